@@ -14,8 +14,8 @@ fn main() {
     stepped();
 }
 
-/// The tree once more, for the host. What programs ask of the kernel is in `src/stepped`, which
-/// comes before the headers of libbpf.
+/// Compiles the tree also for the host. `src/stepped` replaces the kernel's helpers; it comes
+/// before the headers of libbpf.
 #[cfg(feature = "stepped")]
 fn stepped() {
     println!("cargo:rerun-if-changed=src/stepped");

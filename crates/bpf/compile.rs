@@ -1,5 +1,5 @@
 // How C programs become BPF objects. Part of the build scripts of this crate and of the benchmarks,
-// which have programs of their own to measure ours beside.
+// which have reference programs of their own.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 //! Any bytes as an instance's answer on the control socket.
 //!
-//! Nothing that an instance could say may make `narrows show` panic, and what is understood reads
-//! the same when written again.
+//! No answer of an instance may make `narrows show` panic, and a valid one survives a round trip.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Any bytes as a request on the control socket.
 //!
-//! No request may panic, whatever words or text it carries; one that is understood must read
-//! the same when written again, and a command that fails may change nothing.
+//! No request may panic, with any words or text; a valid one survives a round trip, and a failing
+//! command changes nothing.
 
 #![no_main]
 

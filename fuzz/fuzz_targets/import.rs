@@ -1,7 +1,6 @@
 //! Any bytes as another shaper's configuration.
 //!
-//! The first byte chooses the format. Nothing may panic, and whatever is imported must be a policy
-//! that loads.
+//! The first byte chooses the format. Nothing may panic, and an imported policy must load.
 
 #![no_main]
 

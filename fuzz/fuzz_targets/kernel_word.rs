@@ -1,7 +1,7 @@
 //! Any bytes in the places where the kernel speaks: link and address messages of netlink, the name
 //! of its release, and the word about translation that a steering program leaves before a frame.
 //!
-//! None may panic, whatever is cut short.
+//! None may panic, truncated or not.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Any bytes as numbers with units, as `tc` words have them.
 //!
-//! No word may panic, and what is understood stays within its type's bounds: rates whose bits can
-//! be counted, sizes below 4 GiB, handles that print as they were read.
+//! No word may panic, and valid ones stay within their type's bounds: rates whose bits can be
+//! counted, sizes below 4 GiB, handles that print as they were read.
 
 #![no_main]
 

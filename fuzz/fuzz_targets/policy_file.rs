@@ -1,7 +1,7 @@
 //! Any bytes as a policy file.
 //!
-//! No file may panic. One that is understood must survive being saved and loaded; one that is not
-//! is refused with a word about it.
+//! No file may panic. A valid one must survive being saved and loaded; an invalid one is refused
+//! with a message.
 
 #![no_main]
 

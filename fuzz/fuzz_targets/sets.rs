@@ -1,7 +1,7 @@
 //! Any bytes as what `narrows set restore` is given.
 //!
-//! No line may panic, whatever sets the lines make must survive being saved and restored, and what
-//! is laid out for the driver must say of each member what the set says.
+//! No line may panic, the resulting sets must survive being saved and restored, and the image for
+//! the driver must agree with the set for each member.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Any bytes as a scenario of the simulator.
 //!
-//! No file may panic. One that is understood has runs, the same ones when it is read again; one
-//! that is not is refused with a line that it has, or as a whole where no line is to blame.
+//! No file may panic. A valid one has runs, the same ones when it is read again; an invalid one is
+//! refused with one of its lines, or as a whole.
 
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Any bytes as a batch of `tc` lines.
 //!
-//! No line may panic, one that fails may change nothing, and whatever policy the others make
-//! must survive being saved and loaded.
+//! No line may panic, a failing one changes nothing, and the resulting policy must survive being
+//! saved and loaded.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! What a process says that is taken over from: any bytes at all are read without a panic, and what
-//! is understood is said again in the same way.
+//! The state of a process that is taken over from: any bytes are read without a panic, and valid
+//! state survives a round trip.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -5,24 +5,24 @@
 //! median over the repeats counts. Before each measurement a structure has all its packets pass
 //! twice, so that it does not pay for the caches that the one before it has used.
 //!
-//! *What is paid for:* everything from arrival to departure. For `fifo`, the floor, the packet's
-//! entry in the packet table and its place in the queue. For `cake`, also reading and hashing the
-//! headers of every frame, as a worker does it. For `rte_sched`, the packet's length in its
-//! `rte_mbuf`, `rte_sched_port_pkt_write`, `rte_sched_port_enqueue` and `rte_sched_port_dequeue`,
-//! 32 at a time.
+//! *What the figure includes:* everything from arrival to departure. For `fifo`, the floor, the
+//! packet's entry in the packet table and its place in the queue. For `cake`, also reading and
+//! hashing the headers of every frame, as a worker does it. For `rte_sched`, the packet's length in
+//! its `rte_mbuf`, `rte_sched_port_pkt_write`, `rte_sched_port_enqueue` and
+//! `rte_sched_port_dequeue`, 32 at a time.
 //!
-//! *What favours `rte_sched`:* it looks at no frame, as a packet's number tells its pipe; its
-//! `rte_mbuf`s stand side by side; each flow has a pipe of its own (4096 pipes, 65,536 for as many
-//! flows), the one level at which it treats thousands alike. *What does not:* its memory is in
-//! ordinary pages, as everybody's here, and with 65,536 pipes huge pages would spare it misses.
+//! *What favours `rte_sched`:* it reads no frames, because a packet's number gives its pipe; its
+//! `rte_mbuf`s are adjacent; each flow has its own pipe (4096 pipes, 65,536 for as many flows), the
+//! one level that treats thousands alike. *What does not:* its memory is in ordinary pages, like
+//! all memory here; with 65,536 pipes huge pages would save misses.
 //!
-//! *Limits.* `cake` keeps 100 Gbit/s and the clock keeps that binding: each turn ends with a
-//! packet that may not leave yet. `rte_sched` takes its time from the processor and moves it on
-//! with what it sends, so a limit of its own cannot bind in virtual time: its port, subport and
-//! pipes have 100 Gbit/s, credits are checked for every packet on every level and always suffice,
-//! and it is asked for 32 packets a turn, as is `fifo`.
+//! *Limits.* `cake` shapes to 100 Gbit/s, and the clock keeps that binding: each turn ends with a
+//! packet that may not leave yet. `rte_sched` takes its time from the processor and advances it
+//! with the packets that it sends, so its own limit cannot bind in virtual time: its port, subport
+//! and pipes have 100 Gbit/s, credits are checked for every packet on every level and always
+//! suffice, and it is asked for 32 packets a turn, as is `fifo`.
 //!
-//! Drops are `cake`'s own business: they are counted, and who was dropped comes again.
+//! `cake` may drop: drops are counted, and the dropped packets arrive again.
 //!
 //! Non-goals: several cores, real rings, accuracy of rates.
 
@@ -56,13 +56,13 @@ pub struct Options {
     pub counted: Option<Program>,
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     let counts = if options.counted.is_some() { Subject::ALL.len() } else { 0 };
     (FLOWS.len() * (1 + counts)) as u64
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
+/// Measures. Calls `begin` with the title of each step at its start.
 pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let absent = rte_sched::available().err().map(|why| why.to_string());
     let mut rows = Vec::new();
@@ -101,7 +101,7 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     Ok(Report { rows, notes: report::notes(absent.as_deref(), options.counted.is_some()) })
 }
 
-/// What a structure took.
+/// The measurements of a structure.
 struct Time {
     ns_per_packet: f64,
     best_ns_per_packet: f64,

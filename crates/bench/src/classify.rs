@@ -1,10 +1,10 @@
-//! What it costs to find a packet's class: tables beside a walk over the filters, a hash map and a
-//! prefix trie.
+//! The cost of finding a packet's class: tables compared with a walk over the filters, a hash map
+//! and a prefix trie.
 //!
 //! Packets are plain frames with addresses drawn from those that filters name, 90 % of them with a
 //! filter that matches, in an order that no cache can foresee. All structures get the same ones, in
-//! turns. The peers get the address alone; the tables are measured from the keys of a packet on,
-//! and once more from its bytes on.
+//! turns. The peers get only the address; the tables are measured twice: from the keys of a packet,
+//! and from its bytes.
 
 mod rules;
 mod work;
@@ -35,7 +35,7 @@ impl Default for Options {
     }
 }
 
-/// What there is to say.
+/// The results.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// Look-ups.
@@ -44,14 +44,14 @@ pub struct Report {
     pub changes: Vec<Change>,
 }
 
-/// What a look-up costs.
+/// The cost of a look-up.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Which filters.
     pub rules: String,
     /// How many there are.
     pub filters: usize,
-    /// By what they are looked up.
+    /// The compared look-ups.
     pub structure: String,
     /// The median over all repeats.
     pub ns_per_packet: f64,
@@ -59,7 +59,7 @@ pub struct Row {
     pub ratio: f64,
 }
 
-/// What it costs to make tables, and to change one filter.
+/// The cost of making tables, and of changing one filter.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Change {
     /// Which filters.
@@ -70,7 +70,7 @@ pub struct Change {
     pub build_ms: f64,
     /// To give one filter another class: in the list of filters, and in the tables.
     pub change_us: f64,
-    /// What the tables take.
+    /// The memory of the tables.
     pub table_bytes: usize,
 }
 

@@ -1,20 +1,20 @@
-//! What it costs to share a limit: real threads, strategy beside strategy.
+//! The cost of sharing a limit: the strategies compared, with real threads.
 //!
-//! Each thread has a core of its own and does what a worker does: it reads the clock once,
-//! takes a batch of packets in, lets go what may leave and recycles it, over a `tbf` with a seat at
-//! a limit that all threads share. Two [loads](Load): far below the limit, to see what a
-//! packet costs and how that grows with the threads; and held back by it, to see how exactly it is
-//! kept and how evenly it is shared.
+//! Each thread has a core of its own and does the steps of a worker: it reads the clock once,
+//! enqueues a batch of packets, dequeues those that may leave and recycles them, over a `tbf` with
+//! a seat at a limit that all threads share. Two [loads](Load): far below the limit, for the cost
+//! of a packet and its growth with the number of threads; and limited by it, for exactness and
+//! fairness.
 //!
 //! *Comparable.* Strategies take turns within each round, ratios are taken within a round, and
-//! the median over the rounds counts. Every trial closes its books: packets that came in have
-//! left, were dropped or are still queued, or the run fails.
+//! the median over the rounds counts. Every trial closes its books: packets that arrived have left,
+//! were dropped or are still queued, or the run fails.
 //!
 //! *Undisturbed.* How often a seat touches what others write is counted in trials of their own,
-//! so that counting costs nothing where time is taken.
+//! so that counting costs nothing if time is taken.
 //!
-//! Beside the strategies stand the two costs of a [shared cache line](line) on this
-//! machine: whatever they do, their contention is made of these. The simulator's cores pay them.
+//! The report also has the two costs of a [shared cache line](line) on this machine: the contention
+//! of every strategy consists of these. The simulator's cores pay them.
 //!
 //! Non-goals: rings and drivers (`narrows bench forward`), uneven load (`narrows bench uneven` with
 //! real packets, the simulator with virtual time).
@@ -64,7 +64,7 @@ pub struct Bench {
     rounds: usize,
 }
 
-/// What is measured together.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     strategy: Strategy,
@@ -91,7 +91,7 @@ impl Bench {
         self.cells().len() as u64 * (self.rounds as u64 + 1)
     }
 
-    /// Measures; `begin` is told the title of each trial when it begins.
+    /// Measures. Calls `begin` with the title of each trial at its start.
     pub fn run(&self, mut begin: impl FnMut(&str)) -> Result<Report> {
         let cells = self.cells();
         let mut contacts = Vec::with_capacity(cells.len());

@@ -1,6 +1,6 @@
-//! What it costs a worker to know the heaviest hosts and flows of what leaves.
+//! A worker's cost of tracking the heaviest hosts and flows.
 //!
-//! A million packets a second by a virtual clock, of 1500 bytes or of 64, of 4096 flows whose
+//! A million packets per second by a virtual clock, of 1500 bytes or of 64, of 4096 flows whose
 //! shares fall as 1, 1/2, 1/3 …: most picks then meet a key that is new, which is the dear case.
 //! Whole windows are measured, so the packets that are all looked at at the beginning of each are
 //! in the mean with the weight that they have in life. The floor is the same loop without it.
@@ -42,7 +42,7 @@ impl Work {
         Self { heaviest: Heaviest::default(), frames, order, len, now: WINDOW, next: 0 }
     }
 
-    /// Lets `packets` leave. How many were looked at.
+    /// Sends `packets`. Returns the number of samples.
     pub fn run(&mut self, packets: u64) -> u64 {
         let mut looked = 0;
         for _ in 0..packets {
@@ -81,7 +81,7 @@ fn frame(flow: u32) -> [u8; 64] {
     frame
 }
 
-/// What it costs at one length.
+/// The cost at one packet length.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// Of packets, in bytes.
@@ -90,11 +90,11 @@ pub struct Row {
     pub looked: f64,
     /// For each packet, the floor's taken off.
     pub ns_per_packet: f64,
-    /// Of a worker's time at a million packets a second.
+    /// Of a worker's time at a million packets per second.
     pub percent: f64,
 }
 
-/// What it costs, by length.
+/// The cost, by packet length.
 pub struct Report(Vec<Row>);
 
 /// Measures whole windows.

@@ -1,15 +1,15 @@
-//! What a policy of many subscribers costs an instance: to load, to change, to read again, to show.
+//! The cost of a policy with many subscribers: to load, to change, to reload, to show.
 //!
 //! Each subscriber is a class with a `cake` in it and a filter for its address, below a site of a
-//! thousand, below a root. All is done as an instance does it, without its sockets: the words of
-//! `tc` become a policy, that a plan, the plan is reconciled with the one that runs, and each queue
-//! takes over what is told to it. Commands are given one by one while all of the others are there.
+//! thousand, below a root. The steps are those of an instance, without its sockets: `tc` words
+//! become a policy, the policy a plan, the plan is reconciled with the running one, and each queue
+//! applies its specification. Commands are given one by one to the full policy.
 //!
-//! Times are processor times of the one thread that does it all, medians over the repeats, so that
-//! other jobs on the machine count as little as can be.
+//! Times are CPU times of the one thread that does all of it, medians over the repeats, so other
+//! jobs on the machine have little effect.
 //!
-//! Memory is what the process has more of, resident: with nobody having sent, and with every tenth
-//! subscriber having sent on every queue, of which each then has a `cake` of its own.
+//! Memory is the growth of the process's resident size: before any traffic, and after every tenth
+//! subscriber has sent on every queue, each with a `cake` of its own.
 //!
 //! Non-goals: what a packet costs ([`tree`](crate::tree), [`classify`](crate::classify)); sockets
 //! and threads.
@@ -49,18 +49,18 @@ pub struct Options {
     pub repeats: u32,
 }
 
-/// What one thing costs.
+/// The cost of one operation.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// What.
     pub operation: &'static str,
     /// Among how many subscribers.
     pub subscribers: u32,
-    /// Processor time, in milliseconds.
+    /// CPU time, in milliseconds.
     pub ms: f64,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// One for each thing and number of subscribers.
@@ -83,18 +83,18 @@ pub struct Size {
     pub bytes_with_a_tenth_active: u64,
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     options.subscribers.len() as u64
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
+/// Measures. Calls `begin` with the title of each step at its start.
 ///
 /// # Errors
-/// Where a command fails that the benchmark gives.
+/// If a command fails that the benchmark gives.
 pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let mut report = Report { rows: Vec::new(), sizes: Vec::new() };
-    // What one leaves free the next would take again, and seem to take nothing.
+    // Memory freed by one would be reused by the next, which would seem to take none.
     let mut kept = Vec::new();
     for &subscribers in &options.subscribers {
         begin(&format!("{subscribers} subscribers"));
@@ -128,7 +128,7 @@ impl OnePort {
 }
 
 impl OnePort {
-    /// Has every tenth of `subscribers` send a packet on every queue.
+    /// Sends a packet from every tenth of `subscribers` on every queue.
     fn wake(&mut self, subscribers: u32) -> Result<()> {
         for queue in &mut self.queues {
             let qdisc = queue.qdisc_mut();
@@ -322,7 +322,7 @@ fn lines(text: &str, word: &str) -> String {
     text.lines().filter(|line| line.starts_with(word)).map(|line| format!("{line}\n")).collect()
 }
 
-/// A policy of so many subscribers, with `mbit` for each.
+/// A policy of this many subscribers, with `mbit` for each.
 fn policy(subscribers: u32, mbit: u32) -> String {
     let mut text = String::new();
     let mut add = |line: fmt::Arguments<'_>| {
@@ -384,7 +384,7 @@ mod tests {
         };
         assert_eq!(of(3), of(1100));
         assert_eq!(of(3).len(), 20);
-        // Not what they take: so few fit into what the process has already.
+        // Not their memory: so few fit into memory that the process already has.
         assert_eq!(report.sizes.iter().map(|size| size.subscribers).collect::<Vec<_>>(), [3, 1100]);
     }
 }

@@ -1,9 +1,8 @@
-//! The processor time of one thread.
+//! The CPU time of one thread.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// What this thread has had of a processor, in nanoseconds: on a busy machine, too, nobody else's
-/// turns are counted.
+/// This thread's CPU time in nanoseconds. It excludes other threads, also on a busy machine.
 pub(crate) fn time() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec

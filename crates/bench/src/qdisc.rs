@@ -1,4 +1,4 @@
-//! Nanoseconds a packet, structure beside structure.
+//! Nanoseconds per packet, structure beside structure.
 
 use crate::Structure;
 use serde::Serialize;
@@ -20,7 +20,7 @@ impl Default for Options {
     }
 }
 
-/// What one structure costs.
+/// The cost of one structure.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name.
@@ -58,7 +58,7 @@ pub fn run(structures: &[Structure], options: Options) -> Vec<Row> {
     .collect()
 }
 
-/// The middle one (the upper of two); NaN where there is none.
+/// The middle one (the upper of two); NaN if there is none.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

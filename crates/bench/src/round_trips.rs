@@ -1,7 +1,7 @@
-//! What it costs a worker to measure round trips.
+//! A worker's cost of measuring round trips.
 //!
 //! A million packets a second by a virtual clock, of 4096 connections whose shares fall as 1, 1/2,
-//! 1/3 …, as one worker forwards them: each packet comes in at a port, and leaves through the other
+//! 1/3 …, as one worker forwards them: each packet arrives at a port, and leaves through the other
 //! one. Two in three carry data, and each third acknowledges that with the echo of a time stamp of
 //! 20 ms before. Where there is nothing to learn the same packets are UDP. Headers are in the
 //! cache, as for a worker that reads them anyway. The floor is the same loop, which writes numbers
@@ -35,7 +35,7 @@ const REPEATS: usize = 9;
 /// The length of a data packet without its Ethernet header.
 const LEN: u16 = 1500;
 
-/// What the packets are.
+/// The kind of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// TCP with time stamps.
@@ -49,9 +49,9 @@ pub struct Work {
     observers: [Observer; 2],
     /// By connection: a data packet, and an acknowledgement.
     frames: Vec<[[u8; 66]; 2]>,
-    /// What each has sent.
+    /// The bytes that each has sent.
     sent: Vec<u32>,
-    /// Whose each packet of a cycle is.
+    /// The owner of each packet of a cycle.
     order: Vec<u16>,
     now: Nanos,
     next: usize,
@@ -74,7 +74,7 @@ impl Work {
         }
     }
 
-    /// Lets `packets` pass; looks at them, if it `looks`. How many round trips were found.
+    /// Passes `packets`; measures them if `looks`. Returns the number of round trips found.
     pub fn run(&mut self, packets: u64, looks: bool) -> u64 {
         let trips = self.trips;
         for _ in 0..packets {
@@ -127,20 +127,20 @@ fn frame(kind: Kind, flow: u32, is_back: bool) -> [u8; 66] {
     frame
 }
 
-/// What it costs for one kind of packets.
+/// The cost for one kind of packets.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
-    /// What they are.
+    /// The kind.
     pub kind: Kind,
     /// Round trips found in a second.
     pub trips: f64,
     /// For each packet, the floor's taken off.
     pub ns_per_packet: f64,
-    /// Of a worker's time at a million packets a second.
+    /// Of a worker's time at a million packets per second.
     pub percent: f64,
 }
 
-/// What it costs, by kind.
+/// The cost, by kind.
 pub struct Report(Vec<Row>);
 
 /// Measures it.

@@ -1,11 +1,10 @@
 //! The structures that are compared, and the work that each of them does.
 //!
-//! A turn is what a worker does once: 32 packets arrive, the clock moves on by what they take at
-//! the limit, and what may leave leaves. A standing queue of 32 packets keeps the limit
-//! binding, so that every turn of a shaper ends, as in life, with a packet that may not
-//! leave yet. Packets are of 1500 bytes, the limit is 100 Gbit/s, the clock is virtual. Where
-//! there are several seats they take turns, on one thread: what is seen is the cost of the
-//! mechanism, not of contention.
+//! A turn is one step of a worker: 32 packets arrive, the clock advances by their time at the
+//! limit, and all that may leave do. A standing queue of 32 packets keeps the limit binding, so
+//! every turn of a shaper ends, as in practice, with a packet that may not leave yet. Packets have
+//! 1500 bytes, the limit is 100 Gbit/s, the clock is virtual. Several seats take turns on one
+//! thread: this measures the cost of the mechanism, not of contention.
 
 use narrows_coordination::{Below, Coordination, Limit, Strategy, Tree};
 use narrows_packet::{Backlog, Batch, Fifo, PacketId, Packets};
@@ -21,21 +20,21 @@ use std::sync::Arc;
 
 /// Packets that arrive in a turn.
 pub const TURN: u32 = 32;
-/// Packets that stand in each queue before a turn.
+/// The backlog of each queue before a turn, in packets.
 const STANDING: u32 = 32;
-/// The size of a packet table: a power of two above what is queued and in flight.
+/// The size of a packet table: a power of two above the packets queued and in flight.
 const TABLE: u32 = 128;
 const LEN: u32 = 1500;
 const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
-/// What a turn's packets take at the limit.
+/// The time of a turn's packets at the limit.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * LEN as u64 * 8 * 1_000_000_000 / 100_000_000_000);
-/// How long packets are under way in a `netem`: a turn, so that another one's stand behind them.
+/// The delay of a `netem`: a turn, so that the packets of the next turn queue behind.
 const UNDER_WAY: Nanos = TURN_TIME;
 /// 2^32 divided by the golden ratio: what spreads flows.
 const SPREAD: u32 = 0x9e37_79b1;
 /// Seats at a shared limit.
 const SEATS: usize = 4;
-/// Classes beside each other.
+/// The number of sibling classes.
 const CLASSES: u32 = 4;
 /// Classes one below the other.
 const LEVELS: u32 = 4;
@@ -51,7 +50,7 @@ pub enum Structure {
     Fifo,
     /// `pfifo` behind the qdisc trait.
     Pfifo,
-    /// `codel`, whose queue never stands.
+    /// `codel`, without a standing queue.
     Codel,
     /// `fq_codel` with a flow for each packet of the table.
     FqCodel,
@@ -227,7 +226,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Lets at least `packets` packets come and go; how many did leave.
+    /// Runs until at least `packets` packets have arrived and left. Returns the number of
+    /// departures.
     pub fn run(&mut self, packets: u64) -> u64 {
         let mut left = 0;
         while left < packets {
@@ -254,7 +254,7 @@ impl Lane {
         let mut packets = Packets::new(TABLE);
         let mut free: Vec<PacketId> = (0..TABLE).map(PacketId).collect();
         for &id in &free {
-            // What is known of headers stays when a packet comes again.
+            // Header fields are kept when a packet is reused.
             packets.headers_mut(id).flow = id.0.wrapping_mul(SPREAD);
         }
         queue.arrive(&mut packets, &mut free, STANDING, Nanos::ZERO);

@@ -1,9 +1,9 @@
-//! What a tree of classes costs a packet, beside DPDK's `rte_sched` and a FIFO.
+//! The cost per packet of a tree of classes, compared with DPDK's `rte_sched` and a FIFO.
 //!
 //! All structures do the same [work](work) with packets of 1500 bytes, on one thread and over a
 //! virtual clock; they take turns within each repeat, ratios are taken within a repeat, and the
-//! median over the repeats counts. Before each measurement a structure has all its packets pass
-//! twice, so that it does not pay for the caches that the one before it has used. Then several
+//! median over the repeats counts. Before each measurement all packets of a structure pass twice,
+//! so that it does not pay for caches that the previous one has used. Then several
 //! [threads](threads) work on one tree, each with packets and a queue of its own, over the
 //! machine's clock.
 //!
@@ -15,8 +15,8 @@
 //! ([`cake`](crate::cake)); both are asked for 32 packets a turn. `bound`: the root's rate binds,
 //! and each leaf waits for its share of it.
 //!
-//! *Memory* is what a process of its own has more of, resident, once the structure is built
-//! ([`Footprint`]): with all its leaves idle, and after each has had packets.
+//! *Memory* is the growth of a separate process's resident size once the structure is built
+//! ([`Footprint`]): with all leaves idle, and after each has had packets.
 //!
 //! Non-goals: real rings, accuracy of rates.
 
@@ -70,7 +70,7 @@ pub struct Options {
 /// One structure in one shape.
 type Cell = (Subject, Shape);
 
-/// What is measured beside each other: the floor first.
+/// The compared structures, the floor first.
 fn group(classes: u32) -> Vec<Cell> {
     let peers = [(Subject::Fifo, 0), (Subject::RteSched, PEERS_DEPTH)];
     let mut cells: Vec<Cell> =
@@ -88,12 +88,12 @@ fn group(classes: u32) -> Vec<Cell> {
     cells
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     2 * options.classes.len() as u64
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
+/// Measures. Calls `begin` with the title of each step at its start.
 pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let absent = rte_sched::available().err().map(|why| why.to_string());
     let mut rows = Vec::new();

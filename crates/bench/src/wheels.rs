@@ -1,4 +1,4 @@
-//! What it costs to hold packets until their departure: timing wheels and their peers.
+//! The cost of holding packets until their departure: timing wheels and their peers.
 //!
 //! All structures do the same [work](work) with the same [flows](plan), on one thread and over a
 //! virtual clock; they take turns within each repeat, ratios are taken within a repeat, and the
@@ -6,21 +6,21 @@
 //! twice, or [`WARM_MOST`] of them, so that it does not pay for the caches that the one before it
 //! has used.
 //!
-//! Whether packets leave [when they should](witness) is watched apart, for as long as the slowest
-//! flow takes to send one, so that nobody pays for being watched.
+//! Whether packets leave [on time](witness) is checked in a separate run, as long as the slowest
+//! flow needs for one packet, so the check does not affect the costs.
 //!
-//! *What favours structures with coarse slots:* nobody's reaction is measured. What leaves
-//! together leaves together, whether it costs a switch something downstream or not.
-//! *What does not:* what is saved by sending many at once is not here either, as nothing is sent.
+//! *What favours structures with coarse slots:* bursts have no cost here, although they fill queues
+//! downstream. *What does not:* the savings of sending many packets at once are missing as well,
+//! because nothing is sent.
 //!
-//! *What memory costs.* With many flows packets and flows are in no near cache. What that takes, of
-//! whoever holds packets, is what `order` takes, which knows beforehand who is next ([`order`]).
+//! *The cost of memory.* With many flows, packets and flows are in no near cache. `order` shows
+//! that cost, because it knows the next packets beforehand ([`order`]).
 //!
-//! *After a pause* a packet is to cost what it always costs ([`gap`]).
+//! *After a pause* a packet should cost the same as always ([`gap`]).
 //!
-//! *Memory* is each structure's own, without packets and flows, and of it what was ever used is
-//! touched. Where a structure has a slot for everything within its horizon it goes on touching new
-//! ones until it has turned once; the page faults of that are paid for here.
+//! *Memory* is each structure's own, without packets and flows; untouched memory does not count. A
+//! structure with a slot for everything within its horizon keeps touching new ones until it has
+//! turned once; these page faults are included.
 //!
 //! Non-goals: who stamps packets, real rings, several cores.
 
@@ -48,12 +48,12 @@ use crate::processor;
 use crate::qdisc::median;
 use anyhow::{Context, Result};
 
-/// The numbers of flows that are measured unless told otherwise.
+/// The default numbers of flows.
 pub const FLOWS: [u32; 4] = [16, 1024, 100_000, 1_000_000];
 /// The most packets that a structure is warmed up with: they bring more memory than any cache
 /// holds.
 pub const WARM_MOST: u64 = 400_000;
-/// Packets for which instructions are counted, after as many as stand.
+/// Packets for which instructions are counted, after a warm-up of the whole backlog.
 const COUNTED: u64 = 100_000;
 
 /// How to run it.
@@ -85,15 +85,15 @@ impl Default for Options {
     }
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     let groups = options.flows.len() * Rates::ALL.len() * Mode::ALL.len();
     let counts = if options.counted.is_some() { Subject::ALL.len() } else { 0 };
     (groups * (2 + counts)) as u64 + 1
 }
 
-/// Measures; `begin` is told the title of each step when it begins. `measured` is given the rows of
-/// each group as soon as they are whole, since all of it takes long and may be interrupted.
+/// Measures. Calls `begin` with the title of each step at its start, and `measured` with the rows
+/// of each group as soon as they are complete, because a run is long and may be interrupted.
 pub fn run(
     options: &Options,
     mut begin: impl FnMut(&str),
@@ -138,7 +138,7 @@ pub fn run(
     Ok(Report { rows, gaps, notes: report::notes(options.counted.is_some()) })
 }
 
-/// What a structure took.
+/// The measurements of a structure.
 struct Time {
     ns_per_packet: f64,
     best_ns_per_packet: f64,
@@ -146,7 +146,7 @@ struct Time {
     memory: usize,
 }
 
-/// The times of all structures, the first of which is the one that others are compared with.
+/// The times of all structures; the first is the reference.
 fn times(plan: &Plan, mode: Mode, options: &Options) -> Vec<Time> {
     let mut works = Subject::ALL.map(|subject| Work::new(subject, plan, mode));
     let mut costs = works.each_ref().map(|_| Vec::with_capacity(options.repeats));

@@ -1,18 +1,18 @@
-//! What a frame costs in the driver: the XDP plane's tree beside token buckets, by test runs of the
-//! kernel.
+//! The cost of a frame in the driver: the XDP plane's tree compared with token buckets, by test
+//! runs in the kernel.
 //!
 //! The same frame of 64 bytes goes through each program a few hundred thousand times
 //! (`BPF_PROG_TEST_RUN`), on one CPU and on all of them at once, each CPU by a thread that stays
 //! there. All programs take turns within each repeat; the median over the repeats counts, of the
-//! threads' processor time, and so does what is above the empty program within the same repeat.
+//! threads' CPU time, and so does the difference to the empty program in the same repeat.
 //!
 //! *Contended* means that all CPUs charge one bucket, or one leaf of the tree. Otherwise each has a
 //! bucket, or a leaf, of its own ([`LEAVES`] at most); the classes above the leaves are
-//! everybody's.
+//! shared.
 //!
-//! *Two loads.* `free`: the rate is never reached. `bound`: most of what comes is above it.
+//! *Two loads.* `free`: the rate is never reached. `bound`: most frames exceed it.
 //!
-//! *What favours all of them:* one frame again and again, so headers and tables are in the nearest
+//! *What favours all of them:* the same frame each time, so headers and tables are in the nearest
 //! cache. A test run neither receives nor sends. Only in rows `spread…` has each frame another
 //! source, of 65,536; they are compared with the program that changes it.
 //!
@@ -44,15 +44,15 @@ pub struct Options {
     pub repeats: usize,
 }
 
-/// How many steps `begin` is told of.
+/// The number of calls of `begin`.
 pub fn steps(options: &Options) -> u64 {
     options.repeats as u64
 }
 
-/// Measures; `begin` is told the title of each step when it begins.
+/// Measures. Calls `begin` with the title of each step at its start.
 ///
 /// # Errors
-/// Where the kernel does not load or run a program; without root it does not.
+/// If the kernel does not load or run a program; without root it does not.
 pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let cores = Cores::allowed()?;
     let shapes = shape::all(cores.len());
@@ -85,7 +85,7 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     Ok(Report { rows, notes: report::notes(cores.physical()) })
 }
 
-/// The processor time of a frame, in nanoseconds, on average over all CPUs.
+/// The CPU time of a frame, in nanoseconds, on average over all CPUs.
 fn measure(program: &Program, packets: u32, cores: &Cores) -> Result<f64> {
     let cpus = program.shape().cpus;
     let start = Barrier::new(cpus);

@@ -1,4 +1,4 @@
-//! The harness of `narrows bench cake`: it loses no packet, and says what it promises.
+//! The harness of `narrows bench cake`: it loses no packet, and prints its promised output.
 
 use narrows_bench::cake::{FLOWS, Options, Subject, Work, run};
 use narrows_peers::rte_sched;
@@ -29,7 +29,7 @@ fn every_structure_gives_each_packet_back_once() {
 }
 
 #[test]
-fn what_still_stands_is_not_taken_for_what_left() {
+fn queued_packets_do_not_count_as_departed() {
     for subject in present() {
         let work = Work::new(subject, 1024).unwrap();
         assert!(work.finish(1).is_err(), "{}", subject.name());

@@ -1,5 +1,5 @@
-//! The harness of `narrows bench wheels`: it loses no packet, notices who is early, and says what
-//! it promises.
+//! The harness of `narrows bench wheels`: it loses no packet, notices early departures, and prints
+//! its promised output.
 
 use narrows_bench::wheels::{Mode, Options, Plan, Rates, Subject, Work, header, run};
 use narrows_units::Nanos;
@@ -21,7 +21,7 @@ fn each(mut action: impl FnMut(Subject, &Plan, Rates, Mode)) {
 }
 
 #[test]
-fn no_structure_loses_a_packet_or_lets_it_be_overtaken_and_none_is_early() {
+fn no_structure_loses_reorders_or_sends_a_packet_early() {
     each(|subject, plan, rates, mode| {
         let what = format!("{} {} {}", subject.name(), rates.name(), mode.name());
         let findings =
@@ -34,7 +34,7 @@ fn no_structure_loses_a_packet_or_lets_it_be_overtaken_and_none_is_early() {
 }
 
 #[test]
-fn none_is_late_by_more_than_its_coarsest_slot() {
+fn no_packet_is_late_by_more_than_the_coarsest_slot() {
     each(|subject, plan, rates, mode| {
         let most = match subject {
             Subject::FlowBundler => 1 << 13,

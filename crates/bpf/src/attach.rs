@@ -49,7 +49,7 @@ impl fmt::Display for XdpMode {
 pub struct AttachError {
     /// The mode that was asked for.
     pub mode: XdpMode,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
@@ -78,13 +78,13 @@ pub(crate) fn attach(
     if fd < 0 {
         return Err(AttachError { mode, source: io::Error::from_raw_os_error(-fd) });
     }
-    // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded, so `fd` is a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Whether the driver of `ifindex` sends frames that programs of other interfaces redirect to it,
-/// as it is set now; `None` where the kernel does not say (before Linux 6.3). Most drivers do only
-/// while they run a program themselves.
+/// with its present settings; `None` if the kernel does not report it (before Linux 6.3). Most
+/// drivers do so only while they run a program themselves.
 pub fn sends_redirected(ifindex: u32) -> Option<bool> {
     /// `NETDEV_XDP_ACT_NDO_XMIT` of `linux/netdev.h`.
     const SENDS: u64 = 1 << 2;
@@ -98,7 +98,7 @@ pub fn sends_redirected(ifindex: u32) -> Option<bool> {
     (outcome == 0 && options.feature_flags != 0).then_some(options.feature_flags & SENDS != 0)
 }
 
-/// Puts `program` in the place of the one attached through `link`. No frame goes without one.
+/// Replaces the program attached through `link` by `program`. Each frame passes one or the other.
 pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: both are open descriptors for the length of the call, which keeps neither, and no
     // options are passed.

@@ -20,8 +20,8 @@ mod term;
 
 pub use maps::{Counted, FrontMaps};
 pub use term::{
-    Accounts, By, COUNTERS_MAX, Does, Field, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX,
-    STEPS_MAX, Step, TERMS_MAX, Term, Then, Who, Word, has,
+    AccountKey, Accounts, COUNTERS_MAX, Does, Endpoint, Field, LOOK_UPS_MAX, LookUp, Policer,
+    SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word, has,
 };
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -32,12 +32,12 @@ mod skeleton {
 /// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`.
 const XDP_HAS_FRAGS: u32 = 1 << 5;
 
-/// What a program is loaded for.
+/// The purpose of a loaded program.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontPort {
     /// The port's own address.
     pub mac: [u8; 6],
-    /// Whether its frames may come in several buffers.
+    /// Whether its frames may be in several buffers.
     pub multi_buffer: bool,
 }
 
@@ -52,7 +52,7 @@ impl Front {
     /// anywhere, and counts and polices in `maps`.
     ///
     /// # Errors
-    /// Where the kernel refuses it.
+    /// If the kernel refuses it.
     pub fn load(
         port: FrontPort,
         terms: &[Term],
@@ -68,7 +68,7 @@ impl Front {
                 rodata.reads_transport = terms.iter().any(Term::reads_transport).into();
                 rodata.secret = maps.secret();
                 for (index, (into, term)) in rodata.terms.iter_mut().zip(terms).enumerate() {
-                    // One that follows nothing would be asked for nobody.
+                    // A term after the last one would never be tested.
                     let has_more = term.has_more && index + 1 < terms.len();
                     layout::write(into, term, has_more);
                 }
@@ -96,10 +96,10 @@ impl Front {
         })
     }
 
-    /// Has what is not dropped go on to `program`.
+    /// Makes frames that are not dropped continue to `program`.
     ///
     /// # Errors
-    /// Where the kernel does not take it; it goes on to where it went.
+    /// If the kernel refuses; the former program stays.
     pub(crate) fn lead_to(&self, program: BorrowedFd<'_>) -> Result<(), libbpf_rs::Error> {
         let fd = program.as_raw_fd();
         self.plane.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)

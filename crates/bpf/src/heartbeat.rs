@@ -22,13 +22,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// As many workers as a port may have queues: `QUEUES_MAX` of `programs/heartbeat.h`.
+/// The most workers: one per queue, `QUEUES_MAX` of `programs/heartbeat.h`.
 const HEARTS: usize = 256;
 
 /// `struct heart` of `programs/heartbeat.h`.
 #[repr(C, align(64))]
 struct Cell {
-    /// By the kernel's monotonic clock, in nanoseconds; 0 where there is no worker.
+    /// By the kernel's monotonic clock, in nanoseconds; 0 if there is no worker.
     beat: AtomicU64,
     /// How often the worker found that it had been silent for too long.
     silences: AtomicU64,
@@ -42,7 +42,7 @@ struct Cells(NonNull<Cell>);
 
 // SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
 unsafe impl Send for Cells {}
-// SAFETY: what is shared of it are atomics.
+// SAFETY: it shares only atomics.
 unsafe impl Sync for Cells {}
 
 impl Cells {
@@ -59,7 +59,7 @@ impl Cells {
 
     fn of(&self, queue: u32) -> Option<&Cell> {
         // SAFETY: the region holds `HEARTS` cells, page-aligned, for as long as `self` lives, and
-        // whatever its bytes are, a cell of atomics is valid. Nobody touches `_unused`.
+        // a cell of atomics is valid for any bytes. `_unused` is never accessed.
         let all = unsafe { std::slice::from_raw_parts(self.0.as_ptr(), HEARTS) };
         all.get(queue as usize)
     }
@@ -82,7 +82,7 @@ pub struct Heartbeats {
     ahead: u64,
 }
 
-/// What is seen of a worker from outside.
+/// The state of a worker as seen from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pulse {
     /// When it last came round, by this process's monotonic clock.
@@ -97,7 +97,7 @@ impl Heartbeats {
     /// Makes the map.
     ///
     /// # Errors
-    /// Where the kernel refuses it: for want of privilege or memory.
+    /// If the kernel refuses it: for lack of privileges or memory.
     pub fn new() -> Result<Self, SteerError> {
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -122,7 +122,7 @@ impl Heartbeats {
         Some(heart)
     }
 
-    /// What is seen of the worker of `queue`.
+    /// The state of the worker of `queue`.
     pub fn pulse(&self, queue: u32) -> Pulse {
         let Some(cell) = self.cells.of(queue) else { return Pulse::default() };
         // Pairs with the Release in `Heart::recover`.
@@ -154,20 +154,20 @@ impl Heart {
         self.last
     }
 
-    /// Says that the worker came round at `now`.
+    /// Publishes the worker's beat at `now`.
     pub fn beat(&mut self, now: Nanos) {
         self.last = now;
         if let Some(cell) = self.cells.of(self.queue) {
-            // A number by itself: nothing else has to be in step with it.
+            // An independent number: nothing else must be consistent with it.
             cell.beat.store(now.0.wrapping_sub(self.ahead), Ordering::Relaxed);
         }
     }
 
-    /// Says that the worker was silent for `silence`. Its next beat says that it is back.
+    /// Publishes that the worker was silent for `silence`. Its next beat shows that it is back.
     pub fn recover(&mut self, silence: Nanos) {
         if let Some(cell) = self.cells.of(self.queue) {
             cell.last_silence.store(silence.0, Ordering::Relaxed);
-            // Nobody else writes it. Release: who sees the new number sees how long it was.
+            // Only this thread writes it. Release: a reader of the new number sees the duration.
             let silences = cell.silences.load(Ordering::Relaxed);
             cell.silences.store(silences + 1, Ordering::Release);
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_says_is_seen_and_only_there() {
+    fn a_worker_s_beats_are_visible_in_its_own_cell_only() {
         let hearts = match Heartbeats::new() {
             Ok(hearts) => hearts,
             Err(error) => return eprintln!("SKIPPED: no map can be made: {error}"),
@@ -234,7 +234,7 @@ mod tests {
         let value = hearts.map.lookup(&3u32.to_ne_bytes(), libbpf_rs::MapFlags::ANY).unwrap();
         let beat = u64::from_ne_bytes(value.unwrap()[..8].try_into().unwrap());
         assert_eq!(beat, 5_000u64.wrapping_sub(hearts.ahead));
-        // A worker may outlive whoever watches it.
+        // A worker may outlive its observer.
         drop(hearts);
         heart.beat(Nanos(6_000));
     }

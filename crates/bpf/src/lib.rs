@@ -22,8 +22,9 @@ pub mod tree;
 
 pub use attach::{AttachError, XdpMode, sends_redirected};
 pub use front::{
-    Accounts, By, COUNTERS_MAX, Counted, Does, Field, Front, FrontMaps, FrontPort, LOOK_UPS_MAX,
-    LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Who, Word, has,
+    AccountKey, Accounts, COUNTERS_MAX, Counted, Does, Endpoint, Field, Front, FrontMaps,
+    FrontPort, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term,
+    Then, Word, has,
 };
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;

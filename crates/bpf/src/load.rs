@@ -34,7 +34,7 @@ pub enum LoadError {
 }
 
 thread_local! {
-    /// What libbpf says on this thread, while somebody listens.
+    /// libbpf's messages on this thread, while they are collected.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
@@ -47,7 +47,7 @@ fn hear(_: PrintLevel, words: String) {
     });
 }
 
-/// Does `load`, and finds out what was wrong where it fails.
+/// Runs `load`, and finds the cause if it fails.
 pub(crate) fn explained<T>(
     load: impl FnOnce() -> Result<T, libbpf_rs::Error>,
 ) -> Result<T, LoadError> {
@@ -70,7 +70,7 @@ fn judge(said: &str, error: libbpf_rs::Error) -> LoadError {
     if let Some(function) = missing_function(said) {
         return LoadError::Missing { function: function.to_owned() };
     }
-    // Before the error's kind is looked at: EACCES is the verifier's word, too.
+    // Before the kind of error is checked: the verifier also returns EACCES.
     if let Some(reason) = verifier_s_reason(said) {
         return LoadError::Refused { reason: reason.to_owned() };
     }

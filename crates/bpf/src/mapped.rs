@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// What a value of an array map may be seen as.
+/// Types that a value of an array map may be viewed as.
 ///
 /// # Safety
 /// It is made of atomic numbers only, without padding, its size is a multiple of 8, and any bytes
@@ -51,12 +51,11 @@ pub(crate) struct Mapped<T: OfAtomics> {
 
 // SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
 unsafe impl<T: OfAtomics> Send for Mapped<T> {}
-// SAFETY: what is shared of it are atomics.
+// SAFETY: it shares only atomics.
 unsafe impl<T: OfAtomics> Sync for Mapped<T> {}
 
 impl<T: OfAtomics> Mapped<T> {
-    /// Makes an array map of `len` values, all zeros. One that is to be in another map may have any
-    /// length there.
+    /// Makes an array map of `len` values, all zeros. As an inner map it may have any length.
     pub(crate) fn new(name: &str, len: usize, is_inner: bool) -> Result<Self, libbpf_rs::Error> {
         let inner = if is_inner { libbpf_sys::BPF_F_INNER_MAP } else { 0 };
         let options = libbpf_sys::bpf_map_create_opts {
@@ -89,7 +88,7 @@ impl<T: OfAtomics> Deref for Mapped<T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: the region holds `len` values of `T`, page-aligned, for as long as `self` lives,
-        // and whatever its bytes are, they are atomics.
+        // and any bytes are valid atomics.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

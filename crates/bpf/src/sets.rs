@@ -30,11 +30,11 @@ const COUNTS: u32 = 4;
 /// The size of `struct element_key` and `struct element`.
 const KEY_BYTES: u32 = 20;
 const ELEMENT_BYTES: u32 = 24;
-/// As many cells are free in a new painting, and a quarter of what it has.
+/// The free cells of a new painting, in addition to a quarter of its cells.
 const SPARE_CELLS: usize = 4096;
 /// The least room of a hash of members.
 const MEMBERS_MIN: usize = 1024;
-/// As many members are written with one system call.
+/// The members per system call.
 const AT_ONCE: usize = 16_384;
 
 /// Sets cannot be looked up.
@@ -80,12 +80,12 @@ pub struct SetTables {
     members: MapHandle,
     /// By the number of the contents.
     contents: BTreeMap<u64, Contents>,
-    /// Tables that nobody leads to, the one that has been so for longest first. Whoever still reads
-    /// one is done before the next but one is used: each use waits for readers.
+    /// Unused tables, the longest unused first. A reader of one is done before the next but one is
+    /// used: each use waits for readers.
     free: VecDeque<u32>,
 }
 
-/// What is in a set.
+/// The contents of a set.
 struct Contents {
     table: u32,
     painting: Option<(Layout, Mapped<SharedCell>)>,
@@ -127,7 +127,7 @@ impl SetTables {
     /// Makes the maps.
     ///
     /// # Errors
-    /// Where the kernel refuses them: for want of privilege, memory or a feature (Linux 5.10).
+    /// If the kernel refuses them: for lack of privileges, memory or a feature (Linux 5.10).
     pub fn new() -> Result<Self, SetsError> {
         explained(Self::make).map_err(SetsError::Load)
     }
@@ -158,11 +158,10 @@ impl SetTables {
         [self.slots.map(), self.tables.map(), &self.paintings, &self.members]
     }
 
-    /// Has packets looked up in `sets` as they are now.
+    /// Applies the present `sets` to look-ups.
     ///
     /// # Errors
-    /// What a set could not be made into; others are as they should be, and it is tried again the
-    /// next time.
+    /// The set that could not be changed; the others are up to date, and the next call tries again.
     pub fn follow(&mut self, sets: &mut Sets) -> Result<(), SetsError> {
         let mut outcome = Ok(());
         let mut replaced = Vec::new();
@@ -203,13 +202,13 @@ impl SetTables {
     }
 
     /// Packets and bytes of the member `key` of the set whose contents have that number; `None`
-    /// where nothing is counted.
+    /// if nothing is counted.
     pub fn counted(&self, contents: u64, key: &Key) -> Option<(u64, u64)> {
         self.contents.get(&contents)?.members.as_ref()?.counted(key)
     }
 
-    /// Makes the contents `id` of `set` anew, where packets do not meet them yet. What they were is
-    /// put into `replaced`.
+    /// Rebuilds the contents `id` of `set`, out of packets' sight. The old contents are added to
+    /// `replaced`.
     fn renew(&mut self, id: u64, set: &Set, replaced: &mut Vec<Contents>) -> Result<(), SetsError> {
         let mode = Mode::of(set);
         let before = self.contents.get(&id);
@@ -253,8 +252,7 @@ impl SetTables {
         Ok(())
     }
 
-    /// Has the contents `id` follow `set`, in which `keys` changed. False where they have to be
-    /// made anew.
+    /// Updates the contents `id` after changes of `keys` in `set`. False if they must be rebuilt.
     fn change(&mut self, id: u64, set: &Set, keys: &[Key]) -> Result<bool, SetsError> {
         let Some(contents) = self.contents.get_mut(&id) else { return Ok(false) };
         let Contents { table, painting, members, .. } = contents;
@@ -292,20 +290,20 @@ impl SetTables {
     /// Gives the table of `contents` back, to which nothing leads any more.
     fn let_go(&mut self, contents: &Contents) {
         for outer in [&self.paintings, &self.members] {
-            // What is not there is gone already.
+            // A missing key is gone already.
             let _ = outer.delete(&contents.table.to_ne_bytes());
         }
         self.free.push_back(contents.table);
     }
 }
 
-/// Puts `inner` where the table `number` has its own. Whoever reads what was there is done then.
+/// Replaces the map of the table `number` by `inner`. Readers of the old one are done on return.
 fn put(outer: &MapHandle, number: u32, inner: &MapHandle) -> Result<(), libbpf_rs::Error> {
     let fd = inner.as_fd().as_raw_fd();
     outer.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
-/// What `set` looks like.
+/// The layout of `set`.
 fn painted(set: &Set) -> Result<(Layout, Mapped<SharedCell>), libbpf_rs::Error> {
     let size = Layout::size(set);
     let cells = Mapped::new("painting", size + size / 4 + SPARE_CELLS, true)?;
@@ -316,7 +314,7 @@ fn painted(set: &Set) -> Result<(Layout, Mapped<SharedCell>), libbpf_rs::Error> 
     }
 }
 
-/// The lengths of prefixes, where they are looked up member by member: bit n for n + 1 bits.
+/// The lengths of prefixes, if members are looked up: bit n for n + 1 bits.
 fn lengths(set: &Set) -> [u64; 2] {
     let mut bits = [0; 2];
     for len in set.lengths() {
@@ -346,7 +344,7 @@ fn value(counters: (u64, u64), element: &Element) -> [u8; ELEMENT_BYTES as usize
 }
 
 impl Members {
-    /// Those of `set`, with room for more; what `before` has counted goes on.
+    /// The contents of `set`, with room for more; the counters of `before` continue.
     fn new(set: &Set, before: Option<&Self>) -> Result<Self, libbpf_rs::Error> {
         let len = set.len();
         let room = (len + len / 4).next_power_of_two().max(MEMBERS_MIN);
@@ -370,14 +368,14 @@ impl Members {
         Ok(Self { map, room, len })
     }
 
-    /// Puts `key` of `set` in, or in the place of what it was. False where there is no room.
+    /// Adds or replaces `key` of `set`. False if there is no room.
     fn put(&mut self, key: &Key, element: &Element, set: &Set) -> Result<bool, libbpf_rs::Error> {
         let present = self.counted(key);
         if present.is_none() && self.len >= self.room {
             return Ok(false);
         }
         self.len += usize::from(present.is_none());
-        // What it begins with counts where it was said; else it goes on.
+        // Given initial counters count; otherwise the old ones continue.
         let said = Some(set.initial(key)).filter(|counters| *counters != (0, 0));
         let counters = said.or(present).unwrap_or_default();
         self.map.update(&key.layout(), &value(counters, element), MapFlags::ANY)?;
@@ -385,7 +383,7 @@ impl Members {
     }
 
     fn remove(&mut self, key: &Key) -> Result<(), libbpf_rs::Error> {
-        // A key may be told twice.
+        // A key may be reported twice.
         if self.counted(key).is_some() {
             self.map.delete(&key.layout())?;
             self.len -= 1;

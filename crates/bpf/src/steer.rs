@@ -36,7 +36,7 @@ pub enum SteerError {
     /// The kernel did not load it.
     #[error("the kernel does not load the steering program: {0}")]
     Load(LoadError),
-    /// The kernel did not load the one that looks up translations.
+    /// The kernel did not load the program with the translation look-up.
     #[error("the kernel offers no conntrack look-up: {0}")]
     NoLookUp(LoadError),
     /// A map of it cannot be written or read.
@@ -44,10 +44,10 @@ pub enum SteerError {
     Map {
         /// The map's name.
         map: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: libbpf_rs::Error,
     },
-    /// The one that looks up translations cannot take the place of the other, or give it back.
+    /// The program with the translation look-up cannot replace the other, or be replaced by it.
     #[error("the kernel does not replace the steering program: {0}")]
     Replace(io::Error),
     /// Filters cannot be put in front of it.
@@ -58,7 +58,7 @@ pub enum SteerError {
     Attach(#[from] AttachError),
 }
 
-/// What became of the frames that came in at a port since the program was attached.
+/// The verdicts on frames that arrived at a port since the program was attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdicts {
     /// Handed to a worker's socket.
@@ -71,10 +71,10 @@ pub struct Verdicts {
     pub stalled: u64,
 }
 
-/// What becomes of the frames of a worker that is silent.
+/// The treatment of frames for a silent worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stalled {
-    /// The kernel gets them, and what stands by there forwards them.
+    /// The kernel gets them, and the standby bridge forwards them.
     Pass,
     /// They are dropped.
     Drop,
@@ -97,7 +97,7 @@ pub struct Watchdog {
     pub heartbeats: Heartbeats,
     /// How old the last beat of a worker may be.
     pub after: Nanos,
-    /// What becomes of its frames from then on.
+    /// The treatment of its frames from then on.
     pub stalled: Stalled,
 }
 
@@ -111,12 +111,12 @@ pub struct Steer {
     /// Once it was asked for, and the kernel took it.
     translated: OnceCell<OwnedFd>,
     looks_up: bool,
-    /// What is asked before it, and attached in its place.
+    /// The program in front of it, attached in its place.
     front: Option<Front>,
     settings: Settings,
 }
 
-/// What the programs are loaded with.
+/// The parameters of the programs.
 struct Settings {
     mac: [u8; 6],
     multi_buffer: bool,
@@ -141,12 +141,12 @@ macro_rules! set_up {
 }
 
 impl Steer {
-    /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames
-    /// may come in several buffers. What it says about translations, it says with `seal`, which
-    /// is not 0 and should be random. Workers that are silent it passes by as `watchdog` says.
+    /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
+    /// several buffers. `seal` marks its metadata about translations; it is not 0 and should be
+    /// random. `watchdog` decides when and how it bypasses silent workers.
     ///
     /// # Errors
-    /// Where the kernel refuses it: for want of privilege or of a feature.
+    /// If the kernel refuses it: for lack of privileges or of a feature.
     pub fn load(
         mac: [u8; 6],
         multi_buffer: bool,
@@ -203,7 +203,7 @@ impl Steer {
     /// Sends the frames of `queue` to `socket`, which is bound to it.
     ///
     /// # Errors
-    /// Where the kernel does not take the socket.
+    /// If the kernel does not take the socket.
     pub fn serve(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let fd = socket.as_raw_fd() as u32;
         self.sockets
@@ -212,21 +212,21 @@ impl Steer {
     }
 
     /// Attaches the program to `ifindex`. Until this handle is dropped, or the process ends,
-    /// it decides about the frames that come in there.
+    /// it decides about the frames that arrive there.
     ///
     /// # Errors
-    /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another
-    /// program attached.
+    /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
+    /// attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), SteerError> {
         self.link = Some(attach(self.attached(), ifindex, mode)?);
         Ok(())
     }
 
-    /// Takes over an interface where another process's program is attached by `link`: puts this one
-    /// into its place, so that no frame goes without one, and holds the link from then on.
+    /// Takes over an interface where another process's program is attached by `link`: replaces the
+    /// program, so that each frame passes one of them, and keeps the link from then on.
     ///
     /// # Errors
-    /// Where the kernel refuses; the other program stays then.
+    /// If the kernel refuses; the other program stays then.
     pub fn take_over(&mut self, link: OwnedFd) -> Result<(), SteerError> {
         replace(link.as_fd(), self.attached()).map_err(SteerError::Replace)?;
         self.link = Some(link);
@@ -238,8 +238,8 @@ impl Steer {
         self.link.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the kernel can be asked, as of now, what addresses were before translation. What it
-    /// lacks may come with a module, so ask again.
+    /// Whether the kernel now has a look-up for addresses before translation. A module may add it
+    /// later, so ask again.
     ///
     /// # Errors
     /// Why it cannot.
@@ -247,11 +247,11 @@ impl Steer {
         self.translated().map(drop)
     }
 
-    /// Has the kernel look up for each frame what its addresses were before translation, for
-    /// [`translation`](crate::translation) to read, or has it stop doing so.
+    /// Turns the look-up of each frame's addresses before translation on or off;
+    /// [`translation`](crate::translation) reads the results.
     ///
     /// # Errors
-    /// Where the kernel offers no look-up, as of now ([`SteerError::NoLookUp`]), or the attached
+    /// If the kernel offers no look-up, as of now ([`SteerError::NoLookUp`]), or the attached
     /// program cannot be replaced; all is as it was then.
     pub fn look_up(&mut self, wanted: bool) -> Result<(), SteerError> {
         if wanted == self.looks_up {
@@ -272,11 +272,11 @@ impl Steer {
         Ok(())
     }
 
-    /// Puts `front` in front of it, in the place of what was there, or nothing any more. No frame
-    /// goes without the one or the other.
+    /// Replaces the program in front of it by `front`, or removes it. Each frame passes the old or
+    /// the new one.
     ///
     /// # Errors
-    /// Where the kernel refuses; all is as it was then.
+    /// If the kernel refuses; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), SteerError> {
         let program = self.program().as_fd();
         if let Some(front) = &front {
@@ -317,10 +317,10 @@ impl Steer {
         self.link = None;
     }
 
-    /// What became of the frames so far.
+    /// The verdicts on frames so far.
     ///
     /// # Errors
-    /// Where the counters cannot be read.
+    /// If the counters cannot be read.
     pub fn verdicts(&self) -> Result<Verdicts, SteerError> {
         let sum = |verdict: u32| {
             let slots = self

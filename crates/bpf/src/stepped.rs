@@ -1,7 +1,7 @@
 //! The tree's meter, compiled for the host and asked at any time one likes.
 //!
-//! The program's own C (`programs/meter.h`, `programs/share_out.h`) over memory in the place of
-//! maps. So a simulation runs what the driver runs, and a test holds one against the other.
+//! The program's own C (`programs/meter.h`, `programs/share_out.h`) over memory instead of maps. So
+//! a simulation runs what the driver runs, and a test holds one against the other.
 //!
 //! Non-goals: filters, frames, and CPUs that are at it at the same time: they take turns.
 #![allow(unsafe_code)]
@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
-/// What becomes of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// It is sent.
     Send,
-    /// The AQM marks it, or drops it where it cannot be marked.
+    /// The AQM marks it, or drops it if it is not ECN-capable.
     MarkOrDrop,
     /// The virtual queue is full.
     Full,
@@ -49,8 +49,7 @@ pub struct Stepped {
     cpus: u32,
 }
 
-// SAFETY: the memory is this tree's own, and which tree a call is about is said anew with each
-// call, on the thread that calls.
+// SAFETY: the memory is this tree's own, and each call sets the current tree of its thread.
 unsafe impl Send for Stepped {}
 
 impl Stepped {
@@ -58,7 +57,7 @@ impl Stepped {
     /// CPUs.
     ///
     /// # Panics
-    /// Where there is no memory, or a number is too large.
+    /// If there is no memory, or a number is too large.
     pub fn new(cpus: u32, classes: &BTreeMap<u32, Class>) -> Self {
         // SAFETY: allocates, and nothing else.
         let raw = NonNull::new(unsafe { stepped_new(cpus) });
@@ -72,11 +71,11 @@ impl Stepped {
         Self { raw, cpus }
     }
 
-    /// What becomes of a packet of `leaf` that costs `cost` bytes at `now` on `cpu`, and whether
-    /// the CPU asked the classes for it; else it was charged to what the CPU had bought.
+    /// The verdict on a packet of `leaf` with the cost `cost` in bytes at `now` on `cpu`, and
+    /// whether the CPU tried to buy for it; otherwise it was charged to the CPU's credit.
     ///
     /// # Panics
-    /// Where there is no such CPU or class.
+    /// If there is no such CPU or class.
     pub fn meter(&mut self, now: Nanos, cpu: u32, leaf: u32, cost: u64) -> (Answer, bool) {
         assert!(cpu < self.cpus && leaf < CLASSES_MAX, "there is no class {leaf} on CPU {cpu}");
         let mut asked = 0;
@@ -94,7 +93,7 @@ impl Stepped {
 
 impl Drop for Stepped {
     fn drop(&mut self) {
-        // SAFETY: it was made by `stepped_new`, and nobody has it any more.
+        // SAFETY: it was made by `stepped_new`, and has no other owner.
         unsafe { stepped_free(self.raw.as_ptr()) };
     }
 }
@@ -119,8 +118,8 @@ mod tests {
         }
     }
 
-    /// What passes of packets of 1,000 bytes that come each `gap` on each of `cpus` in turn, in
-    /// bytes by the second.
+    /// The passed bytes by second, of packets of 1,000 bytes that arrive each `gap` on each of
+    /// `cpus` in turn.
     fn passes(tree: &mut Stepped, cpus: u32, gap: u64, seconds: u64) -> Vec<u64> {
         let mut passed = vec![0; seconds as usize];
         for number in 0..seconds * 1_000_000_000 / gap {
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_exact_over_a_second_whatever_the_cpus_after_what_may_exceed_it_once() {
+    fn a_rate_is_exact_over_a_second_on_any_cpus_after_the_first_burst() {
         for cpus in [1, 2, 7] {
             let mut tree = Stepped::new(cpus, &BTreeMap::from([(1, leaf(10_000_000))]));
             // Twice the rate.
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cpu_has_bought_asks_nobody() {
+    fn a_cpu_spends_its_credit_without_the_tree() {
         let mut tree = Stepped::new(1, &BTreeMap::from([(1, leaf(100_000_000))]));
         let asked = (0..1000u64)
             .filter(|number| tree.meter(Nanos(1_000_000_000 + number * 20_000), 0, 1, 1000).1)
@@ -168,7 +167,7 @@ mod tests {
             .collect();
         assert!(taken.len() >= 3, "{taken:?}");
         let gaps: Vec<u64> = taken.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        // Nobody slows down, so it takes more as time goes by.
+        // The senders do not slow down, so drops increase over time.
         let last = gaps.last().copied().unwrap_or_default();
         assert!(gaps[0] >= 99 * MS && last < 50 * MS && last > 15 * MS, "{gaps:?}");
     }

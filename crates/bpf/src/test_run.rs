@@ -15,7 +15,7 @@ pub const PASS: u32 = 2;
 /// `XDP_REDIRECT`
 pub const REDIRECT: u32 = 4;
 
-/// What came of it.
+/// The result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TestRun {
     /// The program's last verdict.
@@ -26,11 +26,11 @@ pub struct TestRun {
     pub frame: Vec<u8>,
 }
 
-/// Runs the XDP program `times` times on the same `frame`, on the CPU of the calling thread. What
-/// the program writes into the frame stays there from one time to the next.
+/// Runs the XDP program `times` times on the same `frame`, on the CPU of the calling thread. The
+/// program's changes to the frame stay from one run to the next.
 ///
 /// # Errors
-/// What the kernel says: the process may not, or the frame is shorter than an Ethernet header.
+/// The kernel's error: missing privileges, or a frame shorter than an Ethernet header.
 pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result<TestRun> {
     let mut out = vec![0; frame.len()];
     let mut options = libbpf_sys::bpf_test_run_opts {

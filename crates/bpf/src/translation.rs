@@ -9,8 +9,8 @@ use narrows_packet::dissect::Translation;
 /// The most bytes in front of a frame that can matter.
 pub const TRANSLATION_MAX: u32 = 44;
 
-/// What is said in `before`, the bytes that end where a frame begins; `None` where nothing is, or
-/// nothing that bears `seal`.
+/// The metadata in `before`, the bytes directly before a frame; `None` if there is none with
+/// `seal`.
 #[inline]
 pub fn translation(before: &[u8], seal: u32) -> Option<Translation> {
     let (before, found) = before.split_last_chunk()?;
@@ -33,14 +33,14 @@ mod tests {
 
     const SEAL: u32 = 0x1234_5679;
 
-    /// What the program writes about `hosts`.
+    /// The program's metadata for `hosts`.
     fn written(hosts: &[u8], version: u32, seal: u32) -> Vec<u8> {
         let ports = [0x13, 0x88, 0x01, 0xbb];
         [hosts, &ports, &version.to_ne_bytes(), &seal.to_ne_bytes()].concat()
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_metadata_is_read() {
         let ports = 5000 << 16 | 443;
         let v4 = Translation::V4 { hosts: [1, 2, 3, 4, 5, 6, 7, 8], ports };
         assert_eq!(translation(&written(&[1, 2, 3, 4, 5, 6, 7, 8], 4, SEAL), SEAL), Some(v4));
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_further_in_front_does_not_matter() {
+    fn bytes_further_in_front_do_not_matter() {
         let alone = written(&[1; 8], 4, SEAL);
         let behind_others = [&[0xaa; 24], alone.as_slice()].concat();
         assert_eq!(translation(&behind_others, SEAL), translation(&alone, SEAL));

@@ -8,7 +8,7 @@
 //! *Numbers.* A class has a number that it keeps from plan to plan; credit and counters are stored
 //! under it. The caller says which numbers are new.
 //!
-//! Non-goals: what a policy is, and how it becomes classes and rules.
+//! Non-goals: policies, and their compilation into classes and rules.
 
 use crate::attach::{AttachError, XdpMode, attach, replace};
 use crate::front::Front;
@@ -51,7 +51,7 @@ pub enum TreeError {
     Map {
         /// The map's name.
         map: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: libbpf_rs::Error,
     },
     /// No table holds the rules.
@@ -68,12 +68,12 @@ pub enum TreeError {
     Attach(#[from] AttachError),
 }
 
-/// What one port's egress is to do.
+/// The plan of one port's egress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Image {
     /// By what rules ask, in the order of [`Mask::first`].
     pub masks: Vec<Mask>,
-    /// What assigns packets to classes. No two have the same key under the same mask.
+    /// The rules that assign packets to classes. No two have the same key under the same mask.
     pub rules: Vec<Rule>,
     /// The class of what no rule matches, by the packet's priority.
     pub otherwise: [u32; PRIORITIES],
@@ -89,10 +89,10 @@ impl Default for Image {
     }
 }
 
-/// What a class has done, all CPUs together.
+/// The counters of a class, over all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Seat {
-    /// Packets sent of what is assured.
+    /// Packets sent within the assured rate.
     pub own_packets: u64,
     /// Packets sent of what others leave.
     pub borrowed_packets: u64,
@@ -106,7 +106,7 @@ pub struct Seat {
     pub marked: u64,
 }
 
-/// What became of the frames that came in at a port, all CPUs together: each is in one of these.
+/// The verdicts on frames that arrived at a port, all CPUs together: each is in one of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Addressed to this box and given to its kernel.
@@ -115,7 +115,7 @@ pub struct Totals {
     pub sent_packets: u64,
     /// Their frame bytes.
     pub sent_bytes: u64,
-    /// Frame bytes of what was dropped, for whatever reason.
+    /// Frame bytes dropped for any reason.
     pub dropped_bytes: u64,
     /// Dropped because a virtual queue was full.
     pub limit_drops: u64,
@@ -128,7 +128,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// What came since `earlier`.
+    /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -148,13 +148,13 @@ impl Totals {
 pub struct Tree {
     // Declared first, so that the program is detached before its maps go.
     link: Option<OwnedFd>,
-    /// What is asked before it, and attached in its place.
+    /// The program in front of it, attached in its place.
     front: Option<Front>,
     program: OwnedFd,
     maps: Maps,
-    /// What is in force, and under which number.
+    /// The plan in force, and its number.
     current: (u32, Image),
-    /// The masks and rules whose tables are laid out under each number; `None` where that failed.
+    /// The masks and rules whose tables are laid out under each number; `None` if that failed.
     laid_out: [Option<(Vec<Mask>, Vec<Rule>)>; 2],
 }
 
@@ -169,17 +169,17 @@ struct Maps {
     totals: MapHandle,
     grace: MapHandle,
     other_port: MapHandle,
-    /// What `grace` is updated with.
+    /// The value for updates of `grace`.
     nothing: MapHandle,
 }
 
 impl Tree {
-    /// Loads the program for a port with the address `mac`; `multi_buffer` where its frames may
-    /// come in several buffers. Until a plan is installed everything passes, once it is
+    /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
+    /// several buffers. Until a plan is installed all frames pass, once it is
     /// [connected](Self::connect).
     ///
     /// # Errors
-    /// Where the kernel refuses it: for want of privilege or of a feature.
+    /// If the kernel refuses it: for lack of privileges or of a feature.
     pub fn load(mac: [u8; 6], multi_buffer: bool) -> Result<Self, TreeError> {
         let mut storage = MaybeUninit::uninit();
         let nothing = explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?;
@@ -216,10 +216,11 @@ impl Tree {
         Ok(Self { link: None, front: None, program, maps, current, laid_out: [None, None] })
     }
 
-    /// Puts `image` in force. The classes in `new` begin with no credit and no count; others go on.
+    /// Puts `image` in force. The classes in `new` start without credit and counts; others
+    /// continue.
     ///
     /// # Errors
-    /// Where a map cannot be written. What was in force still is.
+    /// If a map cannot be written. Then the old plan stays in force.
     pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
         let next = 1 - self.current.0;
         let table = Table::of(&image.masks, &image.rules).ok_or(TreeError::Rules)?;
@@ -246,7 +247,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes what finds the rules of `image` under the number `next`, where it is not there yet.
+    /// Writes the tables of the rules of `image` under the number `next`, if they are not there
+    /// yet.
     fn lay_out(&mut self, next: u32, image: &Image, table: &Table) -> Result<(), TreeError> {
         let there = self.laid_out[next as usize].take();
         let wanted = (image.masks.clone(), image.rules.clone());
@@ -269,28 +271,28 @@ impl Tree {
         Ok(())
     }
 
-    /// Waits until no program runs any more that may have read what was in force before.
+    /// Waits until no program runs that may have read the former plan.
     fn wait(&self) -> Result<(), TreeError> {
         let nothing = (self.maps.nothing.as_fd().as_raw_fd() as u32).to_ne_bytes();
         update("grace", &self.maps.grace, &ONLY, &nothing)
     }
 
     /// Attaches the program to `ifindex`. Until this handle is dropped, or the process ends, it
-    /// decides about the frames that come in there.
+    /// decides about the frames that arrive there.
     ///
     /// # Errors
-    /// Where the kernel refuses: no XDP in the driver, an MTU too large for it, another program
+    /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
     /// attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), TreeError> {
         self.link = Some(attach(self.first(self.front.as_ref()), ifindex, mode)?);
         Ok(())
     }
 
-    /// Puts `front` in front of it, in the place of what was there, or nothing any more. No frame
-    /// goes without the one or the other.
+    /// Replaces the program in front of it by `front`, or removes it. Each frame passes the old or
+    /// the new one.
     ///
     /// # Errors
-    /// Where the kernel refuses; all is as it was then.
+    /// If the kernel refuses; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), TreeError> {
         if let Some(front) = &front {
             front.lead_to(self.program.as_fd()).map_err(TreeError::Front)?;
@@ -307,11 +309,11 @@ impl Tree {
         front.map_or(self.program.as_fd(), Front::program)
     }
 
-    /// Has what comes in leave at the interface `other` from now on. Until then it is dropped, as
-    /// for a port that is gone: a driver that takes no frames yet would lose them without a word.
+    /// Redirects arriving frames to the interface `other` from now on. Until then they are dropped,
+    /// as for a missing port: a driver that does not accept frames yet would lose them uncounted.
     ///
     /// # Errors
-    /// Where there is no such interface.
+    /// If there is no such interface.
     pub fn connect(&self, other: u32) -> Result<(), TreeError> {
         update("other_port", &self.maps.other_port, &ONLY, &other.to_ne_bytes())
     }
@@ -327,10 +329,10 @@ impl Tree {
         self.link = None;
     }
 
-    /// What the class with this number has done; number 0 is what passed without a class.
+    /// The counters of the class with this number; number 0 counts packets without a class.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn seat(&self, class: u32) -> Result<Seat, TreeError> {
         let [
             _,
@@ -349,10 +351,10 @@ impl Tree {
         Ok(Seat { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked })
     }
 
-    /// What became of the frames so far.
+    /// The verdicts on frames so far.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn totals(&self) -> Result<Totals, TreeError> {
         let [
             to_self,

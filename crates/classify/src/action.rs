@@ -129,7 +129,7 @@ pub struct Police {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Per {
     /// The key.
-    pub who: Who,
+    pub key: AccountKey,
     /// How long a key that exceeds the rate is blocked; [`Nanos::ZERO`] for no blocking.
     pub block: Nanos,
     /// The table's capacity, in keys.
@@ -140,7 +140,7 @@ pub struct Per {
 
 /// The key of a per-key policer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Who {
+pub enum AccountKey {
     /// The source: an IPv4 address, or the first 64 bits of an IPv6 address.
     Source,
     /// The full destination address.
@@ -174,7 +174,7 @@ impl Per {
     }
 }
 
-impl Who {
+impl AccountKey {
     /// All keys.
     pub const ALL: [Self; 3] = [Self::Source, Self::Destination, Self::Flow];
 

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_that_somebody_has_set_is_a_class_or_chooses_a_band() {
+    fn an_explicit_priority_is_a_class_or_chooses_a_band() {
         let bands = installed(&rules(1, to_port(53, 1), bands()));
         let class = |port, tos, priority| {
             let frame = frame(port, tos);

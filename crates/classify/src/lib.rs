@@ -38,7 +38,7 @@ mod sieve;
 mod subject;
 mod table;
 
-pub use action::{Action, ActionId, ActionKind, Control, Per, Police, Random, Who};
+pub use action::{AccountKey, Action, ActionId, ActionKind, Control, Per, Police, Random};
 pub use classification::{Classification, Otherwise, Path, Rules};
 pub use classifier::{Actions, Blocks, Classifier, Verdict};
 pub use expression::{

@@ -48,7 +48,7 @@ mod tests {
     const IP_TOS2PRIO: [u8; 16] = [0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4];
 
     #[test]
-    fn it_is_what_a_router_makes_of_the_tos_byte() {
+    fn it_is_a_router_s_priority_of_the_tos_byte() {
         for tos in 0..=255u8 {
             let expected = IP_TOS2PRIO[usize::from((tos & 0x1e) >> 1)];
             assert_eq!(priority(&v4(tos)), expected, "tos {tos:#x}");
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_has_none() {
+    fn packets_without_ip_have_none() {
         assert_eq!(priority(&[0xff; 60]), 0);
         assert_eq!(priority(&[]), 0);
     }

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_beyond_the_frame_does_not_match() {
+    fn bytes_beyond_the_frame_do_not_match() {
         let frame = [0xaa; 20];
         let subject = Subject::new(&frame).unwrap();
         let at = |offset| Selector::network(offset, 0xaaaa_aaaa, u32::MAX).matches(&subject);

@@ -219,7 +219,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn tables_find_what_a_walk_finds(
+    fn tables_agree_with_a_walk(
         list in proptest::collection::vec(filter(), 0..40),
         frames in proptest::collection::vec(frame(), 1..12),
     ) {

@@ -137,7 +137,7 @@ fn bill_of_materials() -> Value {
 }
 
 #[test]
-fn the_bill_of_materials_lists_what_is_in_the_program_and_nothing_else() {
+fn the_bill_of_materials_lists_exactly_the_linked_crates() {
     let bill = bill_of_materials();
     let listed = bill["components"].as_array().unwrap();
     let (allowed, packages) = (Allowed::read(), packages());

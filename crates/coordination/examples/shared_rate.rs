@@ -113,7 +113,7 @@ fn run(meters: [Box<dyn Meter>; QUEUES], offered: [Rate; QUEUES]) -> [Rate; QUEU
     }
 }
 
-/// Prints a line: what left each queue, in Mbit/s, and the part of the limit that is used.
+/// Prints a line: the rate of each queue, in Mbit/s, and the used part of the limit.
 fn print(name: &str, offered: [Rate; QUEUES], sent: [Rate; QUEUES]) {
     let mbit = |rates: [Rate; QUEUES]| rates.map(|rate| rate.bits_per_sec() as f64 / 1e6);
     let [wanted, got] = [mbit(offered), mbit(sent)];

@@ -32,7 +32,7 @@ use tins::{Tins, Told};
 mod sketch;
 mod tins;
 
-/// What the seats share. The sketch has so many `CELLS` in a row.
+/// State that the seats share. The sketch has `CELLS` cells per row.
 pub(crate) struct Shared<const CELLS: usize = PORT_CELLS> {
     tins: Line<Tins>,
     flows: Line<Sketch<CELLS>>,
@@ -100,7 +100,7 @@ mod loom_tests {
         tins[0]
     }
 
-    /// They add to the same cell of the first row and take back at once what is left.
+    /// Both add to the same cell of the first row, and subtract at the same time.
     #[test]
     fn loom_nothing_is_left_of_seats_that_are_gone() {
         loom::model(|| {
@@ -121,7 +121,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_who_looks_meanwhile_sees_what_each_has_said_at_some_time() {
+    fn loom_a_concurrent_reader_sees_a_published_value_of_each_seat() {
         loom::model(|| {
             let shared = Shared::<PORT_CELLS>::new();
             let mut seat = Arc::clone(&shared).seat();
@@ -133,7 +133,7 @@ mod loom_tests {
             seat.count(HOST, 10);
             let seen = seat.flows(HOST);
             assert!([10, 12, 13].contains(&seen), "{seen}");
-            // Nothing here stands in the neighbour's cell of the second row.
+            // Neither writes the other's cell of the second row.
             assert_eq!(seat.flows(NEIGHBOUR), 0);
             worker.join().unwrap();
             assert_eq!(seat.flows(HOST), 10, "the other is gone");
@@ -141,7 +141,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_tins_are_told_of_exactly_and_weights_taken_back() {
+    fn loom_sums_of_tins_are_exact_and_weights_are_subtracted() {
         loom::model(|| {
             let shared = Shared::<PORT_CELLS>::new();
             let mut seat = Arc::clone(&shared).seat();

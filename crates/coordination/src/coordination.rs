@@ -14,10 +14,10 @@ pub(crate) trait Shared: Send + Sync {
     /// Sets another limit.
     fn set_limit(&self, limit: Limit);
 
-    /// Up to when the limit has been used up at `now`; without credit where that is not known.
+    /// The time up to which the limit is used at `now`; without credit if unknown.
     fn spent_until(&self, now: Nanos) -> Nanos;
 
-    /// Goes on with a limit that has been used up until `spent`, before anybody has sent.
+    /// Continues with a limit that is used up to `spent`. Called before any seat has sent.
     fn resume(&self, spent: Nanos);
 }
 
@@ -51,13 +51,13 @@ impl Coordination {
     /// again, and counts as idle, when its meter is dropped.
     ///
     /// # Panics
-    /// Where there is no such seat or it is taken.
+    /// If there is no such seat, or it is taken.
     pub fn seat(self: &Arc<Self>, seat: usize) -> Box<dyn Meter> {
         Arc::clone(&self.shared).seat(self.places.take(seat))
     }
 
-    /// A seat at the census of this limit's queues, for any strategy and any queue. What it has
-    /// counted is subtracted when it is dropped.
+    /// A seat at the census of this limit's queues, for any strategy and any queue. Its counts are
+    /// subtracted when it is dropped.
     pub fn census(&self) -> Box<dyn Census> {
         Box::new(Arc::clone(self.census.get_or_init(census::Shared::new)).seat())
     }
@@ -69,14 +69,14 @@ impl Coordination {
     }
 
     /// The time up to which the limit is used: there is credit if it is before `now`, and debt if
-    /// it is after. What a strategy does not know counts as used. For another process with the same
-    /// clock, which continues with [`Coordination::resume`].
+    /// it is after. Where a strategy does not know, it counts time as used. Meant for another
+    /// process with the same clock, which continues with [`Coordination::resume`].
     pub fn spent_until(&self, now: Nanos) -> Nanos {
         self.shared.spent_until(now)
     }
 
-    /// Has a new limit, from which nothing was taken yet, begin as one that has been used up until
-    /// `spent`: it has earned what the time since then is worth, up to its burst, and no more.
+    /// Starts a new, unused limit as if it had been used up to `spent`: its credit is the time
+    /// since then at the rate, at most its burst.
     pub fn resume(&self, spent: Nanos) {
         self.shared.resume(spent);
     }

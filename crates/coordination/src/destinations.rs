@@ -27,12 +27,12 @@ use narrows_qdisc::{DESTINATIONS, Feedback, Word};
 use std::array;
 use std::sync::Arc;
 
-/// The model checker follows every word there is, so for it there are few.
+/// Few under the model checker, which follows each word.
 const BUCKETS: usize = if cfg!(loom) { 2 } else { DESTINATIONS };
 
 /// The board of one port.
 pub struct Destinations {
-    /// On a line of its own: every queue reads it once a batch.
+    /// On a line of its own: every queue reads it once per batch.
     greatest: Line<AtomicU64>,
     buckets: Line<[Bucket; BUCKETS]>,
 }
@@ -42,7 +42,7 @@ pub struct Destinations {
 struct Bucket([AtomicU64; Word::COUNT]);
 
 impl Destinations {
-    /// Of which nothing is known.
+    /// A bucket without feedback.
     pub fn new() -> Arc<Self> {
         let bucket = |_| Bucket(array::from_fn(|_| AtomicU64::new(0)));
         let buckets = Line(array::from_fn(bucket));
@@ -80,7 +80,7 @@ impl Feedback for View {
     }
 
     fn raise(&self, number: u64) {
-        // Looked at first, so that a line that every queue reads is written only where it changes.
+        // Read first, so that a line that every queue reads is written only if it changes.
         if self.greatest() < number {
             self.0.greatest.fetch_max(number, Ordering::Relaxed);
         }
@@ -119,9 +119,9 @@ mod loom_tests {
         Nanos::from_millis(millis)
     }
 
-    /// Two hear it at once, by clocks that are apart, and a third one sends meanwhile.
+    /// Two queues receive it at once, with clocks that differ, while a third one sends.
     #[test]
-    fn loom_what_two_hear_at_once_has_happened_once() {
+    fn loom_feedback_that_two_queues_receive_counts_once() {
         loom::model(|| {
             let shared = Destinations::new();
             let mut other = safeguard(&shared);
@@ -140,7 +140,7 @@ mod loom_tests {
             assert!(one.comes(HOST, &marked(), NOW));
             worker.join().unwrap();
             looks.join().unwrap();
-            // The first time, and not doubled, for anyone who looks from now on.
+            // The first period, not doubled, for every later reader.
             let mut late = safeguard(&shared);
             let until = late.congested_until(HOST, NOW).unwrap();
             assert!(until <= NOW + millis(2) && until > NOW + millis(1), "{until:?}");
@@ -150,8 +150,7 @@ mod loom_tests {
         });
     }
 
-    /// Two queues send packets with the same new stamp; the echo times the one that was first to
-    /// say so, and no other.
+    /// Two queues send packets with the same new stamp; the echo times the first of them only.
     #[test]
     fn loom_one_packet_of_a_stamp_is_timed() {
         loom::model(|| {
@@ -160,7 +159,7 @@ mod loom_tests {
             let worker = thread::spawn(move || other.leaves(HOST, &data(7), NOW + millis(1)));
             let one = safeguard(&shared);
             one.leaves(HOST, &data(7), NOW);
-            // Both are known to have left; a third one is not the first.
+            // Both stamps have been seen; a third packet is not the first of either.
             worker.join().unwrap();
             one.leaves(HOST, &data(7), NOW + millis(5));
             let probe = one_probe(&shared);
@@ -168,20 +167,20 @@ mod loom_tests {
         });
     }
 
-    /// When the packet left that is under way, in the unit that it is kept in.
+    /// The departure time of the outstanding packet, in the stored unit.
     fn one_probe(shared: &Arc<Destinations>) -> u64 {
         let word = shared.feedback().read(HOST as usize, Word::UnderWay);
         assert_eq!(word >> 32, 7);
         word & u64::from(u32::MAX)
     }
 
-    /// Two hear the same echo: one of them takes it, so that one round trip is seen.
+    /// Two queues receive the same echo: one of them takes it, so one round trip is counted.
     #[test]
     fn loom_an_echo_is_taken_once() {
         loom::model(|| {
             let shared = Destinations::new();
             let mut one = safeguard(&shared);
-            // A short round trip is known.
+            // There is a recent short round trip.
             one.leaves(HOST, &data(1), NOW);
             assert!(!one.comes(HOST, &answer(1), NOW + millis(1)));
             one.leaves(HOST, &data(2), NOW);

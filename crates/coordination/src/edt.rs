@@ -45,10 +45,10 @@ use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// What the seats share.
+/// State that the seats share.
 pub(crate) struct Shared {
     published: Published,
-    /// Up to when the limit has been promised. Contended by design.
+    /// The time up to which the limit is promised. Contended by design.
     promised: Line<AtomicU64>,
     /// The most that a packet has cost so far, in bytes. Rarely written.
     largest: Line<AtomicU64>,
@@ -98,9 +98,8 @@ impl Shared {
         }
     }
 
-    /// Sets the clock back at `now`, once for each change of the limit: what it had promised to
-    /// packets that are still queued is void. The last one to have left may not have been
-    /// paid for in full.
+    /// Sets the clock back at `now`, once for each change of the limit: departure times of packets
+    /// that are still queued are void. The last packet that left may not be fully paid for.
     fn set_back(&self, edition: &Edition, now: Nanos) {
         let mut clock_of = lock(&self.clock_of);
         if *clock_of >= edition.generation {
@@ -140,13 +139,13 @@ struct Seat {
     edition: Edition,
     pace: Pace,
     horizon: Nanos,
-    /// The largest packet that this seat has told of.
+    /// The largest packet that this seat has published.
     largest: Bytes,
     /// Packets that are queued here.
     queued: u32,
     /// How many of them, from the head, were stamped before the limit changed.
     void: u32,
-    /// A time promised to a packet at the head whose own stamp counts for nothing.
+    /// A time promised to a packet at the head whose own stamp is void.
     restamped: Option<(Bytes, Nanos)>,
     spare: Spare,
     /// The cost of all packets queued here, as far as this seat knows.
@@ -238,7 +237,7 @@ impl Seat {
         }
     }
 
-    /// Has the time for what is queued without a stamp promised at once.
+    /// Reserves the time for all queued packets without a valid stamp.
     #[cold]
     fn promise_block(&mut self, now: Nanos) {
         let cost = std::mem::take(&mut self.unpromised);
@@ -276,7 +275,7 @@ impl Seat {
         Some(stamp)
     }
 
-    /// A departure time for the packet at the head, which has none that counts.
+    /// A departure time for the packet at the head, which has no valid one.
     fn stamp_head(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
         match &mut self.block {
             Some(block) => block.stamp(cost),
@@ -299,7 +298,7 @@ impl Meter for Seat {
 
     fn unstamp(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
         self.pending = self.pending - cost.min(self.pending);
-        // Where stamps are void, so may have been that of the one that was dropped.
+        // If stamps are void, the stamp of the dropped packet may have been void, too.
         if self.void == 0 && self.block.is_none() && edt >= now {
             self.spare.add(cost, edt, now);
         }
@@ -338,7 +337,7 @@ impl Meter for Seat {
     }
 
     fn report(&mut self, backlog: Backlog, _now: Nanos) {
-        // Packets may have come or gone some other way than through this meter.
+        // Packets may have been added or removed without this meter.
         self.queued = backlog.packets;
         self.void = self.void.min(backlog.packets);
         if backlog.packets == 0 {

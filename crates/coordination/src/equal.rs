@@ -17,7 +17,7 @@
 //! 107 % of the limit, and this one 100 % (`tests/reference`, with a model of Linux's rule).
 //!
 //! *The burst.* CAKE has none: a queue may be one packet ahead. `tbf` has one, and it is divided
-//! like the rate, but never below the packet that is to leave; otherwise queues whose part is
+//! like the rate, but never below the length of the next packet; otherwise queues whose part is
 //! smaller than a packet would send nothing. So the sum that may leave at once is the burst, or one
 //! packet per active queue if that is more. Queues that have not yet noticed each other exceed it,
 //! as the papers say.
@@ -68,12 +68,12 @@ impl Activity {
     }
 }
 
-/// What the seats share.
+/// State that the seats share.
 pub(crate) struct Shared {
     published: Published,
     activity: Box<[Line<AtomicU64>]>,
     sync_time: Nanos,
-    /// Up to when the buckets have been used up before anybody sent; written before that, too.
+    /// The time up to which the buckets are used initially; written before any seat sends.
     spent: AtomicU64,
 }
 
@@ -87,7 +87,7 @@ impl Shared {
         })
     }
 
-    /// Up to when buckets have been used up in another process, if they have.
+    /// The time up to which buckets were used in another process, if they were.
     fn spent(&self) -> Option<Nanos> {
         // Relaxed: written before workers began.
         Some(Nanos(self.spent.load(Ordering::Relaxed))).filter(|spent| *spent != Nanos::ZERO)
@@ -124,7 +124,7 @@ impl crate::coordination::Shared for Shared {
 
     fn resume(&self, spent: Nanos) {
         self.spent.store(spent.0, Ordering::Relaxed);
-        // Seats look for what is new.
+        // Seats check for changes.
         self.published.set(self.published.read().limit);
     }
 }
@@ -139,7 +139,7 @@ struct Seat {
     last_count: Nanos,
     next_count: Nanos,
     last_sent: Nanos,
-    /// What the siblings see.
+    /// The published word, read by siblings.
     told: Activity,
     /// The largest packet that a bucket of the present size pays for.
     fits: Bytes,
@@ -195,8 +195,7 @@ impl Seat {
     }
 }
 
-/// One of `active` equal parts of `whole`, but large enough for a packet of `cost` where the
-/// whole is.
+/// One of `active` equal parts of `whole`, but large enough for a packet of `cost` if the whole is.
 fn part(whole: Shape, active: u32, cost: Bytes) -> Shape {
     let parts = u64::from(active.max(1));
     let rate = |rate: Rate| Rate::from_bits_per_sec(rate.bits_per_sec() / parts);
@@ -223,8 +222,8 @@ impl Meter for Seat {
         if !self.bucket.affords(cost) {
             return self.bucket.take(cost, edt, now);
         }
-        // What can be paid for before the count can be paid for after it: the bucket keeps
-        // its credit up to its new size, and that is no smaller than the packet.
+        // A packet that can be paid before the count can be paid after it: the bucket keeps its
+        // credit up to its new size, which is at least the packet.
         if now >= self.next_count {
             self.count(cost, now);
         }
@@ -235,8 +234,8 @@ impl Meter for Seat {
 
     fn report(&mut self, backlog: Backlog, _now: Nanos) {
         let activity = Activity::new(self.last_sent, !backlog.is_empty());
-        // Told once a batch: all packets of a batch leave at one `now`, so that writing it after
-        // each would write the same word. An idle poll writes nothing.
+        // Published once per batch: all packets of a batch leave at one `now`, so a write after
+        // each would store the same word. An idle poll writes nothing.
         if activity != self.told {
             self.told = activity;
             if let Some(line) = self.shared.activity.get(self.place.number()) {
@@ -260,10 +259,10 @@ impl Meter for Seat {
 }
 
 impl Drop for Seat {
-    /// A worker that is gone is idle, or its siblings would leave it a part forever.
+    /// A lost worker counts as idle; otherwise its siblings would leave it a part forever.
     fn drop(&mut self) {
         if let Some(line) = self.shared.activity.get(self.place.number()) {
-            // Relaxed: ordered before what the next one to sit here writes by the place.
+            // Relaxed: the place orders it before the writes of the next holder.
             line.store(Activity::NONE.0, Ordering::Relaxed);
         }
     }

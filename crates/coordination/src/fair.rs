@@ -5,9 +5,9 @@
 //! each problem gets its own mechanism, and neither depends on the other:
 //!
 //! *The ledger* (`fair/ledger.rs`) is a token bucket in one word, from which seats buy what they
-//! send, some packets at a time. Its sum is exact whatever the seats know of each other: when forty
-//! queues wake up at once, when a core stalls, when a view is stale. What a queue leaves unused is
-//! in the ledger at once, for any other.
+//! send, some packets at a time. Its sum is exact even if seats have stale views of each other:
+//! when forty queues wake up at once, or a core stalls. A queue's unused credit is in the ledger at
+//! once, for any other.
 //!
 //! *The level* (`fair/level.rs`, `fair/board.rs`) makes it fair. Each seat publishes its demand;
 //! once every sync time one of them computes the max-min fair level for all. *Within its share*,
@@ -67,32 +67,31 @@ mod ledger;
 mod level;
 mod terms;
 
-/// A cushion that is not full is filled again over at least so many sync times, or it would be
-/// too full by the time that anyone looks,
+/// A cushion is refilled over at least this many sync times, or it would overfill before the next
+/// look,
 const REFILL: u64 = 4;
-/// and for at most this part of the limit, which is what queues within their share then miss.
+/// and with at most this part of the limit, which queues within their share miss meanwhile.
 const LEAST_REFILL_PART: u64 = 16;
 
-/// Sync times after which the rate of a queue is worked out, however little it has sent.
+/// Sync times after which the rate of a queue is computed, even from few packets.
 const LONGEST_SAMPLE: u64 = 16;
 
-/// For how long a demand holds: sync times, and how long a worker may sleep because its queue
-/// stands.
+/// How long a demand holds: in sync times, and the longest sleep of a worker with a standing queue.
 const HOLD: u64 = 4;
 const LEAST_HOLD: Nanos = Nanos::from_micros(200);
 
-/// A seat that has borrowed leaves this part of that in credit, in addition to what it buys: of
-/// the seats that want more than their share, the one that has had least comes first.
+/// A seat that has borrowed leaves this fraction of it in credit when it buys. So among seats that
+/// want more than their share, the one that has had least comes first.
 const BORROWED_PART: u64 = 8;
 
-/// A seat that is so late with what it bought has stalled.
+/// A seat that is this late with its lease has stalled.
 const STALL: Nanos = Nanos::from_millis(1);
 
-/// What the seats share.
+/// State that the seats share.
 pub(crate) struct Shared {
     published: Published,
     ledger: Ledger,
-    /// That of the peak rate, where there is one.
+    /// The ledger of the peak rate, if there is one.
     peak: Ledger,
     board: Board,
     seats: usize,
@@ -123,7 +122,7 @@ impl crate::coordination::Shared for Shared {
     }
 
     fn spent_until(&self, _now: Nanos) -> Nanos {
-        // What seats hold has been bought: a process that takes over does not have it.
+        // Leases count as used: a process that takes over does not have them.
         self.ledger.sold()
     }
 
@@ -138,7 +137,7 @@ struct PeakPace {
     pace: Pace,
     depth: Nanos,
     mtu: Bytes,
-    /// From when on what is held may leave, by the common time.
+    /// The time from which the lease may be used, in common time.
     ready: Nanos,
 }
 
@@ -149,43 +148,43 @@ struct Seat {
     clock: Clock,
     pace: Pace,
     peak: Option<PeakPace>,
-    /// Bought and not used, and until when it may be, by the own clock.
+    /// The lease: unused credit, and the time until which it holds, by the seat's clock.
     held: Bytes,
     expires: Nanos,
-    /// The most to buy in advance: what the share is worth while a lease lasts.
+    /// The most to buy in advance: the share times the duration of a lease.
     lease: Bytes,
-    /// How much to buy next time: more and more while all of it is used.
+    /// The size of the next lease: it grows while leases are used up.
     ahead: Bytes,
     /// What this seat may still buy within its share.
     allowance: Allowance,
-    /// Whether the queue was empty when it was last looked at.
+    /// Whether the queue was empty at the last check.
     rested: bool,
-    /// The level that it is for.
+    /// The level of that share.
     level: u64,
-    /// Whether what is bought leaves room for what does not yield.
+    /// Whether a purchase leaves a reserve for requests that do not yield.
     yields: bool,
-    /// Whether any of it ever has: then there is a reserve.
+    /// Whether any request ever did not yield: then there is a reserve.
     has_yielded: bool,
     weight: Weight,
-    /// What it was when the allowance was last looked at.
+    /// Its value when the allowance was last checked.
     weighed: Weight,
     share: Share,
-    /// What has left since `since`, by the common time.
+    /// Bytes sent since `since`, in common time.
     sent: Bytes,
     since: Nanos,
-    /// What had left when the last batch was reported.
+    /// Bytes sent as of the last reported batch.
     reported: Bytes,
-    /// The smallest backlog after a batch since `since`: the standing queue, without what only
-    /// passes through.
+    /// The smallest backlog after a batch since `since`: the standing queue, without passing
+    /// bursts.
     least_backlog: Bytes,
-    /// Up to when the last packet has been told to wait.
+    /// The time until which the last packet must wait.
     waiting_until: Nanos,
-    /// Until when this seat's published demand holds, and when to publish it again.
+    /// The time until which this seat's published demand holds, and when to publish it again.
     told_until: Nanos,
     next_tell: Nanos,
     /// Whether the queue has overflowed since `since`.
     turned_away: bool,
-    /// The rate of the last sample, if there was one since this seat awoke.
+    /// The rate of the last sample, if there was one since this seat became active.
     used: Option<Rate>,
     /// Whether the queue was never empty while the last sample was taken, or overflowed.
     stands: bool,
@@ -243,22 +242,21 @@ impl Seat {
         self.terms = Terms::new(*limit, self.shared.seats, self.shared.sync_time);
         self.pace = Pace::new(limit.rate);
         self.peak = peak(limit);
-        // It was bought at another rate, and may be far too much at this one.
+        // The lease was bought at another rate, and may be far too large at this one.
         self.held = Bytes::ZERO;
         self.ahead = Bytes::ZERO;
         let common = self.clock.common(now);
         self.shared.ledger.forgive(common);
         self.shared.peak.forgive(common);
         self.level = limit.rate.bits_per_sec();
-        // At the old rate it may have had to wait for long, and would demand its share all the
-        // while.
+        // At the old rate the wait may be long, and the seat would demand its share all that time.
         self.waiting_until = self.waiting_until.min(common);
         self.next_tell = common;
         self.follow_level();
         self.allowance.clear(common);
     }
 
-    /// Makes the allowance that of the present level.
+    /// Adjusts the allowance to the present level.
     fn follow_level(&mut self) {
         let whole = u128::from(self.terms.rate.bits_per_sec());
         let part = u128::from(self.level) * u128::from(self.weight.0) / u128::from(Weight::ONE.0);
@@ -270,8 +268,8 @@ impl Seat {
         self.share = Share(share as u32);
     }
 
-    /// The sum of all shares, in bits per second: the limit, and what brings the credit beyond the
-    /// reserve to the cushion.
+    /// The sum of all shares, in bits per second: the limit, adjusted so that the credit beyond the
+    /// reserve returns to the cushion.
     fn shared(&self, now: Nanos) -> u64 {
         let Terms { rate, cushion, sync_time, .. } = self.terms;
         let reserve = if self.has_yielded { self.terms.reserve } else { Nanos::ZERO };
@@ -284,7 +282,7 @@ impl Seat {
         u64::try_from(rate - rate * missing / i128::from(time)).unwrap_or(u64::MAX)
     }
 
-    /// Hears the level, and works it out for all if it is this seat's turn.
+    /// Reads the level, and computes it for all if it is this seat's turn.
     fn consult(&mut self, now: Nanos) {
         if self.shared.board.claim_turn(now, self.terms.sync_time) {
             self.tell(self.least_backlog, now);
@@ -299,15 +297,15 @@ impl Seat {
         }
     }
 
-    /// Publishes this seat's demand: unlimited while its queue stands or overflows, else what it
-    /// sends. `backlog` is what is queued now.
+    /// Publishes this seat's demand: unlimited while its queue stands or overflows, otherwise its
+    /// send rate. `backlog` is what is queued now.
     fn tell(&mut self, backlog: Bytes, now: Nanos) {
         let sync_time = self.terms.sync_time;
         let passed = now.since(self.since);
         let sampled = passed >= sync_time && self.sent >= self.terms.sample
             || passed.0 >= sync_time.0.saturating_mul(LONGEST_SAMPLE);
         if now > self.told_until {
-            // Awake again: its rate of long ago means nothing.
+            // Active again: its old rate is meaningless.
             self.used = None;
             self.start_sample(backlog, now);
         } else if sampled {
@@ -334,7 +332,7 @@ impl Seat {
         self.since = now;
     }
 
-    /// Buys what `cost` needs beyond what is held, or more.
+    /// Buys what `cost` needs beyond the lease, or more.
     #[inline(never)]
     fn buy(&mut self, cost: Bytes, own_now: Nanos) -> Take {
         let now = self.clock.follow(self.shared.ledger.latest(), own_now);
@@ -354,7 +352,7 @@ impl Seat {
         let more = self.affordable(keep, in_share, now);
         let in_advance = more > need && self.buy_exactly(more, keep, in_share, false, now).is_ok();
         if !in_advance && let Err(when) = self.buy_exactly(need, keep, in_share, true, now) {
-            // Whichever comes first: that enough is there for this seat, too, or its allowance.
+            // Whichever is first: enough credit for this seat, or its allowance.
             let when = match granted {
                 Ok(()) => when,
                 Err(granted) => granted.max(when - keep).min(when.max(now + self.terms.retry)),
@@ -367,8 +365,8 @@ impl Seat {
         self.use_held(cost, own_now)
     }
 
-    /// How much credit a seat leaves: the reserve where it yields; beyond its share the cushion
-    /// besides, and more if it has had much already.
+    /// How much credit a seat leaves: the reserve if it yields; beyond its share also the cushion,
+    /// and more if it has had much already.
     fn keep(&self, in_share: bool, now: Nanos) -> Nanos {
         let Terms { depth, cushion, .. } = self.terms;
         let reserve = if self.yields { self.terms.reserve } else { Nanos::ZERO };
@@ -380,7 +378,7 @@ impl Seat {
     }
 
     /// How much this seat may buy in advance: the cushion is for packets that leave now, not for
-    /// those that may come. What seats hold when others wake up is an overshoot, too.
+    /// those that may come. Leases held when others wake up are an overshoot, too.
     fn affordable(&self, keep: Nanos, in_share: bool, now: Nanos) -> Bytes {
         let Terms { rate, depth, cushion, .. } = self.terms;
         let credit = self.shared.ledger.credit(now).min(depth);
@@ -392,7 +390,7 @@ impl Seat {
     }
 
     /// Buys `bytes` and leaves `keep` in credit. Within the share, if `packet` is true, a packet
-    /// longer than the cushion, which is all that others always leave, may leave less: otherwise it
+    /// longer than the cushion may leave less, because others leave only the cushion: otherwise it
     /// would never find enough.
     ///
     /// # Errors
@@ -443,8 +441,8 @@ impl Seat {
         Take::Granted
     }
 
-    /// The lease is too old: others get its rest. What a stalled seat held is not even theirs; it
-    /// would be an overshoot by now.
+    /// The lease has expired. Its rest goes back to the others, except after a stall: credit that
+    /// old would be an overshoot by now.
     #[cold]
     fn expire(&mut self, now: Nanos) {
         if now.since(self.expires) < STALL {
@@ -455,7 +453,7 @@ impl Seat {
         self.ahead = Bytes(self.ahead.0 / 2);
     }
 
-    /// Gives back what was bought and is not going to be used.
+    /// Gives back credit that was bought and will not be used.
     #[cold]
     fn give_back(&mut self) {
         self.shared.ledger.take_back(self.pace.refund(self.held));
@@ -465,7 +463,7 @@ impl Seat {
     }
 }
 
-/// What a limit's peak rate asks of a seat, if it has one.
+/// A seat's bucket for the limit's peak rate, if there is one.
 fn peak(limit: &Limit) -> Option<PeakPace> {
     limit.peak.map(|peak| PeakPace {
         pace: Pace::new(peak.rate),
@@ -546,12 +544,12 @@ impl Meter for Seat {
 }
 
 impl Drop for Seat {
-    /// A worker that is gone demands nothing and keeps nothing.
+    /// A lost worker has no demand and keeps no credit.
     fn drop(&mut self) {
         if self.held != Bytes::ZERO {
             self.give_back();
         }
-        // Ordered before what the next one to sit here writes by the place.
+        // The place orders this before the writes of the next holder.
         self.shared.board.tell(self.place.number(), Rate::default(), Nanos::ZERO);
     }
 }

@@ -1,33 +1,34 @@
 //! `flowvalve`: a tree as FlowValve keeps it on a network processor.
 //!
-//! *Idea.* A class has no queue and asks nobody: each epoch it is told a rate, and a token bucket
-//! filled at that rate decides about its packets. The rate follows from that of the class above it:
-//! a part by weight, of what is left of what those of better priorities were *measured* to consume
-//! in the last epoch. What a class does not consume of its rate fills a second bucket, its
-//! *shadow*, from which others borrow, in the order of their *labels*.
+//! *Idea.* A class has no queue and asks no other class: it gets a rate each epoch, and a token
+//! bucket filled at that rate decides about its packets. The rate follows from that of the class
+//! above it: a part by weight, of what classes of better priority, as *measured* in the last epoch,
+//! leave. What a class does not consume of its rate fills a second bucket, its *shadow*, from which
+//! others borrow, in the order of their *labels*.
 //!
-//! *In parallel.* Packets meter and count with atomic updates, on as many cores as there are. A
-//! bucket whose epoch is over is filled by whoever gets its lock; the others do not wait for it
-//! ([`epoch`]). Nothing goes beyond one class: so rates of classes below each other follow each
-//! other epoch by epoch.
+//! *In parallel.* Packets meter and count with atomic updates, on as many cores as there are. When
+//! a bucket's epoch is over, the first core to get its lock fills it; the others do not wait
+//! ([`epoch`]). Each refill reads only the class above. So a change of rate moves down one level
+//! per epoch.
 //!
-//! *What it is not.* Exact: rates are an epoch old, or several, as they are averages; a class that
-//! wakes up and one that has not been told yet send both, and a lender's rate and what it was seen
-//! to leave are of different epochs. So the sum may exceed the topmost class's rate while classes
-//! come and go, and a class between leaf and root measures and does not meter. That is FlowValve's
-//! price, and why `fair` is another strategy. Here it is as it was published.
+//! *Not exact.* Rates are averages, and an epoch old or several. A class that wakes up and one that
+//! does not know it yet both send, and a lender's rate and its measured rest come from different
+//! epochs. So the sum may exceed the topmost class's rate while classes come and go, and a class
+//! between leaf and root only measures and does not meter. `fair` avoids this; here the algorithm
+//! is as published.
 //!
-//! *Differences from the paper.* What is metered here is about to leave, not just come: below an
-//! `htb` a packet that gets no token waits in its class's queue for the next epoch, and is not
-//! dropped. (The simulator drops at once, too, as the network processor does, `narrows sim
-//! flowvalve-11a`.) Bytes are counted when they are forwarded: Algorithm 1 counts in line 5 what it
-//! may drop in line 16, against Eq. 3. HTB's words say more than a weight: `rate` is assured to
-//! classes of any priority, which gives the paper's conditions ("at least 2 Gbit/s, where there are
-//! 4") without templates of their own, and `ceil` is a third bucket, since what is borrowed knows
-//! no other limit. A class whose label names nobody borrows from those beside it and above.
+//! *Differences from the paper.* Packets are metered on departure, not on arrival: below an `htb` a
+//! packet that gets no token waits in its class's queue for the next epoch, and is not dropped.
+//! (The simulator drops at once, too, as the network processor does, `narrows sim flowvalve-11a`.)
+//! Bytes are counted when they are forwarded; Algorithm 1 counts in line 5 packets that it may drop
+//! in line 16, which contradicts Eq. 3. HTB's words say more than a weight: `rate` is assured to
+//! classes of any priority, which gives the paper's conditions ("at least 2 Gbit/s, if there are
+//! 4") without templates of their own, and `ceil` is a third bucket, because nothing else limits
+//! what a class borrows. A class whose label names no lenders borrows from its siblings and from
+//! those above.
 //!
-//! *Differences from the code* (github.com/Haers/FlowValve, P4 and Micro-C): what a lender was seen
-//! to leave is forgotten after 56 ms, not 0.9 s ([`EXPIRY`](epoch::EXPIRY)).
+//! *Differences from the code* (github.com/Haers/FlowValve, P4 and Micro-C): a lender's measured
+//! rest is forgotten after 56 ms, not 0.9 s ([`EXPIRY`](epoch::EXPIRY)).
 //!
 //! *Cost.* For a purchase: an atomic update of the bucket, one of a counter for each class up to
 //! the root, and where the class has too little one for each lender. For an epoch: a look at every
@@ -72,8 +73,8 @@ struct Members {
 }
 
 impl Tree {
-    /// See [`SharedTree::become_these`](crate::SharedTree::become_these). Seats follow when they
-    /// are taken anew.
+    /// See [`SharedTree::become_these`](crate::SharedTree::become_these). A seat follows when it is
+    /// taken again.
     pub(crate) fn become_these(
         &self,
         classes: &BTreeMap<u32, (Class, Option<Below>)>,
@@ -101,7 +102,7 @@ impl Tree {
 }
 
 impl Members {
-    /// What is known of the class `id`, if it has been below the one whose state is `above`.
+    /// The state of the class `id`, if its parent is still the one with the state `above`.
     fn state(&self, id: u32, above: Option<&Arc<Line<State>>>) -> Arc<Line<State>> {
         let present = self.places.get(&id).map(|place| self.graph.node(*place));
         let is_same = |parent: Option<usize>| match (parent, above) {

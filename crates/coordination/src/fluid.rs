@@ -10,20 +10,20 @@
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use std::collections::BTreeMap;
 
-/// The rates at which the classes of a tree pass a fluid, in bits a second.
+/// The rates at which the classes of a tree pass a fluid, in bits per second.
 #[derive(Debug)]
 pub struct Fluid<'a> {
     classes: &'a BTreeMap<u32, Class>,
-    /// What each class passes, in bits a second.
+    /// The rate of each class, in bits per second.
     used: BTreeMap<u32, f64>,
 }
 
 impl<'a> Fluid<'a> {
-    /// What each class of `classes`, by its number, passes where `demands` come for the leaves,
-    /// in bits a second. A leaf that `demands` does not name wants nothing.
+    /// The rate of each class of `classes`, by number, for the `demands` of the leaves, in bits per
+    /// second. A leaf without an entry in `demands` has none.
     ///
     /// # Panics
-    /// Where a demand is for a class, or a class is below one, that is not among `classes`.
+    /// If a demand or a parent names a class that is not among `classes`.
     pub fn of(classes: &'a BTreeMap<u32, Class>, demands: &BTreeMap<u32, f64>) -> Self {
         let used = classes.keys().map(|id| (*id, 0.0)).collect();
         let mut fluid = Self { classes, used };
@@ -42,10 +42,10 @@ impl<'a> Fluid<'a> {
         fluid
     }
 
-    /// What `class` passes, in bits a second: what the leaves below it do, or it itself.
+    /// The rate of `class` in bits per second: its own, or the sum of its leaves.
     ///
     /// # Panics
-    /// Where there is no such class.
+    /// If there is no such class.
     pub fn passes(&self, class: u32) -> f64 {
         self.used[&class]
     }
@@ -67,7 +67,7 @@ impl<'a> Fluid<'a> {
         }
     }
 
-    /// Hands out what `lender` has left to leaves of `prio` below it, a little at a time.
+    /// Distributes the rest of `lender` to leaves of `prio` below it, in small steps.
     fn lend(&mut self, lender: u32, prio: u8, demands: &BTreeMap<u32, f64>) {
         let step = 1e5;
         loop {
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// In whole megabits a second, what the leaves pass for which these come.
+    /// The rates of the leaves for these demands, in whole Mbit/s.
     fn passed(classes: &[(u32, Class)], demands: &[(u32, u32)]) -> Vec<u64> {
         let classes: BTreeMap<u32, Class> = classes.iter().copied().collect();
         let wanted: BTreeMap<u32, f64> =
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_has_what_is_assured_and_borrows_by_priority_and_quantum() {
+    fn a_leaf_gets_its_assured_rate_and_borrows_by_priority_and_quantum() {
         let heavy = Class { quantum: 6_000, ..class(Some(1), 10, 100, 1) };
         let classes = [
             (1, class(None, 100, 100, 0)),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_class_leaves_its_own_leaves_borrow_first() {
+    fn leaves_below_a_class_borrow_its_rest_first() {
         let classes = [
             (1, class(None, 100, 100, 0)),
             (2, class(Some(1), 60, 100, 0)),
@@ -156,9 +156,9 @@ mod tests {
             (21, class(Some(2), 50, 100, 7)),
             (30, class(Some(3), 5, 50, 0)),
         ];
-        // Of a worse priority, and nearer: all that the other leaf of its parent leaves.
+        // A worse priority, but nearer to the lender: it gets all that its sibling leaves.
         assert_eq!(passed(&classes, &[(20, 99), (21, 0), (30, 99)]), [60, 0, 40]);
-        // What the root has left is borrowed up to the ceiling above the leaf.
+        // The rest of the root's rate is borrowed up to the ceiling above the leaf.
         assert_eq!(passed(&classes, &[(20, 20), (21, 0), (30, 99)]), [20, 0, 50]);
     }
 }

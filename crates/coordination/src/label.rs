@@ -1,41 +1,40 @@
-//! What FlowValve's front end says of a class beyond HTB's words.
+//! FlowValve's parameters of a class, in addition to HTB's.
 
 /// The most classes that a label names. FlowValve carries a label in a packet's metadata.
 pub const LENDERS_MAX: usize = 8;
 
-/// A class's weight among those beside it, and from whom it borrows.
+/// A class's weight among its siblings, and its lenders.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Label {
-    /// In what proportion classes of one priority below the same class share what it has; `None`
-    /// for [`Label::WEIGHT`].
+    /// The proportion in which siblings of the same priority share their parent's rate; `None` for
+    /// [`Label::WEIGHT`].
     pub weight: Option<u32>,
-    /// From whom it borrows.
+    /// The classes that it borrows from.
     pub lenders: Lenders,
 }
 
-/// From whom a class borrows, by the numbers of classes, those that are asked first before others.
+/// The classes that a class borrows from, by number, in the order in which they are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Lenders {
-    /// From those of its own or a worse priority beside it, and then from those beside each class
-    /// above it.
+    /// Siblings of its own or a worse priority, and then the siblings of each class above it.
     #[default]
     Beside,
-    /// From these; 0 is no class. One that does not exist lends nothing.
+    /// These classes; 0 is no class. A class that does not exist lends nothing.
     Only([u32; LENDERS_MAX]),
 }
 
 impl Label {
-    /// A class's weight unless somebody says so.
+    /// A class's default weight.
     pub const WEIGHT: u32 = 1;
 
-    /// The weight that counts.
+    /// The weight, with its default.
     pub fn weight(&self) -> u32 {
         self.weight.unwrap_or(Self::WEIGHT).max(1)
     }
 }
 
 impl Lenders {
-    /// Those that are named.
+    /// The classes that are named.
     pub fn named(&self) -> impl Iterator<Item = u32> {
         let all = match self {
             Self::Beside => &[][..],

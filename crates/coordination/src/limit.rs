@@ -6,10 +6,10 @@ use narrows_qdisc::bucket::Shape;
 use narrows_qdisc::tbf::Peak;
 use narrows_units::{Bytes, Rate};
 
-/// What the queues keep together.
+/// A limit that queues keep together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit {
-    /// The rate that is kept on average.
+    /// The average rate.
     pub rate: Rate,
     /// How much may leave at once after a pause.
     pub burst: Bytes,
@@ -37,7 +37,7 @@ pub(crate) struct Published {
     limit: Mutex<Limit>,
 }
 
-/// A limit as of a generation.
+/// A limit of one generation.
 #[derive(Clone, Copy)]
 pub(crate) struct Edition {
     pub(crate) generation: u64,
@@ -53,16 +53,16 @@ impl Published {
         let mut current = lock(&self.limit);
         *current = limit;
         // Under the lock, so that a generation never names two limits. Relaxed is enough: the
-        // number is a hint to look, and what is looked at is ordered by the lock.
+        // number only says that there may be something new, and the lock orders the reads.
         let generation = self.generation.load(Ordering::Relaxed);
         self.generation.store(generation + 1, Ordering::Relaxed);
     }
 
-    /// Whether `edition` is still what is in force. May take a moment to notice a change.
+    /// Whether `edition` is still in force. May take a moment to notice a change.
     #[inline]
     pub(crate) fn is_current(&self, edition: &Edition) -> bool {
-        // Relaxed: see `set`. A seat that reads the old number for a while longer is one that
-        // asked a moment earlier.
+        // Relaxed: see `set`. A seat that still reads the old number acts as if it had asked a
+        // moment earlier.
         self.generation.load(Ordering::Relaxed) == edition.generation
     }
 
@@ -85,7 +85,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_a_limit_is_seen_whole_and_the_last_one_is_noticed() {
+    fn loom_a_limit_is_read_whole_and_the_last_change_is_noticed() {
         loom::model(|| {
             let published = Arc::new(Published::new(limit(0)));
             let setter = {

@@ -27,7 +27,7 @@ use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// What the seats share.
+/// State that the seats share.
 pub(crate) struct Shared {
     published: Published,
     state: Mutex<State>,
@@ -37,7 +37,7 @@ struct State {
     bucket: Bucket,
     /// The generation of the limit that the bucket keeps.
     generation: u64,
-    /// What all booked turns will take.
+    /// The sum of all booked turns.
     booked: Bytes,
     /// Queues with packets in them.
     active: u32,
@@ -114,11 +114,11 @@ impl Seat {
 
     #[cold]
     fn follow_limit(&mut self, now: Nanos) {
-        // A turn was told by the old rate.
+        // Turns were computed with the old rate.
         self.cancel_turn();
         self.edition = self.shared.published.read();
         let mut state = lock(&self.shared.state);
-        // The first seat to notice reshapes; one that noticed late finds it done.
+        // The first seat that notices the change applies it; later ones find it done.
         if state.generation < self.edition.generation {
             state.generation = self.edition.generation;
             state.bucket.reshape(self.edition.limit.shape(), now);
@@ -151,7 +151,7 @@ impl Meter for Seat {
                 self.turn = None;
                 return Take::Granted;
             }
-            // Others came late to their turns, and the bucket could not keep what fell meanwhile.
+            // Others were late for their turns, and the bucket lost tokens meanwhile.
             Some(_) => state.bucket.when_affords(cost),
             None if state.booked == Bytes::ZERO && state.bucket.affords(cost)
                 || state.bucket.holds(state.booked + cost) =>
@@ -179,7 +179,7 @@ impl Meter for Seat {
             return;
         }
         if !backlogged {
-            // What the turn was for has been taken out some other way.
+            // The packet of this turn has left the queue in some other way.
             self.cancel_turn();
         }
         let mut state = lock(&self.shared.state);
@@ -206,7 +206,7 @@ impl Meter for Seat {
 }
 
 impl Drop for Seat {
-    /// A worker that is gone waits for nothing and has no packets.
+    /// A lost worker waits for nothing and has no packets.
     fn drop(&mut self) {
         self.report(Backlog::default(), Nanos::ZERO);
         self.cancel_turn();

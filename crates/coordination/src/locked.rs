@@ -106,21 +106,21 @@ struct Seat {
     seat: u32,
     /// Its time among the queues of the class.
     time: u64,
-    /// How many classes above its own the one stands that lent the last time.
+    /// The distance to the last lender, in classes.
     lender: u8,
 }
 
 impl State {
-    /// A class and those above it; nothing, where it is gone.
+    /// A class and its ancestors; empty if the class is gone.
     fn path(&self, class: u32) -> impl Iterator<Item = (u32, &LockedClass)> {
         let find = |id: u32| Some((id, self.classes.get(&id)?));
         std::iter::successors(find(class), move |(_, at)| find(at.parent()?))
     }
 
-    /// Who lends to `class` at `now`: a class, and how far above it stands.
+    /// The lender of `class` at `now`, and its distance in classes.
     ///
     /// # Errors
-    /// When somebody does.
+    /// The time until which another borrower waits.
     fn lender(&self, class: u32, borrow: bool, now: Nanos) -> Result<(u32, u8), Nanos> {
         let mut next = Nanos::MAX;
         for (steps, (id, at)) in (0..).zip(self.path(class)) {
@@ -136,10 +136,10 @@ impl State {
         Err(next)
     }
 
-    /// Whom the seat has to let go first, of those who wait for what `lender` has.
+    /// Whether another waiting borrower of `lender` goes first.
     ///
     /// # Errors
-    /// Until when.
+    /// The time until which.
     fn turn(&self, seat: &Seat, (lender, steps): (u32, u8), now: Nanos) -> Result<(), Nanos> {
         let (own, lender) = (&self.classes[&seat.class], &self.classes[&lender]);
         own.queues.may(seat.seat, seat.time, now)?;
@@ -148,18 +148,18 @@ impl State {
         }
         let prio = own.prio();
         for better in &lender.borrowers[..prio] {
-            better.nobody_waits(now)?;
+            better.check_idle(now)?;
         }
         lender.borrowers[prio].may(seat.class, own.time, now)
     }
 
-    /// Has others know that the seat waits for what is lent above it, and for how long.
+    /// Registers that the seat waits for a loan, and until when.
     fn wait(&mut self, seat: &Seat, until: Nanos, now: Nanos) {
         let Some(own) = self.classes.get_mut(&seat.class) else { return };
         own.queues.wait(seat.seat, seat.time, until, now);
         let (prio, time, mut next) = (own.prio(), own.time, own.parent());
         if matches!(own.mode(now), Mode::Waits(_)) {
-            // It waits for its own ceiling, and so for nobody.
+            // It waits for its own ceiling, not for a sibling.
             return;
         }
         while let Some(above) = next.and_then(|id| self.classes.get_mut(&id)) {
@@ -176,7 +176,7 @@ impl State {
         now: Nanos,
     ) -> Result<Grant, Nanos> {
         if !self.classes.contains_key(&seat.class) {
-            // Its queue is about to hear of it.
+            // Its queue will learn of it.
             return Err(now + Nanos::from_millis(1));
         }
         let found = self.lender(seat.class, borrow, now);
@@ -228,7 +228,7 @@ impl ClassMeter for Seat {
         }
     }
 
-    /// Who waits says so when he is refused.
+    /// A class registers as waiting when it is refused.
     fn set_active(&mut self, _: bool) {}
 
     fn tokens(&self, now: Nanos) -> Vec<[i64; 2]> {

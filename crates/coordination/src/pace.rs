@@ -2,8 +2,8 @@
 
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// How long packets take at a rate, exact over any number of them: what one is charged short of
-/// a nanosecond is carried to the next.
+/// How long packets take at a rate, exact over any number of them: the fraction of a nanosecond is
+/// carried to the next.
 #[derive(Clone, Copy)]
 pub(crate) struct Pace {
     rate: Rate,
@@ -24,7 +24,7 @@ impl Pace {
             return None;
         }
         let owed = u128::from(cost.0) * 8_000_000_000 + u128::from(self.carry);
-        // 64-bit division is several times faster, and enough below 2 GB a packet.
+        // 64-bit division is several times faster, and enough for packets below 2 GB.
         let (delay, carry) = match u64::try_from(owed) {
             Ok(owed) => (owed / rate, owed % rate),
             Err(_) => {
@@ -35,7 +35,7 @@ impl Pace {
         Some((Nanos(delay), Self { carry, ..*self }))
     }
 
-    /// The least that can be paid back for `bytes` that were charged and not used.
+    /// The least refund for `bytes` that were charged and not used.
     pub(crate) fn refund(&self, bytes: Bytes) -> Nanos {
         let rate = u128::from(self.rate.bits_per_sec().max(1));
         let paid = u128::from(bytes.0) * 8_000_000_000 / rate;

@@ -14,13 +14,13 @@ impl Places {
     /// Takes place number `number`.
     ///
     /// # Panics
-    /// Where it does not exist or is taken.
+    /// If it does not exist or is taken.
     pub(crate) fn take(self: &Arc<Self>, number: usize) -> Place {
         let count = self.0.len();
         let place = self.0.get(number);
         let place = place.unwrap_or_else(|| panic!("seat {number} of {count} does not exist"));
-        // Acquire: sees what the seat's previous holder wrote last (that it is idle), and so orders
-        // it before anything that is written from now on.
+        // Acquire: sees the last write of the seat's previous holder (that it is idle), and orders
+        // it before all writes from now on.
         let taken = place.swap(true, Ordering::Acquire);
         assert!(!taken, "seat {number} is taken: drop its meter before it is taken again");
         Place { places: Arc::clone(self), number }
@@ -57,7 +57,7 @@ mod loom_tests {
     use loom::thread;
 
     #[test]
-    fn loom_who_takes_a_place_sees_what_was_left_there() {
+    fn loom_a_new_holder_sees_the_last_writes_of_the_previous_one() {
         loom::model(|| {
             let places = Places::new(1);
             let left = Arc::new(AtomicU64::new(0));
@@ -69,7 +69,7 @@ mod loom_tests {
                     drop(place);
                 })
             };
-            // As `take`, but without the panic that a taken place deserves.
+            // As `take`, without the panic for a taken place.
             if !places.0[0].swap(true, Ordering::Acquire) {
                 assert_eq!(left.load(Ordering::Relaxed), 1);
                 left.store(2, Ordering::Relaxed);

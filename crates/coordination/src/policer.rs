@@ -14,7 +14,7 @@ pub struct SharedPolicer {
     buckets: Vec<(Bucket, Ledger)>,
 }
 
-/// What one bucket holds, and at which rate.
+/// One bucket: its depth and its rate.
 #[derive(Clone, Copy)]
 enum Bucket {
     Bytes { rate: Rate, depth: Nanos },
@@ -22,7 +22,7 @@ enum Bucket {
 }
 
 impl SharedPolicer {
-    /// That of `police`; `None` where it has no rate.
+    /// The policer of `police`; `None` if it has no rate.
     pub fn of(police: &Police) -> Option<Box<dyn Policer>> {
         let bytes = |rate: Rate, burst: Bytes| Bucket::Bytes { rate, depth: rate.time_for(burst) };
         let peak = police.peak_rate.map(|rate| bytes(rate, police.mtu));
@@ -39,7 +39,7 @@ impl SharedPolicer {
 }
 
 impl Bucket {
-    /// What a packet of `cost` bytes takes, and how much there can be.
+    /// The span that a packet of `cost` bytes takes, and the bucket's depth.
     #[inline]
     fn price(self, cost: u64) -> (Nanos, Nanos) {
         match self {
@@ -56,7 +56,7 @@ impl Policer for SharedPolicer {
             if span <= depth && ledger.sell(span, span, depth, now) {
                 continue;
             }
-            // What the others have sold is not used.
+            // Credit that the other buckets have sold is returned.
             for (bucket, ledger) in &self.buckets[..place] {
                 ledger.take_back(bucket.price(cost).0);
             }
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// How many of `count` packets of 1000 bytes conform that come every `gap`.
+    /// How many of `count` packets of 1000 bytes, one every `gap`, conform.
     fn conforming(police: &Police, count: u64, gap: Nanos) -> u64 {
         let policer = SharedPolicer::of(police).expect("it has a rate");
         let at = |number: u64| Nanos::from_secs(1) + Nanos(gap.0 * number);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_conform_than_burst_and_rate_allow() {
+    fn conforming_packets_fit_burst_and_rate() {
         // A second at a megabyte a second, and ten packets at once.
         let twice = conforming(&police(), 2_000, Nanos::from_micros(500));
         assert!((1_009..=1_010).contains(&twice), "{twice}");

@@ -19,7 +19,7 @@ impl Roster {
         Some(LeafClass { class: *class, qdisc: below.as_ref()?.spec() })
     }
 
-    /// What the qdiscs below any of the classes want to know of packets.
+    /// The packet fields that the qdiscs below any class read.
     pub(crate) fn reading(&self) -> Reading {
         let below = self.0.values().filter_map(|(_, below)| below.as_ref());
         below.fold(Reading::NOTHING, |reading, below| reading.and(below.reading()))

@@ -2,9 +2,8 @@
 
 use narrows_units::Nanos;
 
-/// How long a queue relies on its last count of active siblings unless told otherwise:
-/// mq-cake's 200 us, which its authors found to converge fast at little cost, and which Linux
-/// has fixed.
+/// How long a queue relies on its last count of active siblings by default: mq-cake's 200 us, which
+/// its authors found to converge fast at little cost, and which is fixed in Linux.
 pub const DEFAULT_SYNC_TIME: Nanos = Nanos::from_micros(200);
 
 /// How queues that share a limit divide it.
@@ -27,7 +26,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
-    /// `equal` as its authors and Linux have it.
+    /// `equal` as published, and as in Linux.
     pub const EQUAL: Self = Self::Equal { sync_time: DEFAULT_SYNC_TIME };
 
     /// `fair` with everything derived.
@@ -46,14 +45,14 @@ impl Strategy {
         }
     }
 
-    /// The strategy that `name` stands for, with its defaults.
+    /// The strategy named `name`, with its defaults.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.name() == name)
     }
 }
 
 impl Default for Strategy {
-    /// The one that keeps the limit under any load, and is fair.
+    /// The strategy that keeps the limit under any load, and is fair.
     fn default() -> Self {
         Self::FAIR
     }

@@ -12,8 +12,8 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence},
 };
 
-/// Locks, also where a thread has panicked with the lock held: what is behind our locks is
-/// whole after every statement.
+/// Locks, also where a thread has panicked with the lock held: data behind these locks is
+/// consistent after every statement.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -66,40 +66,40 @@ mod race;
 mod seat;
 mod terms;
 
-/// What waits below a leaf class.
+/// The qdisc below a leaf class.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Below {
     /// Its name.
     pub id: NodeId,
-    /// Its kind and parameters, shared with others that are alike.
+    /// Its kind and parameters, shared with equal ones.
     pub config: Arc<Config>,
-    /// How many qdiscs with classes are above it.
+    /// The number of classful qdiscs above it.
     pub level: u8,
     /// The qdiscs below it.
     pub children: Vec<Self>,
 }
 
 impl Below {
-    /// One with nothing below it, in a class of an `htb` at the root.
+    /// A qdisc without children, in a class of an `htb` at the root.
     pub fn new(id: NodeId, config: impl Into<Arc<Config>>) -> Self {
         Self { id, config: config.into(), level: 1, children: Vec::new() }
     }
 
-    /// What a queue builds.
+    /// The qdisc that a queue builds below the class.
     pub(crate) fn spec(&self) -> Spec {
         let Self { id, config, level, children } = self;
         let children = children.iter().map(Self::spec).collect();
         Spec { id: *id, level: *level, children, ..Spec::new((**config).clone()) }
     }
 
-    /// What it and those below it want to know of packets.
+    /// The packet fields that it and the qdiscs below it read.
     pub(crate) fn reading(&self) -> Reading {
         let own = self.config.reading();
         self.children.iter().fold(own, |reading, child| reading.and(child.reading()))
     }
 }
 
-/// The classes of a tree, by their numbers, as whoever made them keeps them: the tree has no copy.
+/// The classes of a tree by number. Their owner is the plan; the tree has no copy.
 pub trait Classes: Send + Sync {
     /// The numbers of all of them.
     fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_>;
@@ -107,7 +107,7 @@ pub trait Classes: Send + Sync {
     /// The parameters of the class `id`, if there is one.
     fn class(&self, id: u32) -> Option<Class>;
 
-    /// What waits in the class `id`, where no class is below it.
+    /// The qdisc of the class `id`, if it is a leaf.
     fn below(&self, id: u32) -> Option<Below>;
 }
 
@@ -125,13 +125,13 @@ impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
     }
 }
 
-/// What is known of all classes.
+/// The state of all classes.
 struct Members {
     classes: Arc<dyn Classes>,
-    /// What queues share of those for which one of them has sent, and of those above them. Of
-    /// 100,000 subscribers few are there at once.
+    /// The shared state of classes that a queue has sent for, and of their ancestors. Of 100,000
+    /// subscribers few are active at once.
     nodes: HashMap<u32, Arc<Node>>,
-    /// What qdiscs below them want to know of packets, with how many of them do.
+    /// The packet fields that qdiscs below them read, each with the number of readers.
     readings: Vec<(Reading, usize)>,
     log: Log,
     /// How many nodes have been made.
@@ -165,9 +165,8 @@ impl Tree {
         Arc::default()
     }
 
-    /// Makes the classes what `classes` says. A class carries on, with its credit and its debt,
-    /// where it is below the same classes as before. What queues have to do for it depends on what
-    /// changes.
+    /// Applies `classes`. A class keeps its credit and debt if its ancestors are the same as
+    /// before. The work of the queues depends on what changes.
     pub fn become_these(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
         match members.changes_to(classes.as_ref()) {
@@ -176,8 +175,8 @@ impl Tree {
         }
     }
 
-    /// The same where no others than `changed` are others. False where one of them moves, or there
-    /// was none before: nothing has changed then.
+    /// The same if only `changed` differ. False if one of them moves, or there were no classes
+    /// before: then nothing has changed.
     pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
         let mut members = lock(&self.members);
         let moves = |id: &u32| match (members.classes.class(*id), classes.class(*id)) {
@@ -194,7 +193,7 @@ impl Tree {
     /// A queue's seat.
     pub fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
         let seen = lock(&self.members).log.end();
-        // Relaxed: whoever opens a class has been given its specification after all others.
+        // Relaxed: a queue opens a class only after it has received the newest specification.
         self.queues.fetch_add(1, Ordering::Relaxed);
         Box::new(Queue { tree: Arc::clone(self), seen })
     }
@@ -205,8 +204,8 @@ impl Members {
         self.classes.ids().next().is_none()
     }
 
-    /// The numbers of the classes that are others in `next`, or are not in both; `None` where one
-    /// of them moves, and with it those below, or where there was none before.
+    /// The numbers of the classes that differ in `next`, or are in only one; `None` if one of them
+    /// moves, and with it those below, or if there were none before.
     fn changes_to(&self, next: &dyn Classes) -> Option<Vec<u32>> {
         if self.is_empty() {
             return None;
@@ -224,7 +223,7 @@ impl Members {
         Some(changes)
     }
 
-    /// Makes the classes `changed` what `classes` says; those that are not there go.
+    /// Applies `classes` to the classes `changed`; missing ones are removed.
     fn change(&mut self, changed: &[u32], classes: Arc<dyn Classes>) {
         self.log.add(changed.iter().copied());
         for &id in changed {
@@ -243,7 +242,7 @@ impl Members {
         self.classes = classes;
     }
 
-    /// Makes the classes what `classes` says.
+    /// Applies `classes`.
     fn replace(&mut self, classes: Arc<dyn Classes>) {
         self.log.forget();
         self.readings.clear();
@@ -251,7 +250,7 @@ impl Members {
             self.add_reading(below.reading());
         }
         let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().collect();
-        // Those above others first: whether one carries on depends on these.
+        // Parents first: whether a class carries on depends on them.
         nodes.sort_by_key(|(_, node)| node.depth());
         for (id, node) in nodes {
             let Some(class) = classes.class(id) else { continue };
@@ -284,8 +283,8 @@ impl Members {
         }
     }
 
-    /// What queues share of the class `id`, made if it is not there; `None` where there is no such
-    /// class, or none above it as it says.
+    /// The shared state of the class `id`, made if it does not exist; `None` if there is no such
+    /// class, or if its parent is missing.
     fn node(&mut self, id: u32) -> Option<Arc<Node>> {
         if let Some(node) = self.nodes.get(&id) {
             return Some(Arc::clone(node));
@@ -304,7 +303,7 @@ impl Members {
 
 struct Queue {
     tree: Arc<Tree>,
-    /// Up to where it has read what changed.
+    /// The position up to which it has read the log of changes.
     seen: u64,
 }
 
@@ -316,7 +315,7 @@ impl Drop for Queue {
 
 impl TreeMeter for Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
-        // Under the lock, so that it is never a queue that drops the last of what was before.
+        // Under the lock, so that a queue never drops the last reference to old state.
         let members = lock(&self.tree.members);
         let classes = &members.classes;
         Some(LeafClass { qdisc: classes.below(id)?.spec(), class: classes.class(id)? })

@@ -31,7 +31,7 @@ impl TreeStrategy {
         }
     }
 
-    /// The strategy that `name` stands for.
+    /// The strategy named `name`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|strategy| strategy.name() == name)
     }
@@ -67,12 +67,11 @@ impl SharedTree {
         }
     }
 
-    /// Makes the classes what `classes` says. `labels` are FlowValve's; the others follow rates,
-    /// ceilings, priorities and quanta alone. A class carries on where it is below the same classes
-    /// as before.
+    /// Applies `classes`. `labels` are FlowValve's; the other strategies follow rates, ceilings,
+    /// priorities and quanta only. A class carries on if its ancestors are the same as before.
     ///
     /// # Panics
-    /// Where a parent is none of them: the policy sees to that.
+    /// If a parent is not among the classes. The policy checks this.
     pub fn become_these(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
         match self {
             Self::Fair(tree) => tree.become_these(classes),
@@ -81,8 +80,8 @@ impl SharedTree {
         }
     }
 
-    /// The same where no others than `changed` are others. False where it has to be told of all of
-    /// them instead: nothing has changed then.
+    /// The same if only `changed` differ. False if it needs all classes instead: then nothing has
+    /// changed.
     pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
         match self {
             Self::Fair(tree) => tree.change(changed, classes),
@@ -110,13 +109,13 @@ impl SharedTree {
     }
 }
 
-/// All of `classes`, with what waits in each.
+/// All of `classes`, with the qdisc of each.
 fn all_of(classes: &dyn Classes) -> BTreeMap<u32, (Class, Option<Below>)> {
     let with = |id| Some((id, (classes.class(id)?, classes.below(id))));
     classes.ids().filter_map(with).collect()
 }
 
-/// Those of `ids` that are in `classes`, those above others before them.
+/// Those of `ids` that are in `classes`, parents first.
 pub(crate) fn from_above(
     classes: &BTreeMap<u32, (Class, Option<Below>)>,
     ids: impl Iterator<Item = u32>,

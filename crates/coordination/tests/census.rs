@@ -86,7 +86,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_census_is_what_its_seats_have_said(
+    fn the_census_is_the_sum_of_its_seats(
         steps in prop::collection::vec(step(), 1..100),
     ) {
         let coordination = coordination();
@@ -141,7 +141,7 @@ fn a_sum_is_of_as_many_tins_as_there_is_room_for() {
     assert_eq!(tins[TINS_MAX], tin(7, 7), "there is no such tin");
 }
 
-/// Counts and takes back at random, and says so. Returns what it has sent in the first tin.
+/// Counts and subtracts at random, and publishes it. Returns the bytes sent in the first tin.
 fn work(coordination: &Coordination, number: u64) -> u64 {
     let mut seat = coordination.census();
     let mut random = number + 1;
@@ -175,7 +175,7 @@ fn work(coordination: &Coordination, number: u64) -> u64 {
 }
 
 #[test]
-fn after_all_threads_have_gone_only_what_was_sent_is_left() {
+fn after_all_threads_have_ended_only_sent_bytes_remain() {
     let coordination = coordination();
     let sent: u64 = thread::scope(|scope| {
         let worker = |number| {

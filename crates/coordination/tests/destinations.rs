@@ -1,4 +1,4 @@
-//! What queues hear together: beside a slow model of one ear for all of them, and with real
+//! Congestion feedback that queues share: against a slow model with one board, and with real
 //! threads.
 
 use narrows_coordination::Destinations;
@@ -13,7 +13,7 @@ use std::thread;
 const QUEUES: usize = 3;
 /// By how much the clocks of queues are ahead.
 const AHEAD: [Nanos; QUEUES] = [Nanos(0), Nanos(7_000), Nanos(3_000)];
-/// What times may be off by: clocks that are apart, and the units that they are kept in.
+/// The tolerance of times: clock differences, and the units of stored times.
 const SLACK: Nanos = Nanos(75_000);
 
 #[derive(Clone, Debug)]
@@ -23,13 +23,13 @@ enum Step {
         queue: usize,
         host: u32,
     },
-    /// The echo of a stamp some milliseconds ago comes in on one.
+    /// A queue receives the echo of a stamp from some milliseconds ago.
     Answers {
         queue: usize,
         host: u32,
         ago: u32,
     },
-    /// A mark is said to have been seen.
+    /// A host reports a mark.
     Marked {
         queue: usize,
         host: u32,
@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
 struct Model {
     newest: HashMap<u32, (u32, Nanos)>,
     under_way: HashMap<u32, (u32, Nanos)>,
-    /// Until when, and how long it lasts.
+    /// The end, and the duration.
     congestion: HashMap<u32, (Nanos, Nanos)>,
 }
 
@@ -69,7 +69,7 @@ impl Model {
         }
     }
 
-    /// The round trip, where there is one.
+    /// The round trip, if there is one.
     fn comes(&mut self, host: u32, echo: u32, now: Nanos) -> Option<Nanos> {
         let (_, left) = self.under_way.get(&host).filter(|(value, _)| *value == echo).copied()?;
         self.under_way.remove(&host);
@@ -136,7 +136,7 @@ proptest! {
                     });
                     let Some((known, _)) = known else {
                         shortest.insert(host, (took, now));
-                        // What is hardly shorter may be longer by another clock.
+                        // A slightly shorter time may be longer by another clock.
                         if heard { model.heard(host, now) }
                         continue;
                     };
@@ -163,7 +163,7 @@ proptest! {
                         prop_assert_eq!(seen, None);
                     }
                 }
-                // Where it is not sure whether it was over, what is heard next may double or not.
+                // If it may have ended, the next report may double it or not.
                 prop_assume!(until == Nanos::ZERO || now.0.abs_diff(until.0) > SLACK.0);
                 let since = now.since(until);
                 prop_assume!(since.0.abs_diff(128_000_000) > SLACK.0);
@@ -172,10 +172,10 @@ proptest! {
     }
 }
 
-/// Threads that send and hear at the same time: what a host says is known everywhere at the end,
-/// and of one that answers at once nothing ever is.
+/// Threads that send and receive at the same time. In the end all know the congested host; a host
+/// that answers at once is never reported.
 #[test]
-fn threads_hear_of_what_is_said_and_of_nothing_else() {
+fn threads_see_exactly_the_feedback_that_was_published() {
     const ROUNDS: u32 = 20_000;
     let shared = Destinations::new();
     let threads: Vec<_> = (0..4_u32)
@@ -186,8 +186,7 @@ fn threads_hear_of_what_is_said_and_of_nothing_else() {
                     let now = Nanos::from_secs(1) + Nanos(u64::from(round) * 50_000);
                     let stamp = round / 20;
                     safeguard.leaves(5, &data(stamp), now);
-                    // The threads are apart by any time that they take, so only what is short is
-                    // sure.
+                    // Threads may be apart by any time, so only short times are certain.
                     if round % 7 == number {
                         safeguard.comes(6, &marked(), now);
                     }
@@ -201,7 +200,7 @@ fn threads_hear_of_what_is_said_and_of_nothing_else() {
     let mut late = Safeguard::new(Arc::clone(&shared).feedback());
     assert!(late.congested_until(6, end).is_some());
     assert_eq!(late.congested_until(5, end), None);
-    // It was heard without a pause, and so has never come back.
+    // The reports had no pause, so it has never come back.
     let until = late.congested_until(6, end).unwrap();
     assert!(until <= end + Nanos::from_millis(2), "{:?}", until - end);
 }

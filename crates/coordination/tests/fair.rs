@@ -1,5 +1,5 @@
-//! What `fair` promises beyond the other strategies: all of the limit whatever the split, max-min
-//! fair shares, and no more than its burst above the limit whoever wakes up.
+//! What `fair` promises beyond the other strategies: all of the limit at any split, max-min fair
+//! shares, and at most its burst above the limit whichever queues wake up.
 
 mod world;
 
@@ -26,7 +26,7 @@ fn packets(limit: Limit, packets: u64) -> Nanos {
     limit.rate.time_for(Bytes(packets * u64::from(FULL)))
 }
 
-/// Per cent of the limit that leaves each queue when parts of it (in per cent) are offered.
+/// Per cent of the limit that leaves each queue when parts of it (in percent) are offered.
 fn delivered(limit: Limit, parts: &[u64]) -> Vec<f64> {
     let mut world = World::new(Strategy::FAIR, limit, parts.len());
     let (from, end) = (MS + packets(limit, 2_000), MS + packets(limit, 102_000));
@@ -73,7 +73,7 @@ fn backlogged_queues_get_equal_parts_however_much_they_are_offered() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the split, what is offered leaves up to the limit.
+    /// At any split, the offered load leaves up to the limit.
     #[test]
     fn any_split_uses_the_limit(
         rate in prop_oneof![Just(20u64), Just(300), Just(1_000), Just(15_000), Just(100_000)],
@@ -140,8 +140,7 @@ fn old_clock_readings_do_not_make_time_run_faster() {
     let limit = limit(mbit(10_000), 1_514);
     let coordination = Coordination::new(Strategy::FAIR, limit, 3);
     let mut seats: Vec<_> = (0..3).map(|seat| coordination.seat(seat)).collect();
-    // When each reads its clock, which is not before it looked at the ledger last, and when it
-    // looks.
+    // When each reads its clock (not before its last look at the ledger), and when it looks.
     let mut read = [MS; 3];
     let mut looks = [MS, MS + Nanos(300), MS + Nanos(700)];
     let (mut now, mut sent, mut turn) = (MS, 0, 0u64);
@@ -206,7 +205,7 @@ fn beside_yielding(last_yields: bool) -> ([u64; 4], Vec<Nanos>, Vec<(Nanos, u64)
 }
 
 #[test]
-fn what_does_not_yield_hardly_ever_waits_for_more_than_half_a_packet() {
+fn urgent_packets_rarely_wait_for_more_than_half_a_packet() {
     // A packet takes 606 us, and a core is up to 20 us late.
     let longer = |last_yields| {
         let (_, waits, _) = beside_yielding(last_yields);
@@ -220,7 +219,7 @@ fn what_does_not_yield_hardly_ever_waits_for_more_than_half_a_packet() {
 }
 
 #[test]
-fn those_who_yield_share_evenly_and_the_limit_is_kept() {
+fn yielding_queues_share_evenly_within_the_limit() {
     let (sent, _, left) = beside_yielding(false);
     let shares = sent.map(|bytes| bytes as f64);
     assert!(jain(&shares[..3]) > 0.999, "{sent:?}");

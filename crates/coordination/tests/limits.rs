@@ -1,5 +1,5 @@
-//! What the strategies promise: how much leaves in any window, that nobody starves, and that a
-//! limit can be changed and a worker lost.
+//! What the strategies promise: how much leaves in any window, that no queue starves, that a limit
+//! can change and a worker disappear.
 
 mod world;
 
@@ -18,7 +18,7 @@ fn limit(mbit: u64, burst: u64, backlog: u64) -> Limit {
     Limit { rate: Rate::from_bits_per_sec(mbit * 1_000_000), burst, peak: None, backlog }
 }
 
-/// What left between `from` and `end`, as a part of what the limit allows.
+/// The departures between `from` and `end`, as a part of the limit.
 fn used(world: &World, limit: Limit, from: Nanos, end: Nanos) -> f64 {
     world.sent(None, from, end) as f64 / limit.rate.bytes_in(end - from).0 as f64
 }
@@ -47,8 +47,8 @@ proptest! {
     }
 
     /// Departure times are a rate apart: the sum over all seats never exceeds rate x window plus
-    /// the packet that ends it, and a nanosecond for each seat's rounding. What was accepted
-    /// leaves within the horizon.
+    /// the packet that ends it, and a nanosecond for each seat's rounding. Accepted packets leave
+    /// within the horizon.
     #[test]
     fn edt_keeps_the_limit_in_every_window(
         mbit in 1u64..20_000,
@@ -65,8 +65,8 @@ proptest! {
         prop_assert!(last <= Nanos(arrived + 1) + limit.rate.time_for(limit.backlog));
     }
 
-    /// However many queues are full and whatever their packets: together they get the limit, and
-    /// not a byte more than that and their bursts, once each has counted the others.
+    /// Any number of full queues with any packets: together they get the limit, and not a byte more
+    /// than that and their bursts, once each has counted the others.
     #[test]
     fn full_queues_get_the_limit_with_every_strategy(
         queues in 1usize..9,
@@ -82,12 +82,12 @@ proptest! {
             world.flood_until(&all, &lens, Nanos(1), end);
             let used = used(&world, limit, from, end);
             let packets = (queues as u64 + 1) * u64::from(FULL);
-            // What is held in advance at either end of the window is another's part of it.
+            // A lease held at either end of the window is missing from another's part.
             let leases = match strategy {
                 Strategy::Fair { .. } => stated_burst(limit) / 2,
                 _ => 0,
             };
-            // What waited for others to leave together with, likewise.
+            // The same for packets that waited to leave together with others.
             let grouped = limit.burst.0 / 8;
             let edge = (packets + leases + grouped) as f64 / limit.rate.bytes_in(frames).0 as f64;
             prop_assert!((used - 1.0).abs() <= 0.0001 + edge, "{strategy:?}: {used}");
@@ -128,7 +128,7 @@ fn a_stalled_worker_does_not_hold_up_the_others_under_lock() {
 }
 
 #[test]
-fn edt_drops_what_would_leave_beyond_the_horizon() {
+fn edt_drops_packets_beyond_the_horizon() {
     let limit = limit(8, 2_000, 10_000);
     let mut world = World::new(Strategy::Edt, limit, 2);
     let queued = |world: &mut World, queue| world.offer(queue, 1_000, Nanos(1));
@@ -139,7 +139,7 @@ fn edt_drops_what_would_leave_beyond_the_horizon() {
     assert_eq!(queued(&mut world, 1), Verdict::Dropped);
 }
 
-/// What leaves of twice the limit, where a queue below the `tbf` drops half of it.
+/// The departures at twice the limit, if a queue below the `tbf` drops half of it.
 fn delivered_past_drops(strategy: Strategy, inner: Config) -> f64 {
     let limit = limit(100, 4_000, 1 << 20);
     let coordination = Coordination::new(strategy, limit, 1);
@@ -176,11 +176,11 @@ fn delivered_past_drops(strategy: Strategy, inner: Config) -> f64 {
 }
 
 #[test]
-fn what_a_queue_drops_costs_none_of_the_rate() {
+fn dropped_packets_cost_none_of_the_rate() {
     let fq = fq::Config { flow_limit: 20, ..fq::Config::default() };
     let cake = cake::Config { memory: Some(Bytes(100_000)), ..cake::Config::default() };
     for strategy in Strategy::ALL {
-        // A cake drops those that stand in front, and who knows when they were to leave.
+        // A cake drops from the head, so departure times of dropped packets are unknown.
         for (inner, least) in [
             (Config::Fifo(fifo::Config::Packets(20)), 0.97),
             (Config::Fifo(fifo::Config::Bytes(Bytes(30_000))), 0.97),
@@ -238,7 +238,7 @@ fn a_new_limit_holds_from_the_next_packet_on() {
 }
 
 #[test]
-fn another_meter_takes_over_what_is_queued() {
+fn another_meter_adopts_queued_packets() {
     for (from, to) in [(Strategy::Lock, Strategy::Edt), (Strategy::Edt, Strategy::Edt)] {
         let limit = limit(8, 2_000, 100_000);
         let mut world = World::new(from, limit, 2);
@@ -310,8 +310,8 @@ fn a_seat_is_taken_once_at_a_time() {
 }
 
 proptest! {
-    /// What begins where another process's limit ended sends, with that, no more than one limit
-    /// that went on would have: also where that one was in debt, or is stopped in a burst.
+    /// A limit that continues that of another process sends, together with it, no more than a
+    /// single limit would have: also if that one was in debt, or stopped in a burst.
     #[test]
     fn a_limit_that_goes_on_in_another_process_is_kept_across_both(
         mbit in 10u64..2_000,
@@ -335,7 +335,7 @@ proptest! {
             prop_assert!(sent_after > 0, "{}: it never sends", strategy.name());
             world.departures.extend(&heir.departures);
             let excess = world.worst_excess(limit, Nanos::ZERO);
-            // What a seat holds when it stops is lost, and one packet ends each window.
+            // A seat's lease is lost when it stops, and one packet ends each window.
             let stated = stated_burst(limit) + u64::from(FULL);
             prop_assert!(excess <= stated, "{}: {excess} above {stated}", strategy.name());
         }

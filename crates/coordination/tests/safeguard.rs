@@ -1,4 +1,4 @@
-//! Two queues of a port: what leaves by the one is kept apart by what comes back in on the other.
+//! Two queues of a port: feedback that arrives on one spaces the packets that leave by the other.
 
 use narrows_coordination::Destinations;
 use narrows_packet::{Acknowledgement, Batch, Headers, PacketId, Packets};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const HOSTS: u32 = 16;
 /// The rate of each flow: a full packet in 1.2 ms.
 const RATE: Rate = Rate::from_bits_per_sec(10_000_000);
-/// How often somebody asks.
+/// The time between two polls.
 const STEP: Nanos = Nanos::from_micros(10);
 /// By how much the other queue's clock is behind.
 const BEHIND: Nanos = Nanos::from_micros(4);
@@ -53,7 +53,7 @@ impl Queue {
     }
 }
 
-/// What to read of packets: as much as if it listened, for it may begin to.
+/// The packet fields to read: as with feedback, because it may start to use it.
 fn spec_reading(qdisc: &dyn Qdisc) -> narrows_packet::Reading {
     narrows_packet::Reading {
         headers: true,
@@ -85,7 +85,7 @@ impl World {
         Self::new(spec(), spec())
     }
 
-    /// Lets `span` pass; the longest burst in it.
+    /// Lets `span` pass. Returns the longest burst in it.
     fn run(&mut self, span: Nanos) -> usize {
         let end = self.now + span;
         let mut longest = 0;
@@ -121,7 +121,7 @@ impl World {
         self.answers.push((self.now + after, host, answer));
     }
 
-    /// What has arrived comes in on the other queue.
+    /// Answers arrive on the other queue.
     fn listen(&mut self) {
         let now = self.now;
         let Queue { qdisc, packets } = &mut self.hears;
@@ -138,7 +138,7 @@ impl World {
     }
 
     /// The longest burst of flows that begin 70 us apart and send a little more than their rate,
-    /// while their hosts answer so. What is under way when that begins is not looked at.
+    /// while their hosts answer so. Packets already under way at the start do not count.
     fn longest_burst(&mut self, answer: Answer) -> usize {
         self.answer = answer;
         let mut longest = 0;
@@ -162,7 +162,7 @@ impl World {
         longest
     }
 
-    /// How often each queue has heard of congestion.
+    /// The number of congestion reports that each queue received.
     fn heard(&self) -> [u64; 2] {
         [&self.sends, &self.hears].map(|queue| {
             let mut stats = vec![];
@@ -173,7 +173,7 @@ impl World {
 }
 
 #[test]
-fn a_mark_that_comes_back_on_another_queue_keeps_apart_what_leaves_by_this_one() {
+fn a_mark_received_on_another_queue_spaces_packets_on_this_one() {
     let mut world = World::together();
     let together = world.longest_burst(Answer::Fine);
     assert!(together >= 4, "{together} at once where nothing is heard");
@@ -185,7 +185,7 @@ fn a_mark_that_comes_back_on_another_queue_keeps_apart_what_leaves_by_this_one()
 }
 
 #[test]
-fn so_does_a_round_trip_that_has_become_long() {
+fn a_longer_round_trip_spaces_packets_too() {
     let mut world = World::together();
     assert!(world.longest_burst(Answer::Fine) >= 4);
     let apart = world.longest_burst(Answer::After(Nanos::from_millis(1)));
@@ -195,7 +195,7 @@ fn so_does_a_round_trip_that_has_become_long() {
 }
 
 #[test]
-fn queues_of_different_ports_hear_nothing_of_each_other() {
+fn queues_of_different_ports_share_no_feedback() {
     let alone = || spec(true, Some(Destinations::new().feedback()));
     for (sends, hears) in [(alone(), alone()), (spec(true, None), spec(true, None))] {
         let mut world = World::new(sends, hears);
@@ -205,7 +205,7 @@ fn queues_of_different_ports_hear_nothing_of_each_other() {
 }
 
 #[test]
-fn what_is_heard_no_more_leaves_together_again() {
+fn without_feedback_packets_leave_together_again() {
     let mut world = World::together();
     assert!(world.longest_burst(Answer::Mark) <= 2);
     world.answer = Answer::Fine;
@@ -214,14 +214,14 @@ fn what_is_heard_no_more_leaves_together_again() {
 }
 
 #[test]
-fn who_listens_no_more_is_not_kept_apart_and_who_begins_to_is() {
+fn changing_the_safeguard_takes_effect_at_once() {
     let shared: Arc<Destinations> = Destinations::new();
     let mut world = World::new(spec(false, None), spec(true, Some(shared.feedback())));
-    assert!(world.longest_burst(Answer::Mark) >= 4, "the one that sends does not listen");
+    assert!(world.longest_burst(Answer::Mark) >= 4, "the sending queue ignores feedback");
     assert!(world.heard()[1] > 0);
     world.sends.retune(spec(true, Some(shared.feedback())), world.now);
     assert!(world.longest_burst(Answer::Mark) <= 2, "it does");
-    // With other parameters and nothing said of whom to hear, it hears those whom it heard.
+    // A change without a feedback board keeps the previous one.
     world.sends.retune(spec(true, None), world.now);
     assert!(world.longest_burst(Answer::Mark) <= 2, "it still does");
     world.sends.retune(spec(false, None), world.now);
@@ -229,10 +229,10 @@ fn who_listens_no_more_is_not_kept_apart_and_who_begins_to_is() {
 }
 
 #[test]
-fn what_is_taken_back_from_a_queue_has_not_left() {
+fn packets_taken_back_from_a_queue_do_not_count_as_sent() {
     let mut world = World::together();
     world.longest_burst(Answer::Fine);
-    // Everything is given to somebody else, and nobody answers what was not sent.
+    // Everything is handed to another queue, and no host answers packets that were not sent.
     let Queue { qdisc, packets } = &mut world.sends;
     while let Some(id) = qdisc.drain(packets) {
         world.answers.push((

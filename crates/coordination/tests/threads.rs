@@ -1,5 +1,5 @@
-//! The strategies with real threads and a real clock: as short as it can be, and on whatever cores
-//! there are. The orderings are proved with `loom`; here everything happens at once.
+//! The strategies with real threads and a real clock: short, and on any number of cores. `loom`
+//! checks the orderings; here everything runs at once.
 
 use narrows_coordination::{Coordination, Limit, Strategy};
 use narrows_packet::Backlog;
@@ -26,7 +26,7 @@ const SLOW: Limit = Limit {
 
 /// How often the limit changes at least.
 const TURNS: u32 = 50;
-/// What every seat is to be granted, however long it has to wait for a core,
+/// What every seat must be granted, however long it waits for a core,
 const ENOUGH: u64 = 11 * COST.0;
 /// if it comes within this.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -96,7 +96,7 @@ fn lock_and_edt_never_exceed_the_limit() {
 }
 
 #[test]
-fn nobody_starves_under_lock_and_equal() {
+fn no_queue_starves_under_lock_and_equal() {
     for strategy in [Strategy::Lock, Strategy::EQUAL] {
         let (granted, time) = flood(strategy);
         let least = granted.iter().min();

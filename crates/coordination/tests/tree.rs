@@ -58,7 +58,7 @@ fn the_sum_over_all_queues_is_the_rate() {
 }
 
 #[test]
-fn what_is_assured_is_had_whatever_others_do() {
+fn an_assured_rate_holds_under_any_load_of_others() {
     for asking in Asking::BOTH {
         for queues in [1, 4, 16] {
             let leaves = [
@@ -133,7 +133,7 @@ fn a_better_priority_borrows_everything_first() {
 }
 
 #[test]
-fn what_nobody_better_wants_is_had_by_the_others() {
+fn worse_priorities_use_the_rest_of_better_ones() {
     for asking in Asking::BOTH {
         let leaf = |prio| Class { prio, ..class(Some(1), MBIT, GBIT) };
         let mut bed = Bed::new(asking, 4, &flat(GBIT, &[leaf(0), leaf(2)]));
@@ -150,7 +150,7 @@ fn what_nobody_better_wants_is_had_by_the_others() {
 }
 
 #[test]
-fn a_class_never_exceeds_its_ceiling_on_however_many_queues() {
+fn a_class_never_exceeds_its_ceiling_on_any_number_of_queues() {
     for asking in Asking::BOTH {
         for queues in [1, 4, 64] {
             let leaves = [class(Some(1), 50 * MBIT, 200 * MBIT), class(Some(1), 50 * MBIT, GBIT)];
@@ -167,7 +167,7 @@ fn a_class_never_exceeds_its_ceiling_on_however_many_queues() {
 #[test]
 fn a_class_that_leaves_and_comes_back_is_missed_for_a_millisecond() {
     for asking in Asking::BOTH {
-        // What it may have at once after a pause is a tenth of a millisecond.
+        // After a pause it may have a tenth of a millisecond's worth at once.
         let leaf = Class { burst: Bytes(6_000), ..class(Some(1), 400 * MBIT, GBIT) };
         let mut bed = Bed::new(asking, 4, &flat(GBIT, &[leaf, leaf]));
         bed.demand_everywhere(0x11, 1514, Demand::Endless);
@@ -177,7 +177,7 @@ fn a_class_that_leaves_and_comes_back_is_missed_for_a_millisecond() {
             let rates = bed.run(millis(5));
             assert_near(rates[&0x10], 500 * MBIT, 0.03, "back");
             bed.rest(0x10);
-            // What is queued takes its time to leave.
+            // Queued packets take time to leave.
             bed.run(millis(11));
             let rates = bed.run(millis(5));
             assert!(rates[&0x11] > 0.995 * 1e9, "alone: {rates:?}");
@@ -200,7 +200,7 @@ fn sixteen_levels_keep_every_ceiling() {
         bed.demand_everywhere(0x20, 1514, Demand::Endless);
         bed.demand_everywhere(0x21, 200, Demand::Endless);
         bed.run(millis(10));
-        // What is in the root's bucket at either end is up to two thirds of a millisecond.
+        // The root's bucket holds up to two thirds of a millisecond at either end.
         let rates = bed.run(millis(1600));
         assert_near(rates[&1], GBIT, 0.0005, "all");
         assert_near(rates[&0x20], 500 * MBIT, 0.01, "one of two");
@@ -208,13 +208,13 @@ fn sixteen_levels_keep_every_ceiling() {
     }
 }
 
-/// What the roots of [`any_tree`] pass, in bits a second.
+/// The rate of the roots of [`any_tree`], in bits per second.
 const ROOT: f64 = 5e8;
 
-/// A tree, and what comes for its leaves; `None` is more than can leave.
+/// A tree, and the offered load of its leaves; `None` is more than can leave.
 type Case = (Vec<(u32, Class)>, Vec<(u32, Option<u64>)>);
 
-/// A tree of three levels, with what comes for the leaves in bits a second.
+/// A tree of three levels, with the offered load of its leaves in bits per second.
 fn any_tree() -> impl Strategy<Value = Case> {
     let leaf = (5u64..100, 5u64..400, 0u8..3, 1u32..4, prop::option::of(1u64..300));
     let group = (prop::collection::vec(leaf, 1..4), 100u64..600);
@@ -261,7 +261,7 @@ fn a_priority_is_kept_by_workers_that_come_late() {
 }
 
 #[test]
-fn what_a_worker_that_is_gone_has_claimed_is_had_by_others() {
+fn claims_of_a_lost_worker_go_to_others() {
     for asking in Asking::BOTH {
         let leaf = |prio| Class { prio, ..class(Some(1), MBIT, GBIT) };
         let mut bed = Bed::new(asking, 2, &flat(GBIT, &[leaf(1), leaf(2)]));
@@ -275,14 +275,14 @@ fn what_a_worker_that_is_gone_has_claimed_is_had_by_others() {
     }
 }
 
-/// How a tree is used: on how many queues, whether all of them send for a leaf for which more comes
-/// than can leave, and who asks.
+/// How a tree is used: on how many queues, whether all of them send for an overloaded leaf, and
+/// which way they ask.
 fn any_use() -> impl Strategy<Value = (usize, bool, Asking)> {
     (1usize..9, any::<bool>(), prop::sample::select(&Asking::BOTH[..]))
 }
 
-/// What each class of a tree sends over 100 ms, 50 ms after the beginning, and what it is due by
-/// the fluid model, in bits a second.
+/// The rate of each class of a tree over 100 ms, 50 ms after the start, and its due rate by the
+/// fluid model, in bits per second.
 fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f64, f64)> {
     let (queues, everywhere, asking) = used;
     let mut bed = Bed::new(asking, queues, classes);
@@ -305,8 +305,8 @@ fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f
 }
 
 proptest! {
-    // The same trees each time: now and then one is found that is further off (docs/trees.md), and
-    // that is a matter for whoever works on the tree, with another seed and more cases.
+    // The same trees each time. With other seeds and more cases a tree is sometimes found that is
+    // further off (docs/trees.md): try that when you change the tree.
     #![proptest_config(ProptestConfig {
         cases: 256,
         rng_seed: RngSeed::Fixed(1),
@@ -344,7 +344,7 @@ fn nearly_all_trees_are_shared_to_a_hundredth() {
 }
 
 #[test]
-fn queues_are_told_which_classes_changed_and_of_a_move_that_any_may_have() {
+fn queues_learn_which_classes_changed_and_that_a_move_may_change_any() {
     let (tree, below) = (Tree::new(), || Some(Below::new(NodeId(1), Config::Noqueue)));
     let leaf = |rate| (class(Some(1), rate, rate), below());
     let mut classes = BTreeMap::from([

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_brought_near_stays_what_it_is() {
+    fn prefetching_changes_nothing() {
         let values = [1_u64, 2, 3];
         prefetch(&values[1]);
         prefetch(&values[3..]);

@@ -13,11 +13,11 @@ use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long a forwarder with nothing to do sleeps before it looks whether it is to stop.
+/// How long an idle forwarder sleeps before it checks whether to stop.
 const NAP: Nanos = Nanos::from_millis(50);
 
 /// Forwards on core `cpu` until `stop` is set. Returns the packets forwarded in each
-/// direction and the processor time that this thread used.
+/// direction and the CPU time that this thread used.
 pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2], Nanos) {
     settle(cpu);
     let mut packets = Packets::new(io.frame_count());
@@ -33,13 +33,13 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
             busy |= !batch.is_empty();
             forwarded[side.index()] += batch.len() as u64;
             io.transmit(side.other(), &packets, &batch);
-            // What was malformed.
+            // Malformed packets.
             batch.clear();
             packets.reclaim(&mut batch);
             io.release(&batch);
         }
         if !busy {
-            // An error shows as a port that forwards nothing; there is nobody to tell.
+            // An error shows as a port that forwards nothing; there is no one to report it to.
             let fds = Side::BOTH.map(|side| (io.fd(side), true));
             let _ = wait_readable(fds, Some(NAP.0));
         }

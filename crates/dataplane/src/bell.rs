@@ -20,11 +20,11 @@ impl Bell {
         Ok(Self { has_rung: AtomicBool::new(false), wake })
     }
 
-    /// Rings it. What it is rung for is there before.
+    /// Rings it. The message must be in place before.
     pub(crate) fn ring(&self) {
-        // The flag comes last: it alone has the bell silenced. A descriptor that could be read
-        // behind a silenced flag would keep its thread from sleeping until the next ring.
-        // Fails only where the thread has been woken 2^64 times and never looked.
+        // The flag comes last, because only the flag makes the thread silence the bell. A readable
+        // descriptor without the flag would keep its thread from sleeping until the next ring. The
+        // write fails only after 2^64 rings without a look.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         self.has_rung.store(true, Ordering::Release);
     }
@@ -36,15 +36,15 @@ impl Bell {
         self.has_rung.load(Ordering::Acquire)
     }
 
-    /// Silences it, before what it was rung for is taken: what comes in behind that rings anew.
+    /// Silences it. Called before the messages are taken, so later ones ring again.
     pub(crate) fn silence(&self) {
         let mut counter = [0; 8];
-        // Fails only where the counter was read already; the flag has said it all.
+        // Fails only if the counter was read already; the flag is enough.
         let _ = rustix::io::read(&self.wake, &mut counter);
         self.has_rung.store(false, Ordering::Release);
     }
 
-    /// Can be read while it has rung.
+    /// Readable while it has rung.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -57,7 +57,7 @@ mod tests {
     use std::sync::Barrier;
 
     #[test]
-    fn it_is_heard_awake_and_asleep_until_it_is_silenced() {
+    fn a_bell_reaches_running_and_sleeping_threads_until_it_is_silenced() {
         let bell = Bell::new().unwrap();
         let is_heard_asleep = || wait_readable([(bell.wake(), true)], Some(0)).unwrap().readable;
         assert!(!bell.has_rung() && !is_heard_asleep());
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_silenced_while_it_rings_wakes_nobody_for_nothing() {
+    fn a_bell_silenced_while_it_rings_causes_no_spurious_wake_up() {
         let (bell, round) = (Bell::new().unwrap(), Barrier::new(2));
         let mut in_vain = 0;
         std::thread::scope(|scope| {
@@ -91,6 +91,6 @@ mod tests {
                 in_vain += u32::from(wakes && !bell.has_rung());
             }
         });
-        assert_eq!(in_vain, 0, "nobody would silence it");
+        assert_eq!(in_vain, 0, "wake-ups without a message");
     }
 }

@@ -15,14 +15,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Berth {
     arrived: Mutex<Arrived>,
     bell: Bell,
-    /// How much of its core the thread uses, in thousandths, with what it has promised room for.
+    /// The thread's load of its core, in thousandths, including reserved room.
     load: AtomicU32,
 }
 
 #[derive(Default)]
 struct Arrived {
     runners: Vec<Box<Runner>>,
-    /// The worker whose home this is has ended: nobody will come back.
+    /// The worker of this thread has ended, and none will come back.
     is_over: bool,
     /// The thread is gone.
     is_closed: bool,
@@ -40,7 +40,7 @@ impl Berth {
     /// Hands `runner` over.
     ///
     /// # Errors
-    /// With the runner itself, where there is no thread any more.
+    /// The runner itself, if the thread is gone.
     pub(crate) fn put(&self, runner: Box<Runner>) -> Result<(), Box<Runner>> {
         let mut arrived = self.arrived();
         if arrived.is_closed {
@@ -52,44 +52,44 @@ impl Berth {
         Ok(())
     }
 
-    /// Says that the worker whose home this is has ended.
+    /// Records that the worker of this thread has ended.
     pub(crate) fn end(&self) {
         self.arrived().is_over = true;
         self.bell.ring();
     }
 
-    /// Whether something has come in.
+    /// Whether a worker has arrived.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.bell.has_rung()
     }
 
-    /// Takes in all that have come.
+    /// Takes all workers that have arrived.
     pub(crate) fn take(&self) -> Vec<Box<Runner>> {
         self.bell.silence();
         std::mem::take(&mut self.arrived().runners)
     }
 
-    /// Closes the berth of a thread that serves nobody, where nobody will come back. Whether it is
-    /// closed.
+    /// Closes the berth of a thread that serves no worker, if none will come back. Returns whether
+    /// it is closed.
     pub(crate) fn close(&self) -> bool {
         let mut arrived = self.arrived();
         arrived.is_closed = arrived.is_over && arrived.runners.is_empty();
         arrived.is_closed
     }
 
-    /// Can be read while somebody has come.
+    /// Readable while a worker has arrived.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         self.bell.wake()
     }
 
-    /// Says how much of its core the thread uses, in thousandths.
+    /// Sets the thread's load of its core, in thousandths.
     pub(crate) fn set_load(&self, load: u32) {
         // Relaxed: a measure that nothing else depends on.
         self.load.store(load, Ordering::Relaxed);
     }
 
-    /// Promises room for `load` more, where the thread then uses at most `most` of its core.
+    /// Reserves room for `load` more, if the thread then uses at most `most` of its core.
     pub(crate) fn claim(&self, load: u32, most: u32) -> bool {
         let add = |now: u32| Some(now.saturating_add(load)).filter(|sum| *sum <= most);
         // Relaxed: as above.

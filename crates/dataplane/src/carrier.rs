@@ -1,8 +1,8 @@
 //! Whether the ports have a carrier.
 //!
 //! Without one the kernel accepts frames and drops them, so nothing waits and the queues show
-//! nothing. The session continues all the same: a cable comes back. The device counts what is lost
-//! meanwhile (`narrows_link::DeviceLosses`).
+//! nothing. The session continues all the same: a cable comes back. The device counts the packets
+//! lost meanwhile (`narrows_link::DeviceLosses`).
 //!
 //! Many drivers drop the carrier for a moment when a program is attached or a ring changes. So a
 //! lost carrier is reported only after two checks in a row, a second apart, have found it.
@@ -14,19 +14,19 @@ use narrows_shaper::Side;
 enum Carrier {
     #[default]
     Present,
-    /// At the last look, and not before.
+    /// At the last check, and not before.
     Missing,
-    /// And it was told.
+    /// And it was reported.
     Lost,
 }
 
-/// What is known of the carriers of both ports.
+/// The carriers of both ports.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Carriers([Carrier; 2]);
 
 impl Carriers {
-    /// Looks whether the port `name` of `side` has a carrier, and tells what is new. To be called
-    /// once a second.
+    /// Checks whether the port `name` of `side` has a carrier, and reports changes. Called once per
+    /// second.
     pub(crate) fn see(&mut self, side: Side, name: &str, has_carrier: bool, events: &mut Events) {
         let carrier = &mut self.0[side.index()];
         *carrier = match (*carrier, has_carrier) {
@@ -38,7 +38,7 @@ impl Carriers {
             (Carrier::Present, false) => Carrier::Missing,
             (Carrier::Missing, false) => {
                 events.warn(format!(
-                    "{name} has no carrier: what is sent there is lost in the kernel"
+                    "{name} has no carrier: packets sent there are lost in the kernel"
                 ));
                 Carrier::Lost
             }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_carrier_is_told_of_when_it_stays_away_and_when_it_comes_back() {
+    fn a_lasting_loss_of_carrier_and_its_end_are_reported() {
         let mut carriers = Carriers::default();
         let mut events = Events::default();
         for has_carrier in [true, false, true, false, false, false, true, true, false] {

@@ -9,11 +9,11 @@
 //! * *capabilities*: all but those of [`capabilities::KEPT`], from the bounding set, too;
 //! * *`no_new_privs`*: no program that this one starts gains any;
 //! * *files* (Landlock): reads what it needs to, writes its control socket and its state file;
-//! * *calls* (seccomp): the system calls that it makes, and none that it never needs.
+//! * *calls* (seccomp): only the system calls that it needs.
 //!
 //! *Upgrades.* A process that takes over is started by this one and inherits all of it. It needs
-//! the same privileges: capabilities are kept ambient, so it gets them whatever user it runs as;
-//! starting programs is allowed, wherever they are. A version that needs more needs a restart.
+//! the same privileges: capabilities are kept ambient, so it gets them as any user; starting
+//! programs is allowed, in any directory. A version that needs more needs a restart.
 //!
 //! Non-goals: protection from the operator, and from what CAP_BPF and CAP_NET_ADMIN can do
 //! themselves.
@@ -24,17 +24,17 @@ mod files;
 
 use std::path::Path;
 
-/// What is needed beyond what every instance needs.
+/// Needs beyond those of every instance.
 #[derive(Clone, Copy)]
 pub(crate) struct Needs<'a> {
-    /// The policy file, to be read again.
+    /// The policy file, which may be read again.
     pub(crate) batch: Option<&'a Path>,
-    /// The state file, to be written.
+    /// The state file, which is written.
     pub(crate) state: Option<&'a Path>,
 }
 
-/// Confines the calling thread, and so all that it starts from here on. To be called while it is
-/// the only one. Returns what could not be had, a line each.
+/// Confines the calling thread, and all threads that it starts later. Must be called while it is
+/// the only one. Returns the confinements that failed, a line each.
 pub(crate) fn confine(needs: Needs) -> Vec<String> {
     let mut missing = Vec::new();
     missing.extend(capabilities::drop_others().err());

@@ -7,8 +7,8 @@
 //! are progress lines. A connection that has the ports released for a command stays open until they
 //! are joined again ([`crate::pause`]). The peer's user id is checked, too.
 //!
-//! `place` says where the sockets are and who may have one; `server` and `client` are the two
-//! sides.
+//! `place` decides where the sockets are and which instance owns one; `server` and `client` are the
+//! two sides.
 //!
 //! Non-goals: remote access, several requests on one connection.
 
@@ -36,7 +36,7 @@ const MESSAGE_MAX: usize = 16 << 20;
 /// The longest answer, in bytes: a list of some million members of sets.
 const ANSWER_MAX: usize = 256 << 20;
 
-/// What an instance is asked.
+/// A request to an instance.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
@@ -46,11 +46,11 @@ pub enum Request {
     Show,
     /// Everything about it.
     ShowWithTrees,
-    /// To let go of the ports until the connection says more or is closed.
+    /// Release the ports until the connection sends more or is closed.
     LetGo {
-        /// What for, for people.
+        /// The reason, for people.
         why: String,
-        /// After how many seconds the ports are joined again whatever happens.
+        /// After how many seconds the ports are joined again in any case.
         limit_s: u64,
     },
     /// The words of a `tc` command.
@@ -66,17 +66,16 @@ pub enum Request {
         /// The words.
         args: Vec<String>,
     },
-    /// A part of what `narrows set restore` was given.
+    /// A part of the input of `narrows set restore`.
     RestoreSets {
         /// The number of its first line.
         first: usize,
-        /// Whether all lines are as if they said `-exist`.
+        /// Whether `-exist` applies to all lines.
         may_exist: bool,
         /// Its lines.
         text: String,
     },
-    /// To hand everything over to a new process of `binary`, or of what lies where its own binary
-    /// lay.
+    /// Hand over to a new process of `binary`, or of the file at the path of its own binary.
     Upgrade {
         /// Which.
         binary: Option<PathBuf>,
@@ -97,7 +96,7 @@ pub enum Request {
     },
 }
 
-/// What it answers.
+/// The instance's answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -105,20 +104,20 @@ pub enum Answer {
     Ports(Vec<String>),
     /// Everything about it.
     Show(Box<Snapshot>),
-    /// The ports are let go.
+    /// The ports are released.
     LetGo,
     /// The ports are joined again, or would be.
     Joined {
-        /// How they are joined; none where they cannot be at the moment.
+        /// How they are joined; none if they cannot be at the moment.
         mode: Option<String>,
-        /// What is waited for then.
+        /// If not, what is missing.
         waiting_for: Option<String>,
-        /// How long they were let go, in milliseconds.
+        /// How long they were released, in milliseconds.
         apart_ms: u64,
-        /// Whether the time was up.
+        /// Whether the time limit had passed.
         late: bool,
     },
-    /// What a `tc` or `set` command printed and how it ended.
+    /// The output and exit code of a `tc` or `set` command.
     Tc {
         /// For standard output.
         stdout: String,
@@ -127,9 +126,9 @@ pub enum Answer {
         /// The exit code.
         code: i32,
     },
-    /// It is about it: of a batch, it has done the lines up to this one. The answer is to come.
+    /// Progress of a batch: the lines up to this one are done. The answer follows.
     Working {
-        /// The line's number, from 1; 0 where none is done.
+        /// The line's number, from 1; 0 if none is done.
         line: usize,
     },
     /// How far an upgrade is, and how the last one ended.
@@ -169,7 +168,7 @@ pub enum ControlError {
          `narrows tc`"
     )]
     Taken {
-        /// What it joins.
+        /// Its port that is taken.
         port: String,
     },
     /// No instance runs here.
@@ -177,7 +176,7 @@ pub enum ControlError {
         "no narrows runs in this network namespace{0}; start one with \
          `narrows run --ports A,B`, or give a file with `--policy FILE`"
     )]
-    Nobody(String),
+    NoInstance(String),
     /// Another user's instances may run here.
     #[error(
         "only the user of an instance, and root, may ask it: {folder} is closed to others; run \
@@ -206,7 +205,7 @@ pub enum ControlError {
     BrokenBatch {
         /// Which.
         path: PathBuf,
-        /// The last line that it said it had done.
+        /// The last line that it has reported as done.
         line: usize,
         /// Why.
         source: io::Error,

@@ -1,4 +1,4 @@
-//! What the workers counted, added up over sessions and told in the snapshot's words.
+//! The workers' counters, added up over sessions, in the form of the snapshot.
 
 use crate::runner::WorkerReport;
 use narrows_bpf::{Counted, Verdicts};
@@ -12,24 +12,24 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 
-/// As many hosts and flows of each kind are told.
+/// The number of hosts and flows of each kind that are reported.
 const HEAVY_MAX: usize = 16;
 
 /// The counters of one queue of one port.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueCounters {
-    /// What came in here.
+    /// Packets that arrived here.
     pub(crate) inward: PathCounters,
-    /// What was to leave here.
+    /// Packets that leave, or were to leave, here.
     pub(crate) outward: PathCounters,
-    /// System calls made to have it sent.
+    /// System calls made to send them.
     pub(crate) tx_kicks: u64,
     pub(crate) backlog: Backlog,
     pub(crate) kernel_drops: KernelDrops,
 }
 
 impl QueueCounters {
-    /// Adds the counts of `other`; backlogs do not add up over time and are taken over.
+    /// Adds the counts of `other`; backlogs do not add up over time and are replaced.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.inward.merge(&other.inward);
         self.outward.merge(&other.outward);
@@ -57,7 +57,7 @@ impl QueueCounters {
         }
     }
 
-    /// What the kernel lost.
+    /// Packets lost by the kernel.
     pub(crate) fn kernel_drops(&self) -> snapshot::KernelDrops {
         snapshot::KernelDrops {
             rx_ring_full: self.kernel_drops.rx_ring_full,
@@ -69,25 +69,25 @@ impl QueueCounters {
     }
 }
 
-/// What each port counted.
+/// The counters of each port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     /// By port, by queue.
     pub(crate) queues: [Vec<QueueCounters>; 2],
-    /// How long what left through each port stayed.
+    /// The delays of packets that left through each port.
     pub(crate) delays: [Delays; 2],
-    /// The heaviest hosts and flows of late that left through each port.
+    /// The recent heaviest hosts and flows that left through each port.
     pub(crate) heaviest: [Told; 2],
-    /// Round trips beyond each port, where they are looked at.
+    /// Round trips beyond each port, if measured.
     pub(crate) beyond: [Option<Beyond>; 2],
-    /// What the program of each port did.
+    /// The counters of each port's program.
     pub(crate) verdicts: [Verdicts; 2],
-    /// What each device lost.
+    /// Packets lost by each device.
     pub(crate) losses: [DeviceLosses; 2],
 }
 
 impl Counts {
-    /// Adds what `other` counted: of another session, or of other queues.
+    /// Adds the counts of `other`: another session, or other queues.
     pub(crate) fn add(&mut self, other: &Self) {
         for side in Side::BOTH.map(Side::index) {
             for (queue, counters) in other.queues[side].iter().enumerate() {
@@ -101,7 +101,7 @@ impl Counts {
         }
     }
 
-    /// Adds what the worker of `queue` reports.
+    /// Adds the report of the worker of `queue`.
     pub(crate) fn add_worker(&mut self, queue: usize, report: &WorkerReport) {
         for side in Side::BOTH {
             let index = side.index();
@@ -118,8 +118,8 @@ impl Counts {
         }
     }
 
-    /// Adds what was `dropped` in the driver of what came in at `side`. Which queue that was is not
-    /// known: it is told of the first.
+    /// Adds the packets that the driver `dropped` on arrival at `side`. Their queue is unknown:
+    /// they count at the first one.
     pub(crate) fn add_dropped_in_front(&mut self, side: Side, dropped: Counted) {
         if dropped == Counted::default() {
             return;
@@ -134,7 +134,7 @@ impl Counts {
         self.queue(side.other().index(), 0).outward.merge(&path);
     }
 
-    /// Forgets what is queued, and what was heavy of late: only counters are history.
+    /// Clears backlogs and the heaviest hosts and flows: only counters are history.
     pub(crate) fn clear_backlogs(&mut self) {
         self.heaviest = Default::default();
         self.beyond.iter_mut().flatten().for_each(|beyond| beyond.hosts.clear());
@@ -152,7 +152,7 @@ impl Counts {
     }
 }
 
-/// Adds what another worker, or another session, knows of what is beyond the same port.
+/// Adds the measurements of another worker or session beyond the same port.
 fn merge_beyond(into: &mut Option<Beyond>, from: Option<&Beyond>) {
     match (into, from) {
         (Some(known), Some(other)) => known.merge(other),
@@ -161,7 +161,7 @@ fn merge_beyond(into: &mut Option<Beyond>, from: Option<&Beyond>) {
     }
 }
 
-/// Adds up what the steering programs of two sessions did.
+/// Adds the counters of two sessions' steering programs.
 fn add_verdicts(one: Verdicts, two: Verdicts) -> Verdicts {
     Verdicts {
         to_worker: one.to_worker + two.to_worker,
@@ -180,13 +180,13 @@ pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// How long packets stayed, in the snapshot's words.
+/// The delays of packets, in the form of the snapshot.
 pub(crate) fn delays(delays: &Delays) -> snapshot::Delays {
     let counts = delays.counts().map(|(time, packets)| (time.0 as f64 / 1e3, packets));
     snapshot::Delays::new(counts.collect())
 }
 
-/// Round trips beyond a port, in the snapshot's words.
+/// Round trips beyond a port, in the form of the snapshot.
 pub(crate) fn beyond(beyond: &Beyond) -> snapshot::RoundTrips {
     snapshot::RoundTrips { times: delays(&beyond.trips), losses: losses(&beyond.losses) }
 }
@@ -196,9 +196,8 @@ fn losses(losses: &Losses) -> snapshot::Losses {
     snapshot::Losses { segments, before, beyond }
 }
 
-/// The heaviest hosts and flows that left through a port, in the snapshot's words: the heaviest of
-/// each kind first. `beyond` is what is known of what is beyond that port, and beyond the other
-/// one.
+/// The heaviest hosts and flows that left through a port, in the form of the snapshot: the heaviest
+/// of each kind first. `beyond` holds the measurements beyond that port, and beyond the other one.
 pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::Heaviest {
     let [here, across] = beyond;
     let hosts = |entries: &[Entry<Host>], is_source: bool| {
@@ -207,7 +206,7 @@ pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::H
             let known = |beyond: Option<&Beyond>| {
                 beyond?.hosts.iter().find(|known| known.address == host.address()).cloned()
             };
-            // Who sends through this port is beyond the other one.
+            // Senders through this port are beyond the other one.
             let far = known(if is_source { across } else { here });
             heavy.round_trip = far.and_then(|far| round_trip(&far.trips));
             let sent = known(here).map(|known| if is_source { known.from } else { known.to });
@@ -223,7 +222,7 @@ pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::H
     }
 }
 
-/// Adds what is known of what is `beyond` a port to its `classes`, to those of the qdisc `major`.
+/// Adds the measurements `beyond` a port to its `classes`, to those of the qdisc `major`.
 pub(crate) fn add_beyond(classes: &mut [snapshot::Class], major: u32, beyond: &Beyond) {
     let known: HashMap<u32, &Class> =
         beyond.classes.iter().map(|class| (class.id, class)).collect();
@@ -251,7 +250,7 @@ fn round_trip(trips: &Trips) -> Option<snapshot::RoundTrip> {
     })
 }
 
-/// The heaviest of `entries`, those whose own bytes are most of what was counted for them.
+/// The heaviest of `entries`, without those whose own bytes are less than half of their count.
 fn ranked<K: Copy>(entries: &[Entry<K>], name: impl Fn(&K) -> String) -> Vec<(snapshot::Heavy, K)> {
     let mut known: Vec<&Entry<K>> =
         entries.iter().filter(|entry| entry.own_bytes() > entry.over).collect();
@@ -291,7 +290,7 @@ fn described(flow: &Flow) -> String {
     format!("{protocol} {} > {}", end(&flow.source, from), end(&flow.destination, to))
 }
 
-/// What the device lost, in the snapshot's words.
+/// Packets lost by the device, in the form of the snapshot.
 pub(crate) fn device_losses(losses: DeviceLosses) -> snapshot::DeviceLosses {
     let DeviceLosses { rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier } =
         losses;

@@ -3,14 +3,14 @@
 //! Each worker has a thread of its own. At low rates hardly any time goes into packets; most goes
 //! into wake-ups, and four threads that wake up for one packet each cost four times as much as one
 //! that wakes up for four. So a thread with little to do hands its worker over to the first thread,
-//! the *host*, which sleeps once and wakes up once for all of them. As soon as the host has more to
-//! do than is good for delay, it sends them back.
+//! the *host*, which sleeps once and wakes up once for all of them. When its load begins to cost
+//! delay, the host sends them back.
 //!
 //! *Ownership does not change.* A worker belongs to one thread at any moment ([`Berth`]), takes
 //! along its packets, qdiscs and timers, and is handed over between two steps: nothing is
 //! reordered, nothing is shared.
 //!
-//! *When.* Each thread measures ten times a second how much of its core it uses. A worker leaves
+//! *When.* Each thread measures ten times per second how much of its core it uses. A worker leaves
 //! its own thread if the host would then use at most [`HOST_MOST`]. It returns when the host uses
 //! more than [`HOST_FULL`], or has been running without a pause for twice [`STREAK`], which a burst
 //! at line rate causes long before its rings are full; then it stays for [`STAY`].
@@ -36,57 +36,58 @@ use narrows_xsk::PollSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A departure that is nearer than this is waited for awake: going to sleep and coming back
-/// would take longer.
+/// The thread stays awake for a departure that is nearer than this: sleeping would take longer.
 const SLEEP_MIN: Nanos = Nanos(3_000);
 
-/// How long a thread one of whose ports is in error sleeps before it looks again.
+/// How long a thread sleeps before it checks a port in error again.
 const FAILED_WAIT: Duration = Duration::from_millis(1);
 
-/// How often a thread looks how much of its core it uses.
+/// How often a thread measures its load of its core.
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 
-/// How much of its core the host may use for a worker to come, in thousandths, and when all go.
+/// The host's load, in thousandths of its core, up to which it accepts a worker, and above which it
+/// sends all back.
 const HOST_MOST: u32 = 500;
 const HOST_FULL: u32 = 700;
 
-/// The host may be at work without a pause for twice as long while it serves several.
+/// The time without a pause after which a host sends its guests home; twice as long while it serves
+/// several.
 const STREAK: Nanos = Nanos::from_millis(1);
-/// Of which it has had its core for so long at least.
+/// The least time of that during which it had its core.
 const STREAK_WORK: Nanos = Nanos::from_micros(500);
 
-/// How long a worker that was sent home stays there.
+/// How long a worker stays at home after it was sent there.
 const STAY: Nanos = Nanos::from_secs(1);
 
 /// See the module's documentation.
 pub(crate) struct Crew {
-    /// The queue whose worker is at home here.
+    /// The queue whose worker belongs to this thread.
     queue: u32,
     berth: Arc<Berth>,
-    /// That of the host, where that is another thread.
+    /// The host's berth, if the host is another thread.
     host: Option<Arc<Berth>>,
-    /// In boxes, as they are put in order whenever the thread has slept.
+    /// In boxes, because they are sorted after each sleep.
     runners: Vec<Box<Runner>>,
     polled: PollSet,
     gauge: Gauge,
-    /// Processor time of the thread that its workers' books have in them.
+    /// CPU time of the thread that is already assigned to its workers.
     accounted: Nanos,
-    /// Since when it has been at work, as far as it has looked.
+    /// When it started to work without a pause, as of its last check.
     awake: Streak,
 }
 
-/// How long a thread has been at work without a pause.
+/// How long a thread has worked without a pause.
 #[derive(Clone, Copy)]
 enum Streak {
-    /// It has just slept.
+    /// The thread has just slept.
     None,
     Since(Nanos),
-    /// For a while already, since then and this processor time: it may have had to wait for its
-    /// core, which is no work.
+    /// It has worked since this time and this CPU time: waiting for its core does not count as
+    /// work.
     Long(Nanos, Nanos),
 }
 
-/// How much of its core a thread uses.
+/// A thread's load of its core.
 struct Gauge {
     since: Nanos,
     cpu: Nanos,
@@ -97,7 +98,7 @@ impl Gauge {
         Self { since: clock::now(), cpu: clock::thread_cpu_time() }
     }
 
-    /// The part of its time since the last look in which it ran, in thousandths.
+    /// The part of its time since the last check in which it ran, in thousandths.
     fn look(&mut self, now: Nanos) -> u32 {
         let cpu = clock::thread_cpu_time();
         let (used, span) = (cpu - self.cpu, now - self.since);
@@ -107,7 +108,7 @@ impl Gauge {
 }
 
 impl Crew {
-    /// That of `runner`, the worker of `queue`.
+    /// The crew of `runner`, the worker of `queue`.
     pub(crate) fn new(
         queue: u32,
         berth: Arc<Berth>,
@@ -127,7 +128,7 @@ impl Crew {
         }
     }
 
-    /// Serves whoever is here, until its own worker has ended and nobody else is here.
+    /// Serves the workers that are here, until its own has ended and no other is here.
     pub(crate) fn run(mut self) {
         loop {
             if self.berth.is_full() {
@@ -147,7 +148,7 @@ impl Crew {
         }
     }
 
-    /// A turn for each worker, and sleep where none of them has more to do.
+    /// A step of each worker, then sleep if none has more to do.
     fn turn(&mut self) {
         let now = clock::now();
         if self.runners.iter().any(|runner| runner.has_mail()) {
@@ -197,7 +198,7 @@ impl Crew {
         }
     }
 
-    /// Lets those go that were told to end.
+    /// Removes the workers that were told to end.
     #[cold]
     fn see_off(&mut self) {
         self.account();
@@ -218,12 +219,12 @@ impl Crew {
         if at_most > SLEEP_MIN {
             self.sleep(Some(at_most));
         }
-        // Whose time comes first is served first, as if each had been woken for itself.
+        // Workers are served in the order of their times, as if each had been woken separately.
         self.runners.sort_by_key(|runner| runner.due());
         self.awake = Streak::None;
     }
 
-    /// Sleeps until `at_most` has passed or something that is polled has come in, or somebody.
+    /// Sleeps for at most `at_most`, or until a polled queue has packets or a worker arrives.
     fn sleep(&mut self, at_most: Option<Nanos>) {
         self.polled.add(self.berth.wake(), true);
         match self.polled.wait(at_most.map(|time| time.0)) {
@@ -233,7 +234,8 @@ impl Crew {
         }
     }
 
-    /// Looks how much of the core is in use, and whether another should serve these workers.
+    /// Measures the load of the core, and decides whether another thread should serve these
+    /// workers.
     #[cold]
     fn look(&mut self, now: Nanos) {
         let load = self.gauge.look(now);
@@ -257,7 +259,7 @@ impl Crew {
         }
     }
 
-    /// Divides the processor time that is in no books yet among the workers, by how often each had
+    /// Divides the CPU time that is in no books yet among the workers, by how often each had
     /// something to do.
     #[cold]
     fn account(&mut self) {

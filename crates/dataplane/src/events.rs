@@ -29,7 +29,7 @@ impl Events {
         self.0.push_back(event);
     }
 
-    /// Events that another process remembered.
+    /// Events of another process.
     pub(crate) fn from_list(events: Vec<String>) -> Self {
         let mut list = Self::default();
         events.into_iter().for_each(|event| list.push(event));

@@ -16,7 +16,7 @@ const END: u32 = u32::MAX;
 /// `MAX_SKB_FRAGS` (17) and the head.
 pub(crate) const FRAMES_PER_PACKET_MAX: usize = 18;
 
-/// Where the data of one frame lies.
+/// The location of one frame's data.
 #[derive(Clone, Copy)]
 struct Location {
     addr: u64,
@@ -34,13 +34,13 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// All frames of `part`, divided into `shares` by the port at which packets come in.
+    /// All frames of `part`, divided into `shares` by the port of arrival.
     ///
     /// # Panics
-    /// Where `part` has another number of frames than the shares take.
+    /// If the number of frames of `part` differs from that of the shares.
     pub(crate) fn new(part: UmemPart, shares: [Share; 2]) -> Self {
         let owners = Owners::new(shares);
-        assert_eq!(part.count(), owners.count(), "the shares are to be all frames");
+        assert_eq!(part.count(), owners.count(), "the shares must add up to all frames");
         let unused = Location { addr: 0, len: 0, next: END };
         let locations = vec![unused; owners.count() as usize].into_boxed_slice();
         Self { part, owners, locations, strays: 0 }
@@ -56,7 +56,7 @@ impl Frames {
         self.owners.free_and_sending()
     }
 
-    /// Where the data of `packet` lies, frame by frame: address and length.
+    /// The location of the data of `packet`, frame by frame: address and length.
     pub(crate) fn data(&self, packet: PacketId) -> impl Iterator<Item = (u64, u32)> {
         let mut frame = packet.0;
         std::iter::from_fn(move || {
@@ -70,7 +70,7 @@ impl Frames {
         self.owners.count()
     }
 
-    /// How many of them packets of both directions may wait in.
+    /// The number of frames for queued packets of both directions.
     pub(crate) fn places(&self) -> u32 {
         self.owners.places()
     }
@@ -87,13 +87,13 @@ impl Frames {
         counts
     }
 
-    /// Frames that the kernel gave back and did not have, so far.
+    /// Frames that the kernel returned but did not own, so far.
     pub(crate) fn strays(&self) -> u64 {
         self.strays
     }
 
-    /// How many are left in which what comes in at `ingress` may wait; `None` where what has come
-    /// is too much.
+    /// The number of frames left for packets that arrive at `ingress`; `None` if the arrivals
+    /// exceed it.
     #[inline]
     pub(crate) fn spare(&self, ingress: Side) -> Option<u32> {
         self.owners.spare(ingress)
@@ -107,8 +107,8 @@ impl Frames {
         Some(self.part.addr_of(frame))
     }
 
-    /// Takes back the frame in which `addr` lies, which was sent. An address that the kernel did
-    /// not have to send can only be its fault; taking it in would corrupt another packet.
+    /// Takes back the sent frame that contains `addr`. An address that the kernel did not have to
+    /// send is an error of the kernel; accepting it would corrupt another packet.
     #[inline]
     pub(crate) fn complete(&mut self, addr: u64) {
         let known = self.part.frame_at(addr).is_some_and(|frame| self.owners.completed(frame));
@@ -149,15 +149,15 @@ impl Frames {
     }
 
     /// The bytes in the first frame of `packet`, which was received and is not yet sent: until
-    /// then its frames are in nobody else's hands.
+    /// then no other owner has its frames.
     #[inline]
     pub(crate) fn bytes(&self, packet: PacketId) -> &[u8] {
         let Location { addr, len, .. } = self.locations[packet.0 as usize];
         self.part.bytes(addr, len).unwrap_or_default()
     }
 
-    /// The `len` bytes in front of `packet`; none where its first frame does not begin that far
-    /// in front.
+    /// The `len` bytes in front of `packet`; none if its first frame does not begin that far in
+    /// front.
     #[inline]
     pub(crate) fn before(&self, packet: PacketId, len: u32) -> &[u8] {
         let Location { addr, .. } = self.locations[packet.0 as usize];
@@ -174,7 +174,7 @@ impl Frames {
         self.part.bytes_mut(addr, len).unwrap_or_default()
     }
 
-    /// Hands `packet` to the kernel: the descriptors that send it, in order.
+    /// Passes `packet` to the kernel: the descriptors that send it, in order.
     #[inline]
     pub(crate) fn hand_over(&mut self, packet: PacketId) -> impl Iterator<Item = Desc> + '_ {
         let mut frame = packet.0;
@@ -190,12 +190,12 @@ impl Frames {
         })
     }
 
-    /// Suspects all frames that are being sent out of `egress` of having been refused.
+    /// Marks all frames that are being sent at `egress` as possibly refused.
     pub(crate) fn suspect(&mut self, egress: Side) {
         self.owners.suspect(egress);
     }
 
-    /// Takes back those that are still suspected, where they are as many as were `refused`.
+    /// Takes back the remaining suspects, if their number equals `refused`.
     pub(crate) fn take_back_suspects(&mut self, egress: Side, refused: u64) -> bool {
         self.owners.take_back_suspects(egress, refused)
     }
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_front_of_a_packet_is_read_within_its_frame_only() {
+    fn metadata_before_a_packet_is_read_within_its_frame_only() {
         for (headroom, len, seen) in [(0, 44, 0), (43, 44, 0), (44, 44, 44), (256, 44, 44)] {
             let mut frames = frames();
             let start = lend(&mut frames);
@@ -284,7 +284,8 @@ mod tests {
     fn frames_that_the_kernel_does_not_have_are_never_taken_in() {
         let mut frames = frames();
         let desc = |addr| Desc { addr, len: 60, options: 0 };
-        // Of another worker, beyond all, ours but not lent, lent at the other port.
+        // A frame of another worker, one out of range, one that the kernel does not have, one lent
+        // at the other port.
         let lent = frames.lend(Side::B).expect("a free frame");
         for addr in [0, 8 * 2048, 4 * 2048, lent] {
             frames.complete(addr);

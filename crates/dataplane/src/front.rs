@@ -1,10 +1,9 @@
-//! What stands in front of a plane: filters in the driver, and the sets that they look up.
+//! The front of a plane: filters in the driver, and the sets that they look up.
 //!
-//! The instance has the sets, whatever plane there is and while there is none. A plane has a
-//! [`PortFront`] for each port: it puts a program of the port's filters in front of its own and
-//! counts what that does. What is dropped in front is received and dropped like anything else: the
-//! books know it by the reason `filter`. As programs run wherever a frame comes in, it is counted
-//! at the port's first queue.
+//! The instance owns the sets, with any plane and without one. A plane has a [`PortFront`] for each
+//! port: it puts a program of the port's filters in front of its own and counts what that does.
+//! Packets dropped in front count as received, and as dropped with the reason `filter`. The
+//! programs run for all queues, so these packets count at the port's first queue.
 //!
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 
@@ -18,17 +17,17 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Filters cannot run in the driver.
 #[derive(Debug, thiserror::Error)]
 pub enum FrontError {
-    /// They name a set that is not there.
+    /// They name a missing set.
     #[error("there is no set \"{0}\": `narrows set create {0} hash:net`")]
     NoSet(String),
-    /// They look it up by other words than it takes.
+    /// Their look-up does not fit the set's type.
     #[error("the set \"{set}\" is a {shape}: ask for ipset({set} {words})")]
     Words {
         /// The set.
         set: String,
         /// Its type.
         shape: &'static str,
-        /// What it takes.
+        /// Its memory.
         words: &'static str,
     },
     /// The kernel does not load them.
@@ -46,10 +45,10 @@ mod terms;
 
 pub(crate) use terms::{Terms, resolve};
 
-/// What is to run in front of the plane at each port, and where it looks up.
+/// The filters in front of the plane at each port, and the tables for their look-ups.
 pub(crate) struct Fronts<'a> {
     pub(crate) terms: [Terms; 2],
-    /// There where there are sets.
+    /// Present if there are sets.
     pub(crate) tables: Option<&'a SetTables>,
 }
 
@@ -58,7 +57,7 @@ pub(crate) struct Fronts<'a> {
 pub(crate) struct PortFront {
     terms: Terms,
     maps: Option<FrontMaps>,
-    /// By action: its counter, and what that said before.
+    /// By action: its counter, and the counter's previous value.
     seats: BTreeMap<ActionId, Seat>,
 }
 
@@ -69,11 +68,11 @@ struct Seat {
 }
 
 impl PortFront {
-    /// Has `put` put `terms` in front of the plane's program at `port`, or nothing where there are
-    /// none. No frame goes without the ones or the others.
+    /// Makes `put` replace the program in front of the plane at `port` by one for `terms`, or
+    /// remove it if there are none. Each frame passes the old or the new filters.
     ///
     /// # Errors
-    /// Where the kernel refuses; all is as it was then.
+    /// If the kernel refuses; all is as it was then.
     pub(crate) fn set<E: Into<FrontError>>(
         &mut self,
         terms: &Terms,
@@ -105,12 +104,12 @@ impl PortFront {
         Ok(())
     }
 
-    /// All that was dropped since the ports were joined.
+    /// All drops since the ports were joined.
     pub(crate) fn dropped(&self) -> Counted {
         self.maps.as_ref().map(FrontMaps::dropped).unwrap_or_default()
     }
 
-    /// What each action has done.
+    /// The counters of each action.
     pub(crate) fn action_stats(&self) -> impl Iterator<Item = (ActionId, ActionStats)> {
         self.maps.iter().flat_map(|maps| {
             self.seats.iter().map(move |(id, Seat { counter, before })| {
@@ -129,7 +128,7 @@ impl PortFront {
     }
 }
 
-/// A counter for each action of `terms`: the one that it has in `present`, or a free one.
+/// A counter for each action of `terms`: its counter in `present`, or a free one.
 fn seats(
     terms: &Terms,
     present: &BTreeMap<ActionId, Seat>,
@@ -153,7 +152,7 @@ fn seats(
     seats
 }
 
-/// What is known of sets beside themselves.
+/// The use of sets by filters.
 pub(crate) struct Uses<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) tables: Option<&'a SetTables>,

@@ -1,9 +1,9 @@
 //! The XDP plane: a program at each port, and no worker.
 //!
-//! What comes in at one port is classified, metered and handed to the other port in the driver.
-//! There are no queues, so nothing is ever queued, and no thread, so nothing can hang: the limits
-//! hold for as long as this process lives, even while it is stopped. The programs are attached
-//! through links that die with it.
+//! Packets that arrive at one port are classified, metered and redirected to the other port in the
+//! driver. There are no queues, so nothing is ever queued, and no thread, so nothing can hang: the
+//! limits hold for as long as this process lives, even while it is stopped. The programs are
+//! attached through links that die with it.
 //!
 //! *Native or generic.* A program in the driver can hand a frame only to a driver that takes it,
 //! and most take frames only while they run a program themselves. So both programs are attached
@@ -40,9 +40,9 @@ const MTU_OF_ONE_BUFFER: u32 = 3498;
 
 /// Two ports joined in their drivers.
 pub(crate) struct InDriver {
-    /// By the port where frames come in: what they meet is the plan of the other one.
+    /// By the port where frames arrive: the plan of the other port applies to them.
     trees: [Tree; 2],
-    /// What runs before them.
+    /// The filters in front of them.
     fronts: [PortFront; 2],
     /// By the port where frames leave.
     installed: [Installed; 2],
@@ -51,18 +51,18 @@ pub(crate) struct InDriver {
     losses_before: [DeviceLosses; 2],
 }
 
-/// What runs for what leaves at a port.
+/// The program and plan for packets that leave at a port.
 #[derive(Default)]
 struct Installed {
     plan: Plan,
     numbers: Numbers,
-    /// What had left when the root qdisc came.
+    /// The packets that had left when the root qdisc was installed.
     before_root: Totals,
 }
 
 impl InDriver {
-    /// Joins `ports`, to run the plan of each, and `fronts` before it; in `only` this mode, instead
-    /// of the best that works.
+    /// Joins `ports`, to run the plan of each, with `fronts` in front of it; in the mode `only`, or
+    /// else the best that works.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         only: Option<XdpMode>,
@@ -91,13 +91,13 @@ impl InDriver {
         Ok(plane)
     }
 
-    /// Attaches both programs, each in the best mode that both ports can do, or in `only`; then
-    /// connects the ports.
+    /// Attaches both programs, each in the best mode of both ports, or in `only`; then connects the
+    /// ports.
     fn join(&mut self, only: Option<XdpMode>) -> Result<(), InstanceError> {
         for side in Side::BOTH {
             self.attach(side, only)?;
         }
-        // A port that moves into the stack may take no frames in its driver any more.
+        // A port that moves into the stack may no longer accept frames in its driver.
         while let Some(side) = Side::BOTH.into_iter().find(|side| self.loses(*side)) {
             if only.is_some() {
                 let PortFacts { name: port, driver, .. } = self.port(side.other()).clone();
@@ -114,8 +114,7 @@ impl InDriver {
         Ok(())
     }
 
-    /// Attaches the program of the port of `side` in the best mode that its driver can do, or in
-    /// `only`.
+    /// Attaches the program of the port of `side` in the best mode of its driver, or in `only`.
     fn attach(&mut self, side: Side, only: Option<XdpMode>) -> Result<(), InstanceError> {
         let modes: &[XdpMode] = match only {
             Some(XdpMode::Native) => &[XdpMode::Native],
@@ -131,7 +130,7 @@ impl InDriver {
                     self.modes[side.index()] = mode;
                     return Ok(());
                 }
-                // The first refusal says more: generic mode is refused as a mere consequence.
+                // The first error is more useful: generic mode fails only as a consequence.
                 Err(error) => refusal = refusal.or(Some(error)),
             }
         }
@@ -142,18 +141,18 @@ impl InDriver {
         Err(failed(port)(refusal.unwrap_or_else(|| TreeError::Attach(unsupported()))))
     }
 
-    /// Whether what comes in at `side` is handed to a driver that does not take it.
+    /// Whether frames that arrive at `side` are redirected to a driver that does not accept them.
     fn loses(&self, side: Side) -> bool {
         let other = self.port(side.other());
         let known = doctor::redirected(&other.driver);
         let has_queues =
             known != Redirected::ByQueue || other.counts.now.tx >= doctor::online_cpus();
-        // What an older kernel does not say is known of some drivers.
+        // If an older kernel does not report it, a table of drivers decides.
         let takes = sends_redirected(other.ifindex).unwrap_or(known != Redirected::Unknown);
         self.modes[side.index()] == XdpMode::Native && !(takes && has_queues)
     }
 
-    /// The program that what leaves at `side` meets.
+    /// The program for packets that leave at `side`.
     fn tree(&self, side: Side) -> &Tree {
         &self.trees[side.other().index()]
     }
@@ -187,7 +186,7 @@ impl InDriver {
     }
 }
 
-/// What the program counted, as what a worker counts for a direction.
+/// The program's counters, in the form of a worker's for one direction.
 fn path(totals: &Totals) -> PathCounters {
     let mut drops = DropCounters::default();
     drops.add(DropReason::Limit, totals.limit_drops);
@@ -203,7 +202,7 @@ fn path(totals: &Totals) -> PathCounters {
     }
 }
 
-/// What is wrong with `port`.
+/// A problem with `port`.
 fn failed(port: &PortFacts) -> impl Fn(TreeError) -> InstanceError + use<> {
     let port = port.name.clone();
     move |source| InstanceError::Driver { port: port.clone(), source }
@@ -240,7 +239,7 @@ impl Plane for InDriver {
         let Compiled { image, numbers } = compile(&plan, &before.numbers).map_err(refused)?;
         let mut new = numbers.new_since(&before.numbers);
         let is_new_root = before.plan.roots.first() != plan.roots.first();
-        // With a new root what has no class is counted anew, too.
+        // With a new root, packets without a class are counted from zero, too.
         new.extend(is_new_root.then_some(0));
         let before_root = if is_new_root { self.totals(side) } else { before.before_root };
         let error = failed(self.port(side.other()));
@@ -308,7 +307,7 @@ impl Plane for InDriver {
     }
 }
 
-/// Nothing that this plane runs wants to know what addresses were before translation.
+/// Nothing that this plane runs reads addresses before translation.
 impl LooksUp for InDriver {
     fn look_up(&mut self, _: Side, _: bool) -> Result<(), SteerError> {
         Ok(())

@@ -45,7 +45,7 @@ mod view;
 pub(crate) use handover::{Heritage, Offer};
 pub(crate) use sets::read_sets;
 
-/// Why a policy was not taken over, or a session not opened.
+/// Why a policy was not applied, or a session not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceError {
     /// An interface cannot be read.
@@ -64,7 +64,7 @@ pub enum InstanceError {
     Refused {
         /// The port whose policy it is.
         port: String,
-        /// What it cannot do, and what can.
+        /// What the plane cannot do, and which plane can.
         source: Refusal,
     },
     /// Its filters cannot run in the driver.
@@ -86,7 +86,7 @@ pub enum InstanceError {
         /// Why.
         source: TreeError,
     },
-    /// The XDP plane is to run in a driver that would lose all that it is handed.
+    /// The XDP plane cannot run: the driver would lose all redirected frames.
     #[error(
         "{port}: its driver ({driver}) does not send what the other port's program redirects to it, \
          so --xdp native would lose it: leave out --xdp native{}",
@@ -116,7 +116,7 @@ pub enum InstanceError {
     /// The fail-open bridge cannot be prepared.
     #[error("cannot prepare the bridge for fail-open: {0}")]
     Bridge(#[from] BridgeError),
-    /// Traffic is to stop with this process, and would not.
+    /// Traffic should stop with this process, but would not.
     #[error(
         "{port} is a port of {master}, which would forward after the end of narrows in spite of \
          --fail-closed: `ip link set dev {port} nomaster`, or `ip link del {master}`"
@@ -124,16 +124,16 @@ pub enum InstanceError {
     Master {
         /// The port.
         port: String,
-        /// What it belongs to.
+        /// Its owner.
         master: String,
     },
-    /// An offload that spoils frames cannot be switched off.
+    /// A harmful offload cannot be switched off.
     #[error("{0}")]
     Offloads(String),
-    /// The ports were let go for a while.
+    /// The ports are released for a while.
     #[error("ports released: {0}")]
     LetGo(String),
-    /// What another process passed on is not what this one can go on with.
+    /// This process cannot continue from the state of the other.
     #[error("{0}")]
     Inheritance(String),
     /// An interface is down.
@@ -144,14 +144,14 @@ pub enum InstanceError {
 /// Who forwards when this process is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailMode {
-    /// A kernel bridge, prepared beforehand: traffic goes on, unshaped.
+    /// A kernel bridge, prepared beforehand: traffic continues, unshaped.
     Open,
-    /// Nobody: traffic stops.
+    /// None: traffic stops.
     Closed,
 }
 
 impl FailMode {
-    /// What becomes of the frames of a worker that hangs: the same as when all are gone.
+    /// The treatment of frames for a hanging worker: the same as without the process.
     const fn stalled(self) -> Stalled {
         match self {
             Self::Open => Stalled::Pass,
@@ -179,8 +179,8 @@ pub struct Instance {
     policy: Policy,
     sets: Sets,
     plane: Option<Box<dyn Plane>>,
-    /// The sets as programs look them up, once there was one. Behind the plane, whose programs have
-    /// its maps.
+    /// The sets in the form of the programs, once there was one. Declared after the plane, whose
+    /// programs use its maps.
     tables: Option<SetTables>,
     /// Over the plane's workers.
     watch: Watch,
@@ -188,22 +188,22 @@ pub struct Instance {
     standby: StandBy,
     repairs: Repairs,
     bypass: Bypass,
-    /// What the ports were let go for.
+    /// Why the ports were released.
     let_go: Option<String>,
     waiting_for: Option<String>,
     look_ups: LookUps,
     carriers: Carriers,
-    /// Counts of the sessions that are over.
+    /// Counts of the sessions that have ended.
     past: Counts,
     rates: RateMeter,
     events: Events,
-    /// What was found of ports and host at the start.
+    /// Findings about ports and host at the start.
     findings: Vec<Finding>,
     began: Nanos,
 }
 
 impl Instance {
-    /// One that has not begun.
+    /// An instance that has not started.
     fn new(options: InstanceOptions, repairs: Repairs) -> Self {
         Self {
             watch: Watch::new(options.fail.stalled()),
@@ -228,11 +228,11 @@ impl Instance {
         }
     }
 
-    /// Joins the ports under `policy`, whose filters look `sets` up; `repairs` looks after their
+    /// Joins the ports under `policy`, whose filters look up `sets`; `repairs` maintains their
     /// offloads.
     ///
     /// # Errors
-    /// Where they cannot be joined as they are now. Nothing is left changed then.
+    /// If they cannot be joined as they are now. Then nothing stays changed.
     pub(crate) fn start(
         options: InstanceOptions,
         policy: Policy,
@@ -252,7 +252,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// What has to hold at the start and is only said later.
+    /// Conditions that are required at the start and only reported later.
     fn begin(&mut self) -> Result<(), InstanceError> {
         self.standby.prepare(&self.options.ports)?;
         self.open()?;
@@ -301,12 +301,12 @@ impl Instance {
         }
     }
 
-    /// Puts `policy` in force. Nothing has changed where it is refused. A silent worker
-    /// ([`Instance::silent_workers`]) takes it over when it comes round again, before it handles
-    /// another packet; of several policies only the last.
+    /// Puts `policy` in force. If it is refused, nothing has changed. A silent worker
+    /// ([`Instance::silent_workers`]) applies it when it resumes, before it handles another packet;
+    /// of several policies only the last.
     ///
     /// # Errors
-    /// Where it does not fit the ports.
+    /// If it does not fit the ports.
     pub fn apply(&mut self, policy: Policy) -> Result<(), InstanceError> {
         self.check_ports(&policy)?;
         let mut changes = Vec::new();
@@ -316,14 +316,14 @@ impl Instance {
             if port == before {
                 continue;
             }
-            // Though the ports are away, what it names has to be there.
+            // Even while the ports are away, the sets that it names must exist.
             self.resolve(name, &port.in_front())?;
             let next = match &self.plane {
                 Some(plane) if plane.plan(side).queues() == self.laid_over(plane.queues()) => {
                     plane.plan(side).next(before, port)
                 }
                 Some(plane) => Plan::of(port, self.laid_over(plane.queues())),
-                // While the ports are away, how many queues they will have is not known.
+                // While the ports are away, their number of queues is unknown.
                 None if self.needs_no_queues() => Plan::of(port, self.laid_over(1)),
                 None => continue,
             };
@@ -349,7 +349,7 @@ impl Instance {
         self.plane.as_ref().map(|plane| plane.stats(side)).unwrap_or_default()
     }
 
-    /// What the actions of filters have done, at both ports together.
+    /// The counters of filters' actions, both ports together.
     pub fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
         let mut sums: BTreeMap<ActionId, ActionStats> = BTreeMap::new();
         for (id, stats) in self.plane.iter().flat_map(|plane| plane.action_stats()) {
@@ -358,7 +358,7 @@ impl Instance {
         sums.into_iter().collect()
     }
 
-    /// Takes notice of something that happened to an interface.
+    /// Processes an event of an interface.
     pub fn link_event(&mut self, event: &LinkEvent) {
         if self.standby.concerns(event, &self.options.ports) {
             self.watch_standby();
@@ -384,8 +384,8 @@ impl Instance {
         }
     }
 
-    /// Samples the rates, looks after what others may have changed unseen, and tries again where
-    /// the ports could not be joined.
+    /// Samples the rates, checks what others may have changed unnoticed, and tries again to join
+    /// the ports.
     pub fn tick(&mut self) {
         self.watch_standby();
         match &mut self.plane {
@@ -394,7 +394,7 @@ impl Instance {
                 self.look_ups.retry(&mut **plane, &self.options.ports, &mut self.events);
                 let zero_copy = plane.mode().is_zero_copy();
                 self.repair();
-                // Nobody announces that a device has other rings now.
+                // The kernel does not announce changed rings of a device.
                 if zero_copy {
                     self.reconsider();
                 }
@@ -414,12 +414,12 @@ impl Instance {
         self.bypass.sample(unserved, &self.options.ports, &mut self.events);
     }
 
-    /// Whether no worker is silent. An instance that waits for a port has none, and is well.
+    /// Whether no worker is silent. An instance that waits for a port has none, and is healthy.
     pub fn is_beating(&self) -> bool {
         self.silent_workers().is_empty()
     }
 
-    /// How it stands, in a line.
+    /// Its state, in one line.
     pub fn standing(&self) -> String {
         match &self.waiting_for {
             Some(reason) => format!("waiting: {reason}"),
@@ -437,13 +437,13 @@ impl Instance {
         self.events.warn(event);
     }
 
-    /// The workers that do not come round, for whatever reason, each with how long it has been so.
-    /// The steering programs pass them by; none where nothing is joined.
+    /// The silent workers, each with the duration of its silence. The steering programs bypass
+    /// them; none if nothing is joined.
     pub fn silent_workers(&self) -> Vec<SilentWorker> {
         self.plane.as_ref().map(|plane| plane.silent()).unwrap_or_default()
     }
 
-    /// Takes notice of workers that fell silent or came back.
+    /// Processes workers that fell silent or resumed.
     pub fn watch(&mut self) {
         if let Some(plane) = &self.plane {
             for event in self.watch.look(plane.pulses(), clock::now()) {
@@ -452,8 +452,8 @@ impl Instance {
         }
     }
 
-    /// Ends the instance: what is queued may leave for a short while, then the ports are
-    /// left to the kernel. Returns the last word on where every packet went.
+    /// Ends the instance: the queues drain for a short while, then the ports are left to the
+    /// kernel. Returns the final counters of all packets.
     pub fn stop(mut self) -> Snapshot {
         self.close(true);
         self.repairs.undo();
@@ -481,7 +481,7 @@ impl Instance {
 
     /// Reads the ports, compiles the policy for them, and joins them.
     fn open(&mut self) -> Result<(), InstanceError> {
-        // Each time anew: an interface that came back is no port of the bridge any more.
+        // Each time, because an interface that came back is no longer a port of the bridge.
         self.standby.watch(&self.options.ports, &mut self.events)?;
         let [a, b] = &self.options.ports;
         let ports = [PortFacts::read(a)?, PortFacts::read(b)?];
@@ -490,7 +490,7 @@ impl Instance {
             return Err(InstanceError::Queues(a, b));
         }
         let plans = self.compile(ports[0].queues as usize)?;
-        // A NIC drops frames for others by itself, long before XDP.
+        // A NIC drops frames for other addresses on its own, long before XDP.
         let promiscuous = ports
             .iter()
             .map(|port| narrows_link::promiscuous(port.ifindex))
@@ -530,7 +530,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Tells of carriers that went away, or came back.
+    /// Reports carriers that were lost, or came back.
     fn see_carriers(&mut self) {
         let Some(plane) = &self.plane else { return };
         for side in Side::BOTH {
@@ -545,18 +545,18 @@ impl Instance {
         Ok([self.lay_out(&self.policy, a, queues)?, self.lay_out(&self.policy, b, queues)?])
     }
 
-    /// Lays `policy` of the port `name` out over `queues` queues, for the plane that is to run it.
+    /// Lays out `policy` of the port `name` over `queues` queues, for its plane.
     fn lay_out(&self, policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
         self.runnable(name, plan(policy, name, self.laid_over(queues))?)
     }
 
-    /// Over how many queues the plan of a port with `queues` queues is laid out. Where none are
-    /// needed, as if there were several: bands below a rate are classes of one tree then.
+    /// Over how many queues the plan of a port with `queues` queues is laid out. A plane without
+    /// queues gets a plan as if for several: then bands below a rate are classes of one tree.
     fn laid_over(&self, queues: usize) -> usize {
         if self.needs_no_queues() { queues.max(2) } else { queues }
     }
 
-    /// `plan` of the port `name`, where the plane that is to run it can.
+    /// `plan` of the port `name`, if its plane can run it.
     fn runnable(&self, name: &str, plan: Plan) -> Result<Plan, InstanceError> {
         if self.needs_no_queues() {
             let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
@@ -565,13 +565,13 @@ impl Instance {
         Ok(plan)
     }
 
-    /// Whether it is not the ports' queues that packets wait in and workers serve.
+    /// Whether packets wait elsewhere than in queues that workers serve.
     fn needs_no_queues(&self) -> bool {
         self.options.plane == PlaneKind::Xdp
     }
 
-    /// Has the kernel asked what addresses were before translation for those ports whose qdiscs
-    /// want to know, and for no others.
+    /// Turns the look-up of addresses before translation on for the ports whose qdiscs need it, and
+    /// off for others.
     fn look_up(&mut self) {
         let Some(plane) = &mut self.plane else { return };
         let wanted = self
@@ -582,15 +582,16 @@ impl Instance {
         self.look_ups.set(wanted, &mut **plane, &self.options.ports, &mut self.events);
     }
 
-    /// Whether qdiscs can learn what addresses were before translation, as far as is known.
+    /// Whether qdiscs can get addresses before translation, as far as known.
     pub(crate) fn can_look_up(&self) -> bool {
         self.plane.as_ref().is_none_or(|plane| plane.can_look_up())
     }
 
-    /// Lets go of the ports, which traffic then passes as if this process were gone, for `why`.
+    /// Releases the ports, which traffic then passes as if this process were gone, for the reason
+    /// `why`.
     ///
     /// # Errors
-    /// Where they were let go already.
+    /// If they were released already.
     pub(crate) fn let_go(&mut self, why: String) -> Result<(), InstanceError> {
         if let Some(other) = &self.let_go {
             return Err(InstanceError::LetGo(other.clone()));
@@ -603,8 +604,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Joins the ports again. Where that is not possible now, it is tried again as ever, and what
-    /// is waited for is said.
+    /// Joins the ports again. If that is not possible now, retries go on, and the answer says what
+    /// is missing.
     pub(crate) fn join_again(&mut self) -> Result<String, String> {
         self.let_go = None;
         self.reconsider();
@@ -614,7 +615,7 @@ impl Instance {
         }
     }
 
-    /// Looks after who forwards when this process is gone.
+    /// Maintains the standby bridge.
     fn watch_standby(&mut self) {
         if let Err(error) = self.standby.watch(&self.options.ports, &mut self.events)
             && self.plane.is_some()
@@ -625,14 +626,14 @@ impl Instance {
         }
     }
 
-    /// Switches off what spoils frames.
+    /// Switches off harmful offloads.
     fn repair(&mut self) {
         if self.plane.is_some() {
             self.repairs.repair(&mut self.events);
         }
     }
 
-    /// Takes down what `doctor` found at the start, for views.
+    /// Records the findings of `doctor` at the start, for views.
     pub fn examined(&mut self, findings: Vec<doctor::Finding>) {
         let shown = |finding: doctor::Finding| Finding {
             subject: finding.subject,
@@ -643,14 +644,14 @@ impl Instance {
         self.findings = findings.into_iter().map(shown).collect();
     }
 
-    /// What is wrong now.
+    /// The present problems.
     fn warnings(&self) -> Vec<String> {
         let of_ports = self.plane.iter().flat_map(|plane| warnings::of_ports(&**plane));
         let of_offloads = self.repairs.stubborn().iter().chain(self.repairs.unreached());
         of_ports.chain(of_offloads.cloned()).collect()
     }
 
-    /// Lets go of the ports, if they are joined, and keeps the counts.
+    /// Releases the ports, if they are joined, and keeps the counts.
     fn close(&mut self, drain: bool) {
         let Some(plane) = self.plane.take() else { return };
         let Closed { counts, left_behind } = plane.close(drain);
@@ -661,7 +662,7 @@ impl Instance {
         self._promiscuous.clear();
     }
 
-    /// Closes a session whose ports are not what they were, and opens one where it can be.
+    /// Closes a session whose ports have changed, and opens a new one if possible.
     fn reconsider(&mut self) {
         if self.let_go.is_some() {
             return;
@@ -678,7 +679,7 @@ impl Instance {
         }
         if let Err(error) = self.open() {
             let reason = error.to_string();
-            // The same reason every second would bury the one that matters.
+            // Repeating the same reason every second would bury the important ones.
             if self.waiting_for.as_ref() != Some(&reason) {
                 self.events.warn(format!("waiting: {reason}"));
                 self.waiting_for = Some(reason);
@@ -687,7 +688,7 @@ impl Instance {
     }
 }
 
-/// What the port `name` runs on `queues` queues under `policy`.
+/// The plan of the port `name` on `queues` queues under `policy`.
 fn plan(policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
     let port = policy.port(name);
     let plan = Plan::of(port, queues).map_err(|source| does_not_fit(name, source))?;

@@ -11,7 +11,7 @@ use narrows_bpf::SteerError;
 use narrows_shaper::Side;
 use std::path::Path;
 
-/// Where the kernel shows that connection tracking is there, as a module or built in.
+/// The file whose presence shows connection tracking, as a module or built in.
 const MODULE: &str = "/sys/module/nf_conntrack";
 
 /// See the module's documentation.
@@ -19,17 +19,17 @@ const MODULE: &str = "/sys/module/nf_conntrack";
 pub(crate) struct LookUps {
     wanted: [bool; 2],
     lacking: [bool; 2],
-    /// Whether the module was there when the kernel was last asked.
+    /// Whether the module was present at the last check.
     was_there: bool,
 }
 
-/// Something that can be told to look up for what goes out of a port, or to stop.
+/// A switch for the look-ups of a port's departing packets.
 pub(crate) trait LooksUp {
     fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError>;
 }
 
 impl LookUps {
-    /// Has the kernel asked for the ports in `wanted`, and for no others.
+    /// Enables look-ups for the ports in `wanted`, and for no others.
     pub(crate) fn set(
         &mut self,
         wanted: [bool; 2],
@@ -44,7 +44,7 @@ impl LookUps {
         }
     }
 
-    /// Asks again for what is lacking, where the kernel may have learnt it since.
+    /// Tries missing look-ups again, if the kernel may support them now.
     pub(crate) fn retry(
         &mut self,
         who: &mut (impl LooksUp + ?Sized),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_is_found_without_a_restart_and_said_once_each() {
+    fn later_findings_are_reported_once_without_a_restart() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
         look_ups.set([false, true], &mut kernel, &ports(), &mut events);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_asked_again_while_nothing_has_changed() {
+    fn unchanged_look_ups_are_not_repeated() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
         look_ups.set([true, true], &mut kernel, &ports(), &mut events);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_wanted_is_no_longer_lacking() {
+    fn unneeded_look_ups_are_no_longer_missing() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
         look_ups.set([true, false], &mut kernel, &ports(), &mut events);

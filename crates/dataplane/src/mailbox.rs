@@ -1,8 +1,8 @@
 //! Messages to a worker: a mailbox of bounded size, however long the worker does not look.
 //!
 //! Of several specifications for the same port a worker needs only the latest, with the seats of
-//! earlier ones that are still meant, and of several questions only the last: whoever asked before
-//! has stopped waiting. So a worker that was silent through a thousand changes applies the newest
+//! earlier ones that are still valid, and of several requests only the last: earlier clients have
+//! stopped waiting. So a worker that was silent through a thousand changes applies the newest
 //! policy in one step.
 //!
 //! The worker checks a flag once per step and takes the lock only if it is set.
@@ -22,22 +22,22 @@ pub(crate) struct Mailbox {
     bell: Bell,
 }
 
-/// What has come in.
+/// The received messages.
 #[derive(Default)]
 pub(crate) struct Mail {
     updates: [Option<Spec>; 2],
-    /// Wants a report, once all else is done.
+    /// Requests a report, after all else.
     pub(crate) asked: Option<Sender<WorkerReport>>,
-    /// Wants to know what sockets it has.
+    /// Requests its sockets.
     pub(crate) sockets: Option<Sender<io::Result<WorkerSockets>>>,
-    /// It is to stand still.
+    /// Pause.
     pub(crate) pause: Option<Standing>,
-    /// The worker is to end.
+    /// The worker must end.
     pub(crate) stop: bool,
 }
 
 impl Mail {
-    /// Says what is to run for what goes out of `egress`.
+    /// Sets the specification of `egress`.
     pub(crate) fn update(&mut self, egress: Side, spec: Spec) {
         let update = &mut self.updates[egress.index()];
         *update = Some(match update.take() {
@@ -46,7 +46,7 @@ impl Mail {
         });
     }
 
-    /// What is to run from now on, and where.
+    /// The new specification, and its port.
     pub(crate) fn take_updates(&mut self) -> impl Iterator<Item = (Side, Spec)> {
         let updates = std::mem::take(&mut self.updates);
         Side::BOTH.into_iter().zip(updates).filter_map(|(egress, spec)| Some((egress, spec?)))
@@ -64,7 +64,7 @@ impl Mailbox {
         self.bell.ring();
     }
 
-    /// Whether the worker is to have its thread for itself before it takes anything out.
+    /// Whether the worker needs a thread of its own before it takes messages.
     pub(crate) fn wants_one_alone(&self) -> bool {
         self.is_full() && self.mail().pause.is_some()
     }
@@ -73,14 +73,13 @@ impl Mailbox {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether something has come in.
+    /// Whether there are messages.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.bell.has_rung()
     }
 
-    /// Takes everything out, for a worker that has its thread for itself where `alone` is true.
-    /// Where it has not and would have to, all stays in.
+    /// Takes all messages. If one of them needs a dedicated thread and `alone` is false, all stay.
     pub(crate) fn take(&self, alone: bool) -> Option<Mail> {
         let mut mail = self.mail();
         if mail.pause.is_some() && !alone {
@@ -90,7 +89,7 @@ impl Mailbox {
         Some(std::mem::take(&mut mail))
     }
 
-    /// Can be read while there is something to take.
+    /// Readable while there are messages.
     pub(crate) fn wake(&self) -> BorrowedFd<'_> {
         self.bell.wake()
     }
@@ -109,7 +108,7 @@ mod tests {
         Spec { id: NodeId(id), ..Spec::new(Config::Fifo(fifo::Config::Packets(limit))) }
     }
 
-    /// What a worker takes over: where, its name, and its limit.
+    /// The specifications that a worker applies: port, name, and limit.
     fn taken_over(mailbox: &Mailbox) -> Vec<(Side, u64, u32)> {
         let updates = mailbox.take(false).unwrap().take_updates().collect::<Vec<_>>();
         let one = |(egress, spec): (Side, Spec)| {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_came_while_nobody_looked_only_the_latest_is_taken_over() {
+    fn only_the_latest_waiting_message_is_applied() {
         let mailbox = Mailbox::new().unwrap();
         let put = |egress, spec| mailbox.put(|mail| mail.update(egress, spec));
         put(Side::A, spec(1, 1));
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_the_whole_thread_stays_in_until_the_worker_has_it() {
+    fn messages_for_a_dedicated_thread_wait_until_the_worker_has_one() {
         let mailbox = Mailbox::new().unwrap();
         mailbox.put(|mail| mail.stop = true);
         assert!(!mailbox.wants_one_alone());

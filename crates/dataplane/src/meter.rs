@@ -25,12 +25,12 @@ impl RateMeter {
         self.last = Sample { at, rx_bytes, tx_bytes };
     }
 
-    /// What came in at `side`.
+    /// The rate of arrivals at `side`.
     pub(crate) fn rx(&self, side: Side) -> Rate {
         self.rate(|sample| sample.rx_bytes[side.index()])
     }
 
-    /// What left at `side`.
+    /// The rate of departures at `side`.
     pub(crate) fn tx(&self, side: Side) -> Rate {
         self.rate(|sample| sample.tx_bytes[side.index()])
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_what_passed_between_the_last_two_samples() {
+    fn a_rate_is_the_difference_of_the_last_two_samples() {
         let mut meter = RateMeter::default();
         meter.sample(Nanos::from_secs(1), [0, 100], [0, 0]);
         meter.sample(Nanos::from_secs(2), [0, 350], [1000, 0]);

@@ -9,15 +9,15 @@ use sd_notify::NotifyState;
 
 /// The service manager.
 pub(crate) struct Manager {
-    /// How often it wants to hear from a process that is well: half of what it waits.
+    /// How often a healthy process must report: half of the watchdog's timeout.
     interval: Option<Nanos>,
     next_beat: Nanos,
-    /// What it was told last.
+    /// The last notification.
     status: String,
 }
 
 impl Manager {
-    /// The one that started this process, if one did.
+    /// The service manager that started this process, if any.
     pub(crate) fn from_environment() -> Self {
         let interval = sd_notify::watchdog_enabled()
             .map(|time| Nanos((time.as_nanos() / 2).try_into().unwrap_or(u64::MAX)));
@@ -30,7 +30,7 @@ impl Manager {
         tell(&[NotifyState::Ready, NotifyState::Status(&self.status)]);
     }
 
-    /// The policy file is read again; [`Manager::ready`] ends it.
+    /// The policy file is being read again; [`Manager::ready`] ends this.
     pub(crate) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -48,7 +48,7 @@ impl Manager {
         tell(&[NotifyState::MainPid(heir)]);
     }
 
-    /// How the instance stands; said where it is something new.
+    /// The instance's state; sent if it has changed.
     pub(crate) fn status(&mut self, status: &str) {
         let status = one_line(status);
         if status != self.status {
@@ -62,9 +62,8 @@ impl Manager {
         if self.interval.is_some() { self.next_beat } else { Nanos::MAX }
     }
 
-    /// Has the watchdog wait on, where that is due and the process `is_well`. Otherwise it is
-    /// left to bark: a service without its workers is better restarted, and traffic meanwhile
-    /// flows past it.
+    /// Resets the watchdog, if due and if the process `is_well`. Otherwise the watchdog fires: a
+    /// service without its workers should be restarted, and traffic bypasses it meanwhile.
     pub(crate) fn beat(&mut self, now: Nanos, is_well: bool) {
         let Some(interval) = self.interval.filter(|_| now >= self.next_beat) else { return };
         self.next_beat = now + interval;
@@ -90,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_to_be_told_by_a_second_line() {
+    fn a_second_line_does_not_redirect_notifications() {
         assert_eq!(one_line("bad:\nf:1: x\nSTOPPING=1"), "bad:; f:1: x; STOPPING=1");
     }
 

@@ -53,7 +53,7 @@ struct WasOn {
 /// An interface that is watched.
 struct Watched<D> {
     port: String,
-    /// Where it is not the port itself, but the end across from it.
+    /// Whether it is not the port itself, but its peer.
     peer: Option<PeerId>,
     device: D,
     spoils: &'static [Offload],
@@ -64,23 +64,23 @@ pub(crate) struct Repairs<D = Features> {
     record: PathBuf,
     watched: Vec<Watched<D>>,
     was_on: Vec<WasOn>,
-    /// What cannot be switched off, in words.
+    /// Offloads that cannot be switched off, in words.
     stubborn: Vec<String>,
-    /// Who cannot be looked at, in words.
+    /// Interfaces that cannot be read, in words.
     unreached: Vec<String>,
 }
 
 impl Repairs {
-    /// For `ports`. Reaches the other ends of veths, which the process may not do any more once it
-    /// has dropped its privileges.
+    /// For `ports`. Opens the peers of veths, which the process may no longer do once it has
+    /// dropped its privileges.
     pub(crate) fn reach(ports: &[String; 2]) -> Self {
         let mut repairs = Self::new(control::record(ports));
         repairs.watch(ports, [false, false]);
         repairs
     }
 
-    /// Takes note of the two ports and the ends across from them as they are now. `generic` says
-    /// at which XDP runs, or will run, in the stack.
+    /// Records the two ports and their peers as they are now. `generic` tells where XDP runs, or
+    /// will run, in the stack.
     pub(crate) fn watch(&mut self, ports: &[String; 2], generic: [bool; 2]) {
         let mut before = std::mem::take(&mut self.watched);
         self.unreached.clear();
@@ -102,7 +102,7 @@ impl Repairs {
                 ));
             }
             self.add(port, Some(end), device, Offload::OF_PEER);
-            // What a veth receives nobody takes apart or merges but the stack.
+            // Only the stack splits or merges packets that a veth receives.
             if generic {
                 self.add(port, None, Features::here(port).ok(), &[Offload::Gro]);
             }
@@ -122,14 +122,14 @@ impl Repairs {
 }
 
 impl<D: Switches> Repairs<D> {
-    /// With what an earlier instance wrote down in `record` and did not undo.
+    /// With the offloads that an earlier instance recorded in `record` and did not restore.
     pub(crate) fn new(record: PathBuf) -> Self {
         let text = std::fs::read(&record).unwrap_or_default();
         let was_on = serde_json::from_slice(&text).unwrap_or_default();
         Self { record, watched: Vec::new(), was_on, stubborn: Vec::new(), unreached: Vec::new() }
     }
 
-    /// Switches off what spoils frames.
+    /// Switches off harmful offloads.
     pub(crate) fn repair(&mut self, events: &mut Events) {
         let mut stubborn = Vec::new();
         for watched in &self.watched {
@@ -146,7 +146,10 @@ impl<D: Switches> Repairs<D> {
                 if !self.was_on.contains(&entry) {
                     self.was_on.push(entry.clone());
                     if let Err(error) = write(&self.record, &self.was_on) {
-                        log::warn!("cannot note what was on in {:?}: {error}", self.record);
+                        log::warn!(
+                            "cannot record the offloads that were on in {:?}: {error}",
+                            self.record
+                        );
                     }
                 }
                 match device.switch(offload, false) {
@@ -167,17 +170,17 @@ impl<D: Switches> Repairs<D> {
         self.stubborn = stubborn;
     }
 
-    /// What spoils frames and cannot be switched off.
+    /// Harmful offloads that cannot be switched off.
     pub(crate) fn stubborn(&self) -> &[String] {
         &self.stubborn
     }
 
-    /// Who cannot be looked at.
+    /// Interfaces that cannot be read.
     pub(crate) fn unreached(&self) -> &[String] {
         &self.unreached
     }
 
-    /// Switches on again what was on.
+    /// Restores the original offloads.
     pub(crate) fn undo(&mut self) {
         for WasOn { port, peer, offload } in self.was_on.drain(..) {
             let its =
@@ -188,12 +191,12 @@ impl<D: Switches> Repairs<D> {
                 Err(error) => log::warn!("{}: {error}", watched.device.name()),
             }
         }
-        // There is none where nothing was switched off.
+        // There is no file if nothing was switched off.
         let _ = std::fs::remove_file(&self.record);
     }
 }
 
-/// Writes the whole of it, or leaves what was there.
+/// Writes the whole file, or keeps the old one.
 fn write(record: &PathBuf, was_on: &[WasOn]) -> io::Result<()> {
     if let Some(folder) = record.parent() {
         std::fs::create_dir_all(folder)?;
@@ -209,7 +212,7 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    /// An interface whose driver lets everything be changed but `fixed`.
+    /// An interface whose driver can change all offloads except `fixed`.
     #[derive(Clone)]
     struct Fake {
         name: &'static str,
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spoils_frames_is_off_while_narrows_runs_and_on_again_afterwards() {
+    fn harmful_offloads_are_off_while_narrows_runs_and_restored_afterwards() {
         let folder = Folder::new("round");
         let (nic, mut events) = (nic(None), Events::default());
         let mut repairs = watching(&folder, &nic, false);
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_on_later_is_switched_off_again_and_said() {
+    fn offloads_switched_on_later_are_switched_off_and_reported() {
         let folder = Folder::new("later");
         let (nic, mut events) = (nic(None), Events::default());
         let mut repairs = watching(&folder, &nic, false);
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_after_one_that_was_killed_knows_what_was_on() {
+    fn the_instance_after_a_killed_one_knows_the_original_offloads() {
         let folder = Folder::new("killed");
         let (nic, mut events) = (nic(None), Events::default());
         watching(&folder, &nic, false).repair(&mut events);
@@ -333,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_does_not_let_go_is_said_once_with_the_command_and_not_undone() {
+    fn fixed_offloads_are_reported_once_with_the_command() {
         let folder = Folder::new("fixed");
         let (nic, mut events) = (nic(Some(Offload::RxVlan)), Events::default());
         let mut repairs = watching(&folder, &nic, false);

@@ -5,9 +5,9 @@
 //! the others what arrives at port B, for good. So load in one direction cannot take frames from
 //! the other, and a returning frame needs no search for its direction.
 //!
-//! *Two shares.* Of a direction's frames the kernel gets a fixed number to receive into, however
-//! many its driver asks for; the rest is for queued packets. What is received beyond that is
-//! dropped at once and its frames go back to reception, which therefore never starves.
+//! *Two shares.* The kernel gets a fixed number of a direction's frames to receive into, however
+//! many its driver asks for; the rest is for queued packets. Packets beyond that are dropped at
+//! once and their frames go back to reception, which therefore never starves.
 //!
 //! *Frames that do not come back.* The kernel forgets a descriptor that it refuses to send: the
 //! frame never reaches the completion ring. The kernel counts them; [`Owners::suspect`] and
@@ -25,7 +25,7 @@ enum Owner {
     Free,
     /// The kernel, to receive into.
     Receiving,
-    /// The worker: its packet is looked at, waits, or has come in only in part.
+    /// The worker: its packet is being read, waits, or has arrived only in part.
     Waiting,
     /// The kernel, to send.
     Sending,
@@ -33,12 +33,12 @@ enum Owner {
     Suspect,
 }
 
-/// How many frames a direction has for what.
+/// The shares of a direction's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Share {
-    /// The kernel receives into, at most.
+    /// The most that the kernel receives into.
     pub(crate) receive: u32,
-    /// Packets may wait in, those handed to a device included.
+    /// Those for queued packets, including packets handed to a device.
     pub(crate) wait: u32,
 }
 
@@ -49,14 +49,14 @@ impl Share {
     }
 }
 
-/// How many frames are where; together they are all that there are.
+/// The numbers of frames by owner; together they are all frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct FrameCounts {
     /// Without an owner.
     pub(crate) free: u32,
     /// With the kernel, to receive into.
     pub(crate) receiving: u32,
-    /// With packets that wait.
+    /// With queued packets.
     pub(crate) waiting: u32,
     /// With the kernel, to send.
     pub(crate) sending: u32,
@@ -89,14 +89,14 @@ struct Direction {
 /// See the module's documentation. Never reallocated.
 pub(crate) struct Owners {
     owners: Box<[Owner]>,
-    /// The first frame that carries what comes in at port B.
+    /// The first frame for packets that arrive at port B.
     border: u32,
-    /// By the port at which packets come in.
+    /// By the port at which packets arrive.
     directions: [Direction; 2],
 }
 
 impl Owners {
-    /// All frames free; `shares` by the port at which packets come in.
+    /// All frames free; `shares` by the port at which packets arrive.
     pub(crate) fn new(shares: [Share; 2]) -> Self {
         let border = shares[0].frames();
         let all = border + shares[1].frames();
@@ -114,9 +114,9 @@ impl Owners {
         }
     }
 
-    /// Begins where another process stopped, that had these frames `free`, and these handed to the
-    /// kernel to send. The kernel has all others, to receive into: what waits is still to be
-    /// [received](Owners::received).
+    /// Continues where another process stopped, with these frames `free`, and these handed to the
+    /// kernel to send. The kernel counts as having all others, to receive into, until the queued
+    /// ones are [received](Owners::received).
     pub(crate) fn restore(&mut self, free: &[u32], sending: &[u32]) {
         self.owners.fill(Owner::Receiving);
         for side in Side::BOTH {
@@ -149,12 +149,12 @@ impl Owners {
         self.owners.len() as u32
     }
 
-    /// How many frames packets of both directions together may wait in.
+    /// The number of frames for queued packets of both directions together.
     pub(crate) fn places(&self) -> u32 {
         self.directions.iter().map(|direction| direction.share.wait).sum()
     }
 
-    /// Where the frames are whose packets come in at `ingress`.
+    /// The owners of the frames for packets that arrive at `ingress`.
     pub(crate) fn counts(&self, ingress: Side) -> FrameCounts {
         let Direction { free, receiving, waiting, sending, .. } = &self.directions[ingress.index()];
         FrameCounts {
@@ -165,8 +165,8 @@ impl Owners {
         }
     }
 
-    /// In how many frames more what comes in at `ingress` may wait and still leave reception all
-    /// that it is to have; `None` where what waits already does not.
+    /// The number of further frames that packets arriving at `ingress` may fill without taking any
+    /// from reception; `None` if the queued ones already do.
     #[inline]
     pub(crate) fn spare(&self, ingress: Side) -> Option<u32> {
         let direction = &self.directions[ingress.index()];
@@ -186,8 +186,8 @@ impl Owners {
         Some(frame)
     }
 
-    /// `frame` has come in at `ingress`. False where the kernel did not have it to receive into
-    /// there, which can only be its fault; then nothing has changed.
+    /// `frame` has arrived at `ingress`. False if the kernel did not have it to receive into there,
+    /// an error of the kernel; then nothing has changed.
     #[inline]
     pub(crate) fn received(&mut self, ingress: Side, frame: u32) -> bool {
         let is_lent = self.has(frame, Owner::Receiving) && self.ingress(frame) == ingress;
@@ -200,7 +200,7 @@ impl Owners {
         is_lent
     }
 
-    /// The worker gives up `frame`, in which a packet waited.
+    /// The worker releases `frame` of a queued packet.
     #[inline]
     pub(crate) fn released(&mut self, frame: u32) {
         debug_assert!(self.has(frame, Owner::Waiting), "{frame} does not wait");
@@ -210,7 +210,7 @@ impl Owners {
         direction.free.push(frame);
     }
 
-    /// The worker hands `frame`, in which a packet waited, to the kernel, to send.
+    /// The worker passes `frame` of a queued packet to the kernel, to send.
     #[inline]
     pub(crate) fn handed_over(&mut self, frame: u32) {
         debug_assert!(self.has(frame, Owner::Waiting), "{frame} does not wait");
@@ -220,8 +220,7 @@ impl Owners {
         direction.sending += 1;
     }
 
-    /// The kernel is done with `frame`. False where it did not have it to send; then nothing has
-    /// changed.
+    /// The kernel has sent `frame`. False if it did not have it to send; then nothing has changed.
     #[inline]
     pub(crate) fn completed(&mut self, frame: u32) -> bool {
         let is_sent = self.has(frame, Owner::Sending) || self.has(frame, Owner::Suspect);
@@ -231,7 +230,7 @@ impl Owners {
         is_sent
     }
 
-    /// Suspects all frames that are being sent out of `egress`.
+    /// Marks all frames that are being sent at `egress` as suspects.
     pub(crate) fn suspect(&mut self, egress: Side) {
         for frame in self.frames_towards(egress) {
             if self.has(frame, Owner::Sending) {
@@ -265,7 +264,7 @@ impl Owners {
         direction.free.push(frame);
     }
 
-    /// The port at which what lies in `frame` comes in.
+    /// The port of arrival for packets in `frame`.
     #[inline]
     fn ingress(&self, frame: u32) -> Side {
         if frame < self.border { Side::A } else { Side::B }
@@ -292,7 +291,7 @@ mod tests {
 
     const SHARES: [Share; 2] = [Share { receive: 3, wait: 5 }, Share { receive: 4, wait: 2 }];
 
-    /// What anyone may do with a frame, whether it is theirs to do or not.
+    /// Any operation on a frame, valid or not.
     #[derive(Clone, Debug)]
     enum Step {
         Lend(Side),
@@ -363,7 +362,7 @@ mod tests {
                         owners.handed_over(frame);
                         model.insert(frame, Owner::Sending);
                     }
-                    // The worker never does such things.
+                    // The worker never does this.
                     Step::Released(_) | Step::HandedOver(_) => {}
                     Step::Completed(frame) => {
                         let may = sent(model.get(&frame));

@@ -17,10 +17,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long whoever asked may take to read that the ports are joined.
+/// How long the client may take to read that the ports are joined.
 const TELLING_TIME: Duration = Duration::from_millis(100);
 
-/// The ports are let go for somebody: the instance's side.
+/// The ports are released for a client: the instance's side.
 pub(crate) struct Pause {
     /// Readable when the command is over, or its connection is.
     stream: UnixStream,
@@ -29,7 +29,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// It began at `began` for whoever is at the other end of `stream`.
+    /// A pause that began at `began` for the client at the other end of `stream`.
     pub(crate) fn new(stream: UnixStream, began: Nanos, limit: Nanos) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self { stream, began, end: began + limit })
@@ -44,7 +44,7 @@ impl Pause {
         self.end
     }
 
-    /// Whether it is over: the other end has said something, anything, or is gone, or time is up.
+    /// Whether it is over: the other end has sent anything, or is gone, or time is up.
     pub(crate) fn is_over(&self) -> bool {
         let waits = matches!(
             io::Read::read(&mut &self.stream, &mut [0]),
@@ -53,7 +53,7 @@ impl Pause {
         !waits || clock::now() >= self.end
     }
 
-    /// Joins the ports again and says so.
+    /// Joins the ports again and reports it.
     pub(crate) fn finish(self, instance: &mut Instance) {
         let late = clock::now() >= self.end;
         let joined = instance.join_again();
@@ -72,17 +72,17 @@ impl Pause {
             .set_nonblocking(false)
             .and_then(|()| Turn::begin(&self.stream, TELLING_TIME).send(&answer));
         if let Err(error) = told {
-            log::debug!("nobody waits to hear that the ports are joined: {error}");
+            log::debug!("the client is gone before the ports are joined: {error}");
         }
     }
 }
 
-/// Has the instance let go of its ports, does `work`, and has them joined again. Returns what
-/// `work` returned, and the instance's last answer.
+/// Makes the instance release its ports, does `work`, and makes it join them again. Returns the
+/// result of `work`, and the instance's last answer.
 ///
 /// # Errors
-/// Where the instance does not let go; `work` is not done then. Where it is gone afterwards, so is
-/// the last answer.
+/// If the instance does not release the ports; then `work` is not done. If the instance is gone
+/// afterwards, the last answer is missing.
 pub fn while_let_go<T>(
     client: &Client,
     why: String,
@@ -100,7 +100,7 @@ pub fn while_let_go<T>(
         other => return Err(broken(io::Error::other(format!("it answers {other:?}")))),
     }
     let result = work();
-    // It fails where the time was up; the answer waits all the same.
+    // It fails if the time limit has passed; the answer is there all the same.
     let _ = Turn::begin(&stream, ANSWER_TIME).send(&"done");
     Ok((result, hear().map_err(broken)))
 }

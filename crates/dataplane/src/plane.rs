@@ -1,16 +1,16 @@
 //! A plane: a way to run a policy's plans between two ports.
 //!
 //! An [`Instance`](crate::Instance) has a policy and two interfaces that come and go; a plane joins
-//! them while both are there. It takes plans, which are data, and installs them by key: what stays
-//! the same in a changed plan keeps its queues, its credit and its seats. It says what it counted,
-//! and hands over what is queued when another process takes over.
+//! them while both are there. It takes plans, which are data, and installs them by key: unchanged
+//! parts of a plan keep their queues, credit and seats. It reports its counters, and hands over
+//! queued packets when another process takes over.
 //!
 //! [`Session`](crate::session::Session) is the plane of AF_XDP, with queues and a worker for each
 //! of them; [`InDriver`](crate::in_driver::InDriver) is the XDP plane, without either. A test has
 //! one that forwards nothing.
 //!
-//! *Non-goals.* Which interfaces there are, what happens when they change, who forwards when the
-//! process is gone: that is the instance's, whatever the plane.
+//! *Non-goals.* The interfaces, their changes, and the standby bridge: the instance handles these
+//! for every plane.
 
 use crate::counters::Counts;
 use crate::front::Terms;
@@ -32,7 +32,7 @@ use narrows_xsk::CopyMode;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Two ports joined. Dropped without [`Plane::close`], it lets go of them at once.
+/// Two ports joined. Dropped without [`Plane::close`], it releases them at once.
 pub(crate) trait Plane: LooksUp {
     /// The port of `side`, as it was when it was joined.
     fn port(&self, side: Side) -> &PortFacts;
@@ -43,25 +43,24 @@ pub(crate) trait Plane: LooksUp {
     /// How the ports are joined.
     fn mode(&self) -> Mode;
 
-    /// The device of `side` as it is now, with what it lost since the ports were joined; what
-    /// cannot be read any more has lost nothing.
+    /// The device of `side` as it is now, with what it lost since the ports were joined; a device
+    /// that cannot be read counts as having lost nothing.
     fn device(&self, side: Side) -> Device;
 
-    /// What runs for what leaves at `side`.
+    /// The plan for packets that leave at `side`.
     fn plan(&self, side: Side) -> &Plan;
 
-    /// Runs `plan` for what leaves at `side`, in the place of the present one, and loses no packet
-    /// of what both plans have.
+    /// Replaces the present plan of `side` by `plan`, and loses no packet of the parts that are in
+    /// both.
     ///
     /// # Errors
-    /// Where the kernel does not take it, for want of memory: the present one goes on then.
+    /// If the kernel does not take it, for lack of memory: the present one goes on then.
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError>;
 
-    /// Puts `terms`, which look up in `tables`, in front of what comes in at `side`, in the place
-    /// of what is there.
+    /// Replaces the filters in front of `side` by `terms`, which look up in `tables`.
     ///
     /// # Errors
-    /// Where the kernel does not take them: what is there goes on then.
+    /// If the kernel does not take them: what is there goes on then.
     fn put_in_front(
         &mut self,
         side: Side,
@@ -72,34 +71,33 @@ pub(crate) trait Plane: LooksUp {
     /// The figures of every qdisc of the port of `side`.
     fn stats(&self, side: Side) -> Vec<NodeStats>;
 
-    /// What the actions of filters have done at each port.
+    /// The counters of filters' actions at each port.
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)>;
 
-    /// What was done since the ports were joined.
+    /// The counters since the ports were joined.
     fn report(&self) -> Report;
 
-    /// What is seen of each worker from outside.
+    /// The state of each worker, as seen from outside.
     fn pulses(&self) -> Vec<Pulse>;
 
-    /// The workers that do not come round.
+    /// The silent workers.
     fn silent(&self) -> Vec<SilentWorker>;
 
-    /// Whether the kernel can be asked, as of now, what addresses were before translation.
+    /// Whether the kernel now has a look-up for addresses before translation.
     fn can_look_up(&self) -> bool;
 
-    /// What another process needs to prepare itself, while this one goes on, with the descriptors
-    /// that come with it.
+    /// The manifest for another process, with its descriptors, while this one continues.
     ///
     /// # Errors
     /// Why there is nothing to offer.
     fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str>;
 
-    /// Has all workers stand still and says what there is. They go on when the [`Standstill`] is
-    /// dropped. `None` where one does not stop within `time`; all go on then.
+    /// Pauses all workers and returns their state. They resume when the [`Standstill`] is dropped.
+    /// `None` if one does not pause within `time`; then all resume.
     fn stand_still(&self, time: Duration) -> Option<(Still, Standstill)>;
 
-    /// Lets go of the ports. With `drain`, what is queued may leave for a short while; what is left
-    /// counts as dropped. Returns the last word of everybody.
+    /// Releases the ports. With `drain`, the queues drain for a short while; the rest counts as
+    /// dropped. Returns all final counters.
     fn close(self: Box<Self>, drain: bool) -> Closed;
 }
 
@@ -114,7 +112,7 @@ pub enum PlaneKind {
 }
 
 impl Mode {
-    /// Whether frames lie in the device's own rings.
+    /// Whether frames are in the device's own rings.
     pub(crate) fn is_zero_copy(&self) -> bool {
         matches!(self.frames, Some((CopyMode::ZeroCopy, _)))
     }
@@ -130,36 +128,36 @@ impl Mode {
 pub(crate) struct Mode {
     /// Where the program of each port runs.
     pub(crate) xdp: [XdpMode; 2],
-    /// Who copies frames to and from workers, and the size of a frame's buffer in bytes; `None`
-    /// where frames stay in the driver.
+    /// How frames are copied to and from workers, and the size of a frame's buffer in bytes; `None`
+    /// if frames stay in the driver.
     pub(crate) frames: Option<(CopyMode, u32)>,
 }
 
-/// What a plane did since the ports were joined.
+/// A plane's state and counters since the ports were joined.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// What it counted.
+    /// Its counters.
     pub(crate) counts: Counts,
-    /// Its workers, of whom the silent ones are as they were.
+    /// Its workers; silent ones as of their last report.
     pub(crate) workers: Vec<Worker>,
-    /// What the largest `cake` instance of each port takes, in bytes.
+    /// The memory of the largest `cake` instance of each port, in bytes.
     pub(crate) largest_cake: [Option<u64>; 2],
 }
 
-/// What there is while all workers stand still.
+/// The state of all workers while they pause.
 #[derive(Default)]
 pub(crate) struct Still {
-    /// What was counted.
+    /// The counters.
     pub(crate) counts: Counts,
-    /// What each worker has queued, and its free frames.
+    /// Each worker's queued packets and free frames.
     pub(crate) queued: Vec<WorkerQueued>,
-    /// By port: up to when each limit is used up, by the major number of its qdisc.
+    /// By port: the time up to which each limit is used, by the major number of its qdisc.
     pub(crate) spent: [Vec<(u32, Nanos)>; 2],
 }
 
 /// The end of a plane.
 pub(crate) struct Closed {
-    /// All that it counted. Its backlogs are empty.
+    /// All its counters. Its backlogs are empty.
     pub(crate) counts: Counts,
     /// Workers that have not ended, by queue.
     pub(crate) left_behind: Vec<u32>,

@@ -11,13 +11,13 @@ use std::fmt::{self, Display};
 use std::io::Read;
 use std::path::Path;
 
-/// Why a policy file was not taken.
+/// Why a policy file was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyFileError {
     /// It cannot be read.
     #[error("cannot read the policy file \"{name}\": {source}")]
     Unreadable {
-        /// What it is called.
+        /// Its name.
         name: String,
         /// Why.
         source: std::io::Error,
@@ -27,12 +27,12 @@ pub enum PolicyFileError {
     Wrong(Mistakes),
 }
 
-/// What is wrong with a policy file: one line for each mistake, with file and line.
+/// The mistakes in a policy file: one line for each, with file and line.
 #[derive(Debug)]
 pub struct Mistakes(Vec<String>);
 
 impl Mistakes {
-    /// From the complaints of a batch, which name file and line behind each.
+    /// From the complaints of a batch, each followed by file and line.
     fn of(complaints: &str) -> Self {
         let mut mistakes = Vec::new();
         let mut open: Vec<&str> = Vec::new();
@@ -58,11 +58,11 @@ impl Display for Mistakes {
     }
 }
 
-/// The policy in the file at `path`, `-` for standard input, for `ports`, beside `running`:
-/// qdiscs for which the file names no handle keep the one that they have there.
+/// The policy in the file at `path`, `-` for standard input, for `ports`. Qdiscs without a handle
+/// in the file keep the one that they have in `running`.
 ///
 /// # Errors
-/// Where the file cannot be read or has a mistake.
+/// If the file cannot be read or has a mistake.
 pub(crate) fn load(
     path: &Path,
     ports: &[String; 2],
@@ -77,13 +77,13 @@ pub(crate) fn load(
     } else {
         std::fs::read(path).map_err(unreadable)?
     };
-    // What is not UTF-8 is no word either: the complaint about its line will show it.
+    // Text that is not UTF-8 is no valid word either: the complaint about its line will show it.
     let text = String::from_utf8_lossy(&bytes);
     narrows_tc::load(&text, &name, &Reader { ports, running })
         .map_err(|complaints| PolicyFileError::Wrong(Mistakes::of(&complaints)))
 }
 
-/// Whether `path` stands for standard input.
+/// Whether `path` means standard input.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -101,7 +101,7 @@ impl Host for Reader<'_> {
 
     fn port(&self, dev: &str) -> Option<PortFacts> {
         self.ports.iter().any(|port| port == dev).then(|| {
-            // A port that is away for the moment has its policy all the same.
+            // A port that is away has its policy all the same.
             Link::by_name(dev).map_or(PortFacts::ETHERNET, |link| port_facts(&link, None))
         })
     }

@@ -1,9 +1,9 @@
-//! What is known of a port when it is joined, and what is different about it later.
+//! The properties of a port when it is joined, and later changes.
 
 use crate::instance::InstanceError;
 use narrows_link::{Link, QueueCounts};
 
-/// A port, as far as joining it needs to know it.
+/// The properties of a port that joining it needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct PortFacts {
     pub(crate) name: String,
@@ -12,8 +12,7 @@ pub(crate) struct PortFacts {
     pub(crate) mtu: u32,
     /// RX and TX queue pairs in use.
     pub(crate) queues: u32,
-    /// Descriptors of the device's own ring of each RX queue; 0 where it has none or does not
-    /// say.
+    /// Descriptors of the device's own ring of each RX queue; 0 if it has none or does not say.
     pub(crate) rx_ring: u32,
     /// All queues, paired or not.
     pub(crate) counts: QueueCounts,
@@ -25,7 +24,7 @@ impl PortFacts {
     /// Those of the interface `name`.
     ///
     /// # Errors
-    /// Where it cannot be read, or is down.
+    /// If it cannot be read, or is down.
     pub(crate) fn read(name: &str) -> Result<Self, InstanceError> {
         let link = Link::by_name(name)?;
         if !link.status.up {
@@ -47,8 +46,8 @@ impl PortFacts {
         }
     }
 
-    /// What is different about it now, in words; `None` where it is what it was. The device's own
-    /// rings matter where they hold frames of ours: where `zero_copy`.
+    /// The changes, in words; `None` if there are none. The device's own rings matter only if they
+    /// hold our frames: with `zero_copy`.
     pub(crate) fn change(&self, zero_copy: bool) -> Option<String> {
         match Link::by_name(&self.name) {
             Ok(link) => self.change_to(&Self::of(&link), zero_copy),
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_what_it_was_has_no_change() {
+    fn an_unchanged_port_has_no_change() {
         assert_eq!(port().change_to(&port(), true), None);
     }
 

@@ -1,4 +1,4 @@
-//! What a worker needs of a queue of a port: four rings, and the calls that go with them.
+//! A worker's view of a queue of a port: four rings, and the calls that go with them.
 //!
 //! In the data plane that is an AF_XDP socket; under test the other ends of the rings are a model
 //! of the kernel.
@@ -20,7 +20,7 @@ pub(crate) trait Queue {
     fn kick_tx(&self) -> io::Result<()>;
     /// As [`Socket::kick_rx`].
     fn kick_rx(&self) -> io::Result<()>;
-    /// As [`Socket::kernel_drops`]; nothing where the kernel does not tell.
+    /// As [`Socket::kernel_drops`]; zero if the kernel does not report it.
     fn kernel_drops(&self) -> KernelDrops;
 }
 

@@ -14,10 +14,10 @@ use crate::frames::Frames;
 use narrows_shaper::Side;
 use narrows_units::Nanos;
 
-/// How long a device may take to send what it was given, at the very most.
+/// The longest that a device may take to send its frames.
 const SENT_BY: Nanos = Nanos::from_secs(5);
 
-/// What was refused at one port.
+/// The refused frames of one port.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Refused {
     taken_back: u64,
@@ -26,8 +26,8 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Looks, at `now`, after frames that were to leave at `egress`, where the kernel has refused
-    /// `refused` in all. Cheap where it has refused none.
+    /// Recovers refused frames of `egress`, if possible at `now`; the kernel has refused `refused`
+    /// in total. Cheap if it has refused none.
     pub(crate) fn look(&mut self, egress: Side, refused: u64, frames: &mut Frames, now: Nanos) {
         if refused <= self.taken_back {
             return;

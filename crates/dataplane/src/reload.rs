@@ -11,8 +11,8 @@ use std::path::Path;
 /// How many mistakes are kept among the events; the log has them all.
 const MISTAKES_KEPT: usize = 8;
 
-/// Has `instance` take over the policy file at `path`, and tells how that went: as events, and
-/// as a line for whoever looks at the service, where it went wrong.
+/// Makes `instance` load the policy file at `path`, and reports the outcome: as events and, on
+/// failure, as the service's status line.
 pub(crate) fn reload(instance: &mut Instance, path: Option<&Path>) -> Result<(), String> {
     let Some(path) = path.filter(|path| !policy_file::is_stdin(path)) else {
         let why = "nothing to reload: name the policy file at the start, with --batch FILE";

@@ -34,26 +34,27 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// How often rates are sampled and a lost port is looked for.
+/// How often rates are sampled and a lost port is searched.
 const TICK: Nanos = Nanos::from_secs(1);
-/// How often workers are looked after, to tell people about them.
+/// How often workers are checked, to report on them.
 const WATCH: Nanos = Nanos::from_millis(250);
-/// How long a batch is worked on before others have their turn.
+/// How long a batch runs before other clients are served.
 const SLICE: Nanos = Nanos::from_millis(50);
 
-/// The longest that the ports may be let go, in seconds: a day.
+/// The longest that the ports may be released, in seconds: a day.
 const PAUSE_MAX_S: u64 = 86_400;
 
-/// What `narrows run` was asked for.
+/// The arguments of `narrows run`.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The names of the two ports.
     pub ports: [String; 2],
-    /// The policy file, to begin with and to read again on SIGHUP.
+    /// The policy file, for the start and for SIGHUP.
     pub batch: Option<PathBuf>,
-    /// The sets to begin with: what `ipset save` prints.
+    /// The initial sets: the output of `ipset save`.
     pub sets: Option<PathBuf>,
-    /// Where the policy is kept, and begun with before all else; sets are kept beside it.
+    /// Where the policy is saved, and loaded at the start before any other; sets are saved beside
+    /// it.
     pub state: Option<PathBuf>,
     /// Who forwards when this process is gone.
     pub fail: FailMode,
@@ -61,8 +62,8 @@ pub struct RunOptions {
     pub plane: PlaneKind,
     /// How sessions are run.
     pub session: SessionOptions,
-    /// Go on where another process stops, which has started this one for it. Its policy goes on,
-    /// too, whatever lies in files.
+    /// Continue where another process stops, which has started this one. Its policy continues, too,
+    /// regardless of files.
     pub take_over: bool,
 }
 
@@ -83,23 +84,23 @@ pub enum RunError {
     Sets {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         why: String,
     },
-    /// The policy that was kept cannot be used.
+    /// The saved policy cannot be used.
     #[error(
         "{source}\nThis is the state file {path}: correct it, or remove it to begin with --batch"
     )]
     State {
         /// The state file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The mistake in it.
         source: PolicyFileError,
     },
-    /// The policy cannot be kept.
+    /// The policy cannot be saved.
     #[error("{0}")]
     Keep(String),
-    /// Something that cannot work.
+    /// A setup that cannot work.
     #[error("cannot join the ports:\n{0}")]
     Blocked(String),
     /// The ports cannot be joined.
@@ -108,7 +109,7 @@ pub enum RunError {
     /// No control socket.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// Another process was to be taken over from.
+    /// Taking over from another process failed.
     #[error("cannot take over: {0}")]
     Succession(String),
     /// The loop's own descriptors.
@@ -117,10 +118,10 @@ pub enum RunError {
 }
 
 /// Joins the ports and serves until a signal asks to stop, or until another process has taken over;
-/// then there is no last word. `ready` is called once packets are forwarded.
+/// then there is no final report. `ready` is called once packets are forwarded.
 ///
 /// # Errors
-/// Where the ports cannot be joined; nothing is left changed then.
+/// If the ports cannot be joined; nothing is left changed then.
 pub fn run(
     options: RunOptions,
     ready: impl FnOnce(&Instance),
@@ -156,7 +157,7 @@ pub fn run(
     serve(Process { control, ears, manager, upgrades, instance }, batch, state, sets_file)
 }
 
-/// What a process hears of beside its control socket.
+/// The events of a process besides its control socket.
 struct Ears {
     monitor: LinkMonitor,
     stop: Requests,
@@ -170,7 +171,7 @@ impl Ears {
     }
 }
 
-/// What a process has that serves an instance.
+/// The parts of a process that serves an instance.
 struct Process {
     control: ControlServer,
     ears: Ears,
@@ -186,7 +187,7 @@ fn succeed(options: InstanceOptions) -> Result<Process, RunError> {
     let TakenIn { heritage, ears, control, calm } =
         taken_in.inspect_err(|error| heir.refuse(&error.to_string()))?;
     heir.take_over().map_err(RunError::Succession)?;
-    // From here on it is this process's.
+    // From here on it belongs to this process.
     let (instance, status) = heritage.go_on(VERSION);
     let control = ControlServer::take_over(instance.ports(), control)?;
     calm_down(calm);
@@ -194,17 +195,17 @@ fn succeed(options: InstanceOptions) -> Result<Process, RunError> {
     Ok(Process { control, ears, manager, upgrades: Upgrades::new(status), instance })
 }
 
-/// All that another process had, while that one can still go on itself.
+/// The state of another process, while that one can still continue itself.
 struct TakenIn {
     heritage: Heritage,
     ears: Ears,
     /// The control socket's.
     control: Vec<OwnedFd>,
-    /// The priority to calm down to.
+    /// The priority to return to.
     calm: i32,
 }
 
-/// Gets ready to take over, and takes in what the other process has when it stops.
+/// Prepares to take over, and receives the other process's state when it pauses.
 fn take_in(
     heir: &mut Heir,
     options: InstanceOptions,
@@ -212,9 +213,9 @@ fn take_in(
     mut control: Vec<OwnedFd>,
 ) -> Result<TakenIn, RunError> {
     let of_session = control.split_off(manifest.control.min(control.len()));
-    // Before the ports are looked at, so that no change of them is missed.
+    // Before the ports are read, so that no change is missed.
     let ears = Ears::open()?;
-    // What the other process switched off it has written down.
+    // The other process has recorded what it switched off.
     let repairs = Repairs::reach(&options.ports);
     let mut heritage = Heritage::prepare(options, repairs, manifest, of_session)?;
     let calm = hurry();
@@ -240,7 +241,7 @@ fn serve(
         let [control_fd, monitor_fd, stop_fd, hangup_fd, heir_fd] =
             [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd(), upgrades.fd_or(control.fd())]
                 .map(|fd| (fd, true));
-        // Without a pause there is nothing to wait for at the last.
+        // Without a pause this descriptor, the last one, is not polled.
         let paused = pause.as_ref().map_or((control.fd(), false), |pause| (pause.fd(), true));
         let end = pause.as_ref().map_or(next_tick, Pause::end);
         let wake = next_tick.min(end).min(manager.next_beat());
@@ -293,7 +294,7 @@ fn serve(
     }
 }
 
-/// The policy to begin with: the one that was kept, or that of the file, or none.
+/// The initial policy: the saved one, or that of the file, or none.
 fn first_policy(
     ports: &[String; 2],
     batch: Option<&PathBuf>,
@@ -318,14 +319,14 @@ fn first_policy(
         }
         None => file()?,
     };
-    // What cannot be kept is better known now than after the next restart.
+    // A failure to save is better known now than after the next restart.
     match state.keep(&policy) {
         Ok(()) => Ok(policy),
         Err(Failed::News(why) | Failed::Again(why)) => Err(RunError::Keep(why)),
     }
 }
 
-/// Keeps the policy in force where it is to be kept. Returns why it could not.
+/// Saves the policy in force, if configured. Returns why it could not.
 fn keep(instance: &mut Instance, state: Option<&mut StateFile>) -> Option<String> {
     match state?.keep(instance.policy()).err()? {
         Failed::News(why) => {
@@ -336,7 +337,7 @@ fn keep(instance: &mut Instance, state: Option<&mut StateFile>) -> Option<String
     }
 }
 
-/// How the instance stands, for the service manager.
+/// The instance's state, for the service manager.
 fn standing(instance: &Instance, refused: Option<&str>) -> String {
     match refused {
         Some(why) => format!("{}; {why}", instance.standing()),
@@ -345,11 +346,11 @@ fn standing(instance: &Instance, refused: Option<&str>) -> String {
 }
 
 /// Forwards between `ports` without anything in between until a signal asks to stop, and
-/// returns the packets forwarded in each direction with the processor time that it took: the
-/// floor for benchmarks.
+/// returns the packets forwarded in each direction with the CPU time that it took: the floor for
+/// benchmarks.
 ///
 /// # Errors
-/// Where the ports cannot be joined.
+/// If the ports cannot be joined.
 pub fn run_bare(
     ports: &[String; 2],
     session: &SessionOptions,
@@ -387,7 +388,7 @@ pub fn run_bare(
     Ok(sum)
 }
 
-/// Refuses, with the remedy, what cannot work; what else was found.
+/// Refuses a setup that cannot work, with the remedy. Returns other findings.
 fn refuse_blockers(
     ports: &[String; 2],
     fail: FailMode,
@@ -402,8 +403,7 @@ fn refuse_blockers(
     Err(RunError::Blocked(doctor::render(&blockers).trim_end().to_owned()))
 }
 
-/// What running on `ports` in this way asks of them and of the host, for
-/// [`narrows_link::doctor`].
+/// The requirements of this way of running for `ports` and host, for [`narrows_link::doctor`].
 pub fn wanted(
     ports: &[String; 2],
     fail: FailMode,
@@ -411,7 +411,7 @@ pub fn wanted(
     session: &SessionOptions,
 ) -> Wanted {
     let [a, b] = ports.each_ref().map(|port| PortFacts::read(port).ok());
-    // Frames stay in the drivers' own memory there.
+    // In that mode frames stay in the drivers' own memory.
     let locked = match plane {
         PlaneKind::Xsk => a.zip(b).map(|(a, b)| session.locked_bytes(&[a, b])),
         PlaneKind::Xdp => None,
@@ -429,7 +429,7 @@ pub fn wanted(
     }
 }
 
-/// Works on `task` for a while; the answer, once there is one.
+/// Works on `task` for a while. Returns the answer, once there is one.
 fn work(
     instance: &mut Instance,
     upgrades: &mut Upgrades,
@@ -448,7 +448,7 @@ fn work(
             return Some(instance.restored_sets(restore).into());
         }
         Task::Whole(Request::RestoreSets { .. }) => {
-            unreachable!("what is restored is a task of its own")
+            unreachable!("restoring is a separate task")
         }
         Task::Whole(Request::Upgrade { binary }) => {
             return Some(Answer::Upgrade(upgrades.request(binary.as_deref(), instance)));
@@ -487,8 +487,8 @@ fn work(
     Some(outcome.into())
 }
 
-/// What has to be said to whoever asks for something while workers are silent. The command is not
-/// wrong for it, and what it changed is in force.
+/// The note for a client that asks for something while workers are silent. The command has not
+/// failed, and its changes are in force.
 fn warning(instance: &Instance) -> String {
     let silent = instance.silent_workers();
     silent.iter().map(|worker| format!("Warning: {worker}.\n")).collect()

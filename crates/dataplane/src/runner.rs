@@ -1,4 +1,4 @@
-//! A worker in real time: what it does each time its thread serves it.
+//! A worker in real time: its turn each time its thread serves it.
 //!
 //! A thread runs one worker or several ([`Crew`](crate::crew::Crew)); a worker does not notice
 //! which. Its heartbeat, its mailbox and its counters go with it.
@@ -41,9 +41,9 @@ pub(crate) type WorkerSockets = [(OwnedFd, RingSizes); 2];
 
 /// The state of a paused worker.
 pub(crate) struct Paused {
-    /// What it did, and what was queued.
+    /// Its counters and its backlog.
     pub(crate) report: WorkerReport,
-    /// What is queued, and the free frames.
+    /// Queued packets and free frames.
     pub(crate) queued: WorkerQueued,
 }
 
@@ -55,32 +55,32 @@ pub(crate) struct Standing {
     pub(crate) leave: Receiver<()>,
 }
 
-/// What a worker has done so far, all taken between two steps.
+/// A worker's counters, all taken between two steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerReport {
-    /// By the port at which packets came in.
+    /// By the port at which packets arrived.
     pub(crate) paths: [PathCounters; 2],
-    /// By the port that they are to leave through.
+    /// By the port through which they leave.
     pub(crate) backlogs: [Backlog; 2],
     /// By the port that they left through.
     pub(crate) delays: [Delays; 2],
-    /// The same: the heaviest hosts and flows of late.
+    /// Likewise: the recent heaviest hosts and flows.
     pub(crate) heaviest: [Told; 2],
-    /// By port: round trips beyond it, where they are looked at.
+    /// By port: round trips beyond it, if measured.
     pub(crate) beyond: [Option<Beyond>; 2],
-    /// By the port that packets are to leave through; depth first.
+    /// By the port through which packets leave; depth first.
     pub(crate) qdiscs: [Vec<Stats>; 2],
-    /// By port: system calls made to have something sent there.
+    /// By port: system calls made to send.
     pub(crate) tx_kicks: [u64; 2],
     /// By port.
     pub(crate) kernel_drops: [KernelDrops; 2],
     /// Time spent with something to do.
     pub(crate) busy: Nanos,
-    /// Time spent asleep or looking in vain.
+    /// Time spent asleep or polling without result.
     pub(crate) idle: Nanos,
-    /// Processor time used, as far as it can be told from that of others on the same thread.
+    /// CPU time used, as far as it can be separated from that of others on the same thread.
     pub(crate) cpu_time: Nanos,
-    /// The thread that serves it, by the queue whose home that is.
+    /// The thread that serves it, by its queue.
     pub(crate) thread: u32,
     /// Where its frames are.
     pub(crate) frames: FrameCounts,
@@ -101,26 +101,26 @@ pub(crate) enum Turn {
     End,
 }
 
-/// A worker with all that it takes along from thread to thread.
+/// A worker with all state that moves with it between threads.
 pub(crate) struct Runner {
     worker: Worker<XdpIo>,
     seat: Seat,
     mailbox: Arc<Mailbox>,
     heart: Heart,
     last_words: Sender<WorkerReport>,
-    /// That of its own thread.
+    /// The berth of its own thread.
     home: Arc<Berth>,
     /// It was told to end, and only sends its last report.
     has_ended: bool,
-    /// It stays at home until then.
+    /// The time until which it stays on its own thread.
     pub(crate) stays_until: Nanos,
-    /// When it last had its turn, and whether it then had nothing to do.
+    /// When it last had its turn, and whether it was idle then.
     last: Nanos,
     was_idle: bool,
     blocked_wait: Nanos,
-    /// How long it may sleep at most, and what ends that.
+    /// Its longest sleep, and what ends it.
     rest: (Nanos, Pause),
-    /// Turns in which it had something to do, since its processor time was last settled.
+    /// Turns with work, since its CPU time was last updated.
     pub(crate) busy_turns: u64,
     busy: Nanos,
     idle: Nanos,
@@ -162,8 +162,7 @@ impl Runner {
         &self.home
     }
 
-    /// Whether it may go to another thread at `now`: it never polls without end, and is not about
-    /// to be told something.
+    /// Whether it may move to another thread at `now`: it does not busy-poll, and has no messages.
     pub(crate) fn may_leave(&self, now: Nanos) -> bool {
         !self.seat.busy_poll && now >= self.stays_until && !self.mailbox.is_full()
     }
@@ -173,13 +172,13 @@ impl Runner {
         self.has_ended
     }
 
-    /// Whether mail has come in for it.
+    /// Whether it has messages.
     #[inline]
     pub(crate) fn has_mail(&self) -> bool {
         self.mailbox.is_full()
     }
 
-    /// Whether it has to be alone on its thread for its next message.
+    /// Whether its next message needs a dedicated thread.
     pub(crate) fn wants_to_be_alone(&self) -> bool {
         self.mailbox.wants_one_alone()
     }
@@ -245,7 +244,7 @@ impl Runner {
         polled.add(self.mailbox.wake(), true);
     }
 
-    /// Says its last word, when its sockets are closed. `thread` served it.
+    /// Sends its final report, when its sockets are closed. `thread` served it.
     pub(crate) fn end(self, thread: u32) {
         let report = self.report(thread);
         let Self { worker, last_words, home, .. } = self;
@@ -255,8 +254,7 @@ impl Runner {
         home.end();
     }
 
-    /// Says that the worker came round. One that was passed by meanwhile first gives up what is
-    /// older than that.
+    /// Beats. A worker that was bypassed first drops all packets from before.
     fn beat(&mut self, now: Nanos) {
         if let Some(silence) = heartbeat::silence(self.heart.last(), now) {
             self.give_up();
@@ -265,8 +263,8 @@ impl Runner {
         self.heart.beat(now);
     }
 
-    /// Drops what is queued and what is in the RX rings. The steering programs put nothing there
-    /// until the next beat, so there is no more than frames.
+    /// Drops the queues and the contents of the RX rings. The steering programs add nothing until
+    /// the next beat, so the loop is bounded by the number of frames.
     #[cold]
     fn give_up(&mut self) {
         let now = clock::now();
@@ -332,8 +330,8 @@ impl Runner {
         false
     }
 
-    /// Takes in what is still in the RX rings. The programs that fill them are detached by now, so
-    /// there is no more than frames; otherwise it would be lost and not counted.
+    /// Receives the rest of the RX rings, which would otherwise be lost uncounted. The programs
+    /// that fill them are detached by now, so the loop is bounded by the number of frames.
     fn take_in(&mut self, now: Nanos) {
         for _ in 0..self.worker.io().frame_count() {
             if self.worker.step(now) != Activity::Busy {
@@ -364,7 +362,7 @@ impl Runner {
         }
     }
 
-    /// Goes back to its own thread, which is there for as long as it is.
+    /// Returns to its own thread, which exists as long as the worker.
     pub(crate) fn go_home(self: Box<Self>) {
         let home = Arc::clone(&self.home);
         if let Err(runner) = home.put(self) {
@@ -379,7 +377,7 @@ pub(crate) struct Berthed<'a> {
     pub(crate) thread: u32,
     /// It serves no other worker.
     pub(crate) alone: bool,
-    /// Where others are handed over to it.
+    /// Where other workers are handed over to it.
     pub(crate) berth: &'a Berth,
 }
 

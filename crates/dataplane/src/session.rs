@@ -32,21 +32,21 @@ mod plane;
 
 pub(crate) use handover::Inherited;
 
-/// What nobody outside of the instance may guess. One for all workers, which have to agree on
-/// hosts, for all sessions, whose qdiscs remember them, and for all processes that take over.
+/// The secret key of the hashes. One for all workers, which must agree on hosts, for all sessions,
+/// whose qdiscs remember them, and for all processes that take over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Secrets {
-    /// What hosts and flows are hashed with.
+    /// The key of hosts' and flows' hashes.
     pub(crate) hash_key: u64,
-    /// What the steering programs seal their words about translation with. Never 0, which is
-    /// what unused memory holds.
+    /// The seal of the steering programs' metadata about translations. Never 0, the content of
+    /// unused memory.
     pub(crate) seal: u32,
 }
 
 static SECRETS: OnceLock<Secrets> = OnceLock::new();
 
 impl Secrets {
-    /// Those of this process.
+    /// The keys of this process.
     pub(crate) fn own() -> Self {
         *SECRETS.get_or_init(|| Self {
             hash_key: RandomState::new().hash_one(()),
@@ -54,9 +54,9 @@ impl Secrets {
         })
     }
 
-    /// Makes those of another process this one's, before the first session.
+    /// Adopts the keys of another process, before the first session.
     pub(crate) fn take_over(self) {
-        // Taken already, they stay: packets that are queued then count as other flows.
+        // If keys were already taken, they stay: then queued packets count as other flows.
         let _ = SECRETS.set(self);
     }
 }
@@ -64,8 +64,8 @@ impl Secrets {
 /// How sessions are run.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Frames of each worker in which packets may wait, half of them for each direction. What
-    /// reception takes comes on top.
+    /// Frames of each worker for queued packets, half of them for each direction. Frames for
+    /// reception are extra.
     pub frames: u32,
     /// Entries of each ring of a socket.
     pub ring: u32,
@@ -77,7 +77,7 @@ pub struct SessionOptions {
     pub xdp_mode: Option<XdpMode>,
     /// Only this copy mode, instead of the best that works.
     pub copy_mode: Option<CopyMode>,
-    /// Workers learn of round trips beyond the ports.
+    /// Workers measure round trips beyond the ports.
     pub round_trips: bool,
 }
 
@@ -85,7 +85,7 @@ impl SessionOptions {
     /// How much memory the kernel locks for the frames of the workers that join `ports`, in bytes,
     /// in the most demanding mode that is tried.
     pub(crate) fn locked_bytes(&self, ports: &[PortFacts; 2]) -> u64 {
-        // Without rings of its own a device cannot do without a copy.
+        // A device without its own rings cannot do zero copy.
         let may_share = ports.iter().all(|port| port.rx_ring > 0);
         let mode = match self.copy_mode {
             Some(only) => only,
@@ -139,7 +139,7 @@ pub enum SessionError {
     /// A thread cannot be started.
     #[error("cannot start a worker: {0}")]
     Thread(std::io::Error),
-    /// What another process passed on is not what it says.
+    /// The state of another process is inconsistent.
     #[error("cannot continue the session of another process: {0}")]
     Inheritance(String),
 }
@@ -148,7 +148,7 @@ pub enum SessionError {
 pub(crate) struct Prepared {
     umem: Umem,
     steers: [Steer; 2],
-    /// What runs before them.
+    /// The filters in front of them.
     fronts: [PortFront; 2],
     heartbeats: Heartbeats,
     /// The I/O of each queue pair.
@@ -159,8 +159,8 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Binds the sockets of `queues` queues on both `ports`. The frames of a worker that falls
-    /// silent are to be treated as `stalled` says.
+    /// Binds the sockets of `queues` queues on both `ports`. `stalled` is the treatment of frames
+    /// for a silent worker.
     pub(crate) fn new(
         ports: [PortFacts; 2],
         options: &SessionOptions,
@@ -182,7 +182,7 @@ impl Prepared {
         Ok(Self { umem, steers, fronts, heartbeats, ios, ports, copy_mode, sizing })
     }
 
-    /// Puts `terms` in front of what comes in at `side`.
+    /// Puts the filters `terms` in front of `side`.
     fn put_in_front(
         &mut self,
         side: Side,
@@ -198,18 +198,18 @@ impl Prepared {
             .map_err(|source| SessionError::Front { port: name.clone(), source })
     }
 
-    /// Takes the queue pairs' I/O, for whoever is to serve them.
+    /// Takes the queue pairs' I/O, for their workers.
     pub(crate) fn take_ios(&mut self) -> Vec<XdpIo> {
         std::mem::take(&mut self.ios)
     }
 
-    /// What each device has lost so far; what cannot be read has lost nothing.
+    /// Packets lost by each device so far; zero if unreadable.
     fn losses(&self) -> [DeviceLosses; 2] {
         let read = |port: &PortFacts| Device::read(port.ifindex).map(|device| device.losses);
         self.ports.each_ref().map(|port| read(port).unwrap_or_default())
     }
 
-    /// Attaches both programs: frames come in from here on.
+    /// Attaches both programs: frames arrive from here on.
     pub(crate) fn attach(&mut self, only: Option<XdpMode>) -> Result<[XdpMode; 2], SessionError> {
         Ok([
             attach_best(&mut self.steers[0], &self.ports[0], only)?,
@@ -218,7 +218,7 @@ impl Prepared {
     }
 }
 
-/// What the workers of a session share to learn of round trips, where they are to.
+/// The state that the workers of a session share to measure round trips, if enabled.
 pub(crate) struct Boards(Option<[Arc<Awaited>; 2]>);
 
 impl Boards {
@@ -237,19 +237,19 @@ impl Boards {
 
 /// Two ports joined over AF_XDP.
 pub(crate) struct Session {
-    // Declared first: the programs go before the workers do.
+    // Declared first: the programs are dropped before the workers.
     prepared: Prepared,
     workers: Workers,
-    /// What is alive of each port's plan.
+    /// The live state of each port's plan.
     installed: [Installation; 2],
     xdp_modes: [XdpMode; 2],
-    /// What each device had lost before.
+    /// Packets that each device had lost before.
     losses_before: [DeviceLosses; 2],
 }
 
 impl Session {
-    /// Joins `ports`, to run the plan of each; the frames of a worker that falls silent are treated
-    /// as `stalled` says. `fronts` run before any of it.
+    /// Joins `ports`, to run the plan of each, with `fronts` in front; `stalled` is the treatment
+    /// of frames for a silent worker.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         options: &SessionOptions,
@@ -278,8 +278,8 @@ impl Session {
     }
 }
 
-/// Loads the steering programs of both `ports`, which lead frames to `sockets` for as long as their
-/// workers' hearts beat, and treat them as `stalled` says otherwise.
+/// Loads the steering programs of both `ports`, which redirect frames to `sockets` while their
+/// workers' heartbeats are recent, and otherwise follow `stalled`.
 fn load(
     ports: &[PortFacts; 2],
     multi_buffer: bool,
@@ -312,8 +312,8 @@ struct Bound {
     sockets: Vec<[Socket; 2]>,
 }
 
-/// Binds all sockets in the best mode that both ports can do: they share one UMEM, and so the
-/// slower port's mode.
+/// Binds all sockets in the best mode of both ports: they share one UMEM, and so the slower port's
+/// mode.
 fn bind_best(
     ports: &[PortFacts; 2],
     options: &SessionOptions,
@@ -381,7 +381,7 @@ fn socket_hint(errno: Option<i32>, multi_buffer: bool) -> &'static str {
     }
 }
 
-/// Attaches a steering program in the best mode that the port can do.
+/// Attaches a steering program in the best mode of the port.
 fn attach_best(
     steer: &mut Steer,
     port: &PortFacts,
@@ -395,7 +395,7 @@ fn attach_best(
     for &mode in modes {
         match steer.attach(port.ifindex, mode) {
             Ok(()) => return Ok(mode),
-            // The first refusal says more: generic mode is refused as a mere consequence.
+            // The first error is more useful: generic mode fails only as a consequence.
             Err(error) => refusal = refusal.or(Some(error)),
         }
     }

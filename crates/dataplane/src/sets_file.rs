@@ -1,8 +1,8 @@
 //! The file that sets are kept in, beside the state file: `STATE.sets`.
 //!
-//! It is what `narrows set save` prints, with the time that members have left. It is written once a
-//! second at most, and seldom enough that writing takes a twentieth of the time; and at the end. So
-//! what was added in the last seconds before a crash may be missing, unlike a change of the policy.
+//! It is the output of `narrows set save`, with the remaining time of members. It is written at
+//! most once per second, rarely enough that writing takes at most a twentieth of the time, and at
+//! the end. So a crash may lose changes of the last seconds, unlike changes of the policy.
 //!
 //! Non-goals: the sets' own changes of time, counters: they alone are no reason to write.
 
@@ -14,7 +14,7 @@ use narrows_units::Nanos;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// So many times as long as writing took, nothing is written.
+/// After writing, no writes for this many times as long.
 const REST: u64 = 20;
 
 /// See the module's documentation.
@@ -29,14 +29,14 @@ pub(crate) struct SetsFile {
 }
 
 impl SetsFile {
-    /// That beside the state file at `state`.
+    /// The sets file beside the state file at `state`.
     pub(crate) fn beside(state: &Path) -> Self {
         let mut path = state.as_os_str().to_owned();
         path.push(".sets");
         Self { path: path.into(), kept: 0, next: Nanos::ZERO, has_failed: false }
     }
 
-    /// Writes the sets of `instance` if they have changed and it has not just been done.
+    /// Writes the sets of `instance` if they have changed, and not too often.
     pub(crate) fn keep_in_time(&mut self, instance: &mut Instance) {
         if clock::now() >= self.next {
             self.keep(instance);
@@ -66,7 +66,7 @@ impl SetsFile {
     }
 }
 
-/// The sets to begin with: those that were kept, or those of the file at `first`, or none.
+/// The initial sets: the saved ones, or those of the file at `first`, or none.
 pub(crate) fn first(first: Option<&Path>, kept: Option<&mut SetsFile>) -> Result<Sets, RunError> {
     let read = |path: &Path| {
         let wrong = |why: String| RunError::Sets { path: path.to_owned(), why };

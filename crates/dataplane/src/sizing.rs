@@ -1,11 +1,11 @@
 //! How many frames a worker has, and how large they are.
 //!
 //! *The idea.* A frame is always somewhere: with the kernel to receive into, with a queued packet,
-//! or being sent. The number of the first follows from the rings: what the fill ring and the RX
-//! ring hold and, in zero copy, what the driver has in its device's own ring, which it fills from
-//! the fill ring. The operator configures the number of the second (`--frames`). Both are added up
-//! for each direction, so rings of any length leave the queues their frames, and neither direction
-//! uses the other's.
+//! or being sent. The number of the first follows from the rings: the lengths of the fill ring and
+//! the RX ring and, in zero copy, of the device's own ring, which the driver fills from the fill
+//! ring. The operator configures the number of the second (`--frames`). Each direction gets the
+//! sum, so rings of any length leave the queues their frames, and neither direction uses the
+//! other's.
 //!
 //! Frames that are being sent count as queued: the packets are in one more queue, the device's.
 
@@ -16,12 +16,12 @@ use narrows_link::{Buffer, Receiver};
 use narrows_shaper::Side;
 use narrows_xsk::CopyMode;
 
-/// What the workers of a session need.
+/// The frames and rings that the workers of a session need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sizing {
-    /// How packets lie in frames.
+    /// The layout of packets in frames.
     pub(crate) buffer: Buffer,
-    /// Frames of each worker, by the port at which packets come in.
+    /// Frames of each worker, by the port of arrival.
     pub(crate) shares: [Share; 2],
 }
 
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_rings_leave_the_queues_what_they_are_to_have() {
+    fn the_longest_rings_leave_the_queues_their_frames() {
         let ports = [port(1500, 8160), port(1500, 256)];
         let sizing = Sizing::new(&ports, &options(16_384, 2048), CopyMode::ZeroCopy);
         let shares =

@@ -18,7 +18,7 @@ use narrows_link::{Link, LinkEvent};
 pub(crate) struct StandBy {
     mode: FailMode,
     bridge: Option<BridgeState>,
-    /// Why it would not be as it should when this process is gone.
+    /// Why standby would not work when this process is gone.
     trouble: Option<String>,
 }
 
@@ -27,10 +27,10 @@ impl StandBy {
         Self { mode, bridge: None, trouble: None }
     }
 
-    /// Makes sure of it at the start.
+    /// Ensures it at the start.
     ///
     /// # Errors
-    /// Where it cannot be had. Nothing is left changed then.
+    /// If that fails. Then nothing stays changed.
     pub(crate) fn prepare(&mut self, ports: &[String; 2]) -> Result<(), InstanceError> {
         match self.mode {
             FailMode::Open => self.bridge = Some(bridge::prepare(&ports[0], &ports[1])?),
@@ -46,10 +46,10 @@ impl StandBy {
         Ok(())
     }
 
-    /// Looks whether it still holds, and puts it right where it does not.
+    /// Checks whether it is still valid, and repairs it if not.
     ///
     /// # Errors
-    /// Where the ports must not be forwarded between as they are now.
+    /// If traffic must not be forwarded between the ports as they are now.
     pub(crate) fn watch(
         &mut self,
         ports: &[String; 2],
@@ -74,7 +74,7 @@ impl StandBy {
         events: &mut Events,
     ) -> Result<(), BridgeError> {
         let ails = match &self.bridge {
-            // A kernel that does not answer is asked again.
+            // If the kernel does not answer, the next check tries again.
             Some(bridge) => bridge::check(bridge, ports).unwrap_or_default(),
             None => Some("there is no bridge".to_owned()),
         };
@@ -89,7 +89,7 @@ impl StandBy {
                 self.trouble = None;
             }
             Err(error @ BridgeError::Unfit { .. }) => return Err(error),
-            // A port that is gone is somebody else's business, and said there.
+            // A port that is gone is reported elsewhere.
             Err(BridgeError::Link(error)) if error.errno() == Some(libc::ENODEV) => {}
             Err(error) => {
                 self.bridge = None;
@@ -99,7 +99,7 @@ impl StandBy {
         Ok(())
     }
 
-    /// Remembers what is wrong, and says it where it is news.
+    /// Stores the problem, and reports it if it is new.
     fn say(&mut self, trouble: Option<String>, events: &mut Events) {
         if trouble == self.trouble {
             return;
@@ -111,7 +111,7 @@ impl StandBy {
         self.trouble = trouble;
     }
 
-    /// Whether `event` may be about it.
+    /// Whether `event` may concern it.
     pub(crate) fn concerns(&self, event: &LinkEvent, ports: &[String; 2]) -> bool {
         let bridge = self.bridge.as_ref().map(|bridge| bridge.ifindex);
         match event {
@@ -128,8 +128,8 @@ impl StandBy {
         }
     }
 
-    /// Takes a bridge away that was made for nothing. One that was there before stays: traffic
-    /// may flow through it.
+    /// Removes a bridge that was made in vain. A bridge that existed before stays: traffic may flow
+    /// through it.
     pub(crate) fn stand_down(&mut self) {
         if let Some(made) = self.bridge.take_if(|bridge| bridge.origin == Origin::Created)
             && let Err(error) = bridge::remove(&made)
@@ -156,7 +156,7 @@ impl StandBy {
     }
 }
 
-/// What `port` belongs to.
+/// The owner of `port`.
 fn master(port: &str) -> Result<Option<String>, InstanceError> {
     let Some(master) = Link::by_name(port)?.status.master else { return Ok(None) };
     let master = Link::by_index(master).map(|link| link.name().to_owned());

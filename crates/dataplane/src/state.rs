@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 pub(crate) struct StateFile {
     path: PathBuf,
     ports: [String; 2],
-    /// What the file holds, as far as is known.
+    /// The contents of the file, as far as known.
     kept: Option<Policy>,
-    /// The last failure, so that it is told once and not every second.
+    /// The last failure, so that it is reported once and not every second.
     failure: Option<String>,
 }
 
@@ -24,15 +24,15 @@ impl StateFile {
         Self { path, ports: ports.clone(), kept: None, failure: None }
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The policy that was kept; `None` where there is no file yet.
+    /// The saved policy; `None` if there is no file yet.
     ///
     /// # Errors
-    /// Where there is one that cannot be read or has mistakes.
+    /// If the file exists but cannot be read or has mistakes.
     pub(crate) fn load(&self) -> Result<Option<Policy>, PolicyFileError> {
         match policy_file::load(&self.path, &self.ports, &Policy::default()) {
             Ok(policy) => Ok(Some(policy)),
@@ -45,7 +45,7 @@ impl StateFile {
         }
     }
 
-    /// Writes `policy` where the file does not have it yet.
+    /// Writes `policy` if the file does not have it yet.
     ///
     /// # Errors
     /// Why it cannot be written; the file is as it was. [`Failed::News`] the first time.
@@ -77,9 +77,9 @@ impl StateFile {
 /// The state file could not be written.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// For the first time in this way.
+    /// A new failure.
     News(String),
-    /// As it was told before.
+    /// The same failure as reported before.
     Again(String),
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_last_is_loaded() {
+    fn the_last_saved_state_is_loaded() {
         let path = std::env::temp_dir().join(format!("nrw-state-{}", std::process::id()));
         let mut state = StateFile::new(path.clone(), &ports());
         assert_eq!(state.load().unwrap(), None);
@@ -108,7 +108,7 @@ mod tests {
             let again = StateFile::new(path.clone(), &ports());
             assert_eq!(again.load().unwrap().as_ref(), Some(policy));
         }
-        // Nothing is written that is there already.
+        // An unchanged policy is not written again.
         std::fs::write(&path, "qdisc add dev\n").unwrap();
         state.keep(&one).unwrap();
         let refused = state.load().unwrap_err().to_string();

@@ -6,13 +6,13 @@ use narrows_link::Link;
 use narrows_policy::{NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
 
-/// What a policy needs to know of a port with `queues` queues, or as many as it has.
+/// The properties of a port that a policy depends on, with `queues` queues, or as many as it has.
 pub(crate) fn port_facts(link: &Link, queues: Option<usize>) -> PortFacts {
     let queues = queues.map_or(link.queues.now.pairs(), |queues| queues as u32);
     PortFacts {
         queues: u16::try_from(queues).ok(),
         mtu: link.status.mtu,
-        // As in the kernel: a length of nothing would be a queue of nothing.
+        // As in the kernel: a queue length of 0 would be an empty queue.
         tx_queue_len: match link.status.tx_queue_len {
             0 => PortFacts::ETHERNET.tx_queue_len,
             length => length,
@@ -27,7 +27,7 @@ impl Host for Instance {
 
     fn port(&self, dev: &str) -> Option<PortFacts> {
         self.side(dev)?;
-        // A port that is away for the moment keeps its policy, but there is nothing to set.
+        // A port that is away keeps its policy, but there is nothing to set.
         let link = Link::by_name(dev).ok()?;
         Some(port_facts(&link, self.queues()))
     }

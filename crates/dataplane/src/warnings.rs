@@ -6,7 +6,7 @@ use crate::plane::Plane;
 use crate::port::PortFacts;
 use narrows_shaper::Side;
 
-/// What is wrong with the ports that `plane` joins.
+/// The problems of the ports that `plane` joins.
 pub(crate) fn of_ports(plane: &dyn Plane) -> Vec<String> {
     let ports = Side::BOTH.map(|side| plane.port(side));
     let served = plane.queues() as u32;
@@ -40,7 +40,7 @@ fn unequal_mtus(ports: [&PortFacts; 2]) -> Option<String> {
     })
 }
 
-/// Notices frames that come in where nobody serves.
+/// Notices frames that arrive on queues without a worker.
 #[derive(Default)]
 pub(crate) struct Bypass {
     last: [u64; 2],
@@ -48,7 +48,7 @@ pub(crate) struct Bypass {
 }
 
 impl Bypass {
-    /// Takes the counts of each port, once a second, and says when frames begin to go past the
+    /// Takes the counts of each port, once per second, and reports when frames start to bypass the
     /// limit and when they stop.
     pub(crate) fn sample(&mut self, unserved: [u64; 2], ports: &[String; 2], events: &mut Events) {
         for side in Side::BOTH {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_go_past_are_said_once_when_they_begin_and_counted_when_they_stop() {
+    fn bypassing_frames_are_reported_when_they_start_and_counted_when_they_stop() {
         let (mut bypass, mut events) = (Bypass::default(), Events::default());
         let ports = ["eth1".to_owned(), "eth2".to_owned()];
         for count in [0, 7, 9, 9, 9] {

@@ -8,7 +8,7 @@ use crate::heartbeat::SilentWorker;
 use narrows_bpf::{Pulse, Stalled};
 use narrows_units::Nanos;
 
-/// What is known of each worker of a session.
+/// The observed state of each worker of a session.
 pub(crate) struct Watch {
     workers: Vec<Known>,
     stalled: Stalled,
@@ -16,20 +16,20 @@ pub(crate) struct Watch {
 
 #[derive(Clone, Copy, Default)]
 struct Known {
-    /// How many of its silences have been told to an end.
+    /// How many of its silences have been reported as ended.
     silences: u64,
-    /// That it is silent has been told.
+    /// Its silence has been reported.
     is_told: bool,
 }
 
 impl Watch {
-    /// A watch over workers that fell silent never yet, and whose frames are treated as `stalled`
-    /// says when they do.
+    /// A watch over workers that were never silent; `stalled` is the treatment of their frames when
+    /// they are.
     pub(crate) fn new(stalled: Stalled) -> Self {
         Self { workers: Vec::new(), stalled }
     }
 
-    /// What there is to tell about the workers of queues 0, 1 and so on, as they are at `now`.
+    /// The events of the workers of queues 0, 1 and so on, as they are at `now`.
     pub(crate) fn look(
         &mut self,
         pulses: impl IntoIterator<Item = Pulse>,
@@ -69,7 +69,7 @@ impl Watch {
     }
 }
 
-/// What there is to tell of workers that have not stopped when they were told to.
+/// The events of workers that did not stop on request.
 pub(crate) fn left_behind(queues: &[u32]) -> String {
     let queues: Vec<usize> = queues.iter().map(|&queue| queue as usize).collect();
     let names = names(&queues);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_falls_silent_is_told_once_and_so_is_that_it_is_back() {
+    fn a_worker_s_silence_and_its_return_are_reported_once_each() {
         let mut watch = Watch::new(Stalled::Pass);
         let fine = beating(0, Nanos::ZERO);
         assert_eq!(watch.look([fine, fine], NOW), [""; 0]);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_that_nobody_saw_is_told_afterwards_in_one_line_for_all() {
+    fn unobserved_silences_are_reported_afterwards_in_one_line() {
         let mut watch = Watch::new(Stalled::Drop);
         let [one, two] = [3, 4].map(|seconds| beating(1, Nanos::from_secs(seconds)));
         let told = watch.look([one, beating(0, Nanos::ZERO), one, two], NOW);

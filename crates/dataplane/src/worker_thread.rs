@@ -34,7 +34,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// That of the worker of `queue`.
+    /// The settings of the worker of `queue`.
     pub(crate) fn of(queue: u32, options: &SessionOptions) -> Self {
         let cpu = options.cpus.get(queue as usize % options.cpus.len().max(1));
         Self { queue, cpu: cpu.copied().unwrap_or_default(), busy_poll: options.busy_poll }
@@ -50,7 +50,7 @@ pub(crate) struct WorkerThread {
 }
 
 impl WorkerThread {
-    /// Starts it. Where `host` is there, its thread serves this worker, too, while it can.
+    /// Starts it. If `host` is given, its thread serves this worker, too, while it can.
     pub(crate) fn spawn(
         worker: Worker<XdpIo>,
         seat: Seat,
@@ -64,8 +64,8 @@ impl WorkerThread {
         let runner = Runner::new(worker, seat, mailbox.clone(), heart, last_words, home);
         let host = host.map(|host| Arc::clone(&host.berth));
         let crew = Crew::new(queue, Arc::clone(&berth), host, runner);
-        // Nobody joins it: a thread that hangs would hang whoever does. Its worker's last word
-        // comes when its sockets are closed.
+        // No thread joins it, because a hanging thread would block the joining one. Its worker's
+        // final report comes when its sockets are closed.
         std::thread::Builder::new().name(format!("nrw-q{queue}")).spawn(move || {
             settle(cpu);
             crew.run();
@@ -73,12 +73,12 @@ impl WorkerThread {
         Ok(Self { mailbox, last_word, berth, cpu })
     }
 
-    /// Has the worker take over `spec` for what goes out of `egress`, as soon as it comes round.
+    /// Makes the worker apply `spec` to `egress`, at its next step.
     pub(crate) fn update(&self, egress: Side, spec: Spec) {
         self.mailbox.put(|mail| mail.update(egress, spec));
     }
 
-    /// Asks for a report. When it is there, every update that was sent before it is in effect.
+    /// Requests a report. When it arrives, all earlier updates are in effect.
     pub(crate) fn ask(&self) -> Receiver<WorkerReport> {
         let (answer, inbox) = channel();
         self.mailbox.put(|mail| mail.asked = Some(answer));
@@ -92,34 +92,34 @@ impl WorkerThread {
         inbox
     }
 
-    /// Has the worker stand still, and asks what is queued. It goes on with that when the sender is
-    /// dropped, and ends without touching anything when it is told to leave.
+    /// Pauses the worker, and asks for its queues. It resumes with them when the sender is dropped,
+    /// and ends without touching anything when it is told to leave.
     pub(crate) fn pause(&self) -> (Receiver<Paused>, Sender<()>) {
         let ((answer, inbox), (go, leave)) = (channel(), channel());
         self.mailbox.put(|mail| mail.pause = Some(Standing { answer, leave }));
         (inbox, go)
     }
 
-    /// Has the worker end, as soon as it comes round.
+    /// Makes the worker end, at its next step.
     pub(crate) fn stop(&self) {
         self.mailbox.put(|mail| mail.stop = true);
     }
 
-    /// Waits for the last report of a worker that was told to stop; `None` where it has not ended
-    /// at `deadline`. Its queue stays taken then until it does, or the process ends.
+    /// Waits for the last report of a worker that was told to stop; `None` if it has not ended at
+    /// `deadline`. Then its queue stays taken until it ends, or the process does.
     pub(crate) fn last_word(&self, deadline: Instant) -> Option<WorkerReport> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.last_word.recv_timeout(left).ok()
     }
 }
 
-/// The priority of a worker's thread: the highest that is not real-time. A worker that has to
-/// queue for its core delays every packet of its queue; a real-time one could starve the
-/// kernel's own packet processing on that core.
+/// The priority of a worker's thread: the highest that is not real-time. A worker that waits for
+/// its core delays every packet of its queue; a real-time one could starve the kernel's own packet
+/// processing on that core.
 const WORKER_NICE: i32 = -20;
 
-/// Makes the calling thread what a worker's thread is to be, on core `cpu`. Each of these makes
-/// it better, none is needed to be right, so a refusal is told and lived with.
+/// Sets the calling thread up as a worker's thread on core `cpu`. Each setting only improves
+/// performance, so a refusal is reported and ignored.
 pub(crate) fn settle(cpu: usize) {
     let name = std::thread::current().name().unwrap_or_default().to_owned();
     let mut cpus = rustix::thread::CpuSet::new();
@@ -131,7 +131,7 @@ pub(crate) fn settle(cpu: usize) {
     if let Err(error) = rustix::thread::set_current_timer_slack(slack) {
         log::warn!("{name} wakes up to 50 us late: {error}");
     }
-    // On Linux this is the priority of the calling thread alone.
+    // On Linux this affects only the calling thread.
     if let Err(error) = rustix::process::setpriority_process(None, WORKER_NICE) {
         log::warn!("{name} runs at normal priority: {error}");
     }

@@ -18,8 +18,8 @@ use std::io;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// How long a worker may take to answer. One that takes longer counts as silent by then, and is
-/// not waited for again.
+/// How long a worker may take to answer. A slower one counts as silent, and later calls do not wait
+/// for it.
 const ANSWER_TIME: Duration = Duration::from_nanos(SILENT_AFTER.0 + 50_000_000);
 /// How long workers may take to stop.
 const STOP_TIME: Duration = Duration::from_secs(1);
@@ -28,19 +28,19 @@ const STOP_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Workers {
     heartbeats: Heartbeats,
     threads: Vec<WorkerThread>,
-    /// What each said last.
+    /// The last report of each.
     known: RefCell<Vec<WorkerReport>>,
 }
 
-/// Workers that stand still. Dropped, they go on.
+/// Paused workers. They resume when this is dropped.
 #[derive(Default)]
 pub(crate) struct Standstill(Vec<Sender<()>>);
 
 impl Standstill {
-    /// Ends them without their touching anything more: another process has taken over.
+    /// Ends them without any further access: another process has taken over.
     pub(crate) fn leave(self) {
         for worker in self.0 {
-            // One that is gone touches nothing either.
+            // A lost worker touches nothing either.
             let _ = worker.send(());
         }
     }
@@ -48,14 +48,14 @@ impl Standstill {
 
 /// The end of all workers.
 pub(crate) struct Ended {
-    /// The last that each said.
+    /// The last report of each.
     pub(crate) reports: Vec<WorkerReport>,
     /// Those that have not ended, by queue.
     pub(crate) left_behind: Vec<u32>,
 }
 
 impl Workers {
-    /// No workers yet; they are going to beat in `heartbeats`.
+    /// No workers yet; they will beat in `heartbeats`.
     pub(crate) fn new(heartbeats: Heartbeats) -> Self {
         Self { heartbeats, threads: Vec::new(), known: RefCell::default() }
     }
@@ -79,20 +79,20 @@ impl Workers {
         self.threads.iter().map(|thread| thread.cpu)
     }
 
-    /// What is seen of each from outside.
+    /// The state of each, as seen from outside.
     pub(crate) fn pulses(&self) -> impl Iterator<Item = Pulse> + '_ {
         (0u32..).zip(&self.threads).map(|(queue, _)| self.heartbeats.pulse(queue))
     }
 
-    /// Those that do not come round.
+    /// The silent ones.
     pub(crate) fn silent(&self) -> Vec<SilentWorker> {
         let now = clock::now();
         let seen = |(queue, pulse)| SilentWorker::seen(queue, &pulse, now);
         (0u32..).zip(self.pulses()).filter_map(seen).collect()
     }
 
-    /// Hands each its specification for what goes out of `egress`, and waits until all that are not
-    /// silent have taken it over. A silent one takes it over before it does anything else.
+    /// Sends each its specification for `egress`, and waits until all that are not silent have
+    /// applied it. A silent one applies it before it does anything else.
     pub(crate) fn update(&self, egress: Side, specs: Vec<Spec>) {
         for (thread, spec) in self.threads.iter().zip(specs) {
             thread.update(egress, spec);
@@ -100,7 +100,7 @@ impl Workers {
         self.reports();
     }
 
-    /// What each has done so far; for a silent one, what it said last.
+    /// The counters of each; for a silent one, its last report.
     pub(crate) fn reports(&self) -> Vec<WorkerReport> {
         let silent = self.silent();
         let is_silent = |queue| silent.iter().any(|worker| worker.queue == queue);
@@ -119,7 +119,7 @@ impl Workers {
         known.clone()
     }
 
-    /// What sockets each has, for another process; `None` where one does not answer within `time`.
+    /// The sockets of each, for another process; `None` if one does not answer within `time`.
     pub(crate) fn sockets(&self, time: Duration) -> Option<Vec<WorkerSockets>> {
         let end = Instant::now() + time;
         let asked: Vec<_> = self.threads.iter().map(WorkerThread::sockets).collect();
@@ -127,8 +127,8 @@ impl Workers {
         asked.into_iter().map(|answer| answer.recv_timeout(left()).ok()?.ok()).collect()
     }
 
-    /// Has all of them stand still, and returns what they have. Where one does not within `time`,
-    /// all go on and there is nothing; so they do when the [`Standstill`] is dropped.
+    /// Pauses all workers, and returns their state. If one does not pause within `time`, all resume
+    /// and there is no result; they also resume when the [`Standstill`] is dropped.
     pub(crate) fn pause(&self, time: Duration) -> Option<(Vec<Paused>, Standstill)> {
         let end = Instant::now() + time;
         let asked: Vec<_> = self.threads.iter().map(WorkerThread::pause).collect();
@@ -140,8 +140,7 @@ impl Workers {
         Some((paused, standstill))
     }
 
-    /// Stops all of them. What one that does not stop had queued, as far as is known, counts as
-    /// dropped with it.
+    /// Stops all workers. The known backlog of one that does not stop counts as dropped.
     pub(crate) fn stop(&mut self) -> Ended {
         self.threads.iter().for_each(WorkerThread::stop);
         let deadline = Instant::now() + STOP_TIME;
@@ -159,13 +158,13 @@ impl Workers {
 }
 
 impl Drop for Workers {
-    /// Where a session could not be opened after all: the queues are to be free again.
+    /// Frees the queues of a session that could not be opened.
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-/// The report of a worker that will not speak again.
+/// The report of a lost worker.
 fn given_up(mut report: WorkerReport) -> WorkerReport {
     for egress in Side::BOTH {
         let backlog = std::mem::take(&mut report.backlogs[egress.index()]);
@@ -183,7 +182,7 @@ mod tests {
     use narrows_units::Bytes;
 
     #[test]
-    fn what_a_worker_held_that_never_spoke_again_is_accounted_for() {
+    fn packets_of_a_lost_worker_are_accounted_for() {
         let mut report = WorkerReport::default();
         report.paths[Side::A.index()] =
             PathCounters { rx_packets: 10, tx_packets: 7, ..PathCounters::default() };

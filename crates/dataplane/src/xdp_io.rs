@@ -26,28 +26,28 @@ use narrows_xsk::{Desc, KernelDrops, RingSizes, Socket, UmemPart};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The shortest frame that the kernel's drivers take for sending: an Ethernet header.
+/// The shortest frame that the kernel's drivers send: an Ethernet header.
 const FRAME_MIN: u32 = 14;
 
 /// One queue of one port.
 struct PortQueue<Q> {
     queue: Q,
-    /// The kernel has not yet taken everything that stands in the TX ring.
+    /// The kernel has not yet taken all entries of the TX ring.
     unsent: bool,
-    /// System calls made to have something sent.
+    /// System calls made to send.
     kicks: u64,
     refused: Refused,
 }
 
-/// A packet of which only the first frames have come in: the kernel may split a jumbo
-/// frame's descriptors over two batches.
+/// A packet of which only the first frames have arrived: the kernel may split a jumbo frame's
+/// descriptors over two batches.
 #[derive(Clone, Copy)]
 struct Partial {
     packet: PacketId,
     last: PacketId,
     len: u32,
     frames: usize,
-    /// A part of it is not what the kernel would send again.
+    /// The kernel would not accept a part of it for sending.
     is_broken: bool,
 }
 
@@ -76,7 +76,7 @@ impl XdpIo<Socket> {
         self.queues[side.index()].queue.as_fd()
     }
 
-    /// What another process needs to serve the queues: the sockets, with the sizes of their rings.
+    /// The sockets with which another process serves the queues, and the sizes of their rings.
     pub(crate) fn sockets(&self) -> io::Result<[(OwnedFd, RingSizes); 2]> {
         let [a, b] = &self.queues;
         let pass_on = |PortQueue { queue, .. }: &PortQueue<Socket>| {
@@ -85,8 +85,8 @@ impl XdpIo<Socket> {
         Ok([pass_on(a)?, pass_on(b)?])
     }
 
-    /// Goes on where another process stopped, which left `at_rest`. Its packets are still to be
-    /// [taken in](XdpIo::adopt).
+    /// Continues where another process stopped, which left `at_rest`. Its packets must still be
+    /// [adopted](XdpIo::adopt).
     pub(crate) fn go_on(&mut self, at_rest: &WorkerQueued) {
         self.frames.restore(&at_rest.free, &at_rest.sending);
         for PortQueue { queue, unsent, .. } in &mut self.queues {
@@ -101,10 +101,10 @@ impl XdpIo<Socket> {
 }
 
 impl<Q: Queue> XdpIo<Q> {
-    /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port at
-    /// which packets come in; `dissector` reads headers, and what bears `seal` is the steering
-    /// program's word about translation. Nothing is touched before it is [stocked](XdpIo::stocked),
-    /// or [goes on](XdpIo::go_on) where another process stopped.
+    /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port of
+    /// arrival; `dissector` reads headers, and `seal` marks the steering program's metadata about
+    /// translation. Nothing is touched before it is [stocked](XdpIo::stocked), or
+    /// [continues](XdpIo::go_on) where another process stopped.
     pub(crate) fn new(
         queues: [Q; 2],
         part: UmemPart,
@@ -131,8 +131,8 @@ impl<Q: Queue> XdpIo<Q> {
         self
     }
 
-    /// What another process needs to go on where this one stops: who has which frame, and packets
-    /// that have come in in part.
+    /// The state with which another process continues: the owner of each frame, and partly received
+    /// packets.
     pub(crate) fn at_rest(&self) -> WorkerQueued {
         let (free, sending) = self.frames.free_and_sending();
         let mut at_rest = WorkerQueued { free, sending, ..Default::default() };
@@ -150,12 +150,12 @@ impl<Q: Queue> XdpIo<Q> {
     }
 
     /// Takes in a packet that another process received at `ingress` into `frames`: which it is and
-    /// how long. `None` where they are not this worker's.
+    /// how long. `None` if they are not this worker's.
     pub(crate) fn adopt(&mut self, ingress: Side, frames: &[Frame]) -> Option<(PacketId, u32)> {
         self.piece(ingress, frames).map(|piece| (piece.packet, piece.len))
     }
 
-    /// The packet, or the part of one, that lies in `frames`.
+    /// The packet, or part of one, in `frames`.
     fn piece(&mut self, ingress: Side, frames: &[Frame]) -> Option<Partial> {
         frames.iter().fold(None, |begun, frame| {
             let desc = Desc { addr: frame.addr, len: frame.len, options: 0 };
@@ -177,17 +177,17 @@ impl<Q: Queue> XdpIo<Q> {
         self.frames.strays()
     }
 
-    /// System calls made so far to have something sent out of `side`.
+    /// System calls made so far to send at `side`.
     pub(crate) fn kicks(&self, side: Side) -> u64 {
         self.queues[side.index()].kicks
     }
 
-    /// What the kernel lost on the way to and from this queue of `side`.
+    /// Packets that the kernel lost on the way to and from this queue of `side`.
     pub(crate) fn kernel_drops(&self, side: Side) -> KernelDrops {
         self.queues[side.index()].queue.kernel_drops()
     }
 
-    /// Looks after frames that the kernel refused to send. For now and then, not for each batch.
+    /// Recovers frames that the kernel refused to send. Called now and then, not for each batch.
     pub(crate) fn recover(&mut self, now: Nanos) {
         for side in Side::BOTH {
             let refused = self.kernel_drops(side).tx_invalid;
@@ -206,8 +206,8 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Puts free frames into the fill ring of `side`, as many as reception may have, where there
-    /// is room for a batch.
+    /// Puts free frames into the fill ring of `side`, up to reception's share, if there is room for
+    /// a batch.
     fn restock(&mut self, side: Side) {
         let queue = &mut self.queues[side.index()].queue;
         let fill = queue.fill();
@@ -225,8 +225,8 @@ impl<Q: Queue> XdpIo<Q> {
             return;
         }
         fill.submit();
-        // A driver that found the ring empty has stopped, and a worker whose other direction keeps
-        // it busy does not sleep on the socket, which would wake it.
+        // A driver stops when it finds the ring empty, and a worker that is busy with its other
+        // direction does not sleep on the socket, which would wake the driver.
         if fill.needs_wakeup() {
             let _ = queue.kick_rx();
         }
@@ -245,7 +245,7 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// What has come in with `desc`, behind what had `begun`; `None` where that is nothing.
+    /// The packet that `desc` completes, after the frames in `begun`; `None` if it is not complete.
     #[inline]
     fn join(&mut self, side: Side, begun: Option<Partial>, desc: &Desc) -> Option<Partial> {
         let frame = self.frames.receive(side, *desc);
@@ -257,7 +257,7 @@ impl<Q: Queue> XdpIo<Q> {
         partial.is_broken |= desc.len == 0 || partial.frames == FRAMES_PER_PACKET_MAX;
         match frame {
             None => partial.is_broken = true,
-            // No chain without end: what will be dropped needs no more frames.
+            // Bounds the chain: a packet that will be dropped needs no more frames.
             Some(frame) if partial.is_broken => self.frames.release_one(frame),
             Some(frame) => {
                 self.frames.append(partial.last, frame);
@@ -268,7 +268,7 @@ impl<Q: Queue> XdpIo<Q> {
         Some(partial)
     }
 
-    /// Records what the headers in `bytes`, those of `packet`, say.
+    /// Records the fields of the headers in `bytes`, those of `packet`.
     #[inline]
     fn read_headers(&self, packet: PacketId, bytes: &[u8], reading: Reading, into: &mut Headers) {
         if reading.nat
@@ -280,13 +280,13 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Has the kernel send what stands in the TX ring of `side`, as far as it takes it.
+    /// Makes the kernel send the contents of the TX ring of `side`, as far as it accepts them.
     fn flush(&mut self, side: Side) {
         let PortQueue { queue, unsent, kicks, .. } = &mut self.queues[side.index()];
         let mut left = queue.tx().outstanding();
         while left > 0 && queue.tx().needs_wakeup() {
-            // Whatever the error (no buffer, device busy, link down): what was not taken stays
-            // in the ring, is tried again, and keeps later packets in their queue.
+            // After any error (no buffer, device busy, link down) the rest stays in the ring, is
+            // tried again, and keeps later packets in their queue.
             let refused = queue.kick_tx().is_err();
             *kicks += 1;
             let now_left = queue.tx().outstanding();
@@ -345,7 +345,7 @@ impl<Q: Queue> Io for XdpIo<Q> {
         if free >= wanted {
             return BATCH;
         }
-        // With little room left, be safe: every packet might need all the frames it may have.
+        // With little room left: every packet might need the maximum number of frames.
         free as usize / FRAMES_PER_PACKET_MAX
     }
 

@@ -225,7 +225,7 @@ impl<'a> Tree<'a> {
         }
         if next < own.len() {
             draft.note(
-                "classes below one that is not there: left out",
+                "classes below a missing one: left out",
                 &format!("{} of {top}", own.len() - next),
             );
         }

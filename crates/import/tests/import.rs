@@ -95,7 +95,7 @@ fn columns_are_found_by_name_in_any_version() {
 }
 
 #[test]
-fn what_is_no_such_file_is_refused_with_a_reason() {
+fn invalid_files_are_refused_with_a_reason() {
     let no = |text: &str| libreqos::import(text.as_bytes(), None, &options()).unwrap_err();
     assert!(no("a,b,c\n1,2,3\n").to_string().contains("no column \"circuit id\""));
     assert!(matches!(no(""), ImportError::Nothing(_)));

@@ -33,7 +33,7 @@ fn round_trip(lines: &str) -> (Policy, Policy, String) {
 }
 
 #[test]
-fn what_was_shown_is_what_is_imported() {
+fn the_imported_policy_is_the_shown_one() {
     let mut wrong = String::new();
     for lines in [
         "qdisc add dev eth0 root handle 1: tbf rate 100mbit burst 62500 latency 20ms",
@@ -116,7 +116,7 @@ fn a_debian_host_is_imported_with_notes_for_the_rest() {
 }
 
 #[test]
-fn what_is_no_json_of_tc_is_refused() {
+fn json_that_is_not_from_tc_is_refused() {
     for bytes in [&b"qdisc htb 1: root"[..], b"{}", b"[1]", b"[{\"class\":\"htb\"}]"] {
         assert!(Printed::default().add(bytes, None, None).is_err());
     }

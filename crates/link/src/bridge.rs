@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_s_bridge_of_both_ports_is_used_as_it_is() {
+    fn a_foreign_bridge_of_both_ports_is_used_as_it_is() {
         let plan = planned([port(3, "sa", Some(9)), port(4, "sb", Some(9))], &[bridge(9, "br0")]);
         assert_eq!(plan.unwrap(), Plan::Adopt(bridge(9, "br0")));
     }
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_s_bridge_that_is_no_wire_is_refused_with_what_to_type() {
+    fn a_foreign_bridge_that_is_no_wire_is_refused_with_a_remedy() {
         let refused = |settings: BridgeSettings| {
             let mut br0 = bridge(9, "br0");
             br0.bridge = Some(settings);

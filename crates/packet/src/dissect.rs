@@ -212,7 +212,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
         #[test]
-        fn the_short_way_says_what_the_long_one_says(frame in frames(), inner: bool) {
+        fn the_fast_path_agrees_with_the_slow_one(frame in frames(), inner: bool) {
             let dissector = Dissector::new(7);
             prop_assert_eq!(dissector.headers(&frame, inner), dissector.walk(&frame, inner));
         }

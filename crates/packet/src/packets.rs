@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_packet_is_a_cache_line() {
+    fn a_packet_s_metadata_is_a_cache_line() {
         assert_eq!(size_of::<Record>(), 64);
     }
 }

@@ -63,7 +63,7 @@ mod tests {
     use narrows_units::Nanos;
 
     #[test]
-    fn what_came_last_is_taken_first() {
+    fn the_last_one_in_is_taken_first() {
         let mut packets = Packets::new(4);
         let mut stack = Stack::default();
         for id in [2, 0, 3].map(PacketId) {

@@ -64,7 +64,7 @@ pub struct RteSched {
 }
 
 impl RteSched {
-    /// A port of `rate` bytes a second with `pipes` pipes (a power of two) for `packets` packets,
+    /// A port of `rate` bytes per second with `pipes` pipes (a power of two) for `packets` packets,
     /// of which at most `batch` move per call.
     pub fn new(pipes: u32, rate: u64, packets: u32, batch: usize) -> Result<Self, Error> {
         let port = Port::new(library()?, pipes, rate, QUEUE)?;
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out_in_order_within_a_pipe() {
+    fn packets_leave_in_order_within_a_pipe() {
         let Some(mut port) = port(64, 32) else { return };
         let arrivals: Vec<_> = (0..32).map(|packet| (packet, packet % 4)).collect();
         assert_eq!(enqueue(&mut port, &arrivals), []);

@@ -353,9 +353,9 @@ impl PortPolicy {
             Classes::One(_) if noqueue => {
                 Err(PolicyError::NoqueueInClass("a tbf holds a bfifo with its own limit"))
             }
-            Classes::Queues if noqueue => {
-                Err(PolicyError::NoqueueInClass("a queue sends at once what it has"))
-            }
+            Classes::Queues if noqueue => Err(PolicyError::NoqueueInClass(
+                "a queue without a qdisc sends its packets at once",
+            )),
             Classes::Made | Classes::Bands if noqueue => {
                 Err(PolicyError::NoqueueInClass("a class holds a pfifo"))
             }

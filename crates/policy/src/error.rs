@@ -116,7 +116,7 @@ pub enum PolicyError {
     ClassInUse(ClassId),
     /// A qdisc cannot be attached there: the class is not a leaf.
     #[error(
-        "Specified class not found. {0} has classes below it: choose one that has none, or one with filters of its own."
+        "Specified class not found. {0} has classes below it: choose a leaf, or a class with filters of its own."
     )]
     InnerClass(ClassId),
     /// A qdisc with a rate of its own below a class.
@@ -142,7 +142,7 @@ pub enum PolicyError {
         /// The place of its qdisc.
         at: Parent,
     },
-    /// `change` where there is no qdisc to change.
+    /// `change` if there is no qdisc to change.
     #[error(
         "Qdisc not found. To create specify NLM_F_CREATE flag. Nothing was set here: use add or replace."
     )]

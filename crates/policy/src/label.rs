@@ -38,7 +38,7 @@ impl HtbLabel {
             }
             if lender.minor == minor {
                 return Err(PolicyError::Htb(format!(
-                    "{} has what it would borrow from itself: leave it out of \"borrow\".",
+                    "{} would borrow from itself: leave it out of \"borrow\".",
                     handle.class(minor)
                 )));
             }

@@ -127,7 +127,7 @@ fn a_coordination_stays_until_another_is_named() {
 }
 
 #[test]
-fn coordination_needs_somebody_to_coordinate_with() {
+fn coordination_needs_more_than_one_queue() {
     let policy = made([edit(Verb::Add, ROOT, 1, Some(Params::Mq))]);
     let locked = TbfParams { strategy: Some(Strategy::Lock), ..tbf_params(1) };
     let refused = apply(&policy, edit(Verb::Add, class(1, 1), 2, Some(Params::Tbf(locked))));
@@ -163,7 +163,7 @@ fn mq_needs_queues() {
 }
 
 #[test]
-fn where_nobody_knows_the_queues_every_class_of_mq_is_one() {
+fn with_unknown_queues_every_class_of_mq_is_accepted() {
     let facts = PortFacts::ETHERNET;
     let add = edit(Verb::Add, ROOT, 1, Some(Params::Mq));
     let policy = Policy::default().edit("eth0", &add, &facts).unwrap();

@@ -8,19 +8,19 @@
 use narrows_packet::{Acknowledgement, PacketId, Packets};
 use narrows_units::Nanos;
 
-/// Acknowledgements of packets that came in after somebody asked for them.
+/// Acknowledgements of packets that arrived after a qdisc asked for them.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Acknowledgements {
     since: Nanos,
 }
 
 impl Acknowledgements {
-    /// They are asked for from `now` on: not of what came in up to then.
+    /// They are requested from `now` on: earlier arrivals were not parsed.
     pub(crate) fn ask(&mut self, now: Nanos) {
         self.since = now + Nanos(1);
     }
 
-    /// What `id` acknowledges; nothing where that was not read.
+    /// The acknowledgement of `id`; empty if it was not parsed.
     #[inline]
     pub(crate) fn of(self, packets: &Packets, id: PacketId) -> Acknowledgement {
         if packets.meta(id).arrival < self.since {
@@ -29,7 +29,7 @@ impl Acknowledgements {
         packets.acknowledgement(id)
     }
 
-    /// `id` comes from another qdisc, which may not have asked.
+    /// `id` comes from another qdisc, which may not have requested parsing.
     pub(crate) fn forget(packets: &mut Packets, id: PacketId) {
         packets.set_acknowledgement(id, Acknowledgement::default());
     }

@@ -1,31 +1,31 @@
 //! `prio`, `drr`, `ets`: classes in an order, or by turns.
 //!
-//! All three are one qdisc. It has classes with an order, which come first, each only when those
-//! before it have nothing to send, and classes with a quantum, which take turns behind them by
-//! deficit round robin. `prio` has only the former, `drr` only the latter, `ets` both. What a class
-//! is sent leaves in the order of the qdisc below it.
+//! All three are one qdisc. Ordered classes come first, each only when those before it have nothing
+//! to send. Behind them, classes with a quantum take turns by deficit round robin. `prio` has only
+//! the former, `drr` only the latter, `ets` both. Packets of a class leave in the order of the
+//! qdisc below it.
 //!
-//! *Deficit round robin.* A class whose turn it is sends while its deficit lasts. When its next
-//! packet is longer than that, the deficit grows by the quantum and the class goes to the end of
+//! *Deficit round robin.* In its turn, a class sends while its deficit lasts. When its next packet
+//! is longer than the deficit, the deficit grows by the quantum and the class goes to the end of
 //! the line. A class that runs empty leaves the line, and comes back with a quantum. So over any
-//! time in which two classes have something to send, they send in proportion to their quanta, but
-//! for a quantum and a packet each.
+//! time in which two classes have something to send, they send in proportion to their quanta,
+//! within a quantum and a packet each.
 //!
-//! *The packet that leaves next is held,* since its length decides whose turn it is. It is out of
-//! the qdisc below already, and counts as queued there.
+//! *The next packet is held,* because its length decides which class is next. It has left the qdisc
+//! below already, but counts as queued there.
 //!
 //! *Who waits is passed over.* A qdisc below may hold packets back until a time (`fq`, `tbf`). Its
 //! class then leaves the line until that time, or until something comes for it. (In the kernel such
 //! a class stalls all others of `drr` and `ets`.)
 //!
-//! *Classes on one queue.* Each queue has classes of its own; what the queues of a port share is
-//! the rate of a qdisc above. Which class goes first between queues is not decided here. But below
-//! a class whose queues share its rate they are told what it takes: the order ([`Qdisc::ranking`]),
-//! and what classes by turns are due on each ([`siblings`]).
+//! *Classes on one queue.* Each queue has classes of its own; the queues of a port share only the
+//! rate of a qdisc above. The order of classes between queues is not decided here. But if the
+//! queues share the rate of a class above, they exchange what that takes: the order
+//! ([`Qdisc::ranking`]), and the share of each class on each queue ([`siblings`]).
 //!
 //! Packets are classified before they come here:
-//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none goes to
-//! [`Config::otherwise`]; where there is none either, it is dropped, as `drr` does.
+//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. A packet without a
+//! class goes to [`Config::otherwise`]; without that it is dropped, as in `drr`.
 //!
 //! Cost: a table look-up to enqueue, and the call of the qdisc below. To dequeue, a call of that
 //! for each packet by turns, and for each batch in order. Classes that have nothing to send cost
@@ -50,21 +50,20 @@ use std::collections::BTreeMap;
 mod class;
 mod siblings;
 
-/// Quanta are never below this: fewer turns than this many to send a frame would be work without
-/// end.
+/// The smallest quantum: with smaller ones a frame would take too many turns.
 pub const QUANTUM_MIN: u32 = 256;
 
-/// And never above.
+/// The largest quantum.
 pub const QUANTUM_MAX: u32 = 1 << 20;
 
-/// Under which name the qdisc is known. A qdisc of one name never becomes one of another.
+/// The name of the qdisc. A qdisc never changes its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Discipline {
     /// Classes in an order.
     Prio,
-    /// Classes by turns, which somebody makes.
+    /// Classes that take turns, made on demand.
     Drr,
-    /// Classes in an order, and behind them others by turns.
+    /// Ordered classes, followed by others that take turns.
     Ets,
 }
 
@@ -75,7 +74,7 @@ pub struct Config {
     pub discipline: Discipline,
     /// Its classes. Those in an order come first, in that order.
     pub classes: Vec<Class>,
-    /// The class of packets that have none, or one that is not there.
+    /// The class of packets without a class, or with one that does not exist.
     pub otherwise: Option<u16>,
 }
 
@@ -84,17 +83,16 @@ pub struct Config {
 pub struct Class {
     /// Its number.
     pub id: u16,
-    /// How much it sends in a turn; `None` where it has a place in the order.
+    /// Its quantum; `None` for an ordered class.
     pub quantum: Option<u32>,
 }
 
-/// What only these count.
+/// Statistics of these kinds only.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// By class, what those may still send in their turn that have something to send; over all
-    /// queues together.
+    /// The deficits of backlogged classes, by class, summed over all queues.
     pub deficits: BTreeMap<u16, u64>,
-    /// By class, how long what left had stayed; of those that have sent.
+    /// The delays of sent packets, by class.
     pub delays: BTreeMap<u16, Spread>,
 }
 
@@ -115,18 +113,18 @@ pub(crate) struct Bands {
     config: Config,
     level: u8,
     reading: Reading,
-    /// By number, the place of a class in the next table and one more; 0 where there is none.
+    /// By number, the place of a class in the next table and one more; 0 if there is none.
     places: Vec<u32>,
     classes: Vec<class::Class>,
-    /// How many of them have a place in the order.
+    /// The number of ordered classes.
     strict: usize,
-    /// Who takes turns.
+    /// Backlogged classes that take turns.
     line: Rotation,
-    /// Who would, and waits for a time.
+    /// Classes that wait for a time before they take turns.
     waiting: Rotation,
     /// The first of these times.
     wakes: Nanos,
-    /// The same qdisc on other queues of a class.
+    /// Its siblings: the same qdisc on other queues of a class.
     siblings: Option<Siblings>,
     /// The place of the class whose packet left last.
     last: Option<u32>,
@@ -139,7 +137,7 @@ pub(crate) struct Bands {
 
 impl Bands {
     /// # Panics
-    /// Where there is not one qdisc for each class.
+    /// If there is not one qdisc for each class.
     pub(crate) fn new(
         config: Config,
         level: u8,
@@ -169,7 +167,7 @@ impl Bands {
         new
     }
 
-    /// Looks up what follows from the classes.
+    /// Derives parameters from the classes.
     fn index(&mut self) {
         self.places.fill(0);
         self.strict = self.config.classes.partition_point(|class| class.quantum.is_none());
@@ -202,7 +200,7 @@ impl Bands {
         self.backlog.bytes = self.backlog.bytes - before.bytes + after.bytes;
     }
 
-    /// Something may have come for the class at `place`.
+    /// A packet may have arrived for the class at `place`.
     #[inline]
     fn wake(&mut self, place: u32) {
         let class = &mut self.classes[place as usize];
@@ -226,7 +224,7 @@ impl Bands {
         self.count_among_siblings(place);
     }
 
-    /// Has the other queues know whether the class at `place`, which takes turns, has packets here.
+    /// Tells the other queues whether the class at `place`, which takes turns, has packets here.
     #[inline]
     fn count_among_siblings(&mut self, place: u32) {
         let Some(siblings) = &mut self.siblings else { return };
@@ -238,7 +236,7 @@ impl Bands {
         }
     }
 
-    /// Divides the quanta of those in line by where they have packets.
+    /// Divides the quanta of classes in line over the queues on which they have packets.
     #[inline(never)]
     fn meet(&mut self, now: Nanos) {
         let Some(siblings) = &mut self.siblings else { return };
@@ -260,7 +258,7 @@ impl Bands {
         siblings.have_met(due, now);
     }
 
-    /// Those whose time has come take turns again.
+    /// Classes whose time has come take turns again.
     #[cold]
     fn wake_waiting(&mut self, now: Nanos) {
         let mut waiting = std::mem::replace(&mut self.waiting, Rotation::EMPTY);
@@ -316,7 +314,7 @@ impl Bands {
         if self.backlog.is_empty() { Next::Empty } else { Next::Now }
     }
 
-    /// Sends what the class at `place` of the order has. Returns until when it holds back the rest.
+    /// Sends packets of the ordered class at `place`. Returns until when it holds back the rest.
     #[inline]
     fn send_first(
         &mut self,
@@ -346,7 +344,7 @@ impl Bands {
         held.unwrap_or(Nanos::MAX)
     }
 
-    /// The first place of the order whose class may have something to send.
+    /// The first ordered class that may have packets.
     fn first(&self) -> Option<usize> {
         let may_send = |class: &class::Class| {
             !class.queue.backlog().is_empty() && !matches!(class.state, State::Waiting(_))
@@ -385,7 +383,7 @@ impl Bands {
         }
     }
 
-    /// The classes become those of `config`. What is queued in one that is gone is dropped.
+    /// Applies the classes of `config`. Packets of a removed class are dropped.
     fn rebuild(&mut self, config: Config, children: Vec<Spec>, handover: &mut Handover<'_>) {
         assert_eq!(config.classes.len(), children.len(), "each class has one qdisc below it");
         let mut line = Vec::new();
@@ -481,7 +479,7 @@ impl Qdisc for Bands {
         self.backlog
     }
 
-    /// That of the first band's queue, or what classes by turns are due.
+    /// The weight of the first band's queue, or the shares of classes that take turns.
     fn weight(&self) -> Weight {
         match self.first() {
             Some(place) => self.classes[place].queue.qdisc().weight(),
@@ -535,7 +533,7 @@ impl Qdisc for Bands {
         };
         self.level = level;
         if let Some(census) = census {
-            // New siblings have heard of no class.
+            // New siblings know no classes yet.
             self.siblings = Some(Siblings::new(census));
             self.classes.iter_mut().for_each(|class| class.is_counted = false);
         }
@@ -568,12 +566,12 @@ impl Qdisc for Bands {
     }
 }
 
-/// The rank of the class at `place` of the order; those by turns have the one behind it.
+/// The rank of the ordered class at `place`; classes that take turns have the rank after the last.
 fn rank(place: usize) -> u8 {
     place.min(RANKS - 1) as u8
 }
 
-/// What a class sends in a turn.
+/// The bytes that a class sends in a turn.
 fn quantum(class: Class) -> Bytes {
     let quantum = class.quantum.map(|quantum| quantum.clamp(QUANTUM_MIN, QUANTUM_MAX));
     Bytes(quantum.map_or(0, u64::from))

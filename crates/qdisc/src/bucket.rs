@@ -1,10 +1,10 @@
 //! The token bucket, exact.
 //!
-//! A bucket fills at a rate up to a size and pays for what leaves. All arithmetic is in
-//! integers, in the unit in which a rate and a clock multiply without rounding: one bit per
-//! second for one nanosecond, of which a byte costs 8 x 10^9. Credit is therefore exact
-//! to the last unit over any number of packets and over any change of rate; only a waiting
-//! time is rounded, and upwards, so that nothing leaves early.
+//! A bucket fills at a rate up to a size and pays for departures. All arithmetic is in integers, in
+//! the unit in which a rate and a clock multiply without rounding: one bit per second for one
+//! nanosecond, of which a byte costs 8 x 10^9. Credit is therefore exact to the last unit over any
+//! number of packets and over any change of rate; only a waiting time is rounded, and upwards, so
+//! that nothing leaves early.
 //!
 //! The peak rate of `tc-tbf(8)` is a second, smaller bucket; a packet leaves when both can
 //! pay, and then both do.
@@ -22,7 +22,7 @@ use crate::{Meter, Share, Take};
 use narrows_packet::Backlog;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// What a byte costs, in bits per second times nanoseconds.
+/// The cost of a byte, in bits per second times nanoseconds.
 const UNITS_PER_BYTE: i128 = 8 * 1_000_000_000;
 
 /// The longest pause that is credited, 146 years: below it rate x pause is below 2^126.
@@ -40,7 +40,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The longest packet that passes without debt: what the smaller bucket holds.
+    /// The longest packet that passes without debt: the size of the smaller bucket.
     pub fn longest(&self) -> Bytes {
         self.peak.map_or(self.burst, |peak| peak.mtu.min(self.burst))
     }
@@ -113,7 +113,7 @@ fn units(bytes: Bytes) -> i128 {
 pub struct Bucket {
     average: Level,
     peak: Option<Level>,
-    /// Up to when credit has been earned.
+    /// The time up to which credit has been earned.
     refilled: Nanos,
     longest: Bytes,
 }
@@ -129,14 +129,14 @@ impl Bucket {
         }
     }
 
-    /// Up to when it has been used up as of the last refill: before that by what it holds, behind
-    /// it by what it owes.
+    /// The time up to which it is used, as of the last refill: earlier than that refill by its
+    /// credit, or later by its debt.
     pub fn spent_until(&self) -> Nanos {
         let level = &self.average;
         if level.credit <= 0 {
             return self.refilled + level.time_until(0);
         }
-        // Rounded so that it has rather a little less.
+        // Rounded down.
         let earned_in = match u128::from(level.rate.bits_per_sec()) {
             0 => 0,
             rate => u64::try_from(level.credit as u128 / rate).unwrap_or(u64::MAX),
@@ -144,7 +144,7 @@ impl Bucket {
         Nanos(self.refilled.0.saturating_sub(earned_in))
     }
 
-    /// Empties it as of `spent`: it has what it earns from then on.
+    /// Empties it as of `spent`: its credit is what it earns from then on.
     pub fn spend_until(&mut self, spent: Nanos) {
         self.average.credit = 0;
         if let Some(peak) = &mut self.peak {
@@ -182,8 +182,8 @@ impl Bucket {
         }
     }
 
-    /// Whether it can pay for `cost` as of the last refill. More than it ever holds is paid
-    /// for when it is full.
+    /// Whether it can pay for `cost` as of the last refill. A cost above its size is paid when it
+    /// is full.
     #[inline]
     pub fn affords(&self, cost: Bytes) -> bool {
         let price = units(cost);
@@ -196,7 +196,7 @@ impl Bucket {
         self.average.credit >= price && self.peak.as_ref().is_none_or(|peak| peak.credit >= price)
     }
 
-    /// Pays for `cost`, into debt if need be.
+    /// Pays for `cost`, into debt if necessary.
     #[inline]
     pub fn charge(&mut self, cost: Bytes) {
         let price = units(cost);
@@ -214,7 +214,7 @@ impl Bucket {
         self.refilled + average.max(peak)
     }
 
-    /// When it will have earned `bytes` beyond what it owes, were it large enough to keep them.
+    /// When it will have earned `bytes` beyond its debt, if it could hold them.
     pub fn when_earned(&self, bytes: Bytes) -> Nanos {
         let price = units(bytes);
         let peak = self.peak.map_or(Nanos::ZERO, |peak| peak.time_until(price));

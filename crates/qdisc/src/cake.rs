@@ -3,7 +3,7 @@
 //! It is what people expect of a shaper at home or in an access network: it keeps a rate, and a
 //! call does not notice other traffic. It combines four ideas:
 //!
-//! *Flows* (`flow.rs`, `ways.rs`) are told apart by an 8-way set-associative hash, so that two of a
+//! *Flows* (`flow.rs`, `ways.rs`) are identified by an 8-way set-associative hash, so that two of a
 //! thousand rarely share a queue.
 //!
 //! *Turns* (`tin.rs`, `rotation.rs`): sparse flows go first; bulk flows take turns by deficit round
@@ -17,9 +17,9 @@
 //!
 //! *One instance on every queue of a port.* The rate is then a seat at a limit ([`Meter`]), and
 //! hosts and tins are counted together ([`Census`], `neighbours.rs`), so that the port as a whole
-//! gives hosts, flows and tins what one instance would. What a seat grants beyond what leaves stays
-//! paid for (`seat.rs`), so the instance chooses the packet when it may leave, and holds none
-//! outside its flow.
+//! gives hosts, flows and tins what one instance would. Credit that a seat grants and no packet
+//! uses stays paid for (`seat.rs`), so the instance chooses the packet when it may leave, and holds
+//! none outside its flow.
 //!
 //! *First on its queue is first on the port.* A packet that goes first on its queue, because its
 //! flow is sparse or its tin is within its threshold, does not wait for the queue's share: bulk
@@ -93,7 +93,7 @@ mod windows;
 pub use config::{AckFilter, Config, Diffserv, Isolation};
 pub use figures::{Figures, TinFigures};
 
-/// How long an instance is without packets before it gives its memory back.
+/// How long an instance must be empty before it frees its memory.
 const REST: Nanos = Nanos::from_secs(1);
 
 /// An instance: one queue's.
@@ -110,7 +110,7 @@ pub(crate) struct Cake {
     neighbours: Option<Neighbours>,
     /// For how long hosts remember their flows.
     windows: Windows,
-    /// What this queue weighs among those of a class, where the rate is the class's.
+    /// This queue's weight among those of a class, if the rate is the class's.
     weight: Weight,
     estimator: Option<estimator::Estimator>,
     sizes: Sizes,
@@ -118,9 +118,9 @@ pub(crate) struct Cake {
     coalescing: Coalescing,
     overflow: Overflow,
     backlog: Backlog,
-    /// The flow whose way became another's last, until whoever looks ahead has heard of it.
+    /// The flow that last lost its way to another, until the look-ahead knows.
     displaced: u16,
-    /// The tin whose turn it is, where there is no rate.
+    /// The tin that is next, if there is no rate.
     turn: usize,
     random: Random,
     acknowledgements: Acknowledgements,
@@ -169,8 +169,8 @@ impl Cake {
         cake
     }
 
-    /// Gives every tin its terms by the present rate. What one had sent beyond its threshold at
-    /// another rate is not held against it.
+    /// Derives every tin's parameters from the present rate. Excess over a threshold at another
+    /// rate is forgiven.
     fn follow_rate(&mut self, now: Nanos) {
         for (tin, share) in self.tins.iter_mut().zip(&self.scheme.shares) {
             let threshold = self.config.rate.map(|rate| part_of(rate, share.threshold));
@@ -181,15 +181,15 @@ impl Cake {
         self.follow_share();
     }
 
-    /// Follows what this queue has of the limit.
+    /// Follows this queue's share of the limit.
     fn follow_share(&mut self) {
         self.memory.follow(&self.config, self.share);
         self.coalescing = coalescing(&self.config, &self.seat);
     }
 
-    /// When to ask again where a packet may leave at `when`: a little later if many stand, and soon
-    /// enough for what comes in and need not wait for this queue's share. Whatever comes first is
-    /// chosen then.
+    /// When to ask again if a packet may leave at `when`: slightly later if many are queued, but
+    /// soon enough for arrivals that need not wait for this queue's share. The packet is chosen
+    /// then.
     #[inline]
     fn when(&self, when: Nanos, now: Nanos) -> Nanos {
         let frame = Bytes(u64::from(self.config.frame));
@@ -204,13 +204,13 @@ impl Cake {
         self.follow_rate(now);
     }
 
-    /// Tins take turns from now on, and owe nobody anything.
+    /// Tins take turns from now on, without debts.
     fn begin_turns(&mut self) {
         self.turn = 0;
         self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
     }
 
-    /// A batch begins: tells the siblings what waits and hears from them, if it is time.
+    /// A batch begins: exchanges demands with the siblings, if it is time.
     #[inline]
     fn begin_batch(&mut self, now: Nanos) {
         self.follow_time(now);
@@ -247,7 +247,7 @@ impl Cake {
         }
     }
 
-    /// Lets hosts forget flows that stood long ago.
+    /// Makes hosts forget flows whose backlog is long ago.
     #[inline]
     fn follow_time(&mut self, now: Nanos) {
         if self.windows.is_over(now) {
@@ -263,7 +263,7 @@ impl Cake {
         }
     }
 
-    /// Tells siblings of hosts and tins, and follows what they tell.
+    /// Exchanges hosts and tins with the siblings.
     #[inline(never)]
     fn meet(&mut self, now: Nanos) {
         let Some(neighbours) = &mut self.neighbours else { return };
@@ -286,7 +286,7 @@ impl Cake {
             let due = |(share, part): (&tins::Share, &Part)| {
                 u64::from(share.quantum) * u64::from(part.part)
             };
-            // Only proportions matter: the greatest part is as long as the first tin's quantum.
+            // Only proportions matter: the largest part becomes the first tin's quantum.
             let most = shares.iter().zip(&*parts).map(due).max().unwrap_or_default().max(1);
             let whole = u64::from(shares[0].quantum);
             for (tin, part) in self.tins.iter_mut().zip(shares.iter().zip(&*parts)) {
@@ -304,17 +304,17 @@ impl Cake {
         }
     }
 
-    /// New siblings have heard of nobody.
-    fn forget_what_was_told(&mut self) {
+    /// New siblings know no flows yet.
+    fn forget_published_figures(&mut self) {
         for id in 0..self.flows.taken() {
             self.flows[id].told = false;
         }
         for tables in self.tins.iter_mut().filter_map(|tin| tin.tables.as_mut()) {
-            tables.forget_what_was_told();
+            tables.forget_published_figures();
         }
     }
 
-    /// Until there are siblings nobody keeps up what flows count for.
+    /// Recounts the weights of flows, which are not maintained without siblings.
     fn weigh_anew(&mut self) {
         self.tins.iter_mut().for_each(|tin| tin.weight = 0);
         for id in 0..self.flows.taken() {
@@ -325,7 +325,7 @@ impl Cake {
         }
     }
 
-    /// Gives back what flows needed that are long gone.
+    /// Frees the memory of flows that ended long ago.
     #[cold]
     fn shrink(&mut self) {
         self.flows = Slab::new();
@@ -439,7 +439,7 @@ impl Qdisc for Cake {
         let keeps = matches!(metering, Metering::Kept) || self.seat.is_own();
         let meter = if let Metering::Shared(meter) = metering { Some(meter) } else { None };
         match &self.estimator {
-            // What is known of the link stays known, unless the operator knows better.
+            // The estimate of the link is kept, unless the operator sets a rate.
             Some(known) if config.autorate && known.began_at() == config.rate => {
                 config.rate = self.config.rate;
             }
@@ -453,7 +453,7 @@ impl Qdisc for Cake {
             self.seat.set_rate(rate, now);
         }
         if let Some(census) = census {
-            self.forget_what_was_told();
+            self.forget_published_figures();
             self.weigh_anew();
             self.neighbours = Some(Neighbours::new(census));
         }
@@ -487,7 +487,7 @@ fn coalescing(config: &Config, seat: &Seat) -> Coalescing {
     }
 }
 
-/// The estimator, where there is to be one.
+/// The estimator, if configured.
 fn estimator(config: &Config) -> Option<estimator::Estimator> {
     config.autorate.then(|| estimator::Estimator::new(config.rate, Bytes(u64::from(config.frame))))
 }

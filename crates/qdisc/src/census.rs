@@ -1,4 +1,4 @@
-//! What the queues of a port tell each other about hosts and tins.
+//! Counts of hosts and tins that the queues of a port share.
 //!
 //! A host may have flows on several queues, and a tin packets on all of them. A qdisc that divides
 //! its rate by host or tin must count those on its siblings, too; otherwise each queue would give
@@ -23,13 +23,13 @@ impl HostKey {
     }
 }
 
-/// The most tins that can be told apart.
+/// The most tins.
 pub const TINS_MAX: usize = 8;
 
 /// The figures of one tin, of one queue or summed over all queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TinCensus {
-    /// The weights of flows that have more queued than they may send at once, in 1/65536 of a host.
+    /// The weights of backlogged flows, in 1/65536 of a host.
     pub weight: u64,
     /// Bytes sent, as charged, since the beginning: it never shrinks.
     pub sent: u64,
@@ -46,10 +46,10 @@ pub trait Census: Send {
     /// has counted itself; rarely more than there are, if hosts collide.
     fn flows(&self, host: HostKey) -> u32;
 
-    /// Publishes what this queue has in each tin; tins that are not listed are as before.
+    /// Publishes this queue's figures of each tin; unlisted tins keep theirs.
     fn tell(&mut self, tins: &[TinCensus]);
 
-    /// Sums up what all queues, this one included, have published of each tin. Fills as many of
-    /// `tins` as there can be.
+    /// Sums the published figures of all queues, including this one, by tin. Fills as many of
+    /// `tins` as there are.
     fn sum(&self, tins: &mut [TinCensus]);
 }

@@ -1,4 +1,4 @@
-//! What waits in a class on one queue: the qdisc below it, and the packet that leaves next.
+//! The packets of a class on one queue: the qdisc below it, and the packet that leaves next.
 //!
 //! The class decides when that packet goes. It is out of the qdisc already, so a qdisc that takes
 //! the place of another one inherits it.
@@ -21,9 +21,9 @@ pub(crate) struct ClassQueue {
     pub(crate) held: Option<Held>,
     /// The length of the packet that a former qdisc had handed over, if there was one.
     inherited: Option<Bytes>,
-    /// What is queued, the held packet included.
+    /// The backlog, including the held packet.
     backlog: Backlog,
-    /// How long what the class has sent stayed.
+    /// The delays of packets that the class has sent.
     delays: Spread,
 }
 
@@ -38,13 +38,13 @@ impl ClassQueue {
         }
     }
 
-    /// Has its qdisc brought near.
+    /// Prefetches its qdisc.
     #[inline]
     pub(crate) fn prefetch_qdisc(&self) {
         narrows_cpu::prefetch_all(self.slot.qdisc());
     }
 
-    /// Takes over what the qdisc is now.
+    /// Applies the qdisc's new specification.
     pub(crate) fn retune(&mut self, qdisc: Spec, handover: &mut Handover<'_>) {
         if qdisc.id != self.slot.id() {
             self.inherited = self.held.map(|held| held.len);
@@ -58,7 +58,7 @@ impl ClassQueue {
         self.backlog
     }
 
-    /// How long what the class has sent had stayed here when the class sent it.
+    /// The delays of sent packets, from arrival until the class sent them.
     pub(crate) fn delays(&self) -> &Spread {
         &self.delays
     }
@@ -85,7 +85,7 @@ impl ClassQueue {
         self.slot.qdisc_mut()
     }
 
-    /// Looks up what is queued, where the qdisc may have dropped something.
+    /// Updates the backlog, after the qdisc may have dropped packets.
     #[inline]
     pub(crate) fn settle(&mut self) {
         let mut backlog = self.slot.qdisc().backlog();
@@ -131,8 +131,8 @@ impl ClassQueue {
         Ok(Held { id, len: packets.len(id) })
     }
 
-    /// Sends into `out` what the qdisc gives, as long as there is room, and tells each packet to
-    /// `tell`. None is held.
+    /// Sends packets of the qdisc into `out` while there is room, and passes each to `tell`. None
+    /// is held.
     #[inline]
     pub(crate) fn send_into(
         &mut self,

@@ -1,11 +1,11 @@
 //! How long a shaper delays a departure so that several leave at once.
 //!
 //! Each wake-up of a worker costs some microseconds, many times the cost of a packet, and at the
-//! end of the flow it wakes another thread. If a queue stands anyway, its head may leave slightly
-//! later: everything else that is due by then, in this queue or in another of the same thread,
-//! leaves with it. The bucket keeps what is earned meanwhile, no arrival could have overtaken, and
-//! the rate is the same. Measured by `narrows bench waking` and, at a binding limit, by `narrows
-//! bench forward`.
+//! end of the flow it wakes another thread. If a queue is backlogged anyway, its head may leave
+//! slightly later: everything else that is due by then, in this queue or in another of the same
+//! thread, leaves with it. The bucket keeps the credit earned meanwhile, no arrival could have
+//! overtaken, and the rate is the same. Measured by `narrows bench waking` and, at a binding limit,
+//! by `narrows bench forward`.
 //!
 //! Short queues are not delayed: their departures are as precise as the timer. Where light flows
 //! overtake, they are delayed, too, since a worker whose queue waits does not poll arrivals: it
@@ -17,44 +17,44 @@ use crate::bucket::Shape;
 use narrows_units::{Bytes, Nanos, Rate};
 use std::ops::RangeInclusive;
 
-/// The longest that a departure may wait for others: well below what the queue behind it waits
-/// for in any case, and short enough for the ring to hold what arrives meanwhile.
+/// The longest that a departure may wait for others: well below the queue's delay, and short enough
+/// that the ring can hold the arrivals.
 const LONGEST: Nanos = Nanos::from_micros(250);
 
-/// The same where light flows overtake, and for how long they may go unseen: half the time that a
-/// frame takes, within these bounds. On one queue they wait that long on average for a frame that
-/// has begun to leave.
+/// The same if light flows overtake, and for how long they may wait unseen: half a frame time,
+/// within these bounds. On one queue they wait that long on average for a frame that has begun to
+/// leave.
 const BESIDE_LIGHT: RangeInclusive<Nanos> = Nanos::from_micros(100)..=LONGEST;
 
-/// A bucket must be able to keep what is earned while a departure waits, and what is earned
-/// while the worker is late besides: the delay is at most this part of the time in which it fills.
+/// A bucket must be able to keep the credit earned while a departure waits and while the worker is
+/// late: the delay is at most this part of the time in which it fills.
 const PART_OF_BURST: u64 = 8;
 
-/// A queue's part of the bucket holds at least so many packets. One that holds fewer is full
-/// soon after a packet has left, and what is earned then is lost.
+/// A queue's part of the bucket holds at least this many packets. A smaller one is full soon after
+/// a packet has left, and further credit is lost.
 const PACKETS: u64 = 2;
 
 /// How long to wait, and for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Coalescing {
     time: Nanos,
-    /// What the limit earns in that time.
+    /// The credit that the limit earns in that time.
     earned: Bytes,
     /// The smaller one of the two whole buckets.
     bucket: Bytes,
-    /// What a packet may cost at most for a departure to wait.
+    /// The highest cost of a packet at which a departure may wait.
     dearest: Bytes,
     /// For how long arrivals may go unseen.
     unseen: Nanos,
 }
 
 impl Coalescing {
-    /// What a bucket of `shape` allows.
+    /// The delay that a bucket of `shape` allows.
     pub(crate) fn new(shape: &Shape) -> Self {
         Self::no_longer_than(LONGEST, shape)
     }
 
-    /// The same where light flows overtake, and most frames cost `frame`.
+    /// The same if light flows overtake, and most frames cost `frame`.
     pub(crate) fn beside_light_flows(shape: &Shape, frame: Bytes) -> Self {
         let half = Nanos(shape.rate.time_for(frame).0 / 2);
         let unseen = half.clamp(*BESIDE_LIGHT.start(), *BESIDE_LIGHT.end());
@@ -75,8 +75,8 @@ impl Coalescing {
         Self { dearest: Bytes(part.of(self.bucket).0 / PACKETS), ..self }
     }
 
-    /// That of a limit's only queue: no other departs meanwhile, so it takes along packets of its
-    /// own, and whatever comes in waits for the same rate.
+    /// For a limit's only queue: no other queue departs meanwhile, so it sends packets of its own,
+    /// and arrivals wait for the same rate.
     pub(crate) fn alone(self) -> Self {
         let dearest = self.dearest.min(Bytes(self.earned.0 / 2));
         Self { dearest, unseen: Nanos::MAX, ..self }

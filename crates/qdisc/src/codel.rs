@@ -1,9 +1,9 @@
 //! `codel`: one queue that does not stay long.
 //!
-//! First in, first out, up to a limit. When a packet leaves, CoDel ([`law`]) decides by how long it
-//! has stood whether it is dropped, or marked where that is wanted and it can be, and the one
-//! behind it leaves in its stead. With `ce_threshold` every packet that can be marked is, once it
-//! has stood for that long: shallow marking for those who expect it (DCTCP).
+//! First in, first out, up to a limit. When a packet leaves, CoDel ([`law`]) decides by its delay
+//! whether it is dropped and the next one leaves instead, or whether it is marked (with `ecn`, if
+//! it is ECN-capable). With `ce_threshold` every ECN-capable packet with at least that delay is
+//! marked: shallow marking for senders that expect it (DCTCP).
 //!
 //! *The limit* is each queue's, and a packet that comes when it is reached is dropped.
 //!
@@ -11,7 +11,7 @@
 //!
 //! Cost: a FIFO's, and CoDel's two comparisons a packet. Headers are read only to mark.
 //!
-//! Non-goals: flows (`fq_codel`), those who respond to no signal (`cake`).
+//! Non-goals: flows (`fq_codel`), unresponsive senders (`cake`).
 
 mod aqm;
 mod config;
@@ -36,9 +36,9 @@ pub(crate) struct CodelQueue {
     codel: Codel,
     signals: Signals,
     overlimit: u64,
-    /// How long the packet had stood that was asked about last.
+    /// The delay of the last checked packet.
     sojourn: Nanos,
-    /// When somebody called last.
+    /// The time of the last call.
     now: Nanos,
     /// All but the backlog, which the queue knows.
     stats: Stats,
@@ -59,7 +59,7 @@ impl CodelQueue {
         }
     }
 
-    /// Takes out the packet that leaves at `now`, and drops those that CoDel has in front of it.
+    /// Takes out the packet that leaves at `now`, and drops those before it that CoDel signals.
     #[inline]
     fn depart(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
         self.now = now;

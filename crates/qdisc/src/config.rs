@@ -1,4 +1,4 @@
-//! What a qdisc is to be: its kind and parameters, and the meters it is to use.
+//! The specification of a qdisc: its kind and parameters, and its meters.
 
 use crate::{
     Census, Feedback, Meter, NodeId, Qdisc, bands, cake, codel, fifo, fq, fq_codel, htb, netem,
@@ -26,7 +26,7 @@ pub enum Config {
     Cake(cake::Config),
     /// Fair queue with pacing (`fq`).
     Fq(fq::Config),
-    /// One queue that does not stay long (`codel`).
+    /// One queue, kept short (`codel`).
     Codel(codel::Config),
     /// A queue for each flow that does not stay long (`fq_codel`).
     FqCodel(fq_codel::Config),
@@ -40,8 +40,8 @@ pub enum Config {
 
 impl Config {
     /// Whether a qdisc with these parameters carries on with those of `next` while packets are
-    /// queued: it is of the same kind and sorts packets in the same way. Where it does not, another
-    /// one takes its place.
+    /// queued: it is of the same kind and sorts packets in the same way. Otherwise a new one
+    /// replaces it.
     pub fn carries_on(&self, next: &Self) -> bool {
         match (self, next) {
             (Self::Noqueue, Self::Noqueue)
@@ -76,8 +76,8 @@ impl Config {
 }
 
 impl Config {
-    /// What a qdisc with these parameters wants to know of packets, before it is built: never less
-    /// than it asks for then. What those below it want is not in it.
+    /// The packet fields that a qdisc with these parameters reads: known before it is built, and
+    /// never less than it asks for afterwards. Without those of the qdiscs below it.
     pub fn reading(&self) -> Reading {
         let headers = Reading { headers: true, ..Reading::NOTHING };
         match self {
@@ -95,8 +95,8 @@ impl Config {
 }
 
 impl Config {
-    /// Whether it shares out by host or class, and is to count these together with its like on
-    /// other queues.
+    /// Whether it shares by host or class, and must count these together with its siblings on other
+    /// queues.
     pub(crate) fn counts_together(&self) -> bool {
         match self {
             Self::Cake(_) => true,
@@ -125,7 +125,7 @@ impl Config {
     }
 }
 
-/// By whom a qdisc that keeps a rate is metered.
+/// The meter of a qdisc that keeps a rate.
 #[derive(Default)]
 pub enum Metering {
     /// By a bucket or a clock of its own: it shares its rate with no other queue.
@@ -133,7 +133,7 @@ pub enum Metering {
     Own,
     /// By the meter that it has. For a qdisc that carries on.
     Kept,
-    /// By its seat at a limit that it shares.
+    /// By its seat at a shared limit.
     Shared(Box<dyn Meter>),
 }
 
@@ -144,7 +144,8 @@ impl From<Option<Box<dyn Meter>>> for Metering {
     }
 }
 
-/// The filters at the two ends of a port: of what comes in there, and of what goes out.
+/// The filters at the two ends of a port: for packets that arrive there, and for packets that
+/// leave.
 pub type Ends = [Option<Arc<Classifier>>; 2];
 
 /// A qdisc to be built on one worker, or to be retuned there, with the qdiscs below it.
@@ -153,23 +154,21 @@ pub struct Spec {
     pub id: NodeId,
     /// Its kind and parameters.
     pub config: Config,
-    /// By whom it is metered, for kinds that keep a rate.
+    /// Its meter, for kinds that keep a rate.
     pub metering: Metering,
-    /// Its seat at what the queues of its limit count together, for kinds that share out by host
-    /// or tin. `None` in [`Qdisc::retune`] keeps the present one.
+    /// Its seat at the census of its limit's queues, for kinds that share by host or tin. `None` in
+    /// [`Qdisc::retune`] keeps the present one.
     pub census: Option<Box<dyn Census>>,
-    /// Its view of what the queues of its port hear of destinations, for kinds that listen. `None`
-    /// in [`Qdisc::retune`] keeps the present one.
+    /// The port's congestion feedback, for kinds that use it. `None` in [`Qdisc::retune`] keeps the
+    /// present one.
     pub feedback: Option<Box<dyn Feedback>>,
     /// Its seat at a tree of classes, for `htb`. `None` in [`Qdisc::retune`] keeps the present one.
     pub tree: Option<Box<dyn htb::TreeMeter>>,
-    /// What assigns packets to classes before they come to it, for what stands at the root where it
-    /// or something below it has classes.
+    /// The classifier of a root qdisc, if it or a qdisc below it has classes.
     pub classification: Option<Arc<Classification>>,
-    /// How many qdiscs with classes are above it: where it finds its own in a packet's path.
+    /// The number of classful qdiscs above it: the index of its class in a packet's path.
     pub level: u8,
-    /// What filters packets at the port whose root it is: where they come in, and where they go
-    /// out.
+    /// The filters of the port whose root it is: on arrival, and on departure.
     pub ends: Ends,
     /// The qdiscs below it: for `tbf` exactly one, for bands one each.
     pub children: Vec<Spec>,
@@ -192,13 +191,14 @@ impl Spec {
         }
     }
 
-    /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, but for what
-    /// grows with the flows that come, and what a wheel needs for packets, with the first of them.
-    /// A qdisc with a safeguard and without a `feedback` hears what comes in on its own queue.
+    /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, except for
+    /// memory that grows with the number of flows, and a wheel's memory for packets, which comes
+    /// with the first of them. A qdisc with a safeguard and without a `feedback` uses only the
+    /// feedback that arrives on its own queue.
     ///
     /// # Panics
-    /// Where the number of children is not the kind's own: one for `tbf`, one for each band, else
-    /// none. Where it is to keep a meter, or an `htb` its tree: a new one has none.
+    /// If the number of children does not fit the kind: one for `tbf`, one for each band, else
+    /// none. If it should keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
         let Self { config, metering, census, feedback, tree, level, mut children, .. } = self;
         let meter = match metering {
@@ -221,7 +221,7 @@ impl Spec {
                 Box::new(tbf::Tbf::new(config, meter, inner))
             }
             Config::Htb(config) => {
-                assert!(children.is_empty(), "what is below an htb is below its classes");
+                assert!(children.is_empty(), "children of an htb are children of its classes");
                 Box::new(htb::Htb::new(config, level, tree.expect("an htb has a tree")))
             }
             Config::Bands(config) => Box::new(bands::Bands::new(config, level, children, census)),
@@ -256,8 +256,8 @@ impl Spec {
         }
     }
 
-    /// This, to be taken over by somebody who has not taken over `before` yet: what is only kept
-    /// here and new there is new.
+    /// This specification, for a qdisc that has not applied `before` yet: parts that are kept here
+    /// and new there are new.
     #[must_use]
     pub fn after(mut self, before: Self) -> Self {
         let mut new = BTreeMap::new();
@@ -266,7 +266,7 @@ impl Spec {
         self
     }
 
-    /// Takes it apart, by name.
+    /// Takes it apart, by field.
     fn collect(mut self, into: &mut BTreeMap<NodeId, Self>) {
         for child in std::mem::take(&mut self.children) {
             child.collect(into);

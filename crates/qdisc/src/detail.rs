@@ -22,8 +22,8 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// Adds the figures of the same qdisc on another queue. Those of another kind change nothing:
-    /// a queue that has not taken over a new policy yet may have some.
+    /// Adds the figures of the same qdisc on another queue. Figures of another kind are ignored: a
+    /// queue that has not applied a new policy yet may have some.
     pub(crate) fn merge(&mut self, other: &Self) {
         match (self, other) {
             (Self::Cake(ours), Self::Cake(theirs)) => ours.merge(theirs),

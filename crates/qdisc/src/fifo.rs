@@ -4,9 +4,9 @@
 //! `bfifo` while the packet still fits below its limit in bytes. The last to come is the one
 //! to be dropped.
 //!
-//! `noqueue` is a FIFO as well. A packet that comes in must stand somewhere until the worker
-//! has a TX batch together, so it gets [`NOQUEUE_STAGING`] places and no more: while the ring
-//! takes nothing and these are full, arrivals are dropped as [`DropReason::RingFull`].
+//! `noqueue` is a FIFO as well. A packet that arrives must stand somewhere until the worker has a
+//! TX batch together, so it gets [`NOQUEUE_STAGING`] places and no more: while the ring takes
+//! nothing and these are full, arrivals are dropped as [`DropReason::RingFull`].
 //!
 //! Cost: O(1) a packet, its metadata the only memory touched.
 
@@ -21,9 +21,9 @@ pub const NOQUEUE_STAGING: u32 = 256;
 /// Where a FIFO ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Config {
-    /// `pfifo`: at so many packets.
+    /// `pfifo`: a number of packets.
     Packets(u32),
-    /// `bfifo`: at so many bytes of frames.
+    /// `bfifo`: a number of bytes of frames.
     Bytes(Bytes),
 }
 

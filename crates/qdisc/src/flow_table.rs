@@ -6,7 +6,7 @@
 //!
 //! *Bounded.* A sender with ever new addresses creates flows as fast as packets arrive. So only so
 //! many without packets are remembered, [`FLOWS_MAX`] minus those with packets, and there are as
-//! many buckets: chains stay short, whatever arrives, because the key of the hash is secret. There
+//! many buckets: chains stay short under any traffic, because the key of the hash is secret. There
 //! are no more flows with packets than packets.
 //!
 //! Cost: a bucket and a flow's line; doubling copies the table.
@@ -21,12 +21,12 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// The most flows without packets that are remembered: with as many buckets they take some dozens
 /// of megabytes, and on links that are not attacked fewer arrive within a second.
 pub(crate) const FLOWS_MAX: u32 = 1 << 18;
-/// Places to begin with.
+/// The initial number of places.
 const LEAST: usize = 64;
 
-/// What can be in a [`FlowTable`].
+/// An entry of a [`FlowTable`].
 pub(crate) trait Chained {
-    /// A key as it is spread over buckets, by the lowest bits.
+    /// A key, spread over buckets by its lowest bits.
     #[inline]
     fn spread(key: u32) -> u32 {
         key
@@ -38,14 +38,14 @@ pub(crate) trait Chained {
     /// The next flow in its bucket, or the next free place.
     fn chain(&self) -> u32;
 
-    /// The same, to write to.
+    /// The same, mutable.
     fn chain_mut(&mut self) -> &mut u32;
 }
 
 /// Flows, by place and by key.
 pub(crate) struct FlowTable<F> {
     flows: Vec<F>,
-    /// The first flow of each chain, plus one; zero where there is none. A power of two of them, in
+    /// The first flow of each chain, plus one; zero if there is none. A power of two of them, in
     /// memory that is provided when it is touched.
     buckets: Box<[u32]>,
     /// Places that are free, linked as chains are.
@@ -54,7 +54,7 @@ pub(crate) struct FlowTable<F> {
 }
 
 impl<F: Chained> FlowTable<F> {
-    /// An empty one that finds flows through `buckets` buckets, or the next power of two.
+    /// An empty table with `buckets` buckets, rounded up to a power of two.
     pub(crate) fn new(buckets: u32) -> Self {
         let buckets = vec![0; buckets.next_power_of_two() as usize].into_boxed_slice();
         Self { flows: Vec::new(), buckets, free: NONE, free_places: 0 }
@@ -65,7 +65,7 @@ impl<F: Chained> FlowTable<F> {
         self.flows.len() as u32 - self.free_places
     }
 
-    /// Whether no more flows without packets are to be remembered.
+    /// Whether the table of idle flows is full.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.remembered() >= FLOWS_MAX
@@ -86,7 +86,7 @@ impl<F: Chained> FlowTable<F> {
         self.flows.capacity()
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.flows.capacity() * size_of::<F>() + size_of_val(&*self.buckets)
     }
@@ -115,13 +115,13 @@ impl<F: Chained> FlowTable<F> {
         }
     }
 
-    /// Has the bucket of `key` brought near: it will soon be needed.
+    /// Prefetches the bucket of `key`.
     #[inline]
     pub(crate) fn prefetch_bucket(&self, key: u32) {
         prefetch(&self.buckets[self.bucket(key)]);
     }
 
-    /// The first flow in the bucket of `key`: most likely the one that it names, if there is one.
+    /// The first flow in the bucket of `key`: most likely that of `key`, if there is any.
     #[inline]
     pub(crate) fn guess(&self, key: u32) -> Option<&F> {
         self.flows.get(self.head(key) as usize)
@@ -170,7 +170,7 @@ impl<F: Chained> FlowTable<F> {
         self.free_places += 1;
     }
 
-    /// Finds flows through so many buckets from now on.
+    /// Uses this many buckets from now on.
     pub(crate) fn set_buckets(&mut self, buckets: u32) {
         let some = |at: u32| (at != NONE).then_some(at);
         let mut remembered: Vec<u32> = Vec::with_capacity(self.flows.len());
@@ -256,7 +256,7 @@ mod tests {
         /// The oracle is a map from keys to slots: with any number of buckets every flow is found
         /// in its slot, unknown ones are not found, and no two share a slot.
         #[test]
-        fn whoever_is_remembered_is_found(steps in prop::collection::vec(step(), 1..500)) {
+        fn remembered_flows_are_found(steps in prop::collection::vec(step(), 1..500)) {
             let mut table = FlowTable::new(8);
             let mut model = BTreeMap::new();
             for step in steps {

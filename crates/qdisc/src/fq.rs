@@ -15,7 +15,7 @@
 //!
 //! *Existing stamps.* A packet with an earliest departure time, from a meter above, waits for it as
 //! well. If that is beyond `horizon`, the packet is dropped or leaves at the horizon. A flow's
-//! packets leave in order of arrival, whatever their times.
+//! packets leave in order of arrival, with any times.
 //!
 //! *Without sockets.* Forwarded packets have no socket, so all flows are Linux's orphans: the hash
 //! of the headers within `orphan_mask` identifies them, and flows that it does not tell apart are
@@ -69,11 +69,11 @@ pub(crate) struct Fq {
     /// Packets that go before all flows.
     control: Fifo,
     backlog: Backlog,
-    /// When somebody called last.
+    /// The time of the last call.
     now: Nanos,
     /// All but the backlog.
     stats: Stats,
-    /// What has been counted: the rest is looked up when somebody asks.
+    /// The counters; the other figures are computed on demand.
     counted: Figures,
 }
 
@@ -167,7 +167,7 @@ impl Qdisc for Fq {
     }
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
-        // Whoever stamped it does not any more.
+        // The meter that stamped it is gone.
         packets.meta_mut(id).edt = Nanos::ZERO;
         self.take_in(packets, id, now);
     }

@@ -1,13 +1,13 @@
-//! `fq_codel`: a queue for each flow, and none of them stays long.
+//! `fq_codel`: a queue for each flow, kept short by CoDel.
 //!
-//! Packets are told apart by the hash of their headers, over a fixed number of queues. Those take
-//! turns by deficit round robin: a queue that has just got packets goes before those that stand, so
-//! a flow that sends little does not wait behind one that sends much. Each queue has CoDel of its
-//! own ([`crate::codel`]), so only those are signalled that build a queue.
+//! The hash of a packet's headers chooses one of a fixed number of queues. Queues take turns by
+//! deficit round robin; a queue that was just empty goes before backlogged ones, so a sparse flow
+//! does not wait behind a bulk flow. Each queue has its own CoDel ([`crate::codel`]), so only flows
+//! that build a queue are signalled.
 //!
 //! *Too many packets, or too much memory* ([`overflow`]): the flow with most bytes loses up to
-//! `drop_batch` packets, or half of what it has, from the head, where the sender learns of it
-//! soonest. Its CoDel counts them, so that it goes on from there.
+//! `drop_batch` packets, or half of its backlog, from the head, where the sender notices soonest.
+//! Its CoDel counts them and continues from there.
 //!
 //! *A queue without packets keeps its state*, as in Linux: a flow that comes back is met where it
 //! was left. It has memory from its first packet on.
@@ -54,14 +54,14 @@ pub(crate) struct FqCodel {
     flows: FlowTable<Flow>,
     /// Flows that have just got packets.
     new: Rotation,
-    /// Those that stand, or did when it was their turn last.
+    /// Old flows: backlogged, or so at their last turn.
     old: Rotation,
     lengths: Lengths,
     backlog: Backlog,
     /// The memory of what is queued, in bytes.
     memory: u64,
     signals: Signals,
-    /// What has been counted: the rest is looked up when somebody asks.
+    /// The counters; the other figures are computed on demand.
     counted: Figures,
     /// All but the backlog.
     stats: Stats,

@@ -45,7 +45,7 @@ impl Heap {
         self.entries.first().map(|entry| entry.at)
     }
 
-    /// Who has it.
+    /// The flow that has this time.
     #[inline]
     pub(crate) fn first_flow(&self) -> Option<u32> {
         self.entries.first().map(|entry| entry.flow)
@@ -125,10 +125,10 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a sorted set of pairs: whatever is put in and taken out, the first is one
-        /// of the earliest of those, and every flow comes out at its own time.
+        /// The oracle is a sorted set of pairs: after any operations, the first is one of the
+        /// earliest, and every flow comes out at its own time.
         #[test]
-        fn what_comes_out_is_the_earliest(
+        fn the_earliest_comes_out_first(
             steps in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..400),
         ) {
             let mut heap = Heap::default();

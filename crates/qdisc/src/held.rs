@@ -6,7 +6,7 @@ use crate::Stats;
 use narrows_packet::Backlog;
 use narrows_units::Bytes;
 
-/// What parents hold that a qdisc has given away.
+/// Packets that a qdisc has released and parents hold.
 #[derive(Clone, Copy, Default)]
 pub struct Above {
     /// Packets that a former qdisc in this place had handed over: they were queued in the present
@@ -27,13 +27,13 @@ impl Above {
         self
     }
 
-    /// The same to one of the classes of the qdisc: to that whose packet left last, where
-    /// `is_last`. What a former qdisc handed over has passed none.
+    /// The same for a class of the qdisc: the one whose packet left last, if `is_last`. Packets
+    /// handed over by a former qdisc have passed no class.
     pub(crate) fn in_class(self, is_last: bool) -> Self {
         if is_last { Self { held: self.held, ..Self::default() } } else { Self::default() }
     }
 
-    /// Makes the figures of a qdisc what they are seen from outside.
+    /// Converts the figures of a qdisc to the view from outside.
     pub(crate) fn restate(self, stats: &mut Stats) {
         stats.sent_packets += u64::from(self.inherited.packets);
         stats.sent_bytes += self.inherited.bytes.0;

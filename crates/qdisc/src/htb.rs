@@ -1,24 +1,25 @@
-//! `htb`: classes in a tree, each with an assured rate and a ceiling, that lend what they leave.
+//! `htb`: classes in a tree, each with an assured rate and a ceiling, that lend their unused rate.
 //!
-//! The tree is not here. All queues of a port keep it together, behind [`TreeMeter`]; one queue
-//! has the packets that wait on it, by leaf class, and asks for each class what it may send. So a
-//! class has one rate however many queues its flows land on.
+//! The tree is elsewhere: all queues of a port share it, behind [`TreeMeter`]. A queue holds its
+//! own packets, by leaf class, and buys credit for each class. So a class has one rate on any
+//! number of queues.
 //!
-//! *Order, as in HTB.* What a class has itself goes before what it borrows, a better priority
-//! before a worse one, and classes of one priority take turns of a quantum. What is true between
-//! the queues is the tree's to see to; this is the same rule for the classes of one queue.
+//! *Order, as in HTB.* A class uses its own credit before it borrows, a better priority goes before
+//! a worse one, and classes of one priority take turns of a quantum. The tree enforces this between
+//! queues; here the same rule applies to the classes of one queue.
 //!
-//! *Classes wait for a time.* One that may not send is told when to ask again, and stands in a
+//! *Classes wait for a time.* A class that may not send learns when to ask again, and waits in a
 //! heap of times until then. So thousands of classes at their ceilings cost nothing in between.
-//! Those that wait for the same class above them stand in lines ([`lines`]), and one asks for all.
-//! So a packet costs the same however many others wait.
+//! Classes that wait for the same lender stand in lines ([`lines`]), and one asks for all. So a
+//! packet costs the same however many others wait.
 //!
 //! *A queue knows the classes that it has sent for.* A class's qdisc is built with the first packet
 //! that comes for it: a million classes on sixty queues are not sixty million qdiscs.
 //!
 //! Packets are classified before they come here:
-//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none, or one
-//! that is no leaf, goes to the default class; without one it is sent at once, as `direct`.
+//! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. A packet without a
+//! class, or whose class is no leaf, goes to the default class; without a default class it is sent
+//! at once, as `direct`.
 //!
 //! Cost: a table look-up to enqueue, besides what the class's qdisc costs. A purchase at the tree
 //! for each turn of a class, and a call of the qdisc for each packet.
@@ -54,20 +55,20 @@ pub const CLASS_MAX: u32 = 1 << 24;
 pub struct Config {
     /// The class of packets that have none; 0 for none.
     pub default: u32,
-    /// What becomes of packets for which there is no class at all.
+    /// The treatment of packets if there is no class at all.
     pub unclassified: Unclassified,
 }
 
-/// What becomes of packets without a class.
+/// The treatment of packets without a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unclassified {
-    /// They are sent at once, and so many may wait for room on the device.
+    /// Direct packets are sent at once; at most this many wait for room on the device.
     Sent(u32),
-    /// They are dropped, and so is what waits in a class that is deleted: classes are bands.
+    /// They are dropped, and so are the packets of a deleted class: classes are bands.
     Dropped,
 }
 
-/// Nobody has asked for this class yet.
+/// No packet has used this class yet.
 const UNKNOWN: u32 = 0;
 /// Packets of this class have none.
 const DIRECT: u32 = u32::MAX;
@@ -75,36 +76,36 @@ const DIRECT: u32 = u32::MAX;
 /// The number of a leaf whose class is gone.
 const RETIRED: u32 = 0;
 
-/// Where a queue has sent for more classes than this they may have to come from far: what a packet
-/// or a turn will touch of one is brought near in advance. Fewer stay in the nearest cache.
+/// With more classes than this on a queue, their data is prefetched before a packet or a turn needs
+/// it. Fewer stay in the nearest cache.
 const NEAR: usize = 64;
 
-/// So many packets of a batch, or classes that rest, are looked at in advance.
+/// The number of packets of a batch, or of resting classes, to look ahead.
 const AHEAD: usize = 16;
 
-/// How many times there are for a class: one, and another that was earlier than one that has not
-/// come yet.
+/// The most times in the heap for a class: one, and an earlier one that was added before it came
+/// due.
 const TIMES_A_CLASS: usize = 2;
 
 /// See the module's documentation.
 pub(crate) struct Htb {
     config: Config,
-    /// How many qdiscs with classes are above it.
+    /// The number of classful qdiscs above it.
     level: u8,
     tree: Box<dyn TreeMeter>,
     reading: Reading,
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Vec<u32>,
     leaves: Vec<Leaf>,
-    /// Who may have something of their own, by priority.
+    /// Classes that may have credit of their own, by priority.
     assured: [Rotation; PRIORITIES],
-    /// Who had not, and has not asked yet what others lend.
+    /// Classes without credit of their own that have not tried to borrow yet.
     borrowing: [Rotation; PRIORITIES],
     waiting: Heap,
     /// The place of the leaf whose packet left last.
     last: Option<u32>,
-    /// Who has nothing to send, and when somebody looks whether that is still so: in the order of
-    /// these times, as all linger for as long.
+    /// Classes without packets, and when to check whether that is still so: in the order of these
+    /// times, because all linger equally long.
     lingering: VecDeque<(Nanos, u32)>,
     lines: Lines,
     direct: Fifo,
@@ -144,7 +145,7 @@ impl Htb {
         }
     }
 
-    /// The place of the leaf for packets of `class`; `None` where they have none.
+    /// The place of the leaf for packets of `class`; `None` if they have none.
     #[inline]
     fn place_of(&mut self, class: u32) -> Option<u32> {
         match self.places.get(class as usize) {
@@ -154,7 +155,7 @@ impl Htb {
         }
     }
 
-    /// The same for the first packet of a class.
+    /// The same for a class's first packet.
     #[cold]
     fn find(&mut self, class: u32) -> Option<u32> {
         let class = if class < CLASS_MAX { class } else { 0 };
@@ -175,8 +176,8 @@ impl Htb {
         self.places[class] = place;
     }
 
-    /// The class `id`, if it is a leaf, where the qdisc `runs` in it; with a seat at the census for
-    /// one that is new.
+    /// The class `id`, if it is a leaf, with the qdisc `runs` in it; a new one gets a seat at the
+    /// census.
     fn leaf(&self, id: u32, runs: Option<NodeId>) -> Option<LeafClass> {
         let mut leaf = self.tree.leaf(id)?;
         if leaf.qdisc.config.counts_together() && runs != Some(leaf.qdisc.id) {
@@ -185,7 +186,7 @@ impl Htb {
         Some(leaf)
     }
 
-    /// Builds what this queue needs to send for `class`, where that is a leaf.
+    /// Builds this queue's leaf of `class`, if that is a leaf.
     fn open(&mut self, class: u32) -> Option<u32> {
         if class == 0 {
             return None;
@@ -200,7 +201,7 @@ impl Htb {
         Some(place)
     }
 
-    /// Takes the packet `id` in, which is for the leaf at `place`.
+    /// Queues the packet `id` at the leaf at `place`.
     #[inline]
     fn enqueue_at(
         &mut self,
@@ -218,8 +219,8 @@ impl Htb {
         verdict
     }
 
-    /// Has brought near what the turn of the class at `place` touches, and what it takes to know
-    /// that of those behind it in the rotation.
+    /// Prefetches the data for the turn of the class at `place`, and the links to those behind it
+    /// in the rotation.
     #[inline]
     fn look_ahead(&mut self, packets: &Packets, borrow: bool, prio: usize, place: u32) {
         let rotation = *self.rotation(borrow, prio);
@@ -232,7 +233,7 @@ impl Htb {
         self.leaves[place as usize].expect_turn(packets);
     }
 
-    /// The same for those that rest soon.
+    /// The same for classes that rest soon.
     #[inline]
     fn look_ahead_at_rest(&self) {
         let soon = |ahead: usize| {
@@ -244,7 +245,7 @@ impl Htb {
         soon(0).into_iter().for_each(Leaf::expect_rest);
     }
 
-    /// A packet has come for the leaf at `place`.
+    /// A packet has arrived for the leaf at `place`.
     #[inline]
     fn wake(&mut self, place: u32) {
         let leaf = &mut self.leaves[place as usize];
@@ -319,7 +320,7 @@ impl Htb {
             {
                 break true;
             }
-            // Whoever stood in line behind one that has borrowed may have something of its own.
+            // A class in line behind a borrower may have credit of its own.
             if self.assured.iter().all(Rotation::is_empty) {
                 break false;
             }
@@ -338,7 +339,7 @@ impl Htb {
         next
     }
 
-    /// The time `at` has come, for which the class at `place` may have waited.
+    /// The time `at`, for which the class at `place` may have waited, has come.
     fn class_has_waited(&mut self, place: u32, at: Nanos, now: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         if leaf.looked_at != at {
@@ -369,7 +370,7 @@ impl Htb {
         }
     }
 
-    /// Has the class at `place` wait until `until`, if nothing else comes before.
+    /// Makes the class at `place` wait until `until`, or until an earlier event.
     fn wait(&mut self, place: u32, until: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         leaf.state = State::Waiting;
@@ -380,7 +381,7 @@ impl Htb {
         }
     }
 
-    /// Has the class at `place` ask, which waits.
+    /// Makes the waiting class at `place` ask.
     fn ask(&mut self, place: u32, now: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         if leaf.has_own || leaf.until <= now {
@@ -400,7 +401,8 @@ impl Htb {
             self.pass_on(place, 0, false, now);
             return self.wait(place, at);
         };
-        // It asks no more where others ask by another right, and above whom it waits for.
+        // It stops asking where others ask by another right, and above the classes that it waits
+        // for.
         let level = if leaf.rank == rank { levels } else { 0 };
         self.pass_on(place, level, false, now);
         let leaf = &mut self.leaves[place as usize];
@@ -419,21 +421,21 @@ impl Htb {
         self.wait(place, at);
     }
 
-    /// When the class at `place` has something from those below the class of `line`.
+    /// When the class at `place` gets credit from classes below that of `line`.
     fn due_in(&mut self, line: u32, place: u32, now: Nanos) -> Nanos {
         let level = self.lines.level(line);
         self.leaves[place as usize].due_below(level, now).max(now + Nanos(1))
     }
 
-    /// Has the class at `place` stand in `line`, until those below that have something, at `due`.
+    /// Puts the class at `place` into `line`, until there is credit at `due`.
     fn stand_in(&mut self, line: u32, place: u32, turn: u64, due: Nanos) {
         self.leaves[place as usize].last_line = Some(line);
         self.lines.insert(&mut self.leaves, place, line, turn);
         self.wait(place, due);
     }
 
-    /// The class at `place` asks no more for the lines at classes higher than `level`: those who
-    /// are first in them do, or where `returns` is true itself, where its turn is before theirs.
+    /// The class at `place` stops asking for lines above `level`: the first of each line asks
+    /// instead, or, if `returns`, the class itself where its turn is earlier.
     fn pass_on(&mut self, place: u32, level: u8, returns: bool, now: Nanos) {
         let top = &mut self.leaves[place as usize].asks_for;
         if *top == Top::NONE {
@@ -463,7 +465,7 @@ impl Htb {
         }
     }
 
-    /// Has somebody look at `until` whether the class at `place` still has nothing to send.
+    /// Schedules a check at `until` whether the class at `place` still has no packets.
     fn linger(&mut self, place: u32, until: Nanos) {
         let leaf = &mut self.leaves[place as usize];
         leaf.lingers_until = until;
@@ -490,8 +492,8 @@ impl Htb {
         self.count(before, self.direct.backlog());
     }
 
-    /// Sends what the classes have themselves, or, where `borrow` is true, what is lent to them.
-    /// Whether there was no room for more.
+    /// Sends with the classes' own credit or, if `borrow`, with borrowed credit. Returns whether
+    /// the batch is full.
     fn send_classes(
         &mut self,
         packets: &mut Packets,
@@ -518,8 +520,8 @@ impl Htb {
         false
     }
 
-    /// Whether the class at `place`, which has nothing of its own, would be refused as the one is
-    /// that asks for the line that it comes from: then it stands in that again.
+    /// Whether the class at `place`, which has no credit of its own, would be refused like the one
+    /// that asks for its former line: then it returns to that line.
     fn joins_line(&mut self, place: u32, now: Nanos) -> bool {
         let leaf = &self.leaves[place as usize];
         let Some(line) = leaf.last_line else { return false };
@@ -595,15 +597,15 @@ impl Htb {
         }
     }
 
-    /// Whether the default class is what it was, if it is among `changed`: those that have no class
-    /// of their own are in its place.
+    /// Whether the default class is unchanged, if it is among `changed`: it holds the packets of
+    /// all unknown classes.
     fn can_follow(&self, changed: &[u32]) -> bool {
         let default = self.config.default;
         !changed.contains(&default)
             || self.place_known(default).is_some_and(|place| self.is_seated(place))
     }
 
-    /// Whether the leaf at `place` is that of the class that the tree has under its number now.
+    /// Whether the leaf at `place` belongs to the tree's present class of its number.
     fn is_seated(&self, place: u32) -> bool {
         let leaf = &self.leaves[place as usize];
         self.tree.leaf(leaf.id).is_some() && leaf.is_seated_in(self.tree.as_ref())
@@ -617,9 +619,8 @@ impl Htb {
         }
     }
 
-    /// The classes `changed` are as the tree has them now: leaves that are known here have other
-    /// parameters, what waited in one that is gone goes where it belongs now, and whoever had
-    /// packets of another one sent elsewhere asks again.
+    /// Applies changes of the classes `changed`: known leaves get their new parameters, packets of
+    /// a removed class go to their new class, and classes whose packets moved ask again.
     fn follow(&mut self, changed: &[u32], handover: &mut Handover<'_>) {
         for &id in changed {
             match self.place_known(id) {
@@ -645,8 +646,8 @@ impl Htb {
         }
     }
 
-    /// The class of the leaf at `place` is gone. Its place stays until all leaves are looked at
-    /// again: it may stand in a rotation or a line, where it will be found to have nothing.
+    /// Removes the class of the leaf at `place`. Its place stays until all leaves are checked
+    /// again: it may be in a rotation or a line, where it is found to be empty.
     fn retire(&mut self, place: u32, handover: &mut Handover<'_>) {
         let (packets, now) = (Handover::packets, handover.now);
         let leaf = &mut self.leaves[place as usize];
@@ -666,8 +667,8 @@ impl Htb {
         }
     }
 
-    /// Leaves are as the tree has them now: what waited for one that is gone waits for the default
-    /// class, or is dropped where classes are bands.
+    /// Applies the tree's present leaves: packets of a removed leaf go to the default class, or are
+    /// dropped where classes are bands.
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
         self.places.fill(UNKNOWN);
@@ -745,7 +746,7 @@ impl Htb {
     }
 }
 
-/// What the classes' qdiscs want to know of packets, and which class each is of.
+/// The packet fields that the classes' qdiscs read, and the class of each packet.
 fn reading(tree: &dyn TreeMeter) -> Reading {
     Reading { class: true, ..tree.reading() }
 }

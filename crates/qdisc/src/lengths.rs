@@ -11,19 +11,19 @@
 
 use crate::flow_table::NONE;
 
-/// Whoever has a length.
+/// An item with a length.
 pub(crate) trait Measured {
     /// How long it is; 0 is not listed.
     fn length(&self) -> u64;
 
-    /// The list in which it is, [`UNLISTED`] to begin with. For [`Lengths`] alone.
+    /// Its list, initially [`UNLISTED`]. For [`Lengths`] alone.
     fn class(&mut self) -> &mut u8;
 
-    /// Who stands beside it there. For [`Lengths`] alone.
+    /// Its neighbours there. For [`Lengths`] alone.
     fn neighbours(&mut self) -> &mut Neighbours;
 }
 
-/// The two that stand beside somebody in a list.
+/// An item's two neighbours in a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Neighbours {
     next: u32,
@@ -48,7 +48,7 @@ fn class(length: u64) -> u8 {
     ((power << FINE) as u64 + ((length >> (power - FINE)) & ((1 << FINE) - 1))) as u8
 }
 
-/// Flows by what they have queued behind their head; live or without any.
+/// Flows by their backlog behind the head; active, or without lists.
 pub(crate) struct Lengths {
     heads: Box<[u32; LISTS]>,
     /// Which lists are not empty.
@@ -67,7 +67,7 @@ impl Lengths {
         self.is_live
     }
 
-    /// Takes in all flows that have a length.
+    /// Adds all flows that have a length.
     pub(crate) fn begin<F: Measured>(&mut self, flows: &mut [F]) {
         self.is_live = true;
         for id in 0..flows.len() as u32 {
@@ -176,7 +176,7 @@ mod tests {
     proptest! {
         /// The oracle looks at all lengths, each time.
         #[test]
-        fn nobody_is_longer_by_more_than_a_quarter(
+        fn the_longest_is_found_within_a_quarter(
             steps in prop::collection::vec((0..FLOWS, -9000i64..12_000), 1..300),
             begins in 0usize..100,
         ) {

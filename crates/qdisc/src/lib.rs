@@ -1,10 +1,10 @@
-//! Queueing disciplines: what waits, what leaves next, what is dropped.
+//! Queueing disciplines: which packets wait, leave next, or are dropped.
 //!
 //! One trait, [`Qdisc`], shaped like the kernel's `struct Qdisc_ops`, so that anyone who
 //! knows `net/sched` can read it. A qdisc does no I/O, starts no thread, reads no clock
 //! (`now` is an argument) and allocates nothing per packet; one worker owns it outright.
 //! The only things that it may share are a [`Meter`], its seat at a limit that several
-//! workers keep together, and what they tell each other: a [`Census`], a [`Feedback`].
+//! workers keep together, and shared counts and feedback: a [`Census`], a [`Feedback`].
 //!
 //! A qdisc is described by a [`Spec`] (what to build, with which parameters and meters) and
 //! made by [`Spec::build`]. Under load it is changed in its [`Slot`]: new parameters by

@@ -1,16 +1,16 @@
-//! A seat at a limit: how a qdisc learns what it may send.
+//! A seat at a limit: it decides what a qdisc may send.
 //!
 //! A rate limit may belong to one queue or to a whole port with many. The qdisc does not need to
 //! know which: it holds a [`Meter`] and asks. The `coordination` layer decides what is behind it: a
 //! private bucket, a bucket under a lock, mq-cake's scan of its siblings.
 //!
-//! A strategy may decide when a packet arrives (EDT stamps it), when it is to leave (a token bucket
+//! A strategy may decide when a packet arrives (EDT stamps it), when it leaves (a token bucket
 //! charges it), or both. A qdisc calls both ends and so works with all of them.
 
 use narrows_packet::Backlog;
 use narrows_units::{Bytes, Nanos};
 
-/// What a meter says to a packet that wants to leave.
+/// A meter's answer to a packet that wants to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Take {
     /// It may leave now, and has been charged.
@@ -47,7 +47,7 @@ impl Weight {
     /// The default weight of a queue.
     pub const ONE: Self = Self(1 << 8);
 
-    /// That of so many flows; at least that of one.
+    /// The weight of this many flows; at least that of one.
     pub(crate) fn of_flows(flows: u32) -> Self {
         Self(Self::ONE.0.saturating_mul(flows.max(1)))
     }
@@ -59,8 +59,8 @@ impl Default for Weight {
     }
 }
 
-/// How often a seat has touched cache lines that other cores write: what coordination costs
-/// beyond instructions.
+/// How often a seat has touched cache lines that other cores write: the cost of coordination beyond
+/// instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Contact {
     /// Lines read that a sibling writes.
@@ -72,8 +72,8 @@ pub struct Contact {
 /// One queue's seat at a limit.
 pub trait Meter: Send {
     /// A packet that will cost `cost` arrives: returns its earliest departure time, or `None` if
-    /// that is beyond the strategy's horizon and the packet is to be dropped. Strategies that
-    /// decide at departure return [`Nanos::ZERO`].
+    /// that is beyond the strategy's horizon and the packet must be dropped. Strategies that decide
+    /// at departure return [`Nanos::ZERO`].
     fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos>;
 
     /// The queue dropped packets that cost `cost` together and were stamped `edt` at the latest.
@@ -87,15 +87,15 @@ pub trait Meter: Send {
     /// May a packet that costs `cost` and was stamped `edt` leave at `now`? Charges it if so.
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take;
 
-    /// Publishes what is still queued here. Called once per batch, after the last [`Meter::take`]
-    /// of that batch, also when nothing is queued.
+    /// Publishes the remaining backlog. Called once per batch, after the last [`Meter::take`] of
+    /// that batch, also when nothing is queued.
     fn report(&mut self, backlog: Backlog, now: Nanos);
 
-    /// What part of the limit this seat may count on; qdiscs size their own limits by it.
+    /// The part of the limit that this seat may count on; qdiscs size their own limits by it.
     fn share(&self) -> Share;
 
-    /// What part of the burst stores the credit that this seat does not use at once; the share,
-    /// unless all seats share one bucket.
+    /// The part of the burst that stores this seat's unused credit; the share, unless all seats
+    /// share one bucket.
     fn part_of_burst(&self) -> Share {
         self.share()
     }
@@ -104,7 +104,7 @@ pub trait Meter: Send {
     /// arrival instead of blocking those behind them.
     fn longest(&self) -> Bytes;
 
-    /// A packet was dropped because the queue is full: this queue wants more than it sends.
+    /// A packet was dropped because the queue is full: its demand exceeds its send rate.
     fn turned_away(&mut self) {}
 
     /// Sets this queue's weight. Strategies without weights ignore it.
@@ -114,7 +114,7 @@ pub trait Meter: Send {
     /// yield, and let those go first. Off by default. Strategies without a reserve ignore it.
     fn yields(&mut self, _yields: bool) {}
 
-    /// How often this seat has touched lines that others write, so far.
+    /// How often this seat has touched lines that others write.
     fn contact(&self) -> Contact {
         Contact::default()
     }

@@ -52,10 +52,10 @@ pub use config::{
 /// Packets that may always wait for the rate, however small the queue's part of the limit.
 const LEAST_QUEUE: u32 = 4;
 
-/// Who grants.
+/// The meter.
 enum Seat {
-    /// A rate of one's own: when what left last had passed. That is exact however late somebody
-    /// asks, as it is known since when packets have stood here.
+    /// The time at which the last packet had passed the link. Exact even for a late caller, because
+    /// the time since which packets wait is known.
     Own(Nanos),
     /// A seat at a shared one.
     Shared(Box<dyn Meter>),
@@ -76,12 +76,12 @@ pub(crate) struct Netem {
     delays: Draw,
     corruptions: Draw,
     reorderings: Draw,
-    /// Packets since the last one that was reordered.
+    /// The number of packets since the last reordered one.
     since_reordered: u32,
     slots: Slots,
-    /// What is under way.
+    /// Packets under way.
     line: Line,
-    /// What has arrived at the bottleneck.
+    /// Packets that have arrived at the bottleneck.
     queue: Fifo,
     /// How many packets may wait for the rate, as of the last dequeue.
     part: u32,
@@ -107,7 +107,7 @@ impl Netem {
         }
     }
 
-    /// Why `id` is not taken in, if so.
+    /// Why `id` is refused, if it is.
     fn refusal(&self, packets: &Packets, id: PacketId) -> Option<DropReason> {
         if self.backlog().packets >= self.config.limit {
             return Some(DropReason::Limit);
@@ -118,7 +118,7 @@ impl Netem {
         (rate.cost(packets.len(id)) > meter.longest()).then_some(DropReason::TooLong)
     }
 
-    /// Whether `id` is lost; one that is to be marked instead is.
+    /// Whether `id` is lost. A packet that should be marked instead is marked.
     fn is_lost(&mut self, packets: &mut Packets, id: PacketId) -> bool {
         if !self.losses.happens(&self.config.loss, &mut self.chances) {
             return false;
@@ -130,7 +130,7 @@ impl Netem {
         !is_marked
     }
 
-    /// Sends `id`, which comes in at `now`, on its way.
+    /// Puts `id`, which arrives at `now`, under way.
     fn send_off(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         let chances = &mut self.chances;
         if let Some(Reorder { happening, gap }) = &self.config.reorder {
@@ -148,7 +148,8 @@ impl Netem {
         let delay = self.delays.time(delay, jitter, distribution, delay_correlation, chances);
         match self.config.rate {
             None => self.line.insert(packets, id, now + delay),
-            // The time that it takes itself is the delay's, that of those before it the rate's.
+            // Its own transmission time counts for the delay, that of packets before it for the
+            // rate.
             Some(rate) => {
                 let passing = rate.time(packets.len(id));
                 self.line.append(packets, id, now + delay + passing);
@@ -162,7 +163,7 @@ impl Netem {
         Verdict::Dropped
     }
 
-    /// Looks up what the meter says, so that arrivals need not ask it.
+    /// Caches the meter's answers, so that arrivals need not call it.
     fn follow_meter(&mut self) {
         let share = match &self.seat {
             Some(Seat::Shared(meter)) => meter.share(),

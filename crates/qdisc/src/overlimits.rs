@@ -4,20 +4,20 @@
 //! the qdisc has asked (`qdisc_watchdog`), and again after each packet that it got. While packets
 //! wait, each arrival and each departure therefore ends with one refusal.
 //!
-//! A worker asks when it suits it: early, late, for many packets at once. So this counts not how
-//! often it asks, but how often Linux would have been refused in between, by what has come and what
-//! has left. Asking early, with nothing new, counts nothing.
+//! A worker asks when it suits it: early, late, for many packets at once. So this does not count
+//! its calls, but how often Linux would have been refused in between, derived from arrivals and
+//! departures. Asking early, with nothing new, counts nothing.
 //!
-//! *Where it differs.* What comes in while packets wait counts once, also if a late worker lets it
-//! go with those before it. Of single packets that a parent takes, several at the same time count
-//! as one. On a device with several queues Linux asks a qdisc at the root twice after each packet;
-//! this counts once, as below `mq`.
+//! *Where it differs.* An arrival while packets wait counts once, also if a late worker sends it
+//! with those before it. Several single packets that a parent takes at the same time count as one.
+//! On a device with several queues Linux asks a qdisc at the root twice after each packet; this
+//! counts once, as below `mq`.
 //!
 //! Cost: some twenty instructions each time that a qdisc is empty or has to wait; none a packet.
 
 use crate::Stats;
 
-/// What had happened when the qdisc was asked last.
+/// The state at the last call.
 #[derive(Default)]
 pub(crate) struct Overlimits {
     /// Packets that had come, those dropped included.
@@ -29,7 +29,7 @@ pub(crate) struct Overlimits {
 }
 
 impl Overlimits {
-    /// The qdisc, of which `queued` packets are left, has to wait: counts in `stats`.
+    /// The qdisc, with `queued` packets left, must wait: counts in `stats`.
     #[inline]
     pub(crate) fn refused(&mut self, stats: &mut Stats, queued: u32) {
         let (came, left) = self.since(stats, queued);
@@ -54,12 +54,12 @@ impl Overlimits {
         }
     }
 
-    /// A packet is queued that has not come in here.
+    /// A packet of another qdisc is queued.
     pub(crate) fn adopted(&mut self) {
         self.came += 1;
     }
 
-    /// How many packets have come and left since this was asked last.
+    /// How many packets have arrived and left since the last call.
     #[inline]
     fn since(&mut self, stats: &Stats, queued: u32) -> (u64, u64) {
         let left = stats.sent_packets;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_at_once_counts_nothing() {
+    fn packets_that_leave_at_once_count_nothing() {
         let mut bench = Bench::default();
         assert_eq!(bench.come(1).leave(1).asked(), 0);
         assert_eq!(bench.come(9).leave(9).asked(), 0);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_worker_counts_what_a_punctual_one_does() {
+    fn a_late_worker_counts_as_much_as_a_punctual_one() {
         let mut late = Bench::default();
         late.come(5).asked();
         let mut punctual = Bench::default();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_qdisc_has_queued_has_not_come_in_here() {
+    fn packets_of_another_qdisc_do_not_count_as_arrivals() {
         let mut bench = Bench::default();
         bench.come(100);
         (0..100).for_each(|_| bench.overlimits.adopted());
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_parent_takes_single_packets_what_comes_counts_nothing() {
+    fn while_a_parent_takes_single_packets_arrivals_count_nothing() {
         let mut bench = Bench::default();
         bench.come(2);
         for _ in 0..9 {

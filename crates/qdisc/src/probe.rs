@@ -11,7 +11,7 @@ use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What some seats have touched so far, all together.
+/// The accesses of some seats so far, all together.
 #[derive(Debug, Default)]
 pub struct Contacts {
     reads: AtomicU64,
@@ -21,8 +21,8 @@ pub struct Contacts {
 impl Contacts {
     /// The figures.
     pub fn read(&self) -> Contact {
-        // Relaxed, here and below: sums that guard nothing. Whoever wants those of other threads
-        // joins them first.
+        // Relaxed, here and below: sums that guard no other memory. A reader of other threads' sums
+        // joins the threads first.
         Contact {
             reads: self.reads.load(Ordering::Relaxed),
             updates: self.updates.load(Ordering::Relaxed),
@@ -35,7 +35,7 @@ impl Contacts {
     }
 }
 
-/// A seat, and who is told what it touches.
+/// A seat, and the probe that records what it touches.
 pub struct Probe {
     seat: Box<dyn Meter>,
     told: Contact,
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_passes_everything_on_and_tells_what_was_touched() {
+    fn a_probe_passes_everything_on_and_records_accesses() {
         let contacts = Arc::new(Contacts::default());
         let probes = [(); 2].map(|()| Probe::new(Box::<Toucher>::default(), Arc::clone(&contacts)));
         for mut probe in probes {

@@ -4,7 +4,7 @@ use crate::{Above, Detail, Handover, NodeId, Spec, Weight};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
-/// What happened to a packet that was offered to a qdisc.
+/// The result of offering a packet to a qdisc.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// It is queued.
@@ -19,7 +19,7 @@ pub enum Next {
     /// At once: the batch was full.
     Now,
     /// At this time. A queued packet may not leave yet. Asking earlier is harmless; asking later
-    /// loses nothing within what the qdisc's burst makes up for.
+    /// loses nothing within the qdisc's burst.
     At(Nanos),
     /// At this time, or when a packet has been enqueued if that is earlier: queued packets are held
     /// individually, and arrivals need not wait for them.
@@ -28,7 +28,7 @@ pub enum Next {
     Empty,
 }
 
-/// What a qdisc has done so far: `struct gnet_stats_basic` and `gnet_stats_queue`.
+/// A qdisc's statistics: `struct gnet_stats_basic` and `gnet_stats_queue`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Frame bytes that left.
@@ -37,15 +37,15 @@ pub struct Stats {
     pub sent_packets: u64,
     /// Packets dropped by it or below it.
     pub drops: u64,
-    /// Times that Linux would have found a packet that might not leave yet.
+    /// How often Linux would have found a packet that may not leave yet.
     pub overlimits: u64,
     /// Packets put back after they had been dequeued.
     pub requeues: u64,
-    /// What is queued now.
+    /// The backlog.
     pub backlog: Backlog,
     /// Which qdisc it is.
     pub id: NodeId,
-    /// What only its kind counts.
+    /// Statistics of its kind only.
     pub detail: Option<Detail>,
 }
 
@@ -79,9 +79,9 @@ pub const RANKS: usize = 8;
 /// Which of its bands a qdisc sends next, by rank: 0 goes first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ranking {
-    /// Of the packet that left last.
+    /// The class of the packet that left last.
     pub left: u8,
-    /// Of the first band that may have something to send,
+    /// The first band that may have packets,
     pub next: u8,
     /// and how much of that rank is queued.
     pub bytes: Bytes,
@@ -90,8 +90,8 @@ pub struct Ranking {
 /// A queueing discipline. It owns the packets between [`Qdisc::enqueue`] and
 /// [`Qdisc::dequeue`]; every one of them leaves, or is discarded with a reason.
 pub trait Qdisc: Send {
-    /// What it, or a qdisc below it, needs to know of packets that are enqueued. The caller asks
-    /// once, and again after [`Qdisc::retune`].
+    /// The packet fields that it, or a qdisc below it, reads on enqueue. The caller asks once, and
+    /// again after [`Qdisc::retune`].
     fn reading(&self) -> Reading {
         Reading::NOTHING
     }
@@ -107,13 +107,13 @@ pub trait Qdisc: Send {
         }
     }
 
-    /// The packet `id` will soon be enqueued: has what that touches brought near, see
-    /// [`narrows_cpu::prefetch`]. For a parent with many like it.
+    /// Prefetches the data for enqueueing `id` soon, see [`narrows_cpu::prefetch`]. For a parent
+    /// with many such qdiscs.
     fn expect(&self, packets: &Packets, id: PacketId) {
         let _ = (packets, id);
     }
 
-    /// The same for the packet that leaves next.
+    /// The class of the packet that leaves next.
     fn expect_departure(&self, packets: &Packets) {
         let _ = packets;
     }
@@ -121,15 +121,15 @@ pub trait Qdisc: Send {
     /// Drops all of `ids`, which arrived when no frame was left for queued packets.
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]);
 
-    /// Sees packets that arrived at `now` at the port where this one sends, among them answers to
-    /// what it has sent. For qdiscs that ask for it ([`Reading::echoes`]).
+    /// Processes packets that arrived at `now` at this qdisc's port, among them answers to packets
+    /// that it has sent. For qdiscs that ask for it ([`Reading::echoes`]).
     fn observe_reverse(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
         let _ = (packets, ids, now);
     }
 
-    /// Moves what may leave at `now` into `out` until that is full, and says when to ask again.
-    /// Call it after every batch of arrivals, too: this is where a qdisc publishes its backlog to
-    /// its siblings.
+    /// Moves packets that may leave at `now` into `out` until that is full, and returns when to ask
+    /// again. Call it after every batch of arrivals, too: this is where a qdisc publishes its
+    /// backlog to its siblings.
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next;
 
     /// Takes out the one packet that leaves next at `now`, as [`Qdisc::dequeue`] into a batch with
@@ -137,18 +137,17 @@ pub trait Qdisc: Send {
     /// one, and is never [`Next::Now`].
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next>;
 
-    /// What is queued.
+    /// The backlog.
     fn backlog(&self) -> Backlog;
 
-    /// What this queue's part of a class weighs beside the same qdisc on other queues, which share
-    /// the class's rate: how many flows, or hosts, have something to send here. One where it does
-    /// not tell them apart.
+    /// The weight of this queue's part of a class among the queues that share the class's rate: how
+    /// many flows, or hosts, are backlogged here. One if it does not isolate them.
     fn weight(&self) -> Weight {
         Weight::ONE
     }
 
-    /// Whose turn it is among bands that have an order, so that the queues of a class can keep it
-    /// together. All are of one rank where there are none.
+    /// The rank of the next packet among ordered bands, so that the queues of a class can keep the
+    /// order together. Without bands all packets have one rank.
     fn ranking(&self) -> Ranking {
         Ranking { left: 0, next: 0, bytes: self.backlog().bytes }
     }
@@ -157,8 +156,8 @@ pub trait Qdisc: Send {
     /// of the [`Spec`] that it was built from.
     fn stats(&self, into: &mut Vec<Stats>);
 
-    /// The same as seen from outside, where those above hold packets that this one has given away.
-    /// To be written anew by a qdisc with others below it: which of them has the packet passed?
+    /// The same as seen from outside, where parents hold packets that this qdisc has released. A
+    /// qdisc with children must implement it, to find the child that released the packet.
     fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
         let own = into.len();
         self.stats(into);
@@ -167,20 +166,20 @@ pub trait Qdisc: Send {
         }
     }
 
-    /// Takes over the parameters of `spec`, which this qdisc can carry on with
-    /// ([`Config::carries_on`](crate::Config::carries_on)). What is queued stays queued, even where
-    /// it exceeds a new limit; what a meter has already granted or owes is kept. The qdiscs below
-    /// are reconciled by their names, see [`Slot::take_over`](crate::Slot::take_over).
+    /// Applies the parameters of `spec`, which this qdisc can carry on with
+    /// ([`Config::carries_on`](crate::Config::carries_on)). Queued packets stay queued, even beyond
+    /// a new limit; a meter's credit and debt are kept. The qdiscs below are reconciled by their
+    /// names, see [`Slot::take_over`](crate::Slot::take_over).
     ///
     /// # Panics
     /// Where `spec` is of another kind.
     fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>);
 
-    /// Takes out the packet that would leave next, whatever the rate: it is about to be handed
-    /// over to another qdisc. Does not count as sent.
+    /// Takes out the packet that would leave next, regardless of the rate, to hand it over to
+    /// another qdisc. Does not count as sent.
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId>;
 
-    /// Takes in a packet from a qdisc that this one replaces, behind all others and whatever
-    /// the limit.
+    /// Adopts a packet from a qdisc that this one replaces, behind all others, regardless of the
+    /// limit.
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos);
 }

@@ -1,9 +1,9 @@
 //! Classes, or flows, that take turns: a list through themselves.
 
-/// Nobody.
+/// No entry.
 const NONE: u32 = u32::MAX;
 
-/// Where one stands in its list.
+/// An entry's place in its list.
 #[derive(Clone, Copy)]
 pub(crate) struct Link(u32);
 
@@ -11,12 +11,12 @@ impl Link {
     pub(crate) const END: Self = Self(NONE);
 }
 
-/// What is linked.
+/// An entry that can be linked.
 pub(crate) trait Linked {
     fn link(&mut self) -> &mut Link;
 }
 
-/// Classes or flows by their places in a table. Each stands in one rotation at most.
+/// Classes or flows by their places in a table. Each is in one rotation at most.
 #[derive(Clone, Copy)]
 pub(crate) struct Rotation {
     first: u32,
@@ -31,13 +31,13 @@ impl Rotation {
         self.first == NONE
     }
 
-    /// Whose turn it is.
+    /// The current entry.
     #[inline]
     pub(crate) fn front(&self) -> Option<u32> {
         (!self.is_empty()).then_some(self.first)
     }
 
-    /// Whose turn comes behind that of `place`.
+    /// The entry after `place`.
     #[inline]
     pub(crate) fn behind<T: Linked>(&self, table: &mut [T], place: u32) -> Option<u32> {
         let Link(next) = *table[place as usize].link();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a `VecDeque`.
+        /// Compared with a `VecDeque`.
         #[test]
         fn it_is_a_queue(acts in prop::collection::vec((0..3, 0u32..16), 0..200)) {
             let mut table = [Link::END; 16];

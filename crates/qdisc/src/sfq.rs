@@ -1,10 +1,10 @@
 //! `sfq`: flows take turns, and the longest loses.
 //!
-//! Packets are told apart by the hash of their headers, over `divisor` places. Flows with packets
+//! The hash of a packet's headers chooses one of `divisor` places: its flow. Flows with packets
 //! take turns by deficit round robin. When there are too many packets, one of the longest flow is
-//! dropped: the last, or with `headdrop` the first. Two flows that fall into one place are one; so
-//! that this does not last, `perturb` has all places drawn anew now and then, and what is queued is
-//! sorted again, each flow in its order.
+//! dropped: the last, or with `headdrop` the first. Two flows that hash to one place are treated as
+//! one. `perturb` limits how long: it changes the hash now and then, and sorts the queued packets
+//! anew, each flow in order.
 //!
 //! *Limits* are each queue's of the port: `limit` packets, `flows` flows with packets at once,
 //! `depth` packets of a flow.
@@ -34,7 +34,7 @@ pub use config::{Config, DEPTH_MAX, DIVISOR_MAX};
 
 /// Lists by length are given up when this share of the limit is free again.
 const RELIEF: u32 = 4;
-/// 2^32 divided by the golden ratio: what places are drawn anew by.
+/// 2^32 divided by the golden ratio: the step between hash keys.
 const STEP: u32 = 0x9e37_79b1;
 
 /// An instance: one queue's.
@@ -43,9 +43,9 @@ pub(crate) struct Sfq {
     flows: FlowTable<Flow>,
     rotation: Rotation,
     lengths: Lengths,
-    /// What hashes are mixed with before they become places.
+    /// The key that is mixed into hashes.
     salt: u32,
-    /// When places are drawn anew.
+    /// When the hash changes next.
     perturbs_at: Nanos,
     backlog: Backlog,
     /// All but the backlog.
@@ -73,7 +73,7 @@ impl Sfq {
         ((u64::from(mixed) * u64::from(self.config.divisor)) >> u32::BITS) as u32
     }
 
-    /// Draws places anew where it is time.
+    /// Changes the hash if it is time.
     #[inline]
     fn perturb(&mut self, packets: &mut Packets, now: Nanos) {
         if self.config.perturb == Nanos::ZERO || now < self.perturbs_at {
@@ -102,7 +102,7 @@ impl Sfq {
         }
     }
 
-    /// Queues `id`, whatever the limits.
+    /// Queues `id`, regardless of the limits.
     fn take_in(&mut self, packets: &mut Packets, id: PacketId) {
         let key = self.key(packets, id);
         let place = self.flows.find(key).unwrap_or_else(|| self.begin(key));
@@ -133,14 +133,14 @@ impl Sfq {
         }
     }
 
-    /// The flow at `place`, whose turn it is, has no packets any more: it is forgotten.
+    /// The current flow, at `place`, has no packets any more: it is forgotten.
     fn rest(&mut self, place: u32) {
         self.rotation.pop_front(&mut self.flows);
         self.changed(place);
         self.flows.forget(place);
     }
 
-    /// `id` is queued no longer.
+    /// `id` is no longer queued.
     #[inline]
     fn left(&mut self, packets: &Packets, id: PacketId) {
         self.backlog.packets -= 1;
@@ -196,8 +196,8 @@ impl Sfq {
         }
     }
 
-    /// Takes out the first packet of the flow at `place`, whose turn it is; `None` where all that
-    /// it had was dropped.
+    /// Takes out the first packet of the current flow, at `place`; `None` if all its packets were
+    /// dropped.
     #[inline]
     fn pop(&mut self, packets: &mut Packets, place: u32) -> Option<PacketId> {
         let flow = &mut self.flows[place as usize];

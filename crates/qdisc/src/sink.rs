@@ -1,4 +1,4 @@
-//! Where a qdisc puts what leaves: a batch, or the hand of a parent that takes one packet.
+//! The destination of departing packets: a batch, or a parent that takes one packet.
 
 use crate::{Next, Qdisc};
 use narrows_packet::{Batch, PacketId, Packets};
@@ -7,10 +7,10 @@ use narrows_units::Nanos;
 /// See the module's documentation.
 pub(crate) trait Sink {
     fn has_room(&self) -> bool;
-    /// How many more it takes.
+    /// How many more fit.
     fn room(&self) -> usize;
     fn push(&mut self, id: PacketId);
-    /// Takes what `qdisc` gives, as long as there is room, and tells each packet to `tell`.
+    /// Takes packets from `qdisc` while there is room, and passes each to `tell`.
     fn fill(
         &mut self,
         qdisc: &mut dyn Qdisc,

@@ -18,10 +18,10 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct NodeId(pub u64);
 
-/// How to find out what a qdisc wants to know of a packet, and write it into the table.
+/// A function that parses the packet fields that a qdisc reads, and writes them into the table.
 pub type ReadHeaders<'a> = &'a mut dyn FnMut(PacketId, Reading, &mut Packets);
 
-/// What it takes to hand queued packets over from one qdisc to another.
+/// The context for handing packets over from one qdisc to another.
 pub struct Handover<'a> {
     /// The time of the change.
     pub now: Nanos,
@@ -31,12 +31,12 @@ pub struct Handover<'a> {
 }
 
 impl<'a> Handover<'a> {
-    /// At `now`, where all that any qdisc wants to know of `packets` is known.
+    /// The context at `now`, if all fields that any qdisc reads are in `packets` already.
     pub fn new(packets: &'a mut Packets, now: Nanos) -> Self {
         Self { now, packets, known: Reading::NOTHING, read: None }
     }
 
-    /// The same where only `known` is, and `read` finds out more.
+    /// The same if only `known` are, and `read` parses more.
     #[must_use]
     pub fn reading(self, known: Reading, read: ReadHeaders<'a>) -> Self {
         Self { known, read: Some(read), ..self }
@@ -51,9 +51,9 @@ impl<'a> Handover<'a> {
     pub(crate) fn hand_over(&mut self, from: &mut dyn Qdisc, to: &mut dyn Qdisc) {
         let reading = to.reading();
         self.packets.prepare(reading);
-        // What only the successor wants to know of a packet nobody has read yet. Without it all
-        // packets would be of one flow, and later ones of their real flows would overtake them.
-        // Classes are others below each qdisc.
+        // Fields that only the successor reads were not parsed yet. Without them all packets would
+        // belong to one flow, and later packets of their real flows would overtake them. Classes
+        // differ below each qdisc.
         let is_unread = reading != Reading::NOTHING && (reading != self.known || reading.class);
         while let Some(id) = from.drain(self.packets) {
             if is_unread && let Some(read) = &mut self.read {
@@ -84,13 +84,13 @@ impl Slot {
         self.id
     }
 
-    /// What assigns packets to its classes, and to those below it.
+    /// The classifier for its classes, and those below it.
     #[inline]
     pub fn classification(&self) -> Option<&Arc<Classification>> {
         self.classification.as_ref()
     }
 
-    /// What filters packets where they come in at the port whose root it is, and where they go out.
+    /// The filters of the port whose root it is, on arrival and on departure.
     #[inline]
     pub fn ends(&self) -> [Option<&Arc<Classifier>>; 2] {
         self.ends.each_ref().map(Option::as_ref)
@@ -108,7 +108,7 @@ impl Slot {
         self.qdisc.as_mut()
     }
 
-    /// Makes it what `spec` says. What is queued stays queued, in order.
+    /// Applies `spec`. Queued packets stay queued, in order.
     pub fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
         if spec.id == self.id {
             self.classification.clone_from(&spec.classification);

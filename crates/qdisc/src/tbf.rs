@@ -5,29 +5,29 @@
 //! it: the qdisc's own [`Bucket`], or a seat at a limit that several workers keep together.
 //! The shaper itself does not know the difference.
 //!
-//! *The limit is the port's.* A seat queues at most the part of the limit that it may count on
-//! ([`Meter::share`]), so that the sum over all workers stays what the operator asked for.
-//! A part may become arbitrarily small, so [`LEAST_QUEUE`] packets are always taken while
-//! they fit the whole. The limit holds whatever the inner qdisc's own is.
+//! *The limit is the port's.* A seat queues at most its share of the limit ([`Meter::share`]), so
+//! the sum over all workers is the configured limit. A part may become arbitrarily small, so
+//! [`LEAST_QUEUE`] packets are always taken while they fit the whole. It holds in addition to the
+//! inner qdisc's own limit.
 //!
 //! *Nothing is ever stuck.* A packet that costs more than the bucket can ever hold is dropped
 //! on arrival. One that was queued before the bucket shrank leaves when the bucket is full,
 //! into debt.
 //!
 //! *Stamps.* A strategy that decides at arrival writes its decision into the packet. If the inner
-//! qdisc then drops a packet, on arrival or later, the strategy is told so ([`Meter::unstamp`]).
-//! Packets that come from elsewhere (adopted, or queued when the meter was exchanged) carry none
-//! that this meter has made; the meter is told so by an earliest departure time of zero.
+//! qdisc then drops a packet, on arrival or later, it tells the strategy ([`Meter::unstamp`]).
+//! Packets that come from elsewhere (adopted, or queued when the meter was exchanged) carry no
+//! stamp of this meter; an earliest departure time of zero marks them.
 //!
 //! Source: `tc-tbf(8)`; differs from the kernel's in that a limit can belong to many queues.
 //!
 //! Cost: on arrival a price and two comparisons, at departure the meter's; the inner qdisc is
 //! called once each way. Nothing is allocated. Counted, from arrival to departure over a
-//! `pfifo` and with a bucket of its own: 178 instructions a packet, to which a shared seat adds
+//! `pfifo` and with a bucket of its own: 178 instructions per packet, to which a shared seat adds
 //! 50 (`equal`) to 100 (`edt`); `instruction-count` in the `bench` crate holds it there.
 //!
-//! Non-goals: dropping from the head, segmentation of what is too long (frames are what the
-//! wire carries), two stamping meters one above the other.
+//! Non-goals: dropping from the head, segmentation of frames that are too long (frames are as on
+//! the wire), two stamping meters one above the other.
 
 use crate::bucket::{Bucket, Shape};
 use crate::coalescing::Coalescing;
@@ -40,8 +40,8 @@ use queue::Queue;
 mod queue;
 
 /// Packets that a seat may always queue while they fit the whole limit, however small its
-/// part: one that is held, one behind it so that the seat does not look idle whenever the held
-/// one leaves, and a pair more because TCP sends in pairs (an ACK for every second segment).
+/// share: the held packet, one behind it so that the seat does not look idle whenever the held one
+/// leaves, and two more because TCP sends in pairs (an ACK for every second segment).
 pub const LEAST_QUEUE: u32 = 4;
 
 /// Parameters of a token bucket filter, see `tc-tbf(8)`.
@@ -55,7 +55,7 @@ pub struct Config {
     pub limit: Bytes,
     /// The rate that is never exceeded, not even by the burst, and the size of its bucket.
     pub peak: Option<Peak>,
-    /// What a frame is charged.
+    /// The charge of a frame.
     pub overhead: Overhead,
 }
 
@@ -75,7 +75,7 @@ pub struct Peak {
     pub mtu: Bytes,
 }
 
-/// Who grants.
+/// The meter.
 enum Seat {
     /// A limit of one's own.
     Own(Bucket),
@@ -121,13 +121,13 @@ impl Tbf {
         tbf
     }
 
-    /// Looks up what the meter says, and what follows from new parameters.
+    /// Reads the meter's parameters, and derives those that depend on them.
     fn follow_limit(&mut self) {
         self.follow_meter();
         self.follow_share();
     }
 
-    /// Looks up what the meter says of sizes, so that arrivals need not ask it.
+    /// Caches the meter's sizes, so that arrivals need not call it.
     fn follow_meter(&mut self) {
         let meter = self.seat.meter();
         let (longest, share) = (meter.longest(), meter.share());
@@ -153,7 +153,7 @@ impl Tbf {
             (Seat::Shared(meter), true) => queue.release(meter.as_mut(), packets, now, out),
             (Seat::Shared(meter), false) => release_some(queue, meter.as_mut(), packets, now, out),
         };
-        // The batch is over: tells the siblings, and hears from them.
+        // The batch is over: exchanges demands with the siblings.
         if let Seat::Shared(meter) = &mut self.seat {
             meter.report(self.queue.backlog(), now);
             self.follow_meter();
@@ -161,8 +161,8 @@ impl Tbf {
         next
     }
 
-    /// The inner qdisc has dropped so many `packets`, worth `cost` and stamped `edt` at the latest,
-    /// for what comes in.
+    /// On an arrival, the inner qdisc has dropped so many `packets`, worth `cost` and stamped `edt`
+    /// at the latest.
     #[cold]
     fn dropped_below(&mut self, packets: u64, cost: Bytes, edt: Nanos, now: Nanos) {
         self.queue.stats.drops += packets;
@@ -171,7 +171,7 @@ impl Tbf {
         meter.turned_away();
     }
 
-    /// Queues `id`, of `len` bytes and stamped `edt`, where others may be dropped for it.
+    /// Queues `id`, of `len` bytes and stamped `edt`, if others may be dropped for it.
     #[inline(never)]
     fn push_among(
         &mut self,
@@ -190,8 +190,7 @@ impl Tbf {
         verdict
     }
 
-    /// Why a packet is not taken in, if it is not. Apart from the way that almost all packets
-    /// take.
+    /// Why a packet is refused, if it is. Out of the usual path.
     #[cold]
     fn refusal(&self, len: Bytes, cost: Bytes) -> Option<DropReason> {
         let backlog = self.queue.backlog();
@@ -315,7 +314,7 @@ impl Qdisc for Tbf {
         self.queue.take_over(inner.expect("a tbf has exactly one qdisc below it"), handover);
         let lost = before - self.queue.accepted();
         if lost.packets != 0 {
-            // Classes are gone from the inner qdisc, with what was queued there.
+            // Classes were removed from the inner qdisc, with their packets.
             let edt = self.queue.held_edt().unwrap_or(handover.now);
             let cost = self.queue.cost_of(lost);
             self.dropped_below(lost.packets, cost, edt, handover.now);
@@ -336,7 +335,7 @@ impl Qdisc for Tbf {
     }
 }
 
-/// Gives `out` what `meter` grants, where the inner qdisc may drop some of it instead.
+/// Moves granted packets into `out`, if the inner qdisc may also drop some.
 #[inline(never)]
 fn release_some(
     queue: &mut Queue,
@@ -350,7 +349,7 @@ fn release_some(
     let lost = before - queue.accepted();
     if lost.packets != 0 {
         queue.stats.drops += lost.packets;
-        // They stood in front of the one that is to leave next.
+        // They were queued before the packet that leaves next.
         let edt = queue.held_edt().unwrap_or(now);
         meter.unstamp(queue.cost_of(lost), edt, now);
     }

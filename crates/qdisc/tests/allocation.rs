@@ -1,5 +1,5 @@
-//! The hot path allocates nothing: once its flows are known, no qdisc asks for memory, whatever
-//! comes and goes.
+//! The hot path allocates nothing: once its flows are known, no qdisc allocates memory, under any
+//! load.
 
 use narrows_packet::{Batch, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{self, Codel, Key, Structure};
@@ -11,9 +11,9 @@ use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 const FLOWS: u32 = 64;
 const CLASSES: u32 = 4;
 const PACKETS: u32 = 2_048;
-/// What all flows together may send: each packet of 1500 bytes takes 12 us.
+/// The total rate of all flows: each packet of 1500 bytes takes 12 us.
 const RATE: Rate = Rate::from_bits_per_sec(1_000_000_000);
-/// How much of it is offered, in per cent: so that there are drops.
+/// How much of it is offered, in percent: so that there are drops.
 const OFFERED: u64 = 120;
 const BATCH: usize = 32;
 
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass. Packets come in batches, of each flow in turn.
+    /// Lets `span` pass. Packets arrive in batches, from each flow in turn.
     fn run(&mut self, span: Nanos) {
         let apart = RATE.time_for(Bytes(1500)).0 * BATCH as u64 * 100 / OFFERED;
         let end = self.now + span;
@@ -154,7 +154,7 @@ fn kinds() -> Vec<(&'static str, Spec)> {
         |config| Spec { children: vec![Spec::new(config)], ..Spec::new(Config::Tbf(tbf)) };
     kinds.extend(leaves.map(|(name, config)| (name, limited(config))));
     kinds.extend(configs.map(|(name, config)| (name, Spec::new(config))));
-    // What limits the rate of classes stands above them, and holds one of their packets.
+    // The shaper above the classes holds one of their packets.
     let disciplines = [
         ("prio", bands::Discipline::Prio, CLASSES),
         ("drr", bands::Discipline::Drr, 0),

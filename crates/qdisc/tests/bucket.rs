@@ -78,8 +78,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is asked of it and however it is reshaped, it grants exactly what the model
-    /// grants, and the time that it says to wait is the first at which the model would grant.
+    /// Through any requests and changes it grants exactly what the model grants, and its waiting
+    /// time ends when the model would first grant.
     #[test]
     fn a_bucket_is_exact(first in shape(), steps in prop::collection::vec(step(), 1..60)) {
         let mut bucket = Bucket::new(first);

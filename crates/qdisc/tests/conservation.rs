@@ -104,7 +104,7 @@ impl Kind {
         )
     }
 
-    /// Whether it has an order that taking out some would disturb: then it is all or nothing.
+    /// Whether taking out some packets would disturb its order: then it is all or nothing.
     fn drains_as_a_whole(self) -> bool {
         !matches!(self, Self::Noqueue | Self::Pfifo | Self::Bfifo | Self::Tbf | Self::TbfOverTbf)
     }
@@ -197,7 +197,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Takes what was dropped out of the model. How much it was.
+/// Removes dropped packets from the model. Returns their number.
 fn forget(packets: &mut Packets, model: &mut VecDeque<(PacketId, u32)>) -> u64 {
     let mut dropped = Batch::new(256);
     packets.reclaim(&mut dropped);
@@ -218,7 +218,8 @@ proptest! {
         let mut slot = Slot::new(named(first, 300, names));
         let mut packets = Packets::new(256);
         let mut now = Nanos(1);
-        // What should be queued, in order; all else that came in has left or was dropped.
+        // The packets that should be queued, in order; all other arrivals have left or were
+        // dropped.
         let mut model: VecDeque<(PacketId, u32)> = VecDeque::new();
         let (mut came, mut left, mut dropped) = (0, 0, 0);
         for step in steps {

@@ -41,7 +41,7 @@ impl World {
         Self { qdisc, packets, free: (0..FRAMES).map(PacketId).collect() }
     }
 
-    /// One of the shortest packets of `flow` comes in.
+    /// One of the shortest packets of `flow` arrives.
     fn arrive(&mut self, flow: u32) -> Verdict {
         let id = self.free.pop().expect("a frame is left to receive into");
         self.packets.arrive(id, 60, NOW);

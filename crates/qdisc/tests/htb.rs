@@ -7,7 +7,7 @@ use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What each class may still send.
+/// The credit of each class.
 type Credits = Arc<Mutex<BTreeMap<u32, u64>>>;
 
 /// Classes that are leaves, with their priorities.
@@ -117,7 +117,7 @@ impl Bench {
         stats
     }
 
-    /// Takes over the classes as they are now.
+    /// Applies the present classes.
     fn change(&mut self) {
         let spec = spec(0, None);
         self.slot.take_over(spec, &mut Handover::new(&mut self.packets, self.now));
@@ -155,7 +155,7 @@ fn a_better_priority_goes_first_and_equal_ones_take_turns() {
 }
 
 #[test]
-fn what_is_bought_and_not_used_is_given_back() {
+fn unused_purchases_are_returned() {
     let mut bench = Bench::new(&[(1, 0)], 0);
     (0..3).for_each(|_| bench.offer(1));
     bench.pay(1, 2_500);
@@ -164,7 +164,7 @@ fn what_is_bought_and_not_used_is_given_back() {
 }
 
 #[test]
-fn what_waits_for_a_class_that_goes_leaves_without_one() {
+fn packets_of_a_removed_class_leave_without_one() {
     let mut bench = Bench::new(&[(1, 0), (2, 0)], 0);
     [1, 2, 1].into_iter().for_each(|class| bench.offer(class));
     assert_eq!(bench.poll(8).0, []);
@@ -178,7 +178,7 @@ fn what_waits_for_a_class_that_goes_leaves_without_one() {
 }
 
 #[test]
-fn the_figures_of_a_class_and_of_what_is_below_it_agree() {
+fn the_figures_of_a_class_and_its_qdisc_agree() {
     let mut bench = Bench::new(&[(1, 0)], 0);
     (0..10).for_each(|_| bench.offer(1));
     bench.pay(1, 3_500);

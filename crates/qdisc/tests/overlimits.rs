@@ -67,7 +67,7 @@ impl Linux {
         self.run(now);
     }
 
-    /// Whatever the timer does until `now`.
+    /// All timer events until `now`.
     fn catch_up(&mut self, now: Nanos) {
         while let Some(at) = self.timer.take_if(|at| *at <= now) {
             self.run(at);
@@ -112,7 +112,7 @@ impl Kind {
                 let config = tbf::Config { rate: RATE, burst: BURST, limit: LIMIT, peak, overhead };
                 Spec { children: vec![inner], ..Spec::new(Config::Tbf(config)) }
             }
-            // Nobody signals congestion.
+            // No queue signals congestion.
             Self::Cake => Spec::new(Config::Cake(cake::Config {
                 rate: Some(RATE),
                 diffserv: cake::Diffserv::BestEffort,
@@ -146,7 +146,7 @@ impl Worker {
         self.packets.arrive(id, len.0 as u32, now);
         self.packets.set_headers(id, narrows_packet::Headers::default());
         self.qdisc.enqueue(&mut self.packets, id, now);
-        // Those that were dropped come again under the same number, long after.
+        // Dropped numbers are reused much later.
         self.packets.reclaim(&mut Batch::new(64));
     }
 
@@ -155,7 +155,7 @@ impl Worker {
         self.next = self.qdisc.dequeue(&mut self.packets, now, &mut out);
     }
 
-    /// Asks each time that it was told to until `now`.
+    /// Polls as requested until `now`.
     fn catch_up(&mut self, now: Nanos) {
         while let Next::At(at) = self.next
             && at <= now
@@ -191,7 +191,7 @@ fn arrival() -> impl Strategy<Value = Arrival> {
 proptest! {
     /// Where the worker asks when Linux does, it counts the same; asking in between counts nothing.
     #[test]
-    fn a_punctual_worker_counts_what_linux_does(
+    fn a_punctual_worker_counts_as_linux_does(
         kind in prop::sample::select(vec![Kind::Tbf, Kind::Cake]),
         arrivals in prop::collection::vec(arrival(), 1..200),
     ) {
@@ -213,10 +213,10 @@ proptest! {
         prop_assert_eq!(worker.overlimits(), linux.overlimits);
     }
 
-    /// A worker that comes at times of its own, within what the burst makes up for, counts nearly
-    /// the same as long as packets stand.
+    /// A worker that polls at its own times, within the burst, counts nearly the same while there
+    /// is a backlog.
     #[test]
-    fn a_worker_that_comes_late_counts_nearly_what_linux_does(
+    fn a_late_worker_counts_nearly_as_linux_does(
         kind in prop::sample::select(vec![Kind::Tbf, Kind::Cake]),
         load in 1.2..5.0_f64,
         every_us in 1..1_500_u64,

@@ -1,4 +1,4 @@
-//! What `carousel`, `eiffel` and `flowbundler` promise, whatever holds their packets.
+//! The guarantees of `carousel`, `eiffel` and `flowbundler`, with each calendar.
 
 mod sorted;
 
@@ -23,8 +23,7 @@ fn at_rate(structure: Structure, rate: Rate) -> Config {
     Config { maxrate: Some(rate), ..Config::new(structure, FRAME) }
 }
 
-/// Queue management that manages nothing: what is left is a queue for each flow, stamped at
-/// release.
+/// Queue management that never drops: a queue for each flow, stamped at release.
 fn lenient() -> impl Strategy<Value = Option<Codel>> {
     let target = Nanos::from_secs(1_000_000);
     prop::option::of(Just(Codel { target, ..Codel::default() }))
@@ -108,7 +107,7 @@ impl World {
         verdict
     }
 
-    /// What leaves now.
+    /// The packets that leave now.
     fn poll(&mut self) {
         let mut out = Batch::new(64);
         loop {
@@ -126,7 +125,7 @@ impl World {
         }
     }
 
-    /// Asks whenever the qdisc wants to be asked, and at `end`.
+    /// Polls as requested, and at `end`.
     fn run_until(&mut self, end: u64) {
         self.poll();
         while let Next::Held(at) = self.next
@@ -181,7 +180,7 @@ impl World {
         }
     }
 
-    /// What left of `flow` at one time, at most.
+    /// The most packets of `flow` that left at one time.
     fn most_at_once(&self, flow: u32) -> u64 {
         let mut most: BTreeMap<u64, u64> = BTreeMap::new();
         for left in self.left.iter().filter(|left| left.flow == flow) {
@@ -242,7 +241,7 @@ struct Arrival {
 
 fn arrivals(most: usize) -> impl Strategy<Value = Vec<Arrival>> {
     let after = prop_oneof![5 => Just(0u64), 3 => 0u64..1000, 1 => 0u64..5000];
-    // Some of them share a list wherever flows are told apart by the last bits of their hash.
+    // Some of them share a list if the last bits of the hash identify flows.
     let flow = prop::sample::select(vec![0u32, 4, 1 << 9, 77, 0xdead_beef, u32::MAX]);
     let len = prop_oneof![Just(FRAME), 60..=FRAME];
     let arrival = (after, flow, len).prop_map(|(after, flow, len)| Arrival { after, flow, len });
@@ -261,9 +260,9 @@ fn to_host(flow: u32) -> Headers {
 }
 
 proptest! {
-    /// With whoever asks in time: nothing early, nothing later than a slot, and of no flow more in
-    /// any window than its rate yields in this window and a slot, and a frame. With slots no longer
-    /// than a frame takes that is two frames at once.
+    /// Polled in time: no packet is early, none later than a slot, and no flow sends more in a
+    /// window than its rate yields in that window and a slot, plus a frame. If a slot is no longer
+    /// than a frame takes, that is two frames at once.
     #[test]
     fn a_flow_keeps_its_rate_in_every_window_and_its_order(
         (structure, rate) in structure_and_rate(), codel in lenient(), arrivals in arrivals(300),
@@ -288,7 +287,7 @@ proptest! {
         for left in &world.left {
             let stamp = stamps[&(left.flow, left.number)];
             prop_assert!(left.at >= stamp, "{left:?} left before {stamp}");
-            // The model rounds down, what is modelled rounds up.
+            // The model rounds down, the implementation up.
             prop_assert!(left.at <= stamp + slot + 1, "{left:?} left after {stamp} + {slot}");
         }
         for flow in stamps.keys().map(|(flow, _)| *flow).collect::<std::collections::HashSet<_>>() {
@@ -308,10 +307,10 @@ proptest! {
         }
     }
 
-    /// Connections to one host, each with a rate of its own, whether they began together or not: of
-    /// what goes there no more than two frames leave at once, and each connection is in order.
+    /// Connections to one host, each with its own rate, started together or not: at most two frames
+    /// to that host leave at once, and each connection stays in order.
     #[test]
-    fn of_what_goes_to_one_host_no_more_than_two_frames_leave_at_once(
+    fn at_most_two_frames_to_one_host_leave_at_once(
         rate in rate(), arrivals in arrivals(300),
     ) {
         let config = Config { apart: Key::Hosts, ..roomy(Structure::FlowBundler, rate) };
@@ -330,10 +329,10 @@ proptest! {
         prop_assert!(together.values().all(|&bytes| bytes <= 2 * FRAME), "{together:?}");
     }
 
-    /// What is kept apart changes while packets wait for their turns, whoever asks comes late, and
-    /// in the end all is taken back: no connection gets out of order, nothing is lost.
+    /// The spaced destinations change while packets wait for their turns, polls are late, and in
+    /// the end all packets are taken back: each connection stays in order, nothing is lost.
     #[test]
-    fn whatever_is_kept_apart_nobody_overtakes_in_his_connection(
+    fn connections_stay_in_order_through_changes_of_spacing(
         rate in rate(), arrivals in arrivals(300), changes in prop::collection::vec(0u8..8, 300),
     ) {
         let apart = |hosts| {
@@ -361,7 +360,7 @@ proptest! {
         world.check_order();
     }
 
-    /// Whatever holds the packets, all that differs is by how much departures are rounded up.
+    /// The structures differ only in how much they round departures up.
     #[test]
     fn every_structure_stamps_alike(
         rate in rate(), codel in lenient(), arrivals in arrivals(200),
@@ -380,7 +379,7 @@ proptest! {
             let expected = sorted.arrive(flow, len);
             for (_, world) in &mut worlds {
                 world.run_until(now);
-                // Who stands longer runs into the limit sooner, which is not the point here.
+                // A longer backlog reaches the limit sooner, which is not the point here.
                 if expected == Verdict::Queued {
                     world.arrive(flow, len);
                 }
@@ -400,8 +399,8 @@ proptest! {
         }
     }
 
-    /// Whoever asks late, and whatever the rate becomes meanwhile: nothing lost, all in order, and
-    /// no more than two frames of a flow in a slot.
+    /// Late polls and changing rates: nothing is lost, all is in order, and a flow has at most two
+    /// frames in a slot.
     #[test]
     fn rates_that_change_under_load_make_no_bursts(
         structure in structure(), codel in lenient(),
@@ -438,7 +437,7 @@ proptest! {
 
     /// Asked at any times: never early, in order, nothing lost, and all there is when it is due.
     #[test]
-    fn who_asks_late_gets_all_that_is_due(
+    fn a_late_caller_gets_all_due_packets(
         structure in structure(), codel in lenient(),
         steps in prop::collection::vec((arrivals(20), 0u64..30_000_000, 1usize..100), 1..20),
     ) {
@@ -507,7 +506,7 @@ fn a_flow_that_stands_leaves_at_its_rate_to_the_packet_over_ten_seconds() {
     }
 }
 
-/// What a flow has not sent yet because its departures are rounded up.
+/// Bytes that a flow has not sent yet because its departures are rounded up.
 fn slot_bytes(structure: Structure, rate: Rate) -> u64 {
     match structure {
         Structure::FlowBundler => 0,
@@ -593,7 +592,7 @@ fn limits_are_the_qdisc_s_and_each_flow_s() {
 }
 
 #[test]
-fn what_lies_beyond_the_horizon_is_dropped_and_takes_no_time() {
+fn packets_beyond_the_horizon_are_dropped_and_take_no_time() {
     for structure in STRUCTURES {
         // A frame takes 12.112 ms.
         let config = Config { horizon: Nanos::from_millis(100), ..at_rate(structure, mbit(1)) };
@@ -612,7 +611,7 @@ fn what_lies_beyond_the_horizon_is_dropped_and_takes_no_time() {
 }
 
 #[test]
-fn what_lies_beyond_the_horizon_leaves_there_if_it_is_to() {
+fn horizon_cap_sends_packets_at_the_horizon() {
     for structure in STRUCTURES {
         let horizon = Nanos::from_millis(100);
         let config = Config { horizon, beyond: Beyond::Cap, ..at_rate(structure, mbit(1)) };
@@ -629,7 +628,7 @@ fn what_lies_beyond_the_horizon_leaves_there_if_it_is_to() {
 }
 
 #[test]
-fn flows_to_one_host_share_a_rate_where_hosts_have_rates() {
+fn flows_to_one_host_share_a_rate_if_hosts_have_rates() {
     for (key, alone) in [(Key::Flows, true), (Key::Hosts, false)] {
         let config = Config { key, ..at_rate(Structure::FlowBundler, mbit(1)) };
         let mut world = World::new(config);
@@ -660,8 +659,8 @@ fn before_and_after(structure: Structure, before: Rate, after: Rate) -> Vec<u64>
     world.times().iter().map(|at| at - start).collect()
 }
 
-/// What a flow may be rounded up by is less than its frame takes; only a wheel of several levels
-/// does.
+/// A flow's rounding is less than the time of a frame; only a wheel of several levels achieves
+/// that.
 fn assert_about(structure: Structure, times: &[u64], expected: [u64; 5], frame: u64) {
     let late = if structure == Structure::FlowBundler { frame } else { 1000 };
     assert!(times.is_sorted() && times.len() == 5, "{times:?}");
@@ -671,7 +670,7 @@ fn assert_about(structure: Structure, times: &[u64], expected: [u64; 5], frame: 
 }
 
 #[test]
-fn a_lower_rate_acts_on_what_comes_from_then_on() {
+fn a_lower_rate_applies_to_later_arrivals() {
     for structure in STRUCTURES {
         let times = before_and_after(structure, mbit(10), mbit(1));
         let expected = [0, 100_000, 200_000, 300_000, 1_300_000];
@@ -680,7 +679,7 @@ fn a_lower_rate_acts_on_what_comes_from_then_on() {
 }
 
 #[test]
-fn a_higher_rate_acts_on_what_waits_too() {
+fn a_higher_rate_applies_to_queued_packets_too() {
     for structure in STRUCTURES {
         let times = before_and_after(structure, mbit(1), mbit(10));
         let expected = [0, 100_000, 200_000, 300_000, 400_000];
@@ -691,9 +690,9 @@ fn a_higher_rate_acts_on_what_waits_too() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
-    /// A flow that was slow and is fast waits for no longer than what it has takes at the new rate.
+    /// A slow flow that becomes fast waits no longer than its backlog takes at the new rate.
     #[test]
-    fn what_was_booked_at_a_lower_rate_is_released(
+    fn bookings_at_a_lower_rate_are_released(
         structure in structure(), arrivals in arrivals(100), slow in 1_000u64..100_000,
     ) {
         let config = Config {
@@ -713,7 +712,7 @@ proptest! {
         world.run();
         world.check();
         prop_assert_eq!(world.qdisc.backlog().packets, 0);
-        // What goes to one host takes turns, which begin slowly.
+        // Packets to one host take turns, which start slowly.
         let most = 10 * rate.time_for(bytes).0 + 10_000_000;
         prop_assert!(world.now - retuned <= most, "{} of {most}", world.now - retuned);
     }
@@ -784,7 +783,7 @@ fn only_another_shape_needs_another_instance() {
 }
 
 #[test]
-fn a_flowbundler_takes_a_megabyte_and_what_its_flows_need() {
+fn a_flowbundler_takes_a_megabyte_plus_its_flows() {
     let world = World::new(Config::new(Structure::FlowBundler, FRAME));
     assert!(world.figures().memory <= Bytes(1_200_000), "{}", world.figures().memory);
 }

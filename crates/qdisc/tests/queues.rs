@@ -15,7 +15,7 @@ const CAPACITY: u32 = 40_000;
 const CODEL: Codel =
     Codel { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), ecn: true };
 
-/// Flows at a byte every so many nanoseconds.
+/// Flows at a byte every this many nanoseconds.
 fn config(byte: u64) -> Config {
     let maxrate = Some(Rate::from_bits_per_sec(8_000_000_000 / byte));
     let codel = Some(CODEL);
@@ -106,7 +106,7 @@ impl World {
         assert_eq!(self.came as usize, self.left.len() + queued + self.dropped.len());
     }
 
-    /// Asks whenever the qdisc wants to be asked, and at `end`.
+    /// Polls as requested, and at `end`.
     fn run_until(&mut self, end: u64) {
         self.poll();
         while let Next::Held(at) = self.next
@@ -199,7 +199,7 @@ impl Flow {
         from + (CODEL.interval.0 as f64 / f64::from(count).sqrt()) as u64
     }
 
-    /// What leaves at `now`, whether it is marked, and what is dropped for it.
+    /// The departures at `now`, their marks, and the drops before them.
     fn dequeue(&mut self, now: u64, byte: u64, dropped: &mut Vec<PacketId>) -> (Packet, bool) {
         let mut marked = false;
         let mut drop = |flow: &mut Self| {
@@ -253,9 +253,9 @@ enum Step {
         packets: u32,
         ecn: bool,
     },
-    /// Somebody asks in time until so many microseconds have passed.
+    /// Polls in time until this many microseconds have passed.
     Run(u64),
-    /// Nobody asks for so many microseconds.
+    /// No polls for this many microseconds.
     Late(u64),
     Rate(u64),
 }
@@ -279,11 +279,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The oracle is a queue and a time for each flow, looked at one by one, and CoDel as it is
-    /// printed: the same packets leave at the same nanoseconds, the same are marked, the same are
+    /// The oracle is a queue and a time for each flow, checked one by one, with CoDel as printed in
+    /// the RFC: the same packets leave at the same nanoseconds, and the same are marked and
     /// dropped.
     #[test]
-    fn what_leaves_and_what_is_dropped_is_what_a_naive_model_says(
+    fn departures_and_drops_match_a_naive_model(
         first in byte(), steps in prop::collection::vec(step(), 1..150),
     ) {
         let mut byte = first;
@@ -363,7 +363,7 @@ struct Sender {
     rtt: u64,
     window: f64,
     under_way: u32,
-    /// When it was told last.
+    /// The last time that it was told.
     told: u64,
     /// Answers on their way, and whether they are good ones.
     answers: VecDeque<(u64, bool)>,
@@ -395,8 +395,8 @@ impl Sender {
     }
 }
 
-/// A sender for ten seconds, through a qdisc that is asked in time; and beside it the flow 2, of
-/// which a packet comes every two milliseconds.
+/// A sender for ten seconds, through a qdisc that is polled in time; beside it flow 2, with a
+/// packet every two milliseconds.
 fn run_beside_a_neighbour(world: &mut World, sender: &mut Sender) {
     for turn in 0..100_000 {
         if turn % 20 == 0 {
@@ -456,7 +456,7 @@ fn capable_packets_are_marked_and_not_dropped() {
 }
 
 #[test]
-fn a_new_rate_acts_on_what_is_queued() {
+fn a_new_rate_applies_to_queued_packets() {
     // A frame takes 12.112 ms, then 121.12 us, and then a second and more.
     let mut world = World::sorted(config(8_000));
     let start = world.now;
@@ -503,7 +503,7 @@ fn the_longest_flow_pays_for_too_many_packets() {
     assert_eq!(world.qdisc.backlog().packets, 100);
     assert_eq!(world.signals().overlimit, 40);
     assert_eq!(world.packets.drops().get(DropReason::Limit), 40);
-    // From its head on, but for the head itself, whose time was told.
+    // From its head on, without the head, whose time is known.
     assert_eq!(world.dropped, (1..41).map(PacketId).collect::<Vec<_>>());
     world.run();
     for flow in 2..12 {
@@ -512,7 +512,7 @@ fn the_longest_flow_pays_for_too_many_packets() {
 }
 
 #[test]
-fn where_every_flow_has_one_packet_it_is_the_last_to_come_that_is_too_many() {
+fn if_every_flow_has_one_packet_the_newest_is_dropped() {
     let mut world = World::sorted(Config { limit: 10, ..config(8_000) });
     (0..10).for_each(|flow| world.come(flow));
     assert_eq!(world.arrive(3, FRAME, Ecn::NotCapable), Verdict::Dropped);

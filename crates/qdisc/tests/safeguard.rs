@@ -1,4 +1,4 @@
-//! What is heard to meet on its way leaves apart, and together again when it is heard no more.
+//! Packets to destinations reported congested leave apart, and together again when the reports end.
 
 use narrows_packet::{Acknowledgement, Batch, Headers, PacketId, Packets};
 use narrows_qdisc::pacing::{Config, Structure};
@@ -9,9 +9,9 @@ use narrows_units::{Nanos, Rate};
 const HOSTS: u32 = 16;
 /// The rate of each flow: a full packet in 1.2 ms.
 const RATE: Rate = Rate::from_bits_per_sec(10_000_000);
-/// What TCP says when it has seen a mark.
+/// TCP's flags after a mark.
 const ECN_ECHO: u16 = 0x50;
-/// How often somebody asks.
+/// The time between two polls.
 const STEP: Nanos = Nanos::from_micros(10);
 
 struct World {
@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass; how many packets left at each time at which any did.
+    /// Lets `span` pass. Returns the number of packets at each time with departures.
     fn run(&mut self, span: Nanos) -> Vec<usize> {
         let end = self.now + span;
         let mut bursts = vec![];
@@ -75,7 +75,7 @@ impl World {
     }
 
     /// The longest burst of flows that begin 70 us apart and send a little more than their rate,
-    /// while `flags` are heard from their hosts.
+    /// while their hosts send `flags`.
     fn longest_burst(&mut self, flags: u16) -> usize {
         let mut longest = 0;
         for round in 0..40 {
@@ -118,7 +118,7 @@ fn flows_of_congested_hosts_that_began_together_leave_apart() {
 }
 
 #[test]
-fn they_leave_together_again_when_nothing_more_is_heard() {
+fn packets_leave_together_again_when_feedback_ends() {
     let mut world = World::new();
     assert!(world.longest_burst(ECN_ECHO) <= 2);
     world.run(Nanos::from_millis(5));
@@ -126,7 +126,7 @@ fn they_leave_together_again_when_nothing_more_is_heard() {
 }
 
 #[test]
-fn nothing_is_lost_whatever_is_heard() {
+fn nothing_is_lost_under_any_feedback() {
     let mut world = World::new();
     for round in 0..8 {
         world.send(round * 64);

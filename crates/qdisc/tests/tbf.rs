@@ -1,4 +1,4 @@
-//! What a `tbf` promises, seen from outside.
+//! A `tbf`'s behaviour, seen from outside.
 
 use narrows_packet::{Backlog, Batch, DropReason, Headers, PacketId, Packets};
 use narrows_qdisc::{Config, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict, cake, fifo, tbf};
@@ -37,7 +37,7 @@ impl Bench {
         self.qdisc.enqueue(&mut self.packets, id, Nanos(now))
     }
 
-    /// What leaves at `now`, and when to ask again.
+    /// The departures at `now`, and when to ask again.
     fn poll(&mut self, now: u64) -> (Vec<u32>, Next) {
         let mut out = Batch::new(64);
         let next = self.qdisc.dequeue(&mut self.packets, Nanos(now), &mut out);
@@ -63,7 +63,7 @@ fn a_burst_leaves_at_once_and_the_rest_at_the_rate() {
 }
 
 #[test]
-fn what_is_held_back_counts_as_queued_here_and_below() {
+fn held_packets_count_as_queued_here_and_below() {
     let mut bench = Bench::new(config(1_000, 10_000));
     (0..3).for_each(|_| assert_eq!(bench.offer(1_000, 0), Verdict::Queued));
     bench.poll(0);
@@ -78,7 +78,7 @@ fn what_is_held_back_counts_as_queued_here_and_below() {
 }
 
 #[test]
-fn what_could_never_leave_is_dropped_on_arrival() {
+fn packets_that_could_never_leave_are_dropped_on_arrival() {
     let mut bench = Bench::new(config(1_000, 10_000));
     assert_eq!(bench.offer(1_001, 0), Verdict::Dropped);
     assert_eq!(bench.packets.drops().get(DropReason::TooLong), 1);
@@ -86,7 +86,7 @@ fn what_could_never_leave_is_dropped_on_arrival() {
 }
 
 #[test]
-fn the_overhead_counts_towards_what_is_too_long() {
+fn the_overhead_counts_towards_the_longest_packet() {
     let overhead = Overhead { per_frame: 24, ..Overhead::NONE };
     let mut bench = Bench::new(tbf::Config { overhead, ..config(1_000, 10_000) });
     assert_eq!(bench.offer(977, 0), Verdict::Dropped);
@@ -102,7 +102,7 @@ fn the_queue_ends_at_the_limit_in_bytes_and_not_before() {
 }
 
 #[test]
-fn what_is_queued_when_the_bucket_shrinks_still_leaves() {
+fn packets_queued_before_the_bucket_shrank_still_leave() {
     let mut bench = Bench::new(config(1_000, 10_000));
     (0..2).for_each(|_| assert_eq!(bench.offer(1_000, 0), Verdict::Queued));
     assert_eq!(bench.poll(0).0, [0]);
@@ -153,8 +153,8 @@ fn a_tbf_below_a_tbf_keeps_both_rates() {
 }
 
 #[test]
-fn what_the_qdisc_below_drops_counts_as_dropped_here_too() {
-    // Queue management drops at departure, and for want of memory on arrival.
+fn drops_of_the_qdisc_below_count_here_too() {
+    // Queue management drops at departure, and on arrival for lack of memory.
     let impatient = cake::Config {
         interval: Nanos::from_micros(100),
         target: Nanos::from_micros(5),

@@ -1,19 +1,18 @@
-//! What is awaited at a port, on a board that all of its queues share.
+//! The answers awaited at a port, on a board that all of its queues share.
 //!
-//! A place has three words. The first has when a packet left and of which connection it was, the
-//! second what its answer will say, the third the class that sent it. A sender takes a place that
-//! is free, or where nothing has come for [`PATIENCE`]; the receiver of the answer frees it. A
-//! place that is taken by another connection is left alone, and the packet is not timed: this is
-//! sampling.
+//! A place has three words. The first holds a packet's departure time and connection, the second
+//! the contents of the expected answer, the third the class that sent it. A sender takes a place
+//! that is free or older than [`PATIENCE`]; the receiver of the answer frees it. A place that is
+//! taken by another connection is left alone, and the packet is not timed: this is sampling.
 //!
 //! *Memory ordering.* A writer takes the place by making the first word `BUSY` (acquire), writes
 //! the others, and publishes with the first (release). A reader reads the first word (acquire) and
-//! the others, and takes the answer by making the first one 0 (release), which fails where it is
-//! not the same any more. Where it is, nobody has written since: a writer would have had to take
-//! the answer or the place, either of which changes the first word; and the first word that it then
-//! writes has another time, unless the same connection was awaited, answered and awaited again
-//! within a microsecond. So the other words are those that belong to the first. All operations are
-//! on one place; places are independent of each other.
+//! the others, and takes the answer by making the first one 0 (release), which fails if the word
+//! has changed. If it has not, no thread has written since: a writer must first take the answer or
+//! the place, and either changes the first word. The first word that it writes then has another
+//! time, unless the same connection was awaited, answered and awaited again within a microsecond.
+//! So the other words belong to the first. All operations are on one place; places are independent
+//! of each other.
 //!
 //! *Cost.* A receiver reads one cache line a packet, which is rewritten twice a round trip. 256 KiB
 //! for each port.
@@ -22,45 +21,45 @@ use crate::sync::{AtomicU64, Ordering};
 use narrows_units::Nanos;
 use std::sync::Arc;
 
-/// Places. The model checker follows each word there is, so for it there is one.
+/// Places. Only one under the model checker, which follows each word.
 const PLACES: usize = if cfg!(loom) { 1 } else { 8192 };
 
-/// Who waits for longer waits in vain.
+/// An answer that takes longer is given up.
 const PATIENCE: Nanos = Nanos::from_secs(4);
 
-/// Nanoseconds become 1.024 us each.
+/// Shift from nanoseconds to units of 1.024 us.
 const TICK_BITS: u32 = 10;
 
-/// A first word of which the second is being written.
+/// The first word while the others are being written.
 const BUSY: u64 = u64::MAX;
 
-/// The part of a connection's hash that a first word has; with the bit above it, so that no such
-/// word is 0 or [`BUSY`].
+/// The part of a connection's hash in a first word; with the bit above it, so that no such word is
+/// 0 or [`BUSY`].
 const TAG: u64 = (1 << 30) - 1;
 const TAKEN: u64 = 1 << 30;
 
-/// What an answer will say.
+/// The expected contents of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    /// That all up to a byte has come.
+    /// It acknowledges all data up to a byte.
     Acknowledged {
         /// The number of the byte, without its highest bit.
         end: u32,
         /// The time stamp of the segment that carried it, likewise.
         stamp: Option<u32>,
     },
-    /// This spin bit.
+    /// It carries this spin bit.
     Spin(bool),
 }
 
-/// What of a number and of a time stamp is remembered: both have to fit a word.
+/// The bits of a number and of a time stamp that are kept: both must fit a word.
 const HALF: u32 = (1 << 31) - 1;
 
 impl Answer {
     const STAMPED: u64 = 1 << 62;
     const SPIN: u64 = 2 << 62;
 
-    /// That all up to `end` has come, which was sent with `stamp`.
+    /// The acknowledgement of all data up to `end`, which was sent with `stamp`.
     pub(crate) fn acknowledged(end: u32, stamp: Option<u32>) -> Self {
         Self::Acknowledged { end: end & HALF, stamp: stamp.map(|stamp| stamp & HALF) }
     }
@@ -85,20 +84,19 @@ impl Answer {
     }
 }
 
-/// Whether the number `one` comes after `other`, of both of which the highest bit is not known:
-/// numbers wrap.
+/// Whether the number `one` comes after `other`, both without their highest bit: numbers wrap.
 pub(crate) fn is_after(one: u32, other: u32) -> bool {
     ((one.wrapping_sub(other) << 1) as i32) > 0
 }
 
-/// What a packet means to what is awaited.
+/// The effect of a packet on the awaited answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Meaning {
-    /// Nothing yet.
+    /// None yet.
     No,
     /// It is the answer.
     Answer,
-    /// The answer did not come, and will not.
+    /// The answer was lost.
     Past,
 }
 
@@ -115,7 +113,7 @@ struct Place {
 }
 
 impl Awaited {
-    /// On which nothing is awaited.
+    /// An empty board.
     pub fn new() -> Arc<Self> {
         Arc::new(Self((0..PLACES).map(|_| Place::default()).collect()))
     }
@@ -125,8 +123,7 @@ impl Awaited {
         &self.0[connection as usize % PLACES]
     }
 
-    /// From `now` on `answer` of `connection` to a packet of `class` is awaited, if its place is
-    /// free.
+    /// Awaits `answer` of `connection` to a packet of `class` from `now` on, if its place is free.
     pub(crate) fn expect(&self, connection: u64, answer: Answer, class: u32, now: Nanos) {
         let place = self.place(connection);
         let old = place.first.load(Ordering::Relaxed);
@@ -141,24 +138,24 @@ impl Awaited {
         }
     }
 
-    /// Nothing of `connection` is awaited any more.
+    /// Stops awaiting an answer of `connection`.
     pub(crate) fn forget(&self, connection: u64) {
         let place = self.place(connection);
         let word = place.first.load(Ordering::Relaxed);
         if is_of(word, connection) {
-            // Where it fails, it was answered.
+            // If this fails, the answer has arrived.
             let _ = place.first.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed);
         }
     }
 
-    /// Whether anything of `connection` may be awaited.
+    /// Whether an answer of `connection` may be awaited.
     #[inline]
     pub(crate) fn awaits(&self, connection: u64) -> bool {
         is_of(self.place(connection).first.load(Ordering::Relaxed), connection)
     }
 
-    /// A packet of `connection` has come in at `now`, which means `meaning` to what is awaited. The
-    /// round trip and the class of the packet that it answers, where no other receiver took it.
+    /// Processes a packet of `connection` that arrived at `now` with this `meaning`. Returns the
+    /// round trip and class of the packet that it answers, unless another receiver took the answer.
     pub(crate) fn comes(
         &self,
         connection: u64,
@@ -191,8 +188,8 @@ fn is_of(word: u64, connection: u64) -> bool {
     word >> 32 == connection >> 32 & TAG | TAKEN
 }
 
-/// How long ago the packet left. Queues read clocks that may be apart: one that is behind sees no
-/// time at all.
+/// The time since the packet left. Clocks of queues may differ: if this one is behind, the time is
+/// 0.
 #[inline]
 fn waited(word: u64, now: Nanos) -> Nanos {
     let ticks = ((now.0 >> TICK_BITS) as u32).wrapping_sub(word as u32) as i32;
@@ -235,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_first_stays_until_patience_ends() {
+    fn the_first_keeps_the_place_until_patience_ends() {
         let board = Awaited::new();
         board.expect(ONE, SEVEN, 3, NOW);
         let other = ONE + (1 << 50);
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_or_forgotten_is_awaited_no_more() {
+    fn an_answer_that_is_lost_or_forgotten_is_no_longer_awaited() {
         let board = Awaited::new();
         board.expect(ONE, SEVEN, 3, NOW);
         assert_eq!(board.comes(ONE, NOW + millis(1), |_| Meaning::Past), None);
@@ -267,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_remembered_whole() {
+    fn an_answer_is_stored_whole() {
         let stamps = [None, Some(0), Some(HALF), Some(u32::MAX)];
         let ends = [0, 1, HALF, u32::MAX];
         for answer in
@@ -298,7 +295,7 @@ mod loom_tests {
     const NINE: Answer = Answer::Acknowledged { end: 9, stamp: Some(90) };
     const NOW: Nanos = Nanos::from_secs(100);
 
-    /// The answer that belongs to the connection, and the time and the class that belong to both.
+    /// The answer, time and class of a connection, derived from its number.
     fn take(board: &Awaited, connection: u64, now: Nanos) -> Option<(Answer, (Nanos, u32))> {
         let mut said = None;
         let trip = board.comes(connection, now, |answer| {
@@ -308,7 +305,7 @@ mod loom_tests {
         said.zip(trip)
     }
 
-    /// Two receive the answer at once; one of them takes it.
+    /// Two threads receive the answer at once; one of them takes it.
     #[test]
     fn loom_an_answer_is_taken_once() {
         loom::model(|| {
@@ -321,8 +318,8 @@ mod loom_tests {
         });
     }
 
-    /// One connection is answered and another one takes the place: whoever reads meanwhile never
-    /// finds the answer of the other one with its own time.
+    /// One connection is answered and another takes the place: a concurrent reader never combines
+    /// the answer of one with the time of the other.
     #[test]
     fn loom_times_and_answers_belong_together() {
         loom::model(|| {
@@ -347,9 +344,9 @@ mod loom_tests {
         });
     }
 
-    /// Two take the place at once: one of them has it, whole.
+    /// Two threads take the place at once: one of them gets all of it.
     #[test]
-    fn loom_a_place_is_whose_it_is() {
+    fn loom_a_place_has_one_owner() {
         loom::model(|| {
             let board = Awaited::new();
             let other = Arc::clone(&board);

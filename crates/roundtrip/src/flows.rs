@@ -4,10 +4,9 @@
 //! the place when the other one has been silent for [`SILENCE`], or had it for [`HELD_MAX`]. So of
 //! more connections than there are places, each is watched for some time.
 //!
-//! *What is sent again.* Up to which byte a connection has sent is known from when it is watched. A
-//! segment below that has passed before, unless it fills a gap that others have left. [`GAPS`] of
-//! them are remembered. What fills one within [`REORDERING`] came in another order than it was
-//! sent.
+//! *Retransmissions.* While a connection is watched, its highest byte sent is known. A segment
+//! below that was sent before, unless it fills a gap. Up to [`GAPS`] gaps are remembered. A segment
+//! that fills a gap within [`REORDERING`] was reordered.
 
 use narrows_packet::dissect::{Segment, Spin};
 use narrows_units::Nanos;
@@ -19,27 +18,27 @@ pub(crate) const FLOWS: usize = 1024;
 const SILENCE: Nanos = Nanos::from_secs(1);
 /// After this time another connection gets it in any case.
 const HELD_MAX: Nanos = Nanos::from_secs(10);
-/// The longest that packets are thought to overtake each other.
+/// The longest time for which a gap counts as reordering.
 const REORDERING: Nanos = Nanos::from_millis(2);
-/// How far apart the round trips of a connection are that are timed, at least.
+/// The least time between two timed round trips of a connection.
 const TIMED_EVERY: Nanos = Nanos::from_millis(100);
-/// Segments that are told of together, at most.
+/// The most segments that are reported together.
 const UNTOLD_MAX: u32 = 32;
 /// Gaps of a connection that are remembered.
 const GAPS: usize = 4;
-/// Of the last sixteen packets, so many may bear a turn of a spin bit.
+/// The most turns of a spin bit in the last sixteen packets.
 const TURNS_MAX: u32 = 4;
 
-/// What a segment of a watched connection is.
+/// The kind of a segment of a watched connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Passed {
-    /// It carries nothing, or nothing is known of it.
+    /// It carries no data, or its history is unknown.
     Unknown,
-    /// What it carries was not seen before.
+    /// Its data was not seen before.
     New,
-    /// It was seen before.
+    /// Its data was seen before.
     Again,
-    /// It fills a gap that is too old to be one of reordering.
+    /// It fills a gap that is too old for reordering.
     Late,
 }
 
@@ -48,31 +47,31 @@ pub(crate) enum Passed {
 pub(crate) struct Flow {
     tag: u32,
     stretch: u16,
-    /// What is known of the last packets: a bit for each, set where the spin bit had turned.
+    /// The last packets: a bit for each, set if the spin bit had turned.
     turns: u16,
     is_fresh: bool,
     spin: bool,
-    /// What it had sent when watching began,
+    /// The highest byte sent when watching began.
     first: u32,
-    /// and by now.
+    /// The highest byte sent so far.
     next: u32,
-    /// The last of them at the end.
+    /// Gaps, the newest last.
     gaps: [Gap; GAPS],
     seen: Nanos,
     since: Nanos,
     /// When it may be timed again.
     timed: Nanos,
-    /// Segments with data, and those of them that nobody was told of.
+    /// Segments with data, and those of them that were not reported yet.
     segments: u32,
     untold: u32,
 }
 
-/// Bytes that others have overtaken; none where both ends are the same.
+/// A range of bytes that later ones have overtaken; empty if both ends are the same.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gap {
     from: u32,
     to: u32,
-    /// When it came about.
+    /// When the gap appeared.
     at: Nanos,
 }
 
@@ -84,7 +83,7 @@ impl Flows {
         Self(vec![Flow::default(); FLOWS].into_boxed_slice())
     }
 
-    /// The place of `connection` where it is watched at `now`, in this `stretch` of time.
+    /// The entry of `connection`, if it is watched at `now` in this `stretch` of time.
     #[inline]
     pub(crate) fn of(&mut self, connection: u64, stretch: u16, now: Nanos) -> Option<&mut Flow> {
         // Bits that the board does not use.
@@ -128,7 +127,7 @@ impl Flow {
         self.passed_before(segment, now)
     }
 
-    /// The same of a segment below others that have left.
+    /// The same for a segment below the highest byte sent.
     #[cold]
     fn passed_before(&mut self, segment: &Segment, now: Nanos) -> Passed {
         let fills = |gap: &&mut Gap| {
@@ -137,7 +136,7 @@ impl Flow {
                 && !is_after(segment.end, gap.to)
         };
         if let Some(gap) = self.gaps.iter_mut().find(fills) {
-            // Most are filled from the beginning on.
+            // Most gaps are filled from their start.
             if segment.first == gap.from {
                 gap.from = segment.end;
             } else {
@@ -152,8 +151,8 @@ impl Flow {
         Passed::Again
     }
 
-    /// Whether a segment that leaves at `now` is to be timed. A connection is so at most once in
-    /// [`TIMED_EVERY`]: on a fast port that is often enough, and what each time costs adds up.
+    /// Whether to time a segment that leaves at `now`. A connection is timed at most once in
+    /// [`TIMED_EVERY`]: that is often enough, and the cost adds up on a fast port.
     #[inline]
     pub(crate) fn is_to_be_timed(&mut self, now: Nanos) -> bool {
         let is_due = self.timed <= now;
@@ -163,8 +162,8 @@ impl Flow {
         is_due
     }
 
-    /// A segment with data has left. How many are to be told now: all others that were not told yet
-    /// with it, of a short connection soon, of a long one [`UNTOLD_MAX`] at a time.
+    /// Counts a segment with data. Returns how many to report now: all unreported ones, soon for a
+    /// short connection, [`UNTOLD_MAX`] at a time for a long one.
     #[inline]
     pub(crate) fn count(&mut self, is_lost: bool) -> Option<u64> {
         self.segments = self.segments.wrapping_add(1);
@@ -173,7 +172,7 @@ impl Flow {
         is_due.then(|| u64::from(std::mem::take(&mut self.untold)))
     }
 
-    /// A packet with `spin` leaves. Whether the bit has turned with it, and is one that spins.
+    /// Processes a packet with `spin`. Returns whether the bit has turned and really spins.
     #[inline]
     pub(crate) fn spins(&mut self, spin: Spin) -> bool {
         let has_turned = !std::mem::take(&mut self.is_fresh) && spin.is_set != self.spin;
@@ -205,7 +204,7 @@ mod tests {
         Segment { first, end, acknowledged: None, time_stamp: None, is_opening: false }
     }
 
-    /// What becomes of segments with these numbers, each some milliseconds after the one before.
+    /// The kinds of segments with these numbers, each some milliseconds after the one before.
     fn passed(numbers: &[(u32, u64)]) -> Vec<Passed> {
         let mut flows = Flows::new();
         let mut now = NOW;
@@ -219,13 +218,13 @@ mod tests {
     const NEW: Passed = Passed::New;
 
     #[test]
-    fn what_is_sent_in_order_is_new() {
+    fn segments_in_order_are_new() {
         let passed = passed(&[(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)]);
         assert_eq!(passed, [Passed::Unknown, NEW, NEW, NEW, NEW]);
     }
 
     #[test]
-    fn what_leaves_twice_was_lost_beyond() {
+    fn a_segment_that_leaves_twice_was_lost_beyond() {
         let passed = passed(&[(1, 1), (2, 1), (3, 1), (2, 30), (4, 1), (0, 1)]);
         let [_, _, _, again, new, before] = passed[..] else { panic!() };
         assert_eq!((again, new), (Passed::Again, NEW));
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_a_gap_was_lost_before_or_came_in_another_order() {
+    fn a_segment_that_fills_a_gap_was_lost_before_or_reordered() {
         let late = passed(&[(0, 1), (3, 1), (1, 30), (2, 1), (2, 1)]);
         assert_eq!(late[1..], [NEW, Passed::Late, Passed::Late, Passed::Again]);
         let two = passed(&[(0, 1), (2, 1), (4, 1), (1, 30), (3, 1), (3, 1)]);
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_segment_of_a_connection_is_new_and_one_without_data_is_nothing() {
+    fn the_first_segment_is_new_and_one_without_data_does_not_count() {
         let mut flows = Flows::new();
         let mut pass = |segment| flows.of(7, 0, NOW).unwrap().passes(&segment, NOW);
         assert_eq!(pass(Segment { is_opening: true, ..numbered(0) }), NEW);
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_connection_most_segments_are_told() {
+    fn most_segments_of_each_connection_are_reported() {
         let mut flow = Flow::default();
         let mut told = 0;
         for count in 1..1000 {
@@ -280,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_kept_for_a_while_and_goes_to_another_one_then() {
+    fn a_connection_keeps_its_place_for_a_while() {
         let mut flows = Flows::new();
         let other = 7 + (1 << 40);
         let mut watches = |connection, millis| {
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_rest_nothing_is_known() {
+    fn a_rest_forgets_all_connections() {
         let mut flows = Flows::new();
         flows.of(7, 0, NOW).unwrap().passes(&numbered(5), NOW);
         assert_eq!(flows.of(7, 1, NOW).unwrap().passes(&numbered(2), NOW), Passed::Unknown);

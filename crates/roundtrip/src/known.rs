@@ -1,4 +1,4 @@
-//! Of whom something is known: hosts and classes.
+//! Results by host and by class.
 
 use crate::losses::Losses;
 use crate::trips::Trips;
@@ -12,9 +12,9 @@ pub struct Host {
     pub address: IpAddr,
     /// Round trips to it, beyond the port.
     pub trips: Trips,
-    /// Of what was sent to it through the port.
+    /// Losses of segments sent to it through the port.
     pub to: Losses,
-    /// Of what it sent through the port.
+    /// Losses of segments that it sent through the port.
     pub from: Losses,
 }
 
@@ -25,7 +25,7 @@ pub struct Class {
     pub id: u32,
     /// Round trips beyond the port, of packets that it sent.
     pub trips: Trips,
-    /// Of what it sent.
+    /// Losses of segments that it sent.
     pub losses: Losses,
 }
 

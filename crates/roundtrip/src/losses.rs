@@ -1,9 +1,9 @@
-//! What became of segments that left through a port.
+//! The fate of segments that left through a port.
 
-/// Segments with data, and what became of them.
+/// Segments with data, and losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Losses {
-    /// Those looked at.
+    /// Segments that were examined.
     pub segments: u64,
     /// Lost before they left through the port: on their way here, or here.
     pub before: u64,
@@ -12,7 +12,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Adds others.
+    /// Adds the counts of another.
     pub fn merge(&mut self, other: &Self) {
         self.segments += other.segments;
         self.before += other.before;

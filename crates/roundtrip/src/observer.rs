@@ -1,4 +1,4 @@
-//! What one queue sees at one port.
+//! The measurements of one queue at one port.
 
 use crate::awaited::{Answer, Awaited, Meaning, is_after};
 use crate::flows::{Flows, Passed};
@@ -17,7 +17,7 @@ pub const NO_CLASS: u32 = 0;
 /// See the module's documentation.
 pub struct Observer {
     board: Arc<Awaited>,
-    /// That of all hashes.
+    /// The key of all hashes.
     key: u64,
     turns: Turns,
     flows: Flows,
@@ -27,8 +27,8 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// One at the port of `board`. All queues of both ports hash with one `key`, which should be
-    /// random; hosts and classes are told in windows of so long.
+    /// An observer at the port of `board`. All queues of both ports hash with one `key`, which
+    /// should be random; hosts and classes are reported in windows of this length.
     pub fn new(board: Arc<Awaited>, key: u64, window: Nanos) -> Self {
         Self {
             board,
@@ -41,8 +41,8 @@ impl Observer {
         }
     }
 
-    /// Whether packets that leave at `now` are to be [looked at](Observer::leaves); if so, in which
-    /// stretch of time.
+    /// Whether to [examine](Observer::leaves) packets that leave at `now`; if so, in which stretch
+    /// of time.
     #[inline]
     pub fn stretch(&mut self, now: Nanos) -> Option<u16> {
         self.turns.stretch(now)
@@ -96,8 +96,8 @@ impl Observer {
         }
     }
 
-    /// `frame` comes in at the port at `now`. How long the round trip beyond it took, where the
-    /// frame is the answer to one that has left.
+    /// `frame` comes in at the port at `now`. Returns the round trip beyond it, if the frame is an
+    /// awaited answer.
     #[inline]
     pub fn comes(&mut self, frame: &[u8], now: Nanos) -> Option<Nanos> {
         let conversation = Conversation::of(frame, self.key)?;
@@ -125,7 +125,7 @@ impl Observer {
         Some(trip)
     }
 
-    /// What became of all segments that were looked at.
+    /// The losses of all segments that were examined.
     pub fn losses(&self) -> Losses {
         self.losses
     }
@@ -141,7 +141,7 @@ impl Observer {
     }
 }
 
-/// What `segment` means to what is awaited.
+/// The effect of `segment` on an awaited answer.
 fn of_segment(answer: Answer, segment: &Segment) -> Meaning {
     let Answer::Acknowledged { end, stamp } = answer else { return Meaning::No };
     // Later bytes are answered together with it.
@@ -155,7 +155,7 @@ fn of_segment(answer: Answer, segment: &Segment) -> Meaning {
     }
 }
 
-/// What `spin` means to what is awaited.
+/// The effect of `spin` on an awaited answer.
 fn of_spin(answer: Answer, spin: Spin) -> Meaning {
     match answer {
         Answer::Spin(wanted) if wanted == spin.is_set => Meaning::Answer,

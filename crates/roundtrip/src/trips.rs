@@ -1,11 +1,11 @@
-//! Round trips to a host, or of what a class sends.
+//! Round trips to a host, or of packets of a class.
 
 use narrows_units::{Nanos, Spread};
 
 /// Round trips of a window.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trips {
-    /// The shortest; [`Nanos::MAX`] where there is none.
+    /// The shortest; [`Nanos::MAX`] if there is none.
     pub shortest: Nanos,
     /// All of them.
     pub all: Spread,
@@ -23,13 +23,13 @@ impl Trips {
         self.all.record(trip);
     }
 
-    /// None, in the same memory.
+    /// Clears it, keeping the memory.
     pub(crate) fn cleared(mut self) -> Self {
         self.all.clear();
         Self { shortest: Nanos::MAX, all: self.all }
     }
 
-    /// Adds what another queue knows of the same.
+    /// Adds another queue's round trips of the same key.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.shortest = self.shortest.min(other.shortest);
         self.all.merge(&other.all);

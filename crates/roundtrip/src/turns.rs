@@ -1,32 +1,31 @@
-//! When a queue watches what it sends.
+//! When a queue watches the packets that it sends.
 //!
-//! Time is divided into turns of [`TURN`]. After one with more packets than [`PACKETS`] the queue
-//! rests for as many turns as that is a multiple of it, so watching costs the same however many
-//! packets there are. Within a stretch without a rest all packets are seen, which those who count
-//! them by number rely on.
+//! Time is divided into turns of [`TURN`]. After a turn with n times [`PACKETS`], the queue rests
+//! for n turns, so watching costs the same at any packet rate. Within a stretch without a rest all
+//! packets are seen; the tracking of sequence numbers relies on that.
 
 use narrows_units::Nanos;
 
-/// How long a turn is: 1.07 s, so that most of what is lost in one is also sent again in it.
+/// The length of a turn: 1.07 s, so that most losses of a turn are also repaired in it.
 const TURN: Nanos = Nanos(1 << 30);
-/// Packets that may be looked at in a turn before there is a rest.
+/// The packets that may be examined in a turn before there is a rest.
 const PACKETS: u32 = 1 << 17;
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turns {
-    /// The number of this turn, from the beginning of time.
+    /// The number of this turn, counted from time 0.
     number: u64,
-    /// The first one that is watched again.
+    /// The next turn that is watched.
     resumes: u64,
-    /// Packets in this one.
+    /// Packets in this turn.
     packets: u32,
     /// How often there was a rest.
     stretch: u16,
 }
 
 impl Turns {
-    /// Whether packets are to be looked at that are sent at `now`. If so, in which stretch.
+    /// Whether to examine packets that are sent at `now`. If so, in which stretch.
     #[inline]
     pub(crate) fn stretch(&mut self, now: Nanos) -> Option<u16> {
         let number = now.0 / TURN.0;
@@ -36,7 +35,7 @@ impl Turns {
         (number >= self.resumes).then_some(self.stretch)
     }
 
-    /// So many more were looked at.
+    /// Counts packets that were examined.
     #[inline]
     pub(crate) fn count(&mut self, packets: u32) {
         self.packets = self.packets.saturating_add(packets);
@@ -58,7 +57,7 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// The share of 1000 turns that is watched, with so many packets in each that is.
+    /// The share of 1000 turns that is watched, with this many packets in each watched turn.
     fn watched(packets: u32) -> usize {
         let mut turns = Turns::default();
         let is_watched = |turn: &u64| {
@@ -70,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn few_packets_are_all_watched_and_many_in_one_turn_of_some() {
+    fn at_low_rates_all_packets_are_watched_and_at_high_rates_some_turns() {
         assert_eq!(watched(PACKETS - 1), 1000);
         assert_eq!(watched(PACKETS), 500);
         assert_eq!(watched(3 * PACKETS), 250);

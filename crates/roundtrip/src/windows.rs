@@ -1,8 +1,8 @@
-//! What is known of hosts, or of classes, in the last seconds: round trips and losses.
+//! Round trips and losses of hosts, or of classes, in the last seconds.
 //!
-//! Windows as those of the heaviest hosts: what is told is the last one that is over. A window has
-//! [`SETS`] times [`WAYS`] of them by hash; one that is new takes the place of the one of its set
-//! of which least is known. So those with much traffic stay, which are those that are asked for.
+//! Windows are those of the heaviest hosts: reports are of the last complete one. A window is a
+//! hash table of [`SETS`] sets with [`WAYS`] entries; a new key replaces the entry with the least
+//! data in its set. So keys with much traffic stay, and those are the ones of interest.
 //!
 //! Memory: 50 kB for hosts, 33 kB for classes, and 388 bytes for each with a round trip.
 
@@ -12,31 +12,31 @@ use narrows_units::Nanos;
 const SETS: usize = 64;
 const WAYS: usize = 4;
 
-/// Of whom something is known.
+/// An entry of a window.
 pub trait Known: Clone {
-    /// By which it is found.
+    /// Its key.
     type Key: Copy + PartialEq;
 
-    /// Of whom nothing is known, with `trips` of none.
+    /// An empty entry, with the empty `trips`.
     fn of(key: Self::Key, trips: Trips) -> Self;
 
-    /// Who it is.
+    /// Its key.
     fn key(&self) -> Self::Key;
 
-    /// What is hashed of a key.
+    /// The bits of a key that are hashed.
     fn bits(key: Self::Key) -> u64;
 
-    /// How much is known.
+    /// The amount of data in it.
     fn weight(&self) -> u64;
 
     /// Its round trips.
     fn trips_mut(&mut self) -> &mut Trips;
 
-    /// Adds what another queue knows of the same.
+    /// Adds another queue's data of the same key.
     fn merge(&mut self, other: &Self);
 }
 
-/// Adds what another queue knows of some to what is known of all.
+/// Merges another queue's entries into `all`.
 pub fn merge<E: Known>(into: &mut Vec<E>, from: &[E]) {
     for other in from {
         match into.iter_mut().find(|known| known.key() == other.key()) {
@@ -48,7 +48,7 @@ pub fn merge<E: Known>(into: &mut Vec<E>, from: &[E]) {
 
 /// A window.
 struct Window<E> {
-    /// From the beginning of time.
+    /// Its number, counted from time 0.
     number: u64,
     /// By set. A place that is not used keeps its memory.
     places: Vec<(bool, E)>,
@@ -62,7 +62,7 @@ pub(crate) struct Windows<E> {
 }
 
 impl<E: Known> Windows<E> {
-    /// Nothing is known, in windows of so long. `nobody` stands in unused places.
+    /// Empty windows of this length. `nobody` is the key of unused places.
     pub(crate) fn new(length: Nanos, nobody: E::Key) -> Self {
         let unused = || (false, E::of(nobody, Trips::default()));
         let window = || Window {
@@ -72,7 +72,7 @@ impl<E: Known> Windows<E> {
         Self { length, filling: window(), finished: window() }
     }
 
-    /// What is known of `key` at `now`, to be added to.
+    /// The entry of `key` at `now`, to add to.
     pub(crate) fn of(&mut self, key: E::Key, now: Nanos) -> &mut E {
         let number = now.0 / self.length.0;
         if number != self.filling.number {
@@ -93,7 +93,7 @@ impl<E: Known> Windows<E> {
         &mut places[at].1
     }
 
-    /// Those of the last window that is over at `now`. Allocates.
+    /// The entries of the last window that is complete at `now`. Allocates.
     pub(crate) fn told(&self, now: Nanos) -> Vec<E> {
         let last = (now.0 / self.length.0).checked_sub(1);
         let window = [&self.filling, &self.finished];
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_told_when_it_is_over_and_not_for_long() {
+    fn a_window_is_reported_once_complete_and_not_for_long() {
         let mut hosts = hosts();
         hosts.of(host(1), WINDOW).to.segments += 5;
         hosts.of(host(1), WINDOW + Nanos(7)).trips.record(Nanos(1_000_000));
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_those_stay_of_which_much_is_known() {
+    fn entries_with_much_data_stay() {
         let mut hosts = hosts();
         for heavy in 0..20 {
             hosts.of(host(heavy), WINDOW).to.segments += 1000;

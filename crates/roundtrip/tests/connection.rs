@@ -1,8 +1,8 @@
 //! A TCP connection, simulated, whose round trips and losses are known: what two queues learn of
 //! it.
 //!
-//! Data leaves through a port on one queue, and its acknowledgements come in there on another. The
-//! sender's clock ticks in milliseconds, as Linux's; the receiver acknowledges every second
+//! Data leaves through a port on one queue, and its acknowledgements arrive there on another. The
+//! sender's clock ticks in milliseconds, as in Linux; the receiver acknowledges every second
 //! segment, or one that is out of order, or after a delay.
 
 use narrows_roundtrip::{Awaited, Observer};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const WINDOW: Nanos = Nanos::from_secs(3);
 const BEGIN: Nanos = Nanos::from_secs(3000);
 const KEY: u64 = 77;
-/// What sends the data.
+/// The sender of data.
 const CLASS: u32 = 0x10;
 const LEN: u32 = 1000;
 /// Shortly before numbers wrap.
@@ -25,7 +25,7 @@ const KEPT_BACK: Nanos = Nanos::from_millis(40);
 const SENDER: [u8; 4] = [10, 0, 0, 1];
 const RECEIVER: [u8; 4] = [10, 9, 0, 2];
 
-/// What a frame says beside its ends.
+/// The contents of a frame, without its addresses.
 #[derive(Clone, Copy)]
 struct Segment {
     is_back: bool,
@@ -71,7 +71,7 @@ enum Event {
     Comes { acknowledged: u32, echo: u32 },
 }
 
-/// What is simulated.
+/// The simulated connection.
 #[derive(Clone, Debug)]
 struct Setting {
     /// Beyond the port, there and back.
@@ -84,7 +84,7 @@ struct Setting {
     lost: BTreeSet<u32>,
 }
 
-/// What was learned.
+/// The measurements.
 struct Learned {
     trips: Vec<Nanos>,
     /// The queue that sends.
@@ -139,7 +139,8 @@ fn simulate(setting: &Setting) -> Learned {
             }
             Event::Arrives { number, value } => {
                 let is_in_order = number == expected;
-                // RFC 7323, 4.3: of what is acknowledged together, the first.
+                // RFC 7323, 4.3: the time stamp of the first of several segments acknowledged
+                // together.
                 if number <= told {
                     recent = value;
                 }
@@ -203,7 +204,7 @@ proptest! {
         if !setting.lost.is_empty() {
             return Ok(());
         }
-        // Until a second one has come, or as long as the receiver keeps one back.
+        // Until a second one arrives, or the receiver's delay ends.
         let most = setting.trip + setting.gap.min(KEPT_BACK) + Nanos::from_micros(3);
         prop_assert!(shortest <= most, "{shortest:?} of {:?}", setting.trip);
         let hosts = receiver.hosts(end + WINDOW);
@@ -216,7 +217,7 @@ proptest! {
         }
     }
 
-    /// All of the connection is seen, so what was lost is known exactly.
+    /// All of the connection is seen, so losses are known exactly.
     #[test]
     fn losses_beyond_the_port_are_counted(setting in settings()) {
         let Learned { sender, end, .. } = simulate(&setting);
@@ -254,7 +255,7 @@ proptest! {
 
 /// Without a time stamp, what acknowledges a segment that was sent twice may be for either.
 #[test]
-fn what_was_sent_twice_times_nothing() {
+fn a_retransmission_is_not_timed() {
     let setting = Setting {
         trip: Nanos::from_millis(40),
         gap: Nanos::from_millis(1),
@@ -269,7 +270,7 @@ fn what_was_sent_twice_times_nothing() {
 
 /// QUIC, whose client turns the spin bit when the server's has come back to it.
 #[test]
-fn a_spin_bit_tells_the_round_trip_of_each_side() {
+fn a_spin_bit_gives_the_round_trip_of_each_side() {
     let [near, far] = [Nanos::from_millis(8), Nanos::from_millis(30)];
     let boards = [Awaited::new(), Awaited::new()];
     let mut queues = [(); 2]
@@ -284,7 +285,8 @@ fn a_spin_bit_tells_the_round_trip_of_each_side() {
         bytes
     };
     let step = Nanos::from_millis(1);
-    // What each end has received, and when: the client's side is A's, the server's B's.
+    // The segments that each end has received, and when: the client is on A's side, the server on
+    // B's.
     let ticks = |time: Nanos| (time.0 / step.0) as usize;
     let (half_near, half_far) = (ticks(near) / 2, ticks(far) / 2);
     let (mut clients, mut servers) = (vec![], vec![]);

@@ -38,6 +38,13 @@ function micros(us) {
   if (us < 1e3) return `${us.toFixed(0)} us`;
   return us < 1e6 ? `${(us / 1e3).toFixed(1)} ms` : `${(us / 1e6).toFixed(1)} s`;
 }
+// For tables, whose heads have the unit: three digits that matter, and no more than three decimals.
+function digits(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "-";
+  return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : value >= 0.9995 || value === 0 ? 2 : 3);
+}
+const megabits = (bps) => digits(bps === null || bps === undefined ? null : bps / 1e6);
+const millis = (us) => digits(us / 1e3);
 const percent = (part, whole) =>
   part === null || !whole ? "-" : `${((100 * part) / whole).toFixed(0)} %`;
 
@@ -61,15 +68,31 @@ function rate(before, after) {
   return seconds > 0 && after >= before ? (after - before) / seconds : null;
 }
 
+// A column's head is a text, or a text above those of several columns: [text, [text, ...]].
+function header(made, heads) {
+  const head = made.createTHead();
+  const rows = heads.some(Array.isArray) ? [head.insertRow(), head.insertRow()] : [head.insertRow()];
+  const add = (row, name, scope) => {
+    const cell = element("th", name);
+    cell.scope = scope;
+    row.append(cell);
+    return cell;
+  };
+  for (const one of heads) {
+    if (Array.isArray(one)) {
+      const [name, below] = one;
+      add(rows[0], name, "colgroup").colSpan = below.length;
+      for (const each of below) add(rows[1], each, "col");
+    } else {
+      add(rows[0], one, "col").rowSpan = rows.length;
+    }
+  }
+}
+
 function table(id, heads, rows, nothing) {
   if (rows.length === 0) return at(id).replaceChildren(element("p", nothing));
   const made = element("table");
-  const head = made.createTHead().insertRow();
-  for (const name of heads) {
-    const cell = element("th", name);
-    cell.scope = "col";
-    head.append(cell);
-  }
+  header(made, heads);
   const body = made.createTBody();
   for (const cells of rows.slice(0, ROWS_MAX)) {
     const row = body.insertRow();
@@ -179,8 +202,8 @@ function forgetCharts() {
 
 const earlierPort = (port) => (was ? was.ports.find((other) => other.name === port.name) : undefined);
 
-// The median, the 99th and the 99.9th percentile of times, of those counted since `before`, as text;
-// null where there were none.
+// The median, the 99th and the 99.9th percentile of the times counted since `before`, in
+// microseconds; null if there were none.
 function percentiles(times, before) {
   const known = new Map(before ? before.counts : []);
   const counts = times ? times.counts.map(([us, packets]) => [us, packets - (known.get(us) || 0)]) : [];
@@ -189,28 +212,37 @@ function percentiles(times, before) {
   return [0.5, 0.99, 0.999].map((share) => {
     let seen = 0;
     const reached = counts.find(([, packets]) => (seen += packets) >= share * all);
-    return micros(reached ? reached[0] : 0);
+    return reached ? reached[0] : 0;
   });
 }
 
-// The same for a table.
-const percentileCells = (times, before) => percentiles(times, before) || ["-", "-", "-"];
+// The same for a table, in milliseconds.
+const percentileCells = (times, before) => (percentiles(times, before) || [null, null, null]).map((us) => (us === null ? "-" : millis(us)));
 
-// How long the packets stayed that left in the last interval, and what is beyond the port.
+// The delays of packets that left in the last interval, and round trips beyond the port.
 function delays(port, before) {
   const here = percentiles(port.delays, before && before.delays);
   const trips = port.round_trips || {};
   const old = (before && before.round_trips) || {};
   const beyond = percentiles(trips.times, old.times);
-  const said = (what, [p50, p99, p999]) => `, ${what} ${p50} (p99 ${p99}, p99.9 ${p999})`;
+  const said = (what, times) => {
+    const [p50, p99, p999] = times.map(micros);
+    return `, ${what} ${p50} (p99 ${p99}, p99.9 ${p999})`;
+  };
   return (here ? said("delay here", here) : "") + (beyond ? said("round trips beyond", beyond) : "");
 }
 
-// The share of a host's segments that were lost, before they left here and beyond.
-function lost(losses) {
-  if (!losses || !losses.segments) return ["", ""];
-  return [percent(losses.before, losses.segments), percent(losses.beyond, losses.segments)];
+// The shortest and the median round trip, and the shares of segments lost before and beyond the
+// port: two cells.
+function beyond(trip, losses) {
+  const share = (part) => ((100 * part) / losses.segments).toFixed(0);
+  return [
+    trip ? `${millis(trip.min_us)} / ${millis(trip.p50_us)}` : "",
+    losses && losses.segments ? `${share(losses.before)} / ${share(losses.beyond)}` : "",
+  ];
 }
+const DELAY = ["delay here, ms", ["median", "p99", "p99.9"]];
+const BEYOND = [["round trip, ms", ["least / median"]], ["lost, %", ["before / beyond"]]];
 
 function drawPorts() {
   const names = now.ports.map((port) => port.name).join("\n");
@@ -263,23 +295,22 @@ function drawClasses() {
       const sent = old ? rate(old.stats.bytes, one.stats.bytes) : null;
       const byKey = (key) => (old ? short(rate(old.stats[key], one.stats[key])) : "-");
       const top = one.ceil || one.rate;
-      const trip = one.stats.round_trip;
-      const beyond = [trip ? micros(trip.min_us) : "", trip ? micros(trip.p50_us) : "", ...lost(one.stats.losses)];
       rows.push([
-        "  ".repeat(depth) + name, one.rate ? bits(one.rate * 8) : "", one.ceil ? bits(one.ceil * 8) : "",
-        bits(sent === null ? null : sent * 8), percent(sent, top), short(one.stats.qlen),
-        ...percentileCells(one.stats.delays, old && old.stats.delays), byKey("drops"),
-        short(one.stats.drops), byKey("lended"), byKey("borrowed"), ...(isMeasured ? beyond : []),
+        "  ".repeat(depth) + name, one.rate ? megabits(one.rate * 8) : "", one.ceil ? megabits(one.ceil * 8) : "",
+        megabits(sent === null ? null : sent * 8), percent(sent, top), short(one.stats.qlen),
+        ...percentileCells(one.stats.delays, old && old.stats.delays), short(one.stats.drops),
+        byKey("drops"), byKey("lended"), byKey("borrowed"),
+        ...(isMeasured ? beyond(one.stats.round_trip, one.stats.losses) : []),
       ]);
     }
   }
   table("classes", [
-    "class", "rate", "ceil", "sent", "used", "queued", "delay here", "p99", "p99.9", "drops/s", "drops", "lent/s", "borrowed/s",
-    ...(isMeasured ? ["round trip", "median", "lost before", "lost beyond"] : []),
+    "class", ["Mbit/s", ["rate", "ceil", "sent"]], "used", "queued", DELAY, "drops",
+    ["per second", ["drops", "lent", "borrowed"]], ...(isMeasured ? BEYOND : []),
   ], rows, filter ? "no class matches" : "there are no classes");
 }
 
-// Of the last window that was over, as many of each kind.
+// The most hosts or flows of each kind, from the last complete window.
 const HEAVY_SHOWN = 4;
 
 function drawHeaviest() {
@@ -288,18 +319,16 @@ function drawHeaviest() {
     const heaviest = port.heaviest || {};
     for (const [what, those] of [["from", heaviest.sources], ["to", heaviest.destinations], ["flow", heaviest.flows]]) {
       for (const one of (those || []).slice(0, HEAVY_SHOWN)) {
-        const trip = one.round_trip;
         rows.push([
-          `${port.name} ${what} ${one.name}`, bits(one.bps), percent(Math.min(one.bps, port.tx_rate_bps), port.tx_rate_bps),
-          micros(one.delay_p50_us), micros(one.delay_p99_us), micros(one.delay_p999_us), micros(one.delay_max_us),
-          trip ? micros(trip.min_us) : "", trip ? micros(trip.p50_us) : "", ...lost(one.losses),
+          `${port.name} ${what} ${one.name}`, megabits(one.bps), percent(Math.min(one.bps, port.tx_rate_bps), port.tx_rate_bps),
+          millis(one.delay_p50_us), millis(one.delay_p99_us), millis(one.delay_p999_us), millis(one.delay_max_us),
+          ...beyond(one.round_trip, one.losses),
         ]);
       }
     }
   }
   table("heaviest", [
-    "host, flow", "sent", "share", "delay here", "p99", "p99.9", "longest",
-    "round trip", "median", "lost before", "lost beyond",
+    "host, flow", ["Mbit/s", ["sent"]], "share", ["delay here, ms", ["median", "p99", "p99.9", "longest"]], ...BEYOND,
   ], rows, "no host sent anything in the last seconds");
 }
 
@@ -313,12 +342,12 @@ function drawTins() {
       const old = ((earlierPort(port) || {}).qdiscs || []).find(same);
       (qdisc.tins || []).forEach((tin, number) => {
         const before = old && old.tins && old.tins.length === qdisc.tins.length ? old.tins[number] : undefined;
-        // tc's key; cake counts what comes to a tin, also what it drops later.
+        // tc's key; cake counts a tin's arrivals, including packets that it drops later.
         const arrived = before ? rate(before.sent_bytes, tin.sent_bytes) : null;
         const name = (TINS[qdisc.tins.length] || [])[number] || `Tin ${number}`;
         rows.push([
-          `${port.name} ${qdisc.handle} ${name}`, tin.threshold_rate ? bits(tin.threshold_rate * 8) : "",
-          bits(arrived === null ? null : arrived * 8), ...percentileCells(tin.delays, before && before.delays),
+          `${port.name} ${qdisc.handle} ${name}`, tin.threshold_rate ? megabits(tin.threshold_rate * 8) : "",
+          megabits(arrived === null ? null : arrived * 8), ...percentileCells(tin.delays, before && before.delays),
           short(tin.backlog_bytes, "B"),
           before ? short(rate(before.drops, tin.drops)) : "-", before ? short(rate(before.ecn_mark, tin.ecn_mark)) : "-",
           short(tin.sparse_flows + tin.bulk_flows + tin.unresponsive_flows),
@@ -326,7 +355,7 @@ function drawTins() {
       });
     }
   }
-  table("tins", ["tin", "threshold", "arrived", "delay here", "p99", "p99.9", "queued", "drops/s", "marks/s", "flows"], rows, "there is no cake");
+  table("tins", ["tin", ["Mbit/s", ["threshold", "arrived"]], DELAY, "queued", ["per second", ["drops", "marks"]], "flows"], rows, "there is no cake");
 }
 
 // Counted beside losses: a part of the errors, and times without a frame.

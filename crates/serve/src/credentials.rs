@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_the_credentials_is_admitted_and_nobody_else() {
+    fn only_valid_credentials_are_admitted() {
         // The example of RFC 7617, section 2.
         let credentials = Credentials::parse("Aladdin:open sesame\n").unwrap();
         assert!(credentials.admit(Some(b"Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==")));

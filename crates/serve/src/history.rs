@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_what_a_list_of_all_points_says(
+        fn it_agrees_with_a_list_of_all_points(
             points in proptest::collection::vec(
                 proptest::collection::btree_map(0u8..4, 0u16..9, 0..4), 0..40),
         ) {

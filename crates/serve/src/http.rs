@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_what_is() {
+    fn unknown_paths_are_answered_with_the_known_ones() {
         let server = server(None);
         assert_eq!(ask(&server, Method::GET, "/etc/passwd").status(), StatusCode::NOT_FOUND);
         let posted = ask(&server, Method::POST, "/metrics");

@@ -26,7 +26,7 @@ pub(crate) struct Listing {
     pub(crate) terse: bool,
 }
 
-/// What is said of a member beside what it is.
+/// The options of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Details<'a> {
     pub(crate) timeout: Option<u32>,
@@ -36,7 +36,7 @@ pub(crate) struct Details<'a> {
     pub(crate) is_exception: bool,
 }
 
-/// What is to be done.
+/// A command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Action<'a> {
     Create {
@@ -74,7 +74,7 @@ pub(crate) enum Action<'a> {
         one: &'a str,
         other: &'a str,
     },
-    /// The end of a part of what is restored. Everything is in force by then.
+    /// The end of a part of a restored file (`COMMIT`). Everything before it is in force.
     Commit,
     Help,
     Version,
@@ -84,7 +84,7 @@ pub(crate) enum Action<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Command<'a> {
     pub(crate) action: Action<'a>,
-    /// Whether it is no mistake that what is made is there, or what is to go is not.
+    /// Whether to ignore that the thing to create exists, or that the thing to delete does not.
     pub(crate) may_exist: bool,
     /// Whether nothing is printed.
     pub(crate) is_quiet: bool,
@@ -94,7 +94,7 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, ParseError> {
     Err(ParseError(why.into()))
 }
 
-/// Reads `words`. Blank lines, and what stands behind `#` at the beginning of one, are no command.
+/// Parses `words`. Blank lines, and lines that begin with `#`, are no command.
 pub(crate) fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Result<Command<'a>, ParseError> {
     let (mut rest, mut listing) = (Vec::new(), Listing::default());
     let (mut may_exist, mut is_quiet) = (false, false);
@@ -136,7 +136,7 @@ fn action<'a>(words: &[&'a str], mut listing: Listing) -> Result<Action<'a>, Par
         }
         "del" | "d" | "-D" | "--del" => {
             let (set, entry) = (words.one("SETNAME")?, words.one("ENTRY")?);
-            // What is known of a member does not say which it is; a saved line may have it.
+            // Options do not identify a member, but a saved line may include them.
             details(&mut words)?;
             Action::Del { set, entry }
         }
@@ -244,7 +244,7 @@ fn kind(words: &mut Cursor<'_, '_>) -> Result<Kind, ParseError> {
             "-4" => kind.family = Family::Inet,
             "-6" => kind.family = Family::Inet6,
             "hashsize" => kind.hashsize = words.number("hashsize", 1, u32::MAX)?,
-            // As in the kernel 0 is the default; what no memory holds is what can be held at most.
+            // As in the kernel, 0 means the default; a size beyond all memory means the maximum.
             "maxelem" => {
                 kind.maxelem = match words.number("maxelem", 0, u32::MAX)? {
                     0 => 65_536,
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ipset_saves_is_read() {
+    fn lines_saved_by_ipset_are_read() {
         let line = "create a hash:net family inet6 hashsize 4096 maxelem 200000 timeout 300 \
                     counters comment bucketsize 12 initval 0xd3fd5e6b";
         let kind = Kind {
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused_with_what_is() {
+    fn unknown_names_are_refused_with_the_known_ones() {
         assert!(refusal("create a bitmap:ip").contains("hash:ip, hash:net"));
         assert!(refusal("create a hash:net netmask 3").contains("not for hash:net"));
         assert!(refusal("create a hash:ip netmask 33").contains("up to 32"));

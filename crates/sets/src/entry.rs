@@ -8,7 +8,7 @@ use crate::kind::{Family, Kind, Shape};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What IP carries, by the names that `ipset` has for it.
+/// Protocols, by `ipset`'s names.
 const PROTOCOLS: [(&str, u8); 7] = [
     ("tcp", 6),
     ("udp", 17),
@@ -19,15 +19,15 @@ const PROTOCOLS: [(&str, u8); 7] = [
     ("vrrp", 112),
 ];
 
-/// Whether what IP carries has ports.
+/// Whether the protocol has ports.
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132 | 136)
 }
 
-/// No entry stands for more members, so that none takes more than a moment.
+/// The most members per entry, so that each takes only a moment.
 pub(crate) const MEMBERS_MAX: usize = 1 << 20;
 
-/// The members that `text` stands for in a set of `kind`, at most `most` of them.
+/// The members that `text` means in a set of `kind`, at most `most` of them.
 ///
 /// # Errors
 /// Why it is none, as a sentence.
@@ -113,7 +113,7 @@ fn fewest(first: u32, last: u32) -> Vec<Key> {
     keys
 }
 
-/// The ends of `A-B`; `None` where it is no range.
+/// The ends of `A-B`; `None` if it is no range.
 fn range(text: &str, family: Family) -> Result<Option<(u32, u32)>, String> {
     let Some((first, last)) = text.split_once('-') else { return Ok(None) };
     if family == Family::Inet6 {
@@ -156,7 +156,7 @@ fn address(text: &str, family: Family) -> Result<IpAddr, String> {
     })
 }
 
-/// What IP carries, and the first and last port.
+/// The protocol, and the first and last port.
 fn ports(text: &str) -> Result<(u8, u16, u16), String> {
     let wrong = || {
         format!("\"{text}\" is no port: write tcp:80, udp:5000-5010, a number of tcp, or PROTO:0")

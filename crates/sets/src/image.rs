@@ -2,9 +2,9 @@
 //! few words.
 //!
 //! A filter needs to know whether an address is in the set, not which prefix covers it. So only
-//! *flips* are laid out: prefixes in which membership is the opposite of what is around them. Of a
-//! prefix within another that says the same nothing is left, and an address is in the set if an odd
-//! number of flips cover it.
+//! *flips* are laid out: prefixes whose membership is the opposite of their surroundings. A prefix
+//! within another of the same membership disappears, and an address is in the set if an odd number
+//! of flips cover it.
 //!
 //! ```text
 //!  12 bits       the rest
@@ -24,7 +24,7 @@
 //!
 //! Sources: the layout of IPv4 is that of Degermark et al., "Small forwarding tables for fast
 //! routing look-ups" (SIGCOMM 1997); counts in bitmaps are those of poptrie (Asai and Ohara,
-//! SIGCOMM 2015), with bits in the place of next hops.
+//! SIGCOMM 2015), with bits instead of next hops.
 
 mod block;
 mod flip;
@@ -38,7 +38,7 @@ use flip::{Flip, flips, is_covered};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What everything is measured in: 8 words.
+/// The unit of memory: 8 words.
 pub type Cell = [u32; 8];
 
 /// Bits of an address that say which part it is in.
@@ -73,11 +73,11 @@ pub trait Cells {
     fn publish(&mut self, index: usize, word: usize, value: u32);
 }
 
-/// There is no room for a change: lay the set out anew.
+/// There is no room for a change: lay out the whole set again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full;
 
-/// What is written where.
+/// The writes that change an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The first cell behind all that was ever written.
@@ -85,9 +85,9 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// How many cells `set` takes as it is.
+    /// How many cells `set` takes.
     pub fn size(set: &Set) -> usize {
-        // Of what is only counted there is always room.
+        // Counting alone never runs out of room.
         Self::new(set, &mut Counted).map_or(usize::MAX, |layout| layout.next)
     }
 
@@ -116,7 +116,7 @@ impl Layout {
         Ok(Self { next: writer.next })
     }
 
-    /// Has the layout follow `set`, in which `keys` have changed.
+    /// Updates the layout after changes of `keys` in `set`.
     ///
     /// # Errors
     /// There is no room; some of the changes may have been made.
@@ -163,7 +163,7 @@ fn build(
     }
 }
 
-/// Whether `address` is in what is laid out in `cells`: what the program in the driver does.
+/// Whether the image in `cells` contains `address`: the look-up of the program in the driver.
 pub fn find(cells: &[Cell], family: Family, address: u128) -> bool {
     let number = number(address);
     match cells[number as usize / 8][(number % 8) as usize] {
@@ -203,11 +203,11 @@ impl Prefix {
     }
 }
 
-/// What a part of the address space has become.
+/// The new state of a part of the address space.
 enum Place {
     /// It is in as a whole, or not.
     Whole(bool),
-    /// What the cell says.
+    /// The contents of the cell.
     Cell(Cell),
 }
 
@@ -241,7 +241,7 @@ impl<C: Cells> Writer<'_, C> {
         (entry > ALL).then(|| self.read(entry))
     }
 
-    /// Has the top say that part `number` is `found`.
+    /// Sets the top's entry of part `number` to `found`.
     fn point(&mut self, number: u32, found: Place) -> Result<(), Full> {
         let entry = match found {
             Place::Whole(false) => NONE,
@@ -253,7 +253,7 @@ impl<C: Cells> Writer<'_, C> {
     }
 }
 
-/// Cells that nobody keeps.
+/// Unused cells.
 struct Counted;
 
 impl Cells for Counted {

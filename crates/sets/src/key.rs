@@ -17,9 +17,9 @@ pub struct Key {
     address: [u8; 16],
     /// How many bits of it count.
     len: PrefixLen,
-    /// What IP carries; 0 where the set has no ports.
+    /// The protocol; 0 if the set has no ports.
     protocol: u8,
-    /// The port; 0 where the set has none.
+    /// The port; 0 if the set has none.
     port: u16,
 }
 
@@ -62,12 +62,12 @@ impl Key {
         self.len == 0
     }
 
-    /// The address, as it lies in memory.
+    /// The address in its memory layout.
     pub fn bytes(&self) -> &[u8; 16] {
         &self.address
     }
 
-    /// What IP carries, and the port.
+    /// The protocol and the port.
     pub fn port(&self) -> (u8, u16) {
         (self.protocol, self.port)
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_comes_before_what_it_covers() {
+    fn a_prefix_comes_before_the_ones_it_covers() {
         let key = |text: &str, len| Key::prefix(text.parse().unwrap(), len);
         let mut keys = [key("10.0.0.1", 32), key("10.0.0.0", 32), key("10.0.0.0", 8)];
         keys.sort();

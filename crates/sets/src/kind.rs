@@ -1,9 +1,9 @@
 //! The type of a set: what its members are, and what is recorded for each.
 
-/// What the members of a set are.
+/// The type of a set's members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// Addresses, of each of which so many bits count (`hash:ip`, `netmask`).
+    /// Addresses, of which only this many bits count (`hash:ip`, `netmask`).
     Ip {
         /// All of them, unless `netmask` says less.
         netmask: u8,
@@ -36,12 +36,12 @@ impl Shape {
         }
     }
 
-    /// How many words say where a packet is looked at: `src`, or `src,dst`.
+    /// The number of words in a look-up: `src`, or `src,dst`.
     pub fn dimensions(self) -> usize {
         if self == Self::NetPort { 2 } else { 1 }
     }
 
-    /// Whether a member may say that what it covers is not in the set (`nomatch`).
+    /// Whether a member may exclude its addresses from the set (`nomatch`).
     pub(crate) fn has_exceptions(self) -> bool {
         matches!(self, Self::Net | Self::NetPort)
     }
@@ -74,7 +74,7 @@ impl Family {
     }
 }
 
-/// What a set was created as.
+/// The definition of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kind {
     /// What its members are.
@@ -83,16 +83,15 @@ pub struct Kind {
     pub family: Family,
     /// How many members it may have.
     pub maxelem: u32,
-    /// After how many seconds a member goes of which nothing else is said, 0 for never; `None`
-    /// where members have no time at all.
+    /// The default time-out of members in seconds, 0 for never; `None` if the set has no time-outs.
     pub timeout: Option<u32>,
     /// Whether packets are counted for each member.
     pub counters: bool,
     /// Whether something may be noted on a member.
     pub comment: bool,
-    /// What `ipset` sizes its hash with: kept, so that `save` says what was said.
+    /// The size of `ipset`'s hash: kept, so that `save` prints it.
     pub hashsize: u32,
-    /// The same of its buckets; `None` where nobody said it.
+    /// The number of its buckets; `None` if not given.
     pub bucketsize: Option<u8>,
     /// The same of its hash's seed.
     pub initval: Option<u32>,

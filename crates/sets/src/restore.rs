@@ -20,13 +20,13 @@ pub struct Restore {
 }
 
 impl Restore {
-    /// That of `text`, whose first line has the number `first`; with `may_exist` as if every line
-    /// said `-exist`.
+    /// The restore of `text`, whose first line has the number `first`; `may_exist` applies `-exist`
+    /// to every line.
     pub fn new(text: String, first: usize, may_exist: bool) -> Self {
         Self { text, done: 0, next: first, may_exist, failure: None }
     }
 
-    /// Does one line. False where there is nothing more to do.
+    /// Does one line. False if there is nothing more to do.
     pub fn step(&mut self, sets: &mut Sets, now: Nanos, host: &dyn Host) -> bool {
         let rest = self.text.get(self.done..).filter(|_| self.failure.is_none());
         let Some(line) = rest.and_then(|rest| rest.split_inclusive('\n').next()) else {

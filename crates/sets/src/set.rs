@@ -6,31 +6,31 @@ use narrows_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// From so many changes on it is not worth telling them one by one.
+/// From this many changes on, reporting them one by one is not worth it.
 const CHANGES_MAX: usize = 65_536;
 
-/// What is known of a member.
+/// The options and state of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Element {
     /// When it goes; `None` for never.
     pub expires: Option<Nanos>,
-    /// What it covers is not in the set (`nomatch`).
+    /// Its addresses are not in the set (`nomatch`).
     pub is_exception: bool,
 }
 
-/// What is looked up in a set.
+/// The key of a look-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Match {
     /// The address.
     pub address: IpAddr,
-    /// What IP carries, and the port, where the set has ports.
+    /// The protocol and the port, if the set has ports.
     pub port: (u8, u16),
 }
 
-/// What changed in a set.
+/// The changes of a set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Changes {
-    /// So much that it is best read anew.
+    /// So many changes that the whole set should be read again.
     All,
     /// These members came, went, or are something else now. One may be named more than once.
     Of(Vec<Key>),
@@ -46,17 +46,17 @@ pub struct Set {
     comments: BTreeMap<Key, Box<str>>,
     /// How many members have each length.
     lengths: BTreeMap<PrefixLen, usize>,
-    /// What counters of new members begin with, where that is not 0.
+    /// The initial counters of new members, if not 0.
     initial: BTreeMap<Key, (u64, u64)>,
     changes: Changes,
 }
 
-/// A member as it is to be added.
+/// A member to add.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Addition<'a> {
     pub(crate) element: Element,
     pub(crate) comment: Option<&'a str>,
-    /// Packets and bytes that its counters begin with.
+    /// The initial packets and bytes of its counters.
     pub(crate) counters: Option<(u64, u64)>,
 }
 
@@ -73,7 +73,7 @@ impl Set {
         }
     }
 
-    /// What it was created as.
+    /// Its definition.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
@@ -88,7 +88,7 @@ impl Set {
         self.elements.is_empty()
     }
 
-    /// What is known of the member `key`.
+    /// The options and state of the member `key`.
     pub fn get(&self, key: &Key) -> Option<&Element> {
         self.elements.get(key)
     }
@@ -108,12 +108,12 @@ impl Set {
         self.lengths.keys().rev().copied()
     }
 
-    /// What is noted on the member `key`.
+    /// The comment of the member `key`.
     pub fn comment(&self, key: &Key) -> Option<&str> {
         self.comments.get(key).map(AsRef::as_ref)
     }
 
-    /// Packets and bytes that the counters of `key` begin with.
+    /// The initial packets and bytes of the counters of `key`.
     pub fn initial(&self, key: &Key) -> (u64, u64) {
         self.initial.get(key).copied().unwrap_or_default()
     }
@@ -127,7 +127,7 @@ impl Set {
         found.is_some_and(|element| !element.is_exception)
     }
 
-    /// What changed since this was last asked.
+    /// The changes since the last call.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::replace(&mut self.changes, Changes::Of(Vec::new()))
     }
@@ -137,7 +137,7 @@ impl Set {
         self.ends.first().map(|(end, _)| *end)
     }
 
-    /// Puts the member `key` in, or in the place of what it was. False where there is no room.
+    /// Adds or replaces the member `key`. False if there is no room.
     pub(crate) fn put(&mut self, key: Key, new: Addition<'_>) -> bool {
         let before = self.elements.get(&key).copied();
         if before.is_none() && self.elements.len() >= self.kind.maxelem as usize {
@@ -161,7 +161,7 @@ impl Set {
         if let Some(counters) = new.counters.filter(|counters| *counters != (0, 0)) {
             self.initial.insert(key, counters);
         }
-        // A new time alone is nothing that whoever looks up has to know.
+        // A new time-out alone does not change look-ups.
         let is_same = before.is_some_and(|before| before.is_exception == new.element.is_exception);
         if !is_same || new.counters.is_some() {
             self.changed(key);

@@ -9,7 +9,7 @@ use crate::text;
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
-/// As many sets there may be: each has a number in the programs that look up.
+/// The most sets: each has a number in the programs.
 pub const SETS_MAX: usize = 64;
 
 const HELP: &str = "Usage: narrows set [ OPTIONS ] COMMAND
@@ -24,7 +24,7 @@ TYPE-OPTIONS := [ family inet|inet6 ] [ maxelem N ] [ timeout S ] [ counters ] [
 OPTIONS := -exist | -quiet | -name | -terse | -output plain|save | -file FILE
 ";
 
-/// Who has the sets: what is known of them beside themselves.
+/// The owner of the sets, which knows their use elsewhere.
 pub trait Host {
     /// How many filters look something up in the set `name`.
     fn references(&self, name: &str) -> usize;
@@ -33,7 +33,7 @@ pub trait Host {
     fn counted(&self, set: &Named, key: &Key) -> (u64, u64);
 }
 
-/// What a command printed, and how it ended.
+/// The output of a command, and its exit code.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reply {
     /// For standard output.
@@ -49,7 +49,7 @@ pub struct Reply {
 pub struct Named {
     /// By which programs know the name: below [`SETS_MAX`], and no other set's.
     pub slot: u32,
-    /// By which its contents are told from all others that there ever were: `swap` exchanges it.
+    /// The unique number of its contents, never reused; `swap` exchanges it.
     pub contents: u64,
     /// Its members.
     pub set: Set,
@@ -104,7 +104,7 @@ impl Sets {
         self.named.iter().map(|(name, named)| (name.as_str(), named))
     }
 
-    /// The same, for whoever takes notice of what changed.
+    /// The same, and reports the changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Named)> {
         self.named.iter_mut().map(|(name, named)| (name.as_str(), named))
     }
@@ -163,7 +163,7 @@ impl Sets {
         Reply { stderr, ..reply }
     }
 
-    /// All sets as lines that make them again, what goes in a while included.
+    /// All sets as the lines that re-create them, including members with a time-out.
     pub fn save(&self, now: Nanos, host: &dyn Host) -> String {
         let listing = Listing { as_save: true, ..Listing::default() };
         let mut text = String::new();
@@ -342,7 +342,7 @@ impl Sets {
         self.get(from).ok_or_else(|| missing(from))?;
         if host.references(from) > 0 {
             return refuse(
-                "Set cannot be renamed: it is in use by a filter; use swap to change what it holds",
+                "Set cannot be renamed: it is in use by a filter; use swap to change its contents",
             );
         }
         if let Some(named) = self.named.remove(from) {
@@ -394,8 +394,8 @@ impl Sets {
     }
 }
 
-/// Whether `key` is in `set`: a single address where a prefix covers it, a prefix where it is a
-/// member itself.
+/// Whether `key` is in `set`: a single address if a prefix covers it, a prefix if it is a member
+/// itself.
 fn is_in(set: &Set, key: &Key) -> bool {
     let kind = set.kind();
     let is_address = match kind.shape {

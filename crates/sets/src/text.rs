@@ -7,14 +7,14 @@ use crate::set::{Element, Set};
 use narrows_units::Nanos;
 use std::fmt::Write;
 
-/// What a member takes of memory in this process, in bytes: a key, what is known of it, and its
-/// share of a tree's nodes.
+/// The memory of a member in this process, in bytes: a key, its options, and its share of a tree's
+/// nodes.
 const ELEMENT_BYTES: usize = 64;
 
 /// Packets and bytes of a member.
 pub(crate) type Counted<'a> = &'a dyn Fn(&Key) -> (u64, u64);
 
-/// What `create` takes behind the type.
+/// The options of `create` after the type.
 fn header(kind: &Kind) -> String {
     let mut text = String::new();
     if kind.shape != Shape::Mac {
@@ -47,7 +47,7 @@ pub(crate) fn create(name: &str, kind: &Kind) -> String {
     format!("create {name} {} {}\n", kind.shape.name(), header(kind))
 }
 
-/// What `list` says of a set before its members.
+/// The head of a set in `list`.
 pub(crate) fn describe(name: &str, set: &Set, references: usize) -> String {
     let kind = set.kind();
     format!(
@@ -87,7 +87,7 @@ fn member(
     let kind = set.kind();
     entry::write(text, key, kind);
     if kind.timeout.is_some() {
-        // One that has begun counts: 0 is for ever.
+        // A started second counts: 0 means no time-out.
         let left = element.expires.map_or(0, |end| end.since(now).0.div_ceil(1_000_000_000).max(1));
         let _ = write!(text, " timeout {left}");
     }

@@ -17,7 +17,7 @@ impl<'a> Iterator for Words<'a> {
     fn next(&mut self) -> Option<&'a str> {
         let rest = self.rest.trim_start();
         let (word, rest) = match rest.strip_prefix('"') {
-            // A quote that nobody closes reaches to the end of the line.
+            // An unclosed quote reaches to the end of the line.
             Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
             None if rest.is_empty() => return None,
             None => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),

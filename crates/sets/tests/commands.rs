@@ -79,7 +79,7 @@ add single 192.0.2.0
 ";
 
 #[test]
-fn what_ipset_saves_is_restored_and_saved_as_it_was() {
+fn lines_saved_by_ipset_survive_restore_and_save() {
     let (sets, reply) = restore(SAVED, false);
     assert_eq!(reply, Reply::default());
     assert_eq!(sets.save(at(0), &Filters), SAVED);
@@ -93,7 +93,7 @@ fn what_ipset_saves_is_restored_and_saved_as_it_was() {
 }
 
 #[test]
-fn what_came_before_a_line_that_fails_is_in_force() {
+fn lines_before_a_failing_one_are_in_force() {
     let (sets, reply) =
         restore("create a hash:ip\nadd a 192.0.2.1\nadd a nonsense\nadd a ::1", false);
     assert_eq!(reply.code, 1);
@@ -119,7 +119,7 @@ fn the_longest_prefix_decides() {
     assert_eq!(test(&mut sets, "test mail 192.0.2.9,26").0, 1);
     assert_eq!(test(&mut sets, "test single 192.0.2.77").0, 0);
     assert_eq!(test(&mut sets, "test cameras 2:0:0:0:0:a").0, 0);
-    // A prefix is in a set where it is a member, whatever covers it.
+    // A prefix is in a set if it is a member itself, regardless of covering ones.
     assert_eq!(test(&mut sets, "test bad 10.2.0.0/16").0, 1);
 }
 
@@ -136,7 +136,7 @@ fn members_go_when_their_time_is_over() {
     let left = "create a hash:ip family inet hashsize 1024 maxelem 65536 timeout 10\n\
                 add a 192.0.2.1 timeout 5\nadd a 192.0.2.3 timeout 0\n";
     assert_eq!(sets.save(at(5), &Filters), left);
-    // A time begins anew where the member is added again.
+    // Adding a member again restarts its time-out.
     ok(&mut sets, "-exist add a 192.0.2.1 timeout 100");
     assert!(!sets.expire(at(50)));
     assert!(sets.expire(at(100)));
@@ -144,7 +144,7 @@ fn members_go_when_their_time_is_over() {
 }
 
 #[test]
-fn swap_exchanges_what_is_in_two_sets_and_nothing_else() {
+fn swap_exchanges_the_members_of_two_sets_only() {
     let mut sets = Sets::default();
     ok(&mut sets, "create live hash:net");
     ok(&mut sets, "create next hash:net maxelem 9 counters");
@@ -165,7 +165,7 @@ fn swap_exchanges_what_is_in_two_sets_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_done_says_what_to_do() {
+fn refusals_say_what_to_do() {
     let mut sets = Sets::default();
     ok(&mut sets, "create a hash:ip maxelem 2");
     ok(&mut sets, "create used hash:ip");
@@ -197,7 +197,7 @@ fn what_cannot_be_done_says_what_to_do() {
 }
 
 #[test]
-fn list_prints_what_ipset_prints() {
+fn list_prints_as_ipset_does() {
     let mut sets = Sets::default();
     ok(&mut sets, "create used hash:ip timeout 9");
     ok(&mut sets, "add used 192.0.2.1");
@@ -253,7 +253,7 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// And whatever comes of them can be saved and restored.
+    /// And the result can be saved and restored.
     #[test]
     fn no_lines_are_trusted(
         lines in prop::collection::vec(prop::collection::vec(word(), 0..8), 0..20),

@@ -1,4 +1,4 @@
-//! What is laid out says of every address what the set says, however it came about.
+//! The image agrees with the set for every address, after any sequence of changes.
 
 use narrows_sets::image::{Cell, Cells, Full, Layout, find};
 use narrows_sets::{Changes, Family, Host, Key, Match, Named, Sets};
@@ -19,7 +19,7 @@ impl Host for Alone {
     }
 }
 
-/// Cells as whoever looks up sees them.
+/// Cells as a look-up sees them.
 #[derive(Default)]
 struct Memory(Vec<Cell>);
 
@@ -114,7 +114,7 @@ fn address(family: Family, bits: u128) -> IpAddr {
     }
 }
 
-/// Those that prefixes of `edits` begin and end with, and those just behind.
+/// The first and last addresses of the prefixes in `edits`, and those just behind.
 fn borders(edits: &[Edit]) -> impl Iterator<Item = IpAddr> + '_ {
     edits.iter().flat_map(|edit| {
         let family = if edit.address.is_ipv4() { Family::Inet } else { Family::Inet6 };
@@ -150,7 +150,7 @@ fn follow(family: Family, edits: &[Edit], asked: Vec<IpAddr>, apart: usize) -> T
             _ => Err(Full),
         };
         if updated.is_err() {
-            // With a little room for what is to come.
+            // With a little room for additions.
             memory = Memory(vec![[0; 8]; Layout::size(set) + 70]);
             layout = Some(Layout::new(set, &mut memory).unwrap());
         }
@@ -171,7 +171,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_is_added_and_deleted(
+    fn images_follow_any_changes_of_members(
         edits in prop::collection::vec(edit(v4(), v4_len()), 0..40),
         asked in prop::collection::vec(v4(), 40),
         apart in 1..10_usize,
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_added_and_deleted_of_ipv6(
+    fn images_follow_any_changes_of_ipv6_members(
         edits in prop::collection::vec(edit(v6(), v6_len()), 0..60),
         asked in prop::collection::vec(v6(), 40),
         apart in 1..10_usize,
@@ -194,7 +194,7 @@ fn single_addresses_take_64_bytes_each_at_most() {
     let mut sets = Sets::default();
     run(&mut sets, "create a hash:ip maxelem 100000");
     for number in 0..100_000_u32 {
-        // Each in a block of its own, as far as there are some.
+        // Each in a block of its own, as long as there are free ones.
         run(&mut sets, &format!("add a {}", Ipv4Addr::from(number.wrapping_mul(0x9e37_79b1))));
     }
     let size = Layout::size(&sets.get("a").unwrap().set) * size_of::<Cell>();

@@ -11,14 +11,14 @@
 use hdrhistogram::Histogram;
 use narrows_units::Nanos;
 
-/// What is shorter counts as no time.
+/// Shorter delays count as 0.
 const SHORTEST_NS: u64 = 1_000;
-/// What is longer counts as this: no queue is meant to hold a packet for so long.
+/// Longer delays count as this: no queue should hold a packet for so long.
 const LONGEST_NS: u64 = 16_000_000_000;
 /// Two digits: within 1 %.
 const DIGITS: u8 = 2;
 
-/// How long the packets stayed that left through a port.
+/// The delays of packets that left through a port.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delays(Histogram<u64>);
 
@@ -31,20 +31,20 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// Counts a packet that stayed for `delay`. Allocates nothing.
+    /// Counts a packet with the delay `delay`. Allocates nothing.
     #[inline]
     pub fn record(&mut self, delay: Nanos) {
         self.0.saturating_record(delay.0);
     }
 
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         // All have the same bounds.
         let _ = self.0.add(&other.0);
     }
 
-    /// Times in ascending order, each with the packets that stayed for at most that long and for
-    /// longer than the time before. Times at which there are none are left out.
+    /// Times in ascending order, each with the number of packets whose delay was at most that and
+    /// more than the previous time. Empty ones are left out.
     pub fn counts(&self) -> impl Iterator<Item = (Nanos, u64)> {
         let recorded = self.0.iter_recorded();
         recorded.map(|step| (Nanos(step.value_iterated_to()), step.count_since_last_iteration()))
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_bounds_counts_at_the_bound() {
+    fn delays_out_of_bounds_count_at_the_bound() {
         let mut delays = Delays::default();
         delays.record(Nanos::ZERO);
         delays.record(Nanos::MAX);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_counted_adds_up() {
+    fn two_histograms_add_up() {
         let (mut one, mut other) = (Delays::default(), Delays::default());
         one.record(Nanos(2_000_000));
         other.record(Nanos(2_000_000));

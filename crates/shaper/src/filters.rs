@@ -1,8 +1,8 @@
 //! The filters that a packet meets on its way in: those of the port where it comes in, those of the
 //! port across, and those of the qdisc there.
 //!
-//! Its headers are read once for all of them. What one sets (a mark, a class) the next ones see, as
-//! it is with an `skb`; what one drops no qdisc sees.
+//! Its headers are read once for all of them. A mark or a class that one sets is visible to the
+//! next, as with an `skb`; dropped packets reach no qdisc.
 
 use narrows_classify::{Classification, Classifier, Path, Subject, Verdict};
 use narrows_packet::{DropReason, PacketId, Packets};
@@ -17,7 +17,7 @@ pub(crate) struct Filters<'a> {
 }
 
 impl<'a> Filters<'a> {
-    /// Those of what comes in at the port of `here` and goes out at that of `across`.
+    /// The filters for packets from the port of `here` to that of `across`.
     #[inline]
     pub(crate) fn of(here: &'a Slot, across: &'a Slot) -> Self {
         let [ingress, _] = here.ends();
@@ -35,7 +35,7 @@ impl<'a> Filters<'a> {
         self.ingress.is_some() || self.egress.is_some() || self.qdisc.is_some()
     }
 
-    /// Notes the class of `id`, whose frame is `frame`, or drops it. Whether it stays.
+    /// Records the class of `id`, whose frame is `frame`, or drops it. Returns whether it was kept.
     #[inline]
     pub(crate) fn sort(
         &self,

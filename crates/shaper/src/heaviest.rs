@@ -1,26 +1,26 @@
-//! The heaviest hosts and flows of what leaves through a port, and how long their packets stayed.
+//! The heaviest hosts and flows through a port, and the delays of their packets.
 //!
-//! *Idea.* Packets are looked at as they leave, when their delay is known. While there are few,
-//! each is; beyond that one for each so many bytes, which stands for all of them: a packet is
-//! picked in proportion to its length, so no sender is favoured. The bytes between two picks vary
-//! at random by half, so that no pattern of packets meets that of the picks. What is picked is
+//! *Idea.* Packets are sampled on departure, when their delay is known. At low rates every packet
+//! is sampled; above, one for each so many bytes, which it represents. So the chance of a packet is
+//! proportional to its length, and no sender is favoured. The bytes between two samples vary at
+//! random by half, so that no pattern of packets coincides with that of the samples. Samples are
 //! counted by source, by destination and by flow in [summaries](crate::summary) of fixed size.
 //!
-//! *The last seconds.* Counts are of whole windows of [`WINDOW`]; what is told is the last one that
-//! is over. Windows begin at multiples of that time, so those of all workers are the same.
+//! *The last seconds.* Counts are of whole windows of [`WINDOW`]; reports are of the last complete
+//! one. Windows begin at multiples of that time, so all workers have the same ones.
 //!
-//! *Exactness.* A window has at least [`STEP_SAMPLES`] picks before packets go unseen, and two to
-//! four times as many on a busy port. A host with the share p of the bytes is off by about
-//! sqrt((1 - p) / (p n)) with n picks: 5 % where it has a tenth of them.
+//! *Exactness.* A window has at least [`STEP_SAMPLES`] samples before packets are skipped, and two
+//! to four times as many on a busy port. A host with the share p of the bytes is off by about
+//! sqrt((1 - p) / (p n)) with n samples: 5 % if it has a tenth of them.
 //!
-//! *Cost:* a subtraction and a comparison for each packet. For a pick the addresses are read and
+//! *Cost:* a subtraction and a comparison for each packet. For a sample the addresses are read and
 //! three summaries are searched, at most some five times [`STEP_SAMPLES`] of them in a window.
 //! `examples/heaviest_cost.rs` in `narrows-bench` measures both. Memory: 36 kB for each port and
 //! queue, and 388 bytes for the delays of each host and flow that was ever counted at once: 149 kB
-//! at most. No lock, and beside that nothing is allocated but for a [report](Heaviest::told).
+//! at most. No locks; otherwise only a [report](Heaviest::told) allocates.
 //!
-//! *Non-goals.* Hosts inside of tunnels or behind address translation; what is not IP; exact
-//! accounts, which are a collector's.
+//! *Non-goals.* Hosts inside tunnels or behind address translation; packets that are not IP; exact
+//! accounts, which need a flow collector.
 
 use crate::summary::{Entry, Key, Summary};
 use narrows_packet::dissect::Keys;
@@ -29,12 +29,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How long a window is.
 pub const WINDOW: Nanos = Nanos::from_secs(3);
-/// After as many picks the bytes for which one stands double.
+/// After this many samples the bytes per sample double.
 const STEP_SAMPLES: u32 = 4096;
-/// For how many bytes a pick stands, when it stands for more than itself at first.
+/// The initial bytes per sample.
 const FIRST_STEP: u64 = 2048;
-/// What a new window takes off the step of the last one, as a shift: traffic may have fallen to an
-/// eighth, and if not, doubling leads back after as many picks.
+/// A new window divides the step of the last one by this power of two: traffic may have fallen to
+/// an eighth, and if not, doubling restores the step after as many samples.
 const RELIEF: u32 = 3;
 
 /// A host: its address.
@@ -64,11 +64,11 @@ impl Key for Host {
 /// A flow.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Flow {
-    /// Where it comes from.
+    /// Its source.
     pub source: Host,
-    /// Where it goes.
+    /// Its destination.
     pub destination: Host,
-    /// The ports; 0 where there are none.
+    /// The ports; 0 without ports.
     pub ports: (u16, u16),
     /// IANA's number of its protocol.
     pub protocol: u8,
@@ -82,8 +82,7 @@ impl Key for Flow {
     }
 }
 
-/// Spreads an address over 32 bits. Who chooses colliding ones makes a search compare keys, no
-/// more.
+/// Hashes an address to 32 bits. Chosen collisions only make a search compare keys.
 fn mixed(address: u128) -> u32 {
     let folded = (address >> 64) as u64 ^ address as u64;
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
@@ -92,7 +91,7 @@ fn mixed(address: u128) -> u32 {
 /// The heaviest of a window.
 #[derive(Clone, Default, Debug)]
 struct Window {
-    /// The number of its window, from the beginning of time.
+    /// The number of its window, counted from time 0.
     number: u64,
     sources: Summary<Host>,
     destinations: Summary<Host>,
@@ -108,12 +107,12 @@ impl Window {
     }
 }
 
-/// The heaviest of the last window that is over, in no order.
+/// The heaviest of the last complete window, unordered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Told {
-    /// Hosts by what they sent.
+    /// Hosts by bytes sent.
     pub sources: Vec<Entry<Host>>,
-    /// Hosts by what was sent to them.
+    /// Hosts by bytes received.
     pub destinations: Vec<Entry<Host>>,
     /// Flows.
     pub flows: Vec<Entry<Flow>>,
@@ -122,13 +121,13 @@ pub struct Told {
 /// See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Heaviest {
-    /// Bytes until the next pick.
+    /// Bytes until the next sample.
     left: i64,
-    /// For how many bytes it stands.
+    /// The bytes that a sample represents.
     drawn: u64,
-    /// The mean of that; 0 where each packet is picked.
+    /// The mean of that; 0 if each packet is sampled.
     step: u64,
-    /// Picks in this window.
+    /// Samples in this window.
     samples: u32,
     random: u32,
     filling: Window,
@@ -136,7 +135,7 @@ pub struct Heaviest {
 }
 
 impl Default for Heaviest {
-    /// Nothing has left.
+    /// Empty.
     fn default() -> Self {
         Self {
             left: 0,
@@ -151,16 +150,15 @@ impl Default for Heaviest {
 }
 
 impl Heaviest {
-    /// Whether a packet of `len` bytes that leaves is to be [looked at](Heaviest::look). Called for
-    /// each.
+    /// Whether to [sample](Heaviest::look) a departing packet of `len` bytes. Called for each.
     #[inline(always)]
     pub fn is_due(&mut self, len: u32) -> bool {
         self.left -= i64::from(len);
         self.left < 0
     }
 
-    /// Counts a packet that is due, of `len` bytes with these at its beginning, which leaves at
-    /// `now` and stayed for `delay`.
+    /// Counts a sampled packet of `len` bytes, with these at its beginning, which leaves at `now`
+    /// with the delay `delay`.
     #[inline(never)]
     pub fn look(&mut self, frame: &[u8], len: u32, delay: Nanos, now: Nanos) {
         let number = now.0 / WINDOW.0;
@@ -182,8 +180,7 @@ impl Heaviest {
         self.filling.flows.add(flow, bytes, delay);
     }
 
-    /// For how many bytes the packet of `len` bytes stands at which the count ran out; draws the
-    /// next.
+    /// The bytes that the sampled packet of `len` bytes represents; draws the next interval.
     fn weigh(&mut self, len: u32) -> u64 {
         if self.step == 0 {
             self.left = 0;
@@ -199,8 +196,7 @@ impl Heaviest {
         bytes
     }
 
-    /// Xorshift (Marsaglia 2003): what is drawn needs no quality, and nobody gains from guessing
-    /// it.
+    /// Xorshift (Marsaglia 2003): the numbers need no quality, and guessing them gains nothing.
     fn draw(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 17;
@@ -217,7 +213,7 @@ impl Heaviest {
         self.step = if step < FIRST_STEP { 0 } else { step };
     }
 
-    /// What the last window had that is over at `now`. Allocates.
+    /// The contents of the last window that is complete at `now`. Allocates.
     pub fn told(&self, now: Nanos) -> Told {
         let last = (now.0 / WINDOW.0).checked_sub(1);
         let window = [&self.filling, &self.finished];
@@ -231,7 +227,7 @@ impl Heaviest {
 }
 
 impl Told {
-    /// Adds what another worker told of the same port.
+    /// Adds another worker's report for the same port.
     pub fn merge(&mut self, other: &Self) {
         merge(&mut self.sources, &other.sources);
         merge(&mut self.destinations, &other.destinations);
@@ -281,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn few_packets_are_counted_exactly_and_told_when_their_window_is_over() {
+    fn few_packets_are_counted_exactly_and_reported_with_their_window() {
         let mut heaviest = Heaviest::default();
         let begin = WINDOW;
         for number in 0..100 {
@@ -306,7 +302,7 @@ mod tests {
     /// The oracle counts all packets; 100,000 of them in three windows, of 100 hosts whose shares
     /// fall as 1, 1/2, 1/3 …, with lengths of their own. Three standard deviations are allowed.
     #[test]
-    fn of_many_packets_the_heavy_hosts_are_told_as_exactly_as_picks_allow() {
+    fn heavy_hosts_among_many_packets_are_as_exact_as_sampling_allows() {
         let mut heaviest = Heaviest::default();
         let mut exact: HashMap<u32, u64> = HashMap::new();
         let shares: Vec<f64> = (1..=100).map(|rank| 1.0 / f64::from(rank)).collect();
@@ -343,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ip_is_not_counted_and_harms_nobody() {
+    fn packets_that_are_not_ip_are_ignored() {
         let mut heaviest = Heaviest::default();
         for frame in [&[][..], &[0; 13], &[0xff; 60]] {
             leave(&mut heaviest, frame, 60, Nanos::ZERO, WINDOW);

@@ -1,6 +1,6 @@
 //! A running plan: what its queues share, and how a changed plan is reconciled with it.
 //!
-//! The plan says what is to run, by key. An [`Installation`] holds the live state: the limits that
+//! The plan says what should run, by key. An [`Installation`] holds the live state: the limits that
 //! queues share, their common counts, and the name ([`NodeId`]) under which each qdisc runs on
 //! every queue. [`Installation::reconcile`] compares two plans: a qdisc with the same key that can
 //! carry on keeps its name, and with it its queues, its credit and its seats; any other gets a new
@@ -41,19 +41,18 @@ pub struct Installation {
     limits: BTreeMap<Handle, Arc<Coordination>>,
     /// The classes of each `htb`.
     trees: BTreeMap<Handle, SharedTree>,
-    /// By what queues run, what assigns packets to classes.
+    /// The classifier, by the qdisc that queues run.
     classifications: BTreeMap<Key, Arc<Classification>>,
-    /// What filters packets at the ends of the port.
+    /// The filters at both ends of the port.
     ends: Ends,
-    /// The actions of all of them, which go on counting whatever becomes of the filters.
+    /// Their actions, which keep their counters through changes of filters.
     actions: Actions,
-    /// What the queues hear of destinations, once any of them has listened. It stays the port's
-    /// whatever runs there next: what is congested is so for any qdisc, and is forgotten by its
-    /// time.
+    /// The port's congestion feedback, once any queue has used it. It outlives the qdisc:
+    /// congestion is the same for any qdisc, and expires by itself.
     destinations: Option<Arc<Destinations>>,
     /// The limits that carry on.
     kept: Vec<Handle>,
-    /// By tree, the classes that are others than before; of a tree that is not here, any may be.
+    /// The changed classes by tree; for a tree that is missing here, any may have changed.
     changed: Changed,
 }
 
@@ -61,8 +60,8 @@ pub struct Installation {
 type Changed = BTreeMap<Handle, BTreeSet<u32>>;
 
 impl Installation {
-    /// What it takes to run `plan` where `previous` runs, and what each queue's worker is to take
-    /// over. Nothing that runs has changed before [`Installation::commit`].
+    /// Prepares the change from `previous` to `plan`, and the specification for each queue's
+    /// worker. Nothing that runs changes before [`Installation::commit`].
     pub fn reconcile(plan: Plan, previous: Option<&Self>) -> (Self, Vec<Spec>) {
         let actions = actions(&plan, previous);
         let classification = |(key, rules)| {
@@ -98,7 +97,7 @@ impl Installation {
             }),
         }
         for handle in next.trees.keys().filter(|handle| !next.keeps_tree(**handle, previous)) {
-            // Nobody uses it yet, and whoever begins to is to find its classes.
+            // No queue uses it yet, and the first one must find its classes.
             next.commit_tree(*handle);
         }
         let specs = roots.iter().enumerate();
@@ -111,8 +110,8 @@ impl Installation {
         (next, specs)
     }
 
-    /// Names all qdiscs as `previous` does, from which only the classes `changed` differ, with what
-    /// is in them. Everything else carries on.
+    /// Names all qdiscs as in `previous`, from which only the classes `changed` and their contents
+    /// differ. Everything else carries on.
     fn follow(&mut self, previous: &Self, changed: Changed) {
         self.names = previous.names.clone();
         self.limits = previous.limits.clone();
@@ -121,7 +120,7 @@ impl Installation {
         let leaf = |plan: &Plan, handle: &Handle, id: &u32| plan.classes.get(handle)?.get(id)?.leaf;
         let all =
             || changed.iter().flat_map(|(handle, ids)| ids.iter().map(move |id| (handle, id)));
-        // What is gone first: what was in one class may be in another now.
+        // Removals first: a qdisc may have moved from one class to another.
         for gone in all().filter_map(|(handle, id)| leaf(&previous.plan, handle, id)) {
             previous.plan.below(gone).iter().for_each(|key| {
                 self.names.remove(key);
@@ -133,7 +132,7 @@ impl Installation {
         self.changed = changed;
     }
 
-    /// Names the qdisc `key` and those below it: as `above` has them where they carry on.
+    /// Names the qdisc `key` and those below it: as in `above` if they carry on.
     fn name(&mut self, key: Key, above: Option<&Self>) {
         let Some(node) = self.plan.nodes.get(&key).cloned() else { return };
         let above = above.filter(|previous| previous.carries_on(&key, &node, &self.plan));
@@ -178,7 +177,7 @@ impl Installation {
         })
     }
 
-    /// What the worker of `queue` is to run at `key`.
+    /// The specification for the worker of `queue` at `key`.
     fn spec(&mut self, key: Key, queue: usize, previous: Option<&Self>) -> Spec {
         let (Some(node), Some(&id)) = (self.plan.nodes.get(&key).cloned(), self.names.get(&key))
         else {
@@ -187,7 +186,7 @@ impl Installation {
         let is_new = previous.and_then(|previous| previous.names.get(&key)) != Some(&id);
         let mut config = (*node.config).clone();
         if let Config::Netem(netem) = &mut config {
-            // Chance is each queue's own.
+            // Random numbers are each queue's own.
             netem.stream = queue as u64;
         }
         let mut spec = Spec { id, level: node.level, ..Spec::new(config) };
@@ -204,10 +203,10 @@ impl Installation {
         if let (Config::Htb(_), Some(handle)) = (&spec.config, key.handle)
             && let Some(tree) = self.trees.get(&handle)
         {
-            // Kept in another way it is another tree, under the same queues.
+            // With another strategy it is another tree, under the same queues.
             let is_new = is_new || !self.keeps_tree(handle, previous);
             spec.tree = is_new.then(|| tree.seat());
-            // What is below its classes is the tree's to hand out.
+            // The tree hands out the qdiscs below its classes.
             return spec;
         }
         spec.feedback = self.feedback(&spec.config);
@@ -216,15 +215,15 @@ impl Installation {
         spec
     }
 
-    /// The view of what the port's queues hear, for a qdisc that listens. One that is retuned may
-    /// only now begin to.
+    /// The port's feedback board, for a qdisc that uses it. A retuned qdisc may start to use it
+    /// only now.
     fn feedback(&mut self, config: &Config) -> Option<Box<dyn Feedback>> {
         let Config::Pacing(pacing::Config { safeguard: true, .. }) = config else { return None };
         Some(self.destinations.get_or_insert_with(Destinations::new).feedback())
     }
 
-    /// Sets the new figures of the limits that carry on. To be called once everything has been
-    /// validated and before the specifications are sent.
+    /// Sets the new parameters of limits that carry on. Called after everything has been validated
+    /// and before the specifications are sent.
     pub fn commit(&self) {
         for handle in &self.kept {
             if let (Some(limit), Some((shared, _))) =
@@ -266,7 +265,7 @@ impl Installation {
         }
     }
 
-    /// What each action has done at this port.
+    /// The counters of each action at this port.
     pub fn action_stats(&self) -> impl Iterator<Item = (ActionId, ActionStats)> {
         let counted = |bound: &BoundAction| {
             let running = self.actions.get(bound.id.key())?;
@@ -280,11 +279,12 @@ impl Installation {
         &self.plan
     }
 
-    /// The figures of every qdisc of the port. `per_queue[i]` is what `Slot::stats` of queue `i`
-    /// yields. Below an `mq` or a `cake_mq` each queue's qdiscs are entries of their own, and it is
-    /// their sum; otherwise the queues run the same tree and each entry is a sum over them.
+    /// The figures of every qdisc of the port. `per_queue[i]` is the result of `Slot::stats` of
+    /// queue `i`. Below an `mq` or a `cake_mq` each queue's qdiscs are separate entries, and the
+    /// parent is their sum; otherwise the queues run the same tree and each entry is a sum over
+    /// them.
     ///
-    /// The figures of a qdisc that a queue has not replaced yet are nobody's any more.
+    /// Figures of a qdisc that a queue has not replaced yet belong to no present qdisc.
     pub fn gather(&self, per_queue: &[Vec<Stats>]) -> Vec<NodeStats> {
         let mut sums: HashMap<NodeId, Stats> = HashMap::new();
         for stats in per_queue.iter().flatten() {
@@ -295,7 +295,7 @@ impl Installation {
         }
         let mut nodes = Vec::with_capacity(self.names.len() + 1);
         if let Some(handle) = self.plan.above {
-            // As in the kernel it is a sum of what every qdisc counts, and no more.
+            // As in the kernel it is the sum of the basic counters only.
             let mut stats = Stats::default();
             let roots = self.plan.roots.iter().filter_map(|root| self.names.get(root));
             roots.filter_map(|name| sums.get(name)).for_each(|root| stats.merge(root));
@@ -310,14 +310,14 @@ impl Installation {
         nodes
     }
 
-    /// Up to when each of its limits has been used up: what an equal policy on as many queues goes
-    /// on from in another process ([`Installation::resume`]).
+    /// The time up to which each of its limits is used: an equal policy on as many queues in
+    /// another process continues from it ([`Installation::resume`]).
     pub fn spent_until(&self, now: Nanos) -> BTreeMap<Handle, Nanos> {
         self.limits.iter().map(|(handle, limit)| (*handle, limit.spent_until(now))).collect()
     }
 
-    /// Has its limits, which nobody has used yet, begin where those of another process ended: each
-    /// as used up until its time in `spent`, and until `now` where it has none.
+    /// Starts its unused limits where those of another process ended: each is used up to its time
+    /// in `spent`, or to `now` if it has none.
     pub fn resume(&self, spent: &BTreeMap<Handle, Nanos>, now: Nanos) {
         for (handle, limit) in &self.limits {
             limit.resume(spent.get(handle).copied().unwrap_or(now));
@@ -325,8 +325,8 @@ impl Installation {
     }
 }
 
-/// The classes of trees in which `next` differs from `plan`, with what is in them; `None` where it
-/// differs in anything else that runs on queues.
+/// The classes of trees in which `next` differs from `plan`, including their contents; `None` if
+/// anything else on queues differs.
 fn changes(plan: &Plan, next: &Plan) -> Option<Changed> {
     let alike = |plan: &Plan| (plan.above, plan.trees.clone(), plan.limits.clone());
     let is_alike = plan.roots == next.roots
@@ -358,8 +358,8 @@ fn changes(plan: &Plan, next: &Plan) -> Option<Changed> {
     Some(changed)
 }
 
-/// The actions of `plan` at work: those of `previous` where they are the same, with their counters
-/// where they are not.
+/// The running actions of `plan`: those of `previous` if unchanged, otherwise new ones with the old
+/// counters.
 fn actions(plan: &Plan, previous: Option<&Installation>) -> Actions {
     let mut running = previous.map(|previous| previous.actions.clone()).unwrap_or_default();
     let before = previous.map(|previous| previous.plan.actions.clone()).unwrap_or_default();
@@ -382,7 +382,7 @@ fn actions(plan: &Plan, previous: Option<&Installation>) -> Actions {
     running
 }
 
-/// That of `blocks`, which shares with `before` what is the same.
+/// The roster of `blocks`, which shares equal parts with `before`.
 fn classifier_of(blocks: &Blocks, actions: &Actions, before: Option<&Classifier>) -> Classifier {
     before.unwrap_or(&Classifier::default()).with(blocks, actions)
 }

@@ -19,7 +19,7 @@ impl Side {
     /// Both, first to last.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
 
-    /// The port across.
+    /// The other port.
     pub const fn other(self) -> Self {
         match self {
             Self::A => Self::B,
@@ -27,44 +27,44 @@ impl Side {
         }
     }
 
-    /// Its place in a pair.
+    /// Its index in a pair.
     pub const fn index(self) -> usize {
         self as usize
     }
 }
 
-/// One queue of each port, and the frames in which their packets lie.
+/// One queue of each port, and the frames of their packets.
 ///
 /// A packet belongs to the I/O until [`Io::receive`] hands it over, and again from
 /// [`Io::transmit`] or [`Io::release`] on.
 pub trait Io {
-    /// The size of the frames in which packets lie.
+    /// The size of the frames.
     fn frame(&self) -> Bytes;
 
-    /// Moves packets that came in at `side` into `out` until it is full, recording each in
-    /// `packets` with `now` as its arrival. What cannot be a packet is discarded there.
+    /// Moves packets that arrived at `side` into `out` until it is full, recording each in
+    /// `packets` with `now` as its arrival. Malformed ones are discarded there.
     fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch);
 
     /// Touches the headers of `packet`, which will soon be read. The processor does not wait for
     /// them.
     fn prefetch(&self, _packet: PacketId) {}
 
-    /// Records in `packets` what the headers of `packet`, which was just received, say, as far as
-    /// `reading` asks for it. What is not known is left as it is.
+    /// Records in `packets` the header fields of `packet`, which was just received, that `reading`
+    /// asks for. Unknown fields are left as they are.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets);
 
-    /// The bytes of `packet`, from its Ethernet header on, as far as they lie together: what
-    /// filters look at. None where there are no bytes, as in a simulation.
+    /// The contiguous bytes of `packet`, from its Ethernet header on, for filters. Empty if there
+    /// are no bytes, as in a simulation.
     fn bytes(&self, _packet: PacketId) -> &[u8] {
         &[]
     }
 
-    /// The most frames in which packets of both directions together may wait.
+    /// The most frames for queued packets of both directions together.
     fn places(&self) -> u32;
 
-    /// How many frames are left in which packets that come in at `ingress` may wait, without taking
-    /// what reception or the other direction needs. What was received counts already; `None` where
-    /// that is too much.
+    /// The number of frames that packets arriving at `ingress` may still fill, without those that
+    /// reception or the other direction needs. Received packets count already; `None` if they
+    /// exceed it.
     fn spare_frames(&self, ingress: Side) -> Option<u32>;
 
     /// How many packets [`Io::transmit`] takes at `side` now.
@@ -77,7 +77,7 @@ pub trait Io {
     /// Takes back the frames of packets that were dropped.
     fn release(&mut self, dropped: &Batch);
 
-    /// Whether packets that [`Io::transmit`] took still wait for the device, which may have to be
-    /// asked again.
+    /// Whether packets that [`Io::transmit`] took still wait for the device, which may need another
+    /// call.
     fn is_unsent(&self) -> bool;
 }

@@ -1,9 +1,8 @@
-//! Round trips beyond both ports, as one worker learns of them from what it forwards.
+//! Round trips beyond both ports, measured by one worker from the packets that it forwards.
 //!
-//! See [`narrows_roundtrip`] for what is awaited and how. Here is what a worker does for it, where
-//! it does so at all: it shows each packet that comes in, and those that leave while the port is
-//! watched. It reads their headers for that, all of a batch together, since a processor waits for
-//! several frames at once.
+//! See [`narrows_roundtrip`] for the method. If enabled, a worker passes it each packet that
+//! arrives, and those that leave while the port is watched. It reads the headers of a whole batch
+//! together, because a processor waits for several frames at once.
 
 use crate::Delays;
 use crate::heaviest::WINDOW;
@@ -22,21 +21,21 @@ struct Port {
     trips: Delays,
 }
 
-/// What a worker knows of what is beyond a port.
+/// A worker's measurements beyond a port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Beyond {
-    /// How long round trips took.
+    /// Round-trip times.
     pub trips: Delays,
-    /// What became of segments that left.
+    /// Losses of segments that left.
     pub losses: Losses,
-    /// Hosts of the last window that is over, in no order.
+    /// Hosts of the last complete window, unordered.
     pub hosts: Vec<Host>,
-    /// Classes of the same window, in no order.
+    /// Classes of the same window, unordered.
     pub classes: Vec<Class>,
 }
 
 impl Beyond {
-    /// Adds what another worker knows of the same port.
+    /// Adds another worker's measurements of the same port.
     pub fn merge(&mut self, other: &Self) {
         self.trips.merge(&other.trips);
         self.losses.merge(&other.losses);
@@ -46,7 +45,7 @@ impl Beyond {
 }
 
 impl RoundTrips {
-    /// Those of a worker of the ports with these boards, which hashes with `key`.
+    /// The measurements of a worker of the ports with these boards, which hashes with `key`.
     pub(crate) fn new(boards: &[Arc<Awaited>; 2], key: u64) -> Self {
         let port = |board: &Arc<Awaited>| Port {
             observer: Observer::new(Arc::clone(board), key, WINDOW),
@@ -55,7 +54,7 @@ impl RoundTrips {
         Self(boards.each_ref().map(port))
     }
 
-    /// `ids` have come in at `side`. Their frames are near.
+    /// `ids` have arrived at `side`. Their frames are prefetched.
     pub(crate) fn come(&mut self, side: Side, ids: &[PacketId], io: &impl Io, now: Nanos) {
         let Port { observer, trips } = &mut self.0[side.index()];
         for &id in ids {
@@ -82,7 +81,7 @@ impl RoundTrips {
         }
     }
 
-    /// What is known at `now` of what is beyond `side`.
+    /// The measurements beyond `side` at `now`.
     pub(crate) fn beyond(&self, side: Side, now: Nanos) -> Beyond {
         let Port { observer, trips } = &self.0[side.index()];
         let (trips, losses) = (trips.clone(), observer.losses());

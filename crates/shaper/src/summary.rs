@@ -1,9 +1,9 @@
 //! The heaviest keys of a stream, in memory that does not grow with it.
 //!
-//! The *space-saving* algorithm: so many keys are counted, and a key that is new takes the place of
-//! the lightest one and begins with its weight. So a count is never too low, is too high by at most
-//! what it began with ([`Entry::over`]), and that is at most the stream's weight divided by
-//! [`SIZE`]. A key with more than that share of the stream is always among those counted.
+//! The *space-saving* algorithm: a fixed number of keys is counted, and a new key replaces the
+//! lightest one and starts with its weight. So a count is never too low, is too high by at most its
+//! start ([`Entry::over`]), and that is at most the stream's weight divided by [`SIZE`]. A key with
+//! more than that share of the stream is always among those counted.
 //!
 //! Source: A. Metwally, D. Agrawal, A. El Abbadi, "Efficient Computation of Frequent and Top-k
 //! Elements in Data Streams", ICDT 2005.
@@ -14,41 +14,41 @@
 
 use narrows_units::{Nanos, Spread};
 
-/// Keys counted.
+/// The number of counted keys.
 pub const SIZE: usize = 64;
 
 /// Hashes that are compared at once.
 const TOGETHER: usize = 16;
 
-/// The bytes that count as one in [`Entry::delays`], where 32 bits have to do for a window of a
-/// fast port.
+/// The bytes that count as one in [`Entry::delays`], so that 32 bits suffice for a window of a fast
+/// port.
 const WEIGHT: u64 = 64;
 
-/// What is told apart: hosts, or flows.
+/// A key: a host, or a flow.
 pub trait Key: Copy + Eq {
     /// Any hash: two keys with the same one are compared.
     fn hash(&self) -> u32;
 }
 
-/// What is known of a key.
+/// The counts of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry<K> {
     /// Which.
     pub key: K,
     /// Its bytes, at most.
     pub bytes: u64,
-    /// As many of them may be those of keys that were here before it.
+    /// How many of them may belong to earlier keys of this entry.
     pub over: u64,
-    /// How long its own bytes stayed, in byte-microseconds.
+    /// The delay of its own bytes, in byte-microseconds.
     pub stayed: u64,
-    /// The longest that a packet stayed.
+    /// The longest delay of a packet.
     pub longest: Nanos,
-    /// How its own bytes were spread over times that they stayed, in units of [`WEIGHT`].
+    /// The distribution of its own bytes over delays, in units of [`WEIGHT`].
     pub delays: Spread,
 }
 
 impl<K> Entry<K> {
-    /// Its bytes, at least: those seen since it was last counted from the beginning.
+    /// The least number of its bytes: those since its entry was taken.
     pub fn own_bytes(&self) -> u64 {
         self.bytes - self.over
     }
@@ -57,24 +57,24 @@ impl<K> Entry<K> {
 /// See the module's documentation.
 #[derive(Clone, Debug)]
 pub struct Summary<K> {
-    /// Of the entries, in their order.
+    /// The hashes of the entries, in their order.
     hashes: [u32; SIZE],
-    /// Likewise: what each weighs.
+    /// The weights of the entries, in their order.
     weights: [u64; SIZE],
     entries: Vec<Entry<K>>,
-    /// How many of them are known; those behind lend their memory to the next ones.
+    /// The number of entries in use; the memory of the others is reused.
     known: usize,
 }
 
 impl<K: Key> Default for Summary<K> {
-    /// Nothing was seen.
+    /// Empty.
     fn default() -> Self {
         Self { hashes: [0; SIZE], weights: [0; SIZE], entries: Vec::with_capacity(SIZE), known: 0 }
     }
 }
 
 impl<K: Key> Summary<K> {
-    /// Adds `bytes` of `key`, which stayed for `delay`.
+    /// Adds `bytes` of `key` with the delay `delay`.
     pub fn add(&mut self, key: K, bytes: u64, delay: Nanos) {
         let hash = key.hash();
         let stayed = bytes.saturating_mul(delay.0 / 1_000);
@@ -118,7 +118,7 @@ impl<K: Key> Summary<K> {
     fn find(&self, key: K, hash: u32) -> Option<usize> {
         let same = |at: &usize| self.hashes[*at] == hash && self.entries[*at].key == key;
         self.hashes.chunks_exact(TOGETHER).enumerate().find_map(|(chunk, hashes)| {
-            // Most have none of this hash. The compiler has them compared at once.
+            // Usually none has this hash. The compiler vectorizes the comparison.
             if !hashes.iter().fold(false, |any, other| any | (*other == hash)) {
                 return None;
             }
@@ -127,12 +127,12 @@ impl<K: Key> Summary<K> {
         })
     }
 
-    /// Those counted, in no order.
+    /// The entries, unordered.
     pub fn entries(&self) -> &[Entry<K>] {
         &self.entries[..self.known]
     }
 
-    /// Forgets all of them.
+    /// Clears all entries.
     pub fn clear(&mut self) {
         self.known = 0;
     }

@@ -24,16 +24,16 @@ use narrows_units::Nanos;
 use std::sync::Arc;
 
 /// The most packets that move at once. Long enough to spread a system call thin (at 64 it
-/// is some 20 ns a packet), short enough that the other direction does not wait long for its
+/// is some 20 ns per packet), short enough that the other direction does not wait long for its
 /// turn (64 full frames take 50 us at 15 Gbit/s).
 pub const BATCH: usize = 64;
 
 /// How long arrivals may wait unseen because their queue waits for its rate or for its device
-/// ([`Pause::listen`]), at most: a quarter of the time in which a million packets a second fill
-/// a ring of 2048. Whoever steps a worker keeps to it.
+/// ([`Pause::listen`]), at most: a quarter of the time in which a million packets per second fill
+/// a ring of 2048. The caller of [`Worker::step`] must keep to it.
 pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
 
-/// What passed in one direction: in at one port, towards the other.
+/// The counters of one direction: from one port towards the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathCounters {
     /// Packets received.
@@ -58,50 +58,49 @@ impl PathCounters {
         self.drops.merge(&other.drops);
     }
 
-    /// Packets received of which no trace is left when `queued` stand in the qdisc: 0, or
-    /// something is wrong.
+    /// Received packets that are unaccounted for when `queued` are in the qdisc: 0, or there is a
+    /// bug.
     pub fn unaccounted(&self, queued: u64) -> i64 {
         let accounted = self.tx_packets + queued + self.drops.total();
         self.rx_packets.wrapping_sub(accounted) as i64
     }
 }
 
-/// One direction: from a port's receiving side through a qdisc to the port across.
+/// One direction: from a port's receiving side through a qdisc to the other port.
 struct Path {
     slot: Slot,
-    /// What its qdisc wants to know of packets.
+    /// The packet fields that its qdisc reads.
     reading: Reading,
     counters: PathCounters,
-    /// Of what it has sent.
+    /// The delays of packets that it has sent.
     delays: Delays,
     heaviest: Heaviest,
 }
 
-/// What a step found to do.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activity {
     /// Packets moved, or can move at once: step again.
     Busy,
     /// Nothing to do until the pause is over.
     Idle(Pause),
-    /// The same, but a device has not taken all that waits for it: look again soon, within the
-    /// pause.
+    /// The same, but a device has not taken all its packets: look again soon, within the pause.
     Blocked(Pause),
 }
 
-/// When a worker is to be stepped again: at a time, or when something comes in at a port that is
-/// listened to.
+/// When to step a worker again: at a time, or when a packet arrives at a port that it listens to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause {
-    /// When a queued packet may leave; [`Nanos::MAX`] where none waits for a time.
+    /// When a queued packet may leave; [`Nanos::MAX`] if none waits for a time.
     pub until: Nanos,
-    /// By port: whether what comes in there could leave before. Where a queue waits for its rate
-    /// or for its device it mostly could not, and waking up for each arrival would only cost.
+    /// By port: whether an arrival there could leave before that time. If a queue waits for its
+    /// rate or for its device it usually could not, and waking up for each arrival would gain
+    /// nothing.
     pub listen: [bool; 2],
 }
 
 impl Pause {
-    /// How long it is from `now` on, at most; `None` where only an arrival ends it.
+    /// Its longest duration from `now` on; `None` if only an arrival ends it.
     pub fn at_most(&self, now: Nanos) -> Option<Nanos> {
         let unseen = if self.listen == [true; 2] { Nanos::MAX } else { UNSEEN_MAX };
         let left = if self.until == Nanos::MAX { Nanos::MAX } else { self.until - now };
@@ -113,9 +112,9 @@ impl Pause {
 pub struct Worker<I> {
     io: I,
     packets: Packets,
-    /// By the port at which packets come in.
+    /// By the port of arrival.
     paths: [Path; 2],
-    /// Where it is to learn of them.
+    /// If it measures them.
     round_trips: Option<Box<RoundTrips>>,
     arrivals: Batch,
     departures: Batch,
@@ -124,7 +123,7 @@ pub struct Worker<I> {
 
 impl<I: Io> Worker<I> {
     /// A worker for up to `packets` packets. `qdiscs` are those of the two ports, each for
-    /// what goes *out* there.
+    /// packets that leave there.
     pub fn new(io: I, packets: u32, qdiscs: [Slot; 2]) -> Self {
         let [out_of_a, out_of_b] = qdiscs;
         let mut table = Packets::new(packets).in_frames_of(io.frame()).with_places(io.places());
@@ -134,7 +133,7 @@ impl<I: Io> Worker<I> {
             let (counters, delays) = (PathCounters::default(), Delays::default());
             Path { slot, reading, counters, delays, heaviest: Heaviest::default() }
         };
-        // What comes in at A goes out of B.
+        // Packets that arrive at A leave at B.
         let paths = [path(out_of_b), path(out_of_a)];
         Self {
             io,
@@ -147,8 +146,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// The same, that learns of round trips beyond both ports with all workers that share `boards`,
-    /// the ports', and hash with `key`, which should be random.
+    /// The same, measuring round trips beyond both ports, with all workers that share the ports'
+    /// `boards` and hash with `key`, which should be random.
     #[must_use]
     pub fn with_round_trips(self, boards: &[Arc<Awaited>; 2], key: u64) -> Self {
         Self { round_trips: Some(Box::new(RoundTrips::new(boards, key))), ..self }
@@ -177,7 +176,7 @@ impl<I: Io> Worker<I> {
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
             busy |= !self.arrivals.is_empty();
             let [path, opposite] = beside(&mut self.paths, ingress);
-            // What was malformed was received, too.
+            // Malformed packets count as received, too.
             path.counters.rx_packets += u64::from(self.packets.unreclaimed());
             let reading = path.reading.beside(opposite.reading);
             if reading != Reading::NOTHING || self.round_trips.is_some() {
@@ -205,7 +204,7 @@ impl<I: Io> Worker<I> {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
             }
-            // What is at the port where they came in, and then what is at the one across.
+            // First the filters of the port of arrival, then those of the other port.
             let filters = Filters::of(&opposite.slot, &path.slot);
             if filters.are_any() {
                 let (io, packets) = (&self.io, &mut self.packets);
@@ -264,8 +263,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Makes what goes out of `egress` run what `spec` says, see [`Slot::take_over`]. What is
-    /// queued stays queued, in order.
+    /// Applies `spec` to the qdisc of `egress`, see [`Slot::take_over`]. Queued packets stay
+    /// queued, in order.
     pub fn update(&mut self, egress: Side, spec: Spec, now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         let io = &self.io;
@@ -273,7 +272,7 @@ impl<I: Io> Worker<I> {
         let mut read = |id, reading, packets: &mut Packets| {
             io.read(id, reading, packets);
             if let Some(classification) = &classification {
-                // Its actions were taken when it came in.
+                // Its actions ran on arrival.
                 classification.path(io.bytes(id)).write(packets.meta_mut(id));
             }
         };
@@ -284,15 +283,15 @@ impl<I: Io> Worker<I> {
         self.reclaim(egress.other());
     }
 
-    /// Takes out everything that is to go out of `egress`, in the order in which it would leave.
-    /// The packets and their frames are whoever's asked, until they are
-    /// [taken back](Worker::take_back).
+    /// Takes out all packets queued for `egress`, in the order in which they would leave. The
+    /// packets and their frames belong to the caller until they are [taken
+    /// back](Worker::take_back).
     pub fn take_out(&mut self, egress: Side) -> Vec<PacketId> {
         let path = &mut self.paths[egress.other().index()];
         std::iter::from_fn(|| path.slot.qdisc_mut().drain(&mut self.packets)).collect()
     }
 
-    /// Queues again, in order and whatever the limit, what was [taken out](Worker::take_out).
+    /// Queues the [taken out](Worker::take_out) packets again, in order, regardless of the limit.
     pub fn take_back(&mut self, egress: Side, ids: &[PacketId], now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         for &id in ids {
@@ -301,8 +300,8 @@ impl<I: Io> Worker<I> {
         self.reclaim(egress.other());
     }
 
-    /// Queues a packet that somebody else received at `arrival` and that is to go out of `egress`:
-    /// behind all others and whatever the limit. It counts as queued, not as received.
+    /// Queues a packet for `egress` that another process received at `arrival`: behind all others,
+    /// regardless of the limit. It counts as queued, not as received.
     pub fn adopt(&mut self, egress: Side, id: PacketId, len: u32, arrival: Nanos, now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         self.packets.arrive(id, len, arrival);
@@ -316,7 +315,7 @@ impl<I: Io> Worker<I> {
         path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
     }
 
-    /// What is known of `id`, which was [taken out](Worker::take_out).
+    /// The metadata of `id`, which was [taken out](Worker::take_out).
     pub fn meta(&self, id: PacketId) -> &Meta {
         self.packets.meta(id)
     }
@@ -333,15 +332,15 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Drops what has come in and was not taken yet, at most a batch at each port, for `reason`.
-    /// Whether there was anything.
+    /// Drops waiting arrivals, at most a batch at each port, for `reason`. Returns whether there
+    /// were any.
     pub fn refuse(&mut self, reason: DropReason, now: Nanos) -> bool {
         let mut any = false;
         for ingress in Side::BOTH {
             self.arrivals.clear();
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
             let counters = &mut self.paths[ingress.index()].counters;
-            // What was malformed was received, too.
+            // Malformed packets count as received, too.
             counters.rx_packets += u64::from(self.packets.unreclaimed());
             for &id in self.arrivals.as_slice() {
                 counters.rx_packets += 1;
@@ -354,27 +353,27 @@ impl<I: Io> Worker<I> {
         any
     }
 
-    /// What passed in at `ingress`.
+    /// The counters of `ingress`.
     pub fn counters(&self, ingress: Side) -> PathCounters {
         self.paths[ingress.index()].counters
     }
 
-    /// How long what left through `egress` stayed here.
+    /// The delays of packets that left through `egress`.
     pub fn delays(&self, egress: Side) -> &Delays {
         &self.paths[egress.other().index()].delays
     }
 
-    /// The heaviest of what left through `egress` in the last window that is over at `now`.
+    /// The heaviest hosts and flows through `egress` in the last window that is complete at `now`.
     pub fn heaviest(&self, egress: Side, now: Nanos) -> Told {
         self.paths[egress.other().index()].heaviest.told(now)
     }
 
-    /// What is known at `now` of what is beyond `side`, where it is to learn of that.
+    /// The measurements beyond `side` at `now`, if enabled.
     pub fn beyond(&self, side: Side, now: Nanos) -> Option<Beyond> {
         self.round_trips.as_ref().map(|round_trips| round_trips.beyond(side, now))
     }
 
-    /// What is queued to go out of `egress`.
+    /// The backlog of `egress`.
     pub fn backlog(&self, egress: Side) -> Backlog {
         self.paths[egress.other().index()].slot.qdisc().backlog()
     }
@@ -400,7 +399,7 @@ impl<I: Io> Worker<I> {
     }
 }
 
-/// The path of what comes in at `ingress`, and the one of what goes out there.
+/// The path of packets that arrive at `ingress`, and the path of those that leave there.
 fn beside(paths: &mut [Path; 2], ingress: Side) -> [&mut Path; 2] {
     let [one, other] = paths;
     if ingress.index() == 0 { [one, other] } else { [other, one] }

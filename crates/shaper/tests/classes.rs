@@ -1,5 +1,5 @@
-//! Workers whose ports have frames: what is assigned to which class, at each qdisc that has some,
-//! and what becomes of that when the policy changes under load.
+//! Workers whose ports have frames: the class of each packet at each classful qdisc, and changes of
+//! the policy under load.
 
 use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
 use narrows_policy::{Plan, Policy, PortFacts};
@@ -12,13 +12,13 @@ use std::collections::VecDeque;
 const FRAMES: u32 = 256;
 const LEN: u32 = 1_000;
 
-/// Ports of which packets come in at A. They leave at B while there is room.
+/// Packets arrive at port A. They leave at B while there is room.
 struct Ports {
     coming: VecDeque<(Vec<u8>, u32)>,
     frames: Vec<(Vec<u8>, u32)>,
     free: Vec<u32>,
     room: usize,
-    /// The marks of what left.
+    /// The marks of departed packets.
     sent: Vec<u32>,
 }
 
@@ -73,7 +73,7 @@ impl Io for Ports {
     }
 }
 
-/// What operators say.
+/// Commands of operators.
 #[derive(Default)]
 struct Words(Policy);
 
@@ -140,7 +140,7 @@ impl Bed {
         self.assert_accounted();
     }
 
-    /// A UDP packet to `port` with that TOS byte comes in. Returns its mark.
+    /// A UDP packet to `port` with that TOS byte arrives. Returns its mark.
     fn come(&mut self, port: u16, tos: u8) -> u32 {
         let mut frame = vec![0; 42];
         frame[12] = 8;
@@ -157,7 +157,7 @@ impl Bed {
         self.came
     }
 
-    /// What leaves when there is room, in order.
+    /// The departures when there is room, in order.
     fn leave(&mut self) -> Vec<u32> {
         self.worker.io_mut().room = usize::MAX;
         for _ in 0..10 {
@@ -216,7 +216,7 @@ fn below_a_class_its_qdisc_has_filters_of_its_own() {
 }
 
 #[test]
-fn what_is_queued_in_a_class_that_gets_bands_is_sorted_into_them() {
+fn packets_of_a_class_that_gets_bands_are_sorted_into_them() {
     let mut bed = Bed::new(&[
         "qdisc add dev b root handle 1: htb default 10",
         "class add dev b parent 1: classid 1:10 htb rate 100mbit burst 100k",

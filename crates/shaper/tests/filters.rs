@@ -13,7 +13,7 @@ const PORTS: [&str; 2] = ["a", "b"];
 const FRAMES: u32 = 256;
 const LEN: u32 = 1000;
 
-/// Ports whose frames say where they go.
+/// Ports with frames that name their class.
 #[derive(Default)]
 struct FrameIo {
     coming: [VecDeque<Vec<u8>>; 2],
@@ -164,7 +164,7 @@ impl Bed {
         assert_eq!((outcome.code, outcome.stderr.as_str()), (0, ""), "{words:?}");
     }
 
-    /// Has `worker` take in a frame for each of `to` at `a`, and send what it may.
+    /// Makes `worker` receive a frame for each of `to` at `a`, and send.
     fn pass(&mut self, worker: usize, to: &[u8]) {
         let frames = to.iter().map(|last| frame(*last));
         self.workers[worker].io_mut().coming[0].extend(frames);
@@ -178,7 +178,7 @@ impl Bed {
         assert_eq!(counters.drops.total(), self.workers[worker].io().dropped);
     }
 
-    /// What passed 1:10, 1:20 and 1:30.
+    /// The packets that passed 1:10, 1:20 and 1:30.
     fn passed(&self) -> [u64; 3] {
         let stats: Vec<_> = self.workers.iter().map(|of| of.qdisc_stats(Side::B)).collect();
         let nodes = self.installed[1].gather(&stats);
@@ -202,7 +202,7 @@ impl Bed {
 }
 
 #[test]
-fn what_a_filter_drops_is_counted_as_filtered_and_no_qdisc_sees_it() {
+fn packets_that_a_filter_drops_reach_no_qdisc_and_count_as_filtered() {
     let mut bed = Bed::new(1);
     bed.tc("filter add dev a ingress protocol ip pref 1 flower dst_ip 10.0.0.1 action drop");
     bed.tc("filter add dev b egress protocol ip pref 1 flower dst_ip 10.0.0.2 action drop");
@@ -213,7 +213,7 @@ fn what_a_filter_drops_is_counted_as_filtered_and_no_qdisc_sees_it() {
 }
 
 #[test]
-fn what_a_filter_sets_where_packets_come_in_decides_where_they_go() {
+fn a_filter_at_the_port_of_arrival_chooses_the_class() {
     let mut bed = Bed::new(1);
     bed.tc("filter add dev a ingress protocol ip pref 1 flower dst_ip 10.0.0.1 \
             action skbedit priority 1:10");
@@ -226,7 +226,7 @@ fn what_a_filter_sets_where_packets_come_in_decides_where_they_go() {
 }
 
 #[test]
-fn a_filter_at_an_inner_class_goes_on_from_there() {
+fn a_filter_at_an_inner_class_continues_from_there() {
     let mut bed = Bed::new(1);
     bed.tc("filter add dev b parent 1:1 protocol ip pref 1 flower dst_ip 10.0.0.1 classid 1:10");
     bed.tc("filter add dev b parent 1:1 protocol ip pref 2 flower dst_ip 10.0.0.2 classid 1:20");
@@ -238,7 +238,7 @@ fn a_filter_at_an_inner_class_goes_on_from_there() {
 }
 
 #[test]
-fn an_action_may_leave_a_packet_to_the_next_filter_or_to_the_first_again() {
+fn an_action_may_pass_a_packet_to_the_next_filter_or_restart() {
     let mut bed = Bed::new(1);
     bed.tc("filter add dev b parent 1: pref 1 handle 7 fw classid 1:10");
     bed.tc("filter add dev b parent 1: protocol ip pref 2 flower dst_ip 10.0.0.1 action continue");
@@ -270,7 +270,7 @@ fn a_policer_is_one_for_all_queues() {
 }
 
 #[test]
-fn an_action_goes_on_where_filters_change_around_it() {
+fn an_action_keeps_its_state_when_filters_around_it_change() {
     let mut bed = Bed::new(1);
     bed.tc("filter add dev a ingress pref 2 matchall \
             action police rate 8mbit burst 5k conform-exceed drop/ok");

@@ -1,4 +1,4 @@
-//! How much memory classes take for which nobody sends.
+//! The memory of classes without traffic.
 
 use narrows_policy::{Plan, Policy, PortFacts};
 use narrows_qdisc::Slot;
@@ -10,8 +10,8 @@ const DEV: &str = "port";
 const QUEUES: usize = 4;
 const CLASSES: u32 = 20_000;
 
-/// Bytes a class in the policy, the plan, the installation, the tree and on the queues, as they are
-/// asked for; what the allocator adds is a tenth.
+/// Bytes per class in the policy, the plan, the installation, the tree and on the queues, as
+/// requested; the allocator adds a tenth.
 const MOST: i64 = 460;
 
 struct Port;

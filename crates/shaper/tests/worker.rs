@@ -1,5 +1,5 @@
-//! Workers over vectors instead of ports: whatever happens to them, no packet is lost, doubled
-//! or overtaken, and the books add up after every single step.
+//! Workers over vectors instead of ports: through any events, no packet is lost, duplicated or
+//! reordered, and the counters add up after every step.
 
 use narrows_packet::{Acknowledgement, Batch, DropReason, Headers, PacketId, Packets, Reading};
 use narrows_policy::{Plan, Policy, PortFacts};
@@ -26,7 +26,7 @@ struct Arrival {
     malformed: bool,
 }
 
-/// Who has a frame.
+/// The owner of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     Free,
@@ -38,18 +38,18 @@ struct FakeIo {
     coming: [VecDeque<Arrival>; 2],
     arrived: [u64; 2],
     malformed: [u64; 2],
-    /// By the port at which packets come in that lie in them.
+    /// By the port of arrival of the packets in them.
     free: [Vec<u32>; 2],
     owners: Vec<Owner>,
     room: [usize; 2],
-    /// The numbers of what left, by the port at which it left.
+    /// The numbers of departed packets, by port.
     sent: [Vec<u64>; 2],
     dropped: [u64; 2],
     /// By port: packets that were handed over last.
     handed_over: [u64; 2],
     /// Packets for which the worker was told that there is no spare frame.
     without_frame: Cell<u64>,
-    /// What was sent waits for the device.
+    /// Sent packets wait for the device.
     unsent: bool,
     /// How many flows the packets are of, in turn. A flow's order is kept.
     flows: u64,
@@ -124,7 +124,7 @@ impl Io for FakeIo {
         self.room[side.index()]
     }
 
-    /// Says which flow a packet is of, and of all of them that a mark was seen.
+    /// Gives each packet a flow, and the report of a mark.
     fn read(&self, packet: PacketId, reading: Reading, packets: &mut Packets) {
         if reading.acknowledgements {
             let seen = Acknowledgement { connection: 1, flags: 0x50, ..Default::default() };
@@ -146,7 +146,7 @@ impl Io for FakeIo {
         assert!(batch.len() <= self.room[side.index()], "more was sent than there is room for");
         for &id in batch.as_slice() {
             let (from, number) = self.take_back(id);
-            assert_eq!(from, side.other(), "what comes in at one port leaves at the other");
+            assert_eq!(from, side.other(), "packets that arrive at one port leave at the other");
             let sent = &mut self.sent[side.index()];
             let before = sent.iter().rev().find(|sent| *sent % self.flows == number % self.flows);
             assert!(before < Some(&number), "{number} was overtaken by {before:?}");
@@ -241,7 +241,7 @@ impl Bed {
     /// Puts a policy in force with tc's words, the way an instance does.
     fn tc(&mut self, words: &str) {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
-        // What tc refuses changes nothing, here as anywhere.
+        // Refused commands change nothing.
         let _ = narrows_tc::execute(&words, &mut self.ports);
         for side in Side::BOTH {
             let previous = &self.installed[side.index()];
@@ -281,7 +281,7 @@ impl Bed {
             assert_eq!(io.held() as u64, queued_in_all, "frames held are packets queued");
             let no_frame = |side| worker.counters(side).drops.get(DropReason::NoFrame);
             let refused = Side::BOTH.map(no_frame).iter().sum::<u64>();
-            // Where flows have queues, none of these gets all frames.
+            // If flows have queues, none of these gets all frames.
             assert!(refused >= io.without_frame.get(), "dropped for want of frames");
         }
     }
@@ -296,7 +296,7 @@ impl Bed {
 }
 
 #[test]
-fn a_qdisc_that_asks_for_it_hears_what_comes_back_and_nothing_else() {
+fn a_qdisc_receives_acknowledgements_only_on_request() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc replace dev b root flowbundler maxrate 1gbit safeguard");
     let congestion = |bed: &Bed, side| {
@@ -379,7 +379,7 @@ fn happening() -> impl Strategy<Value = Happening> {
 
 proptest! {
     #[test]
-    fn whatever_happens_no_packet_is_lost_doubled_or_overtaken(
+    fn no_packet_is_ever_lost_duplicated_or_overtaken(
         queues in 1..=3_usize,
         happenings in prop::collection::vec(happening(), 1..120),
     ) {
@@ -451,7 +451,7 @@ fn a_port_that_takes_nothing_blocks_its_own_direction_only() {
     bed.step(0);
     assert_eq!(bed.workers[0].counters(Side::B).tx_packets, 10);
     assert_eq!(bed.workers[0].backlog(Side::B).packets, 10);
-    // What comes in for the port that takes nothing could not leave; the rest is listened to.
+    // Arrivals for the blocked port could not leave; the worker listens to the other port.
     let pause = Pause { until: Nanos::MAX, listen: [false, true] };
     assert_eq!(bed.step(0), Activity::Blocked(pause));
     bed.workers[0].io_mut().room[Side::B.index()] = 4;
@@ -514,7 +514,7 @@ fn packets_are_refused_for_want_of_frames_only_where_the_reserve_is_reached() {
 }
 
 #[test]
-fn what_is_refused_for_want_of_frames_the_qdisc_has_dropped() {
+fn arrivals_without_frames_count_as_drops_of_the_qdisc() {
     for qdisc in ["tbf rate 8bit burst 2k limit 10m", "bfifo limit 10m", "cake", "fq", "carousel"] {
         let mut bed = Bed::new(1);
         bed.tc(&format!("qdisc add dev b root {qdisc}"));
@@ -530,7 +530,7 @@ fn what_is_refused_for_want_of_frames_the_qdisc_has_dropped() {
 }
 
 #[test]
-fn what_is_malformed_is_received_and_dropped_for_it() {
+fn malformed_packets_count_as_received_and_dropped() {
     let mut bed = Bed::new(1);
     bed.arrive(0, Side::A, 5, 13, true);
     bed.arrive(0, Side::A, 1, 60, false);
@@ -541,7 +541,7 @@ fn what_is_malformed_is_received_and_dropped_for_it() {
 }
 
 #[test]
-fn what_is_abandoned_is_counted_as_lost_with_its_port() {
+fn abandoned_packets_count_as_port_gone() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc add dev b root tbf rate 8bit burst 2k limit 10m");
     bed.arrive(0, Side::A, 60, 100, false);
@@ -555,7 +555,7 @@ fn what_is_abandoned_is_counted_as_lost_with_its_port() {
 }
 
 #[test]
-fn what_is_refused_is_counted_as_received_and_dropped_for_that_reason() {
+fn refused_packets_count_as_received_and_dropped_with_their_reason() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc add dev b root tbf rate 8bit burst 2k limit 10m");
     bed.arrive(0, Side::A, 30, 100, false);
@@ -571,7 +571,7 @@ fn what_is_refused_is_counted_as_received_and_dropped_for_that_reason() {
     assert_eq!(forth.drops.get(DropReason::Malformed), 2);
     assert_eq!(back.drops.get(DropReason::Stalled), 5);
     assert_eq!(bed.queued(), 0);
-    // What comes after it is served as ever.
+    // Later packets are served as usual.
     bed.arrive(0, Side::B, 3, 100, false);
     bed.step(0);
     assert_eq!(bed.workers[0].counters(Side::B).tx_packets, 3);
@@ -593,7 +593,7 @@ fn counts_of_a_direction_add_up_over_workers() {
 }
 
 #[test]
-fn every_one_of_the_words_that_the_property_test_picks_from_does_something() {
+fn each_policy_of_the_property_test_has_an_effect() {
     let mut bed = Bed::new(2);
     for words in WORDS {
         let before = bed.ports.policy();
@@ -603,7 +603,7 @@ fn every_one_of_the_words_that_the_property_test_picks_from_does_something() {
 }
 
 #[test]
-fn a_queue_for_each_flow_keeps_the_order_of_what_it_takes_over_from_one_for_all() {
+fn queues_by_flow_keep_the_order_of_adopted_packets() {
     for words in ["cake bandwidth 10mbit", "fq"] {
         let mut bed = Bed::new(1);
         bed.workers[0].io_mut().flows = 4;
@@ -622,8 +622,8 @@ fn a_queue_for_each_flow_keeps_the_order_of_what_it_takes_over_from_one_for_all(
     }
 }
 
-/// What left port B in each millisecond, in bytes with two workers in overload, while its
-/// root is changed from `words` to `words` and so on every 40 ms.
+/// The departures at port B in each millisecond, in bytes, with two workers in overload, while its
+/// root changes from one of `words` to the next every 40 ms.
 fn sent_by_the_millisecond(words: &[&str]) -> Vec<u64> {
     const STEP: Nanos = Nanos(50_000);
     const LEN: u32 = 1000;

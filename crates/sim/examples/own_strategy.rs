@@ -50,7 +50,7 @@ length = "200ms"
 "port.rate" = ["100mbit", "1gbit", "10gbit"]
 "#;
 
-/// What the seats share.
+/// State that the seats share.
 struct Ledger {
     rate: Rate,
     burst: Bytes,

@@ -2,8 +2,8 @@
 //!
 //! Everything that happens is an event on one agenda: a core executes a step of its worker,
 //! closed-loop traffic acts, a fault begins, the operator changes something. Open-loop traffic
-//! needs no events: a worker that polls gets what has arrived by then. What a step sends leaves
-//! while its core is busy, passes the next hop, and is measured and received at the other end, all
+//! needs no events: a worker that polls gets what has arrived by then. Packets sent by a step leave
+//! while its core is busy, pass the next hop, and are measured and received at the other end, all
 //! in order of time.
 //!
 //! *Time.* A step begins at `t`, with its core's clock read: `now = t + offset + 1 s`. The core is
@@ -12,7 +12,7 @@
 //! update of the line that all update and the wait for it. The `k`-th of `n` packets leaves when
 //! `k/n` of that has passed.
 //!
-//! *Races.* What a step reads and writes takes effect at `t + u`, with `u` uniform in 0 to
+//! *Races.* Reads and writes of a step take effect at `t + u`, with `u` uniform in 0 to
 //! [`Cores::staleness`](crate::setup::Cores::staleness): steps are *executed* in the order of these
 //! moments and not of their clocks. So a worker that acts on `now` sees its siblings up to that
 //! much later, or they see it: each sees the others as of a bounded, random time ago. Within a step
@@ -20,8 +20,8 @@
 //! those. A core's steps do not overlap: the next one's clock is read when this one has been
 //! executed and the core is free again.
 //!
-//! *Faults.* A core that stalls executes nothing, and reads its clock when it resumes. What it had
-//! sent before is with the device and leaves.
+//! *Faults.* A core that stalls executes nothing, and reads its clock when it resumes. Packets that
+//! it had sent before are with the device and leave.
 //!
 //! *Conservation.* At the end every offered packet is somewhere ([`Books`]); otherwise the run
 //! panics with its seed.
@@ -59,7 +59,7 @@ use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The shortest packet where nothing is said of sizes, in bytes.
+/// The default shortest packet, in bytes.
 const SHORTEST: u32 = 60;
 
 /// Why a run cannot be.
@@ -73,26 +73,25 @@ pub enum SimError {
     Setup(String),
 }
 
-/// Runs `setup`. `progress` is told, now and then, which part (0 to 1) is done.
+/// Runs `setup`. Reports the finished part (0 to 1) to `progress` now and then.
 ///
 /// # Errors
-/// Where the qdisc's words are refused, or the setup makes no sense.
+/// If the qdisc's words are refused, or the setup makes no sense.
 ///
 /// # Panics
-/// Where the books do not add up: that is a bug, and the message has the seed.
+/// If the books do not add up: that is a bug, and the message has the seed.
 pub fn run(setup: &Setup, progress: &mut dyn FnMut(f64)) -> Result<Outcome, SimError> {
     check(setup)?;
     run_with(setup, traffic::load(setup), progress)
 }
 
-/// The same with traffic of one's own; what `setup` says of traffic then only names the groups
-/// of `load`.
+/// The same with custom traffic; the traffic of `setup` then only names the groups of `load`.
 ///
 /// # Errors
-/// Where the qdisc's words are refused, or the setup makes no sense.
+/// If the qdisc's words are refused, or the setup makes no sense.
 ///
 /// # Panics
-/// Where the books do not add up, or `load` has not one source for each queue.
+/// If the books do not add up, or `load` has not one source for each queue.
 pub fn run_with(
     setup: &Setup,
     load: Load,
@@ -107,8 +106,8 @@ pub fn run_with(
 /// Gives queue number `.0` its seat at the port's limit.
 pub type Seats<'a> = dyn FnMut(usize) -> Box<dyn Meter> + 'a;
 
-/// The same as [`run`] with a strategy of one's own: wherever the words give a queue a seat at a
-/// shared limit, it gets one from `seats` instead. The words' own strategy then does nothing.
+/// The same as [`run`] with a custom strategy: wherever the words give a queue a seat at a shared
+/// limit, it gets one from `seats` instead. The strategy in the words is then unused.
 ///
 /// A seat costs its core no time unless it says how often it touches lines that others write
 /// ([`Meter::contact`]).
@@ -180,7 +179,7 @@ struct Engine<'a> {
     closed: Vec<Closed>,
     /// By flow: its closed-loop traffic, if any.
     closed_of: Vec<Option<usize>>,
-    /// What closed-loop traffic has just sent.
+    /// Packets that closed-loop traffic has just sent.
     offers: Vec<Offer>,
     /// By change of the setup.
     changes: Vec<shaper::Change>,
@@ -262,7 +261,7 @@ impl<'a> Engine<'a> {
             let departure = self.departures.next_at();
             let delivery = self.deliveries.front().map_or(Nanos::MAX, |(at, _)| *at);
             let event = self.agenda.next_at();
-            // No event can make a packet leave before it, so what leaves comes first.
+            // No event can make a packet leave earlier, so departures come first.
             let now = departure.min(delivery).min(event);
             if now >= end {
                 break;
@@ -374,7 +373,7 @@ impl<'a> Engine<'a> {
         let mut drops = DropCounters::default();
         let mut tallies: Vec<Tally> = Vec::with_capacity(self.cores.len());
         for core in &mut self.cores {
-            // What came in while the core slept was offered, too.
+            // Arrivals while the core slept count as offered, too.
             core.take_in_until(Nanos(self.setup.run.end().0 - 1));
             books.merge(&core.books(self.setup.seed));
             drops.merge(&core.drops());

@@ -26,7 +26,7 @@ mod setup;
 pub use outcome::{Near, Row};
 pub use setup::{Case, Phase, Setup, Shaping};
 
-/// What is seen of each host in each phase of `case`.
+/// The result for each host in each phase of `case`.
 pub fn run(setup: &Setup, case: &Case) -> Vec<Row> {
     let course = host::run(setup, case);
     outcome::rows(setup, case, &course)

@@ -8,9 +8,9 @@
 //! TCP, the line, links, switches.
 //!
 //! *A packet's path.* TCP hands a packet with a departure time to the host's calendar (`flow.rs`),
-//! the host takes what is due, together, and the line sends one packet after the other (`host.rs`);
-//! then over two or four links (`topology.rs`, `link.rs`) to the other host, which acknowledges
-//! each segment. ACKs are not paced; they share lines and queues with data.
+//! the host takes all due packets together, and the line sends one packet after the other
+//! (`host.rs`); then over two or four links (`topology.rs`, `link.rs`) to the other host, which
+//! acknowledges each segment. ACKs are not paced; they share lines and queues with data.
 //!
 //! *Source.* D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
 //! (ToN 2025), section VI.F, who used ns-3. DCTCP: RFC 8257 ([`tcp`](crate::tcp)).
@@ -48,11 +48,11 @@ pub use workload::{Pattern, Traffic};
 
 use engine::Engine;
 
-/// Runs `setup` with `structure` in every host. `progress` is told which part (0 to 1) of all flows
-/// is complete.
+/// Runs `setup` with `structure` in every host. Reports the completed part (0 to 1) of all flows to
+/// `progress`.
 ///
 /// # Errors
-/// Where hosts hold more packets than there can be, or a packet was lost trace of.
+/// If hosts hold more packets than there can be, or a packet was lost trace of.
 pub fn run(
     setup: &Setup,
     structure: Structure,

@@ -30,46 +30,45 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// What left, as a part of the limit (1 is all of it).
+    /// The departures, as a part of the limit (1 is all of it).
     Utilization,
-    /// How far what left is from the limit, in per cent of it; above is positive.
+    /// The deviation of departures from the limit, in percent of it; above is positive.
     DeviationPercent,
     /// What left.
     MbitPerSec,
     /// Packets that left, in millions a second.
     Mpps,
-    /// The most by which what left in any window that begins after the event exceeded the limit:
-    /// bytes that only less than the limit later makes good. That is what the fullest moment of
-    /// a queue is that drains at the limit and is empty at the event, as a packet finds it that
-    /// comes there: one packet at a time is no overshoot.
+    /// The overshoot: the most bytes by which departures in any window that begins after the event
+    /// exceeded the limit. Equal to the longest backlog, as seen by an arriving packet, of a queue
+    /// that drains at the limit and is empty at the event. So one packet at a time is no overshoot.
     OvershootBytes,
     /// The most that a packet found standing in the next hop after the event.
     InducedQueueBytes,
     /// The longest that anything waited in the next hop after the event.
     InducedDelayUs,
-    /// The longest time, after the event, for which more stood in the next hop without a break
-    /// than packets found there before it on average, and one packet. (Not the last
-    /// time at which it did: a queue that comes and goes does not stand.)
+    /// The longest unbroken time, after the event, for which the next hop's backlog exceeded its
+    /// earlier average plus one packet. (Not the last such time: a queue that comes and goes is not
+    /// standing.)
     StandingUs,
-    /// How long after the event until what leaves is, and stays for a millisecond, within 2 % of
-    /// the limit: from then on every window of a millisecond that begins in the next millisecond
-    /// is within 2 % or a packet. Where a millisecond is less than 100 packets at the limit,
-    /// it is the time of these. What never settles takes until the end of the run.
+    /// The time after the event until the departures stay within 2 % of the limit: from then on
+    /// every window of a millisecond that begins in the next millisecond is within 2 % or a packet.
+    /// If a millisecond is less than 100 packets at the limit, it is the time of these. A load that
+    /// never settles takes until the end of the run.
     SettleUs,
-    /// Delay of the packets of `ping` traffic, or of all where there is none: median.
+    /// Delay of the packets of `ping` traffic, or of all packets without such traffic: median.
     P50Us,
     /// 99th percentile of the same.
     P99Us,
-    /// Jain's index over the queues that were offered more than is theirs, each by the part that
-    /// it got of what is: its max–min fair part of the limit, by weight. 1 is fair.
+    /// Jain's index over the queues that were offered more than their share, each by the ratio of
+    /// what it got to its max–min fair share of the limit, by weight. 1 is fair.
     Jain,
     /// Jain's index over what the flows of closed-loop traffic got.
     JainFlows,
-    /// Jain's index over the source hosts that want more than is theirs, each by the part that it
-    /// got of what is: its max–min fair part of the limit. What open-loop traffic wants is what it
-    /// is to offer by its rate.
+    /// Jain's index over the source hosts that want more than their share, each by the ratio of
+    /// what it got to its max–min fair share of the limit. Open-loop traffic wants its configured
+    /// rate.
     JainHosts,
-    /// By how much the fullest window of 1 ms exceeded the limit, in per cent; below is negative.
+    /// By how much the fullest window of 1 ms exceeded the limit, in percent; below is negative.
     /// Windows begin at every fiftieth of their length.
     #[serde(rename = "window_1ms_percent")]
     Window1ms,
@@ -80,10 +79,10 @@ pub enum Measure {
     #[serde(rename = "window_100ms_percent")]
     Window100ms,
     /// By how much the rate of a flow is off its pace over windows of a millisecond, either way, in
-    /// per cent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
+    /// percent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
     #[serde(rename = "off_1ms_percent")]
     Off1ms,
-    /// The same of the window that was off most.
+    /// The same of the worst window.
     #[serde(rename = "off_most_1ms_percent")]
     OffMost1ms,
     /// The mean over windows of 10 ms.
@@ -96,10 +95,11 @@ pub enum Measure {
     #[serde(rename = "all_off_100ms_percent")]
     AllOff100ms,
     /// How many of all gaps between a packet and the next but one of its flow are below a quarter
-    /// of two packets' time at its pace, in per cent.
+    /// of two packets' time at its pace, in percent.
     #[serde(rename = "three_at_once_percent")]
     ThreeAtOnce,
-    /// Packets that leave in a step in which any does: what goes to the device at once.
+    /// The mean number of packets that leave in a step, over steps in which any does: the batch
+    /// that goes to the device.
     PacketsPerBatch,
     /// Time that a core is busy, a packet.
     NsPerPacket,
@@ -107,12 +107,12 @@ pub enum Measure {
     StepsPerPacket,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
     /// Every measure that applies.
     pub measures: std::collections::BTreeMap<Measure, f64>,
-    /// By queue: what left, in per cent of the limit.
+    /// By queue: the departures, in percent of the limit.
     pub queue_percent: Vec<f64>,
     /// Lines to plot.
     pub series: Vec<Series>,
@@ -122,7 +122,7 @@ pub struct Outcome {
     pub flow_bytes: Vec<u64>,
     /// By source host, those of a group together: bytes that left while it was measured.
     pub host_bytes: Vec<u64>,
-    /// What workers dropped in the whole run, by reason.
+    /// The workers' drops in the whole run, by reason.
     pub drops: DropCounters,
     /// Where all packets are.
     pub books: Books,

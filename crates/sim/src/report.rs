@@ -43,14 +43,14 @@ fn short_keys(scenario: &Scenario) -> Vec<String> {
     keys.iter().map(|key| if unique(key) { last(key) } else { (*key).to_owned() }).collect()
 }
 
-/// What a result is of: the scenario, and the figure that it reproduces.
+/// The origin of a result: the scenario, and the figure that it reproduces.
 fn titles(about: &About) -> Vec<String> {
     let About { name, title, source } = about;
     let first = format!("{name} (simulated): {title}");
     std::iter::once(first).chain(source.iter().map(|source| format!("after {source}"))).collect()
 }
 
-/// What every form of a result of one shaper begins with.
+/// The head of every form of a result of one shaper.
 fn heading(scenario: &Scenario) -> Vec<String> {
     let costs = scenario.costs;
     let mut lines = titles(&scenario.about);

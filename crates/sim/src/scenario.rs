@@ -51,12 +51,12 @@ pub use tree::{Capacity, CapacityPaper, TreeOutcome, TreePaper, TreeScenario};
 use crate::measure::{GroupMeasure, Measure};
 use crate::setup::{Costs, Setup};
 
-/// What a scenario says of itself.
+/// A scenario's own description.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct About {
     /// The name of its file, without the ending.
     pub name: String,
-    /// What it shows.
+    /// Its purpose.
     pub title: String,
     /// The figure that it reproduces, as `mq-cake, IFIP, Fig. 4`.
     pub source: Option<String>,
@@ -71,13 +71,13 @@ impl About {
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
     /// Columns.
     pub measures: Vec<Measure>,
     /// Columns of the table of groups, which is left out where there are none.
     pub group_measures: Vec<GroupMeasure>,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
     /// How long cores are busy with what.
     pub costs: Costs,
@@ -92,9 +92,9 @@ pub struct Case {
     pub strategy: String,
     /// The point of the sweep: which key has which value.
     pub at: Vec<(String, String)>,
-    /// What to run.
+    /// The case to run.
     pub setup: Setup,
-    /// What the paper has at this point, by measure.
+    /// The paper's values at this point, by measure.
     pub paper: Vec<(Measure, f64)>,
 }
 
@@ -113,7 +113,7 @@ impl Scenario {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         cases::expand(name, text, overrides)
     }

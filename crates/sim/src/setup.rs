@@ -12,15 +12,15 @@ pub struct Setup {
     pub port: Port,
     /// The cores that serve it, one a queue.
     pub cores: Cores,
-    /// What is offered.
+    /// The offered load.
     pub traffic: Vec<Traffic>,
-    /// What stands behind the shaper, if anything.
+    /// The next hop behind the shaper, if any.
     pub next_hop: Option<NextHop>,
     /// When what is measured.
     pub run: Run,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// What the operator changes while it runs, in the order of time.
+    /// The operator's changes during the run, in order of time.
     pub changes: Vec<Change>,
 }
 
@@ -34,7 +34,7 @@ pub struct Port {
     /// The words of `tc` behind `qdisc replace dev PORT root`, among them the coordination. Behind
     /// `mq ;` those of the first queue follow, behind the next `;` those of the second, and so on.
     pub qdisc: Vec<String>,
-    /// By queue, how much it counts for; empty where all count the same.
+    /// By queue, how much it counts for; empty if all count the same.
     pub weights: Vec<f64>,
 }
 
@@ -76,7 +76,7 @@ pub struct Costs {
 pub struct NextHop {
     /// At which it sends.
     pub rate: Rate,
-    /// What it can hold; what does not fit is lost.
+    /// Its capacity; excess packets are lost.
     pub buffer: Bytes,
     /// ECN-capable packets that find more than this queued are marked.
     pub mark_above: Option<Bytes>,
@@ -112,12 +112,12 @@ pub struct Fault {
     pub kind: FaultKind,
 }
 
-/// What can go wrong.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FaultKind {
     /// The core does nothing for so long; packets keep coming in.
     Stall(Nanos),
-    /// The worker is gone for good, its seats are given up and nothing comes in there any more.
+    /// The worker is lost for good: its seats are released, and its queue gets no more arrivals.
     Death,
 }
 
@@ -133,15 +133,15 @@ pub struct Change {
 /// A group of flows of one kind.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Traffic {
-    /// What it is called in results.
+    /// Its name in results.
     pub name: String,
     /// How it is sent.
     pub kind: Kind,
     /// How many flows, at least one.
     pub flows: u32,
-    /// From when on, from the start of the run.
+    /// Its start, from the start of the run.
     pub start: Nanos,
-    /// Until when ([`Nanos::MAX`] for to the end).
+    /// Its end ([`Nanos::MAX`] for the end of the run).
     pub stop: Nanos,
     /// Frame lengths in bytes and how often each occurs, relative to the others.
     pub sizes: Vec<(u32, f64)>,
@@ -151,20 +151,19 @@ pub struct Traffic {
     pub respread: Option<Nanos>,
     /// Flows end after this long on average (exponentially) and others begin elsewhere.
     pub lifetime: Option<Nanos>,
-    /// What its packets say of themselves.
+    /// The headers of its packets.
     pub headers: HeaderFields,
 }
 
-/// What the headers of a group's packets say. Hosts are the group's own, no other group has flows
-/// of the same one, unless they are common.
+/// The headers of a group's packets. No other group uses the same hosts, unless they are common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeaderFields {
     /// Over how many source hosts its flows are spread, as evenly as that goes.
     pub source_hosts: u32,
     /// The same of destination hosts.
     pub destination_hosts: u32,
-    /// The hosts are those of every other group that has this, too. Measures still count each
-    /// group's hosts by themselves.
+    /// The hosts are shared with every other group that sets this. Measures still count each
+    /// group's hosts separately.
     pub common_hosts: bool,
     /// The differentiated services code point, 0 to 63.
     pub dscp: u8,
@@ -201,7 +200,7 @@ pub enum Kind {
     },
     /// Closed-loop, always with something to send.
     Tcp {
-        /// Who reacts to acknowledgements.
+        /// The stack that reacts to acknowledgements.
         stack: Stack,
         /// How.
         control: Control,
@@ -211,7 +210,7 @@ pub enum Kind {
     /// Closed-loop: each flow keeps some packets in the shaper and sends another one when one has
     /// left.
     Backlogged {
-        /// At which each flow is to leave: what it is held against, not what makes it so.
+        /// The pace at which each flow should leave: the reference for measures, not the cause.
         pace: Rate,
         /// Packets.
         queued: u32,

@@ -2,9 +2,10 @@
 //!
 //! *Idea.* FlowBundler lets packets of different flows leave together because they separate before
 //! they reach a bottleneck. Here they do not: every sender is linked to one switch, and all packets
-//! go through its port to one receiver. Whether the *safeguard* gets feedback, and what it then
-//! does, is up to the qdisc itself: every sender has a whole one, compiled from `tc` words by the
-//! same path as in the data plane, which parses the headers of returning packets as it does there.
+//! go through its port to one receiver. The *safeguard* is that of the qdisc itself, from the
+//! feedback that it gets to its reaction: every sender has a whole qdisc, compiled from `tc` words
+//! by the same path as in the data plane, which parses the headers of returning packets as it does
+//! there.
 //!
 //! *A packet's path.* A connection, which always has something to send, gives its qdisc what
 //! DCTCP's window and TCP's small queue allow (`flow.rs`); the host sends what its qdisc releases
@@ -33,7 +34,7 @@ pub use setup::{Case, Setup};
 use crate::traffic::seed::hash;
 use engine::Engine;
 
-/// Runs `case` in the network of `setup`, as often as that says; what came of all runs together.
+/// Runs `case` in the network of `setup`, as often as configured. Returns the sum of all runs.
 ///
 /// # Errors
 /// Words that `tc` does not take, and packets of which trace was lost.
@@ -55,7 +56,7 @@ pub fn run(setup: &Setup, case: &Case) -> Result<Outcome, String> {
 /// Whether `tc` takes the words.
 ///
 /// # Errors
-/// What it says where it does not.
+/// The message if it does not.
 pub(crate) fn check(qdisc: &[String]) -> Result<(), String> {
     host::build(qdisc).map(|_| ())
 }

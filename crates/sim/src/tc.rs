@@ -9,14 +9,14 @@ use narrows_qdisc::Spec;
 use narrows_shaper::Installation;
 use narrows_tc::{Host, OfflineHost};
 
-/// What stands between the words of the port and of its queues.
+/// The separator between the words of the port and of its queues.
 const NEXT: &str = ";";
 
-/// What `words` make of `port` of `host`, which has `queues`, and what each queue is to take over,
-/// where `before` is what it had.
+/// The plan that `words` make for `port` of `host` with `queues` queues, and the specification for
+/// each queue, which ran `before`.
 ///
 /// # Errors
-/// What `tc` says where it refuses the words, or the policy for that many queues.
+/// The message of `tc` if it refuses the words, or of the policy if it refuses that many queues.
 pub(crate) fn lay_out(
     host: &mut OfflineHost,
     port: &str,
@@ -35,8 +35,7 @@ pub(crate) fn lay_out(
 /// Executes `words` for `port` of `host`.
 ///
 /// # Errors
-/// What `tc` says where it refuses them, and what to write where they are no qdisc's and only ask
-/// for something.
+/// The message of `tc` if it refuses them, and what to write if they only query something.
 pub(crate) fn execute(host: &mut OfflineHost, port: &str, words: &[String]) -> Result<(), String> {
     for line in lines(port, words) {
         let outcome = narrows_tc::execute(&line, host);

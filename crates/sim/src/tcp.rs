@@ -1,6 +1,6 @@
 //! Closed-loop traffic: TCP flows that always have something to send.
 //!
-//! What they send reaches the shaper at once, and delivered segments are acknowledged a round trip
+//! Their packets reach the shaper at once, and delivered segments are acknowledged a round trip
 //! later: the whole propagation delay is on the return path, which is lossless.
 //!
 //! Two stacks: a [`model`] over whole segments for many flows, and [`smoltcp`](mod@smoltcp), byte
@@ -30,7 +30,7 @@ const STAGGER: Nanos = Nanos::from_millis(100);
 /// … but in no more than this part of the run.
 const STAGGER_PART: u64 = 10;
 
-/// What all flows of a group have in common.
+/// The parameters that all flows of a group share.
 struct Group {
     /// Number of the first flow.
     first: u32,
@@ -44,7 +44,7 @@ struct Group {
     frame: u32,
     /// Without any queue.
     rtt: Nanos,
-    /// Segments can be marked, whatever the congestion control.
+    /// Segments are ECN-capable, with any congestion control.
     ecn: bool,
 }
 
@@ -74,8 +74,8 @@ pub(crate) fn flows(
     }
 }
 
-/// What a segment is called in [`Offer::tag`](crate::traffic::Offer::tag): the low halves of its
-/// number in the flow and of the number of its transmission.
+/// A segment's [`Offer::tag`](crate::traffic::Offer::tag): the low halves of its number in the flow
+/// and of the number of its transmission.
 fn tag(segment: u64, transmission: u64) -> u64 {
     (segment << 32) | (transmission & u64::from(u32::MAX))
 }

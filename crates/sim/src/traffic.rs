@@ -1,11 +1,11 @@
-//! What is offered to the shaper.
+//! The load offered to the shaper.
 //!
-//! Traffic is either open-loop (it arrives whatever happens; each queue has a [`Source`] of it) or
+//! Traffic is either open-loop (it arrives independently; each queue has a [`Source`] of it) or
 //! closed-loop (it responds to what arrives at the other end: [`ClosedLoop`]).
 //!
 //! *Idea.* Everything is generated on demand. A queue's source merges a [`lane`] for each group; a
 //! lane merges [`slot`]s, places that flows send from. The placement of flows follows from the seed
-//! alone ([`spread`], [`churn`]), so each queue computes it by itself.
+//! alone ([`spread`], [`churn`]), so each queue computes it independently.
 //!
 //! *Non-goals.* Arrivals that depend on each other over a long time (self-similar traffic).
 
@@ -33,18 +33,18 @@ use narrows_units::Nanos;
 use spread::Placing;
 use std::sync::Arc;
 
-/// A packet that comes in at the shaper.
+/// A packet that arrives at the shaper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// When.
     pub at: Nanos,
     /// On which queue.
     pub queue: usize,
-    /// Of which flow: counted through all traffic of a run.
+    /// Its flow, numbered over all traffic of a run.
     pub flow: u32,
     /// Frame length in bytes.
     pub len: u32,
-    /// Means something to whoever sent it.
+    /// Defined by the sender.
     pub tag: u64,
     /// Can be marked instead of dropped.
     pub ect: bool,
@@ -59,7 +59,7 @@ pub trait Source {
     fn take(&mut self) -> Offer;
 }
 
-/// A packet that has come out of the next hop.
+/// A packet that has left the next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivery {
     /// As it was offered.
@@ -70,10 +70,11 @@ pub struct Delivery {
 
 /// Traffic that answers to what is delivered.
 pub trait ClosedLoop {
-    /// When it wants to act; [`Nanos::MAX`] if only a delivery can change anything.
+    /// When it acts next; [`Nanos::MAX`] if only a delivery can change anything.
     fn next_at(&self) -> Nanos;
 
-    /// Acts at `now`: appends what it sends to `offers`, each to come in at `now` or later.
+    /// Acts at `now`: appends the packets that it sends to `offers`, each arriving at `now` or
+    /// later.
     fn act(&mut self, now: Nanos, offers: &mut Vec<Offer>);
 
     /// Hears that a packet of one of its flows came out of the next hop at `now`. (A packet

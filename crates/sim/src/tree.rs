@@ -1,9 +1,9 @@
 //! Applications that send through a tree of classes: FlowValve's experiments.
 //!
 //! *Idea.* Some applications, each on a queue of its own, send over TCP what a policy file allows.
-//! They come and go in phases, and what each gets is held against what the policy says. The tree,
-//! its strategies and the qdiscs are those of the data plane, from the file's words by the same
-//! path; TCP is the model over whole segments ([`tcp`](crate::tcp)); the line is a rate.
+//! They come and go in phases, and the rate of each is compared with the policy. The tree, its
+//! strategies and the qdiscs are those of the data plane, from the file's words by the same path;
+//! TCP is the model over whole segments ([`tcp`](crate::tcp)); the line is a rate.
 //!
 //! *Two ways to enforce a tree.* In a qdisc packets wait in their class's queue, and the line takes
 //! one after the other from the queues in turn, as a device does. On FlowValve's network processor
@@ -11,7 +11,7 @@
 //! and any other goes into one FIFO in front of the line. There the same seats at the tree are
 //! asked, packet by packet.
 //!
-//! *The XDP plane* ([`driver`]) drops what comes too fast, too. There the program's own C is asked,
+//! *The XDP plane* ([`driver`]) also drops excess traffic. It runs the program's own C code,
 //! compiled for the host.
 //!
 //! *Before the tree.* A scheduler may have applications that go before all others without a class,
@@ -26,8 +26,8 @@
 //! *Principles.* Deterministic from a seed. Every packet is accounted for at the end, or the run
 //! has no result.
 //!
-//! *Non-goals.* Filters: a packet comes with its class. What a kernel's lock costs, and what Linux
-//! was seen to do because of it.
+//! *Non-goals.* Filters: a packet comes with its class. The cost of a kernel lock, and its effects
+//! that were observed in Linux.
 
 pub mod capacity;
 mod driver;
@@ -60,10 +60,10 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Whether `scheduler` can be run with so many queues.
+/// Whether `scheduler` can run with this many queues.
 ///
 /// # Errors
-/// What `tc` says of its policy.
+/// The message of `tc` about its policy.
 pub(crate) fn check(scheduler: &Scheduler, queues: usize) -> Result<(), String> {
     match scheduler.keeper {
         Keeper::Workers(_) => gate::lay_out(scheduler, queues).map(|_| ()),

@@ -38,7 +38,7 @@ fn every_scenario_is_complete() {
 }
 
 #[test]
-fn what_a_paper_has_belongs_to_a_run() {
+fn each_paper_value_belongs_to_a_run() {
     for name in names() {
         let entries = embedded(name).unwrap().matches("[[paper]]").count();
         let used: usize = read(name, &[]).cases.iter().map(|case| case.paper.len()).sum();

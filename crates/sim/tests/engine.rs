@@ -36,7 +36,7 @@ fn ms(millis: u64) -> Nanos {
     Nanos::from_millis(millis)
 }
 
-/// `words` on so many queues and precise, cheap cores, for 100 ms after 10 of warm-up.
+/// `words` on this many queues and precise, cheap cores, for 100 ms after 10 ms of warm-up.
 fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
     let qdisc = words.split_whitespace().map(str::to_owned).collect();
     Setup {
@@ -56,7 +56,7 @@ fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
     }
 }
 
-/// The same shaped by a `tbf` at `rate` that queues hold for some milliseconds.
+/// The same shaped by a `tbf` at `rate` with queues of some milliseconds.
 fn shaped(queues: usize, rate: Rate, burst: u64, coordination: &str) -> Setup {
     let (bps, limit) = (rate.bits_per_sec(), rate.bytes_in(ms(5)).0.max(90_000));
     let words =
@@ -125,7 +125,7 @@ impl Source for Silence {
     }
 }
 
-/// Keeps so many packets under way and sends the next when one has been acknowledged.
+/// Keeps this many packets under way and sends the next when one has been acknowledged.
 struct FixedWindow {
     flow: u32,
     queue: usize,
@@ -171,7 +171,7 @@ fn open(sources: Vec<Box<dyn Source>>) -> Load {
     Load { sources, closed: Vec::new(), groups, headers: [].into() }
 }
 
-/// On each queue a load, in per cent of `rate`.
+/// On each queue a load, in percent of `rate`.
 fn loads(len: u32, rate: Rate, percent: &[u64]) -> Load {
     let source = |(queue, percent): (usize, &u64)| -> Box<dyn Source> {
         if *percent == 0 {
@@ -288,7 +288,7 @@ fn progress_is_told_from_nothing_to_everything() {
 fn every_packet_is_somewhere_and_everywhere_is_reached() {
     let rate = mbit(1000);
     let mut setup = shaped(3, rate, 60_000, "lock");
-    // Far more comes in than cores can take, and one of them dies.
+    // The load far exceeds the cores, and one of them dies.
     setup.cores = real_cores();
     setup.cores.costs.drop_ns = 2000.0;
     setup.faults = vec![Fault { queue: 2, at: ms(50), kind: FaultKind::Death }];
@@ -317,7 +317,7 @@ fn a_tbf_alone_keeps_its_rate() {
 }
 
 #[test]
-fn nothing_leaves_before_it_came_and_a_core_is_as_busy_as_its_packets_cost() {
+fn no_packet_leaves_before_it_arrives_and_a_core_s_busy_time_is_its_packets_cost() {
     let mut setup = setup(1, mbit(1000), "pfifo");
     setup.cores.costs = REAL;
     // One packet in 10 us: a step and a packet, and a step that finds nothing more.
@@ -342,7 +342,7 @@ fn a_core_that_sleeps_wakes_up_late_by_up_to_the_jitter() {
 }
 
 #[test]
-fn a_next_hop_at_the_limit_holds_what_was_too_much() {
+fn a_next_hop_at_the_limit_holds_the_overshoot() {
     let rate = mbit(5000);
     let mut setup = shaped(4, rate, 24_224, "equal");
     setup.cores = Cores { jitter: Nanos(1000), ..real_cores() };
@@ -358,7 +358,7 @@ fn a_next_hop_at_the_limit_holds_what_was_too_much() {
     assert_eq!(outcome.measures[&Measure::InducedQueueBytes], overshoot);
     let delay = outcome.measures[&Measure::InducedDelayUs];
     within(delay, overshoot * 8.0 / 5000.0, 0.01);
-    // Nobody makes it good, so it stands until by chance less than the limit has left.
+    // No mechanism repays it, so it stands until by chance less than the limit has left.
     let standing = outcome.measures[&Measure::StandingUs];
     assert!(standing > 1000.0, "{standing}");
     assert!(outcome.measures[&Measure::SettleUs] < 1000.0, "{:?}", outcome.measures);
@@ -381,12 +381,12 @@ fn a_core_that_stalls_sends_nothing_and_then_goes_on() {
     assert!(between(50.3, 69.7).iter().all(|gbit| *gbit == 0.0));
     let after = between(70.3, 109.0);
     within(after.iter().sum::<f64>() / after.len() as f64, 1.0, 0.01);
-    // What came in meanwhile waited in the ring: 2477 packets of 20 ms, which holds 4096.
+    // Arrivals waited in the ring meanwhile: 2477 packets in 20 ms; it holds 4096.
     assert_eq!(outcome.books.overflowed, 0);
 }
 
 #[test]
-fn the_others_get_what_a_dead_worker_had() {
+fn the_others_get_a_dead_worker_s_share() {
     let rate = mbit(1000);
     let mut setup = shaped(2, rate, 3028, "equal");
     setup.faults = vec![Fault { queue: 0, at: ms(10), kind: FaultKind::Death }];
@@ -413,7 +413,7 @@ fn group(queues: u32) -> Traffic {
 }
 
 #[test]
-fn what_is_measured_of_a_group_is_what_became_of_its_packets() {
+fn the_measures_of_a_group_add_up_to_its_packets() {
     let rate = mbit(100);
     let mut setup = Setup { traffic: vec![group(2)], ..shaped(2, rate, 3028, "fair") };
     setup.run.warmup = Nanos::ZERO;
@@ -431,12 +431,12 @@ fn what_is_measured_of_a_group_is_what_became_of_its_packets() {
     let bytes: u64 = outcome.flow_bytes.iter().sum();
     assert_eq!(bytes, outcome.books.sent * u64::from(FULL_FRAME));
     assert_eq!(outcome.flow_bytes, outcome.host_bytes);
-    // By what the group says both hosts want more than half, and both get half.
+    // By its configuration both hosts want more than half, and both get half.
     within(outcome.measures[&Measure::JainHosts], 1.0, 0.001);
 }
 
 #[test]
-fn the_limit_follows_what_the_operator_changes_while_queues_are_full() {
+fn the_limit_follows_the_operator_while_queues_are_full() {
     for coordination in ["fair", "equal", "lock"] {
         let words = |mbit: u64| -> Vec<String> {
             shaped(2, self::mbit(mbit), 3028, coordination).port.qdisc
@@ -461,7 +461,7 @@ fn the_limit_follows_what_the_operator_changes_while_queues_are_full() {
 }
 
 #[test]
-fn what_tc_refuses_later_is_refused_at_once() {
+fn later_changes_that_tc_refuses_are_refused_at_once() {
     let change = Change { at: ms(50), qdisc: vec!["pfifoo".to_owned()] };
     let setup = Setup { changes: vec![change], ..shaped(1, mbit(100), 3028, "fair") };
     let refused = run_with(&setup, loads(60, mbit(100), &[10]), &mut |_| {});
@@ -469,7 +469,7 @@ fn what_tc_refuses_later_is_refused_at_once() {
 }
 
 #[test]
-fn closed_loop_traffic_sends_as_fast_as_what_it_sent_comes_out() {
+fn closed_loop_traffic_sends_as_fast_as_its_packets_leave() {
     let rate = mbit(1000);
     let next_hop = NextHop { rate: mbit(500), buffer: Bytes(1_000_000), mark_above: None };
     let load = || Load {
@@ -499,7 +499,7 @@ fn closed_loop_traffic_sends_as_fast_as_what_it_sent_comes_out() {
 #[test]
 fn cores_that_update_one_line_for_each_packet_do_not_scale_and_others_do() {
     let mpps = |coordination: &str, queues: usize| {
-        // Nobody ever waits for this limit.
+        // No packet ever waits for this limit.
         let mut setup = shaped(queues, mbit(400_000), 10_000_000, coordination);
         setup.cores = real_cores();
         setup.run = Run { warmup: ms(1), length: ms(4), event: None };
@@ -522,13 +522,13 @@ fn queues_are_as_fair_as_their_weights_and_loads_allow() {
     let setup = shaped(4, rate, 1514, "equal");
     let outcome = run(&setup, loads(FULL_FRAME, rate, &[100, 100, 100, 100]));
     within(outcome.measures[&Measure::Jain], 1.0, 0.001);
-    // It divides equally, so queues that are to count for 3, 1, 1, 1 get half, and 1.5 of theirs.
+    // It divides equally, so queues with the weights 3, 1, 1, 1 get 0.5 and 1.5 times their shares.
     let mut setup = shaped(4, rate, 1514, "equal");
     setup.port.weights = vec![3.0, 1.0, 1.0, 1.0];
     let outcome = run(&setup, loads(FULL_FRAME, rate, &[100, 100, 100, 100]));
     let jain = 5.0_f64.powi(2) / (4.0 * (0.25 + 3.0 * 2.25));
     within(outcome.measures[&Measure::Jain], jain, 0.01);
-    // One that wants more than its part is alone with its wish.
+    // Only one queue wants more than its share.
     let outcome = run(&setup, loads(FULL_FRAME, rate, &[80, 20, 0, 0]));
     assert!(!outcome.measures.contains_key(&Measure::Jain));
 }
@@ -537,7 +537,7 @@ fn queues_are_as_fair_as_their_weights_and_loads_allow() {
 /// loads at twice the limit yield 99.99 to 100.04 %, and so does 80/20 at 10 Mbit/s; at 200
 /// and 500 Mbit/s that yields 80.1 and 70.00 %.
 #[test]
-fn equal_does_what_linux_was_measured_to_do() {
+fn equal_matches_measurements_of_linux() {
     let parts = |rate: Rate, percent: [u64; 4]| {
         let mut setup = shaped(4, rate, 1514, "equal");
         setup.run = Run { warmup: ms(1000), length: ms(3000), event: None };
@@ -558,7 +558,7 @@ fn equal_does_what_linux_was_measured_to_do() {
 }
 
 #[test]
-fn a_setup_that_cannot_be_is_refused_with_what_to_write() {
+fn an_invalid_setup_is_refused_with_a_suggestion() {
     let refused = |change: &dyn Fn(&mut Setup)| {
         let mut setup = shaped(2, mbit(100), 3028, "equal");
         change(&mut setup);
@@ -599,7 +599,7 @@ proptest! {
 
     /// Packets out of order in time, or without a trace, make the engine panic.
     #[test]
-    fn whatever_cores_do_no_packet_is_lost_and_time_goes_forward(
+    fn with_any_cores_no_packet_is_lost_and_time_goes_forward(
         seed: u64,
         coordination in strategies(),
         loads in prop::collection::vec(0..300_u64, 1..6),

@@ -1,5 +1,5 @@
-//! What `flowbundler` takes for the rate of what goes to a host: the paper's two scenarios, as
-//! `narrows sim` runs them.
+//! `flowbundler`'s estimate of the rate to a host: the paper's two scenarios, as `narrows sim` runs
+//! them.
 
 use narrows_sim::estimator::Row;
 use narrows_sim::scenario::{EstimatorScenario, Experiment, Override, embedded, run};
@@ -32,7 +32,7 @@ fn the_estimate_of_ten_connections_is_within_a_tenth_after_200_us_and_stays_near
 }
 
 #[test]
-fn three_estimates_are_close_to_what_is_measured_whoever_says_the_rates() {
+fn three_estimates_are_close_to_the_measured_rates_in_any_setup() {
     let rows = results(&[]).remove(2);
     assert_eq!(rows.len(), 4 * 3);
     for row in &rows {
@@ -50,14 +50,14 @@ fn three_estimates_are_close_to_what_is_measured_whoever_says_the_rates() {
 }
 
 #[test]
-fn an_estimate_is_held_against_what_it_was_on_its_way_where_nothing_is_left_out() {
+fn without_a_margin_an_estimate_counts_on_its_way() {
     let late = &results(&["settle=0"])[0][0];
     assert_eq!(late.least, 2.0, "it begins where it was told to");
     assert!(late.largest_error > 50.0, "{late:?}");
 }
 
 #[test]
-fn values_are_changed_by_their_paths_and_nonsense_is_refused_with_its_place() {
+fn values_change_by_path_and_mistakes_are_located() {
     let scenario = read(&["ahead=7", "run.seed=9", "every=1us"]).unwrap();
     assert_eq!((scenario.setup.ahead, scenario.setup.seed), (7, 9));
     assert_eq!(scenario.setup.every, Nanos::from_micros(1));

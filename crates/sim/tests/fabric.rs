@@ -77,7 +77,7 @@ fn every_structure_gets_the_same_flows() {
 }
 
 #[test]
-fn values_are_changed_by_their_paths_and_nonsense_is_refused_with_its_place() {
+fn values_change_by_path_and_mistakes_are_located() {
     let scenario = read(&["flows=7", "fabric.spines=2", "max_rate=5gbit", "run.seed=9"]).unwrap();
     assert_eq!((scenario.setup.traffic.flows, scenario.setup.topology.spines), (7, 2));
     assert_eq!(scenario.setup.traffic.max_rate.unwrap().bits_per_sec(), 5_000_000_000);
@@ -101,7 +101,7 @@ fn values_are_changed_by_their_paths_and_nonsense_is_refused_with_its_place() {
 }
 
 #[test]
-fn other_kinds_are_listed_with_all_others_and_apart_from_what_has_one_shaper() {
+fn all_kinds_of_scenarios_are_listed_together() {
     let networks: Vec<&str> = all_names().filter(|name| !names().any(|it| it == *name)).collect();
     assert!(networks.contains(&NAME));
     for name in networks {

@@ -3,8 +3,7 @@
 //!
 //! *Principles.* The scenarios are run as `narrows sim` runs them; only lengths, sweeps and
 //! strategies are chosen here. A single wheel with slots that are too long, or a core with too
-//! little time, stands beside what is promised, so that a scenario that has lost its point is
-//! noticed.
+//! little time, runs in the same test, so a scenario that no longer shows a difference is noticed.
 
 mod scenarios;
 
@@ -12,7 +11,7 @@ use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
 use narrows_sim::scenario::Case;
 use narrows_sim::setup::Kind;
 
-/// A run and what came of it.
+/// A run and its outcome.
 type Row = (Case, Outcome);
 
 /// Runs the scenario `flowbundler-NAME` with `overrides` under `strategy`: every point of its

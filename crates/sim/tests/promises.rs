@@ -1,10 +1,10 @@
-//! What `fair` promises, and what it is held against: the scenarios that are built in, some of them
-//! shortened, with the figure that each has to reach.
+//! The promises of `fair`, and its references: the built-in scenarios, some of them shortened, with
+//! the figure that each must reach.
 //!
 //! *Principles.* The scenarios are run as `narrows sim` runs them; only lengths, sweeps and
-//! strategies are chosen here. Where `equal` is what `fair` has to be better than, it stands in the
-//! same test, so that a scenario that has lost its point is noticed. All of it is simulated, and
-//! the same on every machine.
+//! strategies are chosen here. If `fair` must beat `equal`, both run in the same test, so a
+//! scenario that no longer shows a difference is noticed. All of it is simulated, and the same on
+//! every machine.
 //!
 //! *Non-goals.* What real cores cost: that is measured, not simulated.
 
@@ -13,12 +13,12 @@ mod scenarios;
 use narrows_sim::measure::Measure;
 use std::collections::BTreeMap;
 
-/// What came of a run.
+/// The outcome of a run.
 struct Figures {
     /// Which run it was.
     label: String,
     measures: BTreeMap<Measure, f64>,
-    /// What the paper has.
+    /// The paper's value.
     paper: Vec<(Measure, f64)>,
 }
 
@@ -67,20 +67,20 @@ fn figure(name: &str, strategy: &str, overrides: &[&str]) -> Figures {
     rows.remove(0)
 }
 
-/// Long enough for what is measured, and shorter than in the file.
+/// Long enough for the measurement, and shorter than in the file.
 const SHORT: [&str; 2] = ["run.warmup=6ms", "run.length=30ms"];
 
-/// In per cent of the limit.
+/// In percent of the limit.
 const ACCURACY: f64 = 0.05;
 
 #[test]
 fn the_limit_is_kept_exactly_from_10_mbit_to_400_gbit() {
     let mut rows = Vec::new();
-    // 20,000 packets: one of them is a tenth of what is promised.
+    // 20,000 packets: one of them is a tenth of the promised tolerance.
     let slow = ["run.warmup=4000 packets", "run.length=20000 packets"];
     for (burst, sweep) in [
-        // A queue alone is an ordinary bucket: with a burst of one frame, as in the file, what a
-        // core is late by is lost, a microsecond in the 1.2 ms of a frame (0.085 %).
+        // A queue alone is an ordinary bucket: with a burst of one frame, as in the file, a core's
+        // lateness is lost: a microsecond in the 1.2 ms of a frame (0.085 %).
         ("port.burst=3028", r#"sweep={"port.queues"=[1],"port.rate"=["10mbit"]}"#),
         ("port.burst=1514", r#"sweep={"port.queues"=[64],"port.rate"=["10mbit"]}"#),
         ("port.burst=125000", r#"sweep={"port.queues"=[4,40],"port.rate"=["1gbit"]}"#),
@@ -99,7 +99,7 @@ fn the_limit_is_kept_exactly_from_10_mbit_to_400_gbit() {
     }
 }
 
-/// What leaves whatever the split, as a part of the limit.
+/// The departures at any split, as a part of the limit.
 const UTILIZATION: f64 = 0.995;
 
 /// Fails unless `fair` uses the limit at every point of a scenario, and `equal` at none more
@@ -126,7 +126,7 @@ fn an_elephant_gets_what_the_mice_leave() {
 }
 
 #[test]
-fn whatever_the_split_all_of_the_limit_is_used() {
+fn all_of_the_limit_is_used_at_any_split() {
     let splits = |splits| ["run.warmup=6ms", "run.length=30ms", splits];
     // Even splits lose nothing with `equal` either.
     uses_what_equal_leaves(
@@ -161,7 +161,7 @@ fn backlogged_queues_get_shares_by_weight() {
 }
 
 #[test]
-fn waking_queues_exceed_the_limit_by_a_fraction_of_what_they_do_with_equal_and_it_is_paid_back() {
+fn waking_queues_exceed_the_limit_by_a_fraction_of_equal_s_excess_and_repay_it() {
     // At 15 Gbit/s a tenth is not reached: there it is an eighth, and a seventh is asked for.
     for (rate, part) in [("2gbit", 10.0), ("8gbit", 10.0), ("15gbit", 7.0)] {
         let rate = format!("port.rate={rate}");
@@ -183,9 +183,9 @@ fn one_queue_alone_comes_to_the_full_rate_no_later_than_with_equal() {
     }
 }
 
-/// The most by which any window of 10 ms may exceed the limit, in per cent.
+/// The most by which any window of 10 ms may exceed the limit, in percent.
 const WINDOW: f64 = 0.5;
-/// Of eight queues at 10 Gbit/s, in microseconds: the least that is derived.
+/// The least derived sync time, in microseconds: that of eight queues at 10 Gbit/s.
 const SYNC_TIME_US: f64 = 20.0;
 
 #[test]
@@ -215,7 +215,7 @@ fn clocks_that_are_off_change_neither_the_limit_nor_the_shares() {
 }
 
 #[test]
-fn the_simulated_equal_is_what_linux_does() {
+fn the_simulated_equal_matches_linux() {
     let short = ["run.warmup=4000 packets", "run.length=20000 packets"];
     for row in figures("mqcake-linux", "equal", &short) {
         let (measure, linux) = row.paper[0];
@@ -232,9 +232,9 @@ fn as_good(derived: f64, best: f64, noise: f64) -> bool {
 #[test]
 fn the_derived_sync_time_is_as_good_as_the_best_that_could_be_set_by_hand() {
     const SEEDS: u32 = 8;
-    // In per cent of 10 ms at 15 Gbit/s a packet of 1514 bytes is 0.0081: the derived time is up to
-    // five packets worse than the best there, which is more than 5 % of 0.13 %. A queue that stands
-    // for three packets more, in microseconds, is no worse.
+    // In percent of 10 ms at 15 Gbit/s a packet of 1514 bytes is 0.0081: the derived time is up to
+    // five packets worse than the best there, which is more than 5 % of 0.13 %. A standing queue of
+    // three more packets, in microseconds, is no worse.
     let lower_is_better = [
         (Measure::OvershootBytes, 0.0),
         (Measure::InducedQueueBytes, 0.0),

@@ -1,4 +1,4 @@
-//! What a scenario's file and the command line may say, and what is answered where they may not.
+//! What a scenario's file and the command line may say, and the messages for mistakes.
 
 use narrows_sim::scenario::{Override, Scenario, ScenarioError, embedded, names};
 use narrows_sim::setup::{FaultKind, HeaderFields, Kind, Spread};
@@ -120,7 +120,7 @@ fn a_strategy_may_change_the_port_for_itself() {
 }
 
 #[test]
-fn a_figure_of_the_paper_stands_where_it_belongs() {
+fn a_figure_of_the_paper_is_beside_its_run() {
     let scenario = small(&[]);
     let with: Vec<usize> =
         (0..8).filter(|number| !scenario.cases[*number].paper.is_empty()).collect();
@@ -179,7 +179,7 @@ fn set_understands_keys_without_a_table() {
 }
 
 #[test]
-fn set_says_what_it_does_not_know() {
+fn set_names_unknown_keys() {
     says(&refused_override("port.rat=1gbit"), &["--set port.rat=1gbit", "rate", "queues"]);
     says(&refused_override("nonsense=1"), &["nonsense", "port.rate", "traffic.0.load"]);
     says(&refused_override("traffic.7.load=1gbit"), &["traffic.0 (flood)", "traffic.1"]);
@@ -256,7 +256,7 @@ fn wrong_values_are_refused_with_their_line_and_what_to_write() {
 }
 
 #[test]
-fn a_sweep_that_is_a_slip_of_the_hand_is_refused() {
+fn a_mistyped_sweep_is_refused() {
     let values = "1,".repeat(100);
     let sweep = format!("[sweep]\n\"run.seed\" = [{values}]\n\"port.queues\" = [{values}]");
     says(&refusal("[sweep]", &sweep), &["4096"]);

@@ -1,4 +1,4 @@
-//! What a run of a scenario prints.
+//! The output of a scenario's run.
 
 use narrows_sim::report::{json, page, table};
 use narrows_sim::scenario::{Scenario, run};
@@ -42,7 +42,7 @@ fn scenario() -> Scenario {
 }
 
 #[test]
-fn the_json_has_what_is_promised() {
+fn the_json_has_its_documented_fields() {
     let scenario = scenario();
     let json = json(&run(&scenario, 1, &|_| {}).unwrap());
     assert_eq!(json["scenario"], "tiny");
@@ -85,7 +85,7 @@ fn progress_ends_at_the_end() {
 }
 
 #[test]
-fn the_table_says_what_it_is_and_fits() {
+fn the_table_has_a_title_and_fits() {
     let scenario = scenario();
     let text = table(&run(&scenario, 1, &|_| {}).unwrap());
     for part in ["tiny (simulated): Tiny", "nobody, Fig. 1", "seed 5", "ns a packet", "paper"] {
@@ -109,7 +109,7 @@ fn the_page_is_self_contained_and_says_that_it_is_simulated() {
 }
 
 #[test]
-fn groups_have_a_table_where_measures_of_them_are_named_and_always_a_place_in_json() {
+fn groups_have_a_table_if_a_measure_names_them_and_are_always_in_json() {
     let named = TINY.replacen(
         "[port]",
         "group_measures = [\"mbit_per_sec\", \"drops\", \"p99_us\"]\n\n[port]",

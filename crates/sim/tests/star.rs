@@ -1,4 +1,5 @@
-//! Hosts that send to one, with whole qdiscs: what the safeguard does, at a size that is quick.
+//! Hosts that send to one host through whole qdiscs: the safeguard's effect, at a size that is
+//! quick.
 
 use narrows_sim::scenario::{Experiment, Override, StarScenario, embedded, run};
 use narrows_sim::star::Measure;
@@ -32,7 +33,7 @@ fn congested_hosts_are_marked_less_and_lose_no_throughput() {
 }
 
 #[test]
-fn where_nothing_is_marked_the_safeguard_leaves_packets_together() {
+fn without_marks_the_safeguard_leaves_packets_together() {
     let scenario = read(&["flows=[20]", "length=5ms", "runs=1", "mark_above=100k"]).unwrap();
     let finished = run(&scenario, 2, &|_| {}).unwrap();
     let outcome = |strategy| finished.outcome(20, strategy).unwrap();
@@ -41,7 +42,7 @@ fn where_nothing_is_marked_the_safeguard_leaves_packets_together() {
 }
 
 #[test]
-fn values_are_changed_by_their_paths_and_nonsense_is_refused_with_its_place() {
+fn values_change_by_path_and_mistakes_are_located() {
     let scenario = read(&["flows=[3,4]", "run.seed=9", "star.senders=5"]).unwrap();
     assert_eq!((scenario.setup.senders, scenario.setup.seed), (5, 9));
     assert_eq!(scenario.cases.len(), 2 * scenario.strategies.len());

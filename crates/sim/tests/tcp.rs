@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 const RTT: Nanos = Nanos::from_millis(10);
 const RATE: Rate = Rate::from_bits_per_sec(200_000_000);
-/// What is in flight at `RATE` in a round trip.
+/// The bytes in flight at `RATE` in a round trip.
 const BDP: u64 = 250_000;
 
 fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
@@ -44,7 +44,7 @@ fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
 struct Bottleneck {
     buffer: u64,
     mark_above: u64,
-    /// Loses one in so many, besides; 0 for none.
+    /// Also loses one packet in this many; 0 for none.
     lose: u64,
     queue: VecDeque<(Nanos, Delivery)>,
     queued: u64,
@@ -160,7 +160,8 @@ fn cubic_fills_a_link_that_buffers_a_round_trip() {
 
 #[test]
 fn dctcp_fills_the_link_and_keeps_the_queue_at_the_mark() {
-    // RFC 8257 section 4.1 wants a mark at about a seventh of what a round trip holds.
+    // RFC 8257 section 4.1 recommends a threshold of about a seventh of the bandwidth-delay
+    // product.
     let bottleneck = Bottleneck { mark_above: BDP / 5, ..Bottleneck::of(4 * BDP) };
     let result = fills(Stack::Model, Control::Dctcp, bottleneck, 0.97);
     let mean = result.mean_queue();
@@ -195,7 +196,7 @@ fn segments_that_cannot_be_marked_are_not() {
 }
 
 #[test]
-fn reno_with_a_small_buffer_leaves_what_theory_says() {
+fn reno_with_a_small_buffer_matches_theory() {
     // A window that halves without a buffer averages three quarters.
     let setup = setup(Stack::Model, Control::Reno, 1);
     let utilization = run(&setup, Bottleneck::of(BDP / 20)).utilization(&setup);
@@ -224,7 +225,7 @@ fn every_segment_arrives_however_many_are_lost() {
             let again = segments.len();
             segments.sort_unstable();
             segments.dedup();
-            // What is still under way at the end is not counted.
+            // Packets still under way at the end are not counted.
             let whole = segments.len() - 200.min(segments.len() / 2);
             assert!(segments[..whole].iter().zip(0..).all(|(&segment, n)| segment == n));
             assert!(again - segments.len() <= again / 100, "repaired what had arrived");
@@ -279,7 +280,7 @@ fn flows_of_the_model_are_the_same_for_the_same_seed() {
 fn smoltcp_fills_the_link() {
     for control in [Control::Reno, Control::Cubic] {
         let result = fills(Stack::Smoltcp, control, Bottleneck::of(BDP), 0.97);
-        // It does not flood the link with what is there already.
+        // It does not flood the link with data that has arrived already.
         let arrived = result.tags[0].len() as u64;
         assert!(result.offered - arrived < arrived / 50, "{} of {arrived}", result.offered);
     }

@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_are_kept_whatever_they_are(
+    fn any_parts_are_kept(
         seed: u64,
         parts in prop::collection::vec(0.01f64..10.0, 1..16),
         more in 0u32..30,

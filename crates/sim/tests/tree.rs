@@ -21,7 +21,7 @@ fn rates(scenario: &TreeScenario, name: &str) -> Vec<Vec<f64>> {
     (0..setup.phases.len()).map(phase).collect()
 }
 
-/// Asserts that what the paper has is had, within so much of it.
+/// Asserts that the paper's value is reached within this tolerance.
 fn assert_as_in_the_paper(name: &str, scheduler: &str, within: f64) {
     let scenario = read(name, &[]).unwrap();
     let rates = rates(&scenario, scheduler);
@@ -40,7 +40,7 @@ fn the_motivation_example_is_kept_by_flowvalve_and_below_prio_by_fair() {
 }
 
 #[test]
-fn only_under_a_lock_do_assured_rates_exceed_what_is_above_them() {
+fn assured_rates_exceed_their_parent_only_under_a_lock() {
     let scenario = read("flowvalve-3", &[]).unwrap();
     let sum = |name| rates(&scenario, name)[0].iter().sum::<f64>();
     assert!((sum("lock, 12 assured") / 12.0 - 1.0).abs() < 0.005);
@@ -63,7 +63,7 @@ fn every_experiment_is_read_and_takes_another_seed() {
 }
 
 #[test]
-fn nonsense_is_refused_with_its_place() {
+fn mistakes_are_refused_with_their_place() {
     for (wrong, what) in [
         ("tree.window=0", "above 0"),
         ("settle=1s", "which settles"),

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_what_was_counted_over_the_uptime_that_passed() {
+    fn a_rate_is_a_difference_over_uptime() {
         let (was, is) = (at(10.0, 1_000, 0), at(12.0, 3_500, 500));
         let change = Change::between(&was, &is).unwrap();
         assert_eq!(change.seconds(), 2.0);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_there_before_has_no_rate_yet() {
+    fn new_counters_have_no_rate_yet() {
         let (mut was, is) = (at(10.0, 0, 0), at(11.0, 1, 1));
         was.ports[0].classes.clear();
         was.ports[0].per_queue.clear();

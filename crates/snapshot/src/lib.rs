@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_is_at_rest_where_nothing_is_queued_and_nobody_is_silent() {
+    fn an_instance_is_at_rest_without_queued_packets_and_silent_workers() {
         assert!(show("{}", "{}").is_at_rest());
         assert!(!show(r#""backlog_packets":0"#, r#""backlog_packets":1"#).is_at_rest());
         assert!(!show("{}", r#"{"silent_s":0.6}"#).is_at_rest());

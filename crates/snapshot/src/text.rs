@@ -101,7 +101,7 @@ impl Port {
             rate(self.rx_rate_bps)
         )?;
         if self.no_carrier {
-            writeln!(out, "  no carrier: what is sent here is lost in the kernel")?;
+            writeln!(out, "  no carrier: packets sent here are lost in the kernel")?;
         }
         if self.delays.packets() > 0 {
             let [p50, p99, p999, max] = self.delays.told();
@@ -259,7 +259,7 @@ mod tests {
         let expected = "\
 narrows running for 61 s, fail-open (bridge nrwbr7)
 eth2: native copy, mtu 1500, 1 queues, qdisc cake, rate 100 Mbit/s, up to 61440 B an instance; sending 99 Mbit/s, receiving 0 bit/s
-  no carrier: what is sent here is lost in the kernel
+  no carrier: packets sent here are lost in the kernel
   total  : rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   queue 0: rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 2 pkt 200 B, dropped 4 (limit 3, too_long 1)
   to the kernel: 9 for this box, 0 on queues without a worker
@@ -273,7 +273,7 @@ event: joined eth1 and eth2
     }
 
     #[test]
-    fn a_silent_worker_is_named_and_so_is_what_went_past_it() {
+    fn a_silent_worker_and_bypassing_frames_are_named() {
         let mut show = show();
         show.workers[0].silent_s = Some(3.21);
         show.ports[0].stalled = 7;
@@ -291,7 +291,7 @@ event: joined eth1 and eth2
     }
 
     #[test]
-    fn what_is_waited_for_is_said_first() {
+    fn the_missing_condition_comes_first() {
         let waiting = "eth2 is down: `ip link set dev eth2 up`".to_owned();
         let show = Snapshot { state: "waiting".into(), waiting_for: Some(waiting), ..show() };
         let text = show.render();
@@ -301,7 +301,7 @@ event: joined eth1 and eth2
     }
 
     #[test]
-    fn json_leaves_out_what_is_not_and_comes_back_as_it_was() {
+    fn json_omits_absent_fields_and_round_trips() {
         let mut show = show();
         show.ports[0].rate_set_bps = None;
         show.ports[0].instance_bytes = None;

@@ -17,7 +17,7 @@ pub struct Worker {
     pub load: f64,
     /// Time asleep or polling without result, in seconds.
     pub idle_s: f64,
-    /// Processor time used, in seconds.
+    /// CPU time used, in seconds.
     pub cpu_s: f64,
     /// All its frames: the sum of the next four.
     pub frames: u32,

@@ -12,7 +12,7 @@ use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
 use crate::{Host, number, qdisc};
 use narrows_classify::{
-    Action, ActionId, ActionKind, ActionStats, Control, Mark, Per, Police, Random, Who,
+    AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Per, Police, Random,
 };
 use narrows_policy::{ActionDraft, BoundAction, ClassId, Cookie, Parent, Policy, Verb};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
@@ -98,7 +98,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
         )),
         "mirred" => Err(bad(
             kind,
-            "Error: \"mirred\" is not supported here: what comes in at one port goes out of the other.",
+            "Error: \"mirred\" is not supported here: packets that arrive at one port leave at the other.",
         )),
         "pedit" | "vlan" | "nat" | "csum" | "mpls" | "tunnel_key" | "skbmod" | "ife" => Err(bad(
             kind,
@@ -331,7 +331,7 @@ pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
 /// The options of a per-key policer.
 #[derive(Default)]
 struct Many {
-    who: Option<Who>,
+    key: Option<AccountKey>,
     block: Option<Nanos>,
     room: Option<u32>,
     newcomers: Option<u32>,
@@ -350,8 +350,8 @@ impl Many {
     fn read(&mut self, word: &str, value: &str) -> Result<(), String> {
         match word {
             "per" => {
-                let who = Who::ALL.into_iter().find(|who| who.name() == value);
-                self.who = Some(who.ok_or("src, dst or flow")?);
+                let key = AccountKey::ALL.into_iter().find(|key| key.name() == value);
+                self.key = Some(key.ok_or("src, dst or flow")?);
             }
             "block" => {
                 let time = number::time(value).filter(|time| *time != Nanos::ZERO);
@@ -371,7 +371,7 @@ impl Many {
     }
 
     fn finish(self) -> Result<Option<Per>, String> {
-        let Some(who) = self.who else {
+        let Some(key) = self.key else {
             return match (self.block, self.room, self.newcomers) {
                 (None, None, None) => Ok(None),
                 _ => Err("'block', 'room' and 'newcomers' require 'per src|dst|flow'.".to_owned()),
@@ -382,9 +382,9 @@ impl Many {
         let newcomers = self.newcomers.unwrap_or_else(|| Per::newcomers_default(room, block));
         let most = Per::newcomers_max(room, block);
         match u64::from(newcomers) <= most {
-            true => Ok(Some(Per { who, block, room, newcomers })),
+            true => Ok(Some(Per { key, block, room, newcomers })),
             false => Err(format!(
-                "Error: with {newcomers} newcomers a second those who are blocked could take all room: \
+                "Error: with {newcomers} newcomers a second blocked keys could take all room: \
                  give at most newcomers {most}, or more room, or a shorter block."
             )),
         }
@@ -496,8 +496,8 @@ pub(crate) fn save(bound: &BoundAction) -> String {
                 add("pkts_burst", &burst);
             }
             overhead::save(&police.overhead, &mut add);
-            if let Some(Per { who, block, room, newcomers }) = police.per {
-                add("per", &who.name());
+            if let Some(Per { key, block, room, newcomers }) = police.per {
+                add("per", &key.name());
                 if block != Nanos::ZERO {
                     add("block", &format_args!("{}us", block.0 / 1000));
                 }
@@ -607,8 +607,8 @@ fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut 
             let overhead = u64::try_from(police.overhead.per_frame).unwrap_or(0);
             line.add("overhead", Json::Number(overhead), &format!("overhead {overhead}b "));
             overhead::show_framing(&police.overhead, false, line);
-            if let Some(Per { who, block, room, newcomers }) = police.per {
-                line.add("per", text(who.name()), &format!("per {} ", who.name()));
+            if let Some(Per { key, block, room, newcomers }) = police.per {
+                line.add("per", text(key.name()), &format!("per {} ", key.name()));
                 if block != Nanos::ZERO {
                     let shown = format!("block {} ", notation::time(block.0 / 1000));
                     line.add("block", Json::Number(block.0 / 1000), &shown);

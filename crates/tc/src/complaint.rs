@@ -1,6 +1,6 @@
 //! The result of a command: text, complaints, an exit code.
 
-/// What the `tc` process would have printed and returned.
+/// The output and exit code of the `tc` process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// For standard output.

@@ -66,7 +66,7 @@ impl PolicyFile {
         name.push(self.path.file_name().unwrap_or_default());
         name.push(".new");
         let beside = self.path.with_file_name(name);
-        // Left by a command that was killed: nobody else writes here while the folder is locked.
+        // Left by a killed command: while the folder is locked, no other writes here.
         let _ = fs::remove_file(&beside);
         let written = File::create_new(&beside).and_then(|mut file| {
             file.write_all(text.as_bytes())?;

@@ -55,7 +55,7 @@ struct Head<'a> {
 }
 
 impl<'a> Head<'a> {
-    /// Parses one word and its value. False if it is none of these.
+    /// Parses one word and its value. False if the word is unknown.
     fn read(&mut self, word: &str, words: &mut Words<'a>) -> Result<bool, Complaint> {
         match word {
             "dev" => self.dev = Some(words.value("dev", "eth0")?),

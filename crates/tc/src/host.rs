@@ -1,4 +1,4 @@
-//! What the commands act on.
+//! The target of commands.
 
 use narrows_classify::{ActionId, ActionStats};
 use narrows_policy::{NodeStats, Policy, PortFacts};

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tc_lets_wrap_around_is_refused() {
+    fn values_that_wrap_in_tc_are_refused() {
         for word in ["-1mbit", "nan", "infbit", "1e30gbit", "1e400", "10%", "0x1p9999bit"] {
             assert_eq!(bits(word), None, "{word}");
         }

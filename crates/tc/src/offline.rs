@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_name_is_what_the_kernel_takes_and_a_file_can_hold() {
+    fn device_names_are_valid_for_the_kernel_and_in_files() {
         for name in ["eth0", "wan.100", "a", "fifteen-letters"] {
             assert!(is_device_name(name), "{name}");
         }

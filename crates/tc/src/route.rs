@@ -19,8 +19,8 @@ pub enum Recipients {
     One(usize),
     /// Every instance.
     All,
-    /// None: no instance has the interface; see [`elsewhere`](Self::elsewhere).
-    Nobody,
+    /// No instance has the interface; see [`elsewhere`](Self::elsewhere).
+    None,
 }
 
 impl Recipients {
@@ -47,7 +47,7 @@ pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
         Some(dev) => ports
             .iter()
             .position(|ports| ports.contains(dev))
-            .map_or(Recipients::Nobody, Recipients::One),
+            .map_or(Recipients::None, Recipients::One),
         // Actions belong to no interface, so each instance has them all.
         None if lists(words) || words.first().is_some_and(|word| abbreviates(word, "actions")) => {
             Recipients::All

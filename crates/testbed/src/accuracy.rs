@@ -58,9 +58,9 @@ pub struct Row {
     pub active_queues: u32,
     /// `UDP` or `TCP`.
     pub traffic: &'static str,
-    /// What the server's device received, in frames' bits per second.
+    /// The rate at the server's device, in bits per second of whole frames.
     pub delivered_bps: u64,
-    /// How far that is from the limit.
+    /// Its deviation from the limit.
     pub deviation_percent: f64,
 }
 

@@ -1,10 +1,11 @@
 //! A host under attack: how many transactions it still serves beside a flood.
 //!
-//! A client asks a server over TCP, one byte for one byte, again and again. Meanwhile a flood of
-//! short UDP packets goes to the same server, at a rate that rises to what the machine can send.
-//! Everything takes the one queue of the devices, so the work on the flood delays the transactions,
-//! as on the single receive queue of the XDP paper (Høiland-Jørgensen et al. 2018, section 5.1).
-//! The result is the share of the transactions that each system serves without a flood.
+//! A client and a server exchange single bytes over TCP, one transaction after the other. Meanwhile
+//! a flood of short UDP packets goes to the same server, at a rate that rises to what the machine
+//! can send. Everything takes the one queue of the devices, so the work on the flood delays the
+//! transactions, as on the single receive queue of the XDP paper (Høiland-Jørgensen et al. 2018,
+//! section 5.1). The result is the share of the transactions that each system serves without a
+//! flood.
 //!
 //! Client and server have the first core. The flood has the last one, which also does the work that
 //! a `veth` does instead of an interrupt for the frames that it sends.

@@ -73,7 +73,7 @@ pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL])
 }
 
-/// What an epoch takes at least: for the number of steps that progress shows.
+/// The least duration of an epoch: for the number of steps in the progress bar.
 const EPOCH: Duration = Duration::from_millis(2800);
 
 /// Runs it, with its progress on standard error.

@@ -1,13 +1,13 @@
 //! What Narrows does, seen at the receiver: real traffic without a limit, then under
 //! three limits set one after the other on the running instance.
 //!
-//! Every figure is measured from outside: the rate from the server's device, what was offered
-//! from the client's, the round trips by `ping`, the processor time from the scheduler. Only the
-//! split over the queues is Narrows's own.
+//! Every figure is measured from outside: the rate at the server's device, the offered load at the
+//! client's, the round trips by `ping`, the CPU time from the scheduler. Only the split over the
+//! queues is Narrows's own.
 //!
-//! UDP is a [flood](crate::flood) of ready-made frames, which takes a fraction of what sockets
-//! take of a machine whose cores also shape and receive. Where the sender still could not offer
-//! the limit, what was delivered says nothing about the shaper: such a cell is shown and not
+//! UDP is a [flood](crate::flood) of ready-made frames, which costs a fraction of the CPU time of
+//! sockets, on a machine whose cores also shape and receive. If the sender still could not offer
+//! the limit, the delivered rate says nothing about the shaper: such a cell is shown and not
 //! judged.
 
 mod report;

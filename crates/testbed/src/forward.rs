@@ -80,8 +80,8 @@ pub fn run(options: &Rounds) -> Result<Report> {
     Report::new(&samples, queues)
 }
 
-/// What the unlimited Narrows delivered last with the frames and the load of `cell`, in
-/// bits per second.
+/// The last rate of the unlimited Narrows with the frames and the load of `cell`, in bits per
+/// second.
 fn capacity(samples: &BTreeMap<Cell, Vec<Sample>>, cell: &Cell) -> Option<f64> {
     let unlimited = Cell { system: System::NarrowsUnlimited, ..*cell };
     let last = samples.get(&unlimited)?.last()?;

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The server's end of the bare cable.
 const CABLE_IP: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 2);
 
-/// What the round trips go through.
+/// The system that the round trips pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum System {
     Cable,
@@ -110,7 +110,7 @@ pub fn run(options: &Rounds) -> Result<Report> {
     Ok(Report { rows: rows.collect() })
 }
 
-/// Connects client and server directly, beside the testbed's own way.
+/// Connects client and server directly, in parallel to the testbed's own path.
 fn lay_cable(bed: &Testbed) -> Result<()> {
     let server = bed.server().name();
     let ip = |namespace: &crate::Namespace, words: &str| {

@@ -7,8 +7,8 @@
 //!  198.18.0.1   N queues  what is under test  N queues    198.18.0.2
 //! ```
 //!
-//! Four rooms hold what measurements share: `network` has the namespaces, `traffic` what sends
-//! and receives in them, `measure` what the kernel counted, and `harness` what runs it all. Each
+//! Four rooms hold what measurements share: `network` has the namespaces, `traffic` the senders and
+//! receivers in them, `measure` the kernel's counters, and `harness` runs the measurements. Each
 //! other module is a measurement, and a command of the program.
 //!
 //! The shaper's namespace is empty until a test puts a forwarder into it: Narrows
@@ -17,9 +17,9 @@
 //!
 //! Principles:
 //!
-//! - *The kernel counts.* What was sent and what was delivered is read from the
-//!   devices' counters at both ends, never from the code under test, and a rate is
-//!   always a pair of counters over a pair of clock readings.
+//! - *The kernel counts.* The sent and the delivered load are read from the devices' counters at
+//!   both ends, never from the code under test, and a rate is always a pair of counters over a pair
+//!   of clock readings.
 //! - *A length is a frame's length*: Ethernet header included, frame check sequence
 //!   not, which is what a `veth` counts and what `tbf` charges without `overhead`.
 //! - *Nothing outlives its owner.* A guard process removes the namespaces and stops

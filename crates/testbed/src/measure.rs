@@ -1,4 +1,4 @@
-//! What the kernel counted and when: rates, delays, CPU time, books.
+//! The kernel's counters over time: rates, delays, CPU time, balances.
 
 pub mod accounting;
 pub mod capture;

@@ -3,17 +3,17 @@
 //!
 //! *Cost.* Every round measures every qdisc with 16, 64 and 1024 flows, at the same total rate on
 //! the same veths: system calls to send ([kicks](narrows_snapshot::Queue::tx_kicks)), packets per
-//! call, and processor time of Narrows' threads per packet. A port without a qdisc, which sends
-//! packets as they arrive, shows the traffic's own cost. The cost of a qdisc above that in the same
-//! round is the cost of pacing. Its ratio to that of `flowbundler` is what the paper gives as 2.6:
-//! D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN
-//! 2025), section VI.C, which subtracts the same from its kernel figures.
+//! call, and CPU time of Narrows' threads per packet. A port without a qdisc, which sends packets
+//! as they arrive, shows the traffic's own cost. The cost of a qdisc above that in the same round
+//! is the cost of pacing. Its ratio to that of `flowbundler` is what the paper gives as 2.6: D.
+//! Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching" (ToN 2025),
+//! section VI.C, which subtracts the same from its kernel figures.
 //!
 //! *Accuracy* ([`conformance`]). The times at which the kernel received each packet, for one flow
 //! and for 64 at four rates: the deviation of the rate over short windows, and the gaps between a
 //! packet and the next but one, as in the paper's section VI.B and its Fig. 17.
 //!
-//! *The load.* Each flow gets a few per cent more than its rate, so that it always has a backlog
+//! *The load.* Each flow gets a few percent more than its rate, so that it always has a backlog
 //! and every packet waits for its time; the excess is dropped at the flow's own limit. The queues
 //! are filled before the measurement. Packets are counted when they are sent.
 //!

@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(Report::new(rows, notes, options.queue))
 }
 
-/// What makes the round trip: [`cell::ROUND_TRIP`] for what goes to the client.
+/// The delay that makes the round trip: [`cell::ROUND_TRIP`] towards the client.
 fn distance(bed: &Testbed, options: &Options) -> Result<Instance> {
     let far = bed.far().context("the bed has no distance")?;
     let ports = format!("{FAR_A},{FAR_B}");

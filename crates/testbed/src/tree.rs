@@ -4,11 +4,10 @@
 //! (`provider`). In each phase they ask for other rates (`phase`); one thread sends all of
 //! it (`load`), another notes what arrives (`arrivals`).
 //!
-//! *Asked* is what senders offered, counted as they sent it. *Due* is what HTB's rules give of
-//! that, by a [fluid model](narrows_coordination::Fluid) that is no part of the shaper. *Delivered*
-//! is what arrived at the far end. All three are medians over windows of half a second, which leave
-//! out the first [`SETTLING`] of a phase, in which full buckets empty and queues of those who left
-//! drain.
+//! *Asked* is the offered rate, counted at the senders. *Due* is the rate by HTB's rules, from a
+//! [fluid model](narrows_coordination::Fluid) that is not part of the shaper. *Delivered* is the
+//! rate at the far end. All three are medians over windows of half a second, which leave out the
+//! first [`SETTLING`] of a phase, in which full buckets and the queues of stopped senders drain.
 //!
 //! Non-goals: TCP, whose senders would make of a tree what their own control makes of it, and
 //! rates at which the machine is the limit.
@@ -23,5 +22,5 @@ mod share;
 
 use std::time::Duration;
 
-/// What is left out at the beginning of each phase.
+/// The time that is left out at the start of each phase.
 pub(crate) const SETTLING: Duration = Duration::from_millis(100);

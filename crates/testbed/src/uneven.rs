@@ -1,9 +1,9 @@
 //! One rate under uneven load: the throughput of each strategy when one queue has most of the
 //! traffic and another the rest, with real packets.
 //!
-//! mq-cake's authors name this case as a limitation: a limit divided by the number of active queues
-//! leaves unused what the light queue does not need, 30 % of it at 80/20. Strategies take turns
-//! within each round; the median over rounds counts, and the worst is shown beside it.
+//! mq-cake's authors name this case as a limitation: if a limit is divided by the number of active
+//! queues, the light queue's unused share is lost: 30 % of the limit at 80/20. Strategies take
+//! turns within each round; the median over rounds counts, and the worst is shown beside it.
 //!
 //! *The load.* Four frames of five go to the first queue, one to the second, and together they are
 //! 2 % more than the limit. The excess of 2 % is queued in the first queue, which may hold 50 ms,
@@ -13,8 +13,8 @@
 //! the throughput would say less about the strategy.
 //!
 //! *What is measured.* Delivered: whole frames at the server's device. Offered: frames that the
-//! client's device was given, including those that it dropped. By queue: what each sent, from
-//! Narrows' own counters. Everything in per cent of the limit.
+//! client's device was given, including those that it dropped. By queue: the bytes that each sent,
+//! from Narrows' own counters. Everything in percent of the limit.
 
 use crate::bed::{CLIENT, PORT_B, QUEUES, SINK_MAC};
 use crate::counters::{Counters, Counts};
@@ -33,9 +33,9 @@ use std::time::{Duration, Instant};
 
 /// The limit.
 const LIMIT: Rate = Rate::from_bits_per_sec(500_000_000);
-/// What is offered, in parts of the limit.
+/// The offered load, in parts of the limit.
 const OFFERED: f64 = 1.02;
-/// Out of five frames, how many go to the heavy queue; each on a flow of its own.
+/// How many of five frames go to the heavy queue; each has its own flow.
 const HEAVY_FLOWS: usize = 4;
 /// Frames of the load, in bytes: full ones.
 const FRAME_BYTES: usize = 1514;
@@ -45,21 +45,21 @@ const BURST: Nanos = Nanos::from_millis(16);
 /// How long a packet may wait.
 const LATENCY: &str = "50ms";
 
-/// One strategy. Medians over rounds unless said otherwise, in per cent of the limit.
+/// One strategy. Medians over rounds unless said otherwise, in percent of the limit.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name.
     pub strategy: &'static str,
-    /// What the server's device received.
+    /// The load received by the server's device.
     pub delivered_percent: f64,
-    /// The same in the round in which it was least.
+    /// The least of all rounds.
     pub worst_delivered_percent: f64,
-    /// What the client's device was given.
+    /// The load given to the client's device.
     pub offered_percent: f64,
-    /// The same in the round in which it was least: below 100, the limit was not reached for
-    /// want of load.
+    /// The same in the round in which it was least: below 100, there was too little load for the
+    /// limit.
     pub worst_offered_percent: f64,
-    /// What each queue sent.
+    /// The bytes that each queue sent.
     pub queue_percent: Vec<f64>,
 }
 
@@ -127,7 +127,7 @@ fn mix(flows: &[Vec<u16>]) -> Result<Vec<u16>> {
     Ok(heavy.iter().take(HEAVY_FLOWS).chain([light]).copied().collect())
 }
 
-/// What was measured in one round, in per cent of the limit.
+/// The measurements of one round, in percent of the limit.
 #[derive(Clone, Debug)]
 struct Sample {
     delivered: f64,
@@ -135,7 +135,7 @@ struct Sample {
     queues: Vec<f64>,
 }
 
-/// What is looked at on both ends of the window.
+/// The readings at both ends of the window.
 struct Look {
     client_at: Instant,
     client: Counts,
@@ -187,7 +187,7 @@ impl Sample {
     }
 }
 
-/// `bytes` in `span`, in per cent of what the limit passes in it.
+/// `bytes` in `span`, in percent of what the limit passes in it.
 fn percent(bytes: u64, span: Duration) -> f64 {
     bytes as f64 * 8.0 / (span.as_secs_f64() * LIMIT.bits_per_sec() as f64) * 100.0
 }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_per_cent_is_of_what_the_limit_passes() {
+    fn percentages_are_of_the_limit() {
         // 500 Mbit/s are 62.5 MB a second.
         assert_eq!(percent(62_500_000, Duration::from_secs(1)), 100.0);
         assert_eq!(percent(62_500_000, Duration::from_secs(2)), 50.0);

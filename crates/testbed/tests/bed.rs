@@ -78,7 +78,7 @@ fn a_testbed_is_held() {
 }
 
 #[test]
-fn nothing_is_left_of_a_testbed_whose_owner_was_killed() {
+fn a_testbed_of_a_killed_owner_is_removed() {
     skip_without_root!();
     let mut owner = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_testbed_is_held", "--ignored", "--nocapture"])
@@ -187,7 +187,7 @@ fn the_kernels_own_shaper_delivers_its_rate() {
 }
 
 #[test]
-fn ping_and_iperf_come_through_a_bridge() {
+fn ping_and_iperf_pass_a_bridge() {
     skip_without_root!();
     let bed = Testbed::up(4).unwrap();
     let _bridge = Bridge::over(&bed).unwrap();

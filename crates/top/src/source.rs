@@ -39,7 +39,7 @@ impl Source {
     /// If the instance does not answer.
     pub fn ask(&mut self) -> Result<Snapshot, ControlError> {
         let found = Client::find(Some(&self.dev))?;
-        let client = found.first().ok_or_else(|| ControlError::Nobody(String::new()))?;
+        let client = found.first().ok_or_else(|| ControlError::NoInstance(String::new()))?;
         let mut snapshot = client.snapshot(true)?;
         self.names.name(&mut snapshot);
         Ok(snapshot)

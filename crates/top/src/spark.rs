@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_limit_is_a_full_bar() {
+    fn excess_over_the_limit_is_a_full_bar() {
         assert_eq!(of(&[Some(300.0)]).bars(1, Some(100.0), false), "█");
     }
 

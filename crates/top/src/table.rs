@@ -156,14 +156,14 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_keeps_what_matches_and_what_it_stands_below() {
+    fn a_filter_keeps_matches_and_their_ancestors() {
         let table = table(&TREE);
         assert_eq!(keys(&table.arranged(None, "TV")), ["root", " home", "  tv"]);
         assert!(table.arranged(None, "no such thing").is_empty());
     }
 
     #[test]
-    fn the_first_column_takes_what_is_left_as_far_as_its_names_need_it() {
+    fn the_first_column_takes_the_rest_if_its_names_need_it() {
         let width = |room| {
             let mut table = table(&[("a site", None, 1), ("a subscriber", Some(0), 1)]);
             table.widen(room);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_the_least() {
+    fn unknown_values_sort_last() {
         let cells = [Cell::number(None), Cell::number(Some(0.0)), Cell::number(Some(3.0))];
         assert!(cells.windows(2).all(|pair| pair[0].order(&pair[1]).is_lt()));
     }

@@ -163,7 +163,7 @@ fn queues_share_what_their_port_sent() {
 }
 
 #[test]
-fn classes_stand_as_a_tree_with_what_they_used_of_their_ceiling() {
+fn classes_are_a_tree_with_the_used_part_of_their_ceilings() {
     let app = app(View::Classes);
     let class = line(&app, "  1:20");
     assert!(class.contains("10.0M 40.0M 15.0M   38 %"), "{class}");
@@ -196,7 +196,7 @@ fn after_the_last_column_the_order_is_the_instances_again() {
 }
 
 #[test]
-fn a_filter_leaves_what_contains_it_and_what_that_stands_below() {
+fn a_text_filter_keeps_matches_and_their_ancestors() {
     let mut app = app(View::Classes);
     type_in(&mut app, "/1:21");
     assert!(screen(&app)[23].starts_with("/1:21_"));
@@ -308,7 +308,7 @@ fn an_instance_that_came_back_has_rates_from_its_second_snapshot_on() {
 }
 
 #[test]
-fn what_is_wrong_stands_on_top() {
+fn problems_are_on_top() {
     let mut app = App::new(View::Queues);
     let warnings = vec!["port-b has GRO".into(), "port-a has LRO".into()];
     feed(&mut app, Snapshot { warnings, ..instance(1, 1) });

@@ -158,7 +158,7 @@ pub enum Figure {
     LightMedian,
     /// Its 99th percentile.
     LightP99,
-    /// The single flow's share of everything that arrives, in per cent.
+    /// The single flow's share of everything that arrives, in percent.
     Share,
     /// The rate of all flows but the marked one, in Mbit/s: payload of TCP, frames of UDP.
     Delivered,

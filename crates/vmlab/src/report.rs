@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn each_cell_has_a_row_and_what_did_not_pass_its_reason() {
+    fn each_cell_has_a_row_and_each_failure_a_reason() {
         let records = [
             record("6.1-igb", &[("ping", Outcome::Passed), ("queues", Outcome::Skipped)]),
             record("6.1-veth", &[("ping", Outcome::Failed)]),

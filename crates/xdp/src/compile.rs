@@ -18,17 +18,19 @@ use std::sync::Arc;
 const FRAME: u64 = 1514;
 /// The shortest virtual queue: what a burst of a driver's poll and a CPU that waits need.
 const LIMIT_MIN: Nanos = Nanos::from_millis(5);
-/// The longest. It is what the rate may be exceeded by at once, so it must not be long; and what a
-/// flow can make up for after a drop, so it must not be short. docs/xdp.md has what both come to.
+/// The default maximum. The rate may be exceeded by this much at once, so it must not be long; and
+/// a flow can make up for only this much after a drop, so it must not be short. docs/xdp.md has the
+/// effect of both.
 const LIMIT_MAX: Nanos = Nanos::from_millis(100);
-/// The longest where it is what a `tbf` says, not what a qdisc has that nobody chose.
+/// The longest virtual queue if a `tbf` sets it, rather than a qdisc's default.
 const LIMIT_MAX_STATED: Nanos = Nanos::from_millis(250);
-/// The AQM's target is all of the virtual queue but this part, unless a `codel` says another one.
-/// In it a flow grows until the sender hears of the drop.
+/// The AQM's target is all of the virtual queue but this part, unless a `codel` sets another one.
+/// In this part a flow grows until the sender notices the drop.
 const TARGET_BELOW: u64 = 10;
 /// How long senders have to respond, unless a `codel` says so (RFC 8289).
 const INTERVAL: Nanos = Nanos::from_millis(100);
-/// For how long a busy CPU buys at once. Short beside the virtual queue for any number of CPUs.
+/// The time for which a busy CPU buys at once. Short compared with the virtual queue for any number
+/// of CPUs.
 const BATCH: u32 = 50_000;
 
 /// A plan, ready to be installed.
@@ -40,11 +42,10 @@ pub struct Compiled {
     pub numbers: Numbers,
 }
 
-/// What the program is to do to run `plan`, whose classes have the numbers of `before` where they
-/// were there.
+/// The program's plan for `plan`. Classes that are in `before` keep their numbers.
 ///
 /// # Errors
-/// Where this plane cannot run it, in a sentence that says what can.
+/// If this plane cannot run it, in a sentence that says what can.
 pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     let root = single_root(plan)?;
     if plan.ends.iter().any(|filters| !filters.is_empty()) {
@@ -62,7 +63,7 @@ pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     Ok(Compiled { image, numbers })
 }
 
-/// What all queues run.
+/// The plan of all queues.
 fn single_root(plan: &Plan) -> Result<Key, Refusal> {
     match plan.roots.split_first() {
         Some((root, others)) if plan.above.is_none() && others.iter().all(|one| one == root) => {
@@ -77,28 +78,28 @@ struct Tree {
     /// The qdisc that has them.
     handle: Handle,
     classes: BTreeMap<u32, Leaf>,
-    /// The class of packets that have none; `None` where they pass, 0 where they are dropped.
+    /// The class of packets that have none; `None` if they pass, 0 if they are dropped.
     otherwise: Option<u32>,
 }
 
-/// A class with its virtual queue, where none is below it.
+/// A class, with its virtual queue if it is a leaf.
 struct Leaf {
     class: Class,
     queue: Option<Queue>,
 }
 
-/// What a virtual queue is to be like.
+/// The parameters of a virtual queue.
 #[derive(Clone, Copy)]
 struct Queue {
     limit: Bytes,
-    /// Whether somebody chose it.
+    /// Whether it was configured explicitly.
     is_stated: bool,
     /// The AQM's target and interval, where a `codel` says them.
     aqm: Option<[Nanos; 2]>,
 }
 
 impl Tree {
-    /// Those below `root`; `None` where nothing there keeps a rate, so that everything passes.
+    /// The classes below `root`; `None` if nothing there keeps a rate, so everything passes.
     fn of(plan: &Plan, root: Key) -> Result<Option<Self>, Refusal> {
         let (Some(config), Some(handle)) = (config(plan, root), root.handle) else {
             return Ok(None);
@@ -188,7 +189,7 @@ impl Tree {
             let class = self.classes.get(&id).filter(|class| class.queue.is_some());
             class.and_then(|_| number(id))
         };
-        // What has no class passes as 0, or goes nowhere.
+        // Packets without a class pass as class 0, or are dropped.
         let without = match self.otherwise {
             None => 0,
             Some(id) => leaf(id).unwrap_or(NOWHERE),
@@ -288,7 +289,7 @@ fn config(plan: &Plan, key: Key) -> Option<&Config> {
     plan.nodes.get(&key).map(|node| &*node.config)
 }
 
-/// The virtual queue in the place of the qdisc at `key`.
+/// The virtual queue that replaces the qdisc at `key`.
 fn queue(plan: &Plan, key: Key) -> Result<Queue, Refusal> {
     let of = |limit: Bytes| Queue { limit, is_stated: false, aqm: None };
     let in_packets = |packets: u32| of(Bytes(u64::from(packets) * FRAME));

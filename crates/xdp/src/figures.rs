@@ -7,7 +7,7 @@ use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_qdisc::{Config, Detail, Stats};
 use std::collections::BTreeMap;
 
-/// What the program of a port counted.
+/// The counters of a port's program.
 pub struct Counted {
     /// Everything that was to leave there since its root qdisc was installed.
     pub totals: Totals,
@@ -90,7 +90,7 @@ fn leaf_figures(seat: &Seat) -> LeafFigures {
         overlimits: seat.aqm_drops + seat.limit_drops + seat.marked,
         ..LeafFigures::default()
     };
-    // By the class above: the program does not tell which of those above it lends.
+    // Counted at the parent: the program does not report the lender.
     figures.granted[..2].copy_from_slice(&[seat.own_packets, seat.borrowed_packets]);
     figures
 }

@@ -1,4 +1,4 @@
-//! A plan for the XDP plane: what the program in the driver is to do, as plain data.
+//! A plan for the XDP plane: the configuration of the program in the driver, as plain data.
 //!
 //! [`compile`] turns a [`Plan`](narrows_policy::Plan) into an [`Image`](narrows_bpf::tree::Image),
 //! the contents of the program's maps, or says why that plane cannot run it and which one can.

@@ -4,8 +4,8 @@ use narrows_bpf::tree::layout::CLASSES_MAX;
 use narrows_policy::Handle;
 use std::collections::BTreeMap;
 
-/// By what a class is the same in two plans: its qdisc and its number there; 0 for a qdisc that is
-/// one class.
+/// The identity of a class across plans: its qdisc and its number there; 0 for a qdisc that is one
+/// class.
 pub type Name = (Handle, u32);
 
 /// See the module's documentation.
@@ -13,8 +13,7 @@ pub type Name = (Handle, u32);
 pub struct Numbers(BTreeMap<Name, u32>);
 
 impl Numbers {
-    /// Numbers for `names`: those of this, where they have one, and else free ones. `None` where
-    /// there are not enough.
+    /// Numbers for `names`: their present ones, or else free ones. `None` if there are not enough.
     pub fn next(&self, names: impl IntoIterator<Item = Name>) -> Option<Self> {
         let (mut kept, mut new) = (BTreeMap::new(), Vec::new());
         for name in names {

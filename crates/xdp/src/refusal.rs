@@ -21,7 +21,7 @@ pub enum Refusal {
          `--plane xsk`"
     )]
     Nested,
-    /// Something that is said of queues.
+    /// A setting of queues.
     #[error("{0} says how queues share a rate, and the XDP plane has none: use `--plane xsk`")]
     Coordination(&'static str),
     /// `peakrate`
@@ -33,7 +33,7 @@ pub enum Refusal {
     /// More than there is room for.
     #[error("the XDP plane has room for {room} {what}, and this needs {needed}: use `--plane xsk`")]
     Room {
-        /// Of what.
+        /// The kind that was refused.
         what: &'static str,
         /// How many there may be.
         room: usize,

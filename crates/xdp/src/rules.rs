@@ -15,8 +15,8 @@ const IPV6: u16 = 0x86dd;
 /// A key and the bits of it that count.
 type Masked = (Key, Key);
 
-/// The tables of `filters`, where `class` says the number of the class that a filter assigns. One
-/// that is no leaf takes the default, as in the kernel.
+/// The tables of `filters`; `class` gives the number of the class that a filter assigns. For an
+/// inner class the default applies, as in the kernel.
 pub(crate) fn tables<'a>(
     filters: impl Iterator<Item = &'a Filter>,
     class: impl Fn(u32) -> u32,

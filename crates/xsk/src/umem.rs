@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_into_a_frame_is_read_there_and_nowhere_else() {
+    fn bytes_written_into_a_frame_are_read_only_there() {
         let umem = Umem::new(4, 2048).expect("there is memory");
         let [mut one, mut other] = [2, 2].map(|count| umem.part(count).expect("enough are left"));
         one.bytes_mut(2048 + 256, 3).expect("ours").copy_from_slice(b"abc");

@@ -1,8 +1,8 @@
 //! Counts the instructions that a packet costs, with valgrind, and holds them against the
 //! budgets in `instructions.json`.
 //!
-//! `--check` fails where a structure is more than 3 % over its budget; `--write` makes what was
-//! counted the budget.
+//! `--check` fails if a structure is more than 3 % over its budget; `--write` makes the present
+//! counts the budget.
 
 use anyhow::{Context, bail, ensure};
 use narrows_bench::Structure;
@@ -21,7 +21,7 @@ const MANY: u64 = 110_000;
 const CAKE_FLOWS: u32 = 1024;
 /// Flows that timing wheels hold, and how: what `bench wheels` is about.
 const WHEELS_WORK: [&str; 3] = ["1024", "equal", "drain"];
-/// How far over its budget a structure may be, in per cent: compilers differ by less.
+/// How far over its budget a structure may be, in percent: compilers differ by less.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
 fn main() -> anyhow::Result<()> {
@@ -70,7 +70,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// What is measured: each structure of `bench qdisc`, look-ups of classes, `cake` with flows,
-/// timing wheels, and the heaviest hosts and flows from the beginning of a window on.
+/// timing wheels, and the heaviest hosts and flows, from the start of a window.
 fn works(folder: &Path) -> Vec<(String, Program)> {
     let hot_path = |structure: Structure| {
         let name = structure.name();
@@ -103,7 +103,7 @@ fn works(folder: &Path) -> Vec<(String, Program)> {
         .collect()
 }
 
-/// Builds the examples that are measured; they stand beside this program. In which folder.
+/// Builds the measured examples, and returns their folder, which is beside this program.
 fn build() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     let folder = own.parent().context("this program stands in no folder")?;

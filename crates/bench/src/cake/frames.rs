@@ -1,7 +1,7 @@
 //! The frames that all structures get: UDP over IPv4, right in every checksum.
 //!
-//! They stand where a data plane has them, 2048 bytes apart: the smaller frame of AF_XDP. They
-//! claim to be of [`LEN`] bytes, of which the first [`HELD`] are there; nobody looks further.
+//! They lie 2048 bytes apart, as in a data plane: the smaller frame of AF_XDP. Their length field
+//! says [`LEN`] bytes, but only the first [`HELD`] exist; nothing reads further.
 //!
 //! Packet `p` is of flow `p` modulo the number of flows, always. 16 flows share a source
 //! and as many a destination, crosswise; code points take turns, so that each source sends best
@@ -11,12 +11,12 @@ use anyhow::Result;
 use etherparse::{IpDscp, IpHeaders, Ipv4Header, PacketBuilder, ip_number};
 use narrows_packet::PacketId;
 
-/// What a frame claims to be long, Ethernet header included.
+/// The claimed length of a frame, Ethernet header included.
 pub(crate) const LEN: u16 = 1500;
 /// How much of it is there.
 const HELD: usize = 128;
-/// How far frames stand apart: as little as the packets of `rte_sched`, so that it is not the cache
-/// that is compared. (In a UMEM they stand 2048 apart, and share few of its sets.)
+/// The distance of frames: as small as that of `rte_sched`'s packets, so that the comparison is not
+/// about the cache. (In a UMEM it is 2048, and frames share few cache sets.)
 const STRIDE: usize = 128;
 /// Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
@@ -35,7 +35,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Those of `packets` packets of `flows` flows.
+    /// The frames of `packets` packets of `flows` flows.
     pub(crate) fn new(packets: u32, flows: u32) -> Result<Self> {
         let mut memory = vec![0; packets as usize * STRIDE].into_boxed_slice();
         let payload = vec![0; usize::from(LEN) - HEADERS];
@@ -48,7 +48,7 @@ impl Frames {
         Ok(Self { memory })
     }
 
-    /// What is there of the frame of `id`.
+    /// The existing bytes of the frame of `id`.
     #[inline]
     pub(crate) fn of(&self, id: PacketId) -> &[u8] {
         let start = id.0 as usize * STRIDE;
@@ -82,7 +82,7 @@ mod tests {
     use std::collections::{HashMap, HashSet};
 
     #[test]
-    fn as_many_flows_are_told_apart_as_there_are_to_be() {
+    fn the_work_has_the_configured_number_of_flows() {
         const FLOWS: u32 = 4096;
         let frames = Frames::new(2 * FLOWS, FLOWS).unwrap();
         let dissector = Dissector::new(1);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarter_of_the_flows_is_of_each_code_point_and_one_flow_is_best_effort() {
+    fn each_code_point_has_a_quarter_of_the_flows_and_a_single_flow_is_best_effort() {
         let frames = Frames::new(32, 32).unwrap();
         let dissector = Dissector::new(1);
         let read = |packet| dissector.headers(frames.of(PacketId(packet)), false).dscp;

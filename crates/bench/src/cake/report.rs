@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::Time;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Report {
     /// A row for each number of flows and structure.
     pub rows: Vec<Row>,
-    /// What the figures do not say.
+    /// What the figures do not show.
     pub notes: Vec<String>,
 }
 
@@ -22,7 +22,7 @@ pub struct Row {
     pub flows: u32,
     /// Enqueue and dequeue; the median over all repeats.
     pub ns_per_packet: Option<f64>,
-    /// The same, the least of all repeats: where others disturb, what it costs alone.
+    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: Option<f64>,
     /// Instructions for the same work, counted.
     pub instructions_per_packet: Option<f64>,
@@ -62,7 +62,7 @@ impl Row {
     }
 }
 
-/// What has to be said of a run.
+/// Notes on a run.
 pub(super) fn notes(absent: Option<&str>, counted: bool) -> Vec<String> {
     let mut notes = vec![
         "rte_sched is unthrottled and told each packet's pipe; cake keeps 100 Gbit/s and reads the \

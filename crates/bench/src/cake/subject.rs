@@ -1,4 +1,4 @@
-//! The structures under test, each with what it needs from its caller.
+//! The structures under test, each with the data that it needs from its caller.
 
 use super::frames::{Frames, LEN};
 use super::work::{RATE, TURN};
@@ -12,8 +12,8 @@ use narrows_units::{Bytes, Nanos};
 /// Pipes of `rte_sched`'s port, at least.
 const PIPES: u32 = 4096;
 
-/// A worker has so many times as many frames: `cake` lets at most a quarter of them stand, and
-/// where memory ends it is drops from the longest queue that are measured.
+/// The ratio of a worker's frames to packets: `cake` queues at most a quarter of the frames, and a
+/// lack of memory would measure drops from the longest queue.
 const WORKER_PART: u32 = 4;
 
 /// Something that packets pass through.
@@ -49,11 +49,11 @@ impl Subject {
         Self::ALL.into_iter().find(|subject| subject.name() == name)
     }
 
-    /// Makes it, empty, for so many packets of so many flows.
+    /// Makes it, empty, for a number of packets and flows.
     pub(super) fn build(self, packets: u32, flows: u32) -> Result<Box<dyn Scheduler>> {
         let own = |config, most| Own::new(config, packets, flows, most);
         Ok(match self {
-            // Nothing holds it back, so it is told to let go as many as come.
+            // Nothing limits it, so it is asked for as many packets as arrive.
             Self::Fifo => Box::new(own(Config::Fifo(fifo::Config::Packets(packets)), TURN)?),
             Self::CakeBesteffort => Box::new(own(cake(cake::Diffserv::BestEffort), 2 * TURN)?),
             Self::CakeDiffserv4 => Box::new(own(cake(cake::Diffserv::Diffserv4), 2 * TURN)?),
@@ -62,7 +62,7 @@ impl Subject {
     }
 }
 
-/// `cake bandwidth 100gbit`, with memory for all that stands.
+/// `cake bandwidth 100gbit`, with memory for the whole backlog.
 fn cake(diffserv: cake::Diffserv) -> Config {
     Config::Cake(cake::Config {
         rate: Some(RATE),
@@ -77,7 +77,7 @@ fn cake(diffserv: cake::Diffserv) -> Config {
 pub(super) trait Scheduler {
     /// Takes these in.
     fn arrive(&mut self, arriving: &[PacketId], now: Nanos);
-    /// Adds what leaves to `left` and what was dropped since the last call to `dropped`.
+    /// Adds departures to `left` and drops since the last call to `dropped`.
     fn leave(&mut self, now: Nanos, left: &mut Batch, dropped: &mut Batch);
 }
 
@@ -85,9 +85,9 @@ pub(super) trait Scheduler {
 struct Own {
     qdisc: Box<dyn Qdisc>,
     packets: Packets,
-    /// What it takes to read headers, where it wants to know them.
+    /// The key for reading headers, if the structure needs them.
     reader: Option<(Dissector, Frames)>,
-    /// The most that it may let go at once.
+    /// The most packets that it may release at once.
     most: usize,
 }
 
@@ -131,7 +131,7 @@ impl Scheduler for Own {
     }
 }
 
-/// `rte_sched`. Its application is spared to read headers: a packet's number tells its pipe.
+/// `rte_sched`. Its application need not read headers: a packet's number gives its pipe.
 struct Peer {
     port: RteSched,
     flows: u32,

@@ -1,12 +1,12 @@
 //! The work that every structure does.
 //!
-//! A turn is what a worker does once: the clock moves on by what 32 packets take at the limit, as
-//! many arrive, what may leave leaves. Each flow has a fixed window of packets, as in TCP: a packet
-//! that has left, or was dropped, is away for a while and then arrives again, drawn by chance from
-//! all that are away. So the same flows come in the same sort of order to every structure, each
-//! flow's share of the queue is bounded however the structure treats it, and the work is the same
-//! at the end as at the beginning. (Fixed arrivals are not: at full load all that stands gathers in
-//! the few queues in which hashes collide.)
+//! A turn is one step of a worker: the clock advances by the time of 32 packets at the limit, as
+//! many arrive, and all that may leave do. Each flow has a fixed window of packets, as in TCP: a
+//! packet that has left, or was dropped, is away for a while and then arrives again, drawn by
+//! chance from all that are away. So every structure gets the same flows in a similar order, each
+//! flow's share of the queue is bounded under any structure, and the work is the same at the end as
+//! at the start. (With fixed arrivals it is not: at full load the backlog gathers in the few queues
+//! in which hashes collide.)
 //!
 //! Half of all packets stand, half are away. Four packets a flow stand, but at least a turn and at
 //! most 32,768: at 100 Gbit/s these are 3.9 ms, and more would stand longer than CoDel's 5 ms, so
@@ -23,9 +23,9 @@ use rand_pcg::Pcg32;
 pub(super) const TURN: usize = 32;
 /// The limit.
 pub(super) const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
-/// What a turn's packets take at the limit: 120 ns each.
+/// The time of a turn's packets at the limit: 120 ns each.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * 120);
-/// Packets that stand, for each flow and at most.
+/// Queued packets, per flow and at most.
 const STANDING_A_FLOW: u32 = 4;
 const STANDING_MOST: u32 = 1 << 15;
 /// The most flows that there are packets for.
@@ -45,7 +45,7 @@ pub struct Work {
     counts: Counts,
 }
 
-/// What packets have done so far.
+/// The packets' counts so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Came.
@@ -87,12 +87,12 @@ impl Work {
         u64::from(self.packets)
     }
 
-    /// What they have done so far.
+    /// Their counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Lets at least `packets` packets arrive and as many go; how many came.
+    /// Runs until at least `packets` packets have arrived and left. Returns the number of arrivals.
     pub fn run(&mut self, packets: u64) -> u64 {
         let before = self.counts.arrived;
         while self.counts.arrived - before < packets {
@@ -103,8 +103,8 @@ impl Work {
         self.counts.arrived - before
     }
 
-    /// Lets all that stands go, within `turns` turns in which nothing arrives. Fails unless
-    /// each packet is away then, once.
+    /// Drains the queue, within `turns` turns without arrivals. Fails unless each packet has left
+    /// once.
     pub fn finish(mut self, turns: usize) -> Result<Counts> {
         for _ in 0..turns {
             self.now += TURN_TIME;

@@ -19,7 +19,7 @@ pub enum Rules {
     Mixed,
 }
 
-/// What a packet is, of what the filters ask.
+/// The fields of a packet that the filters compare.
 #[derive(Clone, Copy)]
 pub(super) struct Flow {
     pub(super) source: u32,

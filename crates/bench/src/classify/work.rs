@@ -27,7 +27,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// Those that can look `rules` up.
+    /// The structures that support `rules`.
     pub fn of(rules: Rules) -> Vec<Self> {
         let ours = [Self::Tables, Self::TablesFromBytes, Self::Walk];
         let peers: &[Self] = match rules {
@@ -124,7 +124,7 @@ impl Work {
         Self { frames, destinations, structure, filters: filters.len() as u64, next: 0 }
     }
 
-    /// As many of `packets` as take a bearable time.
+    /// As many of `packets` as fit into a reasonable time.
     pub fn at_most(&self, packets: u64) -> u64 {
         match self.structure {
             Structure::Walk(_) => packets.min(STEPS / self.filters),
@@ -132,7 +132,7 @@ impl Work {
         }
     }
 
-    /// Looks up so many packets. Returns the sum of their classes.
+    /// Looks up this many packets. Returns the sum of their classes.
     pub fn run(&mut self, packets: u64) -> u64 {
         let start = self.next;
         self.next = (start + packets as usize) % PACKETS;

@@ -1,7 +1,7 @@
 //! Which cores there are, and how threads are spread over them.
 //!
-//! Threads that share a physical core slow each other down for reasons that have nothing to do
-//! with what is measured, so all physical cores are used before any is used twice.
+//! Threads that share a physical core slow each other down, which would distort the measurement. So
+//! all physical cores are used before any is used twice.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
@@ -14,11 +14,11 @@ pub(crate) struct Cores {
     physical: usize,
 }
 
-/// What tells physical cores apart: the socket and the core's number there.
+/// The identity of a physical core: the socket and the core's number there.
 type Physical = (u32, u32);
 
 impl Cores {
-    /// Those that the kernel lets this process use.
+    /// The cores that this process may use.
     pub(crate) fn allowed() -> io::Result<Self> {
         let set = sched_getaffinity(None)?;
         let allowed = (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_that_nothing_is_known_of_are_taken_for_physical_ones() {
+    fn unknown_cores_count_as_physical() {
         let cores = Cores::of([(3, None), (7, None)].into_iter());
         assert_eq!((cores.order.as_slice(), cores.physical()), ([3, 7].as_slice(), 2));
     }

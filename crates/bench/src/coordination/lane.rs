@@ -1,4 +1,4 @@
-//! What one thread works on: its packets and its queue.
+//! One thread's work: its packets and its queue.
 
 use super::Load;
 use narrows_coordination::Limit;
@@ -6,7 +6,7 @@ use narrows_packet::{Batch, PacketId, Packets};
 use narrows_qdisc::{Config, Meter, Metering, Next, Qdisc, Spec, fifo, tbf};
 use narrows_units::{Nanos, wire::Overhead};
 
-/// Packets that come in in a turn and packets that leave in it, at most.
+/// The most packets that arrive in a turn, and that leave in it.
 const BATCH: usize = 64;
 
 /// A `tbf` with a seat at the shared limit, and the packets that go round through it.
@@ -110,7 +110,7 @@ mod tests {
         (0..seats).map(|seat| Lane::new(load, coordination.seat(seat))).collect()
     }
 
-    /// Lets all lanes take turns at `step` from each other; how many packets left.
+    /// Runs all lanes in turn, `step` apart. Returns the number of departures.
     fn drive(lanes: &mut [Lane], turns: u64, step: Nanos) -> u64 {
         let mut now = Nanos::from_secs(1);
         let mut left = 0;
@@ -136,8 +136,8 @@ mod tests {
         }
     }
 
-    /// `edt` stamps a batch that comes in at once with times a little apart, so that its last
-    /// packets, or all, leave with the next one.
+    /// `edt` stamps the packets of a batch with slightly different times, so its last packets, or
+    /// all, leave with the next batch.
     #[test]
     fn where_the_limit_is_far_away_packets_leave_at_once_or_in_the_next_turn() {
         const TURNS: u64 = 1000;

@@ -1,17 +1,16 @@
-//! What it costs to share a cache line on this machine.
+//! The cost of sharing a cache line on this machine.
 //!
-//! *A read* of a line that another core has just written: two threads wait for each other's
-//! last word, each on a line that only the other writes, and half a round trip is one
-//! write that has been seen. The write is part of it, as it is for whoever waits to see it.
+//! *A read* of a line that another core has just written: two threads answer each other, each
+//! polling a line that only the other writes. Half a round trip is one write and its observation.
 //!
 //! *An update* (`fetch_add`) of a line that all threads update, all the time: the time over the
 //! number of updates, all threads together. Only one core at a time can, so that is how long
-//! one of them has the line. A thread gets a few updates done each time that it has
-//! it, so this is the least that an update can cost; one that comes once in a while has to fetch
-//! the line first and costs about a read more.
+//! a core owns the line. A thread does a few updates each time that it owns it, so this is the
+//! least cost of an update; an occasional one must fetch the line first and costs about a read
+//! more.
 //!
-//! All accesses are relaxed: what is timed is the line, not the order of what surrounds it.
-//! Medians over repeats, since one that was interrupted says nothing.
+//! All accesses are relaxed: the line is timed, not the order of surrounding accesses. Figures are
+//! medians over repeats, because an interrupted one is worthless.
 
 use super::cores::Cores;
 use super::report::Costs;
@@ -33,8 +32,8 @@ const UPDATING: Duration = Duration::from_millis(5);
 #[derive(Default)]
 struct Line(AtomicU64);
 
-/// Measures both, updates with up to `threads` threads but at least two. Nothing where there is
-/// only one core: then no line ever moves.
+/// Measures both, updates with up to `threads` threads but at least two. `None` with only one core:
+/// then no line ever moves.
 pub(super) fn costs(cores: &Cores, threads: usize) -> Result<Costs> {
     if cores.len() < 2 {
         return Ok(Costs { line_read_ns: None, line_update_ns: None, update_threads: 1 });
@@ -60,8 +59,7 @@ fn read(cores: &Cores) -> Result<f64> {
             if number == 0 {
                 own.0.store(trip, Ordering::Relaxed);
             }
-            // Without a hint to the core that this is a wait: it may sleep for longer than what
-            // is timed.
+            // Without a spin hint: the core may sleep for longer than the timed operation.
             while other.0.load(Ordering::Relaxed) != trip {}
             if number == 1 {
                 own.0.store(trip, Ordering::Relaxed);
@@ -92,7 +90,7 @@ fn update(cores: &Cores, threads: usize) -> Result<f64> {
     Ok(1e9 / per_second)
 }
 
-/// Has `threads` threads do `work` at once, each on its core; what each returned.
+/// Runs `work` on `threads` threads at once, each on its core. Returns their results.
 fn together<T: Send>(
     cores: &Cores,
     threads: usize,

@@ -7,12 +7,12 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// keeps from its core for so long has lost nothing of the rate.
 const BURST: Nanos = Nanos::from_millis(10);
 
-/// What may be queued, all queues together: more than all packets there are, so that nothing is
-/// dropped for want of room, however small a seat's part. As a drop horizon it is the time that
-/// it takes at the rate: 55 ms where the limit is far away, 55 s where it binds.
+/// The limit of all queues together: more than all packets, so that nothing is dropped for lack of
+/// room, however small a seat's share. As a drop horizon it is its time at the rate: 55 ms far
+/// below the limit, 55 s at it.
 const BACKLOG: Bytes = Bytes(1 << 36);
 
-/// What is offered, and under which limit.
+/// The offered load, and the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
     /// Packets of 64 bytes under a limit that no machine reaches: what a packet costs.
@@ -50,11 +50,11 @@ impl Load {
         }
     }
 
-    /// How many packets a thread has. Where the limit is far away, two batches: one that comes in,
-    /// and what a strategy may leave of the one before. Where it binds, a standing queue: what
-    /// the whole limit passes in 300 us, three times the time for which `tbf` holds
-    /// departures back so that several leave at once. `edt` makes nothing up beyond what it has
-    /// stamped: a thread that loses its core for longer than this pool lasts costs it rate.
+    /// How many packets a thread has. Far below the limit, two batches: the new one, and the rest
+    /// of the previous one. At the limit, a standing queue: as much as the whole limit passes in
+    /// 300 us, three times the time for which `tbf` delays departures so that several leave at
+    /// once. `edt` makes up only for packets that it has stamped: a thread that loses its core for
+    /// longer than this pool lasts costs it rate.
     pub(super) const fn pool(self) -> u32 {
         match self {
             Self::Unbound => 128,

@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::Load;
 use super::cores::Cores;
@@ -8,13 +8,13 @@ use std::fmt;
 /// Everything.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// What it was measured on.
+    /// The machine.
     pub machine: Machine,
     /// A row for each load, number of threads and strategy.
     pub rows: Vec<Row>,
-    /// What a shared cache line costs here.
+    /// The cost of a shared cache line on it.
     pub costs: Costs,
-    /// What the figures do not say, because this machine cannot or because of how it was asked.
+    /// What the figures do not show, because of this machine or the given options.
     pub notes: Vec<String>,
 }
 
@@ -37,9 +37,9 @@ pub struct Row {
     pub load: &'static str,
     /// Threads, each with a queue and a seat of its own.
     pub threads: usize,
-    /// Million packets a second, all threads together.
+    /// Million packets per second, all threads together.
     pub mpps: f64,
-    /// The same a thread.
+    /// The same per thread.
     pub mpps_per_thread: f64,
     /// Time in turns a packet, in nanoseconds; waiting for the limit not counted.
     pub ns_per_packet: f64,
@@ -47,7 +47,7 @@ pub struct Row {
     pub ratio_to_lock: Option<f64>,
     /// Packets a second over as many times those of one thread, where the limit is far away.
     pub scaling_percent: Option<f64>,
-    /// How far what left is from what the limit lets pass, where it binds.
+    /// The deviation of the departures from the limit, if it binds.
     pub deviation_percent: Option<f64>,
     /// Jain's index over the threads' packets.
     pub jain: f64,
@@ -57,7 +57,7 @@ pub struct Row {
     pub contact_updates_per_packet: f64,
 }
 
-/// What a shared cache line costs.
+/// The cost of a shared cache line.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Costs {
     /// Reading a line that another core has just written, in nanoseconds.
@@ -69,7 +69,7 @@ pub struct Costs {
     pub update_threads: usize,
 }
 
-/// What has to be said of a run with up to `threads` threads on `cores`.
+/// Notes on a run with up to `threads` threads on `cores`.
 pub(super) fn notes(cores: &Cores, threads: usize) -> Vec<String> {
     let mut notes = Vec::new();
     let available = cores.len();
@@ -101,7 +101,7 @@ pub(super) fn notes(cores: &Cores, threads: usize) -> Vec<String> {
     notes
 }
 
-/// A table for each load, the costs, and what has to be said of them.
+/// A table for each load, the costs, and the notes.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for load in Load::ALL {

@@ -1,11 +1,11 @@
 //! One strategy under one load with one number of threads, measured over a window.
 //!
 //! All threads count by one clock and within the same window, which opens when all of them
-//! have warmed up; nobody leaves before it has closed, so that contention lasts to the end.
+//! have warmed up; no thread ends before it has closed, so contention lasts to the end.
 //!
-//! *What a packet costs* is the time spent in turns, from one reading of the clock to the
-//! next; waiting for the time at which something may leave is not work. It includes what a
-//! turn waits for others, and, on a machine that is busy with something else, that, too.
+//! *The cost of a packet* is the time spent in turns, from one reading of the clock to the next;
+//! waiting for the next departure does not count. It includes the time for which a turn waits for
+//! other threads and, on a busy machine, for other work.
 
 use super::cores::Cores;
 use super::lane::{Books, Lane};
@@ -27,10 +27,10 @@ const WARM_UP: Nanos = Nanos::from_millis(20);
 /// How often it is looked whether all threads are ready.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Where the clock begins, so that no time is the epoch itself, which stands for "never".
+/// The start of the clock, so that no time is the epoch itself, which means "never".
 const EPOCH: Nanos = Nanos::from_secs(1);
 
-/// What to measure.
+/// The measurement.
 pub(super) struct Trial {
     pub(super) strategy: Strategy,
     pub(super) load: Load,
@@ -40,20 +40,20 @@ pub(super) struct Trial {
     pub(super) watched: bool,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     load: Load,
     window: Nanos,
     /// By thread, within the window.
     threads: Vec<Work>,
-    /// Of the whole trial, where it was watched.
+    /// Of the whole trial, if recorded.
     contact: Contact,
     /// Packets that left in the whole trial.
     left: u64,
 }
 
-/// What a thread did within the window.
+/// A thread's counts within the window.
 #[derive(Clone, Copy, Default, Debug)]
 struct Work {
     packets: u64,
@@ -75,7 +75,7 @@ fn nanos(span: Duration) -> Nanos {
     Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Holds threads back until all are ready, and tells them when the window opens.
+/// Holds threads until all are ready, and then opens the window.
 #[derive(Default)]
 struct Gate {
     ready: AtomicUsize,
@@ -84,7 +84,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// What `opens` is where not all threads could be started.
+    /// The value of `opens` if not all threads could be started.
     const NEVER: u64 = u64::MAX;
 
     /// Waits for the others; when the window opens, if ever.
@@ -195,25 +195,25 @@ impl Outcome {
         self.threads.iter().map(|work| work.packets).sum()
     }
 
-    /// Million packets a second, all threads together.
+    /// Million packets per second, all threads together.
     pub(super) fn mpps(&self) -> f64 {
         self.packets() as f64 / self.window.0 as f64 * 1e3
     }
 
-    /// Time in turns, over packets; NaN where none left.
+    /// Time in turns per packet; NaN without departures.
     pub(super) fn ns_per_packet(&self) -> f64 {
         let busy: u64 = self.threads.iter().map(|work| work.busy.0).sum();
         busy as f64 / self.packets() as f64
     }
 
-    /// How far what left is from what the limit lets pass in the window, in per cent of it.
+    /// The deviation of the departures in the window from the limit, in percent of it.
     pub(super) fn deviation_percent(&self) -> f64 {
         let sent = self.packets() as f64 * f64::from(self.load.packet_bytes());
         let rate = self.load.limit().rate.bits_per_sec() as f64 / 8.0;
         (sent / (rate * self.window.as_secs_f64()) - 1.0) * 100.0
     }
 
-    /// Jain's index over the threads' packets: 1 where all sent as many, 1/n where one sent all.
+    /// Jain's index over the threads' packets: 1 if all sent the same, 1/n if one sent all.
     pub(super) fn jain(&self) -> f64 {
         let packets = self.threads.iter().map(|work| work.packets as f64);
         jain(&packets.collect::<Vec<_>>())
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deviation_is_from_what_the_limit_lets_pass() {
+    fn a_deviation_is_relative_to_the_limit() {
         // 10 Gbit/s are 833,333 packets of 1500 bytes.
         let kept = outcome(Load::Bound, &[400_000, 433_333]);
         assert!(kept.deviation_percent().abs() < 0.001, "{}", kept.deviation_percent());

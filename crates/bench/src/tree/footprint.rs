@@ -1,4 +1,4 @@
-//! How much memory a structure takes, found out by a process of its own.
+//! The memory of a structure, measured in a separate process.
 
 use super::shape::Shape;
 use super::subject::Subject;
@@ -8,15 +8,15 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::process::Command;
 
-/// So many classes tell what one takes.
+/// The number of classes from which the memory of one is derived.
 const SAMPLE: u32 = 1024;
-/// The part of what is free that a structure may take.
+/// The part of free memory that a structure may take.
 const PART: u64 = 4;
 
 /// Resident memory, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Footprint {
-    /// With nobody having sent anything, and no packets there yet.
+    /// Before any traffic, and without packets.
     pub idle: u64,
     /// After every leaf has had packets, the packets included.
     pub used: u64,
@@ -27,7 +27,8 @@ impl Footprint {
     /// through every leaf.
     pub fn measure(subject: Subject, shape: Shape) -> Result<Self> {
         let before = resident()?;
-        // Whatever has packets has a tree without any, or all memory from the start.
+        // A structure with packets is a tree that started without any, or has all memory from the
+        // start.
         let idle = match subject.below() {
             Some(below) => {
                 let _tree = shape.tree(&below);
@@ -55,7 +56,7 @@ impl Footprint {
     }
 }
 
-/// Why there is too little memory for it; `None` where there is enough.
+/// Why there is too little memory for it; `None` if there is enough.
 pub(super) fn shortage(
     program: &Program,
     subject: Subject,
@@ -75,14 +76,14 @@ pub(super) fn shortage(
     }))
 }
 
-/// What this process has of the machine's memory.
+/// This process's memory.
 pub(crate) fn resident() -> Result<u64> {
     let pages = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = pages.split(' ').nth(1).context("statm has no second number")?.parse()?;
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// What could be had without taking it from others.
+/// The available memory.
 fn free() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

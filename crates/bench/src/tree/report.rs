@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::footprint::Footprint;
 use super::shape::Shape;
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Report {
     /// A row for each structure and shape, and number of threads.
     pub rows: Vec<Row>,
-    /// What the figures do not say.
+    /// What the figures do not show.
     pub notes: Vec<String>,
 }
 
@@ -20,32 +20,32 @@ pub struct Report {
 pub struct Row {
     /// Its name.
     pub structure: &'static str,
-    /// What holds packets back: `free` or `bound`.
+    /// The load: `free` or `bound`.
     pub load: &'static str,
     /// Classes above each leaf.
     pub depth: u32,
     /// Leaf classes.
     pub classes: u32,
-    /// Those that have packets.
+    /// The classes that have packets.
     pub active: u32,
     /// Threads that share the tree.
     pub threads: usize,
-    /// `virtual`, or `real` where there are threads.
+    /// `virtual`, or `real` if there are threads.
     pub clock: &'static str,
-    /// Enqueue and dequeue, in a thread's processor time; the median over all repeats.
+    /// Enqueue and dequeue, in a thread's CPU time; the median over all repeats.
     pub ns_per_packet: Option<f64>,
-    /// The same, the least of all repeats: where others disturb, what it costs alone.
+    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: Option<f64>,
     /// Nanoseconds divided by those of `fifo`, within each repeat; the median.
     pub ratio_to_fifo: Option<f64>,
     /// The same by those of `rte_sched`.
     pub ratio_to_rte_sched: Option<f64>,
-    /// Million packets a second, all threads together.
+    /// Million packets per second, all threads together.
     pub mpps: Option<f64>,
     /// Memory for each leaf, once each that is active has had packets: packets included, as well as
     /// what there is once.
     pub bytes_per_class: Option<f64>,
-    /// Memory of the tree for each leaf while nobody has sent.
+    /// Memory of the tree per leaf before any traffic.
     pub bytes_per_idle_class: Option<f64>,
     /// How many of the packets that arrived were dropped.
     pub dropped_percent: Option<f64>,
@@ -84,7 +84,7 @@ impl Row {
     }
 }
 
-/// What has to be said of a run.
+/// Notes on a run.
 pub(super) fn notes(absent: Option<&str>) -> Vec<String> {
     let mut notes = vec![
         "rte_sched is unthrottled and told each packet's pipe, as trees are told each packet's \

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 /// A thousand times what any processor here sends.
 const NEVER: Rate = Rate::from_bits_per_sec(100_000_000_000_000);
-/// What `tc` makes a burst of where none is given, for the rates of leaves here.
+/// `tc`'s default burst for the rates of leaves here.
 const BURST: Bytes = Bytes(1600);
 
 /// What holds packets back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// Nothing: every class is assured more than all that comes. Credit is checked for every packet
-    /// at every level and always suffices, as in `rte_sched`.
+    /// Nothing: every class's assured rate exceeds the load. Credit is checked for every packet at
+    /// every level and always suffices, as in `rte_sched`.
     Free,
-    /// The root's rate, of which all leaves together are assured all: each waits for its own rate
+    /// The root's rate, to which the leaves' assured rates add up: each leaf waits for its own rate
     /// and borrows what it can.
     Bound,
 }
@@ -67,7 +67,7 @@ impl Shape {
         1 + (u64::from(leaf) * u64::from(self.classes) / u64::from(self.active)) as u32
     }
 
-    /// A leaf of its tree, for packets that nobody assigns.
+    /// A leaf of its tree, for unclassified packets.
     pub(super) const DEFAULT: u32 = 1;
 
     /// The tree: a root, and below it at every level as many classes as make all levels fan out

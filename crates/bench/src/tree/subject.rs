@@ -1,4 +1,4 @@
-//! The structures under test, each with what it needs from its caller.
+//! The structures under test, each with the data that it needs from its caller.
 
 use super::shape::{Load, Shape};
 use super::work::{RATE, TURN};
@@ -12,7 +12,7 @@ use narrows_qdisc::{Config, Qdisc, Spec, cake, fifo, htb};
 use narrows_units::Nanos;
 use std::sync::Arc;
 
-/// What a leaf holds, and packets without a class.
+/// The qdisc of a leaf, and of packets without a class.
 const LIMIT: u32 = 1000;
 
 /// Something that packets pass through.
@@ -47,7 +47,7 @@ impl Subject {
         Self::ALL.into_iter().find(|subject| subject.name() == name)
     }
 
-    /// What is below each leaf of its tree, where it has one.
+    /// The qdisc below each leaf of its tree, if it has a tree.
     pub(super) fn below(self) -> Option<Config> {
         match self {
             Self::TreeFifo => Some(Config::Fifo(fifo::Config::Packets(LIMIT))),
@@ -59,7 +59,7 @@ impl Subject {
         }
     }
 
-    /// Makes it, empty, for so many packets.
+    /// Makes it, empty, for this many packets.
     pub(super) fn build(self, packets: u32, shape: Shape) -> Result<Box<dyn Scheduler>> {
         Ok(match self.below() {
             Some(below) => {
@@ -70,7 +70,7 @@ impl Subject {
             None if self == Self::RteSched => Box::new(Peer::new(packets, shape)?),
             None => {
                 let fifo = Spec::new(Config::Fifo(fifo::Config::Packets(packets)));
-                // Nothing holds it back, so it is told to let go as many as come.
+                // Nothing limits it, so it is asked for as many packets as arrive.
                 Box::new(Own::new(fifo, packets, TURN)?)
             }
         })
@@ -82,7 +82,7 @@ impl Subject {
 pub(super) trait Scheduler {
     /// Takes these in, each with its leaf.
     fn arrive(&mut self, arriving: &[(PacketId, u32)], now: Nanos);
-    /// Adds what leaves to `left` and what was dropped since the last call to `dropped`.
+    /// Adds departures to `left` and drops since the last call to `dropped`.
     fn leave(&mut self, now: Nanos, left: &mut Batch, dropped: &mut Batch);
 }
 
@@ -90,10 +90,10 @@ pub(super) trait Scheduler {
 pub(super) struct Own {
     qdisc: Box<dyn Qdisc>,
     packets: Packets,
-    /// What it takes to read headers, where it wants to know them.
+    /// The key for reading headers, if the structure needs them.
     reader: Option<(Dissector, Frames)>,
     ids: Vec<PacketId>,
-    /// The most that it may let go at once.
+    /// The most packets that it may release at once.
     most: usize,
 }
 
@@ -101,7 +101,7 @@ impl Own {
     fn new(spec: Spec, packets: u32, most: usize) -> Result<Self> {
         let qdisc = spec.build();
         let reading = qdisc.reading();
-        // A `cake` lets at most a quarter of all frames stand.
+        // A `cake` queues at most a quarter of all frames.
         let mut table = Packets::new(packets.next_power_of_two() * 4);
         table.prepare(reading);
         let reader = if reading.headers {

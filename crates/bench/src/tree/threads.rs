@@ -1,7 +1,7 @@
 //! Several threads on one tree, each with a queue and packets of its own, over the machine's clock.
 //!
-//! The tree never holds anything back, so that what is seen is what the classes' shared state
-//! costs. All threads send for all classes.
+//! The tree never delays a packet, so this measures the cost of the classes' shared state. All
+//! threads send for all classes.
 
 use super::report::Row;
 use super::shape::Shape;
@@ -19,13 +19,13 @@ use std::time::Instant;
 
 /// Where the clock begins.
 const EPOCH: Nanos = Nanos::from_secs(1);
-/// Packets of each thread: so many as a worker has frames.
+/// Packets of each thread: as many as a worker has frames.
 const PACKETS: u32 = 1 << 13;
 /// Turns between two looks whether the window is over.
 const TURNS: usize = 64;
 
-/// A row for each number of threads above one; none where there is only one core. One thread is
-/// there, too, as what they are compared with.
+/// A row for each number of threads above one; none if there is only one core. One thread is
+/// included as the reference.
 pub(super) fn rows(subject: Subject, shape: Shape, options: &Options) -> Result<Vec<Row>> {
     let cores = Cores::allowed()?;
     let most = options.threads.unwrap_or(cores.len()).max(1);
@@ -45,7 +45,7 @@ pub(super) fn rows(subject: Subject, shape: Shape, options: &Options) -> Result<
     Ok(rows)
 }
 
-/// The processor time of a packet, and million packets a second of all threads together.
+/// The CPU time of a packet, and million packets per second of all threads together.
 fn measure(
     subject: Subject,
     shape: Shape,

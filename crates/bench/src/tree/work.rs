@@ -1,13 +1,12 @@
 //! The work that every structure does.
 //!
-//! A turn is what a worker does once: the clock moves on by what 32 packets take at the limit, as
-//! many arrive, what may leave leaves. Half of all packets stand, half are away: a packet that has
-//! left, or was dropped, is away for a while and then arrives again, drawn by chance from all that
-//! are away (see [`cake`](crate::cake), whose work this is but for classes).
+//! A turn is one step of a worker: the clock advances by the time of 32 packets at the limit, as
+//! many arrive, and all that may leave do. Half of all packets are queued, half are away: a packet
+//! that has left, or was dropped, is away for a while and then arrives again, drawn by chance from
+//! all that are away (as in [`cake`](crate::cake), except for classes).
 //!
-//! Each packet is of a leaf of its own choice: where there are more packets than leaves always of
-//! the same one, so that each leaf has a window; otherwise of the next one each time that it comes,
-//! so that all leaves have some.
+//! If there are more packets than leaves, each packet always belongs to the same leaf, so each leaf
+//! has a window. Otherwise a packet goes to the next leaf at each arrival, so all leaves get some.
 //!
 //! Four packets a leaf stand, but at least a turn and at most 32,768.
 
@@ -23,9 +22,9 @@ use rand_pcg::Pcg32;
 pub(super) const TURN: usize = 32;
 /// The limit.
 pub(super) const RATE: Rate = Rate::from_bits_per_sec(100_000_000_000);
-/// What a turn's packets take at the limit: 120 ns each.
+/// The time of a turn's packets at the limit: 120 ns each.
 const TURN_TIME: Nanos = Nanos(TURN as u64 * 120);
-/// Packets that stand, for each leaf and at most.
+/// Queued packets, per leaf and at most.
 const STANDING_A_LEAF: u32 = 4;
 const STANDING_MOST: u32 = 1 << 15;
 /// More turns than it takes until full buckets are empty.
@@ -47,7 +46,7 @@ pub struct Work {
     counts: Counts,
 }
 
-/// What packets have done so far.
+/// The packets' counts so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Came.
@@ -72,7 +71,7 @@ impl Work {
         Ok(Self::of(subject.build(packets, shape)?, shape, packets))
     }
 
-    /// That of `scheduler`, with so many packets.
+    /// The work of `scheduler`, with this many packets.
     pub(super) fn of(scheduler: Box<dyn Scheduler>, shape: Shape, packets: u32) -> Self {
         let mut work = Self {
             scheduler,
@@ -86,7 +85,7 @@ impl Work {
             now: Nanos::from_secs(1),
             counts: Counts::default(),
         };
-        // Buckets begin full: what is in them leaves while the clock stands still.
+        // Buckets start full: their credit is used while the clock is stopped.
         for _ in 0..BURST_TURNS {
             work.arrive();
             if work.leave() == 0 {
@@ -104,12 +103,12 @@ impl Work {
         2 * self.classes.len().max(self.shape.active as usize) as u64
     }
 
-    /// What they have done so far.
+    /// Their counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Lets at least `packets` packets arrive and as many go; how many came.
+    /// Runs until at least `packets` packets have arrived and left. Returns the number of arrivals.
     pub fn run(&mut self, packets: u64) -> u64 {
         let before = self.counts.arrived;
         while self.counts.arrived - before < packets {
@@ -128,8 +127,8 @@ impl Work {
         self.counts.arrived - before
     }
 
-    /// Lets all that stands go, within `turns` turns in which nothing arrives. Fails unless
-    /// each packet is away then, once.
+    /// Drains the tree, within `turns` turns without arrivals. Fails unless each packet has left
+    /// once.
     pub fn finish(mut self, turns: usize) -> Result<Counts> {
         for _ in 0..turns {
             self.now += TURN_TIME;

@@ -1,8 +1,8 @@
-//! `fq`, as a worker uses it: a whole qdisc, of which every packet is told its time.
+//! `fq`, as a worker uses it: a whole qdisc, with a departure time on every packet.
 //!
-//! So it does more than hold packets: it looks up a packet's flow, has its flows take turns and
-//! counts. It is made for as many flows as there are, none of which share a queue, and has Linux's
-//! timer slack. All that it is not asked for is a rate of its own, since its packets have one.
+//! So it does more than hold packets: it looks up a packet's flow, serves flows in turn and counts.
+//! It is sized so that no flows share a queue, and has Linux's timer slack. Only a rate of its own
+//! is not used, because its packets have departure times.
 
 use super::subject::Holder;
 use narrows_packet::{Batch, PacketId, Packets};
@@ -10,11 +10,11 @@ use narrows_qdisc::pacing::Slot;
 use narrows_qdisc::{Config, Qdisc, Spec, fq};
 use narrows_units::Nanos;
 
-/// What `fq` says that it takes for a bucket and for a flow.
+/// `fq`'s memory per bucket and per flow.
 const BUCKET: usize = 4;
 const FLOW: usize = 80;
 
-/// The qdisc and what it takes.
+/// The qdisc and its memory.
 pub(super) struct Fair {
     qdisc: Box<dyn Qdisc>,
     memory: usize,

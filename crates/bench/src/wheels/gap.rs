@@ -1,7 +1,7 @@
-//! What a departure costs after a pause.
+//! The cost of a departure after a pause.
 //!
-//! One packet is put into an empty structure, to leave when a gap has passed; nobody asks until
-//! then; then it leaves. Whoever looks through slots for it pays for each of them.
+//! One packet is put into an empty structure, to leave after a gap. There are no polls until then;
+//! then it leaves. A structure that scans its slots pays for each of them.
 
 use super::subject::{Holder, Subject, User};
 use super::work::START;
@@ -12,10 +12,10 @@ use narrows_qdisc::pacing::Slot;
 use narrows_units::Nanos;
 use serde::Serialize;
 
-/// What passes, within the horizon of all of them.
+/// The gaps, within the horizon of all structures.
 const GAPS: [Nanos; 4] =
     [Nanos::from_micros(1), Nanos::from_micros(100), Nanos::from_millis(10), Nanos::from_secs(1)];
-/// Gaps that are measured at once are twice as many each time, until they take so many nanoseconds.
+/// The number of gaps per measurement doubles until it takes this many nanoseconds.
 const ENOUGH: i64 = 500_000;
 
 /// One structure and one gap.
@@ -23,7 +23,7 @@ const ENOUGH: i64 = 500_000;
 pub struct Row {
     /// Its name.
     pub structure: &'static str,
-    /// What passed before the departure.
+    /// The gap before the departure.
     pub gap_ns: u64,
     /// Insertion and departure; the median over all repeats.
     pub ns_per_packet: f64,

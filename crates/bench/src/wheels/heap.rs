@@ -1,6 +1,6 @@
 //! What everybody has: a binary heap, from the standard library.
 //!
-//! Cost: O(log n) an operation, 24 bytes a packet side by side, no rounding at all.
+//! Cost: O(log n) an operation, 24 bytes per packet side by side, no rounding at all.
 
 use narrows_packet::{PacketId, Packets};
 use narrows_qdisc::pacing::{Calendar, Slot};
@@ -8,7 +8,7 @@ use narrows_units::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Packets in order of time, and of arrival where that is the same.
+/// Packets in order of time, and of arrival if times are equal.
 pub(super) struct Heap {
     entries: BinaryHeap<Reverse<Entry>>,
     arrivals: u64,
@@ -59,10 +59,10 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The oracle is a sorted list: who is due leaves by time, and by arrival where that is the
-        /// same.
+        /// The oracle is a sorted list: due packets leave by time, and by arrival if times are
+        /// equal.
         #[test]
-        fn who_is_due_leaves_in_order(times in prop::collection::vec(0_u64..50, 1..100)) {
+        fn due_packets_leave_in_order(times in prop::collection::vec(0_u64..50, 1..100)) {
             let mut packets = Packets::new(times.len() as u32);
             let mut heap = Heap::new(times.len() as u32);
             let mut model: Vec<(u64, u32)> = times.iter().copied().zip(0..).collect();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_to_leave_behind_another_does() {
+    fn packets_with_equal_times_leave_in_order() {
         let mut packets = Packets::new(1);
         let mut heap = Heap::new(1);
         let slot = Slot { at: Nanos(5), behind: Nanos(9), spacing: 0 };

@@ -1,9 +1,9 @@
 //! The cost of memory alone: packets in an order that is known beforehand.
 //!
-//! A ring of numbers side by side, in the order in which packets came. Whoever takes a packet from
-//! it knows the ones behind it without having looked at any, so a processor waits for many of them
-//! at once, and what a packet costs is its own line, its flow's, and the loops around. No structure
-//! that finds out who is next can cost less.
+//! A ring of numbers side by side, in the order in which packets came. Taking a packet reveals the
+//! ones behind it without touching them, so the processor waits for many of them at once, and a
+//! packet costs its own cache line, its flow's, and the loops around. No structure that determines
+//! the next packet can cost less.
 
 use super::work::PACKET_TIME;
 use narrows_packet::{PacketId, Packets};

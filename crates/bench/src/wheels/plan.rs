@@ -9,7 +9,7 @@ use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 
-/// What each packet is long.
+/// The length of each packet.
 pub(super) const PACKET_LEN: u32 = 1500;
 /// The most flows: more than anybody has, and their packets still fit into the memory of small
 /// machines.
@@ -18,7 +18,7 @@ const FLOWS_MOST: u32 = 1 << 22;
 const WINDOW: f64 = 128.0 * PACKET_TIME.0 as f64;
 /// The coarsest spacing that a flow states: the power of two below [`WINDOW`].
 const SPACING_MOST: u32 = 13;
-/// Bits of an EDT below the nanosecond: what is lost is a ten-millionth of the fastest rate.
+/// Bits of an EDT below the nanosecond: the rounding loses a ten-millionth of the fastest rate.
 const FRACTION: u32 = 16;
 
 /// A flow, in half a cache line.
@@ -27,16 +27,16 @@ const FRACTION: u32 = 16;
 pub(super) struct Flow {
     /// The EDT of its last packet, in 2^-16 ns.
     edt: u64,
-    /// What lies between two packets, in 2^-16 ns.
+    /// The gap between two packets, in 2^-16 ns.
     gap: u64,
-    /// What the structure returned for its last packet.
+    /// The structure's return value for its last packet.
     pub(super) slot: Nanos,
     /// As in [`narrows_qdisc::pacing::Slot`].
     pub(super) spacing: u32,
 }
 
 impl Flow {
-    /// One that begins when a part `phase` of a gap has passed.
+    /// A flow that starts after the part `phase` of a gap.
     fn new(gap: f64, phase: f64) -> Self {
         let fixed = |nanos: f64| (nanos * f64::from(1_u32 << FRACTION)).round() as u64;
         let first = (START.0 << FRACTION) + fixed(gap * phase);
@@ -60,9 +60,9 @@ impl Flow {
 /// All flows, before their first packet.
 pub struct Plan {
     pub(super) flows: Box<[Flow]>,
-    /// In which order their first packets are put in.
+    /// The order in which their first packets are inserted.
     pub(super) order: Vec<u32>,
-    /// Of each flow its first packet, and in the end how many there are.
+    /// The first packet of each flow, and finally the number of packets.
     first: Vec<u32>,
     /// How many packets there are.
     pub(super) packets: u32,
@@ -71,7 +71,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// That of `flows` flows, always the same.
+    /// The plan of `flows` flows, always the same.
     pub fn new(flows: u32, rates: Rates) -> Result<Self> {
         ensure!(
             (FLOWS_LEAST..=FLOWS_MOST).contains(&flows),
@@ -95,12 +95,12 @@ impl Plan {
         Ok(Self { flows, order, first, packets, longest: Nanos(longest.ceil() as u64) })
     }
 
-    /// How many packets there are, all of which stand all the time.
+    /// The number of packets, all of which are always queued.
     pub fn packets(&self) -> u64 {
         u64::from(self.packets)
     }
 
-    /// So many packets leave while the slowest flow sends one.
+    /// The number of packets that leave while the slowest flow sends one.
     pub fn round(&self) -> u64 {
         self.longest.0 / PACKET_TIME.0
     }

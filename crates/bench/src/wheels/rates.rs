@@ -1,6 +1,6 @@
 //! The rates at which flows are paced.
 //!
-//! Whatever they are, together they are 100 Gbit/s of packets of 1500 bytes: 120 ns a packet.
+//! Whatever they are, together they are 100 Gbit/s of packets of 1500 bytes: 120 ns per packet.
 //!
 //! The mix is a bounded Pareto distribution from 10 Kbit/s to 10 Gbit/s. Flow `i` of `n` has its
 //! quantile at `(i + 1/2) / n`, so that there is no chance in it; the shape is the one with which
@@ -45,7 +45,7 @@ impl Rates {
         Self::ALL.into_iter().find(|rates| rates.name() == name)
     }
 
-    /// How far the packets of each of `flows` flows are apart, in nanoseconds, slow flows first.
+    /// The gaps between the packets of each of `flows` flows, in nanoseconds, slow flows first.
     pub(super) fn gaps(self, flows: u32) -> Vec<f64> {
         let packet_time = PACKET_TIME.0 as f64;
         match self {

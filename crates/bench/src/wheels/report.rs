@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::{Findings, GapRow, Time};
 use narrows_units::Nanos;
@@ -12,7 +12,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// A row for each gap and structure.
     pub gaps: Vec<GapRow>,
-    /// What the figures do not say.
+    /// What the figures do not show.
     pub notes: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub struct Row {
     pub mode: &'static str,
     /// Departure, EDT and insertion; the median over all repeats.
     pub ns_per_packet: f64,
-    /// The same, the least of all repeats: where others disturb, what it costs alone.
+    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: f64,
     /// Instructions for the same work, counted.
     pub instructions_per_packet: Option<f64>,
@@ -39,10 +39,9 @@ pub struct Row {
     pub mean_batch: f64,
     /// The structure's own memory, touched or not.
     pub memory_bytes: usize,
-    /// By how much a packet left before its time, at most; nothing where it looks at no time.
+    /// By how much a packet left before its time, at most; nothing if it looks at no time.
     pub max_early_ns: Option<u64>,
-    /// For how long a packet was refused after its time, at most; nothing where it looks at no
-    /// time.
+    /// For how long a packet was refused after its time, at most; nothing if it looks at no time.
     pub max_late_ns: Option<u64>,
     /// Why its instructions could not be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +49,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// One of what was measured and seen.
+    /// A row of measurements and observations.
     pub(super) fn new(names: [&'static str; 3], flows: u32, time: &Time) -> Self {
         let [structure, rates, mode] = names;
         Self {
@@ -77,7 +76,7 @@ impl Row {
     }
 }
 
-/// What has to be said of a run.
+/// Notes on a run.
 pub(super) fn notes(counted: bool) -> Vec<String> {
     let mut notes = vec![
         "batch: packets a call that returned any; early, late: at most, in ns, late without the clock's step"
@@ -121,7 +120,7 @@ impl Report {
     }
 }
 
-/// The names of the columns, as the rows of a [`Report`] stand under them.
+/// The names of the columns of a [`Report`]'s rows.
 pub fn header() -> String {
     format!(
         "{:>8}  {:<5}  {:<5}  {:<11} {:>9} {:>7} {:>8} {:>12} {:>7} {:>8} {:>5} {:>6}",
@@ -163,7 +162,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// What follows the rows, which were shown as they were measured: the pauses, and the notes.
+/// The text after the rows, which were shown as they were measured: the pauses, and the notes.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_gaps(f)?;

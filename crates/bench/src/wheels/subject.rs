@@ -21,7 +21,7 @@ const HORIZON: Nanos = Nanos::from_secs(10);
 /// Something that holds packets until they may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subject {
-    /// What others are compared with: FlowBundler's multi-level timing wheel, 64 x 1024 slots.
+    /// The reference: FlowBundler's multi-level timing wheel, 64 x 1024 slots.
     FlowBundler,
     /// A timing wheel searched slot by slot, of 100 ns up to 10 s.
     Carousel,
@@ -72,7 +72,7 @@ impl Subject {
         !matches!(self, Self::Fifo | Self::Order)
     }
 
-    /// Has `user` use an empty one for so many flows and packets.
+    /// Passes `user` an empty one for this many flows and packets.
     pub(super) fn lend<U: User>(self, flows: u32, packets: u32, user: U) -> U::Outcome {
         match self {
             Self::FlowBundler => user.using(Mltw::new(MLTW_SLOTS)),
@@ -85,8 +85,8 @@ impl Subject {
         }
     }
 
-    /// Lets at least `packets` packets leave and come again, then all leave, and watches. Fails
-    /// where a packet is lost or overtaken in its flow.
+    /// Lets at least `packets` packets leave and return, then all leave, and checks them. Fails if
+    /// a packet is lost or reordered in its flow.
     pub fn check(self, plan: &Plan, mode: Mode, packets: u64) -> Result<Findings> {
         self.lend(plan.flows.len() as u32, plan.packets, Check { plan, mode, packets })
     }
@@ -118,7 +118,7 @@ impl Mode {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
 
-    /// What passes between two questions.
+    /// The time between two polls.
     pub(super) const fn step(self) -> Nanos {
         match self {
             Self::Drain => Nanos(32 * PACKET_TIME.0),
@@ -127,8 +127,8 @@ impl Mode {
     }
 }
 
-/// What the work needs of a structure. Work is compiled for each one, so that no call weighs
-/// anything.
+/// The interface of a structure for the work. The work is compiled for each one, so that calls cost
+/// nothing.
 pub(super) trait Holder {
     /// As [`Calendar::insert`].
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos;
@@ -139,7 +139,7 @@ pub(super) trait Holder {
 }
 
 impl<C: Calendar> Holder for C {
-    // It is called in two places, of which one counts; no call is to weigh anything there.
+    // It is called in two places, one of which is timed; the call must cost nothing there.
     #[inline(always)]
     fn insert(&mut self, packets: &mut Packets, id: PacketId, slot: Slot, now: Nanos) -> Nanos {
         Calendar::insert(self, packets, id, slot, now)
@@ -164,7 +164,7 @@ impl Work {
         subject.lend(plan.flows.len() as u32, plan.packets, Prepare { plan, mode })
     }
 
-    /// Lets at least `packets` packets leave and come again; how many did.
+    /// Lets at least `packets` packets leave and return. Returns their number.
     pub fn run(&mut self, packets: u64) -> u64 {
         self.0.run(packets)
     }
@@ -175,7 +175,7 @@ impl Work {
     }
 }
 
-/// Work on whatever structure.
+/// Work on any structure.
 trait Run {
     fn run(&mut self, packets: u64) -> u64;
     fn memory(&self) -> usize;
@@ -191,7 +191,7 @@ impl<H: Holder> Run for Load<H, ()> {
     }
 }
 
-/// Whoever wants a structure, whichever it is.
+/// A generic user of any structure.
 pub(super) trait User {
     type Outcome;
     fn using(self, holder: impl Holder + 'static) -> Self::Outcome;

@@ -2,10 +2,10 @@
 //!
 //! *Early* is how long before its earliest departure time a packet left.
 //!
-//! *Late* is how long a packet has been refused after that time: from then, or from when it was put
-//! in if that was later, to the last time that somebody asked and did not get it. What passed from
-//! there until it was asked for again is the clock's step, which no structure can help. So what a
-//! structure is late by is never overstated, and understated by one step at most.
+//! *Late* is how long a packet was refused after that time: from then, or from its insertion if
+//! that was later, to the last poll that did not return it. The time from there to the next poll is
+//! the clock's step, which no structure can avoid. So lateness is never overstated, and understated
+//! by one step at most.
 
 use anyhow::{Result, ensure};
 use narrows_packet::PacketId;
@@ -19,7 +19,7 @@ pub(super) trait Witness {
     fn asked(&mut self, left: &[PacketId], now: Nanos);
 }
 
-/// Nobody, where time is taken.
+/// No witness, while time is measured.
 impl Witness for () {
     #[inline(always)]
     fn inserted(&mut self, _: PacketId, _: u32, _: Nanos, _: Nanos) {}
@@ -27,7 +27,7 @@ impl Witness for () {
     fn asked(&mut self, _: &[PacketId], _: Nanos) {}
 }
 
-/// What was seen.
+/// The observations.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Findings {
     /// Packets a call that returned any.
@@ -49,7 +49,7 @@ struct Standing {
 /// Writes down all that happens.
 pub(super) struct Clerk {
     standing: Vec<Option<Standing>>,
-    /// What the last packet of each flow that left was due at.
+    /// The due time of each flow's last departed packet.
     last: Vec<Nanos>,
     asked: Nanos,
     calls: u64,
@@ -77,7 +77,7 @@ impl Clerk {
         }
     }
 
-    /// What was seen so far.
+    /// The observations so far.
     pub(super) fn findings(&self) -> Findings {
         Findings {
             mean_batch: self.left as f64 / self.calls as f64,
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_before_its_time_is_early() {
+    fn a_packet_that_leaves_before_its_time_is_early() {
         let clerk = after(|clerk| clerk.asked(&[ID], Nanos(70)));
         assert_eq!(clerk.findings().max_early, Nanos(30));
         assert_eq!(clerk.findings().max_late, Nanos::ZERO);
     }
 
     #[test]
-    fn who_is_not_asked_for_is_not_late_and_who_is_refused_is() {
+    fn a_refused_packet_is_late_and_an_unpolled_one_is_not() {
         let idle = after(|clerk| {
             clerk.asked(&[], Nanos(99));
             clerk.asked(&[ID], Nanos(500));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_or_comes_twice_is_noticed() {
+    fn lost_and_duplicated_packets_are_noticed() {
         assert!(after(|_| ()).close().unwrap_err().to_string().contains("never left"));
         let twice = after(|clerk| clerk.asked(&[ID, ID], Nanos(120)));
         assert!(twice.close().unwrap_err().to_string().contains("more than once"));

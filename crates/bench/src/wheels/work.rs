@@ -8,10 +8,10 @@
 //!
 //! A flow has one packet in the structure; a fast one as many as pass in 15.36 us, so that the
 //! clock's step and a structure's rounding do not starve it: with 16 equal flows these are 8. Flows
-//! begin at times drawn by chance and stand in memory in an order drawn by chance.
+//! start at random times and are in memory in random order.
 //!
-//! *What is paid for beside the structure:* the EDT, from a flow's state of 32 bytes that is
-//! fetched ahead for all that left together. The floor shows what that is.
+//! *What the figure includes besides the structure:* the EDT, from a flow's state of 32 bytes that
+//! is prefetched for all packets that left together. The floor shows this part.
 
 use super::plan::{Flow, PACKET_LEN, Plan};
 use super::subject::{Holder, Mode};
@@ -20,7 +20,7 @@ use narrows_packet::{Batch, Headers, PacketId, Packets, Reading};
 use narrows_qdisc::pacing::Slot;
 use narrows_units::Nanos;
 
-/// What a packet of 1500 bytes takes at 100 Gbit/s.
+/// The time of a packet of 1500 bytes at 100 Gbit/s.
 pub(super) const PACKET_TIME: Nanos = Nanos(120);
 /// When it begins: late enough for the slowest flow to have sent something before.
 pub(super) const START: Nanos = Nanos::from_secs(100);
@@ -62,7 +62,7 @@ impl<H: Holder, W: Witness> Load<H, W> {
         load
     }
 
-    /// Lets at least `packets` packets leave and come again; how many did.
+    /// Lets at least `packets` packets leave and return. Returns their number.
     pub(super) fn run(&mut self, packets: u64) -> u64 {
         let mut left = 0;
         while left < packets {
@@ -73,7 +73,7 @@ impl<H: Holder, W: Witness> Load<H, W> {
         left
     }
 
-    /// Lets all leave, and none come again, for so long that the last one must be out.
+    /// Lets all leave, without returns, until the last one must be out.
     pub(super) fn finish(&mut self, longest: Nanos) {
         let last = self.now + longest + LAST_STEP;
         self.step = LAST_STEP;

@@ -2,13 +2,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// As many sources as a run goes through: `SOURCES` of `programs/spread.bpf.c`.
+/// The number of sources in a run: `SOURCES` of `programs/spread.bpf.c`.
 const SOURCES: u32 = 65_536;
 
 /// The source of a frame that is not another one each time; the first prefix covers it.
 pub(super) const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-/// As many of IPv4, of 24 and 28 bits, or of IPv6, of 48 and 64 bits below 2000::/3.
+/// This many prefixes: of IPv4, with 24 and 28 bits, or of IPv6, with 48 and 64 bits below
+/// 2000::/3.
 pub(super) fn prefixes(count: u32, is_six: bool) -> Vec<(IpAddr, u8)> {
     // Knuth's multiplier spreads them.
     let spread = |entry: u32| entry.wrapping_mul(2_654_435_761);

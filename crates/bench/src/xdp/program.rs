@@ -30,7 +30,7 @@ const DESTINATION_PORT: usize = 36;
 const PRIORITY_OF: [(u8, usize); LEAVES] = [(0x00, 0), (0x08, 2), (0x10, 6), (0x18, 4)];
 
 /// A rate that no CPU reaches with such frames, for each CPU, and one that each exceeds: 20 Gbit/s
-/// and 500 Mbit/s, in bytes a second.
+/// and 500 Mbit/s, in bytes per second.
 const FREE: u64 = 2_500_000_000;
 const BOUND: u64 = 62_500_000;
 
@@ -52,8 +52,8 @@ enum Loaded {
     /// With the program's own descriptor.
     Bucket(OwnedFd),
     Tree(Box<Tree>),
-    /// What gives each frame another source. The kernel empties the map that leads to the program
-    /// under test when nobody holds it.
+    /// The program that changes each frame's source. The kernel empties the map that leads to the
+    /// program under test when no descriptor holds it.
     Spread {
         program: OwnedFd,
         _maps: Vec<MapHandle>,
@@ -88,7 +88,7 @@ impl Program {
         Ok(Self { shape, loaded })
     }
 
-    /// What it is.
+    /// Its kind.
     pub(super) fn shape(&self) -> Shape {
         self.shape
     }
@@ -102,7 +102,7 @@ impl Program {
         }
     }
 
-    /// What the CPU with this number, from 0 on, puts through it.
+    /// The rate of the CPU with this number, counted from 0.
     pub(super) fn frame(&self, cpu: usize) -> Vec<u8> {
         let own = if self.shape.contended { 0 } else { cpu };
         let mut frame = vec![0; FRAME];
@@ -166,7 +166,7 @@ fn map<'a>(maps: &'a [MapHandle], name: &str) -> Result<&'a MapHandle> {
     found.with_context(|| format!("no map {name}"))
 }
 
-/// A program that gives each frame another source, and behind it one that looks it up.
+/// A program that changes each frame's source, followed by one that looks it up.
 fn spread(by: By, is_six: bool, entries: u32) -> Result<Loaded> {
     let prefixes = prefixes(entries, is_six);
     let (program, maps) = with_maps(SPREAD, Some(is_six.into()))?;
@@ -196,7 +196,7 @@ fn spread(by: By, is_six: bool, entries: u32) -> Result<Loaded> {
     Ok(Loaded::Spread { program, _maps: maps })
 }
 
-/// A filter that drops what comes from a set of `prefixes`.
+/// A filter that drops frames from a set of `prefixes`.
 fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
     let is_six = prefixes.first().is_some_and(|(address, _)| address.is_ipv6());
     let family = if is_six { "inet6" } else { "inet" };
@@ -211,7 +211,7 @@ fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
     let mut tables = SetTables::new()?;
     tables.follow(&mut sets)?;
     let set = sets.get("nrw").context("there is no set")?.slot as u16;
-    let address = bpf::By::Source;
+    let address = bpf::Endpoint::Source;
     let look_up = bpf::LookUp { set, address, port: None, is_negated: false };
     let step = Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: None };
     let mut term = Term::any();
@@ -221,7 +221,7 @@ fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
     Ok(Front::load(port, &[term], Some(&tables), &mut FrontMaps::new()?)?)
 }
 
-/// Sets that nothing else knows of.
+/// Sets for this program only.
 struct Alone;
 
 impl Host for Alone {

@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! The results, as a table and as JSON.
 
 use super::shape::Shape;
 use crate::qdisc::median;
@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Report {
     /// A row for each program under each load.
     pub rows: Vec<Row>,
-    /// What the figures do not say.
+    /// What the figures do not show.
     pub notes: Vec<String>,
 }
 
@@ -20,7 +20,7 @@ pub struct Row {
     /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`,
     /// `filter-crowded`, `set`, `spread`, `spread-set`, `spread-trie`, and these three with `-v6`.
     pub program: &'static str,
-    /// Classes from the leaf up to the root, both included; 0 for what has none.
+    /// Classes from the leaf up to the root, both included; 0 without classes.
     pub depth: u32,
     /// CPUs at once.
     pub cpus: usize,
@@ -32,17 +32,17 @@ pub struct Row {
     pub entries: u32,
     /// Different masks of them.
     pub masks: u32,
-    /// Processor time of a frame on each CPU; the median over all repeats.
+    /// CPU time of a frame on each CPU; the median over all repeats.
     pub ns_per_packet: f64,
-    /// The same, the least of all repeats: where others disturb, what it costs alone.
+    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: f64,
-    /// What of it is above the empty program on as many CPUs, within each repeat; the median. Of
-    /// `spread-…` above `spread`.
+    /// The time in addition to the empty program on as many CPUs, within each repeat; the median.
+    /// For `spread-…`, in addition to `spread`.
     pub ns_above_empty: f64,
 }
 
 impl Row {
-    /// What `costs` of all repeats say of `shape`.
+    /// The row of `shape` from the `costs` of all repeats.
     pub(super) fn new(shape: Shape, costs: &[f64], above: f64) -> Self {
         Self {
             program: shape.subject.name(),
@@ -59,7 +59,7 @@ impl Row {
     }
 }
 
-/// What has to be said of a run on a machine with so many physical cores.
+/// Notes on a run on a machine with this many physical cores.
 pub(super) fn notes(physical: usize) -> Vec<String> {
     vec![format!("{physical} physical cores; all that they share with others shows in the figures")]
 }

@@ -1,4 +1,4 @@
-//! What is measured: programs, and how they are loaded.
+//! The measured programs, and how they are loaded.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub enum Subject {
         /// Whether each byte that filters ask for fits some filter of each mask.
         crowded: bool,
     },
-    /// A filter in front that looks the source up in a set of prefixes, where it is, and drops.
+    /// A filter in front that finds the source in a set of prefixes, and drops.
     Set,
     /// Each frame has another source, and a program looks it up.
     Spread {
@@ -47,7 +47,7 @@ pub enum LookUp {
 }
 
 impl Subject {
-    /// What it is compared with.
+    /// The program that it is compared with.
     pub(super) const fn floor(self) -> Self {
         match self {
             Self::Spread { is_six, .. } => Self::Spread { by: LookUp::Nowhere, is_six },
@@ -81,7 +81,7 @@ impl Subject {
 pub struct Shape {
     /// Which.
     pub subject: Subject,
-    /// Classes from the leaf up to the root, both included; 0 for what has none.
+    /// Classes from the leaf up to the root, both included; 0 without classes.
     pub depth: u32,
     /// CPUs at once.
     pub cpus: usize,
@@ -107,7 +107,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Everything, on one CPU and, where there are more, on `cpus`.
+/// Everything, on one CPU and, if there are more, on `cpus`.
 pub(super) fn all(cpus: usize) -> Vec<Shape> {
     const RATES: [(Subject, u32); 5] = [
         (Subject::BucketPercpu, 0),

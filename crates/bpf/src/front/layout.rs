@@ -3,7 +3,7 @@
 use super::maps::{row_count, ticks_of, ticks_per_byte};
 use super::skeleton::types;
 use super::term::{Does, Field, LookUp, Policer, Step, Term};
-use super::{By, COUNTERS_MAX};
+use super::{COUNTERS_MAX, Endpoint};
 use narrows_units::Nanos;
 
 /// The number of no counter.
@@ -82,7 +82,7 @@ fn write_policer(into: &mut types::police, policer: &Policer) {
     into.per_frame = policer.per_frame;
     into.minimum = policer.minimum;
     if let Some(accounts) = policer.accounts {
-        into.who = accounts.who as u32;
+        into.who = accounts.key as u32;
         into.block = ticks_of(accounts.block);
         into.rows = row_count(accounts.room);
         into.newcomers = ticks_of(Nanos(1_000_000_000));
@@ -93,8 +93,8 @@ fn write_policer(into: &mut types::police, policer: &Policer) {
 impl LookUp {
     /// `LOOK_UP`, `BY_DESTINATION` and `BY_DESTINATION_PORT` of `programs/sets.h`.
     fn how(self) -> u8 {
-        let by_destination = self.address == By::Destination;
-        let by_destination_port = self.port == Some(By::Destination);
+        let by_destination = self.address == Endpoint::Destination;
+        let by_destination_port = self.port == Some(Endpoint::Destination);
         1 | u8::from(by_destination) << 1 | u8::from(by_destination_port) << 2
     }
 }

@@ -1,4 +1,4 @@
-//! What the programs in front of a port count and police in, one after the other.
+//! The counters and accounts of a port's front programs, which survive a change of program.
 
 use super::term::{COUNTERS_MAX, Term};
 use crate::load::{LoadError, explained};
@@ -21,16 +21,16 @@ const BYTE_SHIFT: u32 = 12;
 /// The longest time that the program reckons with: 100 days.
 const TIME_MAX: Nanos = Nanos(100 * 86_400 * 1_000_000_000);
 
-/// What a step has counted.
+/// The counts of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
     /// Packets that it saw.
     pub packets: u64,
     /// The bytes of their frames.
     pub bytes: u64,
-    /// Those of the packets that were dropped there.
+    /// The dropped packets.
     pub drops: u64,
-    /// Those that did not conform, for whatever reason:
+    /// The packets that did not conform:
     pub overlimits: u64,
     /// because they were blocked,
     pub blocked: u64,
@@ -43,7 +43,7 @@ pub struct FrontMaps {
     counters: MapHandle,
     commons: MapHandle,
     accounts: MapHandle,
-    /// The rows of each, by the counter beside which they are, and how many there are.
+    /// The rows of each, by its counter, and their number.
     tables: BTreeMap<u8, (u32, MapHandle)>,
     secret: [u64; 2],
 }
@@ -52,7 +52,7 @@ impl FrontMaps {
     /// Makes them.
     ///
     /// # Errors
-    /// Where the kernel refuses them.
+    /// If the kernel refuses them.
     pub fn new() -> Result<Self, LoadError> {
         explained(Self::make)
     }
@@ -82,8 +82,8 @@ impl FrontMaps {
         self.secret
     }
 
-    /// Has room for the accounts of `terms`, and none for what no longer is. Those that stay as
-    /// large as they were go on.
+    /// Allocates tables for the accounts of `terms`, and frees unused ones. Tables of unchanged
+    /// size keep their accounts.
     pub(super) fn make_room(&mut self, terms: &[Term]) -> Result<(), libbpf_rs::Error> {
         let mut wanted = BTreeMap::new();
         for (number, accounts) in terms.iter().flat_map(Term::accounts) {
@@ -105,7 +105,7 @@ impl FrontMaps {
         Ok(())
     }
 
-    /// What the counter `number` says, over all CPUs; nothing where it cannot be read.
+    /// The counter `number`, summed over all CPUs; zero if it cannot be read.
     pub fn get(&self, number: u8) -> Counted {
         self.read(u32::from(number))
     }
@@ -135,7 +135,7 @@ fn options() -> libbpf_sys::bpf_map_create_opts {
     }
 }
 
-/// A table of `count` rows, in none of which is anybody.
+/// An empty table of `count` rows.
 fn rows(count: u32) -> Result<MapHandle, libbpf_rs::Error> {
     let options =
         libbpf_sys::bpf_map_create_opts { map_flags: libbpf_sys::BPF_F_INNER_MAP, ..options() };

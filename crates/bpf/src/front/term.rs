@@ -68,13 +68,13 @@ pub enum Field {
     IcmpCode = 61,
     /// 2 bytes: priority and VLAN of the outer tag.
     Tag = 62,
-    /// What it [has].
+    /// The headers that it [has].
     Has = 64,
 }
 
 /// Which of a packet's two ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
+pub enum Endpoint {
     /// The sender.
     Source,
     /// The receiver.
@@ -87,9 +87,9 @@ pub struct LookUp {
     /// The set's number, below [`SETS_MAX`](narrows_sets::SETS_MAX).
     pub set: u16,
     /// Whose address is looked up.
-    pub address: By,
-    /// Whose port, where the set has ports.
-    pub port: Option<By>,
+    pub address: Endpoint,
+    /// Whose port, if the set has ports.
+    pub port: Option<Endpoint>,
     /// Whether the packet must not be in the set.
     pub is_negated: bool,
 }
@@ -122,7 +122,7 @@ pub enum Then {
 
 /// The key of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Who {
+pub enum AccountKey {
     /// Each source: an IPv4 address, or the first 64 bits of an IPv6 address.
     Source = 1,
     /// Each destination's whole address.
@@ -135,7 +135,7 @@ pub enum Who {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accounts {
     /// Their key.
-    pub who: Who,
+    pub key: AccountKey,
     /// How long a key that exceeds its rate is blocked; [`Nanos::ZERO`]: not at all.
     pub block: Nanos,
     /// The number of accounts; rounded up to a power of two.
@@ -157,14 +157,14 @@ pub struct Policer {
     pub per_frame: i32,
     /// The least size that a packet counts as, in bytes.
     pub minimum: u32,
-    /// The accounts; `None` for one that all packets share.
+    /// The accounts; `None` for a single account that all packets share.
     pub accounts: Option<Accounts>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Does {
-    /// Nothing but deciding what happens next.
+    /// Only decides what happens next.
     Decide,
     /// Polices. It needs a counter, whose number its accounts share.
     Police(Policer),
@@ -246,13 +246,15 @@ impl Term {
         self.ask(Field::Has, &[what], &[what]);
     }
 
-    /// Whether a condition or key needs what is behind the IP header.
+    /// Whether a condition or key needs the transport header.
     pub(super) fn reads_transport(&self) -> bool {
         let fields = |from: Field, to: Field| {
             self.masks[from as usize..to as usize].iter().any(|bits| *bits != 0)
         };
         let of_flows = |step: &Step| match step.does {
-            Does::Police(Policer { accounts: Some(accounts), .. }) => accounts.who == Who::Flow,
+            Does::Police(Policer { accounts: Some(accounts), .. }) => {
+                accounts.key == AccountKey::Flow
+            }
             _ => false,
         };
         fields(Field::SourcePort, Field::EtherType)

@@ -27,7 +27,7 @@ impl Host for Alone {
     }
 }
 
-/// Sets, and where they are looked up.
+/// Sets, and their maps.
 struct Bench {
     sets: Sets,
     tables: SetTables,
@@ -35,7 +35,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None`, and a line that says why, where none can be made here.
+    /// `None`, and a line with the reason, if none can be made here.
     fn new() -> Option<Self> {
         let make = || {
             let tables = SetTables::new().map_err(|error| error.to_string())?;
@@ -55,14 +55,14 @@ impl Bench {
 
     fn look_up(&self, set: &str, is_negated: bool) -> LookUp {
         let set = self.sets.get(set).unwrap().slot as u16;
-        LookUp { set, address: By::Source, port: None, is_negated }
+        LookUp { set, address: Endpoint::Source, port: None, is_negated }
     }
 
     fn front(&mut self, terms: &[Term]) -> Front {
         Front::load(PORT, terms, Some(&self.tables), &mut self.maps).unwrap()
     }
 
-    /// A program that drops what is in all of `look_ups`.
+    /// A program that drops frames in all of `look_ups`.
     fn dropping(&mut self, look_ups: &[LookUp]) -> Front {
         self.front(&[term(look_ups, Then::Drop, 0)])
     }
@@ -73,7 +73,7 @@ fn decide(then: Then, counter: u8) -> Step {
     Step { does: Does::Decide, then, exceed: then, counter: Some(counter) }
 }
 
-/// What is in all of `look_ups`, and what becomes of it.
+/// A term for packets in all of `look_ups`, and what happens to them.
 fn term(look_ups: &[LookUp], then: Then, counter: u8) -> Term {
     let steps = vec![decide(then, counter)];
     Term { look_ups: look_ups.to_vec(), steps, ..Term::any() }
@@ -99,7 +99,7 @@ fn frame(source: IpAddr) -> Vec<u8> {
     frame
 }
 
-/// What becomes of `frame`, and how long one takes in ns where it comes `times`.
+/// The verdict on `frame`, and the time per frame in ns over `times` runs.
 fn run(front: &Front, frame: &[u8], times: i32) -> (u32, u32) {
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
@@ -125,7 +125,7 @@ fn is_dropped(front: &Front, source: &str) -> bool {
 }
 
 #[test]
-fn what_is_in_a_set_is_dropped_and_counted_and_nothing_else() {
+fn only_packets_in_a_set_are_dropped_and_counted() {
     let Some(mut bench) = Bench::new() else { return };
     bench.run("create a hash:net");
     let look_up = bench.look_up("a", false);
@@ -152,17 +152,17 @@ fn what_is_in_a_set_is_dropped_and_counted_and_nothing_else() {
     assert!(!is_dropped(&front, "192.0.2.7"));
     bench.run("flush a");
     assert!(!is_dropped(&front, "10.0.0.1"));
-    // What is for this box is nobody's but its kernel's.
+    // Frames for this box go to its kernel only.
     bench.run("add a 10.0.0.0/8");
     let mut own = frame("10.0.0.1".parse().unwrap());
     own[..6].copy_from_slice(&OWN);
     assert_eq!(run(&front, &own, 1).0, PASS);
-    // Half a header is nobody's.
+    // Half a header matches nothing.
     let whole = frame("10.0.0.1".parse().unwrap());
     for len in 14..34 {
         assert_eq!(run(&front, &whole[..len], 1).0, PASS, "{len}");
     }
-    // Behind a tag it is what it is.
+    // A tag in front makes no difference.
     let tagged = [&whole[..12], &[0x81, 0, 0, 5], &whole[12..]].concat();
     assert_eq!(run(&front, &tagged, 1).0, DROP);
 }
@@ -194,7 +194,7 @@ fn the_first_term_that_matches_decides() {
     // A protocol that is not the packet's.
     let front = bench.front(&[of(0x86dd, bad, Then::Drop, 4)]);
     assert!(!is_dropped(&front, "10.0.0.2"));
-    // One filter of two terms acts once, and where it goes on the next one is asked.
+    // One filter of two terms acts once, and with `Continue` the next filter is tested.
     let either = [
         Term { has_more: true, ..term(&[bad], Then::Continue, 5) },
         term(&[friends], Then::Continue, 5),
@@ -230,7 +230,8 @@ fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
     bench.run("add ports 10.0.0.0/8,udp:53");
     let look_up = bench.look_up("ports", false);
     let by = |port| LookUp { port: Some(port), ..look_up };
-    let (to, from) = (bench.dropping(&[by(By::Destination)]), bench.dropping(&[by(By::Source)]));
+    let (to, from) =
+        (bench.dropping(&[by(Endpoint::Destination)]), bench.dropping(&[by(Endpoint::Source)]));
     assert!(is_dropped(&to, "10.0.0.1") && !is_dropped(&from, "10.0.0.1"));
     assert!(!is_dropped(&to, "11.0.0.1"));
     bench.run("create macs hash:mac");
@@ -253,7 +254,7 @@ fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
     };
     assert_eq!(counted(&bench, "10.0.0.0", 8), Some((6, 7 + 64)));
     assert_eq!(counted(&bench, "10.1.0.0", 16), Some((2, 2 * 64)));
-    // However much comes, what is there goes on.
+    // Existing accounts survive any flood.
     bench.run("add counts 172.16.0.0-172.31.255.255");
     bench.run("add counts 11.0.0.1-11.3.255.254");
     assert_eq!(counted(&bench, "10.1.0.0", 16), Some((2, 2 * 64)));

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Which class a frame belongs to: headers become a key, and the key is looked up
- * under each mask that rules ask by (tuple-space search), those with the best rules
- * first, until no later mask can have a better one.
+ * The class of a frame: headers become a key, and the key is looked up under each mask that
+ * rules use (tuple-space search), masks with the best rules first, until no later mask can have
+ * a better one.
  *
- * Most masks have no rule for a given packet. A sieve says so without a look-up: for
- * some bytes of the key, a word with a bit for each mask that has a rule which the
- * byte's value may fit. What is left when all these words are put together is looked up.
+ * Most masks have no rule for a given packet. A sieve excludes them without a look-up: for some
+ * bytes of the key, a word with a bit for each mask that has a rule which may match the byte's
+ * value. Only masks in the intersection of these words are looked up.
  *
- * Rules are in a table of slots that user space has laid out, so that each rule is in
- * its own place or little behind it, and behind none that is empty.
+ * Rules are in an open-addressed table of slots, laid out by user space: each rule is at its
+ * hash's slot or shortly behind it, with no empty slot in between.
  *
  * Sources: V. Srinivasan et al., Packet classification using tuple space search; T. V.
  * Lakshman, D. Stiliadis, High-speed policy-based packet forwarding (the bit vectors).
  *
- * Headers are read as crates/packet/src/dissect does, but for MPLS and PPPoE: what
- * is behind those is no IP here.
+ * Headers are read as in crates/packet/src/dissect, except that packets in MPLS and PPPoE do
+ * not count as IP here.
  */
 #ifndef FIND_CLASS_H
 #define FIND_CLASS_H
@@ -131,7 +131,7 @@ static __always_inline void read_headers(struct key *key, struct network *networ
 		read_v6(key, network, data + at, data_end);
 }
 
-/* What a router makes of the TOS byte: rt_tos2priority() of the kernel. */
+/* The priority that a router derives from the TOS byte: rt_tos2priority() of the kernel. */
 static __always_inline __u32 priority(__u8 traffic_class)
 {
 	__u32 is_fast = traffic_class & 0x10, is_bulk = traffic_class & 0x08;
@@ -146,13 +146,13 @@ const __u8 lowest_bit[32] SEC(".rodata") = {
 	31, 27, 13, 23, 21, 19, 16, 7, 26, 12, 18, 6,  11, 5,  10, 9
 };
 
-/* Which is the lowest bit that is set in `bits`, which is not 0. */
+/* The index of the lowest set bit of `bits`, which is not 0. */
 static __always_inline __u32 lowest(__u32 bits)
 {
 	return lowest_bit[((bits & -bits) * 0x077cb531U) >> 27 & 31];
 }
 
-/* The place of a key: the upper bits of a sum of products. src/tree/table.rs does the same. */
+/* The slot of a key: the upper bits of a sum of products. src/tree/table.rs does the same. */
 static __always_inline __u64 hash(const struct key *key)
 {
 	return key->words[0] * 0x9e3779b97f4a7c15ULL + key->words[1] * 0xbf58476d1ce4e5b9ULL +

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * front: filters in the driver, in front of whatever plane's program is behind it.
+ * front: filters in the driver, in front of a plane's program.
  *
- * Filters are terms, asked in order. A term is a few questions (headers under masks, words
- * of the frame, look-ups in sets), all of which have to say yes, and what is done with a
- * packet then: up to STEPS_MAX actions. Several terms may be one filter: then one of them
- * has to match. Terms are constants: the kernel knows them when it loads the program, and
- * takes out what they do not ask for. So a program has just the questions of its filters,
- * and other filters are another program.
+ * Filters are terms, tested in order. A term has conditions (headers under masks, words of the
+ * frame, look-ups in sets), which must all hold, and up to STEPS_MAX actions. Several terms may
+ * form one filter: then one of them must match. Terms are constants: when the kernel loads the
+ * program it removes the code that they do not need. So a program contains only the conditions
+ * of its filters, and other filters need another program.
  *
- * What is not dropped goes on to the plane's program by a tail call. Frames for the box
- * itself go there at once.
+ * Frames that are not dropped continue to the plane's program by a tail call. Frames for the
+ * box itself go there at once.
  *
- * Non-goals: classes. A mark is seen by filters here and by nobody behind them.
+ * Non-goals: classes. Only filters here see a mark.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -25,16 +24,16 @@
 #define LOOK_UPS_MAX 4
 #define SELECTORS_MAX 4
 #define STEPS_MAX 3
-/* The last counter is of all that is dropped. */
+/* The last counter counts all drops. */
 #define ALL_DROPPED (COUNTERS_MAX - 1)
 
-/* What becomes of a packet. */
+/* What happens to a packet. */
 #define PASS 0
 #define DROP 1
 #define CONTINUE 2
 #define PIPE 3
 
-/* What a step does. */
+/* The action of a step. */
 #define DECIDE 1
 #define POLICE 2
 #define MARK 3
@@ -66,13 +65,13 @@ struct step {
 };
 
 struct term {
-	/* Bits of the packet's words, and what they are to be. */
+	/* Bits of the packet's words, and their required values. */
 	__u64 values[PACKET_WORDS];
 	__u64 masks[PACKET_WORDS];
 	struct look_up look_ups[LOOK_UPS_MAX];
 	struct selector selectors[SELECTORS_MAX];
 	struct step steps[STEPS_MAX];
-	/* The first and the last, in host order, where there is a last. */
+	/* The first and the last, in host order; unused if the last is 0. */
 	__u16 source_ports[2];
 	__u16 destination_ports[2];
 	__u32 mark;
@@ -128,7 +127,7 @@ __noinline int count(__u32 number, __u32 bytes, __u32 drops, __u32 said)
 	return 0;
 }
 
-/* What the policer that is the step `step` of the term `term` says of `packet`. */
+/* The result of the policer in step `step` of term `term` for `packet`. */
 __noinline int police(struct packet *packet, __u32 term, __u32 step)
 {
 	if (!packet || term >= TERMS_MAX || step >= STEPS_MAX)
@@ -178,7 +177,7 @@ static __always_inline int matches(struct xdp_md *ctx, struct packet *packet, in
 			if (!base)
 				return 0;
 		}
-		/* What is before the frame is a large number, and so not in it either. */
+		/* An offset before the frame wraps to a large number, so it is outside, too. */
 		if (!has_word(ctx, base + terms[term].selectors[i].offset,
 			      terms[term].selectors[i].value, terms[term].selectors[i].mask))
 			return 0;
@@ -194,7 +193,7 @@ static __always_inline int matches(struct xdp_md *ctx, struct packet *packet, in
 	return 1;
 }
 
-/* What becomes of a packet that matches the term. */
+/* What happens to a packet that matches the term. */
 static __always_inline int act(struct packet *packet, int term)
 {
 #pragma unroll

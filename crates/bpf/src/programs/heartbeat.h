@@ -2,10 +2,9 @@
 /*
  * Whether the worker of a queue is alive.
  *
- * Each worker writes the time at which it last came round into its own cell of a
- * map that user space maps. A worker that hangs, or is stopped, writes nothing; so
- * a cell that is older than a bound says by itself, with nobody in user space
- * awake, that its frames have to go another way.
+ * Each worker writes the time of its last step into its own cell of a map that user space maps.
+ * A worker that hangs or is stopped writes nothing. So if a cell is older than a bound, its
+ * frames bypass the worker, even while all of user space sleeps.
  *
  * Non-goals: why a worker is silent, waking it.
  */
@@ -20,8 +19,8 @@
 
 /* A cache line for each worker, so that no worker's writing costs another's frames. */
 struct heart {
-	__u64 beat;		/* CLOCK_MONOTONIC in ns; 0 where no worker serves the queue */
-	__u64 user_space[7];	/* what workers tell the rest of their process */
+	__u64 beat;		/* CLOCK_MONOTONIC in ns; 0 if no worker serves the queue */
+	__u64 user_space[7];	/* messages of workers to the rest of their process */
 };
 
 /* Made by user space, one for both ports: a worker serves the same queue of both. */
@@ -49,9 +48,9 @@ static __always_inline int is_stalled(__u32 queue)
 	beat = *(const volatile __u64 *)&heart->beat;
 	if (!beat)
 		return 0;
-	/* A tick is fine enough for a bound of many ticks. */
+	/* The bound is many ticks, so a clock of one tick is precise enough. */
 	now = has_coarse_clock ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
-	/* Signed: the coarse clock may stand before the beat. */
+	/* Signed: the coarse clock may be behind the beat. */
 	return (__s64)(now - beat) > (__s64)stalled_after;
 }
 

@@ -13,7 +13,7 @@ static __always_inline int mark_v4(struct iphdr *ip, void *data_end)
 
 	if ((void *)(ip + 1) > data_end || !(ip->tos & CE))
 		return 0;
-	/* RFC 1624: the checksum's complement grows by what the word does. */
+	/* RFC 1624: the checksum's complement grows by the same amount as the word. */
 	sum = (__u16)~ip->check + (CE - (ip->tos & CE)) * (__u32)bpf_htons(1);
 	sum = (sum & 0xffff) + (sum >> 16);
 	ip->check = ~((sum & 0xffff) + (sum >> 16));
@@ -29,7 +29,7 @@ static __always_inline int mark_v6(struct ipv6hdr *ip, void *data_end)
 	return 1;
 }
 
-/* Marks the packet, where its sender understands marks. Whether it does. */
+/* Marks the packet if its sender supports ECN. Returns whether it does. */
 __noinline int mark(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;

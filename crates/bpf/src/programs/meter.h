@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Whether a class may send, and what its AQM says.
+ * Whether a class may send, and the decision of its AQM.
  *
- * A class has a clock: the time up to which its rate is sold. What it is ahead of now
- * is the *virtual delay*: how long the packet would wait if there were a queue. A
- * CPU buys for a class a batch of bytes at once: it advances the clock of the leaf and
- * of each class above it, one atomic addition each, and then charges packets to its
- * own memory. So what a packet costs does not depend on the depth of the tree, nor on
- * other CPUs. A class that is sold further ahead than its limit sells nothing. All
- * that is sold is booked, so whatever CPUs do at the same time, the sum is exact.
+ * A class has a clock: the time up to which its rate is sold. Its lead over now is the *virtual
+ * delay*: how long the packet would wait if there were a queue. A CPU buys for a class a batch
+ * of bytes at once: it advances the clock of the leaf and of each class above it, one atomic
+ * addition each, and then charges packets to its own memory. So the cost of a packet depends
+ * neither on the depth of the tree nor on other CPUs. A class that is sold further ahead than
+ * its limit sells nothing. Every sale is booked, so the sum is exact under any concurrency.
  *
- * A purse that has not been filled for a while gives nothing: what its CPU bought
- * long ago is not for now.
+ * A CPU's credit expires if it was not renewed for a while, so old purchases cannot make a
+ * burst.
  *
  * AQM: CoDel's law on the virtual delay (K. Nichols, V. Jacobson; RFC 8289). A delay
  * above the target costs one packet, then one more each interval / sqrt(count) until
- * it is below. Two things differ, since a virtual queue delays nobody: the first does
- * not wait for an interval, for there is less room than a slow start needs; and none is
- * dropped while the delay falls. See docs/xdp.md.
+ * it is below. There are two differences, because a virtual queue delays no packet: the first
+ * drop does not wait for an interval, since a slow start needs more room than there is; and
+ * nothing is dropped while the delay falls. See docs/xdp.md.
  */
 #ifndef METER_H
 #define METER_H
 
 #include "share_out.h"
 
-/* Five ticks of a kernel with HZ=250: the clock for purses is a tick old. */
+/* Five ticks of a kernel with HZ=250: the clock for credit is up to a tick old. */
 #define PURSE_EXPIRED (20 * 1000000ULL)
-/* A CPU that comes back within this buys a batch, else what it needs. */
+/* A CPU that returns within this buys a batch, otherwise only what it needs. */
 #define BUSY 1000000ULL
-/* The longest that a CPU believes a refusal. */
+/* The longest that a refusal holds on a CPU. */
 #define REFUSED_MAX 1000000ULL
 #define COUNT_MAX 0xffff
 
 enum answer {
 	SEND,
-	MARK_OR_DROP,			/* the AQM wants the sender to hear of it */
+	MARK_OR_DROP,			/* the AQM signals congestion to the sender */
 	FULL,				/* the virtual queue is full */
 };
 
@@ -43,7 +42,7 @@ static __always_inline __u64 time_for(__u64 bytes, __u64 rate)
 	return (bytes * SECOND + rate / 2) / max(rate, 1);
 }
 
-/* What a class may send now, in bytes a second. */
+/* The rate at which a class may send now, in bytes per second. */
 static __always_inline __u64 rate_of(const struct class *class, const struct node *node)
 {
 	__u64 grant = *(volatile __u64 *)&node->grant;
@@ -51,7 +50,7 @@ static __always_inline __u64 rate_of(const struct class *class, const struct nod
 	return class->parent && grant ? min(grant, class->ceil) : class->rate;
 }
 
-/* How far `clock` is ahead of `now`; lifts it where credit would be older than `burst`. */
+/* How far `clock` is ahead of `now`; raises it if credit would be older than `burst`. */
 static __always_inline __s64 ahead(__u64 *clock, __u64 now, __u64 burst)
 {
 	__u64 at = *(volatile __u64 *)clock;
@@ -59,14 +58,14 @@ static __always_inline __s64 ahead(__u64 *clock, __u64 now, __u64 burst)
 	if ((__s64)(at + burst - now) < 0) {
 		__u64 lifted = now - burst;
 
-		/* Whoever else lifts it lifts it as far. */
+		/* Another CPU that raises it raises it as far. */
 		__sync_val_compare_and_swap(clock, at, lifted);
 		at = lifted;
 	}
 	return (__s64)(at - now);
 }
 
-/* Buys `want` bytes for the leaf. Nothing is bought where any class on the way refuses. */
+/* Buys `want` bytes for the leaf; nothing if any class on the path refuses. */
 static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class,
 			       struct node *node, struct seat *seat, __u64 want, __u64 now)
 {
@@ -100,7 +99,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 
 		if (!upper || !upper_node)
 			break;
-		/* Who borrows leaves a part to what is assured. */
+		/* A borrower leaves a part to assured traffic. */
 		limit = seat->borrows ? upper->limit / 2 : upper->limit;
 		above = ahead(&upper_node->clock, now, upper->burst);
 		if (above > (__s64)limit)
@@ -123,7 +122,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 
 		if (!upper || !upper_node)
 			break;
-		/* At the root that is its rate, below it its ceiling: its share is kept below it. */
+		/* The rate at the root, the ceiling below it: the class below keeps to its share. */
 		__sync_fetch_and_add(&upper_node->clock,
 				     time_for(want, upper->parent ? upper->ceil : upper->rate));
 		at = upper->parent;
@@ -140,7 +139,7 @@ static __always_inline __u32 inverse_root(__u32 inverse, __u32 count)
 	return (value >> 2) * inverse >> 31;
 }
 
-/* Whether the AQM wants this packet. One CPU at most gets a yes for each time that is due. */
+/* Whether the AQM signals with this packet. At most one CPU gets a yes for each due time. */
 static __always_inline int is_wanted(const struct class *class, struct node *node, __u64 delay,
 				     __u64 now)
 {
@@ -166,7 +165,7 @@ static __always_inline int is_wanted(const struct class *class, struct node *nod
 	}
 	if ((__s64)(now - next) < 0)
 		return 0;
-	/* Senders have responded: the virtual queue drains. To wait for it costs no latency. */
+	/* Senders have responded: the virtual queue drains. Waiting for it costs no latency. */
 	if (count && delay < node->aqm_delay) {
 		if (__sync_val_compare_and_swap(&node->aqm_next, next, now + class->interval) ==
 		    next)
@@ -185,7 +184,7 @@ static __always_inline int is_wanted(const struct class *class, struct node *nod
 	return 1;
 }
 
-/* What becomes of a packet of `leaf` that is charged `cost` bytes. */
+/* The verdict on a packet of `leaf` that is charged `cost` bytes. */
 static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *class,
 				 struct seat *seat, __u64 cost)
 {
@@ -194,7 +193,7 @@ static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *cla
 	__u64 want = cost;
 
 	seat->offered += cost;
-	/* Signed: the coarse clock may stand before the purchase. */
+	/* Signed: the coarse clock may be behind the purchase. */
 	if (seat->credit >= (__s64)cost && seat->delay <= class->target &&
 	    (__s64)(now - seat->bought) < (__s64)PURSE_EXPIRED) {
 		seat->credit -= cost;

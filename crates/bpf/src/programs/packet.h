@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What the filters in front read of a frame, as crates/packet/src/dissect reads it: through
- * VLAN tags, MPLS labels and PPPoE to the first IP header, and through extension headers to
- * what is behind it. A filter says the same here as in a worker.
+ * The headers that the filters in front read, parsed as in crates/packet/src/dissect: through
+ * VLAN tags, MPLS labels and PPPoE to the first IP header, and through extension headers to the
+ * transport header. So a filter matches the same here as in a worker.
  *
- * How much is read is a constant of each program: where nobody asks for more than
- * addresses, nothing behind the IP header is looked at.
+ * The depth of parsing is a constant of each program: if its filters use only addresses,
+ * nothing behind the IP header is read.
  */
 #ifndef PACKET_H
 #define PACKET_H
@@ -17,11 +17,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* As many tags, labels and extension headers are looked through. */
+/* The most tags, labels and extension headers that are parsed. */
 #define TAGS_MAX 8
 #define LABELS_MAX 8
 #define EXTENSIONS_MAX 8
-/* No header begins further behind. The verifier wants to see a bound. */
+/* The highest offset of a header: the verifier needs a bound. */
 #define OFFSET_MASK 0x7fff
 
 #define PROTOCOL_ICMP 1
@@ -30,7 +30,7 @@
 #define PROTOCOL_AUTHENTICATION 51
 #define PROTOCOL_ICMPV6 58
 
-/* What a packet has. */
+/* The headers that a packet has. */
 #define PACKET_PORTS 1
 #define PACKET_FLAGS 2
 #define PACKET_ICMP 4
@@ -41,7 +41,7 @@
 #define PACKET_WORDS 9
 
 struct packet {
-	/* What filters ask for by masks. All in network order. */
+	/* The fields that filters compare under masks. All in network order. */
 	union {
 		struct {
 			/* IPv4 in the first four bytes, the rest zeros. */
@@ -51,7 +51,7 @@ struct packet {
 			__u8 destination_mac[8];
 			__be16 source_port;
 			__be16 destination_port;
-			__be16 ether_type;	/* behind all tags; 0 where it is a length */
+			__be16 ether_type;	/* behind all tags; 0 if it is a length */
 			__u8 ip;		/* 4, 6, or 0 for none */
 			__u8 protocol;		/* behind all extension headers */
 			__u8 traffic_class;
@@ -73,7 +73,7 @@ struct packet {
 	__u16 spare;
 };
 
-/* `bytes` bytes of the frame from `at` on, or nothing where it has not so many. */
+/* `bytes` bytes of the frame from `at` on, or null if it is shorter. */
 static __always_inline void *part(struct xdp_md *ctx, __u32 at, __u32 bytes)
 {
 	void *data = (void *)(long)ctx->data, *start;
@@ -84,7 +84,7 @@ static __always_inline void *part(struct xdp_md *ctx, __u32 at, __u32 bytes)
 	return start + bytes > (void *)(long)ctx->data_end ? 0 : start;
 }
 
-/* The same, where it is of the IP packet, too. */
+/* The same, if it is within the IP packet, too. */
 static __always_inline void *part_of(struct xdp_md *ctx, const struct packet *packet, __u32 at,
 				     __u32 bytes)
 {
@@ -124,7 +124,7 @@ __noinline int pass_extensions(struct xdp_md *ctx, struct packet *packet)
 			if (!header)
 				break;
 			len = 8;
-			/* With neither an offset nor more to come it is a whole packet (RFC 6946). */
+			/* Without an offset and "more fragments" it is a whole packet (RFC 6946). */
 			if (*(__be16 *)(header + 2) & bpf_htons(0xfff9))
 				packet->has |= PACKET_FRAGMENT;
 			if (!(*(__be16 *)(header + 2) & bpf_htons(0xfff8)))
@@ -142,7 +142,7 @@ __noinline int pass_extensions(struct xdp_md *ctx, struct packet *packet)
 	return 0;
 }
 
-/* Reads what is behind the IP header. */
+/* Reads the transport header. */
 static __always_inline void read_transport(struct xdp_md *ctx, struct packet *packet)
 {
 	__u8 protocol = packet->protocol;
@@ -251,7 +251,7 @@ static __always_inline __u8 pass_labels(struct xdp_md *ctx, __u32 *at)
 	return 0;
 }
 
-/* The same behind PPPoE's six bytes and PPP's protocol of two. */
+/* The same after PPPoE's six bytes and PPP's protocol of two. */
 static __always_inline __u8 pass_pppoe(struct xdp_md *ctx, __u32 *at)
 {
 	__be16 *header = part(ctx, *at, 8);

@@ -20,7 +20,7 @@ struct cell {
 
 /* A dense block of IPv4; without it, a sparse one. */
 #define IS_DENSE (1U << 31)
-/* In a sparse one: what no flip covers is in, and a word that is a flip. */
+/* In a sparse one: addresses without a flip are in the set; a word that is a flip. */
 #define IS_AROUND (1U << 31)
 #define IS_USED (1U << 30)
 #define SPARSE_MAX 8
@@ -39,11 +39,11 @@ static __always_inline __u32 ones(__u64 word)
 	return word * 0x0101010101010101ULL >> 56;
 }
 
-/* 1 where a word of at most 63 bits is 0, without a branch, which nobody could foresee. */
+/* 1 if a word of at most 63 bits is 0. Branch-free: a branch would be unpredictable. */
 static __always_inline __u32 is_zero(__u64 word)
 {
 	word -= 1;
-	/* The compiler would see through it. */
+	/* Hides the value, so that the compiler makes no branch of it. */
 	asm volatile("" : "+r"(word));
 	return word >> 63;
 }
@@ -53,17 +53,17 @@ static __always_inline __u64 wide(const struct cell *cell, int at)
 	return *(const __u64 *)&cell->words[at];
 }
 
-/* What the top says of the part `number`: 0 for nothing, 1 for all, or which cell. */
+/* The top's entry of the part `number`: 0 for nothing, 1 for all, or a cell. */
 static __always_inline __u32 part_entry(void *painting, __u32 number)
 {
 	__u32 at = number >> 3;
 	const struct cell *cell = bpf_map_lookup_elem(painting, &at);
 
-	/* Published last of all, so what it leads to is there. */
+	/* Published last, so the cells that it leads to are there. */
 	return cell ? *(const volatile __u32 *)&cell->words[number & 7] : 0;
 }
 
-/* What a node says of a slot: 0 or 1, or which cell. No cell has these numbers. */
+/* A node's entry of a slot: 0 or 1, or a cell. No cell has these numbers. */
 static __always_inline __u32 slot_entry(const struct cell *node, __u32 slot)
 {
 	__u64 partial = wide(node, 2);
@@ -125,7 +125,7 @@ static __always_inline __u32 is_listed(const struct cell *cell, __u64 high, __u6
 	return (kind >> 29 & 1) ^ first ^ second ^ third ^ ((first | second) & is_long);
 }
 
-/* Of an address as two words. Bits that led to a cell are shifted out. */
+/* The look-up of an address as two words. Bits that led to a cell are shifted out. */
 static __always_inline __u32 is_painted_v6(void *painting, __u64 high, __u64 low)
 {
 	__u32 entry = part_entry(painting, high >> 52);
@@ -146,7 +146,7 @@ static __always_inline __u32 is_painted_v6(void *painting, __u64 high, __u64 low
 		skip = kind & 63;
 		if ((wide(cell, 4) ^ high) >> 1 >> (63 - skip))
 			return kind >> 29 & 1;
-		/* By two shifts, because one of 64 bits is none. */
+		/* Two shifts, because a shift by 64 bits is undefined. */
 		high = high << skip | low >> 1 >> (63 - skip);
 		low <<= skip;
 		entry = slot_entry(cell, high >> 58);

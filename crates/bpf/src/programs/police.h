@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Up to which rate packets conform: all of a filter together, or those of each source,
- * destination or flow by themselves.
+ * Rate limits of a filter: for all its packets together, or for each source, destination or
+ * flow.
  *
- * An account is one word: the time up to which its rate is sold. A packet sells its cost in
- * time; it conforms if that ends no later than now, and as much as the burst lasts may have
- * been saved up. So an account that has not been charged for as long as its burst lasts is
- * as good as a new one: to forget it loses nothing. One that is blocked is sold up to the end
- * of the block. A flood that exceeds writes nothing.
+ * An account is one word: the time up to which its rate is sold. A packet advances it by its
+ * cost in time, and conforms if the result is not later than now; unused time up to the burst
+ * is kept as credit. So an account that was not charged for the time of its burst equals a new
+ * one, and can be forgotten. A blocked account is sold up to the end of the block. Packets that
+ * exceed write nothing.
  *
- * Accounts of many are in a table of rows of WAYS. It has a fixed size, and keys are hashed
- * with a secret. Who comes without an account gets that of the row which was sold up to the
- * earliest time: least recently used, or in no debt; never a blocked one. As spoofed
- * addresses could take all rows so, newcomers have a rate of their own (history-based
- * filtering: Peng, Leckie and Ramamohanarao 2003): who has an account keeps it, however many
- * addresses a flood invents, and only those who come meanwhile compete with it.
+ * Accounts by key are in a set-associative table with rows of WAYS. It has a fixed size, and
+ * keys are hashed with a secret. A new key replaces the account of its row that is sold up to
+ * the earliest time: the least recently used, without debt; never a blocked one. Spoofed
+ * addresses could fill all rows this way, so the rate of new keys is limited (history-based
+ * filtering: Peng, Leckie and Ramamohanarao 2003): existing accounts survive a flood of spoofed
+ * addresses, and only other new keys compete with it.
  *
- * Races: two CPUs may charge an account at once (compare and swap). One may take an account
- * while another charges it: a packet is then charged to the wrong one.
+ * Races: two CPUs may charge an account at once (compare and swap). If one replaces an account
+ * while another charges it, a packet is charged to the wrong one.
  */
 #ifndef POLICE_H
 #define POLICE_H
@@ -27,20 +27,20 @@
 
 /* Times are in parts of a nanosecond, so that a short packet at a high rate has a cost. */
 #define TICKS_SHIFT 6
-/* Ticks for a byte are counted in so many parts. */
+/* Fractions of a tick per byte. */
 #define BYTE_SHIFT 12
 #define WAYS 8
 #define SALE_TRIES 4
 
 #define COUNTERS_MAX 97
 
-/* For whom there is an account. */
+/* The key of an account. */
 #define FOR_ALL 0
 #define FOR_SOURCE 1
 #define FOR_DESTINATION 2
 #define FOR_FLOW 3
 
-/* What is said of a packet. */
+/* The result for a packet. */
 #define CONFORMS 0
 #define EXCEEDS 1
 #define IS_BLOCKED 2
@@ -62,7 +62,7 @@ struct police {
 };
 
 struct account {
-	__u64 tag;		/* of whom; 0 for nobody */
+	__u64 tag;		/* the key's hash; 0 if unused */
 	__u64 sold;
 };
 
@@ -101,13 +101,13 @@ struct {
 
 const volatile __u64 secret[2];
 
-/* What was sold up to `sold` may still be sold from there on. */
+/* The earliest time up to which an account with the clock `sold` may count as sold. */
 static __always_inline __u64 sold_up_to(__u64 sold, __u64 burst, __u64 now)
 {
 	return (__s64)(now - burst - sold) > 0 ? now - burst : sold;
 }
 
-/* Whether `cost` is sold of an account. */
+/* Whether an account covers `cost`; charges it. */
 static __always_inline int sell(__u64 *account, __u64 cost, __u64 burst, __u64 now)
 {
 #pragma unroll
@@ -120,12 +120,12 @@ static __always_inline int sell(__u64 *account, __u64 cost, __u64 burst, __u64 n
 		if (__sync_val_compare_and_swap(account, before, after) == before)
 			return 1;
 	}
-	/* Others were faster each time. It is sold, and they will pay for it. */
+	/* Other CPUs were faster each time. Conforms, and may put the account into debt. */
 	__sync_fetch_and_add(account, cost);
 	return 1;
 }
 
-/* Of whom a packet is. */
+/* The key of a packet. */
 static __always_inline __u64 tag_of(const struct packet *packet, __u32 who)
 {
 	struct siphash sip = sip_begin(secret[0], secret[1]);
@@ -137,7 +137,7 @@ static __always_inline __u64 tag_of(const struct packet *packet, __u32 who)
 		sip_add(&sip, packet->words[3]);
 		words = 3;
 	} else {
-		/* Of an IPv6 source its first half: the other is anybody's to choose. */
+		/* Only the first half of an IPv6 source: a host chooses the other freely. */
 		sip_add(&sip, packet->words[0]);
 		if (who == FOR_FLOW) {
 			sip_add(&sip, packet->words[1]);
@@ -155,7 +155,7 @@ static __always_inline int police_known(__u64 *account, const volatile struct po
 {
 	__u64 sold = *(volatile __u64 *)account;
 
-	/* Only a block is sold further than now. */
+	/* Only a blocked account is sold beyond now. */
 	if ((__s64)(sold - now) > 0)
 		return IS_BLOCKED;
 	if (sell(account, cost, police->burst, now))
@@ -189,13 +189,13 @@ static __always_inline int police_newcomer(struct row *row, const volatile struc
 	if ((__s64)(sold - now) > 0 ||
 	    !sell(&common->newcomers, police->per_newcomer, police->newcomers, now))
 		return IS_NEW;
-	/* Whoever is faster has it, and this packet is charged to nobody. */
+	/* If another CPU is faster, this packet is not charged. */
 	if (__sync_val_compare_and_swap(&account->sold, sold, now - police->burst + cost) == sold)
 		*(volatile __u64 *)&account->tag = tag;
 	return CONFORMS;
 }
 
-/* What is said of `packet`, which costs `cost`, by the account of whom it is of. */
+/* The result for `packet` with the cost `cost`, by the account of its key. */
 static __always_inline int police_each(const struct packet *packet,
 				       const volatile struct police *police,
 				       struct common *common, __u64 cost, __u64 now)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Whether a frame is for the box itself: for its kernel, and nobody else.
+ * Whether a frame is addressed to the box itself: then its kernel gets it.
  */
 #ifndef SELF_H
 #define SELF_H

@@ -3,18 +3,17 @@
  * Whether a packet is in a set.
  *
  * Sets are numbered; a set's contents are a table, which is numbered, too. One word
- * leads from a set to its table, so two sets are swapped by writing two words, and
- * whoever looks up sees the one table or the other.
+ * leads from a set to its table, so writing two words swaps two sets, and a look-up sees one
+ * table or the other.
  *
  * A table has a painting of its prefixes (crates/sets/src/image.rs, painting.h), which
- * says of an address in a few reads whether it is in. For what a painting cannot say
- * (ports, which member counts), the members are in a hash, too, and are looked up one
- * length after the other, the longest first; the painting says where there is nothing
- * to look up.
+ * answers in a few reads whether an address is in the set. If that is not enough (ports,
+ * counters by member), the members are in a hash, too, and are looked up length by length, the
+ * longest first; the painting excludes addresses without a member.
  *
  * User space makes the maps, one of each for both ports, and changes them while they
- * are read. It writes members before the word that leads to them, and takes that word
- * away before them.
+ * are read. It writes members before the word that leads to them, and removes that word before
+ * them.
  */
 #ifndef SETS_H
 #define SETS_H
@@ -26,18 +25,18 @@
 #include "painting.h"
 
 #define SETS_MAX 64
-/* Room for contents that take the place of others. Table 0 is empty for ever. */
+/* Room for contents that replace others. Table 0 is always empty. */
 #define TABLES_MAX 128
 
-/* How a table is asked. */
+/* How a table is looked up. */
 enum mode {
-	NOTHING,	/* nothing is in it */
-	PAINTED,	/* the painting says all */
-	WALKED,		/* members are looked up wherever something is painted */
+	NOTHING,	/* it is empty */
+	PAINTED,	/* the painting is enough */
+	WALKED,		/* members are looked up if the painting covers the address */
 	ETHERNET,	/* members are Ethernet addresses */
 };
 
-/* What else is so of a table. */
+/* More properties of a table. */
 #define IS_V6 1
 #define HAS_PORTS 2
 #define COUNTS 4

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * How a class shares out what it may send among the classes below it.
+ * How a class divides its rate among the classes below it.
  *
- * Once an epoch, by whoever comes first and gets the class's try-lock (FlowValve);
- * the others go on with what was shared out before. What a class below could use is
- * measured: all of it where it had less than it wanted, else twice what came. Then in
- * HTB's order: first what is assured, cut by the same part where it does not fit; the
- * rest by priority, within one by quantum, until nobody wants more. What nobody wants
- * is open to all. The clock of the class above keeps the sum exact meanwhile, and a
- * class that was sold ahead shares out a little less until it is even.
+ * Once per epoch, the first CPU that gets the class's try-lock does it (FlowValve); the others
+ * continue with the previous shares. The demand of a class below is measured: unlimited if it
+ * got less than it wanted, otherwise twice its arrivals. The order is HTB's: first the assured
+ * rates, reduced in proportion if they do not fit; then the rest by priority, within a priority
+ * by quantum, until all demands are met. The remainder is open to all. The clock of the class
+ * above keeps the sum exact meanwhile, and a class that was sold ahead divides slightly less
+ * until it is even.
  *
  * Source: S. Xi et al., FlowValve, §IV; tc-htb(8).
  */
@@ -19,27 +19,27 @@
 
 #define SECOND 1000000000ULL
 #define EPOCH (2 * 1000000ULL)
-/* What nobody has refreshed for so long says nothing any more. */
+/* State that was not refreshed for this long is outdated. */
 #define EXPIRED (16 * EPOCH)
-/* Whoever holds a lock for so long is gone. */
+/* A lock that is held for this long is abandoned. */
 #define LOST (64 * EPOCH)
-/* Hungry children of a priority are served in so many rounds, each filling some up. */
+/* The rounds in which hungry children of a priority are served; each satisfies some. */
 #define ROUNDS 4
 
 struct sharing {
 	__u32 plan;
 	__u32 child;			/* the first */
-	__u32 next;			/* the one that comes next */
+	__u32 next;			/* the next one */
 	__u64 now;
 	__u64 elapsed;
-	__u64 rate;			/* what is shared out */
-	__u64 left;			/* of it */
-	__u64 assured;			/* all that is assured and wanted */
+	__u64 rate;			/* the rate to divide */
+	__u64 left;			/* the rest of it */
+	__u64 assured;			/* the sum of assured demands */
 	__u64 demand;
-	__u64 weight;			/* of those that want more, in this round */
+	__u64 weight;			/* of children that want more, in this round */
 	__u64 given;			/* in this round */
 	__u32 prio;			/* of this round */
-	__u32 prios;			/* that somebody has */
+	__u32 prios;			/* priorities that occur */
 };
 
 /* In a map and not on the stack: the verifier follows what is on the stack, and would
@@ -66,7 +66,7 @@ static __always_inline int is_sold_ahead(const struct class *class, const struct
 	return (__s64)(node->clock - now) > (__s64)(class->limit / 8);
 }
 
-/* The child that comes next, and moves on to the one behind it; 0 where there is none. */
+/* The next child, and advances; 0 if there is none. */
 static __always_inline int next_child(struct sharing *s, struct class **class, struct node **node)
 {
 	if (!s || !s->next)
@@ -79,7 +79,7 @@ static __always_inline int next_child(struct sharing *s, struct class **class, s
 	return 1;
 }
 
-/* What a child could use. */
+/* The demand of a child. */
 static long measure(__u32 index, void *unused)
 {
 	struct sharing *s = sharing();
@@ -109,7 +109,7 @@ static long measure(__u32 index, void *unused)
 	return 0;
 }
 
-/* Cuts what is assured, where there is less; and weighs those of a priority. */
+/* Reduces assured rates if they do not fit; sums the weights of a priority. */
 static long weigh(__u32 index, void *unused)
 {
 	struct sharing *s = sharing();
@@ -125,7 +125,7 @@ static long weigh(__u32 index, void *unused)
 	return 0;
 }
 
-/* A round for those of a priority that want more. */
+/* A round for the children of a priority that want more. */
 static long fill(__u32 index, void *unused)
 {
 	struct sharing *s = sharing();
@@ -144,7 +144,7 @@ static long fill(__u32 index, void *unused)
 	return 0;
 }
 
-/* A round of a priority: all its rounds come before the next one's. */
+/* A round of a priority: all rounds of a priority come before those of the next. */
 static long serve(__u32 index, void *unused)
 {
 	struct sharing *s = sharing();
@@ -165,7 +165,7 @@ static long serve(__u32 index, void *unused)
 	return 0;
 }
 
-/* Says each child what it may send from now on: never less than is assured. */
+/* Gives each child its new rate: never less than the assured one. */
 static long announce(__u32 index, void *unused)
 {
 	struct sharing *s = sharing();
@@ -181,7 +181,7 @@ static long announce(__u32 index, void *unused)
 	return 0;
 }
 
-/* Shares out what `parent` has, where that is due. */
+/* Divides the rate of `parent`, if that is due. */
 __noinline int share_out(__u32 plan, __u32 parent, __u64 now)
 {
 	struct class *class = class_of(plan, parent);
@@ -197,7 +197,7 @@ __noinline int share_out(__u32 plan, __u32 parent, __u64 now)
 	if (__sync_val_compare_and_swap(&node->locked, locked, now) != locked)
 		return 0;
 	elapsed = now - node->refreshed;
-	/* Somebody has just done it, or by a clock that is a little ahead. */
+	/* Another CPU has just done it, perhaps with a clock slightly ahead. */
 	if ((__s64)elapsed < (__s64)EPOCH)
 		goto unlock;
 	__builtin_memset(s, 0, sizeof(*s));

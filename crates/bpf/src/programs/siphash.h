@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * SipHash-1-3 (Aumasson and Bernstein 2012) of a few words: whoever does not know the secret
- * cannot choose addresses that meet in a table.
+ * SipHash-1-3 (Aumasson and Bernstein 2012) of a few words: without the secret, addresses that
+ * collide in a table cannot be chosen.
  */
 #ifndef SIPHASH_H
 #define SIPHASH_H
@@ -49,7 +49,7 @@ static __always_inline void sip_add(struct siphash *sip, __u64 word)
 	sip->v0 ^= word;
 }
 
-/* What `words` words have become. */
+/* The hash of `words` words. */
 static __always_inline __u64 sip_end(struct siphash *sip, __u64 words)
 {
 	sip_add(sip, words << 59);

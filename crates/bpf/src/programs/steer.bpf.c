@@ -2,13 +2,12 @@
 /*
  * steer: decides, in the driver, who gets a frame.
  *
- * Frames for the box itself go up the stack as ever; all others go to the
- * AF_XDP socket that serves the queue on which they came in. Where no socket
- * serves that queue the kernel gets the frame, so that with a bridge behind it
- * nothing is lost while Narrows starts, stops or has died.
+ * Frames for the box itself go up the stack as usual; all others go to the AF_XDP socket of the
+ * queue on which they arrive. If no socket serves that queue the kernel gets the frame, so with
+ * a bridge behind it nothing is lost while Narrows starts, stops or has died.
  *
- * Where the worker of the queue has been silent for too long the kernel gets the
- * frame, too, or nobody, as the operator wants it.
+ * If the worker of the queue is silent for too long, the frame goes to the kernel, too, or is
+ * dropped, as configured.
  *
  * Non-goals: shaping, and any other dropping.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Who gets a frame: what `steer` and `steer_translated` have in common.
+ * The steering decision that `steer` and `steer_translated` share.
  *
  * Each is an object of its own, because a kernel that lacks a function that one
- * of them calls refuses the whole object: `steer` asks nothing of the kernel but
- * XDP and AF_XDP, so it always loads. Both work on the same maps, which `steer`
- * creates and `steer_translated` is given; the heartbeats are given to both.
+ * of them calls refuses the whole object: `steer` needs only XDP and AF_XDP from the kernel, so
+ * it always loads. Both use the same maps, which `steer` creates and `steer_translated`
+ * receives; both receive the heartbeats.
  */
 #ifndef STEER_H
 #define STEER_H

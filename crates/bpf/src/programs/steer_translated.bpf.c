@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * steer_translated: decides like `steer`, and also tells user space what a frame's
- * addresses were before translation. It takes the place of `steer` only while
- * somebody asks, and only on kernels that can be asked.
+ * addresses were before translation. It replaces `steer` only while a qdisc needs it, and only
+ * on kernels with the look-up.
  */
 #include "steer.h"
 #include "translation.h"

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What a frame's addresses are on the inside of network address translation,
- * as far as this kernel does that translation itself.
+ * A frame's addresses on the inside of network address translation, if this kernel does that
+ * translation itself.
  *
- * The kernel's connection tracking knows each connection by two tuples: how its
- * first packet looked before translation, and how answers look before theirs.
- * The sources of the two are the connection's true ends, whatever was translated:
- * a source (masquerading), a destination (port forwarding), or both. A frame is
- * either one of these tuples or the reverse of one, depending on the side of the
- * translation on which it is met; so there are at most two look-ups.
+ * The kernel's connection tracking knows each connection by two tuples: the addresses of its
+ * first packet before translation, and those of answers before theirs. The sources of the two
+ * are the connection's true ends, whichever was translated: a source (masquerading), a
+ * destination (port forwarding), or both. A frame is either one of these tuples or the reverse
+ * of one, depending on the side of the translation on which it is seen; so there are at most
+ * two look-ups.
  *
- * What was found is written in front of the frame, as XDP metadata, with a seal
- * that user space knows and nobody outside does. A frame without an entry gets the
- * seal as well, so that nothing from an earlier frame in the same memory counts.
+ * The result is written in front of the frame, as XDP metadata, with a seal: a secret shared
+ * with user space. A frame without an entry gets the seal as well, so metadata of an earlier
+ * frame in the same memory does not count.
  *
- * Non-goals: what is neither TCP nor UDP (the kernel offers no look-up for it),
- * fragments, IPv6 extension headers, conntrack zones, other namespaces.
+ * Non-goals: protocols other than TCP and UDP (the kernel has no look-up for them), fragments,
+ * IPv6 extension headers, conntrack zones, other namespaces.
  */
 #ifndef TRANSLATION_H
 #define TRANSLATION_H
@@ -30,7 +30,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-/* As many VLAN tags as are looked through. */
+/* The most VLAN tags that are parsed. */
 #define TAGS_MAX 2
 /* "More fragments", or an offset. */
 #define FRAGMENT 0x3fff
@@ -112,7 +112,7 @@ struct end {
 /* A frame's flow as it is on the wire. */
 struct flow {
 	struct bpf_sock_tuple tuple;
-	__u8 version;	/* 4, 6, or 0 where it is none that can be looked up */
+	__u8 version;	/* 4, 6, or 0 if it cannot be looked up */
 	__u8 protocol;
 };
 
@@ -216,7 +216,7 @@ static __always_inline struct nf_conn *find(struct xdp_md *ctx, struct flow *flo
 	};
 	struct nf_conn *ct;
 
-	/* The size tells the kernel the version, so it is a constant each time. */
+	/* The kernel derives the version from the size, so it must be a constant. */
 	if (flow->version == 4)
 		ct = bpf_xdp_ct_lookup(ctx, &flow->tuple, sizeof(flow->tuple.ipv4), &opts,
 				       sizeof(opts));
@@ -263,7 +263,7 @@ static __always_inline int true_ends(struct xdp_md *ctx, struct flow *flow, stru
 	if (!ct) {
 		reverse(flow);
 		ct = find(ctx, flow, &dir);
-		/* The entry is that of the way back. */
+		/* The entry is that of the reverse direction. */
 		dir = dir == ORIGINAL ? REPLY : ORIGINAL;
 	}
 	if (!ct)

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * tree: polices what goes from one port to the other by a tree of classes, in the
- * driver.
+ * tree: polices the packets from one port to the other by a tree of classes, in the driver.
  *
- * Frames for the box itself go up the stack. All others find their class, are
- * metered by the tree, and go out of the other port at once, marked or dropped
- * where the class was sold too far ahead. Nothing waits here.
+ * Frames for the box itself go up the stack. All others are classified, metered by the tree,
+ * and leave through the other port at once; they are marked or dropped if their class is sold
+ * too far ahead. Nothing waits here.
  *
  * Non-goals: queues, pacing, fairness between the flows of a class.
  */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What user space and `tree` tell each other: the layout of their maps.
+ * The layout of the maps that user space and `tree` share.
  *
- * A plan is what one port's egress is to do: masks and rules that find a packet's
- * class, and the classes. There is room for two plans. One is in force; user space
- * writes the other one, and then the number of the one in force. A program reads
- * that number once for each packet, so a packet meets one plan as a whole.
+ * A plan configures one port's egress: masks and rules that find a packet's class, and the
+ * classes. There is room for two plans. One is in force; user space writes the other one, and
+ * then switches the number of the one in force. A program reads that number once for each
+ * packet, so each packet sees one whole plan.
  *
  * A class keeps its number from plan to plan, and with it its credit (`nodes`) and
  * its counters (`seats`). Number 0 is no class: packets pass unmetered.
@@ -22,19 +22,19 @@
 
 #define CLASSES_MAX 1024
 #define MASKS_MAX 32
-/* The most bytes of a key that sieve masks, and the bytes of a key that rules can ask for. */
+/* The most bytes of a key that sieve masks, and the bytes of a key that rules can compare. */
 #define SIEVES_MAX 8
 #define KEY_BYTES 42
-/* The most slots behind a rule's own place in which it may be. */
+/* How many slots behind its own a rule may be. */
 #define PROBES_MAX 8
 /* The most classes on a way from a leaf to the root. */
 #define LEVELS_MAX 8
 #define PRIORITIES 8
 
-/* In the place of a class: such packets are dropped. */
+/* Instead of a class: such packets are dropped. */
 #define NOWHERE 0xffffffff
 
-/* What rules ask of a packet, as eight-byte words so that masking is six operations. */
+/* The fields of a packet that rules compare, as eight-byte words: masking is six operations. */
 struct key {
 	union {
 		struct {
@@ -45,9 +45,9 @@ struct key {
 			__be16 ether_type;	/* behind all tags */
 			__u8 protocol;
 			__u8 traffic_class;
-			__u8 ip;		/* 4, 6, or 0 for what is neither */
+			__u8 ip;		/* 4, 6, or 0 for neither */
 			__u8 has_ports;
-			__u16 mask;		/* by which rules ask */
+			__u16 mask;		/* used by rules */
 			__u32 unused;
 		};
 		__u64 words[6];
@@ -55,36 +55,36 @@ struct key {
 	};
 };
 
-/* What rules ask for. */
+/* The mask of some rules. */
 struct mask {
 	struct key bits;
 	__u64 first;			/* the least rank of its rules */
 };
 
-/* A place for a rule. */
+/* A slot for a rule. */
 struct slot {
-	struct key key;			/* what a packet is under its mask */
-	__u64 rule;			/* rank and class; 0 where there is no rule */
+	struct key key;			/* the packet's fields under its mask */
+	__u64 rule;			/* rank and class; 0 if empty */
 	__u64 unused;
 };
 
 struct plan {
 	__u32 masks;
 	__u32 every;			/* a bit for each of them */
-	__u32 shift;			/* what a hash is shifted by to be a slot's number */
+	__u32 shift;			/* of a hash, to a slot's number */
 	__u32 sieves;
 	__u8 sieve[SIEVES_MAX];		/* which bytes of a key */
-	__u32 otherwise[16];		/* the class of what no rule matches, by priority */
+	__u32 otherwise[16];		/* the class of packets without a rule, by priority */
 	struct mask by[MASKS_MAX];	/* in the order of `first` */
 };
 
 struct class {
-	__u64 rate;			/* assured, in bytes a second */
-	__u64 ceil;			/* never exceeded, in bytes a second */
+	__u64 rate;			/* assured, in bytes per second */
+	__u64 ceil;			/* never exceeded, in bytes per second */
 	__u64 burst;			/* credit after a pause, in ns */
 	__u64 limit;			/* how far ahead it may be sold, in ns */
-	__u64 target;			/* the virtual delay that its AQM aims at, in ns */
-	__u64 interval;			/* and the time that it gives senders to respond */
+	__u64 target;			/* the target of its AQM's virtual delay, in ns */
+	__u64 interval;			/* the time that it gives senders to respond */
 	__u32 batch;			/* for how long a busy CPU buys at once, in ns */
 	__u32 quantum;			/* its weight among those that borrow */
 	__s32 per_frame;		/* added to each frame's length */
@@ -100,18 +100,18 @@ struct class {
 struct node {
 	__u64 clock;			/* up to when its present rate is sold */
 	__u64 own;			/* up to when its assured rate is */
-	__u64 offered;			/* bytes that came for it, ever */
-	__u64 grant;			/* what its parent gave it, in bytes a second */
+	__u64 offered;			/* bytes that arrived for it, in total */
+	__u64 grant;			/* the rate from its parent, in bytes per second */
 	__u64 hungry_at;		/* when it last had less than it wanted */
 	__u64 aqm_next;			/* when its AQM drops or marks next; 0 for never */
 	__u64 aqm_count;		/* how often it has since the delay is too long */
 	__u64 aqm_last;			/* when it did last */
-	__u64 refreshed;		/* when it last shared out among those below */
-	__u64 locked;			/* since when somebody does; 0 for nobody */
-	__u64 seen;			/* `offered` at the parent's last sharing out */
-	__u64 demand;			/* of those below it together, in bytes a second */
-	__u64 want;			/* the last sharing out: what it could use, */
-	__u64 share;			/* and what it got */
+	__u64 refreshed;		/* when it last divided its rate among its children */
+	__u64 locked;			/* since when a CPU does; 0 if none */
+	__u64 seen;			/* `offered` at the parent's last division */
+	__u64 demand;			/* of its children together, in bytes per second */
+	__u64 want;			/* its demand at the last division, */
+	__u64 share;			/* and its share */
 	__u64 aqm_inverse;		/* 1 / sqrt(aqm_count), as a fraction of 2^32 */
 	__u64 aqm_delay;		/* the virtual delay when it last looked */
 };
@@ -121,11 +121,11 @@ struct seat {
 	__s64 credit;			/* bytes bought and not used */
 	__u64 bought;			/* when */
 	__u64 delay;			/* how far ahead the class was sold then, in ns */
-	__u64 offered;			/* bytes that came since the class was told */
-	__u64 refused_until;		/* before that there is nothing to be had */
-	__u64 borrows;			/* whether what was bought is borrowed */
-	__u64 own_packets;		/* sent of what is assured */
-	__u64 borrowed_packets;		/* sent of what others leave */
+	__u64 offered;			/* bytes that arrived since the class's last update */
+	__u64 refused_until;		/* no purchase succeeds before that */
+	__u64 borrows;			/* whether the credit is borrowed */
+	__u64 own_packets;		/* sent within the assured rate */
+	__u64 borrowed_packets;		/* sent with borrowed credit */
 	__u64 bytes;			/* sent */
 	__u64 aqm_drops;
 	__u64 limit_drops;
@@ -173,7 +173,7 @@ struct {
 	__type(value, __u32);
 } sieves SEC(".maps");
 
-/* The rules of a plan, as many slots as they need. */
+/* The rules of a plan, in as many slots as they need. */
 struct slots {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_INNER_MAP);

@@ -16,8 +16,8 @@ fn now() -> Nanos {
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// A program whose worker's heart is the second; `None`, and a line that says why, where none can
-/// be loaded here.
+/// A program whose worker's heart is the second; `None`, and a line with the reason, if none can be
+/// loaded here.
 fn steer(stalled: Stalled) -> Option<(Steer, Heart)> {
     let load = || {
         let heartbeats = Heartbeats::new()?;
@@ -28,7 +28,7 @@ fn steer(stalled: Stalled) -> Option<(Steer, Heart)> {
     load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()
 }
 
-/// What becomes of `times` frames to `to` that come in on queue 0, and how long one takes, in ns.
+/// The verdict on `times` frames to `to` that arrive on queue 0, and the time of one, in ns.
 fn run(steer: &Steer, to: [u8; 6], times: i32) -> (u32, u32) {
     let mut frame = [0; 64];
     frame[..6].copy_from_slice(&to);
@@ -52,13 +52,13 @@ fn a_frame_goes_past_a_worker_that_is_silent_and_to_one_that_is_not() {
     for (stalled, action) in [(Stalled::Pass, PASS), (Stalled::Drop, DROP)] {
         let Some((steer, mut heart)) = steer(stalled) else { return };
         let other = [2; 6];
-        // No socket is there, so what is for the worker shows as unserved.
+        // There is no socket, so frames for the worker count as unserved.
         assert_eq!(run(&steer, other, 1).0, PASS);
         heart.beat(now() - AFTER - Nanos::from_millis(50));
         assert_eq!(run(&steer, other, 3).0, action);
-        // What is for this box has nothing to do with it.
+        // Frames for this box are not affected.
         assert_eq!(run(&steer, OWN, 1).0, PASS);
-        // Just within the bound, at once, and before the kernel's tick has come to it.
+        // Just within the bound, at once, and before the next tick of the kernel.
         for beat in [now() - AFTER + Nanos::from_millis(400), now(), now() + AFTER] {
             heart.beat(beat);
             run(&steer, other, 1);

@@ -3,14 +3,14 @@
  * `tree`'s meter, compiled for the host: the same programs/meter.h and share_out.h, over
  * memory in the place of maps, at whatever time its caller says.
  *
- * A tree has CPUs, each with its seats. They take turns: whoever calls says which it is.
+ * A tree has CPUs, each with its seats. They take turns: the caller names the CPU.
  *
- * Non-goals: filters and frames; CPUs that are at it at the same time.
+ * Non-goals: filters and frames; concurrent CPUs.
  */
 #include <stdlib.h>
 #include "meter.h"
 
-/* As Linux's coarse clock goes with HZ=250. */
+/* The step of Linux's coarse clock with HZ=250. */
 #define TICK 4000000ULL
 
 struct stepped {
@@ -21,7 +21,7 @@ struct stepped {
 	struct seat all[];		/* of one CPU after the other */
 };
 
-/* The tree that is asked, of each thread. */
+/* The current tree of each thread. */
 static _Thread_local struct stepped *tree;
 
 static void *bpf_map_lookup_elem(void *map, const void *key)
@@ -63,7 +63,7 @@ void stepped_class(struct stepped *of, __u32 number, const struct class *class)
 	of->classes[number] = *class;
 }
 
-/* What becomes of a packet, and whether a purchase was tried for it. */
+/* The verdict on a packet, and whether a purchase was tried for it. */
 int stepped_meter(struct stepped *of, __u64 now, __u32 cpu, __u32 leaf, __u64 cost, int *asked)
 {
 	struct seat *seat = &of->all[cpu * CLASSES_MAX + leaf];

@@ -28,7 +28,7 @@ pub(super) const NODE_BYTES: usize = 128;
 /// The size of `struct seat`.
 pub(super) const SEAT_BYTES: usize = 96;
 
-/// What rules ask of a packet: `struct key`. As a mask, the bits of it that count.
+/// The fields of a packet that rules compare: `struct key`. As a mask, the bits that count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Key {
     /// Where from; an IPv4 address in the last four bytes.
@@ -39,15 +39,15 @@ pub struct Key {
     pub source_port: u16,
     /// The destination's port.
     pub destination_port: u16,
-    /// The EtherType behind all tags; 0 where there is none.
+    /// The EtherType behind all tags; 0 if there is none.
     pub ether_type: u16,
-    /// What the IP packet carries.
+    /// The protocol in the IP packet.
     pub protocol: u8,
     /// The code point and the two bits of ECN.
     pub traffic_class: u8,
-    /// 4, 6, or 0 for what is neither.
+    /// 4, 6, or 0 for neither.
     pub ip: u8,
-    /// 1 where there are ports.
+    /// 1 if there are ports.
     pub has_ports: u8,
 }
 
@@ -92,7 +92,7 @@ impl Key {
 pub struct Rule {
     /// The number of the mask.
     pub mask: u16,
-    /// What a packet has to be under it.
+    /// The packet's fields under it.
     pub key: Key,
     /// The least of those that match decides.
     pub order: u64,
@@ -100,7 +100,7 @@ pub struct Rule {
     pub class: u32,
 }
 
-/// What of a packet rules ask, and the least order of those that do.
+/// A mask of rules, and their least order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mask {
     /// The bits that count.
@@ -112,9 +112,9 @@ pub struct Mask {
 /// A class: `struct class`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Class {
-    /// What is assured, in bytes a second.
+    /// The assured rate, in bytes per second.
     pub rate: u64,
-    /// What is never exceeded, in bytes a second.
+    /// The ceiling, in bytes per second.
     pub ceil: u64,
     /// Credit after a pause, in ns.
     pub burst: u64,
@@ -128,7 +128,7 @@ pub struct Class {
     pub batch: u32,
     /// Its weight among those that borrow.
     pub quantum: u32,
-    /// What is added to each frame's length.
+    /// The overhead per frame.
     pub per_frame: i32,
     /// The least that a frame is charged.
     pub minimum: u32,
@@ -136,7 +136,7 @@ pub struct Class {
     pub parent: u32,
     /// The first class below it; 0 at a leaf.
     pub child: u32,
-    /// The next class beside it; 0 at the last.
+    /// The next sibling; 0 at the last.
     pub sibling: u32,
     /// Who borrows first: 0 before 7.
     pub prio: u32,

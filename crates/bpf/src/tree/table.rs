@@ -6,7 +6,7 @@
 //!
 //! *Sieves.* For a byte of the key, each of its 256 values has a word with a bit for each mask:
 //! whether it has a rule that such a byte may fit. A few bytes are enough; those are taken that
-//! rule out most masks, and none where it would not.
+//! rule out most masks, and none if it would not.
 //!
 //! *Ranks.* Of all rules the first by order decides. A rank is the number of a rule in that order,
 //! from 1 on, so that rank and class fit into a word and the least word decides.
@@ -22,8 +22,8 @@ const ROOM: usize = 4;
 const MASKS_FEW: usize = 2;
 /// How often the table is doubled before it is given up.
 const DOUBLINGS: u32 = 6;
-/// A sieve is worth asking where it leaves less than this part of the masks, on average over all
-/// values of its byte.
+/// A sieve is used if it leaves less than this part of the masks, on average over all values of its
+/// byte.
 const LEAVES: f64 = 0.75;
 
 /// The factors of the hash in `programs/find_class.h`.
@@ -45,10 +45,10 @@ pub(super) struct Sieve {
     pub(super) left: Vec<u32>,
 }
 
-/// What the program finds rules in.
+/// The look-up structure of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Table {
-    /// What a hash is shifted by to be a slot's number.
+    /// The shift from a hash to a slot's number.
     pub(super) shift: u32,
     /// How many slots there are.
     pub(super) slots: u32,
@@ -69,8 +69,8 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Of rules whose keys have no bits but those of their masks. `None` where so many of them hash
-    /// alike that no table of a sensible size holds them.
+    /// The table of rules whose keys have only bits of their masks. `None` if so many collide that
+    /// no table of a sensible size holds them.
     pub(super) fn of(masks: &[Mask], rules: &[Rule]) -> Option<Self> {
         let orders: BTreeSet<u64> = rules.iter().map(|rule| rule.order).collect();
         let orders: Vec<u64> = orders.into_iter().collect();
@@ -109,7 +109,7 @@ fn place(key: &[u8; 48], bits: u32) -> u32 {
     (hash >> (64 - bits)) as u32
 }
 
-/// A slot for each of `keys`; `None` where one would be too far from its place.
+/// A slot for each of `keys`; `None` if one would be too far from its place.
 fn places(keys: &[([u8; 48], u64)], bits: u32) -> Option<Vec<u32>> {
     let mut taken = vec![false; (1 << bits) + PROBES_MAX];
     let find = |(key, _): &([u8; 48], u64)| {
@@ -152,7 +152,7 @@ mod tests {
     use super::super::layout::Key;
     use super::*;
 
-    /// What the program does: sieves, then slots under each mask that is left.
+    /// The program's look-up: sieves, then slots under each remaining mask.
     fn find(table: &Table, masks: &[Mask], key: &Key) -> Option<u32> {
         let bytes = key.bytes(0);
         let every = (1u32 << masks.len()) - 1;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_up_finds_what_a_walk_over_all_rules_finds() {
+    fn a_look_up_agrees_with_a_walk_over_all_rules() {
         for (seed, masks, count) in [(1, 1, 40), (2, 3, 100), (3, 10, 400), (4, 30, 300)] {
             let (masks, rules) = random(seed, masks, count);
             let table = Table::of(&masks, &rules).unwrap();

@@ -23,7 +23,7 @@ fn tree() -> Option<Tree> {
     }
 }
 
-/// What becomes of the last of `times` frames, how long one takes in ns, and the frame.
+/// The verdict on the last of `times` frames, the time of one in ns, and the frame.
 fn run(tree: &Tree, frame: &[u8], times: u32) -> (u32, u32, Vec<u8>) {
     let TestRun { verdict, ns, frame } = test_run(tree.program(), frame, times).unwrap();
     (verdict, ns, frame)
@@ -72,7 +72,7 @@ fn one_class(class: Class) -> Image {
 }
 
 #[test]
-fn without_a_plan_everything_passes_and_what_is_for_the_box_stays() {
+fn without_a_plan_all_frames_pass_and_those_for_the_box_stay() {
     let Some(tree) = tree() else { return };
     assert_eq!(run(&tree, &frame(53, 0, 100), 3).0, REDIRECT);
     let mut own = frame(53, 0, 100);
@@ -102,8 +102,8 @@ fn a_class_passes_its_rate_and_every_packet_is_counted_once() {
     assert_eq!(totals.sent_packets + totals.limit_drops + totals.aqm_drops, u64::from(times));
     assert_eq!(seat.own_packets, totals.sent_packets);
     assert_eq!(totals.sent_bytes + totals.dropped_bytes, 1000 * u64::from(times));
-    // Burst and virtual queue come on top, and a batch. What was bought for a CPU that has to wait
-    // for longer than it stays good is lost.
+    // Burst and virtual queue come on top, and a batch. Credit expires if its CPU waits for too
+    // long.
     let (most, least) = (elapsed + 0.5015, 0.9 * elapsed + 0.45);
     let sent = totals.sent_bytes as f64 / 100e6;
     assert!(sent < most && sent > least, "sent for {sent} s within {elapsed} s");
@@ -137,7 +137,7 @@ fn rules_find_classes_and_the_first_by_order_decides() {
     }
     let sent = |tree: &Tree| [1, 2, 3].map(|class| tree.seat(class).unwrap().own_packets);
     assert_eq!(sent(&tree), [0, 1, 2]);
-    // Without the network, port 80 is nowhere; counters of classes that stay go on.
+    // Without the network, port 80 has no rule; counters of remaining classes continue.
     let rules = image.rules[..2].to_vec();
     tree.install(Image { rules, masks: vec![by(port)], ..image }, &[]).unwrap();
     assert_eq!(run(&tree, &frame(80, 0, 100), 1).0, DROP);
@@ -198,7 +198,7 @@ fn the_kernel_and_the_host_let_as_much_pass() {
         let at = |number: u64| Nanos(1_000_000_000 + number * elapsed / u64::from(times));
         let answers = (0..u64::from(times)).map(|number| host.meter(at(number), 0, 1, 1000).0);
         let expected = answers.filter(|answer| *answer == Answer::Send).count() as u64;
-        // What the ceiling passes meanwhile, and a batch.
+        // The ceiling's worth of that time, and a batch.
         let apart = 3 + elapsed * 4 / 1_000_000;
         assert!(passed.abs_diff(expected) <= apart, "{limit}: {passed}, {expected}");
         assert!(expected > 100, "{expected}");

@@ -32,8 +32,8 @@ enum What {
     /// Forwarding, beside a bare AF_XDP forwarder, a Linux bridge and bridge + HTB.
     ///
     /// Real packets of 64 and 1500 bytes between network namespaces, all systems interleaved in
-    /// one run: packets per second, processor time a packet, and the ratio to the bare forwarder.
-    /// Needs root.
+    /// one run: packets per second, CPU time a packet, and the ratio to the bare forwarder. Needs
+    /// root.
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured with each frame size and load")))]
     Forward(InRounds),
     Accuracy(Accuracy),
@@ -49,8 +49,8 @@ enum What {
     /// The cost and accuracy of pacing: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
     /// qdisc, with real packets of 16, 64 and 1024 flows.
     ///
-    /// Cost: kicks (system calls that send), packets per kick, processor time per packet, the part
-    /// of it beyond that of no qdisc, and the ratio to `flowbundler`, all interleaved in one run.
+    /// Cost: kicks (system calls that send), packets per kick, CPU time per packet, the part of it
+    /// beyond that of no qdisc, and the ratio to `flowbundler`, all interleaved in one run.
     /// Accuracy: the deviation of the rate of one flow, and of 64 at four rates, over 1, 10 and 100
     /// ms at the receiver, and the gaps between a packet and the next but one. Needs root.
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each qdisc is measured with each number of flows in each round")))]
@@ -145,9 +145,8 @@ impl InRounds {
     }
 }
 
-/// The cost of wake-ups: the whole machine's processor time and context switches with 4 TCP flows
-/// each way under a limit, beside a bridge with `tbf` and with `htb`. Needs root and a quiet
-/// machine.
+/// The cost of wake-ups: the whole machine's CPU time and context switches with 4 TCP flows each
+/// way under a limit, beside a bridge with `tbf` and with `htb`. Needs root and a quiet machine.
 #[derive(Args)]
 #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds for which each system is measured at each limit in each round")))]
 struct Waking {
@@ -269,8 +268,8 @@ impl Qdisc {
 /// I/O.
 ///
 /// A class, a `cake` and a filter for each subscriber on four queues, as an instance handles them,
-/// from the words of `tc` to the update of a queue. Processor time; for commands on one subscriber
-/// the median. Also memory per subscriber.
+/// from the words of `tc` to the update of a queue. CPU time; for commands on one subscriber the
+/// median. Also memory per subscriber.
 #[derive(Args)]
 struct Policy {
     /// The numbers of subscribers, separated by commas.
@@ -441,7 +440,7 @@ impl Tree {
 /// Test runs of the kernel with a frame of 64 bytes: an empty program, a token bucket for each CPU,
 /// one that CPUs share, one under a spin lock, and the tree at depths 1 and 4 and with filters; on
 /// one CPU and on all, each with a bucket or leaf of its own and all on one (contended), below the
-/// rate and far above it. Nanoseconds per frame, in processor time. Needs root.
+/// rate and far above it. Nanoseconds per frame, in CPU time. Needs root.
 #[derive(Args)]
 struct Xdp {
     /// Repetitions of everything; medians are shown.

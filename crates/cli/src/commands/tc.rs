@@ -133,13 +133,13 @@ impl Live<'_> {
                 let outcomes: Vec<Outcome> = asked.collect::<anyhow::Result<_>>()?;
                 Ok(narrows_tc::gather(&outcomes, self.options))
             }
-            Recipients::Nobody => {
-                let mut nobody = Recipients::elsewhere(self.ports);
+            Recipients::None => {
+                let mut elsewhere = Recipients::elsewhere(self.ports);
                 Ok(match request {
                     Request::Batch { name, text, .. } => {
-                        narrows_tc::execute_batch(text, name, self.options, &mut nobody)
+                        narrows_tc::execute_batch(text, name, self.options, &mut elsewhere)
                     }
-                    Request::Tc { args, .. } => narrows_tc::execute(args, &mut nobody),
+                    Request::Tc { args, .. } => narrows_tc::execute(args, &mut elsewhere),
                     other => anyhow::bail!("not a command: {other:?}"),
                 })
             }

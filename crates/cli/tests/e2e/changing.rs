@@ -55,7 +55,7 @@ fn a_change_under_load_loses_no_packet() {
 }
 
 #[test]
-fn what_is_queued_survives_a_change_of_its_qdisc() {
+fn queued_packets_survive_a_change_of_their_qdisc() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);

@@ -27,7 +27,7 @@ fn chaos_finds_every_packet_of_a_calm_run() {
 }
 
 #[test]
-fn chaos_finds_what_is_planted() {
+fn chaos_finds_planted_errors() {
     let Some(_turn) = shared_turn() else { return };
     for (planted, said) in [
         (Planted::Lost, "back: 1 packets unaccounted"),

@@ -211,7 +211,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_whole_life_is_possible_with_what_the_guide_says_stays() {
+fn a_whole_life_cycle_works_with_the_documented_privileges() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let (folder, policy) = (Folder::new(), Scratch::new("confined.tc", ""));
@@ -228,7 +228,7 @@ fn a_whole_life_is_possible_for_the_user_of_the_service() {
     let (folder, policy) = (Folder::new(), Scratch::new("service.tc", ""));
     let state = folder.state();
     assert_eq!(set(of_the_service()), said_to_stay());
-    // What systemd does for RuntimeDirectory= and StateDirectory=.
+    // As systemd does for RuntimeDirectory= and StateDirectory=.
     let namespace = bed.shaper().run("stat", &["-Lc", "%i", "/proc/self/ns/net"]).unwrap();
     let control = format!("/run/narrows/net-{}", namespace.trim());
     std::fs::create_dir_all(&control).unwrap();

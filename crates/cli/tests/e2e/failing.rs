@@ -97,7 +97,7 @@ fn traffic_stops_with_the_process_where_that_was_asked_for() {
     assert_eq!(show(&bed)["fail"], "closed");
     instance.kill().unwrap();
     sleep(Duration::from_millis(200));
-    assert!(!flows(&bed), "something is forwarded although nobody should");
+    assert!(!flows(&bed), "frames are forwarded without a forwarder");
     assert_no_program_left(&bed);
     let links = ip(bed.shaper(), "-o link show type bridge");
     assert_eq!(links, "", "a bridge was left behind");

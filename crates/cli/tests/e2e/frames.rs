@@ -156,7 +156,7 @@ fn every_frame_comes_back_when_traffic_ends() {
 }
 
 #[test]
-fn what_is_sent_without_a_carrier_is_said_to_be_lost_there() {
+fn packets_sent_without_a_carrier_are_reported_as_lost() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
@@ -178,12 +178,12 @@ fn what_is_sent_without_a_carrier_is_said_to_be_lost_there() {
     let load = flood(&bed, &[frames::port(0)], 500, 4e6);
     wait_for(&bed, "lost", |show| lost(show) > strays + 100);
     load.stop().unwrap();
-    // The device is read at once; workers report ten times a second.
+    // The device is read at once; workers report ten times per second.
     let sent = |show: &Value| show["ports"][1]["total"]["tx_packets"].as_u64().unwrap();
     let now = wait_for(&bed, "counted", |show| sent(show) >= lost(show) - strays);
     assert_eq!(now["conservation"]["unaccounted"], 0);
     let text = String::from_utf8(narrows(&bed, &["show"]).stdout).unwrap();
-    assert!(text.contains("no carrier: what is sent here is lost in the kernel"), "{text}");
+    assert!(text.contains("no carrier: packets sent here are lost in the kernel"), "{text}");
     assert!(text.contains("lost by the device: sending "), "{text}");
     ip(bed.server(), &format!("link set dev {SERVER} up"));
     let again = format!("{PORT_B} has its carrier again");

@@ -21,7 +21,7 @@ fn source(number: u8) -> [u8; 4] {
 }
 
 #[test]
-fn each_source_has_a_rate_and_who_exceeds_it_is_blocked_in_front_of_both_planes() {
+fn each_source_has_a_rate_and_is_blocked_above_it_on_both_planes() {
     let Some(_turn) = shared_turn() else { return };
     for plane in ["xsk", "xdp"] {
         let bed = Testbed::up(2).unwrap();

@@ -36,7 +36,7 @@ fn events(show: &Value) -> String {
     events.filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// What arrives at the server in a second, in bits of frames.
+/// The arrivals at the server in a second, in bits of frames.
 fn arriving(bed: &Testbed) -> f64 {
     let mut server = Counters::of(bed.server(), SERVER).unwrap();
     let (begin, before) = (Instant::now(), server.read().unwrap().rx_bytes);
@@ -188,7 +188,7 @@ fn where_traffic_is_to_stop_with_the_process_it_stops_with_a_worker_and_is_count
     wait_for(&bed, "forwarding", |show| arrived(show) > 1000);
     instance.freeze().unwrap();
     sleep(PROMISE);
-    assert_eq!(arriving(&bed), 0.0, "something is forwarded although nobody should");
+    assert_eq!(arriving(&bed), 0.0, "frames are forwarded without a forwarder");
     instance.thaw().unwrap();
     let before = arrived(&show(&bed));
     let now = wait_for(&bed, "serving again", |show| arrived(show) > before + 1000);

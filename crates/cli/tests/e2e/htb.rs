@@ -84,7 +84,7 @@ const WINDOWS: usize = 5;
 /// The length of a window.
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// The rate of each class, in bits a second: the median of some windows.
+/// The rate of each class, in bits per second: the median of some windows.
 pub(crate) fn rates(instance: &Instance) -> BTreeMap<String, f64> {
     let mut of_class: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let (mut since, mut before) = (Instant::now(), sent(instance));
@@ -158,7 +158,7 @@ fn a_tree_in_a_policy_file_holds_from_the_start_and_after_an_upgrade() {
 }
 
 #[test]
-fn what_is_below_a_class_is_of_any_kind_and_can_be_replaced_under_load() {
+fn a_class_takes_any_qdisc_and_it_can_be_replaced_under_load() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);

@@ -48,7 +48,7 @@ fn assert_adds_up(show: &Value) {
 }
 
 #[test]
-fn what_is_shown_adds_up_at_any_moment() {
+fn shown_counters_add_up_at_any_moment() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);

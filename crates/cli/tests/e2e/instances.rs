@@ -92,7 +92,7 @@ fn tc_looks_into_another_namespace_when_asked_to() {
 }
 
 #[test]
-fn a_fifo_without_a_limit_holds_what_the_device_s_queue_length_says() {
+fn a_fifo_without_a_limit_has_the_device_s_queue_length() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let _instance = run(&bed, &[]);

@@ -119,7 +119,7 @@ fn both_directions_have_rates_of_their_own() {
 }
 
 #[test]
-fn what_a_frame_costs_on_the_wire_counts() {
+fn a_frame_s_cost_on_the_wire_counts() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
@@ -172,7 +172,7 @@ fn under_mq_each_queue_is_limited_by_itself() {
 }
 
 #[test]
-fn a_fifo_holds_what_its_limit_says_and_drops_the_rest() {
+fn a_fifo_holds_its_limit_and_drops_the_rest() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
@@ -182,7 +182,7 @@ fn a_fifo_holds_what_its_limit_says_and_drops_the_rest() {
     instance.tc("qdisc add dev port-b root handle 1: tbf rate 1mbit burst 3k limit 500k").unwrap();
     for (fifo, most_packets) in [("pfifo limit 10", 10), ("bfifo limit 25000", 25)] {
         instance.tc(&format!("qdisc replace dev port-b parent 1:1 {fifo}")).unwrap();
-        // The earlier backlog stays, whatever the limit, and takes its time to leave.
+        // The earlier backlog stays at any limit, and takes time to leave.
         sleep(Duration::from_millis(300));
         let before = show(&bed);
         sleep(Duration::from_millis(500));

@@ -84,8 +84,8 @@ fn a_rate_is_one_over_all_queues() {
         before = after;
     }
     rates.sort_by(f64::total_cmp);
-    // Never more; less by what a worker loses if it waits for its core for more than a millisecond,
-    // which is all that may be made up for.
+    // Never more. Less if a worker waits for its core for more than a millisecond, the most that
+    // may be made up for.
     assert!((0.85 * 40e6..1.02 * 40e6).contains(&rates[2]), "{rates:?}");
     load.stop().unwrap();
     let (_, [forth, _]) = assert_balanced(&mut books, &instance);

@@ -66,7 +66,7 @@ fn tagged_and_not(bed: &Testbed, protocol: u16) -> (usize, usize) {
 }
 
 #[test]
-fn tagged_frames_keep_their_tag_whatever_the_other_end_was_set_to() {
+fn tagged_frames_keep_their_tag_with_any_offload_of_the_peer() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();
@@ -146,7 +146,7 @@ fn unequal_mtus_are_refused_at_the_start_and_said_later() {
 }
 
 #[test]
-fn receive_queues_that_nobody_serves_are_said_and_what_comes_in_there_is_counted() {
+fn unserved_receive_queues_are_reported_and_their_frames_counted() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();
     let set = |place: usize, rx: &str, tx: &str| {

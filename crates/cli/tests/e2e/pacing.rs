@@ -17,7 +17,7 @@ use std::time::Duration;
 const WARM_UP: Duration = Duration::from_millis(500);
 /// The length of the measurement.
 const WINDOW: Duration = Duration::from_millis(1000);
-/// The allowed deviation of the rate in per cent: a machine that pauses at the end of the window
+/// The allowed deviation of the rate in percent: a machine that pauses at the end of the window
 /// takes away this much.
 const TOLERANCE: f64 = 10.0;
 /// The size of all frames, in bytes.
@@ -53,7 +53,7 @@ fn total(show: &Value) -> &Value {
 }
 
 #[test]
-fn a_flow_is_paced_and_what_is_beyond_its_rate_is_dropped_at_its_limit() {
+fn a_flow_is_paced_and_its_excess_dropped_at_its_limit() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);

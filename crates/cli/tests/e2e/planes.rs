@@ -25,7 +25,7 @@ const CLASSES: [&str; 3] = ["1:10", "1:20", "1:30"];
 struct Outcome {
     /// The share of each class.
     shares: BTreeMap<String, f64>,
-    /// The total rate, in bits a second.
+    /// The total rate, in bits per second.
     rate: f64,
 }
 

@@ -27,7 +27,7 @@ fn steady() -> Vec<u16> {
     (0..32).map(frames::port).collect()
 }
 
-/// What the server receives in half a second, in bits per second.
+/// The rate at the server over half a second, in bits per second.
 pub(crate) fn rate_at_server(bed: &Testbed) -> f64 {
     let [_, server] = bed.ends();
     let mut meter = Meter::at(server).unwrap();

@@ -89,7 +89,7 @@ fn the_ports_are_joined_again_when_the_time_is_up() {
     sleep(Duration::from_millis(100));
     let before = server.read().unwrap().rx_packets;
     sleep(Duration::from_millis(200));
-    assert_eq!(server.read().unwrap().rx_packets, before, "it is to stop with --fail-closed");
+    assert_eq!(server.read().unwrap().rx_packets, before, "traffic stops with --fail-closed");
     wait_for(&bed, "joined again", |show| show["state"] == "running");
     let output = late.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

@@ -128,7 +128,7 @@ fn round_trips_beyond_each_port_are_those_of_the_paths_and_of_ping() {
 }
 
 #[test]
-fn what_is_lost_beyond_a_port_is_told_from_what_is_lost_before() {
+fn losses_before_and_beyond_a_port_are_distinguished() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(1).unwrap();
     let _row = row(&bed);

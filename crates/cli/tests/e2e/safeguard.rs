@@ -112,7 +112,7 @@ fn try_it(ecn: &str, far: &[&str], parts: f64) {
     let without = chain.together();
     assert_eq!(heard(&near), 0);
     near.tc("qdisc change dev port-b root flowbundler safeguard").unwrap();
-    // A worker that did not get its core sends together what was due meanwhile.
+    // A worker that waited for its core sends all overdue packets together.
     let mut with = f64::INFINITY;
     for _ in 0..WINDOWS {
         with = with.min(chain.together());

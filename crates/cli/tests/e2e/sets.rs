@@ -67,7 +67,7 @@ fn a_set_blocks_its_sources_and_no_others_and_stays_when_the_binary_is_replaced(
     );
     set(&bed, &format!("restore -file {}", list.path()));
     send(&bed, &frame_from(BAD), 100);
-    assert_eq!(dropped(&mut books, &instance), 0, "nobody asks the set");
+    assert_eq!(dropped(&mut books, &instance), 0, "no filter uses the set");
     instance.tc(filter).unwrap();
     send(&bed, &frame_from(GOOD), 300);
     send(&bed, &frame_from(BAD), 200);

@@ -1,4 +1,4 @@
-//! The standby bridge works when it is needed, whatever happened to it meanwhile.
+//! The standby bridge works when it is needed, after any change to it.
 
 use crate::setup::{assert_refused, flood, ip, links, narrows, run, shared_turn, show, wait_for};
 use narrows_testbed::bed::SERVER;
@@ -95,7 +95,7 @@ fn a_master_that_would_forward_in_spite_of_fail_closed_is_said() {
 }
 
 #[test]
-fn somebody_else_s_bridge_is_refused_where_it_is_no_wire_also_later() {
+fn a_foreign_bridge_that_is_no_wire_is_refused_also_later() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let set = |words: &str| ip(bed.shaper(), words);

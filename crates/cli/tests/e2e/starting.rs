@@ -68,7 +68,7 @@ fn of_many_that_start_at_once_one_joins_the_ports_and_the_others_say_why() {
     }
     let begin = Instant::now();
     while !narrows(&bed, &["show"]).status.success() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "nobody answers");
+        assert!(begin.elapsed() < Duration::from_secs(10), "no answer");
         sleep(Duration::from_millis(20));
     }
     assert_eq!(show(&bed)["state"], "running");
@@ -76,7 +76,7 @@ fn of_many_that_start_at_once_one_joins_the_ports_and_the_others_say_why() {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    // Its remains are in nobody's way.
+    // Its remains do not block a new instance.
     let _next = run(&bed, &[]);
 }
 

@@ -139,7 +139,7 @@ fn the_watchdog_hears_beats_while_the_process_is_well_and_none_while_it_hangs() 
 }
 
 #[test]
-fn a_reload_takes_the_file_over_and_leaves_alone_what_it_does_not_change() {
+fn a_reload_applies_the_file_and_keeps_unchanged_parts() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let policy = Scratch::new("reload.tc", SHAPED);
@@ -216,7 +216,7 @@ fn without_a_file_a_reload_says_that_there_is_none() {
 }
 
 #[test]
-fn what_is_saved_is_in_force_again_when_it_is_read_back() {
+fn a_saved_policy_is_in_force_again_after_loading() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);

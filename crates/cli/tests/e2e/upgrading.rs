@@ -71,7 +71,7 @@ fn send_numbered(from: End<'_>, to: End<'_>, bits: f64, end: &AtomicBool) -> u64
     let mut due = 0.0;
     let mut datagram = [0; FRAME - HEADERS];
     while !end.load(Ordering::Relaxed) {
-        // What could not be sent in time is left out: a device takes 256 frames at once.
+        // Frames that could not be sent in time are left out: a device takes 256 at once.
         due += (began.elapsed().as_secs_f64() * per_second).min(64.0);
         began = Instant::now();
         while due >= 1.0 {
@@ -133,7 +133,7 @@ fn received(arrivals: &[Arrival]) -> Received {
     result
 }
 
-/// The limits from the client to the server, and back, in bits a second.
+/// The limits from the client to the server, and back, in bits per second.
 const LIMITS: [u64; 2] = [20_000_000, 10_000_000];
 const BURST: u64 = 50_000;
 
@@ -252,9 +252,9 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
     let cases = [
         ("none", None, "cannot start"),
         ("garbage", Some("\u{7f}ELF garbage".to_owned()), "cannot start"),
-        ("ends", Some("#!/bin/sh\nexit 3\n".to_owned()), "before it said what it is"),
+        ("ends", Some("#!/bin/sh\nexit 3\n".to_owned()), "before it introduced itself"),
         ("nonsense", Some("#!/bin/sh\necho hello world >&0\n".to_owned()), "a compatible narrows"),
-        ("hangs", Some("#!/bin/sh\nexec sleep 60\n".to_owned()), "too long saying what it is"),
+        ("hangs", Some("#!/bin/sh\nexec sleep 60\n".to_owned()), "too long introducing itself"),
         ("other", Some(format!("#!/bin/sh\n{other} exec sleep 60\n")), "format 999"),
         (
             "refuses",
@@ -296,7 +296,7 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
 }
 
 #[test]
-fn what_ends_after_it_was_handed_over_is_fail_open() {
+fn an_heir_that_ends_is_fail_open() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);

@@ -69,7 +69,7 @@ fn value(metrics: &str, sample: &str) -> f64 {
 }
 
 #[test]
-fn metrics_are_what_show_says() {
+fn metrics_agree_with_show() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(2).unwrap();
     let policy = "qdisc replace dev port-b root handle 1: htb default 10\n\

@@ -22,8 +22,7 @@ use crate::sync::{AtomicU32, Ordering};
 use narrows_qdisc::HostKey;
 use std::array;
 
-/// Two rows make being wrong a matter of two coincidences; each more costs another cache line
-/// at every look.
+/// With two rows an error needs two coincidences; each further row costs a cache line per look-up.
 const ROWS: usize = 2;
 
 /// Cells of a row, for a port: four times the 1,024 flows that a tin of cake tells apart on a
@@ -38,13 +37,13 @@ const ROW_BITS: u32 = u64::BITS / ROWS as u32;
 
 const _: () = assert!(PORT_CELLS as u64 <= 1 << ROW_BITS, "rows take different bits of the key");
 
-/// The host's cell in `row`, of so many `CELLS`.
+/// The host's cell in `row`, which has `CELLS` cells.
 #[inline]
 fn cell<const CELLS: usize>(host: HostKey, row: usize) -> usize {
     (host.0 >> (ROW_BITS * row as u32)) as usize % CELLS
 }
 
-/// What all seats have counted.
+/// The counts of all seats.
 pub(super) struct Sketch<const CELLS: usize>([[AtomicU32; CELLS]; ROWS]);
 
 impl<const CELLS: usize> Sketch<CELLS> {
@@ -71,7 +70,7 @@ impl<const CELLS: usize> Sketch<CELLS> {
     }
 }
 
-/// What one seat has added to each cell; nothing before it first counts.
+/// What one seat has added to each cell. Allocated when it first counts.
 ///
 /// 16 bits: a queue of cake has at most 8 x 1,024 flows, each counted for its source and its
 /// destination.
@@ -79,7 +78,7 @@ impl<const CELLS: usize> Sketch<CELLS> {
 pub(super) struct Part<const CELLS: usize>(Option<Box<[[u16; CELLS]; ROWS]>>);
 
 impl<const CELLS: usize> Part<CELLS> {
-    /// Counts `change` more flows of `host`. Takes no more away than it has added.
+    /// Counts `change` more flows of `host`. Subtracts no more than it has added.
     pub(super) fn count(&mut self, sketch: &Sketch<CELLS>, host: HostKey, change: i32) {
         let rows = self.0.get_or_insert_with(|| Box::new([[0; CELLS]; ROWS]));
         for (row, cells) in rows.iter_mut().enumerate() {
@@ -138,7 +137,7 @@ mod tests {
     struct Model(HashMap<(usize, HostKey), i32>);
 
     impl Model {
-        /// What of `change` a qdisc that knows its flows could say.
+        /// The part of `change` that is possible for a qdisc that knows its flows.
         fn count(&mut self, seat: usize, host: HostKey, change: i32) -> i32 {
             let standing = self.0.entry((seat, host)).or_default();
             let change = change.max(-*standing);
@@ -157,7 +156,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_host_has_what_was_counted_and_what_shares_all_of_its_cells(
+        fn a_host_s_count_includes_hosts_that_share_all_its_cells(
             steps in prop::collection::vec(step(), 1..80),
         ) {
             let sketch = Sketch::<CELLS>::new();
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_more_away_than_it_added_takes_nothing_from_others() {
+    fn a_seat_cannot_subtract_more_than_it_added() {
         let sketch = Sketch::<CELLS>::new();
         let (mut honest, mut mistaken) = (Part::default(), Part::default());
         honest.count(&sketch, HostKey(1), 5);

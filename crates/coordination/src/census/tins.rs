@@ -20,7 +20,7 @@ struct Sums {
     sent: AtomicU64,
 }
 
-// Otherwise a look would be more than one fetch.
+// Otherwise a look-up would be more than one fetch.
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<crate::line::Line<Tins>>() == 128);
 
@@ -39,7 +39,7 @@ impl Tins {
     }
 }
 
-/// What one seat has told.
+/// The figures that one seat has published.
 #[derive(Default)]
 pub(super) struct Told([TinCensus; TINS_MAX]);
 

@@ -1,4 +1,4 @@
-//! What a seat may still buy within its share.
+//! The credit that a seat may still buy within its share.
 //!
 //! A clock of the seat's own: the time up to which it has used its share. The span from it to now
 //! is what the seat may still buy with priority. It is counted in time and not in bytes, so what
@@ -14,13 +14,13 @@
 use narrows_qdisc::Weight;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// For how long a queue that waits saves up: longer than cores usually sleep.
+/// For how long a waiting queue saves its share: longer than cores usually sleep.
 const LONGEST_SAVED: Nanos = Nanos::from_micros(500);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Allowance {
     rate: Rate,
-    /// By the common time.
+    /// In common time.
     used_until: Nanos,
     /// The most that is saved or borrowed, in time.
     depth: Nanos,
@@ -33,13 +33,13 @@ impl Allowance {
         Self { rate, used_until: Nanos::ZERO, depth }
     }
 
-    /// The same share at another rate: what is saved is worth as much more or less.
+    /// The same share at another rate: savings scale with it.
     pub(super) fn at_rate(self, rate: Rate, least: Bytes) -> Self {
         Self { used_until: self.used_until, ..Self::new(rate, least) }
     }
 
-    /// The share is worth `new` instead of `old` from `now` on. What was used beyond it was bytes,
-    /// and weighs less in a larger share; in a smaller one it stays as it is.
+    /// The share is worth `new` instead of `old` from `now` on. Overuse was counted in bytes, so it
+    /// weighs less in a larger share; in a smaller one it stays as it is.
     pub(super) fn reweigh(&mut self, old: Weight, new: Weight, now: Nanos) {
         let borrowed = self.used_until.since(now);
         if new > old && borrowed != Nanos::ZERO {
@@ -53,17 +53,18 @@ impl Allowance {
         self.used_until = self.used_until.max(now - self.rate.time_for(packet));
     }
 
-    /// Whether `bytes` are within the share at `now`; more than is ever saved if all is.
+    /// Whether `bytes` are within the share at `now`. More than can be saved count as within if all
+    /// savings are there.
     ///
     /// # Errors
-    /// When they will be.
+    /// When they are.
     pub(super) fn affords(&self, bytes: Bytes, now: Nanos) -> Result<(), Nanos> {
         let start = self.used_until.max(now - self.depth);
         let when = start + self.rate.time_for(bytes).min(self.depth);
         if when <= now { Ok(()) } else { Err(when) }
     }
 
-    /// What is within the share at `now`.
+    /// The span that is left within the share at `now`.
     pub(super) fn worth(&self, now: Nanos) -> Bytes {
         self.rate.bytes_in(now.since(self.used_until).min(self.depth))
     }
@@ -78,7 +79,7 @@ impl Allowance {
         self.used_until = self.used_until.max(now - self.depth) + self.rate.time_for(bytes);
     }
 
-    /// Uses what others left for `bytes`.
+    /// Uses the others' surplus for `bytes`.
     pub(super) fn borrow(&mut self, bytes: Bytes, now: Nanos) {
         let before = self.used_until;
         self.charge(bytes, now);
@@ -90,7 +91,7 @@ impl Allowance {
         self.used_until = self.used_until - self.rate.time_for(bytes);
     }
 
-    /// Starts anew: nothing is saved and nothing owed.
+    /// Starts over: no savings and no debt.
     pub(super) fn clear(&mut self, now: Nanos) {
         self.used_until = now;
     }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_borrowed_under_a_small_share_is_paid_back_sooner_under_a_large_one() {
+    fn debt_from_a_small_share_is_repaid_sooner_under_a_large_one() {
         let mut allowance = gigabyte();
         allowance.clear(NOW);
         allowance.charge(Bytes(1_600), NOW);
@@ -116,7 +117,7 @@ mod tests {
         assert_eq!(allowance.borrowed(NOW), Nanos(100));
         allowance.reweigh(Weight(256), Weight(16), NOW);
         assert_eq!(allowance.borrowed(NOW), Nanos(100));
-        // What is saved stays saved.
+        // Savings are kept.
         let later = NOW + Nanos(5_000);
         allowance.reweigh(Weight(16), Weight(32), later);
         assert_eq!(allowance.worth(later), Bytes(4_900));
@@ -141,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_saved_under_a_larger_share_is_worth_less_under_a_smaller() {
+    fn savings_shrink_with_the_share() {
         let mut allowance = gigabyte();
         allowance.clear(NOW);
         let later = NOW + Nanos(100_000);
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_borrowed_is_missing_for_half_a_millisecond_at_most() {
+    fn debt_lasts_half_a_millisecond_at_most() {
         let mut allowance = gigabyte();
         allowance.clear(NOW);
         allowance.borrow(Bytes(100_000), NOW);
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_longer_than_what_is_ever_saved_leaves_a_debt() {
+    fn a_packet_longer_than_all_savings_leaves_a_debt() {
         let mut allowance = Allowance::new(Rate::from_bytes_per_sec(1_000_000), LEAST);
         assert_eq!(allowance.affords(Bytes(9_000), NOW), Ok(()));
         allowance.charge(Bytes(9_000), NOW);

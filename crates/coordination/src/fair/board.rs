@@ -1,4 +1,4 @@
-//! What the seats publish to each other: the fair half of `fair`.
+//! The figures that seats publish: the fair half of `fair`.
 //!
 //! Each seat has a line that only it writes: its demand, until when that holds, and its weight.
 //! Once every sync time *one* seat, the first to notice, reads all lines, computes the level and
@@ -25,16 +25,16 @@ pub(super) struct Board {
 }
 
 struct Head {
-    /// When the rate is to be divided next, by the common time.
+    /// When the rate is divided next, in common time.
     due: AtomicU64,
-    /// What a weight of one may use, in bits per second.
+    /// The rate that a weight of one may use, in bits per second.
     level: AtomicU64,
 }
 
 struct Entry {
     /// In bits per second.
     demand: AtomicU64,
-    /// Up to when that holds, by the common time.
+    /// The time until which that holds, in common time.
     until: AtomicU64,
     weight: AtomicU64,
 }
@@ -54,8 +54,8 @@ impl Board {
         }
     }
 
-    /// Publishes that `seat` wants to send at `demand`, valid until `until`; a standing queue wants
-    /// everything.
+    /// Publishes that `seat` wants to send at `demand`, valid until `until`; a standing queue has
+    /// an unlimited demand.
     pub(super) fn tell(&self, seat: usize, demand: Rate, until: Nanos) {
         if let Some(entry) = self.entries.get(seat) {
             entry.demand.store(demand.bits_per_sec(), Ordering::Relaxed);
@@ -69,13 +69,13 @@ impl Board {
         }
     }
 
-    /// What a weight of one may use.
+    /// The rate that a weight of one may use.
     #[inline]
     pub(super) fn level(&self) -> u64 {
         self.head.level.load(Ordering::Relaxed)
     }
 
-    /// Whether the caller is to divide the rate now. The next turn is `sync_time` later.
+    /// Whether the caller now has the turn to divide the rate. The next turn is `sync_time` later.
     #[inline]
     pub(super) fn claim_turn(&self, now: Nanos, sync_time: Nanos) -> bool {
         let due = self.head.due.load(Ordering::Relaxed);

@@ -21,8 +21,8 @@
 
 use narrows_units::Nanos;
 
-/// The common time of a clock that shows zero and has met no other, 2.3 years: so that what is
-/// before it can be named, too, and a ledger is full from the start.
+/// The common time of a clock that shows zero and has seen no other: 2.3 years. So earlier times
+/// have a number, too, and a ledger is full from the start.
 const EPOCH: i64 = 1 << 56;
 
 /// How a seat's clock differs from the common time.
@@ -32,7 +32,7 @@ pub(super) struct Clock {
     ahead: i64,
     /// When it was last read; zero before the first time.
     read: Nanos,
-    /// The latest time at which anyone had bought by then, by the common clock.
+    /// The latest purchase of any seat by then, in common time.
     seen: Nanos,
 }
 
@@ -41,13 +41,13 @@ impl Clock {
         Self { ahead: EPOCH, read: Nanos::ZERO, seen: Nanos::ZERO }
     }
 
-    /// The common time at `now` by the own clock.
+    /// The common time at `now` of the seat's clock.
     #[inline]
     pub(super) fn common(&self, now: Nanos) -> Nanos {
         Nanos(now.0.saturating_add_signed(self.ahead))
     }
 
-    /// The time by the own clock at `common`.
+    /// The time of the seat's clock at `common`.
     #[inline]
     pub(super) fn own(&self, common: Nanos) -> Nanos {
         match common {

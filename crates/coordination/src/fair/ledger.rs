@@ -1,9 +1,9 @@
-//! What has been sold: the exact half of `fair`.
+//! The ledger: the exact half of `fair`.
 //!
 //! One word holds the time up to which the limit is sold. The span from it to now is the credit, at
-//! most one depth. A buyer advances the word by the time that its bytes take at the rate. However
-//! many seats buy at once, and whatever they know of each other, the sum cannot exceed what there
-//! was: it is a token bucket in one word.
+//! most one depth. A buyer advances the word by the time that its bytes take at the rate. Any
+//! number of seats may buy at once, with any view of each other: the sum cannot exceed the credit.
+//! It is a token bucket in one word.
 //!
 //! Beside it, on the same line and so at no further cost, is the latest time at which any seat
 //! bought. Seats read it to agree on the time; see [`super::clock`].
@@ -27,12 +27,12 @@ impl Ledger {
         Self(Line(Words { sold: AtomicU64::new(0), latest: AtomicU64::new(0) }))
     }
 
-    /// The latest time at which anyone bought, by the seats' common clock.
+    /// The latest purchase of any seat, in common time.
     pub(super) fn latest(&self) -> Nanos {
         Nanos(self.0.latest.load(Ordering::Relaxed))
     }
 
-    /// Up to when the limit has been sold.
+    /// The time up to which the limit is sold.
     pub(super) fn sold(&self) -> Nanos {
         Nanos(self.0.sold.load(Ordering::Relaxed))
     }
@@ -105,10 +105,10 @@ impl Ledger {
         }
     }
 
-    /// Takes `span` back, which was sold and has not been used.
+    /// Takes back the unused `span`.
     pub(super) fn take_back(&self, span: Nanos) {
         let mut sold = self.0.sold.load(Ordering::Relaxed);
-        // Forgiven meanwhile, it may be less than what comes back.
+        // The debt may have been forgiven meanwhile, and be less than the returned credit.
         while let Err(newer) = self.0.sold.compare_exchange_weak(
             sold,
             sold.saturating_sub(span.0),
@@ -132,7 +132,7 @@ mod tests {
     const DEPTH: Nanos = Nanos(100);
 
     #[test]
-    fn no_more_is_sold_than_the_depth_and_what_has_passed() {
+    fn sales_never_exceed_the_depth_and_the_elapsed_time() {
         let ledger = Ledger::new();
         let sell = |now| ledger.sell(Nanos(40), Nanos(40), DEPTH, Nanos(now));
         assert_eq!([sell(1_000), sell(1_000)], [Ok(()), Ok(())]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_can_be_sold_again() {
+    fn returned_credit_can_be_sold_again() {
         let ledger = Ledger::new();
         assert_eq!(ledger.sell(DEPTH, DEPTH, DEPTH, Nanos(1_000)), Ok(()));
         ledger.take_back(Nanos(30));
@@ -186,7 +186,7 @@ mod loom_tests {
                 thread::spawn(move || buy(&ledger, 1_000) + buy(&ledger, 1_010))
             };
             let bought = buy(&ledger, 1_000);
-            // One that has bought gives half back.
+            // A buyer gives half back.
             ledger.take_back(Nanos(20 * bought));
             let bought = bought + other.join().unwrap();
             assert!(bought * 40 - 20 <= 110, "{bought} times 40, of which 20 came back");

@@ -9,7 +9,7 @@
 
 use narrows_qdisc::Weight;
 
-/// What a queue demands, in bits per second, and its weight.
+/// A queue's demand, in bits per second, and its weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Demand {
     pub(super) bits_per_sec: u64,
@@ -17,7 +17,7 @@ pub(super) struct Demand {
 }
 
 /// The level at which `demands` fill `rate`, in bits per second for a weight of one; all of
-/// `rate` where they do not. Reorders them.
+/// `rate` if they do not. Reorders them.
 pub(super) fn fill(rate: u64, demands: &mut [Demand]) -> u64 {
     let mut left = u128::from(rate);
     let mut wanting = demands;
@@ -26,7 +26,7 @@ pub(super) fn fill(rate: u64, demands: &mut [Demand]) -> u64 {
         if weights == 0 {
             return rate;
         }
-        // Those whose part at this level is all that they want go to the front.
+        // Queues whose demand is met at this level go to the front.
         let mut content = 0;
         let mut granted = 0;
         for index in 0..wanting.len() {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_content_there_is_no_level_but_the_rate() {
+    fn if_all_demands_fit_the_level_is_the_rate() {
         assert_eq!(level(100, &[(10, 1), (20, 1)]), 100);
         assert_eq!(level(100, &[]), 100);
     }

@@ -7,12 +7,12 @@
 use crate::Limit;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// A full Ethernet frame as a wire carries it: 1500 + 14 + 4 + 20. What shapers are asked
-/// to fit, and so the unit in which small figures are counted.
+/// A full Ethernet frame as a wire carries it: 1500 + 14 + 4 + 20. The usual packet of shapers, and
+/// so the unit of small figures.
 const FULL_FRAME: Bytes = Bytes(1538);
 
-/// A burst below this is not kept to: it is what a core's timer and its batches are late by.
-/// In a window of 10 ms it is 0.32 %.
+/// A smaller burst counts as this: timers and batches are late by as much. In a window of 10 ms it
+/// is 0.32 %.
 const LEAST_BURST: Nanos = Nanos::from_micros(32);
 
 /// For how long a seat buys in advance, and keeps what it bought. At rates at which a full frame
@@ -21,7 +21,7 @@ const LEASE: Nanos = Nanos::from_micros(16);
 
 /// Credit that is left to queues within their share. Also how far the limit can be
 /// exceeded when queues wake up together, which is why it is not more. Chosen by measurement:
-/// with a third of it, shares of 32 queues differ by tens of per cent; with twice as much they are
+/// with a third of it, shares of 32 queues differ by tens of percent; with twice as much they are
 /// no fairer, and the overshoot is twice as large (`narrows sim mqcake-induced`,
 /// `mqcake-imbalance`).
 const CUSHION: Nanos = Nanos::from_micros(1);
@@ -31,17 +31,17 @@ const CUSHION: Nanos = Nanos::from_micros(1);
 /// are late (`narrows sim cake-light`, `cake-call`, `cake-hosts-far`).
 const RESERVE_PART: u64 = 2;
 
-/// Time between two divisions for each seat: looking at its line takes 50 to 200 ns where another
-/// core has written it, so that dividing takes up 3 to 10 % of one core among all.
+/// Time between two divisions for each seat: reading its line takes 50 to 200 ns if another core
+/// has written it, so the division takes 3 to 10 % of one core in total.
 const SYNC_TIME_PER_SEAT: Nanos = Nanos::from_micros(2);
 
 /// Dividing more often than this gains nothing: a core is late by as much.
 const LEAST_SYNC_TIME: Nanos = Nanos::from_micros(20);
 
-/// At very low rates it would otherwise take seconds until a new queue counts.
+/// Otherwise a new queue would count only after seconds at very low rates.
 const LONGEST_SYNC_TIME: Nanos = Nanos::from_millis(10);
 
-/// How long a queue waits at least before it asks again for what others leave.
+/// The least time before a queue asks again for surplus.
 const LEAST_RETRY: Nanos = Nanos::from_micros(1);
 const LONGEST_RETRY: Nanos = Nanos::from_micros(20);
 
@@ -56,18 +56,18 @@ pub(super) struct Terms {
     pub(super) depth: Nanos,
     /// Credit that only queues within their share may use.
     pub(super) cushion: Nanos,
-    /// Credit that is left, besides, to packets that do not yield, where some do. Zero where seats
-    /// buy in advance: what is to go first waits there for no longer than a lease.
+    /// Extra credit reserved for packets that do not yield, if some do. Zero where seats buy in
+    /// advance: an urgent packet waits no longer than a lease there.
     pub(super) reserve: Nanos,
-    /// For how long a seat buys in advance; zero where it pays for each packet.
+    /// For how long a seat buys in advance; zero if it pays for each packet.
     pub(super) lease: Nanos,
     /// Between two divisions.
     pub(super) sync_time: Nanos,
-    /// Before asking again for what others leave.
+    /// The time before asking again for surplus.
     pub(super) retry: Nanos,
-    /// The least that a share is good for at once: a full frame and one behind it.
+    /// The least credit of a share: a full frame and one behind it.
     pub(super) least_allowance: Bytes,
-    /// What a queue must have sent before its rate is meaningful, if it does so in time.
+    /// The bytes that a queue must send, in time, before its rate is meaningful.
     pub(super) sample: Bytes,
 }
 
@@ -80,9 +80,9 @@ impl Terms {
         let leases = leased >= FULL_FRAME;
         let burst = burst(limit, frame, leases);
         let (lease, leased) = if leases { (LEASE, leased) } else { (Nanos::ZERO, Bytes::ZERO) };
-        // What all have bought and not used is part of the burst.
+        // All unused leases are part of the burst.
         let depth = burst - leased;
-        // A packet beyond a share has to find the cushion, itself, and some time to be late.
+        // A packet beyond a share needs the cushion, its own cost, and some time for lateness.
         let spare = Bytes(depth.0 - frame.0);
         let cushion = Bytes(rate.bytes_in(CUSHION).0.max(frame.0).min(spare.0 / 2));
         let late = rate.time_for(Bytes(spare.0 - cushion.0));
@@ -104,8 +104,8 @@ impl Terms {
     }
 }
 
-/// The burst that is kept to: what the operator asked for, but at least what clocks can keep,
-/// and what leaves room for the cushion and a packet while all others hold leases.
+/// The burst in force: the configured one, but at least what clocks can keep, with room for the
+/// cushion and a packet while all others hold leases.
 fn burst(limit: Limit, frame: Bytes, leases: bool) -> Bytes {
     let frames = if leases { 6 } else { 3 };
     limit.burst.max(limit.rate.bytes_in(LEAST_BURST)).max(Bytes(frame.0 * frames))
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_and_what_the_ledger_keeps_are_the_burst_together() {
+    fn leases_and_the_ledger_s_depth_add_up_to_the_burst() {
         for (mbit, burst, seats) in [(15_000, 1_514, 40), (1_000, 100_000, 4), (400_000, 1, 64)] {
             let terms = terms(mbit, burst, seats);
             let all = terms.rate.bytes_in(terms.depth + terms.lease).0;

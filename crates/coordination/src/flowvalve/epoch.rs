@@ -15,12 +15,12 @@ use narrows_units::{Bytes, Nanos};
 /// How long an epoch is: the unit of time of FlowValve's code, 2^18 times 16 cycles of 1.2 GHz.
 pub(super) const EPOCH: Nanos = Nanos(3_495_253);
 
-/// What nobody has refreshed for so long is forgotten: 16 units, as FlowValve's code has it for a
-/// parent's state. (There a lender's lasts for 256, which is 0.9 s until what a class leaves that
-/// stops is lent.)
+/// State that was not refreshed for this long is forgotten: 16 units, as in FlowValve's code for a
+/// parent's state. (There a lender's state lasts 256 units, so 0.9 s pass before the rate of a
+/// class that stops is lent.)
 pub(super) const EXPIRY: Nanos = Nanos(16 * EPOCH.0);
 
-/// Bytes at `rate`, in bytes a second, over `span`.
+/// Bytes at `rate`, in bytes per second, over `span`.
 pub(super) fn earned(rate: u64, span: Nanos) -> i64 {
     let bytes = u128::from(rate) * u128::from(span.0) / 1_000_000_000;
     i64::try_from(bytes).unwrap_or(i64::MAX)
@@ -32,21 +32,21 @@ pub(super) struct Bucket {
     filling: AtomicBool,
     /// When it was filled last, in nanoseconds.
     filled: AtomicU64,
-    /// How fast it is filled, in bytes a second.
+    /// How fast it is filled, in bytes per second.
     rate: AtomicU64,
     tokens: AtomicI64,
 }
 
-/// An epoch that has come to its end: the right to fill the bucket, for one.
+/// An epoch that has ended: the exclusive right to fill the bucket.
 pub(super) struct Turn<'a> {
     bucket: &'a Bucket,
     now: Nanos,
-    /// How long it took.
+    /// Its duration.
     pub(super) span: Nanos,
 }
 
 impl Bucket {
-    /// The right to fill it, if the epoch is over at `now` and nobody else is at it.
+    /// The right to fill it, if the epoch is over at `now` and no other core is filling it.
     #[inline]
     pub(super) fn turn(&self, now: Nanos) -> Option<Turn<'_>> {
         if now < self.next() {
@@ -55,14 +55,14 @@ impl Bucket {
         self.filling.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
         let span = now.since(self.filled());
         if span < EPOCH {
-            // Somebody has filled it in between.
+            // Another core has filled it in between.
             self.filling.store(false, Ordering::Release);
             return None;
         }
         Some(Turn { bucket: self, now, span })
     }
 
-    /// Takes `cost` if there is so much.
+    /// Takes `cost` if there is enough.
     #[inline]
     pub(super) fn meter(&self, cost: Bytes) -> bool {
         let cost = i64::try_from(cost.0).unwrap_or(i64::MAX);
@@ -81,7 +81,7 @@ impl Bucket {
         false
     }
 
-    /// Puts back what was taken and not used.
+    /// Returns unused tokens.
     pub(super) fn put_back(&self, bytes: Bytes) {
         self.tokens.fetch_add(bytes.0 as i64, Ordering::Relaxed);
     }
@@ -99,12 +99,12 @@ impl Bucket {
         }
     }
 
-    /// What is in it, in bytes.
+    /// The tokens in it, in bytes.
     pub(super) fn tokens(&self) -> i64 {
         self.tokens.load(Ordering::Relaxed)
     }
 
-    /// How fast it is filled, in bytes a second.
+    /// How fast it is filled, in bytes per second.
     #[inline]
     pub(super) fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
@@ -114,7 +114,7 @@ impl Bucket {
         Nanos(self.filled.load(Ordering::Relaxed))
     }
 
-    /// Whether nobody has filled it for so long that what it says is forgotten.
+    /// Whether it was not filled for so long that its state is forgotten.
     #[inline]
     pub(super) fn is_expired(&self, now: Nanos) -> bool {
         now.since(self.filled()) > EXPIRY
@@ -128,8 +128,8 @@ impl Bucket {
 }
 
 impl Turn<'_> {
-    /// Fills the bucket at `rate` for the time since it was filled last, or for an epoch where that
-    /// is forgotten. It holds what comes in an epoch, and `burst`.
+    /// Fills the bucket at `rate` for the time since the last refill, or for one epoch if that is
+    /// forgotten. It holds an epoch's worth, and `burst`.
     pub(super) fn fill(self, rate: u64, burst: Bytes) {
         let span = if self.span > EXPIRY { EPOCH } else { self.span };
         let burst = i64::try_from(burst.0).unwrap_or(i64::MAX);
@@ -187,8 +187,8 @@ mod tests {
     }
 
     proptest! {
-        /// However late epochs are filled and whatever is asked for: no more passes than what has
-        /// been earned, an epoch's worth to begin with, and a burst.
+        /// With late refills and any requests, no more passes than the earned tokens, an initial
+        /// epoch's worth, and a burst.
         #[test]
         fn no_more_passes_than_has_been_earned(
             acts in prop::collection::vec((0..3 * EPOCH.0, 1u64..100_000), 1..100),
@@ -217,7 +217,7 @@ mod loom_tests {
 
     const NOW: Nanos = Nanos::from_secs(100);
 
-    /// Whether it has filled the bucket, and whether it has got something.
+    /// Whether it has filled the bucket, and whether it has got tokens.
     fn work(bucket: &Bucket) -> (u64, u64) {
         let filled = bucket.turn(NOW).map(|turn| turn.fill(100_000, Bytes(0))).is_some();
         (u64::from(filled), u64::from(bucket.meter(Bytes(200))))
@@ -239,7 +239,7 @@ mod loom_tests {
             assert_eq!(left, 349 - 200 * (metered + theirs) as i64);
             assert!(left >= 0);
             assert!(bucket.turn(NOW).is_none(), "the epoch has begun");
-            assert!(bucket.turn(NOW + EPOCH).is_some(), "and nobody has kept the lock");
+            assert!(bucket.turn(NOW + EPOCH).is_some(), "and the lock is free again");
         });
     }
 }

@@ -1,5 +1,5 @@
 //! The classes of the tree as they are now, and what rate each has: by weights, by priorities, and
-//! by what is measured of those that go before.
+//! by the measured rates of classes that go first.
 
 use super::epoch::{Bucket, EXPIRY};
 use crate::label::{Label, Lenders};
@@ -10,39 +10,39 @@ use narrows_units::{Bytes, Nanos};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A bucket holds at least so many full frames beside an epoch.
+/// The least number of full frames that a bucket holds in addition to an epoch.
 const LEAST_FRAMES: u64 = 2;
 const FRAME: u64 = 1514;
 
-/// What all cores write of a class. It outlives a change of the class.
+/// The state of a class that all cores write. It outlives a change of the class.
 #[derive(Default)]
 pub(super) struct State {
     /// What the class may send.
     pub(super) own: Bucket,
-    /// What it lends.
+    /// Tokens that it lends.
     pub(super) shadow: Bucket,
-    /// What is left of its ceiling, where that binds what it borrows.
+    /// The rest of its ceiling, where the ceiling limits what it borrows.
     pub(super) ceil: Bucket,
     /// Bytes forwarded in this epoch, of the class and of all below it.
     counted: AtomicI64,
-    /// The same in a second, over the last epochs.
+    /// The same per second, over the last epochs.
     measured: AtomicU64,
 }
 
 impl State {
-    /// Counts what is forwarded.
+    /// Counts forwarded bytes.
     #[inline]
     pub(super) fn count(&self, bytes: i64) {
         self.counted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// How much it consumes in bytes a second, as of its last epoch: nothing, if that is forgotten.
+    /// Its consumption in bytes per second, as of its last epoch: zero if that is outdated.
     #[inline]
     fn consumed(&self, now: Nanos) -> u64 {
         if self.own.is_expired(now) { 0 } else { self.measured.load(Ordering::Relaxed) }
     }
 
-    /// Measures over an epoch of `span`. Only who has the right to fill the bucket may.
+    /// Measures over an epoch of `span`. Only for the core that has the right to fill the bucket.
     fn measure(&self, span: Nanos) {
         let counted = u128::try_from(self.counted.swap(0, Ordering::Relaxed)).unwrap_or(0);
         let new = (counted * 1_000_000_000 / u128::from(span.0.max(1))) as u64;
@@ -57,13 +57,13 @@ pub(super) struct Node {
     /// Its place in the graph.
     pub(super) parent: Option<usize>,
     children: Vec<usize>,
-    /// What those directly below it are assured, in bytes a second.
+    /// The sum of its children's assured rates, in bytes per second.
     promised: u64,
-    /// Whom it asks, with how many classes above this one the lowest stands that is above both.
-    /// `None` where that follows from the tree.
+    /// Its lenders, each with the distance to the lowest common ancestor. `None` if they follow
+    /// from the tree.
     lenders: Option<Box<[(usize, u8)]>>,
     rate: u64,
-    /// Its own, or that of one above it where that is lower; of a topmost class its rate.
+    /// Its ceiling, or the lower one of an ancestor; the rate of a topmost class.
     ceil: u64,
     is_limited: bool,
     burst: Bytes,
@@ -87,8 +87,8 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// Adds a class whose state is `state`, and returns its place. `parent` is the place of the one
-    /// above it.
+    /// Adds a class with the state `state`, and returns its place. `parent` is the place of its
+    /// parent.
     pub(super) fn add(
         &mut self,
         class: &Class,
@@ -127,7 +127,7 @@ impl Graph {
         place
     }
 
-    /// Says whom the class at `place` asks. `places` has those of all classes, by their numbers.
+    /// Sets the lenders of the class at `place`. `places` has the places of all classes, by number.
     pub(super) fn set_lenders(
         &mut self,
         place: usize,
@@ -143,7 +143,7 @@ impl Graph {
         };
     }
 
-    /// How many classes above `place` the lowest stands that is above `other`, too, or is it.
+    /// The distance from `place` to the lowest class that contains `other`, or is it.
     fn steps(&self, place: usize, other: usize) -> u8 {
         let below = |at: usize| self.path(other).any(|above| above == at);
         let steps = self.path(place).take_while(|at| !below(*at)).count();
@@ -155,17 +155,18 @@ impl Graph {
         &self.nodes[place]
     }
 
-    /// A class and those above it.
+    /// A class and its ancestors.
     #[inline]
     pub(super) fn path(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         std::iter::successors(Some(place), |at| self.nodes[*at].parent)
     }
 
-    /// Whom the class at `place` asks, in order, with the steps to the lowest class above both.
+    /// The lenders of the class at `place`, in order, with the distance to the lowest common
+    /// ancestor.
     #[inline]
     pub(super) fn lenders(&self, place: usize) -> impl Iterator<Item = (usize, u8)> + '_ {
         let named = self.nodes[place].lenders.as_deref();
-        // Whose label names lenders asks nobody else.
+        // A label that names lenders excludes all others.
         let from = if named.is_some() { None } else { Some(place) };
         let path = std::iter::successors(from, |at| self.nodes[*at].parent);
         let beside = (1..).zip(path).flat_map(move |(steps, at)| {
@@ -177,15 +178,14 @@ impl Graph {
         named.into_iter().flatten().copied().chain(beside)
     }
 
-    /// Those directly below the class above the one at `place`: itself, too. Classes without one
-    /// above them have nothing to do with each other.
+    /// The siblings of the class at `place`, including itself. Topmost classes have no siblings.
     fn beside(&self, place: usize) -> impl Iterator<Item = usize> + '_ {
         let above = self.nodes[place].parent;
         above.map_or(&[][..], |above| &self.nodes[above].children).iter().copied()
     }
 
-    /// Measures and fills the class at `place` and those above it, the topmost first, where their
-    /// epochs are over and nobody else is at it.
+    /// Measures and fills the class at `place` and its ancestors, the topmost first, where the
+    /// epoch is over and no other core is filling it.
     #[inline]
     pub(super) fn update(&self, place: usize, now: Nanos) {
         let node = &self.nodes[place];
@@ -203,7 +203,7 @@ impl Graph {
         }
     }
 
-    /// The same for what the class at `place` lends.
+    /// The same for the shadow bucket of the class at `place`.
     #[inline]
     pub(super) fn update_lent(&self, place: usize, now: Nanos) {
         let node = &self.nodes[place];
@@ -214,21 +214,21 @@ impl Graph {
         turn.fill(u64::midpoint(old, new), Bytes(LEAST_FRAMES * FRAME));
     }
 
-    /// The rate of the class at `place` in bytes a second: as it was set, or as it would be now
-    /// where that is forgotten.
+    /// The rate of the class at `place` in bytes per second: as set, or as it would be now if that
+    /// is outdated.
     fn rate(&self, place: usize, now: Nanos) -> u64 {
         let own = &self.nodes[place].state.own;
         if own.is_expired(now) { self.share(place, now) } else { own.rate() }
     }
 
-    /// What the class at `place` is to have of the one above it: its assured rate, and its part, by
-    /// weight, of what better priorities do not consume and nobody else is assured.
+    /// The rate of the class at `place`, out of that of the class above it: its assured rate, and
+    /// its part, by weight, of what better priorities leave and no sibling is assured.
     fn share(&self, place: usize, now: Nanos) -> u64 {
         let node = &self.nodes[place];
         let Some(parent) = node.parent else { return node.rate.max(1) };
         let total = self.rate(parent, now);
         let promised = self.nodes[parent].promised;
-        // Where not all can have what they are assured, all have the same part of it.
+        // If the assured rates do not fit, all are reduced by the same factor.
         let assured = |node: &Node| match promised <= total {
             true => node.rate,
             false => {

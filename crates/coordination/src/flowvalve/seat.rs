@@ -1,4 +1,4 @@
-//! A queue's seat at a class: Algorithm 1 of the paper, for what is about to leave.
+//! A queue's seat at a class: Algorithm 1 of the paper, for departing packets.
 
 use super::epoch::Bucket;
 use super::graph::Graph;
@@ -10,11 +10,11 @@ use std::sync::Arc;
 pub(super) struct Seat {
     graph: Arc<Graph>,
     place: usize,
-    /// Who lent the last time; itself where nobody did.
+    /// The last lender; the class itself if there was none.
     lender: usize,
 }
 
-/// Takes `want` from `bucket`, or `least` of it.
+/// Takes `want` from `bucket`, or at least `least`.
 fn meter(bucket: &Bucket, least: Bytes, want: Bytes) -> Option<Bytes> {
     if want > least && bucket.meter(want) {
         return Some(want);
@@ -27,11 +27,11 @@ impl Seat {
         Self { graph, place, lender: place }
     }
 
-    /// Takes up to `want` bytes from the class itself or, where `borrow` is true, from a lender,
-    /// and says from whom.
+    /// Takes up to `want` bytes from the class itself or, if `borrow` is true, from a lender, which
+    /// it returns.
     ///
     /// # Errors
-    /// When the next of them has its epoch.
+    /// When the next of them is refilled.
     fn find(
         &self,
         least: Bytes,
@@ -57,7 +57,7 @@ impl Seat {
         Err(next)
     }
 
-    /// Counts `bytes` at the class and at those above it.
+    /// Counts `bytes` at the class and at its ancestors.
     fn count(&self, bytes: i64) {
         for at in self.graph.path(self.place) {
             self.graph.node(at).state.count(bytes);
@@ -67,7 +67,7 @@ impl Seat {
 
 impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
-        // Somebody else may be about to fill a bucket whose epoch is over.
+        // Another core may be about to fill a bucket whose epoch is over.
         let later = |next: Nanos| next.max(now + Nanos(1));
         self.graph.update(self.place, now);
         let node = self.graph.node(self.place);
@@ -98,7 +98,7 @@ impl ClassMeter for Seat {
         bucket.put_back(bytes);
     }
 
-    /// FlowValve has no queues: whether something waits is nothing to it.
+    /// FlowValve has no queues, so activity does not matter.
     fn set_active(&mut self, _: bool) {}
 
     fn tokens(&self, _: Nanos) -> Vec<[i64; 2]> {

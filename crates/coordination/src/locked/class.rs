@@ -5,14 +5,14 @@ use super::turns::Turns;
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// No bucket is smaller than what is earned in this time.
+/// No bucket is smaller than this time at its rate.
 const LEAST_TIME: i64 = 250_000;
 /// Nor than this.
 const FRAME: Bytes = Bytes(1514);
-/// Nobody is in debt for longer, nor counts a longer pause: `mbuffer`'s, as in the kernel.
+/// No debt and no credited pause is longer than this: `mbuffer`, as in the kernel.
 const LONGEST: i64 = 60_000_000_000;
 
-/// What a class may do.
+/// What a class may do now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
     /// It has tokens (`HTB_CAN_SEND`).
@@ -61,12 +61,12 @@ pub(super) struct LockedClass {
     pub(super) queues: Turns,
     /// By priority, the classes that borrow from it.
     pub(super) borrowers: [Turns; PRIORITIES],
-    /// Its time among those who borrow.
+    /// Its virtual time among borrowers.
     pub(super) time: u64,
 }
 
 impl LockedClass {
-    /// Takes over what the class is to be. Tokens are carried over, up to the new bursts.
+    /// Applies new parameters. Tokens are carried over, up to the new bursts.
     pub(super) fn set(&mut self, class: &Class) {
         self.parent = class.parent;
         self.rate = Pace::of(class.rate);
@@ -107,7 +107,7 @@ impl LockedClass {
     }
 
     /// Charges `bytes` at the ceiling and, where `rate` is true, at the rate. Otherwise they are
-    /// borrowed, and what has been earned meanwhile is kept without a bound, as in the kernel.
+    /// borrowed, and tokens earned meanwhile are kept without a bound, as in the kernel.
     pub(super) fn charge(&mut self, bytes: Bytes, rate: bool, now: Nanos) {
         let passed = self.passed(now);
         let account = |tokens: i64, most: i64, pace: &Pace| {
@@ -121,13 +121,13 @@ impl LockedClass {
         self.at = self.at.max(now);
     }
 
-    /// Takes back what was charged and not used.
+    /// Takes back an unused charge.
     pub(super) fn put_back(&mut self, bytes: Bytes, rate: bool) {
         self.tokens += if rate { self.rate.span(bytes) } else { 0 };
         self.ctokens += self.ceil.span(bytes);
     }
 
-    /// What is in credit at the rate and at the ceiling.
+    /// The credit at the rate and at the ceiling.
     pub(super) fn tokens(&self, now: Nanos) -> [i64; 2] {
         let passed = self.passed(now);
         [(self.tokens + passed).min(self.buffer), (self.ctokens + passed).min(self.cbuffer)]
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use narrows_units::wire::Overhead;
 
-    /// 1 Gbit/s assured, 2 at most: 8 and 4 ns a byte.
+    /// 1 Gbit/s assured, 2 at most: 8 and 4 ns per byte.
     fn class() -> LockedClass {
         let (rate, ceil) = (1_000_000_000, 2_000_000_000);
         let mut class = LockedClass::default();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_borrowed_is_charged_at_the_ceiling_only() {
+    fn borrowed_bytes_are_charged_at_the_ceiling_only() {
         let mut class = class();
         let now = Nanos::from_secs(1);
         class.charge(Bytes(100_000), true, now);

@@ -5,13 +5,13 @@
 
 use narrows_units::{Bytes, Nanos};
 
-/// By how much one may be late who said when he would ask again.
+/// How late a borrower may be that said when it would ask again.
 const SLACK: Nanos = Nanos::from_micros(20);
 
 /// Times have this many binary places.
 const PLACES: u32 = 16;
 
-/// By so much one may be ahead of him who waits: a quantum of those who weigh one.
+/// How far a borrower may be ahead of a waiting one: a quantum at weight 1.
 const LEAD: u64 = 1 << PLACES;
 
 #[derive(Clone, Copy, Default)]
@@ -24,16 +24,16 @@ struct Waiting {
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The latest time of anybody who was served: who comes anew begins there.
+    /// The latest virtual time of any served borrower. A newcomer starts there.
     clock: u64,
     first: Waiting,
 }
 
 impl Turns {
-    /// Whether `who`, whose time is `time`, may go now.
+    /// Whether the borrower `who` of virtual time `time` may go now.
     ///
     /// # Errors
-    /// Until when somebody else is to be let go first.
+    /// The time until which another borrower goes first.
     pub(super) fn may(&self, who: u32, time: u64, now: Nanos) -> Result<(), Nanos> {
         let Waiting { who: other, time: theirs, until } = self.first;
         if other == who || until <= now || time.max(self.clock.saturating_sub(LEAD)) <= theirs {
@@ -42,11 +42,11 @@ impl Turns {
         Err(until)
     }
 
-    /// Nobody waits.
+    /// That no borrower waits.
     ///
     /// # Errors
-    /// Until when somebody does.
-    pub(super) fn nobody_waits(&self, now: Nanos) -> Result<(), Nanos> {
+    /// The time until which one does.
+    pub(super) fn check_idle(&self, now: Nanos) -> Result<(), Nanos> {
         if self.first.until <= now { Ok(()) } else { Err(self.first.until) }
     }
 
@@ -59,7 +59,8 @@ impl Turns {
         }
     }
 
-    /// One whose time is `time`, and who weighs `weight`, is served `bytes`: his time from now on.
+    /// Serves `bytes` to a borrower of virtual time `time` and weight `weight`. Returns its new
+    /// virtual time.
     pub(super) fn serve(&mut self, time: u64, bytes: Bytes, weight: u64) -> u64 {
         let time = time.max(self.clock.saturating_sub(LEAD));
         self.clock = self.clock.max(time);
@@ -75,21 +76,21 @@ mod tests {
     const LATER: Nanos = Nanos(NOW.0 + 1_000);
 
     #[test]
-    fn who_has_had_less_goes_first_until_he_was_to_ask_again() {
+    fn the_borrower_with_less_goes_first_until_it_is_overdue() {
         let mut turns = Turns::default();
         assert_eq!(turns.may(1, 5 * LEAD, NOW), Ok(()));
         turns.wait(2, LEAD, LATER, NOW);
         assert_eq!(turns.may(1, 5 * LEAD, NOW), Err(LATER + SLACK));
-        assert_eq!(turns.may(1, 5 * LEAD, LATER + SLACK), Ok(()), "he did not come");
+        assert_eq!(turns.may(1, 5 * LEAD, LATER + SLACK), Ok(()), "it did not come");
         assert_eq!(turns.may(2, LEAD, NOW), Ok(()));
-        assert_eq!(turns.nobody_waits(NOW), Err(LATER + SLACK));
-        // One who has had more waits behind him.
+        assert_eq!(turns.check_idle(NOW), Err(LATER + SLACK));
+        // A borrower that has had more waits behind it.
         turns.wait(1, 5 * LEAD, LATER, NOW);
         assert_eq!(turns.may(2, LEAD, NOW), Ok(()));
     }
 
     #[test]
-    fn who_comes_anew_begins_where_the_others_are() {
+    fn a_newcomer_starts_at_the_others_time() {
         let mut turns = Turns::default();
         let time = turns.serve(7 * LEAD, Bytes(3_000), 1_000);
         assert_eq!(time, 10 * LEAD);

@@ -1,10 +1,10 @@
-//! What a class has sold: a token bucket in one word.
+//! A class's ledger: a token bucket in one word.
 //!
 //! The word holds the time up to which the rate has been sold. Between it and now lies the credit,
 //! never more than a depth.
 //!
-//! Memory ordering: relaxed throughout. The word is its own truth (compare-and-swap acts on the
-//! newest value whatever its ordering), and no other memory is reached through it.
+//! Memory ordering: relaxed throughout. The word is complete in itself (compare-and-swap acts on
+//! the newest value with any ordering), and no other memory is reached through it.
 
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::Nanos;
@@ -13,19 +13,19 @@ use narrows_units::Nanos;
 pub(crate) struct Ledger(AtomicU64);
 
 impl Ledger {
-    /// When `least` will be in credit, or is, if nobody buys; `least` is at most `depth`.
+    /// When `least` is in credit if no queue buys before; `least` is at most `depth`.
     #[inline]
     pub(crate) fn due(&self, least: Nanos, depth: Nanos, now: Nanos) -> Nanos {
         self.start(depth, now) + least
     }
 
-    /// Up to when it has been sold, where nothing older than `depth` counts.
+    /// The time up to which it is sold, at most `depth` in the past.
     #[inline]
     fn start(&self, depth: Nanos, now: Nanos) -> Nanos {
         Nanos(self.0.load(Ordering::Relaxed)).max(now - depth)
     }
 
-    /// Sells `span` at `now` if `least` is in credit. What costs more leaves a debt.
+    /// Sells `span` at `now` if `least` is in credit. A larger span leaves a debt.
     #[inline]
     pub(crate) fn sell(&self, span: Nanos, least: Nanos, depth: Nanos, now: Nanos) -> bool {
         let oldest = now - depth;
@@ -47,7 +47,7 @@ impl Ledger {
         }
     }
 
-    /// Sells `span` whatever has been sold. The debt never exceeds `most`.
+    /// Sells `span` unconditionally. The debt never exceeds `most`.
     #[inline]
     pub(crate) fn charge(&self, span: Nanos, depth: Nanos, most: Nanos, now: Nanos) {
         let (oldest, latest) = (now - depth, now + most);
@@ -62,14 +62,14 @@ impl Ledger {
         }
     }
 
-    /// Takes `span` back, which was sold and has not been used.
+    /// Takes back the unused `span`.
     #[inline]
     pub(crate) fn take_back(&self, span: Nanos) {
         // Nothing is ever sold before a depth has passed since the epoch.
         self.0.fetch_sub(span.0, Ordering::Relaxed);
     }
 
-    /// What is in credit, in nanoseconds; negative where it is owed.
+    /// The credit in nanoseconds; negative for a debt.
     pub(crate) fn level(&self, depth: Nanos, now: Nanos) -> i64 {
         now.0.wrapping_sub(self.start(depth, now).0) as i64
     }
@@ -82,7 +82,7 @@ mod tests {
     const DEPTH: Nanos = Nanos(100);
 
     #[test]
-    fn no_more_is_sold_than_the_depth_and_what_has_passed() {
+    fn sales_never_exceed_the_depth_and_the_elapsed_time() {
         let ledger = Ledger::default();
         let sell = |now| ledger.sell(Nanos(40), Nanos(40), DEPTH, Nanos(now));
         assert_eq!([sell(1_000), sell(1_000), sell(1_000)], [true, true, false]);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_charged_is_owed_up_to_the_most() {
+    fn a_charge_becomes_debt_up_to_the_limit() {
         let ledger = Ledger::default();
         let level = || ledger.level(DEPTH, Nanos(1_000));
         ledger.charge(Nanos(250), DEPTH, Nanos(500), Nanos(1_000));

@@ -5,14 +5,14 @@
 
 use std::collections::VecDeque;
 
-/// So many changes are remembered.
+/// The number of changes that are kept.
 const MOST: usize = 4096;
 
 /// The last changes, oldest first.
 #[derive(Default)]
 pub(super) struct Log {
     classes: VecDeque<u32>,
-    /// How many there have been before them.
+    /// The number of earlier changes.
     before: u64,
 }
 
@@ -32,12 +32,12 @@ impl Log {
 
     /// Any may have changed.
     pub(super) fn forget(&mut self) {
-        // One that nobody can be told of.
+        // A class that no entry can name.
         self.before = self.end() + 1;
         self.classes.clear();
     }
 
-    /// What has changed since there had been `seen` changes; `None` for anything.
+    /// The changes after the first `seen`; `None` if any class may have changed.
     pub(super) fn since(&self, seen: u64) -> Option<Vec<u32>> {
         let skipped = usize::try_from(seen.checked_sub(self.before)?).ok()?;
         Some(self.classes.iter().skip(skipped).copied().collect())
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_changed_is_told_from_where_one_has_read() {
+    fn a_reader_gets_the_changes_since_its_last_read() {
         let mut log = Log::default();
         log.add([1, 2].into_iter());
         let seen = log.end();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_too_late_is_told_that_anything_may_have() {
+    fn a_late_reader_hears_that_anything_may_have_changed() {
         let mut log = Log::default();
         log.add(0..MOST as u32);
         assert!(log.since(0).is_some());

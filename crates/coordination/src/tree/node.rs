@@ -1,4 +1,4 @@
-//! A class of the tree: what it has sold, and the race of those that borrow from it.
+//! A class of the tree: its ledgers, and the races of its borrowers.
 
 use super::ledger::Ledger;
 use super::race::Race;
@@ -15,39 +15,39 @@ type ClassCensus = census::Shared<256>;
 
 /// See the module's documentation.
 ///
-/// A purchase touches two cache lines: one that changes write, and one that purchases do. They
-/// share a pair of lines, which a processor may fetch together: whoever buys needs both.
+/// A purchase touches two cache lines: one that changes write, and one that purchases write. They
+/// form an aligned pair, which a processor may fetch together, and a buyer needs both.
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
-    /// Read by every purchase, and written by a change only.
+    /// Read by every purchase, and written only by changes.
     pub(super) terms: Terms,
     /// Its number in the tree.
     pub(super) id: u32,
     /// A number that no other node of the tree has or had.
     pub(super) serial: u64,
     pub(super) sales: Sales,
-    /// By priority, those who may borrow from it. Made with the first of them.
+    /// The classes that may borrow from it, by priority. Made with the first of them.
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
-    /// Its place in the races of those above it, the parent first.
+    /// Its virtual times in the races of its ancestors, the parent first.
     places: Box<[AtomicU64]>,
     /// The queues that send for it, by the rank of what each sends next; those of the first rank
     /// are in [`Sales`]. Made with the first of them.
     ranks: OnceLock<Box<[Race; RANKS - 1]>>,
-    /// What its queues count together. Made for the first that asks.
+    /// Its queues' common census. Made for the first that asks.
     census: OnceLock<Arc<ClassCensus>>,
 }
 
-/// What purchases write.
+/// The part that purchases write.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(super) struct Sales {
-    /// Where rate and ceiling are the same, that of the ceiling is for both.
+    /// If rate and ceiling are equal, the ceiling's ledger is for both.
     rate: Ledger,
     pub(super) ceil: Ledger,
-    /// The queues that send for it, where nothing has a rank or the first one.
+    /// The queues that send for it, of the first rank or without ranks.
     queues: Race,
-    /// With what weight and priority it runs in the races above it; 0 while it does not.
+    /// The weight and priority with which it runs in the races above it; 0 while it does not.
     entry: AtomicU64,
 }
 
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// Has what a purchase touches of it brought near.
+    /// Prefetches the data that a purchase touches.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch(&self.terms);
@@ -82,7 +82,7 @@ impl Node {
         self.places.len()
     }
 
-    /// Those who borrow from it, by priority.
+    /// The races of its borrowers, by priority.
     #[inline]
     pub(super) fn borrowers(&self) -> &[Race; PRIORITIES] {
         self.borrowers.get_or_init(Box::default)
@@ -100,44 +100,44 @@ impl Node {
         &self.ranks.get_or_init(Box::default)[at]
     }
 
-    /// Whether what one of its queues sends next is not of the first rank, or ever was.
+    /// Whether the next packet of any queue has, or ever had, another rank than the first.
     pub(super) fn has_ranks(&self) -> bool {
         self.ranks.get().is_some()
     }
 
-    /// Whether no queue has anything to send for it. Of two that leave races of different ranks at
-    /// once, at least one sees so: each has left its race before the fence, and looks behind it.
+    /// Whether no queue has packets for it. If two leave races of different ranks at once, at least
+    /// one sees this: each has left its race before the fence, and checks after it.
     fn is_idle(&self) -> bool {
         let Some(ranks) = self.ranks.get() else { return self.sales.queues.is_empty() };
         fence(Ordering::SeqCst);
         self.sales.queues.is_empty() && ranks.iter().all(Race::is_empty)
     }
 
-    /// A seat at what its queues count together.
+    /// A seat at its queues' census.
     pub(super) fn census(&self) -> Box<dyn Census> {
         Box::new(Arc::clone(self.census.get_or_init(ClassCensus::new)).seat())
     }
 
-    /// It and those above it.
+    /// The class and its ancestors.
     #[inline]
     pub(super) fn path(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |node| node.parent.as_deref())
     }
 
-    /// What it has sold at its rate, where that is not what it has sold at its ceiling.
+    /// The ledger of its rate, if that differs from the ledger of its ceiling.
     #[inline]
     pub(super) fn rate_apart(&self) -> Option<(&Ledger, Bucket)> {
         let (rate, ceil) = (self.terms.rate(), self.terms.ceil());
         (rate != ceil).then_some((&self.sales.rate, rate))
     }
 
-    /// What it has sold at its rate.
+    /// The ledger of its rate.
     #[inline]
     pub(super) fn rate(&self) -> (&Ledger, Bucket) {
         self.rate_apart().unwrap_or((&self.sales.ceil, self.terms.ceil()))
     }
 
-    /// Its place in the race of the one `steps` above it.
+    /// Its virtual time in the race of the class `steps` above it.
     #[inline]
     pub(super) fn place(&self, steps: usize) -> &AtomicU64 {
         &self.places[steps - 1]
@@ -152,15 +152,16 @@ impl Node {
         }
     }
 
-    /// Does not run there any more, where no queue has anything to send for it.
+    /// Leaves these races, if no queue has packets for it.
     pub(super) fn retire(&self) {
         if self.is_idle() {
             self.exchange(0);
         }
     }
 
-    /// Whoever exchanges the entry takes back exactly what it stood for. Another queue may enter at
-    /// the same moment and find itself retired: it enters again with its next purchase.
+    /// The queue that exchanges the entry takes back exactly what the entry had added. Another
+    /// queue may enter at the same moment and find itself retired: it enters again with its next
+    /// purchase.
     #[cold]
     fn exchange(&self, entry: u64) {
         let before = self.sales.entry.swap(entry, Ordering::Relaxed);
@@ -208,7 +209,7 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_the_last_queue_to_leave_has_the_class_retire_whatever_their_ranks() {
+    fn loom_the_last_queue_to_leave_retires_the_class_at_any_rank() {
         loom::model(|| {
             let root = Arc::new(Node::new(1, 1, &class(None), None));
             let node = Arc::new(Node::new(2, 2, &class(Some(1)), Some(Arc::clone(&root))));

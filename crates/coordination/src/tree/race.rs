@@ -1,4 +1,4 @@
-//! Whose turn it is: virtual times.
+//! The order in which borrowers buy: virtual times.
 //!
 //! Borrowers share what a lender sells in proportion to their weights. The race has a virtual time,
 //! which advances by the bytes sold divided by the weights of all runners. Each runner has a
@@ -21,47 +21,46 @@
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::{Bytes, Nanos};
 
-/// By so many bytes a runner may be ahead, whatever it weighs: two full frames.
+/// The bytes by which a runner may be ahead, at any weight: two full frames.
 const LEAD: Bytes = Bytes(2 * 1514);
 
-/// For so long at most one comes before worse priorities where it has not waited.
+/// For at most this long, a runner that has not waited comes before worse priorities.
 pub(super) const RETURN: Nanos = Nanos::from_millis(1);
 
-/// By how much one may be late who said when he would ask again.
+/// How late a runner may be that said when it would ask again.
 const SLACK: Nanos = Nanos::from_micros(50);
 
-/// For so long one who does not ask again when he said still comes before those of worse
-/// priorities: a worker that shares its core comes late by less. One that is gone has a claim no
-/// longer.
+/// How long a runner that is late still comes before worse priorities. A worker that shares its
+/// core is late by less. After that the claim ends, so a lost runner blocks none.
 const PATIENCE: Nanos = Nanos::from_millis(4);
 
-/// Who wants less than its share, or is held up elsewhere, falls behind. So many leads behind it
-/// starts again: what it left has gone to others.
+/// A runner that wants less than its share, or is held up elsewhere, falls behind. This many leads
+/// behind, it starts anew: others have had what it left.
 const LAG_LEADS: u64 = 64;
 
-/// Who starts again, and was so many leads ahead or more, starts from here.
+/// A runner that starts anew, and was this many leads ahead or more, starts this far ahead.
 const START_LEADS: u64 = 3;
 
 #[derive(Default)]
 pub(super) struct Race {
     time: AtomicU64,
-    /// The sum over all who run.
+    /// The sum of all runners' weights.
     weight: AtomicU64,
-    /// Until when somebody waits for what is sold here,
+    /// The time until which any runner waits for a sale here.
     wanted: AtomicU64,
-    /// and until when the last of them,
+    /// The time until which the hindmost waiting runner waits.
     due: AtomicU64,
-    /// who is here.
+    /// The virtual time of the hindmost waiting runner.
     last: AtomicU64,
 }
 
-/// The time that `bytes` take one who weighs `weight`.
+/// The virtual time that `bytes` take at weight `weight`.
 #[inline]
 pub(super) fn laps(bytes: Bytes, weight: u64) -> u64 {
     (bytes.0 << 32) / weight.max(1)
 }
 
-/// What one who weighs `weight` buys in the time `laps`.
+/// The bytes that `laps` of virtual time are worth at weight `weight`.
 #[inline]
 pub(super) fn bytes(laps: u64, weight: u64) -> Bytes {
     Bytes(((u128::from(laps) * u128::from(weight)) >> 32) as u64)
@@ -78,18 +77,18 @@ impl Race {
         self.weight.fetch_add(weight, Ordering::Relaxed);
     }
 
-    /// Whether nobody runs.
+    /// Whether there are no runners.
     pub(super) fn is_empty(&self) -> bool {
         self.weight.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether nobody else runs.
+    /// Whether no other runner is left.
     pub(super) fn leave(&self, weight: u64) -> bool {
         self.weight.fetch_sub(weight, Ordering::Relaxed) == weight
     }
 
-    /// One at `time` waits at `now` for what is sold here, until he asks again at `until`. Returns
-    /// what he says when he does not wait any more.
+    /// At `now`, a runner at `time` waits for a sale, and asks again at `until`. Returns the time
+    /// to pass to [`Self::has_had`] when it no longer waits.
     #[inline]
     pub(super) fn want(&self, time: u64, until: Nanos, now: Nanos) -> Nanos {
         let wanted = until + PATIENCE;
@@ -107,8 +106,8 @@ impl Race {
         wanted
     }
 
-    /// One who stands in line elsewhere comes at `until`, and goes before worse priorities. Returns
-    /// what he says when he does not wait any more.
+    /// A runner that waits elsewhere comes at `until`, and goes before worse priorities. Returns
+    /// the time to pass to [`Self::has_had`] when it no longer waits.
     #[inline]
     pub(super) fn comes(&self, until: Nanos) -> Nanos {
         let wanted = until + SLACK;
@@ -118,19 +117,19 @@ impl Race {
         wanted
     }
 
-    /// One whom it had nothing for buys elsewhere, and comes back after `gap`.
+    /// A runner that found no credit here buys elsewhere, and comes back after `gap`.
     #[inline]
     pub(super) fn passed_over(&self, gap: Nanos, now: Nanos) {
         let until = now + Nanos(2 * gap.0).max(SLACK).min(RETURN);
-        // Each time would be more often than it takes.
+        // Storing each time would be more often than necessary.
         let half = Nanos(now.0 + (until - now).0 / 2);
         if self.wanted.load(Ordering::Relaxed) < half.0 {
             self.wanted.store(until.0, Ordering::Relaxed);
         }
     }
 
-    /// One who said `wanted` does not wait any more at `now`. If nobody has said so of a later time
-    /// those of worse priorities need not wait for him.
+    /// The runner that announced the time `wanted` no longer waits at `now`. If no other has
+    /// announced a later time, worse priorities need not wait any more.
     #[inline]
     pub(super) fn has_had(&self, wanted: Nanos, now: Nanos) {
         if self.wanted.load(Ordering::Relaxed) == wanted.0 {
@@ -138,14 +137,14 @@ impl Race {
         }
     }
 
-    /// Until when somebody waits for it.
+    /// The time until which a runner waits.
     #[inline]
     pub(super) fn wanted_until(&self) -> Nanos {
         Nanos(self.wanted.load(Ordering::Relaxed))
     }
 
-    /// By how much one at `time` is further ahead of the last who waits than he may be, and until
-    /// when that one does.
+    /// By how much a runner at `time` is too far ahead of the hindmost waiting runner, and the time
+    /// until which that one waits.
     #[inline]
     pub(super) fn ahead_of_last(&self, time: u64, weight: u64, now: Nanos) -> Option<(u64, Nanos)> {
         let due = Nanos(self.due.load(Ordering::Relaxed));
@@ -156,8 +155,8 @@ impl Race {
         Some((ahead.checked_sub(laps(LEAD, weight)).filter(|ahead| *ahead > 0)?, due))
     }
 
-    /// One has moved on `from` a time `to` another one: if he was the last who waits, that one is
-    /// where he is now until somebody says that he is further back.
+    /// A runner has moved `from` one time `to` another. If it was the hindmost, its new time is the
+    /// reference until a runner further back announces itself.
     #[inline]
     pub(super) fn moved(&self, from: u64, to: u64) {
         if self.last.load(Ordering::Relaxed) == from {
@@ -165,8 +164,7 @@ impl Race {
         }
     }
 
-    /// Where a runner that was at `time` starts again. What it left unused meanwhile has gone to
-    /// others.
+    /// Where a runner that was at `time` starts again. Others have had its unused share meanwhile.
     #[inline]
     pub(super) fn start(&self, time: u64, weight: u64) -> u64 {
         let race = self.time.load(Ordering::Relaxed);
@@ -174,7 +172,8 @@ impl Race {
         race.wrapping_add_signed(ahead.clamp(0, (START_LEADS * laps(LEAD, weight)) as i64))
     }
 
-    /// From where one at `time` runs on: not from further back than who has a right to more.
+    /// The time from which a runner at `time` continues: never further back than a runner that is
+    /// entitled to more.
     #[inline]
     pub(super) fn floor(&self, time: u64, weight: u64) -> u64 {
         let race = self.time.load(Ordering::Relaxed);
@@ -182,40 +181,40 @@ impl Race {
         if behind(time, least).is_some() { least } else { time }
     }
 
-    /// By how much one at `time` is further ahead than it may be.
+    /// By how much a runner at `time` is too far ahead.
     #[inline]
     pub(super) fn ahead(&self, time: u64, weight: u64) -> Option<u64> {
         let ahead = time.wrapping_sub(self.time.load(Ordering::Relaxed)) as i64;
         u64::try_from(ahead - laps(LEAD, weight) as i64).ok().filter(|ahead| *ahead > 0)
     }
 
-    /// How many bytes others buy while the race moves on by `laps`.
+    /// How many bytes others buy while the race advances by `laps`.
     #[inline]
     pub(super) fn bytes(&self, laps: u64) -> Bytes {
         bytes(laps, self.weight.load(Ordering::Relaxed))
     }
 
-    /// One of those who run, who weighs `weight`, has bought `bytes`.
+    /// A runner of weight `weight` has bought `bytes`.
     #[inline]
     pub(super) fn sold(&self, bytes: Bytes, weight: u64) {
         let all = self.weight.load(Ordering::Relaxed).max(weight);
         self.time.fetch_add(laps(bytes, all), Ordering::Relaxed);
     }
 
-    /// The same back again.
+    /// Undoes [`Self::sold`].
     #[inline]
     pub(super) fn returned(&self, bytes: Bytes, weight: u64) {
         let all = self.weight.load(Ordering::Relaxed).max(weight);
         self.time.fetch_sub(laps(bytes, all), Ordering::Relaxed);
     }
 
-    /// One at `time`, who had no right to, has bought what nobody else wanted.
+    /// A runner at `time` has bought, without a claim, credit that no other wanted.
     #[inline]
     pub(super) fn follow(&self, time: u64, weight: u64) {
         let race = self.time.load(Ordering::Relaxed);
         let to = time.wrapping_sub(laps(LEAD, weight));
         if to.wrapping_sub(race) as i64 > 0 {
-            // Where it has just moved on there is nothing to do.
+            // If it has just advanced there is nothing to do.
             let _ = self.time.compare_exchange(race, to, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
@@ -226,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_ahead_waits_for_the_others() {
+    fn a_runner_that_is_ahead_waits_for_the_others() {
         let race = Race::default();
         race.join(1_000);
         race.join(3_000);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_nobody_is_ahead() {
+    fn a_lone_runner_is_never_ahead() {
         let race = Race::default();
         race.join(10);
         let mut time = race.start(0, 10);
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn who_slept_starts_from_where_the_race_is() {
+    fn a_runner_that_slept_starts_at_the_race_s_time() {
         let race = Race::default();
         race.join(1_514);
         race.sold(Bytes(1_514_000), 1_514);
@@ -267,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_race_follows_one_whom_nobody_contests() {
+    fn the_race_follows_an_uncontested_runner() {
         let race = Race::default();
         race.join(1_514);
         race.join(15_140);
@@ -279,17 +278,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_wanted_until_he_asks_again() {
+    fn a_claim_lasts_until_its_runner_asks_again() {
         let race = Race::default();
         race.join(1_514);
         race.want(1 << 40, Nanos(1_000), Nanos(0));
-        assert_eq!(race.wanted_until(), Nanos(1_000) + PATIENCE, "late he has it, too");
+        assert_eq!(race.wanted_until(), Nanos(1_000) + PATIENCE, "its claim lasts a little longer");
         race.has_had(race.wanted_until(), Nanos(900));
         assert_eq!(race.wanted_until(), Nanos(900) + SLACK);
     }
 
     #[test]
-    fn who_is_ahead_of_the_last_who_waits_leaves_it_to_him() {
+    fn a_runner_ahead_of_the_hindmost_leaves_the_credit_to_it() {
         let race = Race::default();
         let (lap, now) = (1 << 32, Nanos(100));
         race.want(10 * lap, Nanos(1_000), now);
@@ -298,7 +297,7 @@ mod tests {
         let due = Nanos(1_000) + SLACK;
         assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), Some((3 * lap, due)));
         race.moved(10 * lap, 14 * lap);
-        assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), None, "he has moved on");
-        assert_eq!(race.ahead_of_last(99 * lap, 1_514, due), None, "he has not come");
+        assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), None, "it has moved on");
+        assert_eq!(race.ahead_of_last(99 * lap, 1_514, due), None, "it has not come");
     }
 }

@@ -15,54 +15,56 @@ use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// Who borrows from a root leaves this part of a bucket to those who come first: a power of two.
-/// Who borrows from a class below it leaves half as much, and so on: what is lent lower down goes
-/// before what is lent higher up. What is assured leaves nothing.
+/// A borrower from a root leaves this part of a bucket to traffic that goes first: a power of two.
+/// A borrower from a class below it leaves half as much, and so on, so credit lent lower down goes
+/// before credit lent higher up. Assured traffic leaves nothing.
 const CUSHION_PART: u64 = 8;
 const CUSHIONS: usize = 4;
 
-/// Above its lender, where there are no races, a class leaves this part more for each priority that
-/// is better than its own.
+/// Above its lender, if there are no races, a class leaves this part more for each priority that is
+/// better than its own.
 const PRIORITY_PART: u64 = 256;
 
-/// At its lender a borrower leaves a step more for each better priority that runs, and one if it is
-/// ahead of others: whoever was held up by its own ceiling finds credit when it may go on. A step
-/// is this part of a bucket, and at least a full frame.
+/// At its lender a borrower leaves one step more for each better priority that runs, and one if it
+/// is ahead of others. So a class that its own ceiling held up finds credit when it continues. A
+/// step is this part of a bucket, and at least a full frame.
 const STEP_PART: u64 = 16;
-/// More steps than these would leave too little to one who wakes up late.
+/// More steps than this would leave too little to a queue that wakes up late.
 const STEPS_MOST: u8 = 2;
 
-/// Who has no right leaves all but what would be lost soon. In sixteenths of a bucket, from where
-/// on he may buy: one who has had his share and waits for others of his priority,
+/// A buyer without a right takes only credit that would soon be lost. These are the levels, in
+/// sixteenths of a bucket, from which it may buy. This one has had its share and waits for others
+/// of its priority.
 const LATE: u8 = 12;
-/// one who is outranked,
+/// This one is outranked.
 const OUTRANKED: u8 = 13;
-/// and one who is both.
+/// This one is both.
 const LAST: u8 = 14;
 
-/// Of a deep bucket one who is outranked uses no more than what would be lost so soon: a worker
-/// that comes late finds the rest.
+/// From a deep bucket an outranked buyer takes no more than what would be lost this soon, so a late
+/// worker finds the rest.
 const SOON: Nanos = Nanos::from_micros(50);
 
-/// What is assured may leave those above in debt for so long: `mbuffer`'s, as in the kernel.
+/// Assured traffic may put the classes above in debt for this long: `mbuffer`, as in the kernel.
 const LONGEST_DEBT: Nanos = Nanos::from_secs(60);
 
-/// By what right something is bought.
+/// The right by which a class buys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Right {
-    /// It is assured.
+    /// Within the assured rate.
     Assured,
-    /// It is borrowed, within a share. This is the binary logarithm of the part that it leaves, and
-    /// how many steps it leaves besides.
+    /// Borrowed, within a share: the binary logarithm of the part that it leaves, and the steps
+    /// that it leaves in addition.
     Shared(u8, u8),
-    /// It is lent further down. The same, and the priority.
+    /// Lent further down: the same logarithm, and the priority.
     Lent(u8, u8),
-    /// By none: from this many sixteenths of a bucket on nobody else wants it.
+    /// No right: it may buy from this many sixteenths of a bucket on, where no other wants the
+    /// credit.
     None(u8),
 }
 
 impl Right {
-    /// That of one who borrows from `lender`, within his share, and leaves so many `steps` to
+    /// The right of a class that borrows from `lender` within its share and leaves `steps` to
     /// others.
     #[inline]
     fn shared(lender: &Node, steps: u8) -> Self {
@@ -72,13 +74,13 @@ impl Right {
         )
     }
 
-    /// Whether somebody better waits.
+    /// Whether a better priority or rank waits.
     #[inline]
     fn is_outranked(self) -> bool {
         matches!(self, Self::None(OUTRANKED | LAST))
     }
 
-    /// What it is above the lender, for a class of priority `prio`.
+    /// The right above the lender, for a class of priority `prio`.
     #[inline]
     fn above(self, prio: usize) -> Self {
         match self {
@@ -87,7 +89,7 @@ impl Right {
         }
     }
 
-    /// What has to be in credit for a purchase of `span`, where a full frame takes `frame`.
+    /// The credit that a purchase of `span` needs, if a full frame takes `frame`.
     #[inline]
     fn least(self, span: Nanos, frame: Nanos, depth: Nanos) -> Nanos {
         let least = match self {
@@ -119,37 +121,37 @@ pub(super) struct Seat {
     place: u64,
     /// Its weight there; 0 while nothing is queued.
     weight: u64,
-    /// The rank of what it sends next: there is a race for each.
+    /// The rank of its next packet: there is a race for each rank.
     rank: usize,
     /// Its places in those of other ranks. Made with the first other rank.
     places: Option<Box<[u64; RANKS]>>,
-    /// What the queue weighs beside the others.
+    /// The queue's weight among the queues of the class.
     part: Weight,
-    /// Who lent the last time.
+    /// The last lender.
     lender: usize,
-    /// What it waits for since it was refused, where others wait for the same.
+    /// What it waits for since it was refused, if others wait for the same.
     line: Option<Waiting>,
     /// Whether it was refused the last time.
     was_refused: bool,
-    /// Whether what it had of its own did not pass the ceilings above it: it looks first, until it
-    /// is not refused any more.
+    /// Whether its own credit did not pass the ceilings above it. Then it looks first, until it is
+    /// no longer refused.
     was_held: bool,
-    /// At whom it has claimed since then to come before worse priorities, by bits as in
-    /// [`Refusal::by`]; 0 is the class itself, where it comes before worse ranks,
+    /// The classes at which it has since claimed to come before worse priorities, by bits as in
+    /// [`Refusal::by`]; bit 0 is the class itself, where it comes before worse ranks.
     wanted_by: u32,
-    /// and what it has said there,
+    /// The times that it announced with these claims,
     wanted: Nanos,
-    /// and at the class.
+    /// and with the one at the class.
     wanted_here: Nanos,
 }
 
-/// What a purchase would take.
+/// What a purchase would take, as a look finds.
 struct Offer {
     /// How many classes above this one the lender stands.
     lender: usize,
-    /// By the same count, where the class is ahead of others; at 0 the queue.
+    /// By the same count, where the class is ahead of others; 0 stands for the queue.
     ahead: u32,
-    /// And those below the lender that had too little.
+    /// The classes below the lender that had too little.
     short: u32,
 }
 
@@ -157,27 +159,27 @@ struct Offer {
 struct Refusal {
     /// When to ask again.
     until: Nanos,
-    /// Who has too little, each a bit by how far above the class it stands.
+    /// The classes that have too little, one bit each, by how far above the class they stand.
     by: u32,
-    /// What is waited for, where others wait for the same.
+    /// What it waits for, if others wait for the same.
     line: Option<Waiting>,
 }
 
 impl Refusal {
-    /// One that is a matter of the class alone.
+    /// A refusal that concerns the class alone.
     const fn alone(until: Nanos) -> Self {
         Self { until, by: 0, line: None }
     }
 }
 
-/// What a class waits for, where others do.
+/// What a class waits for together with others.
 struct Waiting {
     line: Line,
-    /// In the races of so many classes above it it has its turn.
+    /// The number of classes above it in whose races it has its turn.
     races: usize,
 }
 
-/// Whom a class waits for, as it finds out on the way to the root.
+/// What a class waits for, found on the way to the root.
 struct Binding {
     /// How many classes above it.
     steps: usize,
@@ -185,20 +187,20 @@ struct Binding {
     when: Nanos,
 }
 
-/// What a class may say at another one, or at itself, when it wants to buy.
+/// The claim of a class at a lender, or at itself, when it wants to buy.
 #[derive(Clone, Copy)]
 struct Claim {
     right: Right,
-    /// The right that it has again,
+    /// The right that it gets back,
     later: Right,
     /// not before this time.
     at: Nanos,
-    /// Whether others have had less.
+    /// Whether it is ahead of others.
     is_ahead: bool,
 }
 
 impl Right {
-    /// A number that all have who need as much credit to be left.
+    /// Equal for all claims that must leave the same credit.
     #[inline]
     fn rank(self) -> u8 {
         match self {
@@ -216,11 +218,11 @@ impl Claim {
     }
 }
 
-/// What a ledger answers.
+/// A ledger's answer.
 struct Answer {
     /// When it sells.
     when: Nanos,
-    /// Whether there is something now, be it for others.
+    /// Whether there is credit now, even if only for others.
     has: bool,
 }
 
@@ -249,7 +251,7 @@ impl Seat {
         (quantum * u64::from(self.part.0) / u64::from(Weight::ONE.0)).max(1)
     }
 
-    /// What the queue may say for its class.
+    /// The queue's claim within its class.
     #[inline]
     fn own_claim(&self, now: Nanos) -> Claim {
         let queues = self.queues();
@@ -262,7 +264,7 @@ impl Seat {
                 let (right, later) = (Right::None(OUTRANKED), Right::Assured);
                 return Claim { right, later, at: outranked, is_ahead };
             }
-            // Nobody else waits: the others have had what they want.
+            // No other queue waits: the others have what they want.
             return Claim { is_ahead, ..Claim::only(Right::Assured) };
         };
         // Before then the other queues of the class have not bought their shares.
@@ -279,7 +281,7 @@ impl Seat {
         self.node.queues(self.rank)
     }
 
-    /// Has queues of worse ranks know that it stands in line until `due`.
+    /// Tells queues of worse ranks that it waits until `due`.
     #[inline]
     fn comes(&mut self, due: Nanos) {
         if self.node.has_ranks() {
@@ -288,15 +290,15 @@ impl Seat {
         }
     }
 
-    /// Until when a queue of the class waits that is of a better rank.
+    /// The time until which a queue of the class with a better rank waits.
     #[inline(never)]
     fn outranked_until(&self) -> Nanos {
         let better = (0..self.rank).map(|rank| self.node.queues(rank).wanted_until());
         better.max().unwrap_or_default()
     }
 
-    /// What the class may say at `lender`, `steps` above it, where `own` is what the queue may say
-    /// for it.
+    /// The class's claim at `lender`, `steps` above it; `own` is the queue's claim within the
+    /// class.
     #[inline]
     fn claim(&self, lender: &Node, steps: usize, own: Claim, now: Nanos) -> Claim {
         let races = lender.borrowers();
@@ -336,7 +338,7 @@ impl Seat {
         now: Nanos,
     ) -> Answer {
         let span = bucket.pace.span(self.total, bytes);
-        // Who has short packets is not to be the first each time.
+        // Queues with short packets must not come first each time.
         let frame = bucket.pace.span(0, FRAME);
         let due = |right: Right| {
             let span = if right == Right::Assured { span } else { span.max(frame) };
@@ -350,20 +352,20 @@ impl Seat {
         Answer { when: when.min(claim.at.max(later)), has: later <= now }
     }
 
-    /// Whether `bytes` can be had at `now`, and from whom: from the class itself or, where `borrow`
-    /// is true, from one above it.
+    /// Whether `bytes` can be bought at `now`, and from which class: the class itself or, if
+    /// `borrow` is true, one above it.
     ///
     /// # Errors
     /// When to ask again.
     fn look(&self, bytes: Bytes, borrow: bool, now: Nanos) -> Result<Offer, Refusal> {
         let own = self.own_claim(now);
         let (mut lender, mut ahead) = (None, 0u32);
-        // Who lends first, and who of those above lets it pass last.
+        // The first lender, and the last of the classes above it to let the purchase pass.
         let (mut lends, mut passes): (Option<Binding>, Option<Binding>) = (None, None);
         let (mut short, mut held) = (0u32, 0u32);
         for (steps, at) in self.node.path().enumerate() {
             let claim = match lender {
-                // What is lent further down is as good as assured here.
+                // Credit lent further down counts as assured here.
                 Some((_, cushion)) => Claim::only(cushion),
                 None if steps == 0 => own,
                 None => self.claim(at, steps, own, now),
@@ -381,7 +383,7 @@ impl Seat {
                     }
                     short |= bit;
                     if has || (steps == 0 && !borrow) {
-                        // Who lends is the lowest that has something, and not whoever is less in
+                        // The lender is the lowest class with credit, not the one that is least in
                         // demand.
                         break;
                     }
@@ -403,8 +405,8 @@ impl Seat {
                 }
                 return Ok(Offer { lender, ahead, short });
             }
-            // One that waits for its own ceiling waits for nobody. Any other has its share coming
-            // at those who would lend, too; but not above a ceiling that holds it up.
+            // A class that waits for its own ceiling waits for no other. Any other has a share
+            // coming at its lenders, too, but not above a ceiling that holds it up.
             (_, _, Some(passes)) if held & 1 != 0 => return Err(Refusal::alone(passes.when)),
             (Some((lender, _)), _, Some(passes)) => {
                 let below = (2 << lender.min(passes.steps)) - 2;
@@ -412,7 +414,7 @@ impl Seat {
             }
             (None, Some(lends), Some(passes)) if passes.when > lends.when => (passes, short | held),
             (None, Some(lends), _) => (lends, short | held),
-            // There is no class, but there is always this one.
+            // Unreachable: the path always includes this class.
             (None, None, _) => return Err(Refusal::alone(now + Nanos(1))),
         };
         let lender = lender.map(|(lender, _)| lender);
@@ -420,9 +422,9 @@ impl Seat {
         Err(Refusal { until: binding.when, by, line })
     }
 
-    /// What the class waits for, where others do: neither where it waits for itself nor where it
-    /// has had more than others. `lender` is how many classes above this one the lender stands, if
-    /// there is one.
+    /// What the class waits for together with others. Nothing if it waits for itself, or has had
+    /// more than others. `lender` is how many classes above this one the lender stands, if there is
+    /// one.
     fn waits_for(&self, binding: &Binding, lender: Option<usize>) -> Option<Waiting> {
         let Binding { steps, claim, .. } = binding;
         let is_late = matches!(claim.right, Right::None(sixteenths) if sixteenths != OUTRANKED);
@@ -436,8 +438,7 @@ impl Seat {
         Some(Waiting { line: Line { rank, levels, borrows }, races })
     }
 
-    /// Has those who refused know that it waits for them to have more, and the other queues of the
-    /// class.
+    /// Registers at the classes that refused, and at the other queues of the class, that it waits.
     #[cold]
     fn want(&mut self, refusal: &Refusal, now: Nanos) {
         self.wanted_here = self.queues().want(self.place, refusal.until, now);
@@ -455,7 +456,7 @@ impl Seat {
                 let from = place.load(Ordering::Relaxed);
                 let to = race.floor(from, weight);
                 if to != from {
-                    // Where another queue has bought meanwhile, it is no longer so far behind.
+                    // If another queue has bought meanwhile, the class is less far behind.
                     let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
                 }
                 self.wanted = race.want(to, refusal.until, now);
@@ -463,7 +464,7 @@ impl Seat {
         }
     }
 
-    /// Has them know that it does not wait any more.
+    /// Withdraws these registrations.
     #[cold]
     fn has_had(&mut self, now: Nanos) {
         let (prio, by) = (self.node.terms.prio(), std::mem::take(&mut self.wanted_by));
@@ -477,10 +478,9 @@ impl Seat {
         }
     }
 
-    /// Buys `bytes` as `offer` has it. Whether it could: otherwise nothing has been bought.
+    /// Buys `bytes` by `offer`. Returns whether it could; otherwise nothing has been bought.
     fn take(&self, bytes: Bytes, offer: &Offer, now: Nanos) -> bool {
-        // What has to be left to others has been seen to be there; here it is certain that what is
-        // bought is.
+        // The look has seen that enough is left for others. This makes sure of the purchase itself.
         let sell = |ledger: &Ledger, Bucket { pace, depth }: Bucket| {
             let span = pace.span(self.total, bytes);
             ledger.sell(span, span.min(depth), depth, now).then_some(span)
@@ -522,7 +522,7 @@ impl Seat {
         }
     }
 
-    /// Moves the races on for `bytes` that were bought as `offer` has it.
+    /// Advances the races for `bytes` that were bought by `offer`.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         let node = &self.node;
         let queues = node.queues(self.rank);
@@ -550,9 +550,9 @@ impl Seat {
         }
     }
 
-    /// Buys `least` bytes, or up to `want`, of what the class has of its own, where its queues have
-    /// no claims on each other: there is nothing then to look at but credit. `None` where it has
-    /// none, or what it has does not pass the ceilings above it.
+    /// Buys `least` bytes, or up to `want`, of the class's own credit, while its queues have no
+    /// claims on each other, so only credit counts. `None` if it has none, or if the ceilings above
+    /// do not let it pass.
     #[inline]
     fn buy_own(&mut self, least: Bytes, want: Bytes, own: Claim, now: Nanos) -> Option<Grant> {
         let (ledger, bucket) = self.node.rate();
@@ -561,7 +561,7 @@ impl Seat {
             return None;
         }
         let most = want.min(self.node.terms.most());
-        // Who was refused has rarely more than what it needs.
+        // A seat that was refused rarely has more than it needs.
         let has_more = !self.was_refused && most > least && has(most);
         let bytes = if has_more { want.min(self.most()).max(least) } else { least };
         let offer = Offer { lender: 0, ahead: u32::from(own.is_ahead), short: 0 };
@@ -572,7 +572,7 @@ impl Seat {
         Some(self.has_bought(bytes, &offer, now))
     }
 
-    /// When the class, which may say `own` for itself, will have `least` bytes at its own rate.
+    /// When the class, with the claim `own`, will have `least` bytes at its own rate.
     fn own_due(&self, least: Bytes, own: Claim, now: Nanos) -> Nanos {
         let (ledger, bucket) = self.node.rate();
         self.ask(ledger, bucket, least, own, now).when
@@ -586,15 +586,15 @@ impl Seat {
     fn try_to_buy(&mut self, bytes: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Refusal> {
         let offer = self.look(bytes, borrow, now)?;
         if !self.take(bytes, &offer, now) {
-            // Somebody was faster.
+            // Another queue was faster.
             return Err(Refusal::alone(now + Nanos(1)));
         }
-        // Who waited for a ceiling is likely to do so again.
+        // A class that waited for a ceiling is likely to do so again.
         self.was_held &= self.was_refused;
         Ok(self.has_bought(bytes, &offer, now))
     }
 
-    /// It has bought `bytes` as `offer` has it.
+    /// Records that it has bought `bytes` by `offer`.
     #[inline]
     fn has_bought(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Grant {
         self.run(bytes, offer, now);
@@ -617,7 +617,7 @@ impl ClassMeter for Seat {
             }
             if !borrow && !self.was_held {
                 if !self.was_refused {
-                    // It has had something since: what it waited for before says nothing.
+                    // It has bought since, so its former wait is outdated.
                     (self.was_refused, self.line) = (true, None);
                 }
                 return Err(self.own_due(least, own, now));
@@ -659,7 +659,7 @@ impl ClassMeter for Seat {
         let Some(Waiting { line, races }) = &self.line else { return (0, 0) };
         let steps = usize::from(level);
         let id = self.node.path().nth(steps).map_or(0, |above| above.id);
-        // Who has not to share comes when it came.
+        // Without others to share with, it comes when credit does.
         let turn =
             if steps <= *races { self.node.place(steps).load(Ordering::Relaxed) } else { now.0 };
         (u64::from(id) << 8 | u64::from(line.rank), turn)

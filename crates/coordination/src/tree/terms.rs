@@ -9,11 +9,11 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// No bucket is smaller than what is earned in this time: a queue that wakes up a little later than
-/// it asked for loses nothing.
+/// No bucket is smaller than this time at its rate, so a queue that wakes up slightly late loses
+/// nothing.
 pub(super) const LEAST_TIME: Nanos = Nanos::from_micros(250);
 
-/// Nor smaller than so many full frames: the one that leaves, and cushions.
+/// Nor smaller than this many full frames: the one that leaves, and cushions.
 pub(super) const LEAST_FRAMES: u64 = 4;
 
 /// No purchase takes more than this part of a bucket at once, so that there is something left for
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sum_of_what_packets_take_is_rounded_once() {
+    fn the_sum_of_packet_times_is_rounded_once() {
         for mbit in [1, 7, 100, 3_333, 100_000] {
             let pace = Pace::of(Rate::from_bits_per_sec(mbit * 1_000_000));
             let sum: u64 = (0..100_000u64).map(|packet| pace.span(packet * 64, Bytes(64)).0).sum();

@@ -1,6 +1,6 @@
-//! What Linux's rule does, as a model of its own: `cake_mq` counts its siblings at each attempt to
-//! dequeue, before it knows whether anything may leave. So does an arrival that finds the queue
-//! held back. (Patch series "Multi-queue aware sch_cake", `cake_dequeue`.)
+//! A model of Linux's rule: `cake_mq` counts its siblings at each attempt to dequeue, before it
+//! knows whether anything may leave. So does an arrival that finds the queue held back. (Patch
+//! series "Multi-queue aware sch_cake", `cake_dequeue`.)
 
 use crate::{END, FRAME, Pattern, QUEUES, SETTLE};
 
@@ -20,8 +20,8 @@ struct Queue {
     sent: u64,
 }
 
-/// What leaves altogether at `limit` bit/s, in per cent of it, when `loads` (in per cent of it as
-/// well) are offered to the first queues.
+/// The total departures at `limit` bit/s, in percent of it, when `loads` (also in percent of it)
+/// are offered to the first queues.
 pub fn delivered(limit: u64, loads: &[u64], pattern: Pattern) -> f64 {
     let time = u64::from(FRAME) * 8_000_000_000 / limit;
     let idle = Queue {

@@ -93,7 +93,7 @@ impl Queue {
     }
 }
 
-/// What leaves each queue at `limit`, in per cent of it, when `loads` (in per cent of it as well)
+/// The departures of each queue at `limit`, in percent of it, when `loads` (also in percent of it)
 /// are offered to the first queues.
 fn delivered(limit: Rate, loads: &[u64], pattern: Pattern) -> Vec<f64> {
     let backlog = Bytes(u64::from(FRAME * (CAPACITY - 8)));
@@ -190,7 +190,7 @@ fn uneven_loads_get_seven_tenths_of_500_megabit() {
 /// send, and each packet of the sibling costs it the time that this packet took. In the cells that
 /// were measured the two rules do the same.
 #[test]
-fn an_overload_of_which_linux_lets_more_pass_is_kept_to_the_limit() {
+fn the_limit_holds_under_an_overload_that_exceeds_it_in_linux() {
     let pattern = Pattern::Uneven(1);
     let linux = linux::delivered(20_000_000, &[120, 30], pattern);
     assert!(linux > 105.0, "Linux's rule lets {linux:.2} % pass");

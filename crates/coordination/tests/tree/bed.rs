@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub const MBIT: u64 = 1_000_000;
 
-/// A class with these rates in bits a second, below `parent`.
+/// A class with these rates in bits per second, below `parent`.
 pub fn class(parent: Option<u32>, rate: u64, ceil: u64) -> Class {
     let (rate, ceil) = (Rate::from_bits_per_sec(rate), Rate::from_bits_per_sec(ceil));
     let burst = |rate: Rate| Bytes((rate.bits_per_sec() / 8 / 1000).max(6 * 1514));
@@ -26,21 +26,21 @@ pub fn class(parent: Option<u32>, rate: u64, ceil: u64) -> Class {
     }
 }
 
-/// What comes for a class on a queue.
+/// The offered load of a class on a queue.
 #[derive(Clone, Copy)]
 pub enum Demand {
     /// More than can leave.
     Endless,
-    /// So many bits a second.
+    /// Bits per second.
     Rate(u64),
 }
 
-/// Who asks for the classes of a queue.
+/// How a queue asks for its classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asking {
     /// Each for itself.
     All,
-    /// Of those that wait for the same lender the first one.
+    /// The first of those that wait for the same lender asks for all.
     First,
 }
 
@@ -48,7 +48,7 @@ impl Asking {
     pub const BOTH: [Self; 2] = [Self::All, Self::First];
 }
 
-/// A queue's seat, with the say in who asks.
+/// A queue's seat, with its way of asking.
 struct Seat {
     seat: Box<dyn TreeMeter>,
     asking: Asking,
@@ -90,10 +90,10 @@ impl TreeMeter for Seat {
 struct Source {
     class: u32,
     queue: usize,
-    /// Whose packets they are, and of which of his flows.
+    /// The packets' host, and which of its flows they belong to.
     host: u32,
     flow: u32,
-    /// Of which band of the class they are, where it has bands.
+    /// Their band of the class, if it has bands.
     band: u16,
     dscp: u8,
     len: u32,
@@ -108,11 +108,11 @@ struct Queue {
     free: Vec<PacketId>,
     source_of: Vec<usize>,
     next: Nanos,
-    /// Whether its worker is gone.
+    /// Whether its worker is lost.
     is_dead: bool,
 }
 
-/// How far a class has ever been above its rate.
+/// The largest excess of a class over its rate.
 struct Excess {
     rate: u64,
     bits: f64,
@@ -137,13 +137,13 @@ fn below(config: Config) -> Below {
     Below::new(NodeId(0), config)
 }
 
-/// Packets of nobody in particular.
+/// Packets of no particular host.
 fn source(class: u32, queue: usize, len: u32, demand: Demand) -> Source {
     let next = Nanos::ZERO;
     Source { class, queue, host: 0, flow: 0, band: 0, dscp: 0, len, demand, next, queued: 0 }
 }
 
-/// What is known of a packet from `source` to `destination` with the code point `dscp`.
+/// The metadata of a packet from `source` to `destination` with the code point `dscp`.
 fn hosts(source: u32, destination: u32, dscp: u8) -> Headers {
     Headers { source, destination, dscp, ..Headers::default() }
 }
@@ -168,7 +168,7 @@ pub struct Bed {
     random: u64,
 }
 
-/// So many packets wait for a class on a queue.
+/// This many packets wait for a class on a queue.
 const MOST_QUEUED: u32 = 96;
 
 /// How often queues look.
@@ -180,13 +180,13 @@ impl Bed {
         Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new(), &below(fifo()))
     }
 
-    /// The same with `leaf` in each class that has none below it.
+    /// The same with `leaf` in each leaf class.
     pub fn with_leaves(queues: usize, classes: &[(u32, Class)], leaf: &Config) -> Self {
         let leaf = below(leaf.clone());
         Self::made(TreeStrategy::Fair, Asking::All, queues, classes, &BTreeMap::new(), &leaf)
     }
 
-    /// The same with bands in each class that has none below it, and a FIFO in each band.
+    /// The same with bands in each leaf class, and a FIFO in each band.
     pub fn with_bands(
         asking: Asking,
         queues: usize,
@@ -261,21 +261,21 @@ impl Bed {
         bed
     }
 
-    /// Has packets of `len` bytes come for `class` on `queue`.
+    /// Offers packets of `len` bytes for `class` on `queue`.
     pub fn demand(&mut self, class: u32, queue: usize, len: u32, demand: Demand) {
         self.sources.retain(|source| (source.class, source.queue) != (class, queue));
         let next = self.now;
         self.sources.push(Source { next, ..source(class, queue, len, demand) });
     }
 
-    /// Has full-size packets come for the `band` of `class` on `queue`. They count as that host's.
+    /// Offers full-size packets for the `band` of `class` on `queue`. They count as that host's.
     pub fn demand_band(&mut self, class: u32, band: u16, queue: usize, demand: Demand) {
         let host = u32::from(band);
         let next = self.now;
         self.sources.push(Source { band, host, next, ..source(class, queue, 1514, demand) });
     }
 
-    /// Has more full-size packets than can leave come for `class` on `queue`, of `flows` of `host`.
+    /// Offers more full-size packets than can leave for `class` on `queue`, of `flows` of `host`.
     pub fn flood(&mut self, class: u32, queue: usize, host: u32, flows: u32) {
         for _ in 0..flows {
             let (flow, next) = (self.sources.len() as u32, self.now);
@@ -284,7 +284,7 @@ impl Bed {
         }
     }
 
-    /// Has full-size packets come for `class` on `queue`, of a flow of `host` with the code point
+    /// Offers full-size packets for `class` on `queue`, of a flow of `host` with the code point
     /// `dscp`.
     pub fn demand_of(&mut self, class: u32, queue: usize, host: u32, dscp: u8, demand: Demand) {
         let (flow, next) = (self.sources.len() as u32, self.now);
@@ -292,14 +292,14 @@ impl Bed {
         self.sources.push(Source { host, flow, dscp, next, ..source });
     }
 
-    /// Has packets of `len` bytes come for `class` on all queues.
+    /// Offers packets of `len` bytes for `class` on all queues.
     pub fn demand_everywhere(&mut self, class: u32, len: u32, demand: Demand) {
         for queue in 0..self.queues.len() {
             self.demand(class, queue, len, demand);
         }
     }
 
-    /// Nothing comes for `class` any more.
+    /// Stops the load of `class`.
     pub fn rest(&mut self, class: u32) {
         for source in self.sources.iter_mut().filter(|source| source.class == class) {
             source.demand = Demand::Rate(0);
@@ -326,7 +326,7 @@ impl Bed {
             let wanted = |source: &Source| match source.demand {
                 Demand::Endless => source.queued < MOST_QUEUED,
                 Demand::Rate(0) => false,
-                // What is more is lost where it comes from.
+                // More than that is lost at the sender.
                 Demand::Rate(_) => source.next <= now && source.queued < MOST_QUEUED,
             };
             while wanted(source) {
@@ -366,7 +366,7 @@ impl Bed {
         queue.next = match queue.qdisc.dequeue(&mut queue.packets, self.now, &mut out) {
             Next::Now => self.now,
             Next::At(at) | Next::Held(at) => at + late,
-            // What comes is seen when the worker looks.
+            // The worker sees arrivals when it polls.
             Next::Empty if late != Nanos::ZERO => self.now + late,
             Next::Empty => Nanos::MAX,
         };
@@ -395,14 +395,14 @@ impl Bed {
         queue.free.extend_from_slice(out.as_slice());
     }
 
-    /// Lets time pass. Returns what each class has sent meanwhile, in bits a second.
+    /// Lets time pass. Returns the rate of each class meanwhile, in bits per second.
     pub fn run(&mut self, span: Nanos) -> BTreeMap<u32, f64> {
         let (before, end) = (self.sent.clone(), self.now + span);
         let mut first = 0;
         while self.now < end {
             self.now += TICK;
             self.arrive();
-            // Nobody is always first.
+            // No queue is always first.
             first = (first + 7) % self.queues.len();
             for number in 0..self.queues.len() {
                 self.depart((first + number) % self.queues.len());
@@ -426,7 +426,7 @@ impl Bed {
         self.sent_by.iter().map(rate).collect()
     }
 
-    /// By how many bytes a class was ever above its ceiling, at most.
+    /// By how many bytes per class was ever above its ceiling, at most.
     pub fn most_above_ceiling(&self, class: u32) -> u64 {
         (self.excess[&class].most / 8.0) as u64
     }
@@ -435,7 +435,7 @@ impl Bed {
     pub fn assert_ceilings(&self) {
         for (id, class) in &self.classes {
             let (ceil, above) = (class.ceil.bits_per_sec(), self.most_above_ceiling(*id));
-            // What no bucket is smaller than.
+            // The smallest bucket.
             let burst = class.cburst.0.max(4 * 1514).max(ceil / 8 / 4_000);
             assert!(above <= burst + 1, "class {id:x}: {above} bytes above, burst {burst}");
         }

@@ -1,4 +1,4 @@
-//! Where classes stand in lines, and one asks for all: they share as where each asks for itself.
+//! Classes that wait in one line, where one asks for all, share as if each asked for itself.
 
 use super::bed::{Asking, Bed, Demand, MBIT, class};
 use super::{GBIT, millis};
@@ -6,13 +6,13 @@ use narrows_coordination::Fluid;
 use narrows_qdisc::htb::Class;
 use std::collections::BTreeMap;
 
-/// A full frame in a tenth of a second, in bits a second.
+/// A full frame in a tenth of a second, in bits per second.
 const FRAME: f64 = 1514.0 * 80.0;
 
 const SITES: u32 = 8;
 const LEAVES_A_SITE: u32 = 8;
 
-/// Leaves below a root, or below sites below it, as `leaf` says of each by its number.
+/// Leaves below a root, or below sites below it; `leaf` gives each by its number.
 fn tree(has_sites: bool, leaf: impl Fn(u32) -> Class) -> Vec<(u32, Class)> {
     let mut classes = vec![(1, class(None, GBIT, GBIT))];
     for site in 0..SITES {
@@ -29,8 +29,8 @@ fn tree(has_sites: bool, leaf: impl Fn(u32) -> Class) -> Vec<(u32, Class)> {
     classes
 }
 
-/// What each leaf sends over a tenth of a second where more comes for it than can leave, on one of
-/// the queues or on all, and what it is due: in bits a second.
+/// The rate of each overloaded leaf over a tenth of a second, on one of the queues or on all, and
+/// its due rate: in bits per second.
 fn rates(
     asking: Asking,
     queues: usize,
@@ -57,7 +57,7 @@ fn rates(
 }
 
 #[test]
-fn many_classes_share_what_they_borrow_to_a_few_frames() {
+fn many_classes_share_borrowed_rate_within_a_few_frames() {
     let small = class(None, MBIT, GBIT);
     let by_quantum = |number| Class { quantum: 2_000 + 2_000 * (number % 4), ..small };
     let by_rate = |number| class(None, (1 + u64::from(number % 4) * 5) * MBIT, GBIT);

@@ -12,8 +12,8 @@ fn prio() -> bands::Config {
     bands::Config { discipline: Discipline::Prio, classes, otherwise: None }
 }
 
-/// On four queues a class of 200 Mbit/s and, where `shares`, another one that wants as much as it
-/// can get: then the first has half of 200 Mbit/s.
+/// On four queues a class of 200 Mbit/s and, if `shares`, a greedy second one: then the first gets
+/// half of 200 Mbit/s.
 fn bed(asking: Asking, shares: bool) -> Bed {
     let (rate, ceil) = (if shares { MBIT } else { 200 * MBIT }, 200 * MBIT);
     let leaf = class(Some(1), rate, ceil);
@@ -25,7 +25,7 @@ fn bed(asking: Asking, shares: bool) -> Bed {
     bed
 }
 
-/// What the first class of [`bed`] gets.
+/// The rate that the first class of [`bed`] gets.
 fn rate(shares: bool) -> u64 {
     if shares { 100 * MBIT } else { 200 * MBIT }
 }
@@ -51,7 +51,7 @@ fn a_worse_band_gets_nothing_while_a_better_one_waits_on_any_queue() {
 }
 
 #[test]
-fn what_better_bands_leave_is_had_by_worse_ones_on_any_queue() {
+fn worse_bands_use_the_rest_of_better_ones_on_any_queue() {
     for asking in Asking::BOTH {
         let mut bed = bed(asking, false);
         bed.demand_band(0x10, 1, 0, Demand::Rate(30 * MBIT));

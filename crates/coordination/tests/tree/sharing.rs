@@ -28,7 +28,7 @@ fn a_host_with_one_flow_gets_as_much_as_one_with_flows_on_all_queues() {
 }
 
 #[test]
-fn flows_get_the_same_however_many_share_their_queue() {
+fn flows_get_equal_rates_on_unequal_queues() {
     let pacing = pacing::Config::new(pacing::Structure::FlowBundler, 1514);
     for leaf in [
         Config::Fq(fq::Config::default()),
@@ -48,7 +48,7 @@ fn flows_get_the_same_however_many_share_their_queue() {
 }
 
 #[test]
-fn classes_by_turns_get_what_they_are_due_on_however_many_queues() {
+fn classes_by_turns_get_their_share_on_any_number_of_queues() {
     let by_turns = [
         bands::Class { id: 1, quantum: Some(1_514) },
         bands::Class { id: 2, quantum: Some(4_542) },
@@ -80,7 +80,7 @@ fn classes_by_turns_get_what_they_are_due_on_however_many_queues() {
 }
 
 #[test]
-fn tins_get_what_they_are_due_on_however_many_queues() {
+fn tins_get_their_share_on_any_number_of_queues() {
     let diffserv = cake::Diffserv::Diffserv3;
     let mut bed = bed(&Config::Cake(cake::Config { diffserv, ..cake::Config::default() }));
     // Best effort on all queues, voice on one: quanta of 1024 and 256.
@@ -94,7 +94,7 @@ fn tins_get_what_they_are_due_on_however_many_queues() {
 }
 
 #[test]
-fn what_comes_need_not_wait_for_what_its_qdisc_holds_back() {
+fn arrivals_do_not_wait_for_packets_that_their_qdisc_holds_back() {
     let max_rate = Some(Rate::from_bits_per_sec(MBIT / 10));
     let mut bed = bed(&Config::Fq(fq::Config { max_rate, ..fq::Config::default() }));
     bed.demand_of(0x10, 0, 1, 0, Demand::Endless);

@@ -7,7 +7,7 @@ use narrows_qdisc::htb::Class;
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
-/// Of FlowValve's epochs, in each of which a class sends what it may as soon as it can.
+/// The number of FlowValve's epochs; in each a class sends its share as soon as it can.
 const EPOCHS: Nanos = Nanos(40 * 3_495_253);
 
 fn label(weight: u32, lenders: &[u32]) -> Label {
@@ -25,7 +25,7 @@ const KVS: u32 = 0x31;
 const ML: u32 = 0x32;
 
 /// The paper's motivation example at a tenth of its rate: NC before all, then WS and VM1 by 1:2; in
-/// VM1 KVS before ML, which has 200 Mbit/s where there are 400.
+/// VM1 KVS before ML, which has 200 Mbit/s if there are 400.
 fn motivation() -> (Vec<(u32, Class)>, BTreeMap<u32, Label>) {
     let all = |parent, rate| class(Some(parent), rate, GBIT);
     let classes = vec![
@@ -56,7 +56,7 @@ fn flowvalve_follows_the_motivation_example_as_classes_leave() {
             bed.demand_everywhere(leaf, 1514, Demand::Endless);
         }
         let phase = |bed: &mut Bed, expected: &[(u32, u64)]| {
-            // Rates are averages, and what nobody refreshes is forgotten after 56 ms.
+            // Rates are averages, and state that is not refreshed is forgotten after 56 ms.
             bed.run(millis(150));
             let rates = bed.run(EPOCHS);
             for (class, mbit) in expected {
@@ -75,7 +75,7 @@ fn flowvalve_follows_the_motivation_example_as_classes_leave() {
 }
 
 #[test]
-fn below_what_all_are_assured_flowvalve_gives_each_its_part() {
+fn flowvalve_divides_less_than_the_sum_of_assured_rates_in_proportion() {
     // 300 Mbit/s for two that are assured 200 each: the paper's "otherwise by their weights".
     let (mut classes, labels) = motivation();
     let narrow = class(None, 300 * MBIT, 300 * MBIT);
@@ -91,7 +91,7 @@ fn below_what_all_are_assured_flowvalve_gives_each_its_part() {
 }
 
 #[test]
-fn whose_label_is_empty_borrows_nothing_and_who_has_none_asks_those_beside() {
+fn a_class_borrows_nothing_with_an_empty_label_and_from_siblings_without_one() {
     let leaf = class(Some(1), MBIT, GBIT);
     let classes = [(1, class(None, GBIT, GBIT)), (0x10, leaf), (0x11, leaf)];
     for (labels, expected) in [
@@ -121,7 +121,7 @@ fn a_lender_above_counts_what_it_lends_as_consumed() {
 }
 
 #[test]
-fn what_is_borrowed_from_flowvalve_ends_at_the_ceiling() {
+fn borrowing_in_flowvalve_ends_at_the_ceiling() {
     let classes = [
         (1, class(None, GBIT, GBIT)),
         (0x10, class(Some(1), MBIT, 600 * MBIT)),
@@ -152,7 +152,7 @@ fn a_lock_keeps_rates_priorities_and_quanta_as_the_kernel_does() {
         let rates = bed.run(millis(100));
         let what = format!("{queues} queues: {rates:?}");
         assert_near(rates[&1], GBIT, 0.002, &what);
-        // Queues come when they were told to, and not when it is their turn.
+        // Queues return when told to, not when it is their turn.
         assert_near(rates[&0x10], 275 * MBIT, 0.05, &what);
         assert_near(rates[&0x11], 625 * MBIT, 0.05, &what);
         assert_near(rates[&0x12], 100 * MBIT, 0.03, &what);

@@ -93,7 +93,7 @@ impl World {
         verdict
     }
 
-    /// Lets a queue send what may leave.
+    /// Sends all packets of a queue that may leave.
     pub fn poll(&mut self, number: usize, now: Nanos) {
         let queue = &mut self.queues[number];
         let mut out = Batch::new(64);
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// The queue that is to be polled next, and when.
+    /// The queue that is polled next, and when.
     pub fn next_poll(&self) -> (usize, Nanos) {
         let polls = self.queues.iter().map(|queue| queue.poll).enumerate();
         polls.min_by_key(|(_, poll)| *poll).unwrap_or((0, Nanos::MAX))
@@ -195,7 +195,7 @@ impl World {
         Bytes(self.queues.iter().map(|queue| queue.qdisc.backlog().bytes.0).sum())
     }
 
-    /// Has a queue carry on as `spec` says.
+    /// Applies `spec` to a queue.
     pub fn retune(&mut self, number: usize, spec: Spec, now: Nanos) {
         let Queue { qdisc, packets, .. } = &mut self.queues[number];
         qdisc.retune(spec, &mut Handover::new(packets, now));
@@ -211,7 +211,7 @@ impl World {
 
     /// The most by which any window exceeds the rate of `limit`, in bytes, rounded up.
     pub fn worst_excess(&self, limit: Limit, from: Nanos) -> u64 {
-        // What a bucket that may go into any debt would owe at the worst moment.
+        // The largest debt of a bucket with unlimited debt.
         let (mut owed, mut worst, mut last) = (0i128, 0i128, from);
         for departure in self.departures.iter().filter(|departure| departure.at >= from) {
             let earned =

@@ -49,7 +49,7 @@ const ANY: &[i64] = &[
     libc::SYS_landlock_create_ruleset,
     libc::SYS_landlock_add_rule,
     libc::SYS_landlock_restrict_self,
-    // Who and where.
+    // Identity and location.
     libc::SYS_getpid,
     libc::SYS_getppid,
     libc::SYS_gettid,
@@ -150,7 +150,7 @@ const ANY: &[i64] = &[
     libc::SYS_bpf,
 ];
 
-/// The same in older words, which newer architectures never had.
+/// The same by their older names, which newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[i64] = &[
     libc::SYS_arch_prctl,
@@ -186,8 +186,8 @@ const OLDER: &[i64] = &[];
 const FAMILIES: [i32; 5] =
     [libc::AF_UNIX, libc::AF_INET, libc::AF_NETLINK, libc::AF_PACKET, libc::AF_XDP];
 
-/// Flags of `clone` that make namespaces: in a new one for users a process has every
-/// capability. `clone3` hides its flags, so it is not listed, and libraries fall back.
+/// Flags of `clone` that make namespaces: in a new user namespace a process has every capability.
+/// `clone3` hides its flags, so it is not listed, and libraries fall back.
 const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWNET
@@ -227,7 +227,7 @@ fn program() -> Result<BpfProgram, BackendError> {
     .try_into()
 }
 
-/// Allows a call whose argument `index` is so.
+/// Allows a call whose argument `index` has this value.
 fn rule(index: u8, op: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
     SeccompRule::new(vec![SeccompCondition::new(index, SeccompCmpArgLen::Dword, op, value)?])
 }

@@ -8,12 +8,12 @@ use rustix::thread::{
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// What joining ports again takes, and for what.
+/// The capabilities for joining ports again, with their purposes.
 pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
     (CapabilitySet::NET_ADMIN, "bridges, promiscuous ports, offloads, attaching XDP programs"),
     (CapabilitySet::NET_RAW, "AF_XDP sockets"),
     (CapabilitySet::BPF, "loading XDP programs"),
-    (CapabilitySet::PERFMON, "loading the one that asks connection tracking, for cake nat"),
+    (CapabilitySet::PERFMON, "loading the connection tracking look-up, for cake nat"),
     (CapabilitySet::IPC_LOCK, "frames are locked memory, whatever the limit of the shell"),
     (CapabilitySet::SYS_NICE, "workers run at the highest ordinary priority"),
 ];
@@ -21,20 +21,20 @@ pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
 /// The highest number that a capability can have.
 const LAST: u32 = 63;
 
-/// Drops all capabilities but those of [`KEPT`], as far as they are there. Whoever does not want
-/// CAP_SYS_ADMIN to stay where connection tracking is a module does not give it, as the service
-/// does not: `cake nat` can be asked for, and the module can come, at any time later.
+/// Drops all capabilities but those of [`KEPT`], as far as they are there. If connection tracking
+/// is a module, CAP_SYS_ADMIN is kept if present, because `cake nat` and the module may come at any
+/// time later. To avoid that, start the process without it, as the service does.
 pub(super) fn drop_others() -> Result<(), String> {
     let mut kept = KEPT.iter().fold(CapabilitySet::empty(), |set, (one, _)| set | *one);
     if has(CapabilitySet::SYS_ADMIN) && !is_look_up_built_in() {
-        // A module's functions are found by way of its BTF, which the kernel hands to
-        // CAP_SYS_ADMIN alone.
+        // A module's functions are found through its BTF, which the kernel gives only to
+        // CAP_SYS_ADMIN.
         kept |= CapabilitySet::SYS_ADMIN;
         log::info!("CAP_SYS_ADMIN stays: cake nat needs it where connection tracking is a module");
     }
     let failed = |error: Errno| format!("privileges are not dropped: {error}");
-    // First, since it takes a capability itself. Where that is missing, `no_new_privs` keeps
-    // what is left in this set from being of use.
+    // First, because it needs a capability itself. If that is missing, `no_new_privs` makes the
+    // rest of this set useless.
     for number in 0..=LAST {
         let one = CapabilitySet::from_bits_retain(1 << number);
         if !kept.contains(one) && remove_capability_from_bounding_set(one).is_err() {
@@ -45,8 +45,8 @@ pub(super) fn drop_others() -> Result<(), String> {
     let sets = CapabilitySets { effective: held, permitted: held, inheritable: held };
     set_capabilities(None, sets).map_err(failed)?;
     for one in held.iter() {
-        // For a process that takes over from one that does not run as root. Those who run as
-        // root do not need it, and those who may not have it can still do all but that.
+        // For a process that takes over from one that does not run as root. A root process does not
+        // need it, and without it only such a takeover fails.
         let _ = configure_capability_in_ambient_set(one, true);
     }
     Ok(())
@@ -56,10 +56,10 @@ fn has(capability: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// Whether the function that looks translations up is part of the kernel itself.
+/// Whether the translation look-up is built into the kernel.
 fn is_look_up_built_in() -> bool {
     let Ok(symbols) = File::open("/proc/kallsyms") else { return false };
-    // `address type name`, and behind a tab the module that it belongs to.
+    // `address type name`, and after a tab the module.
     let mut lines = BufReader::new(symbols).lines().map_while(Result::ok);
     lines.any(|line| line.split(' ').nth(2) == Some("bpf_xdp_ct_lookup"))
 }

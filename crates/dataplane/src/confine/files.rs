@@ -12,12 +12,13 @@ use landlock::{
 };
 use std::path::{Path, PathBuf};
 
-/// What is read beside the policy: interfaces, cores and BTF, and the libraries of a program
-/// that takes over.
+/// Files that are read besides the policy: interfaces, cores and BTF, and the libraries of a
+/// program that takes over.
 const READ: [&str; 7] =
     ["/proc", "/sys", "/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null"];
 
-/// The rights to know of. Later ones could refuse what a later kernel is asked for by then.
+/// The rights that are handled. Handling later ones could deny what the process does on later
+/// kernels.
 const RIGHTS: ABI = ABI::V6;
 
 pub(super) fn restrict(needs: Needs) -> Result<(), String> {
@@ -50,13 +51,13 @@ fn apply(needs: Needs) -> Result<RulesetStatus, RulesetError> {
         // None is allowed: nothing here speaks TCP.
         .handle_access(AccessNet::from_all(RIGHTS))?
         .create()?
-        // What does not exist needs no rule.
+        // A missing path needs no rule.
         .add_rules(path_beneath_rules(readable, read))?
         .add_rules(path_beneath_rules(writable, all))?;
     Ok(created.restrict_self()?.ruleset)
 }
 
-/// The folder that the file at `path` is in, and the one that it is in really.
+/// The folder of the file at `path`, and that of its target if it is a link.
 fn folders(path: &Path) -> Vec<PathBuf> {
     let beside = std::path::absolute(path).ok();
     let really = std::fs::canonicalize(path).ok();

@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for a word from the instance. It answers within a second, and says more
-/// often how far a long batch is.
+/// How long a command waits for data from the instance. It answers within a second, and reports the
+/// progress of a long batch more often.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// An instance, seen from a command.
@@ -25,7 +25,7 @@ impl Client {
     /// The instances of this network namespace; with `dev` only the one that has that port.
     ///
     /// # Errors
-    /// Where there is none, or this user may not ask.
+    /// If there is none, or this user may not ask.
     pub fn find(dev: Option<&str>) -> Result<Vec<Self>, ControlError> {
         let entries = match folder().and_then(std::fs::read_dir) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -49,7 +49,7 @@ impl Client {
         found.sort_by(|one, two| one.ports.cmp(&two.ports));
         if found.is_empty() {
             let with = dev.map(|dev| format!(" with the port \"{dev}\"")).unwrap_or_default();
-            return Err(ControlError::Nobody(with));
+            return Err(ControlError::NoInstance(with));
         }
         Ok(found)
     }
@@ -67,7 +67,7 @@ impl Client {
     /// Asks it.
     ///
     /// # Errors
-    /// Where it does not answer.
+    /// If it does not answer.
     pub fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
         self.ask_within(request, ANSWER_TIME)
     }
@@ -75,7 +75,7 @@ impl Client {
     /// Everything about it, or all but its trees of qdiscs and classes.
     ///
     /// # Errors
-    /// Where it does not answer, or refuses to.
+    /// If it does not answer, or refuses to.
     pub fn snapshot(&self, with_trees: bool) -> Result<Snapshot, ControlError> {
         let request = if with_trees { Request::ShowWithTrees } else { Request::Show };
         match self.ask(&request)? {
@@ -112,7 +112,7 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(source) => {
                     let path = self.path.clone();
-                    // One that refuses does not listen to the end; then its answer counts.
+                    // An instance that refuses does not read to the end; then its answer counts.
                     let source = sent.err().unwrap_or(source);
                     return Err(match applied {
                         Some(line) => ControlError::BrokenBatch { path, line, source },
@@ -135,8 +135,7 @@ pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
     Ok(serde_json::from_slice(&line)?)
 }
 
-/// Saying or hearing something that is over at a certain time, however slowly the other side writes
-/// or reads.
+/// A transfer with a deadline, however slowly the other side writes or reads.
 pub(crate) struct Turn<'a> {
     stream: &'a UnixStream,
     end: Instant,

@@ -1,8 +1,7 @@
 //! The operator's names of classes, put into snapshots by the client that asks for them.
 //!
-//! The instance does not know them: it may be confined to its own files, and a name changes
-//! nothing of what it does. The file is read again when it changes, so that a view that runs on
-//! follows.
+//! The instance does not know them: it may be confined to its own files, and names do not affect
+//! it. The file is read again when it changes, so a running view follows.
 
 use narrows_snapshot::Snapshot;
 use narrows_tc::{ClassNames, NAMES_FILE};
@@ -10,17 +9,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A file of names, as `tc -nm` reads it, and what it said last.
+/// A file of names, as `tc -nm` reads it, and its last contents.
 #[derive(Clone, Debug)]
 pub struct NamesFile {
     path: PathBuf,
-    /// When what was read was written.
+    /// The modification time of the last read contents.
     written: Option<SystemTime>,
     names: ClassNames,
 }
 
 impl NamesFile {
-    /// The one at `path`; without one, that of `tc`, which need not be there.
+    /// The file at `path`; by default that of `tc`, which may be missing.
     ///
     /// # Errors
     /// Where `path` cannot be read.
@@ -33,7 +32,7 @@ impl NamesFile {
         }
     }
 
-    /// Names the classes of `snapshot`. Where the file has become unreadable, as it was.
+    /// Names the classes of `snapshot`. If the file has become unreadable, the last names apply.
     pub fn name(&mut self, snapshot: &mut Snapshot) {
         if let Err(error) = self.refresh()
             && self.written.take().is_some()

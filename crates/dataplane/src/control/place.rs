@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 /// Where the folders of all namespaces are.
 pub(crate) const RUN_DIR: &str = "/run/narrows";
 
-/// What the names of locks end in.
+/// The suffix of locks.
 const LOCK: &str = "lock";
-/// What the names of sockets end in.
+/// The suffix of sockets.
 pub(super) const SOCKET: &str = "sock";
-/// What the names of records end in.
+/// The suffix of records.
 const RECORD: &str = "offloads";
 
 /// The folder of the network namespace that this process is in.
@@ -31,18 +31,18 @@ pub(super) fn folder() -> io::Result<PathBuf> {
     Ok(Path::new(RUN_DIR).join(format!("net-{namespace}")))
 }
 
-/// Where the instance that joins `ports` writes down what the next one has to know.
+/// The record of the instance that joins `ports`, for the next one.
 pub(crate) fn record(ports: &[String; 2]) -> PathBuf {
     file(&folder().unwrap_or_else(|_| RUN_DIR.into()), ports, RECORD)
 }
 
-/// The file in `folder` that is the business of the instance that joins `ports`.
+/// The file in `folder` of the instance that joins `ports`.
 fn file(folder: &Path, ports: &[String; 2], extension: &str) -> PathBuf {
     folder.join(format!("{},{}.{extension}", ports[0], ports[1]))
 }
 
-/// The locks in `folder` of the instance that joins `ports`, each with its port. In one order, so
-/// that of two with the same ports the other way round one gets both.
+/// The locks in `folder` of the instance that joins `ports`, each with its port. In a fixed order,
+/// so that of two instances with the same ports in different order one gets both.
 fn locks<'a>(
     folder: &'a Path,
     ports: &'a [String; 2],
@@ -52,15 +52,14 @@ fn locks<'a>(
     sorted.into_iter().map(|port| (port, folder.join(format!("{port}.{LOCK}"))))
 }
 
-/// The place of one instance: its socket's path, and the locks that make it its own. Given up when
-/// dropped.
+/// The place of one instance: its socket's path, and the locks on it. Released when dropped.
 pub(super) struct Place {
     pub(super) socket: PathBuf,
     locks: Vec<Lock>,
 }
 
 impl Place {
-    /// Takes the place of the instance that joins `ports` in `folder`, where nobody has it.
+    /// Takes the place of the instance that joins `ports` in `folder`, if it is free.
     pub(super) fn take(folder: &Path, ports: &[String; 2]) -> Result<Self, ControlError> {
         let socket = file(folder, ports, SOCKET);
         let failed = |path: &Path, source| ControlError::Open { path: path.to_owned(), source };
@@ -77,7 +76,7 @@ impl Place {
         Ok(Self { socket, locks: taken })
     }
 
-    /// Goes on with the place of another process, which passed the `locks` on.
+    /// Continues with the place of another process, which passed on the `locks`.
     pub(super) fn inherited(
         folder: &Path,
         ports: &[String; 2],
@@ -97,7 +96,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Whoever comes next would remove them, too.
+        // The next instance would remove them, too.
         let _ = std::fs::remove_file(&self.socket);
         self.locks.clear();
         if let Some(folder) = self.socket.parent() {
@@ -113,7 +112,7 @@ struct Lock {
 }
 
 impl Lock {
-    /// Locks the file at `path`, which is made where it is not there; `None` where another has it.
+    /// Locks the file at `path`, which is created if missing; `None` if another has the lock.
     fn take(path: &Path) -> io::Result<Option<Self>> {
         loop {
             if let Some(folder) = path.parent() {
@@ -121,7 +120,7 @@ impl Lock {
             }
             let mut options = OpenOptions::new();
             let file = match options.write(true).create(true).mode(0o600).open(path) {
-                // Its folder was taken away meanwhile.
+                // Its folder was removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 file => file?,
             };
@@ -148,8 +147,7 @@ impl Drop for Lock {
     }
 }
 
-/// Takes away what instances left behind that were killed in namespaces that nobody enters any
-/// more.
+/// Removes the files of instances that were killed in network namespaces that are no longer used.
 pub(super) fn clear() {
     let own = folder().ok();
     for entry in std::fs::read_dir(RUN_DIR).into_iter().flatten().flatten() {
@@ -161,7 +159,7 @@ pub(super) fn clear() {
     }
 }
 
-/// Takes `folder` away, where nobody has a place in it.
+/// Removes `folder`, if no instance has a place in it.
 pub(super) fn clear_folder(folder: &Path) {
     let paths = |extension: &str| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();

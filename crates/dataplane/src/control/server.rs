@@ -19,39 +19,38 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// As many clients are served at the same time. One more takes the place of the one that has been
-/// asking for longest.
+/// The most clients at a time. One more replaces the one that has been connected for longest.
 const CLIENTS_MAX: usize = 64;
-/// How long a client may take for its request, and for listening to its answer.
+/// How long a client may take to send its request, and to read its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How often the client of a long batch hears how far it is.
+/// The interval of progress reports to the client of a long batch.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
-/// How much is read of one client before others have their turn, in bytes.
+/// How much is read from one client before the next one, in bytes.
 const READ_AT_ONCE: usize = 1 << 16;
 
-/// What an instance is to do, until it has an answer.
+/// A request, until it is answered.
 pub(crate) enum Task {
     /// At once.
     Whole(Request),
-    /// In slices.
+    /// In parts.
     Batch(Batch),
-    /// The same of sets.
+    /// The same, for sets.
     Restore(Restore),
 }
 
 /// See the module's documentation.
 pub(crate) struct ControlServer {
     listener: UnixListener,
-    /// Readable where anything is to be done for any client.
+    /// Readable if any client has something to do.
     ready: OwnedFd,
     clients: Vec<Client>,
-    // Given up last: the socket is closed by then.
+    // Released last: the socket is closed by then.
     _place: Place,
 }
 
 impl ControlServer {
-    /// Opens the socket of the instance that joins `ports`, and clears away what others that were
-    /// killed have left behind.
+    /// Opens the socket of the instance that joins `ports`, and removes the files of killed
+    /// instances.
     pub(crate) fn open(ports: &[String; 2]) -> Result<Self, ControlError> {
         place::clear();
         let folder = place::folder()
@@ -66,7 +65,7 @@ impl ControlServer {
             if UnixStream::connect(&place.socket).is_ok() {
                 return Ok(None);
             }
-            // Left behind by an instance that was killed.
+            // Left by a killed instance.
             match std::fs::remove_file(&place.socket) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -85,8 +84,8 @@ impl ControlServer {
         Ok(Self { listener, ready, clients: Vec::new(), _place: place })
     }
 
-    /// Goes on with the socket of another process that joins `ports`, which passed `descriptors`
-    /// on: those of [`ControlServer::descriptors`].
+    /// Continues with the socket of another process that joins `ports`, which passed on
+    /// `descriptors`: those of [`ControlServer::descriptors`].
     pub(crate) fn take_over(ports: &[String; 2], descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().map(UnixListener::from);
@@ -98,23 +97,24 @@ impl ControlServer {
         Ok(Self { listener, ready, clients: Vec::new(), _place: place })
     }
 
-    /// What another process needs to go on with the socket: itself, and the locks behind it.
+    /// The descriptors with which another process continues: the socket, and its locks.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         std::iter::once(self.listener.as_fd()).chain(self._place.locks()).collect()
     }
 
-    /// Leaves the socket to another process. Clients whose requests were not begun are sent there.
+    /// Leaves the socket to another process. Clients whose requests have not started are
+    /// redirected.
     pub(crate) fn leave(mut self) {
         for client in &mut self.clients {
-            // One that is gone, or does not listen, misses nothing.
+            // A client that is gone or does not read misses nothing.
             let _ = client.send_away();
         }
         self.clients.clear();
-        // The files stay: they are the other's.
+        // The files stay: they belong to the other process.
         std::mem::forget(self);
     }
 
-    /// Can be read when somebody is to be served.
+    /// Readable when a client has to be served.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }
@@ -124,9 +124,9 @@ impl ControlServer {
         self.clients.iter().any(|client| matches!(client.state, State::Working { .. }))
     }
 
-    /// Serves all clients as far as that goes without waiting for any. `work` does a part of a task
-    /// and says the answer when there is one. Returns the connection for which the ports were let
-    /// go, where one asked for that; it is no client any more.
+    /// Serves all clients as far as possible without waiting for any. `work` does a part of a task
+    /// and returns the answer when there is one. Returns the connection for which the ports were
+    /// released, if a client requested that; it is no longer a client.
     pub(crate) fn serve(
         &mut self,
         mut work: impl FnMut(&mut Task) -> Option<Answer>,
@@ -142,7 +142,7 @@ impl ControlServer {
         });
         let holds = |client: &Client| matches!(client.state, State::Holding);
         let holder = self.clients.swap_remove(self.clients.iter().position(holds)?);
-        // Where it cannot be forgotten it was not watched.
+        // A failure means that it was not watched.
         let _ = epoll::delete(&self.ready, &holder.stream);
         Some(holder.stream)
     }
@@ -163,33 +163,33 @@ impl ControlServer {
 }
 
 fn watch(ready: &OwnedFd, fd: BorrowedFd<'_>, events: epoll::EventFlags) -> io::Result<()> {
-    // Who is ready is found out by trying: there are few.
+    // Tries all clients: there are few.
     Ok(epoll::add(ready, fd, epoll::EventData::new_u64(0), events)?)
 }
 
-/// Somebody who has connected.
+/// A connected client.
 struct Client {
     stream: UnixStream,
     state: State,
     /// When it times out.
     until: Instant,
-    /// What it has not taken yet.
+    /// Output that it has not read yet.
     unsent: Vec<u8>,
-    /// What it is waited for.
+    /// What the server waits for.
     events: epoll::EventFlags,
 }
 
-/// Where a conversation stands.
+/// The state of a conversation.
 enum State {
-    /// What it has said so far.
+    /// Its request so far.
     Asking(Vec<u8>),
     Working {
         task: Task,
         told: Instant,
     },
-    /// It is to take what is unsent.
+    /// It has unsent output.
     Answered,
-    /// The ports were let go for it.
+    /// The ports were released for it.
     Holding,
 }
 
@@ -209,7 +209,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Goes on with it. An error ends the conversation; so does its end.
+    /// Continues the conversation. An error ends it; so does its end.
     fn serve(&mut self, work: &mut impl FnMut(&mut Task) -> Option<Answer>) -> io::Result<()> {
         if let State::Asking(said) = &mut self.state {
             let Some(line) = read_line(&mut self.stream, said)? else { return self.has_time() };
@@ -222,7 +222,7 @@ impl Client {
             if let Some(answer) = work(task) {
                 self.answer(&answer)?;
                 if let Answer::LetGo = answer {
-                    // Where it is gone already, that shows when it is next read from.
+                    // If the client is gone already, the next read shows that.
                     self.state = State::Holding;
                     let _ = self.flush();
                     return Ok(());
@@ -239,7 +239,7 @@ impl Client {
         }
         self.flush()?;
         if matches!(self.state, State::Answered) {
-            // What it goes on saying would otherwise tear the answer from its hands.
+            // Unread input would otherwise reset the connection and lose the answer.
             let is_over = discard(&mut self.stream)?;
             if self.unsent.is_empty() && is_over {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -249,7 +249,8 @@ impl Client {
         Ok(())
     }
 
-    /// Says the rest of its answer, or that another process serves the instance now.
+    /// Sends the rest of its answer, or the redirection to the process that serves the instance
+    /// now.
     fn send_away(&mut self) -> io::Result<()> {
         if let State::Asking(_) = self.state {
             self.answer(&Answer::Moved)?;
@@ -289,11 +290,11 @@ impl Client {
         Ok(())
     }
 
-    /// Waits for what it is to do next.
+    /// Waits for its next action.
     fn listen_for_more(&mut self, ready: &OwnedFd) -> io::Result<()> {
         let events = match &self.state {
             _ if !self.unsent.is_empty() => epoll::EventFlags::IN | epoll::EventFlags::OUT,
-            // It has nothing more to say, and its end shows when it is told the answer.
+            // It sends nothing more; its end shows when the answer is written.
             State::Working { .. } => epoll::EventFlags::empty(),
             _ => epoll::EventFlags::IN,
         };
@@ -305,7 +306,7 @@ impl Client {
     }
 }
 
-/// A task of what a line asks for, or the answer to a line that asks for nothing.
+/// The task for a line, or the answer to an invalid line.
 fn begin(line: &[u8]) -> Result<Task, Answer> {
     let request = serde_json::from_slice(line)
         .map_err(|error| Answer::Refused(format!("not a request: {error}")))?;
@@ -324,7 +325,7 @@ fn begin(line: &[u8]) -> Result<Task, Answer> {
     }
 }
 
-/// Reads on, and returns the line when it is whole; a refusal where it never will be.
+/// Reads on, and returns the line when it is complete; a refusal if it never will be.
 fn read_line(
     stream: &mut UnixStream,
     said: &mut Vec<u8>,
@@ -348,7 +349,7 @@ fn read_line(
     Ok(is_whole.then(|| Ok(std::mem::take(said))))
 }
 
-/// Reads on and forgets it. Whether the other side is done.
+/// Reads on and discards the input. Returns whether the other side is done.
 fn discard(stream: &mut UnixStream) -> io::Result<bool> {
     match stream.read(&mut [0; READ_AT_ONCE]) {
         Ok(0) => Ok(true),

@@ -12,7 +12,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Within this whoever asks has an answer.
+/// Every client gets an answer within this time.
 const PROMISE: Duration = Duration::from_secs(1);
 
 fn ports() -> [String; 2] {
@@ -72,7 +72,7 @@ impl Drop for Folder {
     }
 }
 
-/// Has `server` serve whoever comes while `ask` asks.
+/// Lets `server` serve clients while `ask` runs.
 fn serving<T: Send>(server: &mut ControlServer, ask: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| {
         let asking = scope.spawn(ask);
@@ -84,7 +84,7 @@ fn serving<T: Send>(server: &mut ControlServer, ask: impl FnOnce() -> T + Send) 
     })
 }
 
-/// What an instance says to somebody who writes `bytes`, and then ends, or goes on waiting.
+/// The instance's answer to a client that writes `bytes`, and then ends or keeps waiting.
 fn answer_to(name: &str, bytes: &[u8], ends: bool) -> Answer {
     let folder = Folder::new(name);
     let mut server = folder.open().unwrap();
@@ -119,7 +119,7 @@ fn only_the_owner_can_reach_the_socket() {
 }
 
 #[test]
-fn root_and_the_owner_may_ask_and_nobody_else() {
+fn only_root_and_the_owner_may_ask() {
     let [root, owner, other] = [0, 1000, 1001].map(Uid::from_raw);
     assert!(may_ask(root, owner) && may_ask(owner, owner) && may_ask(root, root));
     assert!(!may_ask(other, owner) && !may_ask(owner, root));
@@ -138,7 +138,7 @@ fn nonsense_is_refused() {
 
 #[test]
 fn a_line_without_end_is_cut_off() {
-    // It goes on for longer than that, and whoever says it never ends: only the cut can end this.
+    // The input continues for longer than that and never ends, so only the cut can end this.
     let bytes = vec![b'x'; MESSAGE_MAX + (1 << 20)];
     let answer = answer_to("endless", &bytes, false);
     let is_cut = matches!(&answer, Answer::Refused(why) if why.contains("longer than 16 MiB"));
@@ -146,7 +146,7 @@ fn a_line_without_end_is_cut_off() {
 }
 
 #[test]
-fn the_longest_line_is_heard() {
+fn the_longest_line_is_accepted() {
     // As JSON: quotes and brackets around the words.
     let args = vec!["x".repeat(MESSAGE_MAX - 100)];
     let request = serde_json::to_vec(&Request::Tc { args, names: None }).unwrap();
@@ -155,7 +155,7 @@ fn the_longest_line_is_heard() {
 }
 
 #[test]
-fn clients_that_say_nothing_or_little_hold_up_nobody() {
+fn silent_and_slow_clients_delay_no_others() {
     let folder = Folder::new("silent");
     let mut server = folder.open().unwrap();
     let connect = || UnixStream::connect(folder.socket()).unwrap();
@@ -172,11 +172,11 @@ fn clients_that_say_nothing_or_little_hold_up_nobody() {
 }
 
 #[test]
-fn a_client_that_does_not_listen_holds_up_nobody() {
+fn a_client_that_does_not_read_delays_no_others() {
     let folder = Folder::new("deaf");
     let mut server = folder.open().unwrap();
     let deaf = UnixStream::connect(folder.socket()).unwrap();
-    // Longer than what the kernel holds for it.
+    // Longer than the kernel's buffers.
     let args = vec!["x".repeat(4 << 20)];
     serving(&mut server, || {
         serde_json::to_writer(&deaf, &Request::Tc { args, names: None }).unwrap();
@@ -187,7 +187,7 @@ fn a_client_that_does_not_listen_holds_up_nobody() {
     assert!(begin.elapsed() < PROMISE, "{:?}", begin.elapsed());
 }
 
-/// A batch of lines of which each takes a while.
+/// A batch of slow lines.
 fn batch(lines: usize) -> Request {
     let text = "qdisc replace dev a root pfifo limit 7\n".repeat(lines);
     Request::Batch { options: Vec::new(), name: "-".to_owned(), text, names: None }
@@ -221,7 +221,7 @@ fn others_are_served_while_a_batch_is_under_way() {
 }
 
 #[test]
-fn whoever_asked_for_a_batch_hears_how_far_it_came_where_the_instance_stops() {
+fn a_client_learns_how_far_its_batch_came_when_the_instance_stops() {
     let folder = Folder::new("stops");
     let mut server = folder.open().unwrap();
     let answer = thread::scope(|scope| {
@@ -237,7 +237,7 @@ fn whoever_asked_for_a_batch_hears_how_far_it_came_where_the_instance_stops() {
     });
     let Err(ControlError::BrokenBatch { line, .. }) = answer else { panic!("{answer:?}") };
     assert!((20..1000).contains(&line), "{line}");
-    // A batch that nobody waits for any more is not gone on with.
+    // A batch without a client stops.
     let begin = Instant::now();
     while server.is_busy() {
         server.serve(echo);
@@ -246,7 +246,7 @@ fn whoever_asked_for_a_batch_hears_how_far_it_came_where_the_instance_stops() {
 }
 
 #[test]
-fn whoever_has_not_asked_yet_when_another_process_takes_over_is_sent_there() {
+fn a_waiting_client_is_redirected_to_the_process_that_takes_over() {
     let folder = Folder::new("moved");
     let mut server = folder.open().unwrap();
     let mut early = UnixStream::connect(folder.socket()).unwrap();
@@ -267,7 +267,7 @@ fn a_client_asks_the_process_that_it_is_sent_to() {
                 let (mut stream, _) = listener.accept().unwrap();
                 serde_json::to_writer(&mut stream, &answer).unwrap();
                 stream.write_all(b"\n").unwrap();
-                // What it says is left unread, as by a process that ends.
+                // Its request stays unread, as if the process ended.
             }
         });
         folder.client().ask(&Request::Ports).unwrap()
@@ -276,7 +276,7 @@ fn a_client_asks_the_process_that_it_is_sent_to() {
 }
 
 #[test]
-fn of_many_that_start_at_once_exactly_one_has_the_place_and_the_others_say_why() {
+fn exactly_one_of_many_simultaneous_starts_gets_the_ports() {
     let folder = Folder::new("many");
     for _ in 0..50 {
         let all = Barrier::new(8);
@@ -286,7 +286,7 @@ fn of_many_that_start_at_once_exactly_one_has_the_place_and_the_others_say_why()
                 let ports = ports.map(str::to_owned);
                 all.wait();
                 let outcome = ControlServer::open_in(folder, &ports);
-                // Nobody gives up its place before all have asked for theirs.
+                // No thread gives up its place before all have asked for one.
                 all.wait();
                 outcome.map(drop).map_err(|error| error.to_string())
             }
@@ -306,9 +306,9 @@ fn of_many_that_start_at_once_exactly_one_has_the_place_and_the_others_say_why()
 }
 
 #[test]
-fn a_socket_that_nobody_serves_is_replaced_and_one_that_is_served_is_not() {
+fn only_an_unserved_socket_is_replaced() {
     let folder = Folder::new("stale");
-    // As a process leaves it that was killed: bound, and nobody there.
+    // As a killed process leaves it: bound, but unserved.
     drop(UnixListener::bind(folder.socket()).unwrap());
     assert!(folder.socket().exists());
     let mut server = folder.open().unwrap();
@@ -319,7 +319,7 @@ fn a_socket_that_nobody_serves_is_replaced_and_one_that_is_served_is_not() {
 }
 
 #[test]
-fn what_a_killed_instance_left_is_cleared_away_and_what_a_living_one_has_is_not() {
+fn files_of_killed_instances_are_removed_and_others_kept() {
     let [dead, alive] = ["dead", "alive"].map(Folder::new);
     drop(UnixListener::bind(dead.socket()).unwrap());
     std::fs::write(dead.0.join("a.lock"), "").unwrap();
@@ -333,7 +333,7 @@ fn what_a_killed_instance_left_is_cleared_away_and_what_a_living_one_has_is_not(
 }
 
 #[test]
-fn nobody_there_is_an_error_that_names_the_socket() {
+fn a_missing_instance_is_an_error_that_names_the_socket() {
     let folder = Folder::new("nobody");
     let error = folder.client().ask(&Request::Show).unwrap_err().to_string();
     assert!(error.contains("a,b.sock"), "{error}");

@@ -1,17 +1,19 @@
-//! Filters as the program in the driver knows them.
+//! Filters in the form of the program in the driver.
 //!
-//! What a filter asks for becomes bits of the headers, and what its actions do becomes steps. Sets
-//! are known by their numbers.
+//! The conditions of a filter become bits of the headers, and its actions become steps. Sets are
+//! identified by number.
 
 use super::FrontError;
-use narrows_bpf::{Accounts, By, Does, Field, LookUp, Policer, Step, Term, Then, Who, Word, has};
+use narrows_bpf::{
+    AccountKey, Accounts, Does, Endpoint, Field, LookUp, Policer, Step, Term, Then, Word, has,
+};
 use narrows_classify::{
     ANY_PROTOCOL, Action, ActionId, Control, End, Flower, Police, PortRange, Prefix, Selector, VLAN,
 };
 use narrows_policy::{FrontTerm, SetLookUp};
 use narrows_sets::Sets;
 
-/// A term, and which action each of its steps is; `None` where that counts elsewhere.
+/// A term, and which action each of its steps is; `None` if that counts elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Resolved {
     term: Term,
@@ -27,7 +29,7 @@ impl Resolved {
         self.actions.iter().flatten().copied()
     }
 
-    /// The term with the counters that `counter` says.
+    /// The term with its counters, which `counter` assigns.
     pub(super) fn counted_by(&self, counter: impl Fn(&ActionId) -> Option<u8>) -> Term {
         let mut term = self.term.clone();
         for (step, action) in term.steps.iter_mut().zip(&self.actions) {
@@ -37,10 +39,10 @@ impl Resolved {
     }
 }
 
-/// `front` as programs know it.
+/// `front` in the form of the program.
 ///
 /// # Errors
-/// It names sets that are not there, or are something else.
+/// If it names missing sets, or sets of other types.
 pub(crate) fn resolve(front: &[FrontTerm], sets: &Sets) -> Result<Terms, FrontError> {
     let resolve = |from: &FrontTerm| {
         let mut term = Term::any();
@@ -85,10 +87,10 @@ fn look_up_in(look_up: &SetLookUp, sets: &Sets) -> Result<LookUp, FrontError> {
     })
 }
 
-fn by(end: End) -> By {
+fn by(end: End) -> Endpoint {
     match end {
-        End::Source => By::Source,
-        End::Destination => By::Destination,
+        End::Source => Endpoint::Source,
+        End::Destination => Endpoint::Destination,
     }
 }
 
@@ -97,7 +99,7 @@ fn word(selector: &Selector) -> Word {
     Word { value, mask, offset, is_behind_ip }
 }
 
-/// Asks for what `flower` lists, by the rules of its own `matches`.
+/// Adds the conditions of `flower`, by the rules of its own `matches`.
 fn ask(term: &mut Term, flower: &Flower) {
     let link = Flower {
         vlan_id: flower.vlan_id,
@@ -130,7 +132,7 @@ fn ask(term: &mut Term, flower: &Flower) {
     if *flower == link {
         return;
     }
-    // The bit that 4 and 6 have, and no IP has not.
+    // The bit that is set in 4 and 6, but not in 0 (no IP).
     term.ask(Field::Ip, &[4], &[4]);
     if let Some(protocol) = flower.protocol {
         term.ask(Field::Protocol, &[protocol], &[0xff]);
@@ -175,7 +177,7 @@ fn ask_address(term: &mut Term, field: Field, prefix: Option<Prefix>) {
     }
 }
 
-/// The range, where it is more than one port.
+/// The range, if it is more than one port.
 fn ask_port(term: &mut Term, field: Field, range: Option<PortRange>) -> Option<(u16, u16)> {
     let PortRange { first, last } = range?;
     term.ask_for(has::PORTS);
@@ -194,7 +196,7 @@ fn step(action: &Action) -> Step {
         Action::Skbedit { mark: Some(mark), .. } => {
             Does::Mark { value: mark.value, mask: mark.mask }
         }
-        // A priority is the worker's to set.
+        // Workers set priorities.
         Action::Skbedit { mark: None, .. } => Does::Decide,
     };
     Step { does, then: then(then_control), exceed: then(other), counter: None }
@@ -205,7 +207,7 @@ fn then(control: Control) -> Then {
         Control::Pass => Then::Pass,
         Control::Drop => Then::Drop,
         Control::Continue => Then::Continue,
-        // None of those that run here asks filters anew.
+        // No action that runs here restarts the filters.
         Control::Pipe | Control::Reclassify => Then::Pipe,
     }
 }
@@ -218,10 +220,10 @@ fn policer(police: &Police) -> Policer {
         per_frame: police.overhead.per_frame,
         minimum: police.overhead.minimum,
         accounts: police.per.map(|per| Accounts {
-            who: match per.who {
-                narrows_classify::Who::Source => Who::Source,
-                narrows_classify::Who::Destination => Who::Destination,
-                narrows_classify::Who::Flow => Who::Flow,
+            key: match per.key {
+                narrows_classify::AccountKey::Source => AccountKey::Source,
+                narrows_classify::AccountKey::Destination => AccountKey::Destination,
+                narrows_classify::AccountKey::Flow => AccountKey::Flow,
             },
             block: per.block,
             room: per.room,

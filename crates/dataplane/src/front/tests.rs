@@ -1,4 +1,4 @@
-//! Filters in the driver say what they say in a worker.
+//! Filters in the driver give the same results as in a worker.
 
 use super::terms::resolve;
 use narrows_bpf::{Front, FrontMaps, FrontPort, test_run};
@@ -96,7 +96,7 @@ fn words() -> impl Strategy<Value = Matches> {
         (any::<u32>(), prop_oneof![Just(0_u32), Just(0xff), Just(0x00ff_0000), any::<u32>()]);
     let place = (prop_oneof![Just(0_i16), Just(8), Just(16), -20_i16..80], any::<bool>());
     let word = (word, place).prop_map(|((value, mask), (offset, is_behind_ip))| {
-        // Often what is there.
+        // Often a value that occurs.
         let value = if value % 2 == 0 { 0 } else { value };
         Selector { value: value & mask, mask, offset, is_behind_ip }
     });
@@ -126,7 +126,7 @@ fn filters() -> impl Strategy<Value = Vec<Filter>> {
     vec(filter, 32)
 }
 
-/// A frame that may be anything, most of whose headers make sense.
+/// A random frame, most of whose headers are valid.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let tags = prop_oneof![
         4 => Just(Vec::new()),
@@ -197,7 +197,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
-    fn a_filter_matches_in_the_driver_what_it_matches_in_a_worker(
+    fn a_filter_matches_the_same_in_the_driver_and_in_a_worker(
         filters in filters(),
         frames in vec(frames(), 150),
     ) {

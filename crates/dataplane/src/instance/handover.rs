@@ -1,4 +1,5 @@
-//! An instance that continues in another process: what it passes on, and how it is inherited.
+//! An instance that continues in another process: the state that it passes on, and how the other
+//! inherits it.
 
 use super::{Instance, InstanceError, InstanceOptions, read_sets};
 use crate::clock;
@@ -24,19 +25,20 @@ use narrows_xsk::KernelDrops;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// What was offered, to see whether it still holds.
+/// The offer, to check whether it is still valid.
 pub(crate) struct Offer {
     policy: Policy,
-    /// The state of the sets, but for members whose time is over: the other process sees that, too.
+    /// The state of the sets, without regard to expired members: the other process removes them,
+    /// too.
     edits: u64,
     ports: Option<[PortFacts; 2]>,
 }
 
 impl Instance {
-    /// What another process needs to prepare itself, with the descriptors that come with it.
+    /// The manifest for another process, with its descriptors.
     ///
     /// # Errors
-    /// Where it could not go on exactly as this one.
+    /// If it could not continue exactly as this one.
     pub(crate) fn offer(
         &self,
         attempt: u64,
@@ -78,12 +80,10 @@ impl Instance {
         Some([Side::A, Side::B].map(|side| plane.port(side).clone()))
     }
 
-    /// Has all workers stand still and says what there is. They go on when the [`Standstill`] is
-    /// dropped.
+    /// Pauses all workers and returns their state. They resume when the [`Standstill`] is dropped.
     ///
     /// # Errors
-    /// Where what was offered does not hold any more, or a worker does not stop within `time`; all
-    /// goes on then.
+    /// If the offer is no longer valid, or a worker does not pause within `time`; then all resume.
     pub(crate) fn stand_still(
         &self,
         offer: &Offer,
@@ -135,7 +135,7 @@ impl Instance {
     }
 }
 
-/// An instance that another process still runs, ready to go on in this one.
+/// An instance that another process still runs, ready to continue in this one.
 pub(crate) struct Heritage {
     instance: Instance,
     inherited: Option<Inherited>,
@@ -146,8 +146,8 @@ pub(crate) struct Heritage {
 }
 
 impl Heritage {
-    /// Prepares to go on from `manifest`, whose `descriptors` are its session's. Nothing of the
-    /// other process's is changed.
+    /// Prepares to continue from `manifest`, whose `descriptors` are its session's. Nothing of the
+    /// other process is changed.
     pub(crate) fn prepare(
         options: InstanceOptions,
         repairs: Repairs,
@@ -185,7 +185,7 @@ impl Heritage {
         })
     }
 
-    /// Takes in what the other process, which stands still, had.
+    /// Takes over the state of the paused process.
     pub(crate) fn take_in(&mut self, contents: Contents) -> Result<(), InstanceError> {
         self.packets = contents.packets();
         self.stopped = contents.stopped();
@@ -219,8 +219,8 @@ impl Heritage {
         Ok(())
     }
 
-    /// Goes on where the other process stopped, which touches nothing more. Never fails: where the
-    /// session cannot go on, a new one is begun as soon as it can be.
+    /// Continues where the other process stopped, which touches nothing more. Never fails: if the
+    /// session cannot continue, a new one starts as soon as possible.
     pub(crate) fn go_on(self, version: &str) -> (Instance, UpgradeStatus) {
         let Self { mut instance, inherited, attempt, from, packets, stopped } = self;
         let started = inherited.map(|inherited| inherited.start(&instance.options.session));
@@ -255,8 +255,7 @@ impl Heritage {
 }
 
 impl Instance {
-    /// Prepares to go on with a session of another process, as [`Instance::open`] does to begin
-    /// one.
+    /// Prepares to continue a session of another process, as [`Instance::open`] does to start one.
     fn inherit(
         &mut self,
         session: SessionManifest,
@@ -279,7 +278,7 @@ impl Instance {
     }
 }
 
-/// What `all` says, without what the sockets of this session remember themselves.
+/// The counters of `all`, without those that the sockets of this session keep themselves.
 fn counted(all: &QueueCounters, past: Option<&QueueCounters>) -> QueueCounted {
     QueueCounted {
         inward: path_counted(&all.inward),
@@ -297,7 +296,7 @@ fn path_counted(path: &PathCounters) -> PathCounted {
     }
 }
 
-/// The same back again; `None` where a packet was dropped for an unknown reason.
+/// The inverse; `None` if a packet was dropped for an unknown reason.
 fn counters(counted: &QueueCounted) -> Option<QueueCounters> {
     let KernelDropsSeen { rx_ring_full, rx_dropped, fill_ring_empty, rx_invalid, tx_invalid } =
         counted.kernel_drops;

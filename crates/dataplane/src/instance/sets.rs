@@ -18,14 +18,14 @@ impl Instance {
         self.after(reply)
     }
 
-    /// Does one line of `restore`. False where there is nothing more to do.
+    /// Does one line of `restore`. False if there is nothing more to do.
     pub(crate) fn restore_set(&mut self, restore: &mut Restore) -> bool {
         let Self { sets, policy, tables, .. } = self;
         let host = Uses { policy, tables: tables.as_ref() };
         restore.step(sets, clock::now(), &host)
     }
 
-    /// Puts what was restored in force.
+    /// Puts restored sets in force.
     pub(crate) fn restored_sets(&mut self, restore: &Restore) -> Reply {
         let reply = restore.end();
         self.after(reply)
@@ -39,7 +39,7 @@ impl Instance {
         reply
     }
 
-    /// Takes out the members whose time is over.
+    /// Removes expired members.
     pub(crate) fn expire_sets(&mut self) {
         if self.sets.expire(clock::now())
             && let Err(error) = self.follow_sets()
@@ -48,7 +48,7 @@ impl Instance {
         }
     }
 
-    /// Begins with `sets`, as another process or a file had them.
+    /// Starts with `sets`, from another process or a file.
     pub(crate) fn adopt_sets(&mut self, sets: Sets) -> Result<(), SetsError> {
         self.sets = sets;
         self.follow_sets()
@@ -65,7 +65,7 @@ impl Instance {
         &self.sets
     }
 
-    /// Has packets looked up in the sets as they are.
+    /// Applies the present sets to packets.
     fn follow_sets(&mut self) -> Result<(), SetsError> {
         if self.sets.is_empty() && self.tables.is_none() {
             return Ok(());
@@ -77,13 +77,13 @@ impl Instance {
         self.tables.insert(tables).follow(&mut self.sets)
     }
 
-    /// What of `front` runs at the port `name`.
+    /// The part of `front` that runs at the port `name`.
     pub(super) fn resolve(&self, name: &str, front: &[FrontTerm]) -> Result<Terms, InstanceError> {
         let failed = |source| InstanceError::Front { port: name.to_owned(), source };
         resolve(front, &self.sets).map_err(failed)
     }
 
-    /// What runs in front of `plans`.
+    /// The filters in front of `plans`.
     pub(super) fn fronts(&self, plans: &[Plan; 2]) -> Result<Fronts<'_>, InstanceError> {
         let [a, b] = &self.options.ports;
         let terms = [self.resolve(a, &plans[0].front)?, self.resolve(b, &plans[1].front)?];

@@ -1,4 +1,4 @@
-//! The instance over a plane that forwards nothing and remembers what it was told.
+//! The instance over a plane that forwards nothing and records its calls.
 
 use super::*;
 use crate::counters::QueueCounters;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const PORTS: [&str; 2] = ["nrw-none-a", "nrw-none-b"];
 
-/// What the plane was told.
+/// The calls that the plane received.
 #[derive(Default)]
 struct Told {
     installed: Vec<(Side, Plan)>,
@@ -161,8 +161,8 @@ fn policy(lines: &str) -> Policy {
     narrows_tc::load(lines, "policy", &narrows_tc::OfflineHost::default()).unwrap()
 }
 
-/// What a plane counted at port A, queue 1: `received` came in there, `queued` of them wait to
-/// leave at port B.
+/// A plane's counters at port A, queue 1: `received` arrived there, `queued` of them wait to leave
+/// at port B.
 fn counts(received: u64, queued: u32) -> Counts {
     let mut counts = Counts::default();
     let sent = received - u64::from(queued);
@@ -198,7 +198,7 @@ fn a_change_of_one_port_s_policy_is_installed_there_and_nowhere_else() {
 }
 
 #[test]
-fn a_policy_that_its_plane_cannot_run_is_refused_with_the_one_that_can() {
+fn a_policy_that_its_plane_cannot_run_is_refused_with_a_plane_that_can() {
     let (plane, told) = plane(Counts::default());
     let mut instance = joined(plane);
     instance.options.plane = PlaneKind::Xdp;
@@ -229,7 +229,7 @@ fn a_policy_for_another_port_is_refused_and_nothing_is_installed() {
 }
 
 #[test]
-fn a_policy_that_comes_while_ports_are_away_is_kept_for_when_they_are_back() {
+fn a_policy_set_while_ports_are_away_applies_when_they_return() {
     let (plane, told) = plane(Counts::default());
     let mut instance = joined(plane);
     instance.plane = None;
@@ -251,7 +251,7 @@ fn translations_are_looked_up_where_a_cake_wants_them_and_only_there() {
 }
 
 #[test]
-fn counters_run_on_from_one_plane_to_the_next_and_backlogs_do_not() {
+fn counters_continue_across_planes_and_backlogs_do_not() {
     let (first, told) = plane(counts(10, 4));
     let mut instance = joined(first);
     assert_eq!(instance.show().conservation.queued, 4);
@@ -274,7 +274,7 @@ fn counters_run_on_from_one_plane_to_the_next_and_backlogs_do_not() {
 }
 
 #[test]
-fn ports_are_let_go_once_and_what_is_queued_may_leave() {
+fn ports_are_released_once_after_their_queues_drain() {
     let (plane, told) = plane(Counts::default());
     let mut instance = joined(plane);
     instance.let_go("a new cable".into()).unwrap();
@@ -285,7 +285,7 @@ fn ports_are_let_go_once_and_what_is_queued_may_leave() {
 }
 
 #[test]
-fn a_silent_worker_is_told_and_the_instance_does_not_beat() {
+fn a_silent_worker_is_reported_and_stops_the_instance_s_heartbeat() {
     let (mut plane, _) = plane(Counts::default());
     plane.silent = vec![SilentWorker { queue: 1, silence: Nanos::from_secs(2) }];
     let instance = joined(plane);

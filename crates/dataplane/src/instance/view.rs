@@ -105,7 +105,7 @@ impl Instance {
     }
 }
 
-/// What `tc` printed as JSON, a qdisc or a class each.
+/// The JSON output of `tc`, one value for each qdisc or class.
 fn read<T: DeserializeOwned>(printed: &str) -> Vec<T> {
     serde_json::from_str(printed).unwrap_or_else(|error| {
         log::error!("the tree is not shown, what tc prints is not the snapshot's form: {error}");

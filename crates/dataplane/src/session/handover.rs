@@ -23,11 +23,12 @@ use narrows_xsk::{CopyMode, RingSizes, Socket, Umem};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// How long workers may take to say what sockets they have.
+/// How long workers may take to report their sockets.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 
 impl PortManifest {
-    /// Of the port of `facts`, whose steering program runs in the driver where `native` is true.
+    /// The handover of the port of `facts`; its steering program runs in the driver if `native` is
+    /// true.
     fn new(facts: &PortFacts, native: bool) -> Self {
         let PortFacts { ifindex, mac, mtu, queues, .. } = *facts;
         Self { name: facts.name.clone(), ifindex, mac, mtu, queues, native }
@@ -35,8 +36,8 @@ impl PortManifest {
 }
 
 impl Session {
-    /// What another process needs to prepare itself, while this one goes on. `None` where a worker
-    /// does not answer.
+    /// The manifest for another process, while this one continues. `None` if a worker does not
+    /// answer.
     pub(super) fn manifest(&self) -> Option<(SessionManifest, Vec<OwnedFd>)> {
         let Prepared { umem, steers, ports, copy_mode, sizing, .. } = &self.prepared;
         let mut descriptors = vec![umem.as_fd().try_clone_to_owned().ok()?];
@@ -63,7 +64,7 @@ impl Session {
         Some((manifest, descriptors))
     }
 
-    /// By port: up to when each limit is used up.
+    /// By port: the time up to which each limit is used.
     pub(super) fn spent(&self) -> [Vec<(u32, Nanos)>; 2] {
         let now = clock::now();
         self.installed.each_ref().map(|installed| {
@@ -73,7 +74,7 @@ impl Session {
     }
 }
 
-/// A session that another process still runs, ready to go on in this one.
+/// A session that another process still runs, ready to continue in this one.
 pub(crate) struct Inherited {
     prepared: Prepared,
     workers: Vec<Worker<XdpIo>>,
@@ -85,9 +86,9 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Maps what `manifest` describes for `ports` and `descriptors` are, and loads programs for it.
-    /// Runs the plan of each port, and `fronts` before it. Nothing of the other process's is
-    /// changed.
+    /// Maps the session that `manifest` describes for `ports`, from `descriptors`, and loads
+    /// programs for it, to run the plan of each port, with `fronts` in front. Nothing of the other
+    /// process is changed.
     pub(crate) fn prepare(
         manifest: SessionManifest,
         ports: [PortFacts; 2],
@@ -167,8 +168,8 @@ impl Inherited {
         Ok(Self { prepared, workers, parts, installed: [a, b], links, xdp_modes })
     }
 
-    /// Queues what the other process's workers, which stand still, had queued, and goes on from
-    /// what each limit had `spent`, by port and by the major number of its qdisc.
+    /// Queues the packets of the other process's paused workers, and continues each limit from its
+    /// `spent`, by port and by the major number of its qdisc.
     pub(crate) fn take_in(
         &mut self,
         queued: &[WorkerQueued],
@@ -185,7 +186,7 @@ impl Inherited {
             of_worker.fits(first, count, frame_size)
         };
         if queued.len() != self.parts.len() || !queued.iter().zip(&self.parts).all(fits) {
-            let reason = "what is queued does not lie in the workers' frames".to_owned();
+            let reason = "queued packets lie outside the workers' frames".to_owned();
             return Err(SessionError::Inheritance(reason));
         }
         for (worker, queued) in self.workers.iter_mut().zip(queued) {
@@ -201,7 +202,7 @@ impl Inherited {
         Ok(())
     }
 
-    /// Starts the workers and puts this process's programs in the place of the other's, which
+    /// Starts the workers and replaces the other process's programs by this process's; the other
     /// touches nothing more. Also returns when the workers ran.
     pub(crate) fn start(self, options: &SessionOptions) -> Result<(Session, Nanos), SessionError> {
         let Self { mut prepared, workers, installed, links, xdp_modes, .. } = self;
@@ -211,7 +212,7 @@ impl Inherited {
         }
         let began = clock::now();
         let losses_before = prepared.losses();
-        // Frames come in as ever meanwhile: the other's programs lead to the same sockets.
+        // Frames keep arriving meanwhile: the other's programs lead to the same sockets.
         for ((steer, link), port) in prepared.steers.iter_mut().zip(links).zip(&prepared.ports) {
             steer.take_over(link).map_err(|source| SessionError::Steer {
                 port: port.name.clone(),
@@ -223,7 +224,7 @@ impl Inherited {
     }
 }
 
-/// The first frame of each worker and how many it has; `None` where that is more than can be.
+/// The first frame of each worker and how many it has; `None` if that is more than can be.
 fn parts(workers: &[WorkerManifest]) -> Option<Vec<(u32, u32)>> {
     let mut end = 0u32;
     let part = |worker: &WorkerManifest| {

@@ -21,7 +21,7 @@ use narrows_snapshot::Worker;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long the queues may go on sending after the programs were detached.
+/// How long the queues may keep sending after the programs were detached.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
 
 impl Plane for Session {
@@ -128,7 +128,7 @@ impl Plane for Session {
 }
 
 impl Session {
-    /// What `reports` add up to, with what the programs and the devices did.
+    /// The sum of `reports`, with the counters of programs and devices.
     fn counts(&self, reports: &[WorkerReport]) -> Counts {
         let verdicts = |side: Side| self.prepared.steers[side.index()].verdicts();
         let mut counts = Counts {
@@ -177,7 +177,7 @@ impl Session {
             .collect()
     }
 
-    /// Whether anything is queued that can leave: what a silent worker has cannot.
+    /// Whether any queued packets can leave: those of a silent worker cannot.
     fn has_queued(&self) -> bool {
         let reports = self.workers.reports();
         let silent = self.silent();
@@ -188,7 +188,7 @@ impl Session {
     }
 }
 
-/// Frames that are to go out of `egress` come in at the other port, where they are looked up.
+/// Frames that leave at `egress` arrive at the other port, where they are looked up.
 impl LooksUp for Session {
     fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
         self.prepared.steers[egress.other().index()].look_up(wanted)

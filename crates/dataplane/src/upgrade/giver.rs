@@ -11,20 +11,20 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a heir may take to say what it is: to be loaded from disk, at most.
+/// How long an heir may take to introduce itself: at most the time to be loaded from disk.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// How long it may take to get ready: the kernel checks its programs, and maps memory.
+/// How long it may take to prepare: the kernel verifies its programs, and maps memory.
 const PREPARING_TIME: Duration = Duration::from_secs(15);
-/// How long the giver's workers may stand still. Well below the time after which a worker counts
-/// as silent; what comes in meanwhile waits in the RX rings.
+/// How long the giver's workers may pause. Well below the time after which a worker counts as
+/// silent; arrivals wait in the RX rings.
 pub(super) const TAKING_TIME: Duration = Duration::from_millis(250);
-/// How long the giver takes to say what it has to say.
+/// How long the giver may take to send its messages.
 const SAYING_TIME: Duration = Duration::from_secs(1);
 
-/// The word on the command line that makes a new process a heir.
+/// The argument that makes a new process an heir.
 const TAKE_OVER: &str = "--take-over";
 
-/// How this process was started: how another one like it is.
+/// How this process was started, to start another one like it.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     binary: PathBuf,
@@ -32,15 +32,15 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// That of this process. To be asked at its start: a binary that is replaced on disk has
-    /// no path any more.
+    /// The launch of this process. Must be read at its start: a binary that is replaced on disk no
+    /// longer has a path.
     pub(crate) fn of_this_process() -> io::Result<Self> {
         let arguments = std::env::args_os().skip(1).filter(|word| word != TAKE_OVER).collect();
         Ok(Self { binary: std::env::current_exe()?, arguments })
     }
 }
 
-/// What the heir says of itself first.
+/// The heir's first message.
 #[derive(Debug, serde::Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) format: u32,
@@ -56,19 +56,19 @@ pub(crate) struct Giver {
     version: String,
 }
 
-/// What has come of waiting for the heir.
+/// The result of waiting for the heir.
 pub(crate) enum Outcome {
     /// It needs more time.
     Wait,
-    /// It asks what there is.
+    /// It asks for the manifest.
     Asks,
     /// It is ready to take over.
     Ready,
 }
 
 impl Giver {
-    /// Starts the heir: `binary`, or what now lies where this process came from, with the
-    /// arguments of this process.
+    /// Starts the heir: `binary`, or the present file at this process's path, with the arguments of
+    /// this process.
     pub(crate) fn start(origin: &Origin, binary: Option<&Path>) -> Result<Self, String> {
         let binary = binary.unwrap_or(&origin.binary);
         let failed = |error| format!("cannot start {}: {error}", binary.display());
@@ -76,7 +76,7 @@ impl Giver {
         let heir = Command::new(binary)
             .args(&origin.arguments)
             .arg(TAKE_OVER)
-            // It is another process; the variable would tell it that the watchdog is not its.
+            // The heir is another process; with this variable it would ignore the watchdog.
             .env_remove("WATCHDOG_PID")
             .stdin(Stdio::from(OwnedFd::from(its_end)))
             .spawn()
@@ -96,15 +96,15 @@ impl Giver {
         self.heir.id()
     }
 
-    /// Its version, once it has said it.
+    /// Its version, once received.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }
 
-    /// What the heir has said by now.
+    /// The heir's latest message.
     ///
     /// # Errors
-    /// Where nothing can come of it any more, and why.
+    /// If the upgrade has failed, and why.
     pub(crate) fn proceed(&mut self) -> Result<Outcome, String> {
         let message = match self.channel.poll() {
             Ok(Some(message)) => message,
@@ -131,7 +131,7 @@ impl Giver {
         }
     }
 
-    /// Tells the heir what there is.
+    /// Sends the manifest to the heir.
     pub(crate) fn offer(
         &mut self,
         manifest: &Manifest,
@@ -144,8 +144,8 @@ impl Giver {
         sent.map_err(|error| self.broken(&error))
     }
 
-    /// Hands over what there is now that all workers stand still, which they do `since` then. Where
-    /// it succeeds, this process may touch nothing more.
+    /// Hands over the state of the workers, which have paused `since` then. After success this
+    /// process may touch nothing more.
     pub(crate) fn hand_over(&mut self, contents: &Contents, since: Instant) -> Result<(), String> {
         self.stage = Stage::Taking;
         self.until = since + TAKING_TIME;
@@ -161,9 +161,9 @@ impl Giver {
         sent.map_err(|error| self.broken(&error))
     }
 
-    /// Ends the heir, which is not to take over.
+    /// Ends the heir, which must not take over.
     pub(crate) fn give_up(mut self) {
-        // It may have ended by itself.
+        // It may have ended on its own.
         let _ = self.heir.kill();
         let _ = self.heir.wait();
     }
@@ -172,7 +172,7 @@ impl Giver {
         format!("the new binary took too long {}", self.stage)
     }
 
-    /// Why nothing more comes from the heir.
+    /// Why the heir sends nothing more.
     fn broken(&mut self, error: &io::Error) -> String {
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => self.late(),
@@ -186,7 +186,7 @@ impl Giver {
                     Ok(Some(status)) => format!(
                         "the new binary ended ({status}) {}; its log says why",
                         match self.stage {
-                            Stage::Greeting => "before it said what it is",
+                            Stage::Greeting => "before it introduced itself",
                             Stage::Preparing => "while it was getting ready",
                             Stage::Taking => "while it was taking over",
                         }

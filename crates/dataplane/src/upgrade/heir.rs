@@ -8,24 +8,24 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long the giver may take to say what there is, and then to stop.
+/// How long the giver may take to send the manifest, and then to pause.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// This process, while it is to take over from another.
+/// This process, while it takes over from another.
 pub(crate) struct Heir {
     channel: Channel,
 }
 
 impl Heir {
-    /// Says what this binary is, and hears what there is: over the connection that it was given
-    /// in place of standard input.
+    /// Introduces this binary and receives the manifest, over the connection that it got as
+    /// standard input.
     pub(crate) fn greet(version: &str) -> Result<(Self, Manifest, Vec<OwnedFd>), String> {
         let stream = rustix::stdio::stdin().try_clone_to_owned();
         let is_socket = |fd: &OwnedFd| rustix::net::getsockname(fd.as_fd()).is_ok();
         let stream = stream.ok().filter(is_socket).ok_or(
             "--take-over is for `narrows upgrade`, which starts the new binary with it itself",
         )?;
-        // Nobody reads from there any more; the connection ends with the channel.
+        // The giver no longer reads; the connection ends with the channel.
         let nothing = std::fs::File::open("/dev/null").map_err(|error| error.to_string())?;
         rustix::stdio::dup2_stdin(nothing).map_err(|error| error.to_string())?;
         let mut heir = Self { channel: Channel::new(UnixStream::from(stream)) };
@@ -37,23 +37,22 @@ impl Heir {
         Ok((heir, manifest, message.descriptors))
     }
 
-    /// Says that this process can go on from what it heard, and hears what the giver had when it
-    /// stopped.
+    /// Reports that this process is prepared, and receives the contents of the paused giver.
     pub(crate) fn ask(&mut self) -> Result<Contents, String> {
         self.say(Kind::Prepared, &[])?;
         let message = self.hear(Kind::Contents, TIMEOUT)?;
         Contents::read(&message.bytes).map_err(|error| error.to_string())
     }
 
-    /// Says that everything is taken in, and waits until it is this process's.
+    /// Reports that everything is queued, and waits until this process is the owner.
     pub(crate) fn take_over(mut self) -> Result<(), String> {
         self.say(Kind::Ready, &[])?;
         self.hear(Kind::Go, TAKING_TIME).map(drop)
     }
 
-    /// Says why this process cannot take over.
+    /// Reports why this process cannot take over.
     pub(crate) fn refuse(&self, reason: &str) {
-        // One that does not listen any more has given up already.
+        // A giver that no longer listens has given up already.
         let _ = self.channel.send(Kind::Refused, reason.as_bytes(), &[], TAKING_TIME);
     }
 

@@ -5,7 +5,7 @@
 //! In little-endian binary and not in JSON, since nothing is forwarded while it is written and
 //! read. For each worker: the number of free frames and each one's number (32 bits), and the same
 //! for those that the kernel has to send; for each port a packet of which only the first frames
-//! arrived, or nothing (a byte); for each port the packets that are to leave there (their number in
+//! arrived, or nothing (a byte); for each port the packets queued to leave there (their number in
 //! 32 bits, and each). A packet is its arrival (64 bits), the number of its frames (a byte), and
 //! for each where its data begins (64) and its length (32).
 
@@ -13,7 +13,7 @@ use super::state::StateError;
 use narrows_units::Nanos;
 use std::collections::HashSet;
 
-/// Where the data of one frame lies.
+/// The location of one frame's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
     /// From the start of the UMEM, in bytes.
@@ -25,14 +25,14 @@ pub struct Frame {
 /// Packets in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Queued {
-    /// When each came in, and how many frames it has.
+    /// The arrival of each, and its number of frames.
     heads: Vec<(Nanos, u8)>,
     /// The frames of all.
     frames: Vec<Frame>,
 }
 
 impl Queued {
-    /// Adds a packet that came in at `arrival`. One has at least one frame.
+    /// Adds a packet that arrived at `arrival`. A packet has at least one frame.
     pub fn push(&mut self, arrival: Nanos, frames: impl Iterator<Item = Frame>) {
         let before = self.frames.len();
         self.frames.extend(frames);
@@ -49,7 +49,7 @@ impl Queued {
         self.heads.is_empty()
     }
 
-    /// Each packet: when it came in, and its frames.
+    /// Each packet: its arrival and its frames.
     pub fn iter(&self) -> impl Iterator<Item = (Nanos, &[Frame])> {
         let mut rest = &self.frames[..];
         self.heads.iter().map(move |&(arrival, count)| {
@@ -60,22 +60,22 @@ impl Queued {
     }
 }
 
-/// What one worker has.
+/// The state of one worker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WorkerQueued {
     /// Its free frames, by their number within its part of the UMEM.
     pub free: Vec<u32>,
-    /// Those that the kernel has to send, the same way.
+    /// Those that the kernel has to send, likewise.
     pub sending: Vec<u32>,
-    /// By the port at which it comes in: a packet of which more frames will follow.
+    /// By the port of arrival: a packet of which more frames will follow.
     pub partial: [Queued; 2],
-    /// By the port out of which they are to go.
+    /// By the port through which they leave.
     pub queued: [Queued; 2],
 }
 
 impl WorkerQueued {
-    /// Whether each frame is named at most once and lies, data and all, in one of the `count`
-    /// frames of `frame_size` bytes from number `first` on.
+    /// Whether each frame is named at most once and its data is within one of the `count` frames of
+    /// `frame_size` bytes from number `first` on.
     pub fn fits(&self, first: u32, count: u32, frame_size: u32) -> bool {
         let mut seen = HashSet::with_capacity(count as usize);
         let size = u64::from(frame_size);
@@ -117,7 +117,7 @@ impl WorkerQueued {
     pub(super) fn read(from: &mut &[u8]) -> Result<Self, StateError> {
         let mut numbers = || {
             let count = read_u32(from)? as usize;
-            // What is claimed is not reserved: only what is there is read.
+            // Claimed lengths reserve no memory: only bytes that are there are read.
             (0..count).map(|_| read_u32(from)).collect::<Result<_, _>>()
         };
         let (free, sending) = (numbers()?, numbers()?);

@@ -1,4 +1,4 @@
-//! What the giver sends and the heir must understand, with a version.
+//! The state that the giver sends and the heir must understand, with a version.
 //!
 //! Two messages: the [`Manifest`] while the giver still forwards (the policy, and the descriptors
 //! that come with it), and the [`Contents`] once it has stopped (counters, limits, packets). Both
@@ -10,14 +10,14 @@ use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of all that is said. To be raised with any change of it, of its meaning, or of
-/// what a heir does with sockets and frames: a heir of another one is refused.
+/// The version of the state. Raise it with any change of its form, its meaning, or the heir's
+/// handling of sockets and frames: an heir with another version is refused.
 pub const FORMAT: u32 = 3;
 
-/// What was said cannot be used.
+/// The state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// It is not what the format says.
+    /// It does not fit the format.
     #[error("its state is malformed, at {0}")]
     Malformed(&'static str),
     /// Its part in JSON.
@@ -25,7 +25,7 @@ pub enum StateError {
     Json(#[from] serde_json::Error),
 }
 
-/// What is to be taken over, as far as it can be prepared beforehand.
+/// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// The ports by name.
@@ -40,13 +40,13 @@ pub struct Manifest {
     pub version: String,
     /// When the first process of the instance began, in nanoseconds of the monotonic clock.
     pub began: u64,
-    /// What hosts and flows are hashed with.
+    /// The key of hosts' and flows' hashes.
     pub hash_key: u64,
-    /// What the steering programs seal their words with.
+    /// The seal of the steering programs' metadata.
     pub seal: u32,
     /// The joined ports; none while the giver waits for them.
     pub session: Option<SessionManifest>,
-    /// How many descriptors come with the control socket: itself, and what guards it.
+    /// The number of descriptors of the control socket: itself, and its locks.
     pub control: usize,
 }
 
@@ -86,31 +86,30 @@ pub struct SessionManifest {
 /// A worker of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerManifest {
-    /// How many frames it has, by the port at which packets come in: for the kernel to receive
-    /// into, and for packets to wait in.
+    /// Its numbers of frames, by the port of arrival: for reception by the kernel, and for queued
+    /// packets.
     pub shares: [[u32; 2]; 2],
     /// The entries of its rings on either port: of fill and RX ring, of TX and completion ring.
     pub rings: [[u32; 2]; 2],
 }
 
-/// What only a giver that has stopped can say.
+/// The state of a giver that has paused.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Contents {
     /// When the first worker was asked to stop, in nanoseconds of the monotonic clock.
     pub stopped: u64,
-    /// All that was counted so far, for either port.
+    /// All counters so far, for either port.
     pub counted: [PortCounted; 2],
     /// The latest events.
     pub events: Vec<String>,
-    /// By the port for which they are set: up to when each limit has been used up, by the handle of
-    /// the qdisc that has it.
+    /// By port: the time up to which each limit is used, by the handle of its qdisc.
     pub spent: [BTreeMap<u32, u64>; 2],
-    /// What each worker has.
+    /// The state of each worker.
     #[serde(skip)]
     pub workers: Vec<WorkerQueued>,
 }
 
-/// What was counted at a port.
+/// The counters of a port.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PortCounted {
     /// At each queue.
@@ -118,24 +117,24 @@ pub struct PortCounted {
     /// By its steering program: handed to workers, for this box, left to the kernel, stalled.
     pub verdicts: [u64; 4],
     /// Lost by its device: received and dropped, with an error, missed; not sent, with an error,
-    /// for want of a carrier.
+    /// for lack of a carrier.
     pub losses: [u64; 6],
 }
 
-/// What was counted at a queue.
+/// The counters of a queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct QueueCounted {
-    /// Of what came in here.
+    /// Packets that arrived here.
     pub inward: PathCounted,
-    /// Of what was to leave here.
+    /// Packets that leave, or were to leave, here.
     pub outward: PathCounted,
-    /// System calls made to have it sent.
+    /// System calls made to send them.
     pub tx_kicks: u64,
-    /// What the kernel lost in earlier sessions; the sockets remember what it lost in this one.
+    /// Packets lost by the kernel in earlier sessions; the sockets count those of this one.
     pub kernel_drops: KernelDrops,
 }
 
-/// What passed in one direction.
+/// The counters of one direction.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PathCounted {
     /// Packets received, and their bytes.
@@ -149,7 +148,7 @@ pub struct PathCounted {
 impl Contents {
     /// As a message.
     pub fn write(&self) -> Vec<u8> {
-        // These are structs of numbers and strings, which always can be JSON.
+        // Structs of numbers and strings can always be JSON.
         let words = serde_json::to_vec(self).unwrap_or_default();
         let mut bytes = (words.len() as u32).to_le_bytes().to_vec();
         bytes.extend(words);
@@ -163,8 +162,7 @@ impl Contents {
     /// Reads a message.
     ///
     /// # Errors
-    /// Where it is none. Whether its frames are the session's is for
-    /// [`WorkerQueued::fits`] to say.
+    /// If it is none. Whether its frames are the session's is for [`WorkerQueued::fits`] to say.
     pub fn read(bytes: &[u8]) -> Result<Self, StateError> {
         let words = StateError::Malformed("the length of its words");
         let (len, rest) = bytes.split_first_chunk().ok_or(words)?;
@@ -186,7 +184,7 @@ impl Contents {
         self.workers.iter().map(|worker| worker.packets() as u64).sum()
     }
 
-    /// The moment at which the giver stopped.
+    /// The time at which the giver paused.
     pub fn stopped(&self) -> Nanos {
         Nanos(self.stopped)
     }
@@ -230,13 +228,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_said_is_understood(workers in prop::collection::vec(worker(), 0..4)) {
+        fn state_survives_a_round_trip(workers in prop::collection::vec(worker(), 0..4)) {
             let said = Contents { workers, ..contents() };
             prop_assert_eq!(Contents::read(&said.write()).unwrap(), said);
         }
 
         #[test]
-        fn what_is_cut_short_or_too_long_is_refused(cut in 0usize..100) {
+        fn truncated_or_overlong_state_is_refused(cut in 0usize..100) {
             let said = contents().write();
             prop_assert!(Contents::read(&said[..said.len().saturating_sub(cut + 1)]).is_err());
             prop_assert!(Contents::read(&[&said[..], &vec![0; cut + 1]].concat()).is_err());
@@ -248,9 +246,9 @@ mod tests {
         }
     }
 
-    /// Whoever changes what is said sees this fail, and raises [`FORMAT`].
+    /// Fails when the state changes. Then raise [`FORMAT`].
     #[test]
-    fn this_is_what_format_3_says() {
+    fn this_is_format_3() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
             r#""dropped":{"limit":3}},"outward":{"received":[0,0],"sent":[0,0],"dropped":{}},"#,

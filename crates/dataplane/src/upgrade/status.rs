@@ -10,19 +10,19 @@ pub enum UpgradeStatus {
     /// There was none.
     #[default]
     Never,
-    /// The new binary is proving itself.
+    /// An upgrade is in progress.
     Running {
         /// The number of the upgrade, counted over all processes of the instance.
         attempt: u64,
     },
-    /// It did not come to be; the process that answers goes on.
+    /// It failed; the answering process continues.
     Failed {
         /// The same number.
         attempt: u64,
         /// Why.
         reason: String,
     },
-    /// The process that answers has taken over.
+    /// The answering process has taken over.
     Done {
         /// The same number.
         attempt: u64,
@@ -35,13 +35,13 @@ pub enum UpgradeStatus {
         /// From the moment at which the first of the old workers stopped until all of the new
         /// ones ran, in microseconds.
         pause_us: u64,
-        /// Packets that were queued and taken over.
+        /// Queued packets that were taken over.
         packets: u64,
     },
 }
 
 impl UpgradeStatus {
-    /// The number of the upgrade; 0 where there was none.
+    /// The number of the upgrade; 0 if there was none.
     pub fn attempt(&self) -> u64 {
         match self {
             Self::Never => 0,
@@ -69,23 +69,23 @@ impl fmt::Display for UpgradeStatus {
     }
 }
 
-/// What the giver waits for, or does.
+/// The step that the giver waits for, or does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// The heir is to say what it is.
+    /// The heir introduces itself.
     Greeting,
-    /// It is to load its programs, map frames and rings.
+    /// It loads its programs, and maps frames and rings.
     Preparing,
-    /// It is to queue what was queued. Nothing is forwarded meanwhile.
+    /// It queues the packets that it received. Nothing is forwarded meanwhile.
     Taking,
 }
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Greeting => "saying what it is",
+            Self::Greeting => "introducing itself",
             Self::Preparing => "getting ready",
-            Self::Taking => "taking over what is queued",
+            Self::Taking => "taking over queued packets",
         })
     }
 }

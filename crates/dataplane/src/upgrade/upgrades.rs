@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 /// The version of this binary.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long workers may take to stand still: they step in microseconds, once they have their core.
+/// How long workers may take to pause: a step takes microseconds, once they have their core.
 const STOPPING_TIME: Duration = Duration::from_millis(100);
 
-/// The priority of the thread that hands over and of the one that takes over: nothing is forwarded
-/// while they do. That of workers.
+/// The priority of the threads that hand over and take over: that of workers, because nothing is
+/// forwarded meanwhile.
 const NICE: i32 = -20;
 
 /// See the module's documentation.
 pub(crate) struct Upgrades {
-    /// `None` where it cannot be found out.
+    /// `None` if it cannot be found out.
     origin: Option<Origin>,
     status: UpgradeStatus,
     running: Option<Running>,
@@ -28,12 +28,12 @@ pub(crate) struct Upgrades {
 
 struct Running {
     giver: Giver,
-    /// What the heir was told.
+    /// The messages sent to the heir.
     offer: Option<Offer>,
 }
 
 impl Upgrades {
-    /// Those of this process, which `status` says how it began.
+    /// The upgrades of this process; `status` tells how it started.
     pub(crate) fn new(status: UpgradeStatus) -> Self {
         let origin = Origin::of_this_process();
         if let Err(error) = &origin {
@@ -47,7 +47,7 @@ impl Upgrades {
         self.status.clone()
     }
 
-    /// Begins one, unless one is running.
+    /// Starts an upgrade, unless one is running.
     pub(crate) fn request(
         &mut self,
         binary: Option<&Path>,
@@ -70,13 +70,13 @@ impl Upgrades {
         self.status()
     }
 
-    /// What to wait on beside everything else; `other` where there is nothing.
+    /// An additional descriptor to wait on; `other` if there is none.
     pub(crate) fn fd_or<'a>(&'a self, other: BorrowedFd<'a>) -> BorrowedFd<'a> {
         self.running.as_ref().map_or(other, |running| running.giver.fd())
     }
 
-    /// Does what is to be done for the one that is running. Returns the id of the process that has
-    /// taken over, if one has: this one is to leave everything as it is, and end.
+    /// Advances the running upgrade. Returns the id of the process that has taken over, if any:
+    /// then this process must leave everything as it is, and end.
     pub(crate) fn proceed(
         &mut self,
         instance: &mut Instance,
@@ -148,21 +148,20 @@ impl Running {
     fn hand_over(giver: &mut Giver, instance: &Instance, offer: &Offer) -> Result<(), String> {
         let since = Instant::now();
         let (contents, standstill) = instance.stand_still(offer, STOPPING_TIME)?;
-        // Unless it leaves, all goes on when it is dropped.
+        // Unless it leaves, all workers resume when it is dropped.
         giver.hand_over(&contents, since).map(|()| standstill.leave())
     }
 }
 
-/// Gives the calling thread the highest priority that is not real-time, and returns the one that
-/// it had.
+/// Gives the calling thread the highest priority that is not real-time, and returns its former one.
 pub(crate) fn hurry() -> i32 {
     let calm = rustix::process::getpriority_process(None).unwrap_or(0);
-    // Without the privilege it takes its turn.
+    // Without the privilege it keeps its priority.
     let _ = rustix::process::setpriority_process(None, NICE);
     calm
 }
 
-/// Gives the calling thread back its priority.
+/// Restores the calling thread's priority.
 pub(crate) fn calm_down(calm: i32) {
     let _ = rustix::process::setpriority_process(None, calm);
 }

@@ -1,8 +1,8 @@
 //! Messages with descriptors between two processes, over a Unix stream.
 //!
 //! A message is its kind (a byte), how many descriptors come with it and how many bytes follow (32
-//! bits each, little-endian), and these bytes. Descriptors travel beside the bytes, as many at a
-//! time as the kernel takes; whoever reads the bytes has them.
+//! bits each, little-endian), and these bytes. Descriptors are sent with the bytes, as many at a
+//! time as the kernel takes; the reader of the bytes gets them.
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -25,7 +25,7 @@ const DESCRIPTORS_MAX: usize = 1024;
 const PIECE: usize = 64 << 10;
 const HEADER: usize = 9;
 
-/// What a message is about.
+/// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// The heir: this is what I am.
@@ -56,7 +56,7 @@ impl Kind {
     ];
 }
 
-/// A message that came in.
+/// A received message.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) kind: Kind,
@@ -94,7 +94,7 @@ impl Channel {
         let mut message = vec![kind as u8];
         message.extend((descriptors.len() as u32).to_le_bytes());
         message.extend((bytes.len() as u32).to_le_bytes());
-        // Each call takes at least a byte along: the header has enough for all that there can be.
+        // Each call sends at least one byte: the header has enough bytes for all possible calls.
         debug_assert!(descriptors.len() <= DESCRIPTORS_MAX);
         let mut chunks = descriptors.chunks(DESCRIPTORS_AT_ONCE);
         for byte in &message {
@@ -137,7 +137,7 @@ impl Channel {
         }
     }
 
-    /// The next message, if all of it has come in.
+    /// The next message, if all of it has arrived.
     pub(super) fn poll(&mut self) -> io::Result<Option<Message>> {
         loop {
             if let Some(message) = self.take()? {
@@ -175,7 +175,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The next message, if it is in.
+    /// The next message, if it has been received.
     fn take(&mut self) -> io::Result<Option<Message>> {
         let nonsense = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
         let Some(&[kind, d0, d1, d2, d3, b0, b1, b2, b3]) = self.bytes.first_chunk::<HEADER>()
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_as_they_were_sent_with_their_descriptors() {
+    fn messages_arrive_as_sent_with_their_descriptors() {
         let [one, mut other] = channels();
         let file = File::open("/dev/zero").unwrap();
         let files = vec![file.as_fd(); 300];
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_an_end_are_told_apart() {
+    fn silence_and_an_end_differ() {
         let [one, mut other] = channels();
         let waited = other.receive(Duration::from_millis(20)).unwrap_err().kind();
         assert!(matches!(waited, io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{waited}");

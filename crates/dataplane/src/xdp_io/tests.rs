@@ -1,5 +1,5 @@
-//! A worker over a model of the kernel: whatever the drivers do, every frame is with somebody, the
-//! counts say with whom, and no direction goes without.
+//! A worker over a model of the kernel: with any behaviour of drivers, each frame has an owner, the
+//! counts agree, and no direction starves.
 
 use super::*;
 use narrows_policy::{Plan, Policy};
@@ -64,7 +64,7 @@ struct Driver {
     fill: Consumer<u64>,
     completion: Producer<u64>,
     refused: Rc<Cell<u64>>,
-    /// Frames in the device's RX ring, which has no bound here: it swallows what it gets.
+    /// Frames in the device's RX ring, which is unbounded here.
     empty: Vec<u64>,
     sending: VecDeque<u64>,
 }
@@ -97,8 +97,8 @@ impl Driver {
         self.fill.release();
     }
 
-    /// A packet of `parts` comes in, whose last descriptor says so or not. False where it did not
-    /// fit: then its frames are as they were.
+    /// A packet of `parts` arrives, with or without the mark of its last descriptor. False if it
+    /// did not fit: then its frames are unchanged.
     fn receive(&mut self, parts: &[u32], ends: bool) -> bool {
         if self.empty.len() < parts.len() || (self.rx.free(RING) as usize) < parts.len() {
             return false;
@@ -113,7 +113,7 @@ impl Driver {
         true
     }
 
-    /// Takes up to `count` descriptors, and refuses them where told.
+    /// Takes up to `count` descriptors, or refuses them if configured.
     fn take(&mut self, count: usize, refuse: bool) {
         for _ in 0..count {
             let Some(desc) = self.tx.pop() else { break };
@@ -142,7 +142,7 @@ struct Bed {
     now: Nanos,
 }
 
-/// What is installed for `words`, for a port.
+/// The installation of `words` for a port.
 fn spec(words: &str) -> Spec {
     let mut host = narrows_tc::OfflineHost::new(Policy::default());
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
@@ -223,10 +223,10 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// The kernel cuts packets into any pieces, forgets their ends, swallows frames, takes its
-    /// time, refuses what it is to send: in the end all frames are there again.
+    /// The kernel cuts packets into any pieces, loses their ends, loses or delays frames, and
+    /// refuses to send some: in the end all frames are free again.
     #[test]
-    fn no_frame_is_lost_whatever_the_kernel_does(
+    fn no_frame_is_lost_under_any_kernel_behaviour(
         steps in prop::collection::vec(step(), 1..400)
     ) {
         let mut bed = Bed::new("qdisc add dev p root pfifo limit 60");
@@ -246,7 +246,7 @@ proptest! {
                 }
             }
         }
-        // Packets that had begun end, and everything leaves.
+        // Incomplete packets are completed, and everything leaves.
         for driver in &mut bed.drivers {
             driver.swallow();
             driver.receive(&[60], true);
@@ -280,7 +280,7 @@ proptest! {
 #[test]
 fn a_driver_that_swallows_all_frames_starves_neither_its_queue_nor_the_other_port() {
     let mut bed = Bed::new("qdisc add dev p root pfifo limit 1000");
-    // Towards B nothing leaves: what waits takes all that may wait.
+    // Towards B nothing leaves: queued packets use their whole share.
     for _ in 0..1000 {
         bed.drivers[0].swallow();
         bed.drivers[0].receive(&[60], true);
@@ -294,7 +294,7 @@ fn a_driver_that_swallows_all_frames_starves_neither_its_queue_nor_the_other_por
     assert_eq!(waiting, u64::from(SHARES[0].wait), "what the operator allows, waits");
     assert_eq!(counters.drops.get(DropReason::NoFrame), 1000 - waiting);
     assert_eq!(bed.drivers[0].empty.len() as u32, SHARES[0].receive, "reception has its share");
-    // And the other way all is as if nothing had happened.
+    // The other direction is not affected.
     for _ in 0..1000 {
         bed.drivers[1].swallow();
         assert!(bed.drivers[1].receive(&[60], true));
@@ -339,7 +339,7 @@ fn frames_that_the_kernel_refuses_to_send_come_back_while_others_come_and_go() {
         pass(&mut bed, true);
     }
     for second in 0..8 {
-        // One is always under way.
+        // One packet is always under way.
         pass(&mut bed, false);
         bed.now += Nanos::from_secs(1);
         bed.worker.io_mut().recover(bed.now);

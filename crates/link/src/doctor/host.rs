@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_known_is_not_judged() {
+    fn unknown_facts_are_not_judged() {
         let blind = |host: &mut HostFacts| {
             host.af_xdp = None;
             host.jit = None;

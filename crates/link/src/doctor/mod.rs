@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_a_line_each_and_what_to_type() {
+    fn each_finding_is_a_line_with_its_remedy() {
         let findings = [
             Finding::ok("sa", "up"),
             Finding::blocker("kernel", "no AF_XDP").remedy("boot another"),

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_veth_peer_without_offloads_is_fine_whatever_the_port_s_own() {
+    fn a_veth_peer_without_offloads_is_fine_with_any_of_the_port() {
         let findings = veth(v0(Offloads { tso: true, gso: true, ..Offloads::default() }));
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].severity, Severity::Ok);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_to_be_switched_off_does_not_block() {
+    fn offloads_about_to_be_switched_off_do_not_block() {
         let [facts, _] = fit().ports;
         let mut link = facts.link.clone().unwrap();
         link.offloads.rx_vlan = true;

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ethernet_is_refused() {
+    fn devices_other_than_ethernet_are_refused() {
         let findings = after(|link| link.status.ethernet = false);
         assert_eq!(worst(&findings).severity, Severity::Blocker);
     }

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_queues_are_judged_by_what_is_wanted() {
+    fn numbers_of_queues_are_compared_with_the_wanted_ones() {
         use Severity::{Blocker, Ok, Warning};
         for (rx, tx, most, wanted, severity, remedy) in [
             (4, 4, 4, None, Ok, None),

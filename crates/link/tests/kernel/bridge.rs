@@ -68,7 +68,7 @@ fn a_port_that_came_back_is_joined_again() {
 }
 
 #[test]
-fn somebody_else_s_bridge_is_used_and_left_alone() {
+fn a_foreign_bridge_is_used_and_left_alone() {
     let Some(bed) = Bed::new() else { return };
     bed.shaper.ip("link add name br9 type bridge ageing_time 12300");
     bed.shaper.ip("link set sa master br9");

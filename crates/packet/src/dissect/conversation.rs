@@ -313,7 +313,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(20_000))]
 
         #[test]
-        fn the_short_way_says_what_the_walk_says(frame in crate::dissect::tests::frames()) {
+        fn the_fast_path_agrees_with_the_walk(frame in crate::dissect::tests::frames()) {
             let conversation = Conversation::of(&frame, KEY);
             if plain(&frame, false).is_some() && conversation.is_some() {
                 prop_assert_eq!(conversation, Conversation::walk(&frame, KEY));

@@ -181,7 +181,7 @@ mod tests {
     use etherparse::PacketBuilder;
 
     #[test]
-    fn keys_are_what_the_headers_say() {
+    fn keys_agree_with_the_headers() {
         let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
             .single_vlan(etherparse::VlanId::try_new(7).unwrap())
             .ipv4([10, 0, 0, 1], [10, 9, 0, 2], 64)
@@ -203,7 +203,7 @@ mod tests {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(20_000))]
 
         #[test]
-        fn the_short_way_says_what_the_walk_says(frame in crate::dissect::tests::frames()) {
+        fn the_fast_path_agrees_with_the_walk(frame in crate::dissect::tests::frames()) {
             if let Some(keys) = Keys::plain(&frame) {
                 proptest::prop_assert_eq!(Some(keys), Keys::walk(&frame));
             }

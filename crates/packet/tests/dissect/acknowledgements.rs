@@ -131,12 +131,12 @@ fn options_that_matter_to_others_or_are_malformed_are_not_plain() {
 }
 
 #[test]
-fn what_stands_behind_the_end_of_options_is_not_read() {
+fn bytes_after_the_end_of_options_are_not_read() {
     assert!(read(&over_v4(&segment(&[1, 0, 2, 9], &[]))).has_plain_options);
 }
 
 #[test]
-fn what_is_no_whole_tcp_header_is_nothing() {
+fn a_truncated_tcp_header_is_ignored() {
     let whole = over_v4(&segment(&[1; 12], &[]));
     let fragment = |offset, more_fragments| {
         let header = V4 { offset, more_fragments, ..V4::default() };

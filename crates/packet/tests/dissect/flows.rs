@@ -16,7 +16,7 @@ fn plain6() -> Vec<u8> {
 }
 
 #[test]
-fn what_lies_around_a_flow_does_not_change_it() {
+fn encapsulation_does_not_change_a_flow() {
     let packet = v4(TCP, &tcp(1234, 443, &[]));
     let packet6 = v6(TCP, &tcp(1234, 443, &[]));
     let with_options = V4 { options: vec![1; 8], ..V4::default() };
@@ -60,7 +60,7 @@ fn what_lies_around_a_flow_does_not_change_it() {
 }
 
 #[test]
-fn what_tells_flows_apart_does_not_change_the_hosts() {
+fn flow_fields_do_not_change_the_hosts() {
     let esp = |spi: u32| ethernet(IPV4, &v4(50, &spi.to_be_bytes()));
     let echo = |id: u8| ethernet(IPV4, &v4(1, &[8, 0, 0, 0, 0, id, 0, 1]));
     let echo6 = |id: u8| ethernet(IPV6, &v6(58, &[128, 0, 0, 0, 0, id, 0, 1]));

@@ -8,25 +8,25 @@ use crate::{Handover, Next, Spec};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
-/// Where a class that takes turns stands. One with a place in the order stands in no line.
+/// The state of a class that takes turns. An ordered class is in no line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// Nowhere: it has nothing to send.
+    /// In no list: it has no packets.
     Idle,
     /// In line.
     InLine,
-    /// Its qdisc holds everything back until that time: beside the line.
+    /// Outside the line: its qdisc holds all packets until that time.
     Waiting(Nanos),
 }
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// There was no room for more.
+    /// The batch is full.
     Full,
     /// Its next packet is longer than its deficit was.
     Over,
-    /// It has nothing to send.
+    /// It has no packets.
     Empty,
     /// Its qdisc holds everything back until then.
     Held(Nanos),
@@ -39,11 +39,11 @@ pub(super) struct Class {
     link: Link,
     pub(super) queue: ClassQueue,
     quantum: Bytes,
-    /// What it is due in a turn on this queue, in proportion to others.
+    /// Its share of a turn on this queue, in proportion to others.
     turn: Bytes,
     /// Whether the other queues know that it has packets here.
     pub(super) is_counted: bool,
-    /// What it may still send in its turn.
+    /// The bytes that it may still send in its turn.
     deficit: Bytes,
 }
 
@@ -68,7 +68,7 @@ impl Class {
         }
     }
 
-    /// Takes over what the class is now. It stands nowhere after that.
+    /// Applies new parameters. Afterwards the class is in no list.
     pub(super) fn retune(&mut self, config: Config, child: Spec, handover: &mut Handover<'_>) {
         self.quantum = quantum(config);
         self.turn = self.quantum;
@@ -80,25 +80,25 @@ impl Class {
         self.deficit
     }
 
-    /// Comes into line with a quantum.
+    /// Joins the line with a quantum.
     #[inline]
     pub(super) fn begin(&mut self) {
         self.state = State::InLine;
         self.deficit = self.turn;
     }
 
-    /// What it is due where it has packets on `queues` queues, four times as much.
+    /// Its share if it has packets on `queues` queues, times four.
     pub(super) fn due(&self, queues: u32) -> Bytes {
         Bytes(4 * self.quantum.0 / u64::from(queues))
     }
 
-    /// From now on it has packets on `queues` queues, and no class here on more than `most`: that
-    /// has its quantum, and others more.
+    /// From now on it has packets on `queues` queues, and no class here on more than `most`. A
+    /// class on `most` queues gets its quantum, others more.
     pub(super) fn divide(&mut self, queues: u32, most: u32) {
         self.turn = Bytes(self.quantum.0 * u64::from(most) / u64::from(queues));
     }
 
-    /// Sends what it has, as long as there is room.
+    /// Sends its packets while there is room.
     #[inline]
     pub(super) fn send_all<S: Sink>(
         &mut self,
@@ -121,7 +121,7 @@ impl Class {
         next
     }
 
-    /// Sends while its deficit lasts. Returns also what it has sent.
+    /// Sends while its deficit lasts. Also returns the bytes sent.
     #[inline]
     pub(super) fn turn(
         &mut self,

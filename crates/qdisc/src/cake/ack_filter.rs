@@ -1,22 +1,22 @@
 //! Which queued ACK a newer one makes redundant.
 //!
-//! *Idea.* TCP's ACKs are cumulative: the last one of a run repeats all that those before it said.
-//! On a slow return path they only delay it. When a packet of a connection joins the queue, one
-//! pure ACK of the same connection that waits there may be dropped, if the sender of the data loses
-//! no information:
+//! *Idea.* TCP's ACKs are cumulative: the last one of a run covers all those before it. On a slow
+//! return path they only delay it. When a packet of a connection joins the queue, one pure ACK of
+//! the same connection that waits there may be dropped, if the sender of the data loses no
+//! information:
 //!
 //! * It carries nothing else: no data, no other flags, no unknown option.
-//! * The newest says strictly more: a higher number, or the same and more ranges; whatever was
-//!   selectively acknowledged (RFC 2018) still is, or is cumulatively acknowledged by now; time
-//!   stamps (RFC 7323) are no older. So duplicate ACKs (three of which call for a retransmission),
-//!   window updates and answers to probes, which have the same number and nothing else, all stay.
-//!   So do duplicate SACKs (RFC 2883), which are never repeated.
+//! * The newest says strictly more: a higher number, or the same and more ranges; all ranges that
+//!   were selectively acknowledged (RFC 2018) still are, or are cumulatively acknowledged by now;
+//!   time stamps (RFC 7323) are no older. So duplicate ACKs (three of which call for a
+//!   retransmission), window updates and answers to probes, which have the same number and nothing
+//!   else, all stay. So do duplicate SACKs (RFC 2883), which are never repeated.
 //! * Another packet of the connection repeats its congestion signals (RFC 3168) right behind it: of
 //!   each stretch with the same signals at least one stays, and every change is seen.
 //!
 //! *Two stay.* An ACK may be lost further on. So the first of a run is dropped only if a second one
-//! could be dropped, too: it and the newest then both say what the first said. The aggressive
-//! filter also drops a single one directly in front of the newest.
+//! could be dropped, too: then both it and the newest cover the first. The aggressive filter also
+//! drops a single one directly in front of the newest.
 //!
 //! Stricter than Linux: signals are compared with all packets of the connection in between and not
 //! only with ACKs, a reset makes nothing redundant (its acknowledgement number is ignored, RFC
@@ -43,24 +43,24 @@ const RST: u16 = 0x04;
 const ACK: u16 = 0x10;
 const ECE: u16 = 0x40;
 const CWR: u16 = 0x80;
-/// What may tell of congestion: ECE and CWR, and the bits beside the header length, one of which
-/// is in use for it (RFC 9768).
+/// The bits that may signal congestion: ECE, CWR, and the bits beside the header length, one of
+/// which is used for it (RFC 9768).
 const SIGNALS: u16 = 0xf00 | ECE | CWR;
 
-/// What could be dropped if another one like it follows.
+/// A candidate, which can be dropped if another one follows.
 struct Candidate {
     position: usize,
     signals: u16,
 }
 
-/// The position of the one among `queued`, from the head on, that is superfluous now that
-/// `newest` stands behind them.
+/// The position, from the head, of the packet in `queued` that `newest` behind them makes
+/// superfluous.
 pub(super) fn superfluous(
     queued: impl IntoIterator<Item = Acknowledgement>,
     newest: &Acknowledgement,
     aggressive: bool,
 ) -> Option<usize> {
-    // The first acknowledgement of a connection has none before it, a reset none that count.
+    // The first acknowledgement of a connection has no predecessor, and a reset none that counts.
     if newest.connection == 0 || newest.flags & (ACK | SYN | RST) != ACK {
         return None;
     }
@@ -79,7 +79,7 @@ pub(super) fn superfluous(
                     return Some(first.position);
                 }
             }
-            // The signals change here, so that what came before was the last to give the old ones.
+            // The signals change here, so the previous packet was the last with the old ones.
             _ => candidate = could_go.then_some(Candidate { position, signals }),
         }
     }
@@ -88,8 +88,8 @@ pub(super) fn superfluous(
     is_next.then_some(single.position)
 }
 
-/// Whether `old` is a pure acknowledgement, and `new` says all that it says and more. Congestion
-/// signals are another matter.
+/// Whether `old` is a pure acknowledgement that `new` covers completely. Congestion signals are
+/// checked separately.
 fn is_superseded(old: &Acknowledgement, new: &Acknowledgement) -> bool {
     let is_pure = old.is_empty && old.has_plain_options && old.flags & !(ECE | CWR) == ACK;
     if !is_pure || !is_no_younger(old.time_stamp, new.time_stamp) || !has_ordinary_blocks(old) {
@@ -102,14 +102,14 @@ fn is_superseded(old: &Acknowledgement, new: &Acknowledgement) -> bool {
     says_more && says_all(new, old)
 }
 
-/// Serial comparison (RFC 1982): what is half the circle away is not before.
+/// Serial comparison (RFC 1982): numbers half the circle apart are not before each other.
 fn is_before(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() > 0
 }
 
 /// Whether neither value nor echo of the newer time stamp are older. Either both packets have one
-/// or none has: what lacks the option may be thrown away at the other end (RFC 7323, 3.2), and
-/// nothing follows from it.
+/// or none has: the receiver may discard a packet without the option (RFC 7323, 3.2), so it
+/// replaces nothing.
 fn is_no_younger(old: Option<(u32, u32)>, new: Option<(u32, u32)>) -> bool {
     match (old, new) {
         (None, None) => true,
@@ -137,7 +137,7 @@ fn has_ordinary_blocks(packet: &Acknowledgement) -> bool {
 /// Whether `by` says that all of a range has arrived.
 fn acknowledges(by: &Acknowledgement, (from, to): (u32, u32)) -> bool {
     let mut from = if is_before(from, by.number) { by.number } else { from };
-    // What is left shrinks with each range that is found, so none is found twice.
+    // The rest shrinks with each range that is found, so none is found twice.
     while is_before(from, to) {
         let holds = |&&(begin, end): &&(u32, u32)| !is_before(from, begin) && is_before(from, end);
         let Some(&(_, end)) = by.blocks().iter().find(holds) else { return false };

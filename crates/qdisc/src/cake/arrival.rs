@@ -1,4 +1,4 @@
-//! A packet comes in: which tin, which flow, and who pays if memory ends.
+//! A packet arrives: which tin, which flow, and who pays if memory ends.
 
 use super::ack_filter::superfluous;
 use super::flow::{Flow, Home, Standing};
@@ -14,17 +14,17 @@ use narrows_packet::{Bytes32, DropReason, Headers, Meta, PacketId, Packets};
 use narrows_units::Nanos;
 
 /// How far a new acknowledgement looks for one that it makes superfluous: a connection's
-/// acknowledgements are soon few, but behind thousands of data packets nobody is to search for
-/// them.
+/// acknowledgements are soon few, but searching for them behind thousands of data packets would
+/// cost too much.
 const ACK_SEARCH_MAX: usize = 256;
 
 /// Where a packet belongs.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    /// Its flow, or [`NONE`] where that is not known.
+    /// Its flow, or [`NONE`] if that is not known.
     pub(super) flow: u16,
     pub(super) tin: u8,
-    /// Whether its flow is in another way than the one that its hash names.
+    /// Whether its flow is in a way other than the one that its hash names.
     pub(super) is_indirect: bool,
 }
 
@@ -37,8 +37,8 @@ impl Place {
 }
 
 impl Cake {
-    /// Queues `id`. What is dropped instead, if memory is short, is another flow's more often than
-    /// not.
+    /// Queues `id`. If memory is short, the packet that is dropped instead usually belongs to
+    /// another flow.
     #[inline]
     pub(super) fn arrive(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
         let place = self.look_up(&packets.headers(id));
@@ -74,7 +74,7 @@ impl Cake {
         Verdict::Queued
     }
 
-    /// Queues `id` whatever the memory.
+    /// Queues `id` regardless of memory.
     pub(super) fn take_in(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         let (meta, headers) = packets.meta_and_headers(id);
         let place = self.look_up(headers);
@@ -85,7 +85,7 @@ impl Cake {
         self.queue(place, packets, id, len, now);
     }
 
-    /// Records what is to be known of a packet at departure.
+    /// Records what departure needs to know of a packet.
     #[inline(always)]
     pub(super) fn describe(&self, meta: &mut Meta, headers: &Headers, charge: u32) {
         meta.charge = Bytes32(charge);
@@ -93,14 +93,14 @@ impl Cake {
         meta.rewrite.wash(self.config.wash && headers.dscp != 0);
     }
 
-    /// A packet comes in where there was none.
+    /// A packet arrives at an empty instance.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.seat.awake(now);
         self.empty_since = None;
         self.follow_time(now);
     }
 
-    /// Where a packet belongs, as far as is known.
+    /// The place of a packet, as far as known.
     #[inline]
     fn look_up(&self, headers: &Headers) -> Place {
         let hash = hash_of(self.config.isolation, headers);
@@ -154,7 +154,7 @@ impl Cake {
         self.line_up(at, id, packets, packet, len, now);
     }
 
-    /// The same, but for what is counted of the tin, and for the sum of bytes.
+    /// The same, without the tin's counters and the sum of bytes.
     #[inline(always)]
     pub(super) fn line_up(
         &mut self,
@@ -173,8 +173,8 @@ impl Cake {
         }
     }
 
-    /// The flow of a packet whose hash no way had when it was looked up. One that is new stands
-    /// nowhere yet and is in no list.
+    /// The flow of a packet whose hash was in no way when it was looked up. A new flow is in no
+    /// list yet.
     #[inline(never)]
     pub(super) fn unknown(&mut self, tin: u8, headers: &Headers, now: Nanos) -> Place {
         let at = usize::from(tin);
@@ -222,8 +222,8 @@ impl Cake {
         id
     }
 
-    /// A place for a flow: a free one, or that of the flow that has rested longest, or a new one
-    /// where even that one would be missed.
+    /// A place for a flow: a free one, or that of the flow that has been idle longest, or a new one
+    /// if even that flow is still needed.
     fn place(&mut self, now: Nanos) -> u16 {
         if !self.flows.has_free()
             && let Some(oldest) = self.idle.front()
@@ -255,7 +255,7 @@ impl Cake {
         id
     }
 
-    /// Lets a flow that has got a packet take its turn with the others.
+    /// Puts a flow that got a packet into the rotation.
     #[inline(never)]
     fn join(&mut self, at: usize, id: u16, now: Nanos) {
         match self.flows[id].standing {
@@ -293,8 +293,7 @@ impl Cake {
         flow.deficit = tin.quantum_of(flow.load).get() as i32;
         *flow.link_mut() = Link::NOBODY;
         if let Some(neighbours) = &mut self.neighbours {
-            // What waits in other tins may have used up all that they are worth; this one is worth
-            // more.
+            // The packets of other tins may have used up those tins' weight; this one's is larger.
             if !tin.has_flows() && self.backlog.packets > 1 {
                 neighbours.hasten();
             }
@@ -318,7 +317,7 @@ impl Cake {
             std::iter::successors(queue.front(), behind).take_while(|id| *id != newest)
         };
         let queued = ids().take(ACK_SEARCH_MAX).map(|id| acknowledgements.of(packets, id));
-        // Where the search ends early nobody is known to be directly in front of the newest.
+        // If the search ends early, the packet directly before the newest is unknown.
         let is_whole = queue.backlog().packets as usize <= ACK_SEARCH_MAX + 1;
         let aggressive = self.config.ack_filter == AckFilter::Aggressive && is_whole;
         let Some(place) = superfluous(queued, &last, aggressive) else { return };
@@ -350,7 +349,7 @@ impl Cake {
         }
     }
 
-    /// Drops `id`, which stands in no queue any more.
+    /// Drops `id`, which is no longer in a queue.
     pub(super) fn discard(
         &mut self,
         packets: &mut Packets,
@@ -363,7 +362,7 @@ impl Cake {
         packets.discard(id, reason);
     }
 
-    /// `id` stands here no more.
+    /// `id` has left the backlog.
     #[inline]
     pub(super) fn gone(&mut self, packets: &Packets, at: usize, id: PacketId) {
         let len = packets.len(id);
@@ -374,7 +373,7 @@ impl Cake {
     }
 }
 
-/// What tells flows apart.
+/// The hash that identifies a flow.
 #[inline]
 fn hash_of(isolation: Isolation, headers: &Headers) -> u32 {
     if isolation.tells_flows_apart() {
@@ -383,7 +382,7 @@ fn hash_of(isolation: Isolation, headers: &Headers) -> u32 {
     match isolation {
         Isolation::Srchost => headers.source,
         Isolation::Dsthost => headers.destination,
-        // Asymmetric, or all hosts that talk to themselves would be one.
+        // Asymmetric, because otherwise all hosts that send to themselves would collide.
         Isolation::Hosts => headers.source ^ headers.destination.rotate_left(13),
         _ => 0,
     }

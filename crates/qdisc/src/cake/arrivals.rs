@@ -37,7 +37,7 @@ impl Coming {
     const NOBODY: Self = Self { place: Place::UNKNOWN, len: 0 };
 }
 
-/// What is known of some packets before the first of them is queued.
+/// Look-ahead: the metadata and flows of some packets, before the first of them is queued.
 struct Looked {
     all: [Coming; AHEAD],
     sizes: Sizes,
@@ -58,7 +58,7 @@ impl Cake {
         }
     }
 
-    /// Queues `ids`, at most [`AHEAD`], if they are plain: whether they were.
+    /// Queues `ids`, at most [`AHEAD`], if they are plain. Returns whether they were.
     fn arrive_plain(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) -> bool {
         let is_plain = self.config.isolation.tells_flows_apart()
             && self.estimator.is_none()
@@ -117,8 +117,8 @@ impl Cake {
         true
     }
 
-    /// Looks up the flows of `ids`, where there is but one tin or more, and where packets are
-    /// charged their length or something else.
+    /// Looks up the flows of `ids`, if there is but one tin or more, and where packets are charged
+    /// their length or something else.
     #[inline(always)]
     fn look_up_all<const ONE: bool, const PLAIN: bool>(
         &self,
@@ -159,15 +159,15 @@ impl Cake {
             coming.place.is_indirect = is_indirect;
         }
         if ONE {
-            // The longest is what was charged most, where packets are charged their length.
+            // If packets are charged their length, the longest is the one that was charged most.
             let longest = if PLAIN { sizes.most() } else { longest };
             looked.came[0] = Came { packets: ids.len() as u32, longest, bytes };
         }
         looked.sizes = sizes;
     }
 
-    /// Whoever was found in the way that became another's last, if any did, is unknown again: the
-    /// flow is forgotten, or has collided with one that its way is known by now.
+    /// If a flow has lost its way to another, packets that were looked up to it are looked up
+    /// again: the flow is forgotten, or has collided with the way's new flow.
     #[inline(never)]
     fn look_up_again(&mut self, all: &mut [Coming; AHEAD]) {
         if self.displaced == NONE {
@@ -193,8 +193,8 @@ mod tests {
 
     const PACKETS: u32 = 64;
 
-    /// All that can be seen of an instance after `batches`, each of which is queued by `arrive` and
-    /// followed by departures. Flows are spread over so many `sets`.
+    /// The visible state of an instance after `batches`, each queued by `arrive` and followed by
+    /// departures. Flows are spread over `sets` sets.
     fn seen(
         config: Config,
         sets: u32,
@@ -243,7 +243,7 @@ mod tests {
 
         /// The oracle queues them one by one.
         #[test]
-        fn packets_that_come_together_fare_as_if_they_came_one_by_one(
+        fn a_batch_of_arrivals_has_the_effect_of_single_ones(
             batches in prop::collection::vec(prop::collection::vec((0_u32..40, 60_u32..9000), 0..40), 1..20),
             isolation in prop_oneof![
                 3 => Just(Isolation::TripleIsolate), 1 => Just(Isolation::Srchost)

@@ -2,11 +2,11 @@
 //!
 //! The clock says when the next packet may leave. Each packet moves it on by the time that it takes
 //! at the rate. There is no burst to configure: a clock that fell behind while packets were queued
-//! (the worker came late) catches up, and one that fell behind while there were none begins anew.
+//! (the worker came late) catches up; one that fell behind while there were none starts over.
 //!
-//! Where dropped packets count as sent (`ingress`), they move the clock, too. A second clock, moved
-//! by sent packets alone and by half as much again, lets something pass whatever is dropped: two
-//! thirds of the rate at least.
+//! If dropped packets count as sent (`ingress`), they move the clock, too. A second clock, moved
+//! only by sent packets and by half as much again, guarantees at least two thirds of the rate under
+//! any drops.
 //!
 //! Source: "Piece of CAKE", section III-D (deficit-mode shaper).
 //!
@@ -28,7 +28,7 @@ impl PerByte {
         Self(u64::try_from((8_000_000_000u128 << FRACTION) / bits).unwrap_or(u64::MAX))
     }
 
-    /// What `charge` bytes take.
+    /// The time of `charge` bytes.
     #[inline]
     pub(super) fn time(self, charge: u32) -> Nanos {
         Nanos((self.fine(charge) >> FRACTION) as u64)
@@ -39,8 +39,7 @@ impl PerByte {
         u128::from(self.0) * u128::from(charge)
     }
 
-    /// How long what takes `time` where a byte takes `before`, which is more, takes now; rounded
-    /// up.
+    /// Converts `time` from the longer byte time `before` to the present one; rounded up.
     fn instead_of(self, before: Self, time: Nanos) -> Nanos {
         let scaled = u128::from(time.0) * u128::from(self.0);
         Nanos(scaled.div_ceil(u128::from(before.0.max(1))) as u64)
@@ -53,7 +52,7 @@ pub(super) struct Clock {
     /// When the next packet may leave, and 2^-32 ns beyond that.
     next: Nanos,
     fraction: u32,
-    /// When one may whatever was dropped.
+    /// When one may leave regardless of drops.
     failsafe: Nanos,
 }
 
@@ -63,8 +62,8 @@ impl Clock {
         Self { per_byte: PerByte::at(rate), next, fraction: 0, failsafe }
     }
 
-    /// Keeps `rate` from `now` on. What is booked are bytes: at a higher rate they take less time.
-    /// At a lower one nobody waits for what had left already.
+    /// Applies `rate` from `now` on. Bookings are bytes: at a higher rate they take less time. At a
+    /// lower rate no packet waits longer for those that had left before.
     pub(super) fn set_rate(&mut self, rate: Rate, now: Nanos) {
         let before = std::mem::replace(&mut self.per_byte, PerByte::at(rate));
         if self.per_byte.0 < before.0 {
@@ -74,7 +73,7 @@ impl Clock {
         }
     }
 
-    /// The first packet comes in after a time without any.
+    /// The first packet after an idle time arrives.
     #[inline]
     pub(super) fn awake(&mut self, now: Nanos) {
         if self.next < now {
@@ -93,7 +92,7 @@ impl Clock {
         if self.next <= now { Ok(()) } else { self.may_leave_late(now) }
     }
 
-    /// The same where what was dropped is not yet made up for: mostly asked once a batch.
+    /// The same while dropped packets are not yet compensated: usually called once per batch.
     #[cold]
     fn may_leave_late(&self, now: Nanos) -> Result<(), Nanos> {
         if self.failsafe <= now { Ok(()) } else { Err(self.next.min(self.failsafe)) }
@@ -106,12 +105,12 @@ impl Clock {
         self.failsafe = Nanos(now.0 + time.0 + time.0 / 2);
     }
 
-    /// One was dropped that counts as sent.
+    /// Counts a dropped packet as sent.
     pub(super) fn dropped(&mut self, charge: u32) {
         self.take(charge);
     }
 
-    /// Moves on by what `charge` takes.
+    /// Advances by the time of `charge`.
     #[inline]
     fn take(&mut self, charge: u32) -> Nanos {
         let time = self.per_byte.fine(charge) + u128::from(self.fraction);
@@ -130,7 +129,7 @@ mod tests {
     const PACKET: u32 = 1250;
     const TIME: Nanos = Nanos::from_micros(10);
 
-    /// Sends what may leave at `now`; how many.
+    /// Sends packets that may leave at `now`. Returns their number.
     fn send(clock: &mut Clock, now: Nanos) -> u32 {
         let mut sent = 0;
         while clock.may_leave(now).is_ok() {
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_booked_takes_less_time_at_a_higher_rate_and_no_more_at_a_lower_one() {
+    fn bookings_shrink_at_a_higher_rate_and_do_not_grow_at_a_lower_one() {
         let now = Nanos::from_secs(1);
         let mut clock = Clock::new(Rate::from_bits_per_sec(8));
         clock.awake(now);
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_comes_late_catches_up() {
+    fn a_late_worker_catches_up() {
         let mut clock = Clock::new(GIGABIT);
         clock.awake(Nanos::from_secs(1));
         assert_eq!(send(&mut clock, Nanos::from_secs(1)), 1);

@@ -6,7 +6,7 @@
 //! queue soon stands again gets signals at the rate where it left off. It works on responsive
 //! flows.
 //!
-//! *Who begins is marked early.* A flow in slow start doubles what it has under way in each round
+//! *New flows are marked early.* A flow in slow start doubles its packets in flight in each round
 //! trip without a signal. So the first mark of a flow does not wait for an interval, only for a
 //! second packet that was queued for too long. A drop waits: a short transfer would be over before
 //! its queue does harm.
@@ -29,30 +29,31 @@
 use crate::codel;
 use narrows_units::Nanos;
 
-/// How much more likely an overflow makes it that a packet is dropped, in 1/65536.
+/// The increase of the drop probability per overflow, in 1/65536.
 const BLUE_RISE: u16 = ((1u32 << 16) / 256) as u16;
-/// How much less likely an empty queue makes it: 16 times slower, or it would oscillate.
+/// The decrease per empty queue: 16 times smaller, because otherwise it would oscillate.
 const BLUE_FALL: u16 = ((1u32 << 16) / 4096) as u16;
 
-/// Above this count its square root, and not each step, is counted back after a rest.
+/// Above this count, its square root decays after a rest, and not each step.
 const STEPS_MAX: u32 = 64;
 
-/// What the flows of a tin have in common.
+/// The parameters that the flows of a tin share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Terms {
     /// The round trip that is expected.
     pub(super) interval: Nanos,
     /// The sojourn time that is aimed at.
     pub(super) target: Nanos,
-    /// How long a full frame takes at the rate of the tin.
+    /// The time of a full frame at the tin's rate.
     frame_time: Nanos,
-    /// What is no queue: the target, or four full frames where that is more.
+    /// The longest delay that does not count as a queue: the target, or four full frames if that is
+    /// more.
     slack: Nanos,
 }
 
 impl Terms {
-    /// The terms for `interval` and `target` where a full frame takes `frame_time`: what cannot be
-    /// kept at a low rate is not aimed at.
+    /// The parameters for `interval` and `target` if a full frame takes `frame_time`: at a low rate
+    /// they are as large as necessary.
     pub(super) const fn new(interval: Nanos, target: Nanos, frame_time: Nanos) -> Self {
         let floor = frame_time.0.saturating_mul(3) / 2;
         let reached = if target.0 > floor { target.0 } else { floor };
@@ -68,7 +69,7 @@ impl Terms {
     }
 }
 
-/// What is to become of a packet that was about to leave.
+/// The decision on a packet that was about to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     Send,
@@ -79,18 +80,17 @@ pub(super) enum Fate {
 /// A packet that is about to leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    /// How long it has stood.
+    /// Its delay.
     pub(super) sojourn: Nanos,
     /// Whether it may be marked.
     pub(super) can_be_marked: bool,
-    /// How many flows stand, where what is dropped counts as sent; else 0.
+    /// The number of backlogged flows if drops count as sent; otherwise 0.
     pub(super) standing: u32,
     /// Anything.
     pub(super) random: u16,
 }
 
-/// A time in two halves, so that it can stand at any multiple of four bytes: a flow is to fit a
-/// cache line.
+/// A time in two halves, aligned to four bytes, so that a flow fits a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Halves(u32, u32);
 
@@ -113,13 +113,13 @@ impl From<Halves> for Nanos {
 pub(super) struct Cobalt {
     /// When CoDel signals next.
     drop_next: Halves,
-    /// Signals so far, less those that were counted back.
+    /// The number of signals, after decay.
     count: u32,
     /// The probability that BLUE drops, in 1/65536.
     blue: u16,
     /// Whether the target has been exceeded since.
     dropping: bool,
-    /// When BLUE last changed its mind, in 1024 ns, wrapping.
+    /// When BLUE last changed its probability, in 1024 ns, wrapping.
     blue_at: u32,
 }
 
@@ -135,9 +135,9 @@ impl Cobalt {
         self.blue != 0
     }
 
-    /// Whether a packet that has stood for `sojourn` leaves without more ado: it came soon enough,
-    /// and nothing is left of times when others did not. [`Cobalt::judge`] would say the same and
-    /// change nothing.
+    /// Whether a packet with the delay `sojourn` leaves without further checks: it is in time, and
+    /// no state of earlier delays is left. [`Cobalt::judge`] would give the same result and change
+    /// nothing.
     #[inline]
     pub(super) fn is_at_ease(&self, terms: &Terms, sojourn: Nanos) -> bool {
         sojourn <= terms.slack && self.count | u32::from(self.blue) == 0
@@ -170,7 +170,7 @@ impl Cobalt {
                 fate = if can_be_marked { Fate::Mark } else { Fate::Drop };
                 self.count = self.count.saturating_add(1);
                 let mut next = self.after(self.drop_next(), terms);
-                // A mark leaves the packet in: no storm of them to make up for lost time.
+                // A marked packet stays: no burst of marks makes up for lost time.
                 if fate == Fate::Mark {
                     next = next.max(now);
                 }
@@ -224,8 +224,8 @@ impl Cobalt {
         }
     }
 
-    /// By no terms is the next signal further away than their interval: it may have been set by
-    /// others, at a rate at which everything took longer.
+    /// The next signal is never further away than the interval: it may have been set with other
+    /// parameters, at a lower rate.
     #[inline]
     fn follow(&mut self, terms: &Terms, now: Nanos) {
         let latest = now + terms.interval;
@@ -240,7 +240,7 @@ impl Cobalt {
         self.count == 0 && self.blue == 0
     }
 
-    /// Takes back what would have been signalled up to `now`.
+    /// Decays the count by the signals due up to `now`.
     fn count_back(&mut self, terms: &Terms, now: Nanos) {
         if self.count > STEPS_MAX {
             // The sum of interval / sqrt(k) is close to 2 interval sqrt(k).
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_marked_is_marked_instead_of_dropped() {
+    fn ecn_capable_packets_are_marked_instead_of_dropped() {
         let mut cobalt = Cobalt::new();
         let at = |ms| Nanos::from_millis(ms);
         assert_eq!(cobalt.judge(&TERMS, packet(at(9), true), at(1000)), Fate::Send);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_is_marked_with_the_second_packet_that_came_late() {
+    fn a_new_flow_is_marked_at_its_second_late_packet() {
         let mut cobalt = Cobalt::new();
         let mut judge =
             |ms| cobalt.judge(&TERMS, packet(Nanos::from_millis(6), true), Nanos::from_millis(ms));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_again_soon_is_met_where_he_was_left() {
+    fn a_queue_that_returns_soon_resumes_its_signal_rate() {
         let mut cobalt = Cobalt::new();
         let first = signals(&mut cobalt, 1000, 2000, Nanos::from_millis(6)).len() as u32;
         assert!(first > 20);

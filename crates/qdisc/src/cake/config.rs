@@ -3,25 +3,25 @@
 use narrows_packet::Reading;
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
-/// Kind and measure of everything that an instance does. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// The rate that is kept, all queues together; `None` is unlimited (`bandwidth`, `unlimited`).
     pub rate: Option<Rate>,
-    /// The rate follows what comes in (`autorate-ingress`); only without siblings.
+    /// The rate follows the arrivals (`autorate-ingress`); only without siblings.
     pub autorate: bool,
     /// Packets that are dropped count as sent: they have passed the bottleneck (`ingress`).
     pub ingress: bool,
-    /// What a packet is charged beyond its length.
+    /// The overhead that a packet is charged.
     pub overhead: Overhead,
-    /// The length that `overhead` is added to is that of the network layer, without the link's
-    /// header: so wherever a keyword about overhead was given other than `raw`.
+    /// `overhead` is added to the length of the network layer, without the link's header: true with
+    /// any overhead keyword except `raw`.
     pub network_length: bool,
     /// The round trip that congestion control is expected to take (`rtt`): CoDel's interval.
     pub interval: Nanos,
     /// The sojourn time that is aimed at: CoDel's target.
     pub target: Nanos,
-    /// What is told apart, and what gets equal shares.
+    /// Which entities are isolated and get equal shares.
     pub isolation: Isolation,
     /// Hosts are those on the inside of address translation (`nat`).
     pub nat: bool,
@@ -35,21 +35,21 @@ pub struct Config {
     pub wash: bool,
     /// Which acknowledgements are dropped.
     pub ack_filter: AckFilter,
-    /// How much memory packets may take on one queue; `None` is worked out (`memlimit`).
+    /// The memory limit of one queue; `None` derives it (`memlimit`).
     pub memory: Option<Bytes>,
     /// The longest frame of the port, Ethernet header included, in bytes.
     pub frame: u32,
 }
 
-/// What workers that come late make up for at a shared limit: 1 ms,
+/// The lateness that workers make up for at a shared limit: 1 ms,
 const CATCH_UP: Nanos = Nanos::from_millis(1);
 /// but little enough that the next hop does not notice: at 20 Gbit/s this is 0.1 ms.
 const CATCH_UP_MOST: Bytes = Bytes(256 << 10);
-/// A frame that is being sent and one that waits must both fit.
+/// One frame that is being sent and one that waits must both fit.
 const CATCH_UP_FRAMES: u64 = 2;
 
 impl Config {
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) fn reading(&self) -> Reading {
         Reading {
             headers: true,
@@ -61,14 +61,14 @@ impl Config {
         }
     }
 
-    /// What decides in which queue a packet stands. An instance whose configuration changes in this
-    /// cannot keep its queues: another has to adopt what is in them.
+    /// The part of a configuration that assigns packets to queues. If it changes, the instance
+    /// cannot keep its queues: another must adopt the packets.
     pub fn sorting(&self) -> (Diffserv, Isolation) {
         (self.diffserv, self.isolation)
     }
 
     /// How much the queues of a port may send at once at a shared limit of `rate`, because their
-    /// workers came late or they have paused. A clock of one's own needs none: it knows when it had
+    /// workers came late or they have paused. A private clock needs no burst: it knows when it had
     /// packets.
     pub fn catch_up(&self, rate: Rate) -> Bytes {
         let frame = self.overhead.cost(Bytes(u64::from(self.frame)));
@@ -101,7 +101,7 @@ impl Default for Config {
     }
 }
 
-/// How flows are told apart and share (`flowblind` to `triple-isolate`).
+/// How flows are isolated (`flowblind` to `triple-isolate`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Isolation {
     /// One queue for everything.
@@ -131,7 +131,7 @@ impl Isolation {
     }
 }
 
-/// Into which tins packets are sorted by their code points.
+/// The mapping from code points to tins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Diffserv {
     /// One for all.
@@ -147,7 +147,7 @@ pub enum Diffserv {
     Diffserv8,
 }
 
-/// Which acknowledgements are superfluous.
+/// Which acknowledgements count as superfluous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum AckFilter {
     /// None (`no-ack-filter`).

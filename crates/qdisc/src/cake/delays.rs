@@ -14,9 +14,8 @@ use narrows_units::Nanos;
 const FAST: u32 = 2;
 const SLOW: u32 = 8;
 
-/// Moving averages of sojourn times, in nanoseconds: the one that follows neither peaks nor the
-/// least, the one that follows peaks, the one that follows the least, and one of no meaning, so
-/// that they are twice two and a processor can work on two at once.
+/// Moving averages of sojourn times, in nanoseconds: the plain one, the one that follows peaks, the
+/// one that follows minima, and an unused one, so that a processor can work on two at a time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Delays([u64; 4]);
 
@@ -32,7 +31,7 @@ impl Delays {
         for delay in &mut *delays {
             *delay = average(*delay, sojourn, SLOW);
         }
-        // Seldom: whoever follows a value fast has soon caught up with it.
+        // Rare: a fast average soon catches up.
         if sojourn > peak {
             delays[Self::PEAK] = average(peak, sojourn, FAST);
         }
@@ -53,7 +52,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The oracle asks of each average for itself how fast it is to follow.
+        /// The oracle computes each average separately.
         #[test]
         fn each_average_follows_at_its_own_pace(
             sojourns in prop::collection::vec(0_u64..10_000_000, 1..500),

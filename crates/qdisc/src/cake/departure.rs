@@ -1,4 +1,4 @@
-//! A packet leaves: whose turn it is, whether it may, and whether it is to be dropped instead.
+//! Departure: which packet is next, whether it may leave, and whether to drop it instead.
 
 use super::cobalt::{Candidate, Fate};
 use super::flow::{DEFICIT_UNIT, Flow, Standing};
@@ -20,15 +20,15 @@ struct Left {
 }
 
 impl Left {
-    /// The memory that is free again, where the least that a packet takes is `frame`.
+    /// The freed memory, if a packet takes at least `frame`.
     #[inline]
     fn memory(&self, frame: Bytes) -> Bytes {
         Bytes(frame.0 * self.packets as u64 + self.beyond.0)
     }
 }
 
-/// The tins among which the next to go is chosen, a bit for each, while one batch leaves: in it
-/// none gets flows, and none that is beyond its threshold comes back.
+/// The tins from which one batch chooses, one bit each. During the batch no tin gets flows, and
+/// none that exceeds its threshold returns.
 struct Open {
     /// Those that have flows.
     with_flows: u8,
@@ -40,7 +40,7 @@ impl Open {
     #[inline(always)]
     fn of(tins: &[Tin], seat: &Seat, now: Nanos) -> Self {
         if tins.len() == 1 {
-            // Not needed: whether it has flows, and its threshold.
+            // Without these the tin's flows and threshold need no check.
             return Self { with_flows: 1, within: 1 };
         }
         let (mut with_flows, mut within) = (0, 0);
@@ -82,8 +82,7 @@ impl Open {
 }
 
 impl Cake {
-    /// Fills `places`, as many as there are, with what leaves. How many have left, and when there
-    /// will be more.
+    /// Fills `places` with departures. Returns their number, and when there will be more.
     pub(super) fn depart(
         &mut self,
         packets: &mut Packets,
@@ -111,7 +110,7 @@ impl Cake {
         (left.packets, next)
     }
 
-    /// The same where there is but one tin, or more, but for what is counted of all that has `left`
+    /// The same for one tin or several, without the counters, which are updated for all of `left`
     /// together.
     #[inline(always)]
     fn depart_some<const ONE: bool>(
@@ -146,7 +145,8 @@ impl Cake {
             let meta = packets.meta_mut(packet);
             let charge = meta.charge.0;
             // A packet that goes first here goes first on the port. The least important tin may
-            // have all of the rate, so that this queue has less of it holds back nobody sparse.
+            // use all of the rate, so a smaller share of it on this queue does not delay sparse
+            // flows.
             let standing = flow.standing;
             let is_urgent =
                 || if at == 0 { standing == Standing::Sparse } else { open.has_within(at) };
@@ -196,7 +196,7 @@ impl Cake {
 
     /// Takes out the packet that would leave next, ignoring the rate and its sojourn time.
     pub(super) fn drain_one(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        // Times are of no matter: nothing is decided by them.
+        // Times do not matter: no decision depends on them.
         let now = Nanos::ZERO;
         let (at, flow) = self.choose(now)?;
         let packet = self.flows[flow].queue.pop_front(packets)?;
@@ -216,7 +216,7 @@ impl Cake {
         Some(packet)
     }
 
-    /// The tin and the flow whose turn it is, past all that may not send.
+    /// The next tin and flow, past all that may not send.
     fn choose(&mut self, now: Nanos) -> Option<(usize, u16)> {
         let mut open = Open::of(&self.tins, &self.seat, now);
         loop {
@@ -230,8 +230,8 @@ impl Cake {
         }
     }
 
-    /// The tin whose turn it is if none is within its threshold: the next to be within it, the more
-    /// important of two.
+    /// The next tin if none is within its threshold: the one that is within it soonest; of two, the
+    /// more important.
     #[inline(never)]
     fn choose_beyond(&mut self, open: &Open) -> Option<usize> {
         if matches!(self.seat, Seat::Unlimited) {
@@ -299,7 +299,7 @@ impl Cake {
         self.end_turn_if_over(at, id, now, open);
     }
 
-    /// The flow whose turn it is has one packet less.
+    /// The current flow has one packet less.
     fn end_turn_if_over(&mut self, at: usize, id: u16, now: Nanos, open: &mut Open) {
         let flow = &self.flows[id];
         if flow.deficit <= 0 || flow.is_empty() {
@@ -307,7 +307,7 @@ impl Cake {
         }
     }
 
-    /// The flow whose turn it is has nothing to send, or may not.
+    /// The current flow has nothing to send, or may not send.
     #[inline(never)]
     fn end_turn(&mut self, at: usize, id: u16, now: Nanos, open: &mut Open) {
         let tin = &mut self.tins[at];
@@ -326,7 +326,7 @@ impl Cake {
         }
     }
 
-    /// There are no packets at `now`: gives memory back once that has been so for a while.
+    /// There are no packets at `now`: frees memory once that has lasted for a while.
     #[inline]
     pub(super) fn rest(&mut self, now: Nanos) {
         match self.empty_since {

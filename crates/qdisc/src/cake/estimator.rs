@@ -17,23 +17,23 @@
 use super::average;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// The longest pause that says anything of the link: a full frame on the slowest takes less.
+/// The longest pause that reflects the link: a full frame on the slowest link takes less.
 const PAUSE_MAX: Nanos = Nanos::from_millis(250);
-/// The least that a window has to have in it, and how long it has to last: what comes in together
-/// may have been held back together, and says how fast the device before us is.
+/// The least number of packets in a window, and its least length: packets that arrive together may
+/// have been held back together, and then reflect the speed of the device before us.
 const PACKETS_LEAST: u32 = 8;
 const SPAN_LEAST: Nanos = Nanos::from_millis(10);
 /// How often the rate may change.
 const PERIOD: Nanos = Nanos::from_millis(250);
 /// The longest that a full frame may take by an estimate.
 const FRAME_TIME_MAX: Nanos = Nanos::from_millis(100);
-/// Averages follow what speaks for a slower link, or a faster one, by 1/4 and the rest by 1/256.
+/// Averages follow evidence of a slower link, or of a faster one, by 1/4 and the rest by 1/256.
 const FAST: u32 = 2;
 const SLOW: u32 = 8;
 
-/// What has been seen.
+/// The observations.
 pub(super) struct Estimator {
-    /// What the operator believes.
+    /// The operator's estimate.
     began_at: Option<Rate>,
     /// The lowest estimate.
     slowest: Rate,
@@ -43,13 +43,13 @@ pub(super) struct Estimator {
     window_began: Nanos,
     window: Bytes,
     packets: u32,
-    /// The average peak in bytes a second, once there was one.
+    /// The average peak in bytes per second, once there was one.
     peak: Option<u64>,
     changed: Nanos,
 }
 
 impl Estimator {
-    /// One that believes in `rate` for now, where there is one, for frames of up to `frame`.
+    /// An estimator that starts with `rate`, if given, for frames of up to `frame`.
     pub(super) fn new(rate: Option<Rate>, frame: Bytes) -> Self {
         let slowest = Rate::of(frame, FRAME_TIME_MAX);
         Self {
@@ -65,17 +65,17 @@ impl Estimator {
         }
     }
 
-    /// What the operator believed.
+    /// The operator's estimate.
     pub(super) fn began_at(&self) -> Option<Rate> {
         self.began_at
     }
 
-    /// The capacity that it has seen; zero before it has seen any.
+    /// The measured capacity; zero before the first measurement.
     pub(super) fn capacity(&self) -> Rate {
         Rate::from_bytes_per_sec(self.peak.unwrap_or_default())
     }
 
-    /// A packet of `len` came in at `now`: the rate to keep from now on, if it is to change.
+    /// A packet of `len` arrived at `now`: the new rate, if it changes.
     pub(super) fn arrived(&mut self, len: Bytes, now: Nanos) -> Option<Rate> {
         let pause = now.since(self.last_arrival);
         self.last_arrival = now;
@@ -91,8 +91,8 @@ impl Estimator {
         self.window += len;
         self.packets += 1;
         let span = now.since(self.window_began);
-        // The window ends where packets come less densely than on average: a burst of them says
-        // nothing of the link.
+        // The window ends where packets are less dense than on average: a burst says nothing about
+        // the link.
         if pause <= interval || self.packets < PACKETS_LEAST || span < SPAN_LEAST {
             return None;
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_follows_what_comes_in() {
+    fn the_rate_follows_arrivals() {
         for began_at in [None, Some(mbit(100)), Some(mbit(1))] {
             let mut estimator = Estimator::new(began_at, FRAME);
             let rate = after(&mut estimator, 20_000, Nanos::from_millis(1)).unwrap_or_default();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_estimate_is_what_was_seen_and_not_an_average_with_nothing() {
+    fn the_first_estimate_is_the_first_measurement() {
         let mut estimator = Estimator::new(None, FRAME);
         let rate = after(&mut estimator, 40, Nanos::from_millis(1)).unwrap_or_default();
         assert!(rate > mbit(10) && rate < mbit(13), "{rate:?}");

@@ -7,17 +7,17 @@ use narrows_units::{Bytes, Nanos, Rate, Spread};
 pub struct Figures {
     /// The most memory that its packets have taken.
     pub memory_used: Bytes,
-    /// What they may take.
+    /// Its limit.
     pub memory_limit: Bytes,
-    /// This is for all queues of the port together, and not for each.
+    /// For all queues of the port together, not for each.
     pub memory_is_of_port: bool,
-    /// The rate that the estimator sees come in; the limit where it does not look.
+    /// The rate of arrivals that the estimator measures; the limit if it is off.
     pub capacity_estimate: Rate,
     /// The shortest and the longest packet before overhead; `None` before the first one.
     pub network_size: Option<(u32, u32)>,
     /// The same with overhead.
     pub adjusted_size: Option<(u32, u32)>,
-    /// Queues that divide the limit at the moment, as this one sees it; 0 where it has no siblings.
+    /// Queues that divide the limit at the moment, as this one sees it; 0 if it has no siblings.
     pub active_queues: u32,
     /// Instances whose figures these are.
     pub instances: u32,
@@ -27,7 +27,7 @@ pub struct Figures {
     pub own_memory: Bytes,
     /// By tin, in the order in which they are shown.
     pub tins: Vec<TinFigures>,
-    /// Likewise, how long the packets of each had stayed that left.
+    /// Likewise, the delays of sent packets.
     pub delays: Vec<Spread>,
 }
 
@@ -40,19 +40,19 @@ pub struct TinFigures {
     pub target: Nanos,
     /// CoDel's interval.
     pub interval: Nanos,
-    /// Moving averages of the sojourn time: one that follows peaks,
+    /// The moving average of the sojourn time that follows peaks.
     pub peak_delay: Nanos,
-    /// one that follows neither,
+    /// The plain moving average of the sojourn time.
     pub average_delay: Nanos,
-    /// one that follows sparse flows, the least.
+    /// The moving average of the sojourn time that follows sparse flows, the least.
     pub base_delay: Nanos,
-    /// What is queued.
+    /// The backlog.
     pub backlog: Bytes,
-    /// Packets that came in, dropped ones included.
+    /// Packets that arrived, dropped ones included.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Flows that were found beside their place, within its set.
+    /// Flows in a way other than their own, within its set.
     pub way_indirect_hits: u64,
     /// Flows that were new.
     pub way_misses: u64,
@@ -64,7 +64,7 @@ pub struct TinFigures {
     pub marks: u64,
     /// Acknowledgements dropped.
     pub ack_drops: u64,
-    /// Flows that have less queued than they may send at once, and have not had a full turn.
+    /// Sparse flows: with less queued than a quantum, and without a full turn yet.
     pub sparse_flows: u32,
     /// Flows that have more.
     pub bulk_flows: u32,
@@ -148,7 +148,7 @@ fn wider(one: Option<(u32, u32)>, other: Option<(u32, u32)>) -> Option<(u32, u32
     }
 }
 
-/// The average of two values of so many packets each.
+/// The average of two values, weighted by their numbers of packets.
 fn weighed(values: [u64; 2], packets: [u64; 2]) -> u64 {
     let sum = |at: usize| u128::from(values[at]) * u128::from(packets[at]);
     let average = (sum(0) + sum(1)).checked_div(u128::from(packets[0]) + u128::from(packets[1]));
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_the_port_is_said_once_and_one_of_each_queue_is_added_up() {
+    fn a_port_s_limit_is_shown_once_and_queue_limits_are_summed() {
         let limit = Bytes(4 << 20);
         let merged = |memory_is_of_port| {
             let one = Figures { memory_limit: limit, memory_is_of_port, ..Figures::default() };

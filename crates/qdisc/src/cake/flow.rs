@@ -5,20 +5,20 @@ use super::rotation::{Link, Linked};
 use super::slab::NONE;
 use narrows_packet::Fifo;
 
-/// Where a flow stands in the rotation. Those to which another packet is nothing new come last.
+/// A flow's state in the rotation. States that another packet does not change come last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) enum Standing {
-    /// It has just been made, and is in no list.
+    /// It is new, and in no list.
     #[default]
     New,
     /// It has no packets and no debt: it is remembered.
     Idle,
     /// It was sparse and has used up its quantum with its last packet: it waits for its next turn
-    /// with the others, and counts as sparse unless more comes.
+    /// with the others, and counts as sparse unless more packets arrive.
     SparseWait,
     /// It goes first: it has not yet used up its first quantum.
     Sparse,
-    /// It takes turns with the others that stand.
+    /// It takes turns with the other backlogged flows.
     Bulk,
 }
 
@@ -33,14 +33,14 @@ pub(super) struct Flow {
     pub(super) queue: Fifo,
     pub(super) link: Link,
     pub(super) cobalt: Cobalt,
-    /// What it may still send in its turn, in 1/256 byte.
+    /// Its deficit: what it may still send in its turn, in 1/256 byte.
     pub(super) deficit: i32,
     /// Its hosts, where they matter.
     pub(super) source: u16,
     pub(super) destination: u16,
     /// Its place in the heap of the longest, while there is one.
     pub(super) heap: u16,
-    /// How many flows its host has: it counts for one part of so many.
+    /// The number of its host's flows: its weight is one part of this many.
     pub(super) load: u16,
     /// The way that refers to it, and in which tin.
     pub(super) home: Home,

@@ -22,22 +22,22 @@ struct Host {
     way: u16,
     /// Flows that refer to it.
     flows: u16,
-    /// Of these, the ones that stand.
+    /// The backlogged ones of these.
     standing: u16,
-    /// What the census was told.
+    /// The number that the census knows.
     told: u16,
-    /// Flows that stand on other queues, as of `asked`.
+    /// Flows backlogged on other queues, as of `asked`.
     elsewhere: u16,
     /// The edition of the census that was asked.
     asked: u16,
-    /// The most that stood anywhere in `window`, and in that or the one before.
+    /// The most backlogged flows on any queue in `window`, and in that or the one before.
     most: u16,
     recently: u16,
     window: u16,
 }
 
 impl Host {
-    /// It is `window` now.
+    /// The present window is `window`.
     #[inline(always)]
     fn follow(&mut self, window: u16) {
         if self.window != window {
@@ -49,13 +49,13 @@ impl Host {
     fn begin(&mut self, window: u16) {
         let follows = window.wrapping_sub(self.window) == 1;
         let before = if follows { self.most } else { 0 };
-        // Whatever changes it looks at the window first.
+        // Each change checks the window first.
         self.most = self.standing;
         self.recently = self.standing.max(before);
         self.window = window;
     }
 
-    /// So many stand.
+    /// The number of backlogged flows.
     #[inline(always)]
     fn count(&mut self, standing: u16) {
         self.most = self.most.max(standing);
@@ -67,7 +67,7 @@ impl Host {
 pub(super) struct Hosts {
     ways: Ways,
     slab: Slab<Host>,
-    /// Tells tins and ends apart.
+    /// Distinguishes tins and ends.
     salt: u64,
     /// The present window of time.
     window: u16,
@@ -114,7 +114,7 @@ impl Hosts {
         }
     }
 
-    /// One of its flows begins to stand, or ends.
+    /// One of its flows gets a backlog, or loses it.
     #[inline]
     pub(super) fn stand(&mut self, place: u16, begins: bool) {
         let host = &mut self.slab[place];
@@ -123,21 +123,22 @@ impl Hosts {
         host.count(host.standing);
     }
 
-    /// Tells siblings of one more of its flows that stand, or one less.
+    /// Tells siblings of one more backlogged flow, or one less.
     pub(super) fn tell(&mut self, place: u16, begins: bool, census: &mut dyn Census) {
         let host = &mut self.slab[place];
         host.told = if begins { host.told + 1 } else { host.told - 1 };
         census.count(HostKey(host.key), if begins { 1 } else { -1 });
     }
 
-    /// New siblings have heard of nobody.
-    pub(super) fn forget_what_was_told(&mut self) {
+    /// New siblings know no hosts yet.
+    pub(super) fn forget_published_figures(&mut self) {
         for place in 0..self.slab.taken() {
             self.slab[place].told = 0;
         }
     }
 
-    /// How many of its flows stand here, where there is nowhere else, or stood a short time ago.
+    /// How many of its flows are backlogged here, or were a short time ago. For an instance without
+    /// siblings.
     #[inline(always)]
     pub(super) fn own_load(&mut self, place: u16) -> u16 {
         let host = &mut self.slab[place];
@@ -145,7 +146,7 @@ impl Hosts {
         host.recently
     }
 
-    /// How many of its flows stand, here and elsewhere, or stood a short time ago; at least one.
+    /// How many of its flows are backlogged on any queue, or were a short time ago; at least one.
     #[inline(always)]
     pub(super) fn load(&mut self, place: u16, neighbours: &Neighbours) -> u32 {
         let host = &mut self.slab[place];
@@ -157,19 +158,19 @@ impl Hosts {
         }
         host.follow(self.window);
         host.count(host.standing.saturating_add(host.elsewhere));
-        // A flow that waits without packets counts, and is not remembered: siblings may never have
-        // heard of it, and this queue would weigh it more lightly than they do.
+        // A flow that waits without packets counts, but is not remembered: siblings may not know
+        // it, and this queue would give it a lower weight than they do.
         let told = host.told.saturating_add(host.elsewhere);
         u32::from(host.recently.max(told)).max(1)
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         Ways::memory() + self.slab.memory()
     }
 }
 
-/// Mixes an address's hash with what tells tins and ends apart.
+/// Mixes an address's hash with the tin and the end.
 fn key(hash: u32, salt: u64) -> u64 {
     HostKey::mixed(u64::from(hash).wrapping_add(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15))).0
 }
@@ -234,7 +235,7 @@ mod tests {
         }
     }
 
-    /// A census in which every host has so many flows.
+    /// A census in which every host has this many flows.
     struct Everywhere(u32);
 
     impl Census for Everywhere {
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_that_stood_count_until_a_whole_window_has_passed_without_them() {
+    fn backlogged_flows_count_for_one_more_whole_window() {
         let mut hosts = Hosts::new(0, 5);
         let place = hosts.enter(7);
         let neighbours = Neighbours::new(Box::new(Everywhere(0)));

@@ -1,5 +1,5 @@
-//! What a flow may send per turn, and its weight, by the load of its hosts: how many of their flows
-//! are backlogged.
+//! A flow's quantum and its weight, by the load of its hosts: how many of their flows are
+//! backlogged.
 //!
 //! Only the proportions of quanta matter, so the least loaded host has a whole quantum; otherwise a
 //! host with a thousand flows that is alone would have turns of two bytes. The least load is that
@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 /// The weight of a flow that is alone with its host.
 pub(super) const WHOLE_HOST: u64 = 1 << 16;
 
-/// Turns after which the least load is looked for anew.
+/// Turns after which the least load is determined again.
 const PERIOD: u32 = 256;
 
 /// The highest load that is divided by exactly.
@@ -22,7 +22,7 @@ const LOAD_MAX: u32 = 1 << 13;
 /// Loads below this need no division. A power of two.
 const KNOWN: usize = 64;
 
-/// What a flow counts for, by load.
+/// A flow's weight by load.
 const PARTS: [u32; KNOWN] = {
     let mut parts = [WHOLE_HOST as u32; KNOWN];
     let mut load = 1;
@@ -33,8 +33,8 @@ const PARTS: [u32; KNOWN] = {
     parts
 };
 
-/// `weight` after a flow that counted for one part of `before` counts for one of `after`.
-/// The two are not compared: whether they are the same cannot be foreseen.
+/// `weight` after a flow's part changes from one of `before` to one of `after`. The two are not
+/// compared: the branch would be unpredictable.
 #[inline(always)]
 pub(super) fn reweighed(weight: u64, before: u16, after: u16) -> u64 {
     let [before, after] = [before, after].map(usize::from);
@@ -51,16 +51,17 @@ pub(super) struct Quanta {
     known: [NonZeroU32; KNOWN],
     /// A whole one, in bytes.
     whole: u32,
-    /// The least load of a flow that stands, as far as seen.
+    /// The least load of a backlogged flow, as far as seen.
     least: u32,
     coming_least: u32,
     turns: u32,
-    /// The turn at which to see whether the period is over, or before where fewer stand.
+    /// The turn at which to check whether the period is over; earlier if fewer flows are
+    /// backlogged.
     look: u32,
 }
 
 impl Quanta {
-    /// Whole ones of `whole` bytes, below 2^11.
+    /// With a whole quantum of `whole` bytes, below 2^11.
     pub(super) fn new(whole: u32) -> Self {
         let (least, coming_least) = (1, u32::MAX);
         let mut quanta = Self {
@@ -75,13 +76,13 @@ impl Quanta {
         quanta
     }
 
-    /// Whole ones are of `whole` bytes from now on.
+    /// The whole quantum is `whole` bytes from now on.
     pub(super) fn set_whole(&mut self, whole: u32) {
         self.whole = whole;
         self.work_out();
     }
 
-    /// What a flow of a host with `load` flows may send a round, in 1/256 byte.
+    /// The quantum of a flow of a host with `load` flows, in 1/256 byte.
     #[inline]
     pub(super) fn of(&self, load: u16) -> NonZeroU32 {
         match self.known.get(usize::from(load)) {
@@ -106,7 +107,7 @@ impl Quanta {
         }
     }
 
-    /// Fewer flows stand than before.
+    /// Fewer flows are backlogged than before.
     #[inline]
     pub(super) fn fewer(&mut self) {
         self.look = PERIOD;
@@ -143,7 +144,7 @@ impl Quanta {
         if load <= self.least {
             return NonZeroU32::new(whole).unwrap_or(NonZeroU32::MIN);
         }
-        // A whole quantum has 19 bits; a load beyond 13 makes no difference that matters.
+        // A whole quantum has 19 bits; loads beyond 13 bits make no relevant difference.
         NonZeroU32::new(whole * self.least.min(LOAD_MAX) / load).unwrap_or(NonZeroU32::MIN)
     }
 }
@@ -156,14 +157,14 @@ mod tests {
     proptest! {
         /// The oracle divides.
         #[test]
-        fn a_weight_follows_what_a_flow_counts_for(before in 1u16..200, after in 1u16..200) {
+        fn a_weight_follows_its_flows(before in 1u16..200, after in 1u16..200) {
             let part = |load: u16| 65_536 / u64::from(load);
             prop_assert_eq!(reweighed(part(before), before, after), part(after));
         }
 
         /// The oracle keeps all loads of the present period and of the last.
         #[test]
-        fn the_least_load_has_a_whole_quantum_and_others_their_part(
+        fn the_least_load_gets_a_whole_quantum_and_others_a_part(
             loads in prop::collection::vec(2u16..150, 1..1000),
             standing in 1u32..300,
         ) {

@@ -4,9 +4,9 @@
 //!
 //! By default the limit is four times what the rate and the round trip need, at least 4 MiB and at
 //! most 10,240 frames, as in Linux; but for the whole port. An instance gets the same part of it as
-//! of the rate, so a limit that is right for one queue is right for forty, and one that is right
-//! while all are busy is right for the last busy one. It never exceeds a quarter of the worker's
-//! frames, so that arrivals in the other direction find some.
+//! of the rate. So the same limit suits one queue or forty, and one busy queue or all of them. It
+//! never exceeds a quarter of the worker's frames, so that arrivals in the other direction find
+//! some.
 //!
 //! Source: `tc-cake(8)`, `memlimit`; following rate and share is ours (mq-cake, Netdev 0x19, leaves
 //! it open).
@@ -27,15 +27,15 @@ const PORT_MOST: u64 = 10_240;
 /// The part of a worker's frames.
 const WORKER_PART: u64 = 4;
 
-/// Memory is short until it is down to 3/4 of the limit again: else a heap would be made and
-/// forgotten for every few packets.
+/// Memory counts as short until usage is down to 3/4 of the limit: otherwise a heap would be made
+/// and dropped every few packets.
 const RELIEF_PART: u64 = 4;
 
 pub(super) struct Memory {
     used: Bytes,
     most: Bytes,
     limit: Bytes,
-    /// What the worker's frames allow.
+    /// The limit set by the worker's frames.
     bound: Bytes,
 }
 
@@ -56,7 +56,7 @@ impl Memory {
         self.limit = config.memory.unwrap_or_else(|| share.of(of_port(config)).max(INSTANCE_LEAST));
     }
 
-    /// What is said of the limit: the operator's, or that of the whole port.
+    /// The configured limit: the operator's, or that of the whole port.
     pub(super) fn limit_told(config: &Config) -> Bytes {
         config.memory.unwrap_or_else(|| of_port(config))
     }
@@ -68,7 +68,7 @@ impl Memory {
         self.most = self.most.max(self.used);
     }
 
-    /// Whether packets that take `memory` in all can be queued without it becoming short.
+    /// Whether packets of `memory` in total can be queued without a shortage.
     #[inline]
     pub(super) fn has_room(&self, memory: Bytes) -> bool {
         self.used + memory <= self.limit.min(self.bound)
@@ -93,7 +93,7 @@ impl Memory {
         self.used.0 - free.0 < limit.0 - limit.0 / RELIEF_PART
     }
 
-    /// One that took `memory` is gone.
+    /// A packet that took `memory` is gone.
     #[inline]
     pub(super) fn give_back(&mut self, memory: Bytes) {
         self.used = self.used - memory;

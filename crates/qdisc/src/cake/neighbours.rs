@@ -27,17 +27,17 @@ use super::tins::Share;
 use crate::{Census, TINS_MAX, TinCensus, Weight};
 use narrows_units::{Nanos, Rate};
 
-/// How often instances exchange figures: often enough to follow flows that come and go, and seldom
-/// enough to cost nothing.
+/// How often instances exchange figures: often enough to follow flows that come and go, and rarely
+/// enough to cost little.
 const PERIOD: Nanos = Nanos::from_micros(500);
 
-/// The weight of a queue that has everything. A queue has at least [`LEAST_PART`] of it, for flows
-/// that have not been published yet.
+/// The weight of a queue with all demand. A queue has at least [`LEAST_PART`] of it, for flows that
+/// have not been published yet.
 const WHOLE: u64 = 1 << 20;
 const LEAST_PART: u64 = 256;
 
-/// A tin without a backlog is entitled to what it uses, this part more and at least a little: so
-/// that it may grow.
+/// A tin without a backlog is entitled to its usage plus this part, and to a minimum, so that it
+/// can grow.
 const GROWTH_PART: u64 = 4;
 const LEAST_GROWTH: u64 = (1 << 16) / 64;
 
@@ -48,10 +48,10 @@ const WANTED_SHIFT: u32 = 4;
 /// but not with the distant past.
 const FORGOTTEN: Nanos = Nanos::from_millis(50);
 
-/// What is left for tins without a threshold at the very least, in 1/65536.
+/// The least share of tins without a threshold, in 1/65536.
 const LEAST_REST: u64 = (1 << 16) / 16;
 
-/// What a tin of this queue has and gets.
+/// A tin's demand and share on this queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     /// The weight of its backlogged flows.
@@ -92,7 +92,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether a backlog here has been published: to be withdrawn when there is none.
+    /// Whether a backlog here has been published, and must be withdrawn when it ends.
     #[inline]
     pub(super) fn has_told(&self) -> bool {
         self.has_told
@@ -110,7 +110,7 @@ impl Neighbours {
         now >= self.next
     }
 
-    /// What was learned of siblings before `now` is old.
+    /// Data about siblings from before `now` is outdated.
     fn begin_period(&mut self, now: Nanos) {
         self.next = now + PERIOD;
         self.edition = self.edition.wrapping_add(1);
@@ -130,8 +130,8 @@ impl Neighbours {
         count
     }
 
-    /// The same below a class with one tin: its queues weigh what they have of hosts, `hosts` in
-    /// 1/65536 of one. Flows that have not been told of count for a quarter.
+    /// The same below a class with one tin: a queue's weight is its number of hosts, `hosts` in
+    /// 1/65536. Unpublished flows count for a quarter.
     pub(super) fn meet_in_class(&mut self, hosts: u64, now: Nanos) -> Weight {
         self.begin_period(now);
         let one = u64::from(Weight::ONE.0);
@@ -139,8 +139,8 @@ impl Neighbours {
         Weight(u32::try_from(weight).unwrap_or(u32::MAX))
     }
 
-    /// The same with several `tins`: sets what part each has here of the flows that it has on all
-    /// queues. A queue weighs what it has of all quanta.
+    /// The same with several `tins`: sets each tin's part here of its flows on all queues. A
+    /// queue's weight is its part of all quanta.
     pub(super) fn meet_by_tin(
         &mut self,
         shares: &[Share],
@@ -215,8 +215,8 @@ impl Neighbours {
             }
             possible = possible.max(entitled * u64::from(own.part));
         }
-        // A queue without demand has the weight of its first flow: what that flow sends before
-        // siblings know of it must not cost it a share of almost nothing.
+        // A queue without demand has the weight of its first flow, so that the first packets of a
+        // flow do not leave the queue with almost no share.
         if !self.has_told {
             sum = possible;
         }
@@ -226,7 +226,7 @@ impl Neighbours {
     }
 }
 
-/// Of a whole of `weight` and that of `others`, the part of the former, in 1/65536.
+/// The part of `weight` in the sum of `weight` and `others`, in 1/65536.
 fn part(weight: u64, others: u64) -> u32 {
     ((u128::from(weight) << 16) / u128::from((weight + others).max(1))) as u32
 }
@@ -249,7 +249,7 @@ mod tests {
     use crate::HostKey;
     use std::sync::{Arc, Mutex};
 
-    /// What all have told, by seat.
+    /// The published figures of all, by seat.
     type Told = Arc<Mutex<Vec<[TinCensus; TINS_MAX]>>>;
 
     struct Table {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     const RATE: Rate = Rate::from_bits_per_sec(800_000_000);
-    /// What the rate allows in a millisecond.
+    /// The bytes that the rate allows in a millisecond.
     const MS: u64 = 100_000;
 
     /// The weights of queues whose tins have these (weight, bytes sent a millisecond), and the
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_weighs_what_its_flows_count_for() {
+    fn a_queue_s_weight_is_the_sum_of_its_flows() {
         let host = 1 << 16;
         // One host's only flow and a quarter of another's, and the rest of that one's.
         let best_effort = |weight| vec![(weight, MS / 4)];
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(parts[0][3], 3 << 14);
         assert_eq!(parts[1][3], 1 << 14);
         assert_eq!(parts[0][0], 1 << 15);
-        assert_eq!(parts[0][1], 1 << 16, "whoever comes first would have all of it");
+        assert_eq!(parts[0][1], 1 << 16, "the first would have all of it");
     }
 
     #[test]
@@ -370,14 +370,14 @@ mod tests {
         let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort.clone(), voice(MS / 4)]);
         let ratio = f64::from(weights[0]) / f64::from(weights[1]);
         assert!((ratio - 3.0).abs() < 0.05, "{weights:?}");
-        // One that sends less, and in which nobody waits, leaves more.
+        // A tin that sends less, and in which no packet waits, leaves more.
         let content = vec![(0, 0), (0, 0), (0, 0), (0, MS / 20)];
         let (weights, _) = meet(Diffserv::Diffserv4, &[best_effort, content]);
         assert!(u64::from(weights[0]) > WHOLE / 10 * 9, "{weights:?}");
     }
 
     #[test]
-    fn a_queue_without_flows_weighs_what_one_would() {
+    fn a_queue_without_flows_has_the_weight_of_one() {
         let nobody = vec![(0, 0)];
         let (weights, _) = meet(Diffserv::BestEffort, &[nobody, vec![(3 << 16, MS)]]);
         assert_eq!(u64::from(weights[0]), WHOLE / 4);

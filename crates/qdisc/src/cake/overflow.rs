@@ -73,7 +73,7 @@ impl Overflow {
         }
     }
 
-    /// `id` may stand too low or too high.
+    /// `id` may be too low or too high.
     fn moved(&mut self, flows: &mut Slab<Flow>, id: u16) {
         let place = usize::from(flows[id].heap);
         self.rise(flows, place);
@@ -127,7 +127,7 @@ impl Overflow {
         }
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.heap.capacity() * size_of::<u16>()
     }
@@ -153,7 +153,7 @@ mod tests {
     enum Step {
         Arrive(u32),
         Leave,
-        /// What has no packets is forgotten, and its place another flow's.
+        /// A flow without packets is forgotten, and its place reused.
         Recreate,
     }
 
@@ -166,8 +166,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle sorts all queues by length, each time. Whoever has packets is in the heap,
-        /// once, and nobody else is.
+        /// The oracle sorts all queues by length, each time. The heap holds each queue with packets
+        /// once, and no others.
         #[test]
         fn the_longest_queue_is_the_longest(
             steps in prop::collection::vec((0..FLOWS, step()), 1..300),

@@ -20,11 +20,11 @@ use super::slab::{NONE, Slab};
 /// Rounds ahead, this one included.
 pub(super) const ROUNDS: u32 = 64;
 
-/// One's neighbours in a list; of no meaning where one is in none.
+/// An entry's neighbours; undefined if it is in no list.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
     next: u16,
-    /// Kept up only where anybody may be taken out.
+    /// Maintained only in lists with removal anywhere.
     previous: u16,
 }
 
@@ -32,12 +32,12 @@ impl Link {
     pub(super) const NOBODY: Self = Self { next: NONE, previous: NONE };
 }
 
-/// What can stand in a list.
+/// An entry of a list.
 pub(super) trait Linked {
     fn link(&self) -> Link;
     fn link_mut(&mut self) -> &mut Link;
 
-    /// Who stands behind it.
+    /// The next entry.
     #[inline(always)]
     fn next(&self) -> u16 {
         self.link().next
@@ -48,7 +48,7 @@ pub(super) trait Linked {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     head: u16,
-    /// Of no meaning where there is no head.
+    /// Undefined if there is no head.
     tail: u16,
 }
 
@@ -74,8 +74,7 @@ impl List {
         self.tail = id;
     }
 
-    /// Puts `id`, who has no neighbours, behind all others of a list from which nobody is taken but
-    /// the first.
+    /// Appends `id`, which is unlinked, to a list from which only the first is taken.
     #[inline(always)]
     pub(super) fn append(&mut self, slab: &mut Slab<impl Linked>, id: u16) {
         debug_assert_eq!(slab[id].next(), NONE);
@@ -87,8 +86,8 @@ impl List {
         self.tail = id;
     }
 
-    /// Takes the first, behind which `next` stands. Its successor does not notice: a list is either
-    /// taken from at its head with this, or anywhere with [`List::remove`].
+    /// Takes the first, which is followed by `next`. The successor is not updated: a list is used
+    /// either with this at its head, or anywhere with [`List::remove`].
     #[inline]
     pub(super) fn pop_front(&mut self, next: u16) {
         self.head = next;
@@ -123,8 +122,7 @@ impl Wheel {
         Self { lists: [List::EMPTY; ROUNDS as usize], occupied: 0, now: 0 }
     }
 
-    /// Puts `id`, who has no neighbours, behind all others of the round that comes `rounds` later:
-    /// 1 to 63.
+    /// Appends `id`, which is unlinked, to the round that comes `rounds` later: 1 to 63.
     #[inline]
     pub(super) fn put(&mut self, slab: &mut Slab<impl Linked>, id: u16, rounds: u32) {
         let at = (self.now + rounds) % ROUNDS;
@@ -132,7 +130,7 @@ impl Wheel {
         self.lists[at as usize].append(slab, id);
     }
 
-    /// Whose turn it is. Goes on to the next round in which anybody's is.
+    /// The current entry. Advances to the next round that is not empty.
     #[inline]
     pub(super) fn front(&mut self) -> Option<u16> {
         if let Some(id) = self.lists[(self.now % ROUNDS) as usize].front() {
@@ -146,7 +144,7 @@ impl Wheel {
         self.lists[self.now as usize].front()
     }
 
-    /// Takes the one whose turn it is, behind whom `next` stands.
+    /// Takes the next one, which is followed by `next`.
     #[inline(always)]
     pub(super) fn pop_front(&mut self, next: u16) {
         self.lists[(self.now % ROUNDS) as usize].pop_front(next);
@@ -189,7 +187,7 @@ mod tests {
     proptest! {
         /// The oracle is a `VecDeque`.
         #[test]
-        fn a_list_gives_in_order_what_was_not_taken_out(
+        fn a_list_keeps_the_order_of_its_remaining_items(
             steps in prop::collection::vec((0u16..64, any::<bool>()), 1..300),
         ) {
             let mut slab = slab(64);
@@ -210,7 +208,7 @@ mod tests {
 
         /// The oracle keeps the number of the round in which each comes.
         #[test]
-        fn everyone_comes_in_his_round_and_in_order(
+        fn each_item_comes_in_its_round_and_in_order(
             steps in prop::collection::vec(prop::option::weighted(0.6, 1u32..ROUNDS), 1..300),
         ) {
             let mut slab = slab(300);

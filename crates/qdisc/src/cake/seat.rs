@@ -5,15 +5,14 @@
 //! kept here as *paid*, for whichever packet leaves next.
 //!
 //! Dropped packets that count as sent (`ingress`) are paid for by those that leave, each up to half
-//! as much again: however much is dropped, at least two thirds of the rate remain, as with the
-//! clock.
+//! as much again: under any drops, at least two thirds of the rate remain, as with the clock.
 
 use super::clock::Clock;
 use crate::{Meter, Share, Take, Weight};
 use narrows_packet::Backlog;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// What dropped packets may still cost others: so many times the longest packet.
+/// The most that dropped packets may still cost others, in multiples of the longest packet.
 const DEBT_MAX: u64 = 1 << 20;
 
 pub(super) enum Seat {
@@ -29,9 +28,9 @@ pub(super) struct Shared {
     meter: Box<dyn Meter>,
     /// Granted, and not used.
     paid: u64,
-    /// What dropped packets cost, and nobody has paid.
+    /// The cost of dropped packets that is not yet paid.
     debt: u64,
-    /// What the meter was told last.
+    /// The last value that the meter was given.
     yields: bool,
 }
 
@@ -44,12 +43,12 @@ impl Seat {
         }
     }
 
-    /// Whether it is nobody else's limit.
+    /// Whether no other queue shares the limit.
     pub(super) fn is_own(&self) -> bool {
         !matches!(self, Self::Shared(_))
     }
 
-    /// Keeps `rate` from `now` on. A shared limit is not this instance's to set.
+    /// Applies `rate` from `now` on. The instance does not set a shared limit.
     pub(super) fn set_rate(&mut self, rate: Rate, now: Nanos) {
         match self {
             Self::Unlimited => {
@@ -61,7 +60,7 @@ impl Seat {
         }
     }
 
-    /// A packet comes in where there was none.
+    /// A packet arrives at an empty queue.
     #[inline]
     pub(super) fn awake(&mut self, now: Nanos) {
         if let Self::Own(clock) = self {
@@ -69,11 +68,11 @@ impl Seat {
         }
     }
 
-    /// Whether a packet that is charged `charge` may leave at `now`. Where there are other queues,
-    /// one that is not urgent lets those go first that are.
+    /// Whether a packet that is charged `charge` may leave at `now`. If there are other queues, a
+    /// packet that is not urgent yields to urgent ones.
     ///
     /// # Errors
-    /// When it, or a shorter one, may.
+    /// When it, or a shorter one, may leave.
     #[inline]
     pub(super) fn may_leave(
         &mut self,
@@ -88,7 +87,7 @@ impl Seat {
         }
     }
 
-    /// It leaves.
+    /// Counts a departure.
     #[inline]
     pub(super) fn sent(&mut self, charge: u32, now: Nanos) {
         match self {
@@ -116,8 +115,7 @@ impl Seat {
         }
     }
 
-    /// What part of the burst keeps what this seat does not use at once; `None` where there is no
-    /// other.
+    /// The part of the burst that stores this seat's unused credit; `None` without siblings.
     pub(super) fn part_of_burst(&self) -> Option<Share> {
         match self {
             Self::Shared(shared) => Some(shared.meter.part_of_burst()),
@@ -150,7 +148,7 @@ impl Shared {
             self.yields = yields;
             self.meter.yields(yields);
         }
-        // What was taken in although it is too long pays what can be paid.
+        // An oversized packet that was accepted pays as much as possible.
         let rest = Bytes(cost - self.paid).min(self.meter.longest());
         match self.meter.take(rest, Nanos::ZERO, now) {
             Take::Granted => {

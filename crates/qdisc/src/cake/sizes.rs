@@ -1,4 +1,4 @@
-//! What a packet is charged, and how long packets are.
+//! The charge of a packet, and the range of lengths.
 
 use super::{Config, average};
 use narrows_units::{Bytes, wire::Overhead};
@@ -58,20 +58,20 @@ impl Sizes {
         }
     }
 
-    /// Charges by `config` from now on. Extremes begin anew where the lengths are others.
+    /// Charges by `config` from now on. The extremes start over if lengths change.
     pub(super) fn follow(&mut self, config: &Config) {
         if (self.overhead, self.network_length) != (config.overhead, config.network_length) {
             *self = Self { offset: self.offset, ..Self::new(config) };
         }
     }
 
-    /// One that goes on from here with extremes of its own, to be used instead of this one or not.
+    /// A copy that continues from here with extremes of its own, and may replace this one.
     #[inline]
     pub(super) fn ahead(&self) -> Self {
         Self { network: Range::NOTHING, adjusted: Range::NOTHING, ..*self }
     }
 
-    /// Takes over what `ahead`, which went on from here, has seen.
+    /// Adopts the extremes of `ahead`, which continued from here.
     #[inline]
     pub(super) fn catch_up(&mut self, ahead: &Self) {
         self.offset = ahead.offset;
@@ -79,13 +79,13 @@ impl Sizes {
         self.adjusted.join(ahead.adjusted);
     }
 
-    /// The most that was charged so far; nothing before the first packet.
+    /// The highest charge so far; zero before the first packet.
     #[inline]
     pub(super) fn most(&self) -> u32 {
         if self.is_plain { self.network.most } else { self.adjusted.most }
     }
 
-    /// What a frame of `len` bytes is charged whose network layer begins at `offset`.
+    /// The charge of a frame of `len` bytes whose network layer begins at `offset`.
     #[inline]
     pub(super) fn charge(&mut self, len: Bytes, offset: u16) -> u32 {
         if self.is_plain {
@@ -99,7 +99,7 @@ impl Sizes {
         adjusted
     }
 
-    /// The same where packets are charged their length.
+    /// The same if packets are charged their length.
     #[inline(always)]
     pub(super) fn charge_plainly(&mut self, len: u32, offset: u16) -> u32 {
         self.offset = average(self.offset, u64::from(offset) << FRACTION, SHIFT);
@@ -125,8 +125,8 @@ impl Sizes {
     }
 }
 
-/// A frame's length without what is `stripped`, and with `overhead`. A call, so that what it takes
-/// does not slow down those who need none of it.
+/// A frame's length without the `stripped` bytes, and with `overhead`. Not inlined, so that
+/// configurations without it do not pay for it.
 #[inline(never)]
 fn adjust(overhead: Overhead, len: Bytes, stripped: u16) -> (u32, u32) {
     let network = len - Bytes(u64::from(stripped));

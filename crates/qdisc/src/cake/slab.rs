@@ -9,14 +9,14 @@
 
 use std::ops::{Index, IndexMut};
 
-/// Places to begin with: a page of flows.
+/// The initial number of places: a page of flows.
 const LEAST: usize = 64;
 
 /// No place.
 pub(super) const NONE: u16 = u16::MAX;
 
-/// Places for up to 65,535 values. One that was taken is never given back; whoever is done with
-/// it uses it for something else.
+/// Places for up to 65,535 values. A place is never given back; its owner reuses it for another
+/// value.
 pub(super) struct Slab<T> {
     /// Those that were taken.
     places: Vec<T>,
@@ -33,10 +33,10 @@ impl<T: Default> Slab<T> {
         self.places.len() < self.places.capacity()
     }
 
-    /// A place that nobody has taken before.
+    /// A place that was never taken before.
     ///
     /// # Panics
-    /// Where there is none: tables that refer to a slab are smaller.
+    /// If there is none: tables that refer to a slab are smaller.
     #[inline]
     pub(super) fn take(&mut self) -> u16 {
         if !self.has_free() {
@@ -59,14 +59,14 @@ impl<T: Default> Slab<T> {
         self.places.len() as u16
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         self.places.capacity() * size_of::<T>()
     }
 }
 
 impl<T> Slab<T> {
-    /// What is at `place`, if it is any.
+    /// The value at `place`, if that exists.
     #[inline]
     pub(super) fn get(&self, place: u16) -> Option<&T> {
         self.places.get(usize::from(place))

@@ -1,4 +1,4 @@
-//! What is found through a hash: the flows of a tin, and their hosts.
+//! Look-up by hash: the flows of a tin, and their hosts.
 //!
 //! Allocated when the first packet of a tin comes, and given back after a rest.
 //!
@@ -11,7 +11,7 @@ use super::neighbours::Neighbours;
 use super::ways::Ways;
 use crate::Census;
 
-/// What is allocated when the first packet of a tin comes.
+/// Allocated when the first packet of a tin arrives.
 pub(super) struct Tables {
     pub(super) ways: Ways,
     /// By end, where hosts matter there.
@@ -20,8 +20,8 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// The tables of the tin `at`. Hosts are counted where they share; where they are the flows,
-    /// only those on other queues matter.
+    /// The tables of the tin `at`. Hosts are counted if they share; if hosts are the flows, only
+    /// those on other queues matter.
     pub(super) fn new(
         isolation: Isolation,
         has_siblings: bool,
@@ -58,7 +58,7 @@ impl Tables {
             + hosts.into_iter().flatten().map(Hosts::memory).sum::<usize>()
     }
 
-    /// A flow begins to stand, or ends.
+    /// A flow gets a backlog, or loses it.
     pub(super) fn stand(&mut self, flow: &Flow, begins: bool) {
         if let Some(hosts) = &mut self.sources {
             hosts.stand(flow.source, begins);
@@ -77,14 +77,14 @@ impl Tables {
         }
     }
 
-    /// New siblings have heard of nobody.
-    pub(super) fn forget_what_was_told(&mut self) {
+    /// New siblings know no hosts yet.
+    pub(super) fn forget_published_figures(&mut self) {
         for hosts in [&mut self.sources, &mut self.destinations].into_iter().flatten() {
-            hosts.forget_what_was_told();
+            hosts.forget_published_figures();
         }
     }
 
-    /// The most flows that one of its hosts has, where there are no siblings.
+    /// The most flows that one of its hosts has, if there are no siblings.
     #[inline(always)]
     pub(super) fn own_load(&mut self, flow: &Flow) -> u16 {
         let mut load = 1;
@@ -110,7 +110,7 @@ impl Tables {
         u16::try_from(load).unwrap_or(u16::MAX)
     }
 
-    /// The same, and tells siblings of the flow, which has used up its quantum.
+    /// The same, and publishes the flow, which has used up its quantum.
     #[inline(never)]
     pub(super) fn tell_and_load(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) -> u16 {
         if !flow.told {
@@ -120,8 +120,7 @@ impl Tables {
         self.load(flow, neighbours)
     }
 
-    /// Takes back what siblings were told of the flow: it owes nothing and has nothing more to
-    /// send.
+    /// Withdraws the published flow: it has no debt and no packets.
     #[inline(never)]
     pub(super) fn take_back(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) {
         flow.told = false;

@@ -18,7 +18,7 @@ use std::num::NonZeroU32;
 
 /// A flow's quantum: what its tin may send in 1/4096 s,
 const QUANTUM_PART: u64 = 4096;
-/// within the longest frame of plain Ethernet, and what keeps turns from being too many.
+/// within the longest frame of plain Ethernet, and a minimum that bounds the number of turns.
 const QUANTUM_MAX: u32 = 1514;
 const QUANTUM_MIN: u32 = 300;
 
@@ -30,31 +30,31 @@ pub(super) struct Tin {
     /// Flows that are not idle.
     pub(super) sparse_flows: u32,
     pub(super) bulk_flows: u32,
-    /// The sum of what flows that are not idle count for, in parts of a host. Those that are sparse
-    /// count, too: where they go first they are soon gone, and where they do not get a turn at all
-    /// nobody else would know of them. Kept up only where there is somebody else.
+    /// The sum of the weights of flows that are not idle, in parts of a host. Sparse flows count,
+    /// too: where they go first they are soon gone, and where they never get a turn, siblings must
+    /// know of them. Maintained only if there are siblings.
     pub(super) weight: u64,
     quanta: Quanta,
     pub(super) backlog: Bytes,
     /// The part of the rate up to which this tin goes first, on this queue.
     per_byte: PerByte,
     pub(super) next: Nanos,
-    /// What it may still send in its turn among tins, where there is no rate.
+    /// What it may still send in its turn among tins, if there is no rate.
     pub(super) deficit: i64,
-    /// What it gets a turn, on this queue.
+    /// Its quantum on this queue.
     pub(super) quantum: u32,
     pub(super) terms: Terms,
     /// Bytes that have left, as charged.
     pub(super) sent: u64,
     pub(super) unresponsive: u32,
     delays: Delays,
-    /// How long all that left had stayed.
+    /// The delays of sent packets.
     pub(super) spread: Spread,
-    /// All but what is known otherwise.
+    /// The statistics, without those kept elsewhere.
     pub(super) figures: TinFigures,
 }
 
-/// What has come in for a tin together.
+/// The arrivals of a batch for a tin.
 #[derive(Clone, Copy)]
 pub(super) struct Came {
     pub(super) packets: u32,
@@ -99,8 +99,8 @@ impl Tin {
         }
     }
 
-    /// Works to `config` from now on, with `rate` as its threshold, that of all queues together:
-    /// what a flow has to wait for are the packets of all flows of the port, wherever they stand.
+    /// Applies `config`, with `rate` as its threshold over all queues: a flow waits for packets of
+    /// all flows of the port, on whichever queue.
     pub(super) fn follow(&mut self, config: &Config, rate: Option<Rate>) {
         let frame = Bytes(u64::from(config.frame));
         let quantum = rate.map_or(QUANTUM_MAX, |rate| {
@@ -116,7 +116,7 @@ impl Tin {
         self.figures.quantum = quantum;
     }
 
-    /// Counts what comes in.
+    /// Counts an arrival.
     #[inline]
     pub(super) fn receive(&mut self, came: Came, now: Nanos) {
         if self.backlog == Bytes::ZERO {
@@ -133,7 +133,7 @@ impl Tin {
         self.per_byte = PerByte::at(rate);
     }
 
-    /// With another threshold it waits no longer than for a packet of `frame` bytes at that.
+    /// With a new threshold it waits at most for the time of a packet of `frame` bytes.
     pub(super) fn begin_anew_soon(&mut self, frame: u32, now: Nanos) {
         self.next = self.next.min(now + self.per_byte.time(frame));
     }
@@ -144,14 +144,14 @@ impl Tin {
         self.sparse_flows + self.bulk_flows != 0
     }
 
-    /// The flow whose turn it is. It may have no packets, or may not send: then its turn is over.
+    /// The current flow. If it has no packets, or may not send, its turn is over.
     #[inline(always)]
     pub(super) fn front(&mut self) -> Option<u16> {
         self.sparse.front().or_else(|| self.wheel.front())
     }
 
-    /// Has brought near what the turn of `next` and the one after it will need: the first packet of
-    /// that flow, and the flow after that.
+    /// Prefetches the data for the turn of `next` and the one after: that flow's first packet, and
+    /// the flow after it.
     #[inline(always)]
     pub(super) fn prefetch(flows: &Slab<Flow>, next: u16, packets: &Packets) {
         let Some(flow) = flows.get(next) else { return };
@@ -161,8 +161,8 @@ impl Tin {
         }
     }
 
-    /// The flow at the head, which stands, is in debt, and `next` is behind it: it is taken out. In
-    /// how many rounds it can pay.
+    /// Takes out the backlogged flow at the head, which is in debt and followed by `next`. Returns
+    /// in how many rounds it can pay.
     #[inline(always)]
     pub(super) fn end_usual_turn(
         &mut self,
@@ -175,7 +175,8 @@ impl Tin {
         self.wait(flow, load)
     }
 
-    /// The flow at the head has nothing to send, or may not: it goes to rest, or to a later round.
+    /// The flow at the head has no packets, or may not send: it becomes idle, or goes to a later
+    /// round.
     #[inline(never)]
     pub(super) fn end_turn(
         &mut self,
@@ -194,7 +195,7 @@ impl Tin {
             self.wheel.pop_front(next);
         }
         if flow.deficit > 0 {
-            // It is empty.
+            // The tin is empty.
             self.retire(flow, neighbours, now);
             idle.push_back(flows, id);
             return;
@@ -207,28 +208,28 @@ impl Tin {
                 self.begin_to_stand(flow);
             }
         }
-        // One that waits without packets counts on other queues, too: its next one may be here
-        // before its turn is.
+        // A flow that waits without packets counts on other queues, too: its next packet may arrive
+        // before its turn.
         let counts = flow.standing == Standing::Bulk || neighbours.is_some();
         let load = if counts { self.weigh(flow, neighbours) } else { flow.load };
         let rounds = self.wait(flow, load);
         self.wheel.put(flows, id, rounds);
     }
 
-    /// A flow that is in debt, and in no list, goes to the round in which it can pay: in how many
-    /// rounds that is. Its host has `load` flows.
+    /// Puts a flow that is in debt, and in no list, into the round in which it can pay. Returns how
+    /// many rounds that is. Its host has `load` flows.
     #[inline(always)]
     fn wait(&self, flow: &mut Flow, load: u16) -> u32 {
         let quantum = self.quantum_of(load);
         let debt = -flow.deficit;
-        // Divided even where it is less: whether it is cannot be foreseen.
+        // Divides even if it is less: the branch would be unpredictable.
         let rounds = (debt as u32 / quantum + 1).min(ROUNDS - 1);
         flow.deficit += (quantum.get() * rounds) as i32;
         *flow.link_mut() = Link::NOBODY;
         rounds
     }
 
-    /// What a flow of a host with `load` flows may send a round, in 1/256 byte.
+    /// The quantum of a flow of a host with `load` flows, in 1/256 byte.
     #[inline]
     pub(super) fn quantum_of(&self, load: u16) -> NonZeroU32 {
         self.quanta.of(load)
@@ -243,7 +244,7 @@ impl Tin {
         }
     }
 
-    /// Looks up how many flows the flow's hosts have, and says it.
+    /// Looks up and returns the load of the flow's hosts.
     #[inline(always)]
     fn weigh(&mut self, flow: &mut Flow, neighbours: &mut Option<Neighbours>) -> u16 {
         let Some(tables) = &mut self.tables else { return flow.load };
@@ -291,12 +292,12 @@ impl Tin {
         }
     }
 
-    /// A packet that is charged `charge` has left, or counts as if it had, and there are other
-    /// tins: where it is the only one nobody asks whose turn it is.
+    /// A packet with the charge `charge` has left, or counts as if it had. Called only if there are
+    /// other tins.
     #[inline]
     pub(super) fn charge(&mut self, charge: u32, now: Nanos) {
         let time = self.per_byte.time(charge);
-        // What it missed it may make up for; what it had beyond its part is not held against it.
+        // It may catch up on a deficit; excess is forgiven.
         self.next = if self.next < now { self.next + time } else { self.next.max(now + time) };
         self.deficit -= i64::from(charge);
     }
@@ -308,7 +309,7 @@ impl Tin {
         self.spread.record(sojourn);
     }
 
-    /// What it has done.
+    /// Its statistics.
     pub(super) fn figures(&self) -> TinFigures {
         let [average_delay, peak_delay, base_delay] = self.delays.get();
         TinFigures {

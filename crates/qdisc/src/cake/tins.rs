@@ -13,7 +13,7 @@ use narrows_packet::Headers;
 /// One of 256 parts: thresholds and quanta of the eight-tin schemes shrink by 7/8 a tin.
 const WHOLE: u64 = 1 << 16;
 
-/// What a tin of a scheme is.
+/// A tin of a scheme.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Share {
     /// The part of the rate up to which it goes first, in 1/65536.
@@ -34,7 +34,7 @@ pub(super) struct Scheme {
 }
 
 const IN_ORDER: [u8; TINS_MAX] = [0, 1, 2, 3, 4, 5, 6, 7];
-/// Bulk stands before best effort.
+/// Bulk comes before best effort.
 const BULK_FIRST: [u8; 4] = [1, 0, 2, 3];
 
 /// Code points.
@@ -91,7 +91,7 @@ impl Scheme {
                 return usize::from(tin);
             }
         }
-        // What resolves addresses is as urgent as what routes.
+        // Address resolution is as urgent as routing.
         let dscp = if headers.is_arp { CS[7] } else { headers.dscp };
         usize::from(self.tins[usize::from(dscp) % 64])
     }
@@ -119,7 +119,7 @@ fn four() -> [u8; 64] {
     for class in [AF2, AF3, AF4] {
         table = with(table, 2, &class);
     }
-    // Least effort has since been given the point that stood for reliability.
+    // Least effort now has the code point that once meant reliability.
     let table = with(table, 1, &[CS[1], LE]);
     with(table, 3, &[CS[4], CS[5], VA, EF, CS[6], CS[7]])
 }

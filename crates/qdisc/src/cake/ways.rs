@@ -35,23 +35,23 @@ struct State {
     busy: u8,
 }
 
-/// What was found.
+/// The result of [`Ways::find`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// What was looked for, in the way that its hash names.
+    /// The hash's slot, in the way that the hash names.
     Direct,
-    /// What was looked for, in another way of the set.
+    /// The hash's slot, in another way of the set.
     Indirect,
     /// A way that is not busy; it is now the hash's.
     Free,
-    /// No way but that of another: the one that the hash names, now the hash's as well.
+    /// All ways are busy: the hash shares the way that it names with another.
     Collision,
 }
 
-/// What a hash refers to.
+/// The slot of a hash: the result of [`Ways::known`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Known {
-    /// [`NONE`] where it is not known.
+    /// [`NONE`] if it is not known.
     pub(super) slot: u16,
     /// Whether it is in another way than the hash names.
     pub(super) is_indirect: bool,
@@ -73,7 +73,7 @@ impl Ways {
         Self { sets: Box::new([set; SETS]), states: [State::default(); SETS] }
     }
 
-    /// What `hash` refers to. There is no branch in it: whoever looks ahead cannot guess.
+    /// The slot of `hash`. Branch-free, so the predictor has nothing to mispredict.
     #[inline]
     pub(super) fn known(&self, hash: u32) -> Known {
         let index = hash as usize % SETS;
@@ -84,8 +84,8 @@ impl Ways {
         Known { slot: if hits == 0 { NONE } else { slot }, is_indirect: way != direct(hash) }
     }
 
-    /// The way of `hash`. Of the ways that are not busy it takes an empty one first, or with
-    /// `reuse` one that is held.
+    /// The way of `hash`. A new hash takes an idle way: an empty one if possible, or with `reuse`
+    /// one that is held.
     pub(super) fn find(&mut self, hash: u32, reuse: bool) -> (u16, Found) {
         let index = hash as usize % SETS;
         let direct = direct(hash);
@@ -132,7 +132,7 @@ impl Ways {
         *set = if busy { *set | bit } else { *set & !bit };
     }
 
-    /// The memory that it takes beside itself, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) const fn memory() -> usize {
         size_of::<[Set; SETS]>()
     }
@@ -165,16 +165,16 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// What of a hash tells two apart.
+    /// The bits of a hash that distinguish two.
     fn identity(hash: u32) -> (usize, u16) {
         (hash as usize % SETS, (hash >> 16) as u16)
     }
 
     proptest! {
-        /// The oracle is a map from what is known of a hash to its slot: whoever is found is found
-        /// where the map has it, and nobody is pushed out who is busy.
+        /// The oracle is a map from the known bits of a hash to its slot: a hash is found where the
+        /// map has it, and no busy hash is pushed out.
         #[test]
-        fn whoever_is_in_use_is_found_again_and_is_never_pushed_out(
+        fn a_busy_hash_is_found_and_never_pushed_out(
             steps in prop::collection::vec((0u32..40, any::<bool>(), any::<bool>()), 1..400),
             seed in any::<u32>(),
         ) {
@@ -196,7 +196,7 @@ mod tests {
                 let known = model.get(&identity(hash)).copied();
                 match found {
                     Found::Direct | Found::Indirect => {
-                        let (at, _) = known.expect("only what was put there is found");
+                        let (at, _) = known.expect("only known hashes are found");
                         prop_assert_eq!(at, way);
                     }
                     Found::Free => {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_way_is_taken_before_one_that_is_remembered_unless_reuse_is_asked_for() {
+    fn an_empty_way_goes_before_a_held_one_unless_reuse_is_set() {
         let hash = |tag: u32| tag << 16;
         let mut ways = Ways::new();
         let (first, _) = ways.find(hash(1), false);

@@ -1,4 +1,4 @@
-//! Time in windows: what was so in this window or in the one before counts as if it still were.
+//! Time in windows: a state in this window or in the previous one counts as present.
 //!
 //! A flow with a window of two or three packets has a backlog for a moment once per round trip. If
 //! its host forgot it in between, the host's flows would together count for more than one host.
@@ -11,7 +11,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 
 /// How long a window is: as long as a long round trip.
 const LENGTH: Nanos = Nanos::from_millis(100);
-/// At low rates it is as long as so many bytes take: some turns of some flows.
+/// At low rates it lasts for this many bytes: some turns of some flows.
 const LEAST: Bytes = Bytes(64 * 1514);
 
 /// The present window.
@@ -32,7 +32,7 @@ impl Windows {
         now >= self.ends
     }
 
-    /// Begins the one at `now`, where all together send at `rate`.
+    /// Starts the window at `now`; the sum of rates is `rate`.
     pub(super) fn begin(&mut self, now: Nanos, rate: Option<Rate>) {
         let length = rate.map_or(LENGTH, |rate| LENGTH.max(rate.time_for(LEAST))).0;
         let number = now.0 / length;
@@ -40,7 +40,7 @@ impl Windows {
         self.ends = Nanos((number + 1).saturating_mul(length));
     }
 
-    /// The number of the present one: 1 more than that of the one before.
+    /// The number of the present window: that of the previous one plus 1.
     #[inline]
     pub(super) fn number(&self) -> u16 {
         self.number
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_the_next_one_begins() {
+    fn a_window_ends_when_the_next_one_begins() {
         let mut windows = Windows::new();
         assert!(windows.is_over(Nanos::ZERO));
         windows.begin(Nanos::from_millis(130), None);

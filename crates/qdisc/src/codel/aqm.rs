@@ -4,12 +4,12 @@ use super::{CeThreshold, Codel, Signals, Terms};
 use narrows_packet::{PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
 
-/// What becomes of a packet.
+/// The decision on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// It leaves, perhaps with a mark.
     Leaves,
-    /// It is to be dropped, and the one behind it to be asked about.
+    /// Drop it, and ask about the next one.
     Dropped,
 }
 
@@ -20,12 +20,12 @@ pub(crate) struct Aqm {
     pub(crate) terms: Terms,
     /// Whether packets that can be marked are, instead of dropped.
     pub(crate) ecn: bool,
-    /// From when on packets are marked whatever the law says.
+    /// The delay from which packets are marked regardless of the law.
     pub(crate) ce_threshold: Option<CeThreshold>,
 }
 
 impl Aqm {
-    /// What becomes at `now` of `id`, of the queue whose state is `codel`, with so many bytes
+    /// The decision on `id` at `now`, of the queue with the state `codel` and so many bytes
     /// `behind` it.
     #[inline]
     pub(crate) fn judge(

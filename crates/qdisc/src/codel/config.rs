@@ -1,10 +1,10 @@
-//! The parameters of `codel`, as an operator states them, and those that `fq_codel` has, too.
+//! The parameters of `codel`, and those that `fq_codel` shares.
 
 use super::{Aqm, Terms};
 use narrows_packet::{Headers, Reading};
 use narrows_units::Nanos;
 
-/// From which sojourn on a packet is marked that can be, whatever CoDel says.
+/// The delay from which ECN-capable packets are marked, regardless of CoDel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CeThreshold {
     /// The sojourn time that may not be exceeded (`ce_threshold`).
@@ -17,7 +17,7 @@ pub struct CeThreshold {
 /// ECN in the lower two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Selector {
-    /// What it is to be.
+    /// The parameters of `codel`.
     pub value: u8,
     /// Which bits count; 0 selects all packets.
     pub mask: u8,
@@ -32,20 +32,21 @@ impl Selector {
     }
 }
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets may be queued (`limit`).
     pub limit: u32,
     /// The sojourn time that is aimed at (`target`).
     pub target: Nanos,
-    /// About the longest round trip of those who are to respond (`interval`).
+    /// About the longest round trip of the senders (`interval`).
     pub interval: Nanos,
-    /// Whether packets that can be marked are, instead of dropped (`ecn`, `noecn`).
+    /// Whether ECN-capable packets are marked instead of dropped (`ecn`, `noecn`).
     pub ecn: bool,
-    /// From when on packets are marked whatever CoDel says (`ce_threshold`).
+    /// The delay from which packets are marked regardless of CoDel (`ce_threshold`).
     pub ce_threshold: Option<Nanos>,
-    /// The longest frame of the port, in bytes: no more than that behind a packet is no queue.
+    /// The longest frame of the port, in bytes: this much behind a packet does not count as a
+    /// queue.
     pub frame: u32,
 }
 
@@ -62,7 +63,7 @@ impl Config {
         }
     }
 
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) fn reading(&self) -> Reading {
         let headers = self.ecn || self.ce_threshold.is_some();
         Reading { headers, ..Reading::NOTHING }

@@ -22,28 +22,28 @@ impl Signals {
     }
 }
 
-/// Where the law stands at one queue.
+/// The state of the law at one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct State {
-    /// Signals since they began, and those that helped before.
+    /// Signals since the present series started, including those that helped before.
     pub count: u32,
-    /// What `count` began at.
+    /// The initial `count` of the series.
     pub last_count: u32,
-    /// How long the packet had stood that left last.
+    /// The delay of the last sent packet.
     pub sojourn: Nanos,
     /// Whether it signals.
     pub is_dropping: bool,
-    /// How long it is to the next signal, counted from when the queue was asked last; negative
-    /// where it is due. 0 where there was none yet.
+    /// The time to the next signal, from the last call; negative if it is overdue, 0 if there was
+    /// no signal yet.
     pub drop_next_nanos: i64,
 }
 
 /// The figures of one instance, or of several together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// Where the law stands; of several queues that of the one in which packets stand longest.
+    /// The state of the law; of several queues, that of the queue with the longest delay.
     pub state: State,
-    /// What it has done.
+    /// Its statistics.
     pub signals: Signals,
     /// Packets dropped because the limit was reached.
     pub drop_overlimit: u64,

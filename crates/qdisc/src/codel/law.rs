@@ -20,7 +20,7 @@
 use super::State;
 use narrows_units::Nanos;
 
-/// For so many intervals after its last signal a queue is met where it was left (RFC 8289, section
+/// For this many intervals after its last signal a queue resumes the signal rate (RFC 8289, section
 /// 5.5).
 const REMEMBERED: u64 = 16;
 
@@ -30,27 +30,27 @@ pub(crate) fn after(then: Nanos, interval: Nanos, count: u32) -> Nanos {
     then + Nanos((interval.0 as f64 / f64::from(count.max(1)).sqrt()) as u64)
 }
 
-/// What queues have in common.
+/// The parameters that queues share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
     /// The sojourn time that is aimed at.
     pub(crate) target: Nanos,
-    /// About the longest round trip of those who are to respond.
+    /// About the longest round trip of the senders.
     pub(crate) interval: Nanos,
-    /// Bytes that may stand however long they take.
+    /// A backlog that never causes a signal, in bytes.
     pub(crate) frame: u64,
 }
 
 /// The state of one queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Codel {
-    /// When the target will have been exceeded for an interval; zero while it is not.
+    /// When the target will have been exceeded for an interval; zero while it is not exceeded.
     first_above: Nanos,
     /// When to signal next, or when that would have been.
     next: Nanos,
-    /// Signals since they began, and those that helped before.
+    /// Signals since the present series started, including those that helped before.
     count: u32,
-    /// What `count` began at.
+    /// The initial `count` of the series.
     began_at: u32,
     /// Whether it signals.
     signals: bool,
@@ -71,9 +71,9 @@ impl Codel {
         }
     }
 
-    /// Whether to signal by a packet that is about to leave at `now` after `sojourn`, with so many
-    /// bytes `behind` it. One that is dropped for it has another one in its place, of which the
-    /// same is to be asked.
+    /// Whether to signal with a packet that is about to leave at `now` after `sojourn`, with so
+    /// many bytes `behind` it. If it is dropped, ask the same about the packet that takes its
+    /// place.
     #[inline]
     pub(crate) fn signals(
         &mut self,
@@ -90,7 +90,7 @@ impl Codel {
         self.stands(terms, now)
     }
 
-    /// The same where the packet has stood for too long.
+    /// The same if the packet's delay was too long.
     #[inline(never)]
     fn stands(&mut self, terms: &Terms, now: Nanos) -> bool {
         if self.first_above == Nanos::ZERO {
@@ -127,7 +127,7 @@ impl Codel {
         (self.signals, self.given) = (true, false);
     }
 
-    /// So many packets were dropped at once, and not by the law.
+    /// Counts packets that were dropped at once, and not by the law.
     pub(crate) fn add(&mut self, drops: u32) {
         self.count = self.count.saturating_add(drops);
     }
@@ -139,7 +139,7 @@ impl Codel {
         self.signals = false;
     }
 
-    /// Where it stands at `now`, when a packet had stood for `sojourn`.
+    /// Its state at `now`, after a packet with the delay `sojourn`.
     pub(crate) fn state(&self, terms: &Terms, sojourn: Nanos, now: Nanos) -> State {
         let next =
             if self.given { after(self.next, terms.interval, self.count) } else { self.next };
@@ -153,7 +153,7 @@ impl Codel {
         }
     }
 
-    /// Whether nothing would be lost if a queue without packets were forgotten at `now`.
+    /// Whether the state of an empty queue can be forgotten at `now`.
     pub(crate) fn is_at_rest(&self, terms: &Terms, now: Nanos) -> bool {
         self.count.saturating_sub(self.began_at) <= 1
             || now.since(self.next).0 >= terms.interval.0.saturating_mul(REMEMBERED)
@@ -168,8 +168,8 @@ mod tests {
     const TERMS: Terms =
         Terms { target: Nanos::from_millis(5), interval: Nanos::from_millis(100), frame: 1514 };
 
-    /// The times in ms at which there is a signal when a packet leaves every 100 us after
-    /// `sojourn`, and what is dropped is followed by another one at once.
+    /// The times in ms of signals when a packet leaves every 100 us after `sojourn`, and the next
+    /// packet follows a dropped one at once.
     fn signals(codel: &mut Codel, from_ms: u64, to_ms: u64, sojourn: Nanos) -> Vec<f64> {
         let mut times = vec![];
         for step in from_ms * 10..to_ms * 10 {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_no_more_than_a_frame_is_let_be() {
+    fn a_packet_with_at_most_a_frame_behind_it_is_spared() {
         let mut codel = Codel::new();
         for ms in 1..10_000 {
             let now = Nanos::from_millis(ms);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_again_soon_is_met_where_he_was_left_and_later_is_not() {
+    fn a_queue_that_returns_soon_resumes_its_signal_rate_and_a_later_one_does_not() {
         for (pause_ms, more) in [(200, true), (1_700, false)] {
             let mut codel = Codel::new();
             let first = signals(&mut codel, 1000, 2000, Nanos::from_millis(6)).len();
@@ -291,7 +291,7 @@ mod tests {
     proptest! {
         /// The oracle is the pseudo-code of RFC 8289, section 5.
         #[test]
-        fn it_drops_what_the_textbook_drops(
+        fn it_drops_as_the_textbook_model(
             phases in prop::collection::vec((1usize..400, 0u64..20, 0u64..30_000), 1..20),
         ) {
             let (mut codel, mut textbook) = (Codel::new(), Textbook::default());

@@ -1,4 +1,4 @@
-//! A packet comes in: which band, which flow, and whether there is room.
+//! A packet arrives: which band, which flow, and whether there is room.
 
 use super::flow::Standing;
 use super::{Beyond, Fq};
@@ -45,7 +45,7 @@ impl Fq {
         Verdict::Queued
     }
 
-    /// Queues `id` whatever the limits.
+    /// Queues `id` regardless of the limits.
     pub(super) fn take_in(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         let headers = packets.headers(id);
         let (dscp, is_arp) = (headers.dscp, headers.is_arp);
@@ -80,7 +80,7 @@ impl Fq {
         flow.band = band;
         if flow.queue.front().is_none() {
             self.counted.inactive_flows -= 1;
-            // Nobody earns anything by silence.
+            // A silent flow earns no credit.
             flow.due = flow.due.max(now);
         }
         if flow.standing == Standing::Idle {

@@ -1,8 +1,8 @@
-//! Three bands by priority, and whose turn it is.
+//! Three bands by priority, served by weighted deficit round robin.
 //!
 //! A packet has the priority that Linux gives to those that it forwards: by two bits of the old
 //! type of service, which are in the middle of today's code point (RFC 1349; `rt_tos2priority()`).
-//! `priomap` leads from there to a band, the last bands for what matters least. Bands share by
+//! `priomap` maps it to a band; the last bands are for the least important packets. Bands share by
 //! weighted deficit round robin, so that none of them starves; within a band new flows go before
 //! old ones.
 //!
@@ -88,7 +88,7 @@ impl Bands {
         &mut self.bands[usize::from(band)]
     }
 
-    /// The band whose turn it is, and nobody's where all flows are held or idle.
+    /// The band that is next; unspecified while all flows are held or idle.
     #[inline]
     pub(super) fn turn(&mut self) -> Option<&mut Band> {
         if !self.bands.iter().any(Band::has_flows) {
@@ -103,7 +103,7 @@ impl Bands {
         Some(&mut self.bands[self.turn])
     }
 
-    /// Any band with flows, whatever its turn.
+    /// Any band with flows, regardless of turns.
     pub(super) fn any(&mut self) -> Option<&mut Band> {
         self.bands.iter_mut().find(|band| band.has_flows())
     }
@@ -155,13 +155,13 @@ impl Band {
         self.packets
     }
 
-    /// A packet has come in.
+    /// Counts an arrival.
     #[inline]
     pub(super) fn count(&mut self) {
         self.packets += 1;
     }
 
-    /// A packet has gone.
+    /// Counts a departure.
     #[inline]
     pub(super) fn discount(&mut self) {
         self.packets -= 1;
@@ -184,7 +184,7 @@ mod tests {
         for (tos, expected) in [(0, 0), (0x02, 0), (0x08, 2), (0x10, 6), (0x18, 4), (0xb8, 4)] {
             assert_eq!(BY_SERVICE[service(tos >> 2)], expected, "{tos:#x}");
         }
-        // CS1 to CS7 only count to those who know of them.
+        // CS1 to CS7 have no meaning in the old type of service.
         assert!((0..8).all(|class| service(class << 3) == 0));
     }
 

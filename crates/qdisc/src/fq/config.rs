@@ -10,7 +10,7 @@ pub const QUANTUM_MAX: u32 = 1 << 20;
 /// The least weight of a band, as in Linux: some full frames.
 pub const WEIGHT_MIN: u32 = 16 << 10;
 
-/// What is done with a packet whose departure time is beyond the horizon.
+/// The treatment of a packet whose departure time is beyond the horizon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Beyond {
     /// Its time becomes the horizon (`horizon_cap`).
@@ -20,7 +20,7 @@ pub enum Beyond {
     Drop,
 }
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets of a band may be queued (`limit`).
@@ -33,7 +33,7 @@ pub struct Config {
     pub initial_quantum: u32,
     /// The rate that no flow exceeds; `None` is unlimited (`maxrate`).
     pub max_rate: Option<Rate>,
-    /// Up to this rate every packet is paced by itself, not every quantum (`low_rate_threshold`).
+    /// Up to this rate packets are paced one by one, not by quantum (`low_rate_threshold`).
     pub low_rate_threshold: Rate,
     /// Whether flows are held to their rate at all (`pacing`, `nopacing`).
     pub pacing: bool,
@@ -41,15 +41,15 @@ pub struct Config {
     pub refill_delay: Nanos,
     /// How many lists flows are looked up in, a power of two (`buckets`).
     pub buckets: u32,
-    /// Which bits of the hash tell flows apart (`orphan_mask`).
+    /// The bits of the hash that identify flows (`orphan_mask`).
     pub orphan_mask: u32,
     /// How late a packet may leave before it is marked; `None` marks nothing (`ce_threshold`).
     pub ce_threshold: Option<Nanos>,
-    /// How late a flow may be let go so that others go along (`timer_slack`).
+    /// How much a flow may be delayed so that others leave with it (`timer_slack`).
     pub timer_slack: Nanos,
     /// How far away the departure time of a packet may be (`horizon`),
     pub horizon: Nanos,
-    /// and what is done with others.
+    /// and the treatment of later ones.
     pub beyond: Beyond,
     /// The band of each priority (`priomap`).
     pub priomap: [u8; PRIORITIES],
@@ -83,8 +83,8 @@ impl Config {
         }
     }
 
-    /// What decides where a packet stands and is counted. An instance whose configuration changes
-    /// in this cannot keep its queues: another has to adopt what is in them.
+    /// The part of a configuration that assigns packets to queues and counters. If it changes, the
+    /// instance cannot keep its queues: another must adopt the packets.
     pub fn sorting(&self) -> (u32, [u8; PRIORITIES]) {
         (self.orphan_mask, self.priomap)
     }

@@ -1,4 +1,4 @@
-//! A packet leaves: whose turn it is, and whether its time has come.
+//! Departure: which flow is next, and whether its time has come.
 
 use super::Fq;
 use super::flow::Standing;
@@ -6,7 +6,7 @@ use crate::Next;
 use narrows_packet::{PacketId, Packets};
 use narrows_units::Nanos;
 
-/// The average lateness follows what is seen by one part of 2 to this.
+/// The average lateness moves by one part in 2 to this towards each observation.
 const FOLLOWS: u32 = 3;
 
 impl Fq {
@@ -66,8 +66,8 @@ impl Fq {
         }
     }
 
-    /// When to ask again where no flow may send. Where several wait, a little later than the first:
-    /// it makes up for that, and others go along.
+    /// When to ask again where no flow may send. If several wait, slightly later than the first: it
+    /// catches up, and others leave with it.
     fn when(&self) -> Next {
         match self.held.first() {
             Some(at) if self.held.len() > 1 => Next::Held(at + self.config.timer_slack),
@@ -76,7 +76,7 @@ impl Fq {
         }
     }
 
-    /// Those whose time has come take turns again.
+    /// Flows whose time has come take turns again.
     #[inline(never)]
     fn let_go(&mut self, now: Nanos) {
         let first = self.held.first().unwrap_or(now);
@@ -95,7 +95,7 @@ impl Fq {
         self.bands.get_mut(flow.band).line_up(&mut self.table.flows, at);
     }
 
-    /// `at`, whose turn it is, waits for its next one.
+    /// The current flow, `at`, waits for its next turn.
     #[inline]
     fn line_up(&mut self, at: u32) {
         if let Some(band) = self.bands.turn() {
@@ -105,7 +105,7 @@ impl Fq {
         self.bands.get_mut(band).line_up(&mut self.table.flows, at);
     }
 
-    /// `at`, whose turn it is, waits until `ready`.
+    /// The current flow, `at`, waits until `ready`.
     #[inline]
     fn hold(&mut self, at: u32, ready: Nanos) {
         if let Some(band) = self.bands.turn() {
@@ -116,8 +116,8 @@ impl Fq {
         self.counted.throttled += 1;
     }
 
-    /// `at`, whose turn it is, has no packets. A new flow waits for one more turn, so that it does
-    /// not count as new again and again and leave nothing to the old ones.
+    /// The current flow, `at`, has no packets. A new flow waits for one more turn, so that it does
+    /// not count as new repeatedly and starve the old ones.
     fn retire(&mut self, at: u32, is_new: bool, now: Nanos) {
         if is_new {
             self.line_up(at);
@@ -129,8 +129,8 @@ impl Fq {
         self.table.rest(at, now);
     }
 
-    /// Takes out a packet whatever its time: of a flow that takes turns, or else of the one that
-    /// waits for the least time.
+    /// Takes out a packet regardless of its time: from a flow that takes turns, or else from the
+    /// one with the earliest time.
     pub(super) fn drain_one(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let id = self.control.pop_front(packets).or_else(|| self.drain_flow(packets))?;
         self.gone(packets, id);
@@ -157,8 +157,8 @@ impl Fq {
         }
     }
 
-    /// The pace has changed at `now`: nobody has to wait for longer than a quantum takes from now
-    /// on, and everyone is asked again.
+    /// The pace has changed at `now`: no flow waits for longer than a quantum takes from now on,
+    /// and all are checked again.
     pub(super) fn repace(&mut self, now: Nanos) {
         let latest = self.pace.map_or(now, |pace| now + pace.round());
         for flow in self.table.flows.iter_mut() {
@@ -169,14 +169,14 @@ impl Fq {
         }
     }
 
-    /// `id` is in its band no more.
+    /// `id` has left its band.
     #[inline]
     fn leaves_band(&mut self, packets: &Packets, id: PacketId) {
         let band = self.bands.of(packets.headers(id).dscp);
         self.bands.get_mut(band).discount();
     }
 
-    /// `id` stands here no more.
+    /// `id` has left the backlog.
     #[inline]
     fn gone(&mut self, packets: &Packets, id: PacketId) {
         self.backlog.packets -= 1;

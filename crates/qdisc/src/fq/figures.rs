@@ -20,7 +20,7 @@ pub struct Figures {
     pub highprio: u64,
     /// Times that a flow had to wait for its time.
     pub throttled: u64,
-    /// How late flows were let go, a moving average.
+    /// The lateness of flows, a moving average.
     pub latency: Nanos,
     /// Packets marked.
     pub ce_marks: u64,

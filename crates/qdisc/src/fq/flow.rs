@@ -4,7 +4,7 @@ use crate::flow_table::NONE;
 use narrows_packet::Fifo;
 use narrows_units::Nanos;
 
-/// Where a flow stands.
+/// The state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Standing {
     /// It has no packets: it is remembered.
@@ -27,19 +27,19 @@ pub(super) struct Flow {
     pub(super) idle_since: Nanos,
     /// Bytes that it may still send of its quantum.
     pub(super) credit: i32,
-    /// Its neighbours in the list in which it stands.
+    /// Its neighbours in its list.
     pub(super) next: u32,
     pub(super) previous: u32,
     /// The next flow in its bucket.
     pub(super) chain: u32,
-    /// What names it: its hash, as far as that counts.
+    /// Its key: the masked hash.
     pub(super) key: u32,
     pub(super) standing: Standing,
     /// The band of the packet that came last.
     pub(super) band: u8,
-    /// It has begun its quantum, and is not asked for the time until that is used up.
+    /// It has started its quantum, and its time is not checked until that is used up.
     pub(super) is_open: bool,
-    /// What belongs to `due` beyond whole nanoseconds, in 1/256.
+    /// The fraction of `due`, in 1/256 ns.
     pub(super) fraction: u8,
 }
 

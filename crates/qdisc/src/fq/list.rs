@@ -69,7 +69,7 @@ mod tests {
     proptest! {
         /// The oracle is a `VecDeque`.
         #[test]
-        fn a_list_gives_in_order_what_was_not_taken_out(
+        fn a_list_keeps_the_order_of_its_remaining_items(
             steps in prop::collection::vec(0u32..64, 1..300), from_front in any::<bool>(),
         ) {
             let mut flows: Vec<_> = (0..64).map(|key| Flow::new(key, 0)).collect();

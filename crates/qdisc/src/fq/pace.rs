@@ -10,7 +10,7 @@ use super::Config;
 use super::flow::Flow;
 use narrows_units::{Bytes, Nanos};
 
-/// What lateness makes up for: as much as half of what is sent at a time.
+/// The most that lateness makes up for: half of a round.
 const PART_OF_ROUND: u64 = 2;
 
 /// Bits behind the point of the time of a byte, and those that a flow keeps.
@@ -29,7 +29,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The one of `config`, where there is to be one.
+    /// The pace of `config`, if it sets one.
     pub(super) fn of(config: &Config) -> Option<Self> {
         let rate = config.max_rate.filter(|_| config.pacing)?;
         let by_packet = rate <= config.low_rate_threshold;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_little_late_is_on_time_again_and_what_is_very_late_has_lost_it() {
+    fn a_short_delay_is_made_up_for_and_a_long_one_is_lost() {
         // A quantum takes 3 ms, a packet 1 ms.
         assert_eq!(due(pace(1), 100 * MS), 101 * MS);
         assert_eq!(due(pace(1), 101 * MS), 101 * MS);

@@ -14,7 +14,7 @@ use narrows_units::Nanos;
 
 /// How long a flow has to be silent to be forgotten, as in Linux.
 const FORGOTTEN: Nanos = Nanos::from_secs(3);
-/// How many are forgotten at once, as in Linux: more than come, and little work.
+/// How many are forgotten at once, as in Linux: more than arrive, but little work.
 const AT_ONCE: usize = 8;
 
 impl Chained for Flow {
@@ -35,20 +35,19 @@ impl Chained for Flow {
 
 pub(super) struct Table {
     pub(super) flows: FlowTable<Flow>,
-    /// Flows that are idle, the one that has been so for longest first.
+    /// Idle flows, the longest idle first.
     idle: List,
     collected: u64,
 }
 
 impl Table {
-    /// One for flows that are told apart by `mask`, in so many `buckets` at least.
+    /// A table of flows identified by `mask`, with at least `buckets` buckets.
     pub(super) fn new(buckets: u32, mask: u32) -> Self {
         let flows = FlowTable::new(Self::buckets(buckets, mask));
         Self { flows, idle: List::EMPTY, collected: 0 }
     }
 
-    /// How many buckets there are where the operator says `buckets`: what nobody touches takes no
-    /// memory.
+    /// The number of buckets for the operator's `buckets`; untouched buckets take no memory.
     pub(super) fn buckets(buckets: u32, mask: u32) -> u32 {
         buckets.max(mask.saturating_add(1).min(FLOWS_MAX))
     }
@@ -58,7 +57,7 @@ impl Table {
         self.collected
     }
 
-    /// A new flow `key`, idle, that may send `credit` bytes. Forgets some that are long gone.
+    /// Adds the idle flow `key` with a credit of `credit` bytes. Forgets some that ended long ago.
     #[cold]
     pub(super) fn add(&mut self, key: u32, credit: i32, now: Nanos) -> u32 {
         self.collect(now);
@@ -75,13 +74,13 @@ impl Table {
         self.idle.push_back(&mut self.flows, id);
     }
 
-    /// `id`, which was idle, is so no more.
+    /// `id` is no longer idle.
     pub(super) fn wake(&mut self, id: u32) {
         self.idle.remove(&mut self.flows, id);
     }
 
-    /// Forgets a few flows that have been idle for long. One that still has to wait for its time is
-    /// not forgotten, nor are those behind it, unless there are too many.
+    /// Forgets a few flows that have been idle for long. A flow that still waits for its time is
+    /// kept, and so are those behind it, unless there are too many.
     fn collect(&mut self, now: Nanos) {
         for _ in 0..AT_ONCE {
             let Some(id) = self.idle.front() else { return };
@@ -113,7 +112,7 @@ mod tests {
             let key = crate::flow_table::scattered(packet);
             if table.flows.find(key).is_none() {
                 let id = table.add(key, 0, SECOND + Nanos(u64::from(packet) * 1000));
-                // None may be forgotten for its time.
+                // Each still waits for its time.
                 table.flows[id as usize].due = Nanos::MAX;
             }
         }
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_to_wait_is_not_forgotten() {
+    fn a_flow_that_waits_is_not_forgotten() {
         let mut table = Table::new(16, 0);
         let id = table.add(7, 0, SECOND);
         table.flows[id as usize].due = Nanos::from_secs(60);
@@ -149,10 +148,10 @@ mod tests {
     }
 
     proptest! {
-        /// The oracle is a map from keys to places: with any number of buckets everyone is found,
-        /// and nobody else, and only flows that have been idle for three seconds are missing.
+        /// The oracle is a map from keys to places: with any number of buckets each flow and no
+        /// other is found, and only flows that have been idle for three seconds are missing.
         #[test]
-        fn everyone_who_is_not_forgotten_is_found(
+        fn each_remembered_flow_is_found(
             steps in prop::collection::vec((0u32..300, 0u64..400, 0u32..5), 1..300),
         ) {
             let mut table = Table::new(8, 0);

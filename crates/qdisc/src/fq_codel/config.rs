@@ -4,41 +4,42 @@ use crate::codel::{Aqm, CeThreshold, Terms};
 use narrows_packet::Reading;
 use narrows_units::{Bytes, Nanos};
 
-/// The most flows that packets are told apart by, as in Linux.
+/// The most flows, as in Linux.
 pub const FLOWS_MAX: u32 = 65_536;
 /// The least quantum, as in Linux: a smaller one is raised to it.
 pub const QUANTUM_MIN: u32 = 256;
 /// The largest quantum, as in Linux.
 pub const QUANTUM_MAX: u32 = 1 << 20;
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets may be queued (`limit`).
     pub limit: u32,
     /// How many queues packets are spread over, at least 1 (`flows`).
     pub flows: u32,
-    /// How much memory what is queued may take (`memory_limit`).
+    /// The memory limit of queued packets (`memory_limit`).
     pub memory_limit: Bytes,
     /// The sojourn time that is aimed at (`target`).
     pub target: Nanos,
-    /// About the longest round trip of those who are to respond (`interval`).
+    /// About the longest round trip of the senders (`interval`).
     pub interval: Nanos,
     /// Bytes that a flow may send in its turn, at least 1 (`quantum`).
     pub quantum: u32,
-    /// Whether packets that can be marked are, instead of dropped (`ecn`, `noecn`).
+    /// Whether ECN-capable packets are marked instead of dropped (`ecn`, `noecn`).
     pub ecn: bool,
-    /// From when on packets are marked whatever CoDel says (`ce_threshold`), and which
-    /// (`ce_threshold_selector`).
+    /// The delay from which packets are marked regardless of CoDel (`ce_threshold`), and which
+    /// packets (`ce_threshold_selector`).
     pub ce_threshold: Option<CeThreshold>,
     /// How many packets are dropped at once where there are too many, at least 1 (`drop_batch`).
     pub drop_batch: u32,
-    /// The longest frame of the port, in bytes: no more than that behind a packet is no queue.
+    /// The longest frame of the port, in bytes: this much behind a packet does not count as a
+    /// queue.
     pub frame: u32,
 }
 
 impl Config {
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) const READING: Reading = Reading { headers: true, ..Reading::NOTHING };
 
     /// `fq_codel` without any word, for frames of up to `frame` bytes.
@@ -57,8 +58,8 @@ impl Config {
         }
     }
 
-    /// What decides where a packet stands. An instance whose configuration changes in this cannot
-    /// keep its queues: another has to adopt what is in them.
+    /// The part of a configuration that assigns packets to queues. If it changes, the instance
+    /// cannot keep its queues: another must adopt the packets.
     pub fn sorting(&self) -> u32 {
         self.flows
     }

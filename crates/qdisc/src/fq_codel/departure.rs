@@ -1,4 +1,4 @@
-//! A packet leaves: whose turn it is, and what CoDel says of it.
+//! Departure: which flow is next, and what CoDel decides about its packet.
 
 use super::FqCodel;
 use super::flow::Standing;
@@ -8,8 +8,8 @@ use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::Nanos;
 
 impl FqCodel {
-    /// Takes out the packet that leaves next at `now`, and drops those that CoDel has in front of
-    /// it.
+    /// Takes out the packet that leaves next at `now`, and drops those before it that CoDel
+    /// signals.
     #[inline]
     pub(super) fn depart(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId> {
         self.relax();
@@ -33,13 +33,13 @@ impl FqCodel {
         }
     }
 
-    /// Whose turn it is: a flow that is new, or else one that stands.
+    /// The next flow: a new one, or else an old one.
     #[inline]
     fn turn(&self) -> Option<u32> {
         self.new.front().or(self.old.front())
     }
 
-    /// The flow at `place`, whose turn it is, waits for its next one, behind those that stand.
+    /// The current flow, at `place`, waits for its next turn, behind the old flows.
     #[inline]
     fn line_up(&mut self, place: u32) {
         self.end_turn(place);
@@ -48,7 +48,7 @@ impl FqCodel {
         self.old.push_back(&mut self.flows, place);
     }
 
-    /// The flow at `place`, whose turn it is, has none any more.
+    /// The current flow, at `place`, has no packets any more.
     #[inline]
     fn end_turn(&mut self, place: u32) {
         if self.flows[place as usize].standing == Standing::New {
@@ -60,9 +60,8 @@ impl FqCodel {
         }
     }
 
-    /// The flow at `place`, whose turn it is, has no packets. A new one waits for one more turn
-    /// where others stand, so that it does not count as new again and again and leave nothing to
-    /// them.
+    /// The current flow, at `place`, has no packets. A new flow waits for one more turn among the
+    /// old ones, so that it does not count as new repeatedly and starve them.
     #[inline]
     fn retire(&mut self, place: u32) {
         let is_new = self.flows[place as usize].standing == Standing::New;
@@ -74,7 +73,7 @@ impl FqCodel {
         self.flows[place as usize].standing = Standing::Idle;
     }
 
-    /// What the flow at `place` sends, if anything.
+    /// The packet that the flow at `place` sends, if any.
     #[inline]
     fn release(&mut self, packets: &mut Packets, place: u32, now: Nanos) -> Option<PacketId> {
         loop {
@@ -83,7 +82,7 @@ impl FqCodel {
                 return None;
             };
             let codel = &mut self.flows[place as usize].codel;
-            // As in Linux what counts is what stands behind it in all flows.
+            // As in Linux, the backlog of all flows counts.
             let behind = self.backlog.bytes;
             match self.aqm.judge(packets, id, codel, behind, now, &mut self.signals) {
                 Fate::Leaves => return Some(id),
@@ -106,7 +105,7 @@ impl FqCodel {
         Some(id)
     }
 
-    /// Takes out a packet, of the flow whose turn it is.
+    /// Takes out a packet of the current flow.
     pub(super) fn drain_one(&mut self, packets: &mut Packets) -> Option<PacketId> {
         loop {
             let place = self.turn()?;
@@ -118,7 +117,7 @@ impl FqCodel {
         }
     }
 
-    /// Has the flow that `key` most likely names brought near: it will soon be needed.
+    /// Prefetches the most likely flow of `key`.
     #[inline]
     pub(super) fn prefetch(&self, key: u32) {
         if let Some(flow) = self.flows.guess(key) {

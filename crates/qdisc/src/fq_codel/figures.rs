@@ -6,17 +6,17 @@ use crate::codel::Signals;
 /// The figures of one instance, or of several together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
-    /// What CoDel has done, all flows together.
+    /// CoDel's statistics, all flows together.
     pub signals: Signals,
     /// Packets dropped because there were too many, or took too much memory.
     pub drop_overlimit: u64,
     /// Those of them that took too much memory.
     pub drop_overmemory: u64,
-    /// Times that a flow without packets got some.
+    /// How often an empty flow got packets.
     pub new_flow_count: u64,
     /// Flows that have just got packets.
     pub new_flows_len: u32,
-    /// Flows that stand.
+    /// Old flows.
     pub old_flows_len: u32,
     /// The memory of what is queued, in bytes.
     pub memory_used: u64,

@@ -6,14 +6,14 @@ use crate::lengths::{Measured, Neighbours, UNLISTED};
 use crate::rotation::{Link, Linked};
 use narrows_packet::Fifo;
 
-/// Where a flow stands.
+/// The state of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// It has no packets, and no turn.
     Idle,
-    /// Among those that have just got packets.
+    /// Among the new flows.
     New,
-    /// Among those that stand.
+    /// Among the old flows.
     Old,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Flow {
     chain: u32,
     link: Link,
     neighbours: Neighbours,
-    /// In which list of [`Lengths`](crate::lengths::Lengths) it is, if in any.
+    /// Its list of [`Lengths`](crate::lengths::Lengths), if any.
     class: u8,
     pub(super) standing: Standing,
     /// For the second line.

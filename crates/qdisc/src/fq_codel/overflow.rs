@@ -45,7 +45,7 @@ impl FqCodel {
         }
     }
 
-    /// To be called now and then: where there is room again, nobody keeps lists by length.
+    /// Called now and then: drops the lists by length when there is room again.
     #[inline]
     pub(super) fn relax(&mut self) {
         if self.lengths.is_live() {

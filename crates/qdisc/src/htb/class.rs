@@ -1,4 +1,4 @@
-//! What a class of a tree is to be, and how a queue asks for what it may send.
+//! The parameters of a class in a tree, and the interface through which a queue buys credit for it.
 
 use crate::{Census, Spec, Weight};
 use narrows_packet::Reading;
@@ -15,85 +15,85 @@ pub const DEPTH_MAX: usize = 16;
 pub struct Class {
     /// The class above it; `None` at the root.
     pub parent: Option<u32>,
-    /// What it gets whatever others do.
+    /// Its assured rate.
     pub rate: Rate,
-    /// What it never exceeds.
+    /// The rate that it never exceeds.
     pub ceil: Rate,
     /// How much may leave at once at `rate` after a pause.
     pub burst: Bytes,
-    /// The same at `ceil`.
+    /// The burst at `ceil`.
     pub cburst: Bytes,
-    /// Who borrows first: 0 before 7.
+    /// The priority for borrowing: 0 before 7.
     pub prio: u8,
-    /// In what proportion classes of the same priority share what they borrow.
+    /// The proportion in which classes of the same priority share borrowed rate.
     pub quantum: u32,
-    /// What a frame is charged.
+    /// The charge of a frame.
     pub overhead: Overhead,
 }
 
-/// What a queue has been granted.
+/// A grant to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// How much.
     pub bytes: Bytes,
-    /// How many classes above the leaf the one stands that lends it; 0 where the leaf itself has
-    /// it.
+    /// The distance from the leaf to the lender, in classes; 0 for the leaf's own credit.
     pub lender: u8,
 }
 
-/// What a class that was refused waits for, where others wait for the same: at each of the classes
-/// above it up to one there is a line of those below that want it.
+/// What a refused class waits for together with others: each class above it, up to one, has a line
+/// of those below that wait for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// By what right it asks: at one class, those that ask by the same stand in one line. Where one
-    /// of them is refused, so are the others.
+    /// The right by which it asks. At one class, requests with the same right are in one line: if
+    /// one is refused, so are the others.
     pub rank: u8,
-    /// In how many lines it has to be the first: those of so many classes above it, its parent's
-    /// before all.
+    /// In how many lines it must be the first: those of this many classes above it, starting with
+    /// its parent.
     pub levels: u8,
-    /// Whether what it waits for is lent. If not, it has of its own what it needs.
+    /// Whether it waits to borrow. If not, it has enough credit of its own.
     pub borrows: bool,
 }
 
-/// One queue's seat at one leaf class, while it has something to send.
+/// One queue's seat at one leaf class, while it has packets.
 pub trait ClassMeter: Send {
-    /// Asks for `want` bytes at `now`, or for `least` of them where there are not more: of what the
-    /// class itself has, or, where `borrow` is true, of what those above it lend as well.
+    /// Asks for `want` bytes at `now`, or at least `least`: of the class's own credit or, if
+    /// `borrow` is true, also of what the classes above lend.
     ///
     /// # Errors
     /// Not even `least`: when to ask again.
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos>;
 
-    /// Where somebody above the class refused the last [`ClassMeter::buy`], with `borrow`: what is
-    /// waited for. `None` where it is a matter of this class alone.
+    /// If a class above refused the last [`ClassMeter::buy`] with `borrow`: what this class waits
+    /// for. `None` if the refusal concerns this class alone.
     fn line(&self) -> Option<Line> {
         None
     }
 
-    /// What its line at the class `level` above it is called, the parent being 1, and its turn
-    /// there: whose is lower asks first. Turns wrap.
+    /// The number of its line at the class `level` above it (1 for the parent), and its turn there:
+    /// lower turns ask first. Turns wrap.
     fn place_in_line(&self, _level: u8, _now: Nanos) -> (u64, u64) {
         (0, 0)
     }
 
     /// When the class, or one less than `level` above it, will have `least` bytes, or
-    /// [`Nanos::MAX`] where it cannot say.
+    /// [`Nanos::MAX`] if it cannot say.
     fn due_below(&mut self, _level: u8, _least: Bytes, _now: Nanos) -> Nanos {
         Nanos::MAX
     }
 
-    /// It will soon be asked: has what it shares with other queues brought near.
+    /// Prefetches the data that it shares with other queues.
     fn expect(&self) {}
 
     /// Gives back `bytes` of the last grant, which were not used.
     fn give_back(&mut self, bytes: Bytes);
 
-    /// The queue's part of the class weighs `weight` from now on, beside those of other queues that
-    /// send for it. Strategies whose queues are served as they come ignore it.
+    /// Sets the queue's weight among the queues that send for the class. Strategies that serve
+    /// queues in the order of their requests ignore it.
     fn weigh(&mut self, _weight: Weight) {}
 
-    /// What the queue sends next for the class is of this rank from `now` on: on all queues of the
-    /// class, better ranks go first. Strategies whose queues are served as they come ignore it.
+    /// From `now` on, the queue's next packet for the class has this rank: better ranks go first on
+    /// all queues of the class. Strategies that serve queues in the order of their requests ignore
+    /// it.
     fn rank(&mut self, _rank: u8, _now: Nanos) {}
 
     /// A number that no other class of its tree has or had, for [`TreeMeter::is_seat_of`].
@@ -101,11 +101,11 @@ pub trait ClassMeter: Send {
         0
     }
 
-    /// Something is queued here from now on, or nothing any more.
+    /// Packets are queued here from now on, or no longer.
     fn set_active(&mut self, active: bool);
 
-    /// What is in credit at `now` at the rate and at the ceiling; negative where it is owed. In
-    /// nanoseconds, as `tc` shows tokens; of the class first, and then of those above it.
+    /// The credit at `now` at the rate and at the ceiling; negative for debt. In nanoseconds, as
+    /// `tc` shows tokens; of the class first, and then of those above it.
     fn tokens(&self, now: Nanos) -> Vec<[i64; 2]>;
 }
 
@@ -113,18 +113,18 @@ pub trait ClassMeter: Send {
 pub struct Leaf {
     /// Its parameters.
     pub class: Class,
-    /// What its packets wait in.
+    /// The qdisc of its packets.
     pub qdisc: Spec,
 }
 
-/// So many classes on a queue each ask for themselves, see [`TreeMeter::asking_alone`]. It costs
-/// little, and nobody waits for another one's turn.
+/// Up to this many classes on a queue each ask for themselves, see [`TreeMeter::asking_alone`].
+/// That costs little, and no class waits for another's turn.
 const FEW: usize = 32;
 
 /// One queue's seat at a tree.
 pub trait TreeMeter: Send {
-    /// How many classes on the queue each ask for themselves. Where there are more, those that wait
-    /// for the same lender stand in a line, of which the first one asks.
+    /// How many classes on the queue each ask for themselves. If there are more, those that wait
+    /// for the same lender form a line, and one asks for all.
     fn asking_alone(&self) -> usize {
         FEW
     }
@@ -135,22 +135,22 @@ pub trait TreeMeter: Send {
     /// The queue's seat at the class `id`, if there is one.
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;
 
-    /// The queue's seat at what the queues of the class `id` count together, for a qdisc that
-    /// shares out by host or class. `None` where no other queue sends for it.
+    /// The queue's seat at the census of the class `id`, for a qdisc that shares by host or class.
+    /// `None` if no other queue sends for it.
     fn census(&self, _id: u32) -> Option<Box<dyn Census>> {
         None
     }
 
-    /// Whether [`ClassMeter::seat_of`] of a seat is that of the class `id` as it is now.
+    /// Whether [`ClassMeter::seat_of`] of a seat is the present class `id`.
     fn is_seat_of(&self, _seat: u64, _id: u32) -> bool {
         false
     }
 
-    /// The classes that came, went or changed since this was asked last; `None` where any may have.
+    /// The classes that were added, removed or changed since the last call; `None` if any may have.
     fn changes(&mut self) -> Option<Vec<u32>> {
         None
     }
 
-    /// What the qdiscs below any of the classes want to know of packets.
+    /// The packet fields that the qdiscs below any class read.
     fn reading(&self) -> Reading;
 }

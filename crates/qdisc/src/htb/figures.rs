@@ -5,7 +5,7 @@ use narrows_packet::Backlog;
 use narrows_units::Spread;
 use std::collections::BTreeMap;
 
-/// What only an `htb` counts.
+/// Statistics of `htb` only.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
     /// Packets that left without a class.
@@ -14,7 +14,7 @@ pub struct Figures {
     pub leaves: BTreeMap<u32, LeafFigures>,
 }
 
-/// What a leaf class has done.
+/// Statistics of a leaf class.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LeafFigures {
     /// Frame bytes that left.
@@ -23,17 +23,16 @@ pub struct LeafFigures {
     pub sent_packets: u64,
     /// Packets dropped.
     pub drops: u64,
-    /// Times that it had something to send and might not.
+    /// How often it had packets but was not allowed to send.
     pub overlimits: u64,
-    /// What is queued now.
+    /// The backlog.
     pub backlog: Backlog,
-    /// Packets by who granted them: how many classes above the leaf the lender stands, 0 for the
-    /// leaf itself.
+    /// Packets by lender: its distance from the leaf in classes, 0 for the leaf itself.
     pub granted: [u64; DEPTH_MAX],
-    /// What is in credit at the rate and at the ceiling, in nanoseconds: of the class first, and
-    /// then of those above it. The same on all queues but for the moment at which each looked.
+    /// The credit at the rate and at the ceiling, in nanoseconds: of the class first, and then of
+    /// those above it. Queues differ only by the moment at which each looked.
     pub tokens: Vec<[i64; 2]>,
-    /// How long what left had stayed.
+    /// The delays of sent packets.
     pub delays: Spread,
 }
 

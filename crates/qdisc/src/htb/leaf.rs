@@ -10,7 +10,7 @@ use narrows_cpu::{prefetch, prefetch_all};
 use narrows_packet::{PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 
-/// What a class waits for.
+/// What a class is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// For packets.
@@ -21,16 +21,16 @@ pub(super) enum State {
     Waiting,
 }
 
-/// How long a class that has nothing to send counts among those that have: one that sends a little
-/// all the time does not come and go with each packet.
+/// How long a class without packets still counts as active, so that a sparse class does not come
+/// and go with each packet.
 pub(super) const LINGER: Nanos = Nanos::from_millis(1);
 
-/// What came of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// It has used its turn, and has more to send.
+    /// It has used its turn, and has more packets.
     More,
-    /// It has nothing to send.
+    /// It has no packets.
     Empty,
     /// Its qdisc holds everything back until then.
     Held(Nanos),
@@ -40,8 +40,8 @@ pub(super) enum Turn {
 
 /// See the module's documentation.
 ///
-/// In the order in which it is touched: two cache lines for a packet that comes, one more for a
-/// class that wakes or takes its turn, and one for each thing that it does then.
+/// In order of access: two cache lines for an arrival, one more for a class that becomes active or
+/// takes its turn, and one for each further action.
 #[repr(C, align(64))]
 pub(super) struct Leaf {
     pub(super) queue: ClassQueue,
@@ -54,36 +54,36 @@ pub(super) struct Leaf {
     /// and the rank of what it sends.
     has_ranks: bool,
     link: Link,
-    /// What the packet that leaves next costs, where there is one,
+    /// The cost of the next packet, if there is one,
     cost: Bytes,
     /// and its rank.
     next_rank: u8,
-    /// That by which the class asked last.
+    /// The right of the last request.
     asked_rank: u8,
-    /// By what right it stands before the lines for which it asks.
+    /// The right by which it asks for its lines.
     pub(super) rank: u8,
 
     meter: Box<dyn ClassMeter>,
     quantum: Bytes,
     overhead: Overhead,
-    /// What the tree was told that the queue weighs.
+    /// The queue's weight, as last told to the tree.
     weight: Weight,
     /// When it asks again, where it waits for a time.
     pub(super) until: Nanos,
-    /// When somebody comes to look whether it does; [`Nanos::MAX`] for never.
+    /// When to check whether it does; [`Nanos::MAX`] for never.
     pub(super) looked_at: Nanos,
-    /// Until when it counts among those that have something to send, where it has nothing.
+    /// The time until which it counts as active without packets.
     pub(super) lingers_until: Nanos,
 
-    /// Whether somebody comes to look then.
+    /// Whether that check is scheduled.
     pub(super) is_looked_after: bool,
-    /// Whether what it stands in line for is credit for what it has of its own.
+    /// Whether it stands in line with credit of its own.
     pub(super) has_own: bool,
     /// The lines for which it asks, before each of them.
     pub(super) asks_for: Top,
-    /// Where it stands in a line.
+    /// Its place in a line.
     pub(super) in_line: Place,
-    /// The line in which it stood the last time, since it has had packets.
+    /// Its last line, since it has had packets.
     pub(super) last_line: Option<u32>,
 
     sent: Backlog64,
@@ -162,7 +162,7 @@ impl Leaf {
         }
     }
 
-    /// Has what an arrival touches brought near.
+    /// Prefetches the data of an arrival.
     #[inline]
     pub(super) fn prefetch_arrival(&self) {
         prefetch(&self.queue);
@@ -170,7 +170,7 @@ impl Leaf {
         prefetch(&self.meter);
     }
 
-    /// Has all of it brought near.
+    /// Prefetches all of it.
     #[inline]
     pub(super) fn prefetch(&self) {
         self.prefetch_arrival();
@@ -178,14 +178,14 @@ impl Leaf {
         prefetch(&self.sent);
     }
 
-    /// Has its qdisc and its seat brought near, of which it has the addresses.
+    /// Prefetches its qdisc and its seat.
     #[inline]
     pub(super) fn prefetch_parts(&self) {
         self.queue.prefetch_qdisc();
         prefetch_all(self.meter.as_ref());
     }
 
-    /// Has brought near what the arrival of `id` touches behind these.
+    /// Prefetches the data that the arrival of `id` touches behind these.
     #[inline]
     pub(super) fn expect(&self, packets: &Packets, id: PacketId) {
         self.queue.qdisc().expect(packets, id);
@@ -194,33 +194,32 @@ impl Leaf {
         }
     }
 
-    /// The same for its turn.
+    /// The same for its turn in the rotation.
     #[inline]
     pub(super) fn expect_turn(&self, packets: &Packets) {
         self.queue.qdisc().expect_departure(packets);
         self.meter.expect();
     }
 
-    /// The same for the end of the time for which it counts among those that have something to
-    /// send.
+    /// The same for the end of the time for which it still counts as active.
     #[inline]
     pub(super) fn expect_rest(&self) {
         self.meter.expect();
     }
 
-    /// Whether its seat is at the class that `tree` has under its number now: it may have gone and
-    /// come again.
+    /// Whether its seat is at the present class of its number in `tree`: the class may have been
+    /// deleted and created again.
     pub(super) fn is_seated_in(&self, tree: &dyn TreeMeter) -> bool {
         tree.is_seat_of(self.meter.seat_of(), self.id)
     }
 
-    /// Has another seat at the tree from now on.
+    /// Replaces its seat at the tree.
     pub(super) fn sit_at(&mut self, meter: Box<dyn ClassMeter>) {
         self.meter = meter;
         (self.weight, self.asked_rank) = (Weight::ONE, 0);
     }
 
-    /// Tells the tree what the queue weighs. A little more or less is not worth what that costs.
+    /// Tells the tree the queue's weight. Small changes are not worth the cost.
     #[inline(never)]
     fn follow_weight(&mut self) {
         let weight = self.queue.qdisc().weight();
@@ -230,7 +229,7 @@ impl Leaf {
         }
     }
 
-    /// Looks up the rank of the packet that has just become the one that leaves next.
+    /// Looks up the rank of the new next packet.
     #[inline]
     fn rank_next(&mut self) {
         if self.has_ranks {
@@ -238,8 +237,8 @@ impl Leaf {
         }
     }
 
-    /// Tells the tree the best rank of all that is queued, by which the next packet goes, too.
-    /// Returns how much is of that rank.
+    /// Tells the tree the best queued rank, which the next packet also has. Returns the bytes of
+    /// that rank.
     #[inline(never)]
     fn follow_rank(&mut self, now: Nanos) -> Bytes {
         let rest = self.queue.qdisc().ranking();
@@ -252,8 +251,8 @@ impl Leaf {
         self.cost + self.overhead.cost(alike)
     }
 
-    /// Whether it waits, and what has come may not have to: where its qdisc held everything back,
-    /// or where that is of a better rank.
+    /// Whether it waits although the new packet may not have to: its qdisc held everything back, or
+    /// the packet has a better rank.
     #[inline]
     pub(super) fn is_hastened(&self) -> bool {
         if self.state != State::Waiting {
@@ -263,7 +262,7 @@ impl Leaf {
         self.queue.held.is_none() || (self.has_ranks && self.queue.qdisc().ranking().next < asked)
     }
 
-    /// Takes over what the class is now.
+    /// Applies the class's new parameters.
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
         self.has_weight = qdisc.config.has_weight();
@@ -276,7 +275,7 @@ impl Leaf {
         self.follow_weight();
     }
 
-    /// What it waits for besides a time, after it was refused what others lend.
+    /// What it waits for in addition to a time, after it could not borrow.
     #[inline]
     pub(super) fn line(&self) -> Option<Line> {
         self.meter.line()
@@ -288,8 +287,8 @@ impl Leaf {
         self.meter.place_in_line(level, now)
     }
 
-    /// When it will have what its next packet takes without the class `level` above it and those
-    /// further up.
+    /// When it will have credit for its next packet without the class `level` above it and higher
+    /// ones.
     #[inline]
     pub(super) fn due_below(&mut self, level: u8, now: Nanos) -> Nanos {
         self.queue.held.map_or(Nanos::MAX, |_| self.meter.due_below(level, self.cost, now))
@@ -313,14 +312,14 @@ impl Leaf {
         Some(id)
     }
 
-    /// Tells the tree whether it has something to send.
+    /// Tells the tree whether it has packets.
     #[inline]
     pub(super) fn set_active(&mut self, active: bool) {
         self.meter.set_active(active);
     }
 
-    /// Sends up to a quantum, of what the class has itself or, where `borrow` is true, of what
-    /// others lend.
+    /// Sends up to a quantum, with the class's own credit or, if `borrow` is true, with borrowed
+    /// credit.
     #[inline]
     pub(super) fn turn(
         &mut self,
@@ -387,7 +386,7 @@ impl Leaf {
             };
             self.cost = self.overhead.cost(held.len);
             self.rank_next();
-            // What was bought is for packets of one rank.
+            // A purchase is for packets of one rank.
             if self.cost > credit || (self.has_ranks && self.next_rank > self.asked_rank) {
                 self.queue.held = Some(held);
                 break Turn::More;

@@ -28,7 +28,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// No class.
 const NONE: u32 = u32::MAX;
 
-/// Where a class stands in its line.
+/// A class's place in its line.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     line: u32,
@@ -38,7 +38,7 @@ pub(super) struct Place {
     next: u32,
     /// and the one before it there, or that class.
     before: u32,
-    /// Whose is lower comes first; it wraps.
+    /// Lower comes first; it wraps.
     pub(super) turn: u64,
 }
 
@@ -48,12 +48,12 @@ impl Place {
         Self { line: NONE, child: NONE, next: NONE, before: NONE, turn: 0 };
 }
 
-/// What can stand in a line.
+/// An entry of a line.
 pub(super) trait Standing {
-    /// Where it does.
+    /// Its place.
     fn in_line(&mut self) -> &mut Place;
 
-    /// Its turn there.
+    /// Its turn in the line.
     fn turn(&self) -> u64;
 }
 
@@ -70,15 +70,15 @@ impl Top {
 #[derive(Clone, Copy)]
 struct Line {
     first: u32,
-    /// Who asks for it, and is not in it. While there is nobody the line is empty.
+    /// The class that asks for the line, and is not in it. Without one the line is empty.
     before: u32,
-    /// The next lower line before which the same one stands.
+    /// The next lower line for which the same class asks.
     below: u32,
-    /// How many classes above the leaves its class stands.
+    /// The level of its class above the leaves.
     level: u8,
 }
 
-/// The lines of one queue, by what is waited for in each. One that was needed once is kept.
+/// The lines of one queue, by what each waits for. A line is kept once it was needed.
 #[derive(Default)]
 pub(super) struct Lines {
     lines: Vec<Line>,
@@ -86,7 +86,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The line for what is called `id`, at a class `level` above the leaves.
+    /// The line `id`, at a class `level` above the leaves.
     #[inline]
     pub(super) fn of(&mut self, id: u64, level: u8) -> u32 {
         let lines = &mut self.lines;
@@ -96,19 +96,19 @@ impl Lines {
         })
     }
 
-    /// How many classes above the leaves the class of `line` stands.
+    /// The level of the class of `line` above the leaves.
     #[inline]
     pub(super) fn level(&self, line: u32) -> u8 {
         self.lines[line as usize].level
     }
 
-    /// Who asks for `line`.
+    /// The class that asks for `line`.
     #[inline]
     pub(super) fn asker(&self, line: u32) -> Option<u32> {
         Some(self.lines[line as usize].before).filter(|place| *place != NONE)
     }
 
-    /// Whether the first of `line` comes before one who has this `turn`.
+    /// Whether the first of `line` comes before a class with this `turn`.
     #[inline]
     pub(super) fn goes_before(&self, leaves: &[impl Standing], line: u32, turn: u64) -> bool {
         let first = self.lines[line as usize].first;
@@ -121,7 +121,7 @@ impl Lines {
         if top.0 == NONE { 0 } else { self.level(top.0) }
     }
 
-    /// Has the class at `place` ask for `line`, beside those of `top`.
+    /// Makes the class at `place` ask for `line`, in addition to those of `top`.
     #[inline]
     pub(super) fn put_before(&mut self, top: &mut Top, place: u32, line: u32) {
         let at = &mut self.lines[line as usize];
@@ -129,8 +129,8 @@ impl Lines {
         *top = Top(line);
     }
 
-    /// Nobody asks any more for those lines of `top` that are at a class higher than `level`.
-    /// Returns them, the lowest first, and leaves the others in `top`.
+    /// Stops asking for the lines of `top` at classes above `level`. Returns these lines, the
+    /// lowest first, and leaves the others in `top`.
     #[inline]
     pub(super) fn take_above(&mut self, top: &mut Top, level: u8) -> ([u32; DEPTH_MAX], usize) {
         let (mut lines, mut count) = ([NONE; DEPTH_MAX], 0);
@@ -159,7 +159,7 @@ impl Lines {
         *first = meld(leaves, *first, place);
     }
 
-    /// Takes the class at `place` out of its line, if it stands in one.
+    /// Takes the class at `place` out of its line, if it is in one.
     #[inline]
     pub(super) fn remove(&mut self, leaves: &mut [impl Standing], place: u32) {
         let at = std::mem::replace(leaves[place as usize].in_line(), Place::NOWHERE);
@@ -198,8 +198,8 @@ fn is_before(one: u64, other: u64) -> bool {
     (one.wrapping_sub(other) as i64) < 0
 }
 
-/// Puts the later of the classes `one` and `other` behind the earlier, which it returns. Both are
-/// alone with those behind them, or nobody.
+/// Links the later of the classes `one` and `other` behind the earlier, which it returns. Each is
+/// the root of its heap, or [`NONE`].
 #[inline]
 fn meld(leaves: &mut [impl Standing], one: u32, other: u32) -> u32 {
     if one == NONE || other == NONE {
@@ -217,8 +217,7 @@ fn meld(leaves: &mut [impl Standing], one: u32, other: u32) -> u32 {
     first
 }
 
-/// Makes one of all that stand behind the same class, of whom `first` is the first: in pairs, and
-/// then from the last pair on.
+/// Melds the siblings from `first` on into one heap: in pairs, and then from the last pair on.
 fn merge(leaves: &mut [impl Standing], first: u32) -> u32 {
     let (mut rest, mut pairs) = (first, NONE);
     while rest != NONE {
@@ -238,7 +237,7 @@ fn merge(leaves: &mut [impl Standing], first: u32) -> u32 {
     all
 }
 
-/// Has the class at `place` stand behind nobody. Returns who was the next behind the same one.
+/// Unlinks the class at `place`. Returns its next sibling.
 #[inline]
 fn detach(leaves: &mut [impl Standing], place: u32) -> u32 {
     let at = leaves[place as usize].in_line();
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_lines_hands_over_those_above_a_class() {
+    fn a_class_hands_over_the_lines_above_a_level() {
         let (mut lines, mut top) = (Lines::default(), Top::NONE);
         let [one, two, three] = [1, 2, 3].map(|level| lines.of(u64::from(level), level));
         assert_eq!(lines.of(2, 2), two, "it is known");
@@ -296,7 +295,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a sorted set, with turns on both sides of where they wrap.
+        /// Compared with a sorted set, with turns on both sides of the wrap.
         #[test]
         fn the_first_of_a_line_has_the_lowest_turn(
             acts in prop::collection::vec((0..4, 0u32..24, 0u64..1000), 0..300),

@@ -14,7 +14,7 @@ use rand_distr::{Distribution as _, StandardNormal};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 
-/// Delays are no further than so many jitters from their mean, as in tc's tables.
+/// Delays are within this many jitters of their mean, as in tc's tables.
 const FURTHEST: f64 = 4.0;
 /// The exponent of the Pareto distribution of tc's tables,
 const EXPONENT: f64 = 3.0;
@@ -22,10 +22,10 @@ const EXPONENT: f64 = 3.0;
 const MEAN: f64 = EXPONENT / (EXPONENT - 1.0);
 /// and what it is scaled by.
 const SCALE: f64 = 4.0 / 3.0;
-/// What the mixed distribution is scaled by, so that it is as wide as tc's table.
+/// The scale of the mixed distribution that makes it as wide as tc's table.
 const MIXED: f64 = 1.27;
 
-/// Where all draws of one instance come from.
+/// The source of all draws of an instance.
 pub(super) struct Chances(Pcg32);
 
 impl Chances {
@@ -51,7 +51,7 @@ impl Chances {
         (f64::from(self.number()) + 1.0) / (f64::from(u32::MAX) + 1.0)
     }
 
-    /// A place at which a bit is turned over; never zero, which is nowhere.
+    /// The position of a flipped bit; never zero, which means none.
     pub(super) fn place(&mut self) -> u16 {
         (self.number() % u32::from(Rewrite::PLACES)).max(1) as u16
     }
@@ -81,7 +81,7 @@ const fn is_met(number: u32, probability: Probability) -> bool {
     number < probability.0 || probability.0 == u32::MAX
 }
 
-/// Draws of one kind, each of which may be like the one before it.
+/// Draws of one kind, which may be correlated with the previous one.
 #[derive(Default)]
 pub(super) struct Draw {
     /// The last number that was drawn, or the last offset.
@@ -97,7 +97,7 @@ enum Last {
 }
 
 impl Draw {
-    /// Whether `happening` does, to the packet at hand.
+    /// Whether `happening` occurs for this packet.
     #[inline]
     pub(super) fn happens(&mut self, happening: &Happening, chances: &mut Chances) -> bool {
         let Happening { probability, correlation } = *happening;
@@ -114,7 +114,7 @@ impl Draw {
         is_met(number, probability)
     }
 
-    /// A time about `mean`, by as much as `jitter`; never less than nothing.
+    /// A time around `mean`, varied by `jitter`; never negative.
     #[inline]
     pub(super) fn time(
         &mut self,
@@ -153,7 +153,7 @@ mod tests {
         Probability((percent / 100.0 * f64::from(u32::MAX)) as u32)
     }
 
-    /// The mean of `values`, and how much each is like the one before it.
+    /// The mean of `values`, and their correlation with the previous one.
     fn mean_and_correlation(values: &[f64]) -> (f64, f64) {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let variance: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_happens_as_often_as_it_should_whatever_the_correlation() {
+    fn frequencies_are_right_at_any_correlation() {
         for (probability, correlation) in [(1.0, 0.0), (1.0, 25.0), (30.0, 50.0), (30.0, 90.0)] {
             let mut chances = Chances::new(7, 0);
             let mut draw = Draw::default();
@@ -173,7 +173,7 @@ mod tests {
                 .collect();
             let (mean, correlated) = mean_and_correlation(&values);
             let share = probability / 100.0;
-            // Draws that are alike tell as much as fewer that are not.
+            // Correlated draws are worth fewer independent ones.
             let alike = (100.0 + correlation) / (100.0 - correlation);
             let tolerance = 4.0 * (share * (1.0 - share) * alike / DRAWS as f64).sqrt();
             assert!((mean - share).abs() < tolerance, "{probability} {correlation}: {mean}");
@@ -208,7 +208,7 @@ mod tests {
         for (distribution, mean, deviation, least, most) in [
             (Distribution::Uniform, 20.0, 2.0 / 3f64.sqrt(), 18.0, 22.0),
             (Distribution::Normal, 20.0, 2.0, 12.0, 28.0),
-            // As tc's tables have them: cut off at 4.
+            // As in tc's tables: cut off at 4.
             (Distribution::Pareto, 19.93, 1.64, 18.66, 28.0),
             (Distribution::ParetoNormal, 19.95, 1.67, 15.5, 28.0),
         ] {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_like_the_one_before_it_as_much_as_asked_and_as_wide_as_without() {
+    fn delays_are_correlated_as_configured_and_keep_their_width() {
         for correlation in [25.0, 75.0] {
             let (_, correlated) =
                 mean_and_correlation(&times(Distribution::Uniform, correlation, 5));

@@ -18,22 +18,21 @@ impl Probability {
 /// Something that happens to packets by chance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Happening {
-    /// To how many of them.
+    /// Its probability.
     pub probability: Probability,
-    /// How much one that is met makes it more probable for the next.
+    /// The correlation: how much more probable a hit makes the next one.
     pub correlation: Probability,
 }
 
-/// How delays are spread about their mean.
+/// The distribution of delays around their mean.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Distribution {
     /// Evenly, up to the jitter on both sides.
     #[default]
     Uniform,
-    /// Normally, with the jitter for the standard deviation, and no further than four of them.
+    /// Normal, with the jitter as standard deviation, and at most four of them.
     Normal,
-    /// By Pareto with the exponent 3: mostly a little less, now and then much more, four jitters at
-    /// most.
+    /// Pareto with the exponent 3: mostly slightly less, sometimes much more, at most four jitters.
     Pareto,
     /// Three quarters of a Pareto and a quarter of a normal distribution.
     ParetoNormal,
@@ -79,7 +78,7 @@ pub enum Loss {
 pub struct Reorder {
     /// Which.
     pub happening: Happening,
-    /// Of so many packets in a row one at most, and at least 1.
+    /// At most one in this many packets in a row; at least 1.
     pub gap: u32,
 }
 
@@ -90,21 +89,21 @@ pub struct RateLimit {
     pub rate: Rate,
     /// Bytes that are added to each frame.
     pub overhead: i32,
-    /// What frames are cut into, in bytes; zero leaves them whole.
+    /// The size of cells, in bytes; zero for none.
     pub cell: u32,
     /// Bytes that are added to each cell.
     pub cell_overhead: i32,
 }
 
-/// What workers that come late make up for at a shared rate: 1 ms,
+/// The lateness that workers make up for at a shared rate: 1 ms,
 const CATCH_UP: Nanos = Nanos::from_millis(1);
 /// and no more than this,
 const CATCH_UP_MOST: Bytes = Bytes(256 << 10);
-/// but a frame that is being sent and one that waits must both fit.
+/// but one frame that is being sent and one that waits must both fit.
 const CATCH_UP_FRAMES: u64 = 2;
 
 impl RateLimit {
-    /// What a frame of `len` bytes is charged.
+    /// The charge of a frame of `len` bytes.
     #[inline]
     pub fn cost(&self, len: Bytes) -> Bytes {
         let len = len.0.saturating_add_signed(i64::from(self.overhead));
@@ -121,8 +120,8 @@ impl RateLimit {
         self.rate.time_for(self.cost(len))
     }
 
-    /// The bucket that keeps it on several queues of a port with frames of up to `frame` bytes:
-    /// what passes in a millisecond, and two frames at least, may leave together.
+    /// The bucket for several queues of a port with frames of up to `frame` bytes: a millisecond's
+    /// worth, and at least two frames, may leave together.
     pub fn shape(&self, frame: u32) -> Shape {
         let least = Bytes(self.cost(Bytes(u64::from(frame))).0 * CATCH_UP_FRAMES);
         let burst = self.rate.bytes_in(CATCH_UP).min(CATCH_UP_MOST).max(least);
@@ -150,18 +149,18 @@ pub struct Slotting {
     pub bytes: u32,
 }
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets may be queued (`limit`).
     pub limit: u32,
-    /// How long packets are under way (`delay`),
+    /// The delay (`delay`),
     pub delay: Nanos,
-    /// by how much that varies,
+    /// its jitter,
     pub jitter: Nanos,
-    /// how much the delay of a packet is like that of the one before it,
+    /// its correlation with the delay of the previous packet,
     pub delay_correlation: Probability,
-    /// and how delays are spread (`distribution`).
+    /// and its distribution (`distribution`).
     pub distribution: Distribution,
     /// Which packets are lost (`loss`).
     pub loss: Loss,
@@ -175,7 +174,7 @@ pub struct Config {
     pub rate: Option<RateLimit>,
     /// When packets leave at all (`slot`).
     pub slots: Option<Slotting>,
-    /// What chance is drawn from (`seed`),
+    /// The seed of random numbers (`seed`),
     pub seed: u64,
     /// and which of its streams: the queue.
     pub stream: u64,
@@ -206,7 +205,7 @@ impl Config {
         }
     }
 
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) fn reading(&self) -> Reading {
         Reading { headers: self.ecn, ..Reading::NOTHING }
     }

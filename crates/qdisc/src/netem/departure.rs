@@ -8,7 +8,7 @@ use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::Nanos;
 
 impl Netem {
-    /// Gives `out` what may leave at `now`.
+    /// Moves packets that may leave at `now` into `out`.
     #[inline]
     pub(super) fn release(
         &mut self,
@@ -16,7 +16,7 @@ impl Netem {
         now: Nanos,
         out: &mut impl Sink,
     ) -> Next {
-        // Where there was a rate some may wait for it still.
+        // After a change some packets may still wait for a former rate.
         let has_rate = self.seat.is_some() || self.queue.front().is_some();
         if has_rate { self.by_rate(packets, now, out) } else { self.at_once(packets, now, out) }
     }
@@ -49,14 +49,14 @@ impl Netem {
                     packets.meta_mut(id).edt = Nanos::ZERO;
                     self.send(packets, id, out);
                 }
-                // Not `At`: what comes in is under way from then on, whoever waits here.
+                // Not `At`: an arrival starts its delay at once, whatever else waits here.
                 Take::Wait(at) => match later {
                     Next::Held(later) => break Next::Held(at.min(later)),
                     _ => break Next::Held(at),
                 },
             }
         };
-        // The batch is over: tells the siblings, and hears from them.
+        // The batch is over: exchanges demands with the siblings.
         if let Some(Seat::Shared(meter)) = &mut self.seat {
             meter.report(self.queue.backlog(), now);
             self.follow_meter();

@@ -1,8 +1,8 @@
 //! Packets under way, by the time at which they arrive.
 //!
-//! With a constant delay each packet goes behind all others, into a FIFO. A packet that has to
+//! With a constant delay each packet goes behind all others, into a FIFO. A packet that must
 //! overtake the last one of the FIFO goes into a heap. The earlier of both heads is next; of equal
-//! times, the one that came first.
+//! times, the earlier arrival.
 //!
 //! Cost: O(1) in the FIFO, O(log n) in the heap, which grows by doubling.
 
@@ -14,19 +14,19 @@ use std::collections::BinaryHeap;
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Line {
-    /// Each no earlier than the one before it; their times stand in
+    /// Each no earlier than the one before it; their times are in
     /// [`Meta::edt`](narrows_packet::Meta::edt).
     queue: Fifo,
     /// The time of the last of those.
     last: Nanos,
-    /// By time, and of those with the same one by when they came.
+    /// By time, and then by arrival.
     early: BinaryHeap<Reverse<(Nanos, u64, PacketId)>>,
     came: u64,
     backlog: Backlog,
 }
 
 impl Line {
-    /// What is under way.
+    /// Packets under way.
     #[inline]
     pub(super) fn backlog(&self) -> Backlog {
         self.backlog
@@ -65,7 +65,7 @@ impl Line {
         self.insert(packets, id, at.max(behind.unwrap_or(Nanos::ZERO)));
     }
 
-    /// Takes out the first, if it has arrived at `now`, and says when.
+    /// Takes out the first, if it has arrived at `now`, with its time.
     #[inline]
     pub(super) fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<(Nanos, PacketId)> {
         let queued = self.queue.front().map_or(Nanos::MAX, |id| packets.meta(id).edt);
@@ -82,7 +82,7 @@ impl Line {
                 return None;
             }
             let id = self.queue.pop_front(packets)?;
-            // To whoever is above, a time in there would be a meter's.
+            // A qdisc above would take this time for a meter's stamp.
             packets.meta_mut(id).edt = Nanos::ZERO;
             (queued, id)
         };
@@ -99,8 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The oracle is a list that is sorted, each time, by a sort that keeps the order of
-        /// equals.
+        /// The oracle is a list that is stably sorted each time.
         #[test]
         fn packets_arrive_in_the_order_of_their_times_and_else_as_they_came(
             steps in prop::collection::vec((0u64..30, 0u64..40, any::<bool>()), 1..300),
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_arrives_last() {
+    fn appended_packets_arrive_last() {
         let mut packets = Packets::new(4);
         let mut line = Line::default();
         for (id, at) in [(0, 100), (1, 50), (2, 70)] {

@@ -3,7 +3,7 @@
 use super::chance::{Chances, Draw};
 use super::config::{Loss, Probability};
 
-/// Where a chain stands. The numbers are those of Salsano et al.; a chain of two states has the
+/// The state of a chain. The numbers are those of Salsano et al.; a chain of two states has the
 /// first and the third.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum State {
@@ -26,7 +26,7 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Whether the packet at hand is lost.
+    /// Whether this packet is lost.
     #[inline]
     pub(super) fn happens(&mut self, loss: &Loss, chances: &mut Chances) -> bool {
         match loss {
@@ -60,7 +60,7 @@ impl Losses {
     }
 }
 
-/// One of `ways`, each as probable as is said there, or else `stays`.
+/// One of `ways`, each with its probability, or otherwise `stays`.
 fn one_of<const N: usize>(
     chances: &mut Chances,
     ways: [(Probability, State); N],
@@ -88,7 +88,7 @@ mod tests {
         Probability((percent / 100.0 * f64::from(u32::MAX)) as u32)
     }
 
-    /// The share of packets lost in per cent, and how many are lost in a row on average.
+    /// The share of packets lost in percent, and how many are lost in a row on average.
     fn lost(loss: Loss) -> (f64, f64) {
         let (mut losses, mut chances) = (Losses::default(), Chances::new(11, 0));
         let lost: Vec<bool> = (0..PACKETS).map(|_| losses.happens(&loss, &mut chances)).collect();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_a_hundred_is_one_in_a_hundred() {
+    fn a_probability_of_one_percent_hits_one_in_a_hundred() {
         let probability = percent(1.0);
         let random = Loss::Random(Happening { probability, ..Happening::default() });
         assert_near(lost(random), (1.0, 1.0 / 0.99));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_four_states_loses_what_its_balance_says() {
+    fn a_chain_of_four_states_loses_its_equilibrium_share() {
         let (p13, p31, p32, p23, p14) = (2.0, 20.0, 10.0, 30.0, 1.0);
         let chain = Loss::State {
             p13: percent(p13),
@@ -133,8 +133,8 @@ mod tests {
             p23: percent(p23),
             p14: percent(p14),
         };
-        // In balance what goes from one state to the others comes back: with the first for 1 the
-        // third is p13/p31, the second that times p32/p23, the fourth p14.
+        // In equilibrium the flows between states balance: relative to the first state, the third
+        // is p13/p31, the second that times p32/p23, and the fourth p14.
         let third = p13 / p31;
         let (second, fourth) = (third * p32 / p23, p14 / 100.0);
         let expected = 100.0 * (third + fourth) / (1.0 + second + third + fourth);

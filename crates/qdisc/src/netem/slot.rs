@@ -16,7 +16,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// When what has arrived at `arrived` may leave, where somebody asks at `now`.
+    /// When a packet that arrived at `arrived` may leave, for a call at `now`.
     pub(super) fn open(
         &mut self,
         slotting: &Slotting,
@@ -29,7 +29,7 @@ impl Slots {
             self.begin(slotting, now);
         }
         if self.begins < arrived {
-            // What was not there when the slot began leaves in the next one.
+            // A packet that arrived after the slot began leaves in the next one.
             self.advance(slotting, now, chances);
         }
         self.begins.max(arrived)

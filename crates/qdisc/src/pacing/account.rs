@@ -1,5 +1,4 @@
-//! The accounting of one pacing qdisc: what it holds, what it has sent and dropped, and its
-//! statistics.
+//! The accounting of one pacing qdisc: its backlog, sent and dropped packets, and statistics.
 //!
 //! Non-goals: whose packets they were (`flows.rs`, `queues/table.rs`).
 
@@ -14,7 +13,7 @@ pub(super) struct Account {
     backlog: Backlog,
     /// All but the backlog.
     stats: Stats,
-    /// All but what others know.
+    /// The statistics, without those kept elsewhere.
     pub(super) figures: Figures,
     overlimits: Overlimits,
     bundle: Bundle,
@@ -31,7 +30,7 @@ impl Account {
         }
     }
 
-    /// What is queued.
+    /// The backlog.
     #[inline]
     pub(super) const fn backlog(&self) -> Backlog {
         self.backlog
@@ -50,11 +49,11 @@ impl Account {
         self.backlog.bytes += len;
     }
 
-    /// `id` is queued no longer.
+    /// `id` is no longer queued.
     #[inline]
     pub(super) fn left(&mut self, packets: &mut Packets, id: PacketId) {
         let meta = packets.meta_mut(id);
-        // To whoever is above, a time in there would be a meter's.
+        // A qdisc above would take this time for a meter's stamp.
         meta.edt = Nanos::ZERO;
         let len = Bytes::from(meta.len);
         self.backlog.packets -= 1;
@@ -66,7 +65,7 @@ impl Account {
         self.overlimits.adopted();
     }
 
-    /// So much has been sent at `now`.
+    /// Counts packets sent at `now`.
     #[inline]
     pub(super) fn sent(&mut self, packets: u32, bytes: u64, now: Nanos) {
         if packets > 0 {
@@ -99,8 +98,8 @@ impl Account {
         self.stats.refuse_all(packets, ids);
     }
 
-    /// All that may leave at `now` is in `out`, as far as there was room. When to ask again, as
-    /// with [`Account::held`].
+    /// `out` holds all that may leave at `now`, as far as there was room. Returns when to ask
+    /// again, as [`Account::held`] does.
     #[inline]
     pub(super) fn taken(&mut self, out: &Batch, next: Option<Nanos>, now: Nanos) -> Next {
         if !out.has_room() && !self.backlog.is_empty() {
@@ -109,7 +108,7 @@ impl Account {
         self.held(next, now)
     }
 
-    /// Nothing more may leave at `now`. When to ask again, where something may at `next`.
+    /// Nothing more may leave at `now`. Returns when to ask again, if a packet may leave at `next`.
     #[inline]
     pub(super) fn held(&mut self, next: Option<Nanos>, now: Nanos) -> Next {
         if self.backlog.is_empty() {
@@ -120,13 +119,13 @@ impl Account {
         next.map_or(Next::Empty, |at| Next::Held(at.max(now)))
     }
 
-    /// A parent has taken the packet that was sent, and may not want the next one yet.
+    /// A parent has taken the sent packet, and may not take the next one yet.
     #[inline]
     pub(super) fn gave_one(&mut self) {
         self.overlimits.passed(&mut self.stats, self.backlog.packets);
     }
 
-    /// All that is known here, and what others know in `figures`.
+    /// Its figures, together with those in `figures`.
     pub(super) fn stats(&self, figures: Figures) -> Stats {
         let detail = Some(Detail::Pacing(Box::new(figures)));
         Stats { backlog: self.backlog, detail, ..self.stats.clone() }

@@ -2,8 +2,8 @@
 //! leave.
 //!
 //! FlowBundler's flow is a pair of hosts: a burst towards one destination meets in one queue there,
-//! whatever its connections. If each connection has a rate of its own, the sum is not configured
-//! and is estimated from departures (`bundles/estimate.rs`). 512 buckets are enough: two
+//! whichever connections it belongs to. If each connection has a rate of its own, the sum is not
+//! configured and is estimated from departures (`bundles/estimate.rs`). 512 buckets are enough: two
 //! destinations in one bucket are treated as one, which costs a batch one packet.
 //!
 //! *Turns.* If packets of several connections have the same times, slots alone do not separate them
@@ -32,7 +32,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 
 /// The bucket of all destinations that are congested.
 const CONGESTED: usize = DESTINATIONS;
-/// If a packet has to wait for more turns than that, these are too slow.
+/// If a packet has to wait for more turns than this, turns are too slow.
 const LAG: u64 = 8;
 
 /// Rates by destination.
@@ -43,16 +43,17 @@ pub struct Bundles {
     /// By bucket of destinations: until when it is bound to the others that are congested, or was.
     /// None without a safeguard.
     bound_until: Box<[Nanos]>,
-    /// Until when any is, or was.
+    /// The latest of these times.
     any_until: Nanos,
-    /// Whether those are told apart that are not congested.
+    /// Whether destinations that are not congested have buckets of their own.
     by_host: bool,
     /// The longest frame, in bytes.
     frame: u64,
 }
 
 impl Bundles {
-    /// For frames of up to `frame` bytes. Without `by_host` only what is congested is kept apart.
+    /// For frames of up to `frame` bytes. Without `by_host` only packets to congested destinations
+    /// are spaced.
     pub fn new(frame: Bytes, by_host: bool) -> Self {
         let frame = frame.max(Bytes(1));
         Self {
@@ -66,21 +67,21 @@ impl Bundles {
         }
     }
 
-    /// The same with a safeguard that hears what all hear that have a view of the same.
+    /// The same with a safeguard, whose feedback all queues with the same board share.
     #[must_use]
     pub fn with_safeguard(self, feedback: Box<dyn Feedback>) -> Self {
         let bound_until = vec![Nanos::ZERO; DESTINATIONS].into_boxed_slice();
         Self { safeguard: Some(Safeguard::new(feedback)), bound_until, ..self }
     }
 
-    /// The same, but nobody overtakes whom `before` has postponed.
+    /// The same, but no packet overtakes one that `before` has postponed.
     #[must_use]
     pub(super) fn following(mut self, before: Self) -> Self {
         self.turns.follow(before.turns);
         self
     }
 
-    /// Lets the safeguard, where there is one, hear what others hear from now on.
+    /// Makes the safeguard, if there is one, use `feedback` from now on.
     pub(super) fn listen_with(&mut self, feedback: Box<dyn Feedback>) {
         if let Some(safeguard) = &mut self.safeguard {
             *safeguard = Safeguard::new(feedback);
@@ -105,14 +106,14 @@ impl Bundles {
         }
     }
 
-    /// What comes from `source` carries `packet`. Whether it says that what goes there meets on the
-    /// way.
+    /// Processes the acknowledgement `packet` from `source`. Returns whether it reports congestion
+    /// towards `source`.
     pub(super) fn hear(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
         let safeguard = self.safeguard.as_mut();
         safeguard.is_some_and(|safeguard| safeguard.comes(source, packet, now))
     }
 
-    /// The bucket that what goes to `destination` counts for, if for any.
+    /// The bucket of packets to `destination`, if any.
     #[inline]
     fn counts_for(&self, destination: u32, now: Nanos) -> Option<usize> {
         let own = bucket(destination);
@@ -130,7 +131,7 @@ impl Bundles {
         now < self.any_until && now < self.bound_until[own]
     }
 
-    /// Binds `destination` where it is congested.
+    /// Binds `destination` if it is congested.
     #[inline]
     fn look(&mut self, destination: u32, known: Rate, now: Nanos) {
         let Some(safeguard) = &mut self.safeguard else { return };
@@ -143,22 +144,22 @@ impl Bundles {
         self.any_until = self.any_until.max(until);
     }
 
-    /// Begins to count what goes to `own` for all that is congested.
+    /// Starts counting packets to `own` as congested.
     #[cold]
     fn bind(&mut self, own: usize, known: Rate, now: Nanos) {
         if self.any_until <= now {
             let all = &mut self.buckets[CONGESTED];
-            // Nobody has been in there for a while, which is no window.
+            // It was empty for a while, and that is no window.
             all.begin();
             if now.since(self.any_until) >= LONGEST {
                 *all = Estimate::default();
             }
         }
-        // Nor will anybody be in its own.
+        // Nor will its own bucket be used.
         self.buckets[own].begin();
         let before = self.bound_until[own];
         if before == Nanos::ZERO || now.since(before) >= LONGEST {
-            // What it adds at least is known; that others left will be seen.
+            // The least that it adds is known; departures of others show later.
             let added = self.buckets[own].rate().max(known);
             let all = &mut self.buckets[CONGESTED];
             let sum = all.rate().bytes_per_sec().saturating_add(added.bytes_per_sec());
@@ -166,9 +167,8 @@ impl Bundles {
         }
     }
 
-    /// How far apart what goes to `destination` is to leave, as a power of two of nanoseconds,
-    /// where that matters. `known` is the rate of the flow that a packet at hand belongs to; the
-    /// destination's is no lower.
+    /// The spacing of packets to `destination`, as a power of two of nanoseconds, if it matters.
+    /// `known` is the rate of a present packet's flow; the destination's is no lower.
     #[inline]
     pub fn spacing(&mut self, destination: u32, known: Rate, now: Nanos) -> Option<u32> {
         self.look(destination, known, now);
@@ -178,7 +178,7 @@ impl Bundles {
         Some(u32::from(bucket.spacing()))
     }
 
-    /// A packet to `destination` came when its departure time was over, after [`Self::spacing`].
+    /// A packet to `destination` arrived after its departure time. Called after [`Self::spacing`].
     #[inline]
     pub fn came_late(&mut self, destination: u32, now: Nanos) {
         if let Some(bucket) = self.bucket(destination, now) {
@@ -186,11 +186,10 @@ impl Bundles {
         }
     }
 
-    /// The time of the packet `id` has come. When it leaves, if it would be too much at once for
-    /// where it goes.
+    /// The packet `id` is due. Returns when it leaves, if it would be too much at once for its
+    /// destination.
     ///
-    /// Estimates follow from the times that packets have by their flows' rates, not from when they
-    /// leave here.
+    /// Estimates are based on packets' times by their flows' rates, not on actual departures.
     #[inline]
     pub(super) fn postpone(
         &mut self,
@@ -219,8 +218,8 @@ impl Bundles {
         Some(leaves)
     }
 
-    /// The packet `id` is taken back, not sent. When another one is postponed that it may not
-    /// overtake, if there is any.
+    /// The packet `id` is taken back, not sent. Returns when a postponed packet that it must not
+    /// overtake leaves, if there is one.
     pub(super) fn take_back(&self, packets: &mut Packets, id: PacketId) -> Option<Nanos> {
         let destination = packets.headers(id).destination;
         let meta = packets.meta_mut(id);
@@ -232,8 +231,8 @@ impl Bundles {
         Some(behind)
     }
 
-    /// Nobody waits for his turn any more, all have been taken back; and flows have another rate
-    /// than the one that was seen.
+    /// All packets were taken back, so none waits for its turn; and flows have another rate than
+    /// the measured one.
     pub(super) fn begin_anew(&mut self) {
         self.buckets.fill(Estimate::default());
         self.turns = Turns::new(Bytes(self.frame), DESTINATIONS + 1);
@@ -248,7 +247,7 @@ impl Bundles {
         }
     }
 
-    /// How fast what goes to `destination` is in all, as far as is known; zero where nothing is.
+    /// The known total rate of packets to `destination`; zero if unknown.
     pub fn estimate(&self, destination: u32, now: Nanos) -> Rate {
         let counts_for = self.counts_for(destination, now).unwrap_or(bucket(destination));
         self.buckets[counts_for].rate()

@@ -3,7 +3,7 @@
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_units::Nanos;
 
-/// When a packet is to leave.
+/// The departure time of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     /// No earlier than this: its earliest departure time.
@@ -33,7 +33,7 @@ impl Slot {
 /// - *The past is now.* Overdue packets leave next.
 /// - *An empty calendar costs nothing*, however long it was empty.
 ///
-/// While a packet is in here, its place is kept in its [`narrows_packet::Meta::edt`].
+/// While a packet is in the calendar, its place is stored in its [`narrows_packet::Meta::edt`].
 pub trait Calendar: Send {
     /// Inserts `id`, which is in no queue. Returns the time at which it leaves if the caller asks
     /// then: at least `slot.at` and `slot.behind`.
@@ -44,7 +44,7 @@ pub trait Calendar: Send {
     /// Takes out the packet that leaves next, if its time has come.
     fn pop(&mut self, packets: &mut Packets, now: Nanos) -> Option<PacketId>;
 
-    /// Takes out all whose time has come, as far as there is room in `out`.
+    /// Takes out all due packets, as far as there is room in `out`.
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) {
         let mut count = 0;
@@ -60,8 +60,8 @@ pub trait Calendar: Send {
     /// may be nothing to take then, but asking then misses nothing.
     fn next(&self) -> Option<Nanos>;
 
-    /// Takes out the packet that would leave next, whatever the time. To be used until it is empty:
-    /// it is about to be thrown away.
+    /// Takes out the packet that would leave next, regardless of time. Called until the calendar is
+    /// empty, before it is dropped.
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId>;
 
     /// Its own memory in bytes, of which untouched parts may not be in use.

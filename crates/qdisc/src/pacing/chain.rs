@@ -25,14 +25,13 @@ const ONE: u64 = 1 << 32;
 
 /// The memory of all chains of one wheel.
 pub(super) struct Chunks {
-    /// Chunk by chunk, of which the first one stands for none, and at the end what alignment may
-    /// take.
+    /// The chunks, of which the first means none, and some bytes for alignment at the end.
     cells: Vec<u32>,
     /// Where the first chunk begins, so that each is a cache line.
     offset: usize,
     /// How many were ever used; the first one is.
     used: u32,
-    /// The one that was freed last; those before it are linked.
+    /// The chunk that was freed last; those before it are linked.
     free: u32,
     /// How many chains there can be.
     chains: usize,
@@ -62,7 +61,7 @@ impl Chunks {
         &self.cells[first + from as usize..first + to as usize]
     }
 
-    /// Takes a chunk that nobody uses.
+    /// Takes a free chunk.
     #[inline]
     fn take(&mut self, packets: &Packets) -> u32 {
         match self.free {
@@ -74,14 +73,13 @@ impl Chunks {
         }
     }
 
-    /// Begins to use another one. Before the first one there is memory for all that `packets` can
-    /// ever need; what is not used of it is not touched.
+    /// Takes a new chunk. Memory for all that `packets` can ever need is reserved before the first
+    /// one; unused memory is not touched.
     #[cold]
     fn make(&mut self, packets: &Packets) -> u32 {
         if self.cells.is_empty() {
             let packets = packets.capacity() as usize;
-            // A chain's last chunk may be short, and the first one of those that are taken from is
-            // partly used.
+            // A chain's last chunk may be incomplete, and its first one partly used.
             let chunks = self.used as usize + packets / IDS + 2 * self.chains.min(packets);
             self.cells = vec![0; (chunks + 1) * CELLS as usize];
             let line = CELLS as usize * size_of::<u32>();
@@ -134,7 +132,7 @@ impl Chain {
         self.end().is_multiple_of(CELLS)
     }
 
-    /// Puts `id`, which stands nowhere, behind all others. It is not full.
+    /// Appends `id`, which is in no chain, to a chunk with room.
     #[inline]
     pub(super) fn append(&mut self, chunks: &mut Chunks, id: PacketId) {
         *chunks.at(self.end()) = id.0;
@@ -154,7 +152,7 @@ impl Chain {
         }
     }
 
-    /// Puts `id`, which stands nowhere, behind all others.
+    /// Appends `id`, which is in no chain.
     #[inline]
     pub(super) fn push_back(&mut self, chunks: &mut Chunks, packets: &Packets, id: PacketId) {
         if self.is_full() {
@@ -163,8 +161,8 @@ impl Chain {
         self.append(chunks, id);
     }
 
-    /// Takes those that came first, as many as stand side by side and there are `places`; how many.
-    /// What is known of them is on its way.
+    /// Takes the first packets, as many as are adjacent and there are `places`. Returns their
+    /// number. Their metadata is prefetched.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -192,7 +190,7 @@ impl Chain {
         count as usize
     }
 
-    /// Takes the one that came first.
+    /// Takes the first packet.
     #[inline]
     pub(super) fn pop_front(&mut self, chunks: &mut Chunks) -> Option<PacketId> {
         if self.is_empty() {
@@ -244,8 +242,8 @@ mod tests {
     }
 
     proptest! {
-        /// The oracles are `VecDeque`s. Chains share all memory, packets that were taken come
-        /// again, and what was allocated for them is enough.
+        /// The oracles are `VecDeque`s. Chains share all memory, taken packets return, and the
+        /// memory reserved for them is enough.
         #[test]
         fn chains_are_queues(steps in prop::collection::vec(step(), 1..200)) {
             let packets = Packets::new(PACKETS);
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_last_is_used_first() {
+    fn the_chunk_freed_last_is_used_first() {
         let packets = Packets::new(PACKETS);
         let mut chunks = Chunks::new(CHAINS);
         for round in 0..1_000 {

@@ -84,7 +84,7 @@ impl Config {
 /// CoDel's parameters, the same for every flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Codel {
-    /// How long packets may stand.
+    /// How long packets may wait.
     pub target: Nanos,
     /// For how long a longer sojourn time is tolerated.
     pub interval: Nanos,
@@ -131,7 +131,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// What tells the flow of `id` apart from others.
+    /// The key of the flow of `id`.
     #[inline]
     pub(super) fn of(self, packets: &Packets, id: PacketId) -> u32 {
         match self {

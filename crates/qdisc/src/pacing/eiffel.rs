@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         /// The oracle is an ordered set.
         #[test]
-        fn what_is_found_is_the_first_from_there_on(
+        fn the_search_finds_the_first_from_its_start(
             bits in 0_u32..15,
             steps in prop::collection::vec((any::<u32>(), any::<bool>(), any::<u32>()), 1..60),
         ) {

@@ -1,4 +1,4 @@
-//! What a pacing qdisc has done, beyond what every qdisc counts.
+//! Statistics of a pacing qdisc, in addition to those of every qdisc.
 
 use narrows_units::Bytes;
 
@@ -16,11 +16,11 @@ pub struct Figures {
     pub flow_limit_drops: u64,
     /// Packets dropped because their time lay beyond the horizon.
     pub horizon_drops: u64,
-    /// Packets that leave at the horizon although their time lies beyond it.
+    /// Packets that leave at the horizon although their time is later.
     pub horizon_caps: u64,
-    /// Packets that came back and said that what had been sent there met on the way.
+    /// Returned packets that reported congestion towards their senders.
     pub congestion: u64,
-    /// What queue management has done, where there is any.
+    /// What queue management has done, if there is any.
     pub codel: Option<Signals>,
     /// Memory of the instance itself: flows and what holds packets, untouched parts included.
     pub memory: Bytes,

@@ -1,4 +1,4 @@
-//! What is remembered of flows: when the next packet may leave, and how many are queued.
+//! The state of flows: when the next packet may leave, and how many are queued.
 //!
 //! A hash table with open addressing: half a cache line for each flow, in the table itself, so that
 //! a packet touches one line however many flows there are. Keys are hashes already; they are
@@ -22,7 +22,7 @@ use super::stamp::Moment;
 use narrows_cpu::prefetch;
 use narrows_units::Nanos;
 
-/// Places to begin with: a page half full.
+/// The initial number of places: a page half full.
 const LEAST: usize = 64;
 /// Places of the new table that are made for each flow that appears.
 const MAKE: usize = 16;
@@ -32,7 +32,7 @@ const MOVE: usize = 8;
 const PLACES_MAX: usize = 1 << 20;
 /// and the part of them for flows without.
 const OWING_MAX: usize = 4;
-/// Places that are looked at to guess how many flows are needed still.
+/// The number of places that are sampled to estimate how many flows are still needed.
 const SAMPLE: usize = 64;
 /// 2^32 divided by the golden ratio.
 const SPREAD: u32 = 0x9e37_79b1;
@@ -50,7 +50,7 @@ pub(super) struct Flow {
     /// Bytes that leave then.
     pub(super) bytes: u32,
     key: u32,
-    /// One more than the packets that are queued, or what else a place can be.
+    /// The number of queued packets plus one, or another state of the place.
     state: u32,
 }
 
@@ -114,7 +114,7 @@ struct Table {
 }
 
 impl Table {
-    /// One with room for `size` slots, none of which is initialised.
+    /// A table of `size` slots, all uninitialised.
     fn with_room(size: usize) -> Self {
         Self { places: Vec::with_capacity(size), shift: u32::BITS - size.ilog2() }
     }
@@ -132,7 +132,7 @@ impl Table {
         (key.wrapping_mul(SPREAD) >> self.shift) as usize
     }
 
-    /// Where the flow `key` is, or else where there is room for it.
+    /// The place of the flow `key`, or else a free one for it.
     #[inline]
     fn find(&self, key: u32) -> Result<usize, usize> {
         let last = self.places.len() - 1;
@@ -154,7 +154,7 @@ impl Table {
 enum Stage {
     /// Nothing.
     Steady,
-    /// Its successor is being made, for so many places.
+    /// Its successor is being made, with this many places.
     Making(Table, usize),
     /// Flows move in from the one before, all up to this place have.
     Moving(Table, usize),
@@ -224,7 +224,7 @@ impl Flows {
         self.standing -= u32::from(flow.state == 1);
     }
 
-    /// Has the place of the flow `key` brought near: it will soon be needed.
+    /// Prefetches the place of the flow `key`.
     #[inline]
     pub(super) fn prefetch(&self, key: u32) {
         prefetch(&self.table.places[self.table.home(key)]);
@@ -240,7 +240,7 @@ impl Flows {
         self.standing
     }
 
-    /// The memory that they take beside this, in bytes.
+    /// The memory that it has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
         let other = match &self.stage {
             Stage::Steady => 0,
@@ -317,8 +317,7 @@ impl Flows {
         }
     }
 
-    /// How many places the next table is to have: as many as this one, if most flows of a sample
-    /// will be left behind.
+    /// The size of the next table: the same, if most flows of a sample will be left behind.
     fn next_size(&self, now: Nanos) -> usize {
         let size = self.table.places.len();
         if size >= PLACES_MAX && self.standing as usize <= size / OWING_MAX {
@@ -328,7 +327,7 @@ impl Flows {
         let (needed, all) = sample.fold((0, 0), |(needed, all), flow| {
             (needed + usize::from(flow.is_needed(now)), all + 1)
         });
-        // The estimate of what is needed may be too low, but there is room for one mistake only.
+        // The estimate may be too low, but there is room for one mistake only.
         let has_room = self.taken * 8 <= size * 5;
         if has_room && needed * 3 <= all { size } else { size * 2 }
     }

@@ -42,18 +42,18 @@ use narrows_units::Nanos;
 
 /// Wheels: as many as there are powers of two of nanoseconds.
 const WHEELS: usize = 64;
-/// A wheel's turn has so many parts, as a power of two, and all but one of them are in reach at any
-/// time. The more there are, the fewer packets move on at once, and the more often what is very far
-/// away does.
+/// A wheel's turn has this many parts, as a power of two, and all but one of them are in reach at
+/// any time. With more parts, fewer packets move on at once, but distant packets move more often.
 const PARTS: u32 = 6;
 /// No time is later, so that rounding up cannot overflow: 146 years.
 const LATEST: u64 = 1 << 62;
-/// Chains beside those of the slots: what is ready, what is overdue, and what is looked through.
+/// Chains in addition to those of the slots: ready packets, overdue packets, and packets being
+/// sorted.
 const TAKEN: usize = 3;
 /// Nothing is due.
 const NEVER: u64 = u64::MAX;
 
-/// What is known of one wheel.
+/// The state of one wheel.
 #[derive(Clone, Copy)]
 struct Wheel {
     /// The time of its first slot with packets.
@@ -79,9 +79,9 @@ pub struct Mltw {
     earliest: u64,
     /// All slots up to this time are empty.
     front: u64,
-    /// What has left its slot and nobody has taken yet.
+    /// Packets that have left their slot and were not taken yet.
     ready: Chain,
-    /// What came when its time was over; leaves behind `ready`.
+    /// Packets that arrived after their time; they leave after `ready`.
     overdue: Chain,
     /// Slots of a wheel: 2^`size`.
     reach: u64,
@@ -141,9 +141,9 @@ impl Mltw {
     /// The time at which a packet that leaves at `time` takes its place or the next rest on its way
     /// there.
     ///
-    /// At its place it must be less than a whole turn ahead of the front. Whether it is, is decided
-    /// by the borders between the parts of a turn, which are slots of coarser wheels: it rests at
-    /// the last border but as many as a turn has parts, less one, until the front has reached that.
+    /// At its place it must be less than a whole turn ahead of the front. The borders between the
+    /// parts of a turn, which are slots of coarser wheels, decide this: it rests at the border that
+    /// is one part less than a turn before it, until the front has reached that.
     fn rest(&self, mut time: u64) -> u64 {
         loop {
             let border = (time.trailing_zeros() + self.size + 1 - PARTS).min(63);
@@ -155,7 +155,7 @@ impl Mltw {
         }
     }
 
-    /// Puts `id` into the slot for `time`, and says which that is.
+    /// Puts `id` into the slot for `time`, and returns the slot.
     #[inline(always)]
     fn put(&mut self, packets: &Packets, id: PacketId, time: u64) -> usize {
         let wheel = wheel_of(time);
@@ -171,7 +171,7 @@ impl Mltw {
         slot
     }
 
-    /// The same where `id` is the first one in the slot, or in a chunk.
+    /// The same if `id` is the first one in the slot, or in a chunk.
     #[inline(never)]
     fn put_first(&mut self, packets: &Packets, id: PacketId, time: u64) {
         let wheel = wheel_of(time);
@@ -194,8 +194,8 @@ impl Mltw {
         }
     }
 
-    /// Puts `id`, which leaves at `time`, where that may be over, or far away, or where nothing is
-    /// in any slot and the wheels stand where the clock was. Returns when it leaves.
+    /// Inserts `id`, which leaves at `time`, if that may be past or far away, or if all slots are
+    /// empty and the wheels lag behind the clock. Returns when it leaves.
     #[inline(never)]
     fn put_aside(&mut self, packets: &mut Packets, id: PacketId, time: u64, now: Nanos) -> u64 {
         if self.is_empty() {
@@ -229,7 +229,7 @@ impl Mltw {
         1 << (self.size - 6)
     }
 
-    /// The first slot is due, and nothing is ready: what is in it is, or moves on.
+    /// The first slot is due, and no packet is ready: its packets become ready, or move on.
     #[inline]
     fn open(&mut self, packets: &Packets) {
         let time = self.earliest;
@@ -246,7 +246,7 @@ impl Mltw {
         }
     }
 
-    /// Of what stood in the slot for `time` some is ready, and some goes on its way.
+    /// Of the packets in the slot for `time`, some are ready, and the others move on.
     #[cold]
     fn sift(&mut self, packets: &Packets, mut chain: Chain, time: u64) {
         let mut some = [PacketId(0); IDS];
@@ -272,7 +272,7 @@ impl Mltw {
         self.occupied[word] &= !(1 << bit);
         let rest = self.occupied[word];
         let known = &mut self.wheels[wheel as usize % WHEELS];
-        // How many slots on the next one is: in this word, in another one, or in front in this one.
+        // The distance to the next slot: in this word, in another one, or earlier in this one.
         let ahead = rest & (NEVER << bit);
         if ahead != 0 {
             known.first = time + ((u64::from(ahead.trailing_zeros()) - bit as u64) << wheel << 1);
@@ -300,7 +300,7 @@ impl Mltw {
         self.earliest = earliest;
     }
 
-    /// Takes what is ready, whatever the time.
+    /// Takes ready packets, regardless of time.
     #[inline]
     fn take(&mut self) -> Option<PacketId> {
         let Self { ready, overdue, chunks, .. } = self;
@@ -387,7 +387,7 @@ impl Calendar for Mltw {
     }
 }
 
-/// Moves what is in `chain` into `out`, as far as there is room.
+/// Moves packets of `chain` into `out` while there is room.
 #[inline]
 fn fill(out: &mut Batch, chain: &mut Chain, chunks: &mut Chunks, packets: &Packets) {
     loop {
@@ -402,7 +402,7 @@ fn fill(out: &mut Batch, chain: &mut Chain, chunks: &mut Chunks, packets: &Packe
 /// The wheel that has the slot for `time`.
 #[inline]
 fn wheel_of(time: u64) -> u32 {
-    // The highest bit stands for the end of time, and spares a question whether there is any.
+    // The highest bit means the end of time, so there is always a bit to find.
     (time | 1 << 63).trailing_zeros()
 }
 

@@ -53,11 +53,11 @@ pub struct Pacer<C> {
     terms: Terms,
     flows: Flows,
     calendar: C,
-    /// Makes an empty one.
+    /// Makes an empty calendar.
     make: fn(&Config) -> C,
     /// Whether what waits has times by a rate that has risen since.
     is_outdated: bool,
-    /// By destination, where what goes to one may not leave together.
+    /// By destination, if packets to one destination may not leave together.
     bundles: Option<Bundles>,
     acknowledgements: Acknowledgements,
     account: Account,
@@ -90,7 +90,7 @@ impl<C: Calendar> Pacer<C> {
         self.config.key.of(packets, id)
     }
 
-    /// Stamps `id` and lets it wait for its time; `bounded` is whether limits hold.
+    /// Stamps `id` and queues it until its time; `bounded` is whether limits apply.
     #[inline]
     fn hold(
         &mut self,
@@ -146,8 +146,8 @@ impl<C: Calendar> Pacer<C> {
         Ok(())
     }
 
-    /// Those of `out` from `start` on whose destinations would get too much at once wait for their
-    /// turns. Whether one of these has come already.
+    /// Postpones those of `out` from `start` on whose destinations would get too much at once.
+    /// Returns whether the turn of one has come already.
     fn postpone(
         &mut self,
         packets: &mut Packets,

@@ -66,7 +66,7 @@ pub struct Queues<C> {
     /// Makes an empty one.
     make: fn(&Config) -> C,
     account: Account,
-    /// Heads whose time has come; empty in between.
+    /// Due heads; empty between calls.
     due: Batch,
     /// Flows with packets.
     standing: u32,
@@ -113,7 +113,7 @@ impl<C: Calendar> Queues<C> {
             .unwrap_or_else(|| self.table.add(key, |flow| flow.is_at_rest(terms, codel, now)))
     }
 
-    /// Why no more packets may come to `flow` at `now`, if so.
+    /// Why `flow` may not get more packets at `now`, if so.
     #[inline]
     fn refuses(&self, packets: &Packets, flow: u32, now: Nanos) -> Option<DropReason> {
         let flow = &self.table.flows[flow as usize];
@@ -169,8 +169,7 @@ impl<C: Calendar> Queues<C> {
         flow.settle(self.calendar.insert(packets, id, slot, now));
     }
 
-    /// The head of the flow `at` has left, in one way or the other: the next one is the head, and
-    /// waits.
+    /// The head of the flow `at` was sent or dropped: the next packet is the head, and waits.
     #[inline]
     fn follow(&mut self, packets: &mut Packets, at: u32, now: Nanos) {
         let flow = &mut self.table.flows[at as usize];
@@ -187,7 +186,7 @@ impl<C: Calendar> Queues<C> {
         self.insert(packets, at, next, leaves, now);
     }
 
-    /// So much has been sent at `now`.
+    /// Counts packets sent at `now`.
     #[inline]
     fn count(&mut self, packets: u32, bytes: u64, now: Nanos) {
         self.account.sent(packets, bytes, now);
@@ -323,8 +322,8 @@ impl<C: Calendar> Qdisc for Queues<C> {
         let terms = Terms::new(&config);
         if terms != self.terms {
             self.is_outdated = true;
-            // A flow that owes nothing by the old rate may be forgotten already, and owes nothing
-            // by the new one.
+            // A flow without debt at the old rate may be forgotten already, and has no debt at the
+            // new one.
             for flow in self.table.flows.iter_mut() {
                 flow.settle_up(&self.terms, now);
             }
@@ -334,7 +333,7 @@ impl<C: Calendar> Qdisc for Queues<C> {
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let head = self.calendar.drain(packets)?;
-        // This instance is not used again: its own times are as good as any.
+        // This instance is not used again, so its times do not matter.
         let now = packets.meta(head).edt;
         self.account.left(packets, head);
         if let Some(at) = self.table.flows.find(self.key(packets, head)) {

@@ -10,7 +10,7 @@
 //! more than twice the shortest recent one means that the packet was queued.
 //!
 //! A destination is *congested* for 2 ms after the last sign. If it is congested again soon after,
-//! the cause was what was done about it, so each time it lasts twice as long.
+//! the spacing ended too early, so each time it lasts twice as long.
 //!
 //! *All queues of a port share the feedback*, since it may arrive on another queue than the one
 //! that sent the data. Everything known is where every queue of the port can read and write it
@@ -31,7 +31,7 @@
 //! Cost: one line per packet with a time stamp, and one for each that comes back; one more per
 //! batch, and for each packet a third as long as anything is congested.
 //!
-//! Non-goals: what is done about it (`bundles.rs`), congestion of traffic without ACKs.
+//! Non-goals: the reaction (`bundles.rs`), congestion of traffic without ACKs.
 
 use crate::{DESTINATIONS, Feedback, Word};
 use narrows_packet::Acknowledgement;
@@ -40,20 +40,21 @@ use packed::{Congestion, Newest, Probe, RoundTrip};
 
 mod packed;
 
-/// TCP's flag that says that a mark was seen (RFC 3168).
+/// TCP's flag that reports a mark (RFC 3168).
 const ECN_ECHO: u16 = 0x40;
-/// With SYN it is only about being able to.
+/// With SYN it only negotiates ECN.
 const SYN: u16 = 0x02;
 /// How long the shortest round trip is believed: routes change.
 const BELIEVED: Nanos = Nanos::from_secs(10);
 /// After this a packet's stamp is not expected back any more.
 const TIMEOUT: Nanos = Nanos::from_millis(200);
-/// What a round trip may be longer by than twice the shortest: hosts take their time, too.
+/// The excess over twice the shortest round trip that is tolerated: hosts add delays, too.
 const JITTER: Nanos = Nanos::from_micros(50);
-/// How long a destination is congested after it was last heard to be, the first time: some round
-/// trips of a data center, as many as a sender takes to slow down.
+/// How long a destination counts as congested after the last sign, the first time: some round trips
+/// of a data center, as many as a sender takes to slow down.
 pub(super) const CONGESTION: Nanos = Nanos::from_millis(2);
-/// The same if it has always come back; and whoever has been spared for so long begins anew.
+/// The longest such time, if congestion keeps coming back. A destination that was clear for as long
+/// starts anew.
 pub(super) const LONGEST: Nanos = Nanos::from_millis(128);
 
 /// The bucket of a destination.
@@ -62,17 +63,17 @@ pub(super) const fn bucket(destination: u32) -> usize {
     destination as usize % DESTINATIONS
 }
 
-/// What one queue says and knows of all destinations.
+/// One queue's view of all destinations.
 pub struct Safeguard {
     feedback: Box<dyn Feedback>,
-    /// When it was last asked until when anything is congested,
+    /// When the end of all congestion was last read,
     asked: Nanos,
-    /// and what it said.
+    /// and its value.
     any_until: Nanos,
 }
 
 impl Safeguard {
-    /// One that hears what all hear that have a view of the same.
+    /// A safeguard that shares `feedback` with all queues that have the same board.
     pub fn new(feedback: Box<dyn Feedback>) -> Self {
         Self { feedback, asked: Nanos::MAX, any_until: Nanos::ZERO }
     }
@@ -80,7 +81,7 @@ impl Safeguard {
     /// A packet to `destination` leaves.
     #[inline]
     pub fn leaves(&self, destination: u32, packet: &Acknowledgement, now: Nanos) {
-        // What carries no data is not acknowledged.
+        // Packets without data are not acknowledged.
         let Some((value, _)) = packet.time_stamp.filter(|_| !packet.is_empty) else { return };
         let bucket = bucket(destination);
         if !self.is_newest(bucket, value, now) {
@@ -97,7 +98,7 @@ impl Safeguard {
     /// Whether `value` is the first of its kind, on any queue.
     #[inline]
     fn is_newest(&self, bucket: usize, value: u32, now: Nanos) -> bool {
-        // Each turn but the last is one in which another queue came first.
+        // In each iteration but the last another queue was first.
         loop {
             let word = self.feedback.read(bucket, Word::Newest);
             let newest = Newest::from_word(word);
@@ -106,8 +107,8 @@ impl Safeguard {
             } else if newest.age(now) > TIMEOUT {
                 value != newest.number()
             } else {
-                // Connections that count from elsewhere have smaller ones; they are left alone as
-                // long as there are others.
+                // Connections with other origins may have smaller stamps; they are ignored as long
+                // as there are larger ones.
                 let ahead = value.wrapping_sub(newest.number());
                 if ahead > u32::MAX / 2 {
                     return false;
@@ -121,8 +122,8 @@ impl Safeguard {
         }
     }
 
-    /// A packet comes from `source`. Whether it says that what goes there meets on the way; then
-    /// all know.
+    /// Processes a packet from `source`. Returns whether it reports congestion towards `source`,
+    /// and publishes it.
     #[inline]
     pub fn comes(&mut self, source: u32, packet: &Acknowledgement, now: Nanos) -> bool {
         let bucket = bucket(source);
@@ -135,7 +136,7 @@ impl Safeguard {
         is_marked || is_long
     }
 
-    /// What has passed since the packet left whose stamp is `echo`, for one queue.
+    /// The time since the packet with the stamp `echo` left, for one queue only.
     #[inline]
     fn round_trip(&self, bucket: usize, echo: u32, now: Nanos) -> Option<Nanos> {
         let word = self.feedback.read(bucket, Word::UnderWay);
@@ -147,7 +148,7 @@ impl Safeguard {
         is_first.then(|| probe.age(now))
     }
 
-    /// Whether a round trip that took `took` has stood somewhere.
+    /// Whether a round trip of `took` includes a standing queue.
     fn is_long(&self, bucket: usize, took: Nanos, now: Nanos) -> bool {
         let word = self.feedback.read(bucket, Word::Shortest);
         let seen = RoundTrip::from_word(word);
@@ -161,12 +162,12 @@ impl Safeguard {
         false
     }
 
-    /// What goes to `bucket` meets on the way.
+    /// Packets to `bucket` meet congestion.
     fn set_congested(&mut self, bucket: usize, now: Nanos) {
         let word = self.feedback.read(bucket, Word::Congestion);
         let next = Congestion::from_word(word).heard(now);
         if next.word() != word {
-            // Where another queue was first, it has said the same just now.
+            // If another queue was first, it has just published the same.
             self.feedback.replace(bucket, Word::Congestion, word, next.word());
         }
         self.feedback.raise(next.until().0);
@@ -174,10 +175,10 @@ impl Safeguard {
         self.any_until = self.any_until.max(next.until());
     }
 
-    /// Until when `destination` is congested, where it is.
+    /// The time until which `destination` is congested, if it is.
     #[inline]
     pub fn congested_until(&mut self, destination: u32, now: Nanos) -> Option<Nanos> {
-        // Once a batch: all of it has one time.
+        // Once per batch, which has one time.
         if self.asked != now {
             self.asked = now;
             self.any_until = Nanos(self.feedback.greatest());

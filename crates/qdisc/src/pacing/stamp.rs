@@ -17,7 +17,7 @@
 //! makes bursts of any size: a thousand flows at 10 Mbit/s meet in slots of a millisecond, a
 //! megabyte at once. Some hundred packets save all that batching can save (its Fig. 5b); beyond
 //! that, a larger batch only causes drops downstream. So a slot is at most as long as [`BUNDLE`]
-//! packets take to leave from here, whatever the rates of their flows.
+//! packets take to leave from here, at any rates of their flows.
 //!
 //! Source: D. Shan et al., "Fast and Accurate Software Traffic Shaping With Inter-Flow Batching"
 //! (ToN 2025), sections II.B, IV.B and Fig. 5; A. Saeed et al., "Carousel" (SIGCOMM 2017), section
@@ -56,16 +56,16 @@ impl Moment {
     }
 }
 
-/// What packets of a flow are stamped by.
+/// The rate by which packets of a flow are stamped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Terms {
     /// Nanoseconds that a byte takes: whole ones,
     whole: u64,
     /// and 2^-64 of them.
     part: u64,
-    /// To how many nanoseconds a departure may be rounded up, as a power of two.
+    /// The granularity to which a departure may be rounded up, as a power of two of nanoseconds.
     spacing: u32,
-    /// The same where it is for the structure to say.
+    /// The same, as the structure decides.
     finest: u32,
     /// Bytes of a flow that may leave in one slot.
     pub(super) allowance: u32,
@@ -127,8 +127,7 @@ fn allowance(config: &Config, rate: Rate) -> u32 {
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// How long it takes until [`BUNDLE`] packets have left, as it has been lately. Asked for each
-/// packet, worked out once for a bundle.
+/// The recent time for [`BUNDLE`] departures. Read for each packet, computed once per bundle.
 #[derive(Debug)]
 pub(super) struct Bundle {
     /// Since when packets are counted.
@@ -143,8 +142,8 @@ pub(super) struct Bundle {
 
 impl Bundle {
     const UNKNOWN: u64 = u64::MAX;
-    /// By how much a bundle may seem to take longer than those before. A pause says nothing of how
-    /// packets leave after it.
+    /// The most by which a bundle may take longer than the previous one: a pause says nothing about
+    /// later packets.
     const GROWTH: u64 = 8;
 
     pub(super) const fn new() -> Self {
@@ -157,10 +156,10 @@ impl Bundle {
         self.power
     }
 
-    /// So many packets leave at `now`.
+    /// Counts packets that leave at `now`.
     #[inline]
     pub(super) fn count(&mut self, packets: u32, now: Nanos) {
-        // What leaves at once belongs together, however much it is.
+        // Simultaneous departures belong together, any number of them.
         if self.packets >= BUNDLE && now > self.since {
             self.close(now);
         }
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_longer_than_a_frame_takes_holds_what_the_rate_yields() {
+    fn a_slot_longer_than_a_frame_s_time_holds_the_rate_s_worth() {
         let fast = terms(100_000_000_000, Structure::Carousel);
         assert_eq!(fast.allowance, 12_500 + 1514);
         assert_eq!(terms(1_000_000_000, Structure::Carousel).allowance, 2 * 1514);
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bundle_takes_as_long_as_its_packets_did_whatever_they_came_in() {
+    fn a_bundle_takes_as_long_as_its_packets() {
         for batch in [1u32, 7, 64, 500] {
             let mut bundle = Bundle::new();
             for turn in 0..4000u64 {

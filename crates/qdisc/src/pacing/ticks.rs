@@ -35,7 +35,7 @@ impl Ticks {
         last + u64::from(last * self.granularity < time.0)
     }
 
-    /// When `tick` is; [`Nanos::MAX`] where that is too far away to be told.
+    /// The time of `tick`; [`Nanos::MAX`] if it is out of range.
     #[inline]
     pub(super) fn time(&self, tick: u64) -> Nanos {
         Nanos(tick.saturating_mul(self.granularity))
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_away_is_never() {
+    fn a_time_too_far_away_is_never() {
         let ticks = Ticks::of(Nanos(100));
         assert_eq!(ticks.time(ticks.first(Nanos::MAX)), Nanos::MAX);
     }

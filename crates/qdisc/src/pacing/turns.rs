@@ -1,9 +1,9 @@
-//! Turns: at most two frames leave together to one destination, whatever their departure times.
+//! Turns: at most two frames leave together to one destination, even with equal departure times.
 //!
 //! Slots separate the packets of one connection, because their times differ. They cannot separate
-//! connections that share a destination, each with times of its own: those that began together have
-//! the same times for ever, in slots of any length. So if a packet that is about to leave would be
-//! too much for its destination, it is *postponed* by as many slots as it takes, and leaves then
+//! connections that share a destination, each with times of its own: those that started together
+//! keep equal times, in slots of any length. So if a packet that is about to leave would be too
+//! much for its destination, it is *postponed* by as many slots as it takes, and leaves then
 //! without another check. Slots are no longer than a full packet takes at the total rate, and each
 //! has room for two, so no packet waits for long unless the total is faster than that.
 //!
@@ -26,13 +26,13 @@ const FRAMES: u64 = 2;
 #[derive(Clone, Copy, Default)]
 struct Window {
     begin: Nanos,
-    /// What leaves in it.
+    /// The bytes that leave in it.
     bytes: u64,
 }
 
 impl Window {
-    /// When a packet of `len` bytes leaves, no earlier than `at`, where `most` bytes may within
-    /// `length`.
+    /// When a packet of `len` bytes leaves, at `at` or later, if at most `most` bytes may leave
+    /// within `length`.
     #[inline]
     fn take(&mut self, at: Nanos, len: u64, length: Nanos, most: u64) -> Nanos {
         let end = self.begin.0.saturating_add(length.0);
@@ -50,30 +50,30 @@ impl Window {
     }
 }
 
-/// Whom to stay behind.
+/// Postponed packets that later ones must stay behind.
 #[derive(Clone, Copy, Default)]
 struct Behind {
-    /// When what was postponed last leaves.
+    /// When the last postponed packet leaves.
     at: Nanos,
-    /// Until when others might come before it.
+    /// The time until which others might overtake it.
     until: Nanos,
 }
 
-/// By whom a packet is kept apart from others.
+/// The group within which packets are spaced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
     /// Which bucket it is.
     pub(super) bucket: usize,
-    /// How far apart its packets leave, as a power of two of nanoseconds.
+    /// The spacing of its packets, as a power of two of nanoseconds.
     pub(super) spacing: u8,
 }
 
-/// What leaves when, by bucket.
+/// The departures of each bucket.
 pub(super) struct Turns {
     windows: Box<[Window]>,
     /// By bucket of destinations.
     behind: Box<[Behind]>,
-    /// Until when anybody has to stay behind others.
+    /// The latest time until which any packet must stay behind others.
     any_until: Nanos,
     /// Bytes that may leave together.
     most: u64,
@@ -91,14 +91,14 @@ impl Turns {
         }
     }
 
-    /// Has nobody overtake what was postponed by `before`.
+    /// Keeps packets behind those that `before` has postponed.
     pub(super) fn follow(&mut self, before: Self) {
         (self.behind, self.any_until) = (before.behind, before.any_until);
     }
 
     /// A packet of `len` bytes to the destination `own`, which was not postponed yet, is about to
-    /// leave with the slot `slot`; `group` is by whom it is kept apart, if by anybody. When it
-    /// leaves, if it has to wait.
+    /// leave with the slot `slot`; `group` is its group for spacing, if any. Returns when it
+    /// leaves, if it must wait.
     #[inline]
     pub(super) fn postpone(
         &mut self,
@@ -145,7 +145,7 @@ mod tests {
     const GROUP: Group = Group { bucket: 3, spacing: 10 };
 
     #[test]
-    fn what_would_be_the_third_frame_goes_into_the_next_slot() {
+    fn a_third_frame_goes_into_the_next_slot() {
         let mut turns = Turns::new(FRAME, 5);
         let leave =
             |turns: &mut Turns, at| turns.postpone(3, Some(GROUP), Nanos(at), FRAME, Nanos(at));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_between_slots_has_the_same_room() {
+    fn departures_between_slots_have_the_same_room() {
         let mut turns = Turns::new(FRAME, 5);
         let leave =
             |turns: &mut Turns, at| turns.postpone(3, Some(GROUP), Nanos(at), FRAME, Nanos(at));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_overtakes_when_he_is_kept_apart_no_more() {
+    fn packets_stay_in_order_when_spacing_ends() {
         let mut turns = Turns::new(FRAME, 5);
         for expected in [None, None, Some(Nanos(2048))] {
             assert_eq!(turns.postpone(3, Some(GROUP), Nanos(1024), FRAME, Nanos(1024)), expected);
@@ -181,7 +181,7 @@ mod tests {
     proptest! {
         /// Packets ask in the order of their slots. Each is asked for once.
         #[test]
-        fn no_two_frames_are_exceeded_and_nobody_overtakes(
+        fn at_most_two_frames_leave_together_and_none_overtakes(
             mut packets in prop::collection::vec(
                 (0u64..50_000, 0usize..3, prop::option::of(3usize..5), 64u64..1501),
                 1..300,

@@ -9,8 +9,8 @@
 //! reach. Beside the circle there are three more lists:
 //! - *ready*: the packets of the slot that was reached last, the oldest on top. Slots are stacks,
 //!   so they are reversed once, when they fall due.
-//! - *late*: packets that came for a tick before `head`. They leave after those that are ready and
-//!   before any slot, so that none overtakes its predecessor.
+//! - *late*: packets for a tick before `head`. They leave after those that are ready and before any
+//!   slot, so that none overtakes its predecessor.
 //! - *beyond*: packets more than a turn ahead, in order of arrival. They are filed again when the
 //!   first of them falls due. While any is there, packets with the same time or a later one join
 //!   them: none can get into a slot before its predecessor. A packet is filed again at most once
@@ -37,14 +37,14 @@ use std::cell::Cell;
 #[cfg(test)]
 mod tests;
 
-/// The longest circle: a gigabyte of slots, if all are touched. With a horizon further than that,
-/// packets are filed anew on their way.
+/// The longest circle: a gigabyte of slots, if all are touched. With a longer horizon, packets are
+/// filed again later.
 const SLOTS_MAX: u64 = 1 << 28;
 
 /// How many slots [`Calendar::next`] may look at that hold nothing.
 const LOOKAHEAD: u64 = 1024;
 
-/// Stands for a tick where there is none.
+/// No tick.
 const NEVER: u64 = u64::MAX;
 
 /// How the next slot that holds packets is found.
@@ -58,9 +58,9 @@ pub trait Search: Send {
     /// The slot at `index` holds nothing any more.
     fn emptied(&mut self, index: usize);
 
-    /// The first tick from `from` on whose slot holds packets; or one that is no earlier than
-    /// `until` and has none before it. Some slot holds packets. `slots` are the circle's, zero
-    /// where they hold none.
+    /// The first tick from `from` on whose slot holds packets, or a tick at `until` or later with
+    /// none before it. At least one slot must hold packets. `slots` are those of the circle; zero
+    /// means empty.
     fn search(&self, slots: &[u32], from: u64, until: u64) -> u64;
 
     /// Its own memory in bytes.
@@ -75,21 +75,20 @@ pub struct Wheel<S> {
     search: S,
     /// Where the circle begins, at most one tick after the clock's: slots before it are empty.
     head: u64,
-    /// No slot before this tick holds anything; [`NEVER`] where none does. What was looked at
-    /// once is remembered here.
+    /// No slot before this tick holds packets; [`NEVER`] if none does. Caches earlier searches.
     earliest: Cell<u64>,
-    /// Slots that hold something.
+    /// The number of slots with packets.
     filled: usize,
     ready: Stack,
     late: Stack,
     beyond: Stack,
-    /// The first tick of those beyond, or [`NEVER`]. All that stand in slots are before it.
+    /// The first tick of packets beyond the circle, or [`NEVER`]. All packets in slots are earlier.
     beyond_from: u64,
 }
 
 impl<S: Search> Wheel<S> {
     /// An empty wheel of slots that are `granularity` long, at least a nanosecond. Packets that
-    /// leave within `horizon` stand in a slot at once. Allocates now and never again.
+    /// leave within `horizon` are in a slot at once. Allocates only here.
     pub fn new(granularity: Nanos, horizon: Nanos) -> Self {
         let ticks = Ticks::of(granularity);
         // One more for the tick that has begun, one more because the horizon is rounded up.
@@ -120,8 +119,8 @@ impl<S: Search> Wheel<S> {
         self.ticks.last(now).min(NEVER - 1)
     }
 
-    /// The tick of what leaves at `at`, and the time at which that is. What should have left is not
-    /// made to wait for the next tick.
+    /// The tick of a packet that leaves at `at`, and its time. An overdue packet does not wait for
+    /// the next tick.
     #[inline]
     fn place(&self, at: Nanos, now: Nanos) -> (u64, Nanos) {
         if at <= now {
@@ -165,7 +164,7 @@ impl<S: Search> Wheel<S> {
         self.slots[index] = slot.to_bits();
     }
 
-    /// Files what no slot was found for: either nobody asked for long, or it is far away.
+    /// Files a packet without a slot: the wheel was not polled for long, or the time is far away.
     #[cold]
     fn file_beyond(&mut self, packets: &mut Packets, id: PacketId, tick: u64, now: Nanos) {
         self.advance(self.current(now));
@@ -177,14 +176,14 @@ impl<S: Search> Wheel<S> {
         }
     }
 
-    /// Has the circle begin after `current`, the clock's tick, or at the first that holds
-    /// something.
+    /// Moves the start of the circle behind `current`, the clock's tick, or to the first slot with
+    /// packets.
     fn advance(&mut self, current: u64) {
         let held = self.earliest.get().min(self.beyond_from);
         self.head = self.head.max((current + 1).min(held));
     }
 
-    /// Files those beyond anew, of whom the first is due. No slot holds anything.
+    /// Files the packets beyond the circle again, when their first is due. All slots are empty.
     #[cold]
     fn file_anew(&mut self, packets: &mut Packets, now: Nanos) {
         self.head = self.beyond_from;
@@ -221,7 +220,7 @@ impl<S: Search> Wheel<S> {
         Some(oldest)
     }
 
-    /// Takes what is ready or late.
+    /// Takes ready and late packets.
     #[inline]
     fn pop_over(&mut self, packets: &mut Packets) -> Option<PacketId> {
         if let Some(id) = self.ready.pop(packets) {
@@ -231,7 +230,7 @@ impl<S: Search> Wheel<S> {
         self.release(packets, late)
     }
 
-    /// The first tick whose slot holds packets, or one that is no earlier than `until`.
+    /// The first tick whose slot holds packets, or a tick at `until` or later.
     #[inline]
     fn look(&self, until: u64) -> u64 {
         let from = self.earliest.get();
@@ -273,7 +272,7 @@ impl<S: Search> Calendar for Wheel<S> {
 
     fn next(&self) -> Option<Nanos> {
         if !self.ready.is_empty() || !self.late.is_empty() {
-            // They have been due since a time that has passed, whatever the time is.
+            // They are overdue at any time.
             return Some(Nanos::ZERO);
         }
         if self.filled > 0 {

@@ -8,7 +8,7 @@ pub const DIVISOR_MAX: u32 = 65_536;
 /// The most packets of a flow, as in Linux.
 pub const DEPTH_MAX: u32 = 65_535;
 
-/// What an instance runs with. Plain data.
+/// The parameters of an instance. Plain data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
     /// How many packets may be queued (`limit`).
@@ -21,14 +21,14 @@ pub struct Config {
     pub divisor: u32,
     /// Bytes that a flow may send in its turn, at least 1 (`quantum`).
     pub quantum: u32,
-    /// How often places are drawn anew; zero is never (`perturb`).
+    /// How often the hash changes; zero is never (`perturb`).
     pub perturb: Nanos,
     /// Whether the first packet of a flow is dropped, not the last (`headdrop`).
     pub headdrop: bool,
 }
 
 impl Config {
-    /// What it wants to know of packets.
+    /// The packet fields that it reads.
     pub(crate) const READING: Reading = Reading { headers: true, ..Reading::NOTHING };
 
     /// `sfq` without any word, for frames of up to `frame` bytes.
@@ -44,8 +44,8 @@ impl Config {
         }
     }
 
-    /// What decides where a packet stands. An instance whose configuration changes in this cannot
-    /// keep its queues: another has to adopt what is in them.
+    /// The part of a configuration that assigns packets to queues. If it changes, the instance
+    /// cannot keep its queues: another must adopt the packets.
     pub fn sorting(&self) -> u32 {
         self.divisor
     }

@@ -5,8 +5,7 @@ use crate::lengths::{Measured, Neighbours, UNLISTED};
 use crate::rotation::{Link, Linked};
 use narrows_packet::{Fifo, PacketId, Packets};
 
-/// What a packet counts for in [`Lengths`](crate::lengths::Lengths): so that lists are exact up to
-/// eight packets.
+/// A packet's weight in [`Lengths`](crate::lengths::Lengths): lists are exact up to eight packets.
 const WEIGHT: u64 = 4;
 
 /// A flow.

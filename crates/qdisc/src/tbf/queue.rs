@@ -8,8 +8,8 @@ use crate::{Above, Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Ta
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 
-/// Where packets wait. The FIFO that almost every `tbf` has is told apart from all others, so
-/// that a packet need not pass through virtual calls on its way.
+/// Where packets wait. The FIFO that almost every `tbf` has is a special case, to avoid virtual
+/// calls per packet.
 enum Inner {
     Fifo(Fifo),
     Other(Box<dyn Qdisc>),
@@ -76,7 +76,7 @@ pub(super) struct Queue {
     inherited: Option<Bytes>,
     /// Packets from the head on whose stamps are not the present meter's.
     unstamped: u32,
-    /// What a frame is charged.
+    /// The charge of a frame.
     pub(super) overhead: Overhead,
     /// All but the backlog.
     pub(super) stats: Stats,
@@ -143,7 +143,7 @@ impl Queue {
         Ok(Held { id, len, cost: self.overhead.cost(len), edt: meta.edt })
     }
 
-    /// Gives `out` what `meter` grants, while it wants more.
+    /// Moves granted packets into `out`, while there is room.
     #[inline]
     pub(super) fn release<M: Meter + ?Sized>(
         &mut self,
@@ -197,19 +197,19 @@ impl Queue {
         next
     }
 
-    /// A parent has taken a packet and may not want the next one yet.
+    /// A parent has taken a packet and may not take the next one yet.
     pub(super) fn gave_one(&mut self) {
         let queued = self.backlog().packets;
         self.overlimits.passed(&mut self.stats, queued);
     }
 
-    /// Whether the inner qdisc drops what comes in, if anything, and never what it has queued.
+    /// Whether the inner qdisc only drops arrivals, never queued packets.
     #[inline]
     pub(super) fn drops_only_arrivals(&self) -> bool {
         matches!(self.inner, Inner::Fifo(_))
     }
 
-    /// What has left and what is queued.
+    /// Departures and backlog.
     #[inline]
     pub(super) fn accepted(&self) -> Passed {
         let Backlog { packets, bytes } = self.backlog();
@@ -219,7 +219,7 @@ impl Queue {
         }
     }
 
-    /// What packets are charged that were dropped together; a little less where they are several.
+    /// The charge of packets that were dropped together; slightly less if they are several.
     pub(super) fn cost_of(&self, lost: Passed) -> Bytes {
         let bytes = Bytes(lost.bytes);
         if lost.packets == 1 { self.overhead.cost(bytes) } else { bytes }
@@ -230,8 +230,8 @@ impl Queue {
         self.held.map(|held| held.edt)
     }
 
-    /// When to ask again if the held packet may leave at `at`. A stamped one then: behind a
-    /// stamp there is no bucket that would keep what is earned meanwhile.
+    /// When to ask again if the held packet may leave at `at`. A stamped one at that time: with
+    /// stamps there is no bucket that would keep credit meanwhile.
     #[inline]
     pub(super) fn when(&self, at: Nanos, coalescing: &Coalescing) -> Nanos {
         match self.held {
@@ -242,7 +242,7 @@ impl Queue {
         }
     }
 
-    /// Charges frames differently from now on.
+    /// Changes the charge of frames from now on.
     pub(super) fn reweigh(&mut self, overhead: Overhead) {
         self.overhead = overhead;
         if let Some(held) = &mut self.held {
@@ -250,7 +250,7 @@ impl Queue {
         }
     }
 
-    /// What is queued is charged, as if all packets were of one length.
+    /// Charges the backlog as if all packets had the same length.
     pub(super) fn cost(&self) -> Bytes {
         let Backlog { packets, bytes } = self.backlog();
         let packets = u64::from(packets);
@@ -260,13 +260,13 @@ impl Queue {
         }
     }
 
-    /// Another meter has come, which has stamped none of what is queued.
+    /// The meter was replaced. The new one has stamped none of the queued packets.
     pub(super) fn forget_stamps(&mut self) {
         self.unstamped = self.backlog().packets;
     }
 
-    /// Makes the inner qdisc what `spec` says. The packet that is held stays the next, and the
-    /// others keep their stamps: the filter has seen them all.
+    /// Applies `spec` to the inner qdisc. The held packet stays the next, and the others keep their
+    /// stamps.
     pub(super) fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
         if spec.id == self.inner_id {
             return self.inner_mut().retune(spec, handover);

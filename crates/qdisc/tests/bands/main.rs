@@ -34,7 +34,7 @@ fn a_packet_without_a_class_goes_where_the_qdisc_says() {
 }
 
 #[test]
-fn drr_drops_what_no_filter_assigns() {
+fn drr_drops_packets_that_no_filter_assigns() {
     let mut world = World::new(spec(&drr(&[(1, 1_500)])));
     assert_eq!(
         [world.offer(0, LEN).1, world.offer(1, LEN).1, world.offer(9, LEN).1],
@@ -45,7 +45,7 @@ fn drr_drops_what_no_filter_assigns() {
 }
 
 #[test]
-fn turns_are_in_proportion_to_quanta_whatever_the_lengths() {
+fn turns_are_in_proportion_to_quanta_at_any_length() {
     let mut world = World::new(spec_over(&drr(&[(1, 1_000), (2, 3_000)]), |_| {
         AnyConfig::Fifo(fifo::Config::Packets(1_000))
     }));
@@ -91,7 +91,7 @@ fn a_band_that_holds_back_stalls_no_other() {
         let Next::Held(at) = next else { panic!("{next:?}") };
         assert_eq!(out.len(), 3, "all but the second packet of the flow");
         world.offer(2, LEN);
-        assert_eq!(world.poll(8), (vec![4], next), "what comes does not wait");
+        assert_eq!(world.poll(8), (vec![4], next), "an arrival does not wait");
         world.now = at;
         assert_eq!(world.poll(8), (vec![1], Next::Empty));
     }
@@ -111,7 +111,7 @@ fn bands_that_are_gone_are_purged_and_the_others_left_alone() {
 }
 
 #[test]
-fn a_class_that_comes_to_the_order_or_to_the_turns_keeps_its_packets() {
+fn a_class_that_changes_between_order_and_turns_keeps_its_packets() {
     let mut world = World::new(spec(&ets(0, &[1_000, 1_000, 1_000])));
     for class in [3, 2, 1, 3, 2, 1] {
         world.offer(class, 900);
@@ -160,7 +160,7 @@ fn a_qdisc_with_classes_below_another_has_a_class_of_its_own_for_each_packet() {
 }
 
 #[test]
-fn what_a_parent_holds_counts_as_queued_in_the_class_that_gave_it() {
+fn a_packet_held_by_a_parent_counts_in_its_class() {
     let config = tbf::Config {
         rate: Rate::from_bits_per_sec(8_000),
         burst: Bytes(u64::from(LEN)),
@@ -185,7 +185,7 @@ fn what_a_parent_holds_counts_as_queued_in_the_class_that_gave_it() {
 }
 
 #[test]
-fn what_is_purged_counts_as_dropped_by_those_above() {
+fn purged_packets_count_as_dropped_above() {
     let config = tbf::Config {
         rate: Rate::from_bits_per_sec(8_000),
         burst: Bytes(u64::from(LEN)),
@@ -241,7 +241,7 @@ enum Step {
     },
     Poll(usize),
     PollOne,
-    /// All quanta by so many eighths.
+    /// All quanta times this many eighths.
     Quanta(u32),
 }
 
@@ -263,7 +263,7 @@ fn with_quanta(config: &Config, eighths: u32) -> Config {
 }
 
 proptest! {
-    /// Beside the naive model, packet by packet, whatever the batches.
+    /// Compared with the naive model, packet by packet, with any batches.
     #[test]
     fn packets_leave_in_the_order_of_the_model(
         config in config(),
@@ -320,8 +320,8 @@ proptest! {
         }
     }
 
-    /// Whatever becomes of the classes: each of those that stay loses and reorders nothing, and
-    /// what was in the others is counted as dropped.
+    /// Whatever changes: classes that stay lose and reorder nothing, and packets of the others
+    /// count as dropped.
     #[test]
     fn a_change_touches_no_other_class(
         configs in prop::collection::vec(config(), 1..6),
@@ -368,7 +368,7 @@ proptest! {
         }
     }
 
-    /// What is taken out to be queued elsewhere is all there was.
+    /// All packets can be taken out to be queued elsewhere.
     #[test]
     fn all_that_is_queued_can_be_drained(
         config in config(),

@@ -10,9 +10,9 @@ type Queue = VecDeque<(u32, u32)>;
 pub struct Model {
     pub config: Config,
     pub queues: BTreeMap<u16, Queue>,
-    /// Classes by turns that have something to send, each with what it may still send.
+    /// Backlogged classes that take turns, each with its deficit.
     active: VecDeque<(u16, u32)>,
-    /// As many packets fit into a class.
+    /// The limit of a class, in packets.
     limit: usize,
 }
 

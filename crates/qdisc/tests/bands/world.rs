@@ -100,7 +100,7 @@ impl World {
         stats
     }
 
-    /// What has been dropped since this was asked last, by reason.
+    /// The drops since the last call, by reason.
     pub fn dropped(&mut self) -> Vec<(DropReason, u64)> {
         let drops = self.packets.take_drops();
         while self.packets.unreclaimed() > 0 {

@@ -1,4 +1,4 @@
-//! `ack-filter` judges a packet by what it acknowledges itself, and by nothing else.
+//! `ack-filter` judges a packet only by its own acknowledgement.
 
 use super::world::{World, flow};
 use super::{MBIT, limited, ms};
@@ -42,7 +42,7 @@ fn acknowledgements_are_filtered() {
 }
 
 #[test]
-fn what_was_queued_while_nobody_read_it_is_not_judged() {
+fn acknowledgements_queued_unparsed_are_kept() {
     let mut world = world_with_remains();
     let before = world.figures().tins[0].ack_drops;
     world.retune(filtering(AckFilter::Off));
@@ -59,7 +59,7 @@ fn what_was_queued_while_nobody_read_it_is_not_judged() {
 }
 
 #[test]
-fn what_comes_from_another_qdisc_is_not_judged() {
+fn acknowledgements_from_another_qdisc_are_kept() {
     let mut world = world_with_remains();
     world.retune(filtering(AckFilter::Off));
     for _ in 0..20 {

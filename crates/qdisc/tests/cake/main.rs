@@ -54,7 +54,7 @@ fn without_a_rate_everything_leaves_at_once() {
 }
 
 #[test]
-fn flows_that_stand_get_the_same_whatever_the_length_of_their_packets() {
+fn backlogged_flows_share_evenly_at_any_packet_length() {
     let mut world = World::new(limited(100 * MBIT));
     world.run(ms(2000), |world, _| {
         world.top_up(flow(1), 10, 1500);
@@ -108,7 +108,7 @@ fn a_host_with_one_flow_gets_as_much_as_one_with_many() {
 }
 
 #[test]
-fn with_flow_isolation_alone_a_host_gets_what_its_flows_get() {
+fn with_flow_isolation_a_host_gets_the_sum_of_its_flows() {
     let mut world = World::new(Config { isolation: Isolation::Flows, ..limited(100 * MBIT) });
     world.run(ms(1000), |world, _| {
         world.top_up(hosts(1, 100, 1), 4, 1500);
@@ -132,8 +132,8 @@ fn one_against_a_thousand_flows_of_another_host_still_gets_half() {
 }
 
 #[test]
-fn a_queue_that_stands_is_cut_to_the_target_by_whoever_listens() {
-    // A sender that halves its window when it hears of a drop.
+fn a_responsive_flow_s_queue_falls_to_the_target() {
+    // A sender that halves its window after a drop.
     let mut world = World::new(limited(50 * MBIT));
     let delays = world.responsive(flow(1), false, ms(3000));
     let late = &delays[delays.len() / 2..];
@@ -188,7 +188,7 @@ fn when_memory_ends_the_longest_queue_pays() {
 }
 
 #[test]
-fn whoever_makes_the_memory_end_again_and_again_is_called_unresponsive_until_he_is_gone() {
+fn a_flow_that_keeps_overflowing_memory_is_unresponsive_until_it_ends() {
     let config = Config { memory: Some(Bytes(2048 * 50)), ..limited(10 * MBIT) };
     let mut world = World::new(config);
     world.run(ms(1000), |world, _| {
@@ -256,7 +256,7 @@ fn washing_is_asked_for_where_there_is_something_to_wash() {
 }
 
 #[test]
-fn what_is_dropped_on_the_way_in_counts_as_sent_on_ingress() {
+fn with_ingress_drops_count_as_sent() {
     let rate = |ingress| {
         let config = Config { ingress, memory: Some(Bytes(2048 * 500)), ..limited(10 * MBIT) };
         let mut world = World::new(config);
@@ -334,8 +334,8 @@ fn figures_add_up() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Whatever comes, whatever the parameters: what came in has left, is queued, or was dropped,
-    /// and in the end everything has left.
+    /// With any load and parameters: each arrival has left, is queued, or was dropped, and in the
+    /// end everything has left.
     #[test]
     fn every_packet_is_accounted_for(
         kind in (0usize..5, 0usize..8, 0usize..3, any::<[bool; 3]>()),

@@ -30,14 +30,14 @@ proptest! {
     /// The oracle counts what each queue holds: a drop is always from one of the longest. It ends
     /// with the first flow for which no way of its set is left.
     #[test]
-    fn the_longest_queue_takes_the_drop_whoever_came_and_went_before(
+    fn the_longest_queue_takes_the_drop_after_any_history(
         bursts in prop::collection::vec((2u32..1 << 30, 1u64..60, 0u64..4), 1..600),
     ) {
         let config = Config { memory: Some(Bytes(2048 * 100)), ..limited(1000 * MBIT) };
         let mut world = World::new(config);
         world.arrive(flow(1), LEN);
         for (id, packets, time) in bursts {
-            // Most are gone at once, and a few are longer than whoever stands for long.
+            // Most are gone at once, and a few are longer than the lasting ones.
             let packets = if packets < 40 { 1 } else { packets };
             let standing = 70 - world.queues()[&flow(1).flow].min(70);
             for id in (0..standing).map(|_| 1).chain((0..packets).map(|_| id)) {

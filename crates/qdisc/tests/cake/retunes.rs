@@ -1,5 +1,5 @@
-//! Rates that change while packets are queued: nothing is lost, nobody starves, and what was booked
-//! at one rate is not held against another.
+//! Rates that change while packets are queued: nothing is lost, no flow starves, and bookings at
+//! one rate do not count at another.
 
 use super::world::{World, flow, hosts};
 use super::{MBIT, limited, ms};
@@ -17,7 +17,7 @@ fn autorate(rate: Option<Rate>) -> Config {
 }
 
 #[test]
-fn pings_pass_while_nobody_knows_how_fast_the_link_is() {
+fn pings_pass_before_the_link_s_rate_is_known() {
     let mut world = World::new(autorate(None));
     for ping in 0..50 {
         world.arrive(flow(1), 98);
@@ -27,7 +27,7 @@ fn pings_pass_while_nobody_knows_how_fast_the_link_is() {
 }
 
 #[test]
-fn what_comes_after_a_time_of_pings_is_soon_as_fast_as_it_comes() {
+fn after_pings_traffic_soon_passes_at_its_own_rate() {
     let mut world = World::new(autorate(None));
     for _ in 0..100 {
         world.run(ms(200), |_, _| {});
@@ -70,7 +70,7 @@ fn an_estimate_survives_a_change_of_something_else() {
 }
 
 #[test]
-fn what_was_booked_at_a_low_rate_is_released_by_a_higher_one() {
+fn a_higher_rate_releases_bookings_at_a_low_one() {
     let mut world = World::new(limited(8));
     for _ in 0..10 {
         world.arrive(flow(1), 1250);
@@ -104,7 +104,7 @@ fn four_tins(rate: Option<u64>) -> Config {
 }
 
 #[test]
-fn without_a_rate_tins_take_turns_whatever_they_have_sent_with_one() {
+fn without_a_rate_tins_take_turns_after_any_history() {
     let mut world = World::new(four_tins(Some(1000 * MBIT)));
     let urgent = Headers { dscp: TINS[3], ..flow(7) };
     world.keep_full(&[urgent], 50, 1250, ms(200));
@@ -115,7 +115,7 @@ fn without_a_rate_tins_take_turns_whatever_they_have_sent_with_one() {
 }
 
 #[test]
-fn with_a_rate_tins_are_as_urgent_as_ever_whatever_they_have_sent_without_one() {
+fn with_a_rate_tins_are_urgent_after_any_history() {
     let mut world = World::new(four_tins(None));
     let urgent = Headers { dscp: TINS[3], ..flow(7) };
     world.keep_full(&[urgent], 50, 1250, ms(20));
@@ -139,15 +139,15 @@ fn with_a_rate_tins_are_as_urgent_as_ever_whatever_they_have_sent_without_one() 
 enum Step {
     /// Another rate, in bit/s.
     Rate(Option<u64>),
-    /// The rate follows what comes in.
+    /// The rate follows arrivals.
     Autorate(Option<u64>),
     /// Other tins.
     Tins(usize),
-    /// So many packets of a flow, in a tin, come in.
+    /// This many packets of a flow, in a tin, arrive.
     Come(u32, usize, u32, u32),
-    /// So many microseconds pass.
+    /// This many microseconds pass.
     Pass(u64),
-    /// So many leave at the most.
+    /// At most this many leave.
     Leave(usize),
 }
 
@@ -170,10 +170,10 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 
-    /// Whatever was before: all that is queued leaves in the time that the last rate takes for it,
-    /// each tin gets its turns, and no packet is lost.
+    /// After any history: all queued packets leave in their time at the last rate, each tin gets
+    /// its turns, and no packet is lost.
     #[test]
-    fn nothing_starves_whatever_the_rate_was_before(
+    fn nothing_starves_after_any_change_of_rate(
         steps in prop::collection::vec(step(), 1..60),
         last in prop::option::of(20 * MBIT..10_000 * MBIT),
     ) {

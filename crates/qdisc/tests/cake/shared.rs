@@ -9,7 +9,7 @@ use narrows_units::{Bytes, Nanos};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What a seat was asked for, and what it says.
+/// A seat that records its requests, with preset answers.
 #[derive(Default)]
 struct Asked {
     /// Whether each packet that was granted yielded.
@@ -58,7 +58,7 @@ fn world(config: Config) -> (World, Arc<Asked>) {
 }
 
 #[test]
-fn what_stands_yields_and_what_is_sparse_does_not() {
+fn bulk_flows_yield_and_sparse_ones_do_not() {
     let (mut world, asked) = world(limited(20 * MBIT));
     for _ in 0..3 {
         world.arrive(flow(1), 1_514);
@@ -70,7 +70,7 @@ fn what_stands_yields_and_what_is_sparse_does_not() {
 }
 
 #[test]
-fn what_is_sparse_yields_to_nobody_whatever_its_tin_has_just_sent() {
+fn sparse_flows_never_yield_after_any_traffic_of_their_tin() {
     let config = Config { diffserv: Diffserv::Diffserv3, ..limited(20 * MBIT) };
     let (mut world, asked) = world(config);
     for id in 1..=3 {
@@ -81,7 +81,7 @@ fn what_is_sparse_yields_to_nobody_whatever_its_tin_has_just_sent() {
 }
 
 #[test]
-fn a_tin_within_its_threshold_yields_to_nobody() {
+fn a_tin_within_its_threshold_never_yields() {
     let config = Config { diffserv: Diffserv::Diffserv4, ..limited(100 * MBIT) };
     let (mut world, asked) = world(config);
     let voice = Headers { dscp: 46, ..flow(1) };
@@ -111,7 +111,7 @@ fn while_a_packet_waits_for_the_share_arrivals_are_looked_at_before_a_frame_coul
 }
 
 #[test]
-fn control_aims_at_what_is_told_whatever_the_share() {
+fn control_uses_the_configured_target_at_any_share() {
     let (mut world, _) = world(limited(20 * MBIT));
     world.arrive(flow(1), 1_514);
     world.leave_most(1);

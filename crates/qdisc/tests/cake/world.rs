@@ -60,7 +60,7 @@ pub struct World {
     just_left: Vec<u32>,
     /// The flows of packets that were dropped since the last arrival, that one's included.
     just_dropped: Vec<u32>,
-    /// What was sent and dropped by those that this one replaces.
+    /// Packets sent and dropped by the instances that this one replaces.
     before: (u64, u64),
 }
 
@@ -104,8 +104,7 @@ impl World {
         self.acknowledge(headers, len, Acknowledgement::default())
     }
 
-    /// A packet comes in that acknowledges something: which is read only where the qdisc asks for
-    /// it.
+    /// An acknowledgement arrives. It is parsed only if the qdisc asks for it.
     pub fn acknowledge(
         &mut self,
         headers: Headers,
@@ -141,7 +140,7 @@ impl World {
         }
     }
 
-    /// The flows of packets that the last arrival, or what left since, had dropped.
+    /// The flows of packets dropped at the last arrival, or at departures since.
     pub fn just_dropped(&self) -> &[u32] {
         &self.just_dropped
     }
@@ -151,7 +150,7 @@ impl World {
         &self.queued
     }
 
-    /// What leaves now, at most `most`.
+    /// The packets that leave now, at most `most`.
     pub fn leave_most(&mut self, most: usize) -> Vec<Left> {
         let mut out = Batch::new(most);
         self.next = self.slot.qdisc_mut().dequeue(&mut self.packets, self.now, &mut out);
@@ -190,7 +189,7 @@ impl World {
         }
     }
 
-    /// Lets `span` pass in steps of 100 us, calling `each` before what may leave then leaves.
+    /// Lets `span` pass in steps of 100 us, calling `each` before the departures of each step.
     pub fn run(&mut self, span: Nanos, mut each: impl FnMut(&mut Self, Nanos)) {
         let end = self.now + span;
         while self.now < end {
@@ -258,7 +257,7 @@ impl World {
         self.slot.take_over(spec, &mut Handover::new(&mut self.packets, self.now));
     }
 
-    /// What a worker does with another configuration.
+    /// Applies another configuration, as a worker does.
     pub fn change(&mut self, config: Config) {
         let carries_on = self.config.carries_on(&spec(config).config);
         if !carries_on {
@@ -268,7 +267,7 @@ impl World {
         self.retune(config);
     }
 
-    /// What has been sent and dropped in all.
+    /// The total of sent and dropped packets.
     fn counted(&self) -> (u64, u64) {
         (self.all_sent(), self.dropped.values().sum())
     }

@@ -1,8 +1,7 @@
-//! A calendar, its packets and a clock, and the list of what waits that tells what it must do.
+//! A calendar, its packets and a clock, and the list of waiting packets as the oracle.
 //!
-//! Whatever is done here is checked against the list: what leaves is known to wait, is no earlier
-//! than it may be, and is the oldest of its flow; when nothing leaves, nothing is due; and the
-//! calendar is asked in time.
+//! Every operation is checked against the list: a departing packet was waiting, is not early, and
+//! is the oldest of its flow; when none leaves, none is due; and the calendar is polled in time.
 
 use narrows_packet::{PacketId, Packets};
 use narrows_qdisc::pacing::{Calendar, Slot};
@@ -10,7 +9,7 @@ use narrows_units::Nanos;
 use std::collections::VecDeque;
 
 const CAPACITY: u32 = 1 << 12;
-/// Flows of which a test may speak.
+/// The flows of a test.
 pub const FLOWS: usize = 8;
 
 /// A sort of calendar: how to make one, and how late its packets are at most.
@@ -36,21 +35,21 @@ impl Kind {
     }
 }
 
-/// What waits.
+/// Waiting packets.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     id: PacketId,
     flow: usize,
     at: Nanos,
-    /// What the calendar said of its departure.
+    /// The departure time that the calendar returned.
     leaves: Nanos,
 }
 
-/// What left.
+/// Departures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Left {
     pub id: PacketId,
-    /// When it was to leave, had somebody asked then.
+    /// When it would have left with an immediate poll.
     pub leaves: Nanos,
 }
 
@@ -65,7 +64,7 @@ pub struct Bed {
     kind: Kind,
     calendar: Box<dyn Calendar>,
     packets: Packets,
-    /// What is not in use, the longest unused first.
+    /// Unused packets, the longest unused first.
     free: VecDeque<PacketId>,
     flows: [Flow; FLOWS],
     /// In the order in which they came.
@@ -91,7 +90,7 @@ impl Bed {
         self.waiting.len()
     }
 
-    /// The time after so many slots, for a flow that asks for no spacing.
+    /// The time after this many slots, for a flow without spacing.
     pub fn after(&self, slots: u64) -> Nanos {
         self.now + Nanos(slots * self.kind.length(0).0)
     }
@@ -112,7 +111,7 @@ impl Bed {
         let leaves = self.calendar.insert(&mut self.packets, id, slot, self.now);
         let length = self.kind.length(spacing);
         let earliest = at.max(behind);
-        assert!(leaves >= earliest, "is to leave at {} and not at {}", leaves.0, earliest.0);
+        assert!(leaves >= earliest, "leaves at {}, before {}", leaves.0, earliest.0);
         let latest = earliest.0 + length.0;
         assert!(leaves.0 < latest, "{} is more than a slot after {}", leaves.0, earliest.0);
         self.flows[flow] = Flow { at, behind: leaves };
@@ -132,7 +131,7 @@ impl Bed {
         Some(Left { id, leaves: left.leaves })
     }
 
-    /// Takes out whatever may leave now.
+    /// Takes out all packets that may leave now.
     pub fn pop_all(&mut self) -> Vec<PacketId> {
         std::iter::from_fn(|| self.pop()).map(|left| left.id).collect()
     }
@@ -151,12 +150,12 @@ impl Bed {
         let next = self.calendar.next();
         let Some(first) = first else { return assert_eq!(next, None, "it is empty") };
         assert!(first.leaves > self.now, "{first:?} is due at {}", self.now.0);
-        let next = next.expect("somebody waits");
+        let next = next.expect("a packet waits");
         assert!(next <= first.leaves, "{first:?} would be missed at {}", next.0);
         assert!(next > self.now, "asking at {} is pointless: it is {}", next.0, self.now.0);
     }
 
-    /// Lets the time pass until the calendar wants to be asked. Whether something waits.
+    /// Advances to the calendar's next poll. Returns whether a packet waits.
     pub fn follow(&mut self) -> bool {
         let next = self.calendar.next();
         let due = self.waiting.iter().map(|waiting| waiting.leaves).min();
@@ -167,7 +166,7 @@ impl Bed {
         true
     }
 
-    /// Asks whenever it is told to, until all have left, each at the moment when it was to.
+    /// Polls as requested until all have left, each exactly at its time.
     pub fn run(&mut self) -> Vec<PacketId> {
         let mut gone = Vec::new();
         let started = self.now;
@@ -184,7 +183,7 @@ impl Bed {
         gone
     }
 
-    /// Takes out everything, whatever the time.
+    /// Takes out everything, regardless of time.
     pub fn drain(&mut self) -> Vec<PacketId> {
         let mut gone = Vec::new();
         while let Some(id) = self.calendar.drain(&mut self.packets) {

@@ -12,20 +12,20 @@ const A_YEAR: u64 = 366 * 24 * 3600 * 1_000_000_000;
 macro_rules! kept_by {
     ($kind:expr) => {
         promises::kept_by! { $kind;
-            whatever_happens_all_leave_on_time_and_in_order
-            whatever_happened_all_that_waits_can_be_taken_out
+            all_leave_on_time_and_in_order_through_any_events
+            all_waiting_packets_can_be_taken_out_after_any_events
             an_earlier_packet_does_not_wait_for_the_first_into_an_empty_one
             packets_of_one_slot_leave_as_they_came
             departures_are_rounded_up
             a_time_of_more_than_32_bits_is_kept
             a_backlog_of_many_slots_leaves_at_once
             a_pause_of_any_length_leaves_no_trace
-            a_pause_while_somebody_waits_leaves_no_trace
-            what_should_have_left_leaves_now
-            what_comes_late_does_not_overtake_what_is_due
-            what_was_far_away_is_not_overtaken_by_what_comes_when_it_is_near
-            what_is_far_away_stays_in_order
-            what_never_leaves_can_be_taken_out
+            a_pause_with_a_packet_waiting_leaves_no_trace
+            overdue_packets_leave_now
+            late_packets_do_not_overtake_due_ones
+            distant_packets_are_not_overtaken_by_later_near_ones
+            distant_packets_stay_in_order
+            packets_that_never_leave_can_be_taken_out
         }
     };
     ($kind:expr; $($promise:ident)*) => {
@@ -53,7 +53,7 @@ enum Step {
     Wait {
         span: u64,
     },
-    /// Waits until the calendar wants to be asked, and asks it.
+    /// Advances to the calendar's next poll, and polls.
     Follow,
     Pop {
         count: usize,
@@ -93,7 +93,7 @@ fn live_through(bed: &mut Bed, steps: &[Step]) {
     }
 }
 
-pub fn whatever_happens_all_leave_on_time_and_in_order(kind: &dyn Fn() -> Kind) {
+pub fn all_leave_on_time_and_in_order_through_any_events(kind: &dyn Fn() -> Kind) {
     proptest!(|(start in span(), steps in prop::collection::vec(step(), 1..100))| {
         let mut bed = Bed::new(kind(), Nanos(start));
         live_through(&mut bed, &steps);
@@ -102,7 +102,7 @@ pub fn whatever_happens_all_leave_on_time_and_in_order(kind: &dyn Fn() -> Kind) 
     });
 }
 
-pub fn whatever_happened_all_that_waits_can_be_taken_out(kind: &dyn Fn() -> Kind) {
+pub fn all_waiting_packets_can_be_taken_out_after_any_events(kind: &dyn Fn() -> Kind) {
     proptest!(|(start in span(), steps in prop::collection::vec(step(), 1..100))| {
         let mut bed = Bed::new(kind(), Nanos(start));
         live_through(&mut bed, &steps);
@@ -178,7 +178,7 @@ pub fn a_pause_of_any_length_leaves_no_trace(kind: &dyn Fn() -> Kind) {
     }
 }
 
-pub fn a_pause_while_somebody_waits_leaves_no_trace(kind: &dyn Fn() -> Kind) {
+pub fn a_pause_with_a_packet_waiting_leaves_no_trace(kind: &dyn Fn() -> Kind) {
     for pause in [1_000_000_000, 1 << 32, 10_u64.pow(15), 100 * A_YEAR] {
         let mut bed = bed(kind);
         let before = [bed.insert(0, bed.after(10)), bed.insert(0, bed.after(2000))];
@@ -189,7 +189,7 @@ pub fn a_pause_while_somebody_waits_leaves_no_trace(kind: &dyn Fn() -> Kind) {
     }
 }
 
-pub fn what_should_have_left_leaves_now(kind: &dyn Fn() -> Kind) {
+pub fn overdue_packets_leave_now(kind: &dyn Fn() -> Kind) {
     let mut bed = bed(kind);
     for (flow, ago) in [1, 0, 1000, u64::MAX].into_iter().enumerate() {
         let id = bed.insert(flow, bed.now - Nanos(ago));
@@ -202,7 +202,7 @@ pub fn what_should_have_left_leaves_now(kind: &dyn Fn() -> Kind) {
     assert_eq!(bed.run(), [waiting]);
 }
 
-pub fn what_comes_late_does_not_overtake_what_is_due(kind: &dyn Fn() -> Kind) {
+pub fn late_packets_do_not_overtake_due_ones(kind: &dyn Fn() -> Kind) {
     let mut bed = bed(kind);
     let due = [1, 1, 1, 2].map(|slots| bed.insert(0, bed.after(slots)));
     bed.now = bed.after(3);
@@ -212,7 +212,7 @@ pub fn what_comes_late_does_not_overtake_what_is_due(kind: &dyn Fn() -> Kind) {
     assert_eq!(gone, [due.as_slice(), &late].concat().into_iter().map(Some).collect::<Vec<_>>());
 }
 
-pub fn what_was_far_away_is_not_overtaken_by_what_comes_when_it_is_near(kind: &dyn Fn() -> Kind) {
+pub fn distant_packets_are_not_overtaken_by_later_near_ones(kind: &dyn Fn() -> Kind) {
     let turns = 200_000;
     for later in (0..turns).step_by(1009) {
         let mut bed = bed(kind);
@@ -228,7 +228,7 @@ pub fn what_was_far_away_is_not_overtaken_by_what_comes_when_it_is_near(kind: &d
     }
 }
 
-pub fn what_is_far_away_stays_in_order(kind: &dyn Fn() -> Kind) {
+pub fn distant_packets_stay_in_order(kind: &dyn Fn() -> Kind) {
     let mut bed = bed(kind);
     let came = |bed: &mut Bed, flow: usize| -> Vec<PacketId> {
         (0..300_u64).map(|turn| bed.insert(flow, bed.after(turn / 3 * 1_003))).collect()
@@ -242,7 +242,7 @@ pub fn what_is_far_away_stays_in_order(kind: &dyn Fn() -> Kind) {
     assert_eq!(of_first(&gone), of_first(&all));
 }
 
-pub fn what_never_leaves_can_be_taken_out(kind: &dyn Fn() -> Kind) {
+pub fn packets_that_never_leave_can_be_taken_out(kind: &dyn Fn() -> Kind) {
     let mut bed = bed(kind);
     let soon = bed.insert(0, bed.after(4));
     let never = bed.insert(0, Nanos(1 << 61));

@@ -46,8 +46,8 @@ fn config(mbit: Option<u64>, low: u64) -> Config {
 }
 
 proptest! {
-    /// Every packet leaves in its flow's order, is queued or was dropped for the limits that a
-    /// naive count says, whatever happens in between; and in the end everything leaves.
+    /// Through any events, each packet leaves in its flow's order, is queued, or was dropped for
+    /// the limits of a naive count; and in the end everything leaves.
     #[test]
     fn nothing_is_lost_and_limits_are_kept(
         steps in prop::collection::vec(step(), 1..200), mbit in prop::option::of(1u64..50),
@@ -101,8 +101,8 @@ proptest! {
         port.check();
     }
 
-    /// Over whatever span one looks: no flow sends more than its rate allows beyond a quantum, what
-    /// its last packet exceeds that by, and half a quantum of lateness made up for.
+    /// Over any span, no flow sends more than its rate allows, plus a quantum, the excess of its
+    /// last packet over that, and half a quantum of lateness.
     #[test]
     fn no_flow_exceeds_its_rate_over_any_span(
         steps in prop::collection::vec((0..FLOWS, 1..=LONGEST, 0u64..2_000_000), 1..300),

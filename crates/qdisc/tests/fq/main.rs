@@ -18,7 +18,7 @@ fn ms(ms: u64) -> Nanos {
 }
 
 #[test]
-fn over_a_second_a_flow_gets_its_rate_to_within_what_it_sends_at_a_time() {
+fn over_a_second_a_flow_gets_its_rate_within_a_round() {
     // Above the low-rate threshold that is a quantum, which is two frames, below it one.
     for (kbit, at_a_time) in
         [(100, 1514), (550, 1514), (551, 3028), (10_000, 3028), (100_000, 3028)]
@@ -61,7 +61,7 @@ fn silence_earns_nothing() {
 }
 
 #[test]
-fn a_flow_that_waits_holds_up_nobody() {
+fn a_flow_that_waits_delays_no_other() {
     let mut port = Port::new(limited(8_000_000));
     let start = port.now;
     for _ in 0..100 {
@@ -102,7 +102,7 @@ fn without_pacing_everything_leaves_at_once() {
 }
 
 #[test]
-fn bands_share_by_weight_and_none_starves() {
+fn bands_share_by_weight_without_starvation() {
     let mut port = Port::new(Config::default());
     for _ in 0..4_000 {
         for (band, dscp) in DSCP.into_iter().enumerate() {
@@ -119,7 +119,7 @@ fn bands_share_by_weight_and_none_starves() {
 }
 
 #[test]
-fn a_new_flow_goes_before_those_that_stand() {
+fn a_new_flow_goes_before_backlogged_ones() {
     let mut port = Port::new(Config { initial_quantum: 3028, ..Config::default() });
     for _ in 0..30 {
         (1..5).for_each(|id| assert_eq!(port.arrive(flow(id), 1514), Verdict::Queued));

@@ -75,7 +75,7 @@ impl Port {
         verdict
     }
 
-    /// `id` has come out: the first of its flow.
+    /// `id` has left: the first of its flow.
     pub fn account(&mut self, id: PacketId) {
         let flow = self.packets.headers(id).flow;
         assert_eq!(self.queued.get_mut(&flow).and_then(VecDeque::pop_front), Some(id));
@@ -85,7 +85,7 @@ impl Port {
         self.free.push(id);
     }
 
-    /// What may leave now, at most `most`. How many that were.
+    /// Takes the packets that may leave now, at most `most`. Returns their number.
     pub fn leave(&mut self, most: usize) -> usize {
         let mut out = Batch::new(most);
         self.next = self.qdisc.dequeue(&mut self.packets, self.now, &mut out);
@@ -93,7 +93,7 @@ impl Port {
         out.len()
     }
 
-    /// Asks whenever it is told to until `end`, keeping `packets` of each of `flows` queued.
+    /// Polls as requested until `end`, keeping `packets` of each of `flows` queued.
     pub fn keep_full(&mut self, flows: &[(Headers, u32)], packets: usize, end: Nanos) {
         while self.now < end {
             for (headers, len) in flows {
@@ -110,7 +110,7 @@ impl Port {
         }
     }
 
-    /// Asks whenever it is told to until there is nothing.
+    /// Polls as requested until it is empty.
     pub fn leave_all(&mut self) {
         loop {
             self.leave(16);

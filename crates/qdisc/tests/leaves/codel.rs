@@ -28,7 +28,7 @@ fn overload(port: &mut Port, headers: narrows_packet::Headers, span: Nanos) {
 }
 
 #[test]
-fn a_queue_that_stays_is_kept_short_and_one_that_drains_is_let_be() {
+fn a_standing_queue_is_kept_short_and_a_burst_is_spared() {
     let mut port = port(Config { limit: 100_000, ..Config::default() });
     for _ in 0..50 {
         port.arrive(flow(0), 1500);
@@ -46,7 +46,7 @@ fn a_queue_that_stays_is_kept_short_and_one_that_drains_is_let_be() {
 }
 
 #[test]
-fn what_can_be_marked_is_marked_where_that_is_wanted_and_else_dropped() {
+fn with_ecn_capable_packets_are_marked_and_others_dropped() {
     for (ecn, headers, marks) in
         [(true, capable(0), true), (true, flow(0), false), (false, capable(0), false)]
     {
@@ -60,7 +60,7 @@ fn what_can_be_marked_is_marked_where_that_is_wanted_and_else_dropped() {
 }
 
 #[test]
-fn a_threshold_marks_what_stands_for_longer_and_drops_nothing() {
+fn ce_threshold_marks_longer_delays_and_drops_nothing() {
     let mut port = port(Config { ce_threshold: Some(ms(2)), ..Config::default() });
     for _ in 0..3 {
         port.arrive(capable(0), 1500);
@@ -76,7 +76,7 @@ fn a_threshold_marks_what_stands_for_longer_and_drops_nothing() {
 }
 
 #[test]
-fn what_comes_when_the_limit_is_reached_is_dropped() {
+fn arrivals_beyond_the_limit_are_dropped() {
     let mut port = port(Config { limit: 3, ..Config::default() });
     let verdicts: Vec<_> = (0..5).map(|_| port.arrive(flow(0), 100)).collect();
     assert_eq!(verdicts[2..4], [Verdict::Queued, Verdict::Dropped]);
@@ -95,7 +95,7 @@ fn parameters_change_with_packets_in_the_queue() {
     assert_eq!(port.left.len(), 10);
 }
 
-/// RFC 8289, section 5, as it stands there; a queue of pairs of number and arrival.
+/// RFC 8289, section 5, literally; a queue of pairs of number and arrival.
 struct Textbook {
     target: u64,
     interval: u64,
@@ -168,7 +168,7 @@ proptest! {
     /// The oracle is the pseudo-code of RFC 8289: the same packets leave at the same times, and the
     /// same are dropped.
     #[test]
-    fn it_does_what_the_textbook_does(
+    fn it_behaves_as_the_textbook_model(
         phases in prop::collection::vec((1u64..200, 0u64..4, 60u32..1514), 1..20),
     ) {
         let config = Config { limit: 10_000, ..Config::default() };

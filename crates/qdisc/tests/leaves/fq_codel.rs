@@ -17,13 +17,13 @@ fn figures(port: &Port) -> Figures {
     *port.stats().detail.as_ref().and_then(Detail::fq_codel).expect("an fq_codel has figures")
 }
 
-/// No queue stands for so long.
+/// No queue persists for so long.
 fn without_codel() -> Config {
     Config { target: Nanos::from_secs(1000), flows: 256, ..Config::default() }
 }
 
 #[test]
-fn flows_share_evenly_whatever_they_send() {
+fn flows_share_evenly_at_any_load() {
     let mut port = port(without_codel());
     for round in 0..4000u32 {
         port.arrive_all((0..3).map(|_| flow(1)), 1500);
@@ -40,14 +40,14 @@ fn flows_share_evenly_whatever_they_send() {
 }
 
 #[test]
-fn a_flow_that_sends_little_goes_before_those_that_stand() {
+fn a_sparse_flow_goes_before_backlogged_ones() {
     let mut port = port(without_codel());
     for _ in 0..100 {
         port.arrive_all((1..5).map(flow), 1500);
     }
     port.leave(10);
     port.arrive(flow(9), 100);
-    // Whose turn it is at the moment is a flow that stands.
+    // The current flow is an old one.
     port.leave(1);
     assert_eq!(port.left.last().unwrap().flow, 9);
     let figures = figures(&port);
@@ -55,7 +55,7 @@ fn a_flow_that_sends_little_goes_before_those_that_stand() {
 }
 
 #[test]
-fn only_who_builds_a_queue_is_signalled() {
+fn only_flows_that_build_a_queue_are_signalled() {
     let mut port = port(Config { flows: 256, ecn: false, ..Config::default() });
     for step in 0..4000 {
         port.arrive_all((0..2).map(|_| flow(1)), 1500);
@@ -115,7 +115,7 @@ fn over_the_limit_the_longest_flow_loses_from_its_head() {
 fn no_more_than_half_of_a_flow_is_dropped_at_once() {
     let mut port = port(Config { limit: 20, ..without_codel() });
     port.arrive_all((0..21).map(|_| flow(1)), 1500);
-    // Half of 21 frames, and the one that reaches it.
+    // Half of 21 frames, plus the frame that reaches it.
     assert_eq!(port.dropped.len(), 11);
 }
 

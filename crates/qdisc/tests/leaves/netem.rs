@@ -58,7 +58,7 @@ fn jitter_stays_within_its_bounds_and_uses_them() {
 }
 
 #[test]
-fn jitter_reorders_what_comes_closely() {
+fn jitter_reorders_close_packets() {
     let config = Config { delay: ms(20), jitter: ms(5), limit: 10_000, ..Config::default() };
     let mut port = port(Config { distribution: Distribution::Normal, ..config });
     stream(&mut port, 5_000, Nanos::from_micros(100));
@@ -76,7 +76,7 @@ fn one_in_a_hundred_is_lost() {
 }
 
 #[test]
-fn what_can_be_marked_is_marked_instead_where_that_is_wanted() {
+fn with_ecn_marks_replace_losses() {
     let mut port =
         port(Config { loss: Loss::Random(percent(10.0)), ecn: true, ..Config::default() });
     stream(&mut port, 10_000, Nanos(1000));
@@ -127,7 +127,7 @@ fn the_rate_is_kept_behind_the_delay() {
 }
 
 #[test]
-fn who_asks_late_has_lost_nothing_of_the_rate() {
+fn a_late_caller_loses_none_of_the_rate() {
     let mut port = port(Config { delay: ms(20), rate: rate(8_000_000), ..Config::default() });
     port.arrive_all((0..100).map(|_| flow(1)), 1000);
     port.now += ms(70);
@@ -136,14 +136,14 @@ fn who_asks_late_has_lost_nothing_of_the_rate() {
 }
 
 #[test]
-fn what_comes_alone_takes_the_delay_and_its_own_time() {
+fn a_single_packet_takes_the_delay_and_its_own_time() {
     let mut port = port(Config { delay: ms(20), rate: rate(8_000_000), ..Config::default() });
     stream(&mut port, 10, ms(50));
     assert!(port.left.iter().all(|left| delay(left) == ms(21)));
 }
 
 #[test]
-fn what_waits_for_the_rate_holds_up_nobody_who_is_under_way() {
+fn packets_that_wait_for_the_rate_do_not_delay_those_under_way() {
     let mut port = port(Config { delay: ms(5), rate: rate(80_000), ..Config::default() });
     port.arrive_all((0..3).map(|_| flow(1)), 1000);
     port.leave(8);
@@ -152,7 +152,7 @@ fn what_waits_for_the_rate_holds_up_nobody_who_is_under_way() {
 }
 
 #[test]
-fn the_limit_counts_what_is_under_way() {
+fn the_limit_counts_packets_under_way() {
     let mut port = port(Config { delay: ms(10), limit: 5, ..Config::default() });
     let queued = (0..9).filter(|_| port.arrive(flow(1), 100) == Verdict::Queued).count();
     assert_eq!((queued, port.drops(DropReason::Limit)), (5, 4));
@@ -170,7 +170,7 @@ fn packets_gather_for_a_slot() {
         let together = port.left.iter().filter(|left| left.at == *time).count();
         assert!(together <= 4, "{together} at {time:?}");
     }
-    // Four leave every 10 ms, where one comes every ms.
+    // Four leave every 10 ms, while one arrives every ms.
     assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= ms(9)));
     assert!(port.left.last().unwrap().at - port.left[0].came > ms(480));
 }
@@ -188,7 +188,7 @@ fn a_slot_takes_so_many_bytes() {
 }
 
 #[test]
-fn other_parameters_hold_for_what_comes_and_lose_nothing() {
+fn new_parameters_apply_to_arrivals_and_lose_nothing() {
     let mut port = port(Config { delay: ms(50), ..Config::default() });
     port.arrive_all((0..5).map(|_| flow(1)), 1000);
     port.retune(AnyConfig::Netem(Config { delay: ms(10), ..Config::default() }));
@@ -197,7 +197,7 @@ fn other_parameters_hold_for_what_comes_and_lose_nothing() {
     let delays: Vec<_> = port.left.iter().map(|left| (left.number, delay(left))).collect();
     let expected = [5, 6, 7, 8, 9, 0, 1, 2, 3, 4];
     assert_eq!(delays, expected.map(|number| (number, if number < 5 { ms(50) } else { ms(10) })));
-    // What waits for a rate that is taken back leaves.
+    // Packets that wait for a removed rate leave.
     let slow = Config { rate: rate(8_000), ..Config::default() };
     port.retune(AnyConfig::Netem(slow));
     port.arrive_all((0..5).map(|_| flow(1)), 1000);
@@ -248,7 +248,7 @@ proptest! {
         prop_assert_eq!(left, model);
     }
 
-    /// Whatever is switched on, nothing is lost but what is counted, and no rate is exceeded.
+    /// With any options, all losses are counted, and no rate is exceeded.
     #[test]
     fn nothing_goes_missing(
         gaps in prop::collection::vec((0u64..2_000_000, 60u32..1514), 1..200),

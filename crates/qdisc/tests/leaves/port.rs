@@ -24,12 +24,12 @@ pub fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-/// Headers of flow `number` of 256, which any number of queues tells apart that is a power of two.
+/// Headers of flow `number` of 256, distinct for any power of two of queues.
 pub fn flow(number: u32) -> Headers {
     Headers { flow: number << 24, ecn: Ecn::NotCapable, ..Headers::default() }
 }
 
-/// The same, able to be marked.
+/// The same, ECN-capable.
 pub fn capable(number: u32) -> Headers {
     Headers { ecn: Ecn::Capable0, ..flow(number) }
 }
@@ -75,7 +75,7 @@ impl Port {
         verdict
     }
 
-    /// A packet of each of `flows` comes, whatever becomes of it.
+    /// A packet of each of `flows` arrives; it may be dropped.
     pub fn arrive_all(&mut self, flows: impl Iterator<Item = Headers>, len: u32) {
         for headers in flows {
             self.arrive(headers, len);
@@ -94,7 +94,7 @@ impl Port {
         }
     }
 
-    /// What may leave now, at most `most`. How many that were.
+    /// Takes the packets that may leave now, at most `most`. Returns their number.
     pub fn leave(&mut self, most: usize) -> usize {
         let mut out = Batch::new(most);
         self.next = self.qdisc.dequeue(&mut self.packets, self.now, &mut out);
@@ -117,7 +117,7 @@ impl Port {
         out.len()
     }
 
-    /// Asks whenever it is told to until `end`.
+    /// Polls as requested until `end`.
     pub fn leave_until(&mut self, end: Nanos) {
         loop {
             self.leave(64);
@@ -133,7 +133,7 @@ impl Port {
         self.now = self.now.max(end);
     }
 
-    /// Asks whenever it is told to until there is nothing.
+    /// Polls as requested until it is empty.
     pub fn leave_all(&mut self) {
         self.leave_until(Nanos(self.now.0 + Nanos::from_secs(3600).0));
         assert_eq!(self.next, Next::Empty);

@@ -23,7 +23,7 @@ fn queued(port: &Port) -> BTreeMap<u32, usize> {
 }
 
 #[test]
-fn flows_share_evenly_whatever_they_send() {
+fn flows_share_evenly_at_any_load() {
     let mut port = port(Config::default());
     for _ in 0..3000 {
         port.arrive_all((0..4).map(|_| flow(1)), 1500);
@@ -72,8 +72,8 @@ fn there_are_no_more_flows_at_once_than_allowed() {
 }
 
 #[test]
-fn two_flows_in_one_place_part_when_places_are_drawn_anew() {
-    // With two places some flows collide, whatever the salt; not always the same ones.
+fn colliding_flows_separate_when_the_hash_changes() {
+    // With two places some flows collide for any key, but not always the same ones.
     let perturb = Nanos::from_secs(1);
     let mut port =
         port(Config { divisor: 2, perturb, limit: 1000, depth: 1000, ..Config::default() });
@@ -94,7 +94,7 @@ fn two_flows_in_one_place_part_when_places_are_drawn_anew() {
 }
 
 #[test]
-fn what_is_queued_stays_in_order_when_places_are_drawn_anew() {
+fn queued_packets_stay_in_order_when_the_hash_changes() {
     let mut port = port(Config { perturb: Nanos::from_secs(1), ..Config::default() });
     for number in 0..60u32 {
         port.arrive(flow(number % 2), 1500);
@@ -155,7 +155,7 @@ proptest! {
     fn flows_take_turns_as_in_the_textbook(
         steps in prop::collection::vec((0u32..12, 60u32..1514, prop::option::of(1usize..6)), 1..300),
     ) {
-        // So many places that no two of the flows fall into one.
+        // Enough places that no two flows collide.
         let config = Config { divisor: 65_536, limit: 1000, depth: 1000, ..Config::default() };
         let mut port = port(config);
         let mut textbook = Textbook::default();

@@ -5,7 +5,7 @@ use narrows_qdisc::pacing::{Calendar, Slot};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
-/// What is due is what is first, in a map.
+/// A map: the first entry is due.
 #[derive(Default)]
 pub struct Sorted(BTreeMap<(Nanos, u64), PacketId>, u64);
 

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_has_no_sample() {
+    fn missing_values_have_no_sample() {
         let even = Metric::gauge("even", "Even.", |&number: &u64| {
             number.is_multiple_of(2).then(|| number.into())
         });

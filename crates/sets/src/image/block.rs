@@ -25,9 +25,9 @@ use super::node::{self, Node, Step, wide, write_wide};
 use super::{Cell, Cells, Full, PART_BITS, Place, Prefix, Writer};
 use crate::set::Set;
 
-/// As many flips are in a sparse cell.
+/// The number of flips in a sparse cell.
 const SPARSE_MAX: usize = 8;
-/// What a flip takes in a sparse cell.
+/// The size of a flip in a sparse cell.
 const IS_USED: u32 = 1 << 30;
 const IS_IN: u32 = 1 << 31;
 /// In word 7 of a dense block.
@@ -46,8 +46,8 @@ pub(super) fn build<C: Cells>(
     })
 }
 
-/// What `before`, the cell of the part `place`, becomes where `keys` of `set` have changed, which
-/// are within `place` and longer than it. Blocks without any are taken over.
+/// The new cell of `place`, instead of `before`, after changes of `keys` of `set`, which are within
+/// `place` and longer than it. Blocks without changed keys are kept.
 pub(super) fn update<C: Cells>(
     set: &Set,
     place: Prefix,
@@ -126,7 +126,7 @@ struct Painted {
     full: u64,
     /// and those that are in part.
     partial: u64,
-    /// Of the latter, in order, which addresses.
+    /// The addresses of the latter, in order.
     leaves: Vec<Cell>,
 }
 
@@ -139,7 +139,7 @@ impl Painted {
         let (whole, within): (Vec<&Flip>, Vec<&Flip>) =
             flips.iter().partition(|flip| flip.len <= 24);
         for Flip { bits, len } in whole {
-            // Half of the block at most: what is longer than it is not within it.
+            // Half of the block at most: a flip is longer than the block's prefix.
             full ^= u64::MAX >> (64 - (1 << (24 - len))) << (bits >> 104 & 63);
         }
         for Flip { bits, len } in within {

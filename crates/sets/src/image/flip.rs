@@ -1,4 +1,4 @@
-//! Prefixes in which membership is the opposite of what is around them.
+//! Prefixes whose membership is the opposite of their surroundings.
 
 use super::Prefix;
 use crate::key::Key;
@@ -19,17 +19,17 @@ impl Flip {
     }
 }
 
-/// Whether what `element` of `set` covers is in, as an image has it: of members with ports, where
+/// Whether what `element` of `set` covers is in, as an image has it: of members with ports, if
 /// there is anything to look up.
 fn says(set: &Set, element: &Element) -> bool {
     set.kind().shape == Shape::NetPort || !element.is_exception
 }
 
-/// The flips of `set` within `place` that are longer than it, in order; what they do not cover is
-/// in or not, as `is_in` says.
+/// The flips of `set` within `place` that are longer than it, in order; the rest of `place` has the
+/// membership `is_in`.
 pub(super) fn flips(set: &Set, place: Prefix, is_in: bool) -> Vec<Flip> {
     let mut found = Vec::new();
-    // Of those flips that cover where the walk is: the outermost first, and what is in there.
+    // The flips around the present position, the outermost first, with the membership there.
     let mut around: Vec<(Prefix, bool)> = Vec::new();
     for (key, element) in set.from(&Key::at(place.bits, place.len + 1)) {
         let flip = Flip::of(key);

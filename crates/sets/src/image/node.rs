@@ -1,8 +1,7 @@
 //! A node passes over bits that all flips below it have in common, and then branches on 6.
 //!
-//! Each of its 64 slots is in as a whole, or not, or has a cell of its own; these are one behind
-//! the other and found by counting. Where the bits passed over are others than the node's, there is
-//! no flip.
+//! Each of its 64 slots is entirely in the set, not at all, or has its own cell; the cells are
+//! adjacent and found by counting. If the skipped bits differ from the node's, there is no flip.
 //!
 //! ```text
 //!  words   0 1    2 3       4 5       6       7
@@ -14,16 +13,16 @@ use super::{Cell, Cells, Full, Place, Prefix, Writer};
 
 /// Bits that a node branches on.
 const STRIDE: u8 = 6;
-/// As many bits a node may pass over: with those that it branches on they are one word.
+/// The most bits that a node may skip: together with those that it branches on they are one word.
 pub(super) const SKIP_MAX: u8 = 64 - STRIDE;
-/// A node begins to branch here at the latest.
+/// The last bit at which a node may branch.
 pub(super) const BRANCH_MAX: u8 = 128 - STRIDE;
 
 const FULL: usize = 0;
 const PARTIAL: usize = 2;
 const SKIPPED: usize = 4;
 const FIRST: usize = 6;
-/// The word that says what kind of cell it is, and what is said there beside `skip`.
+/// The word with the kind of cell, and its flags beside `skip`.
 pub(super) const KIND: usize = 7;
 pub(super) const IS_IN: u32 = 1 << 29;
 const IS_NODE: u32 = 1 << 31;
@@ -31,7 +30,7 @@ const IS_NODE: u32 = 1 << 31;
 /// See the module's documentation.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
-    /// The slots that are in where nothing below says anything else,
+    /// The slots that are in the set unless a cell below differs,
     full: u64,
     /// and those that have a cell of their own.
     partial: u64,
@@ -41,11 +40,11 @@ pub(super) struct Node {
     skip: u8,
     /// The first cell of its slots.
     first: u32,
-    /// Whether what begins with other bits is in.
+    /// Whether addresses with other leading bits are in the set.
     is_in: bool,
 }
 
-/// What a node says of an address.
+/// A node's answer for an address.
 pub(super) enum Step {
     /// It is in, or not.
     Is(bool),
@@ -53,8 +52,8 @@ pub(super) enum Step {
     To(u32),
 }
 
-/// A node behind the first `position` bits, with the flips that are there. It branches at `branch`.
-/// `below` makes what is in a slot, whose flips begin behind so many bits.
+/// A node after the first `position` bits, with the flips there. It branches at `branch`. `below`
+/// makes the contents of a slot, whose flips begin after that many bits.
 pub(super) fn build<C: Cells>(
     flips: &[Flip],
     [position, branch]: [u8; 2],
@@ -113,7 +112,7 @@ impl Node {
         node.has_below(place, is_in, keys).then_some(node)
     }
 
-    /// Whether `keys`, which are in `place`, change only what is below the node, which is its.
+    /// Whether `keys`, all within `place`, change only cells below the node of `place`.
     fn has_below(&self, place: Prefix, is_in: bool, keys: &[Flip]) -> bool {
         let branch = place.len + self.skip;
         let whole = Prefix { bits: self.begin(place), len: branch };
@@ -121,8 +120,8 @@ impl Node {
         self.is_in == is_in && keys.iter().all(is_below)
     }
 
-    /// What becomes of the node of `place` where `keys` below it have changed. `below` says it of a
-    /// slot with some of them; cells of others are taken over.
+    /// The new node of `place` after changes of `keys` below it. `below` gives the contents of a
+    /// slot with some of them; cells of others are kept.
     pub(super) fn update<C: Cells>(
         self,
         place: Prefix,
@@ -156,8 +155,8 @@ impl Node {
         node.placed(&children, writer)
     }
 
-    /// What it says of the address whose bits, from where it is on, are `rest`; those that it looks
-    /// at are shifted out.
+    /// Its answer for the address whose remaining bits are `rest`; the bits that it reads are
+    /// shifted out.
     pub(super) fn step(&self, rest: &mut u128) -> Step {
         let others = (*rest >> 64) as u64 ^ self.skipped;
         if others >> 1 >> (63 - self.skip) != 0 {
@@ -177,7 +176,7 @@ impl Node {
         place.bits | u128::from(self.skipped) << 64 >> place.len
     }
 
-    /// Has slot `number` be what was found; slots are told in order.
+    /// Sets slot `number`; slots are set in order.
     fn set(&mut self, number: u32, found: Place, children: &mut Vec<Cell>) {
         match found {
             Place::Whole(false) => self.full &= !(1 << number),
@@ -189,7 +188,7 @@ impl Node {
         }
     }
 
-    /// What it is with the cells of its slots.
+    /// The finished node with the cells of its slots.
     fn placed<C: Cells>(
         self,
         children: &[Cell],
@@ -209,7 +208,7 @@ impl Node {
     }
 }
 
-/// In which slot of a node that branches there `bits` are.
+/// The slot of `bits` in a node that branches there.
 fn slot(bits: u128, branch: u8) -> u32 {
     (bits >> (BRANCH_MAX - branch)) as u32 & 63
 }

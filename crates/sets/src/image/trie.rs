@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Bits are relative: the first one is the first behind those that led to the cell. The 63 highest
-//! of each two words count; `more` are those of a long flip behind its first 63. What is unused
-//! covers everything, which `is_in` makes up for.
+//! of each two words count; `more` holds the bits of a long flip after its first 63. An unused flip
+//! covers everything, and `is_in` compensates for it.
 //!
 //! A look-up reads a cell for each node on its way, which takes up at least 6 bits; of n random
 //! prefixes there are log64(n) nodes. A change copies the cells beside those on its way (path
@@ -22,13 +22,13 @@ use super::node::{self, BRANCH_MAX, IS_IN, KIND, Node, SKIP_MAX, Step, wide, wri
 use super::{Cell, Cells, Full, Place, Prefix, Writer};
 use crate::set::Set;
 
-/// As many flips are in a short cell, and so long they are at most.
+/// The number of flips in a short cell, and their greatest length.
 const SHORT_MAX: usize = 3;
 const SHORT_LEN_MAX: u8 = 63;
 
 /// The word that says in a byte for each how far bits are shifted, by one less.
 const SHIFTS: usize = 6;
-/// What word [`KIND`] says beside [`IS_IN`].
+/// The flags of the word [`KIND`], besides [`IS_IN`].
 const IS_LONG: u32 = 1 << 30;
 
 /// The place behind the first `position` bits in which `flips` are, in order.
@@ -53,8 +53,8 @@ pub(super) fn build<C: Cells>(
     node::build(flips, [position, branch], is_in, writer, build)
 }
 
-/// What `before`, the cell of `place`, becomes where `keys` of `set` have changed: they are within
-/// `place` and longer than it. It writes anew what is on their way and takes over the rest.
+/// The new cell of `place`, instead of `before`, after changes of `keys` of `set`, which are within
+/// `place` and longer than it. It rewrites cells on their path and keeps the rest.
 pub(super) fn update<C: Cells>(
     set: &Set,
     place: Prefix,

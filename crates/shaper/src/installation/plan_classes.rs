@@ -1,7 +1,7 @@
-//! The classes of a plan's tree, as those who keep the tree together ask for them.
+//! The classes of a plan's tree, in the form that the shared tree queries.
 //!
-//! The maps are the plan's and the installation's own, shared with them: a class of which nobody
-//! has sent takes no memory here.
+//! It shares the maps of the plan and the installation, so a class that has never sent takes no
+//! memory here.
 
 use imbl::OrdMap;
 use narrows_coordination::{Below, Classes};
@@ -18,7 +18,7 @@ pub(super) struct PlanClasses {
 }
 
 impl PlanClasses {
-    /// What is at `key`, below a class, with what is below that.
+    /// The qdisc at `key`, below a class, with the qdiscs below it.
     fn at(&self, key: Key) -> Option<Below> {
         let PlanNode { config, level, children, .. } = self.nodes.get(&key)?.as_ref();
         let children = children.iter().map(|child| self.at(*child)).collect::<Option<_>>()?;

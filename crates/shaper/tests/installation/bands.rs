@@ -1,4 +1,4 @@
-//! Qdiscs with classes: where their trees are, and what is below their classes.
+//! Classful qdiscs: their trees, and the qdiscs below their classes.
 
 use crate::policies::install;
 use narrows_policy::{Plan, Policy, PortFacts};
@@ -64,7 +64,7 @@ fn each_htb_below_an_mq_has_a_tree_of_its_own() {
 }
 
 #[test]
-fn what_is_below_a_class_comes_with_all_below_it() {
+fn a_class_s_qdisc_comes_with_all_below_it() {
     let policy = policy(&[
         "qdisc add dev eth0 root handle 1: htb",
         "class add dev eth0 parent 1: classid 1:1 htb rate 1mbit",
@@ -101,7 +101,7 @@ fn bands_below_a_shared_rate_are_one_tree_that_follows_a_change() {
     next.commit();
     assert!(leaf(4).is_some());
     assert_eq!(leaf(4).unwrap().class.prio, 3);
-    // A queue alone shares its bands with nobody.
+    // A single queue shares its bands with no other.
     let plan = Plan::of(after.port("eth0"), 1).unwrap();
     assert!(!plan.nodes.values().any(|node| matches!(*node.config, Config::Htb(_))));
 }

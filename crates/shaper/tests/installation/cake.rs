@@ -1,4 +1,4 @@
-//! What workers are to build for `cake` and `cake_mq`, and how their figures come back.
+//! The specifications for `cake` and `cake_mq`, and how their figures come back.
 
 use crate::policies::{fits, has_seat, install, kept};
 use narrows_coordination::Strategy;
@@ -51,7 +51,7 @@ fn queues_that_share_a_rate_have_seats_and_know_the_whole_rate() {
 }
 
 #[test]
-fn what_stands_alone_or_is_unlimited_keeps_a_clock_of_its_own() {
+fn a_single_or_unlimited_cake_keeps_its_own_clock() {
     let is_own = |spec: &Spec| matches!(spec.metering, Metering::Own);
     let (_, alone) = install(&root(&Policy::default(), false, mbit(100)), 1, None);
     assert!(is_own(&alone[0]));
@@ -98,7 +98,7 @@ fn a_cake_mq_or_a_rate_that_follows_must_fit_the_port() {
     let multi = root(&Policy::default(), true, mbit(100));
     assert_eq!(fits(&multi, 1), Err(PolicyError::CakeMqNeedsQueues));
     assert_eq!(fits(&multi, 2), Ok(()));
-    // On paper nobody knows how many queues there will be.
+    // Without an instance the number of queues is unknown.
     let follows = CakeOptions { autorate: Some(true), ..mbit(100) };
     let follows = root(&Policy::default(), false, follows);
     assert_eq!(fits(&follows, 1), Ok(()));

@@ -1,5 +1,5 @@
-//! Whatever policy follows whatever other: what workers are told fits what they run, and their
-//! figures find their way back to every qdisc of the tree.
+//! Any policy after any other: specifications fit the running qdiscs, and figures return to every
+//! qdisc of the tree.
 
 use crate::policies::{install, tbf_params};
 use narrows_coordination::Strategy as Coordinated;
@@ -56,7 +56,7 @@ fn edit() -> impl Strategy<Value = Edit> {
 
 proptest! {
     #[test]
-    fn what_is_retuned_fits_what_runs(
+    fn a_retuned_specification_fits_the_running_qdisc(
         edits in prop::collection::vec(edit(), 1..20), queues in 1usize..4,
     ) {
         let facts = PortFacts { queues: Some(queues as u16), ..PortFacts::ETHERNET };

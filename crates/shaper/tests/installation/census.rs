@@ -47,7 +47,7 @@ fn the_queues_of_a_cake_that_share_a_rate_count_hosts_together() {
 }
 
 #[test]
-fn what_is_installed_twice_counts_apart() {
+fn two_installations_count_apart() {
     let policy = cake(false, Some(rate()));
     let (_, mut one) = seats(&policy, 2, None);
     let (_, other) = seats(&policy, 2, None);
@@ -64,7 +64,7 @@ fn queues_that_are_retuned_keep_the_seats_they_have() {
 }
 
 #[test]
-fn who_shares_no_rate_or_knows_no_hosts_has_no_census() {
+fn without_a_shared_rate_or_hosts_there_is_no_census() {
     let tbf = Params::Tbf(tbf_params(100));
     for (what, policy, queues) in [
         ("alone", cake(false, Some(rate())), 1),

@@ -1,5 +1,5 @@
-//! Changes of classes, and of what is in them, one after the other: the tree has what the plan
-//! says, and a qdisc keeps its name where it can carry on, whichever way the change was found.
+//! A series of changes of classes and their contents: the tree follows the plan, and a qdisc keeps
+//! its name if it can carry on, however the change was found.
 
 use crate::policies::install;
 use narrows_policy::{
@@ -75,10 +75,10 @@ fn changes() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// What runs in classes, by key.
+/// The running qdiscs in classes, by key.
 type Runs = BTreeMap<Key, (Config, NodeId)>;
 
-/// Notes `spec`, which runs for `key`, and all below it, where that is as `plan` says.
+/// Records `spec`, which runs for `key`, and all below it, after comparing them with `plan`.
 fn note(plan: &Plan, key: Key, spec: &Spec, runs: &mut Runs) {
     let node = &plan.nodes[&key];
     assert_eq!((&spec.config, spec.level), (&*node.config, node.level), "{key}");
@@ -88,7 +88,7 @@ fn note(plan: &Plan, key: Key, spec: &Spec, runs: &mut Runs) {
     assert!(is_only, "{key} is in two classes");
 }
 
-/// Holds the names of `key` and of what is below it to those in `before`.
+/// Compares the names of `key` and of the qdiscs below it with those in `before`.
 fn check(plan: &Plan, key: Key, runs: &Runs, before: &Runs, last: NodeId, above: bool) {
     let (config, id) = &runs[&key];
     let present = before.get(&key).filter(|(present, _)| above && present.carries_on(config));
@@ -103,7 +103,7 @@ fn check(plan: &Plan, key: Key, runs: &Runs, before: &Runs, last: NodeId, above:
 
 proptest! {
     #[test]
-    fn the_tree_has_what_the_plan_says_and_who_can_carry_on_does(
+    fn the_tree_follows_the_plan_and_compatible_qdiscs_carry_on(
         changes in prop::collection::vec(changes(), 1..40), together in 1..4_usize,
     ) {
         let begun = [

@@ -16,7 +16,7 @@ fn root() -> Policy {
     Policy::default().edit("eth0", &edit, &PortFacts::ETHERNET).unwrap()
 }
 
-/// The same with a class of so many Mbit/s, or with another rate.
+/// The same with a class of this many Mbit/s, or with another rate.
 fn with_class(policy: &Policy, verb: Verb, minor: u32, mbit: u64) -> Policy {
     let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
     let params = HtbParams {
@@ -39,7 +39,7 @@ fn with_class(policy: &Policy, verb: Verb, minor: u32, mbit: u64) -> Policy {
     policy.edit_class("eth0", &edit).unwrap()
 }
 
-/// What a queue finds at its seat: the rate of class 16, if there is one.
+/// A queue's view at its seat: the rate of class 16, if there is one.
 fn rate(spec: &Spec) -> Option<u64> {
     let leaf = spec.tree.as_ref().unwrap().leaf(16)?;
     Some(leaf.class.rate.bits_per_sec() / 1_000_000)

@@ -1,5 +1,5 @@
-//! What becomes of a policy on the queues of a port: what workers are to build, what carries on,
-//! and how their figures come back.
+//! A policy on the queues of a port: the specifications for workers, what carries on, and how their
+//! figures come back.
 
 mod bands;
 mod cake;

@@ -1,4 +1,4 @@
-//! What workers are to build for a `netem`: one rate over all queues, and chances of their own.
+//! The specification for `netem`: one rate over all queues, and random numbers of their own.
 
 use crate::policies::{has_seat, install, kept};
 use narrows_policy::{Edit, Handle, Params, Parent, Policy, PortFacts, Verb};
@@ -37,7 +37,7 @@ fn queues_share_a_rate_and_draw_from_streams_of_their_own() {
 }
 
 #[test]
-fn another_rate_keeps_the_queues_and_a_rate_where_there_was_none_does_not() {
+fn a_changed_rate_keeps_the_queues_and_a_first_rate_replaces_them() {
     let first = root(&Policy::default(), delayed(Some(100)));
     let (before, specs) = install(&first, 4, None);
     let (_, faster) = install(&root(&first, delayed(Some(200))), 4, Some(&before));

@@ -1,4 +1,4 @@
-//! What workers are to build for pacing qdiscs, and where those cannot stand.
+//! The specifications for pacing qdiscs, and where those are not allowed.
 
 use crate::policies::{has_seat, install, kept, tbf_params};
 use narrows_coordination::Strategy;
@@ -36,7 +36,7 @@ fn below(handle: u32) -> Parent {
 }
 
 #[test]
-fn every_queue_has_one_that_knows_the_longest_frame() {
+fn every_queue_s_qdisc_knows_the_longest_frame() {
     let policy = edit(&Policy::default(), Parent::Root, 1, pacing(PacingOptions::default()));
     let (_, specs) = install(&policy.unwrap(), 2, None);
     assert_eq!(specs.len(), 2);
@@ -48,7 +48,7 @@ fn every_queue_has_one_that_knows_the_longest_frame() {
 }
 
 #[test]
-fn parameters_change_in_place_and_what_sorts_packets_does_not() {
+fn parameters_change_in_place_unless_they_sort_packets() {
     let policy =
         edit(&Policy::default(), Parent::Root, 1, pacing(PacingOptions::default())).unwrap();
     let (installed, first) = install(&policy, 2, None);
@@ -67,7 +67,7 @@ fn parameters_change_in_place_and_what_sorts_packets_does_not() {
 }
 
 #[test]
-fn queue_management_changes_in_place_and_goes_with_nothing_that_is_kept_apart() {
+fn queue_management_changes_in_place_and_excludes_spacing() {
     let codel = |target, ecn| {
         let target = Some(Nanos::from_millis(target));
         let codel = Some(CodelOptions::On { target, interval: None, ecn });
@@ -103,7 +103,7 @@ fn a_tbf_above_keeps_one_rate_for_all_queues() {
 }
 
 #[test]
-fn whichever_comes_last_two_that_stamp_are_refused() {
+fn two_stamping_qdiscs_are_refused_in_any_order() {
     let refused = |policy: Result<Policy, PolicyError>| {
         assert!(matches!(policy, Err(PolicyError::StampedTwice { .. })), "{policy:?}");
     };

@@ -5,7 +5,7 @@ use narrows_qdisc::{Metering, Spec};
 use narrows_shaper::Installation;
 use narrows_units::{Bytes, Rate, wire::Overhead};
 
-/// A `tbf` of so many Mbit/s.
+/// A `tbf` of this many Mbit/s.
 pub fn tbf_params(mbit: u64) -> TbfParams {
     TbfParams {
         rate: Rate::from_bits_per_sec(mbit * 1_000_000),
@@ -17,7 +17,7 @@ pub fn tbf_params(mbit: u64) -> TbfParams {
     }
 }
 
-/// What `queues` queues of the port `eth0` are to run, behind `previous`.
+/// The specifications for `queues` queues of the port `eth0`, after `previous`.
 pub fn install(
     policy: &Policy,
     queues: usize,

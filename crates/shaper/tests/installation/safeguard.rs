@@ -1,4 +1,4 @@
-//! Who hears of congestion with whom.
+//! Which queues share congestion feedback.
 
 use crate::policies::{kept, tbf_params};
 use narrows_policy::{Edit, Handle, PacingOptions, Params, Parent, Plan, Policy, PortFacts, Verb};
@@ -25,13 +25,13 @@ fn class(major: u32, minor: u32) -> Parent {
     Parent::Class(Handle::new(major).unwrap().class(minor))
 }
 
-/// What listens in `spec` and below it.
+/// The qdiscs with feedback in `spec` and below it.
 fn take(spec: &mut Spec, into: &mut Vec<Box<dyn Feedback>>) {
     into.extend(spec.feedback.take());
     spec.children.iter_mut().for_each(|child| take(child, into));
 }
 
-/// What runs, by queue.
+/// The running qdiscs, by queue.
 struct Running {
     installation: Installation,
     specs: Vec<Spec>,
@@ -55,7 +55,7 @@ fn views(
     (Running { installation, specs }, views, kept)
 }
 
-/// Whether what the one says is what the other reads.
+/// Whether one reads what the other writes.
 fn hear_together(one: &dyn Feedback, other: &dyn Feedback) -> bool {
     let said = one.read(3, Word::Newest) + 1;
     assert!(one.replace(3, Word::Newest, said - 1, said));
@@ -93,7 +93,7 @@ fn ports_hear_apart() {
 }
 
 #[test]
-fn who_does_not_listen_hears_nothing() {
+fn without_a_safeguard_there_is_no_feedback() {
     assert_eq!(views(&root(false), "eth0", 2, None).1.len(), 0);
 }
 

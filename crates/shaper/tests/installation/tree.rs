@@ -1,4 +1,4 @@
-//! What workers are to build, and how their figures come back.
+//! The specifications for workers, and how their figures come back.
 
 use crate::policies::{fits, has_seat, install, kept, tbf_params};
 use narrows_packet::Backlog;
@@ -77,7 +77,7 @@ fn another_qdisc_is_new_with_all_below_it() {
 }
 
 #[test]
-fn what_is_put_below_a_qdisc_leaves_that_alone() {
+fn a_new_child_does_not_touch_its_parent() {
     let policy = set(&Policy::default(), ROOT, 1, tbf(10));
     let (before, first) = install(&policy, 4, None);
     let (_, specs) = install(&set(&policy, (1, 1), 2, pfifo(9)), 4, Some(&before));
@@ -169,7 +169,7 @@ fn mq_is_the_sum_of_its_queues() {
 }
 
 #[test]
-fn what_a_queue_that_lags_behind_still_runs_counts_for_what_carries_on_only() {
+fn figures_of_a_lagging_queue_count_only_for_qdiscs_that_carry_on() {
     let policy = set(&Policy::default(), ROOT, 1, tbf(10));
     let (before, first) = install(&policy, 2, None);
     let policy = set(&policy, (1, 1), 2, pfifo(5));

@@ -15,9 +15,9 @@ use narrows_sim::scenario::{self, Experiment, Override};
 use std::path::Path;
 use std::time::Instant;
 
-/// What a block begins with, in the line below the fence.
+/// The first line of a block, below the fence.
 const PROMPT: &str = "$ narrows sim ";
-/// What a block ends with.
+/// The last line of a block.
 const FENCE: &str = "```";
 
 /// The documents, from the root of the repository.
@@ -54,8 +54,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The document `name` as it should be: all blocks of the `chosen` scenarios, or of every scenario
-/// where none is chosen. Unless it is to be written, that must be what it is.
+/// Renews the blocks of the document `name`: those of the `chosen` scenarios, or all if none is
+/// chosen. Without writing, it only checks that they are up to date.
 fn renew(name: &str, parts: &[Part<'_>], chosen: &[String], write: bool) -> anyhow::Result<String> {
     let mut renewed = String::new();
     for part in parts {
@@ -89,15 +89,15 @@ fn renew(name: &str, parts: &[Part<'_>], chosen: &[String], write: bool) -> anyh
 /// A part of the document.
 #[derive(Debug, PartialEq)]
 enum Part<'a> {
-    /// What stands between blocks, fences included.
+    /// The text between blocks, fences included.
     Text(&'a str),
-    /// A command with what it printed.
+    /// A command with its output.
     Block {
         /// The number of the command's line, from 1.
         line: usize,
-        /// What stands behind `narrows sim`.
+        /// The arguments of `narrows sim`.
         command: &'a str,
-        /// What it printed, as the document has it.
+        /// Its output, in the document's form.
         output: &'a str,
     },
 }
@@ -162,7 +162,7 @@ fn every_scenario_is_in<'a>(
     Ok(())
 }
 
-/// What `narrows sim COMMAND` prints.
+/// The output of `narrows sim COMMAND`.
 fn run(command: &str) -> anyhow::Result<String> {
     let experiment = read(command)?;
     let jobs = std::thread::available_parallelism().map_or(1, Into::into);
@@ -211,7 +211,7 @@ mod tests {
     const DOCUMENT: &str = "# A\n\n```console\n$ narrows sim one --seed 2\na\nb\n```\n\nend\n";
 
     #[test]
-    fn a_block_is_a_command_with_what_it_printed() -> anyhow::Result<()> {
+    fn a_block_is_a_command_with_its_output() -> anyhow::Result<()> {
         let block = Part::Block { line: 4, command: "one --seed 2", output: "a\nb\n" };
         let expected = [Part::Text("# A\n\n```console\n"), block, Part::Text("```\n\nend\n")];
         assert_eq!(split(DOCUMENT)?, expected);

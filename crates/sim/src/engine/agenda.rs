@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_at_once_happens_in_the_order_in_which_it_was_entered() {
+    fn simultaneous_events_happen_in_the_order_of_entry() {
         let mut agenda = Agenda::default();
         agenda.enter(Nanos(5), Event::Fault { fault: 9 });
         agenda.enter(Nanos(5), Event::Fault { fault: 1 });

@@ -2,31 +2,30 @@
 
 use narrows_units::Nanos;
 
-/// What a clock that is right shows at the start of a run. Nobody's clock ever shows less than
-/// zero, as long as it is off by no more than this.
+/// The time that a correct clock shows at the start of a run. A clock that is off by no more than
+/// this never shows less than zero.
 pub(super) const EPOCH: Nanos = Nanos::from_secs(1);
 
 /// A clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    /// What it shows too much, in nanoseconds.
+    /// Its offset, in nanoseconds.
     offset: i64,
 }
 
 impl Clock {
-    /// One that is `offset` nanoseconds fast, and at most [`EPOCH`] slow.
+    /// A clock that is `offset` nanoseconds fast (if negative, slow: at most by [`EPOCH`]).
     pub(super) fn new(offset: i64) -> Self {
         Self { offset }
     }
 
-    /// What it shows at `at`.
+    /// The time that it shows at `at`.
     #[inline]
     pub(super) fn read(&self, at: Nanos) -> Nanos {
         Nanos((at + EPOCH).0.saturating_add_signed(self.offset))
     }
 
-    /// When it shows `reading`: [`Nanos::MAX`] for what never comes, the start of the run for
-    /// what was before.
+    /// When it shows `reading`: [`Nanos::MAX`] for never, the start of the run for earlier times.
     #[inline]
     pub(super) fn when(&self, reading: Nanos) -> Nanos {
         if reading == Nanos::MAX {
@@ -41,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_clock_shows_is_when_it_shows_it() {
+    fn a_clock_and_its_inverse_agree() {
         for offset in [-1_000_000_000, -7, 0, 100_000] {
             let clock = Clock::new(offset);
             assert_eq!(clock.when(clock.read(Nanos(12_345))), Nanos(12_345));

@@ -30,7 +30,7 @@ pub(super) struct Core {
     /// `None` once it is dead.
     worker: Option<Worker<SimIo>>,
     contacts: Arc<Contacts>,
-    /// What of them has been paid for.
+    /// The part of them that is accounted for.
     paid: Contact,
     /// Packets dropped, as of the last step.
     drops: u64,
@@ -43,7 +43,7 @@ pub(super) struct Core {
     touches: Nanos,
     /// Changes with each new `due`.
     appointment: u64,
-    /// If it listens: how late it will be when something comes in.
+    /// If it listens: how late it wakes up on an arrival.
     listening: Option<Nanos>,
     /// The end of the last step.
     free_at: Nanos,
@@ -55,7 +55,7 @@ pub(super) struct Core {
     last_drops: DropCounters,
 }
 
-/// When a core is to execute its next step.
+/// When a core executes its next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Appointment {
     pub(super) at: Nanos,
@@ -122,7 +122,7 @@ impl Core {
         if at <= self.free_at { self.free_at } else { at + late }
     }
 
-    /// Sleeps until `until`, or until something comes in if it listens; looks in between if not.
+    /// Sleeps until `until`, or until an arrival if it listens; otherwise polls in between.
     fn sleep(&mut self, until: Nanos, listens: bool) {
         let until = if listens { until } else { until.min(self.free_at + UNSEEN_MAX) };
         let late = self.up_to(self.jitter);
@@ -135,8 +135,8 @@ impl Core {
         self.appoint(due);
     }
 
-    /// Executes the step for which it has an appointment; the cores' memory is as it is at that
-    /// moment. Returns how long it is busy.
+    /// Executes the scheduled step, with the cores' memory as of that moment. Returns how long it
+    /// is busy.
     pub(super) fn step(
         &mut self,
         costs: &Costs,
@@ -169,7 +169,7 @@ impl Core {
             );
         self.drops = drops;
         self.paid = contact;
-        // Time passes whatever the costs are.
+        // Time passes at any costs.
         let busy = Nanos(((work + 0.5) as u64).max(1));
         for (number, &(offer, marked)) in left.iter().enumerate() {
             let spent = u128::from(busy.0) * (number as u128 + 1) / u128::from(count);
@@ -213,12 +213,12 @@ impl Core {
         self.worker.as_ref().map_or(0, |worker| worker.io().left().len())
     }
 
-    /// What has been dropped in the last step.
+    /// The drops of the last step.
     pub(super) fn lost(&self) -> &[Offer] {
         self.worker.as_ref().map_or(&[], |worker| worker.io().lost())
     }
 
-    /// Takes over other parameters, or another qdisc, at `at`, and looks what that changes.
+    /// Applies other parameters, or another qdisc, at `at`, and checks the effect.
     pub(super) fn update(&mut self, spec: Spec, at: Nanos) {
         let Some(worker) = &mut self.worker else { return };
         worker.update(Side::B, spec, self.clock.read(at));
@@ -227,7 +227,7 @@ impl Core {
         }
     }
 
-    /// What its worker has dropped, by reason.
+    /// Its worker's drops, by reason.
     pub(super) fn drops(&self) -> DropCounters {
         self.worker.as_ref().map_or(self.last_drops, |worker| worker.counters(Side::A).drops)
     }
@@ -250,14 +250,14 @@ impl Core {
         self.appoint(Nanos::MAX);
     }
 
-    /// Counts what has come in by `at`, whenever the worker would have taken it.
+    /// Counts arrivals up to `at`, whenever the worker would have taken them.
     pub(super) fn take_in_until(&mut self, at: Nanos) {
         if let Some(worker) = &mut self.worker {
             worker.io_mut().fill(at);
         }
     }
 
-    /// What was offered.
+    /// The offered load.
     pub(super) fn tally(&self) -> Tally {
         self.worker.as_ref().map_or(self.last_tally, |worker| worker.io().tally())
     }
@@ -265,7 +265,7 @@ impl Core {
     /// Where everything that was offered is.
     ///
     /// # Panics
-    /// Where the worker has lost track of a packet.
+    /// If the worker has lost track of a packet.
     pub(super) fn books(&self, seed: u64) -> Books {
         let Some(worker) = &self.worker else { return self.last_books };
         let counters = worker.counters(Side::A);

@@ -39,7 +39,7 @@ impl Departures {
         Self { cores: vec![VecDeque::new(); cores], heads: BinaryHeap::with_capacity(cores) }
     }
 
-    /// Adds one of `core`, which leaves no earlier than the last one that was added there.
+    /// Adds a departure of `core`, no earlier than the last one that was added there.
     #[inline]
     pub(super) fn add(&mut self, core: usize, departure: Departure) {
         let queue = &mut self.cores[core];

@@ -8,7 +8,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 
 const UNITS_PER_BYTE: u64 = 8_000_000_000;
 
-/// What stands, and how fast it drains.
+/// The backlog, and its drain rate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drain {
     rate: Rate,
@@ -36,7 +36,7 @@ impl Drain {
         self.standing += u128::from(bytes.0) * u128::from(UNITS_PER_BYTE);
     }
 
-    /// What stands there, rounded up.
+    /// The backlog, rounded up.
     #[inline]
     pub(crate) fn bytes(&self) -> Bytes {
         // 64 bits hold 2 GB, and divide much faster.
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_at_the_rate_never_stands_however_long() {
+    fn arrivals_at_the_rate_never_queue() {
         // 7 bytes take 18 2/3 ns: three of them 56.
         let mut drain = Drain::new(Rate::from_bits_per_sec(3_000_000_000));
         for number in 0..3_000_u64 {

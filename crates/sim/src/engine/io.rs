@@ -20,10 +20,10 @@ pub(super) const RING: usize = 4096;
 /// Frames kept back from the qdiscs: one batch from each port.
 pub(super) const FRAMES_RESERVED: usize = 2 * BATCH;
 
-/// The memory that a packet lies in.
+/// The memory of a packet.
 pub(super) const FRAME: Bytes = Bytes(2048);
 
-/// What was offered to a queue.
+/// The load offered to a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tally {
     /// Packets.
@@ -39,27 +39,27 @@ pub(crate) struct Tally {
 /// One queue of the two ports.
 pub(super) struct SimIo {
     source: Box<dyn Source>,
-    /// What closed-loop traffic has sent, in the order in which it comes in.
+    /// Packets that closed-loop traffic has sent, in the order of arrival.
     sent: VecDeque<Offer>,
     ring: VecDeque<Offer>,
-    /// By frame: what is in it.
+    /// The content of each frame.
     frames: Vec<Offer>,
     free: Vec<u32>,
     /// By flow: what its packets say.
     headers: Arc<[Headers]>,
-    /// What has left in this step, and whether it has been marked.
+    /// Departures of this step, with their marks.
     left: Vec<(Offer, bool)>,
-    /// What has been dropped in this step.
+    /// The drops of this step.
     lost: Vec<Offer>,
-    /// Until when what comes in is in the ring.
+    /// The time up to which arrivals are in the ring.
     at: Nanos,
     measured: Range<Nanos>,
     tally: Tally,
 }
 
 impl SimIo {
-    /// A queue on which `source` comes in, with so many frames. What is offered in `measured`
-    /// is tallied by bytes.
+    /// A queue that receives from `source`, with so many frames. The load offered in `measured` is
+    /// counted in bytes.
     pub(super) fn new(
         source: Box<dyn Source>,
         headers: Arc<[Headers]>,
@@ -90,7 +90,7 @@ impl SimIo {
         self.sent.insert(place, offer);
     }
 
-    /// A step begins: what came in by `at` can be received, and nothing has left or been dropped
+    /// Starts a step: arrivals up to `at` can be received, and there are no departures or drops
     /// yet.
     pub(super) fn begin(&mut self, at: Nanos) {
         self.at = at;
@@ -98,17 +98,17 @@ impl SimIo {
         self.lost.clear();
     }
 
-    /// What has left in this step, in order, and whether it has been marked.
+    /// Departures of this step in order, with their marks.
     pub(super) fn left(&self) -> &[(Offer, bool)] {
         &self.left
     }
 
-    /// What has been dropped in this step.
+    /// The drops of this step.
     pub(super) fn lost(&self) -> &[Offer] {
         &self.lost
     }
 
-    /// When something comes in, or has; [`Nanos::MAX`] if nothing is known to.
+    /// When the next packet arrives, or has arrived; [`Nanos::MAX`] if none is known.
     pub(super) fn next_arrival(&self) -> Nanos {
         if !self.ring.is_empty() {
             return Nanos::ZERO;
@@ -122,12 +122,12 @@ impl SimIo {
         self.ring.len() as u64
     }
 
-    /// What has been offered so far.
+    /// The load offered so far.
     pub(super) fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Puts what came in by `at` into the ring.
+    /// Puts arrivals up to `at` into the ring.
     pub(super) fn fill(&mut self, at: Nanos) {
         loop {
             let sent = self.sent.front().map_or(Nanos::MAX, |offer| offer.at);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_says_what_its_flow_does_and_whether_it_can_be_marked() {
+    fn a_packet_has_its_flow_s_headers_and_ecn_capability() {
         let flow =
             Headers { flow: 7, source: 8, dscp: 46, network_offset: 14, ..Default::default() };
         let mut io = SimIo::new(
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_ring_cannot_hold_is_lost() {
+    fn packets_beyond_the_ring_are_lost() {
         let mut io = io();
         let packets = RING as u64 + 5;
         assert_eq!(receive(&mut io, 10 * packets).len(), BATCH);

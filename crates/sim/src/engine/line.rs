@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_second_waits_and_who_comes_late_does_not() {
+    fn the_second_waits_and_a_late_comer_does_not() {
         let mut line = ContendedLine::default();
         let mut update = |at, updates| line.update(0, Nanos(at), updates, 20.0, 0.0);
         assert_eq!(update(100, 3), 60.0);

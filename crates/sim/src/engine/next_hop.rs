@@ -8,14 +8,14 @@ use super::drain::Drain;
 use crate::setup;
 use narrows_units::{Bytes, Nanos};
 
-/// What became of a packet that came in.
+/// The fate of an arriving packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Passage {
-    /// What stood there before it.
+    /// The backlog before it.
     pub(crate) found: Bytes,
     /// How long it has to wait for that.
     pub(crate) wait: Nanos,
-    /// When its last bit is out and whether it is marked; `None` where there was no room.
+    /// When its last bit is out and whether it is marked; `None` if there was no room.
     pub(crate) out: Option<(Nanos, bool)>,
 }
 
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_lost_and_takes_no_room() {
+    fn packets_that_do_not_fit_are_lost_and_take_no_room() {
         let mut hop = hop(1500, None);
         assert!(hop.arrive(Nanos(0), Bytes(1000), false).out.is_some());
         assert!(hop.arrive(Nanos(0), Bytes(501), false).out.is_none());

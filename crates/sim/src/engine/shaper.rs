@@ -3,8 +3,8 @@
 //! The words are executed and compiled ([`tc`]), and each queue's worker builds its specification.
 //! Only the queues' weights and a [`Probe`] around each seat are added. A worker has frames for all
 //! that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives under load are
-//! compiled as a change of the previous ones, so that qdiscs carry on where they can. Seats of the
-//! caller's own take the places of those that the words name.
+//! compiled as a change of the previous ones, so that qdiscs carry on where they can. Custom seats
+//! replace those that the words name.
 
 use super::io::{FRAME, FRAMES_RESERVED};
 use super::{Seats, SimError};
@@ -25,8 +25,7 @@ const FRAMES_LEAST: u64 = 1 << 13;
 /// The most frames of all workers, some 300 MB.
 const FRAMES_MOST: u64 = 1 << 22;
 
-/// Packets for which a `cake` has frames at most where nobody has said how much memory it may take:
-/// what Linux holds.
+/// The most packets that a `cake` without a memory limit has frames for: as many as Linux holds.
 const CAKE_PACKETS: u64 = 10_240;
 
 /// Times the memory that a `cake` may take: it takes no more than a quarter of its worker's.
@@ -35,17 +34,17 @@ const CAKE_PART: u64 = 4;
 /// The shaped port in the policy.
 const PORT: &str = "B";
 
-/// What one core runs.
+/// The qdisc and packets of one core.
 pub(super) struct Shaper {
     /// Out of port A, where nothing is shaped, and out of port B.
     pub(super) qdiscs: [Slot; 2],
     /// How many packets it may hold.
     pub(super) frames: u32,
-    /// What the seats touch.
+    /// Records what the seats touch.
     pub(super) contacts: Arc<Contacts>,
 }
 
-/// What all queues of a port run.
+/// The qdiscs of all queues of a port.
 pub(super) struct Port {
     /// By queue.
     pub(super) shapers: Vec<Shaper>,
@@ -53,7 +52,7 @@ pub(super) struct Port {
     pub(super) changes: Vec<Change>,
 }
 
-/// What the operator changes, ready to be made.
+/// A change by the operator, ready to apply.
 pub(super) struct Change {
     installation: Installation,
     /// By queue.
@@ -61,7 +60,7 @@ pub(super) struct Change {
 }
 
 impl Change {
-    /// Makes it: what each queue's worker is to take over.
+    /// Applies it: the specification for each queue's worker.
     pub(super) fn make(&mut self) -> Vec<Spec> {
         self.installation.commit();
         std::mem::take(&mut self.specs)
@@ -72,7 +71,7 @@ impl Change {
 /// shared limits come from `seats`, if there are any.
 ///
 /// # Errors
-/// What `tc` says where it refuses the words, or the policy for that many queues.
+/// The message of `tc` if it refuses the words, or of the policy if it refuses that many queues.
 pub(super) fn compile(
     port: &setup::Port,
     changes: &[setup::Change],
@@ -134,7 +133,7 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
         Config::Fifo(fifo::Config::Bytes(limit)) => packets(*limit),
         Config::Tbf(tbf) => {
             let below = spec.children.iter().map(|child| capacity(child, shortest)).sum();
-            // The one that leaves next is held outside what is below.
+            // The next packet is held outside the qdisc below.
             packets(tbf.limit).min(below) + 1
         }
     }
@@ -152,7 +151,8 @@ fn weight_of(weight: f64) -> Weight {
     Weight(((weight * f64::from(Weight::ONE.0) + 0.5) as u32).max(1))
 }
 
-/// Weighs and wraps every seat of `spec` and of what is below it, or the one that `own` has for it.
+/// Sets the weight of every seat of `spec` and of the qdiscs below it, or of its replacement in
+/// `own`, and wraps it.
 fn prepare(
     spec: &mut Spec,
     weight: Option<Weight>,
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tc_or_the_policy_refuses_is_said_in_their_words() {
+    fn refusals_of_tc_and_policy_keep_their_words() {
         assert!(refused(1, "tbf rate 1gbit burst 3k limit 90k color red").contains("color"));
         assert!(refused(1, "tbf rate 1gbit burst 3k").contains("limit"));
         assert!(refused(1, "mq").contains("queue"));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_has_frames_for_what_its_qdiscs_may_hold_within_reason() {
+    fn a_worker_has_frames_for_its_qdiscs_limits_within_reason() {
         let frames =
             |queues, words: &str, shortest| u64::from(shapers(queues, words, shortest)[0].frames);
         assert_eq!(frames(1, "pfifo limit 10", 64), FRAMES_LEAST);
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_parameters_for_what_runs_or_something_new() {
+    fn changed_words_retune_a_qdisc_or_replace_it() {
         let change = |qdisc| setup::Change { at: Nanos::ZERO, qdisc: words(qdisc) };
         let changes = [
             "tbf rate 2gbit burst 3k limit 90k",
@@ -252,7 +252,7 @@ mod tests {
         let [first, second, third] = names.collect::<Vec<_>>()[..] else { panic!("three") };
         assert_eq!(first, NodeId(1), "it carries on");
         assert!(second > first && third > second, "it is new");
-        assert_eq!(port.shapers[0].frames, 20_192, "for what there is to come");
+        assert_eq!(port.shapers[0].frames, 20_192, "for all packets to come");
         assert!(compile(&before, &[change("tbf")], 64, None).is_err());
     }
 

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 /// Slots of each wheel.
 const SLOTS: u32 = 1024;
-/// No slot is shorter than this for a connection of which nobody knows how fast it is.
+/// No slot is shorter than this for a connection of unknown rate.
 const ANY_SPACING: u32 = 63;
 
-/// What was seen of one host.
+/// The observations of one host.
 #[derive(Default)]
 pub(super) struct Seen {
     /// When the estimate became what, in bits per second.
@@ -41,7 +41,7 @@ struct World<'a> {
     seen: BTreeMap<u32, Seen>,
 }
 
-/// What was seen of each host while `case` ran.
+/// The observations of each host while `case` ran.
 pub(super) fn run(setup: &Setup, case: &Case) -> BTreeMap<u32, Seen> {
     let mut world = World::new(setup, case);
     let mut phases = case.phases.iter();
@@ -100,7 +100,7 @@ impl<'a> World<'a> {
         self.connections[number].next = 1000 + later % self.gap(rate);
     }
 
-    /// What a packet takes at `rate`, in picoseconds.
+    /// The time of a packet at `rate`, in picoseconds.
     fn gap(&self, rate: Rate) -> u64 {
         (self.setup.frame.0 * 8_000_000_000_000 / rate.bits_per_sec().max(1)).max(1)
     }

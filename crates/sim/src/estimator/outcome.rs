@@ -5,15 +5,15 @@ use super::setup::{Case, Setup};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::BTreeMap;
 
-/// What was seen of one host in one phase. Rates are in Gbit/s, errors in per cent of what was
-/// measured meanwhile.
+/// The result for one host in one phase. Rates are in Gbit/s, errors in percent of the measured
+/// rate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// The number of the phase, from 0.
     pub phase: usize,
     /// The host.
     pub host: u32,
-    /// What went there.
+    /// The measured rate.
     pub measured: f64,
     /// The estimate, as it was read, on average.
     pub mean: f64,
@@ -21,17 +21,17 @@ pub struct Row {
     pub least: f64,
     /// At its greatest.
     pub most: f64,
-    /// How far it was off, either way, on average.
+    /// The mean absolute error.
     pub mean_error: f64,
     /// At worst.
     pub largest_error: f64,
     /// By how many wheels packets were held off from where the measured rate belongs, at worst.
     pub wheels_off: u32,
-    /// How soon the estimate was near what is measured.
+    /// How soon the estimate was near the measured rate.
     pub near: Near,
 }
 
-/// How long after the phase's beginning an estimate first was as near as this; none where it never
+/// How long after the phase's beginning an estimate first was as near as this; none if it never
 /// was.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Near {
@@ -101,8 +101,7 @@ fn gbit(rate: Rate) -> f64 {
     rate.bits_per_sec() as f64 / 1e9
 }
 
-/// In which wheel a packet is held at `gbit` Gbit/s: the power of two of nanoseconds within its
-/// time.
+/// The wheel of a packet at `gbit` Gbit/s: the power of two of nanoseconds within its time.
 fn wheel(setup: &Setup, gbit: f64) -> u32 {
     ((setup.frame.0 * 8) as f64 / gbit).max(1.0).log2() as u32
 }
@@ -136,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_held_against_the_window_that_they_are_read_in() {
+    fn estimates_are_compared_with_the_window_in_which_they_are_read() {
         let phase = Phase { length: MILLI, shaping: Shaping::Together(Rate::default()) };
         let case = Case {
             name: String::new(),
@@ -145,7 +144,7 @@ mod tests {
             phases: vec![phase.clone(), phase],
             paper: None,
         };
-        // 1 Gbit/s and then 2, of which the estimate hears 300 us later.
+        // 1 Gbit/s and then 2, which the estimate follows 300 us later.
         let micros = Nanos::from_micros;
         let estimates = vec![
             (Nanos::ZERO, 1_040_000_000),
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_never_near_says_so() {
+    fn an_estimate_that_never_converges_is_reported() {
         let seen = Seen { estimates: vec![(Nanos::ZERO, 5)], bytes: vec![125_000] };
         assert_eq!(near(&seen, (Nanos::ZERO, MILLI), 1.0, 0.1), None);
     }

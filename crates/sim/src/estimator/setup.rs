@@ -13,22 +13,22 @@ pub struct Setup {
     pub every: Nanos,
     /// How long the rate is measured that it is held against.
     pub window: Nanos,
-    /// What is read earlier in a phase says nothing of accuracy.
+    /// Earlier readings in a phase say nothing about accuracy.
     pub settle: Nanos,
     /// When the first packets leave follows from it.
     pub seed: u64,
-    /// What is run, one after the other.
+    /// The phases, one after the other.
     pub cases: Vec<Case>,
 }
 
 /// Connections of one host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// By connection: the host that it goes to.
     pub hosts: Vec<u32>,
-    /// What estimates begin with; from what is known where there is none.
+    /// The initial estimates; if absent, derived from the configuration.
     pub start: Option<Rate>,
     /// One after the other.
     pub phases: Vec<Phase>,
@@ -50,7 +50,7 @@ pub struct Phase {
 pub enum Shaping {
     /// By connection: its rate.
     Each(Vec<Rate>),
-    /// All together by one, of which nobody knows which part is whose.
+    /// One rate for all together, without their individual parts.
     Together(Rate),
 }
 

@@ -3,7 +3,7 @@
 use narrows_units::Nanos;
 use std::collections::VecDeque;
 
-/// What a device has and has not sent yet: when it will have, and whose it is.
+/// Packets that a device has not sent yet: when it will have sent each, and the sender of each.
 #[derive(Default)]
 pub(crate) struct Device(VecDeque<(Nanos, u32)>);
 
@@ -13,13 +13,13 @@ impl Device {
         self.0.push_back((at, flow));
     }
 
-    /// Whose packet it has sent by `now`, one after the other.
+    /// The owners of the packets that it has sent by `now`, in order.
     pub(crate) fn sent(&mut self, now: Nanos) -> Option<u32> {
         self.0.front().filter(|(at, _)| *at <= now)?;
         self.0.pop_front().map(|(_, flow)| flow)
     }
 
-    /// When it will have sent the next; [`Nanos::MAX`] where it has none.
+    /// When it will have sent the next; [`Nanos::MAX`] if it has none.
     pub(crate) fn next_at(&self) -> Nanos {
         self.0.front().map_or(Nanos::MAX, |(at, _)| *at)
     }

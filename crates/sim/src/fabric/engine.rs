@@ -19,7 +19,7 @@ use std::collections::BinaryHeap;
 /// Packets that all hosts together can hold: 64 MiB of metadata.
 const PACKETS: u32 = 1 << 20;
 
-/// What of a packet is not in its metadata while it is held.
+/// The part of a packet that is not in its metadata while it is held.
 #[derive(Clone, Copy)]
 struct Held {
     flow: u32,
@@ -39,7 +39,7 @@ impl Pool {
         Self { packets: Packets::new(PACKETS), held: Vec::new(), free: Vec::new() }
     }
 
-    /// A number for `held`; none where all are in use.
+    /// A number for `held`; none if all are in use.
     fn take(&mut self, held: Held, now: Nanos) -> Option<PacketId> {
         let id = match self.free.pop() {
             Some(id) => id,
@@ -54,7 +54,7 @@ impl Pool {
         Some(id)
     }
 
-    /// What `id` was; its number is free again.
+    /// Returns the packet `id`; its number is free again.
     fn give_back(&mut self, id: PacketId) -> Held {
         self.free.push(id);
         self.held[id.0 as usize]
@@ -92,7 +92,7 @@ impl<'a> Engine<'a> {
         Self::with_plans(setup, structure, plans)
     }
 
-    /// The same with other flows, which are in the order in which they begin.
+    /// The same with other flows, in the order of their starts.
     pub(super) fn with_plans(setup: &'a Setup, structure: Structure, plans: Vec<Plan>) -> Self {
         let Setup { topology, traffic, seed, .. } = setup;
         let links = topology.links();
@@ -126,7 +126,7 @@ impl<'a> Engine<'a> {
     /// Runs until nothing happens any more: all flows are complete.
     ///
     /// # Errors
-    /// Where hosts hold more packets than there can be.
+    /// If hosts hold more packets than there can be.
     pub(super) fn run(&mut self, progress: &mut dyn FnMut(f64)) -> Result<(), String> {
         let mut told = 0;
         while let Some((at, source)) = self.sources.next() {
@@ -143,7 +143,7 @@ impl<'a> Engine<'a> {
                 self.begin_and_expire()?;
             }
             if self.complete == self.plans.len() {
-                // Time-outs of flows that are complete are nobody's business.
+                // Time-outs of complete flows are ignored.
                 break;
             }
             if self.complete * 1000 / self.plans.len() > told {
@@ -154,7 +154,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// What came of it.
+    /// The outcome.
     pub(super) fn finish(mut self) -> Outcome {
         for host in &self.hosts {
             let batches = &mut self.outcome.batches[host.pattern as usize];
@@ -200,7 +200,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Gives `packet` to `link`; when it has left, and nothing if it was dropped.
+    /// Passes `packet` to `link`. Returns when it has left; `None` if it was dropped.
     #[inline]
     fn forward(&mut self, link: usize, packet: Packet) -> Option<Nanos> {
         let left = self.links[link].send(packet, self.now)?;
@@ -210,7 +210,7 @@ impl<'a> Engine<'a> {
         Some(left)
     }
 
-    /// An acknowledgement has come to the sender.
+    /// The sender receives an acknowledgement.
     fn hear(
         &mut self,
         number: u32,
@@ -232,7 +232,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// What a connection of `host` gets of its line if all have the same.
+    /// A connection's equal share of the line of `host`.
     fn share(&self, host: usize) -> Rate {
         let line = self.setup.topology.downlink.bytes_per_sec();
         Rate::from_bytes_per_sec(line / u64::from(self.hosts[host].flows.max(1)))
@@ -296,7 +296,7 @@ impl<'a> Engine<'a> {
         self.sources.set(self.links.len() + host, self.hosts[host].next_at(self.now));
     }
 
-    /// Flows begin whose time has come, and others have waited for too long.
+    /// Starts due flows, and handles time-outs.
     fn begin_and_expire(&mut self) -> Result<(), String> {
         while let Some(&plan) = self.plans.get(self.begun)
             && plan.start <= self.now
@@ -328,7 +328,7 @@ impl<'a> Engine<'a> {
     /// Looks at a flow again when it may have waited for too long.
     fn watch(&mut self, number: u32) {
         if let Some(flow) = &self.flows[number as usize] {
-            // What has nothing in flight is held back by its own host, and looked at a moment
+            // A flow without packets in flight is held back by its own host, and checked a moment
             // later.
             let at = flow.sender.deadline().max(self.now + Nanos::from_millis(1));
             self.deadlines.push(Reverse((at, number)));

@@ -2,7 +2,7 @@
 //!
 //! As in Linux, a packet's earliest departure time is a packet's time at the pacing rate after that
 //! of the one before it, or now, if that is over; round trips are measured from it. And as there
-//! (TCP small queues), a connection has no more than so many bytes waiting in its own host.
+//! (TCP small queues), a connection has a limited number of bytes waiting in its own host.
 
 use super::packet::{FULL, SEGMENT};
 use super::workload::Plan;
@@ -11,7 +11,7 @@ use crate::tcp::control;
 use crate::tcp::sender::Sender;
 use narrows_units::{Nanos, Rate};
 
-/// What a connection may have in its own host, in packets: 128 KB.
+/// The most packets that a connection may have in its own host: 128 KB.
 const SMALL_QUEUE: u32 = 128 * 1024 / FULL;
 
 /// A connection, from its start until all has arrived.
@@ -23,9 +23,9 @@ pub(super) struct Flow {
     queued: u32,
     /// When the next packet may leave.
     departure: Nanos,
-    /// When the last packet leaves, as the calendar said.
+    /// When the last packet leaves, by the calendar.
     pub(super) behind: Nanos,
-    /// What a handshake would have measured.
+    /// The round trip that a handshake would have measured.
     round_trip: Nanos,
     max_rate: Option<Rate>,
 }
@@ -37,7 +37,7 @@ pub(super) struct Stamped {
     /// In bytes.
     pub(super) len: u32,
     pub(super) departure: Nanos,
-    /// How far apart full packets of the connection are, as a power of two of nanoseconds.
+    /// The spacing of full packets of the connection, as a power of two of nanoseconds.
     pub(super) spacing: u32,
 }
 

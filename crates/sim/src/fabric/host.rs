@@ -50,7 +50,7 @@ impl Host {
         self.calendar.insert(packets, id, slot, now)
     }
 
-    /// Takes what is due into `batch`, which is empty.
+    /// Takes the due packets into the empty `batch`.
     pub(super) fn take_due(
         &mut self,
         packets: &mut Packets,
@@ -65,7 +65,7 @@ impl Host {
         self.held -= batch.len() as u32;
     }
 
-    /// When there is something to do; [`Nanos::MAX`] where there is nothing.
+    /// When there is something to do; [`Nanos::MAX`] if there is nothing.
     pub(super) fn next_at(&self, now: Nanos) -> Nanos {
         let due = self.calendar.next().map_or(Nanos::MAX, |at| at.max(now));
         due.min(self.device.next_at())

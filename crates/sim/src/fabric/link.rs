@@ -4,17 +4,17 @@
 //! port has sent its backlog, and then the packet. The queue is what the port still has to send. So
 //! a packet needs one event per hop, its arrival at the other end, and a queue needs none.
 //!
-//! A packet that finds more than `mark_above` is marked, one that would not fit is dropped. The
-//! part of the current packet that has been sent no longer counts.
+//! A packet that finds more than `mark_above` is marked; one that does not fit is dropped. The part
+//! of the current packet that has been sent no longer counts.
 
 use super::packet::{Kind, Packet};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::VecDeque;
 
-/// What is peculiar to a switch's port.
+/// The properties of a switch's port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
-    /// No more than this stands in it.
+    /// Its longest backlog.
     pub limit: Bytes,
     /// A packet that finds more than this is marked (ECN CE).
     pub mark_above: Bytes,
@@ -28,7 +28,7 @@ pub(crate) struct Link {
     free_at: u64,
     /// From the last bit's departure to its arrival.
     delay: Nanos,
-    /// None in a host, where whoever sends sees what it has in there.
+    /// None in a host, where the sender sees its own queue.
     buffer: Option<Buffer>,
     under_way: VecDeque<(Nanos, Packet)>,
     /// Packets of data that were marked here.
@@ -70,7 +70,7 @@ impl Link {
         Some(left)
     }
 
-    /// When the next packet arrives at the other end; [`Nanos::MAX`] where none is under way.
+    /// When the next packet arrives at the other end; [`Nanos::MAX`] if none is under way.
     #[inline]
     pub(crate) fn next_at(&self) -> Nanos {
         self.under_way.front().map_or(Nanos::MAX, |(at, _)| *at)
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_byte_takes_is_not_rounded() {
+    fn the_time_of_a_byte_is_not_rounded() {
         let mut link = Link::new(Rate::from_bits_per_sec(40_000_000_000), Nanos::ZERO, None);
         let last =
             (0..1000).filter_map(|_| link.send(Packet { len: 52, ..data() }, Nanos::ZERO)).last();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_finds_more_than_the_threshold_is_marked() {
+    fn a_packet_that_finds_more_than_the_threshold_is_marked() {
         let mut link = Link::new(GBIT_10, Nanos::ZERO, Some(BUFFER));
         for _ in 0..4 {
             link.send(data(), Nanos::ZERO);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_fit_is_dropped_and_takes_no_time() {
+    fn a_packet_that_does_not_fit_is_dropped_and_takes_no_time() {
         let mut link = Link::new(GBIT_10, Nanos::ZERO, Some(BUFFER));
         let left: Vec<_> = (0..5).map(|_| link.send(data(), Nanos::ZERO)).collect();
         assert_eq!(left[3..], [Some(Nanos(4800)), None]);

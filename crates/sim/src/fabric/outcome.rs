@@ -60,7 +60,7 @@ impl Completion {
         Self { flows: self.flows + other.flows, total: self.total + other.total }
     }
 
-    /// In microseconds; none where there was no flow.
+    /// In microseconds; none if there was no flow.
     pub fn mean_us(&self) -> Option<f64> {
         (self.flows > 0).then(|| self.total.0 as f64 / 1000.0 / self.flows as f64)
     }
@@ -76,7 +76,7 @@ pub struct Batches {
 }
 
 impl Batches {
-    /// Packets in one; none where there was none.
+    /// Packets in one; none if there was none.
     pub fn mean(&self) -> Option<f64> {
         (self.batches > 0).then(|| self.packets as f64 / self.batches as f64)
     }
@@ -85,13 +85,13 @@ impl Batches {
 /// Where all packets of data are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Books {
-    /// That TCP sent, repairs included.
+    /// Packets sent by TCP, including retransmissions.
     pub sent: u64,
-    /// That came to their hosts.
+    /// Packets that reached their hosts.
     pub delivered: u64,
-    /// That a port or a qdisc had no room for.
+    /// Packets that a port or a qdisc had no room for.
     pub dropped: u64,
-    /// That still are in a host's calendar or qdisc, or on a link.
+    /// Packets still in a host's calendar or qdisc, or on a link.
     pub under_way: u64,
 }
 
@@ -110,7 +110,7 @@ impl Books {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Outcome {
     /// By pattern and class.
@@ -121,7 +121,7 @@ pub struct Outcome {
     pub books: Books,
     /// Packets of data that were marked.
     pub marked: u64,
-    /// What the simulator did: arrivals at the end of a link, looks at a calendar, starts and
+    /// The simulator's work: arrivals at the end of a link, looks at a calendar, starts and
     /// time-outs.
     pub events: u64,
     /// When the last flow was complete.
@@ -144,7 +144,7 @@ impl Outcome {
         self.batches[pattern as usize]
     }
 
-    /// Which part of what was delivered came marked, in per cent.
+    /// The marked part of delivered packets, in percent.
     pub fn marked_percent(&self) -> f64 {
         self.marked as f64 * 100.0 / self.books.delivered.max(1) as f64
     }

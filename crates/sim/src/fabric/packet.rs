@@ -1,4 +1,4 @@
-//! What is under way.
+//! Packets under way.
 
 use narrows_units::Nanos;
 
@@ -24,7 +24,7 @@ pub(crate) struct Packet {
     pub(crate) kind: Kind,
 }
 
-/// What a packet carries.
+/// The contents of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A segment.

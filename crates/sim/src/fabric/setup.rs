@@ -11,11 +11,11 @@ use std::fmt;
 pub struct Setup {
     /// The network.
     pub topology: Topology,
-    /// What hosts send.
+    /// The hosts' load.
     pub traffic: Traffic,
-    /// When packets leave whose time has come.
+    /// When due packets leave.
     pub late: Late,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
@@ -28,7 +28,7 @@ pub enum Late {
     AtOnce,
 }
 
-/// What hosts hold packets in.
+/// The hosts' calendars.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Structure {
     /// One timing wheel of this granularity.
@@ -37,7 +37,7 @@ pub enum Structure {
     FlowBundler,
 }
 
-/// How far a carousel reaches at once; beyond that it files again on the way.
+/// The horizon of a carousel; packets beyond it are filed again later.
 const HORIZON: Nanos = Nanos::from_millis(4);
 /// Slots of each wheel of an [`Mltw`].
 const SLOTS: u32 = 128;

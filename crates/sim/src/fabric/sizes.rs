@@ -16,7 +16,7 @@ impl Sizes {
     /// which there is nothing.
     ///
     /// # Errors
-    /// Where they are none, do not grow, or do not end at 1.
+    /// If they are none, do not grow, or do not end at 1.
     pub fn new(points: &[(u64, f64)]) -> Result<Self, String> {
         let mut all = vec![(0.0, 0.0)];
         for &(size, part) in points {
@@ -56,7 +56,7 @@ mod tests {
     use crate::traffic::seed::{Purpose, generator};
 
     #[test]
-    fn sizes_are_drawn_as_the_points_say() {
+    fn sizes_follow_the_distribution_s_points() {
         let sizes = Sizes::new(&[(1000, 0.5), (2000, 0.5), (10_000, 1.0)]).unwrap();
         assert_eq!(sizes.mean(), 250.0 + 3000.0);
         let mut chance = generator(1, 0, Purpose::Packets, 0);

@@ -54,7 +54,7 @@ impl Sources {
         self.nodes[self.nodes.len() / 2 + source].0
     }
 
-    /// What happens next, and when; none where nothing does any more.
+    /// What happens next, and when; none if nothing does any more.
     #[inline]
     pub(crate) fn next(&self) -> Option<(Nanos, usize)> {
         let (at, source) = self.nodes[1];

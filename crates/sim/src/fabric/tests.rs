@@ -21,7 +21,7 @@ fn plan(from: u32, to: u32, bytes: u64) -> Plan {
     Plan { start: Nanos(1000), from, to, bytes, pattern: Pattern::OneToOne }
 }
 
-/// What comes of `plans`.
+/// The outcome of `plans`.
 fn outcome_of(setup: &Setup, structure: Structure, plans: Vec<Plan>) -> Outcome {
     let mut engine = Engine::with_plans(setup, structure, plans);
     engine.run(&mut |_| {}).unwrap();
@@ -89,7 +89,7 @@ fn flows_to_one_host_are_marked_and_share_its_line_without_a_loss() {
 }
 
 #[test]
-fn what_ports_have_no_room_for_is_dropped_and_sent_again() {
+fn packets_beyond_a_port_s_room_are_dropped_and_sent_again() {
     let mut setup = setup(1);
     setup.topology.buffer = Buffer { limit: Bytes(20_000), mark_above: Bytes(100_000) };
     let plans: Vec<Plan> = (0..8).map(|from| plan(from * 16, 143, 1_000_000)).collect();

@@ -8,7 +8,7 @@ use super::link::{Buffer, Link};
 use super::packet::{ACK, FULL};
 use narrows_units::{Nanos, Rate};
 
-/// What a fabric is made of.
+/// The parts of a fabric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Topology {
     /// Switches that hosts are linked to.
@@ -25,7 +25,7 @@ pub struct Topology {
     pub buffer: Buffer,
     /// Of every link.
     pub propagation: Nanos,
-    /// What a host takes to send or to receive, beyond what its pacing and its line take.
+    /// A host's time to send or to receive, in addition to its pacing and its line.
     pub host_delay: Nanos,
 }
 

@@ -15,18 +15,18 @@ use narrows_units::{Nanos, Rate};
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// What is offered.
+/// The offered load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
     /// How many flows in all.
     pub flows: u32,
-    /// What flows carry, as a part of the hosts' lines.
+    /// The flows' load, as a part of the hosts' lines.
     pub load: f64,
     /// Which part of the hosts fans out.
     pub fanning_out: f64,
-    /// To how many hosts.
+    /// The number of hosts.
     pub fanout: u32,
-    /// What a flow carries.
+    /// The load of a flow.
     pub sizes: Sizes,
     /// No connection is paced faster.
     pub max_rate: Option<Rate>,
@@ -35,7 +35,7 @@ pub struct Traffic {
     pub shared: bool,
 }
 
-/// Who fans out, and who does not.
+/// Which hosts fan out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Pattern {
     /// Flows to several hosts begin at once.
@@ -49,7 +49,7 @@ impl Pattern {
     pub const ALL: [Self; 2] = [Self::Fanout, Self::OneToOne];
 }
 
-/// A flow that is to be.
+/// A planned flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Plan {
     pub(super) start: Nanos,
@@ -88,7 +88,7 @@ pub(super) fn plan(
     seed: u64,
 ) -> Vec<Plan> {
     let line = topology.downlink.bytes_per_sec() as f64;
-    // A host begins so many flows a second.
+    // The flows per second that a host starts.
     let flows_per_sec = traffic.load * line / traffic.sizes.mean();
     let mut hosts: Vec<Requests> = (0..)
         .zip(patterns)

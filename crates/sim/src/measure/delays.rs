@@ -5,7 +5,7 @@
 use hdrhistogram::Histogram;
 use narrows_units::Nanos;
 
-/// The longest delay that is told from longer ones.
+/// The longest delay that is distinguished from longer ones.
 const LONGEST: Nanos = Nanos::from_secs(1000);
 
 /// Delays so far.

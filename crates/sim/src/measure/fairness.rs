@@ -10,16 +10,16 @@
 /// Someone who shares.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
-    /// What it wants; infinity for all that it can get.
+    /// Its demand; infinity if it takes all that it can get.
     pub(super) wanted: f64,
-    /// What it got.
+    /// The rate that it got.
     pub(super) got: f64,
-    /// What it counts for.
+    /// Its weight.
     pub(super) weight: f64,
 }
 
-/// By how much, as a part of what is fair, one has to want more to be counted: load that is just
-/// the limit is above or below by chance.
+/// A demand counts as more than the fair share only if it exceeds it by this fraction: a load at
+/// exactly the limit is above or below by chance.
 const MARGIN: f64 = 0.01;
 
 /// The max–min fair parts of `capacity`.
@@ -40,8 +40,8 @@ fn fair_parts(capacity: f64, claims: &[Claim]) -> Vec<f64> {
     parts
 }
 
-/// Jain's index over those who want more than is fair, each by the part that it got of what is;
-/// `None` if there are fewer than two.
+/// Jain's index over those that want more than their fair share, each by the ratio of what it got
+/// to that share; `None` if there are fewer than two.
 pub(super) fn of_claims(capacity: f64, claims: &[Claim]) -> Option<f64> {
     let parts = fair_parts(capacity, claims);
     let ratios: Vec<f64> = claims
@@ -53,7 +53,7 @@ pub(super) fn of_claims(capacity: f64, claims: &[Claim]) -> Option<f64> {
     jain(&ratios)
 }
 
-/// Jain's index; `None` for fewer than two, or if nobody has anything.
+/// Jain's index; `None` for fewer than two, or if all are zero.
 pub(super) fn jain(shares: &[f64]) -> Option<f64> {
     let index = narrows_coordination::jain(shares);
     (shares.len() > 1 && !index.is_nan()).then_some(index)
@@ -69,18 +69,18 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_little_gets_it_and_the_others_share_the_rest_by_weight() {
+    fn small_demands_are_met_and_the_others_share_the_rest_by_weight() {
         let claims = [(10.0, 0.0, 1.0), (90.0, 0.0, 2.0), (f64::INFINITY, 0.0, 1.0)].map(claim);
         assert_eq!(fair_parts(100.0, &claims), [10.0, 60.0, 30.0]);
         assert_eq!(fair_parts(160.0, &claims), [10.0, 90.0, 60.0]);
     }
 
     #[test]
-    fn a_division_is_as_fair_as_those_who_want_more_were_treated() {
+    fn fairness_counts_only_unmet_demands() {
         let of = |claims: &[(f64, f64, f64)]| {
             of_claims(100.0, &claims.iter().copied().map(claim).collect::<Vec<_>>())
         };
-        // The light one got what it wanted and says nothing about the others.
+        // The light one got its demand and has no effect on the index.
         assert_eq!(of(&[(10.0, 10.0, 1.0), (80.0, 45.0, 1.0), (90.0, 45.0, 1.0)]), Some(1.0));
         assert_eq!(of(&[(80.0, 80.0, 1.0), (80.0, 0.0, 1.0)]), Some(0.5));
         assert_eq!(of(&[(90.0, 75.0, 3.0), (90.0, 25.0, 1.0)]), Some(1.0));
@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fair_parts_use_what_there_is_and_nobody_gets_more_than_wanted(
+        fn fair_shares_use_the_whole_limit_and_exceed_no_demand(
             capacity in 1.0..1e9_f64,
             claims in prop::collection::vec((0.0..1e9_f64, 0.1..10.0_f64), 1..20),
         ) {

@@ -18,7 +18,7 @@ pub(super) struct Fullest {
     /// The bins of the present window, in a ring.
     bins: [u64; BINS],
     present: usize,
-    /// Bins that are over, as far as that matters.
+    /// Complete bins, as far as they matter.
     over: usize,
     sum: u64,
     most: u64,
@@ -40,7 +40,7 @@ impl Fullest {
         }
     }
 
-    /// Counts bytes that left at `at`, within what is measured and in order.
+    /// Counts bytes that left at `at`, within the measured time and in order.
     #[inline]
     pub(super) fn left(&mut self, at: Nanos, len: u32) {
         while at >= self.bin_end {
@@ -60,7 +60,7 @@ impl Fullest {
         self.bin_end += self.bin;
     }
 
-    /// The bytes in the fullest window; `None` if none fits into what is measured.
+    /// The bytes in the fullest window; `None` if none fits into the measured time.
     pub(super) fn finish(mut self) -> Option<u64> {
         while self.bin_end <= self.end {
             self.close_bin();

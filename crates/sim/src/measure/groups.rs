@@ -48,15 +48,15 @@ pub enum GroupMeasure {
     /// One of a hundred is longer.
     #[serde(rename = "gap_p99_us")]
     GapP99,
-    /// Gaps below a quarter of two packets' time at the pace, in per cent of all.
+    /// Gaps below a quarter of two packets' time at the pace, in percent of all.
     #[serde(rename = "three_at_once_percent")]
     ThreeAtOnce,
 }
 
-/// What came of a group.
+/// The outcome of a group.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Group {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Every measure that applies.
     pub measures: BTreeMap<GroupMeasure, f64>,
@@ -90,7 +90,7 @@ impl Meter {
         self.drops += 1;
     }
 
-    /// What came of it in `secs`, with what each of its flows got and how it was paced.
+    /// Its outcome over `secs`, with the rate and pacing of each of its flows.
     pub(super) fn finish(
         &self,
         name: &str,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_has_what_its_packets_did_and_nothing_where_there_were_none() {
+    fn a_group_sums_its_packets_and_is_empty_without_any() {
         let mut meter = Meter::new();
         meter.left(1000, false, Nanos::from_micros(10));
         meter.left(500, true, Nanos::from_micros(30));

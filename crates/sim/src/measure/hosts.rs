@@ -16,8 +16,8 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Of `setup`, with the group of each flow, which are numbered group by group. Flows that no
-    /// group of `setup` knows are of one host.
+    /// The hosts of `setup`, with the group of each flow; flows are numbered group by group. Flows
+    /// without a group in `setup` belong to one host.
     pub(super) fn new(setup: &Setup, groups: &[u16]) -> Self {
         let mut hosts = Self { of_flow: Vec::with_capacity(groups.len()), wanted: Vec::new() };
         for flows in groups.chunk_by(|one, other| one == other) {
@@ -44,7 +44,7 @@ impl Hosts {
         got
     }
 
-    /// How fair it is that each host got what it `got` of `capacity`.
+    /// The fairness of `got`, the hosts' parts of `capacity`.
     pub(super) fn jain(&self, capacity: f64, got: &[u64]) -> Option<f64> {
         let claim =
             |(wanted, got): (&f64, &u64)| Claim { wanted: *wanted, got: *got as f64, weight: 1.0 };
@@ -53,7 +53,7 @@ impl Hosts {
     }
 }
 
-/// What all flows of `group` together want, in bytes of the measured time.
+/// The demand of all flows of `group` together, in bytes over the measured time.
 fn wanted(group: &Traffic, run: &Run) -> f64 {
     let from = group.start.max(run.warmup);
     let secs = group.stop.min(run.end()).since(from).as_secs_f64();

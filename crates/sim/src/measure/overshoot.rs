@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overshoot_is_what_the_worst_window_has_too_much() {
+    fn an_overshoot_is_the_excess_of_the_worst_window() {
         assert_eq!(overshoot(&[(1000, 100), (1000, 100), (1100, 100), (1150, 100)]), 150);
         // Less than the limit makes it good, but not before it happened.
         assert_eq!(overshoot(&[(5000, 1000), (5000, 1), (9000, 600), (9100, 7)]), 1000);

@@ -2,7 +2,7 @@
 //!
 //! *Deviation.* A flow's rate over windows: each begins with the packet with which the previous one
 //! ended and lasts until the first packet after its time has passed, so that no packet is split and
-//! none is left out. The figure is the absolute deviation of the rate, in per cent of the pace.
+//! none is left out. The figure is the absolute deviation of the rate, in percent of the pace.
 //! Windows in which a flow has less than four packets are ignored.
 //!
 //! *Bursts.* The time from a packet to the next but one of its flow. Below a quarter of two packet
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// The windows.
 const WINDOWS: [Nanos; 3] =
     [Nanos::from_millis(1), Nanos::from_millis(10), Nanos::from_millis(100)];
-/// A window with fewer packets than this says more about where it begins than about the rate.
+/// A window with fewer packets than this depends more on its start than on the rate.
 const PACKETS_MIN: f64 = 4.0;
 /// Three at once: nearer than this part of two packets' time.
 const AT_ONCE: f64 = 0.25;
@@ -32,7 +32,7 @@ struct Window {
 }
 
 impl Window {
-    /// A packet of `len` bytes at `at`. Where the window has taken `length`: by how many per cent
+    /// A packet of `len` bytes at `at`. Where the window has taken `length`: by how many percent
     /// of `pace` (bytes a nanosecond) it is off, and the next one begins.
     #[inline]
     fn came(&mut self, at: Nanos, len: u32, pace: f64, length: Nanos) -> Option<f64> {
@@ -82,7 +82,7 @@ impl Off {
     }
 }
 
-/// What is known of a flow.
+/// The observations of a flow.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     windows: [Window; 3],
@@ -91,7 +91,7 @@ struct Flow {
     before: Option<Nanos>,
 }
 
-/// What is known of a group of flows of one pace.
+/// The observations of a group of flows with one pace.
 struct Group {
     /// In bytes a nanosecond.
     pace: f64,
@@ -141,14 +141,14 @@ impl Group {
     }
 }
 
-/// What part `some` is of `all`.
+/// The part of `some` in `all`.
 fn percent(some: u64, all: u64) -> Option<f64> {
     (all > 0).then(|| some as f64 / all as f64 * 100.0)
 }
 
 /// Looks at all flows that have a pace.
 pub(super) struct Pacing {
-    /// By flow; empty where none has a pace.
+    /// By flow; empty if none has a pace.
     flows: Vec<Flow>,
     /// By group, those that have one.
     groups: Vec<Option<Group>>,
@@ -193,14 +193,14 @@ impl Pacing {
         }
     }
 
-    /// What it says of `group`.
+    /// The result for `group`.
     pub(super) fn of_group(&self, group: usize) -> BTreeMap<GroupMeasure, f64> {
         let Some(Some(group)) = self.groups.get(group) else { return BTreeMap::new() };
         let known = |(measure, value): (_, Option<f64>)| Some((measure, value?));
         group.measures().into_iter().filter_map(known).collect()
     }
 
-    /// What it says of all flows.
+    /// The result for all flows.
     pub(super) fn of_all(&self) -> BTreeMap<Measure, f64> {
         let mut off: [Off; 3] = Default::default();
         let (mut at_once, mut counted) = (0, 0);
@@ -227,7 +227,7 @@ impl Pacing {
 mod tests {
     use super::*;
 
-    /// A packet takes so many nanoseconds.
+    /// The time of a packet, in nanoseconds.
     const PACKET: u64 = 100_000;
     const LEN: u32 = 1250;
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_at_their_times_are_off_by_nothing() {
+    fn packets_at_their_times_have_no_error() {
         let even = group((0..1001).map(|n| n * PACKET));
         assert_eq!(even.off.map(|off| off.windows), [100, 10, 1]);
         assert!(even.off[0].most < 1e-9);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_is_too_fast_or_too_slow_is_off_by_as_much_in_every_window() {
+    fn a_flow_s_wrong_rate_is_its_error_in_every_window() {
         for (percent, packet) in [(1.0, PACKET * 100 / 101), (1.0, PACKET * 100 / 99)] {
             let off = group((0..2000).map(|n| n * packet)).off[0];
             assert!((off.mean().unwrap() - percent).abs() < 0.01, "{:?}", off.mean());
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_shorter_than_some_packets_are_not_looked_at() {
+    fn windows_of_too_few_packets_do_not_count() {
         let slow = group((0..100).map(|n| n * 3 * PACKET));
         let mut slower = Group::new(Rate::from_bits_per_sec(30_000_000));
         let mut flow = Flow::default();

@@ -25,10 +25,10 @@ const WINDOWS: [(Measure, Nanos); 3] = [
     (Measure::Window100ms, Nanos::from_millis(100)),
 ];
 
-/// The longest packet where nothing is said of sizes.
+/// The default longest packet.
 const FULL_FRAME: u32 = 1514;
 
-/// What a flow means to the measures.
+/// How the measures count a flow.
 #[derive(Clone, Copy)]
 struct Flow {
     group: u16,
@@ -38,7 +38,7 @@ struct Flow {
     bytes: u64,
 }
 
-/// What the next hop is watched for.
+/// The events of the next hop that are recorded.
 struct Behind {
     most: Bytes,
     longest_wait: Nanos,
@@ -50,7 +50,7 @@ struct Behind {
 pub(crate) struct Recorder {
     limit: Rate,
     measured: Range<Nanos>,
-    /// From when on measures of an event look.
+    /// The start of the measures of an event.
     event: Nanos,
     weights: Vec<f64>,
     flows: Vec<Flow>,
@@ -198,7 +198,7 @@ impl Recorder {
         }
     }
 
-    /// A core stepped at `at`, sent so many packets and is busy for so long.
+    /// Records a step of a core at `at`: the packets that it sent, and how long it is busy.
     #[inline]
     pub(crate) fn stepped(&mut self, at: Nanos, sent: usize, busy: Nanos) {
         if self.measured.contains(&at) {
@@ -209,7 +209,7 @@ impl Recorder {
         }
     }
 
-    /// What came of it, if that was offered by queue; what others have counted is left open.
+    /// The outcome, for the load offered by queue; fields that others count are left open.
     pub(crate) fn finish(self, offered: &[Tally]) -> Outcome {
         let end = self.measured.end;
         let length = end.since(self.measured.start).as_secs_f64();
@@ -250,7 +250,7 @@ impl Recorder {
             .zip(&self.queues)
             .zip(&self.weights)
             .map(|((tally, got), weight)| {
-                // Closed-loop traffic offers what it gets, and wants all that it can get.
+                // Closed-loop traffic offers the rate that it gets, and its demand is unlimited.
                 let offered = tally.measured_bytes as f64;
                 let wanted = if tally.closed_loop { f64::INFINITY } else { offered };
                 Claim { wanted, got: *got as f64, weight: *weight }

@@ -15,7 +15,7 @@ const TOLERANCE: f64 = 0.02;
 const WINDOW: Nanos = Nanos::from_millis(1);
 const PACKETS: u64 = 100;
 
-/// Counts what leaves after the event.
+/// Counts departures after the event.
 pub(super) struct Settling {
     limit: Rate,
     event: Nanos,
@@ -84,7 +84,7 @@ mod tests {
     const END: Nanos = Nanos(10_005_000);
 
     #[test]
-    fn what_leaves_at_the_limit_has_settled_at_once() {
+    fn departures_at_the_limit_are_settled_at_once() {
         let mut settling = settling();
         settling.left(Nanos(4_999), 1000);
         send(&mut settling, 0, 10_000, 1000);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_settles_takes_until_the_end() {
+    fn a_queue_that_never_settles_takes_until_the_end() {
         let mut settling = settling();
         send(&mut settling, 0, 10_000, 1100);
         assert_eq!(settling.finish(END), Nanos::from_millis(10));

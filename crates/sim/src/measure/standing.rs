@@ -1,4 +1,4 @@
-//! How long a queue stands in the next hop.
+//! How long a standing queue persists in the next hop.
 //!
 //! The average backlog that packets found before the event is normal, and one packet more is no
 //! queue. The measure is the longest time without a break with a larger backlog after the event:
@@ -11,17 +11,17 @@ pub(super) struct Standing {
     rate: Rate,
     warmup: Nanos,
     event: Nanos,
-    /// Before the event: packets, what they found, and the longest of them.
+    /// Before the event: the packets, the backlogs that they found, and the longest packet.
     packets: u64,
     found: u128,
     longest_packet: Bytes,
-    /// Since when more than normal stands there, and until when if nothing else comes.
+    /// Since when the backlog exceeds normal, and until when without further arrivals.
     above: Option<(Nanos, Nanos)>,
     longest: Nanos,
 }
 
 impl Standing {
-    /// Of a next hop of `rate`; what is normal is seen from `warmup` to `event`.
+    /// The queue of a next hop of `rate`; its normal state is taken from `warmup` to `event`.
     pub(super) fn new(rate: Rate, warmup: Nanos, event: Nanos) -> Self {
         Self {
             rate,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_normal_and_one_packet_more_is_no_queue() {
+    fn the_earlier_backlog_is_normal_and_one_packet_more_is_no_queue() {
         // Before the warm-up is over nothing counts. 50 on average.
         let before = [(0, 500, 9000), (200, 100, 0), (300, 100, 100)];
         let after = |packets: &[(u64, u64, u64)]| standing(&[&before[..], packets].concat());

@@ -48,7 +48,7 @@ impl Timeline {
         Series { name: name.to_owned(), points: self.bins.iter().enumerate().map(point).collect() }
     }
 
-    /// What a number of bytes has to be multiplied with to be a rate in Gbit/s.
+    /// The factor from bytes to a rate in Gbit/s.
     pub(super) fn gbit_per_byte(&self) -> f64 {
         8.0 / self.bin.0 as f64
     }

@@ -3,16 +3,16 @@
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 
-/// Of a plot, in pixels.
+/// The size of a plot, in pixels.
 const SIZE: (u32, u32) = (720, 340);
 
-/// How much of its width names the lines, where none of them can run through it.
+/// The part of its width that holds the names of the lines, free of lines.
 const LEGEND: u32 = 132;
 
-/// Drawn in black, which `currentColor` takes the place of.
+/// Drawn in black, which is replaced by `currentColor`.
 const INK: RGBColor = RGBColor(0, 0, 0);
 
-/// Strategies, in the order of the scenario: mid tones that stand out on white and on black.
+/// Strategies, in the order of the scenario: mid tones that are visible on white and on black.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(214, 95, 14),
     RGBColor(30, 140, 90),
@@ -45,11 +45,11 @@ pub(super) struct Line {
 pub(super) enum Axis<'a> {
     /// Points of a sweep, as far apart as each other: 0, 1, 2 …
     Labels(&'a [String]),
-    /// Numbers, with what they are.
+    /// Numbers, with their unit.
     Numbers(&'a str),
 }
 
-/// A plot of `lines`; `None` where there is nothing to see.
+/// A plot of `lines`; `None` if there is nothing to see.
 pub(super) fn svg(title: &str, axis: &Axis<'_>, lines: &[Line]) -> Option<String> {
     let finite = |(x, y): &&(f64, f64)| x.is_finite() && y.is_finite();
     let points: Vec<(f64, f64)> =

@@ -60,7 +60,7 @@ fn micros(time: Option<Nanos>) -> String {
     time.map_or_else(|| "never".to_owned(), |time| numbers::show_plain(time.0 as f64 / 1000.0))
 }
 
-/// `finished` as one object: what was run, and `rows`, one for each host and phase of each case.
+/// `finished` as one object: the scenario, and `rows`, one for each host and phase of each case.
 pub fn json(finished: &Finished<'_, EstimatorScenario>) -> Value {
     let scenario = finished.scenario;
     let in_us = |time: Option<Nanos>| time.map(|time| time.0 as f64 / 1000.0);

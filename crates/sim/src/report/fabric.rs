@@ -8,7 +8,7 @@ use crate::fabric::{Class, Late, Outcome, Pattern};
 use crate::scenario::{FabricPaper, FabricScenario, Finished};
 use serde_json::{Map, Value, json};
 
-/// What a line of the tables is about.
+/// The subject of a table's row.
 #[derive(Clone, Copy)]
 enum Line {
     Class(Class),
@@ -29,7 +29,7 @@ impl Line {
         }
     }
 
-    /// Microseconds, or packets; none where there was nothing.
+    /// Microseconds, or packets; none if there was nothing.
     fn value(self, outcome: &Outcome, pattern: Pattern) -> Option<f64> {
         match self {
             Self::Class(class) => outcome.completion(pattern, class).mean_us(),
@@ -149,7 +149,7 @@ fn relative(finished: &Finished<'_, FabricScenario>) -> comfy_table::Table {
     table
 }
 
-/// `finished` as one object: what was run, and `rows`, one for each structure.
+/// `finished` as one object: the scenario, and `rows`, one for each structure.
 pub fn json(finished: &Finished<'_, FabricScenario>) -> Value {
     let scenario = finished.scenario;
     let rows = scenario.structures.iter().zip(&finished.outcomes).map(|(structure, outcome)| {

@@ -19,7 +19,7 @@ pub(super) fn table(finished: &Finished<'_>) -> Option<Table> {
     header.push("\ngroup".to_owned());
     for measure in &scenario.group_measures {
         for (number, strategy) in strategies.iter().enumerate() {
-            // The name of the measure stands above its first column.
+            // The name of the measure is above its first column.
             let above = if number == 0 { name(*measure) } else { String::new() };
             header.push(format!("{above}\n{strategy}"));
         }

@@ -4,10 +4,10 @@ use super::name;
 use crate::scenario::{About, Finished};
 use serde_json::{Map, Value, json};
 
-/// `finished` as one object: what was run, and `rows`, one a run, each with its strategy, the
-/// point of the sweep by its paths, each measure by its name (`null` where it never came about),
-/// what the paper has, by queue what left in per cent of the limit, by group of the traffic its
-/// measures, and what workers dropped by reason.
+/// `finished` as one object: the scenario, and `rows`, one per run, each with its strategy, the
+/// point of the sweep by its paths, each measure by its name (`null` if there is no value), the
+/// paper's values, each queue's rate in percent of the limit, each traffic group's measures, and
+/// the workers' drops by reason.
 pub fn json(finished: &Finished<'_>) -> Value {
     let scenario = finished.scenario;
     let rows = finished.rows().map(|(case, outcome)| {
@@ -37,7 +37,7 @@ pub fn json(finished: &Finished<'_>) -> Value {
     object(&scenario.about, scenario.seed, more, rows)
 }
 
-/// A result of any kind: what was run, `more` of it that is peculiar to the kind, and `rows`.
+/// A result of any kind: the scenario, the fields in `more` that belong to the kind, and `rows`.
 pub(super) fn object<const N: usize>(
     about: &About,
     seed: u64,

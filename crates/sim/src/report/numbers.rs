@@ -36,7 +36,7 @@ pub(super) fn show_of_group(measure: GroupMeasure, value: f64) -> String {
     written(value, decimals)
 }
 
-/// `value`, whatever it is of.
+/// `value`, in any unit.
 pub(super) fn show_plain(value: f64) -> String {
     written(value, digits(value))
 }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_digits_that_say_something() {
+    fn numbers_have_their_significant_digits() {
         assert_eq!(show(Measure::Utilization, 0.99998), "1.0000");
         assert_eq!(show(Measure::DeviationPercent, -0.0001), "0.000");
         assert_eq!(show(Measure::InducedQueueBytes, 1514.4), "1514");

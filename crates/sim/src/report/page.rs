@@ -1,7 +1,7 @@
 //! The result as one self-contained HTML page: the table and plots, nothing to load.
 //!
 //! A plot for each measure, against the points of the sweep, a line for each strategy, crosses
-//! where the paper has something. Runs with an event add what was recorded over time.
+//! for the paper's values. Runs with an event add the records over time.
 
 use super::chart::{Axis, Line, Mark, svg};
 use super::{heading, name, numbers, short_keys};
@@ -9,7 +9,7 @@ use crate::measure::{Measure, Outcome};
 use crate::scenario::{Case, Finished};
 use std::fmt::Write;
 
-/// The most points of a line over time; of what is between two of them the largest is shown.
+/// The most points of a line over time; of the values between two of them the largest is shown.
 const MAX_POINTS: usize = 500;
 
 const STYLE: &str = "
@@ -111,7 +111,7 @@ fn axis_key(finished: &Finished<'_>) -> Option<usize> {
     (0..case.at.len()).max_by_key(values)
 }
 
-/// Runs that agree in all keys but `key`, with what they agree in.
+/// Runs that agree in all keys but `key`, with the common values.
 fn groups<'a>(finished: &'a Finished<'_>, key: usize) -> Vec<(String, Vec<Row<'a>>)> {
     let short = short_keys(finished.scenario);
     let mut groups: Vec<(String, Vec<Row<'a>>)> = Vec::new();
@@ -177,7 +177,7 @@ fn measure_lines(
     lines
 }
 
-/// For each point of the sweep whose runs have an event, what was recorded.
+/// For each point of the sweep whose runs have an event, the records.
 fn time_plots(finished: &Finished<'_>) -> Vec<String> {
     let mut plots = Vec::new();
     let rows: Vec<Row<'_>> = finished.rows().collect();

@@ -29,7 +29,7 @@ pub fn table(finished: &Finished<'_, StarScenario>) -> String {
     format!("{}\n\n{}", lines.join("\n"), tables.join("\n"))
 }
 
-/// What the paper has for `strategy`.
+/// The paper's value for `strategy`.
 fn of_paper(
     finished: &Finished<'_, StarScenario>,
     measure: Measure,
@@ -71,7 +71,7 @@ fn of_measure(finished: &Finished<'_, StarScenario>, measure: Measure) -> comfy_
     table
 }
 
-/// `finished` as one object: what was run, and `rows`, one for each qdisc with each number of
+/// `finished` as one object: the scenario, and `rows`, one for each qdisc with each number of
 /// flows.
 pub fn json(finished: &Finished<'_, StarScenario>) -> Value {
     let scenario = finished.scenario;

@@ -17,9 +17,9 @@ const WIDTH: usize = 110;
 /// A column of a measure.
 #[derive(Clone, Copy)]
 enum Column<'a> {
-    /// What the paper has for a strategy.
+    /// The paper's value for a strategy.
     Paper(&'a str),
-    /// What a strategy did.
+    /// A strategy's result.
     Strategy(&'a str),
 }
 
@@ -136,7 +136,7 @@ fn points_table(finished: &Finished<'_>, measures: &[Measure]) -> Table {
         .collect();
     let mut last = None;
     let title = |(measure, column): &(Measure, Column<'_>)| {
-        // The name of the measure stands above its first column.
+        // The name of the measure is above its first column.
         let first = last.replace(*measure) != Some(*measure);
         format!("{}\n{}", if first { name(*measure) } else { String::new() }, column.title())
     };

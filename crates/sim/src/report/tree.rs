@@ -98,7 +98,7 @@ fn systems(capacity: &Capacity) -> Vec<&str> {
     systems
 }
 
-/// What the paper has for `system`.
+/// The paper's value for `system`.
 fn of_paper(capacity: &Capacity, system: &str, size: u64, cores: usize) -> Option<f64> {
     let is_it = |it: &&crate::scenario::CapacityPaper| {
         it.system == system && it.size == size && it.cores.is_none_or(|it| it == cores)
@@ -128,7 +128,7 @@ fn of_cores(finished: &Finished<'_, TreeScenario>, capacity: &Capacity) -> comfy
     table
 }
 
-/// `finished` as one object: what was run, and `rows`, one a run.
+/// `finished` as one object: the scenario, and `rows`, one per run.
 pub fn json(finished: &Finished<'_, TreeScenario>) -> Value {
     let scenario = finished.scenario;
     let schedulers = &scenario.schedulers;

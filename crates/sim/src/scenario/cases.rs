@@ -21,12 +21,12 @@ use toml::{Table, Value};
 
 /// The most runs of a scenario. More is a slip of the hand.
 const MAX_CASES: usize = 4096;
-/// Packets that a backlogged flow keeps in the shaper where nothing is said, and the most.
+/// Packets that a backlogged flow keeps in the shaper: the default, and the maximum.
 const QUEUED: u32 = 4;
 const MAX_QUEUED: u64 = 1024;
 /// The most flows of a group.
 const MAX_FLOWS: u64 = 1_000_000;
-/// The frame length where nothing is said: a full frame of Ethernet.
+/// The default frame length: a full Ethernet frame.
 const FULL_FRAME: u32 = 1514;
 /// Frame lengths that can be: two MAC addresses and a type, up to what IP can say.
 const FRAME_LENGTHS: std::ops::RangeInclusive<u64> = 14..=65_549;
@@ -61,7 +61,7 @@ impl Reader<'_> {
         ScenarioError { file: self.name.to_owned(), place, message: message.into() }
     }
 
-    /// What is wrong at a path, with the place that the path's value came from.
+    /// A mistake at a path, with the source of the path's value.
     fn wrong(&self, wrong: Wrong, point: &Point) -> ScenarioError {
         let Wrong { path, message } = wrong;
         let covers = |key: &str| path == key || path.starts_with(&format!("{key}."));
@@ -88,7 +88,7 @@ impl Reader<'_> {
         if points.len().saturating_mul(rows.len()) > MAX_CASES {
             return Err(self.wrong(too_many(), &Vec::new()));
         }
-        // What a later sweep does not name stands as it is in the file.
+        // Values that a later sweep does not name stay as in the file.
         let mut keys: Vec<&str> = Vec::new();
         for (key, _) in points.iter().flatten() {
             if !keys.contains(&key.as_str()) {
@@ -142,14 +142,14 @@ impl Reader<'_> {
     fn change(&mut self, table: Table, change: &Override) -> Result<Table, ScenarioError> {
         let mut candidates = vec![change.path.clone()];
         if !change.path.contains('.') && !table.contains_key(&change.path) {
-            // What is split over queues is what is spread over them.
+            // `split` and `spread` over queues are the same value.
             let key = if change.path == "split" { "spread" } else { &change.path };
             candidates = USUAL_TABLES.iter().map(|usual| format!("{usual}.{key}")).collect();
             candidates.push(change.path.clone());
         }
         let mut complaint = String::new();
         for path in candidates {
-            // As numbers where it can be one, as text where text is wanted.
+            // As a number if it is one, as text where text is expected.
             let text = Value::String(change.value.clone());
             for value in [change.value(), text] {
                 let mut next = table.clone();
@@ -192,8 +192,7 @@ impl Reader<'_> {
     }
 }
 
-/// The values that the sweep has for `path`; where there are several sweeps, those of each that has
-/// it.
+/// The values of the sweep for `path`; with several sweeps, those of each that has it.
 fn swept<'a>(table: &'a mut Table, path: &str) -> Vec<&'a mut Vec<Value>> {
     let within = |sweep: &'a mut Value| sweep.as_table_mut()?.get_mut(path)?.as_array_mut();
     match table.get_mut("sweep") {
@@ -290,7 +289,7 @@ fn strategies(rows: &[Value]) -> Result<Vec<StrategyRow>, Wrong> {
     Ok(rows)
 }
 
-/// What the paper has for `strategy` where `here` is.
+/// The paper's value for `strategy` at the point `here`.
 fn paper(
     paper: &[PaperTable],
     here: &Table,
@@ -365,7 +364,7 @@ fn setup(table: &Table, row: &StrategyRow) -> Result<Setup, Wrong> {
     Ok(Setup { seed, port, cores, traffic, next_hop, run, faults, changes })
 }
 
-/// Says at which path something is wrong.
+/// Reports the path of a mistake.
 fn at(path: impl Into<String>) -> impl FnOnce(String) -> Wrong {
     let path = path.into();
     |message| Wrong { path, message }
@@ -394,12 +393,12 @@ fn resolve(table: &Table, row: &StrategyRow) -> Result<File, Wrong> {
     }
     let mut value = Value::Table(table);
     fill(&mut value, &words, "")?;
-    // Its words are used up; what is left of them is checked when it is used.
+    // Its own words are removed; the rest is checked when it is used.
     File::deserialize(value).map_err(|error| Wrong::new("", error.to_string()))
 }
 
-/// What a template is replaced by: sizes that are relative to the limit, in bytes, since `tc`
-/// reads them next.
+/// The replacement of a template: sizes relative to the limit, in bytes, because `tc` reads them
+/// next.
 fn word(value: &Value, limit: Rate) -> Result<String, String> {
     let text = paths::label(value);
     if !text.contains("of the limit") {
@@ -409,7 +408,7 @@ fn word(value: &Value, limit: Rate) -> Result<String, String> {
     Ok(bytes.0.to_string())
 }
 
-/// Puts values in the place of `{key}` in all text of `value`.
+/// Replaces `{key}` by its value in all text of `value`.
 fn fill(value: &mut Value, words: &[(String, String)], path: &str) -> Result<(), Wrong> {
     let below = |segment: &str| match path {
         "" => segment.to_owned(),

@@ -94,7 +94,7 @@ pub fn embedded(name: &str) -> Option<&'static str> {
 pub fn near(name: &str) -> Vec<&'static str> {
     /// Below this similarity two names have nothing in common.
     const SIMILAR: f64 = 0.75;
-    /// All begin alike; what is so much less similar than the best was not meant.
+    /// All start alike; a name that is so much less similar than the best was not meant.
     const MARGIN: f64 = 0.03;
     let mut found: Vec<(f64, &str)> = all_names()
         .map(|known| {
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_hand_is_understood() {
+    fn a_typing_mistake_gets_a_suggestion() {
         assert_eq!(near("mqcake-swich"), ["mqcake-switch"]);
         assert!(near("skew").contains(&"mqcake-skew"));
         assert_eq!(near("flowbundler-fabrik"), ["flowbundler-fabric"]);

@@ -1,4 +1,4 @@
-//! What is wrong with a scenario, and where.
+//! A mistake in a scenario, and where it is.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct ScenarioError {
     pub file: String,
     /// Where in it.
     pub place: Place,
-    /// What is wrong, and what to write instead.
+    /// The mistake, and what to write instead.
     pub message: String,
 }
 

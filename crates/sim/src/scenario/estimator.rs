@@ -18,9 +18,9 @@ const CONNECTIONS: usize = 1000;
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct EstimatorScenario {
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
-    /// What is run.
+    /// The cases that run.
     pub setup: Setup,
 }
 
@@ -76,7 +76,7 @@ impl EstimatorScenario {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }
@@ -127,7 +127,7 @@ fn scenario(name: &str, file: File) -> Result<EstimatorScenario, Wrong> {
     Ok(EstimatorScenario { about: About::new(name, title, source), setup })
 }
 
-/// What times are relative to: nothing here is.
+/// The reference of relative times: none here.
 fn scale() -> Scale {
     Scale { limit: Rate::from_bits_per_sec(10_000_000_000), frame: Bytes(1500) }
 }

@@ -21,7 +21,7 @@ pub enum Experiment {
     Tree(TreeScenario),
 }
 
-/// What came of one.
+/// The outcome of one.
 #[derive(Clone, Debug)]
 pub enum Results<'a> {
     /// Of a shaper.
@@ -40,7 +40,7 @@ impl Experiment {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         if has_table(text, "fabric") {
             FabricScenario::read(name, text, overrides).map(Self::Fabric)
@@ -55,7 +55,7 @@ impl Experiment {
         }
     }
 
-    /// What it says of itself.
+    /// Its description.
     pub fn about(&self) -> &About {
         match self {
             Self::Shaper(scenario) => scenario.about(),
@@ -89,11 +89,11 @@ impl Experiment {
         }
     }
 
-    /// Runs it on up to `jobs` threads. `progress` is told, from any of them, which part (0 to 1)
-    /// is done.
+    /// Runs it on up to `jobs` threads. Any of them reports the finished part (0 to 1) to
+    /// `progress`.
     ///
     /// # Errors
-    /// What the engine refuses, and runs that lost trace of packets.
+    /// Setups that the engine refuses, and runs that lost track of packets.
     pub fn run(
         &self,
         jobs: usize,
@@ -102,8 +102,8 @@ impl Experiment {
         self.run_until(jobs, progress, &|| false)
     }
 
-    /// The same until `stop` is true: then no further run begins, and the results are those of the
-    /// runs that have begun, at least of the first.
+    /// The same until `stop` is true: then no further run starts, and the results are those of the
+    /// started runs, at least of the first.
     ///
     /// # Errors
     /// As [`Experiment::run`].
@@ -125,7 +125,7 @@ impl Experiment {
 }
 
 impl Results<'_> {
-    /// How many runs are done: fewer than there are where it was stopped.
+    /// The number of finished runs: not all if it was stopped.
     pub fn count(&self) -> usize {
         match self {
             Self::Shaper(finished) => finished.outcomes.len(),

@@ -23,24 +23,24 @@ const MOST: u64 = 1000;
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct FabricScenario {
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
-    /// What is compared; the first is what the others are held against.
+    /// The systems that are compared; the first is the reference.
     pub structures: Vec<Structure>,
     /// The network and its traffic.
     pub setup: Setup,
-    /// What the paper has.
+    /// The paper's values.
     pub paper: Vec<FabricPaper>,
 }
 
-/// What the paper has of batches.
+/// The paper's values for batches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FabricPaper {
     /// With this structure.
     pub structure: Structure,
     /// At hosts of this pattern.
     pub pattern: Pattern,
-    /// So many times the packets in a batch of the first structure.
+    /// The ratio of packets per batch to those of the first structure.
     pub batch: f64,
 }
 
@@ -128,7 +128,7 @@ impl FabricScenario {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }
@@ -196,7 +196,7 @@ fn structure(words: &str, line: Rate) -> Result<Structure, String> {
     }
 }
 
-/// What sizes and times are relative to.
+/// The reference of relative sizes and times.
 fn scale(limit: Rate) -> Scale {
     Scale { limit, frame: Bytes(1500) }
 }
@@ -231,7 +231,7 @@ fn topology(table: &FabricTable) -> Result<Topology, Wrong> {
     Ok(topology)
 }
 
-/// Or what is wrong, and at which key.
+/// Or the mistake, and its key.
 fn traffic(table: &TrafficTable, topology: &Topology) -> Result<Traffic, (&'static str, String)> {
     let line = topology.downlink;
     let load = table.load.load(line).map_err(|why| ("load", why))?;

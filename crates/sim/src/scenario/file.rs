@@ -40,9 +40,9 @@ pub(super) struct File {
 /// A strategy that needs more than words behind `coordination`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct StrategyRow {
-    /// What it is called in results.
+    /// Its name in results.
     pub(super) name: String,
-    /// What `{strategy}` stands for.
+    /// The value of `{strategy}`.
     pub(super) words: String,
     /// Keys of `[port]` that are different for it.
     #[serde(flatten)]
@@ -56,7 +56,7 @@ pub(super) struct PortTable {
     pub(super) qdisc: String,
     #[serde(default)]
     pub(super) weights: Vec<f64>,
-    /// Whatever else the templates name: `{burst}`, `{sync}`.
+    /// Other names of templates: `{burst}`, `{sync}`.
     #[serde(flatten)]
     pub(super) words: BTreeMap<String, Quantity>,
 }
@@ -71,7 +71,7 @@ pub(super) struct CoresTable {
     pub(super) costs: CostsTable,
 }
 
-/// What differs from the measured cost model.
+/// Differences from the measured cost model.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CostsTable {
@@ -187,7 +187,7 @@ pub(super) struct ChangeTable {
     pub(super) qdisc: String,
 }
 
-/// What a paper has at a point.
+/// A paper's values at a point.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PaperTable {

@@ -5,10 +5,11 @@ use super::file::{StackWord, TrafficTable};
 use super::quantity::Quantity;
 use crate::setup::HeaderFields;
 
-/// Code points by name, beside `CS0` to `CS7` and `AF11` to `AF43`: RFC 3246, 5865 and 8622.
+/// Code points by name, in addition to `CS0` to `CS7` and `AF11` to `AF43`: RFC 3246, 5865 and
+/// 8622.
 const NAMED: [(&str, u8); 3] = [("EF", 46), ("VA", 44), ("LE", 1)];
 
-/// What `table`, of a group of so many `flows`, says.
+/// The headers in `table`, for a group of `flows` flows.
 pub(super) fn fields(
     table: &TrafficTable,
     number: usize,

@@ -12,11 +12,11 @@ pub(super) fn has_table(text: &str, name: &str) -> bool {
     toml::from_str::<Table>(text).is_ok_and(|table| table.contains_key(name))
 }
 
-/// What `build` makes of the file `text`, an `F`, with `overrides`. Keys without a dot are looked
-/// for in the tables `usual`.
+/// The result of `build` for the file `text`, an `F`, with `overrides`. Keys without a dot are
+/// searched in the tables `usual`.
 ///
 /// # Errors
-/// What is wrong with it, where, and what to write instead.
+/// The mistake, where it is, and what to write instead.
 pub(super) fn read<F: DeserializeOwned, S>(
     name: &str,
     text: &str,
@@ -63,7 +63,7 @@ fn changed<F: DeserializeOwned>(
     }
     let mut complaint = String::new();
     for path in candidates {
-        // As what it can be, and as text where text is wanted.
+        // As the type that it parses as, or as text where text is expected.
         for value in [change.value(), Value::String(change.value.clone())] {
             let mut next = table.clone();
             let read =
@@ -83,7 +83,7 @@ fn file<F: DeserializeOwned>(table: &Table) -> Result<F, String> {
     read.map_err(|error| error.to_string().trim_end().replace('\n', ", "))
 }
 
-/// A complaint about what stands at `path`.
+/// A complaint about the value at `path`.
 pub(super) fn at(path: &str) -> impl Fn(String) -> Wrong + '_ {
     move |message| Wrong::new(path, message)
 }

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What `run` makes of each number below `count`, in order, on up to `jobs` threads. `progress` is
-/// told, from any of them, which part (0 to 1) of all is done; `run` says it of its own. Once
-/// `stop` is true no further number but the first is begun, so what is made is that of the first
+/// The results of `run` for each number below `count`, in order, on up to `jobs` threads. Any of
+/// them reports the finished part of all (0 to 1) to `progress`; `run` reports its own part. Once
+/// `stop` is true no further number but the first starts, so the results are those of the first
 /// numbers.
 pub(super) fn each<T: Send>(
     count: usize,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_in_order_whatever_the_number_of_threads() {
+    fn results_are_in_order_on_any_number_of_threads() {
         for jobs in [0, 1, 3, 100] {
             let told = Mutex::new(0.0);
             let tell = |part| *told.lock().unwrap() = part;

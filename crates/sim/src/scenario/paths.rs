@@ -9,7 +9,7 @@ use toml::{Spanned, Table, Value};
 pub struct Override {
     /// Where in the file; a key without a dot is looked for in the usual tables.
     pub path: String,
-    /// What to put there, as it was typed.
+    /// The new value, as typed.
     pub value: String,
 }
 
@@ -31,7 +31,7 @@ impl Override {
         }
     }
 
-    /// The value as one of TOML where it is one, as text otherwise.
+    /// The value as TOML if it is valid TOML, otherwise as text.
     pub(super) fn value(&self) -> Value {
         parse(&self.value).unwrap_or_else(|| Value::String(self.value.clone()))
     }
@@ -58,7 +58,7 @@ fn parse(text: &str) -> Option<Value> {
     if table.len() == 1 { table.remove("value") } else { None }
 }
 
-/// What stands at `path`.
+/// The value at `path`.
 pub(super) fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     let mut segments = path.split('.');
     let mut value = table.get(segments.next()?)?;
@@ -72,10 +72,10 @@ pub(super) fn get<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
     Some(value)
 }
 
-/// Puts `value` at `path`; tables on the way are made where there are none.
+/// Puts `value` at `path`; missing tables on the way are created.
 ///
 /// # Errors
-/// Where the way ends.
+/// If the way ends.
 pub(super) fn set(table: &mut Table, path: &str, value: Value) -> Result<(), String> {
     match path.split_once('.') {
         None => {
@@ -133,7 +133,7 @@ fn entries(array: &[Value], name: &str) -> String {
     }
 }
 
-/// The line of `text` in which `path` stands, or as much of it as there is.
+/// The line of `text` with `path`, or with its longest existing prefix.
 pub(super) fn line(text: &str, path: &str) -> Option<usize> {
     let root = DeTable::parse(text).ok()?;
     let mut start = None;
@@ -185,7 +185,7 @@ fn member<'a, 'de>(
     found.map(|(key, value)| (key.span().start, value))
 }
 
-/// The line, counted from 1, in which the byte at `offset` stands.
+/// The line, counted from 1, of the byte at `offset`.
 pub(super) fn line_at(text: &str, offset: usize) -> usize {
     let before = text.as_bytes().iter().take(offset);
     1 + before.filter(|byte| **byte == b'\n').count()

@@ -43,7 +43,7 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// What relative quantities refer to.
+/// The reference of relative quantities.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     /// The limit.
@@ -68,7 +68,7 @@ impl Quantity {
             .ok_or_else(|| format!("\"{}\" is no rate: {}", self.0, number::RATE_HINT))
     }
 
-    /// A rate, perhaps in per cent of the limit.
+    /// A rate, perhaps in percent of the limit.
     pub(super) fn load(&self, limit: Rate) -> Result<Rate, String> {
         let Some(percent) = self.0.trim().strip_suffix('%') else {
             return self.rate().map_err(|why| format!("{why}, or a part of the limit, as 90%"));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_says_what_can() {
+    fn an_invalid_value_is_answered_with_valid_ones() {
         let error = quantity("15gibt").rate().unwrap_err();
         assert!(error.contains("15gibt") && error.contains("100mbit"), "{error}");
         let error = quantity("5 fortnights").time(SCALE).unwrap_err();

@@ -5,35 +5,35 @@ use super::{About, Case, Scenario, parallel};
 use crate::engine;
 use crate::measure::Outcome;
 
-/// A scenario that is read, and is so many runs that know nothing of each other.
+/// A parsed scenario: a number of independent runs.
 pub trait Runs: Sync {
-    /// What comes of a run.
+    /// The result of a run.
     type Outcome: Send;
 
-    /// What it says of itself.
+    /// Its description.
     fn about(&self) -> &About;
 
     /// How many runs there are.
     fn count(&self) -> usize;
 
-    /// Does run `number`. `tell` is told which part (0 to 1) of it is done.
+    /// Executes run `number`. Reports the finished part (0 to 1) of it to `tell`.
     ///
     /// # Errors
-    /// Why it has no result, behind which run it is and its seed.
+    /// Why it has no result, after the run's name and seed.
     fn run(&self, number: usize, tell: &mut dyn FnMut(f64)) -> Result<Self::Outcome, String>;
 }
 
-/// A scenario with what came of it.
+/// A scenario with its results.
 #[derive(Clone, Debug)]
 pub struct Finished<'a, S: Runs = Scenario> {
-    /// What was run.
+    /// The case that ran.
     pub scenario: &'a S,
-    /// By run: of all, or of the first ones where it was stopped.
+    /// By run: of all, or of the first ones if it was stopped.
     pub outcomes: Vec<S::Outcome>,
 }
 
 impl Finished<'_> {
-    /// Cases with what came of each.
+    /// Cases with their results.
     pub fn rows(&self) -> impl Iterator<Item = (&Case, &Outcome)> {
         self.scenario.cases.iter().zip(&self.outcomes)
     }
@@ -44,11 +44,12 @@ impl Finished<'_> {
 #[error("{0}")]
 pub struct RunError(String);
 
-/// Runs `scenario` on up to `jobs` threads. `progress` is told, from any of them, which part
-/// (0 to 1) of all runs is done.
+/// Runs `scenario` on up to `jobs` threads. Any of them reports the finished part (0 to 1) of all
+/// runs to `progress`.
 ///
 /// # Errors
-/// What the engine refuses, and runs that lost trace of packets, each with its case and seed.
+/// Setups that the engine refuses, and runs that lost track of packets, each with its case and
+/// seed.
 pub fn run<'a, S: Runs>(
     scenario: &'a S,
     jobs: usize,
@@ -57,8 +58,8 @@ pub fn run<'a, S: Runs>(
     run_until(scenario, jobs, progress, &|| false)
 }
 
-/// The same until `stop` is true: then no further run begins, and the results are those of the runs
-/// that have begun, at least of the first.
+/// The same until `stop` is true: then no further run starts, and the results are those of the
+/// started runs, at least of the first.
 ///
 /// # Errors
 /// As [`run`].

@@ -20,9 +20,9 @@ const MOST: u64 = 1000;
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct StarScenario {
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
-    /// Names of what is compared.
+    /// The names of the compared systems.
     pub strategies: Vec<String>,
     /// Numbers of flows.
     pub flows: Vec<u32>,
@@ -42,14 +42,14 @@ pub struct StarPaper {
     pub strategy: String,
     /// Of this.
     pub measure: Measure,
-    /// With so many flows of each host; with any number where there is none.
+    /// With this many flows of each host; with any number if absent.
     pub flows: Option<u32>,
     /// Its value.
     pub value: f64,
 }
 
 impl Finished<'_, StarScenario> {
-    /// What came of `flows` flows of each sender under `strategy`.
+    /// The result of `flows` flows of each sender under `strategy`.
     pub fn outcome(&self, flows: u32, strategy: &str) -> Option<&Outcome> {
         let row = self.scenario.flows.iter().position(|it| *it == flows)?;
         let column = self.scenario.strategies.iter().position(|it| it == strategy)?;
@@ -76,7 +76,7 @@ struct File {
 struct StarTable {
     senders: Quantity,
     rate: Quantity,
-    /// Of each sender: what is run through.
+    /// The numbers of flows of each sender.
     flows: Vec<u32>,
     line: Quantity,
     buffer: Quantity,
@@ -98,7 +98,7 @@ impl StarScenario {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }

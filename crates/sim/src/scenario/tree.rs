@@ -30,15 +30,15 @@ const POLICIES: [(&str, &str); 4] = [
 /// A scenario, read and complete.
 #[derive(Clone, Debug)]
 pub struct TreeScenario {
-    /// What it says of itself.
+    /// Its description.
     pub about: About,
     /// The applications.
     pub setup: Setup,
-    /// What is compared.
+    /// The systems that are compared.
     pub schedulers: Vec<Scheduler>,
     /// What the paper has.
     pub paper: Vec<TreePaper>,
-    /// What is asked of cores, if that is what is asked.
+    /// The question about cores, if the scenario asks one.
     pub capacity: Option<Capacity>,
 }
 
@@ -53,7 +53,7 @@ pub struct Capacity {
     pub paper: Vec<CapacityPaper>,
 }
 
-/// What the paper has of a phase.
+/// The paper's values for a phase.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreePaper {
@@ -65,26 +65,26 @@ pub struct TreePaper {
     pub gbit: f64,
 }
 
-/// What the paper has of a size.
+/// The paper's values for a size.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapacityPaper {
-    /// What was measured.
+    /// The measurement.
     pub system: String,
     /// In bytes.
     pub size: u64,
-    /// Scheduling cores; any number, where there is none.
+    /// Scheduling cores; any number, if there is none.
     pub cores: Option<usize>,
     /// Packets a second, in millions.
     pub mpps: f64,
 }
 
-/// What comes of a run.
+/// The result of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub enum TreeOutcome {
     /// Of applications.
     Rates(Outcome),
-    /// Of cores: millions of packets a second.
+    /// Of cores: millions of packets per second.
     Mpps(f64),
 }
 
@@ -121,7 +121,7 @@ struct TreeTable {
 #[serde(deny_unknown_fields)]
 struct SchedulerTable {
     name: String,
-    /// The name of one that is built in, or a whole policy file.
+    /// The name of a built-in policy, or a whole policy file.
     policy: String,
     coordination: String,
     #[serde(default)]
@@ -168,7 +168,7 @@ impl TreeScenario {
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors
-    /// What is wrong with it, where, and what to write instead.
+    /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         overridden::read(name, text, overrides, &USUAL_TABLES, |file| scenario(name, file))
     }

@@ -84,7 +84,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What came of it.
+    /// The outcome.
     pub(super) fn finish(mut self) -> Outcome {
         for host in &self.hosts {
             self.outcome.books.under_way += u64::from(host.backlog());
@@ -131,14 +131,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Gives `packet` to `link`; when it has left, and nothing if it was dropped.
+    /// Passes `packet` to `link`. Returns when it has left; `None` if it was dropped.
     fn forward(&mut self, link: usize, packet: Packet) -> Option<Nanos> {
         let left = self.links[link].send(packet, self.now)?;
         self.sources.set(link, self.links[link].next_at());
         Some(left)
     }
 
-    /// An answer has come to the sender: its qdisc hears it, and then TCP.
+    /// The sender receives an answer: first its qdisc, then TCP.
     fn hear(&mut self, number: u32, transmission: u32, marked: bool) {
         let host = self.host_of(number);
         let flow = &mut self.flows[number as usize];
@@ -193,7 +193,7 @@ impl<'a> Engine<'a> {
         self.sources.set(self.links.len() + host, self.hosts[host].next_at());
     }
 
-    /// Flows begin whose time has come, and others have waited for too long.
+    /// Starts due flows, and handles time-outs.
     fn tick(&mut self) {
         for number in 0..self.flows.len() {
             let start = self.starts[number];

@@ -3,7 +3,7 @@
 //!
 //! As in Linux without pacing by TCP itself, a window leaves TCP at once, and the qdisc says when
 //! packets leave; round trips are measured from TCP, and so with the time in the qdisc. Linux's
-//! small queues hold a connection to what it sends in a millisecond, and to 128 KB.
+//! small queues limit a connection to a millisecond's worth, and to 128 KB.
 
 use crate::fabric::packet::FULL;
 use crate::setup::Control;
@@ -12,9 +12,9 @@ use crate::tcp::sender::Sender;
 use narrows_units::Nanos;
 use std::collections::VecDeque;
 
-/// How many times a second a connection's small queue may be sent.
+/// How many times per second a connection's small queue may be sent.
 const SMALL_QUEUES: f64 = 1000.0;
-/// It holds so many packets at least …
+/// The least number of packets that it holds …
 const LEAST_QUEUE: f64 = 2.0;
 /// … and at most: 128 KB.
 const MOST_QUEUE: f64 = (128 * 1024 / FULL) as f64;
@@ -24,9 +24,9 @@ pub(super) struct Flow {
     pub(super) sender: Sender,
     /// Packets in its own host.
     queued: u32,
-    /// Transmissions of which nothing was heard yet, with their time stamps.
+    /// Transmissions without an answer yet, with their time stamps.
     stamps: VecDeque<(u32, u32)>,
-    /// What a handshake would have measured.
+    /// The round trip that a handshake would have measured.
     round_trip: Nanos,
 }
 
@@ -57,7 +57,7 @@ impl Flow {
         self.queued -= 1;
     }
 
-    /// The time stamp that `transmission` had, which is being answered. Answers come in order.
+    /// The time stamp of `transmission`, which is being answered. Answers arrive in order.
     pub(super) fn stamp(&mut self, transmission: u32) -> Option<u32> {
         while let Some((number, stamp)) = self.stamps.pop_front() {
             if number == transmission {

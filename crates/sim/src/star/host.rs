@@ -10,7 +10,7 @@ use narrows_qdisc::{Detail, Next, Qdisc, Spec};
 use narrows_tc::OfflineHost;
 use narrows_units::Nanos;
 
-/// Packets that a host can hold; what it hears has the last number.
+/// Packets that a host can hold; a received packet has the last number.
 const PACKETS: u32 = 1 << 15;
 /// Packets that a qdisc is asked for at once.
 const BATCH: usize = 256;
@@ -21,7 +21,7 @@ const IS_ACK: u16 = 0x10;
 /// TCP's flag that says that a mark was seen (RFC 3168).
 const ECN_ECHO: u16 = 0x40;
 
-/// What of a packet is not in its metadata.
+/// The part of a packet that is not in its metadata.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Held {
     pub(super) flow: u32,
@@ -37,16 +37,16 @@ pub(super) struct Host {
     pub(super) device: Device,
     /// By how much its clock is ahead.
     ahead: Nanos,
-    /// When the qdisc is to be asked.
+    /// The time of the next dequeue.
     ask_at: Nanos,
     batch: Batch,
 }
 
 impl Host {
-    /// One whose qdisc is the words `qdisc`. What is random follows from `seed`.
+    /// A host with the qdisc of the words `qdisc`. `seed` determines everything random.
     ///
     /// # Errors
-    /// What `tc` says where it refuses the words.
+    /// The message of `tc` if it refuses the words.
     pub(super) fn new(qdisc: &[String], seed: u64) -> Result<Self, String> {
         let qdisc = build(qdisc)?;
         let mut packets = Packets::new(PACKETS + 1);
@@ -64,7 +64,7 @@ impl Host {
         })
     }
 
-    /// What TCP puts into time stamps: milliseconds.
+    /// TCP's time stamps: milliseconds.
     pub(super) fn stamp(&self, now: Nanos) -> u32 {
         ((now + self.ahead).0 / 1_000_000) as u32
     }
@@ -127,7 +127,7 @@ impl Host {
         }
     }
 
-    /// When there is something to do; [`Nanos::MAX`] where there is nothing.
+    /// When there is something to do; [`Nanos::MAX`] if there is nothing.
     pub(super) fn next_at(&self) -> Nanos {
         self.ask_at.min(self.device.next_at())
     }
@@ -137,7 +137,7 @@ impl Host {
         self.qdisc.backlog().packets
     }
 
-    /// How often the qdisc heard of congestion.
+    /// The number of congestion reports that the qdisc received.
     pub(super) fn congestion(&self) -> u64 {
         let mut stats = Vec::new();
         self.qdisc.stats(&mut stats);

@@ -4,13 +4,13 @@ use super::setup::Setup;
 use crate::fabric::Books;
 use narrows_units::{Bytes, Rate};
 
-/// What is compared.
+/// The system that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Which part of the packets came marked, in per cent.
+    /// Which part of the packets came marked, in percent.
     MarkedPercent,
-    /// What came, in per cent of what the senders may send.
+    /// The delivered rate, in percent of the senders' rates.
     ThroughputPercent,
     /// Packets that a host sent at once, on average.
     PacketsPerBatch,
@@ -31,21 +31,21 @@ impl Measure {
     }
 }
 
-/// What came of a run. All but the books is of the time that is measured.
+/// The outcome of a run. All but the packet balance is of the measured time.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
     /// Packets that came.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Those of them that came marked.
+    /// The marked ones of these.
     pub marked: u64,
     /// How often hosts sent something.
     pub batches: u64,
     /// How many packets.
     pub sent: u64,
-    /// Packets that came back and said that what goes there meets on the way, as qdiscs heard it;
-    /// of the whole run.
+    /// Returned packets that reported congestion towards their senders, as counted by the qdiscs
+    /// over the whole run.
     pub congestion: u64,
     /// How many runs this is of.
     pub runs: u32,

@@ -3,29 +3,29 @@
 use crate::fabric::Buffer;
 use narrows_units::{Nanos, Rate};
 
-/// A network, and when it is looked at.
+/// A network, and the measured time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setup {
     /// Hosts that send.
     pub senders: u32,
-    /// What each may send, whatever the number of its flows.
+    /// The rate of each, for any number of flows.
     pub rate: Rate,
     /// Of every link.
     pub line: Rate,
-    /// Of the switch's port to the receiver.
+    /// The rate of the switch's port to the receiver.
     pub buffer: Buffer,
     /// Of every link.
     pub propagation: Nanos,
-    /// What a host takes to send or to receive.
+    /// A host's time to send or to receive.
     pub host_delay: Nanos,
     /// From the start, not measured.
     pub warmup: Nanos,
     /// Measured.
     pub length: Nanos,
-    /// So many runs count together: slots of two hosts are as far apart as their clocks happen to
-    /// be, all through a run.
+    /// The number of runs that are added up: within a run, the slots of two hosts keep the random
+    /// offset of their clocks.
     pub runs: u32,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
 }
 

@@ -25,7 +25,7 @@ fn outcome(setup: &Setup, flows: u32, words: &str) -> Outcome {
 }
 
 #[test]
-fn what_one_host_may_send_comes_and_nothing_is_marked() {
+fn one_host_s_rate_arrives_unmarked() {
     let setup = setup(1);
     let outcome = outcome(&setup, 4, "carousel maxrate 1gbit granularity 1us");
     let throughput = outcome.value(Measure::ThroughputPercent, &setup);
@@ -34,7 +34,7 @@ fn what_one_host_may_send_comes_and_nothing_is_marked() {
 }
 
 #[test]
-fn where_more_comes_than_the_port_sends_dctcp_keeps_it_busy_and_is_marked() {
+fn dctcp_keeps_an_overloaded_port_busy_and_is_marked() {
     let setup = setup(4);
     let outcome = outcome(&setup, 4, "flowbundler maxrate 1gbit safeguard");
     let throughput = outcome.value(Measure::ThroughputPercent, &setup) * 16.0 / 10.0;
@@ -44,7 +44,7 @@ fn where_more_comes_than_the_port_sends_dctcp_keeps_it_busy_and_is_marked() {
 }
 
 #[test]
-fn what_a_port_has_no_room_for_is_sent_again() {
+fn packets_beyond_a_port_s_room_are_sent_again() {
     let mut setup = setup(2);
     setup.buffer = Buffer { limit: Bytes(6_000), mark_above: Bytes(100_000) };
     let outcome = outcome(&setup, 20, "flowbundler maxrate 200mbit");
@@ -60,7 +60,7 @@ fn a_run_is_the_same_each_time_and_another_with_another_seed() {
 }
 
 #[test]
-fn words_that_tc_does_not_take_are_refused() {
+fn words_that_tc_rejects_are_refused() {
     let qdisc = vec!["carousell".to_owned()];
     assert!(run(&setup(1), &Case { flows: 1, qdisc }).is_err());
 }

@@ -11,7 +11,7 @@ use narrows_units::Nanos;
 
 /// The first window, in segments (RFC 6928).
 pub(crate) const INITIAL_WINDOW: f64 = 10.0;
-/// The least that a window is reduced to where nothing timed out, in segments.
+/// The least window after a reduction without a time-out, in segments.
 pub(crate) const LEAST_WINDOW: f64 = 2.0;
 
 /// A segment has been acknowledged.
@@ -37,7 +37,7 @@ pub(crate) trait CongestionControl {
     /// How much may be in flight, in segments.
     fn window(&self) -> f64;
 
-    /// Where slow start ends, in segments; infinite as long as nobody knows.
+    /// Where slow start ends, in segments; infinite while unknown.
     fn threshold(&self) -> f64;
 
     /// A segment has been acknowledged.
@@ -46,10 +46,10 @@ pub(crate) trait CongestionControl {
     /// Something was lost; at most once a round trip.
     fn lost(&mut self);
 
-    /// Nothing has been heard for so long that everything is taken for lost.
+    /// A time-out: all segments in flight count as lost.
     fn timed_out(&mut self);
 
-    /// Whether it has an answer of its own to marks, and so wants segments that can be marked.
+    /// Whether it responds to marks in its own way, and so needs ECN-capable segments.
     fn marks(&self) -> bool {
         false
     }

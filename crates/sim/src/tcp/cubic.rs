@@ -8,9 +8,9 @@
 use crate::tcp::control::{Ack, CongestionControl, INITIAL_WINDOW, LEAST_WINDOW};
 use narrows_units::Nanos;
 
-/// How fast the window grows, in segments a second cubed (section 5).
+/// How fast the window grows, in segments per second cubed (section 5).
 const C: f64 = 0.4;
-/// What is left of the window after a loss (section 4.6).
+/// The window's factor after a loss (section 4.6).
 const BETA: f64 = 0.7;
 /// By how much Reno with this `BETA` would grow in a round trip, in segments (section 4.3).
 const RENO_GROWTH: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
@@ -51,7 +51,8 @@ impl Cubic {
     }
 
     fn reduce(&mut self) {
-        // Fast convergence (section 4.7): who has less than before gives way to new flows.
+        // Fast convergence (section 4.7): a flow with a smaller window than before makes room for
+        // new flows.
         let shrinks = self.cwnd < self.w_max;
         self.w_max = if shrinks { self.cwnd * (1.0 + BETA) / 2.0 } else { self.cwnd };
         self.cwnd_prior = self.cwnd;
@@ -97,8 +98,8 @@ fn k(w_max: f64, cwnd_epoch: f64) -> f64 {
     cube_root((w_max - cwnd_epoch) / C)
 }
 
-/// Of zero or more. Newton's method: with the four operations alone, which are the same on every
-/// machine.
+/// The cube root of a number that is not negative. Newton's method: with the four basic operations
+/// only, which are the same on every machine.
 fn cube_root(x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_back_where_the_loss_was_after_k() {
+    fn the_window_returns_to_its_size_before_the_loss_after_k() {
         // (100 - 70) / 0.4 = 75, whose cube root is 4.217.
         assert!((k(100.0, 70.0) - 4.2172).abs() < 1e-4);
         let mut cubic = Cubic { cwnd: 100.0, ssthresh: 1.0, ..Cubic::new() };
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn small_windows_grow_as_reno_would() {
+    fn small_windows_grow_as_in_reno() {
         // Over 10 ms the cubic function is flat; Reno gains 0.53 segments a round trip.
         let mut cubic = Cubic { cwnd: 10.0, ssthresh: 1.0, ..Cubic::new() };
         cubic.lost();
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_less_than_before_gives_way() {
+    fn a_flow_with_a_smaller_window_than_before_makes_room() {
         let mut cubic = Cubic { cwnd: 100.0, ssthresh: 1.0, ..Cubic::new() };
         cubic.lost();
         cubic.cwnd = 80.0;

@@ -17,7 +17,7 @@ impl Reno {
         Self { window: INITIAL_WINDOW, threshold: f64::INFINITY }
     }
 
-    /// Makes the window `part` of what it is and leaves slow start.
+    /// Multiplies the window by `part` and leaves slow start.
     pub(crate) fn reduce(&mut self, part: f64) {
         self.window = (self.window * part).max(LEAST_WINDOW);
         self.threshold = self.window;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn acknowledgements_of_what_was_sent_before_a_loss_do_not_count() {
+    fn acknowledgements_of_segments_before_a_loss_do_not_count() {
         let mut reno = Reno::new();
         reno.lost();
         reno.acked(&Ack { recovering: true, ..ack() });
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_begins_anew_up_to_half_of_what_was() {
+    fn after_a_time_out_slow_start_ends_at_half_the_window() {
         let mut reno = Reno { window: 64.0, threshold: 1.0 };
         reno.timed_out();
         assert_eq!((reno.window(), reno.threshold), (1.0, 32.0));

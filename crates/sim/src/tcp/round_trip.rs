@@ -12,7 +12,7 @@ const LEAST: Nanos = Nanos::from_millis(200);
 /// Section 2.5 allows it.
 const MOST: Nanos = Nanos::from_secs(60);
 
-/// What is known of the round trip.
+/// Estimates of the round trip.
 pub(crate) struct RoundTrip {
     /// Smoothed.
     mean: Nanos,
@@ -29,7 +29,7 @@ impl RoundTrip {
         Self { mean, variation, measured: false, time_out: INITIAL, least: LEAST }
     }
 
-    /// The same for a stack that waits for no longer than `least` where round trips are short.
+    /// The same for a stack whose time-out is only `least` if round trips are short.
     pub(crate) fn with_least(least: Nanos) -> Self {
         Self { least, ..Self::new() }
     }

@@ -1,10 +1,10 @@
-//! What is in flight, and what is lost.
+//! Segments in flight and lost segments.
 //!
 //! *Idea.* Every transmission has a number, a repair a new one, and an acknowledgement names the
-//! transmission that arrived. Then one rule finds every loss, that of a repair too: what was
-//! sent three or more transmissions before something that has arrived, is lost. For first
-//! transmissions this is `IsLost()` of RFC 6675 section 4 with its `DupThresh`; for repairs it
-//! is what RACK (RFC 8985) adds, by number instead of by time, as in RFC 9002 section 6.1.1.
+//! transmission that arrived. Then one rule finds every loss, that of a repair too: a segment is
+//! lost if another that was sent three or more transmissions later has arrived. For first
+//! transmissions this is `IsLost()` of RFC 6675 section 4 with its `DupThresh`; for repairs it is
+//! what RACK (RFC 8985) adds, by number instead of by time, as in RFC 9002 section 6.1.1.
 //!
 //! *Principles.* A ring from the oldest that is undecided to the newest: each transmission is
 //! put in and taken out once, and nothing is allocated once the ring is as long as the largest
@@ -13,7 +13,7 @@
 use narrows_units::Nanos;
 use std::collections::VecDeque;
 
-/// So many later ones arrive before one is taken for lost.
+/// The number of later arrivals after which a segment counts as lost.
 const REORDERING: u64 = 3;
 
 /// One flow's.
@@ -45,8 +45,8 @@ impl Scoreboard {
         self.oldest + self.sent.len() as u64
     }
 
-    /// The transmission whose number has this low half, near those in flight; none where it is
-    /// before all of them.
+    /// The transmission whose number has this low half, near those in flight; none if it is before
+    /// all of them.
     pub(crate) fn number(&self, low: u32) -> Option<u64> {
         let ahead = low.wrapping_sub(self.oldest as u32);
         (ahead <= u32::MAX / 2).then(|| self.oldest + u64::from(ahead))
@@ -62,7 +62,7 @@ impl Scoreboard {
         self.repairs.front().copied().unwrap_or(self.fresh)
     }
 
-    /// Sends what is most urgent: which transmission of which segment.
+    /// Sends the most urgent segment. Returns the transmission and the segment.
     pub(crate) fn send(&mut self, at: Nanos) -> (u64, u64) {
         let transmission = self.next();
         let segment = self.repairs.pop_front().unwrap_or_else(|| {
@@ -87,7 +87,7 @@ impl Scoreboard {
         Some(sent.at)
     }
 
-    /// Finds what is lost, to be sent again: the last such transmission.
+    /// Marks lost segments for retransmission. Returns the last lost transmission.
     pub(crate) fn find_lost(&mut self) -> Option<u64> {
         let mut last = None;
         while let Some(sent) = self.sent.front() {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_is_sent_again_in_order_and_its_late_arrival_ignored() {
+    fn given_up_segments_are_sent_again_in_order_and_late_arrivals_ignored() {
         let mut board = sent(4);
         board.arrive(1);
         board.give_up();

@@ -4,8 +4,8 @@
 //! pacing, as Linux does without `fq`; who paces asks for the rate. Every segment is acknowledged;
 //! delayed acknowledgements (RFC 1122) are not modelled.
 //!
-//! Where the congestion control has no answer of its own to a mark, it is one to a loss, but there
-//! is nothing to repeat (RFC 3168, section 6.1.2).
+//! If the congestion control has no own reaction to marks, a mark counts as a loss without a
+//! retransmission (RFC 3168, section 6.1.2).
 //!
 //! Recovery is that of RFC 6675: the window is reduced at once, and repairs go out before
 //! anything new as soon as less than that is in flight.
@@ -15,7 +15,7 @@ use crate::tcp::round_trip::RoundTrip;
 use crate::tcp::scoreboard::Scoreboard;
 use narrows_units::Nanos;
 
-/// What a receiver can announce at most, in segments of 1448 bytes: 2³⁰ bytes (RFC 7323,
+/// The largest window that a receiver can announce, in segments of 1448 bytes: 2³⁰ bytes (RFC 7323,
 /// section 2.3).
 const MOST_IN_FLIGHT: f64 = 741_500.0;
 
@@ -32,18 +32,19 @@ pub(crate) struct Sender {
     ecn: bool,
     /// Losses and marks of transmissions before this one belong to a reduction that has been made.
     reduced: u64,
-    /// When what is in flight is given up.
+    /// When segments in flight are given up.
     deadline: Nanos,
     /// Segments in all.
     length: u64,
     /// Segments that are known to have arrived.
     arrived: u64,
-    /// Nothing but the window kept the next segment back, when it was last asked for.
+    /// Whether only the window held back the next segment at the last call.
     held_back: bool,
 }
 
 impl Sender {
-    /// That has sent nothing yet. With `ecn` its segments can be marked whatever `control` is.
+    /// A sender that has sent nothing yet. With `ecn` its segments are ECN-capable for any
+    /// `control`.
     pub(crate) fn new(control: Box<dyn CongestionControl>, ecn: bool) -> Self {
         Self {
             control,
@@ -58,7 +59,7 @@ impl Sender {
         }
     }
 
-    /// The same with so many segments to send and no more.
+    /// The same with a fixed number of segments to send.
     pub(crate) fn with_length(self, segments: u64) -> Self {
         Self { length: segments, ..self }
     }
@@ -78,8 +79,8 @@ impl Sender {
         self.held_back = false;
     }
 
-    /// How fast to send, in segments a second, if it is to be paced: as Linux's TCP, by a part more
-    /// than a window in a round trip, so that the window can grow. `round_trip` counts until one is
+    /// The pacing rate in segments per second, if paced: as in Linux's TCP, slightly more than a
+    /// window per round trip, so that the window can grow. `round_trip` applies until one is
     /// measured.
     pub(crate) fn pace(&self, round_trip: Nanos) -> f64 {
         let window = self.control.window();
@@ -94,7 +95,7 @@ impl Sender {
         self.ecn || self.control.marks()
     }
 
-    /// When it acts by itself, if it hears nothing.
+    /// When it acts without further acknowledgements.
     pub(crate) fn deadline(&self) -> Nanos {
         self.deadline
     }
@@ -124,13 +125,13 @@ impl Sender {
         });
     }
 
-    /// Answers to a loss; what was sent before is not answered again.
+    /// Reacts to a loss; further losses among segments sent before are not counted again.
     fn reduce(&mut self) {
         self.control.lost();
         self.reduced = self.board.next();
     }
 
-    /// Gives up what is in flight, if it is time to (RFC 6298 section 5).
+    /// Gives up segments in flight when the timer expires (RFC 6298 section 5).
     pub(crate) fn expire(&mut self, now: Nanos) {
         if now < self.deadline || self.board.in_flight() == 0 {
             return;

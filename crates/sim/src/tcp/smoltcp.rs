@@ -1,8 +1,8 @@
 //! A few TCP flows by a real stack: `smoltcp`, which takes time as an argument.
 //!
-//! Each flow has a client and a server with an interface and a socket of its own. What the
-//! client sends goes through the shaper; what the server answers is back a round trip later.
-//! With at most 16 flows the one that acts next is found by looking at all.
+//! Each flow has a client and a server with an interface and a socket of its own. The client's
+//! packets go through the shaper; the server's answers are back a round trip later. There are at
+//! most 16 flows, so a scan finds the one that acts next.
 //!
 //! *Limits*, all the stack's own: a first window of two segments; repairs one at a time, without
 //! selective acknowledgement, so that several losses in a window end in a time-out; at most 32
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 const HEADER: u32 = 14;
 /// The shortest Ethernet frame, in bytes.
 const SHORTEST_FRAME: u32 = 60;
-/// A packet that is not delivered within this time never is: nobody says that it was dropped.
+/// A packet that is not delivered within this time never is: drops are not reported.
 const LOST_AFTER: Nanos = Nanos::from_secs(4);
 
 /// A group of flows.
@@ -69,7 +69,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Lets both ends do what is due at `now`: what the client sends is left in its device.
+    /// Lets both ends act at `now`: the client's packets stay in its device.
     fn act(&mut self, now: Nanos, rtt: Nanos) {
         let due = self.back.partition_point(|&(at, _)| at <= now);
         self.back.drain(..due).for_each(|(_, packet)| self.client.hear(packet));
@@ -77,7 +77,7 @@ impl Connection {
         self.serve(now, rtt);
     }
 
-    /// Lets the server do what is due at `now`.
+    /// Lets the server act at `now`.
     fn serve(&mut self, now: Nanos, rtt: Nanos) {
         self.server.poll(now);
         self.back.extend(self.server.said().map(|packet| (now + rtt, packet)));

@@ -16,7 +16,7 @@ use crate::traffic::{ClosedLoop, Delivery, Offer};
 use narrows_units::{Bytes, Nanos, Rate};
 use rand::RngExt;
 
-/// Flows begin within as many times what they keep takes.
+/// Flows start within this many times the duration of their backlog.
 const STAGGER: u64 = 2;
 
 /// A group of flows.
@@ -40,8 +40,8 @@ pub(crate) struct Backlogged {
 }
 
 impl Backlogged {
-    /// The flows of `traffic`, each of which is to leave at `pace`; numbered from `first` and
-    /// placed by `placing`.
+    /// The flows of `traffic`, each with the pace `pace`; numbered from `first` and placed by
+    /// `placing`.
     pub(crate) fn new(
         traffic: &Traffic,
         placing: &Placing,

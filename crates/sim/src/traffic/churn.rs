@@ -2,7 +2,7 @@
 //!
 //! *Idea.* If each of `n` flows ends after an exponential time of mean `lifetime`, some flow ends
 //! after an exponential time of mean `lifetime / n`, and each flow is equally likely. So one short
-//! random chain describes it, and each queue follows it by itself.
+//! random chain describes it, and each queue follows it independently.
 //!
 //! *Principles.* The number of flows is constant. A flow that begins has the number of the one that
 //! ended, on a random queue.

@@ -14,7 +14,7 @@ use narrows_packet::{Ecn, Headers};
 /// Where the network layer begins in an Ethernet frame, in bytes.
 const NETWORK_OFFSET: u16 = 14;
 
-/// The number that hosts have in common where they are not a group's own.
+/// The group number of common hosts.
 const ALL_GROUPS: u64 = u64::MAX;
 
 /// Of every flow of `setup`, in the order of their numbers; those of an ECN-capable flow
@@ -50,7 +50,7 @@ fn of_flow(seed: u64, group: u64, traffic: &Traffic, flow: u32) -> Headers {
     }
 }
 
-/// Which of `hosts` has flow number `flow` of so many.
+/// The one of `hosts` that has flow number `flow` of `flows`.
 pub(crate) fn host_of(flow: u32, flows: u32, hosts: u32) -> u32 {
     (u64::from(flow) * u64::from(hosts) / u64::from(flows.max(1))) as u32
 }

@@ -88,7 +88,7 @@ impl Lane {
         Some(Offer { at, queue, flow, len, tag: 0, ect: self.ect })
     }
 
-    /// Does whatever comes before the next packet.
+    /// Processes all events before the next packet.
     fn keep_up(&mut self) {
         loop {
             let packet = self.heap.peek().map_or(Nanos::MAX, |&Reverse((at, ..))| at);
@@ -161,7 +161,7 @@ fn pace(kind: Kind, share: Share) -> Pace {
         | Kind::Poisson(rate)
         | Kind::OnOff { rate, .. } => Pace::of_rate(rate.bits_per_sec(), share),
         Kind::Ping { interval } => Pace::of_interval(interval),
-        // Answer to what leaves and not to a clock.
+        // These react to departures and not to a clock.
         Kind::Tcp { .. } | Kind::Backlogged { .. } => Pace::of_interval(Nanos::MAX),
     }
 }

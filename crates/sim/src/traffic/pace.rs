@@ -33,7 +33,7 @@ impl Fine {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// From `earlier` to here; nothing where that is later.
+    /// From `earlier` to here; nothing if that is later.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
@@ -57,7 +57,7 @@ impl Pace {
         if below == 0 {
             return Self(Fine::MAX);
         }
-        // A long division with 32-bit digits: two of them stand behind the point.
+        // A long division with 32-bit digits, two of them behind the point.
         let (mut digits, mut rest) = ((above / below).min(u128::from(u64::MAX)), above % below);
         for _ in 0..2 {
             digits = (digits << 32) | ((rest << 32) / below);
@@ -85,16 +85,16 @@ impl Pace {
     }
 }
 
-/// What a flow has to wait for before it sends again.
+/// The condition for a flow's next packet.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Units {
-    /// Exactly so many.
+    /// An exact number.
     Whole(u32),
-    /// A random number, or what is left of one.
+    /// A random number, or the rest of one.
     Parts(f64),
 }
 
-/// A part of a rate: `part` of `of`, divided among so many flows.
+/// A part of a rate: `part` of `of`, divided among this many flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     /// Below 2³³.
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_wait_goes_on_at_another_pace() {
+    fn the_rest_of_a_wait_continues_at_another_pace() {
         let slow = Pace::of_interval(Nanos(1000));
         let fast = Pace::of_interval(Nanos(10));
         let left = slow.units_in(Nanos(250).into());

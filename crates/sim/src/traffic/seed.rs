@@ -8,7 +8,7 @@ use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64;
 
-/// What a generator is for.
+/// The purpose of a generator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     /// Phases, intervals and lengths of the packets on one queue (the index).
@@ -19,11 +19,11 @@ pub(crate) enum Purpose {
     Churn = 3,
     /// When flows of TCP begin.
     Starts = 4,
-    /// What the ports of a flow hash to.
+    /// The hash of a flow's ports.
     Flows = 5,
-    /// What the address of a source hashes to.
+    /// The hash of a source's address.
     Sources = 6,
-    /// What the address of a destination hashes to.
+    /// The hash of a destination's address.
     Destinations = 7,
 }
 

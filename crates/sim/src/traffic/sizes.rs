@@ -11,7 +11,7 @@ pub(crate) struct Sizes {
     mean: f64,
 }
 
-/// As many draws are told apart.
+/// The number of distinct draws.
 const DRAWS: f64 = 4_294_967_296.0;
 
 impl Sizes {
@@ -50,7 +50,7 @@ mod tests {
     use crate::traffic::seed::{Purpose, generator};
 
     #[test]
-    fn lengths_occur_as_often_as_they_weigh() {
+    fn lengths_occur_in_proportion_to_their_weights() {
         let sizes = Sizes::new(&[(64, 7.0), (594, 4.0), (9000, 0.0), (1518, 1.0)]);
         let mut chance = generator(1, 0, Purpose::Packets, 0);
         let drawn: Vec<u32> = (0..120_000).map(|_| sizes.draw(&mut chance)).collect();

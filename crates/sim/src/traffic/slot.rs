@@ -1,10 +1,9 @@
 //! When one flow sends on one queue.
 //!
 //! *Idea.* A slot is a place on a queue that flows take turns in. It counts the units (bytes,
-//! or packets) that its rate has earned; when there are enough for what was sent last, the next
-//! packet comes. A flow that leaves, or a new rate, leaves the count as it is: so what a slot
-//! has sent is never more than a packet away from what its rates over time add up to, however
-//! often they change.
+//! or packets) that its rate has earned; when they pay for the last packet, the next one comes. A
+//! flow that leaves, or a new rate, leaves the count as it is: so the bytes sent from a slot are
+//! within a packet of the integral of its rates, however often these change.
 
 use crate::setup::Kind;
 use crate::traffic::pace::{Fine, Pace, Units};
@@ -14,7 +13,7 @@ use narrows_units::Nanos;
 use rand::RngExt;
 use rand_pcg::Pcg64;
 
-/// What all slots of a group have in common.
+/// The parameters that all slots of a group share.
 pub(crate) struct Sending {
     pub(crate) kind: Kind,
     pub(crate) sizes: Sizes,
@@ -26,7 +25,7 @@ pub(crate) struct Slot {
     pub(crate) flow: Option<u32>,
     /// When its next packet comes. Means nothing while the place is empty.
     at: Fine,
-    /// What is left of the wait; means something only while the place is empty.
+    /// The rest of the wait; only meaningful while the place is empty.
     left: Units,
     pace: Pace,
     /// On, the last time or the next.

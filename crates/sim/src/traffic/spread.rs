@@ -1,8 +1,7 @@
 //! Which flow is on which queue, and what part of the rate each flow there has.
 //!
 //! *Idea.* A [`Placement`] follows from seed, group and epoch alone. So the queues agree on it
-//! without sharing anything, and none is kept: each queue derives what it needs when an epoch
-//! begins.
+//! without sharing state, and none is stored: each queue derives its part when an epoch begins.
 //!
 //! *Principles.* Where the parts of queues are given, a queue's rate is its part exactly, and
 //! only how many flows it is divided among is rounded: every queue with load has one, and each
@@ -30,7 +29,7 @@ pub(crate) struct Placement {
     pub(crate) share_on: Vec<Share>,
 }
 
-/// Who is placed, and how.
+/// The flows to place, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct Placing {
     pub(crate) seed: u64,
@@ -99,7 +98,7 @@ impl Placing {
         let mut parts: Vec<f64> =
             (0..self.queues).map(|_| gamma.map_or(0.0, |gamma| gamma.sample(chance))).collect();
         // The smaller the concentration, the nearer one part is to all; so near that every
-        // variate is below what a float can hold.
+        // variate underflows a float.
         if parts.iter().sum::<f64>() < f64::MIN_POSITIVE {
             parts.fill(0.0);
             parts[usize::from(self.any_queue(chance))] = 1.0;

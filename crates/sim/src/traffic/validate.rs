@@ -12,13 +12,13 @@ const FASTEST: Rate = Rate::from_bits_per_sec(100_000_000_000_000);
 const SHORTEST: Nanos = Nanos(1_000);
 /// Packets that a backlogged flow keeps in the shaper.
 const QUEUED: std::ops::RangeInclusive<u32> = 1..=1024;
-/// A byte-for-byte stack is for so many flows.
+/// The most flows of a byte-for-byte stack.
 const MOST_SMOLTCP_FLOWS: u32 = 16;
 
 /// Whether the traffic of `setup` can be made.
 ///
 /// # Errors
-/// Where it cannot: which group is wrong in what, and what to say instead.
+/// If it cannot: the group and its mistake, and what to write instead.
 pub fn validate(setup: &Setup) -> Result<(), String> {
     let queues = setup.port.queues;
     if !(1..=MAX_QUEUES).contains(&queues) {

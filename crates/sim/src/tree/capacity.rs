@@ -1,16 +1,16 @@
-//! How many packets a second cores can decide about together.
+//! How many packets per second cores can decide about together.
 //!
 //! All cores send for all applications as fast as they can: each takes a batch for one, asks the
-//! tree, and goes on to the next. The answers are those of the tree's own seats; how long they take
-//! follows from how often they go to a line that other cores write, and from the cost model
-//! ([`Costs`]): a core has to fetch a line that another has written, and only one at a time updates
-//! it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it takes,
-//! and `fair` once for a batch. The XDP plane's program is asked for each packet, and asks classes
-//! when its CPU has used up what it bought: three updates at the leaf and one at each class above
-//! it.
+//! tree, and goes on to the next. The decisions are those of the tree's own seats; their time
+//! follows from the accesses to cache lines that other cores write, and from the cost model
+//! ([`Costs`]): a core must fetch a line that another has written, and only one at a time can
+//! update it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it
+//! takes, and `fair` once for a batch. The XDP plane's program is asked for each packet, and buys
+//! from classes when its CPU has used up its credit: three updates at the leaf and one at each
+//! class above it.
 //!
-//! *Non-goals.* A network processor, whose memory updates counters by itself; receiving and
-//! sending, but for what a packet costs a core in user space.
+//! *Non-goals.* A network processor, whose memory updates counters in hardware; receiving and
+//! sending, except for the cost of a packet in user space.
 
 use super::driver::Driver;
 use super::gate::{lay_out, meters};
@@ -27,7 +27,7 @@ const BEGIN: Nanos = Nanos::from_secs(1);
 /// Packets that a core takes at a time.
 const BATCH: u64 = 64;
 
-/// What is asked.
+/// The question.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Load {
     /// The numbers of the applications' classes.
@@ -36,7 +36,7 @@ pub struct Load {
     pub frame: Bytes,
     /// How many there are.
     pub cores: usize,
-    /// What leaves at most.
+    /// The line rate.
     pub line: Rate,
     /// For how long.
     pub length: Nanos,
@@ -45,7 +45,7 @@ pub struct Load {
 /// A line that cores update in turn.
 #[derive(Clone, Copy, Default)]
 struct Line {
-    /// Who wrote last.
+    /// The last writer.
     owner: usize,
     free_at: f64,
 }
@@ -54,9 +54,9 @@ struct Line {
 struct Core {
     /// In nanoseconds since the beginning.
     time: f64,
-    /// None where the XDP plane's program is asked.
+    /// None if the XDP plane's program is asked.
     seats: Vec<Box<dyn ClassMeter>>,
-    /// Whose turn it is.
+    /// The next application.
     app: usize,
     /// Packets of its batch that it has not asked for.
     left: u64,
@@ -71,7 +71,7 @@ struct Model<'a> {
     lines: Vec<Line>,
 }
 
-/// How many packets a second pass, in millions.
+/// How many packets per second pass, in millions.
 ///
 /// # Errors
 /// A policy that is none, or has no such classes.
@@ -150,7 +150,7 @@ impl Model<'_> {
                 packets
             }
             Err(_) => {
-                // What gets nothing now is another batch's.
+                // A packet without credit counts for a later batch.
                 core.left = 0;
                 0
             }
@@ -166,7 +166,7 @@ impl Model<'_> {
                 let leaf = self.touch(number, path[0], 3.0, time);
                 path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
             }
-            // The lock's own line stands for all that it protects.
+            // The lock's own line represents all that it protects.
             Keeper::Workers(TreeStrategy::Lock) => self.touch(number, 0, path.len() as f64, time),
             Keeper::Workers(TreeStrategy::FlowValve) => {
                 // The bucket, and a counter at each class.

@@ -1,10 +1,10 @@
 //! The XDP plane's tree: its program's meter, compiled for the host.
 //!
 //! The policy becomes a plan, and the plan the contents of the program's maps, by the code of the
-//! data plane (`narrows-xdp`). Each application has a CPU, as others have a queue, and so purses of
-//! its own.
+//! data plane (`narrows-xdp`). Each application has a CPU instead of a queue, and so its own
+//! credit.
 //!
-//! *Non-goals.* Filters, headers, ECN: what the AQM wants is dropped.
+//! *Non-goals.* Filters, headers, ECN: packets that the AQM signals are dropped.
 
 use super::gate::lay_out;
 use super::setup::{Keeper, Scheduler};
@@ -20,7 +20,7 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Of the policy of `scheduler`, for applications of `classes` on so many CPUs.
+    /// The driver of the policy of `scheduler`, for applications of `classes` on so many CPUs.
     pub(super) fn new(scheduler: &Scheduler, classes: &[u32], cpus: usize) -> Result<Self, String> {
         let (installation, _) = lay_out(scheduler, cpus.max(1))?;
         let plan = installation.plan();

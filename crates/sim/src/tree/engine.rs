@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 const BEGIN: Nanos = Nanos::from_secs(1);
 /// Connections begin at random within so much time of a phase.
 const STAGGER: Nanos = Nanos::from_millis(2);
-/// How often it is looked whether a connection is to begin, or has waited for too long.
+/// How often the engine checks whether a connection starts, or has timed out.
 const TICK: Nanos = Nanos::from_micros(500);
 
 pub(super) struct Engine<'a> {
@@ -25,7 +25,7 @@ pub(super) struct Engine<'a> {
     flows: Vec<Flow>,
     /// On their way, the first to come first: all take as long.
     acks: VecDeque<(Nanos, Packet)>,
-    /// Up to when the line has something to send.
+    /// The time until which the line is busy.
     busy_until: Nanos,
     /// When queues or the line have something to do.
     pull_at: Nanos,
@@ -93,7 +93,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What came of it.
+    /// The outcome.
     pub(super) fn finish(mut self) -> Outcome {
         self.outcome.books.under_way = self.gate.backlog();
         self.outcome
@@ -150,7 +150,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// `packet` has come where nothing waits but in front of the line.
+    /// `packet` has arrived at a scheduler without queues.
     fn tail_drop(&mut self, packet: Packet, passes: bool) {
         if !passes {
             self.outcome.books.dropped += 1;
@@ -165,7 +165,7 @@ impl<'a> Engine<'a> {
         self.leave(packet);
     }
 
-    /// Queues let go what they may, and the line takes a packet if it has sent the last one.
+    /// Queues release due packets, and the line takes a packet if it has sent the last one.
     fn pull(&mut self) {
         let passed = self.gate.fill(self.now);
         self.note_passed(passed);
@@ -179,7 +179,7 @@ impl<'a> Engine<'a> {
         self.pull_at = self.gate.next(self.busy_until).max(self.now);
     }
 
-    /// The scheduler has let so many packets pass.
+    /// The scheduler has passed this many packets.
     fn note_passed(&mut self, packets: u64) {
         let window = (self.now - BEGIN).0 / self.setup.window.0;
         if let Some(passed) = self.outcome.windows.get_mut(window as usize) {
@@ -187,7 +187,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The line sends `packet` when it has sent what it has.
+    /// The line sends `packet` after its present backlog.
     fn leave(&mut self, packet: Packet) {
         let frame = self.setup.frame;
         self.busy_until = self.busy_until.max(self.now) + self.line.time_for(frame);

@@ -7,7 +7,7 @@ use crate::tcp::control;
 use crate::tcp::sender::Sender;
 use narrows_units::{Bytes, Nanos};
 
-/// What a connection may have in its own host.
+/// The most that a connection may have in its own host.
 const SMALL_QUEUE: u64 = 128 * 1024;
 
 pub(super) struct Flow {
@@ -51,7 +51,7 @@ impl Flow {
         self.sender.acked(transmission, false, now);
     }
 
-    /// Gives up what has been under way for too long.
+    /// Gives up packets that have been under way for too long.
     pub(super) fn expire(&mut self, now: Nanos) {
         if now >= self.start {
             self.sender.expire(now);

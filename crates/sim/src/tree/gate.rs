@@ -29,7 +29,7 @@ pub(super) struct Queue {
     packets: Packets,
     free: Vec<PacketId>,
     held: Vec<Packet>,
-    /// When it is to be asked.
+    /// The time of the next dequeue.
     ask_at: Nanos,
     ring: VecDeque<Packet>,
 }
@@ -40,11 +40,11 @@ pub(super) enum Gate {
     Driver(Driver),
     /// By application: its seat at its class.
     Drops(Vec<Box<dyn ClassMeter>>),
-    /// By application: its queue; those that go before; and whose turn it is.
+    /// By application: its queue; those that go first; and the one that is next.
     Holds { queues: Vec<Queue>, before: VecDeque<Packet>, turn: usize },
 }
 
-/// What each of `queues` queues is to run, as `tc` makes it of the policy of `scheduler`.
+/// The specification of each of `queues` queues, compiled by `tc` from the policy of `scheduler`.
 pub(super) fn lay_out(
     scheduler: &Scheduler,
     queues: usize,
@@ -96,7 +96,7 @@ impl Gate {
         Ok(Self::Holds { queues, before: VecDeque::new(), turn: 0 })
     }
 
-    /// Moves what the qdiscs let go at `now` into the rings. How many packets that was.
+    /// Moves packets that the qdiscs release at `now` into the rings. Returns their number.
     pub(super) fn fill(&mut self, now: Nanos) -> u64 {
         match self {
             Self::Driver(_) | Self::Drops(_) => 0,
@@ -119,8 +119,7 @@ impl Gate {
         None
     }
 
-    /// When there is something to do, where the line is busy until then: to be sent, or to be let
-    /// go.
+    /// When the next packet can be released or sent, if the line is busy until then.
     pub(super) fn next(&self, busy_until: Nanos) -> Nanos {
         let Self::Holds { queues, before, .. } = self else { return Nanos::MAX };
         let waits = !before.is_empty() || queues.iter().any(|queue| !queue.ring.is_empty());

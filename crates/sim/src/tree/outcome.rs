@@ -3,10 +3,10 @@
 use super::setup::Setup;
 use narrows_units::{Bytes, Rate};
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Outcome {
-    /// By phase and application, what left while it was measured.
+    /// The departures in the measured time, by phase and application.
     pub bytes: Vec<Vec<Bytes>>,
     /// By window of the whole run, what the scheduler let pass.
     pub windows: Vec<Bytes>,
@@ -14,18 +14,18 @@ pub struct Outcome {
     pub books: Books,
 }
 
-/// What became of packets.
+/// The fate of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Books {
     /// Given to the scheduler.
     pub sent: u64,
-    /// That left.
+    /// Packets that left.
     pub delivered: u64,
     /// Dropped by the scheduler.
     pub dropped: u64,
     /// Dropped in front of the line.
     pub overflowed: u64,
-    /// That wait.
+    /// Packets that wait.
     pub under_way: u64,
 }
 
@@ -35,7 +35,7 @@ impl Books {
         self.sent == self.delivered + self.dropped + self.overflowed + self.under_way
     }
 
-    /// Which part was dropped, in per cent.
+    /// Which part was dropped, in percent.
     pub fn lost_percent(&self) -> f64 {
         (self.dropped + self.overflowed) as f64 * 100.0 / self.sent.max(1) as f64
     }
@@ -46,12 +46,12 @@ fn gbit(bytes: Bytes, span: narrows_units::Nanos) -> f64 {
 }
 
 impl Outcome {
-    /// What the application `app` got in `phase`, in Gbit/s.
+    /// The rate of the application `app` in `phase`, in Gbit/s.
     pub fn rate(&self, setup: &Setup, phase: usize, app: usize) -> f64 {
         gbit(self.bytes[phase][app], setup.phases[phase].length - setup.settle)
     }
 
-    /// What all got together.
+    /// The sum of all rates.
     pub fn sum(&self, setup: &Setup, phase: usize) -> f64 {
         (0..setup.apps.len()).map(|app| self.rate(setup, phase, app)).sum()
     }

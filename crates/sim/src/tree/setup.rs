@@ -6,13 +6,13 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// Applications, and the line that they share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Setup {
-    /// What leaves at most.
+    /// The line rate.
     pub line: Rate,
-    /// What waits for it at most, where nothing waits before.
+    /// The longest queue in front of it, for schedulers without queues.
     pub buffer: Bytes,
     /// From a packet's leaving to its acknowledgement.
     pub round_trip: Nanos,
-    /// TCP waits at least so long before it gives up what it has sent.
+    /// TCP's least time-out.
     pub time_out: Nanos,
     /// Of every packet.
     pub frame: Bytes,
@@ -24,7 +24,7 @@ pub struct Setup {
     pub apps: Vec<App>,
     /// One after the other.
     pub phases: Vec<Phase>,
-    /// What everything random follows from.
+    /// The seed of everything random.
     pub seed: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Phase {
     pub sends: Vec<bool>,
 }
 
-/// Who keeps a tree.
+/// The scheduler of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keeper {
     /// The data plane's workers, by a strategy.
@@ -66,7 +66,7 @@ impl Keeper {
         }
     }
 
-    /// What `htb coordination` says. The program keeps HTB's rules.
+    /// The word of `htb coordination`. The program follows HTB's rules.
     pub(super) fn strategy(self) -> TreeStrategy {
         match self {
             Self::Workers(strategy) => strategy,
@@ -75,10 +75,10 @@ impl Keeper {
     }
 }
 
-/// What decides who sends.
+/// The compared scheduler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scheduler {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// A policy file for one port with an `htb`.
     pub policy: String,
@@ -88,7 +88,7 @@ pub struct Scheduler {
     pub drops: bool,
     /// By application, whether it goes before the tree.
     pub before: Vec<bool>,
-    /// What leaves at most, where that is not as in the setup.
+    /// The line rate, if it differs from the setup.
     pub line: Option<Rate>,
 }
 

@@ -1,4 +1,4 @@
-//! Small runs, against what can be said without running.
+//! Small runs, compared with results known in advance.
 
 use super::*;
 use narrows_coordination::TreeStrategy;
@@ -38,7 +38,7 @@ fn near(rate: f64, mbit: f64) -> bool {
 }
 
 #[test]
-fn whoever_keeps_the_tree_its_rates_are_had_and_lent() {
+fn each_strategy_keeps_and_lends_the_tree_s_rates() {
     for coordination in TreeStrategy::ALL {
         let setup = setup();
         let outcome = run(&setup, &scheduler(coordination, false), &mut |_| {}).unwrap();
@@ -51,11 +51,11 @@ fn whoever_keeps_the_tree_its_rates_are_had_and_lent() {
 }
 
 #[test]
-fn what_gets_no_token_is_dropped_where_nothing_waits() {
+fn packets_without_a_token_are_dropped_where_nothing_queues() {
     let setup = setup();
     let outcome = run(&setup, &scheduler(TreeStrategy::FlowValve, true), &mut |_| {}).unwrap();
     assert!(outcome.books.dropped > 0 && outcome.books.under_way == 0, "{:?}", outcome.books);
-    // What a policer leaves of TCP.
+    // The rate of TCP under a policer.
     let sum = outcome.sum(&setup, 0);
     assert!((0.06..=0.103).contains(&sum), "{sum}");
 }
@@ -72,7 +72,7 @@ fn the_driver_s_program_keeps_the_tree_and_is_kind_to_tcp() {
 }
 
 #[test]
-fn who_goes_before_the_tree_has_the_line() {
+fn traffic_ahead_of_the_tree_has_the_line() {
     let mut setup = setup();
     setup.line = Rate::from_bits_per_sec(100_000_000);
     let mut scheduler = scheduler(TreeStrategy::Fair, false);
@@ -82,7 +82,7 @@ fn who_goes_before_the_tree_has_the_line() {
 }
 
 #[test]
-fn a_class_that_is_no_leaf_and_a_policy_that_is_none_are_refused() {
+fn inner_classes_and_invalid_policies_are_refused() {
     let mut setup = setup();
     let mut scheduler = scheduler(TreeStrategy::Fair, false);
     setup.apps[0].class = 1;
@@ -123,7 +123,7 @@ fn one_lock_is_the_limit_and_a_batch_at_a_time_is_none() {
     let fair = [1, 8].map(|cores| mpps(Keeper::Workers(TreeStrategy::Fair), cores));
     assert!(fair[1] > 7.5 * fair[0], "{fair:?}");
     assert!(mpps(Keeper::Workers(TreeStrategy::FlowValve), 1) < fair[0]);
-    // So does what a CPU has bought.
+    // So does a CPU's credit.
     let driver = [1, 8].map(|cores| mpps(Keeper::Driver, cores));
     assert!(driver[1] > 7.0 * driver[0], "{driver:?}");
 }

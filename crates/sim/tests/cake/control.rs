@@ -21,7 +21,7 @@ fn law(ms: f64) -> f64 {
 }
 
 #[test]
-fn a_flow_that_does_not_listen_is_dropped_from_as_the_control_law_says() {
+fn drops_of_an_unresponsive_flow_follow_the_control_law() {
     let row = row("cake-law", "cake", &[]);
     let drops = row.series("drops, packets");
     let bin = drops[1].0 - drops[0].0;
@@ -66,7 +66,7 @@ fn a_tcp_stack_of_bytes_is_controlled_as_well() {
 }
 
 #[test]
-fn flows_that_listen_to_marks_lose_nothing_and_the_others_are_not_marked() {
+fn ecn_flows_lose_nothing_and_others_are_not_marked() {
     let row = row("cake-ecn", "cake", &["run.length=2s"]);
     row.within("drops", row.of("capable", GroupMeasure::Drops), 0.0..=0.0);
     row.within("marks", row.of("capable", GroupMeasure::Marks), 10.0..=1e6);

@@ -19,7 +19,7 @@ fn the_rate_follows_the_operator_and_nothing_stalls() {
         let rates = row.between("rate, Gbit/s", from * 1e3, to * 1e3);
         let mean = rates.iter().sum::<f64>() / rates.len() as f64 * 1e3;
         row.within(&format!("Mbit/s from {from} s on"), mean, mbit * 0.95..=mbit * 1.01);
-        // Each is what left in 16 ms.
+        // Each value covers 16 ms.
         for rate in rates {
             row.within(
                 &format!("Mbit/s at some time from {from} s on"),
@@ -31,7 +31,7 @@ fn the_rate_follows_the_operator_and_nothing_stalls() {
 }
 
 #[test]
-fn after_a_stall_the_delay_is_soon_what_it_was() {
+fn after_a_stall_the_delay_soon_returns_to_normal() {
     const TARGET_US: f64 = 5_000.0;
     let row = row("cake-stall", "cake", &[]);
     let peak = row.between("delay, us", 3_040.0, 3_070.0).into_iter().fold(0.0, f64::max);

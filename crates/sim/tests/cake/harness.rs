@@ -1,4 +1,4 @@
-//! Runs scenarios and looks into what came of them.
+//! Runs scenarios and reads their results.
 
 use crate::scenarios;
 use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
@@ -54,13 +54,13 @@ impl Row {
         *value.unwrap_or_else(|| panic!("{}: no {measure:?} of {name}", self.label))
     }
 
-    /// What the group `name` got, as a part of what all got.
+    /// The group `name`'s part of the total.
     #[track_caller]
     pub(crate) fn part(&self, name: &str) -> f64 {
         self.of(name, GroupMeasure::MbitPerSec) / self.get(Measure::MbitPerSec)
     }
 
-    /// What each flow of the group `name` got, as a part of what all flows of it got on average.
+    /// The rate of each flow of the group `name`, relative to their mean.
     #[track_caller]
     pub(crate) fn flows(&self, name: &str) -> Vec<f64> {
         let mut flows = self.outcome.flow_bytes.iter().map(|bytes| *bytes as f64);
@@ -74,14 +74,14 @@ impl Row {
         panic!("{}: no group {name}", self.label)
     }
 
-    /// What was recorded over time, by milliseconds.
+    /// Records over time, by milliseconds.
     #[track_caller]
     pub(crate) fn series(&self, name: &str) -> &[(f64, f64)] {
         let series = self.outcome.series.iter().find(|series| series.name == name);
         &series.unwrap_or_else(|| panic!("{}: no {name}", self.label)).points
     }
 
-    /// What is recorded as `name` between two times in milliseconds.
+    /// The records of `name` between two times in milliseconds.
     #[track_caller]
     pub(crate) fn between(&self, name: &str, from: f64, to: f64) -> Vec<f64> {
         let points = self.series(name).iter();

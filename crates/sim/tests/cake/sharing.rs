@@ -3,11 +3,11 @@
 use crate::harness::{row, rows};
 use narrows_sim::measure::{GroupMeasure, Measure};
 
-/// Of what is theirs.
+/// Ratios to their fair shares.
 const FAIR: std::ops::RangeInclusive<f64> = 0.95..=1.05;
 
 #[test]
-fn a_flood_takes_its_own_share_and_nobody_elses() {
+fn a_flood_takes_only_its_own_share() {
     for row in rows("cake-flood", "cake", &["run.warmup=2s", "run.length=3s"]) {
         // Nine share what the pings leave.
         let share = (1.0 - row.part("ping")) / 9.0;
@@ -26,7 +26,7 @@ fn a_flood_takes_its_own_share_and_nobody_elses() {
 }
 
 #[test]
-fn equal_tcp_flows_get_the_same_however_many_share_their_queue() {
+fn equal_tcp_flows_get_equal_rates_on_unequal_queues() {
     let fair = row("cake-flows", "fair", &[]);
     for flow in fair.flows("tcp") {
         fair.within("a flow's share", flow, FAIR);
@@ -54,7 +54,7 @@ fn a_host_with_32_flows_on_four_queues_gets_as_much_as_one_with_one_flow() {
 }
 
 #[test]
-fn where_hosts_do_not_count_a_flow_among_33_gets_a_33rd() {
+fn without_host_isolation_a_flow_among_33_gets_a_33rd() {
     let row = row("cake-hosts", "cake", &["run.length=1s", "port.isolation=flows"]);
     row.within("the share of one", row.part("one") * 33.0, FAIR);
     for flow in row.flows("many") {

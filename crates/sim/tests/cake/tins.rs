@@ -15,14 +15,14 @@ fn voice_below_its_threshold_goes_first_wherever_it_stands() {
         full(&row);
         row.within("voice", row.part("voice"), 0.19..=0.21);
         row.within("voice lost", row.of("voice", GroupMeasure::Drops), 0.0..=0.0);
-        // What was sent just before takes its time: a frame takes 0.12 ms at 100 Mbit/s.
+        // A packet sent just before delays it: a frame takes 0.12 ms at 100 Mbit/s.
         row.within("p99 of voice, us", row.of("voice", GroupMeasure::P99Us), 0.0..=5_000.0);
         row.within("p50 of bulk, us", row.of("bulk", GroupMeasure::P50Us), 10_000.0..=1e9);
     }
 }
 
 #[test]
-fn where_all_tins_are_full_none_starves_and_bulk_gets_a_sixteenth() {
+fn if_all_tins_are_full_none_starves_and_bulk_gets_a_sixteenth() {
     for row in rows("cake-tins", "cake", &[SHORT, "traffic.voice.load=100%"]) {
         full(&row);
         row.within("bulk", row.part("bulk"), 0.95 / 16.0..=1.1 / 16.0);
@@ -31,7 +31,7 @@ fn where_all_tins_are_full_none_starves_and_bulk_gets_a_sixteenth() {
 }
 
 #[test]
-fn a_probe_on_the_queue_on_which_bulk_stands_is_worth_as_much_as_on_any_other() {
+fn a_probe_on_the_bulk_queue_gets_as_much_as_on_any_other() {
     for row in rows("cake-rrul", "diffserv4", &["run.length=2s"]) {
         full(&row);
         for (probe, most_us) in [("probe CS0", 5_000.0), ("probe EF", 5_000.0)] {

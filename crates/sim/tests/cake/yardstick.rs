@@ -1,4 +1,4 @@
-//! Four queues beside one: what a single CAKE does is what CAKE on every queue has to do.
+//! Four queues against one: CAKE on every queue must behave as a single CAKE.
 
 use crate::harness::{Row, rows};
 use narrows_sim::measure::{GroupMeasure, Measure};
@@ -14,13 +14,13 @@ fn full(row: &Row) {
 }
 
 #[test]
-fn as_little_stands_on_four_queues_as_on_one() {
+fn the_backlog_of_four_queues_is_as_small_as_of_one() {
     for (one, four) in both("cake-standing", &["run.length=10s"]) {
         full(&four);
         // Departures of four queues are delayed so that several leave at once, each for itself.
         let most = 1.02 * one.get(Measure::P50Us) + 125.0;
         four.within("median, us", four.get(Measure::P50Us), 0.0..=most);
-        // Who waits longest has just missed his turn, which comes every eight packets.
+        // The longest wait is that of a flow that has just missed its turn, one in eight packets.
         let round = 8.0 * 1514.0 * 8.0 / four.get(Measure::MbitPerSec);
         let longest = one.get(Measure::P99Us) + 1.2 * round;
         four.within("99th percentile, us", four.get(Measure::P99Us), 0.0..=longest);
@@ -65,7 +65,7 @@ fn a_light_flow_waits_no_longer_where_there_are_tins() {
     }
 }
 
-/// As bursts come in: between two packets there is at times half of what there is on average.
+/// In bursts: the gap between two packets is sometimes half of the average.
 #[test]
 fn a_light_flow_of_a_host_with_bulk_waits_on_its_own_queue_no_longer_than_on_the_same() {
     let uneven = ["traffic.0.load=88%", "traffic.1.load=22%", "traffic.1.flows=1"];

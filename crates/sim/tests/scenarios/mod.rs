@@ -3,7 +3,7 @@
 use narrows_sim::measure::Outcome;
 use narrows_sim::scenario::{Case, Override, Scenario, embedded, run};
 
-/// What comes of the scenario `name` with `overrides` under `strategy`, at every point of its
+/// The results of the scenario `name` with `overrides` under `strategy`, at every point of its
 /// sweep.
 #[track_caller]
 pub fn rows(name: &str, strategy: &str, overrides: &[&str]) -> Vec<(Case, Outcome)> {

@@ -121,7 +121,7 @@ pub(crate) fn parse(
         "basic" => draft.read(words, Draft::expression)?,
         "bpf" | "cgroup" | "flow" | "route" | "rsvp" | "rsvp6" | "tcindex" => {
             return Err(Complaint::wrong(format!(
-                "Unknown filter \"{kind}\", hence option is unparsable: frames at a port have none of what it asks for. The kinds are flower, u32, matchall, fw and basic."
+                "Unknown filter \"{kind}\", hence option is unparsable: frames at a port lack the fields that it compares. The kinds are flower, u32, matchall, fw and basic."
             )));
         }
         _ => {
@@ -231,7 +231,7 @@ impl Draft {
     fn flower(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
         if word.starts_with("mpls") {
             return Err(Complaint::wrong(format!(
-                "Error: \"{word}\" is not supported here: what is behind labels is matched, the labels are not."
+                "Error: \"{word}\" is not supported here: packets behind labels are matched, the labels are not."
             )));
         }
         match flower::parse(&mut self.flower, self.protocol, word, words)? {

@@ -31,7 +31,7 @@ const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_ql
  ceil     rate that is never exceeded (borrowing included) {rate}
  cburst   how much may leave at once at ceil {computed}
  mpu      least that a frame is charged
- overhead what is added to each frame before it is charged
+ overhead bytes added to each frame before it is charged
  linklayer  ethernet, atm, adsl or ptm
  mtu      longest frame, for bursts that are computed {1600}
  prio     priority of leaf; the lower borrow first {0}

@@ -94,7 +94,7 @@ fn an_ets_is_shown_as_tc_shows_it() {
 }
 
 #[test]
-fn what_is_saved_makes_the_same_policy_again() {
+fn a_saved_policy_loads_as_the_same_policy() {
     let mut host = TwoPorts::with_queues(4);
     for line in [
         "qdisc add dev right root handle 1: htb default 20",
@@ -176,7 +176,7 @@ fn classes_are_drawn_as_tc_draws_them() {
 }
 
 #[test]
-fn what_tc_complains_of_is_complained_of_in_the_same_words() {
+fn complaints_have_tc_s_words() {
     let mut host = TwoPorts::with_queues(4);
     for (parameters, why) in [
         ("prio bands x", "illegal value for \"bands\""),

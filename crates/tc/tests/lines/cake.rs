@@ -43,7 +43,7 @@ fn params(host: &TwoPorts) -> CakeParams {
 }
 
 #[test]
-fn what_tc_testing_sets_is_shown() {
+fn parameters_of_tc_testing_are_shown() {
     const RAW: &str = "raw overhead 0 ";
     const NO_FILTER: &str = "no-ack-filter";
     let bandwidth = ("unlimited", "1Kbit");
@@ -227,7 +227,7 @@ fn cake_mq_needs_queues_and_the_root() {
 }
 
 #[test]
-fn a_rate_follows_what_comes_in_only_where_one_queue_sees_all_of_it() {
+fn autorate_needs_a_single_queue() {
     let mut four = TwoPorts::with_queues(4);
     for kind in KINDS {
         let line = format!("qdisc add dev right root {kind} bandwidth 1mbit autorate-ingress");
@@ -286,7 +286,7 @@ fn words_that_are_wrong_are_named() {
 }
 
 #[test]
-fn what_a_port_cannot_do_is_said() {
+fn impossible_options_on_a_port_are_reported() {
     let mut host = TwoPorts::with_queues(4);
     let said = host.tc("qdisc add dev right root cake nat fwmark 0xff").stderr;
     assert_eq!(said.matches("Warning: cake: ").count(), 2, "{said}");

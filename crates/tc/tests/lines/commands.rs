@@ -118,7 +118,7 @@ fn complaints_say_what_to_type_instead() {
 }
 
 #[test]
-fn what_a_host_refuses_is_as_if_it_was_never_asked() {
+fn a_refused_command_changes_nothing() {
     let mut host = TwoPorts::with_queues(4);
     host.refusal = Some("the port is away".to_owned());
     assert_eq!(host.fails(TBF, 2), "Error: the port is away\n");
@@ -161,7 +161,7 @@ fn all_ports_are_shown_in_the_order_of_the_host() {
 }
 
 #[test]
-fn a_batch_is_named_and_left_to_whoever_may_open_files() {
+fn a_batch_is_named_and_left_to_the_caller() {
     let args: Vec<String> = ["-s", "-b", "file"].map(str::to_owned).to_vec();
     let line = CommandLine::parse(&args).unwrap();
     assert_eq!(line.batch.as_deref(), Some("file"));
@@ -170,7 +170,7 @@ fn a_batch_is_named_and_left_to_whoever_may_open_files() {
 }
 
 #[test]
-fn a_policy_file_may_stand_anywhere_among_the_options_and_is_left_to_whoever_may_open_files() {
+fn a_policy_file_is_accepted_anywhere_among_the_options() {
     for words in [
         ["--policy", "file", "-s", "-b", "batch"].as_slice(),
         &["-s", "--policy", "file", "-b", "batch"],
@@ -187,7 +187,7 @@ fn a_policy_file_may_stand_anywhere_among_the_options_and_is_left_to_whoever_may
 }
 
 #[test]
-fn a_batch_does_what_stands_before_the_line_that_fails() {
+fn a_batch_applies_the_lines_before_a_failing_one() {
     let mut host = TwoPorts::with_queues(2);
     let text = "qdisc add dev left root pfifo limit 1\nqdisc add dev wrong root pfifo\n\
                 qdisc add dev right root pfifo limit 2\n";

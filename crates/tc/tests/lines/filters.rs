@@ -218,7 +218,7 @@ fn an_action_is_shared_by_its_number_and_goes_with_its_last_filter() {
 }
 
 #[test]
-fn what_cannot_be_done_with_a_packet_is_refused_with_a_reason() {
+fn impossible_actions_are_refused_with_a_reason() {
     let mut host = tree();
     for (action, why) in [
         ("mirred egress redirect dev left", "goes out of the other"),
@@ -262,7 +262,7 @@ fn an_expression_may_come_as_the_one_word_that_a_shell_makes_of_quotes() {
 
 /// As in every manual of the last twenty years.
 #[test]
-fn a_policer_at_ingress_may_name_a_class_that_nobody_has() {
+fn a_policer_at_ingress_may_name_a_missing_class() {
     let mut host = TwoPorts::with_queues(4);
     host.ok("qdisc add dev right handle ffff: ingress");
     host.ok("filter add dev right parent ffff: protocol ip prio 50 u32 match ip src 0.0.0.0/0 \
@@ -324,7 +324,7 @@ fn action() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_saved_filters_the_same_way(
+    fn saved_filters_classify_the_same(
         list in prop::collection::vec((0..4_u8, prop::collection::vec(action(), 0..3), 1_u32..99), 0..12),
     ) {
         let mut host = tree();
@@ -416,7 +416,7 @@ fn split(host: &TwoPorts) -> (usize, Vec<u16>) {
 }
 
 #[test]
-fn what_can_drop_runs_in_the_driver_as_long_as_all_before_it_can() {
+fn dropping_filters_run_in_the_driver_if_all_before_them_can() {
     let mut host = tree();
     let add = |host: &mut TwoPorts, words: &str| {
         host.ok(&format!("filter add dev right ingress {words}"))

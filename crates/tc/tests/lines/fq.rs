@@ -31,7 +31,7 @@ fn shown(words: &str) -> String {
 }
 
 #[test]
-fn what_tc_testing_sets_is_shown() {
+fn parameters_of_tc_testing_are_shown() {
     for (words, from, to) in [
         ("", "limit 10000p", "limit 10000p"),
         ("limit 3000", "limit 10000p", "limit 3000p"),
@@ -93,7 +93,7 @@ fn it_stands_at_the_root_below_a_tbf_and_below_mq_and_takes_no_child() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_word() {
+fn invalid_values_are_refused_with_their_word() {
     let mut host = TwoPorts::with_queues(1);
     for (words, code, what) in [
         ("limit -1", 1, "limit"),
@@ -241,7 +241,7 @@ fn words() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_saved_makes_the_same_fq(first in words(), second in words()) {
+    fn a_saved_fq_loads_the_same(first in words(), second in words()) {
         let mut host = TwoPorts::with_queues(2);
         for words in [first, second] {
             host.tc(&format!("qdisc replace dev right root fq {words}"));

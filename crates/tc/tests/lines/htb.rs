@@ -75,7 +75,7 @@ fn a_class_has_the_figures_of_those_below_it() {
 }
 
 #[test]
-fn what_is_a_trap_in_the_kernel_is_refused_with_a_reason() {
+fn traps_of_the_kernel_are_refused_with_a_reason() {
     let mut host = tree();
     for (line, why) in [
         ("class add dev right parent 1:7 classid 1:30 htb rate 1mbit", "no class 1:7"),
@@ -128,7 +128,7 @@ fn what_is_a_trap_in_the_kernel_is_refused_with_a_reason() {
 }
 
 #[test]
-fn what_is_allowed_and_hardly_meant_is_warned_of() {
+fn unlikely_values_are_warned_about() {
     let mut host = tree();
     let outcome = host.tc("class add dev right parent 1:1 classid 1:30 htb rate 60mbit");
     assert_eq!(outcome.code, 0);
@@ -149,7 +149,7 @@ fn the_last_class_below_gone_its_parent_is_a_leaf_again() {
 }
 
 #[test]
-fn words_of_u32_are_what_they_say() {
+fn words_of_u32_are_parsed() {
     let mut host = tree();
     for (words, shown) in [
         ("ip src 10.1.2.0/24", "0a010200/ffffff00 at 12"),
@@ -211,7 +211,7 @@ fn filter_words() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_saved_makes_the_same_tree_again(
+    fn a_saved_tree_loads_the_same(
         classes in prop::collection::vec((class_words(), any::<prop::sample::Index>()), 1..12),
         filters in prop::collection::vec(filter_words(), 0..6),
     ) {
@@ -262,7 +262,7 @@ fn how_a_tree_is_kept_is_shown_and_saved_where_it_is_not_as_usual() {
 }
 
 #[test]
-fn labels_that_cannot_be_are_refused_with_what_to_write() {
+fn invalid_labels_are_refused_with_a_suggestion() {
     let mut host = tree();
     let class = "class change dev right parent 1:1 classid 1:10 htb rate 1mbit";
     for (words, code, why) in [

@@ -162,7 +162,7 @@ fn netems_json_is_in_seconds_and_parts_of_one() {
 }
 
 #[test]
-fn netem_says_all_of_it_each_time_and_the_others_what_they_name() {
+fn netem_replaces_all_parameters_and_others_the_named_ones() {
     let mut host = TwoPorts::with_queues(4);
     let options = |host: &mut TwoPorts| host.ok("qdisc show dev right");
     host.ok("qdisc add dev right root handle 1: netem delay 10ms loss 1%");
@@ -203,7 +203,7 @@ fn they_stand_at_the_root_below_mq_below_a_tbf_and_below_classes() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_it_is_said_what_can() {
+fn invalid_values_are_refused_with_valid_ones() {
     let mut host = TwoPorts::with_queues(1);
     for (words, code, what) in [
         ("fq_codel limit -1", 1, "limit"),
@@ -381,7 +381,7 @@ fn fq_codel_words() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_saved_makes_the_same(netem in netem_words(), fq_codel in fq_codel_words()) {
+    fn saved_commands_load_the_same(netem in netem_words(), fq_codel in fq_codel_words()) {
         for words in [format!("netem{netem}"), format!("fq_codel {fq_codel}")] {
             let mut host = TwoPorts::with_queues(2);
             host.tc(&format!("qdisc replace dev right root handle 1: {words}"));

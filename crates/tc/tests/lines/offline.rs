@@ -80,7 +80,7 @@ fn the_comment_at_the_head_is_kept() {
 }
 
 #[test]
-fn what_fails_or_only_shows_leaves_the_file_alone() {
+fn failing_and_read_only_commands_leave_the_file_alone() {
     let here = Directory::new("alone");
     let text = "qdisc  add dev wan0   root pfifo\n";
     here.write(text);
@@ -157,7 +157,7 @@ fn links_lead_to_the_file_and_its_mode_and_owner_stay() {
 }
 
 #[test]
-fn what_a_command_that_was_killed_left_behind_is_in_nobodys_way() {
+fn remains_of_a_killed_command_do_not_block_others() {
     let here = Directory::new("left");
     fs::write(here.0.join(".policy.new"), "half a li").unwrap();
     assert_eq!(here.tc("qdisc add dev wan0 root pfifo limit 5"), Outcome::default());

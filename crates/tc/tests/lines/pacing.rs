@@ -98,7 +98,7 @@ fn json_has_numbers() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_reason() {
+fn invalid_values_are_refused_with_a_reason() {
     let mut host = TwoPorts::with_queues(4);
     for kind in KINDS {
         for (words, named, code) in [
@@ -260,7 +260,7 @@ fn queue_management_that_cannot_be_is_refused_with_a_reason() {
 }
 
 #[test]
-fn figures_have_what_queue_management_has_done_where_there_is_any() {
+fn figures_include_queue_management_if_any() {
     let mut host = TwoPorts::with_queues(1);
     host.ok("qdisc add dev right root handle 1: flowbundler maxrate 1mbit codel");
     let signals = Signals { drops: 3, marks: 5, overlimit: 7 };

@@ -264,7 +264,7 @@ fn good_line() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_saved_makes_the_same_cake(
+    fn a_saved_cake_loads_the_same(
         queues in 1u16..3, first in cake_words(), second in cake_words(), multi in any::<bool>(),
     ) {
         let mut host = TwoPorts::with_queues(queues);
@@ -279,7 +279,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_saved_paces_the_same_way(first in pacing_words(), second in pacing_words()) {
+    fn saved_pacing_loads_the_same(first in pacing_words(), second in pacing_words()) {
         let mut host = TwoPorts::with_queues(2);
         for words in [first, second] {
             host.ok(&format!("qdisc replace dev right root {words}"));
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_saved_loads_as_it_was(lines in prop::collection::vec(good_line(), 1..12)) {
+    fn a_saved_policy_survives_loading(lines in prop::collection::vec(good_line(), 1..12)) {
         let mut host = TwoPorts::with_queues(4);
         for line in lines {
             host.tc(&line);

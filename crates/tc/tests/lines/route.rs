@@ -19,7 +19,7 @@ fn a_command_is_for_the_instance_that_has_the_interface() {
     let to = |line| recipients(&words(line), &two());
     assert_eq!(to("qdisc add dev b root pfifo"), Recipients::One(0));
     assert_eq!(to("qdisc add dev c root pfifo"), Recipients::One(1));
-    assert_eq!(to("qdisc add dev e root pfifo"), Recipients::Nobody);
+    assert_eq!(to("qdisc add dev e root pfifo"), Recipients::None);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn lines_of_one_instance_stay_together_and_in_order() {
     let legs: Vec<_> = legs(text);
     let to: Vec<_> = legs.iter().map(|leg| leg.0).collect();
     let [first, second] = [0, 1].map(Recipients::One);
-    assert_eq!(to, [first, second, Recipients::All, Recipients::All, Recipients::Nobody]);
+    assert_eq!(to, [first, second, Recipients::All, Recipients::All, Recipients::None]);
     assert_eq!(legs[0].1, "qdisc del dev a root\nqdisc del dev b root");
     assert_eq!(legs[3].1, "\n\n\n\nqdisc show");
 }
@@ -55,7 +55,7 @@ fn lines_of_one_instance_stay_together_and_in_order() {
 fn a_complaint_names_the_line_of_the_whole_batch() {
     let text = "# ports\n\nqdisc add dev a root pfifo\nqdisc add dev e root \\\n pfifo\n";
     let leg = route(text, &two()).pop().unwrap();
-    assert_eq!(leg.to, Recipients::Nobody);
+    assert_eq!(leg.to, Recipients::None);
     let mut nobody = Recipients::elsewhere(&two());
     let outcome = execute_batch(&leg.text, "file", &Options::default(), &mut nobody);
     assert_eq!(

@@ -78,7 +78,7 @@ const KINDS: [&str; 20] = [
 
 proptest! {
     #[test]
-    fn what_is_saved_of_an_fq_makes_the_same(first in fq_words(), second in fq_words(), mtu in 68u32..9001) {
+    fn saved_parameters_of_fq_load_the_same(first in fq_words(), second in fq_words(), mtu in 68u32..9001) {
         let mut host = TwoPorts::with_queues(2);
         host.facts.mtu = mtu;
         for words in [first, second] {
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_saved_of_every_kind_makes_the_same_and_reads_alike_on_another_box(
+    fn saved_qdiscs_of_every_kind_load_the_same_on_another_host(
         lines in prop::collection::vec((any::<bool>(), 0u16..5, prop::sample::select(&KINDS[..])), 1..9),
         mtu in 68u32..9001,
     ) {
@@ -130,7 +130,7 @@ fn one_port_is_saved_by_name() {
 }
 
 #[test]
-fn what_save_does_not_take_is_said() {
+fn options_unknown_to_save_are_refused() {
     let mut host = TwoPorts::with_queues(2);
     assert!(host.fails("save dev eth9", 1).contains("eth9"));
     assert!(host.fails("save dev", 255).contains("dev eth0"));

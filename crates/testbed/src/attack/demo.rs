@@ -54,7 +54,7 @@ pub struct Run {
     pub phases: Vec<f64>,
     /// Packets of the flood in each phase, a second.
     pub floods: Vec<f64>,
-    /// The transactions in the worst phase of a flood, in per cent of those without.
+    /// The transactions in the worst phase of a flood, in percent of those without.
     pub kept_percent: f64,
     /// Unaccounted frames, both ways.
     pub unaccounted: i64,

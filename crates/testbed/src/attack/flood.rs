@@ -15,10 +15,10 @@ use std::time::Instant;
 const FRAME: usize = 60;
 /// How many addresses are on the list.
 const LISTED: u32 = 100_000;
-/// Where the source stands in a frame, and its header's checksum.
+/// The offsets of the source and of its header's checksum in a frame.
 const SOURCE: usize = 26;
 const CHECKSUM: usize = 24;
-/// Where UDP's checksum stands; 0 for none.
+/// The offset of UDP's checksum; 0 for none.
 const UDP_CHECKSUM: usize = 40;
 
 /// The source addresses.
@@ -30,7 +30,7 @@ pub(super) enum Sources {
     Invented,
 }
 
-/// What to send.
+/// The frames to send.
 pub(super) struct Assault {
     pub(super) sources: Sources,
     /// Packets a second; `None` for as many as the core sends.
@@ -110,7 +110,7 @@ fn unicast(number: u32) -> [u8; 4] {
     (0x1400_0000 + mixed).to_be_bytes()
 }
 
-/// Has `frame` come from `source`, with a checksum that is right.
+/// Sets the source of `frame` to `source`, with a correct checksum.
 fn from(frame: &mut [u8], source: [u8; 4]) {
     frame[SOURCE..SOURCE + 4].copy_from_slice(&source);
     frame[CHECKSUM..CHECKSUM + 2].fill(0);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn no_address_is_listed_twice_and_none_is_of_the_bed() {
+    fn no_address_is_listed_twice_or_belongs_to_the_testbed() {
         let list: BTreeSet<[u8; 4]> = blocklist().into_iter().collect();
         assert_eq!(list.len(), LISTED as usize);
         assert!(list.iter().all(|address| (20..84).contains(&address[0])));

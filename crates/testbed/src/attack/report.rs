@@ -4,7 +4,7 @@ use crate::table;
 use serde::Serialize;
 use std::fmt;
 
-/// A system beside a flood of one rate.
+/// A system during a flood of one rate.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Its name.

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::Stdio;
 
-/// The limit of each source, in packets a second: several times what the client sends.
+/// The limit of each source, in packets per second: several times what the client sends.
 const PER_SOURCE: u32 = 200_000;
 
 /// One of them.
@@ -59,7 +59,7 @@ impl System {
         }
     }
 
-    /// Whether it stands against invented sources.
+    /// Whether it handles spoofed sources.
     pub(super) fn is_spoofed(self) -> bool {
         matches!(self, Self::UnfilteredSpoofed | Self::PerSource | Self::PerSourceXdp)
     }
@@ -124,7 +124,7 @@ impl<'a> Under<'a> {
     }
 }
 
-/// Has `instance` drop what comes from `list`.
+/// Makes `instance` drop packets from the addresses in `list`.
 pub(super) fn block(instance: Instance, list: &[[u8; 4]]) -> Result<Instance> {
     let mut text = format!("create blocklist hash:ip maxelem {}\n", list.len());
     for [a, b, c, d] in list {
@@ -136,7 +136,7 @@ pub(super) fn block(instance: Instance, list: &[[u8; 4]]) -> Result<Instance> {
     Ok(instance)
 }
 
-/// Has `instance` limit each source.
+/// Makes `instance` limit each source.
 pub(super) fn limit(instance: Instance) -> Result<Instance> {
     instance.tc(&format!(
         "filter add dev {PORT_A} ingress protocol ip pref 20 matchall action police pkts_rate \

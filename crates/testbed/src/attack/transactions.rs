@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// The number of concurrent transactions, each on a connection of its own.
 const CONNECTIONS: usize = 4;
-/// How often a waiting thread looks whether it is to end.
+/// How often a waiting thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Transactions under way. They end when dropped.

@@ -27,7 +27,7 @@ pub(super) type Drops = BTreeMap<String, u64>;
 /// The counters of one direction in one epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
-    /// What Narrows dropped.
+    /// Narrows's drops.
     pub(super) narrows: Drops,
     /// The sender's device had no room, or no carrier.
     pub(super) sender_device: u64,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_explain_what_is_missing() {
+    fn counters_explain_missing_frames() {
         let counted = Counted { sender_device: 1, into_shaper: 1, ..limit(2) };
         let books = close(&without(&[1, 2, 3, 4]), &counted, &[], false);
         assert_eq!((books.sent, books.received, books.unaccounted), (100, 96, 0));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_explains_only_what_was_sent_in_its_span() {
+    fn a_fault_explains_only_frames_sent_in_its_span() {
         let books = close(&without(&[20, 21, 22, 60]), &limit(0), &[killed(15, 25)], false);
         assert_eq!((books.lost["with the process"], books.unaccounted), (3, 1));
     }

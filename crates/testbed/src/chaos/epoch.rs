@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_shaped_is_not_judged() {
+    fn unshaped_traffic_is_not_judged() {
         let gap = Span::new(Nanos::from_millis(2100), Nanos::from_millis(2200));
         let trace = Trace { unshaped: Some(gap), ..Trace::default() };
         let shaped = TIMES.shaped(&trace, SLOW, FAST);

@@ -39,7 +39,7 @@ pub(super) const IN_FLIGHT: Nanos = Nanos::from_millis(100);
 /// The effects of a fault that the books need to know.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    /// What it may have destroyed without a count.
+    /// The frames that it may have lost uncounted.
     pub(super) destroyed: Vec<Destroyed>,
     /// When Narrows did not shape.
     pub(super) unshaped: Option<Span>,
@@ -63,7 +63,7 @@ impl Trace {
 
 /// One fault with its parameters.
 pub(super) trait Fault: Debug {
-    /// What it does, in a few words.
+    /// Its effect, in a few words.
     fn describe(&self) -> String;
 
     /// How long a flow may be out; `None` if there is no guarantee for a single flow.

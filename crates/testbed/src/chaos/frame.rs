@@ -45,7 +45,7 @@ const MAGIC: [u8; 4] = *b"nrwC";
 const LENGTH: usize = 16;
 /// The shortest frame that holds one.
 pub(super) const SHORTEST: usize = HEADERS + LENGTH;
-/// Where the addresses of the IPv4 header stand in a frame, and the header itself.
+/// The offsets of the IPv4 header and its addresses in a frame.
 const SOURCE: usize = 26;
 const IP: usize = 14;
 

@@ -24,7 +24,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// What may pass in `window`.
+    /// The most that may pass in `window`.
     fn passes(&self, window: Nanos) -> u64 {
         self.rate.bytes_in(window).0 + self.burst.0
     }
@@ -47,7 +47,7 @@ pub(super) struct Shaped {
 pub(super) struct Fullest {
     /// Its length.
     pub(super) window_ms: u64,
-    /// What passed, in percent of what the rate and the burst pass.
+    /// The passed bytes, in percent of those that rate and burst allow.
     pub(super) percent: f64,
     /// Whether more passed than rate, burst and one late batch.
     pub(super) exceeded: bool,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn one_batch_may_be_late_and_no_more() {
+    fn at_most_one_batch_may_be_late() {
         let burst = |frames: u64| at((0..frames).map(|i| 500_000 + i));
         // 15 frames are allowed in 10 ms, and 64 that are late.
         assert!(!fullest(&burst(79), &whole(LIMIT))[0].exceeded);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_while_nothing_is_shaped_is_not_judged() {
+    fn traffic_without_a_shaper_is_not_judged() {
         let early =
             [Shaped { span: Span::new(Nanos::ZERO, Nanos::from_millis(400)), limit: LIMIT }];
         let burst = at((0..300).map(|i| 500_000 + i));

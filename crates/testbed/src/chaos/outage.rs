@@ -14,7 +14,7 @@ const PACE: Nanos = Nanos::from_millis(2);
 
 /// The longest outage of any flow of one direction's main stream, the first of `logs`.
 ///
-/// A queue that stalls affects some flows and not others, so each flow is checked by itself.
+/// A queue that stalls affects some flows and not others, so each flow is checked separately.
 pub(super) fn longest(logs: &[Log], traffic: &Traffic) -> Nanos {
     let Some(main) = logs.iter().min_by_key(|log| log.stream) else { return Nanos::ZERO };
     let sends: Vec<Nanos> = main.sent.iter().map(|sent| sent.at).collect();
@@ -34,7 +34,7 @@ pub(super) fn longest(logs: &[Log], traffic: &Traffic) -> Nanos {
     ended.max().unwrap_or_default()
 }
 
-/// A flow, as far as it has been looked at.
+/// The state of checking one flow.
 struct Flow {
     /// The last arrival, or the first send.
     last: Nanos,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_comes_back_is_an_outage_to_the_end() {
+    fn a_flow_that_never_returns_is_an_outage_to_the_end() {
         let outage = longest_of(&log(100), 0..40);
         assert!(outage > Nanos::from_millis(57), "{outage:?}");
         assert!(longest_of(&log(100), 0..0) >= Nanos::from_millis(97));

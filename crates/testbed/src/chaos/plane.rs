@@ -3,7 +3,7 @@
 use super::fault::Kind;
 use serde::Serialize;
 
-/// What forwards.
+/// The plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plane {
@@ -28,7 +28,7 @@ impl Plane {
         self == Self::Xsk || kind != Kind::Hang
     }
 
-    /// Whether nobody shapes while the process does not run.
+    /// Whether shaping stops while the process does not run.
     pub(super) const fn needs_the_process(self) -> bool {
         matches!(self, Self::Xsk)
     }

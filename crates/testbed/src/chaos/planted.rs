@@ -16,7 +16,7 @@ pub enum Planted {
     Burst,
 }
 
-/// What arrives at once, of the time from the first arrival on.
+/// The share of arrivals in a burst, from the first arrival on.
 const BURST: Nanos = Nanos::from_millis(100);
 
 impl Planted {

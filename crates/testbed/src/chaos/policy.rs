@@ -13,22 +13,24 @@ use std::time::Duration;
 pub(super) struct Policy {
     /// Its name in the table of events.
     pub(super) name: &'static str,
-    /// What stands at each port in tc's words, `DEV` being the port; port B's shapes the way forth.
+    /// The qdisc of each port in tc's words, with `DEV` for the port; port B's shapes the forward
+    /// direction.
     forth: &'static [&'static str],
     back: &'static [&'static str],
     rates: [u64; 2],
-    /// What may leave at once above the rate, in bytes.
+    /// The burst above the rate, in bytes.
     burst: u64,
     /// How long a packet may stand in its queue.
     hold: Duration,
 }
 
-/// What the way forth is offered, in bits per second: more than any policy passes.
+/// The load offered in the forward direction, in bits per second: more than any policy passes.
 pub(super) const OFFERED_FORTH: f64 = 70e6;
-/// What the way back is offered: less than any passes, so that nothing there should be dropped.
+/// The load offered in the return direction: less than any policy passes, so nothing should be
+/// dropped there.
 pub(super) const OFFERED_BACK: f64 = 24e6;
 
-/// All of them; a run begins with the first.
+/// All of them; a run starts with the first.
 const POLICIES: [Policy; 5] = [
     Policy {
         name: "tbf 60mbit",
@@ -122,8 +124,8 @@ pub(super) fn with_classes(plane: Plane) -> usize {
 }
 
 impl Policy {
-    /// What it promises in the driver: nothing is queued, and as much as a virtual queue holds
-    /// passes at the start of an overload.
+    /// Its promise in the driver: nothing is queued, and the capacity of a virtual queue passes at
+    /// the start of an overload.
     const fn policed(self) -> Self {
         let queue_ms = self.hold.as_millis() as u64;
         let queue_ms = if queue_ms < VIRTUAL_MAX_MS { queue_ms } else { VIRTUAL_MAX_MS };

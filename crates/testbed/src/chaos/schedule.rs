@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_comes_once_before_any_comes_again() {
+    fn each_kind_occurs_once_before_any_repeats() {
         let mut schedule = Schedule::new(3, Plane::Xsk, &Kind::ALL);
         for _ in 0..3 {
             let mut round: Vec<Kind> = Kind::ALL.map(|_| schedule.next().unwrap().0).to_vec();

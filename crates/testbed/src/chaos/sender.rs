@@ -47,7 +47,7 @@ impl Log {
     }
 }
 
-/// What to send.
+/// The frames to send.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     /// Tells the senders of one run apart.

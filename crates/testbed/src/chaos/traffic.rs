@@ -6,7 +6,7 @@ use super::span::Span;
 use narrows_units::Nanos;
 use std::collections::HashMap;
 
-/// A frame that arrived, with what the sender knows of it.
+/// A frame that arrived, with the sender's record of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) at: Nanos,
@@ -114,7 +114,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_arrives_once_and_in_order_is_received() {
+    fn frames_in_order_are_received() {
         let traffic = of(0..10);
         assert_eq!((traffic.sent, traffic.received.len()), (10, 10));
         assert!(traffic.missing.is_empty() && traffic.reordered.is_empty());
@@ -148,7 +148,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_frame_that_nobody_sent_is_a_stray() {
+    fn an_unsent_frame_is_a_stray() {
         let mut other_stream = arrival(0);
         other_stream.mark.stream = 7;
         let mut other_flow = arrival(0);

@@ -35,13 +35,13 @@ pub(super) struct World<'a> {
     policy_file: PathBuf,
     policy: usize,
     instance: Option<Instance>,
-    /// What the present life had counted when the epoch began.
+    /// The counters of the present process at the start of the epoch.
     opening: ByWay<Drops>,
-    /// What lives that ended within the epoch had counted.
+    /// The counts of processes that ended within the epoch.
     ended: ByWay<Drops>,
     /// The number of the next frame of each stream.
     next: [u64; 256],
-    /// What faults sent in this epoch.
+    /// Frames sent by faults in this epoch.
     pub(super) logs: Vec<Log>,
     /// The planted error of the harness.
     pub(super) planted: Option<Planted>,
@@ -125,7 +125,7 @@ impl<'a> World<'a> {
         self.instance()?.show()
     }
 
-    /// What Narrows has dropped in its present life.
+    /// The drops of the present Narrows process.
     pub(super) fn drops(&mut self) -> Result<ByWay<Drops>> {
         drops(&self.show()?)
     }
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
     ) -> Result<ByWay<Counted>> {
         let show = self.show()?;
         let now = drops(&show)?;
-        // In the order of directions: what goes forth arrives at port A.
+        // In the order of directions: forward frames arrive at port A.
         let to_box = [PORT_A, PORT_B].map(|port| show.port(port).map_or(0, |port| port.to_self));
         let Devices { client, port_a, port_b, server } = devices;
         let ends = [(client, port_a, port_b, server), (server, port_b, port_a, client)];
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_an_epoch_are_what_was_added_in_it() {
+    fn an_epoch_counts_its_own_increments() {
         assert_eq!(less(&of(7), &of(5)), of(2));
         assert_eq!(less(&of(7), &Drops::new()), of(7));
         let mut sum = of(2);

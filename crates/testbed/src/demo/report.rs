@@ -41,7 +41,7 @@ pub struct Row {
     pub ping_sent: u64,
     /// Answered ones.
     pub ping_received: u64,
-    /// Processor time of Narrows, in percent of one core.
+    /// CPU time of Narrows, in percent of one core.
     pub cpu_percent: f64,
     /// TCP segments retransmitted.
     pub retransmits: u64,
@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-/// The table, what it means, and the line that sums it up.
+/// The table, its explanation, and the summary line.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = table::of_figures(
@@ -205,7 +205,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// The share of each queue in what was added between `before` and `after`, in percent.
+/// The share of each queue in the increase from `before` to `after`, in percent.
 pub(super) fn shares(before: &[u64], after: &[u64]) -> Vec<f64> {
     let sent: Vec<u64> =
         after.iter().zip(before).map(|(after, before)| after.saturating_sub(*before)).collect();
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_offered_counts_what_the_device_had_no_room_for() {
+    fn the_offered_load_includes_the_device_s_drops() {
         let given =
             Counts { tx_packets: 900, tx_bytes: 900 * 1500, tx_dropped: 100, ..Counts::default() };
         let second = Nanos::from_secs(1);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_shows_what_was_measured() {
+    fn the_table_shows_the_measurements() {
         let text = report().to_string();
         for shown in
             ["none", "999.10 Mbit/s", "-0.090 %", "25 / 25 / 0 / 50 %", "412 us", "61 %", "23.1 %"]
@@ -320,14 +320,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_was_sent_and_not_received() {
+    fn missing_frames_were_sent_and_not_received() {
         assert_eq!(missing(200, 150), 25.0);
         // Counters at two places are not read at once.
         assert_eq!(missing(100, 101), 0.0);
     }
 
     #[test]
-    fn shares_are_of_what_was_added() {
+    fn shares_are_of_the_increment() {
         assert_eq!(shares(&[100, 0], &[130, 10]), [75.0, 25.0]);
         assert_eq!(shares(&[5], &[5]), [0.0]);
     }

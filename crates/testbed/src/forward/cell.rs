@@ -52,7 +52,7 @@ impl Load {
     }
 }
 
-/// What is measured together.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
     pub(super) frame_bytes: usize,
@@ -60,7 +60,7 @@ pub(super) struct Cell {
     pub(super) system: System,
 }
 
-/// What was measured in one round.
+/// The measurements of one round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     /// Offered by the sender.

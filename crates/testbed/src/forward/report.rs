@@ -22,9 +22,9 @@ pub struct Row {
     pub frame_bytes: usize,
     /// `saturated` or `fixed`.
     pub load: &'static str,
-    /// What was sent to it.
+    /// The packets sent to it.
     pub offered_packets_per_second: Spread,
-    /// What came out of it.
+    /// The packets that left it.
     pub packets_per_second: Spread,
     /// Run time of the forwarder's own threads per received packet.
     pub worker_cpu_ns_per_packet: Option<Spread>,
@@ -48,7 +48,7 @@ pub struct Sender {
     pub frame_bytes: usize,
     /// `saturated` or `fixed`.
     pub load: &'static str,
-    /// What it sent.
+    /// The packets that it sent.
     pub packets_per_second: Spread,
     /// Time of all threads that this keeps busy for each packet.
     pub machine_cpu_ns_per_packet: Spread,
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bridge_has_no_worker_and_pays_what_the_sender_does_not() {
+    fn the_bridge_has_no_worker_and_costs_the_rest() {
         let report = report();
         let row = find(&report, System::Bridge);
         assert!(row.worker_cpu_ns_per_packet.is_none());

@@ -12,15 +12,15 @@ use std::time::Duration;
 /// The drop reason that no limit causes.
 const RING_FULL: &str = "ring_full";
 
-/// What a binding limit passes at once after a pause, and how long a packet may wait under it.
+/// The burst of a binding limit, and how long a packet may wait under it.
 const BURST: &str = "1mb";
 const QUEUE: Nanos = Nanos::from_millis(5);
 
 /// A limit far above what any of the systems carries.
 const NON_BINDING: &str = "100gbit";
 
-/// What is between the ports, in the order in which a round measures them: the sender alone is the
-/// reference for all others, and the binding limit is derived from the rate of the unlimited
+/// The systems between the ports, in the order in which a round measures them: the sender alone is
+/// the reference for all others, and the binding limit is derived from the rate of the unlimited
 /// Narrows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum System {
@@ -180,7 +180,7 @@ fn half(capacity: Option<f64>) -> Result<u64> {
     Ok((capacity / 2.0) as u64)
 }
 
-/// What the HTB at the root has dropped, from the JSON of `tc -s qdisc show`.
+/// The drops of the HTB at the root, from the JSON of `tc -s qdisc show`.
 fn parse_drops(json: &str) -> Option<u64> {
     let qdiscs: Vec<serde_json::Value> = serde_json::from_str(json).ok()?;
     qdiscs.iter().find(|qdisc| qdisc["kind"] == "htb")?["drops"].as_u64()
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binding_limit_is_half_of_what_gets_through() {
+    fn the_binding_limit_is_half_of_the_unlimited_rate() {
         assert_eq!(half(Some(3e9)).unwrap(), 1_500_000_000);
         assert!(half(None).is_err());
     }

@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_until_it_is_stopped_and_says_what_came_of_it() {
+    fn it_runs_until_it_is_stopped_and_reports() {
         let (say, began) = std::sync::mpsc::channel();
         let task = move |end: &AtomicBool| {
             say.send(())?;

@@ -39,12 +39,12 @@ impl Collector {
         Ok(Self::over(reader))
     }
 
-    /// Looks at what came so far.
+    /// Reads the output so far.
     pub fn look<T>(&self, at: impl FnOnce(&[u8]) -> T) -> T {
         at(&self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What came so far, as text.
+    /// The output so far, as text.
     pub fn text(&self) -> String {
         self.look(|bytes| String::from_utf8_lossy(bytes).into_owned())
     }

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use std::fs;
 use std::marker::PhantomData;
 
-/// A thread that stands still until this is dropped.
+/// A thread that is stopped until this is dropped.
 #[derive(Debug)]
 pub struct HungThread {
     id: Pid,
@@ -24,7 +24,7 @@ impl HungThread {
         let id = find(process, name)?;
         ptrace::seize(id, ptrace::Options::empty())
             .with_context(|| format!("cannot trace thread {name} of process {process}"))?;
-        // From here on it is let go when this is dropped.
+        // From here on it is released when this is dropped.
         let hung = Self { id, _here: PhantomData };
         ptrace::interrupt(id)?;
         waitpid(id, Some(WaitPidFlag::__WALL))?;
@@ -51,7 +51,7 @@ impl Drop for HungThread {
 fn find(process: u32, name: &str) -> Result<Pid> {
     for task in fs::read_dir(format!("/proc/{process}/task"))? {
         let task = task?;
-        // A thread may end while others are looked at.
+        // A thread may end while others are read.
         let comm = fs::read_to_string(task.path().join("comm")).unwrap_or_default();
         if comm.trim_end() == name {
             let id = task.file_name().to_string_lossy().parse()?;

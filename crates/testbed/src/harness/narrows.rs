@@ -42,8 +42,8 @@ impl Instance {
         Self::start_command(bed, program, &run)
     }
 
-    /// Starts any forwarder that prints the line `ready` and forwards until it is told to
-    /// end: the program with all of its arguments.
+    /// Starts any forwarder that prints the line `ready` and forwards until it is asked to end: the
+    /// program with all of its arguments.
     pub fn start_command(bed: &Testbed, program: &Path, arguments: &[&str]) -> Result<Self> {
         Self::start_in(bed.shaper(), program, arguments)
     }
@@ -103,7 +103,7 @@ impl Instance {
         cpu::of_process(self.process.id())
     }
 
-    /// What it has printed so far.
+    /// Its output so far.
     pub fn log(&self) -> String {
         self.log.text()
     }
@@ -133,8 +133,8 @@ impl Instance {
         self.process.signal(Signal::SIGCONT)
     }
 
-    /// Stops the thread that serves the worker of `queue` now, and with it all that it serves,
-    /// until what is returned is dropped.
+    /// Stops the thread that serves the worker of `queue` now, and all other workers of that
+    /// thread, until the returned guard is dropped.
     pub fn hang(&self, queue: u32) -> Result<HungThread> {
         let show = self.show()?;
         let worker = show.workers.iter().find(|worker| worker.queue == queue);

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output}
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a waiting process is looked at.
+/// How often a waiting process is checked.
 const POLL: Duration = Duration::from_millis(5);
 /// How long a process may take to end after it was asked, before it is killed.
 pub const GRACE: Duration = Duration::from_secs(2);
@@ -148,8 +148,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing can be done about a process that will not be stopped, and the
-        // namespace's guard tries once more.
+        // A process that cannot be stopped is ignored here; the namespace's guard tries again.
         let _ = self.stop(Signal::SIGTERM);
     }
 }
@@ -162,7 +161,7 @@ mod tests {
     use std::process::Stdio;
 
     #[test]
-    fn a_failing_command_says_what_it_printed() {
+    fn a_failing_command_shows_its_output() {
         let error = run(Command::new("sh").args(["-c", "echo no such thing >&2; exit 3"]));
         let text = error.unwrap_err().to_string();
         assert!(text.contains("no such thing") && text.contains('3'), "{text}");
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_replaced_is_the_one_in_its_place() {
+    fn a_replaced_process_is_followed_to_its_successor() {
         let (mut process, heir) = replaced("sleep 60");
         assert_eq!((process.id(), process.is_running()), (heir, true));
         let status = process.stop(Signal::SIGKILL).unwrap();
@@ -204,21 +203,21 @@ mod tests {
     }
 
     #[test]
-    fn of_the_one_in_its_place_it_is_known_how_it_ended() {
+    fn a_successor_s_exit_status_is_known() {
         let (mut process, _) = replaced("(sleep 0.1; exit 7)");
         assert_eq!(process.wait(GRACE).unwrap().unwrap().code(), Some(7));
         assert_eq!(process.wait(GRACE).unwrap().unwrap().code(), Some(7));
     }
 
     #[test]
-    fn one_in_its_place_is_gone_when_it_is_dropped() {
+    fn a_successor_ends_when_it_is_dropped() {
         let (process, heir) = replaced("sleep 60");
         drop(process);
         assert!(!std::path::Path::new(&format!("/proc/{heir}")).exists());
     }
 
     #[test]
-    fn somebody_else_s_process_is_not_taken_for_it() {
+    fn an_unrelated_process_is_not_followed() {
         let mut process = Process::start(Command::new("true").stdin(Stdio::null())).unwrap();
         assert!(process.be_replaced(|| Ok(1)).is_err());
     }

@@ -4,7 +4,7 @@ use crate::interrupt;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// How often a bar's clock moves on by itself.
+/// How often a bar's clock is redrawn.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The progress of a run with a known number of steps.

@@ -11,7 +11,7 @@ pub(crate) fn of_words(header: impl Into<Row>) -> Table {
     table
 }
 
-/// One of figures, which stand to the right; only the column `name` is of words.
+/// A table of figures, aligned to the right; only the column `name` has words.
 pub(crate) fn of_figures(name: usize, header: impl Into<Row>) -> Table {
     let mut table = of_words(header);
     for (number, column) in table.column_iter_mut().enumerate() {

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_for_a_silent_worker_is_dropped_unless_a_bridge_stands_by() {
+    fn frames_for_a_silent_worker_are_dropped_without_a_standby_bridge() {
         let dropped = |fail: &str| {
             let text = format!(
                 r#"{{"state":"running","fail":"{fail}","ports":[
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_frame_is_missed_and_a_doubled_one_too() {
+    fn lost_and_duplicated_frames_are_noticed() {
         let mut devices = devices();
         devices.server.rx_packets -= 1;
         devices.client.rx_packets += 2;

@@ -5,7 +5,7 @@
 //!
 //! Each frame has the time at which the kernel received it, to the nanosecond. If only the time
 //! matters, [`Capture::of_times`] takes the first bytes of frames and reads them in blocks, so that
-//! a few hundred thousand frames a second do not disturb the measurement.
+//! a few hundred thousand frames per second do not disturb the measurement.
 
 use crate::collect::Collector;
 use crate::namespace::Namespace;
@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(5);
 pub struct Arrival {
     /// When: nanoseconds of the kernel's clock since 1970.
     pub at: Nanos,
-    /// What of it was captured.
+    /// The captured bytes of it.
     pub bytes: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ pub struct Capture {
     said: Collector,
 }
 
-/// Which of `tcpdump`'s ways to hand over what it captures.
+/// `tcpdump`'s buffering mode.
 const WHOLE_AND_AT_ONCE: [&str; 4] = ["-U", "--immediate-mode", "-s", "0"];
 /// Ethernet and IP headers and ports, IPv6 and a tag included.
 const HEADERS_IN_BLOCKS: [&str; 2] = ["-s", "96"];
@@ -99,7 +99,7 @@ impl Capture {
         self.end()?;
         let said = self.said.text();
         let missed = parse_missed(&said)
-            .with_context(|| format!("tcpdump does not say what it missed: {said}"))?;
+            .with_context(|| format!("tcpdump does not report misses: {said}"))?;
         Ok((self.file.look(parse), missed))
     }
 
@@ -126,7 +126,7 @@ fn parse(file: &[u8]) -> Vec<Arrival> {
     frames
 }
 
-/// What `tcpdump` says at its end: `N packets dropped by kernel`.
+/// `tcpdump`'s last line: `N packets dropped by kernel`.
 fn parse_missed(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains("dropped by kernel"))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_whole() {
+    fn frames_arrive_whole() {
         assert_eq!(bytes(&file(MICROS)), [b"first".to_vec(), b"second".to_vec()]);
     }
 
@@ -170,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn times_are_in_the_unit_that_the_file_says() {
+    fn times_have_the_unit_of_the_file() {
         assert_eq!(parse(&file(MICROS))[0].at, Nanos(1_000_002_000));
         assert_eq!(parse(&file(NANOS))[0].at, Nanos(1_000_000_002));
     }
 
     #[test]
-    fn what_was_missed_is_read_from_the_last_words() {
+    fn misses_are_read_from_the_final_report() {
         let said =
             "12 packets captured\n20 packets received by filter\n8 packets dropped by kernel\n";
         assert_eq!(parse_missed(said), Some(8));

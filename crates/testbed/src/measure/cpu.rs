@@ -21,7 +21,7 @@ pub fn of_process(pid: u32) -> Result<Duration> {
     for task in fs::read_dir(&tasks).with_context(|| format!("no process {pid}"))? {
         // A thread may end between being listed and being read.
         if let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) {
-            total += parse_schedstat(&text).context("schedstat is not what it used to be")?;
+            total += parse_schedstat(&text).context("unknown format of schedstat")?;
         }
     }
     Ok(total)
@@ -31,7 +31,7 @@ pub fn of_process(pid: u32) -> Result<Duration> {
 pub fn of_thread(thread: Pid) -> Result<Duration> {
     let path = format!("/proc/self/task/{thread}/schedstat");
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    parse_schedstat(&text).context("schedstat is not what it used to be")
+    parse_schedstat(&text).context("unknown format of schedstat")
 }
 
 /// The kernel's `ksoftirqd` threads, one for each core. None if the machine's processes are not
@@ -61,7 +61,7 @@ pub struct MachineTime {
 impl MachineTime {
     /// Up to now.
     pub fn now() -> Result<Self> {
-        Self::parse(&stat()?).context("/proc/stat is not what it used to be")
+        Self::parse(&stat()?).context("unknown format of /proc/stat")
     }
 
     fn parse(text: &str) -> Option<Self> {

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Buffer for frames that the receiver has not read yet: more than a second of the traffic here,
 /// because it may wait that long for a core.
 const BUFFER: usize = 256 << 20;
-/// How often it looks whether it is to end, in milliseconds.
+/// How often it checks whether to end, in milliseconds.
 const LOOK: u16 = 20;
 
 /// A socket that gets arriving frames, and not those that its own end sends.

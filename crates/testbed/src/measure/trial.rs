@@ -27,7 +27,7 @@ const ARRIVAL: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(20);
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
-/// What to send.
+/// The load to send.
 #[derive(Clone, Debug)]
 pub enum Load {
     /// Flows of real sockets.
@@ -41,22 +41,21 @@ pub enum Load {
     Flood(Flood),
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Outcome<T> {
-    /// What the server's device received within the window.
+    /// The load received by the server's device within the window.
     pub delivered: Delivered,
     /// Round trips within the window.
     pub ping: Stats,
-    /// What `iperf3` reported.
+    /// The report of `iperf3`.
     pub report: Report,
-    /// What `look` saw at the window's start and at its end.
+    /// The results of `look` at the window's start and at its end.
     pub edges: [T; 2],
 }
 
-/// Sends `load` from the client to the server and measures what is delivered over
-/// `window`. `look` is called at both ends of the window, `show` every second between
-/// with the rate of the last.
+/// Sends `load` from the client to the server and measures the delivered rate over `window`. `look`
+/// is called at both ends of the window, `show` every second between with the rate of the last.
 pub fn run<T>(
     bed: &Testbed,
     load: Load,

@@ -31,7 +31,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Over the server's device: what has arrived there.
+    /// At the server's device: the arrivals there.
     pub fn at_server(bed: &Testbed) -> Result<Self> {
         let [_, server] = bed.ends();
         Self::at(server)
@@ -65,7 +65,7 @@ impl Meter {
     }
 }
 
-/// What a device received between two readings.
+/// The load that a device received between two readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivered {
     /// Frames.
@@ -98,7 +98,7 @@ impl Delivered {
         self.packets as f64 * 1e9 / self.span.0.max(1) as f64
     }
 
-    /// How far the rate is from `limit`, in percent of it; negative below it.
+    /// The deviation of the rate from `limit`, in percent of it; negative below it.
     pub fn deviation_percent(&self, limit: Rate) -> f64 {
         let limit = limit.bits_per_sec() as f64;
         (self.rate().bits_per_sec() as f64 - limit) / limit * 100.0

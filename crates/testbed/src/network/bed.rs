@@ -140,7 +140,7 @@ impl Testbed {
         self.queues
     }
 
-    /// Prevents the kernel from sending anything by itself, before there is a device to send on: a
+    /// Prevents the kernel from sending anything on its own, before there is a device to send on: a
     /// test counts every frame.
     fn quieten(&self) -> Result<()> {
         for namespace in [&self.client, &self.shaper, &self.server].into_iter().chain(&self.far) {

@@ -32,7 +32,7 @@ impl<'a> Bridge<'a> {
         tc(self.bed.shaper(), &format!("qdisc replace dev {port} root {qdisc}")).map(drop)
     }
 
-    /// Puts HTB at the root of `port`, whose only class is to be [limited](Bridge::limit_htb).
+    /// Puts HTB at the root of `port`, with one class that is [limited](Bridge::limit_htb) later.
     pub fn shape_by_htb(&self, port: &str) -> Result<()> {
         self.shape(port, "handle 1: htb default 1")
     }

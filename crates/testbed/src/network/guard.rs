@@ -53,7 +53,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.lifeline = None;
-        // The guard ends by itself. If it has already ended, its work is done.
+        // The guard ends on its own. If it has already ended, its work is done.
         let _ = self.shell.wait();
     }
 }

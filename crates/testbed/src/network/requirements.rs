@@ -1,4 +1,4 @@
-//! What the testbed needs from the machine, asked before anything is changed.
+//! The testbed's requirements of the machine, checked before anything is changed.
 
 use nix::unistd::geteuid;
 use std::env;

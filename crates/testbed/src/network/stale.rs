@@ -13,8 +13,8 @@ use std::path::Path;
 /// How the names of the namespaces begin.
 pub(crate) const PREFIXES: [&str; 4] = ["nrw-cli-", "nrw-shp-", "nrw-srv-", "nrw-far-"];
 
-/// Removes the namespaces of processes that are gone, with whatever still runs in
-/// them. Returns their names.
+/// Removes the namespaces of ended processes, with all processes that still run in them. Returns
+/// their names.
 pub fn sweep() -> Result<Vec<String>> {
     let Ok(entries) = fs::read_dir(DIRECTORY) else {
         return Ok(Vec::new()); // no namespace was ever named here

@@ -104,7 +104,7 @@ pub fn pin(bed: &Testbed, queue: u32) -> Result<()> {
     steer(bed, |q| q == queue)
 }
 
-/// Lets all that `namespace` sends by `device` take `queue`.
+/// Steers all packets that `namespace` sends by `device` to `queue`.
 pub fn pin_device(namespace: &Namespace, device: &str, queue: u32) -> Result<()> {
     write_xps(namespace, device, queue, &cores_mask(cpu::last_core()? + 1))
 }
@@ -114,7 +114,7 @@ pub fn spread(bed: &Testbed) -> Result<()> {
     steer(bed, |_| false)
 }
 
-/// Lets what `device` sends over IPv4 take the queue whose number is the destination port modulo
+/// Steers IPv4 packets of `device` to the queue whose number is the destination port modulo
 /// `queues`, a power of two.
 pub fn by_port(namespace: &Namespace, device: &str, queues: u16) -> Result<()> {
     ensure!(queues.is_power_of_two(), "{queues} queues are no power of two");
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_children_of_mq_say_what_each_queue_sent() {
+    fn the_children_of_mq_show_each_queue_s_bytes() {
         let json = r#"[
             {"kind":"mq","handle":"1:","dev":"cli0","root":true,"packets":12},
             {"kind":"pfifo_fast","handle":"0:","parent":"1:2","packets":5},

@@ -43,7 +43,7 @@ pub fn hide(namespace: &Namespace, inside: Ipv4Addr, port: u16) -> Result<()> {
         send(socket.as_raw_fd(), &message, MsgFlags::empty())?;
         let mut answer = [0; 512];
         let len = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-        // Behind the header stands a negative error number, or 0.
+        // The header is followed by a negative error number, or 0.
         let code = answer[..len].get(16..20).and_then(|code| code.try_into().ok());
         let code = i32::from_ne_bytes(code.context("the kernel's answer is cut off")?);
         ensure!(code == 0, "the kernel takes no connection: {}", Errno::from_raw(-code));

@@ -31,7 +31,7 @@ const SINGLE: Rate = Rate::from_bits_per_sec(500_000_000);
 const RATES_MBIT: [u64; 4] = [2, 4, 8, 16];
 /// Flows at each of them.
 const FLOWS_PER_RATE: usize = 16;
-/// Windows over which the rate is looked at, in milliseconds.
+/// Windows over which the rate is measured, in milliseconds.
 const WINDOWS_MS: [u64; 3] = [1, 10, 100];
 /// Where an Ethernet frame without a tag has its UDP source port, after an IP header without
 /// options.
@@ -42,7 +42,7 @@ const SOURCE_PORT: std::ops::Range<usize> = 34..36;
 pub struct ConformanceRow {
     /// Its name.
     pub system: &'static str,
-    /// Flows measured together, whatever their rates.
+    /// Flows measured together, at any rates.
     pub flows_together: usize,
     /// Flows at this rate.
     pub flows: usize,
@@ -52,7 +52,7 @@ pub struct ConformanceRow {
     pub packets: usize,
     /// Packets that the capture missed, of all flows: if there are any, gaps are too long.
     pub missed: u64,
-    /// How far each flow's rate over the whole time is off, in per cent; between the extremes.
+    /// The error of each flow's rate over the whole time, in percent; the extremes.
     pub whole_percent: Spread,
     /// The same over windows; those in which a flow has less than four packets are left out.
     pub windows: Vec<Deviation>,
@@ -175,7 +175,7 @@ mod tests {
     use crate::bed::SINK_MAC;
 
     #[test]
-    fn packets_are_told_apart_by_their_source_ports() {
+    fn packets_are_assigned_by_source_port() {
         let arrival =
             |at, port| Arrival { at: Nanos(at), bytes: frames::udp(port, SINK_MAC, 96).unwrap() };
         let flows = by_source_port(&[arrival(1, 20_000), arrival(2, 20_001), arrival(3, 20_000)]);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_of_the_flows_of_one_class() {
+    fn a_row_covers_the_flows_of_one_class() {
         let class = Class { ports: vec![1], rate: Rate::from_bits_per_sec(12_000_000), share: 1 };
         // A packet takes a millisecond.
         let flows = BTreeMap::from([(1, (0..300).map(Nanos::from_millis).collect()), (2, vec![])]);

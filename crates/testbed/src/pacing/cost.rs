@@ -23,21 +23,21 @@ const TOTAL: Rate = Rate::from_bits_per_sec(1024 * 600_000);
 /// The drop reason of a flow whose queue is full.
 const FLOW_LIMIT: &str = "flow_limit";
 
-/// What is measured together.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cell {
     pub(super) flows: u16,
     pub(super) system: System,
 }
 
-/// What was measured in one round.
+/// The measurements of one round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     /// Packets that the server's device received, a second.
     pub(super) packets_per_second: f64,
-    /// The same in per cent of the sum of all rates.
+    /// The same in percent of the sum of all rates.
     pub(super) of_rate_percent: f64,
-    /// What was offered, in per cent of the same.
+    /// The offered load, in percent of the same.
     pub(super) offered_percent: f64,
     /// System calls made to send, a second.
     pub(super) kicks_per_second: f64,
@@ -94,7 +94,7 @@ pub(super) fn run(options: &Rounds, progress: &mut Progress) -> Result<Samples> 
     Ok(samples)
 }
 
-/// What is looked at on both ends of the window.
+/// The readings at both ends of the window.
 struct Look {
     at: Instant,
     cpu: Duration,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_follows_from_what_was_counted() {
+    fn a_sample_follows_from_the_counters() {
         let at = Instant::now();
         let look = |seconds: u64, sent: u64, kicks: u64| {
             let counts =

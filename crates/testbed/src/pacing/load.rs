@@ -18,7 +18,7 @@ pub(super) const OFFERED: f64 = 1.03;
 /// than twice their size.
 const PRIMING: Duration = Duration::from_millis(200);
 const PRIMED: f64 = 1.5;
-/// What a flow may have queued, in time at its rate.
+/// The most that a flow may have queued, as time at its rate.
 const QUEUED: Duration = Duration::from_millis(40);
 /// A flow may have at least that many packets queued.
 const QUEUED_MIN: u32 = 4;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn priming_fills_what_queues_hold() {
+    fn priming_fills_the_queues() {
         let filled = (PRIMED - 1.0) * PRIMING.as_secs_f64();
         assert!(filled > 2.0 * QUEUED.as_secs_f64());
     }

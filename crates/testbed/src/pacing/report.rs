@@ -16,7 +16,7 @@ use std::fmt;
 /// The target for how much more the others cost than `flowbundler`, above the traffic's own cost,
 /// with the most flows.
 const TO_REACH: f64 = 2.6;
-/// If less than this is offered, in per cent of the rate, flows run dry and there is nothing to
+/// If less than this is offered, in percent of the rate, flows run dry and there is nothing to
 /// pace.
 const OFFERED_LEAST: f64 = 100.0;
 
@@ -29,19 +29,19 @@ pub struct CostRow {
     pub system: &'static str,
     /// Packets sent, a second.
     pub packets_per_second: Spread,
-    /// The same in per cent of the sum of all rates.
+    /// The same in percent of the sum of all rates.
     pub of_rate_percent: Spread,
-    /// What was offered, in per cent of the same.
+    /// The offered load, in percent of the same.
     pub offered_percent: Spread,
     /// System calls made to send, a second.
     pub kicks_per_second: Spread,
     /// Packets sent for each.
     pub packets_per_kick: Spread,
-    /// Processor time of Narrows for each packet, in nanoseconds.
+    /// CPU time of Narrows for each packet, in nanoseconds.
     pub cpu_ns_per_packet: Spread,
     /// The same minus that of `none` in the same round.
     pub overhead_ns_per_packet: Spread,
-    /// The processor time, relative to that of `flowbundler` in the same round.
+    /// The CPU time, relative to that of `flowbundler` in the same round.
     pub cpu_to_flowbundler: Spread,
     /// The time above `none`, over that of `flowbundler` in the same round; the median. None if
     /// `flowbundler` cost no more than `none` in most rounds.
@@ -61,7 +61,7 @@ pub struct Report {
     /// Where it was measured.
     #[serde(flatten)]
     pub machine: Machine,
-    /// What each flow was offered, in parts of its rate.
+    /// The offered load of each flow, in parts of its rate.
     pub offered: f64,
     /// The target for how much `overhead_to_flowbundler` exceeds 1 with 1024 flows.
     pub to_reach: f64,
@@ -250,7 +250,7 @@ impl Report {
             return writeln!(
                 f,
                 "{disturbed} measurements are of a machine that was busy with something else, which kept \
-                 the sender from its load: nothing is said about what is to be reached, run this again \
+                 the sender from its load: no target is judged; run this again \
                  on a quiet one"
             );
         }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pacing_costs_is_above_none_and_compared_within_a_round() {
+    fn the_cost_of_pacing_is_relative_to_none_within_a_round() {
         let report = report(&samples(4000.0, 2000.0));
         let carousel = report.cost.iter().find(|row| row.system == "carousel").unwrap();
         assert_eq!(
@@ -327,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_divided_by_what_costs_nothing() {
+    fn a_cost_of_zero_gives_no_ratio() {
         let report = report(&samples(4000.0, 900.0));
         assert!(report.cost.iter().all(|row| row.overhead_to_flowbundler.is_none()));
         assert!(report.to_string().contains("cost what flowbundler does not"));
     }
 
     #[test]
-    fn a_load_that_did_not_come_is_no_proof_of_anything() {
+    fn a_load_that_did_not_arrive_proves_nothing() {
         let mut samples = samples(4000.0, 2000.0);
         let cell = Cell { flows: 16, system: System::Fq };
         samples.get_mut(&cell).unwrap()[0].offered_percent = 60.0;

@@ -4,13 +4,13 @@ use crate::spread::Spread;
 use narrows_units::Nanos;
 use serde::Serialize;
 
-/// A deviation up to this is what the paper reports, in per cent.
+/// A deviation up to this is what the paper reports, in percent.
 const GOOD_PERCENT: f64 = 0.3;
 
 /// A window with fewer packets than this depends more on where it begins than on the rate.
 const PACKETS_MIN: f64 = 4.0;
 
-/// The deviation of the rate over windows of one length, in either direction, in per cent of the
+/// The deviation of the rate over windows of one length, in either direction, in percent of the
 /// rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Deviation {
@@ -56,13 +56,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The deviation of the rate over the whole trace, in per cent; negative below.
+    /// The deviation of the rate over the whole trace, in percent; negative below.
     fn deviation_percent(&self) -> Option<f64> {
         let (first, last) = (*self.at.first()?, *self.at.last()?);
         self.off_percent(self.at.len() - 1, last - first)
     }
 
-    /// How far `packets` in `span` are off the rate.
+    /// The deviation of `packets` in `span` from the rate.
     fn off_percent(&self, packets: usize, span: Nanos) -> Option<f64> {
         let due = span.0 as f64 / self.packet_nanos;
         (due > 0.0).then(|| (packets as f64 / due - 1.0) * 100.0)
@@ -126,7 +126,7 @@ pub fn deviation(traces: &[Trace], window: Nanos) -> Option<Deviation> {
     })
 }
 
-/// Of all `traces`.
+/// The measures of all `traces`.
 pub fn gaps(traces: &[Trace]) -> Option<Gaps> {
     let gaps = Sorted::of(traces.iter().flat_map(Trace::alternate_gaps).collect())?;
     Some(Gaps {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_at_their_times_are_off_by_nothing() {
+    fn packets_at_their_times_have_no_error() {
         let even = [trace((0..1000).map(|n| n * PACKET))];
         let off = deviation(&even, Nanos::from_millis(1)).unwrap();
         assert_eq!((off.windows, off.mean_percent, off.within_03_percent), (99, 0.0, 100.0));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_shorter_than_some_packets_are_not_looked_at() {
+    fn windows_of_too_few_packets_do_not_count() {
         let even = [trace((0..1000).map(|n| n * PACKET))];
         assert_eq!(deviation(&even, Nanos(3 * PACKET)), None);
         assert!(deviation(&even, Nanos(4 * PACKET)).is_some());

@@ -11,12 +11,12 @@ use std::net::SocketAddrV4;
 use std::thread;
 use std::time::Duration;
 
-/// What `netem` makes of a round trip.
+/// The round trip with `netem`.
 pub(super) const ROUND_TRIP: Duration = Duration::from_millis(20);
 
 /// The first of the ports that flows go to.
 const PORT: u16 = 20_000;
-/// What a flood offers, as a multiple of the limit; its frames, in bytes.
+/// The load of a flood, as a multiple of the limit; its frames, in bytes.
 const OVERLOAD: f64 = 1.3;
 const FRAME_BYTES: usize = 1514;
 /// How long a flood runs before it is measured, so that bucket and virtual queue are full: they
@@ -29,7 +29,7 @@ const REST: Duration = Duration::from_millis(500);
 /// How much longer than it needs a flood may last.
 const SPARE: Duration = Duration::from_secs(20);
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) flows: usize,
@@ -37,12 +37,12 @@ pub(super) struct Cell {
     pub(super) window: Duration,
 }
 
-/// What was found, in bits a second.
+/// The results, in bits per second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// Of frames at the receiver's device.
     pub(super) frames: f64,
-    /// Of what receivers read.
+    /// The rates at the receivers.
     pub(super) payload: f64,
     /// Of frames in the second with the least, and in that with the most.
     pub(super) seconds: [f64; 2],

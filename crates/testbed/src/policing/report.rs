@@ -1,4 +1,4 @@
-//! What the benchmark found, as a table and as JSON.
+//! The benchmark's results, as a table and as JSON.
 
 use super::cell::Found;
 use crate::machine::Machine;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// One system at one limit with so many flows.
+/// One system at one limit with one number of flows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// `narrows-xdp`, `plain drop` or `kernel police`.
@@ -19,13 +19,13 @@ pub struct Row {
     pub flows: usize,
     /// Frames that arrived, in percent of the limit: their headers included.
     pub percent: f64,
-    /// What the receivers read, in percent of the limit.
+    /// The rates at the receivers, in percent of the limit.
     pub payload_percent: f64,
     /// The second in which least arrived, in percent of the limit.
     pub least_second_percent: f64,
-    /// That in which most did.
+    /// The second with the most.
     pub most_second_percent: f64,
-    /// How far a second of a UDP flood above the limit is off it, in percent.
+    /// The deviation of a second of a UDP flood above the limit, in percent.
     pub flood_off_percent: f64,
 }
 
@@ -58,11 +58,11 @@ pub struct Report {
     /// Where it was measured.
     #[serde(flatten)]
     pub machine: Machine,
-    /// What `tbf latency` is, in milliseconds.
+    /// The `latency` of `tbf`, in milliseconds.
     pub queue_ms: u64,
     /// The systems at each limit.
     pub rows: Vec<Row>,
-    /// What is not in the rows.
+    /// Notes that are not in the rows.
     pub notes: Vec<String>,
 }
 

@@ -8,11 +8,11 @@ use crate::narrows::Instance;
 use anyhow::Result;
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// What a bucket passes at once, as time at the limit; and as much at least.
+/// The burst of a bucket, as time at the limit, and its least size.
 const BURST: Nanos = Nanos::from_millis(8);
 const BURST_MIN: u64 = 100_000;
 
-/// What stands between the ports.
+/// The system between the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
     /// The XDP plane.
@@ -42,7 +42,7 @@ pub(super) enum Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Puts `system` between the ports of `bed`, with `limit` for what goes to the server.
+    /// Puts `system` between the ports of `bed`, with `limit` towards the server.
     pub(super) fn start(
         bed: &'a Testbed,
         system: System,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const IDLE: Duration = Duration::from_secs(2);
 /// How long the load runs before it is measured: TCP has found its rate and filled the queues.
 const WARM_UP: Duration = Duration::from_secs(3);
-/// What `ping` is given beyond its time; it is ended when that is over.
+/// The grace time of `ping`; then it is ended.
 const SPARE: Duration = Duration::from_secs(5);
 
 /// Code points of the TCP flows of each direction: CS0, CS1, CS5 and EF.
@@ -27,7 +27,7 @@ const fn udp(name: &'static str, dscp: u8, millis: u64) -> Probe {
     Probe { name, dscp, interval, request: 64, answer: 64, ports: 32 }
 }
 
-/// What goes beside the load, but for `ping`.
+/// The probes beside the load, except `ping`.
 pub(super) const PROBES: [Probe; 5] = [
     udp("UDP CS0", 0, 10),
     udp("UDP CS1", 8, 20),
@@ -47,7 +47,7 @@ pub(super) struct Delays {
 pub(super) struct Trips {
     pub(super) sent: u64,
     pub(super) lost: u64,
-    /// What those took that were answered, the shortest first.
+    /// The round trips of answered probes, the shortest first.
     sorted: Vec<Duration>,
 }
 
@@ -69,7 +69,7 @@ impl Trips {
 
 /// One direction of the load.
 pub(super) struct Way {
-    /// What the receiver's device got, in whole frames.
+    /// The load received by the receiver's device, in whole frames.
     pub(super) delivered: Delivered,
     /// Payload that each TCP flow carried within the window, in bytes.
     pub(super) flows: Vec<u64>,
@@ -93,7 +93,7 @@ pub(super) struct Outcome {
     pub(super) span: Duration,
 }
 
-/// What is looked at on both ends of the window.
+/// The readings at both ends of the window.
 struct Look {
     at: Instant,
     clock: Duration,
@@ -103,7 +103,7 @@ struct Look {
     cpu: Duration,
 }
 
-/// Measures what stands between the ports of `bed`, under load for `window`.
+/// Measures the system between the ports of `bed`, under load for `window`.
 pub(super) fn measure(bed: &Testbed, instance: &Instance, window: Duration) -> Result<Outcome> {
     let [client, server] = bed.ends();
     let wanted: Vec<Flow> =

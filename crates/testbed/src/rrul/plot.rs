@@ -9,9 +9,9 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 
-/// Of the whole, in pixels.
+/// The size of the whole, in pixels.
 const SIZE: (u32, u32) = (1080, 400);
-/// What the title and the names of the lines take of its height.
+/// The height of the title and the names of the lines.
 const HEADER: u32 = 64;
 /// The shortest delay drawn, and the longest, in milliseconds.
 const DELAYS: (f64, f64) = (0.01, 3000.0);

@@ -10,19 +10,20 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// What 99 in 100 probes may be delayed by CAKE, in milliseconds: above [`SLOW`], and below.
+/// The most delay that CAKE may add for 99 in 100 probes, in milliseconds: above [`SLOW`], and
+/// below.
 const ADDED_MS: f64 = 5.0;
 const ADDED_SLOW_MS: f64 = 15.0;
 /// Limits up to this, in bits per second, are slow: a full frame alone takes 0.24 ms at 50 Mbit/s.
 const SLOW: u64 = 50_000_000;
-/// What Jain's index of equal flows is to be at least.
+/// The least Jain's index of equal flows.
 const JAIN: f64 = 0.98;
 /// The probes that are the sparse flows; the others, and `ping`, are what delay is judged by.
 const SPARSE: [&str; 2] = ["DNS-like", "VoIP-like"];
 /// The probe whose delays are drawn.
 const DRAWN: &str = "UDP CS0";
 
-/// What one kind of probe met.
+/// The results of one kind of probe.
 #[derive(Clone, Debug, Serialize)]
 pub struct Delay {
     /// Which.
@@ -44,13 +45,13 @@ pub struct Delay {
 /// One direction.
 #[derive(Clone, Debug, Serialize)]
 pub struct Way {
-    /// What the receiver's device got, in frames' bits per second.
+    /// The rate at the receiver's device, in bits per second of whole frames.
     pub delivered_bps: u64,
     /// Payload of each TCP flow, in bits per second, in the order of their marks.
     pub flows_bps: Vec<f64>,
     /// Jain's index of these, if they should be equal.
     pub jain: Option<f64>,
-    /// What each queue has sent of it, in per cent.
+    /// The share of each queue, in percent.
     pub queue_percent: Vec<f64>,
 }
 
@@ -67,8 +68,8 @@ pub struct Row {
     pub tc: Vec<String>,
     /// The probes.
     pub delays: Vec<Delay>,
-    /// What the load made of the round trips of UDP CS0: every percentile from the 0th to the
-    /// 100th, in microseconds beyond the median at rest.
+    /// The round trips of UDP CS0 under load: every percentile from the 0th to the 100th, in
+    /// microseconds above the median at rest.
     pub added_percentiles_us: Vec<f64>,
     /// Client to server.
     pub up: Way,
@@ -78,22 +79,22 @@ pub struct Row {
     pub dropped_by_narrows: u64,
     /// Frames that some device had no room for, of the whole load.
     pub dropped_by_devices: u64,
-    /// Processor time of Narrows, in percent of one core.
+    /// CPU time of Narrows, in percent of one core.
     pub cpu_percent: f64,
 }
 
-/// What became of the targets at one limit, the worst of all rows with CAKE.
+/// The results against the targets at one limit, the worst of all rows with CAKE.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// The limit.
     pub limit_bps: u64,
     /// The longest 99th percentile of the delay added to ping and UDP probes, in milliseconds.
     pub added_p99_ms: f64,
-    /// What it may be.
+    /// The most that it may be.
     pub added_p99_ms_most: f64,
     /// The least index of equal flows.
     pub jain: f64,
-    /// What it is to be at least.
+    /// The least that it must be.
     pub jain_least: f64,
     /// Lost packets of sparse flows; the target is none.
     pub sparse_lost: u64,
@@ -293,7 +294,7 @@ fn mbit(bps: u64) -> String {
     format!("{:.1} Mbit/s", bps as f64 / 1e6)
 }
 
-/// The table, what it means, and a line for each limit that sums it up.
+/// The table, its explanation, and a summary line for each limit.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}; sender, shaper and receiver share its cores", self.machine)?;

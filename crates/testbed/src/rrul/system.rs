@@ -3,8 +3,8 @@
 use crate::bed::{PORT_A, PORT_B};
 use narrows_units::{Nanos, Rate};
 
-/// The bucket of the plain limit holds what it passes in this time: a tick of most kernels,
-/// which is what is advised for it.
+/// The bucket of the plain limit holds this much time at the limit: a tick of most kernels, the
+/// recommended size.
 const BURST: Nanos = Nanos::from_millis(4);
 /// And as much at least, in bytes.
 const BURST_MIN: u64 = 32_000;
@@ -38,12 +38,12 @@ impl System {
         }
     }
 
-    /// Whether it is what the targets are for.
+    /// Whether the targets apply to it.
     pub(super) const fn is_cake(self) -> bool {
         matches!(self, Self::Cake | Self::CakeBestEffort)
     }
 
-    /// Whether it is to treat all flows alike, whatever their marks.
+    /// Whether it should treat all flows alike, regardless of their marks.
     pub(super) const fn heeds_no_marks(self) -> bool {
         !matches!(self, Self::Cake)
     }

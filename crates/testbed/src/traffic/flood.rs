@@ -1,7 +1,6 @@
-//! A generator that sends at a bounded rate whatever the receiver makes of it.
+//! A generator that sends at a bounded rate, regardless of the receiver.
 //!
-//! It [paces](crate::pace) in small bursts: what has fallen due is sent, then the thread sleeps a
-//! little.
+//! It [paces](crate::pace) in small bursts: due frames are sent, then the thread sleeps briefly.
 
 use crate::background::Background;
 use crate::cpu;
@@ -17,7 +16,7 @@ use std::time::{Duration, Instant};
 
 pub use crate::pace::Pace;
 
-/// What to send: the frames in turn, again and again.
+/// The frames to send, in a cycle.
 #[derive(Clone, Debug)]
 pub struct Flood {
     /// One frame per flow. At least one.
@@ -30,7 +29,7 @@ pub struct Flood {
     pub core: Option<usize>,
 }
 
-/// What was sent.
+/// The frames that were sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sent {
     /// Frames that the kernel took.
@@ -96,7 +95,7 @@ impl Running {
         cpu::of_thread(self.id)
     }
 
-    /// Ends it and says what was sent.
+    /// Ends it and returns the frames sent.
     pub fn stop(self) -> Result<Sent> {
         self.sender.stop()
     }

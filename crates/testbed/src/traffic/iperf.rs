@@ -20,7 +20,7 @@ const EXCHANGE: Duration = Duration::from_secs(10);
 /// Payload of a UDP datagram that fills a frame of 1514 bytes.
 const DATAGRAM: &str = "1472";
 
-/// What the flows are.
+/// The kind of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// UDP, all flows together at a rate of payload that nothing slows down.
@@ -38,7 +38,7 @@ pub struct Iperf {
     limit: Duration,
 }
 
-/// What the client reports.
+/// The client's report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// TCP segments sent again; zero for UDP.

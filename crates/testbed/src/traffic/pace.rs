@@ -1,6 +1,6 @@
-//! The pace of a sender, in small bursts: it sends what is due and then sleeps a little.
+//! The pace of a sender, in small bursts: it sends due packets and then sleeps briefly.
 //!
-//! If a sender had no core for longer than 20 ms, what is due beyond that is skipped, so that no
+//! If a sender had no core for longer than 20 ms, packets due beyond that are skipped, so that no
 //! burst follows a stall.
 
 use std::time::Duration;

@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// How far apart the requests are.
+/// The time between requests.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The results of a ping.

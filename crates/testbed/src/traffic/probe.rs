@@ -33,13 +33,13 @@ const DATAGRAM: usize = 1472;
 /// How long an answer is waited for after the last request: longer than any queue here holds a
 /// packet.
 const LINGER: Duration = Duration::from_secs(4);
-/// How often a waiting thread looks whether it is to end.
+/// How often a waiting thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A kind of probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// What it is like.
+    /// Its properties.
     pub name: &'static str,
     /// The differentiated services code point of its packets, in both directions.
     pub dscp: u8,
@@ -96,7 +96,7 @@ impl Probe {
         Ok(Running { asking })
     }
 
-    /// A socket at `end` that marks what it sends and knows when something arrived.
+    /// A socket at `end` that marks its packets and has time stamps of arrivals.
     fn socket(&self, end: End<'_>) -> Result<UdpSocket> {
         let socket = end.namespace.enter(|| {
             UdpSocket::bind((end.ip, 0)).with_context(|| format!("cannot bind to {}", end.ip))
@@ -216,7 +216,7 @@ pub(crate) fn receive(
     Ok(Some((from, arrived.context("the kernel does not say when a packet arrived")?)))
 }
 
-/// What the device has no room for is lost, as anywhere on the way.
+/// A probe that the device has no room for is lost, as anywhere on the path.
 pub(crate) fn send(socket: &UdpSocket, datagram: &[u8], to: SockaddrIn) -> Result<()> {
     match sendto(socket.as_raw_fd(), datagram, &to, MsgFlags::empty()) {
         Ok(_) | Err(Errno::ENOBUFS | Errno::EAGAIN) => Ok(()),
@@ -225,12 +225,12 @@ pub(crate) fn send(socket: &UdpSocket, datagram: &[u8], to: SockaddrIn) -> Resul
 }
 
 impl Running {
-    /// Sends no more, waits for what is under way, and returns all requests in their order.
+    /// Stops sending, waits for probes under way, and returns all requests in their order.
     pub fn stop(self) -> Result<Vec<Sample>> {
         self.asking.stop()
     }
 
-    /// Sends no more; [`stop`](Self::stop) has what came of it.
+    /// Stops sending; [`stop`](Self::stop) returns the results.
     pub fn pause(&self) {
         self.asking.tell();
     }

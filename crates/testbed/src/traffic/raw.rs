@@ -55,7 +55,7 @@ impl RawSocket {
     }
 
     /// Sends one frame. A frame that the device drops at once, and counts, is [`Offer::Lost`],
-    /// which [`send`](Self::send) cannot tell from one that was not tried.
+    /// which [`send`](Self::send) cannot distinguish from a frame that was not tried.
     pub fn offer(&self, frame: &[u8]) -> Result<Offer> {
         match send(self.socket.as_raw_fd(), frame, MsgFlags::empty()) {
             Ok(_) => Ok(Offer::Taken),
@@ -65,8 +65,8 @@ impl RawSocket {
         }
     }
 
-    /// Sends the first [`BATCH`] of `frames`. Returns how many the kernel took; fewer
-    /// where it has no room.
+    /// Sends the first [`BATCH`] of `frames`. Returns how many the kernel accepted; fewer if it has
+    /// no room.
     pub fn send<F: AsRef<[u8]>>(&self, frames: &[F]) -> Result<usize> {
         let count = frames.len().min(BATCH);
         let slices: Vec<[IoSlice<'_>; 1]> =

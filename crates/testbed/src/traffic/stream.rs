@@ -1,5 +1,4 @@
-//! UDP in one direction, each stream at a rate of its own and to an address of its own: what
-//! arrived, and with what delay.
+//! UDP in one direction, each stream at its own rate to its own address: arrivals and delays.
 //!
 //! Sender and receiver share a clock, and the kernel records when a datagram arrived
 //! ([`crate::probe`]), so a delay is that of one direction. Intervals vary randomly by half: at
@@ -25,9 +24,9 @@ use std::time::{Duration, Instant};
 const STAMP: usize = 8;
 /// The largest datagram.
 const DATAGRAM: usize = 1472;
-/// How often a waiting thread looks whether it is to end.
+/// How often a waiting thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
-/// What is late by more is not made up for.
+/// A longer delay is not made up for.
 const STALL: Duration = Duration::from_millis(20);
 
 /// A stream that is wanted.
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_over_loopback_arrives_with_the_time_at_which_it_was_sent() {
+    fn probes_over_loopback_carry_their_sending_time() {
         let ip = std::net::Ipv4Addr::LOCALHOST;
         let [near, far] = [(); 2].map(|()| UdpSocket::bind((ip, 0)).unwrap());
         setsockopt(&far, sockopt::ReceiveTimestampns, &true).unwrap();

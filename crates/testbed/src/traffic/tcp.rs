@@ -1,10 +1,10 @@
 //! TCP flows, each with a mark, on a chosen queue, and counted separately.
 //!
-//! The kernel draws a hash for each connection, and the hash selects the queue, whatever the ports.
-//! So each connection is opened, the queue of its first packets is looked up ([`QueueCounters`]),
-//! and it is kept or closed depending on whether a flow is wanted there. It stays on its queue as
-//! long as the kernel draws no new hash, which it is told not to do. If ports select the queue
-//! ([`crate::steering::by_port`]), connections go [to those](Flows::to).
+//! The kernel draws a hash for each connection, and the hash selects the queue, regardless of
+//! ports. So each connection is opened, the queue of its first packets is looked up
+//! ([`QueueCounters`]), and it is kept or closed depending on whether a flow is wanted there. It
+//! stays on its queue as long as the kernel draws no new hash, which is disabled. If ports select
+//! the queue ([`crate::steering::by_port`]), connections go [to those](Flows::to).
 //!
 //! Payload is counted once, when the receiver has read it.
 
@@ -25,9 +25,9 @@ use std::time::Duration;
 const TRIES: usize = 200;
 /// How the flows slow down: by losses and marks, so that a queue without either is filled.
 const CONGESTION_CONTROL: &str = "cubic";
-/// What is written or read at once, in bytes.
+/// The bytes per write or read.
 const CHUNK: usize = 128 << 10;
-/// How often a waiting thread looks whether it is to end.
+/// How often a waiting thread checks whether to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A flow that is wanted.
@@ -47,8 +47,8 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// Opens `wanted` from one end to the other, through whatever forwards on an otherwise
-    /// idle bed.
+    /// Opens `wanted` from one end to the other, through any forwarder on an otherwise idle
+    /// testbed.
     pub fn open(bed: &Testbed, from: End<'_>, to: End<'_>, wanted: &[Flow]) -> Result<Self> {
         for end in [from, to] {
             // No new hash after a loss.
@@ -124,7 +124,7 @@ fn set_up(pair: [TcpStream; 2], dscp: u8) -> Result<[TcpStream; 2]> {
         setsockopt(stream, sockopt::TcpCongestion, &OsString::from(CONGESTION_CONTROL))
             .with_context(|| format!("this kernel has no TCP {CONGESTION_CONTROL}"))?;
         setsockopt(stream, sockopt::Ipv4Tos, &i32::from(dscp << 2))?;
-        // Closed, it is over at once: what was not sent yet will not be.
+        // When closed, it ends at once: unsent data is discarded.
         let linger = nix::libc::linger { l_onoff: 1, l_linger: 0 };
         setsockopt(stream, sockopt::Linger, &linger)?;
         stream.set_read_timeout(Some(LOOK))?;
@@ -133,7 +133,7 @@ fn set_up(pair: [TcpStream; 2], dscp: u8) -> Result<[TcpStream; 2]> {
     Ok(pair)
 }
 
-/// Whether a call that gave `kind` is to be made again.
+/// Whether to repeat a call that failed with `kind`.
 fn is_passing(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

@@ -36,7 +36,7 @@ impl Receiver {
     }
 }
 
-/// What the `frames` of each leaf come to between two moments, in bits a second.
+/// The rate of the `frames` of each leaf between two times, in bits per second.
 pub(super) fn rates(frames: &[Event], from: Nanos, to: Nanos) -> [f64; LEAVES] {
     let mut bytes = [0; LEAVES];
     for frame in frames.iter().filter(|frame| (from..to).contains(&frame.at)) {

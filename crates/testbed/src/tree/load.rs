@@ -16,7 +16,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What to send.
+/// The frames to send.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) phases: Vec<Phase>,
@@ -31,7 +31,7 @@ pub(super) struct Event {
     pub(super) leaf: u8,
 }
 
-/// What was sent.
+/// The frames that were sent.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     /// When the first phase began.
@@ -59,7 +59,7 @@ impl Load {
         let frames = (0..LEAVES).map(provider::frames).collect::<Result<Vec<_>>>()?;
         let (say, id) = mpsc::channel();
         let sender = Background::start("tree sender", move |end| {
-            // Nobody listens any more only if the start has failed.
+            // The receiver is gone only if the start has failed.
             let _ = say.send(gettid());
             cpu::prefer_this_thread()?;
             self.send(&socket, &frames, end)
@@ -125,7 +125,7 @@ impl Running {
         cpu::of_thread(self.id)
     }
 
-    /// Ends it and says what was sent.
+    /// Ends it and returns the frames sent.
     pub(super) fn stop(self) -> Result<Sent> {
         self.sender.stop()
     }

@@ -6,7 +6,7 @@ use super::provider::{APPLICATIONS, LEAVES, SUBSCRIBERS};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Phase {
     pub(super) name: &'static str,
-    /// What it shows, for those who read the table.
+    /// Its purpose, for readers of the table.
     pub(super) shows: &'static str,
     /// In Mbit/s, by subscriber and application.
     asked: [[f64; APPLICATIONS]; SUBSCRIBERS],
@@ -35,12 +35,12 @@ const fn sites(
 pub(super) const PHASES: [Phase; 6] = [
     Phase {
         name: "morning",
-        shows: "all below what is assured to them: everyone gets what he asks for",
+        shows: "all demands below the assured rates: each is met",
         asked: sites(LIGHT, LIGHT),
     },
     Phase {
         name: "evening",
-        shows: "all ask for more than there is: what is assured, and the rest to web before bulk",
+        shows: "all demand more than the link: assured rates, then the rest to web before bulk",
         asked: sites(BUSY, BUSY),
     },
     Phase {
@@ -60,18 +60,18 @@ pub(super) const PHASES: [Phase; 6] = [
     },
     Phase {
         name: "evening again",
-        shows: "north is back, and has at once what is assured to it",
+        shows: "north is back, and has its assured rates at once",
         asked: sites(BUSY, BUSY),
     },
 ];
 
 impl Phase {
-    /// What a leaf asks for, in bits a second.
+    /// The demand of a leaf, in bits per second.
     pub(super) fn asked(&self, leaf: usize) -> f64 {
         self.asked[leaf / APPLICATIONS][leaf % APPLICATIONS] * 1e6
     }
 
-    /// The same of every leaf.
+    /// The demands of all leaves.
     pub(super) fn asked_by_leaf(&self) -> [f64; LEAVES] {
         std::array::from_fn(|leaf| self.asked(leaf))
     }

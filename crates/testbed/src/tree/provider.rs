@@ -1,8 +1,7 @@
 //! The tree: a link, two sites, six subscribers, three applications each.
 //!
-//! Rates below a class add up to a little less than its own, so that each lends something of its
-//! own, and nothing is owed twice. The first subscriber pays for twice the part of what is
-//! borrowed.
+//! Rates below a class add up to a little less than its own, so that each lends some of its own
+//! rate, and no rate is assured twice. The first subscriber has twice the share of borrowed rate.
 
 use crate::bed::{CLIENT_IP, CLIENT_MAC, SINK_MAC};
 use anyhow::Result;
@@ -18,25 +17,25 @@ pub(super) const APPLICATIONS: usize = 3;
 /// Leaves: the applications of the first subscriber, and so on.
 pub(super) const LEAVES: usize = SUBSCRIBERS * APPLICATIONS;
 
-/// What a bucket holds: its rate for this long, so that a worker that a busy machine keeps from
-/// its core for so long has lost nothing of the rate.
+/// The size of a bucket: its rate for this long, so a worker that waits for its core for as long
+/// loses none of the rate.
 const BURST: Nanos = Nanos::from_millis(20);
 /// The least of it: four full frames.
 const BURST_MIN: u64 = 4 * 1514;
-/// What may wait at a leaf: its assured rate for so long, or its ceiling for so long, whichever is
-/// more. Long enough for a sender or a worker that a busy machine keeps from its core, and short
-/// enough to be gone when [a phase is measured](super::SETTLING).
+/// The queue limit of a leaf: its assured rate or its ceiling for this long, whichever is more.
+/// Long enough for a sender or a worker that waits for its core, and short enough to drain before
+/// [a phase is measured](super::SETTLING).
 const QUEUE: Nanos = Nanos::from_millis(100);
 const QUEUE_AT_CEIL: Nanos = Nanos::from_millis(25);
 /// The fewest frames that may wait in one queue of it.
 const QUEUE_MIN: u64 = 4;
 /// Flows of a leaf, which take all queues.
 const FLOWS: u16 = 16;
-/// In what proportion subscribers share what they borrow, in bytes.
+/// The proportion in which subscribers share borrowed rate, in bytes.
 const QUANTUM: u32 = 3000;
 /// The first subscriber's part, over that of others.
 const GOLD: u32 = 2;
-/// Where headers begin that tell leaves apart.
+/// The offset of the headers that identify leaves.
 const DESTINATION: usize = 30;
 const PORT: usize = 36;
 /// Bytes of a frame that say which leaf it is of.
@@ -52,7 +51,7 @@ struct Site {
     limits: [u64; 2],
     /// Those of each of its subscribers.
     subscriber: [u64; 2],
-    /// What is assured to each of their applications.
+    /// The assured rate of each of their applications.
     applications: [u64; APPLICATIONS],
 }
 
@@ -81,7 +80,7 @@ const APPLICATION: [Application; APPLICATIONS] = [
 /// A class of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub(super) name: String,
     /// The number of its class below `1:`.
     pub(super) id: u32,
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_class_can_keep_what_it_assures_below_it() {
+    fn each_class_covers_the_assured_rates_below_it() {
         let nodes = nodes();
         assert_eq!(nodes.len(), 1 + SITES.len() + SUBSCRIBERS + LEAVES);
         for node in &nodes {
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_is_said_in_tcs_words() {
+    fn the_tree_is_written_in_tc_s_words() {
         let lines = commands(&nodes(), "port-b", 4);
         for said in [
             "qdisc add dev port-b root handle 1: htb",

@@ -12,21 +12,22 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a class had in a phase, in bits a second.
+/// A class's rate in a phase, in bits per second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Share {
     /// The rate that its sender should offer.
     pub wanted_bps: f64,
-    /// What it offered.
+    /// Its offered load.
     pub asked_bps: f64,
     /// The rate due by HTB's rules for that offer.
     pub due_bps: f64,
-    /// What arrived.
+    /// The delivered rate.
     pub delivered_bps: f64,
 }
 
 impl Share {
-    /// How far delivered is from due, in per cent of it; `None` if nothing is due.
+    /// The deviation of the delivered from the due rate, in percent of it; `None` if nothing is
+    /// due.
     pub fn off_percent(&self) -> Option<f64> {
         (self.due_bps > 0.0).then(|| (self.delivered_bps / self.due_bps - 1.0) * 100.0)
     }
@@ -56,7 +57,7 @@ pub(super) fn shares(
     of_rates(nodes, &phase.asked_by_leaf(), &rates_of(&sent.frames), &rates_of(arrived))
 }
 
-/// Of the rates of all leaves in each window.
+/// The shares from the rates of all leaves in each window.
 fn of_rates(
     nodes: &[Node],
     wanted: &[f64; LEAVES],
@@ -95,7 +96,7 @@ mod tests {
     use super::super::phase::PHASES;
     use super::*;
 
-    /// What is due to the class `name` in a phase whose senders do as they should, in Mbit/s.
+    /// The due rate of the class `name` in a phase with ideal senders, in Mbit/s.
     fn due(phase: &str, name: &str) -> f64 {
         let nodes = provider::nodes();
         let phase = PHASES.iter().find(|known| known.name == phase).unwrap();
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn each_phase_shows_what_it_is_there_for() {
+    fn each_phase_has_its_purpose() {
         // No class lacks anything.
         assert_due("morning", "link", 6.0 * 4.8);
         // The whole link; the worse priority gets its assured rate.
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_inner_class_has_is_what_the_leaves_below_it_have() {
+    fn an_inner_class_s_rate_is_the_sum_of_its_leaves() {
         let nodes = provider::nodes();
         let ones = [1.0; LEAVES];
         let shares = of_rates(&nodes, &ones, &[ones], &[[0.0; LEAVES], ones, ones]);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_off_by_what_is_missing_of_what_is_due() {
+    fn a_share_s_error_is_relative_to_its_due_rate() {
         let share = Share { wanted_bps: 9.0, asked_bps: 9.0, due_bps: 8.0, delivered_bps: 7.0 };
         assert_eq!(share.off_percent(), Some(-12.5));
         assert_eq!(Share { due_bps: 0.0, ..share }.off_percent(), None);

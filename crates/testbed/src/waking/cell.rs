@@ -15,13 +15,13 @@ const FLOWS: usize = 4;
 const SETTLE: Duration = Duration::from_millis(500);
 /// How long the load runs before it is measured: TCP has found its rate.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// What `ping` is given beyond its time; it is ended when that is over.
+/// The grace time of `ping`; then it is ended.
 const SPARE: Duration = Duration::from_secs(5);
 
-/// What was measured in one round.
+/// The measurements of one round.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Cores' time of the whole machine, in per cent of one core, with nothing to forward.
+    /// Cores' time of the whole machine, in percent of one core, with nothing to forward.
     pub(super) idle_cpu_percent: f64,
     /// The same under load.
     pub(super) cpu_percent: f64,
@@ -29,7 +29,7 @@ pub(super) struct Sample {
     pub(super) switches_per_sec: f64,
     /// The slowest of 100 round trips, in microseconds.
     pub(super) ping_p99_us: f64,
-    /// What arrived at either end, in bits per second.
+    /// The rate at either end, in bits per second.
     pub(super) rates: [f64; 2],
 }
 
@@ -41,7 +41,7 @@ impl Sample {
     }
 }
 
-/// Measures what stands between the ports of `bed`, under load for `window`.
+/// Measures the system between the ports of `bed`, under load for `window`.
 pub(super) fn measure(bed: &Testbed, window: Duration) -> Result<Sample> {
     let [client, server] = bed.ends();
     let wanted: Vec<Flow> = (0..FLOWS).map(|queue| Flow { dscp: 0, queue }).collect();
@@ -70,7 +70,7 @@ pub(super) fn measure(bed: &Testbed, window: Duration) -> Result<Sample> {
     Ok(Sample { idle_cpu_percent, cpu_percent, switches_per_sec, ping_p99_us, rates })
 }
 
-/// The whole machine for `window`: per cent of a core, and switches a second.
+/// The whole machine for `window`: percent of a core, and switches a second.
 fn over(window: Duration) -> Result<(f64, f64)> {
     let (at, before) = (Instant::now(), MachineTime::now()?);
     thread::sleep(window);

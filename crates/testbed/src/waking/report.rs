@@ -1,4 +1,4 @@
-//! What the benchmark found, as a table and as JSON.
+//! The benchmark's results, as a table and as JSON.
 
 use super::cell::Sample;
 use super::system::System;
@@ -18,17 +18,17 @@ pub struct Row {
     pub system: &'static str,
     /// The limit of each direction, in bits per second.
     pub limit: u64,
-    /// Time of the whole machine, in per cent of one core.
+    /// Time of the whole machine, in percent of one core.
     pub cpu_percent: Spread,
-    /// That of `bridge-htb` in the same round goes into it as often.
+    /// The ratio to `bridge-htb` in the same round.
     pub cpu_to_bridge_htb: Spread,
     /// Context switches of the whole machine.
     pub switches_per_sec: Spread,
     /// The slowest of 100 round trips beside the load.
     pub ping_p99_us: Spread,
-    /// What arrived in the direction that got less, in per cent of the limit: frames' bytes.
+    /// The rate in the slower direction, in percent of the limit: frames' bytes.
     pub delivered_percent: Spread,
-    /// Time of the whole machine with nothing to forward, in per cent of one core.
+    /// Time of the whole machine with nothing to forward, in percent of one core.
     pub idle_cpu_percent: Spread,
 }
 

@@ -1,4 +1,4 @@
-//! What is measured: each system as it is put between the ports.
+//! The measured systems, as they are put between the ports.
 
 use crate::Testbed;
 use crate::bed::{PORT_A, PORT_B};
@@ -8,14 +8,14 @@ use anyhow::Result;
 use narrows_units::{Nanos, Rate};
 use std::path::Path;
 
-/// What a bucket passes at once, as time at the limit: a tick of most kernels. And as much at
-/// least, in bytes.
+/// The burst of a bucket, as time at the limit: a tick of most kernels. And its least size in
+/// bytes.
 const BURST: Nanos = Nanos::from_millis(4);
 const BURST_MIN: u64 = 32_000;
 /// How long a packet may wait in a queue that drops at its end.
 const QUEUE: Nanos = Nanos::from_millis(50);
 
-/// What stands between the ports, with the limit in both directions.
+/// The system between the ports, with the limit in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum System {
     BridgeTbf,

@@ -23,7 +23,7 @@ struct Rule {
 enum Better {
     Lower,
     Higher,
-    /// Nearer to half of the total, in per cent.
+    /// Nearer to half of the total, in percent.
     Half,
 }
 
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn each_system_of_ours_has_a_check_that_names_what_is_worse() {
+    fn each_narrows_row_has_a_check_that_names_regressions() {
         let samples = [
             sample(System::LinuxCake, Load::Tcp, Figure::QueueP99, 10.0),
             sample(System::LinuxCakeMq, Load::Tcp, Figure::QueueP99, 90.0),

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_name_all_are_measured_and_with_one_what_is_judged() {
+    fn without_a_name_all_rows_are_measured_and_with_one_the_judged_ones() {
         let (all, some) = (Rows::default(), Rows::named("tcp").unwrap());
         assert!(Load::ALL.iter().all(|load| all.have(*load, load.limits()[0])));
         assert!(System::ALL.iter().all(|system| all.want(*system)));

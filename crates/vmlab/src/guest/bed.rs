@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_length_of_a_ring_is_what_it_is_and_what_it_can_be() {
+    fn a_ring_has_a_present_and_a_greatest_length() {
         let igb = "Ring parameters for port-a:\nPre-set maximums:\nRX:\t\t\t4096\n\
                    RX Mini:\t\tn/a\nTX:\t\t\t4096\nCurrent hardware settings:\n\
                    RX:\t\t\t256\nRX Mini:\t\tn/a\nTX:\t\t\t256\n";

@@ -219,8 +219,8 @@ fn tcp_under(lab: &mut Lab, qdisc: &str) -> Result<Verdict> {
 fn books(lab: &mut Lab) -> Result<Verdict> {
     let show = lab.running()?.show()?;
     let sum = &show["conservation"];
-    let received = sum["received"].as_u64().context("show does not say what was received")?;
-    let unaccounted = sum["unaccounted"].as_i64().context("show does not say what is missing")?;
+    let received = sum["received"].as_u64().context("show lacks received")?;
+    let unaccounted = sum["unaccounted"].as_i64().context("show lacks unaccounted")?;
     ensure!(received > 0 && unaccounted == 0, "{sum}");
     let no_frame = sum["dropped"]["no_frame"].as_u64().unwrap_or(0);
     ensure!(no_frame == 0, "{no_frame} packets were dropped for no_frame");

@@ -1,9 +1,9 @@
-//! Commands of tc, and what the program is to do.
+//! Commands of tc, and the resulting plan of the program.
 
 use super::*;
 use narrows_tc::OfflineHost;
 
-/// What port `a` runs under `lines`.
+/// The plan of port `a` under `lines`.
 fn plan(lines: &str) -> Plan {
     let lines: String =
         lines.lines().map(|line| line.replace(" dev a ", " dev nrw-a ") + "\n").collect();
@@ -40,7 +40,7 @@ fn a_tbf_is_a_tree_of_one() {
 }
 
 #[test]
-fn a_virtual_queue_is_as_long_as_somebody_chose_and_the_aqm_aims_near_its_end() {
+fn a_virtual_queue_has_its_configured_length_and_the_aqm_s_target_is_near_its_end() {
     let tbf = |words: &str| {
         let line = format!("qdisc add dev a root handle 1: tbf rate 8mbit burst 10k {words}\n");
         compiled(&line).image.classes[&1]
@@ -54,7 +54,7 @@ fn a_virtual_queue_is_as_long_as_somebody_chose_and_the_aqm_aims_near_its_end() 
         let class = tbf(words);
         assert_eq!((class.limit, class.target), (limit, limit - limit / 10), "{words}");
     }
-    // A thousand packets that nobody chose: a second and a half of 8 Mbit/s.
+    // The default of a thousand packets: a second and a half at 8 Mbit/s.
     let leaf = compiled(HTB).image.classes[&3];
     assert_eq!((leaf.limit, leaf.target), (100_000_000, 90_000_000));
     let codel = format!("{HTB}qdisc add dev a parent 1:30 codel target 7ms interval 50ms\n");
@@ -117,7 +117,7 @@ fn bands_below_a_rate_are_classes_and_choose_by_priority() {
 }
 
 #[test]
-fn what_needs_a_queue_is_refused_with_what_can_have_one() {
+fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
     let leaf = |kind: &str| format!("{HTB}qdisc add dev a parent 1:10 {kind}\n");
     for kind in ["cake", "fq", "fq_codel", "sfq", "netem delay 5ms"] {
         assert_refused(&leaf(kind), kind.split(' ').next().unwrap());

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What the token buckets that `tree` is measured beside have in common: a rate, and
- * which bucket a frame belongs to.
+ * The parts that the reference token buckets share: a rate, and the choice of a frame's bucket.
  */
 #ifndef BUCKET_H
 #define BUCKET_H
@@ -12,15 +11,15 @@
 #define SECOND 1000000000ULL
 /* Credit after a pause, and how far a bucket may be sold ahead, in ns. */
 #define BURST 1000000ULL
-/* A bucket for each CPU that is to have its own. */
+/* A bucket for each CPU, if CPUs have their own. */
 #define BUCKETS 64
 /* Where the lower byte of a UDP packet's destination port is, behind an IPv4 header. */
 #define CHOICE 37
 
-/* In bytes a second. Set before the program is loaded. */
+/* In bytes per second. Set before the program is loaded. */
 const volatile __u64 rate = 1;
 
-/* Which bucket: what the frame says, so that CPUs can share one or have each their own. */
+/* The bucket: chosen by the frame, so that CPUs can share one or each have their own. */
 static __always_inline __u32 bucket_of(const struct xdp_md *ctx)
 {
 	const __u8 *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
@@ -36,7 +35,7 @@ static __always_inline __u64 time_of(const struct xdp_md *ctx)
 	return (__u64)(data_end - data) * SECOND / (rate ? rate : 1);
 }
 
-/* A bucket as the time up to which its rate is sold. Charges `cost`, or says that it is full. */
+/* A bucket as the time up to which its rate is sold. Charges `cost`, or fails if it is empty. */
 static __always_inline int charge(__u64 *clock, __u64 cost, __u64 now)
 {
 	if ((__s64)(*clock + BURST - now) < 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* bucket-percpu: a token bucket that each CPU has by itself, so that the sum is no limit. */
+/* bucket-percpu: a token bucket for each CPU, so the sum is not limited. */
 #include "bucket.h"
 
 struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* empty: what any program costs. */
+/* empty: the cost of any program. */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

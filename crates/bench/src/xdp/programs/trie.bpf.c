@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* trie: drops what has its source in the kernel's trie of prefixes. */
+/* trie: drops frames whose source is in the kernel's trie of prefixes. */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>

@@ -1,4 +1,4 @@
-//! What a look-up costs, beside the kernel's own trie.
+//! The cost of a look-up, compared with the kernel's own trie.
 
 use super::*;
 use libbpf_cargo::SkeletonBuilder;
@@ -9,7 +9,7 @@ use std::time::Instant;
 /// `AT_ONCE` and `ASKED` of `cost.bpf.c`.
 const AT_ONCE: u32 = 4096;
 const ASKED: u32 = 65_536;
-/// Of a key of the trie: the length, before the address.
+/// The offset of the address in a key of the trie, after the length.
 const TRIE_LEN_BYTES: u32 = 4;
 
 /// A number from `seed`, the same each time.
@@ -40,8 +40,8 @@ fn prefix(seed: u32, is_six: bool) -> (IpAddr, u8) {
     }
 }
 
-/// The nanoseconds that a look-up takes, without what it takes to choose the address: the best of
-/// several runs over all addresses.
+/// The nanoseconds of a look-up, without choosing the address: the best of several runs over all
+/// addresses.
 fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAddr, u8)]) -> f64 {
     let mut open = ObjectBuilder::default().open_memory(object).unwrap();
     let is_six = asked[0].is_ipv6();
@@ -105,10 +105,10 @@ fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAd
     runs.fold(f64::MAX, f64::min)
 }
 
-/// `cargo test --release -p narrows-bpf --lib what_a_look_up_costs -- --ignored --nocapture`
+/// `cargo test --release -p narrows-bpf --lib the_cost_of_a_look_up -- --ignored --nocapture`
 #[test]
 #[ignore = "measures; nothing can fail"]
-fn what_a_look_up_costs() {
+fn the_cost_of_a_look_up() {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let object = std::env::temp_dir().join(format!("nrw-{}-cost.o", std::process::id()));
     let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
@@ -122,7 +122,7 @@ fn what_a_look_up_costs() {
     let bytes = std::fs::read(&object).unwrap();
     std::fs::remove_file(&object).unwrap();
     println!(
-        "IPv4/6, prefixes: seconds to load; ns a look-up of what is in it (and is not): set, trie"
+        "IPv4/6, prefixes: seconds to load; ns per look-up of a member (of a non-member): set, trie"
     );
     for (is_six, count) in [
         (false, 1000),
@@ -162,10 +162,10 @@ fn what_a_look_up_costs() {
     }
 }
 
-/// `cargo test --release -p narrows-bpf --lib what_a_filter_costs -- --ignored --nocapture`
+/// `cargo test --release -p narrows-bpf --lib the_cost_of_a_filter -- --ignored --nocapture`
 #[test]
 #[ignore = "measures; nothing can fail"]
-fn what_a_filter_costs() {
+fn the_cost_of_a_filter() {
     let Some(mut bench) = Bench::new() else { return };
     bench.run("create a hash:net");
     bench.run("create counts hash:net counters");
@@ -204,14 +204,14 @@ fn what_a_filter_costs() {
         .collect();
     let front = bench.front(&others);
     println!("{TERMS_MAX} flowers, none of which matches: {} ns", best(&front, "10.0.0.1"));
-    for (name, packets, who) in [
+    for (name, packets, key) in [
         ("all, conforming", 1_000_000_000, None),
         ("all, exceeding", 1, None),
-        ("each source, conforming", 1_000_000_000, Some(Who::Source)),
-        ("each source, exceeding", 1, Some(Who::Source)),
-        ("each flow, conforming", 1_000_000_000, Some(Who::Flow)),
+        ("each source, conforming", 1_000_000_000, Some(AccountKey::Source)),
+        ("each source, exceeding", 1, Some(AccountKey::Source)),
+        ("each flow, conforming", 1_000_000_000, Some(AccountKey::Flow)),
     ] {
-        let front = bench.front(&[police::policing(packets, 1000, who)]);
+        let front = bench.front(&[police::policing(packets, 1000, key)]);
         println!("police of {name}: {} ns", best(&front, "10.0.0.1"));
     }
 }

@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How many there are, and who comes meanwhile, where nobody says so.
+/// The default accounts of a test.
 const ACCOUNTS: Accounts =
-    Accounts { who: Who::Source, block: Nanos::ZERO, room: 1024, newcomers: 1_000_000 };
+    Accounts { key: AccountKey::Source, block: Nanos::ZERO, room: 1024, newcomers: 1_000_000 };
 
 fn with(policer: Policer) -> Term {
     let does = Does::Police(policer);
@@ -16,9 +16,9 @@ fn with(policer: Policer) -> Term {
     Term { steps: vec![step], ..Term::any() }
 }
 
-/// As many packets a second, of all or of each, and as many at once.
-pub(super) fn policing(rate: u64, burst: u64, who: Option<Who>) -> Term {
-    each(rate, burst, who.map(|who| Accounts { who, ..ACCOUNTS }))
+/// This many packets per second, of all or of each, and a burst.
+pub(super) fn policing(rate: u64, burst: u64, key: Option<AccountKey>) -> Term {
+    each(rate, burst, key.map(|key| Accounts { key, ..ACCOUNTS }))
 }
 
 fn each(rate: u64, burst: u64, accounts: Option<Accounts>) -> Term {
@@ -32,9 +32,9 @@ fn passed(front: &Front, source: &str, count: usize) -> usize {
 }
 
 #[test]
-fn what_exceeds_a_rate_is_dropped_and_counted() {
+fn packets_above_a_rate_are_dropped_and_counted() {
     let Some(mut bench) = Bench::new() else { return };
-    // Two bytes a second: nothing comes back during this test.
+    // Two bytes per second: nothing comes back during this test.
     let slow = Rate::from_bits_per_sec(16);
     let rate = Some((slow, Bytes(640)));
     let policer =
@@ -44,7 +44,7 @@ fn what_exceeds_a_rate_is_dropped_and_counted() {
     let counted = bench.maps.get(7);
     assert_eq!((counted.packets, counted.drops, counted.overlimits), (20, 10, 10));
     assert_eq!((counted.blocked, counted.newcomers), (0, 0));
-    // Another program goes on where the first was: the account is as empty as it was.
+    // Another program continues with the same accounts: this one is still empty.
     let front = bench.front(&[with(policer)]);
     assert_eq!(passed(&front, "10.0.0.1", 5), 0);
 }
@@ -69,7 +69,7 @@ fn overhead_counts_and_long_packets_never_conform() {
 fn credit_comes_back_with_time_and_no_more_than_the_burst() {
     let Some(mut bench) = Bench::new() else { return };
     let front = bench.front(&[policing(100, 10, None)]);
-    // Whatever the machine does meanwhile, no more than the burst and what has come back pass.
+    // On any machine, no more than the burst and the earned credit passes.
     let began = std::time::Instant::now();
     let first = passed(&front, "10.0.0.1", 40);
     let most = 10 + (began.elapsed().as_millis() / 10) as usize + 1;
@@ -84,7 +84,7 @@ fn credit_comes_back_with_time_and_no_more_than_the_burst() {
 #[test]
 fn each_source_has_a_rate_of_its_own_and_an_ipv6_host_one_for_all_its_addresses() {
     let Some(mut bench) = Bench::new() else { return };
-    let front = bench.front(&[policing(1, 60, Some(Who::Source))]);
+    let front = bench.front(&[policing(1, 60, Some(AccountKey::Source))]);
     for source in ["10.0.0.1", "10.0.0.2", "192.0.2.255"] {
         let passed = passed(&front, source, 200);
         assert!((60..80).contains(&passed), "{source}: {passed}");
@@ -95,13 +95,13 @@ fn each_source_has_a_rate_of_its_own_and_an_ipv6_host_one_for_all_its_addresses(
     assert_eq!(passed(&front, "2001:db8:0:1::1", 50), 50, "another network");
     // By destination all of these are one.
     let mut other = Bench::new().unwrap();
-    let front = other.front(&[policing(1, 60, Some(Who::Destination))]);
+    let front = other.front(&[policing(1, 60, Some(AccountKey::Destination))]);
     assert_eq!(passed(&front, "10.0.0.1", 60), 60);
     assert!(passed(&front, "10.0.0.2", 60) < 20);
 }
 
 #[test]
-fn who_exceeds_is_blocked_for_a_while() {
+fn a_key_that_exceeds_is_blocked_for_a_while() {
     let Some(mut bench) = Bench::new() else { return };
     let block = Nanos::from_millis(300);
     let front = bench.front(&[each(1000, 5, Some(Accounts { block, ..ACCOUNTS }))]);
@@ -111,15 +111,15 @@ fn who_exceeds_is_blocked_for_a_while() {
     let counted = bench.maps.get(7);
     assert!(counted.blocked >= 9_900, "{counted:?}");
     assert!(counted.overlimits > counted.blocked, "{counted:?}");
-    assert_eq!(passed(&front, "10.0.0.2", 3), 3, "nobody else");
+    assert_eq!(passed(&front, "10.0.0.2", 3), 3, "no other key is affected");
     sleep(Duration::from_millis(350));
     assert_eq!(passed(&front, "10.0.0.1", 1), 1, "it is over");
 }
 
 #[test]
-fn newcomers_have_a_rate_and_who_is_known_stays_known_however_many_come() {
+fn newcomers_have_a_rate_and_existing_accounts_survive_a_flood() {
     let Some(mut bench) = Bench::new() else { return };
-    // So slow that no account is as good as new again, and that nobody is forgiven.
+    // So slow that no account recovers within the test.
     let accounts = Accounts { newcomers: 100, ..ACCOUNTS };
     let front = bench.front(&[each(1, 40_000, Some(accounts))]);
     let known: Vec<String> = (1..=20).map(|host| format!("10.0.0.{host}")).collect();
@@ -137,7 +137,7 @@ fn newcomers_have_a_rate_and_who_is_known_stays_known_however_many_come() {
 }
 
 #[test]
-fn a_flood_of_invented_sources_forgets_neither_who_is_active_nor_who_is_blocked() {
+fn active_and_blocked_accounts_survive_spoofed_sources() {
     let Some(mut bench) = Bench::new() else { return };
     let block = Nanos::from_secs(1000);
     let accounts = Accounts { block, newcomers: 50_000_000, ..ACCOUNTS };

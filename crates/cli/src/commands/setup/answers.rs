@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_as_options() {
+    fn missing_answers_are_named_as_options() {
         let complaint = Answers { up: None, link: None, ..known() }.complete().unwrap_err();
         assert!(complaint.to_string().ends_with("give --up RATE --link LINK"), "{complaint}");
         assert!(Answers { ports: vec!["a".into()], ..known() }.complete().is_err());

@@ -10,7 +10,7 @@ const BASE: u32 = u32::MAX - 12;
 /// Bytes of a connection that are ever spoken of.
 const BYTES: u32 = 48;
 const PSH: u16 = 0x08;
-/// ECE, CWR and the one beside.
+/// ECE, CWR and the bit beside them.
 const SIGNAL_BITS: [u16; 3] = [0x40, 0x80, 0x100];
 
 /// The end that acknowledges.
@@ -48,7 +48,7 @@ impl Receiver {
         (from, (byte..).find(|byte| !has(byte)).unwrap())
     }
 
-    /// What it says now, `time` being its own.
+    /// Its acknowledgement now, at its own `time`.
     fn say(&mut self, connection: u64, time: Option<u32>) -> Acknowledgement {
         let number = self.number();
         let mut ranges: Vec<(u32, u32)> = self.duplicate.take().into_iter().collect();
@@ -77,19 +77,19 @@ impl Receiver {
     }
 }
 
-/// What the end that sent the data knows.
+/// The knowledge of the data's sender.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Sender {
     highest: u32,
     acknowledged: BTreeSet<u32>,
     /// How often each duplicate was reported.
     duplicates: BTreeMap<(u32, u32), u32>,
-    /// Each stretch of the same signals once.
+    /// Each run of equal signals, once.
     signals: Vec<u16>,
     time_stamp: Option<(u32, u32)>,
-    /// All that is more than an acknowledgement.
+    /// Everything besides the acknowledgement.
     others: Vec<Acknowledgement>,
-    /// What it was told at the highest number, and how often.
+    /// The highest number that it has received, and how often.
     told: BTreeMap<BTreeSet<u32>, u32>,
     last: BTreeSet<u32>,
 }
@@ -128,14 +128,14 @@ impl Sender {
     }
 }
 
-/// What each of two senders knows when it has heard all of `packets`.
+/// The knowledge of each of two senders after all of `packets`.
 fn heard<'a>(packets: impl IntoIterator<Item = &'a Acknowledgement>) -> [Sender; 2] {
     let mut senders = [Sender::default(), Sender::default()];
     for packet in packets {
         senders[packet.connection as usize - 1].hear(packet);
     }
     for Sender { told, last, .. } in &mut senders {
-        // Repetitions of what was said later with more in it count for nothing.
+        // Repetitions that a later, larger acknowledgement covers do not count.
         told.retain(|said, _| said == last);
     }
     senders
@@ -147,11 +147,11 @@ enum Step {
     Arrive { from: u32, len: u32, acknowledged: bool },
     /// The next segment in order.
     Next { len: u32 },
-    /// The receiver says once more what it said.
+    /// The receiver repeats its acknowledgement.
     Repeat,
-    /// It has something else to say, too.
+    /// It also carries something else.
     Speak { flags: u16, is_empty: bool, has_plain_options: bool },
-    /// It begins or ceases to give a signal.
+    /// It starts or stops a signal.
     Signal { bit: u16 },
     /// An earlier packet comes late.
     Late { ago: usize },
@@ -213,7 +213,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn whatever_is_dropped_the_sender_knows_the_same(
+    fn drops_never_change_the_sender_s_knowledge(
         steps in prop::collection::vec(step(), 1..60),
         aggressive: bool,
         with_time_stamps: bool,

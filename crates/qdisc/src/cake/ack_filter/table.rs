@@ -51,7 +51,7 @@ const NOT_TCP: Acknowledgement = Acknowledgement {
     blocks: [(0, 0); 4],
 };
 
-/// Which one each of the filters drops.
+/// The packet that each filter drops.
 struct Case {
     queued: Vec<Acknowledgement>,
     newest: Acknowledgement,
@@ -64,7 +64,7 @@ fn both(queued: &[Acknowledgement], newest: Acknowledgement, dropped: Option<usi
     Case { queued: queued.to_vec(), newest, normal: dropped, aggressive: dropped }
 }
 
-/// Only the aggressive one drops something: the last, which stands alone.
+/// Only the aggressive filter drops something: the last one, which has no neighbour.
 fn single(queued: &[Acknowledgement], newest: Acknowledgement) -> Case {
     let aggressive = Some(queued.len() - 1);
     Case { queued: queued.to_vec(), newest, normal: None, aggressive }
@@ -79,7 +79,7 @@ fn check(cases: &[(&str, Case)]) {
 }
 
 #[test]
-fn of_a_run_two_stay_and_one_where_it_is_aggressive() {
+fn a_run_keeps_two_and_with_aggressive_one() {
     check(&[
         ("an empty queue", both(&[], ack(100), None)),
         ("one before", single(&[ack(100)], ack(200))),
@@ -103,7 +103,7 @@ fn of_a_run_two_stay_and_one_where_it_is_aggressive() {
 }
 
 #[test]
-fn only_what_is_of_the_same_connection_is_dropped() {
+fn only_acknowledgements_of_the_same_connection_are_dropped() {
     check(&[
         ("another connection", both(&[other(100), other(200)], ack(300), None)),
         (
@@ -191,7 +191,7 @@ fn repetitions_and_updates_of_the_window_stay() {
 }
 
 #[test]
-fn what_is_selectively_acknowledged_must_still_be() {
+fn selective_acknowledgements_must_be_kept() {
     let twice = |packet: Acknowledgement| [packet, packet];
     let many = sack(100, &[(400, 500), (200, 300)]);
     check(&[

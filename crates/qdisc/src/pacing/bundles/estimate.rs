@@ -26,18 +26,18 @@
 
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// A window has more than so many full packets.
+/// The least number of full packets in a window.
 const WINDOW_PACKETS: u64 = 5;
-/// The same of the window by which turns are taken.
+/// The same for the window that spaces turns.
 const LONG_PACKETS: u64 = 64;
-/// The estimate follows a sample by one part of so many, once it is made of as many.
+/// The estimate moves by one part of this many towards each sample, once it has as many samples.
 const FOLLOW: u8 = 4;
-/// A sample below one part of so many of the estimate replaces it.
+/// A sample below one part of this many of the estimate replaces it.
 const SURPRISE: u64 = 4;
 /// An estimate where nothing is known.
 const UNKNOWN: u64 = 0;
 
-/// What has left since when; nothing where no window has begun.
+/// The bytes sent since the window's start; zero without a window.
 #[derive(Clone, Copy, Default)]
 struct Window {
     began: Nanos,
@@ -51,7 +51,7 @@ impl Window {
     #[inline]
     fn count(&mut self, slot: Nanos, is_same: bool, len: u64, full: u64) -> Option<u64> {
         if self.sent > 0 && (is_same || self.sent <= full) {
-            // Slots come in order, except behind what came late.
+            // Slots come in order, except after late packets.
             self.began = self.began.min(slot);
             self.sent += len;
             return None;
@@ -62,7 +62,7 @@ impl Window {
     }
 }
 
-/// What is known of one bucket.
+/// The state of one bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Estimate {
     bytes_per_sec: u64,
@@ -70,7 +70,7 @@ pub(super) struct Estimate {
     slot: Nanos,
     window: Window,
     long: Window,
-    /// How far apart full packets leave at the estimate: a power of two of nanoseconds.
+    /// The spacing of full packets at the estimate: a power of two of nanoseconds.
     spacing: u8,
     /// The same at the rate over the long window before.
     long_spacing: u8,
@@ -94,25 +94,24 @@ impl Default for Estimate {
 }
 
 impl Estimate {
-    /// The rate; zero where nothing is known.
+    /// The rate; zero if nothing is known.
     pub(super) const fn rate(&self) -> Rate {
         Rate::from_bytes_per_sec(self.bytes_per_sec)
     }
 
-    /// How far apart full packets leave, as a power of two of nanoseconds; zero where nothing is
-    /// known.
+    /// The spacing of full packets, as a power of two of nanoseconds; zero if unknown.
     #[inline]
     pub(super) const fn spacing(&self) -> u8 {
         self.spacing
     }
 
-    /// How far apart turns are, if anything is known.
+    /// The time between turns, if known.
     #[inline]
     pub(super) fn turns(&self) -> Option<u8> {
         (self.bytes_per_sec != UNKNOWN).then(|| self.spacing.min(self.long_spacing))
     }
 
-    /// Turns are to be no further apart than that.
+    /// The most time between turns.
     pub(super) fn limit_turns(&mut self, spacing: u8) {
         self.long_spacing = self.long_spacing.min(spacing);
     }
@@ -178,12 +177,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_of_a_bucket_fits_a_cache_line() {
+    fn a_bucket_s_state_fits_a_cache_line() {
         assert!(size_of::<Estimate>() <= 64);
     }
 
     #[test]
-    fn turns_are_no_slower_than_what_left_lately_where_an_estimate_falls() {
+    fn while_an_estimate_falls_turns_are_no_slower_than_recent_departures() {
         let mut estimate = Estimate::default();
         assert_eq!(estimate.turns(), None);
         // Eighty connections send together, every 240 us: 4 Gbit/s.

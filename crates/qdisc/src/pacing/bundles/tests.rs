@@ -46,7 +46,7 @@ fn connections(bundles: &mut Bundles, rates: &[f64], begin: Nanos, span: Nanos) 
 }
 
 #[test]
-fn ten_connections_are_known_for_their_sum_within_200_us() {
+fn the_sum_of_ten_connections_is_known_within_200_us() {
     let mut bundles = Bundles::new(FRAME, true);
     bundles.spacing(7, gbit(2.0), Nanos::ZERO);
     let rates: Vec<f64> = (1..=10).map(|tenth| f64::from(tenth) / 10.0).collect();
@@ -71,7 +71,7 @@ fn an_estimate_that_is_far_off_is_corrected_at_once() {
 }
 
 #[test]
-fn where_nothing_is_known_the_first_window_is_believed() {
+fn without_an_estimate_the_first_window_counts() {
     let mut bundles = listening(true);
     assert_eq!(bundles.spacing(7, Rate::default(), Nanos(1)), Some(0));
     for packet in 1..10 {
@@ -126,7 +126,7 @@ fn destinations_that_are_congested_are_as_fast_as_all_of_them_together() {
     }
     assert_eq!(bundles.spacing(0, gbit(1.0), now), Some(11));
     assert_eq!(bundles.estimate(3, now), gbit(4.0));
-    // Until nothing was heard of it for a while.
+    // Until there were no reports of it for a while.
     assert_eq!(bundles.spacing(0, gbit(1.0), now + CONGESTION), Some(13));
     let later = now + CONGESTION + LONGEST;
     hear(&mut bundles, 0, later);
@@ -135,7 +135,7 @@ fn destinations_that_are_congested_are_as_fast_as_all_of_them_together() {
 }
 
 #[test]
-fn what_is_congested_again_is_known_for_its_rate_and_keeps_its_own() {
+fn a_destination_that_is_congested_again_keeps_its_measured_rate() {
     let mut bundles = listening(true);
     let mut now = Nanos::from_secs(1);
     let at_10_gbit = |bundles: &mut Bundles, now: &mut Nanos| {
@@ -159,7 +159,7 @@ fn what_is_congested_again_is_known_for_its_rate_and_keeps_its_own() {
 }
 
 #[test]
-fn where_hosts_are_not_told_apart_only_the_congested_ones_are_kept_apart() {
+fn without_buckets_by_host_only_congested_hosts_are_spaced() {
     let mut bundles = listening(false);
     let now = Nanos::from_secs(1);
     assert_eq!(bundles.spacing(0, gbit(1.0), now), None);

@@ -22,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is known of a flow.
+/// The state of a flow.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Known {
     next: Moment,
@@ -33,7 +33,7 @@ struct Known {
 proptest! {
     /// The oracle is a map that forgets nothing.
     #[test]
-    fn what_has_to_be_remembered_is(
+    fn required_flows_are_remembered(
         steps in prop::collection::vec(step(), 1..4000),
     ) {
         let mut flows = Flows::new();
@@ -137,5 +137,5 @@ fn a_flood_of_flows_takes_no_more_memory_than_stated() {
     for packet in (0..1_000_000u32).step_by(100) {
         flows.left(crate::flow_table::scattered(packet));
     }
-    assert_eq!(flows.standing(), 0, "nobody with packets was forgotten");
+    assert_eq!(flows.standing(), 0, "no flow with packets was forgotten");
 }

@@ -54,7 +54,7 @@ fn flows_of_different_rates_meet_where_their_times_coincide() {
 }
 
 #[test]
-fn packets_of_a_flow_in_one_slot_leave_as_they_came() {
+fn packets_of_a_flow_in_one_slot_leave_in_order_of_arrival() {
     let mut world = World::new(64);
     for at in 1000..1008 {
         world.insert(at, 0, 10, 0);
@@ -63,7 +63,7 @@ fn packets_of_a_flow_in_one_slot_leave_as_they_came() {
 }
 
 #[test]
-fn what_is_late_leaves_at_once_and_behind_what_is_ready() {
+fn an_overdue_packet_leaves_at_once_behind_the_ready_ones() {
     let mut world = World::new(64);
     world.insert(100, 0, 0, 0);
     world.insert(100, 0, 0, 0);
@@ -74,7 +74,7 @@ fn what_is_late_leaves_at_once_and_behind_what_is_ready() {
 }
 
 #[test]
-fn all_but_a_part_of_a_turn_is_in_reach_and_what_is_beyond_moves_on_in_parts() {
+fn nearly_a_full_turn_is_in_reach_and_later_packets_move_on_in_parts() {
     // Slots of 2 ns: wheel 0 reaches 128 ns, of which a part is 2.
     let mut world = World::new(64);
     world.insert(125, 0, 0, 0);
@@ -91,7 +91,7 @@ fn all_but_a_part_of_a_turn_is_in_reach_and_what_is_beyond_moves_on_in_parts() {
 }
 
 #[test]
-fn what_is_far_beyond_a_wheel_s_reach_leaves_on_time_and_in_order() {
+fn packets_far_beyond_a_wheel_s_reach_leave_on_time_and_in_order() {
     let mut world = World::new(64);
     let times = [1_000_000_007, 1_000_000_007, 3_600_000_000_001, 1 << 60];
     for at in times {
@@ -105,7 +105,7 @@ fn what_is_far_beyond_a_wheel_s_reach_leaves_on_time_and_in_order() {
 }
 
 #[test]
-fn one_that_comes_when_its_time_is_near_does_not_overtake_one_that_came_when_it_was_far() {
+fn a_late_arrival_does_not_overtake_an_early_one_of_the_same_time() {
     let at = 1_000_001;
     for later in (0..at).step_by(997) {
         let mut world = World::new(64);

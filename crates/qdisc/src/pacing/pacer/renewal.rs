@@ -1,7 +1,7 @@
 //! A higher rate acts on what waits, too: all of it gets new times, in the same order.
 //!
-//! By the old rate a flow's packets may wait until the horizon, and whatever comes would have to
-//! wait behind them. A lower rate takes back no time that was given.
+//! At the old rate a flow's packets may wait until the horizon, and arrivals would wait behind
+//! them. A lower rate does not change times that were given.
 //!
 //! Cost: O(packets), once for each change.
 
@@ -12,7 +12,7 @@ use narrows_packet::{Fifo, Packets};
 use narrows_units::Nanos;
 
 impl<C: Calendar> Pacer<C> {
-    /// Lets what waits have new times, if its rate has risen since.
+    /// Gives waiting packets new times, if their rate has risen since.
     #[inline]
     pub(super) fn refresh(&mut self, packets: &mut Packets, now: Nanos) {
         if self.is_outdated {
@@ -23,7 +23,7 @@ impl<C: Calendar> Pacer<C> {
     #[cold]
     fn stamp_anew(&mut self, packets: &mut Packets, now: Nanos) {
         self.is_outdated = false;
-        // What was sent last has been paid for when a frame has had its time.
+        // The last frame is paid for once its time has passed.
         let paid = self.terms.after(Moment::at(now), self.config.frame);
         let mut waiting = Fifo::new();
         while let Some(id) = self.take_back(packets) {

@@ -8,7 +8,7 @@ use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::Nanos;
 
 impl<C: Calendar> Queues<C> {
-    /// The time of `head` has come. What leaves in fact: it, or one behind it, or for now nothing.
+    /// `head` is due. Returns the packet that leaves: it, or one behind it, or none for now.
     #[inline]
     pub(super) fn release(
         &mut self,
@@ -32,8 +32,8 @@ impl<C: Calendar> Queues<C> {
         Some(leaves)
     }
 
-    /// CoDel signals by `head`, the head of the flow `at`: it is marked, or dropped and others
-    /// behind it until it has been enough. What leaves now, if anything may.
+    /// CoDel signals with `head`, the head of the flow `at`: it is marked, or dropped together with
+    /// as many behind it as necessary. Returns the packet that leaves now, if any.
     #[cold]
     fn signal(
         &mut self,
@@ -64,7 +64,7 @@ impl<C: Calendar> Queues<C> {
             let leaves = self.stamp(packets, at, head, since);
             let flow = &mut self.table.flows[at as usize];
             if leaves.max(flow.slot) > now {
-                // It is longer than the one that was dropped, and too long for the slot.
+                // The new head is longer than the dropped packet, and too long for the slot.
                 self.insert(packets, at, head, leaves, now);
                 return None;
             }
@@ -89,8 +89,7 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// To be called first wherever there are packets at hand: where terms have changed, heads get
-    /// new times.
+    /// Called first in each operation: if parameters have changed, heads get new times.
     #[inline]
     pub(super) fn refresh(&mut self, packets: &mut Packets, now: Nanos) {
         if self.is_outdated {
@@ -98,14 +97,14 @@ impl<C: Calendar> Queues<C> {
         }
     }
 
-    /// All heads get new times. What a flow has waited for by the old terms is not made up for by
-    /// the new ones.
+    /// All heads get new times. Time that a flow has waited under the old parameters is not
+    /// compensated.
     #[cold]
     fn stamp_anew(&mut self, packets: &mut Packets, now: Nanos) {
         self.is_outdated = false;
         let empty = (self.make)(&self.config);
         let mut before = std::mem::replace(&mut self.calendar, empty);
-        // In what leaves at this very moment there may be two frames of a flow already.
+        // The present departures may already contain two frames of a flow.
         let later = Moment::at(now + Nanos(1));
         while let Some(head) = before.drain(packets) {
             let Some(at) = self.table.flows.find(self.key(packets, head)) else { continue };

@@ -8,13 +8,13 @@ use crate::lengths::{Measured, Neighbours, UNLISTED};
 use narrows_packet::Fifo;
 use narrows_units::Nanos;
 
-/// A flow. Its first packet, the *head*, stands in the calendar.
+/// A flow. Its first packet, the *head*, is in the calendar.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Flow {
     /// What stands behind the head.
     pub(super) queue: Fifo,
-    /// When the head may leave; without one, when the last packet might.
+    /// When the head may leave; without one, when the last packet was allowed to.
     pub(super) departure: Moment,
     /// How long that packet is.
     pub(super) len: u32,
@@ -22,7 +22,7 @@ pub(super) struct Flow {
     pub(super) before_len: u32,
     /// Bytes that leave in `slot`.
     pub(super) bytes: u32,
-    /// What names it.
+    /// Its key.
     pub(super) key: u32,
     /// The next flow in its bucket, or the next free place.
     pub(super) chain: u32,
@@ -64,7 +64,7 @@ impl Flow {
         self.queue.backlog().packets + self.stands as u32
     }
 
-    /// When a packet may leave that comes behind all that stand here.
+    /// When a packet behind all queued ones may leave.
     #[inline]
     pub(super) fn end(&self, terms: &Terms) -> Moment {
         let ahead = self.queue.backlog().bytes.0 + u64::from(self.len);
@@ -75,10 +75,11 @@ impl Flow {
     /// `latest` whatever the rate.
     #[inline]
     pub(super) fn stamp(&mut self, terms: &Terms, len: u32, since: Moment, latest: Nanos) -> bool {
-        // Who comes late has not saved up the time since.
+        // A late packet earns no credit for the time since.
         let mut departure = terms.after(self.departure, self.len).max(since);
         if departure.rounded_up() <= self.slot && self.bytes.saturating_add(len) > terms.allowance {
-            // What would be too much for the slot goes behind it, as if it had stood there.
+            // A packet that is too much for the slot goes behind it, as if it had been queued
+            // there.
             let behind = terms.after(Moment::at(self.slot), len);
             departure = behind.max(Moment::at(self.slot + Nanos(1)));
         }
@@ -98,7 +99,7 @@ impl Flow {
         self.slot = slot;
     }
 
-    /// Undoes [`Flow::stamp`] and [`Flow::settle`]: the head is not to leave.
+    /// Undoes [`Flow::stamp`] and [`Flow::settle`]: the head does not leave.
     #[inline]
     pub(super) fn unstamp(&mut self) {
         self.bytes -= self.len;
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_fits_two_cache_lines_and_what_waits_needs_one() {
+    fn a_flow_fits_two_cache_lines_and_waiting_needs_one() {
         assert_eq!(size_of::<Flow>(), 128);
         assert!(std::mem::offset_of!(Flow, slot) >= 64 && std::mem::offset_of!(Flow, class) < 64);
     }

@@ -10,16 +10,15 @@ use super::flow::Flow;
 use crate::flow_table::{Chained, FLOWS_MAX, FlowTable};
 use narrows_cpu::prefetch;
 
-/// Buckets: more than flows stand with the usual limits, in memory that is provided when it is
-/// touched. With as many flows as are ever remembered, four are in each.
+/// Buckets: more than there are backlogged flows with the usual limits, in memory that the kernel
+/// provides when it is touched. With the most flows that are remembered, each bucket has four.
 const BUCKETS: u32 = FLOWS_MAX / 4;
-/// 2^32 divided by the golden ratio: the lower bits of a key may be what spreads packets over
-/// queues.
+/// 2^32 divided by the golden ratio: the lower bits of a key may be the same for all packets of a
+/// queue.
 const SPREAD: u32 = 0x9e37_79b1;
-/// Places that the hand looks at for each new flow: at twice the pace at which they are taken it
-/// would keep up.
+/// Places that the hand checks per new flow: two would be enough to keep up.
 const LOOK: usize = 4;
-/// The same where there are too many flows: one of them has no packets, unless nearly all have
+/// The same if there are too many flows: it reuses one without packets, unless nearly all have
 /// some.
 const LOOK_LONGER: usize = 64;
 
@@ -55,7 +54,7 @@ impl Table {
         Self { flows: FlowTable::new(BUCKETS), hand: 0 }
     }
 
-    /// Has the first flow in the bucket of `key` brought near: it will soon be needed.
+    /// Prefetches the first flow in the bucket of `key`.
     #[inline]
     pub(super) fn prefetch(&self, key: u32) {
         if let Some(flow) = self.flows.guess(key) {
@@ -64,7 +63,7 @@ impl Table {
         }
     }
 
-    /// The new flow `key`, which was not remembered. Forgets some of which `is_at_rest` holds.
+    /// Adds the flow `key`, which was unknown. Forgets some for which `is_at_rest` holds.
     #[cold]
     pub(super) fn add(&mut self, key: u32, is_at_rest: impl Fn(&Flow) -> bool) -> u32 {
         for _ in 0..LOOK.min(self.flows.len()) {
@@ -104,7 +103,7 @@ mod tests {
     proptest! {
         /// The oracle is a map; a flow whose key is even may be forgotten, others never.
         #[test]
-        fn whoever_is_needed_is_found_where_he_was(
+        fn needed_flows_stay_at_their_places(
             keys in prop::collection::vec(prop_oneof![0u32..50, any::<u32>()], 1..2000),
         ) {
             let mut table = Table::new();

@@ -16,7 +16,7 @@ use narrows_units::Nanos;
 const FINE: u32 = 10;
 /// 1.05 ms for what only has to be recent,
 const COARSE: u32 = 20;
-/// and 65.5 us for what every packet would otherwise extend.
+/// and 65.5 us for a value that every packet would otherwise write.
 const EXTENSION: u32 = 16;
 /// Clocks may be apart by fewer units than this. A time that seems to be ahead by less has just
 /// been.
@@ -64,15 +64,15 @@ impl<const UNIT: u32> Timed<UNIT> {
     }
 }
 
-/// Bits for how often the first congestion's time has been doubled, and one: 0 is never heard of.
+/// The bits of the number of doublings plus one: 0 means never congested.
 const DOUBLINGS: u32 = 3;
-/// As often as there is to double.
+/// The most doublings.
 const MOST: u64 = (LONGEST.0 / CONGESTION.0).ilog2() as u64 + 1;
 
 const _: () = assert!(MOST < 1 << DOUBLINGS, "the bits are enough");
 const _: () = assert!(CONGESTION.0 << (MOST - 1) == LONGEST.0, "it is reached by doubling");
 
-/// Until when a destination is congested, and how long it lasts.
+/// The time until which a destination is congested, and how long that lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Congestion(u64);
 
@@ -85,7 +85,7 @@ impl Congestion {
         self.0
     }
 
-    /// When it is over, or was; zero where there was none.
+    /// When it is over, or was; zero if there was none.
     pub(super) const fn until(self) -> Nanos {
         Nanos(self.0 >> DOUBLINGS << EXTENSION)
     }
@@ -94,7 +94,7 @@ impl Congestion {
         self.0 & ((1 << DOUBLINGS) - 1)
     }
 
-    /// What it is after it was heard of at `now`. It is never over sooner.
+    /// Its value after a sign at `now`. It never ends sooner than before.
     pub(super) fn heard(self, now: Nanos) -> Self {
         let until = self.until();
         let times = match self.times() {
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_passes_is_known_across_the_turn_of_the_clock(
+        fn elapsed_time_is_right_across_a_wrap_of_the_clock(
             left in 0..4 * WRAP,
             passes in 0..WRAP - (u64::from(APART) << FINE) * 2,
             value: u32,
@@ -162,7 +162,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_a_word_says_there_is_an_answer(word: u64, now: u64) {
+        fn every_word_has_an_answer(word: u64, now: u64) {
             let heard = Congestion::from_word(word).heard(Nanos(now));
             prop_assert!(heard.until() >= Congestion::from_word(word).until());
             Probe::from_word(word).age(Nanos(now));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Alone;
 
-/// One that hears what comes in on its own queue.
+/// A safeguard that uses the feedback of its own queue only.
 fn alone() -> Safeguard {
     Safeguard::new(Box::new(Alone::default()))
 }
@@ -62,7 +62,7 @@ fn a_stamp_that_never_comes_back_is_given_up() {
 }
 
 #[test]
-fn of_packets_with_the_same_stamp_the_first_one_is_timed() {
+fn the_first_packet_of_a_stamp_is_timed() {
     let mut safeguard = alone();
     let micros = Nanos::from_micros;
     // Stamps change while packets of the one before are under way still.
@@ -111,7 +111,7 @@ fn clocks_that_are_apart_and_those_that_begin_anew_make_no_round_trip_long() {
         safeguard.leaves(3, &data(number), begin);
         assert!(!safeguard.comes(3, &answer(number), begin + micros(100)));
     }
-    // The answer is there before the packet has left, by the clock of who hears it.
+    // By the receiver's clock, the answer arrives before the packet has left.
     let begin = turn(7) + Nanos::from_secs(1);
     safeguard.leaves(3, &data(9), begin);
     assert!(!safeguard.comes(3, &answer(9), begin - micros(20)));

@@ -1,4 +1,4 @@
-//! What a wheel does for its promises: how much it looks at, and where it puts what.
+//! The internals of a wheel: how many slots it visits, and where it files packets.
 
 use super::*;
 use crate::pacing::{Carousel, Eiffel, carousel::Scan, eiffel::Bitmaps};
@@ -89,7 +89,7 @@ fn an_idle_wheel_is_not_searched_however_long_it_was_idle() {
 }
 
 #[test]
-fn what_was_looked_at_once_is_not_looked_at_again() {
+fn a_slot_is_searched_once() {
     let mut world = World::<Scan>::new();
     let id = world.insert(900 * SLOT, 0);
     for now in (0..900 * SLOT).step_by(7) {
@@ -101,7 +101,7 @@ fn what_was_looked_at_once_is_not_looked_at_again() {
 }
 
 #[test]
-fn a_pause_with_somebody_waiting_costs_a_turn_at_most() {
+fn a_pause_with_a_packet_waiting_costs_a_turn_at_most() {
     let mut world = World::<Scan>::new();
     let near = world.insert(900 * SLOT, 0);
     let far = world.insert(10_u64.pow(15), 0);

@@ -13,8 +13,8 @@ const CLIENT: Ipv4Address = Ipv4Address::new(192, 0, 2, 1);
 const SERVER: Ipv4Address = Ipv4Address::new(192, 0, 2, 2);
 const CLIENT_PORT: u16 = 49152;
 const SERVER_PORT: u16 = 5001;
-/// What a sender keeps until it is acknowledged, and a receiver announces at first, in bytes:
-/// the default maximum of Linux's `tcp_wmem`.
+/// The send buffer, and the receiver's first window, in bytes: the default maximum of Linux's
+/// `tcp_wmem`.
 const LARGE_BUFFER: usize = 4 << 20;
 /// In the direction in which nothing is sent, in bytes.
 const SMALL_BUFFER: usize = 1 << 10;
@@ -31,12 +31,12 @@ pub(super) struct End {
 }
 
 impl End {
-    /// That always has something to send, from the first time that it is polled.
+    /// An end that always has data to send, from its first poll on.
     pub(super) fn client(mtu: usize, control: Control) -> Self {
         Self::new(mtu, control, true)
     }
 
-    /// That takes whatever comes.
+    /// An end that accepts all data.
     pub(super) fn server(mtu: usize, control: Control) -> Self {
         Self::new(mtu, control, false)
     }
@@ -67,12 +67,12 @@ impl End {
         Self { wire, interface, sockets, socket, connects }
     }
 
-    /// A packet has come.
+    /// A packet has arrived.
     pub(super) fn hear(&mut self, packet: Vec<u8>) {
         self.wire.heard.push_back(packet);
     }
 
-    /// What it has sent since it was last asked.
+    /// Packets that it has sent since the last call.
     pub(super) fn said(&mut self) -> impl Iterator<Item = Vec<u8>> {
         self.wire.said.drain(..)
     }
@@ -91,7 +91,7 @@ impl End {
         }
     }
 
-    /// When it wants to be polled, after `now`.
+    /// When it must be polled, after `now`.
     pub(super) fn next_at(&mut self, now: Nanos) -> Nanos {
         let at = self.interface.poll_at(instant(now), &self.sockets);
         at.map_or(Nanos::MAX, |at| {
@@ -116,12 +116,12 @@ impl End {
         }
     }
 
-    /// Gives it something to send, or takes what has come: whether that was anything.
+    /// Passes it data to send, or takes received data. Returns whether there was any.
     fn move_data(&mut self) -> bool {
         let socket = self.sockets.get_mut::<Socket>(self.socket);
         let mut moved = false;
         if self.connects {
-            // What is in the buffer is as good as anything else.
+            // The contents of the buffer do not matter.
             while socket.can_send() && socket.send(|data| (data.len(), data.len())).unwrap_or(0) > 0
             {
                 moved = true;
@@ -140,7 +140,7 @@ fn instant(at: Nanos) -> Instant {
     Instant::from_micros((at.0 / TICK.0) as i64)
 }
 
-/// A device without a medium: what is sent lies there until it is taken.
+/// A device without a medium: sent packets stay there until they are taken.
 struct Wire {
     mtu: usize,
     heard: VecDeque<Vec<u8>>,

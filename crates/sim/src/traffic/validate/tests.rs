@@ -53,7 +53,7 @@ fn refused(group: Traffic, why: &str) {
 }
 
 #[test]
-fn what_can_be_is_accepted() {
+fn valid_setups_are_accepted() {
     validate(&setup(group())).unwrap();
     validate(&setup(Traffic { sizes: Vec::new(), ..tcp(Stack::Model, Control::Cubic) })).unwrap();
     validate(&setup(Traffic { spread: Spread::Parts(vec![0.8, 0.0, 0.2]), ..group() })).unwrap();
@@ -114,7 +114,7 @@ fn rates_and_intervals_of_zero_are_refused() {
 }
 
 #[test]
-fn flows_cannot_move_where_parts_or_connections_would_break() {
+fn flows_cannot_move_if_parts_or_connections_would_break() {
     let lifetime = Some(Nanos::from_millis(10));
     refused(Traffic { lifetime, spread: Spread::Parts(vec![1.0]), ..group() }, "spread by hash");
     refused(Traffic { lifetime, ..tcp(Stack::Model, Control::Reno) }, "stay where they are");
@@ -137,7 +137,7 @@ fn many_flows_of_smoltcp_are_sent_to_the_model() {
 }
 
 #[test]
-fn headers_say_what_a_packet_can() {
+fn headers_give_ecn_capability() {
     let headers = |headers| Traffic { headers, ..group() };
     let some = HeaderFields { source_hosts: 4, ecn: true, dscp: 63, ..Default::default() };
     validate(&setup(headers(some))).unwrap();

@@ -6,9 +6,9 @@ use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 
-/// Of the whole, in pixels.
+/// The size of the whole, in pixels.
 const SIZE: (u32, u32) = (960, 420);
-/// What the title and the names of the lines take of its height.
+/// The height of the title and the names of the lines.
 const HEADER: u32 = 64;
 /// Without filters, and with them.
 const COLOURS: [RGBColor; 2] = [RGBColor(214, 95, 14), RGBColor(30, 140, 90)];

@@ -15,7 +15,7 @@ const MENDED_WITHIN: Duration = PROMISED.saturating_add(NOISE);
 /// How often the kernel is asked.
 const POLL: Duration = Duration::from_millis(10);
 
-/// What is done to it.
+/// The fault of the bridge.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
     Deleted,
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_that_is_gone_down_or_without_a_port_does_not() {
+    fn a_bridge_that_is_gone_down_or_incomplete_does_not_forward() {
         assert!(!stands_by("nrwbr3", WHOLE).unwrap());
         for (was, is) in [
             (r#""BROADCAST","UP""#, r#""BROADCAST""#),

@@ -13,10 +13,10 @@ use anyhow::Result;
 use std::thread;
 use std::time::Duration;
 
-/// What changes each time.
+/// The change of each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Round {
-    /// A class that is there, and what it has from now on, in Mbit/s.
+    /// An existing class, and its new rate in Mbit/s.
     class: u32,
     rate: u64,
     ceil: u64,

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The streams of floods, by way.
 const NUMBERS: [u8; 2] = [2, 3];
 
-/// What is sent.
+/// The flood's load.
 #[derive(Debug)]
 struct Kind {
     what: &'static str,

@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Ends after 4 s of processor time by itself, in case nothing ends it. A single process: a second
-/// one of the same priority on that core would never run.
+/// Ends after 4 s of CPU time on its own, in case nothing ends it. A single process: a second one
+/// of the same priority on that core would never run.
 const SPIN: &str = "ulimit -t 4; while :; do :; done";
 
 #[derive(Debug)]

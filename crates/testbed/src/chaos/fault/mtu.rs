@@ -47,7 +47,7 @@ impl Fault for Mtu {
             show.is_running() && show.ports.iter().all(|port| port.mtu == mtu)
         })?;
         let over = now()?;
-        // The session ends and begins anew, and with its programs go the rings of the veths.
+        // The session ends and restarts, and the rings of the veths are lost with its programs.
         let sent = Span::new(began, over).widened(world.policy().hold() + IN_FLIGHT, IN_FLIGHT);
         Ok(Trace {
             destroyed: vec![Destroyed { by: "in a veth's ring as XDP was detached", sent }],

@@ -78,7 +78,7 @@ mod tests {
         \x20 queue 0: rx 1 pkt 60 B, tx 5 pkt 500 B, backlog 0 pkt 0 B, dropped 4 (limit 9)\n";
 
     #[test]
-    fn the_last_words_say_what_was_dropped() {
+    fn the_final_report_counts_drops() {
         let found = dropped(LOG, "port-b").unwrap();
         assert_eq!(found, Drops::from([("limit".to_owned(), 3), ("port_gone".to_owned(), 1)]));
         assert_eq!(dropped(LOG, "port-a").unwrap(), Drops::new());

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// Has the kernel give this process what its children leave behind from now on.
+/// Makes this process adopt the orphans of its children from now on.
 pub(super) fn ask_for_orphans() -> Result<()> {
     prctl::set_child_subreaper(true).context("cannot ask the kernel for orphans")
 }

@@ -1,5 +1,5 @@
-//! What was delivered over time, as a plot: the sites above, the applications of each subscriber
-//! below, with what was due to them.
+//! A plot of the delivered rates over time: the sites above, the applications of each subscriber
+//! below, with their due rates.
 
 use super::super::provider::{self, APPLICATIONS, SUBSCRIBERS};
 use super::report::{Class, Report, STEP};
@@ -9,9 +9,9 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 
-/// Of the whole, in pixels.
+/// The size of the whole, in pixels.
 const SIZE: (u32, u32) = (1080, 860);
-/// What the title and the names of the lines take of its height, and the sites' panel.
+/// The heights of the title with the names of the lines, and of the sites' panel.
 const HEADER: u32 = 64;
 const SITES: u32 = 250;
 /// Mid tones, one for each application.
@@ -20,7 +20,7 @@ const COLOURS: [RGBColor; APPLICATIONS] =
 /// The link's and the sites'.
 const UPPER: [RGBColor; 3] =
     [RGBColor(110, 110, 110), RGBColor(170, 60, 140), RGBColor(60, 150, 170)];
-/// What a line of what is due adds to its colour.
+/// The addition to the colour of a line of due rates.
 const DUE: f64 = 0.45;
 
 /// The plot as SVG.
@@ -62,7 +62,7 @@ fn draw(svg: &mut String, report: &Report) -> Drawn {
 }
 
 impl Class {
-    /// Whether it is `other` or below it, as numbers of classes here begin with those above them.
+    /// Whether it is `other` or below it: a class's number here begins with that of its parent.
     fn is_below(&self, other: &Self) -> bool {
         let is_root = other.depth == 0;
         let is_deeper = self.depth >= other.depth;

@@ -1,4 +1,4 @@
-//! What the demo found, as a table and as JSON.
+//! The demo's results, as a table and as JSON.
 
 use super::super::SETTLING;
 use super::super::load::{Event, Sent};
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// How long the steps of the plotted series are.
 pub(super) const STEP: Nanos = Nanos::from_millis(100);
-/// A sender that offered this part of what it was to has not been disturbed.
+/// A sender that offered this part of its load was not disturbed.
 const UNDISTURBED: f64 = 0.98;
 
-/// A class of the tree, and what it had.
+/// A class of the tree, and its rates.
 #[derive(Clone, Debug, Serialize)]
 pub struct Class {
     /// Its name.
@@ -26,28 +26,28 @@ pub struct Class {
     pub classid: String,
     /// How many classes are above it.
     pub depth: usize,
-    /// What is assured to it.
+    /// Its assured rate.
     pub rate_bps: u64,
-    /// What it never exceeds.
+    /// The rate that it never exceeds.
     pub ceil_bps: u64,
-    /// Who borrows first, of leaves.
+    /// The priority of leaves for borrowing.
     pub prio: Option<u8>,
-    /// What it had, in the order of the phases.
+    /// Its rates, in the order of the phases.
     pub phases: Vec<Share>,
     /// Its number among the leaves, if it is one.
     #[serde(skip)]
     pub(super) leaf: Option<usize>,
 }
 
-/// What was delivered over time.
+/// The delivered rates over time.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
-    /// For each step, what arrived of each leaf, in bits a second.
+    /// For each step, what arrived of each leaf, in bits per second.
     pub(super) steps: Vec<[f64; LEAVES]>,
 }
 
 impl Series {
-    /// Of what `arrived` in the time `total` since the sender began.
+    /// The series of the arrivals `arrived` in the time `total` since the sender started.
     pub(super) fn of(sent: &Sent, arrived: &[Event], total: Duration) -> Self {
         let steps = total.as_nanos() as u64 / STEP.0;
         let mut series = Self { steps: vec![[0.0; LEAVES]; steps as usize] };
@@ -70,11 +70,11 @@ pub struct Report {
     pub phases: Vec<&'static str>,
     /// The classes, each before those below it.
     pub classes: Vec<Class>,
-    /// The largest deviation of a class in a phase from what was due to it, either way.
+    /// The largest deviation of a class in a phase from its due rate.
     pub worst_percent: f64,
-    /// Whose and when that was.
+    /// The class and phase of that.
     pub worst: String,
-    /// The part of what it was to offer that the most disturbed sender did offer, in per cent.
+    /// The part of its load that the most disturbed sender offered, in percent.
     pub least_asked_percent: f64,
     /// The words of `narrows tc` that made the tree.
     pub commands: Vec<String>,
@@ -145,7 +145,7 @@ fn mbit(bps: f64) -> String {
     }
 }
 
-/// The tables, what they mean, and the line that sums them up.
+/// The tables, their explanation, and the summary line.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = ["class", "rate", "ceil", "prio"].map(str::to_owned);
@@ -179,7 +179,7 @@ impl fmt::Display for Report {
         if self.least_asked_percent < UNDISTURBED * 100.0 {
             writeln!(
                 f,
-                "the machine kept a sender from its core: it offered {:.1} % of what it was to",
+                "the machine kept a sender from its core: it offered {:.1} % of its load",
                 self.least_asked_percent
             )?;
         }
@@ -211,7 +211,7 @@ impl fmt::Display for Report {
 pub(super) mod tests {
     use super::*;
 
-    /// Everyone has what is due to him but one.
+    /// All classes but one have their due rates.
     pub(in super::super) fn report() -> Report {
         let nodes = provider::nodes();
         let share = Share { wanted_bps: 2e6, asked_bps: 2e6, due_bps: 1e6, delivered_bps: 1e6 };
@@ -233,7 +233,7 @@ pub(super) mod tests {
             "demo-tree: worst class 3.00 % off, 3 packets unaccounted"
         );
         assert!(text.contains("worst: north-1 web, evening\n"), "{text}");
-        assert!(text.contains("offered 95.0 % of what it was to"), "{text}");
+        assert!(text.contains("offered 95.0 % of its load"), "{text}");
     }
 
     #[test]
@@ -250,7 +250,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_arrives_is_counted_in_its_step() {
+    fn arrivals_count_in_their_step() {
         let sent = Sent { began: Nanos::from_millis(1000), frames: Vec::new() };
         let at = |millis, leaf| Event { at: Nanos::from_millis(millis), leaf };
         let arrived = [at(999, 2), at(1000, 2), at(1250, 2), at(1299, 0), at(1300, 0)];

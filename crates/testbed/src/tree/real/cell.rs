@@ -21,7 +21,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 /// How much longer than its measurement a load may last.
 const SPARE: Duration = Duration::from_secs(5);
 
-/// What stands between the ports.
+/// The system between the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
     /// Nothing: the shaper's kernel drops every frame on arrival.
@@ -46,15 +46,15 @@ impl System {
     }
 }
 
-/// What one turn found.
+/// The results of one turn.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// Of each class, by phase; none of the sender alone.
+    /// The shares of each class, by phase; none for the sender alone.
     pub(super) shares: Vec<Vec<Share>>,
     pub(super) cost: Spent,
 }
 
-/// What was spent on a load.
+/// The cost of a load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent {
     pub(super) offered_per_second: f64,
@@ -151,7 +151,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// What is looked at on both ends of the window.
+/// The readings at both ends of the window.
 struct Look {
     at: Instant,
     machine: MachineTime,

@@ -26,15 +26,15 @@ pub struct Row {
     pub class: String,
     /// How many classes are above it.
     pub depth: usize,
-    /// What HTB's rules give of what its sender offered.
+    /// The rate by HTB's rules for the offered load.
     pub due_bps: Spread,
-    /// What arrived.
+    /// The delivered rate.
     pub delivered_bps: Spread,
-    /// How far that is from what is due, in per cent of it; none if nothing is due.
+    /// Its error in percent of the due rate; none if nothing is due.
     pub off_percent: Option<Spread>,
 }
 
-/// How priorities were kept in one phase by one system, in per cent of the link.
+/// How priorities were kept in one phase by one system, in percent of the link.
 #[derive(Clone, Debug, Serialize)]
 pub struct Priority {
     /// The system's name.
@@ -46,7 +46,7 @@ pub struct Priority {
     pub beyond_percent: Spread,
 }
 
-/// What a packet costs.
+/// The cost of a packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cost {
     /// The system's name.
@@ -131,7 +131,7 @@ fn row(system: System, phase: &'static str, node: &Node, rounds: &[Share]) -> Op
     })
 }
 
-/// See [`Priority::beyond_percent`]; `None` where there is no such leaf.
+/// See [`Priority::beyond_percent`]; `None` if there is no such leaf.
 fn beyond(nodes: &[Node], shares: &[Share]) -> Option<f64> {
     let link = nodes.first()?.class.rate.bits_per_sec() as f64;
     let held_back = |(node, share): (&Node, &Share)| {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_had_beyond_priority_is_of_those_held_back_only() {
+    fn excess_over_priority_counts_only_delayed_classes() {
         let nodes = provider::nodes();
         let mut shares: Vec<Share> = nodes.iter().map(|node| share(node, 1.0)).collect();
         let web = nodes.iter().position(|node| node.name == "north-1 web").unwrap();

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_arrives_within_the_window_counts() {
+    fn only_arrivals_within_the_window_count() {
         let at = |millis| {
             let arrived = Duration::from_millis(millis);
             Arrival { sent: Duration::ZERO, arrived }

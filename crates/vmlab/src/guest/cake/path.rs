@@ -25,7 +25,7 @@ const ROOT: u32 = u32::MAX;
 /// `TCA_KIND` and `TCA_OPTIONS`.
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
-/// `TCA_CAKE_BASE_RATE64`, in bytes a second.
+/// `TCA_CAKE_BASE_RATE64`, in bytes per second.
 const BASE_RATE: u16 = 2;
 /// `TCA_CAKE_FLOW_MODE`, and its value for `dual-dsthost`.
 const FLOW_MODE: u16 = 5;
