@@ -79,13 +79,26 @@ pub struct Image {
     pub otherwise: [u32; PRIORITIES],
     /// The classes by their numbers, which are below [`layout::CLASSES_MAX`] and not 0.
     pub classes: BTreeMap<u32, Class>,
+    /// How filters in front name them.
+    pub names: Names,
+}
+
+/// The classes that a priority may name, which comes before any rule.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Names {
+    /// The major number of their qdisc, of 16 bits; 0 for no qdisc.
+    pub major: u32,
+    /// The numbers of classes, by their minor numbers.
+    pub classes: BTreeMap<u16, u32>,
+    /// The class of what names another one.
+    pub unknown: u32,
 }
 
 impl Default for Image {
     /// Everything passes.
     fn default() -> Self {
-        let (masks, rules, classes) = Default::default();
-        Self { masks, rules, otherwise: [0; PRIORITIES], classes }
+        let (masks, rules, classes, names) = Default::default();
+        Self { masks, rules, otherwise: [0; PRIORITIES], classes, names }
     }
 }
 
@@ -151,11 +164,13 @@ pub struct Tree {
     /// What is asked before it, and attached in its place.
     front: Option<Front>,
     program: OwnedFd,
+    /// The same for what has met filters that set something.
+    behind: OwnedFd,
     maps: Maps,
     /// What is in force, and under which number.
     current: (u32, Image),
-    /// The masks and rules whose tables are laid out under each number; `None` where that failed.
-    laid_out: [Option<(Vec<Mask>, Vec<Rule>)>; 2],
+    /// What tables are laid out of under each number; `None` where that failed.
+    laid_out: [Option<(Vec<Mask>, Vec<Rule>, Names)>; 2],
 }
 
 struct Maps {
@@ -169,6 +184,7 @@ struct Maps {
     totals: MapHandle,
     grace: MapHandle,
     other_port: MapHandle,
+    handed: MapHandle,
     /// What `grace` is updated with.
     nothing: MapHandle,
 }
@@ -191,6 +207,7 @@ impl Tree {
             }
             if multi_buffer {
                 open.progs.tree.set_flags(XDP_HAS_FRAGS);
+                open.progs.tree_behind.set_flags(XDP_HAS_FRAGS);
             }
             open.load()
         })
@@ -209,11 +226,13 @@ impl Tree {
             totals: handle("totals", &loaded.maps.totals)?,
             grace: handle("grace", &loaded.maps.grace)?,
             other_port: handle("other_port", &loaded.maps.other_port)?,
+            handed: handle("handed", &loaded.maps.handed)?,
             nothing,
         };
         let program = keep(&loaded.progs.tree).map_err(TreeError::Load)?;
+        let behind = keep(&loaded.progs.tree_behind).map_err(TreeError::Load)?;
         let current = (0, Image::default());
-        Ok(Self { link: None, front: None, program, maps, current, laid_out: [None, None] })
+        Ok(Self { link: None, front: None, program, behind, maps, current, laid_out: [None, None] })
     }
 
     /// Puts `image` in force. The classes in `new` begin with no credit and no count; others go on.
@@ -222,7 +241,7 @@ impl Tree {
     /// Where a map cannot be written. What was in force still is.
     pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
         let next = 1 - self.current.0;
-        let table = Table::of(&image.masks, &image.rules).ok_or(TreeError::Rules)?;
+        let table = Table::of(&image.masks, &image.rules, &image.names).ok_or(TreeError::Rules)?;
         self.wait()?;
         let cpus = libbpf_rs::num_possible_cpus()
             .map_err(|source| TreeError::Map { map: "seats", source })?;
@@ -239,7 +258,7 @@ impl Tree {
             update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
         }
         self.lay_out(next, &image, &table)?;
-        let plan = layout::plan(&image.masks, &table, &image.otherwise);
+        let plan = layout::plan(&image, &table);
         update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
         update("in_force", &self.maps.in_force, &ONLY, &next.to_ne_bytes())?;
         self.current = (next, image);
@@ -249,7 +268,7 @@ impl Tree {
     /// Writes what finds the rules of `image` under the number `next`, where it is not there yet.
     fn lay_out(&mut self, next: u32, image: &Image, table: &Table) -> Result<(), TreeError> {
         let there = self.laid_out[next as usize].take();
-        let wanted = (image.masks.clone(), image.rules.clone());
+        let wanted = (image.masks.clone(), image.rules.clone(), image.names.clone());
         if there.as_ref() != Some(&wanted) {
             let slots = array("slots", SLOT_BYTES as u32, table.slots, INNER_MAP)
                 .map_err(|source| TreeError::Map { map: "rules", source })?;
@@ -293,13 +312,23 @@ impl Tree {
     /// Where the kernel refuses; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), TreeError> {
         if let Some(front) = &front {
-            front.lead_to(self.program.as_fd()).map_err(TreeError::Front)?;
+            let behind = if front.hands_over() { &self.behind } else { &self.program };
+            front.lead_to(behind.as_fd()).map_err(TreeError::Front)?;
         }
         if let Some(link) = &self.link {
             replace(link.as_fd(), self.first(front.as_ref())).map_err(TreeError::Replace)?;
         }
         self.front = front;
         Ok(())
+    }
+
+    /// Where it reads what filters in front set: for [`FrontPort`](crate::FrontPort).
+    ///
+    /// # Errors
+    /// Where there is no descriptor left.
+    pub fn handed(&self) -> Result<MapHandle, TreeError> {
+        MapHandle::try_from(&self.maps.handed)
+            .map_err(|source| TreeError::Map { map: "handed", source })
     }
 
     /// The program that sees a frame first, with `front` before it.

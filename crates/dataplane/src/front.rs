@@ -78,7 +78,7 @@ impl PortFront {
         &mut self,
         terms: &Terms,
         tables: Option<&SetTables>,
-        port: FrontPort,
+        port: FrontPort<'_>,
         put: impl FnOnce(Option<Front>) -> Result<(), E>,
     ) -> Result<(), FrontError> {
         if self.terms == *terms {

@@ -256,8 +256,13 @@ impl Plane for InDriver {
         tables: Option<&SetTables>,
     ) -> Result<(), InstanceError> {
         let facts = &self.ports[side.index()];
-        let port = FrontPort { mac: facts.mac, multi_buffer: facts.mtu > MTU_OF_ONE_BUFFER };
         let tree = &mut self.trees[side.index()];
+        let handed = tree.handed().map_err(failed(facts))?;
+        let port = FrontPort {
+            mac: facts.mac,
+            multi_buffer: facts.mtu > MTU_OF_ONE_BUFFER,
+            handed: Some(&handed),
+        };
         self.fronts[side.index()]
             .set(terms, tables, port, |front| tree.put_in_front(front))
             .map_err(|source| InstanceError::Front { port: facts.name.clone(), source })

@@ -217,7 +217,7 @@ fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
     let mut term = Term::any();
     term.look_ups.push(look_up);
     term.steps.push(step);
-    let port = FrontPort { mac: [2; 6], multi_buffer: false };
+    let port = FrontPort { mac: [2; 6], multi_buffer: false, handed: None };
     Ok(Front::load(port, &[term], Some(&tables), &mut FrontMaps::new()?)?)
 }
 
@@ -269,7 +269,7 @@ fn image(shape: Shape) -> Image {
         otherwise[priority] = leaf;
     }
     let (masks, rules) = filters(shape);
-    Image { masks, rules, otherwise, classes }
+    Image { masks, rules, otherwise, classes, ..Image::default() }
 }
 
 /// Rules that nothing matches, but the last one of the last mask: a look-up asks by all of them.
