@@ -141,6 +141,30 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// The words of `struct totals`.
+    fn of(words: [u64; 8]) -> Self {
+        let [
+            to_self,
+            sent_packets,
+            sent_bytes,
+            dropped_bytes,
+            limit_drops,
+            aqm_drops,
+            unclassified_drops,
+            port_gone_drops,
+        ] = words;
+        Self {
+            to_self,
+            sent_packets,
+            sent_bytes,
+            dropped_bytes,
+            limit_drops,
+            aqm_drops,
+            unclassified_drops,
+            port_gone_drops,
+        }
+    }
+
     /// What came since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -374,7 +398,7 @@ impl Tree {
             aqm_drops,
             limit_drops,
             marked,
-        ] = per_cpu::<12>("seats", &self.maps.seats, class)?;
+        ] = layout::sums::<12>(&slots("seats", &self.maps.seats, class)?);
         Ok(Seat { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked })
     }
 
@@ -383,26 +407,16 @@ impl Tree {
     /// # Errors
     /// Where it cannot be read.
     pub fn totals(&self) -> Result<Totals, TreeError> {
-        let [
-            to_self,
-            sent_packets,
-            sent_bytes,
-            dropped_bytes,
-            limit_drops,
-            aqm_drops,
-            unclassified_drops,
-            port_gone_drops,
-        ] = per_cpu::<8>("totals", &self.maps.totals, 0)?;
-        Ok(Totals {
-            to_self,
-            sent_packets,
-            sent_bytes,
-            dropped_bytes,
-            limit_drops,
-            aqm_drops,
-            unclassified_drops,
-            port_gone_drops,
-        })
+        Ok(Totals::of(layout::sums(&slots("totals", &self.maps.totals, 0)?)))
+    }
+
+    /// The same by CPU: of all that there may be.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn totals_by_cpu(&self) -> Result<Vec<Totals>, TreeError> {
+        let slots = slots("totals", &self.maps.totals, 0)?;
+        Ok(slots.chunks(1).map(|of_one| Totals::of(layout::sums(of_one))).collect())
     }
 }
 
@@ -421,13 +435,10 @@ fn update(name: &'static str, map: &MapHandle, key: &[u8], value: &[u8]) -> Resu
     result.map_err(|source| TreeError::Map { map: name, source })
 }
 
-fn per_cpu<const N: usize>(
-    name: &'static str,
-    map: &MapHandle,
-    index: u32,
-) -> Result<[u64; N], TreeError> {
+/// An entry of `map` on each CPU.
+fn slots(name: &'static str, map: &MapHandle, index: u32) -> Result<Vec<Vec<u8>>, TreeError> {
     let values = map
         .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
         .map_err(|source| TreeError::Map { map: name, source })?;
-    Ok(layout::sums(&values.unwrap_or_default()))
+    Ok(values.unwrap_or_default())
 }

@@ -72,7 +72,7 @@ impl QueueCounters {
 /// What each port counted.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// By port, by queue.
+    /// By port, by queue; by CPU where there are none.
     pub(crate) queues: [Vec<QueueCounters>; 2],
     /// How long what left through each port stayed.
     pub(crate) delays: [Delays; 2],
@@ -118,9 +118,8 @@ impl Counts {
         }
     }
 
-    /// Adds what was `dropped` in the driver of what came in at `side`. Which queue that was is not
-    /// known: it is told of the first.
-    pub(crate) fn add_dropped_in_front(&mut self, side: Side, dropped: Counted) {
+    /// Adds what was `dropped` in the driver of what came in at `side`, at the place `queue`.
+    pub(crate) fn add_dropped_in_front(&mut self, side: Side, queue: usize, dropped: Counted) {
         if dropped == Counted::default() {
             return;
         }
@@ -130,8 +129,8 @@ impl Counts {
             ..PathCounters::default()
         };
         path.drops.add(DropReason::Filter, dropped.packets);
-        self.queue(side.index(), 0).inward.merge(&path);
-        self.queue(side.other().index(), 0).outward.merge(&path);
+        self.queue(side.index(), queue).inward.merge(&path);
+        self.queue(side.other().index(), queue).outward.merge(&path);
     }
 
     /// Forgets what is queued, and what was heavy of late: only counters are history.

@@ -3,8 +3,8 @@
 //! The instance has the sets, whatever plane there is and while there is none. A plane has a
 //! [`PortFront`] for each port: it puts a program of the port's filters in front of its own and
 //! counts what that does. What is dropped in front is received and dropped like anything else: the
-//! books know it by the reason `filter`. As programs run wherever a frame comes in, it is counted
-//! at the port's first queue.
+//! books know it by the reason `filter`. Programs count by CPU. So does the XDP plane; where queues
+//! count, it is told of the port's first one.
 //!
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 
@@ -105,8 +105,8 @@ impl PortFront {
         Ok(())
     }
 
-    /// All that was dropped since the ports were joined.
-    pub(crate) fn dropped(&self) -> Counted {
+    /// All that was dropped since the ports were joined, by CPU.
+    pub(crate) fn dropped(&self) -> Vec<Counted> {
         self.maps.as_ref().map(FrontMaps::dropped).unwrap_or_default()
     }
 

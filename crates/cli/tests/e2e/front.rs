@@ -1,7 +1,7 @@
 //! Filters in the driver, in front of either plane: rates for each source, headers, marks.
 
 use crate::sets::{dropped, frame_from, send};
-use crate::setup::{assert_balanced, assert_refused, run, shared_turn, tc};
+use crate::setup::{assert_balanced, assert_refused, run, shared_turn, show, tc};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
@@ -200,6 +200,22 @@ fn what_filters_set_where_packets_come_in_decides_the_class_on_both_planes() {
     assert_eq!(seen[0], seen[1], "filters count the same, too");
 }
 
+/// Asserts that `narrows show` tells what each CPU counted, and of no workers and their queues.
+#[track_caller]
+fn assert_cpus(shown: &Value) {
+    assert_eq!(shown["workers"].as_array().map(Vec::len), Some(0), "{shown:#}");
+    for port in shown["ports"].as_array().unwrap() {
+        assert_eq!((&port["counted_by"], &port["queues"]), (&"cpu".into(), &2.into()), "{port:#}");
+        let cpus = port["per_queue"].as_array().unwrap();
+        for figure in ["rx_packets", "tx_bytes", "drops"] {
+            let sum: u64 = cpus.iter().map(|cpu| cpu[figure].as_u64().unwrap()).sum();
+            assert_eq!(port["total"][figure], sum, "{figure}: {port:#}");
+        }
+    }
+    let online = std::thread::available_parallelism().unwrap().get();
+    assert!(shown["ports"][0]["per_queue"].as_array().unwrap().len() >= online, "{shown:#}");
+}
+
 #[test]
 fn without_workers_filters_that_look_up_sets_or_police_may_set_marks_once() {
     let Some(_turn) = shared_turn() else { return };
@@ -224,6 +240,7 @@ fn without_workers_filters_that_look_up_sets_or_police_may_set_marks_once() {
     assert_eq!(dropped(&mut books, &instance), 0);
     let classes = by_class(&instance);
     assert_eq!((classes["1:10"], classes["1:20"]), (40, 40));
+    assert_cpus(&show(&bed));
     for (words, why) in [
         ("ingress pref 3 matchall action drop random determ pass 9", "random drops"),
         ("egress pref 3 matchall action skbedit mark 5", "at egress"),
