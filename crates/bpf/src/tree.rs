@@ -194,7 +194,15 @@ pub struct Tree {
     /// What is in force, and under which number.
     current: (u32, Image),
     /// What tables are laid out of under each number; `None` where that failed.
-    laid_out: [Option<(Vec<Mask>, Vec<Rule>, Names)>; 2],
+    laid_out: [Option<LaidOut>; 2],
+}
+
+/// What the tables of a plan are laid out of.
+#[derive(PartialEq, Eq)]
+struct LaidOut {
+    masks: Vec<Mask>,
+    rules: Vec<Rule>,
+    names: Names,
 }
 
 struct Maps {
@@ -292,7 +300,11 @@ impl Tree {
     /// Writes what finds the rules of `image` under the number `next`, where it is not there yet.
     fn lay_out(&mut self, next: u32, image: &Image, table: &Table) -> Result<(), TreeError> {
         let there = self.laid_out[next as usize].take();
-        let wanted = (image.masks.clone(), image.rules.clone(), image.names.clone());
+        let wanted = LaidOut {
+            masks: image.masks.clone(),
+            rules: image.rules.clone(),
+            names: image.names.clone(),
+        };
         if there.as_ref() != Some(&wanted) {
             let slots = array("slots", SLOT_BYTES as u32, table.slots, INNER_MAP)
                 .map_err(|source| TreeError::Map { map: "rules", source })?;
