@@ -34,17 +34,20 @@ const XDP_HAS_FRAGS: u32 = 1 << 5;
 
 /// The purpose of a loaded program.
 #[derive(Clone, Copy, Debug)]
-pub struct FrontPort {
+pub struct FrontPort<'a> {
     /// The port's own address.
     pub mac: [u8; 6],
     /// Whether its frames may be in several buffers.
     pub multi_buffer: bool,
+    /// Where the tree behind it reads what filters set; `None` where there is no tree.
+    pub handed: Option<&'a MapHandle>,
 }
 
 /// A loaded program.
 pub struct Front {
     program: OwnedFd,
     plane: MapHandle,
+    hands_over: bool,
 }
 
 impl Front {
@@ -54,18 +57,20 @@ impl Front {
     /// # Errors
     /// If the kernel refuses it.
     pub fn load(
-        port: FrontPort,
+        port: FrontPort<'_>,
         terms: &[Term],
         sets: Option<&SetTables>,
         maps: &mut FrontMaps,
     ) -> Result<Self, LoadError> {
         let mut storage = MaybeUninit::uninit();
+        let hands_over = port.handed.is_some() && terms.iter().any(Term::edits);
         let loaded = explained(|| {
             let mut open = skeleton::FrontSkelBuilder::default().open(&mut storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.own_mac = port.mac;
                 rodata.is_multi_buffer = port.multi_buffer.into();
                 rodata.reads_transport = terms.iter().any(Term::reads_transport).into();
+                rodata.hands_over = hands_over.into();
                 rodata.secret = maps.secret();
                 for (index, (into, term)) in rodata.terms.iter_mut().zip(terms).enumerate() {
                     // A term after the last one would never be tested.
@@ -83,6 +88,9 @@ impl Front {
                 open.maps.paintings.reuse_fd(paintings.as_fd())?;
                 open.maps.members.reuse_fd(members.as_fd())?;
             }
+            if let Some(handed) = port.handed {
+                open.maps.handed.reuse_fd(handed.as_fd())?;
+            }
             let [counters, commons, accounts] = maps.all();
             open.maps.counters.reuse_fd(counters.as_fd())?;
             open.maps.commons.reuse_fd(commons.as_fd())?;
@@ -93,7 +101,13 @@ impl Front {
         Ok(Self {
             program: keep(&loaded.progs.front)?,
             plane: MapHandle::try_from(&loaded.maps.plane).map_err(LoadError::Other)?,
+            hands_over,
         })
+    }
+
+    /// Whether it sets something for the program behind it.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.hands_over
     }
 
     /// Makes frames that are not dropped continue to `program`.

@@ -1,7 +1,7 @@
 //! Test runs: the kernel runs a program on a frame from memory (`BPF_PROG_TEST_RUN`).
 //!
-//! For tests, and to measure the cost of a program. Nothing is sent: redirected and passed frames
-//! end there.
+//! For tests, and to measure the cost of a program. In [`test_run`] nothing is sent: redirected and
+//! passed frames end there. In [`live_run`] they go where the program says.
 #![allow(unsafe_code)]
 
 use libbpf_rs::libbpf_sys;
@@ -49,4 +49,27 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result
         return Err(io::Error::from_raw_os_error(-outcome));
     }
     Ok(TestRun { verdict: options.retval, ns: options.duration, frame: out })
+}
+
+/// `BPF_F_TEST_XDP_LIVE_FRAMES` of `linux/bpf.h`.
+const LIVE_FRAMES: u32 = 1 << 1;
+
+/// Runs the XDP program on `times` frames like `frame`, on the CPU of the calling thread, as if they
+/// had come in at the loopback device. Each goes where the program says.
+///
+/// # Errors
+/// What the kernel says: the process may not, or it has no live frames (before Linux 5.18).
+pub fn live_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result<()> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        repeat: i32::try_from(times).unwrap_or(i32::MAX),
+        flags: LIVE_FRAMES,
+        ..Default::default()
+    };
+    // SAFETY: the program is an open descriptor, `frame` outlives the call, which only reads it, and
+    // `options` says its own size.
+    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(()) }
 }

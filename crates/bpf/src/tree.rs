@@ -79,13 +79,26 @@ pub struct Image {
     pub otherwise: [u32; PRIORITIES],
     /// The classes by their numbers, which are below [`layout::CLASSES_MAX`] and not 0.
     pub classes: BTreeMap<u32, Class>,
+    /// How filters in front name them.
+    pub names: Names,
+}
+
+/// The classes that a priority may name, which comes before any rule.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Names {
+    /// The major number of their qdisc, of 16 bits; 0 for no qdisc.
+    pub major: u32,
+    /// The numbers of classes, by their minor numbers.
+    pub classes: BTreeMap<u16, u32>,
+    /// The class of what names another one.
+    pub unknown: u32,
 }
 
 impl Default for Image {
     /// Everything passes.
     fn default() -> Self {
-        let (masks, rules, classes) = Default::default();
-        Self { masks, rules, otherwise: [0; PRIORITIES], classes }
+        let (masks, rules, classes, names) = Default::default();
+        Self { masks, rules, otherwise: [0; PRIORITIES], classes, names }
     }
 }
 
@@ -128,6 +141,30 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// The words of `struct totals`.
+    fn of(words: [u64; 8]) -> Self {
+        let [
+            to_self,
+            sent_packets,
+            sent_bytes,
+            dropped_bytes,
+            limit_drops,
+            aqm_drops,
+            unclassified_drops,
+            port_gone_drops,
+        ] = words;
+        Self {
+            to_self,
+            sent_packets,
+            sent_bytes,
+            dropped_bytes,
+            limit_drops,
+            aqm_drops,
+            unclassified_drops,
+            port_gone_drops,
+        }
+    }
+
     /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -151,11 +188,21 @@ pub struct Tree {
     /// The program in front of it, attached in its place.
     front: Option<Front>,
     program: OwnedFd,
+    /// The same for what has met filters that set something.
+    behind: OwnedFd,
     maps: Maps,
     /// The plan in force, and its number.
     current: (u32, Image),
-    /// The masks and rules whose tables are laid out under each number; `None` if that failed.
-    laid_out: [Option<(Vec<Mask>, Vec<Rule>)>; 2],
+    /// The sources of the tables under each number; `None` if that failed.
+    laid_out: [Option<LaidOut>; 2],
+}
+
+/// The sources of a plan's tables.
+#[derive(PartialEq, Eq)]
+struct LaidOut {
+    masks: Vec<Mask>,
+    rules: Vec<Rule>,
+    names: Names,
 }
 
 struct Maps {
@@ -169,6 +216,7 @@ struct Maps {
     totals: MapHandle,
     grace: MapHandle,
     other_port: MapHandle,
+    handed: MapHandle,
     /// The value for updates of `grace`.
     nothing: MapHandle,
 }
@@ -191,6 +239,7 @@ impl Tree {
             }
             if multi_buffer {
                 open.progs.tree.set_flags(XDP_HAS_FRAGS);
+                open.progs.tree_behind.set_flags(XDP_HAS_FRAGS);
             }
             open.load()
         })
@@ -209,11 +258,13 @@ impl Tree {
             totals: handle("totals", &loaded.maps.totals)?,
             grace: handle("grace", &loaded.maps.grace)?,
             other_port: handle("other_port", &loaded.maps.other_port)?,
+            handed: handle("handed", &loaded.maps.handed)?,
             nothing,
         };
         let program = keep(&loaded.progs.tree).map_err(TreeError::Load)?;
+        let behind = keep(&loaded.progs.tree_behind).map_err(TreeError::Load)?;
         let current = (0, Image::default());
-        Ok(Self { link: None, front: None, program, maps, current, laid_out: [None, None] })
+        Ok(Self { link: None, front: None, program, behind, maps, current, laid_out: [None, None] })
     }
 
     /// Puts `image` in force. The classes in `new` start without credit and counts; others
@@ -223,7 +274,7 @@ impl Tree {
     /// If a map cannot be written. Then the old plan stays in force.
     pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
         let next = 1 - self.current.0;
-        let table = Table::of(&image.masks, &image.rules).ok_or(TreeError::Rules)?;
+        let table = Table::of(&image.masks, &image.rules, &image.names).ok_or(TreeError::Rules)?;
         self.wait()?;
         let cpus = libbpf_rs::num_possible_cpus()
             .map_err(|source| TreeError::Map { map: "seats", source })?;
@@ -240,7 +291,7 @@ impl Tree {
             update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
         }
         self.lay_out(next, &image, &table)?;
-        let plan = layout::plan(&image.masks, &table, &image.otherwise);
+        let plan = layout::plan(&image, &table);
         update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
         update("in_force", &self.maps.in_force, &ONLY, &next.to_ne_bytes())?;
         self.current = (next, image);
@@ -251,7 +302,11 @@ impl Tree {
     /// yet.
     fn lay_out(&mut self, next: u32, image: &Image, table: &Table) -> Result<(), TreeError> {
         let there = self.laid_out[next as usize].take();
-        let wanted = (image.masks.clone(), image.rules.clone());
+        let wanted = LaidOut {
+            masks: image.masks.clone(),
+            rules: image.rules.clone(),
+            names: image.names.clone(),
+        };
         if there.as_ref() != Some(&wanted) {
             let slots = array("slots", SLOT_BYTES as u32, table.slots, INNER_MAP)
                 .map_err(|source| TreeError::Map { map: "rules", source })?;
@@ -295,13 +350,23 @@ impl Tree {
     /// If the kernel refuses; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), TreeError> {
         if let Some(front) = &front {
-            front.lead_to(self.program.as_fd()).map_err(TreeError::Front)?;
+            let behind = if front.hands_over() { &self.behind } else { &self.program };
+            front.lead_to(behind.as_fd()).map_err(TreeError::Front)?;
         }
         if let Some(link) = &self.link {
             replace(link.as_fd(), self.first(front.as_ref())).map_err(TreeError::Replace)?;
         }
         self.front = front;
         Ok(())
+    }
+
+    /// Where it reads what filters in front set: for [`FrontPort`](crate::FrontPort).
+    ///
+    /// # Errors
+    /// Where there is no descriptor left.
+    pub fn handed(&self) -> Result<MapHandle, TreeError> {
+        MapHandle::try_from(&self.maps.handed)
+            .map_err(|source| TreeError::Map { map: "handed", source })
     }
 
     /// The program that sees a frame first, with `front` before it.
@@ -347,7 +412,7 @@ impl Tree {
             aqm_drops,
             limit_drops,
             marked,
-        ] = per_cpu::<12>("seats", &self.maps.seats, class)?;
+        ] = layout::sums::<12>(&slots("seats", &self.maps.seats, class)?);
         Ok(Seat { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked })
     }
 
@@ -356,26 +421,16 @@ impl Tree {
     /// # Errors
     /// If it cannot be read.
     pub fn totals(&self) -> Result<Totals, TreeError> {
-        let [
-            to_self,
-            sent_packets,
-            sent_bytes,
-            dropped_bytes,
-            limit_drops,
-            aqm_drops,
-            unclassified_drops,
-            port_gone_drops,
-        ] = per_cpu::<8>("totals", &self.maps.totals, 0)?;
-        Ok(Totals {
-            to_self,
-            sent_packets,
-            sent_bytes,
-            dropped_bytes,
-            limit_drops,
-            aqm_drops,
-            unclassified_drops,
-            port_gone_drops,
-        })
+        Ok(Totals::of(layout::sums(&slots("totals", &self.maps.totals, 0)?)))
+    }
+
+    /// The same by CPU: of all that there may be.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn totals_by_cpu(&self) -> Result<Vec<Totals>, TreeError> {
+        let slots = slots("totals", &self.maps.totals, 0)?;
+        Ok(slots.chunks(1).map(|of_one| Totals::of(layout::sums(of_one))).collect())
     }
 }
 
@@ -394,13 +449,10 @@ fn update(name: &'static str, map: &MapHandle, key: &[u8], value: &[u8]) -> Resu
     result.map_err(|source| TreeError::Map { map: name, source })
 }
 
-fn per_cpu<const N: usize>(
-    name: &'static str,
-    map: &MapHandle,
-    index: u32,
-) -> Result<[u64; N], TreeError> {
+/// An entry of `map` on each CPU.
+fn slots(name: &'static str, map: &MapHandle, index: u32) -> Result<Vec<Vec<u8>>, TreeError> {
     let values = map
         .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
         .map_err(|source| TreeError::Map { map: name, source })?;
-    Ok(layout::sums(&values.unwrap_or_default()))
+    Ok(values.unwrap_or_default())
 }

@@ -72,7 +72,7 @@ impl QueueCounters {
 /// The counters of each port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// By port, by queue.
+    /// By port, by queue; by CPU where there are none.
     pub(crate) queues: [Vec<QueueCounters>; 2],
     /// The delays of packets that left through each port.
     pub(crate) delays: [Delays; 2],
@@ -118,9 +118,8 @@ impl Counts {
         }
     }
 
-    /// Adds the packets that the driver `dropped` on arrival at `side`. Their queue is unknown:
-    /// they count at the first one.
-    pub(crate) fn add_dropped_in_front(&mut self, side: Side, dropped: Counted) {
+    /// Adds the packets that the driver `dropped` on arrival at `side`, at `queue`.
+    pub(crate) fn add_dropped_in_front(&mut self, side: Side, queue: usize, dropped: Counted) {
         if dropped == Counted::default() {
             return;
         }
@@ -130,8 +129,8 @@ impl Counts {
             ..PathCounters::default()
         };
         path.drops.add(DropReason::Filter, dropped.packets);
-        self.queue(side.index(), 0).inward.merge(&path);
-        self.queue(side.other().index(), 0).outward.merge(&path);
+        self.queue(side.index(), queue).inward.merge(&path);
+        self.queue(side.other().index(), queue).outward.merge(&path);
     }
 
     /// Clears backlogs and the heaviest hosts and flows: only counters are history.

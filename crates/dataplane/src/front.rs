@@ -3,7 +3,8 @@
 //! The instance owns the sets, with any plane and without one. A plane has a [`PortFront`] for each
 //! port: it puts a program of the port's filters in front of its own and counts what that does.
 //! Packets dropped in front count as received, and as dropped with the reason `filter`. The
-//! programs run for all queues, so these packets count at the port's first queue.
+//! programs count by CPU. So does the XDP plane; a plane that counts by queue counts these packets
+//! at the port's first queue.
 //!
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 
@@ -77,7 +78,7 @@ impl PortFront {
         &mut self,
         terms: &Terms,
         tables: Option<&SetTables>,
-        port: FrontPort,
+        port: FrontPort<'_>,
         put: impl FnOnce(Option<Front>) -> Result<(), E>,
     ) -> Result<(), FrontError> {
         if self.terms == *terms {
@@ -104,8 +105,8 @@ impl PortFront {
         Ok(())
     }
 
-    /// All drops since the ports were joined.
-    pub(crate) fn dropped(&self) -> Counted {
+    /// All drops since the ports were joined, by CPU.
+    pub(crate) fn dropped(&self) -> Vec<Counted> {
         self.maps.as_ref().map(FrontMaps::dropped).unwrap_or_default()
     }
 

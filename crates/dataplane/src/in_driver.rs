@@ -162,11 +162,24 @@ impl InDriver {
     }
 
     fn counts(&self) -> Counts {
-        let mut queues: [Vec<QueueCounters>; 2] = Default::default();
-        for side in Side::BOTH {
-            let [inward, outward] = [side.other(), side].map(|egress| path(&self.totals(egress)));
-            queues[side.index()].push(QueueCounters { inward, outward, ..Default::default() });
-        }
+        // By the port where frames leave.
+        let by_cpu = Side::BOTH.map(|egress| {
+            let mut all = self.tree(egress).totals_by_cpu().unwrap_or_default();
+            // There may be far more than there are.
+            let counting = all.iter().rposition(|totals| *totals != Totals::default());
+            let there = doctor::online_cpus() as usize;
+            all.resize(there.max(counting.map_or(0, |last| last + 1)), Totals::default());
+            all
+        });
+        let queues = Side::BOTH.map(|side| {
+            let [inward, outward] = [side.other(), side].map(|egress| &by_cpu[egress.index()]);
+            let of = |cpu: usize| QueueCounters {
+                inward: inward.get(cpu).map(path).unwrap_or_default(),
+                outward: outward.get(cpu).map(path).unwrap_or_default(),
+                ..Default::default()
+            };
+            (0..inward.len().max(outward.len())).map(of).collect()
+        });
         let mut counts = Counts {
             queues,
             verdicts: Side::BOTH.map(|side| {
@@ -180,7 +193,9 @@ impl InDriver {
             beyond: Default::default(),
         };
         for side in Side::BOTH {
-            counts.add_dropped_in_front(side, self.fronts[side.index()].dropped());
+            for (cpu, dropped) in self.fronts[side.index()].dropped().into_iter().enumerate() {
+                counts.add_dropped_in_front(side, cpu, dropped);
+            }
         }
         counts
     }
@@ -255,8 +270,13 @@ impl Plane for InDriver {
         tables: Option<&SetTables>,
     ) -> Result<(), InstanceError> {
         let facts = &self.ports[side.index()];
-        let port = FrontPort { mac: facts.mac, multi_buffer: facts.mtu > MTU_OF_ONE_BUFFER };
         let tree = &mut self.trees[side.index()];
+        let handed = tree.handed().map_err(failed(facts))?;
+        let port = FrontPort {
+            mac: facts.mac,
+            multi_buffer: facts.mtu > MTU_OF_ONE_BUFFER,
+            handed: Some(&handed),
+        };
         self.fronts[side.index()]
             .set(terms, tables, port, |front| tree.put_in_front(front))
             .map_err(|source| InstanceError::Front { port: facts.name.clone(), source })

@@ -28,7 +28,7 @@ use narrows_bpf::{SetTables, SetsError, Stalled, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::bridge::BridgeError;
 use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
-use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
+use narrows_policy::{NodeStats, Plan, Policy, PolicyError, PortPolicy};
 use narrows_sets::Sets;
 use narrows_shaper::Side;
 use narrows_snapshot::{Finding, Snapshot};
@@ -327,7 +327,8 @@ impl Instance {
                 None if self.needs_no_queues() => Plan::of(port, self.laid_over(1)),
                 None => continue,
             };
-            let next = next.map_err(|source| does_not_fit(name, source))?.with_driver(port);
+            let next = next.map_err(|source| does_not_fit(name, source))?;
+            let next = self.filtered(next, name, port)?;
             let terms = self.resolve(name, &next.front)?;
             changes.push((side, self.runnable(name, next)?, terms));
         }
@@ -547,7 +548,20 @@ impl Instance {
 
     /// Lays out `policy` of the port `name` over `queues` queues, for its plane.
     fn lay_out(&self, policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
-        self.runnable(name, plan(policy, name, self.laid_over(queues))?)
+        let port = policy.port(name);
+        let plan = Plan::of(port, self.laid_over(queues));
+        let plan = plan.map_err(|source| does_not_fit(name, source))?;
+        self.runnable(name, self.filtered(plan, name, port)?)
+    }
+
+    /// `plan` of the port `name`, with those filters in the driver that the plane has there.
+    fn filtered(&self, plan: Plan, name: &str, port: &PortPolicy) -> Result<Plan, InstanceError> {
+        match self.options.plane {
+            PlaneKind::Xsk => Ok(plan.with_driver(port)),
+            PlaneKind::Xdp => {
+                plan.without_workers(port).map_err(|source| does_not_fit(name, source))
+            }
+        }
     }
 
     /// Over how many queues the plan of a port with `queues` queues is laid out. A plane without
@@ -686,13 +700,6 @@ impl Instance {
             }
         }
     }
-}
-
-/// The plan of the port `name` on `queues` queues under `policy`.
-fn plan(policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
-    let port = policy.port(name);
-    let plan = Plan::of(port, queues).map_err(|source| does_not_fit(name, source))?;
-    Ok(plan.with_driver(port))
 }
 
 fn does_not_fit(port: &str, source: PolicyError) -> InstanceError {

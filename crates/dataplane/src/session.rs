@@ -191,7 +191,7 @@ impl Prepared {
     ) -> Result<(), SessionError> {
         let index = side.index();
         let PortFacts { mac, ref name, .. } = self.ports[index];
-        let port = FrontPort { mac, multi_buffer: self.sizing.buffer.several };
+        let port = FrontPort { mac, multi_buffer: self.sizing.buffer.several, handed: None };
         let steer = &mut self.steers[index];
         self.fronts[index]
             .set(terms, tables, port, |front| steer.put_in_front(front))

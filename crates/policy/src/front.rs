@@ -17,6 +17,9 @@
 //! worker, which cannot see the driver's mark. So its filter must not depend on what only the
 //! driver knows.
 //!
+//! *Without workers*, on the XDP plane, all filters run in the driver, `skbedit` once and without
+//! that restriction; or they are refused.
+//!
 //! *A policer runs in one place.* Its token bucket is in the driver or with the workers. So all
 //! filters that share a policer run in the same place, on one port.
 
@@ -44,6 +47,8 @@ pub enum Reach {
     Needed,
     /// All for which it saves work.
     Possible,
+    /// All: there are no workers.
+    All,
 }
 
 /// A look-up in a set.
@@ -72,8 +77,10 @@ pub struct FrontTerm {
     pub mark: Option<Mark>,
     /// Look-ups in sets, all of which must succeed.
     pub look_ups: Vec<SetLookUp>,
-    /// The actions. An action that the worker repeats is counted there.
+    /// The actions.
     pub actions: Vec<(ActionId, Action)>,
+    /// Whether the workers run them once more, and count them.
+    pub is_repeated: bool,
     /// Whether the next term is an alternative of the same filter.
     pub has_more: bool,
 }
@@ -123,6 +130,19 @@ impl PortPolicy {
         split(self, reach).unwrap_or_default()
     }
 
+    /// The terms of all filters at ingress, where there are no workers.
+    ///
+    /// # Errors
+    /// One of them cannot run in the driver.
+    pub(crate) fn all_in_front(&self) -> Result<Vec<FrontTerm>, PolicyError> {
+        split(self, Reach::All).map(|(terms, _)| terms).map_err(|error| match error {
+            PolicyError::Front(why) => PolicyError::Front(format!(
+                "The XDP plane runs all filters at ingress in the driver. {why}; or use `--plane xsk`"
+            )),
+            error => error,
+        })
+    }
+
     /// The sets that the filters name, with repetitions.
     pub fn sets(&self) -> Vec<Arc<str>> {
         self.in_front()
@@ -169,12 +189,16 @@ fn split(port: &PortPolicy, reach: Reach) -> Result<(Vec<FrontTerm>, Filters), P
         has_set(&filter.matches) || has_per && filter.actions.iter().any(per)
     };
     let needed = all.iter().enumerate().filter(|(_, (_, filter))| demands(filter));
-    let needed = needed.map(|(place, _)| place + 1).last().unwrap_or(0);
+    let needed = match reach {
+        Reach::All => all.iter().count(),
+        Reach::Needed | Reach::Possible => needed.map(|(place, _)| place + 1).last().unwrap_or(0),
+    };
 
     let (mut found, mut failure, mut count) = (Vec::<InFront>::new(), None, 0);
     for (_, filter) in all.iter() {
         let has_passed = found.iter().any(|before| before.passes);
-        match in_front(filter, port, has_passed) {
+        let workers = (reach != Reach::All).then_some(Workers { has_passed });
+        match in_front(filter, port, workers) {
             Ok(one) if count + one.terms.len() <= FRONT_TERMS_MAX => {
                 count += one.terms.len();
                 found.push(one);
@@ -204,7 +228,7 @@ fn split(port: &PortPolicy, reach: Reach) -> Result<(Vec<FrontTerm>, Filters), P
     let ends = (needed..=found.len()).filter(|end| may_end(*end));
     let end = match reach {
         Reach::Needed => ends.min(),
-        Reach::Possible => ends.max(),
+        Reach::Possible | Reach::All => ends.max(),
     };
     let Some(end) = end else {
         return Err(match (passing.filter(|passing| *passing < needed), failure) {
@@ -245,9 +269,18 @@ fn shared(port: &PortPolicy, all: &Filters, end: usize) -> Option<ActionId> {
     ids.find(is_shared).copied()
 }
 
-/// `filter` as it runs in the driver; `has_passed` says whether an earlier filter lets packets
-/// pass.
-fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFront, PolicyError> {
+/// What is behind the driver.
+struct Workers {
+    /// Whether an earlier filter lets packets pass.
+    has_passed: bool,
+}
+
+/// `filter` as it runs in the driver; `workers` where there are some behind it.
+fn in_front(
+    filter: &Filter,
+    port: &PortPolicy,
+    workers: Option<Workers>,
+) -> Result<InFront, PolicyError> {
     let pref = filter.pref;
     if filter.actions.len() > FRONT_ACTIONS_MAX {
         return refuse(format!(
@@ -266,7 +299,8 @@ fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFr
     let falls_through =
         actions.iter().all(|(_, action)| action.controls().contains(&Control::Pipe));
     let edits = |(_, action): &(ActionId, Action)| matches!(action, Action::Skbedit { .. });
-    let is_repeated = actions.iter().any(edits);
+    let is_repeated = workers.is_some() && actions.iter().any(edits);
+    let has_passed = workers.is_some_and(|workers| workers.has_passed);
     if is_repeated && (!actions.iter().all(edits) || has_set(&filter.matches) || has_passed) {
         return refuse(format!(
             "What skbedit sets in the driver is set again behind it, which knows nothing of sets, of \
@@ -281,6 +315,7 @@ fn in_front(filter: &Filter, port: &PortPolicy, has_passed: bool) -> Result<InFr
         mark: None,
         look_ups: Vec::new(),
         actions,
+        is_repeated,
         has_more: false,
     };
     let passes = falls_through || ends(&any.actions, Control::Pass);

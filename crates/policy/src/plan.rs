@@ -175,6 +175,18 @@ impl Plan {
         self
     }
 
+    /// This plan of `port`, with all filters at ingress in the driver, where there are no workers.
+    ///
+    /// # Errors
+    /// One of them cannot run there.
+    pub fn without_workers(mut self, port: &PortPolicy) -> Result<Self, PolicyError> {
+        if port.ends.is_some() {
+            self.front = port.all_in_front()?;
+            self.ends[0] = Filters::default();
+        }
+        Ok(self)
+    }
+
     /// The number of queues.
     pub fn queues(&self) -> usize {
         self.roots.len()

@@ -140,10 +140,11 @@ const KINDS = [
   { title: "Round trips beyond the port", whats: ["round trip"], format: micros },
   { title: "Drops by reason", whats: ["drops"], format: (value) => short(value, "/s") },
   { title: "Delivered by queue", whats: ["queue"], format: bits },
+  { title: "Delivered by CPU", whats: ["cpu"], format: bits },
 ];
 
 function chartOf(holder, kind, chosen) {
-  const labels = chosen.map((one) => (one.name === "" ? one.what : one.what === "queue" ? `queue ${one.name}` : one.name));
+  const labels = chosen.map((one) => (one.name === "" ? one.what : ["queue", "cpu"].includes(one.what) ? `${one.what} ${one.name}` : one.name));
   const series = labels.map((label, number) => ({
     label,
     stroke: colour(`--s${number % COLOURS}`),

@@ -18,10 +18,10 @@ const SERIES_MAX: usize = 1000;
 pub struct Key {
     /// The port; empty if the series belongs to none.
     pub device: String,
-    /// `limit`, `delivered`, `received` (bit/s), `backlog` (packets), `drops` (packets/s), `queue`
+    /// `limit`, `delivered`, `received` (bit/s), `backlog` (packets), `drops` (packets/s), `queue` and `cpu`
     /// (bit/s), `delay` and `round trip` (microseconds), `worker` (share of a core).
     pub what: &'static str,
-    /// The drop reason, the number of a queue or worker, or the percentile of times.
+    /// The drop reason, the number of a queue, CPU or worker, or the percentile of times.
     pub name: String,
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn values(now: &Snapshot, change: &Change) -> Vec<(Key, f64)> {
         add(&port.name, "backlog", none(), Some(port.total.backlog_packets as f64));
         for queue in 0..port.per_queue.len() {
             let rate = change.of_queue(port, queue).tx_bps;
-            add(&port.name, "queue", queue.to_string(), rate);
+            add(&port.name, port.counted_by.name(), queue.to_string(), rate);
         }
         let times = [
             ("delay", Some(change.delays_of_port(port))),

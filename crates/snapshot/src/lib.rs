@@ -28,7 +28,7 @@ pub use change::{Change, FigureRates, QueueRates};
 pub use conservation::Conservation;
 pub use delays::Delays;
 pub use heaviest::{Heaviest, Heavy};
-pub use port::{DeviceLosses, KernelDrops, Port};
+pub use port::{CountedBy, DeviceLosses, KernelDrops, Port};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};
 pub use queue::Queue;
 pub use round_trips::{Losses, RoundTrip, RoundTrips};

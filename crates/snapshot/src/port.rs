@@ -20,7 +20,7 @@ pub struct Port {
     /// Its MTU in bytes.
     #[serde(default)]
     pub mtu: u32,
-    /// Queue pairs served.
+    /// Queue pairs served; on the XDP plane, which needs no pairs, receive queues.
     #[serde(default)]
     pub queues: u32,
     /// The kind of its root qdisc.
@@ -41,7 +41,10 @@ pub struct Port {
     pub rx_rate_bps: u64,
     /// All queues together.
     pub total: Queue,
-    /// Each queue.
+    /// What each of `per_queue` is.
+    #[serde(default)]
+    pub counted_by: CountedBy,
+    /// Each queue; on the XDP plane, each CPU.
     pub per_queue: Vec<Queue>,
     /// Frames for the host itself, passed to the kernel.
     pub to_self: u64,
@@ -72,6 +75,27 @@ pub struct Port {
     /// Its classes, each after the class above it. Only where the request asks for the tree.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub classes: Vec<Class>,
+}
+
+/// By what a port's packets are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CountedBy {
+    /// By queue pair, each with a worker.
+    #[default]
+    Queue,
+    /// By CPU: programs in the driver run where a packet comes in, and have no queues.
+    Cpu,
+}
+
+impl CountedBy {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Cpu => "cpu",
+        }
+    }
 }
 
 impl Port {

@@ -1,6 +1,6 @@
 //! The text of `narrows show`.
 
-use crate::{DeviceLosses, KernelDrops, Port, Queue, RoundTrips, Snapshot};
+use crate::{CountedBy, DeviceLosses, KernelDrops, Port, Queue, RoundTrips, Snapshot};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -83,10 +83,14 @@ impl Snapshot {
 
 impl Port {
     fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
+        let (how, queues) = match self.counted_by {
+            CountedBy::Queue => (self.copy.as_str(), "queues"),
+            CountedBy::Cpu => ("XDP plane", "receive queues"),
+        };
         write!(
             out,
-            "{}: {} {}, mtu {}, {} queues, qdisc {}",
-            self.name, self.xdp, self.copy, self.mtu, self.queues, self.qdisc
+            "{}: {} {how}, mtu {}, {} {queues}, qdisc {}",
+            self.name, self.xdp, self.mtu, self.queues, self.qdisc
         )?;
         if let Some(set) = self.rate_set_bps {
             write!(out, ", rate {}", rate(set))?;
@@ -112,9 +116,11 @@ impl Port {
         }
         self.total.write(out, "  total  ")?;
         for (queue, counters) in self.per_queue.iter().enumerate() {
-            counters.write(out, &format!("  queue {queue}"))?;
+            counters.write(out, &format!("  {:<5} {queue}", self.counted_by.name()))?;
         }
-        if self.to_self + self.unserved > 0 {
+        if self.counted_by == CountedBy::Cpu && self.to_self > 0 {
+            writeln!(out, "  to the kernel: {} for this box", self.to_self)?;
+        } else if self.to_self + self.unserved > 0 {
             writeln!(
                 out,
                 "  to the kernel: {} for this box, {} on queues without a worker",
@@ -270,6 +276,27 @@ received 11 = sent 5 + queued 2 + dropped 0, 0 unaccounted
 event: joined eth1 and eth2
 ";
         assert_eq!(show().render(), expected);
+    }
+
+    #[test]
+    fn the_xdp_plane_has_cpus_and_no_workers() {
+        let mut show = show();
+        let port = &mut show.ports[0];
+        (port.counted_by, port.copy, port.queues) = (CountedBy::Cpu, "none".into(), 8);
+        port.per_queue.push(Queue::default());
+        let text = show.render();
+        for line in [
+            "eth2: native XDP plane, mtu 1500, 8 receive queues, qdisc cake, rate 100 Mbit/s,",
+            "  cpu   0: rx 1 pkt 60 B, tx 5 pkt 500 B,",
+            "  cpu   1: rx 0 pkt 0 B, tx 0 pkt 0 B,",
+            "  to the kernel: 9 for this box",
+        ] {
+            let is_there = text.lines().any(|shown| shown.starts_with(line));
+            assert!(is_there, "{line}\nis not in\n{text}");
+        }
+        assert!(!text.contains("without a worker"), "{text}");
+        let told = serde_json::to_value(&show.ports[0]).unwrap();
+        assert_eq!(told["counted_by"], "cpu");
     }
 
     #[test]

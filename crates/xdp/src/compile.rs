@@ -2,8 +2,8 @@
 
 use crate::rules::tables;
 use crate::{Name, Numbers, Refusal};
-use narrows_bpf::tree::Image;
 use narrows_bpf::tree::layout::{self, CLASSES_MAX, LEVELS_MAX, NOWHERE, PRIORITIES};
+use narrows_bpf::tree::{Image, Names};
 use narrows_classify::{Filter, Otherwise, Rules};
 use narrows_coordination::{Strategy, TreeStrategy};
 use narrows_policy::{Handle, Key, Plan, PlanClass};
@@ -48,8 +48,9 @@ pub struct Compiled {
 /// If this plane cannot run it, in a sentence that says what can.
 pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     let root = single_root(plan)?;
+    // Those at ingress run in front.
     if plan.ends.iter().any(|filters| !filters.is_empty()) {
-        return Err(Refusal::Filter("at ingress or egress of a port"));
+        return Err(Refusal::Filter("at egress of a port"));
     }
     let Some(tree) = Tree::of(plan, root)? else {
         return Ok(Compiled { image: Image::default(), numbers: Numbers::default() });
@@ -211,6 +212,12 @@ impl Tree {
             let filters = filters.map(|(_, filter)| -> &Filter { filter });
             let of_filter = |id: u32| leaf(id).unwrap_or(without);
             (image.masks, image.rules) = tables(filters, of_filter)?;
+            let named = self.classes.keys().filter_map(|id| {
+                let minor = u16::try_from(*id).ok().filter(|minor| *minor != 0)?;
+                Some((minor, leaf(*id)?))
+            });
+            let major = rules.major;
+            image.names = Names { major, classes: named.collect(), unknown: without };
             if let Otherwise::Priority(map) = &rules.otherwise {
                 image.otherwise = map.map(|id| leaf(id).unwrap_or(without));
             }

@@ -42,7 +42,7 @@ pub enum Refusal {
     },
     /// A filter that tables cannot say.
     #[error(
-        "the XDP plane cannot match {0}: its filters are matchall, and flower by protocol, \
+        "the XDP plane cannot match {0}: its filters are matchall, fw, and flower by protocol, \
          ip_proto, addresses, ports and ip_tos, assigning a class of the root; use `--plane xsk`"
     )]
     Filter(&'static str),

@@ -54,12 +54,16 @@ pub(crate) fn tables<'a>(
 
 /// All that a packet of `filter` may be.
 fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
+    let (mut bits, mut key) = (Key::default(), Key::default());
     let flower = match &filter.matches {
         Matches::All => Flower::default(),
+        Matches::Mark(mark) => {
+            (bits.mark, key.mark) = (mark.mask, mark.value & mark.mask);
+            Flower::default()
+        }
         Matches::Flower(flower) => *flower,
         _ => return Err(Refusal::Filter(filter.kind())),
     };
-    let (mut bits, mut key) = (Key::default(), Key::default());
     match filter.protocol {
         ANY_PROTOCOL => {}
         VLAN => return Err(Refusal::Filter("protocol 802.1Q")),

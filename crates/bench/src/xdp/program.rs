@@ -1,12 +1,12 @@
 //! A program, loaded, with the frames that are put through it.
 
 use super::prefixes::{SOURCE, bytes, prefixes, sources};
-use super::shape::{LEAVES, LookUp as By, Shape, Subject};
+use super::shape::{LEAVES, LookUp as By, Members, Shape, Subject};
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
-use narrows_bpf::tree::{Image, Tree};
+use narrows_bpf::tree::{Image, Names, Tree};
 use narrows_bpf::{self as bpf, Does, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then};
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
@@ -19,6 +19,10 @@ const EMPTY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/empty.bpf.o"));
 const PERCPU: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_percpu.bpf.o"));
 const SHARED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_shared.bpf.o"));
 const LOCKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_locked.bpf.o"));
+const EMPTY_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/empty_live.bpf.o"));
+const PERCPU_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_percpu_live.bpf.o"));
+const SHARED_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_shared_live.bpf.o"));
+const LOCKED_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_locked_live.bpf.o"));
 const SPREAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spread.bpf.o"));
 const TRIE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trie.bpf.o"));
 
@@ -33,6 +37,9 @@ const PRIORITY_OF: [(u8, usize); LEAVES] = [(0x00, 0), (0x08, 2), (0x10, 6), (0x
 /// and 500 Mbit/s, in bytes per second.
 const FREE: u64 = 2_500_000_000;
 const BOUND: u64 = 62_500_000;
+
+/// The number of a qdisc, and of its class that a filter names.
+const NAMED: u32 = 1;
 
 /// As the XDP plane sets classes up.
 const MS: u64 = 1_000_000;
@@ -61,27 +68,43 @@ enum Loaded {
 }
 
 impl Program {
-    /// Loads the one of `shape`.
-    pub(super) fn load(shape: Shape) -> Result<Self> {
+    /// Loads the one of `shape`. Live frames leave by the interface `port`; in a test run nothing
+    /// is sent, and the loopback device will do.
+    pub(super) fn load(shape: Shape, port: u32) -> Result<Self> {
+        let constant = (shape.subject != Subject::Empty).then(|| rate(shape));
+        let either = |ending, leaving| -> Result<Loaded> {
+            if !shape.is_live {
+                return Ok(Loaded::Bucket(object(ending, constant)?));
+            }
+            let (program, maps) = with_maps(leaving, constant)?;
+            let key = 0_u32.to_ne_bytes();
+            map(&maps, "port")?.update(&key, &port.to_ne_bytes(), MapFlags::ANY)?;
+            Ok(Loaded::Bucket(program))
+        };
         let loaded = match shape.subject {
-            Subject::Empty => Loaded::Bucket(object(EMPTY, None)?),
-            Subject::BucketPercpu => Loaded::Bucket(object(PERCPU, Some(rate(shape)))?),
-            Subject::BucketShared => Loaded::Bucket(object(SHARED, Some(rate(shape)))?),
-            Subject::BucketLocked => Loaded::Bucket(object(LOCKED, Some(rate(shape)))?),
-            Subject::Set => {
-                let set = set(&prefixes(shape.entries, false))?;
+            Subject::Empty => either(EMPTY, EMPTY_LIVE)?,
+            Subject::BucketPercpu => either(PERCPU, PERCPU_LIVE)?,
+            Subject::BucketShared => either(SHARED, SHARED_LIVE)?,
+            Subject::BucketLocked => either(LOCKED, LOCKED_LIVE)?,
+            Subject::Set(members) => {
+                let then = if shape.is_live { Then::Continue } else { Then::Drop };
+                let set = set(&prefixes(shape.entries, false), members, then)?;
                 let mut tree = Tree::load([2; 6], false)?;
+                tree.connect(port)?;
                 tree.put_in_front(Some(set))?;
                 Loaded::Tree(Box::new(tree))
             }
             Subject::Spread { by, is_six } => spread(by, is_six, shape.entries)?,
-            Subject::Tree | Subject::Filter { .. } => {
+            Subject::Tree | Subject::Filter { .. } | Subject::Edited => {
                 let mut tree = Tree::load([2; 6], false)?;
-                // Nothing is sent in a test run: the loopback device will do.
-                tree.connect(1)?;
+                tree.connect(port)?;
                 let image = image(shape);
                 let new: Vec<u32> = image.classes.keys().copied().collect();
                 tree.install(image, &new)?;
+                if shape.subject == Subject::Edited {
+                    let front = naming(&tree)?;
+                    tree.put_in_front(Some(front))?;
+                }
                 Loaded::Tree(Box::new(tree))
             }
         };
@@ -126,9 +149,9 @@ impl Program {
     /// Demands a verdict that this program gives under its load.
     pub(super) fn judge(&self, verdict: u32) -> Result<()> {
         let passes = match self.shape.subject {
-            Subject::Tree | Subject::Filter { .. } => test_run::REDIRECT,
-            Subject::Set => test_run::DROP,
-            Subject::Spread { by: By::Set | By::Trie, .. } => test_run::DROP,
+            Subject::Tree | Subject::Filter { .. } | Subject::Edited => test_run::REDIRECT,
+            Subject::Set(_) => test_run::DROP,
+            Subject::Spread { by: By::Set(_) | By::Trie, .. } => test_run::DROP,
             _ => test_run::PASS,
         };
         let is_right = verdict == passes || self.shape.bound && verdict == test_run::DROP;
@@ -161,7 +184,7 @@ fn with_maps(bytes: &[u8], constant: Option<u64>) -> Result<(OwnedFd, Vec<MapHan
     Ok((program.as_fd().try_clone_to_owned()?, maps))
 }
 
-fn map<'a>(maps: &'a [MapHandle], name: &str) -> Result<&'a MapHandle> {
+pub(super) fn map<'a>(maps: &'a [MapHandle], name: &str) -> Result<&'a MapHandle> {
     let found = maps.iter().find(|map| map.name() == name);
     found.with_context(|| format!("no map {name}"))
 }
@@ -176,9 +199,9 @@ fn spread(by: By, is_six: bool, entries: u32) -> Result<Loaded> {
     }
     let subject = match by {
         By::Nowhere => object(EMPTY, None)?,
-        By::Set => {
+        By::Set(members) => {
             // It drops all of them, so there need not be a plane's program behind it.
-            let front = set(&prefixes)?;
+            let front = set(&prefixes, members, Then::Drop)?;
             front.program().try_clone_to_owned()?
         }
         By::Trie => {
@@ -196,11 +219,22 @@ fn spread(by: By, is_six: bool, entries: u32) -> Result<Loaded> {
     Ok(Loaded::Spread { program, _maps: maps })
 }
 
-/// A filter that drops frames from a set of `prefixes`.
-fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
+/// A filter that names the first leaf of `tree` as the class of each frame.
+fn naming(tree: &Tree) -> Result<Front> {
+    let does = Does::Edit { mark: None, priority: Some(NAMED << 16 | NAMED) };
+    let mut term = Term::any();
+    term.steps.push(Step { does, then: Then::Pass, exceed: Then::Pass, counter: None });
+    let handed = tree.handed()?;
+    let port = FrontPort { mac: [2; 6], multi_buffer: false, handed: Some(&handed) };
+    Ok(Front::load(port, &[term], None, &mut FrontMaps::new()?)?)
+}
+
+/// A filter that looks up the source in a set of `prefixes`, and the fate of members.
+fn set(prefixes: &[(IpAddr, u8)], members: Members, then: Then) -> Result<Front> {
     let is_six = prefixes.first().is_some_and(|(address, _)| address.is_ipv6());
     let family = if is_six { "inet6" } else { "inet" };
-    let create = format!("create nrw hash:net family {family} maxelem 1000000");
+    let kept = members.words();
+    let create = format!("create nrw hash:net family {family} maxelem 1000000{kept}");
     let adds = prefixes.iter().map(|(address, bits)| format!("add -exist nrw {address}/{bits}"));
     let mut sets = Sets::default();
     for line in std::iter::once(create).chain(adds) {
@@ -213,11 +247,11 @@ fn set(prefixes: &[(IpAddr, u8)]) -> Result<Front> {
     let set = sets.get("nrw").context("there is no set")?.slot as u16;
     let address = bpf::Endpoint::Source;
     let look_up = bpf::LookUp { set, address, port: None, is_negated: false };
-    let step = Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: None };
+    let step = Step { does: Does::Decide, then, exceed: then, counter: None };
     let mut term = Term::any();
     term.look_ups.push(look_up);
     term.steps.push(step);
-    let port = FrontPort { mac: [2; 6], multi_buffer: false };
+    let port = FrontPort { mac: [2; 6], multi_buffer: false, handed: None };
     Ok(Front::load(port, &[term], Some(&tables), &mut FrontMaps::new()?)?)
 }
 
@@ -269,7 +303,9 @@ fn image(shape: Shape) -> Image {
         otherwise[priority] = leaf;
     }
     let (masks, rules) = filters(shape);
-    Image { masks, rules, otherwise, classes }
+    let named = BTreeMap::from([(NAMED as u16, 1)]);
+    let names = Names { major: NAMED, classes: named, unknown: 1 };
+    Image { masks, rules, otherwise, classes, names }
 }
 
 /// Rules that nothing matches, but the last one of the last mask: a look-up asks by all of them.

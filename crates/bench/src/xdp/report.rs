@@ -18,8 +18,11 @@ pub struct Report {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`,
-    /// `filter-crowded`, `set`, `spread`, `spread-set`, `spread-trie`, and these three with `-v6`.
+    /// `filter-crowded`, `edited`, `set`, `spread`, `spread-set`, `spread-trie`, and these three
+    /// with `-v6`; `set` with `-counters` and `-timeout`, too.
     pub program: &'static str,
+    /// `test`: frames end with the program. `live`: they leave by a port.
+    pub frames: &'static str,
     /// Classes from the leaf up to the root, both included; 0 without classes.
     pub depth: u32,
     /// CPUs at once.
@@ -46,6 +49,7 @@ impl Row {
     pub(super) fn new(shape: Shape, costs: &[f64], above: f64) -> Self {
         Self {
             program: shape.subject.name(),
+            frames: if shape.is_live { "live" } else { "test" },
             depth: shape.depth,
             cpus: shape.cpus,
             contended: shape.contended,
@@ -68,8 +72,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<14} {:>5} {:>4} {:<9} {:<5} {:>7} {:>5} {:>9} {:>7} {:>11}",
+            "{:<22} {:<6} {:>5} {:>4} {:<9} {:<5} {:>7} {:>5} {:>9} {:>7} {:>11}",
             "program",
+            "frames",
             "depth",
             "cpus",
             "contended",
@@ -83,8 +88,9 @@ impl fmt::Display for Report {
         for row in &self.rows {
             writeln!(
                 f,
-                "{:<14} {:>5} {:>4} {:<9} {:<5} {:>7} {:>5} {:>9.1} {:>7.1} {:>11.1}",
+                "{:<22} {:<6} {:>5} {:>4} {:<9} {:<5} {:>7} {:>5} {:>9.1} {:>7.1} {:>11.1}",
                 row.program,
+                row.frames,
                 row.depth,
                 row.cpus,
                 if row.contended { "yes" } else { "no" },

@@ -24,8 +24,11 @@ pub enum Subject {
         /// Whether each byte that filters ask for fits some filter of each mask.
         crowded: bool,
     },
-    /// A filter in front that finds the source in a set of prefixes, and drops.
-    Set,
+    /// The tree behind a filter that names the class of each frame.
+    Edited,
+    /// A filter in front that finds the source in a set of prefixes. Test frames are dropped, live
+    /// frames continue.
+    Set(Members),
     /// Each frame has another source, and a program looks it up.
     Spread {
         /// Which.
@@ -35,13 +38,35 @@ pub enum Subject {
     },
 }
 
+/// What a set knows of each member.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Members {
+    /// Nothing else.
+    Plain,
+    /// Packets and bytes.
+    Counted,
+    /// When it ends.
+    Timed,
+}
+
+impl Members {
+    /// How `narrows set create` says so.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Counted => " counters",
+            Self::Timed => " timeout 86400",
+        }
+    }
+}
+
 /// Where the source of a frame is looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LookUp {
     /// Nowhere: what such rows are compared with.
     Nowhere,
     /// In a set, as [`Subject::Set`].
-    Set,
+    Set(Members),
     /// In the kernel's trie of prefixes.
     Trie,
 }
@@ -65,12 +90,25 @@ impl Subject {
             Self::Tree => "tree",
             Self::Filter { crowded: false } => "filter",
             Self::Filter { crowded: true } => "filter-crowded",
-            Self::Set => "set",
+            Self::Edited => "edited",
+            Self::Set(Members::Plain) => "set",
+            Self::Set(Members::Counted) => "set-counters",
+            Self::Set(Members::Timed) => "set-timeout",
             Self::Spread { by: LookUp::Nowhere, is_six: false } => "spread",
-            Self::Spread { by: LookUp::Set, is_six: false } => "spread-set",
+            Self::Spread { by: LookUp::Set(Members::Plain), is_six: false } => "spread-set",
+            Self::Spread { by: LookUp::Set(Members::Counted), is_six: false } => {
+                "spread-set-counters"
+            }
+            Self::Spread { by: LookUp::Set(Members::Timed), is_six: false } => "spread-set-timeout",
             Self::Spread { by: LookUp::Trie, is_six: false } => "spread-trie",
             Self::Spread { by: LookUp::Nowhere, is_six: true } => "spread-v6",
-            Self::Spread { by: LookUp::Set, is_six: true } => "spread-set-v6",
+            Self::Spread { by: LookUp::Set(Members::Plain), is_six: true } => "spread-set-v6",
+            Self::Spread { by: LookUp::Set(Members::Counted), is_six: true } => {
+                "spread-set-counters-v6"
+            }
+            Self::Spread { by: LookUp::Set(Members::Timed), is_six: true } => {
+                "spread-set-timeout-v6"
+            }
             Self::Spread { by: LookUp::Trie, is_six: true } => "spread-trie-v6",
         }
     }
@@ -93,29 +131,57 @@ pub struct Shape {
     pub entries: u32,
     /// Different masks of them.
     pub masks: u32,
+    /// Whether frames go where the program says, which is out of a port, or end with it.
+    pub is_live: bool,
 }
 
 impl Shape {
     const fn new(subject: Subject, depth: u32, cpus: usize) -> Self {
-        Self { subject, depth, cpus, contended: false, bound: false, entries: 0, masks: 0 }
+        let (contended, bound, is_live) = (false, false, false);
+        Self { subject, depth, cpus, contended, bound, entries: 0, masks: 0, is_live }
     }
 }
 
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of depth {} on {} CPUs", self.subject.name(), self.depth, self.cpus)
+        let frames = if self.is_live { ", live frames" } else { "" };
+        write!(f, "{} of depth {} on {} CPUs{frames}", self.subject.name(), self.depth, self.cpus)
     }
+}
+
+/// Those that keep a rate, and how deep they are.
+const RATES: [(Subject, u32); 5] = [
+    (Subject::BucketPercpu, 0),
+    (Subject::BucketShared, 0),
+    (Subject::BucketLocked, 0),
+    (Subject::Tree, 1),
+    (Subject::Tree, 4),
+];
+
+/// The programs for live frames, on one CPU and, if there are more, on `cpus`. CPUs share what they
+/// can share, as the CPUs of a port do.
+pub(super) fn live(cpus: usize) -> Vec<Shape> {
+    let mut shapes = Vec::new();
+    for cpus in if cpus > 1 { vec![1, cpus] } else { vec![1] } {
+        let of = |subject, depth| Shape { is_live: true, ..Shape::new(subject, depth, cpus) };
+        shapes.push(of(Subject::Empty, 0));
+        for (subject, depth) in RATES {
+            for bound in [false, true] {
+                shapes.push(Shape { contended: cpus > 1, bound, ..of(subject, depth) });
+            }
+        }
+        let filter = of(Subject::Filter { crowded: false }, 1);
+        shapes.push(Shape { contended: cpus > 1, entries: 1000, masks: 1, ..filter });
+        shapes.push(Shape { contended: cpus > 1, ..of(Subject::Edited, 1) });
+        for members in [Members::Plain, Members::Counted] {
+            shapes.push(Shape { entries: 100_000, ..of(Subject::Set(members), 0) });
+        }
+    }
+    shapes
 }
 
 /// Everything, on one CPU and, if there are more, on `cpus`.
 pub(super) fn all(cpus: usize) -> Vec<Shape> {
-    const RATES: [(Subject, u32); 5] = [
-        (Subject::BucketPercpu, 0),
-        (Subject::BucketShared, 0),
-        (Subject::BucketLocked, 0),
-        (Subject::Tree, 1),
-        (Subject::Tree, 4),
-    ];
     /// Rules, and their masks: many alike, and alike in few ways.
     const FILTERS: [(u32, u32, bool); 5] =
         [(1, 1, false), (1000, 1, false), (10_000, 1, false), (1000, 10, false), (1000, 10, true)];
@@ -136,14 +202,18 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
             let shape = Shape::new(Subject::Filter { crowded }, 1, cpus);
             shapes.push(Shape { contended: cpus > 1, entries, masks, ..shape });
         }
-        for entries in SETS {
-            shapes.push(Shape { entries, ..Shape::new(Subject::Set, 0, cpus) });
+        shapes.push(Shape { contended: cpus > 1, ..Shape::new(Subject::Edited, 1, cpus) });
+        for members in [Members::Plain, Members::Counted, Members::Timed] {
+            for entries in SETS {
+                shapes.push(Shape { entries, ..Shape::new(Subject::Set(members), 0, cpus) });
+            }
         }
         for is_six in [false, true] {
             let of = |by| Shape::new(Subject::Spread { by, is_six }, 0, cpus);
             shapes.push(of(LookUp::Nowhere));
             for entries in SETS {
-                for by in [LookUp::Set, LookUp::Trie] {
+                let members = [Members::Plain, Members::Counted, Members::Timed];
+                for by in members.map(LookUp::Set).into_iter().chain([LookUp::Trie]) {
                     shapes.push(Shape { entries, ..of(by) });
                 }
             }

@@ -10,10 +10,10 @@ use narrows_units::Nanos;
 const NO_COUNTER: u8 = COUNTERS_MAX as u8 + 1;
 /// The word in which the version of IP is.
 const VERSION: usize = Field::Ip as usize / 8;
-/// `DECIDE`, `POLICE` and `MARK` of `programs/front.bpf.c`.
+/// `DECIDE`, `POLICE` and `EDIT` of `programs/front.bpf.c`.
 const DECIDE: u8 = 1;
 const POLICE: u8 = 2;
-const MARK: u8 = 3;
+const EDIT: u8 = 3;
 
 pub(super) fn write(into: &mut types::term, term: &Term, has_more: bool) {
     into.is_used = 1;
@@ -57,9 +57,12 @@ fn write_step(into: &mut types::step, step: &Step) {
     into.counter = step.counter.unwrap_or(NO_COUNTER);
     match &step.does {
         Does::Decide => into.kind = DECIDE,
-        Does::Mark { value, mask } => {
-            into.kind = MARK;
-            (into.mark, into.mark_mask) = (value & mask, *mask);
+        Does::Edit { mark, priority } => {
+            into.kind = EDIT;
+            let (value, mask) = mark.unwrap_or_default();
+            (into.mark, into.mark_mask) = (value & mask, mask);
+            (into.priority, into.priority_mask) =
+                priority.map_or((0, 0), |value| (value, u32::MAX));
         }
         Does::Police(policer) => {
             into.kind = POLICE;

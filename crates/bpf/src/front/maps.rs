@@ -110,21 +110,35 @@ impl FrontMaps {
         self.read(u32::from(number))
     }
 
-    /// All that was dropped.
-    pub fn dropped(&self) -> Counted {
-        self.read(ALL_DROPPED)
+    /// All that was dropped, by CPU.
+    pub fn dropped(&self) -> Vec<Counted> {
+        self.by_cpu(ALL_DROPPED)
     }
 
     fn read(&self, number: u32) -> Counted {
-        let slots = self.counters.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
-        let mut words = [0; COUNTER_BYTES as usize / 8];
-        for slot in slots.ok().flatten().unwrap_or_default() {
-            for (sum, word) in words.iter_mut().zip(slot.chunks_exact(8)) {
-                *sum += word.try_into().map_or(0, u64::from_ne_bytes);
-            }
+        let mut sum = Counted::default();
+        for one in self.by_cpu(number) {
+            sum.packets += one.packets;
+            sum.bytes += one.bytes;
+            sum.drops += one.drops;
+            sum.overlimits += one.overlimits;
+            sum.blocked += one.blocked;
+            sum.newcomers += one.newcomers;
         }
-        let [packets, bytes, drops, overlimits, blocked, newcomers] = words;
-        Counted { packets, bytes, drops, overlimits, blocked, newcomers }
+        sum
+    }
+
+    fn by_cpu(&self, number: u32) -> Vec<Counted> {
+        let slots = self.counters.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
+        let of = |slot: &Vec<u8>| {
+            let mut words = [0; COUNTER_BYTES as usize / 8];
+            for (into, word) in words.iter_mut().zip(slot.chunks_exact(8)) {
+                *into = word.try_into().map_or(0, u64::from_ne_bytes);
+            }
+            let [packets, bytes, drops, overlimits, blocked, newcomers] = words;
+            Counted { packets, bytes, drops, overlimits, blocked, newcomers }
+        };
+        slots.ok().flatten().unwrap_or_default().iter().map(of).collect()
     }
 }
 

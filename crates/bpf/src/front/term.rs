@@ -168,12 +168,12 @@ pub enum Does {
     Decide,
     /// Polices. It needs a counter, whose number its accounts share.
     Police(Policer),
-    /// Sets bits of the mark, which later filters in the driver read.
-    Mark {
-        /// Their value.
-        value: u32,
-        /// Which bits.
-        mask: u32,
+    /// Sets what later filters in the driver read, and a tree behind them.
+    Edit {
+        /// Bits of the mark, and which.
+        mark: Option<(u32, u32)>,
+        /// The priority: a class, its major number in the upper half, or a number below 16.
+        priority: Option<u32>,
     },
 }
 
@@ -266,6 +266,11 @@ impl Term {
             || self.words.iter().any(|word| word.is_behind_ip)
             || self.look_ups.iter().any(|look_up| look_up.port.is_some())
             || self.steps.iter().any(of_flows)
+    }
+
+    /// Whether it sets anything.
+    pub(super) fn edits(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.does, Does::Edit { .. }))
     }
 
     /// The accounts of its policers, with the numbers of their counters.

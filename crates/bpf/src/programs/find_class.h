@@ -160,21 +160,11 @@ static __always_inline __u64 hash(const struct key *key)
 	       key->words[4] * 0xa0761d6478bd642fULL + key->words[5] * 0xe7037ed1a0b428dbULL;
 }
 
-/* The rule for `key` under the mask `i`: rank and class, or 0. */
-__noinline __u64 find_rule(__u32 number, __u32 i, struct key *key)
+/* The rule for exactly `key`: rank and class, or 0. */
+static __always_inline __u64 find_slot(void *slots, __u32 shift, const struct key *key)
 {
-	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
-	void *slots = bpf_map_lookup_elem(&rules, &number);
-	struct key masked;
-	__u32 at;
+	__u32 at = hash(key) >> (shift & 63);
 
-	if (!plan || !slots || !key || i >= MASKS_MAX)
-		return 0;
-#pragma unroll
-	for (int word = 0; word < 6; word++)
-		masked.words[word] = key->words[word] & plan->by[i].bits.words[word];
-	masked.mask = i;
-	at = hash(&masked) >> (plan->shift & 63);
 	for (int probe = 0; probe < PROBES_MAX; probe++, at++) {
 		const struct slot *slot = bpf_map_lookup_elem(slots, &at);
 		__u64 differs = 0;
@@ -183,16 +173,33 @@ __noinline __u64 find_rule(__u32 number, __u32 i, struct key *key)
 			return 0;
 #pragma unroll
 		for (int word = 0; word < 6; word++)
-			differs |= slot->key.words[word] ^ masked.words[word];
+			differs |= slot->key.words[word] ^ key->words[word];
 		if (!differs)
 			return slot->rule;
 	}
 	return 0;
 }
 
-/* The class of what `key` says. A global function, as are those that call it: the
- * verifier looks at each by itself, not once for each way that leads to it. */
-__noinline __u32 find_class(__u32 number, struct key *key)
+/* The rule for `key` under the mask `i`: rank and class, or 0. */
+__noinline __u64 find_rule(__u32 number, __u32 i, struct key *key)
+{
+	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
+	void *slots = bpf_map_lookup_elem(&rules, &number);
+	struct key masked;
+
+	if (!plan || !slots || !key || i >= MASKS_MAX)
+		return 0;
+#pragma unroll
+	for (int word = 0; word < 6; word++)
+		masked.words[word] = key->words[word] & plan->by[i].bits.words[word];
+	masked.mask = i;
+	return find_slot(slots, plan->shift, &masked);
+}
+
+/* The class of what `key` says, and of `priority` where no rule says one. A global function,
+ * as are those that call it: the verifier looks at each by itself, not once for each way that
+ * leads to it. */
+__noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
 {
 	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
 	__u64 best = ~0ULL;
@@ -200,7 +207,7 @@ __noinline __u32 find_class(__u32 number, struct key *key)
 
 	if (!plan || !key)
 		return NOWHERE;
-	class = plan->otherwise[priority(key->traffic_class) & 15];
+	class = plan->otherwise[priority & 15];
 	left = plan->every;
 	for (__u32 i = 0; i < SIEVES_MAX && i < plan->sieves; i++) {
 		__u32 at = plan->sieve[i], index;
@@ -236,7 +243,42 @@ __noinline __u32 classify(struct xdp_md *ctx, __u32 number)
 	struct key key = {};
 
 	read_headers(&key, &network, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
-	return find_class(number, &key);
+	return find_class(number, &key, priority(key.traffic_class));
+}
+
+/* The class that the priority `name` names, under the plan `number`. */
+__noinline __u32 find_named(__u32 number, __u32 name)
+{
+	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
+	void *slots = bpf_map_lookup_elem(&rules, &number);
+	struct key key = {};
+	__u64 rule;
+
+	if (!plan || !slots)
+		return NOWHERE;
+	key.mark = name;
+	key.mask = BY_NAME;
+	rule = find_slot(slots, plan->shift, &key);
+	return rule ? (__u32)rule : plan->unknown;
+}
+
+/* The class of a frame for which filters in front have set `mark` and `set`, its priority. */
+__noinline __u32 classify_edited(struct xdp_md *ctx, __u32 number, __u32 mark, __u32 set)
+{
+	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
+	struct network network = {};
+	struct key key = {};
+
+	if (!plan)
+		return NOWHERE;
+	/* As for the kernel's qdiscs, a class that is named comes before any filter. */
+	if (plan->major && plan->major == set >> 16 && (__u16)set)
+		return find_named(number, set);
+	read_headers(&key, &network, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	key.mark = mark;
+	/* A class of another qdisc is no priority. */
+	return find_class(number, &key,
+			  !set ? priority(key.traffic_class) : set >> 16 ? 0 : set);
 }
 
 #endif

@@ -11,10 +11,14 @@
  * Frames that are not dropped continue to the plane's program by a tail call. Frames for the
  * box itself go there at once.
  *
- * Non-goals: classes. Only filters here see a mark.
+ * Filters hand the mark and the priority that they set to a tree behind them (handed.h). Workers
+ * evaluate the filters again themselves.
+ *
+ * Non-goals: classes.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include "handed.h"
 #include "packet.h"
 #include "police.h"
 #include "self.h"
@@ -36,7 +40,7 @@
 /* The action of a step. */
 #define DECIDE 1
 #define POLICE 2
-#define MARK 3
+#define EDIT 3
 
 struct look_up {
 	__u16 set;
@@ -60,6 +64,8 @@ struct step {
 	__u8 counter;		/* COUNTERS_MAX for none */
 	__u32 mark;
 	__u32 mark_mask;
+	__u32 priority;
+	__u32 priority_mask;	/* all bits or none */
 	__u32 reserved;
 	struct police police;
 };
@@ -93,6 +99,8 @@ struct counter {
 const volatile struct term terms[TERMS_MAX];
 const volatile __u32 reads_transport = 0;
 const volatile __u32 is_multi_buffer = 0;
+/* Whether what is behind reads `handed`. */
+const volatile __u32 hands_over = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -204,9 +212,12 @@ static __always_inline int act(struct packet *packet, int term)
 			break;
 		if (terms[term].steps[i].kind == POLICE)
 			said = police(packet, term, i);
-		if (terms[term].steps[i].kind == MARK)
+		if (terms[term].steps[i].kind == EDIT) {
 			packet->mark = (packet->mark & ~terms[term].steps[i].mark_mask) |
 				       terms[term].steps[i].mark;
+			packet->priority = (packet->priority & ~terms[term].steps[i].priority_mask) |
+					   terms[term].steps[i].priority;
+		}
 		control = said == CONFORMS ? terms[term].steps[i].conform :
 					     terms[term].steps[i].exceed;
 		if (terms[term].steps[i].counter < ALL_DROPPED)
@@ -252,6 +263,14 @@ int front(struct xdp_md *ctx)
 		if (is_dropped(ctx, &packet)) {
 			count(ALL_DROPPED, packet.bytes, 1, CONFORMS);
 			return XDP_DROP;
+		}
+		if (hands_over) {
+			struct handed *to = handed_here();
+
+			if (to) {
+				to->mark = packet.mark;
+				to->priority = packet.priority;
+			}
 		}
 	}
 	bpf_tail_call(ctx, &plane, 0);

@@ -67,6 +67,8 @@ struct packet {
 	};
 	__u32 bytes;		/* of the whole frame */
 	__u32 mark;
+	__u32 priority;
+	__u32 reserved_too;
 	__u16 network;		/* where the network layer begins: behind all tags */
 	__u16 transport;	/* where the transport layer does; 0 without IP */
 	__u16 end;		/* where the IP packet ends by its own account */

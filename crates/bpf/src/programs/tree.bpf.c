@@ -6,9 +6,13 @@
  * and leave through the other port at once; they are marked or dropped if their class is sold
  * too far ahead. Nothing waits here.
  *
+ * There are two programs: `tree`, and `tree_behind` for what has met filters that set a mark
+ * or a priority (handed.h).
+ *
  * Non-goals: queues, pacing, fairness between the flows of a class.
  */
 #include "find_class.h"
+#include "handed.h"
 #include "mark.h"
 #include "meter.h"
 
@@ -53,8 +57,7 @@ static __always_inline int drop(struct totals *total, __u64 *reason, __u64 bytes
 	return XDP_DROP;
 }
 
-SEC("xdp")
-int tree(struct xdp_md *ctx)
+static __always_inline int police(struct xdp_md *ctx, int is_behind)
 {
 	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
 	__u64 bytes = multi_buffer ? bpf_xdp_get_buff_len(ctx) : data_end - data;
@@ -72,7 +75,15 @@ int tree(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	number = *(volatile __u32 *)current & 1;
-	leaf = classify(ctx, number);
+	if (is_behind) {
+		struct handed *from = handed_here();
+
+		if (!from)
+			return XDP_ABORTED;
+		leaf = classify_edited(ctx, number, from->mark, from->priority);
+	} else {
+		leaf = classify(ctx, number);
+	}
 	if (leaf == NOWHERE)
 		return drop(total, &total->unclassified_drops, bytes);
 	class = class_of(number, leaf);
@@ -98,6 +109,18 @@ int tree(struct xdp_md *ctx)
 		seat->marked++;
 	}
 	return send(total, seat, bytes);
+}
+
+SEC("xdp")
+int tree(struct xdp_md *ctx)
+{
+	return police(ctx, 0);
+}
+
+SEC("xdp")
+int tree_behind(struct xdp_md *ctx)
+{
+	return police(ctx, 1);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

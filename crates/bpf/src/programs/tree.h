@@ -25,7 +25,9 @@
 /* The most bytes of a key that sieve masks, and the bytes of a key that rules can compare. */
 #define SIEVES_MAX 8
 #define KEY_BYTES 42
-/* How many slots behind its own a rule may be. */
+/* In the place of a mask: the mark is a class's handle, its major number in the upper half. */
+#define BY_NAME MASKS_MAX
+/* The most slots behind a rule's own place in which it may be. */
 #define PROBES_MAX 8
 /* The most classes on a way from a leaf to the root. */
 #define LEVELS_MAX 8
@@ -48,7 +50,7 @@ struct key {
 			__u8 ip;		/* 4, 6, or 0 for neither */
 			__u8 has_ports;
 			__u16 mask;		/* used by rules */
-			__u32 unused;
+			__u32 mark;		/* that a filter in front has set */
 		};
 		__u64 words[6];
 		__u8 bytes[48];
@@ -73,6 +75,8 @@ struct plan {
 	__u32 every;			/* a bit for each of them */
 	__u32 shift;			/* of a hash, to a slot's number */
 	__u32 sieves;
+	__u32 major;			/* of the qdisc whose classes a priority may name; 0 for none */
+	__u32 unknown;			/* the class of what names one that is not there */
 	__u8 sieve[SIEVES_MAX];		/* which bytes of a key */
 	__u32 otherwise[16];		/* the class of packets without a rule, by priority */
 	struct mask by[MASKS_MAX];	/* in the order of `first` */

@@ -1,5 +1,6 @@
 //! The layout of the maps of `programs/tree.h`, in Rust.
 
+use super::Image;
 use super::table::Table;
 
 /// The most classes of a port, number 0 included, which is no class.
@@ -10,7 +11,9 @@ pub const MASKS_MAX: usize = 32;
 pub const RULES_MAX: usize = 16_384;
 /// The most bytes of a key that sieve masks.
 pub(super) const SIEVES_MAX: usize = 8;
-/// The bytes of a key that rules can ask for.
+/// In the place of a mask: the mark is the name of a class.
+pub(super) const BY_NAME: u16 = MASKS_MAX as u16;
+/// The bytes of a key that sieves can be for: all but the mark.
 pub(super) const KEY_BYTES: usize = 42;
 /// The most slots behind a rule's own place in which it may be, that one included.
 pub(super) const PROBES_MAX: usize = 8;
@@ -49,6 +52,8 @@ pub struct Key {
     pub ip: u8,
     /// 1 if there are ports.
     pub has_ports: u8,
+    /// What a filter in front has set.
+    pub mark: u32,
 }
 
 impl Key {
@@ -65,6 +70,7 @@ impl Key {
             traffic_class: self.traffic_class & mask.traffic_class,
             ip: self.ip & mask.ip,
             has_ports: self.has_ports & mask.has_ports,
+            mark: self.mark & mask.mark,
         }
     }
 
@@ -83,6 +89,7 @@ impl Key {
             self.has_ports,
         ]);
         bytes[KEY_BYTES..44].copy_from_slice(&mask.to_ne_bytes());
+        bytes[44..].copy_from_slice(&self.mark.to_ne_bytes());
         bytes
     }
 }
@@ -173,11 +180,13 @@ impl Class {
 }
 
 /// The header of a plan: `struct plan`.
-pub(super) fn plan(masks: &[Mask], table: &Table, otherwise: &[u32; PRIORITIES]) -> Vec<u8> {
+pub(super) fn plan(image: &Image, table: &Table) -> Vec<u8> {
+    let Image { masks, otherwise, names, .. } = image;
     let every = u32::MAX.checked_shr(32 - masks.len() as u32).unwrap_or(0);
     let mut bytes = Vec::new();
     let words = [masks.len() as u32, every, table.shift, table.sieves.len() as u32];
-    bytes.extend(words.into_iter().flat_map(u32::to_ne_bytes));
+    let words = words.into_iter().chain([names.major, names.unknown]);
+    bytes.extend(words.flat_map(u32::to_ne_bytes));
     let sieves = table.sieves.iter().map(|sieve| sieve.at);
     bytes.extend(sieves.chain(std::iter::repeat(0)).take(SIEVES_MAX));
     bytes.extend(otherwise.iter().flat_map(|class| class.to_ne_bytes()));
@@ -209,8 +218,8 @@ mod tests {
     fn structures_are_as_large_as_in_c() {
         let class = Class { quantum: 1, prio: 2, ..Class::default() }.bytes();
         assert_eq!((class.len(), class[52], class[76]), (80, 1, 2));
-        let plan = plan(&[], &Table::default(), &[0; PRIORITIES]);
-        assert_eq!(plan.len(), 16 + SIEVES_MAX + 64 + MASKS_MAX * 56);
+        let plan = plan(&Image::default(), &Table::default());
+        assert_eq!(plan.len(), 24 + SIEVES_MAX + 64 + MASKS_MAX * 56);
         assert_eq!(plan[4..8], [0; 4]);
     }
 

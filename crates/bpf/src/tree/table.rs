@@ -11,9 +11,13 @@
 //! *Ranks.* Of all rules the first by order decides. A rank is the number of a rule in that order,
 //! from 1 on, so that rank and class fit into a word and the least word decides.
 //!
+//! *Names.* The classes that a priority may name are in slots, too, under a mask that no packet is
+//! looked up by.
+//!
 //! Non-goals: maps. This is pure.
 
-use super::layout::{KEY_BYTES, Mask, PROBES_MAX, Rule, SIEVES_MAX, SLOT_BYTES};
+use super::Names;
+use super::layout::{BY_NAME, KEY_BYTES, Key, Mask, PROBES_MAX, Rule, SIEVES_MAX, SLOT_BYTES};
 use std::collections::BTreeSet;
 
 /// Slots for each rule at first.
@@ -69,9 +73,9 @@ impl Default for Table {
 }
 
 impl Table {
-    /// The table of rules whose keys have only bits of their masks. `None` if so many collide that
-    /// no table of a sensible size holds them.
-    pub(super) fn of(masks: &[Mask], rules: &[Rule]) -> Option<Self> {
+    /// The table of names, and of rules whose keys have only bits of their masks. `None` if so many
+    /// collide that no table of a sensible size holds them.
+    pub(super) fn of(masks: &[Mask], rules: &[Rule], names: &Names) -> Option<Self> {
         let orders: BTreeSet<u64> = rules.iter().map(|rule| rule.order).collect();
         let orders: Vec<u64> = orders.into_iter().collect();
         let rank = |rule: &Rule| 1 + orders.partition_point(|order| *order < rule.order) as u64;
@@ -83,8 +87,13 @@ impl Table {
         }
         let of =
             |rule: &Rule| (rule.key.bytes(rule.mask), rank(rule) << 32 | u64::from(rule.class));
-        let keyed: Vec<([u8; 48], u64)> = rules.iter().map(of).collect();
-        let least = (rules.len() * ROOM).next_power_of_two().trailing_zeros().max(1);
+        let named = names.classes.iter().map(|(minor, class)| {
+            let key = Key { mark: names.major << 16 | u32::from(*minor), ..Key::default() };
+            // Any rank: a name has one class.
+            (key.bytes(BY_NAME), 1 << 32 | u64::from(*class))
+        });
+        let keyed: Vec<([u8; 48], u64)> = rules.iter().map(of).chain(named).collect();
+        let least = (keyed.len() * ROOM).next_power_of_two().trailing_zeros().max(1);
         let (bits, places) =
             (least..=least + DOUBLINGS).find_map(|bits| Some((bits, places(&keyed, bits)?)))?;
         let filled = places.into_iter().zip(&keyed).map(|(place, (key, rule))| {
@@ -149,7 +158,6 @@ fn sieves(masks: &[Mask], rules: &[Rule]) -> Vec<Sieve> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::Key;
     use super::*;
 
     /// The program's look-up: sieves, then slots under each remaining mask.
@@ -236,7 +244,11 @@ mod tests {
     fn a_look_up_agrees_with_a_walk_over_all_rules() {
         for (seed, masks, count) in [(1, 1, 40), (2, 3, 100), (3, 10, 400), (4, 30, 300)] {
             let (masks, rules) = random(seed, masks, count);
-            let table = Table::of(&masks, &rules).unwrap();
+            // Names are in the same slots, and no packet finds them.
+            let classes = (0..count as u16).map(|minor| (minor, 1000)).collect();
+            let names = Names { major: 1, classes, unknown: 1000 };
+            let table = Table::of(&masks, &rules, &names).unwrap();
+            assert_eq!(table.filled.len(), rules.len() + count as usize);
             let (mut next, mut found) = (numbers(seed + 100), 0);
             for look in 0..3000 {
                 let mut key = packet(&mut next);
@@ -268,7 +280,7 @@ mod tests {
         };
         let rule = |number| Rule { mask: 0, key: key(number), order: number.into(), class: 1 };
         let rules: Vec<Rule> = (0..super::super::layout::RULES_MAX as u32).map(rule).collect();
-        let table = Table::of(&masks, &rules).unwrap();
+        let table = Table::of(&masks, &rules, &Names::default()).unwrap();
         assert!(table.slots as usize <= 8 * rules.len(), "{}", table.slots);
     }
 
@@ -277,11 +289,11 @@ mod tests {
         let bits = |port: u16| Key { destination_port: port, has_ports: 1, ..Key::default() };
         let masks = [0xffff, 0xfffe, 0xfffc].map(|port| Mask { bits: bits(port), first: 0 });
         let rules = [0, 1, 2].map(|mask| Rule { mask, key: bits(8), order: mask.into(), class: 1 });
-        let table = Table::of(&masks, &rules).unwrap();
+        let table = Table::of(&masks, &rules, &Names::default()).unwrap();
         // Both bytes of the port and whether there is one: addresses say nothing.
         assert_eq!(table.sieves.iter().map(|sieve| sieve.at).max(), Some(41));
         assert_eq!(table.sieves.len(), 3);
         // With a mask or two there are none.
-        assert_eq!(Table::of(&masks[..2], &rules[..2]).unwrap().sieves, []);
+        assert_eq!(Table::of(&masks[..2], &rules[..2], &Names::default()).unwrap().sieves, []);
     }
 }

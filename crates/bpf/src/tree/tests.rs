@@ -2,6 +2,7 @@
 
 use super::layout::Key;
 use super::*;
+use crate::front::{Does, Field, FrontMaps, FrontPort, Step, Term, Then};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, test_run};
 use std::time::Instant;
 
@@ -144,6 +145,77 @@ fn rules_find_classes_and_the_first_by_order_decides() {
     run(&tree, &frame(443, 0, 100), 1);
     assert_eq!(sent(&tree), [1, 1, 2]);
     assert_eq!(tree.totals().unwrap().unclassified_drops, 1);
+}
+
+/// A filter for UDP to `port` that sets `mark` and `priority`, and passes.
+fn setting(port: u16, mark: Option<(u32, u32)>, priority: Option<u32>) -> Term {
+    let mut term = Term::any();
+    term.ask(Field::DestinationPort, &port.to_be_bytes(), &[0xff; 2]);
+    let does = Does::Edit { mark, priority };
+    term.steps = vec![Step { does, then: Then::Pass, exceed: Then::Pass, counter: None }];
+    term
+}
+
+#[test]
+fn what_filters_in_front_set_decides_and_lasts_for_one_frame() {
+    let Some(mut tree) = tree() else { return };
+    let mut maps = FrontMaps::new().unwrap();
+    let marked = Key { mark: 5, ..Key::default() };
+    let mut otherwise = [1; PRIORITIES];
+    (otherwise[6], otherwise[0]) = (4, 6);
+    let image = Image {
+        masks: vec![Mask { bits: Key { mark: 0xff, ..Key::default() }, first: 1 }],
+        rules: vec![Rule { mask: 0, key: marked, order: 1, class: 3 }],
+        otherwise,
+        classes: (1..7).map(|number| (number, class(1_000_000_000))).collect(),
+        names: Names { major: 1, classes: BTreeMap::from([(0x20, 2)]), unknown: 5 },
+    };
+    tree.install(image.clone(), &[1, 2, 3, 4, 5, 6]).unwrap();
+    let of = |tree: &Tree| [1, 2, 3, 4, 5, 6].map(|class| tree.seat(class).unwrap().own_packets);
+    let load = |tree: &Tree, maps: &mut FrontMaps| {
+        let terms = [
+            setting(2, Some((5, u32::MAX)), Some(0x1_0020)),
+            setting(3, Some((0x105, 0xfff)), None),
+            setting(4, None, Some(6)),
+            setting(5, None, Some(0x1_0021)),
+            // A class of another qdisc is no priority, and number 0 is no class.
+            setting(6, None, Some(0x9_0020)),
+            setting(7, None, Some(0x1_0000)),
+        ];
+        let handed = tree.handed().unwrap();
+        let port = FrontPort { mac: OWN, multi_buffer: false, handed: Some(&handed) };
+        Front::load(port, &terms, None, maps).unwrap()
+    };
+    let front = load(&tree, &mut maps);
+    tree.put_in_front(Some(front)).unwrap();
+    // The low-delay bit gives the priority 6 to what no filter sets another one for.
+    for (port, traffic_class, expected) in [
+        (2, 0, 2),
+        (3, 0, 3),
+        (4, 0, 4),
+        (5, 0, 5),
+        (6, 0x10, 6),
+        (7, 0x10, 6),
+        (1, 0x10, 4),
+        (1, 0x08, 1),
+    ] {
+        let before = of(&tree);
+        assert_eq!(run(&tree, &frame(port, traffic_class, 100), 3).0, REDIRECT);
+        let mut after = before;
+        after[expected - 1] += 3;
+        assert_eq!(of(&tree), after, "port {port}, traffic class {traffic_class:#x}");
+    }
+    // Another plan knows other names at once.
+    let names = Names { classes: BTreeMap::from([(0x20, 1), (0x21, 3)]), ..image.names };
+    tree.install(Image { names, ..image }, &[1, 2, 3, 4, 5, 6]).unwrap();
+    for port in [2, 5] {
+        run(&tree, &frame(port, 0, 100), 1);
+    }
+    assert_eq!(of(&tree), [1, 0, 1, 0, 0, 0]);
+    // Without filters nothing is set any more.
+    tree.put_in_front(None).unwrap();
+    run(&tree, &frame(2, 0x08, 100), 1);
+    assert_eq!(of(&tree), [2, 0, 1, 0, 0, 0]);
 }
 
 #[test]

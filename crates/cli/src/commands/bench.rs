@@ -8,7 +8,8 @@ use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
-    Rounds, accuracy, attack, forward, interrupt, latency, pacing, policing, tree, uneven, waking,
+    Rounds, Testbed, accuracy, attack, forward, interrupt, latency, pacing, policing, tree, uneven,
+    waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -440,7 +441,8 @@ impl Tree {
 /// Test runs of the kernel with a frame of 64 bytes: an empty program, a token bucket for each CPU,
 /// one that CPUs share, one under a spin lock, and the tree at depths 1 and 4 and with filters; on
 /// one CPU and on all, each with a bucket or leaf of its own and all on one (contended), below the
-/// rate and far above it. Nanoseconds per frame, in CPU time. Needs root.
+/// rate and far above it. Sets with counters and with timeouts. Some also with live frames, which
+/// leave by one end of a veth pair. Nanoseconds per frame, in CPU time. Needs root.
 #[derive(Args)]
 struct Xdp {
     /// Repetitions of everything; medians are shown.
@@ -454,10 +456,25 @@ struct Xdp {
 
 impl Xdp {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let options = xdp::Options { packets: 200_000, repeats: self.repeats as usize };
-        let mut progress = Progress::over(xdp::steps(&options));
-        let report = xdp::run(&options, |title| progress.begin(title))?;
-        drop(progress);
+        let bed = Testbed::up(1)?;
+        let namespace = bed.shaper();
+        // What leaves on one CPU arrives on it.
+        let queues = std::thread::available_parallelism()?.to_string();
+        let [port, end] = ["live", "live-end"];
+        let queues = ["numtxqueues", &queues, "numrxqueues", &queues];
+        let pair =
+            [&["link", "add", port], &queues[..], &["type", "veth", "peer", "name", end], &queues];
+        namespace.run("ip", &pair.concat())?;
+        for device in [port, end] {
+            namespace.run("ip", &["link", "set", device, "up"])?;
+        }
+        let report = namespace.enter(|| {
+            let number = |name| narrows_link::Link::by_name(name).map(|link| link.status.ifindex);
+            let live = Some(xdp::Live { port: number(port)?, end: number(end)? });
+            let options = xdp::Options { packets: 200_000, repeats: self.repeats as usize, live };
+            let mut progress = Progress::over(xdp::steps(&options));
+            xdp::run(&options, |title| progress.begin(title))
+        })?;
         print(&report, self.json)
     }
 }

@@ -1,11 +1,12 @@
 //! Filters in the driver, in front of either plane: rates for each source, headers, marks.
 
 use crate::sets::{dropped, frame_from, send};
-use crate::setup::{assert_balanced, assert_refused, run, shared_turn, tc};
+use crate::setup::{assert_balanced, assert_refused, run, shared_turn, show, tc};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The statistics of the first action of the first filter at ingress.
 #[track_caller]
@@ -116,5 +117,136 @@ fn headers_are_looked_at_in_the_driver_and_marks_are_known_to_classes_behind_it(
     let words = "filter add dev port-a ingress pref 6 matchall action police pkts_rate 9 pkts_burst 9 \
                  conform-exceed drop/pipe per dst action skbedit mark 7 continue";
     assert_refused(&tc(&bed, words), 2, &["knows nothing of sets, of policers"]);
+    assert_balanced(&mut books, &instance);
+}
+
+/// How many packets each class of `port-b` has sent.
+fn by_class(instance: &Instance) -> BTreeMap<String, u64> {
+    let shown = instance.tc("-s -j class show dev port-b").unwrap();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let packets = |class: &Value| {
+        let sent = class["stats"]["packets"].as_u64().or(class["packets"].as_u64());
+        (class["handle"].as_str().unwrap().to_owned(), sent.unwrap_or(0))
+    };
+    shown.as_array().unwrap().iter().map(packets).collect()
+}
+
+#[test]
+fn what_filters_set_where_packets_come_in_decides_the_class_on_both_planes() {
+    let Some(_turn) = shared_turn() else { return };
+    let mut seen = Vec::new();
+    for plane in ["xsk", "xdp"] {
+        let bed = Testbed::up(2).unwrap();
+        let instance = run(&bed, &["--plane", plane]);
+        let mut books = Books::open(&bed).unwrap();
+        let from = |number: u8| {
+            format!(
+                "filter add dev port-a ingress protocol ip pref {number} flower \
+                 src_ip 203.0.113.{number} action"
+            )
+        };
+        let class = |minor: u8| {
+            format!("class add dev port-b parent 1: classid 1:{minor} htb rate 1gbit burst 1m")
+        };
+        let lines = [
+            "qdisc add dev port-a clsact".to_owned(),
+            "qdisc add dev port-b root handle 1: htb default 40".to_owned(),
+            class(10),
+            class(20),
+            class(30),
+            class(40),
+            "filter add dev port-b parent 1: pref 1 handle 5 fw classid 1:10".to_owned(),
+            "filter add dev port-b parent 1: pref 2 handle 0x100/0xf00 fw classid 1:20".to_owned(),
+            "filter add dev port-b parent 1: protocol ip pref 3 flower src_ip 203.0.113.4 \
+             classid 1:30"
+                .to_owned(),
+            format!("{} skbedit mark 5 continue", from(1)),
+            format!("{} skbedit mark 0x1ff continue", from(2)),
+            // A class that is named comes before filters: by mark, and by address.
+            format!("{} skbedit priority 1:30 mark 5 continue", from(3)),
+            format!("{} skbedit priority 1:20 continue", from(4)),
+            // There is no such class, and this is another qdisc's.
+            format!("{} skbedit priority 1:99 mark 5 continue", from(5)),
+            format!("{} skbedit priority 9:30 continue", from(6)),
+            format!("{} skbedit mark 6 continue", from(7)),
+            "filter add dev port-a ingress pref 8 handle 6 fw action drop".to_owned(),
+            // From here on no other filter is asked.
+            format!("{} pass", from(9)),
+        ];
+        lines.iter().for_each(|line| drop(instance.tc(line).unwrap()));
+        for number in 1..=9 {
+            send(&bed, &frame_from(source(number)), 10 + usize::from(number));
+        }
+        assert_eq!(dropped(&mut books, &instance), 17, "{plane}");
+        let classes = by_class(&instance);
+        let expected = [("1:10", 11), ("1:20", 12 + 14), ("1:30", 13), ("1:40", 15 + 16 + 18 + 19)];
+        let expected = expected.map(|(class, sent)| (class.to_owned(), sent));
+        assert_eq!(classes, BTreeMap::from(expected), "{plane}");
+        // What names a class that goes has none.
+        instance.tc("filter del dev port-b parent 1: pref 3").unwrap();
+        instance.tc("class del dev port-b classid 1:30").unwrap();
+        send(&bed, &frame_from(source(3)), 5);
+        assert_balanced(&mut books, &instance);
+        assert_eq!(by_class(&instance)["1:40"], classes["1:40"] + 5, "{plane}");
+        let shown = instance.tc("-s filter show dev port-a ingress").unwrap();
+        let lines = shown.lines().filter(|line| line.contains(" pkt ")).map(str::to_owned);
+        let mut lines: Vec<String> = lines.collect();
+        // A worker does not see what is dropped before it.
+        let of_dropped = lines.remove(6);
+        let counted = if plane == "xsk" { " 0 pkt" } else { " 17 pkt" };
+        assert!(of_dropped.contains(counted), "{plane}: {of_dropped}");
+        seen.push((classes, lines));
+    }
+    assert_eq!(seen[0], seen[1], "filters count the same, too");
+}
+
+/// Asserts that `narrows show` tells what each CPU counted, and of no workers and their queues.
+#[track_caller]
+fn assert_cpus(shown: &Value) {
+    assert_eq!(shown["workers"].as_array().map(Vec::len), Some(0), "{shown:#}");
+    for port in shown["ports"].as_array().unwrap() {
+        assert_eq!((&port["counted_by"], &port["queues"]), (&"cpu".into(), &2.into()), "{port:#}");
+        let cpus = port["per_queue"].as_array().unwrap();
+        for figure in ["rx_packets", "tx_bytes", "drops"] {
+            let sum: u64 = cpus.iter().map(|cpu| cpu[figure].as_u64().unwrap()).sum();
+            assert_eq!(port["total"][figure], sum, "{figure}: {port:#}");
+        }
+    }
+    let online = std::thread::available_parallelism().unwrap().get();
+    assert!(shown["ports"][0]["per_queue"].as_array().unwrap().len() >= online, "{shown:#}");
+}
+
+#[test]
+fn without_workers_filters_that_look_up_sets_or_police_may_set_marks_once() {
+    let Some(_turn) = shared_turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let instance = run(&bed, &["--plane", "xdp"]);
+    let mut books = Books::open(&bed).unwrap();
+    for line in [
+        "qdisc add dev port-a clsact",
+        "qdisc add dev port-b root handle 1: htb default 20",
+        "class add dev port-b parent 1: classid 1:10 htb rate 1gbit burst 1m",
+        "class add dev port-b parent 1: classid 1:20 htb rate 1gbit burst 1m",
+        "filter add dev port-b parent 1: pref 1 handle 5 fw classid 1:10",
+        "filter add dev port-a ingress protocol ip pref 1 flower src_ip 203.0.113.1 action police \
+         pkts_rate 1 pkts_burst 50 conform-exceed drop/pipe action skbedit mark 5",
+        "filter add dev port-a ingress pref 2 matchall action skbedit mark 6",
+    ] {
+        instance.tc(line).unwrap();
+    }
+    for number in 1..=2 {
+        send(&bed, &frame_from(source(number)), 40);
+    }
+    assert_eq!(dropped(&mut books, &instance), 0);
+    let classes = by_class(&instance);
+    assert_eq!((classes["1:10"], classes["1:20"]), (40, 40));
+    assert_cpus(&show(&bed));
+    for (words, why) in [
+        ("ingress pref 3 matchall action drop random determ pass 9", "random drops"),
+        ("egress pref 3 matchall action skbedit mark 5", "at egress"),
+    ] {
+        let line = format!("filter add dev port-a {words}");
+        assert_refused(&tc(&bed, &line), 2, &[why, "--plane xsk"]);
+    }
     assert_balanced(&mut books, &instance);
 }

@@ -1,6 +1,6 @@
 //! The same policy and traffic on both planes and in the simulator.
 
-use crate::htb::{loads, sent, tree};
+use crate::htb::{loads, ports, sent, tree};
 use crate::policing::{XDP, rate_at_server, take_redirected};
 use crate::setup::{NARROWS, Scratch, assert_balanced, run, turn};
 use narrows_testbed::Testbed;
@@ -38,13 +38,34 @@ impl Outcome {
     }
 }
 
-/// Runs on the plane that `arguments` select. Asserts that classes, port and devices agree on every
-/// packet.
-fn on_plane(arguments: &[&str]) -> Outcome {
+/// The same tree, whose packets get their classes where they come in: by a mark, and by name.
+fn tree_by_edits() -> Vec<String> {
+    let set = |group: u16, pref: u16, what: &str| {
+        let ports = ports(group);
+        let (first, last) = (ports[0], ports[ports.len() - 1]);
+        format!(
+            "filter add dev port-a ingress protocol ip pref {pref} flower ip_proto udp \
+             src_port {first}-{last} action skbedit {what} continue"
+        )
+    };
+    let is_filter = |line: &String| line.starts_with("filter");
+    let mut lines: Vec<String> = tree().into_iter().filter(|line| !is_filter(line)).collect();
+    lines.extend([
+        "filter add dev port-b parent 1: pref 1 handle 5 fw classid 1:10".to_owned(),
+        "qdisc add dev port-a clsact".to_owned(),
+        set(0, 1, "mark 5"),
+        set(1, 2, "priority 1:20"),
+    ]);
+    lines
+}
+
+/// Runs `tree` on the plane that `arguments` select. Asserts that classes, port and devices agree on
+/// every packet.
+fn on_plane(arguments: &[&str], tree: &[String]) -> Outcome {
     let bed = Testbed::up(4).unwrap();
     take_redirected(&bed);
     let instance = run(&bed, arguments);
-    tree().iter().for_each(|line| drop(instance.tc(line).unwrap()));
+    tree.iter().for_each(|line| drop(instance.tc(line).unwrap()));
     let mut books = Books::open(&bed).unwrap();
     let loads = loads(&bed);
     sleep(Duration::from_millis(500));
@@ -106,9 +127,25 @@ fn simulated() -> Outcome {
 #[test]
 fn one_policy_gives_each_class_the_same_on_both_planes_and_in_the_simulator() {
     let Some(_turn) = turn() else { return };
-    let [xsk, xdp, sim] = [on_plane(&[]), on_plane(&XDP), simulated()];
+    let tree = tree();
+    let [xsk, xdp, sim] = [on_plane(&[], &tree), on_plane(&XDP, &tree), simulated()];
     println!("xsk {xsk:?}\nxdp {xdp:?}\nsimulated {sim:?}");
-    for (one, other) in [(&xsk, &xdp), (&xsk, &sim), (&xdp, &sim)] {
+    assert_alike(&[&xsk, &xdp, &sim]);
+}
+
+#[test]
+fn classes_that_filters_set_where_packets_come_in_get_the_same_on_both_planes() {
+    let Some(_turn) = turn() else { return };
+    let tree = tree_by_edits();
+    let [xsk, xdp, sim] = [on_plane(&[], &tree), on_plane(&XDP, &tree), simulated()];
+    println!("xsk {xsk:?}\nxdp {xdp:?}\nsimulated {sim:?}");
+    assert_alike(&[&xsk, &xdp, &sim]);
+}
+
+#[track_caller]
+fn assert_alike(outcomes: &[&Outcome]) {
+    let pairs = (1..outcomes.len()).flat_map(|end| (0..end).map(move |start| (start, end)));
+    for (one, other) in pairs.map(|(one, other)| (outcomes[one], outcomes[other])) {
         assert!((one.rate - other.rate).abs() < RATES_APART * ROOT, "{one:?}, {other:?}");
         for class in CLASSES {
             let apart = (one.shares[class] - other.shares[class]).abs();

@@ -59,9 +59,7 @@ pub(crate) fn resolve(front: &[FrontTerm], sets: &Sets) -> Result<Terms, FrontEr
         }
         term.steps = from.actions.iter().map(|(_, action)| step(action)).collect();
         term.has_more = from.has_more;
-        let counts = |(id, action): &(ActionId, Action)| {
-            (!matches!(action, Action::Skbedit { .. })).then_some(*id)
-        };
+        let counts = |(id, _): &(ActionId, Action)| (!from.is_repeated).then_some(*id);
         Ok(Resolved { term, actions: from.actions.iter().map(counts).collect() })
     };
     front.iter().map(resolve).collect()
@@ -193,11 +191,10 @@ fn step(action: &Action) -> Step {
     let does = match action {
         Action::Gact { .. } => Does::Decide,
         Action::Police(police) => Does::Police(policer(police)),
-        Action::Skbedit { mark: Some(mark), .. } => {
-            Does::Mark { value: mark.value, mask: mark.mask }
+        Action::Skbedit { mark, priority, .. } => {
+            let mark = mark.map(|mark| (mark.value, mark.mask));
+            Does::Edit { mark, priority: *priority }
         }
-        // Workers set priorities.
-        Action::Skbedit { mark: None, .. } => Does::Decide,
     };
     Step { does, then: then(then_control), exceed: then(other), counter: None }
 }

@@ -14,7 +14,8 @@ use proptest::prelude::ProptestConfig;
 use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
 use std::net::IpAddr;
 
-const PORT: FrontPort = FrontPort { mac: [2, 0, 0, 0, 0, 9], multi_buffer: false };
+const PORT: FrontPort<'static> =
+    FrontPort { mac: [2, 0, 0, 0, 0, 9], multi_buffer: false, handed: None };
 
 /// Few values, so that filters and frames often agree.
 fn byte() -> impl Strategy<Value = u8> {
@@ -217,7 +218,8 @@ proptest! {
             }
             let (protocol, look_ups, has_more) = (filter.protocol, Vec::new(), false);
             let actions = vec![(id, action)];
-            FrontTerm { protocol, flower, words, mark, look_ups, actions, has_more }
+            let is_repeated = false;
+            FrontTerm { protocol, flower, words, mark, look_ups, actions, is_repeated, has_more }
         };
         let terms: Vec<FrontTerm> = (0..).zip(&filters).map(term).collect();
         let resolved = resolve(&terms, &Sets::default()).unwrap();

@@ -3,10 +3,10 @@
 use super::Instance;
 use crate::clock;
 use crate::counters::{self, Counts, QueueCounters};
-use crate::plane::Report;
+use crate::plane::{PlaneKind, Report};
 use narrows_policy::{Handle, Kind};
 use narrows_shaper::{PathCounters, Side};
-use narrows_snapshot::{Conservation, Port, Snapshot};
+use narrows_snapshot::{Conservation, CountedBy, Port, Snapshot};
 use narrows_units::Rate;
 use serde::de::DeserializeOwned;
 
@@ -83,7 +83,14 @@ impl Instance {
             copy: mode.map_or("none", |mode| mode.copy()).into(),
             no_carrier: plane.is_some_and(|plane| !plane.device(side).carrier),
             mtu: plane.map_or(0, |plane| plane.port(side).mtu),
-            queues: plane.map_or(0, |plane| plane.queues()) as u32,
+            counted_by: match self.options.plane {
+                PlaneKind::Xsk => CountedBy::Queue,
+                PlaneKind::Xdp => CountedBy::Cpu,
+            },
+            queues: plane.map_or(0, |plane| match self.options.plane {
+                PlaneKind::Xsk => plane.queues() as u32,
+                PlaneKind::Xdp => plane.port(side).counts.now.rx,
+            }),
             qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
             rate_set_bps,
             instance_bytes: report.largest_cake[side.index()],

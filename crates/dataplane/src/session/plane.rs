@@ -143,7 +143,10 @@ impl Session {
             counts.add_worker(queue, report);
         }
         for side in Side::BOTH {
-            counts.add_dropped_in_front(side, self.prepared.fronts[side.index()].dropped());
+            // On which queue that was is not known: it is told of the first.
+            for dropped in self.prepared.fronts[side.index()].dropped() {
+                counts.add_dropped_in_front(side, 0, dropped);
+            }
         }
         counts
     }

@@ -138,7 +138,8 @@ fn queues(text: &mut Exposition, now: &Snapshot) {
     let mut queues = Vec::new();
     for port in &now.ports {
         for (number, it) in port.per_queue.iter().enumerate() {
-            let labels = vec![("device", port.name.clone()), ("queue", number.to_string())];
+            let part = port.counted_by.name();
+            let labels = vec![("device", port.name.clone()), (part, number.to_string())];
             queues.push(Labelled { labels, it });
         }
     }

@@ -27,7 +27,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
         for (number, queue) in port.per_queue.iter().enumerate() {
             let rates = change.map(|change| change.of_queue(port, number)).unwrap_or_default();
             let key = key(port, number);
-            let name = format!("queue {number}");
+            let name = format!("{} {number}", port.counted_by.name());
             rows.push(row(&key, Some(top), name, queue, rates, all.tx_bps));
         }
     }
@@ -35,7 +35,7 @@ pub(super) fn table(now: &Snapshot, change: Option<&Change>) -> Table {
 }
 
 fn key(port: &Port, number: usize) -> String {
-    format!("{} queue {number}", port.name)
+    format!("{} {} {number}", port.name, port.counted_by.name())
 }
 
 fn row(

@@ -1,6 +1,7 @@
 //! Commands of tc, and the resulting plan of the program.
 
 use super::*;
+use narrows_bpf::tree::layout::Key;
 use narrows_tc::OfflineHost;
 
 /// The plan of port `a` under `lines`.
@@ -107,6 +108,52 @@ fn filters_become_rules_in_their_order() {
 }
 
 #[test]
+fn a_mark_is_asked_for_and_leaves_are_known_by_their_names() {
+    let filter = "filter add dev a parent 1: pref 1 handle 0x15/0xf0 fw classid 1:10\n";
+    let Compiled { image, .. } = compiled(&format!("{HTB}{filter}"));
+    assert_eq!(image.masks[0].bits, Key { mark: 0xf0, ..Key::default() });
+    assert_eq!((image.rules[0].key.mark, image.rules[0].class), (0x10, 2));
+    // The root is no leaf.
+    let classes = BTreeMap::from([(0x10, 2), (0x30, 3)]);
+    assert_eq!(image.names, Names { major: 1, classes, unknown: 3 });
+    let tbf = compiled("qdisc add dev a root handle 1: tbf rate 8mbit burst 10k latency 20ms\n");
+    assert_eq!(tbf.image.names, Names::default());
+    let direct = compiled(&HTB.replace("default 30", ""));
+    assert_eq!(direct.image.names.unknown, 0);
+}
+
+#[test]
+fn all_filters_at_ingress_run_in_front_or_are_refused() {
+    let ingress = |words: &str| {
+        let lines = format!(
+            "qdisc add dev a clsact\nfilter add dev a ingress pref 5 {words}\n\
+             filter add dev a ingress pref 6 matchall action skbedit mark 5\n"
+        );
+        let lines = lines.replace(" dev a ", " dev nrw-a ");
+        let policy = narrows_tc::load(&lines, "policy", &OfflineHost::default()).unwrap();
+        let port = policy.port("nrw-a");
+        Plan::of(port, 2).unwrap().without_workers(port).map(|plan| {
+            compile(&plan, &Numbers::default()).unwrap();
+            plan.front.iter().map(|term| term.is_repeated).collect::<Vec<_>>()
+        })
+    };
+    // Behind a policer and a filter that passes, too: nobody repeats what they set.
+    let police = "action police rate 1mbit burst 10k conform-exceed drop/pipe";
+    for words in ["action pass", "action skbedit priority 1:10", police] {
+        let both = format!("flower ip_proto udp {words} action skbedit mark 7");
+        assert_eq!(ingress(&format!("protocol ip {both}")), Ok(vec![false; 2]));
+    }
+    for (words, why) in
+        [("action drop random determ pass 5", "random"), ("action reclassify", "once")]
+    {
+        let refused = ingress(&format!("matchall {words}")).unwrap_err().to_string();
+        assert!(refused.contains(why) && refused.contains("--plane xsk"), "{refused}");
+    }
+    let egress = "qdisc add dev a clsact\nfilter add dev a egress pref 1 matchall action drop\n";
+    assert_refused(egress, "at egress");
+}
+
+#[test]
 fn bands_below_a_rate_are_classes_and_choose_by_priority() {
     let lines = "qdisc add dev a root handle 1: tbf rate 10mbit burst 10k latency 20ms\n\
         qdisc add dev a parent 1:1 handle 2: prio\n";
@@ -134,6 +181,5 @@ fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
         format!("{HTB}filter add dev a parent 1: protocol ip pref 1 {words} classid 1:10\n")
     };
     assert_refused(&filter("u32 match ip dport 53 0xffff"), "u32");
-    assert_refused(&filter("handle 1 fw"), "fw");
     assert_refused(&filter("flower ip_ttl 1"), "TTL");
 }

@@ -5,8 +5,7 @@
 #ifndef BUCKET_H
 #define BUCKET_H
 
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
+#include "out.h"
 
 #define SECOND 1000000000ULL
 /* Credit after a pause, and how far a bucket may be sold ahead, in ns. */
@@ -35,15 +34,15 @@ static __always_inline __u64 time_of(const struct xdp_md *ctx)
 	return (__u64)(data_end - data) * SECOND / (rate ? rate : 1);
 }
 
-/* A bucket as the time up to which its rate is sold. Charges `cost`, or fails if it is empty. */
-static __always_inline int charge(__u64 *clock, __u64 cost, __u64 now)
+/* A bucket as the time up to which its rate is sold. Charges `cost`, unless it is full. */
+static __always_inline int is_full(__u64 *clock, __u64 cost, __u64 now)
 {
 	if ((__s64)(*clock + BURST - now) < 0)
 		*clock = now - BURST;
 	if ((__s64)(*clock - now) > (__s64)BURST)
-		return XDP_DROP;
+		return 1;
 	*clock += cost;
-	return XDP_PASS;
+	return 0;
 }
 
 #endif

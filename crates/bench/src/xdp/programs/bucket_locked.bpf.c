@@ -22,14 +22,14 @@ int bucket_locked(struct xdp_md *ctx)
 	__u32 index = bucket_of(ctx);
 	struct clock *clock = bpf_map_lookup_elem(&clocks, &index);
 	__u64 cost = time_of(ctx), now = bpf_ktime_get_ns();
-	int action;
+	int full;
 
 	if (!clock)
 		return XDP_ABORTED;
 	bpf_spin_lock(&clock->lock);
-	action = charge(&clock->sold, cost, now);
+	full = is_full(&clock->sold, cost, now);
 	bpf_spin_unlock(&clock->lock);
-	return action;
+	return full ? XDP_DROP : go_on();
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -15,7 +15,9 @@ int bucket_percpu(struct xdp_md *ctx)
 	__u32 index = bucket_of(ctx);
 	__u64 *clock = bpf_map_lookup_elem(&clocks, &index);
 
-	return clock ? charge(clock, time_of(ctx), bpf_ktime_get_ns()) : XDP_ABORTED;
+	if (!clock)
+		return XDP_ABORTED;
+	return is_full(clock, time_of(ctx), bpf_ktime_get_ns()) ? XDP_DROP : go_on();
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

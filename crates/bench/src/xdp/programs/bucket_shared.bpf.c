@@ -30,7 +30,7 @@ int bucket_shared(struct xdp_md *ctx)
 		__sync_val_compare_and_swap(&clock->sold, at, now - BURST);
 	at = __sync_fetch_and_add(&clock->sold, cost);
 	if ((__s64)(at - now) <= (__s64)BURST)
-		return XDP_PASS;
+		return go_on();
 	__sync_fetch_and_add(&clock->sold, -cost);
 	return XDP_DROP;
 }

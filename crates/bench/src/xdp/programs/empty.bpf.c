@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* empty: the cost of any program. */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
+#include "out.h"
 
 SEC("xdp")
 int empty(struct xdp_md *ctx)
 {
-	return XDP_PASS;
+	return go_on();
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -105,22 +105,68 @@ fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAd
     runs.fold(f64::MAX, f64::min)
 }
 
-/// `cargo test --release -p narrows-bpf --lib the_cost_of_a_look_up -- --ignored --nocapture`
-#[test]
-#[ignore = "measures; nothing can fail"]
-fn the_cost_of_a_look_up() {
+/// The object of the program `name` beside this file.
+fn compiled(name: &str) -> Vec<u8> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let object = std::env::temp_dir().join(format!("nrw-{}-cost.o", std::process::id()));
+    let object = std::env::temp_dir().join(format!("nrw-{}-{name}.o", std::process::id()));
     let headers = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let programs = format!("-I{}", place.join("programs").display());
     SkeletonBuilder::new()
-        .source(place.join("front/tests/cost.bpf.c"))
+        .source(place.join(format!("front/tests/{name}.bpf.c")))
         .obj(&object)
         .clang_args([headers.as_str(), programs.as_str(), "-mcpu=v3"])
         .build()
         .unwrap();
     let bytes = std::fs::read(&object).unwrap();
     std::fs::remove_file(&object).unwrap();
+    bytes
+}
+
+/// `cargo test --release -p narrows-bpf --lib what_metadata_costs -- --ignored --nocapture`
+///
+/// What it saves a worker: `cargo test --release -p narrows-packet --lib what_metadata_saves`.
+#[test]
+#[ignore = "measures; nothing can fail"]
+fn what_metadata_costs() {
+    let bytes = compiled("metadata");
+    let frame = frame(Ipv4Addr::LOCALHOST.into());
+    let names = ["nothing", "room, filled", "headers read", "headers read, room filled"];
+    for (mode, name) in (0_u32..).zip(names) {
+        let mut open = ObjectBuilder::default().open_memory(&bytes).unwrap();
+        for mut map in open.maps_mut() {
+            if map.name().to_string_lossy().ends_with(".rodata") {
+                // The first constant.
+                map.initial_value_mut().unwrap()[..4].copy_from_slice(&mode.to_ne_bytes());
+            }
+        }
+        let loaded = open.load().unwrap();
+        let program = loaded.progs().next().unwrap();
+        let runs = (0..9).map(|_| {
+            let mut options = libbpf_sys::bpf_test_run_opts {
+                sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+                data_in: frame.as_ptr().cast(),
+                data_size_in: frame.len() as u32,
+                repeat: 1_000_000,
+                ..Default::default()
+            };
+            // SAFETY: the program is an open descriptor, `frame` outlives the call, which only
+            // reads it, and `options` says its own size.
+            let outcome = unsafe {
+                libbpf_sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &mut options)
+            };
+            assert_eq!(outcome, 0, "the kernel does not run it");
+            options.duration
+        });
+        let best = runs.min().unwrap_or_default();
+        println!("{name}: {best} ns");
+    }
+}
+
+/// `cargo test --release -p narrows-bpf --lib what_a_look_up_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "measures; nothing can fail"]
+fn what_a_look_up_costs() {
+    let bytes = compiled("cost");
     println!(
         "IPv4/6, prefixes: seconds to load; ns per look-up of a member (of a non-member): set, trie"
     );
