@@ -22,7 +22,7 @@ use crate::sync::{AtomicU64, Ordering};
 use narrows_units::{Bytes, Nanos};
 
 /// By so many bytes a runner may be ahead, whatever it weighs: two full frames.
-const LEAD: Bytes = Bytes(2 * 1514);
+pub(super) const LEAD: Bytes = Bytes(2 * 1514);
 
 /// For so long at most one comes before worse priorities where it has not waited.
 pub(super) const RETURN: Nanos = Nanos::from_millis(1);
@@ -135,6 +135,14 @@ impl Race {
     pub(super) fn has_had(&self, wanted: Nanos, now: Nanos) {
         if self.wanted.load(Ordering::Relaxed) == wanted.0 {
             self.wanted.store((now + SLACK).0, Ordering::Relaxed);
+        }
+    }
+
+    /// Nor the one at `time`: if he was the last, those ahead need not wait for him.
+    #[inline]
+    pub(super) fn rests(&self, time: u64, now: Nanos) {
+        if self.last.load(Ordering::Relaxed) == time && self.due.load(Ordering::Relaxed) > now.0 {
+            self.due.store(now.0, Ordering::Relaxed);
         }
     }
 
@@ -300,5 +308,9 @@ mod tests {
         race.moved(10 * lap, 14 * lap);
         assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), None, "he has moved on");
         assert_eq!(race.ahead_of_last(99 * lap, 1_514, due), None, "he has not come");
+        race.rests(13 * lap, now);
+        assert!(race.ahead_of_last(99 * lap, 1_514, now).is_some(), "he is elsewhere");
+        race.rests(14 * lap, now);
+        assert_eq!(race.ahead_of_last(99 * lap, 1_514, now), None, "he does not wait any more");
     }
 }
