@@ -85,6 +85,41 @@ fn an_assured_rate_holds_under_any_load_of_others() {
 }
 
 #[test]
+fn what_is_assured_does_not_wait_where_better_ones_borrow() {
+    // The root has little more than all are assured, and better priorities want that.
+    let leaf = |parent, rate, ceil, prio| {
+        let class = class(Some(parent), rate * MBIT, ceil * MBIT);
+        Class { prio, quantum: 3_000, ..class }
+    };
+    let site = |ceil| class(Some(1), 160 * MBIT, ceil * MBIT);
+    let classes = [
+        (1, class(None, 500 * MBIT, 500 * MBIT)),
+        (0x10, site(448)),
+        (0x11, leaf(0x10, 14, 374, 0)),
+        (0x12, leaf(0x10, 80, 97, 2)),
+        (0x20, site(372)),
+        (0x21, leaf(0x20, 49, 282, 1)),
+        (0x22, leaf(0x20, 53, 98, 1)),
+        (0x30, site(408)),
+        (0x31, leaf(0x30, 53, 288, 2)),
+        (0x32, leaf(0x30, 53, 162, 1)),
+        (0x33, leaf(0x30, 50, 290, 2)),
+    ];
+    for asking in Asking::BOTH {
+        let mut bed = Bed::new(asking, 2, &classes);
+        for (number, leaf) in [0x11, 0x12, 0x21, 0x22, 0x31, 0x32, 0x33].into_iter().enumerate() {
+            bed.demand(leaf, number % 2, 1514, Demand::Endless);
+        }
+        bed.run(millis(10));
+        let rates = bed.run(millis(100));
+        for (leaf, mbit) in [(0x12, 80.0), (0x31, 53.0), (0x32, 53.0), (0x33, 50.0)] {
+            let rate = rates[&leaf] / 1e6;
+            assert!(rate >= 0.99 * mbit, "{asking:?}, {leaf:x}: {rate:.1} of {mbit} Mbit/s");
+        }
+    }
+}
+
+#[test]
 fn excess_is_shared_by_quantum() {
     for asking in Asking::BOTH {
         for queues in [1, 2, 4, 16] {
@@ -281,7 +316,7 @@ fn any_use() -> impl Strategy<Value = (usize, bool, Asking)> {
     (1usize..9, any::<bool>(), prop::sample::select(&Asking::BOTH[..]))
 }
 
-/// The rate of each class of a tree over 100 ms, 50 ms after the start, and its due rate by the
+/// The rate of each class of a tree over 100 ms, 10 ms after the start, and its due rate by the
 /// fluid model, in bits per second.
 fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f64, f64)> {
     let (queues, everywhere, asking) = used;
@@ -293,7 +328,7 @@ fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f
             None => bed.demand(*leaf, number % queues, 1514, Demand::Endless),
         }
     }
-    bed.run(millis(50));
+    bed.run(millis(10));
     let rates = bed.run(millis(100));
     bed.assert_ceilings();
     let wanted = |demand: Option<u64>| demand.map_or(1e12, |rate| rate as f64);
@@ -313,20 +348,20 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Beside the fluid model: within 8 % of the root's rate. Who borrows from whom is decided
+    /// Beside the fluid model: within 3 % of the root's rate. Who borrows from whom is decided
     /// packet by packet.
     #[test]
     fn any_tree_is_shared_as_the_rules_say(tree in any_tree(), used in any_use()) {
         for (id, rate, due) in shares(&tree, used) {
             prop_assert!(
-                (rate - due).abs() <= 0.08 * ROOT,
+                (rate - due).abs() <= 0.03 * ROOT,
                 "class {id:x}: {rate:.0} bit/s instead of {due:.0}"
             );
         }
     }
 }
 
-/// Of random trees 98 of 100 are within 1 % of the root's rate for each class.
+/// Of random trees 199 of 200 are within 1 % of the root's rate for each class.
 #[test]
 fn nearly_all_trees_are_shared_to_a_hundredth() {
     const TREES: usize = 300;
@@ -340,7 +375,7 @@ fn nearly_all_trees_are_shared_to_a_hundredth() {
         })
         .collect();
     errors.sort_unstable_by(f64::total_cmp);
-    assert!(errors[TREES * 98 / 100] <= 0.01, "{errors:?}");
+    assert!(errors[TREES * 199 / 200] <= 0.01, "{errors:?}");
 }
 
 #[test]

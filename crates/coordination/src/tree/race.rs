@@ -22,7 +22,7 @@ use crate::sync::{AtomicU64, Ordering};
 use narrows_units::{Bytes, Nanos};
 
 /// The bytes by which a runner may be ahead, at any weight: two full frames.
-const LEAD: Bytes = Bytes(2 * 1514);
+pub(super) const LEAD: Bytes = Bytes(2 * 1514);
 
 /// For at most this long, a runner that has not waited comes before worse priorities.
 pub(super) const RETURN: Nanos = Nanos::from_millis(1);
@@ -134,6 +134,14 @@ impl Race {
     pub(super) fn has_had(&self, wanted: Nanos, now: Nanos) {
         if self.wanted.load(Ordering::Relaxed) == wanted.0 {
             self.wanted.store((now + SLACK).0, Ordering::Relaxed);
+        }
+    }
+
+    /// The runner at `time` no longer waits. If it was the last, those ahead need not wait for it.
+    #[inline]
+    pub(super) fn rests(&self, time: u64, now: Nanos) {
+        if self.last.load(Ordering::Relaxed) == time && self.due.load(Ordering::Relaxed) > now.0 {
+            self.due.store(now.0, Ordering::Relaxed);
         }
     }
 
@@ -299,5 +307,9 @@ mod tests {
         race.moved(10 * lap, 14 * lap);
         assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), None, "it has moved on");
         assert_eq!(race.ahead_of_last(99 * lap, 1_514, due), None, "it has not come");
+        race.rests(13 * lap, now);
+        assert!(race.ahead_of_last(99 * lap, 1_514, now).is_some(), "it is elsewhere");
+        race.rests(14 * lap, now);
+        assert_eq!(race.ahead_of_last(99 * lap, 1_514, now), None, "it no longer waits");
     }
 }

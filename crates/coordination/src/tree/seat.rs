@@ -7,7 +7,7 @@
 
 use super::ledger::Ledger;
 use super::node::Node;
-use super::race::{RETURN, Race, bytes, laps};
+use super::race::{LEAD, RETURN, Race, bytes, laps};
 use super::terms::{Bucket, FRAME};
 use crate::sync::Ordering;
 use narrows_qdisc::htb::{ClassMeter, Grant, Line};
@@ -25,12 +25,15 @@ const CUSHIONS: usize = 4;
 /// better than its own.
 const PRIORITY_PART: u64 = 256;
 
-/// At its lender a borrower leaves one step more for each better priority that runs, and one if it
-/// is ahead of others. So a class that its own ceiling held up finds credit when it continues. A
-/// step is this part of a bucket, and at least a full frame.
+/// At its lender a borrower leaves some steps more for each better priority that runs, and one if
+/// it is ahead of others. So a class that its own ceiling held up finds credit when it continues,
+/// and need not borrow further up. A step is this part of a bucket, and at least a full frame.
 const STEP_PART: u64 = 16;
+/// Steps left for each better priority. One step would leave it too little after a worse priority
+/// has just bought, and it would borrow further up.
+const PRIORITY_STEPS: u8 = 2;
 /// More steps than this would leave too little to a queue that wakes up late.
-const STEPS_MOST: u8 = 2;
+const STEPS_MOST: u8 = 4;
 
 /// A buyer without a right takes only credit that would soon be lost. These are the levels, in
 /// sixteenths of a bucket, from which it may buy. This one has had its share and waits for others
@@ -130,7 +133,9 @@ pub(super) struct Seat {
     /// The last lender.
     lender: usize,
     /// What it waits for since it was refused, if others wait for the same.
-    line: Option<Waiting>,
+    line: Option<Line>,
+    /// The number of classes above it in whose races its last turn was.
+    races: usize,
     /// Whether it was refused the last time.
     was_refused: bool,
     /// Whether its own credit did not pass the ceilings above it. Then it looks first, until it is
@@ -238,6 +243,7 @@ impl Seat {
             part: Weight::ONE,
             lender: 0,
             line: None,
+            races: 0,
             was_refused: false,
             was_held: false,
             wanted_by: 0,
@@ -268,7 +274,8 @@ impl Seat {
             return Claim { is_ahead, ..Claim::only(Right::Assured) };
         };
         // Before then the other queues of the class have not bought their shares.
-        let others = queues.bytes(ahead.unwrap_or_default()).max(bytes(of_last, self.weight));
+        let others =
+            queues.bytes(ahead.unwrap_or_default()).max(bytes(of_last, self.weight).min(LEAD));
         let others = self.node.terms.ceil().pace.span(0, others);
         let at = until.max(now + others).max(outranked);
         let right = Right::None(if is_outranked { LAST } else { LATE });
@@ -313,11 +320,13 @@ impl Seat {
         let is_outranked = outranked > now || own.right.is_outranked();
         if let Some((of_last, due)) = race.ahead_of_last(place, weight, now) {
             is_late = true;
-            let others = race.bytes(ahead.unwrap_or_default()).max(bytes(of_last, weight));
+            let others =
+                race.bytes(ahead.unwrap_or_default()).max(bytes(of_last, weight).min(LEAD));
             at = at.max(due).max(now + lender.terms.ceil().pace.span(0, others));
         }
         let better = races[..prio].iter().filter(|race| !race.is_empty()).count() as u8;
-        let later = Right::shared(lender, (better + u8::from(ahead.is_some())).min(STEPS_MOST));
+        let steps = PRIORITY_STEPS * better + u8::from(ahead.is_some());
+        let later = Right::shared(lender, steps.min(STEPS_MOST));
         let right = match (is_late, is_outranked) {
             (true, true) => Right::None(LAST),
             (false, true) => Right::None(OUTRANKED),
@@ -363,6 +372,7 @@ impl Seat {
         // The first lender, and the last of the classes above it to let the purchase pass.
         let (mut lends, mut passes): (Option<Binding>, Option<Binding>) = (None, None);
         let (mut short, mut held) = (0u32, 0u32);
+        let mut own_due = Nanos::MAX;
         for (steps, at) in self.node.path().enumerate() {
             let claim = match lender {
                 // Credit lent further down counts as assured here.
@@ -378,6 +388,9 @@ impl Seat {
                 if when <= now {
                     lender = Some((steps, claim.later.above(self.node.terms.prio())));
                 } else {
+                    if steps == 0 {
+                        own_due = when;
+                    }
                     if lends.as_ref().is_none_or(|first| when < first.when) {
                         lends = Some(Binding { steps, claim, when });
                     }
@@ -392,6 +405,10 @@ impl Seat {
             }
             let Answer { when, .. } = self.ask(pass, ceil, bytes, claim, now);
             if when > now {
+                if steps == 0 {
+                    // It waits for its own ceiling only, and then looks again.
+                    return Err(Refusal::alone(when));
+                }
                 if passes.as_ref().is_none_or(|last| when >= last.when) {
                     passes = Some(Binding { steps, claim, when });
                 }
@@ -405,9 +422,7 @@ impl Seat {
                 }
                 return Ok(Offer { lender, ahead, short });
             }
-            // A class that waits for its own ceiling waits for no other. Any other has a share
-            // coming at its lenders, too, but not above a ceiling that holds it up.
-            (_, _, Some(passes)) if held & 1 != 0 => return Err(Refusal::alone(passes.when)),
+            // It has a share coming at its lenders, too, but not above a ceiling that holds it up.
             (Some((lender, _)), _, Some(passes)) => {
                 let below = (2 << lender.min(passes.steps)) - 2;
                 (passes, held | below)
@@ -419,7 +434,8 @@ impl Seat {
         };
         let lender = lender.map(|(lender, _)| lender);
         let line = borrow.then(|| self.waits_for(&binding, lender)).flatten();
-        Err(Refusal { until: binding.when, by, line })
+        // Its own credit passes while borrowed credit has to wait.
+        Err(Refusal { until: binding.when.min(own_due), by, line })
     }
 
     /// What the class waits for together with others. Nothing if it waits for itself, or has had
@@ -473,7 +489,9 @@ impl Seat {
         }
         for (steps, above) in self.node.path().enumerate().skip(1) {
             if by & (1 << steps) != 0 {
-                above.borrowers()[prio].has_had(self.wanted, now);
+                let race = &above.borrowers()[prio];
+                race.has_had(self.wanted, now);
+                race.rests(self.node.place(steps).load(Ordering::Relaxed), now);
             }
         }
     }
@@ -647,27 +665,33 @@ impl ClassMeter for Seat {
         if borrow {
             self.want(&refusal, now);
         }
-        self.line = refusal.line;
+        self.line = refusal.line.map(|waiting| {
+            self.races = waiting.races;
+            waiting.line
+        });
         Err(refusal.until)
     }
 
     fn line(&self) -> Option<Line> {
-        self.line.as_ref().map(|waiting| waiting.line)
+        self.line
     }
 
     fn place_in_line(&self, level: u8, now: Nanos) -> (u64, u64) {
-        let Some(Waiting { line, races }) = &self.line else { return (0, 0) };
         let steps = usize::from(level);
         let id = self.node.path().nth(steps).map_or(0, |above| above.id);
+        let rank = self.line.map_or(0, |line| line.rank);
         // Without others to share with, it comes when credit does.
-        let turn =
-            if steps <= *races { self.node.place(steps).load(Ordering::Relaxed) } else { now.0 };
-        (u64::from(id) << 8 | u64::from(line.rank), turn)
+        let turn = if steps <= self.races {
+            self.node.place(steps).load(Ordering::Relaxed)
+        } else {
+            now.0
+        };
+        (u64::from(id) << 8 | u64::from(rank), turn)
     }
 
     fn due_below(&mut self, level: u8, least: Bytes, now: Nanos) -> Nanos {
-        match &self.line {
-            Some(Waiting { line, .. }) if !line.borrows => {
+        match self.line {
+            Some(line) if !line.borrows => {
                 self.comes(now + RETURN);
                 return Nanos::MAX;
             }
