@@ -16,6 +16,12 @@
 //! *A queue knows the classes that it has sent for.* A class's qdisc is built with the first packet
 //! that comes for it: a million classes on sixty queues are not sixty million qdiscs.
 //!
+//! *Of thousands of classes none is in the caches.* What is touched lies close together ([`leaf`]),
+//! and is touched as rarely as can be: the tree hears of a class with its first turn, and that it
+//! has nothing to send at once where that changes nothing
+//! ([`ClassMeter::rests`](class::ClassMeter::rests)), a while later otherwise. Who comes next is
+//! known in advance ([`upcoming`]), so that it can be prefetched.
+//!
 //! Packets are classified before they come here:
 //! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. What has none, or one
 //! that is no leaf, goes to the default class; without one it is sent at once, as `direct`.
@@ -27,7 +33,7 @@
 
 use crate::heap::Heap;
 use crate::overlimits::Overlimits;
-use crate::rotation::Rotation;
+use crate::rotation::{Link, Rotation};
 use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict};
 use leaf::{LINGER, Leaf, State, Turn};
@@ -35,11 +41,13 @@ use lines::{Lines, Place, Top};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 use std::collections::VecDeque;
+use upcoming::Upcoming;
 
 mod class;
 mod figures;
 mod leaf;
 mod lines;
+mod upcoming;
 
 pub use class::{
     Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, Line, PRIORITIES, TreeMeter,
@@ -79,8 +87,14 @@ const RETIRED: u32 = 0;
 /// or a turn will touch of one is brought near in advance. Fewer stay in the nearest cache.
 const NEAR: usize = 64;
 
-/// So many packets of a batch, or classes that rest, are looked at in advance.
-const AHEAD: usize = 16;
+/// So many packets of a batch are looked at in advance,
+const AHEAD: usize = 32;
+/// so many classes that rest,
+const REST_AHEAD: usize = 16;
+/// and so many turns before its own a class's seat,
+const PARTS_AHEAD: usize = 4;
+/// and its state at the tree and its first packet. The class itself is [`upcoming`]'s matter.
+const TURN_AHEAD: usize = 2;
 
 /// How many times there are for a class: one, and another that was earlier than one that has not
 /// come yet.
@@ -96,6 +110,10 @@ pub(crate) struct Htb {
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Vec<u32>,
     leaves: Vec<Leaf>,
+    /// Where each of them stands in a rotation. Apart from them, so that it can be known who comes
+    /// next before any of it is near.
+    links: Vec<Link>,
+    upcoming: Upcoming,
     /// Who may have something of their own, by priority.
     assured: [Rotation; PRIORITIES],
     /// Who had not, and has not asked yet what others lend.
@@ -128,6 +146,8 @@ impl Htb {
             tree,
             places: Vec::new(),
             leaves: Vec::new(),
+            links: Vec::new(),
+            upcoming: Upcoming::NONE,
             assured: [Rotation::EMPTY; PRIORITIES],
             borrowing: [Rotation::EMPTY; PRIORITIES],
             waiting: Heap::default(),
@@ -193,7 +213,12 @@ impl Htb {
         let meter = self.tree.meter(class)?;
         let leaf = self.leaf(class, None)?;
         let place = self.leaves.len() as u32;
+        if self.leaves.len() == self.leaves.capacity() {
+            self.leaves.reserve(1);
+            narrows_cpu::ask_for_huge_pages(&mut self.leaves);
+        }
         self.leaves.push(Leaf::new(class, leaf, meter));
+        self.links.push(Link::END);
         let room = self.leaves.capacity();
         self.waiting.make_room(TIMES_A_CLASS * room);
         self.lingering.reserve_exact(room - self.lingering.len());
@@ -218,18 +243,20 @@ impl Htb {
         verdict
     }
 
-    /// Has brought near what the turn of the class at `place` touches, and what it takes to know
-    /// that of those behind it in the rotation.
+    /// Has brought near what the turns of those behind the one at `place` touch, whose turn it is: of
+    /// each what is further back, and is found through what is further in front, some turns later.
     #[inline]
     fn look_ahead(&mut self, packets: &Packets, borrow: bool, prio: usize, place: u32) {
-        let rotation = *self.rotation(borrow, prio);
-        if let Some(next) = rotation.front() {
-            self.leaves[next as usize].prefetch_parts();
-            if let Some(later) = rotation.behind(&mut self.leaves, next) {
-                self.leaves[later as usize].prefetch();
-            }
+        let rotation = if borrow { &self.borrowing[prio] } else { &self.assured[prio] };
+        let leaf = |place: u32| self.leaves.get(place as usize);
+        self.upcoming.follow(rotation, &mut self.links, place, |last| {
+            leaf(last).into_iter().for_each(Leaf::prefetch);
+        });
+        let leaf = |turns: usize| leaf(self.upcoming.after(turns)?);
+        leaf(PARTS_AHEAD).into_iter().for_each(Leaf::prefetch_parts);
+        if let Some(leaf) = leaf(TURN_AHEAD) {
+            leaf.expect_turn(packets);
         }
-        self.leaves[place as usize].expect_turn(packets);
     }
 
     /// The same for those that rest soon.
@@ -239,8 +266,8 @@ impl Htb {
             let (_, place) = self.lingering.get(ahead)?;
             self.leaves.get(*place as usize)
         };
-        soon(AHEAD / 2).into_iter().for_each(Leaf::prefetch_arrival);
-        soon(AHEAD / 4).into_iter().for_each(Leaf::prefetch_parts);
+        soon(REST_AHEAD / 2).into_iter().for_each(Leaf::prefetch_waiting);
+        soon(REST_AHEAD / 4).into_iter().for_each(Leaf::prefetch_parts);
         soon(0).into_iter().for_each(Leaf::expect_rest);
     }
 
@@ -261,9 +288,8 @@ impl Htb {
     fn make_ready(&mut self, place: u32) {
         let leaf = &mut self.leaves[place as usize];
         leaf.state = State::Ready;
-        leaf.set_active(true);
         let prio = usize::from(leaf.prio);
-        self.assured[prio].push_back(&mut self.leaves, place);
+        self.assured[prio].push_back(&mut self.links, place);
     }
 
     fn count(&mut self, before: Backlog, after: Backlog) {
@@ -300,7 +326,7 @@ impl Htb {
             && let Some((_, place)) = self.waiting.pop()
         {
             if are_many && let Some(next) = self.waiting.first_flow() {
-                self.leaves[next as usize].prefetch();
+                self.leaves[next as usize].prefetch_waiting();
             }
             self.class_has_waited(place, at, now);
         }
@@ -364,7 +390,7 @@ impl Htb {
                 let until = leaf.lingers_until;
                 self.linger(place, until);
             } else {
-                leaf.set_active(false);
+                leaf.sleep();
             }
         }
     }
@@ -387,9 +413,8 @@ impl Htb {
             return self.make_ready(place);
         }
         leaf.state = State::Ready;
-        leaf.set_active(true);
         let prio = usize::from(leaf.prio);
-        self.borrowing[prio].push_back(&mut self.leaves, place);
+        self.borrowing[prio].push_back(&mut self.links, place);
     }
 
     /// The class at `place` was refused until `at`.
@@ -415,7 +440,7 @@ impl Htb {
             let top = &mut self.leaves[place as usize].asks_for;
             self.lines.put_before(top, place, line);
         }
-        self.leaves[place as usize].last_line = None;
+        self.leaves[place as usize].set_last_line(None);
         self.wait(place, at);
     }
 
@@ -427,7 +452,7 @@ impl Htb {
 
     /// Has the class at `place` stand in `line`, until those below that have something, at `due`.
     fn stand_in(&mut self, line: u32, place: u32, turn: u64, due: Nanos) {
-        self.leaves[place as usize].last_line = Some(line);
+        self.leaves[place as usize].set_last_line(Some(line));
         self.lines.insert(&mut self.leaves, place, line, turn);
         self.wait(place, due);
     }
@@ -506,7 +531,7 @@ impl Htb {
                 }
                 let rotation =
                     if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] };
-                let Some(place) = rotation.pop_front(&mut self.leaves) else { break };
+                let Some(place) = rotation.pop_front(&mut self.links) else { break };
                 if self.leaves.len() > NEAR {
                     self.look_ahead(packets, borrow, prio, place);
                 }
@@ -522,7 +547,7 @@ impl Htb {
     /// that asks for the line that it comes from: then it stands in that again.
     fn joins_line(&mut self, place: u32, now: Nanos) -> bool {
         let leaf = &self.leaves[place as usize];
-        let Some(line) = leaf.last_line else { return false };
+        let Some(line) = leaf.last_line() else { return false };
         if self.lines.asker(line).is_none_or(|asker| asker == place) {
             return false;
         }
@@ -560,7 +585,7 @@ impl Htb {
         }
         match turn {
             Turn::Short(_) if !borrow => {
-                self.borrowing[prio].push_back(&mut self.leaves, place);
+                self.borrowing[prio].push_back(&mut self.links, place);
             }
             _ => self.end_turn(place, turn, borrow, now),
         }
@@ -576,21 +601,23 @@ impl Htb {
             }
             Turn::More => {
                 let rotations = if borrow { &mut self.borrowing } else { &mut self.assured };
-                rotations[prio].push_back(&mut self.leaves, place);
+                rotations[prio].push_back(&mut self.links, place);
             }
             Turn::Short(at) => self.refused(place, at, now),
             Turn::Held(at) => {
                 if at > now + LINGER {
-                    leaf.set_active(false);
+                    leaf.sleep();
                 }
                 self.pass_on(place, 0, false, now);
                 self.wait(place, at);
             }
             Turn::Empty => {
                 leaf.state = State::Idle;
-                leaf.last_line = None;
+                leaf.set_last_line(None);
                 self.pass_on(place, 0, false, now);
-                self.linger(place, now + LINGER);
+                if !self.leaves[place as usize].rests() {
+                    self.linger(place, now + LINGER);
+                }
             }
         }
     }
@@ -651,7 +678,7 @@ impl Htb {
         let (packets, now) = (Handover::packets, handover.now);
         let leaf = &mut self.leaves[place as usize];
         leaf.id = RETIRED;
-        leaf.set_active(false);
+        leaf.sleep();
         loop {
             let leaf = &mut self.leaves[place as usize];
             let before = leaf.queue.backlog();
@@ -670,6 +697,8 @@ impl Htb {
     /// class, or is dropped where classes are bands.
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
+        self.links.clear();
+        self.upcoming = Upcoming::NONE;
         self.places.fill(UNKNOWN);
         self.assured = [Rotation::EMPTY; PRIORITIES];
         self.borrowing = [Rotation::EMPTY; PRIORITIES];
@@ -689,11 +718,11 @@ impl Htb {
                     leaf.looked_at = Nanos::MAX;
                     leaf.in_line = Place::NOWHERE;
                     leaf.asks_for = Top::NONE;
-                    leaf.last_line = None;
+                    leaf.set_last_line(None);
                     leaf.is_looked_after = false;
-                    leaf.set_active(false);
                     let (id, place) = (leaf.id, self.leaves.len() as u32);
                     self.leaves.push(leaf);
+                    self.links.push(Link::END);
                     self.remember(id, place + 1);
                 }
                 _ => gone.push(leaf),
@@ -780,7 +809,7 @@ impl Qdisc for Htb {
             if self.leaves.len() > NEAR {
                 let leaf = |place: &u32| self.leaves.get(*place as usize);
                 places.iter().filter_map(leaf).for_each(Leaf::prefetch_arrival);
-                places.iter().filter_map(leaf).for_each(Leaf::prefetch_parts);
+                places.iter().filter_map(leaf).for_each(Leaf::prefetch_qdisc);
                 let expected = places.iter().zip(ids);
                 let expected = expected.filter_map(|(place, id)| Some((leaf(place)?, id)));
                 expected.for_each(|(leaf, id)| leaf.expect(packets, *id));

@@ -83,6 +83,12 @@ impl Race {
         self.weight.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether nobody else runs than one who weighs `weight`.
+    #[inline]
+    pub(super) fn is_alone(&self, weight: u64) -> bool {
+        self.weight.load(Ordering::Relaxed) == weight
+    }
+
     /// Whether nobody else runs.
     pub(super) fn leave(&self, weight: u64) -> bool {
         self.weight.fetch_sub(weight, Ordering::Relaxed) == weight

@@ -104,6 +104,13 @@ pub trait ClassMeter: Send {
     /// Something is queued here from now on, or nothing any more.
     fn set_active(&mut self, active: bool);
 
+    /// Nothing is queued here now. Whether this may be made known at once and has been, as by
+    /// [`ClassMeter::set_active`], because nothing changes by it: neither for the other queues of
+    /// the class nor, when it has something again, for this one.
+    fn rests(&mut self) -> bool {
+        false
+    }
+
     /// What is in credit at `now` at the rate and at the ceiling; negative where it is owed. In
     /// nanoseconds, as `tc` shows tokens; of the class first, and then of those above it.
     fn tokens(&self, now: Nanos) -> Vec<[i64; 2]>;
