@@ -132,6 +132,12 @@ impl Wheel {
         self.lists[at as usize].append(slab, id);
     }
 
+    /// The first of this round.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u16> {
+        self.lists[(self.now % ROUNDS) as usize].front()
+    }
+
     /// Whose turn it is. Goes on to the next round in which anybody's is.
     #[inline]
     pub(super) fn front(&mut self) -> Option<u16> {

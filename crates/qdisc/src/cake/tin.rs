@@ -150,6 +150,12 @@ impl Tin {
         self.sparse.front().or_else(|| self.wheel.front())
     }
 
+    /// The same while it is not asked to send.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u16> {
+        self.sparse.front().or_else(|| self.wheel.first())
+    }
+
     /// Has brought near what the turn of `next` and the one after it will need: the first packet of
     /// that flow, and the flow after that.
     #[inline(always)]
