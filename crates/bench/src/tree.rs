@@ -54,6 +54,10 @@ const FEW: u32 = 1024;
 pub struct Options {
     /// Numbers of leaf classes.
     pub classes: Vec<u32>,
+    /// Those of them that are measured; the floor and `rte_sched` always are.
+    pub structures: Vec<Subject>,
+    /// What holds packets back.
+    pub loads: Vec<Load>,
     /// Packets through each structure in one repeat.
     pub packets: u64,
     /// Repeats, at least one.
@@ -71,11 +75,11 @@ pub struct Options {
 type Cell = (Subject, Shape);
 
 /// The compared structures, the floor first.
-fn group(classes: u32) -> Vec<Cell> {
+fn group(classes: u32, options: &Options) -> Vec<Cell> {
     let peers = [(Subject::Fifo, 0), (Subject::RteSched, PEERS_DEPTH)];
     let mut cells: Vec<Cell> =
         peers.map(|(subject, depth)| (subject, Shape::busy(classes, depth, Load::Free))).into();
-    for load in Load::ALL {
+    for &load in &options.loads {
         for depth in DEPTHS {
             cells.push((Subject::TreeFifo, Shape::busy(classes, depth, load)));
             if classes > FEW {
@@ -85,6 +89,8 @@ fn group(classes: u32) -> Vec<Cell> {
             cells.push((Subject::TreeCake, Shape::busy(classes, depth, load)));
         }
     }
+    let is_peer = |subject| peers.iter().any(|(peer, _)| *peer == subject);
+    cells.retain(|(subject, _)| is_peer(*subject) || options.structures.contains(subject));
     cells
 }
 
@@ -99,7 +105,7 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
     let mut rows = Vec::new();
     for &classes in &options.classes {
         begin(&format!("{classes} classes, one thread"));
-        let mut group: Vec<(Cell, Row)> = group(classes)
+        let mut group: Vec<(Cell, Row)> = group(classes, options)
             .into_iter()
             .map(|(subject, shape)| ((subject, shape), Row::new(subject, shape, 1)))
             .collect();

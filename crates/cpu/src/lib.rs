@@ -5,7 +5,7 @@
 //! there.
 //!
 //! Cost: [`prefetch`] is one instruction, [`prefetch_all`] two or three for each line,
-//! [`equal_lanes`] six.
+//! [`equal_lanes`] six; [`ask_for_huge_pages`] is a system call, for where a table is made.
 //!
 //! Non-goals: instructions that some processors lack; functions whose soundness depends on more
 //! than their arguments.
@@ -14,4 +14,4 @@ mod lanes;
 mod memory;
 
 pub use lanes::equal_lanes;
-pub use memory::{prefetch, prefetch_all};
+pub use memory::{ask_for_huge_pages, prefetch, prefetch_all};

@@ -1,4 +1,4 @@
-//! Prefetching memory.
+//! Memory that is far away: prefetching, and huge pages.
 
 /// A cache line of x86-64, in bytes.
 #[cfg(target_arch = "x86_64")]
@@ -38,9 +38,50 @@ pub fn prefetch_all<T: ?Sized>(value: &T) {
     let _ = value;
 }
 
+/// A huge page of x86-64, in bytes; a multiple of every other architecture's page.
+#[cfg(target_os = "linux")]
+const HUGE: usize = 2 << 20;
+
+/// Asks the kernel for huge pages for all that `table` has room for: where entries are used that are
+/// far from each other, finding their pages costs more than fetching them. What has been written
+/// keeps its pages, so ask before. A hint: without huge pages, or for less than one, it does nothing.
+#[cfg_attr(target_os = "linux", expect(unsafe_code))]
+pub fn ask_for_huge_pages<T>(table: &mut Vec<T>) {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::mm::{Advice, madvise};
+        let start = table.as_mut_ptr().addr();
+        let end = (start + table.capacity() * size_of::<T>()) / HUGE * HUGE;
+        let skipped = start.next_multiple_of(HUGE) - start;
+        let len = end.saturating_sub(start + skipped);
+        if len == 0 {
+            return;
+        }
+        let pages = table.as_mut_ptr().cast::<u8>().wrapping_add(skipped);
+        // SAFETY: all these pages are inside the memory that the table owns, and the advice changes
+        // neither what is in them nor whether it may be accessed.
+        let asked = unsafe { madvise(pages.cast(), len, Advice::LinuxHugepage) };
+        // A kernel without huge pages says so.
+        let _: Result<(), rustix::io::Errno> = asked;
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = table;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn huge_pages_keep_the_contents_of_a_table() {
+        for room in [0, 1, 1000, 1 << 20] {
+            let mut table: Vec<u64> = Vec::with_capacity(room);
+            table.extend((0..room as u64).take(700));
+            ask_for_huge_pages(&mut table);
+            table.extend((700..).take(room.saturating_sub(700)));
+            assert!(table.iter().copied().eq(0..room as u64));
+        }
+    }
 
     #[test]
     fn prefetching_changes_nothing() {

@@ -113,8 +113,11 @@ pub struct Packets {
 impl Packets {
     /// A table for ids below `capacity`. Allocates now and never again.
     pub fn new(capacity: u32) -> Self {
+        let mut records = Vec::with_capacity(capacity as usize);
+        narrows_cpu::ask_for_huge_pages(&mut records);
+        records.resize(capacity as usize, Record::UNUSED);
         Self {
-            records: vec![Record::UNUSED; capacity as usize].into_boxed_slice(),
+            records: records.into_boxed_slice(),
             acknowledgements: Box::default(),
             frame: FRAME,
             places: capacity,

@@ -406,6 +406,16 @@ impl Qdisc for Cake {
         next
     }
 
+    fn expect(&self, packets: &Packets, id: PacketId) {
+        self.expect_arrival(&packets.headers(id));
+    }
+
+    fn expect_departure(&self, packets: &Packets) {
+        for first in self.tins.iter().filter_map(Tin::first) {
+            Tin::prefetch(&self.flows, first, packets);
+        }
+    }
+
     fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
         self.begin_batch(now);
         let mut one = [PacketId(0)];

@@ -7,41 +7,71 @@ use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Qdisc, Slot, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, Spread};
+use std::num::NonZeroU32;
+
+/// The length of a frame, one more than it is: so that there being none takes no memory.
+#[derive(Clone, Copy)]
+struct Length(NonZeroU32);
+
+impl Length {
+    #[inline]
+    fn of(len: Bytes) -> Self {
+        Self(NonZeroU32::MIN.saturating_add(u32::try_from(len.0).unwrap_or(u32::MAX)))
+    }
+
+    #[inline]
+    fn get(self) -> Bytes {
+        Bytes(u64::from(self.0.get() - 1))
+    }
+}
 
 /// The packet that leaves next, out of the qdisc already.
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) id: PacketId,
-    pub(crate) len: Bytes,
+    len: Length,
+}
+
+impl Held {
+    #[inline]
+    pub(crate) fn len(self) -> Bytes {
+        self.len.get()
+    }
 }
 
 /// See the module's documentation.
+///
+/// The data for a packet fits two cache lines, less the eight bytes that the owner adds.
+#[repr(C)]
 pub(crate) struct ClassQueue {
     slot: Slot,
-    pub(crate) held: Option<Held>,
-    /// The length of the packet that a former qdisc had handed over, if there was one.
-    inherited: Option<Bytes>,
-    /// The backlog, including the held packet.
-    backlog: Backlog,
     /// The delays of packets that the class has sent.
     delays: Spread,
+    /// The backlog, including the held packet: its bytes,
+    bytes: Bytes,
+    /// and its packets.
+    packets: u32,
+    pub(crate) held: Option<Held>,
+    /// The length of the packet that a former qdisc had handed over, if there was one.
+    inherited: Option<Length>,
 }
 
 impl ClassQueue {
     pub(crate) fn new(qdisc: Spec) -> Self {
         Self {
             slot: Slot::new(qdisc),
+            delays: Spread::default(),
+            bytes: Bytes::ZERO,
+            packets: 0,
             held: None,
             inherited: None,
-            backlog: Backlog::default(),
-            delays: Spread::default(),
         }
     }
 
     /// Prefetches its qdisc.
     #[inline]
     pub(crate) fn prefetch_qdisc(&self) {
-        narrows_cpu::prefetch_all(self.slot.qdisc());
+        self.slot.prefetch_qdisc();
     }
 
     /// Applies the qdisc's new specification.
@@ -55,7 +85,7 @@ impl ClassQueue {
 
     #[inline]
     pub(crate) fn backlog(&self) -> Backlog {
-        self.backlog
+        Backlog { packets: self.packets, bytes: self.bytes }
     }
 
     /// The delays of sent packets, from arrival until the class sent them.
@@ -91,9 +121,9 @@ impl ClassQueue {
         let mut backlog = self.slot.qdisc().backlog();
         if let Some(held) = self.held {
             backlog.packets += 1;
-            backlog.bytes += held.len;
+            backlog.bytes += held.len();
         }
-        self.backlog = backlog;
+        (self.packets, self.bytes) = (backlog.packets, backlog.bytes);
     }
 
     #[inline]
@@ -102,8 +132,8 @@ impl ClassQueue {
         let verdict = self.slot.qdisc_mut().enqueue(packets, id, now);
         match verdict {
             Verdict::Queued => {
-                self.backlog.packets += 1;
-                self.backlog.bytes += len;
+                self.packets += 1;
+                self.bytes += len;
             }
             Verdict::Dropped => self.settle(),
         }
@@ -128,7 +158,7 @@ impl ClassQueue {
     #[inline]
     pub(crate) fn next(&mut self, packets: &mut Packets, now: Nanos) -> Result<Held, Next> {
         let id = self.slot.qdisc_mut().dequeue_one(packets, now)?;
-        Ok(Held { id, len: packets.len(id) })
+        Ok(Held { id, len: Length::of(packets.len(id)) })
     }
 
     /// Sends packets of the qdisc into `out` while there is room, and passes each to `tell`. None
@@ -150,7 +180,27 @@ impl ClassQueue {
 
     /// The figures of the qdiscs below the class.
     pub(crate) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
-        let held = self.held.map(|held| held.len);
-        self.slot.stats_below(above.and(self.inherited, held), into);
+        let inherited = self.inherited.map(Length::get);
+        let held = self.held.map(Held::len);
+        self.slot.stats_below(above.and(inherited, held), into);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_packet_touches_of_a_class_is_in_two_cache_lines() {
+        assert_eq!(size_of::<ClassQueue>(), 2 * 64 - 8);
+        assert_eq!(std::mem::offset_of!(ClassQueue, slot), 0, "a FIFO is the first of them");
+        assert_eq!(size_of::<crate::fifo::Fifo>(), 64);
+    }
+
+    #[test]
+    fn lengths_are_what_they_were() {
+        for len in [0, 1, 1514, 65_535, u64::from(u32::MAX) - 1] {
+            assert_eq!(Length::of(Bytes(len)).get(), Bytes(len));
+        }
     }
 }

@@ -191,6 +191,17 @@ impl Spec {
         }
     }
 
+    /// The qdisc, if it is a FIFO, which needs no memory of its own.
+    pub(crate) fn fifo(&self) -> Option<fifo::Fifo> {
+        let fifo = match &self.config {
+            Config::Noqueue => fifo::Fifo::noqueue(),
+            Config::Fifo(config) => fifo::Fifo::new(*config),
+            _ => return None,
+        };
+        assert!(self.children.is_empty(), "a FIFO has no qdisc below it");
+        Some(fifo)
+    }
+
     /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, except for
     /// memory that grows with the number of flows, and a wheel's memory for packets, which comes
     /// with the first of them. A qdisc with a safeguard and without a `feedback` uses only the
@@ -200,6 +211,9 @@ impl Spec {
     /// If the number of children does not fit the kind: one for `tbf`, one for each band, else
     /// none. If it should keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
+        if let Some(fifo) = self.fifo() {
+            return Box::new(fifo);
+        }
         let Self { config, metering, census, feedback, tree, level, mut children, .. } = self;
         let meter = match metering {
             Metering::Own => None,
@@ -207,14 +221,7 @@ impl Spec {
             Metering::Kept => panic!("a qdisc that is new has no meter to keep: {config:?}"),
         };
         match config {
-            Config::Noqueue => {
-                assert!(children.is_empty(), "noqueue has no qdisc below it");
-                Box::new(fifo::Fifo::noqueue())
-            }
-            Config::Fifo(config) => {
-                assert!(children.is_empty(), "a FIFO has no qdisc below it");
-                Box::new(fifo::Fifo::new(config))
-            }
+            Config::Noqueue | Config::Fifo(_) => unreachable!("those have been made"),
             Config::Tbf(config) => {
                 let inner = children.pop().filter(|_| children.is_empty());
                 let inner = inner.expect("a tbf has exactly one qdisc below it");

@@ -16,6 +16,12 @@
 //! *A queue knows the classes that it has sent for.* A class's qdisc is built with the first packet
 //! that comes for it: a million classes on sixty queues are not sixty million qdiscs.
 //!
+//! *With thousands of classes, each access misses the caches.* So the hot fields of a class share
+//! cache lines ([`leaf`]), and are rarely accessed: a class joins the races of the tree with its
+//! first turn. It leaves them at once if that changes nothing
+//! ([`ClassMeter::rests`](class::ClassMeter::rests)), and later otherwise. The next turns are known
+//! in advance ([`upcoming`]), so their classes are prefetched.
+//!
 //! Packets are classified before they come here:
 //! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. A packet without a
 //! class, or whose class is no leaf, goes to the default class; without a default class it is sent
@@ -28,7 +34,7 @@
 
 use crate::heap::Heap;
 use crate::overlimits::Overlimits;
-use crate::rotation::Rotation;
+use crate::rotation::{Link, Rotation};
 use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict};
 use leaf::{LINGER, Leaf, State, Turn};
@@ -36,11 +42,13 @@ use lines::{Lines, Place, Top};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 use std::collections::VecDeque;
+use upcoming::Upcoming;
 
 mod class;
 mod figures;
 mod leaf;
 mod lines;
+mod upcoming;
 
 pub use class::{
     Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, Line, PRIORITIES, TreeMeter,
@@ -80,8 +88,14 @@ const RETIRED: u32 = 0;
 /// it. Fewer stay in the nearest cache.
 const NEAR: usize = 64;
 
-/// The number of packets of a batch, or of resting classes, to look ahead.
-const AHEAD: usize = 16;
+/// The packets of a batch to look ahead.
+const AHEAD: usize = 32;
+/// The resting classes to look ahead.
+const REST_AHEAD: usize = 16;
+/// The turns before its own at which a class's seat is prefetched.
+const PARTS_AHEAD: usize = 4;
+/// The same for its state at the tree and its first packet. [`upcoming`] prefetches the class.
+const TURN_AHEAD: usize = 2;
 
 /// The most times in the heap for a class: one, and an earlier one that was added before it came
 /// due.
@@ -97,6 +111,10 @@ pub(crate) struct Htb {
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Vec<u32>,
     leaves: Vec<Leaf>,
+    /// The place of each leaf in a rotation. Apart from the leaves, so that the next turns are known
+    /// before a leaf is in the cache.
+    links: Vec<Link>,
+    upcoming: Upcoming,
     /// Classes that may have credit of their own, by priority.
     assured: [Rotation; PRIORITIES],
     /// Classes without credit of their own that have not tried to borrow yet.
@@ -129,6 +147,8 @@ impl Htb {
             tree,
             places: Vec::new(),
             leaves: Vec::new(),
+            links: Vec::new(),
+            upcoming: Upcoming::NONE,
             assured: [Rotation::EMPTY; PRIORITIES],
             borrowing: [Rotation::EMPTY; PRIORITIES],
             waiting: Heap::default(),
@@ -194,7 +214,12 @@ impl Htb {
         let meter = self.tree.meter(class)?;
         let leaf = self.leaf(class, None)?;
         let place = self.leaves.len() as u32;
+        if self.leaves.len() == self.leaves.capacity() {
+            self.leaves.reserve(1);
+            narrows_cpu::ask_for_huge_pages(&mut self.leaves);
+        }
         self.leaves.push(Leaf::new(class, leaf, meter));
+        self.links.push(Link::END);
         let room = self.leaves.capacity();
         self.waiting.make_room(TIMES_A_CLASS * room);
         self.lingering.reserve_exact(room - self.lingering.len());
@@ -219,18 +244,20 @@ impl Htb {
         verdict
     }
 
-    /// Prefetches the data for the turn of the class at `place`, and the links to those behind it
-    /// in the rotation.
+    /// Prefetches the data for the turns after that of the class at `place`: of each class its own
+    /// cache lines first, and what they point to some turns later.
     #[inline]
     fn look_ahead(&mut self, packets: &Packets, borrow: bool, prio: usize, place: u32) {
-        let rotation = *self.rotation(borrow, prio);
-        if let Some(next) = rotation.front() {
-            self.leaves[next as usize].prefetch_parts();
-            if let Some(later) = rotation.behind(&mut self.leaves, next) {
-                self.leaves[later as usize].prefetch();
-            }
+        let rotation = if borrow { &self.borrowing[prio] } else { &self.assured[prio] };
+        let leaf = |place: u32| self.leaves.get(place as usize);
+        self.upcoming.follow(rotation, &mut self.links, place, |last| {
+            leaf(last).into_iter().for_each(Leaf::prefetch);
+        });
+        let leaf = |turns: usize| leaf(self.upcoming.after(turns)?);
+        leaf(PARTS_AHEAD).into_iter().for_each(Leaf::prefetch_parts);
+        if let Some(leaf) = leaf(TURN_AHEAD) {
+            leaf.expect_turn(packets);
         }
-        self.leaves[place as usize].expect_turn(packets);
     }
 
     /// The same for classes that rest soon.
@@ -240,8 +267,8 @@ impl Htb {
             let (_, place) = self.lingering.get(ahead)?;
             self.leaves.get(*place as usize)
         };
-        soon(AHEAD / 2).into_iter().for_each(Leaf::prefetch_arrival);
-        soon(AHEAD / 4).into_iter().for_each(Leaf::prefetch_parts);
+        soon(REST_AHEAD / 2).into_iter().for_each(Leaf::prefetch_waiting);
+        soon(REST_AHEAD / 4).into_iter().for_each(Leaf::prefetch_parts);
         soon(0).into_iter().for_each(Leaf::expect_rest);
     }
 
@@ -262,9 +289,8 @@ impl Htb {
     fn make_ready(&mut self, place: u32) {
         let leaf = &mut self.leaves[place as usize];
         leaf.state = State::Ready;
-        leaf.set_active(true);
         let prio = usize::from(leaf.prio);
-        self.assured[prio].push_back(&mut self.leaves, place);
+        self.assured[prio].push_back(&mut self.links, place);
     }
 
     fn count(&mut self, before: Backlog, after: Backlog) {
@@ -301,7 +327,7 @@ impl Htb {
             && let Some((_, place)) = self.waiting.pop()
         {
             if are_many && let Some(next) = self.waiting.first_flow() {
-                self.leaves[next as usize].prefetch();
+                self.leaves[next as usize].prefetch_waiting();
             }
             self.class_has_waited(place, at, now);
         }
@@ -365,7 +391,7 @@ impl Htb {
                 let until = leaf.lingers_until;
                 self.linger(place, until);
             } else {
-                leaf.set_active(false);
+                leaf.sleep();
             }
         }
     }
@@ -388,9 +414,8 @@ impl Htb {
             return self.make_ready(place);
         }
         leaf.state = State::Ready;
-        leaf.set_active(true);
         let prio = usize::from(leaf.prio);
-        self.borrowing[prio].push_back(&mut self.leaves, place);
+        self.borrowing[prio].push_back(&mut self.links, place);
     }
 
     /// The class at `place` was refused until `at`.
@@ -417,7 +442,7 @@ impl Htb {
             let top = &mut self.leaves[place as usize].asks_for;
             self.lines.put_before(top, place, line);
         }
-        self.leaves[place as usize].last_line = None;
+        self.leaves[place as usize].set_last_line(None);
         self.wait(place, at);
     }
 
@@ -429,7 +454,7 @@ impl Htb {
 
     /// Puts the class at `place` into `line`, until there is credit at `due`.
     fn stand_in(&mut self, line: u32, place: u32, turn: u64, due: Nanos) {
-        self.leaves[place as usize].last_line = Some(line);
+        self.leaves[place as usize].set_last_line(Some(line));
         self.lines.insert(&mut self.leaves, place, line, turn);
         self.wait(place, due);
     }
@@ -508,7 +533,7 @@ impl Htb {
                 }
                 let rotation =
                     if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] };
-                let Some(place) = rotation.pop_front(&mut self.leaves) else { break };
+                let Some(place) = rotation.pop_front(&mut self.links) else { break };
                 if self.leaves.len() > NEAR {
                     self.look_ahead(packets, borrow, prio, place);
                 }
@@ -524,7 +549,7 @@ impl Htb {
     /// that asks for its former line: then it returns to that line.
     fn joins_line(&mut self, place: u32, now: Nanos) -> bool {
         let leaf = &self.leaves[place as usize];
-        let Some(line) = leaf.last_line else { return false };
+        let Some(line) = leaf.last_line() else { return false };
         if self.lines.asker(line).is_none_or(|asker| asker == place) {
             return false;
         }
@@ -562,7 +587,7 @@ impl Htb {
         }
         match turn {
             Turn::Short(_) if !borrow => {
-                self.borrowing[prio].push_back(&mut self.leaves, place);
+                self.borrowing[prio].push_back(&mut self.links, place);
             }
             _ => self.end_turn(place, turn, borrow, now),
         }
@@ -578,21 +603,23 @@ impl Htb {
             }
             Turn::More => {
                 let rotations = if borrow { &mut self.borrowing } else { &mut self.assured };
-                rotations[prio].push_back(&mut self.leaves, place);
+                rotations[prio].push_back(&mut self.links, place);
             }
             Turn::Short(at) => self.refused(place, at, now),
             Turn::Held(at) => {
                 if at > now + LINGER {
-                    leaf.set_active(false);
+                    leaf.sleep();
                 }
                 self.pass_on(place, 0, false, now);
                 self.wait(place, at);
             }
             Turn::Empty => {
                 leaf.state = State::Idle;
-                leaf.last_line = None;
+                leaf.set_last_line(None);
                 self.pass_on(place, 0, false, now);
-                self.linger(place, now + LINGER);
+                if !self.leaves[place as usize].rests() {
+                    self.linger(place, now + LINGER);
+                }
             }
         }
     }
@@ -652,7 +679,7 @@ impl Htb {
         let (packets, now) = (Handover::packets, handover.now);
         let leaf = &mut self.leaves[place as usize];
         leaf.id = RETIRED;
-        leaf.set_active(false);
+        leaf.sleep();
         loop {
             let leaf = &mut self.leaves[place as usize];
             let before = leaf.queue.backlog();
@@ -671,6 +698,8 @@ impl Htb {
     /// dropped where classes are bands.
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
+        self.links.clear();
+        self.upcoming = Upcoming::NONE;
         self.places.fill(UNKNOWN);
         self.assured = [Rotation::EMPTY; PRIORITIES];
         self.borrowing = [Rotation::EMPTY; PRIORITIES];
@@ -690,11 +719,11 @@ impl Htb {
                     leaf.looked_at = Nanos::MAX;
                     leaf.in_line = Place::NOWHERE;
                     leaf.asks_for = Top::NONE;
-                    leaf.last_line = None;
+                    leaf.set_last_line(None);
                     leaf.is_looked_after = false;
-                    leaf.set_active(false);
                     let (id, place) = (leaf.id, self.leaves.len() as u32);
                     self.leaves.push(leaf);
+                    self.links.push(Link::END);
                     self.remember(id, place + 1);
                 }
                 _ => gone.push(leaf),
@@ -781,7 +810,7 @@ impl Qdisc for Htb {
             if self.leaves.len() > NEAR {
                 let leaf = |place: &u32| self.leaves.get(*place as usize);
                 places.iter().filter_map(leaf).for_each(Leaf::prefetch_arrival);
-                places.iter().filter_map(leaf).for_each(Leaf::prefetch_parts);
+                places.iter().filter_map(leaf).for_each(Leaf::prefetch_qdisc);
                 let expected = places.iter().zip(ids);
                 let expected = expected.filter_map(|(place, id)| Some((leaf(place)?, id)));
                 expected.for_each(|(leaf, id)| leaf.expect(packets, *id));

@@ -11,7 +11,15 @@ impl Link {
     pub(crate) const END: Self = Self(NONE);
 }
 
-/// An entry that can be linked.
+/// A table of links alone.
+impl Linked for Link {
+    #[inline]
+    fn link(&mut self) -> &mut Link {
+        self
+    }
+}
+
+/// What is linked.
 pub(crate) trait Linked {
     fn link(&mut self) -> &mut Link;
 }
@@ -73,12 +81,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::VecDeque;
-
-    impl Linked for Link {
-        fn link(&mut self) -> &mut Link {
-            self
-        }
-    }
 
     proptest! {
         /// Compared with a `VecDeque`.

@@ -8,6 +8,7 @@
 //! *Principle.* One place decides which qdisc carries on:
 //! [`Config::carries_on`](crate::Config::carries_on). A running qdisc is never asked.
 
+use crate::fifo::Fifo;
 use crate::{Above, Ends, Qdisc, Spec, Stats};
 use narrows_classify::{Classification, Classifier};
 use narrows_packet::{PacketId, Packets, Reading};
@@ -65,18 +66,47 @@ impl<'a> Handover<'a> {
 }
 
 /// See the module's documentation.
+///
+/// The qdisc is in front: where there are many slots, each begins with a cache line of its own.
+#[repr(C)]
 pub struct Slot {
+    qdisc: Content,
     id: NodeId,
+    /// None where both are empty, as in almost all slots.
+    filters: Option<Box<Filters>>,
+}
+
+/// A qdisc. One that is as small as a FIFO is in the slot itself: there may be a slot for each of
+/// thousands of classes, and a packet touches both.
+enum Content {
+    Fifo(Fifo),
+    Other(Box<dyn Qdisc>),
+}
+
+/// What assigns packets, and what filters them.
+struct Filters {
     classification: Option<Arc<Classification>>,
     ends: Ends,
-    qdisc: Box<dyn Qdisc>,
+}
+
+impl Filters {
+    fn of(spec: &Spec) -> Option<Box<Self>> {
+        let Spec { classification, ends, .. } = spec;
+        let is_empty = classification.is_none() && ends.iter().all(Option::is_none);
+        let filters = || Self { classification: classification.clone(), ends: ends.clone() };
+        (!is_empty).then(|| Box::new(filters()))
+    }
 }
 
 impl Slot {
     /// The qdisc of `spec`, empty.
     pub fn new(spec: Spec) -> Self {
-        let (classification, ends) = (spec.classification.clone(), spec.ends.clone());
-        Self { id: spec.id, classification, ends, qdisc: spec.build() }
+        let (id, filters) = (spec.id, Filters::of(&spec));
+        let qdisc = match spec.fifo() {
+            Some(fifo) => Content::Fifo(fifo),
+            None => Content::Other(spec.build()),
+        };
+        Self { qdisc, id, filters }
     }
 
     /// The qdisc's name.
@@ -87,37 +117,51 @@ impl Slot {
     /// The classifier for its classes, and those below it.
     #[inline]
     pub fn classification(&self) -> Option<&Arc<Classification>> {
-        self.classification.as_ref()
+        self.filters.as_ref()?.classification.as_ref()
     }
 
     /// The filters of the port whose root it is, on arrival and on departure.
     #[inline]
     pub fn ends(&self) -> [Option<&Arc<Classifier>>; 2] {
-        self.ends.each_ref().map(Option::as_ref)
+        let filters = self.filters.as_ref();
+        filters.map_or([None; 2], |filters| filters.ends.each_ref().map(Option::as_ref))
     }
 
     /// The qdisc.
     #[inline]
     pub fn qdisc(&self) -> &dyn Qdisc {
-        self.qdisc.as_ref()
+        match &self.qdisc {
+            Content::Fifo(fifo) => fifo,
+            Content::Other(other) => other.as_ref(),
+        }
     }
 
     /// The qdisc, to act on.
     #[inline]
     pub fn qdisc_mut(&mut self) -> &mut dyn Qdisc {
-        self.qdisc.as_mut()
+        match &mut self.qdisc {
+            Content::Fifo(fifo) => fifo,
+            Content::Other(other) => other.as_mut(),
+        }
+    }
+
+    /// Has the qdisc brought near, where it is not in the slot itself.
+    #[inline]
+    pub(crate) fn prefetch_qdisc(&self) {
+        if let Content::Other(other) = &self.qdisc {
+            narrows_cpu::prefetch_all(other.as_ref());
+        }
     }
 
     /// Applies `spec`. Queued packets stay queued, in order.
     pub fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
         if spec.id == self.id {
-            self.classification.clone_from(&spec.classification);
-            self.ends.clone_from(&spec.ends);
-            self.qdisc.retune(spec, handover);
+            self.filters = Filters::of(&spec);
+            self.qdisc_mut().retune(spec, handover);
             return;
         }
         let mut successor = Self::new(spec);
-        handover.hand_over(self.qdisc.as_mut(), successor.qdisc.as_mut());
+        handover.hand_over(self.qdisc_mut(), successor.qdisc_mut());
         *self = successor;
     }
 
@@ -129,7 +173,7 @@ impl Slot {
     /// The same as seen from outside, see [`Qdisc::stats_below`].
     pub(crate) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
         let own = into.len();
-        self.qdisc.stats_below(above, into);
+        self.qdisc().stats_below(above, into);
         if let Some(own) = into.get_mut(own) {
             own.id = self.id;
         }

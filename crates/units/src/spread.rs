@@ -4,11 +4,14 @@
 //! known within an eighth, whether it is microseconds or seconds. The first bucket takes all times
 //! below [`Spread::SHORTEST`], the last one all that exceed the others.
 //!
-//! *Memory.* 388 bytes, and none before the first time is counted: among many classes few have
-//! sent. Counts are 32 bits wide. A count that overflows carries into a second table, which is
-//! allocated at the first overflow.
+//! *Memory.* A table of 396 bytes, and none as long as all times fall into one bucket: among many
+//! classes few have sent. Counts are 32 bits wide. A count that overflows carries into a second
+//! table, which is allocated at the first overflow.
 //!
-//! Cost: an index from the position of the highest bit, and one word incremented.
+//! *Repeated times.* The last bucket is counted beside the table: where one time is like the one
+//! before it, the table, which may be far from the processor, is not touched.
+//!
+//! Cost: an index from the position of the highest bit, and one or two words incremented.
 //!
 //! *Non-goals.* Exact extremes; times within 1 % (`narrows-shaper` has such a histogram for each
 //! port).
@@ -27,12 +30,30 @@ const SIZE: usize = (((LONGEST_BITS - SHORTEST_BITS) << STEP_BITS) + 1) as usize
 const FIRST: u64 = ((SHORTEST_BITS as u64) << STEP_BITS) - 1;
 
 /// See the module's documentation.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Spread {
-    counts: Option<Box<[u32; SIZE]>>,
+    table: Option<Box<Table>>,
+    /// Times of the bucket that was counted last which are not in the table,
+    recent: u32,
+    /// and which bucket that is.
+    bucket: u8,
+}
+
+#[derive(Clone, Debug)]
+struct Table {
+    counts: [u32; SIZE],
     /// How often each count has overflowed.
     carries: Option<Box<[u32; SIZE]>>,
 }
+
+/// Equal where each bucket has as many times.
+impl PartialEq for Spread {
+    fn eq(&self, other: &Self) -> bool {
+        self.counts().eq(other.counts())
+    }
+}
+
+impl Eq for Spread {}
 
 impl Spread {
     /// Shorter times are not distinguished.
@@ -52,41 +73,41 @@ impl Spread {
 
     #[inline(always)]
     fn add(&mut self, bucket: usize, times: u32) {
-        let Some(counts) = &mut self.counts else { return self.begin(bucket, times) };
-        let (count, carries) = counts[bucket].overflowing_add(times);
-        counts[bucket] = count;
-        if carries {
-            self.carry(bucket, 1);
+        if usize::from(self.bucket) == bucket
+            && let Some(recent) = self.recent.checked_add(times)
+        {
+            self.recent = recent;
+            return;
         }
+        self.settle();
+        (self.bucket, self.recent) = (bucket as u8, times);
     }
 
-    #[cold]
-    fn begin(&mut self, bucket: usize, times: u32) {
-        self.counts.insert(Box::new([0; SIZE]))[bucket] = times;
-    }
-
-    #[cold]
-    fn carry(&mut self, bucket: usize, times: u32) {
-        let carries = self.carries.get_or_insert_with(|| Box::new([0; SIZE]));
-        carries[bucket] = carries[bucket].saturating_add(times);
+    /// Enters into the table what is not there yet.
+    #[inline]
+    fn settle(&mut self) {
+        let (bucket, times) = (usize::from(self.bucket), std::mem::take(&mut self.recent));
+        if times > 0 {
+            self.table.get_or_insert_with(Table::new).add(bucket, times);
+        }
     }
 
     /// Adds what `other` counted.
     pub fn merge(&mut self, other: &Self) {
-        if let Some(counts) = &other.counts {
-            (0..).zip(counts.iter()).for_each(|(bucket, times)| self.add(bucket, *times));
+        if let Some(other) = &other.table {
+            self.table.get_or_insert_with(Table::new).merge(other);
         }
-        if let Some(carries) = &other.carries {
-            let carried = (0..).zip(carries.iter()).filter(|(_, times)| **times > 0);
-            carried.for_each(|(bucket, times)| self.carry(bucket, *times));
+        if other.recent > 0 {
+            self.add(usize::from(other.bucket), other.recent);
         }
     }
 
     /// Resets the counts and keeps the memory.
     pub fn clear(&mut self) {
-        self.carries = None;
-        if let Some(counts) = &mut self.counts {
-            counts.fill(0);
+        self.recent = 0;
+        if let Some(table) = &mut self.table {
+            table.counts.fill(0);
+            table.carries = None;
         }
     }
 
@@ -97,10 +118,9 @@ impl Spread {
 
     /// The middle of each bucket that is not empty, in ascending order, with its count.
     pub fn counts(&self) -> impl Iterator<Item = (Nanos, u64)> {
-        let counts = self.counts.iter().flat_map(|counts| counts.iter());
-        let carried = |at: usize| self.carries.as_ref().map_or(0, |carries| u64::from(carries[at]));
-        let counts =
-            counts.enumerate().map(move |(at, count)| (at, carried(at) << 32 | u64::from(*count)));
+        let in_table = |at: usize| self.table.as_ref().map_or(0, |table| table.count(at));
+        let recent = |at: usize| if at == usize::from(self.bucket) { self.recent } else { 0 };
+        let counts = (0..SIZE).map(move |at| (at, in_table(at) + u64::from(recent(at))));
         counts.filter(|(_, count)| *count > 0).map(|(at, count)| (middle(at), count))
     }
 
@@ -115,6 +135,41 @@ impl Spread {
             seen >= wanted
         });
         reached.map(|(time, _)| time).or_else(|| self.counts().last().map(|(time, _)| time))
+    }
+}
+
+impl Table {
+    #[cold]
+    fn new() -> Box<Self> {
+        Box::new(Self { counts: [0; SIZE], carries: None })
+    }
+
+    #[inline]
+    fn add(&mut self, bucket: usize, times: u32) {
+        let (count, carries) = self.counts[bucket].overflowing_add(times);
+        self.counts[bucket] = count;
+        if carries {
+            self.carry(bucket, 1);
+        }
+    }
+
+    #[cold]
+    fn carry(&mut self, bucket: usize, times: u32) {
+        let carries = self.carries.get_or_insert_with(|| Box::new([0; SIZE]));
+        carries[bucket] = carries[bucket].saturating_add(times);
+    }
+
+    fn merge(&mut self, other: &Self) {
+        (0..).zip(&other.counts).for_each(|(bucket, times)| self.add(bucket, *times));
+        if let Some(carries) = &other.carries {
+            let carried = (0..).zip(carries.iter()).filter(|(_, times)| **times > 0);
+            carried.for_each(|(bucket, times)| self.carry(bucket, *times));
+        }
+    }
+
+    fn count(&self, bucket: usize) -> u64 {
+        let carried = self.carries.as_ref().map_or(0, |carries| u64::from(carries[bucket]));
+        carried << 32 | u64::from(self.counts[bucket])
     }
 }
 
@@ -158,12 +213,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_takes_memory_before_the_first_time() {
+    fn nothing_takes_memory_while_all_times_are_alike() {
         let mut spread = Spread::default();
-        assert!(spread.is_empty() && spread.counts.is_none());
+        assert!(spread.is_empty() && spread.table.is_none());
         assert_eq!(spread.quantile(0.5), None);
         spread.record(Nanos(5_000));
-        assert!(!spread.is_empty() && spread.carries.is_none());
+        spread.record(Nanos(5_001));
+        assert!(!spread.is_empty() && spread.table.is_none());
+        let before = spread.clone();
+        spread.record(Nanos(50_000));
+        assert!(spread.table.is_some() && spread != before);
+        spread.record(Nanos(5_000));
+        let counts: Vec<_> = spread.counts().map(|(_, count)| count).collect();
+        assert_eq!(counts, [3, 1]);
     }
 
     #[test]

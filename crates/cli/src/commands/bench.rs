@@ -405,6 +405,14 @@ struct Tree {
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = class_tree::CLASSES, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     classes: Vec<u32>,
 
+    /// The trees, separated by commas: tree-fifo, tree-cake [default: both]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', hide_default_value = true, default_values = ["tree-fifo", "tree-cake"], value_parser = work::parse_tree)]
+    structures: Vec<class_tree::Subject>,
+
+    /// What holds packets back, separated by commas: free, bound [default: both]
+    #[arg(long, value_name = "LOAD,..", value_delimiter = ',', hide_default_value = true, default_values = ["free", "bound"], value_parser = work::parse_load)]
+    loads: Vec<class_tree::Load>,
+
     /// Repetitions of everything; medians are shown.
     #[arg(long, value_name = "R", default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
@@ -423,6 +431,8 @@ impl Tree {
         let arguments = vec!["bench".to_owned(), "tree-footprint".to_owned()];
         let options = class_tree::Options {
             classes: self.classes,
+            structures: self.structures,
+            loads: self.loads,
             packets: 100_000,
             repeats: self.repeats as usize,
             threads: self.threads.map(usize::from),

@@ -22,18 +22,18 @@ pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
     /// Read by every purchase, and written only by changes.
     pub(super) terms: Terms,
+    /// The queues that send for it, by the rank of what each sends next; those of the first rank
+    /// are in [`Sales`]. Made with the first of them.
+    ranks: OnceLock<Box<[Race; RANKS - 1]>>,
+    pub(super) sales: Sales,
     /// Its number in the tree.
     pub(super) id: u32,
     /// A number that no other node of the tree has or had.
     pub(super) serial: u64,
-    pub(super) sales: Sales,
     /// The classes that may borrow from it, by priority. Made with the first of them.
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
     /// Its virtual times in the races of its ancestors, the parent first.
     places: Box<[AtomicU64]>,
-    /// The queues that send for it, by the rank of what each sends next; those of the first rank
-    /// are in [`Sales`]. Made with the first of them.
-    ranks: OnceLock<Box<[Race; RANKS - 1]>>,
     /// Its queues' common census. Made for the first that asks.
     census: OnceLock<Arc<ClassCensus>>,
 }
@@ -150,6 +150,12 @@ impl Node {
         if self.sales.entry.load(Ordering::Relaxed) != entry {
             self.exchange(entry);
         }
+    }
+
+    /// Whether it runs there.
+    #[inline]
+    pub(super) fn has_entered(&self) -> bool {
+        self.sales.entry.load(Ordering::Relaxed) != 0
     }
 
     /// Leaves these races, if no queue has packets for it.

@@ -82,6 +82,12 @@ impl Race {
         self.weight.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether the runner of weight `weight` is the only one.
+    #[inline]
+    pub(super) fn is_alone(&self, weight: u64) -> bool {
+        self.weight.load(Ordering::Relaxed) == weight
+    }
+
     /// Whether no other runner is left.
     pub(super) fn leave(&self, weight: u64) -> bool {
         self.weight.fetch_sub(weight, Ordering::Relaxed) == weight

@@ -116,6 +116,9 @@ impl Right {
 }
 
 /// See the module's documentation.
+///
+/// A purchase of what the class has itself touches the first of its two cache lines.
+#[repr(C, align(64))]
 pub(super) struct Seat {
     node: Arc<Node>,
     /// Bought so far, in bytes.
@@ -126,28 +129,29 @@ pub(super) struct Seat {
     weight: u64,
     /// The rank of its next packet: there is a race for each rank.
     rank: usize,
-    /// Its places in those of other ranks. Made with the first other rank.
-    places: Option<Box<[u64; RANKS]>>,
-    /// The queue's weight among the queues of the class.
-    part: Weight,
     /// The last lender.
     lender: usize,
-    /// What it waits for since it was refused, if others wait for the same.
-    line: Option<Line>,
-    /// The number of classes above it in whose races its last turn was.
-    races: usize,
+    /// The queue's weight among the queues of the class.
+    part: Weight,
+    /// The classes at which it has since its refusal claimed to come before worse priorities, by
+    /// bits as in [`Refusal::by`]; bit 0 is the class itself, where it comes before worse ranks.
+    wanted_by: u32,
     /// Whether it was refused the last time.
     was_refused: bool,
     /// Whether its own credit did not pass the ceilings above it. Then it looks first, until it is
     /// no longer refused.
     was_held: bool,
-    /// The classes at which it has since claimed to come before worse priorities, by bits as in
-    /// [`Refusal::by`]; bit 0 is the class itself, where it comes before worse ranks.
-    wanted_by: u32,
+
     /// The times that it announced with these claims,
     wanted: Nanos,
     /// and with the one at the class.
     wanted_here: Nanos,
+    /// Its places in races of other ranks. Made with the first other rank.
+    places: Option<Box<[u64; RANKS]>>,
+    /// What it waits for since it was refused, if others wait for the same.
+    line: Option<Line>,
+    /// The number of classes above it in whose races its last turn was.
+    races: usize,
 }
 
 /// What a purchase would take, as a look finds.
@@ -779,6 +783,19 @@ impl ClassMeter for Seat {
         }
     }
 
+    fn rests(&mut self) -> bool {
+        // Alone in its race, and where it would start again, it can as well not run. A class that
+        // runs in races above it lingers there.
+        let queues = self.node.queues(self.rank);
+        let rests = queues.is_alone(self.weight)
+            && queues.start(self.place, self.weight) == self.place
+            && !self.node.has_entered();
+        if rests {
+            self.set_active(false);
+        }
+        rests
+    }
+
     fn tokens(&self, now: Nanos) -> Vec<[i64; 2]> {
         let tokens = |at: &Node| {
             let (ledger, bucket) = at.rate();
@@ -792,5 +809,72 @@ impl ClassMeter for Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.set_active(false);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use narrows_qdisc::htb::Class;
+    use narrows_units::{Rate, wire::Overhead};
+    use std::mem::offset_of;
+
+    const NOW: Nanos = Nanos::from_secs(1);
+    const PACKET: Bytes = Bytes(1_500);
+
+    fn class(mbit: u64) -> Class {
+        let (rate, ceil) =
+            (Rate::from_bits_per_sec(mbit * 1_000_000), Rate::from_bits_per_sec(1 << 30));
+        let (burst, cburst) = (Bytes(10_000), Bytes(1 << 20));
+        let overhead = Overhead::NONE;
+        Class { parent: None, rate, ceil, burst, cburst, prio: 0, quantum: 10_000, overhead }
+    }
+
+    fn seats<const COUNT: usize>(node: &Arc<Node>) -> [Seat; COUNT] {
+        std::array::from_fn(|_| Seat::new(Arc::clone(node)))
+    }
+
+    #[test]
+    fn a_purchase_touches_one_cache_line_of_a_seat() {
+        assert_eq!(offset_of!(Seat, wanted), 64);
+    }
+
+    #[test]
+    fn a_queue_rests_at_once_where_it_is_alone() {
+        let node = Arc::new(Node::new(1, 1, &class(1_000), None));
+        let [mut one, mut other] = seats(&node);
+        one.set_active(true);
+        one.buy(PACKET, PACKET, false, NOW).unwrap();
+        assert!(one.rests() && node.queues(0).is_empty());
+        one.set_active(true);
+        other.set_active(true);
+        assert!(!one.rests() && !other.rests(), "each would leave its part to the other");
+        other.set_active(false);
+        assert!(one.rests());
+    }
+
+    #[test]
+    fn a_queue_that_has_less_or_more_than_it_would_start_with_does_not_rest_at_once() {
+        let node = Arc::new(Node::new(1, 1, &class(1_000), None));
+        let [mut one, mut other] = seats(&node);
+        one.set_active(true);
+        other.set_active(true);
+        other.buy(PACKET, PACKET, false, NOW).unwrap();
+        other.set_active(false);
+        assert!(!one.rests(), "it is behind, and has a right to more");
+    }
+
+    #[test]
+    fn a_class_that_has_borrowed_does_not_rest_at_once() {
+        let root = Arc::new(Node::new(1, 1, &class(1_000), None));
+        let node = Arc::new(Node::new(2, 2, &class(1), Some(root)));
+        let [mut seat] = seats(&node);
+        seat.set_active(true);
+        while seat.buy(PACKET, PACKET, false, NOW).is_ok() {}
+        assert!(seat.buy(PACKET, PACKET, true, NOW).unwrap().lender > 0);
+        assert!(!seat.rests(), "it runs in the race of its lender");
+        seat.set_active(false);
+        seat.set_active(true);
+        assert!(seat.rests());
     }
 }

@@ -139,14 +139,14 @@ impl Class {
                     Err(Next::Empty | Next::Now) => break Turn::Empty,
                 },
             };
-            if held.len > self.deficit {
+            if held.len() > self.deficit {
                 self.deficit += self.turn;
                 break Turn::Over;
             }
             self.queue.held = None;
-            self.deficit = Bytes(self.deficit.0 - held.len.0);
+            self.deficit = Bytes(self.deficit.0 - held.len().0);
             sent.packets += 1;
-            sent.bytes += held.len;
+            sent.bytes += held.len();
             self.queue.sent(packets, held.id, now);
             out.push(held.id);
             if self.queue.qdisc().backlog().is_empty() {

@@ -130,6 +130,12 @@ impl Wheel {
         self.lists[at as usize].append(slab, id);
     }
 
+    /// The first entry of this round.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u16> {
+        self.lists[(self.now % ROUNDS) as usize].front()
+    }
+
     /// The current entry. Advances to the next round that is not empty.
     #[inline]
     pub(super) fn front(&mut self) -> Option<u16> {

@@ -150,6 +150,12 @@ impl Tin {
         self.sparse.front().or_else(|| self.wheel.front())
     }
 
+    /// The same, without a change of the round.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u16> {
+        self.sparse.front().or_else(|| self.wheel.first())
+    }
+
     /// Prefetches the data for the turn of `next` and the one after: that flow's first packet, and
     /// the flow after it.
     #[inline(always)]

@@ -104,6 +104,13 @@ pub trait ClassMeter: Send {
     /// Packets are queued here from now on, or no longer.
     fn set_active(&mut self, active: bool);
 
+    /// Nothing is queued here now. If leaving at once changes nothing, neither for the other queues
+    /// of the class nor for this one when it has packets again, it leaves as by
+    /// [`ClassMeter::set_active`] and returns `true`.
+    fn rests(&mut self) -> bool {
+        false
+    }
+
     /// The credit at `now` at the rate and at the ceiling; negative for debt. In nanoseconds, as
     /// `tc` shows tokens; of the class first, and then of those above it.
     fn tokens(&self, now: Nanos) -> Vec<[i64; 2]>;

@@ -3,7 +3,6 @@
 use super::lines::{Place, Standing, Top};
 use super::{Class, ClassMeter, DEPTH_MAX, LeafFigures, Line, TreeMeter};
 use crate::class_queue::ClassQueue;
-use crate::rotation::{Link, Linked};
 use crate::sink::Sink;
 use crate::{Handover, Next, Spec, Verdict, Weight};
 use narrows_cpu::{prefetch, prefetch_all};
@@ -40,23 +39,20 @@ pub(super) enum Turn {
 
 /// See the module's documentation.
 ///
-/// In order of access: two cache lines for an arrival, one more for a class that becomes active or
-/// takes its turn, and one for each further action.
+/// In order of access: two cache lines for an arrival, one more for a class that takes its turn, and
+/// others if it waits or borrows.
 #[repr(C, align(64))]
 pub(super) struct Leaf {
     pub(super) queue: ClassQueue,
-    /// Packets that came, those dropped included.
-    came: u64,
     pub(super) state: State,
     pub(super) prio: u8,
     /// Whether what the queue weighs changes,
     has_weight: bool,
     /// and the rank of what it sends.
     has_ranks: bool,
-    link: Link,
-    /// The cost of the next packet, if there is one,
-    cost: Bytes,
-    /// and its rank.
+    /// Whether it has joined the races of the tree.
+    is_active: bool,
+    /// The rank of the next packet.
     next_rank: u8,
     /// The right of the last request.
     asked_rank: u8,
@@ -64,46 +60,45 @@ pub(super) struct Leaf {
     pub(super) rank: u8,
 
     meter: Box<dyn ClassMeter>,
-    quantum: Bytes,
+    /// The cost of the next packet, if there is one.
+    cost: Bytes,
+    quantum: u32,
     overhead: Overhead,
-    /// The queue's weight, as last told to the tree.
-    weight: Weight,
+    sent: Backlog64,
+    /// The lines for which it asks, before each of them.
+    pub(super) asks_for: Top,
+    /// Its last line since it has had packets, or [`NO_LINE`].
+    last_line: u32,
+
+    /// Its place in a line.
+    pub(super) in_line: Place,
     /// When it asks again, where it waits for a time.
     pub(super) until: Nanos,
     /// When to check whether it does; [`Nanos::MAX`] for never.
     pub(super) looked_at: Nanos,
     /// The time until which it counts as active without packets.
     pub(super) lingers_until: Nanos,
-
     /// Whether that check is scheduled.
     pub(super) is_looked_after: bool,
     /// Whether it stands in line with credit of its own.
     pub(super) has_own: bool,
-    /// The lines for which it asks, before each of them.
-    pub(super) asks_for: Top,
-    /// Its place in a line.
-    pub(super) in_line: Place,
-    /// Its last line, since it has had packets.
-    pub(super) last_line: Option<u32>,
-
-    sent: Backlog64,
+    /// The queue's weight, as last told to the tree.
+    weight: Weight,
     overlimits: u64,
+    drops: u64,
     pub(super) id: u32,
-    granted: [u64; DEPTH_MAX],
+    /// Packets that those above have granted, the parent first.
+    lent: [u64; DEPTH_MAX - 1],
 }
+
+/// No line.
+const NO_LINE: u32 = u32::MAX;
 
 /// Packets and bytes over a lifetime.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Backlog64 {
     pub(super) packets: u64,
     pub(super) bytes: u64,
-}
-
-impl Linked for Leaf {
-    #[inline]
-    fn link(&mut self) -> &mut Link {
-        &mut self.link
-    }
 }
 
 impl Standing for Leaf {
@@ -128,12 +123,12 @@ impl Leaf {
             looked_at: Nanos::MAX,
             in_line: Place::NOWHERE,
             has_own: false,
-            last_line: None,
+            last_line: NO_LINE,
             asks_for: Top::NONE,
             rank: 0,
             lingers_until: Nanos::ZERO,
             is_looked_after: false,
-            link: Link::END,
+            is_active: false,
             meter,
             has_weight: leaf.qdisc.config.has_weight(),
             has_ranks: leaf.qdisc.config.has_ranks(),
@@ -141,13 +136,13 @@ impl Leaf {
             asked_rank: 0,
             queue: ClassQueue::new(leaf.qdisc),
             cost: Bytes::ZERO,
-            quantum: Bytes::ZERO,
+            quantum: 0,
             overhead: Overhead::NONE,
             weight: Weight::ONE,
-            came: 0,
+            drops: 0,
             sent: Backlog64::default(),
             overlimits: 0,
-            granted: [0; DEPTH_MAX],
+            lent: [0; DEPTH_MAX - 1],
         };
         new.follow(&leaf.class);
         new
@@ -155,10 +150,10 @@ impl Leaf {
 
     fn follow(&mut self, class: &Class) {
         self.prio = class.prio.min(super::PRIORITIES as u8 - 1);
-        self.quantum = Bytes(u64::from(class.quantum));
+        self.quantum = class.quantum;
         self.overhead = class.overhead;
         if let Some(held) = self.queue.held {
-            self.cost = class.overhead.cost(held.len);
+            self.cost = class.overhead.cost(held.len());
         }
     }
 
@@ -166,16 +161,27 @@ impl Leaf {
     #[inline]
     pub(super) fn prefetch_arrival(&self) {
         prefetch(&self.queue);
-        prefetch(&self.came);
-        prefetch(&self.meter);
+        prefetch(&self.state);
     }
 
-    /// Prefetches all of it.
+    /// Prefetches the data for a turn.
     #[inline]
     pub(super) fn prefetch(&self) {
         self.prefetch_arrival();
+        prefetch(&self.meter);
+    }
+
+    /// The same for a class that waits or borrows.
+    #[inline]
+    pub(super) fn prefetch_waiting(&self) {
+        self.prefetch();
         prefetch(&self.in_line);
-        prefetch(&self.sent);
+    }
+
+    /// Prefetches its qdisc, if that is not in the class itself.
+    #[inline]
+    pub(super) fn prefetch_qdisc(&self) {
+        self.queue.prefetch_qdisc();
     }
 
     /// Prefetches its qdisc and its seat.
@@ -189,9 +195,6 @@ impl Leaf {
     #[inline]
     pub(super) fn expect(&self, packets: &Packets, id: PacketId) {
         self.queue.qdisc().expect(packets, id);
-        if self.state == State::Idle {
-            self.meter.expect();
-        }
     }
 
     /// The same for its turn in the rotation.
@@ -207,8 +210,20 @@ impl Leaf {
         self.meter.expect();
     }
 
-    /// Whether its seat is at the present class of its number in `tree`: the class may have been
-    /// deleted and created again.
+    /// The line in which it stood the last time, since it has had packets.
+    #[inline]
+    pub(super) fn last_line(&self) -> Option<u32> {
+        (self.last_line != NO_LINE).then_some(self.last_line)
+    }
+
+    /// The same from now on.
+    #[inline]
+    pub(super) fn set_last_line(&mut self, line: Option<u32>) {
+        self.last_line = line.unwrap_or(NO_LINE);
+    }
+
+    /// Whether its seat is at the class that `tree` has under its number now: it may have gone and
+    /// come again.
     pub(super) fn is_seated_in(&self, tree: &dyn TreeMeter) -> bool {
         tree.is_seat_of(self.meter.seat_of(), self.id)
     }
@@ -216,6 +231,7 @@ impl Leaf {
     /// Replaces its seat at the tree.
     pub(super) fn sit_at(&mut self, meter: Box<dyn ClassMeter>) {
         self.meter = meter;
+        self.is_active = false;
         (self.weight, self.asked_rank) = (Weight::ONE, 0);
     }
 
@@ -271,7 +287,9 @@ impl Leaf {
             self.asked_rank = 0;
             self.meter.rank(0, handover.now);
         }
+        let queued = self.queue.backlog().packets;
         self.queue.retune(qdisc, handover);
+        self.count_drops(queued);
         self.follow_weight();
     }
 
@@ -296,26 +314,64 @@ impl Leaf {
 
     #[inline]
     pub(super) fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
-        self.came += 1;
-        self.queue.enqueue(packets, id, now)
+        let queued = self.queue.backlog().packets;
+        let verdict = self.queue.enqueue(packets, id, now);
+        if verdict == Verdict::Dropped {
+            self.count_drops(queued + 1);
+        }
+        verdict
+    }
+
+    /// What its qdisc has dropped by itself, of `queued` packets that were there.
+    #[inline]
+    fn count_drops(&mut self, queued: u32) {
+        let left = self.queue.backlog().packets;
+        if left != queued {
+            let dropped = i64::from(queued) - i64::from(left);
+            self.drops = self.drops.wrapping_add_signed(dropped);
+        }
     }
 
     pub(super) fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
-        self.came += 1;
+        let queued = self.queue.backlog().packets;
         self.queue.adopt(packets, id, now);
+        self.count_drops(queued + 1);
     }
 
     pub(super) fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        let queued = self.queue.backlog().packets;
         let id = self.queue.drain(packets)?;
         // It was neither sent nor dropped here.
-        self.came -= 1;
+        self.count_drops(queued - 1);
         Some(id)
     }
 
-    /// Tells the tree whether it has packets.
+    /// Tells the tree that it has something to send.
     #[inline]
-    pub(super) fn set_active(&mut self, active: bool) {
-        self.meter.set_active(active);
+    fn wake(&mut self) {
+        if !self.is_active {
+            self.is_active = true;
+            self.meter.set_active(true);
+        }
+    }
+
+    /// Tells the tree that it has nothing to send for a while.
+    #[inline]
+    pub(super) fn sleep(&mut self) {
+        if self.is_active {
+            self.is_active = false;
+            self.meter.set_active(false);
+        }
+    }
+
+    /// It has nothing to send now. Whether it need not linger: as nobody shares the class with it,
+    /// or it sleeps already.
+    #[inline]
+    pub(super) fn rests(&mut self) -> bool {
+        if self.is_active && self.meter.rests() {
+            self.is_active = false;
+        }
+        !self.is_active
     }
 
     /// Sends up to a quantum, with the class's own credit or, if `borrow` is true, with borrowed
@@ -328,8 +384,10 @@ impl Leaf {
         now: Nanos,
         out: &mut impl Sink,
     ) -> Turn {
+        let (queued, sent) = (self.queue.backlog().packets, self.sent.packets);
         let turn = self.send(packets, borrow, now, out);
         self.queue.settle();
+        self.count_drops(queued.wrapping_sub((self.sent.packets - sent) as u32));
         turn
     }
 
@@ -344,13 +402,14 @@ impl Leaf {
             Some(held) => held,
             None => match self.queue.next(packets, now) {
                 Ok(held) => {
-                    self.cost = self.overhead.cost(held.len);
+                    self.cost = self.overhead.cost(held.len());
                     self.rank_next();
                     *self.queue.held.insert(held)
                 }
                 Err(next) => return Self::out_of_packets(next),
             },
         };
+        self.wake();
         let queued = if self.has_ranks {
             self.follow_rank(now)
         } else {
@@ -359,8 +418,8 @@ impl Leaf {
         if self.has_weight {
             self.follow_weight();
         }
-        let least = self.cost;
-        let want = if out.room() == 1 { least } else { self.quantum.min(queued).max(least) };
+        let (least, quantum) = (self.cost, Bytes(u64::from(self.quantum)));
+        let want = if out.room() == 1 { least } else { quantum.min(queued).max(least) };
         let grant = match self.meter.buy(least, want, borrow, now) {
             Ok(grant) => grant,
             Err(at) => {
@@ -374,7 +433,7 @@ impl Leaf {
             self.queue.held = None;
             credit = Bytes(credit.0 - self.cost.0);
             sent.packets += 1;
-            sent.bytes += held.len.0;
+            sent.bytes += held.len().0;
             self.queue.sent(packets, held.id, now);
             out.push(held.id);
             if !out.has_room() {
@@ -384,7 +443,7 @@ impl Leaf {
                 Ok(held) => held,
                 Err(next) => break Self::out_of_packets(next),
             };
-            self.cost = self.overhead.cost(held.len);
+            self.cost = self.overhead.cost(held.len());
             self.rank_next();
             // A purchase is for packets of one rank.
             if self.cost > credit || (self.has_ranks && self.next_rank > self.asked_rank) {
@@ -397,7 +456,9 @@ impl Leaf {
         }
         self.sent.packets += sent.packets;
         self.sent.bytes += sent.bytes;
-        self.granted[usize::from(grant.lender)] += sent.packets;
+        if let Some(steps) = usize::from(grant.lender).checked_sub(1) {
+            self.lent[steps] += sent.packets;
+        }
         turn
     }
 
@@ -414,20 +475,31 @@ impl Leaf {
         self.sent
     }
 
-    pub(super) fn drops(&self) -> u64 {
-        self.came - self.sent.packets - u64::from(self.queue.backlog().packets)
-    }
-
     pub(super) fn figures(&self, now: Nanos) -> LeafFigures {
+        let mut granted = [0; DEPTH_MAX];
+        granted[1..].copy_from_slice(&self.lent);
+        granted[0] = self.sent.packets - self.lent.iter().sum::<u64>();
         LeafFigures {
             sent_bytes: self.sent.bytes,
             sent_packets: self.sent.packets,
-            drops: self.drops(),
+            drops: self.drops,
             overlimits: self.overlimits,
             backlog: self.queue.backlog(),
-            granted: self.granted,
+            granted,
             tokens: self.meter.tokens(now),
             delays: self.queue.delays().clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+
+    #[test]
+    fn a_turn_touches_three_cache_lines_of_a_class() {
+        assert_eq!(offset_of!(Leaf, meter), 2 * 64);
+        assert_eq!(offset_of!(Leaf, in_line), 3 * 64);
     }
 }

@@ -70,14 +70,14 @@ impl TreeFootprint {
     }
 }
 
-fn parse_tree(name: &str) -> Result<tree::Subject, String> {
+pub(super) fn parse_tree(name: &str) -> Result<tree::Subject, String> {
     tree::Subject::from_name(name).ok_or_else(|| {
         let names = tree::Subject::ALL.map(tree::Subject::name).join(", ");
         format!("there are {names}")
     })
 }
 
-fn parse_load(name: &str) -> Result<tree::Load, String> {
+pub(super) fn parse_load(name: &str) -> Result<tree::Load, String> {
     tree::Load::from_name(name).ok_or_else(|| "there are free and bound".to_owned())
 }
 
