@@ -36,7 +36,11 @@ fn upgraded(bed: &Testbed) -> (u32, Duration, u64) {
             UpgradeStatus::Done { pid, pause_us, packets, .. } => {
                 return (pid, Duration::from_micros(pause_us), packets);
             }
-            UpgradeStatus::Failed { reason, .. } if reason.contains("took too long") => {
+            UpgradeStatus::Failed { reason, .. }
+                if ["took too long", "does not answer"]
+                    .iter()
+                    .any(|late| reason.contains(late)) =>
+            {
                 eprintln!("again: {reason}");
             }
             other => panic!("{other}"),
