@@ -114,14 +114,17 @@ impl Capture {
     /// Ends it and returns all frames that came until now with their times, and how many came that
     /// are not among them.
     pub fn arrivals(mut self) -> Result<(Vec<Arrival>, u64)> {
-        let counted = self.end()?;
+        let (until_now, in_all) = self.end()?;
         let arrivals = self.file.look(parse);
-        let missed = counted.received.saturating_sub(arrivals.len() as u64);
+        // What comes while it ends is nobody's.
+        let unread = until_now.received.saturating_sub(arrivals.len() as u64);
+        let missed = unread.max(in_all.dropped);
         Ok((arrivals, missed))
     }
 
-    /// Waits until it has read what came until now, ends it, and returns its last numbers.
-    fn end(&mut self) -> Result<Counted> {
+    /// Waits until it has read what came until now, ends it, and returns its numbers
+    /// of now and its last ones.
+    fn end(&mut self) -> Result<(Counted, Counted)> {
         let now = self.ask()?;
         let deadline = Instant::now() + PATIENCE;
         while self.ask()?.read_or_dropped() < now.received && Instant::now() < deadline {
@@ -132,7 +135,8 @@ impl Capture {
         self.file.wait_until(|_| false, PATIENCE);
         self.said.wait_until(|_| false, PATIENCE);
         let said = self.said.text();
-        reports(&said).last().copied().with_context(|| format!("tcpdump says no numbers: {said}"))
+        let last = reports(&said).last().copied();
+        Ok((now, last.with_context(|| format!("tcpdump says no numbers: {said}"))?))
     }
 
     /// Its numbers now.
