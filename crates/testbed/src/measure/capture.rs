@@ -6,6 +6,11 @@
 //! Each frame has the time at which the kernel received it, to the nanosecond. If only the time
 //! matters, [`Capture::of_times`] takes the first bytes of frames and reads them in blocks, so that
 //! a few hundred thousand frames per second do not disturb the measurement.
+//!
+//! A `tcpdump` that is interrupted leaves unread what the kernel has captured for it: up to a
+//! second's frames, and more on a busy machine. It counts them as received by its filter, not as
+//! captured or dropped. So a capture ends only after `tcpdump` has read everything that was received
+//! before, by its own numbers; whatever is missing then counts as missed.
 
 use crate::collect::Collector;
 use crate::namespace::Namespace;
@@ -16,10 +21,13 @@ use narrows_units::Nanos;
 use nix::sys::signal::Signal;
 use pcap_parser::{parse_pcap_frame, parse_pcap_header};
 use std::process::Stdio;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// How long `tcpdump` may take to start.
-const START: Duration = Duration::from_secs(5);
+/// How long `tcpdump` may take to start, to answer, and to read what it has captured.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is asked whether it has read everything.
+const ASK: Duration = Duration::from_millis(50);
 
 /// A frame with the time at which it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,12 +65,21 @@ impl Capture {
 
     fn spawn(namespace: &Namespace, device: &str, filter: &str, way: &[&str]) -> Result<Self> {
         requirements::check(&[TCPDUMP])?;
+        // The filter, and with it the numbers, must leave out what the device sends. `inbound` would,
+        // but with it libpcap 1.10 discards the first frame, or the first block of frames.
+        let link = namespace.run("ip", &["-o", "link", "show", "dev", device])?;
+        let own = link.split_ascii_whitespace().skip_while(|word| *word != "link/ether").nth(1);
+        let own = own.with_context(|| format!("{device} has no MAC address"))?;
+        let mut selected = format!("not ether src {own}");
+        if !filter.is_empty() {
+            selected = format!("{selected} and ({filter})");
+        }
         let mut command = namespace.command("tcpdump");
         command
             .args(["-i", device, "-Q", "in", "-n", "-Z", "root", "-B", "16384", "-w", "-"])
             .arg("--time-stamp-precision=nano")
             .args(way)
-            .args(filter.split_whitespace())
+            .arg(selected)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -71,7 +88,7 @@ impl Capture {
         let stderr = process.stderr().context("tcpdump has no stderr")?;
         let said = Collector::over(stderr);
         let begun = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains("listening on");
-        if !said.wait_until(begun, START) {
+        if !said.wait_until(begun, PATIENCE) {
             bail!("tcpdump does not capture on {device}: {}", said.text());
         }
         Ok(Self { process, file: Collector::over(stdout), said })
@@ -88,27 +105,49 @@ impl Capture {
         self.frames()
     }
 
-    /// Ends it and returns all frames.
+    /// Ends it and returns all frames that came until now.
     pub fn stop(mut self) -> Result<Vec<Vec<u8>>> {
         self.end()?;
         Ok(self.frames())
     }
 
-    /// Ends it and returns all frames with their times, and how many came that it has missed.
+    /// Ends it and returns all frames that came until now with their times, and how many came that
+    /// are not among them.
     pub fn arrivals(mut self) -> Result<(Vec<Arrival>, u64)> {
-        self.end()?;
-        let said = self.said.text();
-        let missed = parse_missed(&said)
-            .with_context(|| format!("tcpdump does not report misses: {said}"))?;
-        Ok((self.file.look(parse), missed))
+        let (until_now, in_all) = self.end()?;
+        let arrivals = self.file.look(parse);
+        // Frames that arrive while it ends do not count.
+        let unread = until_now.received.saturating_sub(arrivals.len() as u64);
+        let missed = unread.max(in_all.dropped);
+        Ok((arrivals, missed))
     }
 
-    fn end(&mut self) -> Result<()> {
+    /// Waits until it has read what came until now, ends it, and returns its numbers
+    /// of now and its last ones.
+    fn end(&mut self) -> Result<(Counted, Counted)> {
+        let now = self.ask()?;
+        let deadline = Instant::now() + PATIENCE;
+        while self.ask()?.read_or_dropped() < now.received && Instant::now() < deadline {
+            thread::sleep(ASK);
+        }
         self.process.stop(Signal::SIGINT)?;
         // The process has ended, so its streams do, too.
-        self.file.wait_until(|_| false, START);
-        self.said.wait_until(|_| false, START);
-        Ok(())
+        self.file.wait_until(|_| false, PATIENCE);
+        self.said.wait_until(|_| false, PATIENCE);
+        let said = self.said.text();
+        let last = reports(&said).last().copied();
+        Ok((now, last.with_context(|| format!("tcpdump says no numbers: {said}"))?))
+    }
+
+    /// Its numbers now.
+    fn ask(&mut self) -> Result<Counted> {
+        let count = |said: &[u8]| reports(&String::from_utf8_lossy(said)).len();
+        let before = self.said.look(count);
+        self.process.signal(Signal::SIGUSR1)?;
+        if !self.said.wait_until(|said| count(said) > before, PATIENCE) {
+            bail!("tcpdump does not answer: {}", self.said.text());
+        }
+        Ok(reports(&self.said.text())[before])
     }
 }
 
@@ -126,10 +165,39 @@ fn parse(file: &[u8]) -> Vec<Arrival> {
     frames
 }
 
-/// `tcpdump`'s last line: `N packets dropped by kernel`.
-fn parse_missed(said: &str) -> Option<u64> {
-    let line = said.lines().find(|line| line.contains("dropped by kernel"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
+/// What `tcpdump` counts of the frames that its filter accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counted {
+    /// Read from the kernel and written.
+    captured: u64,
+    /// All of them, those that the kernel dropped included.
+    received: u64,
+    /// Dropped by the kernel, because there was no room.
+    dropped: u64,
+}
+
+impl Counted {
+    fn read_or_dropped(&self) -> u64 {
+        self.captured + self.dropped
+    }
+}
+
+/// The whole reports among what `tcpdump` said: one line when asked, three lines at its end.
+fn reports(said: &str) -> Vec<Counted> {
+    let mut reports = Vec::new();
+    let (mut captured, mut received) = (0, 0);
+    for part in said.split([',', '\n']) {
+        let part = part.trim().trim_start_matches("tcpdump: ");
+        let Some((number, what)) = part.split_once(" packet") else { continue };
+        let Ok(number) = number.parse() else { continue };
+        match what.trim_start_matches('s') {
+            " captured" => captured = number,
+            " received by filter" => received = number,
+            " dropped by kernel" => reports.push(Counted { captured, received, dropped: number }),
+            _ => (),
+        }
+    }
+    reports
 }
 
 #[cfg(test)]
@@ -176,10 +244,17 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_read_from_the_final_report() {
-        let said =
-            "12 packets captured\n20 packets received by filter\n8 packets dropped by kernel\n";
-        assert_eq!(parse_missed(said), Some(8));
-        assert_eq!(parse_missed("listening on srv0"), None);
+    fn every_whole_report_is_read() {
+        let said = "tcpdump: listening on srv0, link-type EN10MB (Ethernet), snapshot length 96\n\
+                    tcpdump: 1 packet captured, 20 packets received by filter, \
+                    0 packets dropped by kernel\n\
+                    17 packets captured\n20 packets received by filter\n\
+                    3 packets dropped by kernel\n";
+        let first = Counted { captured: 1, received: 20, dropped: 0 };
+        let last = Counted { captured: 17, received: 20, dropped: 3 };
+        assert_eq!(reports(said), [first, last]);
+        let (begun, _) = said.rsplit_once("kernel").unwrap();
+        assert_eq!(reports(begun), [first]);
+        assert!(reports("listening on srv0").is_empty());
     }
 }
