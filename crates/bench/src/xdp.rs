@@ -16,9 +16,9 @@
 //! cache. A test run neither receives nor sends. Only in rows `spread…` has each frame another
 //! source, of 65,536; they are compared with the program that changes it.
 //!
-//! *Live frames* (`BPF_F_TEST_XDP_LIVE_FRAMES`) are frames each in a page of its own, which leave by a
-//! port, and are compared with a program that does nothing but that. At the other end of the port a
-//! program counts them and drops them: what is lost between is an error, not a fast row.
+//! *Live frames* (`BPF_F_TEST_XDP_LIVE_FRAMES`) are frames each in a page of its own, which leave
+//! by a port, and are compared with a program that does nothing but that. At the other end of the
+//! port a program counts them and drops them: what is lost between is an error, not a fast row.
 //!
 //! Non-goals: receiving (`bench forward`), whether rates are kept.
 

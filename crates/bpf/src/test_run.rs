@@ -54,8 +54,8 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result
 /// `BPF_F_TEST_XDP_LIVE_FRAMES` of `linux/bpf.h`.
 const LIVE_FRAMES: u32 = 1 << 1;
 
-/// Runs the XDP program on `times` frames like `frame`, on the CPU of the calling thread, as if they
-/// had come in at the loopback device. Each goes where the program says.
+/// Runs the XDP program on `times` frames like `frame`, on the CPU of the calling thread, as if
+/// they had come in at the loopback device. Each goes where the program says.
 ///
 /// # Errors
 /// What the kernel says: the process may not, or it has no live frames (before Linux 5.18).
@@ -68,8 +68,8 @@ pub fn live_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result
         flags: LIVE_FRAMES,
         ..Default::default()
     };
-    // SAFETY: the program is an open descriptor, `frame` outlives the call, which only reads it, and
-    // `options` says its own size.
+    // SAFETY: the program is an open descriptor, `frame` outlives the call, which only reads it,
+    // and `options` says its own size.
     let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
     if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(()) }
 }

@@ -42,9 +42,10 @@ pub fn prefetch_all<T: ?Sized>(value: &T) {
 #[cfg(target_os = "linux")]
 const HUGE: usize = 2 << 20;
 
-/// Asks the kernel for huge pages for all that `table` has room for: where entries are used that are
-/// far from each other, finding their pages costs more than fetching them. What has been written
-/// keeps its pages, so ask before. A hint: without huge pages, or for less than one, it does nothing.
+/// Asks the kernel for huge pages for all that `table` has room for: where entries are used that
+/// are far from each other, finding their pages costs more than fetching them. What has been
+/// written keeps its pages, so ask before. A hint: without huge pages, or for less than one, it
+/// does nothing.
 #[cfg_attr(target_os = "linux", expect(unsafe_code))]
 pub fn ask_for_huge_pages<T>(table: &mut Vec<T>) {
     #[cfg(target_os = "linux")]

@@ -226,8 +226,8 @@ mod tests {
         assert!(plain(&frame, true).is_some());
     }
 
-    /// What a worker would save if it found the headers already read, in the bytes before the frame:
-    /// for `what_metadata_costs` in crates/bpf.
+    /// What a worker would save if it found the headers already read, in the bytes before the
+    /// frame: for `what_metadata_costs` in crates/bpf.
     ///
     /// `cargo test --release -p narrows-packet --lib what_metadata_saves -- --ignored --nocapture`
     #[test]

@@ -111,8 +111,8 @@ pub(crate) struct Htb {
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Vec<u32>,
     leaves: Vec<Leaf>,
-    /// The place of each leaf in a rotation. Apart from the leaves, so that the next turns are known
-    /// before a leaf is in the cache.
+    /// The place of each leaf in a rotation. Apart from the leaves, so that the next turns are
+    /// known before a leaf is in the cache.
     links: Vec<Link>,
     upcoming: Upcoming,
     /// Classes that may have credit of their own, by priority.

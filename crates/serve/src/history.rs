@@ -18,8 +18,8 @@ const SERIES_MAX: usize = 1000;
 pub struct Key {
     /// The port; empty if the series belongs to none.
     pub device: String,
-    /// `limit`, `delivered`, `received` (bit/s), `backlog` (packets), `drops` (packets/s), `queue` and `cpu`
-    /// (bit/s), `delay` and `round trip` (microseconds), `worker` (share of a core).
+    /// `limit`, `delivered`, `received` (bit/s), `backlog` (packets), `drops` (packets/s), `queue`
+    /// and `cpu` (bit/s), `delay` and `round trip` (microseconds), `worker` (share of a core).
     pub what: &'static str,
     /// The drop reason, the number of a queue, CPU or worker, or the percentile of times.
     pub name: String,

@@ -59,8 +59,8 @@ fn tree_by_edits() -> Vec<String> {
     lines
 }
 
-/// Runs `tree` on the plane that `arguments` select. Asserts that classes, port and devices agree on
-/// every packet.
+/// Runs `tree` on the plane that `arguments` select. Asserts that classes, port and devices agree
+/// on every packet.
 fn on_plane(arguments: &[&str], tree: &[String]) -> Outcome {
     let bed = Testbed::up(4).unwrap();
     take_redirected(&bed);

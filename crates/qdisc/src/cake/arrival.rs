@@ -110,8 +110,9 @@ impl Cake {
         Place::new(at as u8, known)
     }
 
-    /// Has brought near the flow of a packet with these `headers`, if it is known. Of many instances
-    /// none is near, and what finds the flow is not either: so they are found at the same time.
+    /// Has brought near the flow of a packet with these `headers`, if it is known. Of many
+    /// instances none is near, and what finds the flow is not either: so they are found at the same
+    /// time.
     #[inline]
     pub(super) fn expect_arrival(&self, headers: &Headers) {
         if let Some(flow) = self.flows.get(self.look_up(headers).flow) {

@@ -39,8 +39,8 @@ pub(super) enum Turn {
 
 /// See the module's documentation.
 ///
-/// In order of access: two cache lines for an arrival, one more for a class that takes its turn, and
-/// others if it waits or borrows.
+/// In order of access: two cache lines for an arrival, one more for a class that takes its turn,
+/// and others if it waits or borrows.
 #[repr(C, align(64))]
 pub(super) struct Leaf {
     pub(super) queue: ClassQueue,

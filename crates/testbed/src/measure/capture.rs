@@ -9,8 +9,8 @@
 //!
 //! A `tcpdump` that is interrupted leaves unread what the kernel has captured for it: up to a
 //! second's frames, and more on a busy machine. It counts them as received by its filter, not as
-//! captured or dropped. So a capture ends only after `tcpdump` has read everything that was received
-//! before, by its own numbers; whatever is missing then counts as missed.
+//! captured or dropped. So a capture ends only after `tcpdump` has read everything that was
+//! received before, by its own numbers; whatever is missing then counts as missed.
 
 use crate::collect::Collector;
 use crate::namespace::Namespace;
@@ -65,8 +65,8 @@ impl Capture {
 
     fn spawn(namespace: &Namespace, device: &str, filter: &str, way: &[&str]) -> Result<Self> {
         requirements::check(&[TCPDUMP])?;
-        // The filter, and with it the numbers, must leave out what the device sends. `inbound` would,
-        // but with it libpcap 1.10 discards the first frame, or the first block of frames.
+        // The filter, and with it the numbers, must leave out what the device sends. `inbound`
+        // would, but with it libpcap 1.10 discards the first frame, or the first block of frames.
         let link = namespace.run("ip", &["-o", "link", "show", "dev", device])?;
         let own = link.split_ascii_whitespace().skip_while(|word| *word != "link/ether").nth(1);
         let own = own.with_context(|| format!("{device} has no MAC address"))?;
