@@ -17,7 +17,7 @@ const GREETING_TIME: Duration = Duration::from_secs(5);
 const PREPARING_TIME: Duration = Duration::from_secs(15);
 /// How long the giver's workers may pause. Well below the time after which a worker counts as
 /// silent; arrivals wait in the RX rings.
-pub(super) const TAKING_TIME: Duration = Duration::from_millis(250);
+pub(super) const TAKING_TIME: Duration = Duration::from_millis(350);
 /// How long the giver may take to send its messages.
 const SAYING_TIME: Duration = Duration::from_secs(1);
 

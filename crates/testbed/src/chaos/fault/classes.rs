@@ -1,7 +1,7 @@
 //! Classes and filters are added, changed, moved and deleted under load, by `narrows tc`. The limit
-//! of the port holds, no flow is out, and every loss is counted. Packets in a deleted class are
-//! dropped with it, and flows that a filter moves may be reordered. A change that would break the
-//! tree is refused.
+//! of the port holds, no flow is out for longer than an overloaded queue explains, and every loss
+//! is counted. Packets in a deleted class are dropped with it, and flows that a filter moves may be
+//! reordered. A change that would break the tree is refused.
 
 use super::policy::set;
 use super::{Fault, NOISE, Trace};
@@ -12,6 +12,10 @@ use crate::chaos::world::World;
 use anyhow::Result;
 use std::thread;
 use std::time::Duration;
+
+/// A class may get a tenth of what its flows send. Tail drop then takes the packets of a flow at
+/// random, and by chance no packet of one of two dozen flows passes for this long.
+const UNLUCKY: Duration = Duration::from_millis(700);
 
 /// The change of each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +101,7 @@ impl Fault for Classes {
     }
 
     fn outage(&self) -> Option<Duration> {
-        Some(NOISE)
+        Some(NOISE + UNLUCKY)
     }
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
