@@ -17,8 +17,8 @@
 //! worker, which cannot see the driver's mark. So its filter must not depend on what only the
 //! driver knows.
 //!
-//! *Without workers*, on the XDP plane, all filters run in the driver, `skbedit` once and without
-//! that restriction; or they are refused.
+//! *Without workers*, on the XDP plane, all filters run in the driver or are refused; `skbedit`
+//! runs there once, without that restriction.
 //!
 //! *A policer runs in one place.* Its token bucket is in the driver or with the workers. So all
 //! filters that share a policer run in the same place, on one port.

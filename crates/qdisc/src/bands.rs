@@ -14,9 +14,9 @@
 //! *The next packet is held,* because its length decides which class is next. It has left the qdisc
 //! below already, but counts as queued there.
 //!
-//! *Who waits is passed over.* A qdisc below may hold packets back until a time (`fq`, `tbf`). Its
-//! class then leaves the line until that time, or until something comes for it. (In the kernel such
-//! a class stalls all others of `drr` and `ets`.)
+//! *A class that waits is skipped.* A qdisc below may hold packets back until a time (`fq`, `tbf`).
+//! Its class then leaves the line until that time, or until something comes for it. (In the kernel
+//! such a class stalls all others of `drr` and `ets`.)
 //!
 //! *Classes on one queue.* Each queue has classes of its own; the queues of a port share only the
 //! rate of a qdisc above. The order of classes between queues is not decided here. But if the

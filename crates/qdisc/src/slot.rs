@@ -76,7 +76,7 @@ pub struct Slot {
     filters: Option<Box<Filters>>,
 }
 
-/// A qdisc. One that is as small as a FIFO is in the slot itself: there may be a slot for each of
+/// A qdisc. A FIFO is small enough to be in the slot itself: there may be a slot for each of
 /// thousands of classes, and a packet touches both.
 enum Content {
     Fifo(Fifo),
@@ -145,7 +145,7 @@ impl Slot {
         }
     }
 
-    /// Has the qdisc brought near, where it is not in the slot itself.
+    /// Prefetches the qdisc, if it is not in the slot itself.
     #[inline]
     pub(crate) fn prefetch_qdisc(&self) {
         if let Content::Other(other) = &self.qdisc {

@@ -8,8 +8,8 @@
 //! classes few have sent. Counts are 32 bits wide. A count that overflows carries into a second
 //! table, which is allocated at the first overflow.
 //!
-//! *Repeated times.* The last bucket is counted beside the table: where one time is like the one
-//! before it, the table, which may be far from the processor, is not touched.
+//! *Repeated times.* The last bucket is counted beside the table: a time in the same bucket as the
+//! one before it does not touch the table, which may be out of the cache.
 //!
 //! Cost: an index from the position of the highest bit, and one or two words incremented.
 //!
@@ -46,7 +46,7 @@ struct Table {
     carries: Option<Box<[u32; SIZE]>>,
 }
 
-/// Equal where each bucket has as many times.
+/// Equal if every bucket has the same count.
 impl PartialEq for Spread {
     fn eq(&self, other: &Self) -> bool {
         self.counts().eq(other.counts())
@@ -83,7 +83,7 @@ impl Spread {
         (self.bucket, self.recent) = (bucket as u8, times);
     }
 
-    /// Enters into the table what is not there yet.
+    /// Adds the pending times to the table.
     #[inline]
     fn settle(&mut self) {
         let (bucket, times) = (usize::from(self.bucket), std::mem::take(&mut self.recent));

@@ -110,9 +110,8 @@ impl Cake {
         Place::new(at as u8, known)
     }
 
-    /// Has brought near the flow of a packet with these `headers`, if it is known. Of many
-    /// instances none is near, and what finds the flow is not either: so they are found at the same
-    /// time.
+    /// Prefetches the flow of a packet with these `headers`, if it is known. With many instances
+    /// neither the flow nor the table that finds it is in the cache, so these misses overlap.
     #[inline]
     pub(super) fn expect_arrival(&self, headers: &Headers) {
         if let Some(flow) = self.flows.get(self.look_up(headers).flow) {

@@ -364,8 +364,8 @@ impl Leaf {
         }
     }
 
-    /// It has nothing to send now. Whether it need not linger: as nobody shares the class with it,
-    /// or it sleeps already.
+    /// It has no packets now. Returns whether it need not linger, because no other queue shares the
+    /// class, or because it sleeps already.
     #[inline]
     pub(super) fn rests(&mut self) -> bool {
         if self.is_active && self.meter.rests() {

@@ -1,32 +1,33 @@
-//! Whose turns come next: known some turns in advance, so that what they touch can be brought near.
+//! The next turns of a rotation, known some turns in advance, so that their data is prefetched.
 //!
-//! A rotation is a list, so walking it anew in each turn would cost as much as is won. It changes
-//! only at its ends, so what was found ahead stays ahead: each turn walks one step further.
+//! A rotation is a list. Walking it from its start in each turn would cost as much as prefetching
+//! saves. It changes only at its ends, so the entries that were found stay valid: each turn walks
+//! one step further.
 //!
-//! It is a hint. If turns come in another order than was found, nothing but time is lost.
+//! It is a hint: if turns come in another order, only time is lost.
 //!
-//! Cost: a link read in each turn, and two where some have come behind the last.
+//! Cost: one link read per turn, or two if entries were added behind the last known one.
 
 use crate::rotation::{Link, Rotation};
 
-/// So many turns are known in advance: a power of two.
+/// The turns that are known in advance, a power of two.
 const TURNS: usize = 8;
 
 /// See the module's documentation.
 pub(super) struct Upcoming {
     places: [u32; TURNS],
-    /// Where the first of them is in the ring,
+    /// The index of the first in the ring,
     start: usize,
-    /// and how many there are.
+    /// and their number.
     len: usize,
 }
 
 impl Upcoming {
-    /// Nobody's.
+    /// No turns.
     pub(super) const NONE: Self = Self { places: [0; TURNS], start: 0, len: 0 };
 
-    /// It is the turn of the one at `place`, who was the first of `rotation` and has left it.
-    /// Tells `find` who is known from now on: two at most, so that the way to the first is short.
+    /// The entry at `place`, which was the first of `rotation`, has its turn and has left it.
+    /// Passes newly known entries to `find`: at most two, so that one turn costs little.
     #[inline]
     pub(super) fn follow(
         &mut self,
@@ -54,7 +55,7 @@ impl Upcoming {
         }
     }
 
-    /// Whose turn comes after so many others.
+    /// The entry whose turn comes after this many others.
     #[inline]
     pub(super) fn after(&self, turns: usize) -> Option<u32> {
         (turns < self.len).then(|| self.places[(self.start + turns) % TURNS])

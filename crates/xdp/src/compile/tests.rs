@@ -137,7 +137,7 @@ fn all_filters_at_ingress_run_in_front_or_are_refused() {
             plan.front.iter().map(|term| term.is_repeated).collect::<Vec<_>>()
         })
     };
-    // Behind a policer and a filter that passes, too: nobody repeats what they set.
+    // Also behind a policer and a filter that passes: no worker repeats what they set.
     let police = "action police rate 1mbit burst 10k conform-exceed drop/pipe";
     for words in ["action pass", "action skbedit priority 1:10", police] {
         let both = format!("flower ip_proto udp {words} action skbedit mark 7");
