@@ -10,6 +10,7 @@
 //!
 //! Cost: O(1) a packet, its metadata and one cache line of the FIFO touched.
 
+use crate::qdisc::refuse;
 use crate::{Config as AnyConfig, Handover, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo as Queue, PacketId, Packets};
 use narrows_units::{Bytes, Nanos};
@@ -104,10 +105,7 @@ impl Qdisc for Fifo {
     }
 
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
-        self.drops += ids.len() as u64;
-        for &id in ids {
-            packets.discard(id, DropReason::NoFrame);
-        }
+        self.drops += refuse(packets, ids);
     }
 
     #[inline]

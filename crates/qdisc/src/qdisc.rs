@@ -49,13 +49,18 @@ pub struct Stats {
     pub detail: Option<Detail>,
 }
 
+/// Drops `ids` for lack of frames, and returns how many they are.
+pub(crate) fn refuse(packets: &mut Packets, ids: &[PacketId]) -> u64 {
+    for &id in ids {
+        packets.discard(id, DropReason::NoFrame);
+    }
+    ids.len() as u64
+}
+
 impl Stats {
     /// Drops `ids` for lack of frames and counts them.
     pub(crate) fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
-        self.drops += ids.len() as u64;
-        for &id in ids {
-            packets.discard(id, DropReason::NoFrame);
-        }
+        self.drops += refuse(packets, ids);
     }
 
     /// Adds the figures of the same qdisc on another queue.

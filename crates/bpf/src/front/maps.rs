@@ -6,6 +6,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use narrows_units::{Nanos, Rate};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::iter::Sum;
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The counter of all that is dropped.
@@ -36,6 +37,19 @@ pub struct Counted {
     pub blocked: u64,
     /// or because too many came that had no account.
     pub newcomers: u64,
+}
+
+impl Sum for Counted {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            packets: sum.packets + one.packets,
+            bytes: sum.bytes + one.bytes,
+            drops: sum.drops + one.drops,
+            overlimits: sum.overlimits + one.overlimits,
+            blocked: sum.blocked + one.blocked,
+            newcomers: sum.newcomers + one.newcomers,
+        })
+    }
 }
 
 /// See the module's documentation.
@@ -116,16 +130,7 @@ impl FrontMaps {
     }
 
     fn read(&self, number: u32) -> Counted {
-        let mut sum = Counted::default();
-        for one in self.by_cpu(number) {
-            sum.packets += one.packets;
-            sum.bytes += one.bytes;
-            sum.drops += one.drops;
-            sum.overlimits += one.overlimits;
-            sum.blocked += one.blocked;
-            sum.newcomers += one.newcomers;
-        }
-        sum
+        self.by_cpu(number).into_iter().sum()
     }
 
     fn by_cpu(&self, number: u32) -> Vec<Counted> {

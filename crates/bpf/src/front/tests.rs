@@ -126,14 +126,7 @@ fn is_dropped(front: &Front, source: &str) -> bool {
 
 /// What was dropped, on all CPUs together.
 fn dropped(maps: &FrontMaps) -> Counted {
-    let by_cpu = maps.dropped();
-    let sum = |of: fn(&Counted) -> u64| by_cpu.iter().map(of).sum();
-    Counted {
-        packets: sum(|one| one.packets),
-        bytes: sum(|one| one.bytes),
-        drops: sum(|one| one.drops),
-        ..Counted::default()
-    }
+    maps.dropped().into_iter().sum()
 }
 
 #[test]

@@ -139,7 +139,7 @@ impl Wheel {
     /// The current entry. Advances to the next round that is not empty.
     #[inline]
     pub(super) fn front(&mut self) -> Option<u16> {
-        if let Some(id) = self.lists[(self.now % ROUNDS) as usize].front() {
+        if let Some(id) = self.first() {
             return Some(id);
         }
         if self.occupied == 0 {
