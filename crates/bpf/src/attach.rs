@@ -1,14 +1,19 @@
-//! Attaching an XDP program through a link, in a chosen mode, and replacing it there.
+//! Attaching an XDP program through a link, in a chosen mode, and replacing it there, or behind a
+//! gate in libxdp's dispatcher.
 //!
 //! `libbpf-rs` attaches links only in the mode that the kernel picks and netlink
 //! attachments only without a link, and replaces only programs of its own links, so these two
 //! calls are made here.
 #![allow(unsafe_code)]
 
-use libbpf_rs::libbpf_sys;
+use crate::gate;
+use libbpf_rs::{OpenProgramMut, ProgramAttachType, libbpf_sys};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`: the program copes with frames in several buffers.
+const XDP_HAS_FRAGS: u32 = 1 << 5;
 
 /// Where in the kernel an XDP program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +45,71 @@ impl XdpMode {
 impl fmt::Display for XdpMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// How the frames of an interface come to a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Entry {
+    /// It is the interface's program.
+    #[default]
+    Own,
+    /// Through a [gate](crate::Place) in libxdp's dispatcher.
+    Shared,
+}
+
+impl Entry {
+    /// Sets a program up that is not loaded yet.
+    pub(crate) fn set_up(self, program: &mut OpenProgramMut<'_>, multi_buffer: bool) {
+        match self {
+            Self::Own if multi_buffer => program.set_flags(XDP_HAS_FRAGS),
+            Self::Own => {}
+            // The kernel wants the programs of an array to be alike. The gate is of a type that has
+            // neither an attach type (0, whose name is another's) nor that flag, which its
+            // dispatcher has.
+            Self::Shared => program.set_attach_type(ProgramAttachType::CgroupInetIngress),
+        }
+    }
+
+    /// What `descriptor` of this or of another process keeps attached.
+    pub(crate) fn hold(self, descriptor: OwnedFd) -> Hold {
+        match self {
+            Self::Own => Hold::Link(descriptor),
+            Self::Shared => Hold::Gate(descriptor),
+        }
+    }
+}
+
+/// What keeps a program attached, until all descriptors of it are closed.
+pub(crate) enum Hold {
+    /// The link to an interface.
+    Link(OwnedFd),
+    /// The array of a gate.
+    Gate(OwnedFd),
+}
+
+impl Hold {
+    /// Attaches `program` in place of what is there. Each frame passes one or the other.
+    pub(crate) fn replace(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        match self {
+            Self::Link(link) => replace(link.as_fd(), program),
+            Self::Gate(behind) => gate::lead_to(behind.as_fd(), program),
+        }
+    }
+
+    /// Takes the program off, also if another process still has a descriptor of a gate.
+    pub(crate) fn release(self) {
+        if let Self::Gate(behind) = self {
+            gate::open(behind.as_fd());
+        }
+    }
+}
+
+impl AsFd for Hold {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Link(descriptor) | Self::Gate(descriptor) => descriptor.as_fd(),
+        }
     }
 }
 
@@ -99,7 +169,7 @@ pub fn sends_redirected(ifindex: u32) -> Option<bool> {
 }
 
 /// Replaces the program attached through `link` by `program`. Each frame passes one or the other.
-pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: both are open descriptors for the length of the call, which keeps neither, and no
     // options are passed.
     let outcome = unsafe {

@@ -7,6 +7,7 @@
 //!
 //! Non-goals: the meaning of a filter (`crates/policy`), the members of a set.
 
+use crate::attach::Entry;
 use crate::load::{LoadError, explained, keep};
 use crate::sets::SetTables;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -29,9 +30,6 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/front.skel.rs"));
 }
 
-/// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`.
-const XDP_HAS_FRAGS: u32 = 1 << 5;
-
 /// The purpose of a loaded program.
 #[derive(Clone, Copy, Debug)]
 pub struct FrontPort<'a> {
@@ -39,6 +37,8 @@ pub struct FrontPort<'a> {
     pub mac: [u8; 6],
     /// Whether its frames may be in several buffers.
     pub multi_buffer: bool,
+    /// How it and the program behind it are attached.
+    pub entry: Entry,
     /// Where the tree behind it reads what filters set; `None` where there is no tree.
     pub handed: Option<&'a MapHandle>,
 }
@@ -78,9 +78,7 @@ impl Front {
                     layout::write(into, term, has_more);
                 }
             }
-            if port.multi_buffer {
-                open.progs.front.set_flags(XDP_HAS_FRAGS);
-            }
+            port.entry.set_up(&mut open.progs.front, port.multi_buffer);
             if let Some(sets) = sets {
                 let [slots, tables, paintings, members] = sets.maps();
                 open.maps.set_tables.reuse_fd(slots.as_fd())?;

@@ -4,11 +4,14 @@
 //! ends, however it ends, the kernel closes the link and the program is gone: this is what
 //! makes Narrows fail open.
 //!
-//! Non-goals: pinning (a pinned program would outlive its workers and swallow the traffic),
-//! sharing an interface with another XDP program.
+//! Where other XDP programs run on the same interface, in libxdp's dispatcher, a [`Place`] there
+//! takes the part of the link; it fails open as well.
+//!
+//! Non-goals: pinning (a pinned program would outlive its workers and swallow the traffic).
 
 mod attach;
 mod front;
+mod gate;
 mod heartbeat;
 mod load;
 mod mapped;
@@ -20,12 +23,13 @@ pub mod test_run;
 mod translation;
 pub mod tree;
 
-pub use attach::{AttachError, XdpMode, sends_redirected};
+pub use attach::{AttachError, Entry, XdpMode, sends_redirected};
 pub use front::{
     AccountKey, Accounts, COUNTERS_MAX, Counted, Does, Endpoint, Field, Front, FrontMaps,
     FrontPort, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term,
     Then, Word, has,
 };
+pub use gate::{CannotOpen, GateError, Libxdp, PLACES, Place, Placed, place};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use sets::{SetTables, SetsError};

@@ -6,7 +6,7 @@
 //! only on request, because it calls functions that a kernel may lack, or have only once a module
 //! is loaded. A kernel without them loses only this look-up, and loading can be tried again.
 
-use crate::attach::{AttachError, XdpMode, attach, replace};
+use crate::attach::{AttachError, Entry, Hold, XdpMode, attach};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
@@ -26,9 +26,6 @@ mod plain {
 mod translated {
     include!(concat!(env!("OUT_DIR"), "/steer_translated.skel.rs"));
 }
-
-/// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`: the program copes with frames in several buffers.
-const XDP_HAS_FRAGS: u32 = 1 << 5;
 
 /// The program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -104,7 +101,7 @@ pub struct Watchdog {
 /// The steering program of one port: loaded, and attached once [`Steer::attach`] was called.
 pub struct Steer {
     // Declared first, so that the program is detached before its maps go.
-    link: Option<OwnedFd>,
+    hold: Option<Hold>,
     sockets: MapHandle,
     verdicts: MapHandle,
     plain: OwnedFd,
@@ -122,6 +119,7 @@ struct Settings {
     multi_buffer: bool,
     seal: u32,
     watchdog: Watchdog,
+    entry: Entry,
     has_coarse_clock: bool,
 }
 
@@ -143,7 +141,8 @@ macro_rules! set_up {
 impl Steer {
     /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
     /// several buffers. `seal` marks its metadata about translations; it is not 0 and should be
-    /// random. `watchdog` decides when and how it bypasses silent workers.
+    /// random. `watchdog` decides when and how it bypasses silent workers. `entry` is how it will be
+    /// attached.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.
@@ -152,16 +151,15 @@ impl Steer {
         multi_buffer: bool,
         seal: u32,
         watchdog: Watchdog,
+        entry: Entry,
     ) -> Result<Self, SteerError> {
         let has_coarse_clock = has_coarse_clock();
-        let settings = Settings { mac, multi_buffer, seal, watchdog, has_coarse_clock };
+        let settings = Settings { mac, multi_buffer, seal, watchdog, entry, has_coarse_clock };
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = plain::SteerSkelBuilder::default().open(&mut storage)?;
             set_up!(open, &settings)?;
-            if multi_buffer {
-                open.progs.steer.set_flags(XDP_HAS_FRAGS);
-            }
+            entry.set_up(&mut open.progs.steer, multi_buffer);
             open.load()
         });
         let loaded = loaded.map_err(SteerError::Load)?;
@@ -169,7 +167,7 @@ impl Steer {
             MapHandle::try_from(from).map_err(|source| SteerError::Map { map, source })
         };
         Ok(Self {
-            link: None,
+            hold: None,
             sockets: handle("sockets", &loaded.maps.sockets)?,
             verdicts: handle("verdicts", &loaded.maps.verdicts)?,
             plain: keep(&loaded.progs.steer).map_err(SteerError::Load)?,
@@ -182,7 +180,7 @@ impl Steer {
 
     /// Loads the program that looks up translations, on the maps of the plain one.
     fn load_translated(&self) -> Result<OwnedFd, LoadError> {
-        let Settings { multi_buffer, seal, .. } = self.settings;
+        let Settings { multi_buffer, seal, entry, .. } = self.settings;
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = translated::SteerTranslatedSkelBuilder::default().open(&mut storage)?;
@@ -190,9 +188,7 @@ impl Steer {
                 rodata.seal = seal;
             }
             set_up!(open, &self.settings)?;
-            if multi_buffer {
-                open.progs.steer_translated.set_flags(XDP_HAS_FRAGS);
-            }
+            entry.set_up(&mut open.progs.steer_translated, multi_buffer);
             open.maps.sockets.reuse_fd(self.sockets.as_fd())?;
             open.maps.verdicts.reuse_fd(self.verdicts.as_fd())?;
             open.load()
@@ -218,24 +214,31 @@ impl Steer {
     /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
     /// attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), SteerError> {
-        self.link = Some(attach(self.attached(), ifindex, mode)?);
+        self.hold = Some(Hold::Link(attach(self.attached(), ifindex, mode)?));
         Ok(())
     }
 
-    /// Takes over an interface where another process's program is attached by `link`: replaces the
-    /// program, so that each frame passes one of them, and keeps the link from then on.
+    /// Takes over where another process's program is attached, or none behind a gate: replaces it,
+    /// so that each frame passes one of them, and keeps `hold`, a link or the array of a gate, from
+    /// then on.
     ///
     /// # Errors
     /// If the kernel refuses; the other program stays then.
-    pub fn take_over(&mut self, link: OwnedFd) -> Result<(), SteerError> {
-        replace(link.as_fd(), self.attached()).map_err(SteerError::Replace)?;
-        self.link = Some(link);
+    pub fn take_over(&mut self, hold: OwnedFd) -> Result<(), SteerError> {
+        let hold = self.settings.entry.hold(hold);
+        hold.replace(self.attached()).map_err(SteerError::Replace)?;
+        self.hold = Some(hold);
         Ok(())
     }
 
-    /// The link by which it is attached, to be passed on to another process.
-    pub fn link(&self) -> Option<BorrowedFd<'_>> {
-        self.link.as_ref().map(AsFd::as_fd)
+    /// What it is attached by, to be passed on to another process.
+    pub fn hold(&self) -> Option<BorrowedFd<'_>> {
+        self.hold.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How it is attached.
+    pub fn entry(&self) -> Entry {
+        self.settings.entry
     }
 
     /// Whether the kernel now has a look-up for addresses before translation. A module may add it
@@ -261,11 +264,9 @@ impl Steer {
             true => self.translated().map_err(SteerError::NoLookUp)?,
             false => &self.plain,
         };
-        match (&self.front, &self.link) {
+        match (&self.front, &self.hold) {
             (Some(front), _) => front.lead_to(program.as_fd()).map_err(SteerError::Front)?,
-            (None, Some(link)) => {
-                replace(link.as_fd(), program.as_fd()).map_err(SteerError::Replace)?;
-            }
+            (None, Some(hold)) => hold.replace(program.as_fd()).map_err(SteerError::Replace)?,
             (None, None) => {}
         }
         self.looks_up = wanted;
@@ -282,9 +283,9 @@ impl Steer {
         if let Some(front) = &front {
             front.lead_to(program).map_err(SteerError::Front)?;
         }
-        if let Some(link) = &self.link {
+        if let Some(hold) = &self.hold {
             let first = front.as_ref().map_or(program, Front::program);
-            replace(link.as_fd(), first).map_err(SteerError::Replace)?;
+            hold.replace(first).map_err(SteerError::Replace)?;
         }
         self.front = front;
         Ok(())
@@ -314,7 +315,9 @@ impl Steer {
     /// Takes the program off the interface; frames take the kernel's path from here on. The
     /// counters stay readable.
     pub fn detach(&mut self) {
-        self.link = None;
+        if let Some(hold) = self.hold.take() {
+            hold.release();
+        }
     }
 
     /// The verdicts on frames so far.

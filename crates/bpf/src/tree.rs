@@ -10,7 +10,7 @@
 //!
 //! Non-goals: policies, and their compilation into classes and rules.
 
-use crate::attach::{AttachError, XdpMode, attach, replace};
+use crate::attach::{AttachError, Entry, Hold, XdpMode, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -35,8 +35,6 @@ mod skeleton {
 
 /// `BPF_F_INNER_MAP` of `linux/bpf.h`: an array in a map need not be as long as others there.
 const INNER_MAP: u32 = 1 << 12;
-/// `BPF_F_XDP_HAS_FRAGS` of `linux/bpf.h`.
-const XDP_HAS_FRAGS: u32 = 1 << 5;
 /// The one entry of a map that has one.
 const ONLY: [u8; 4] = [0; 4];
 
@@ -184,7 +182,8 @@ impl Totals {
 /// The program of one port.
 pub struct Tree {
     // Declared first, so that the program is detached before its maps go.
-    link: Option<OwnedFd>,
+    hold: Option<Hold>,
+    entry: Entry,
     /// The program in front of it, attached in its place.
     front: Option<Front>,
     program: OwnedFd,
@@ -224,11 +223,11 @@ struct Maps {
 impl Tree {
     /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
     /// several buffers. Until a plan is installed all frames pass, once it is
-    /// [connected](Self::connect).
+    /// [connected](Self::connect). `entry` is how it will be attached.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.
-    pub fn load(mac: [u8; 6], multi_buffer: bool) -> Result<Self, TreeError> {
+    pub fn load(mac: [u8; 6], multi_buffer: bool, entry: Entry) -> Result<Self, TreeError> {
         let mut storage = MaybeUninit::uninit();
         let nothing = explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?;
         let loaded = explained(|| {
@@ -237,10 +236,8 @@ impl Tree {
                 rodata.own_mac = mac;
                 rodata.multi_buffer = u32::from(multi_buffer);
             }
-            if multi_buffer {
-                open.progs.tree.set_flags(XDP_HAS_FRAGS);
-                open.progs.tree_behind.set_flags(XDP_HAS_FRAGS);
-            }
+            entry.set_up(&mut open.progs.tree, multi_buffer);
+            entry.set_up(&mut open.progs.tree_behind, multi_buffer);
             open.load()
         })
         .map_err(TreeError::Load)?;
@@ -264,7 +261,16 @@ impl Tree {
         let program = keep(&loaded.progs.tree).map_err(TreeError::Load)?;
         let behind = keep(&loaded.progs.tree_behind).map_err(TreeError::Load)?;
         let current = (0, Image::default());
-        Ok(Self { link: None, front: None, program, behind, maps, current, laid_out: [None, None] })
+        Ok(Self {
+            hold: None,
+            entry,
+            front: None,
+            program,
+            behind,
+            maps,
+            current,
+            laid_out: [None, None],
+        })
     }
 
     /// Puts `image` in force. The classes in `new` start without credit and counts; others
@@ -339,7 +345,18 @@ impl Tree {
     /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
     /// attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), TreeError> {
-        self.link = Some(attach(self.first(self.front.as_ref()), ifindex, mode)?);
+        self.hold = Some(Hold::Link(attach(self.first(self.front.as_ref()), ifindex, mode)?));
+        Ok(())
+    }
+
+    /// Puts the program behind a gate, whose array is `behind`.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn take_over(&mut self, behind: OwnedFd) -> Result<(), TreeError> {
+        let hold = self.entry.hold(behind);
+        hold.replace(self.first(self.front.as_ref())).map_err(TreeError::Replace)?;
+        self.hold = Some(hold);
         Ok(())
     }
 
@@ -353,8 +370,8 @@ impl Tree {
             let behind = if front.hands_over() { &self.behind } else { &self.program };
             front.lead_to(behind.as_fd()).map_err(TreeError::Front)?;
         }
-        if let Some(link) = &self.link {
-            replace(link.as_fd(), self.first(front.as_ref())).map_err(TreeError::Replace)?;
+        if let Some(hold) = &self.hold {
+            hold.replace(self.first(front.as_ref())).map_err(TreeError::Replace)?;
         }
         self.front = front;
         Ok(())
@@ -391,7 +408,9 @@ impl Tree {
     /// Takes the program off the interface; frames take the kernel's path from here on. The
     /// counters stay readable.
     pub fn detach(&mut self) {
-        self.link = None;
+        if let Some(hold) = self.hold.take() {
+            hold.release();
+        }
     }
 
     /// The counters of the class with this number; number 0 counts packets without a class.

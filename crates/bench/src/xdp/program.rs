@@ -7,7 +7,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::{Image, Names, Tree};
-use narrows_bpf::{self as bpf, Does, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then};
+use narrows_bpf::{self as bpf, Does, Entry, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then};
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
@@ -89,14 +89,14 @@ impl Program {
             Subject::Set(members) => {
                 let then = if shape.is_live { Then::Continue } else { Then::Drop };
                 let set = set(&prefixes(shape.entries, false), members, then)?;
-                let mut tree = Tree::load([2; 6], false)?;
+                let mut tree = Tree::load([2; 6], false, Entry::Own)?;
                 tree.connect(port)?;
                 tree.put_in_front(Some(set))?;
                 Loaded::Tree(Box::new(tree))
             }
             Subject::Spread { by, is_six } => spread(by, is_six, shape.entries)?,
             Subject::Tree | Subject::Filter { .. } | Subject::Edited => {
-                let mut tree = Tree::load([2; 6], false)?;
+                let mut tree = Tree::load([2; 6], false, Entry::Own)?;
                 tree.connect(port)?;
                 let image = image(shape);
                 let new: Vec<u32> = image.classes.keys().copied().collect();
@@ -225,7 +225,7 @@ fn naming(tree: &Tree) -> Result<Front> {
     let mut term = Term::any();
     term.steps.push(Step { does, then: Then::Pass, exceed: Then::Pass, counter: None });
     let handed = tree.handed()?;
-    let port = FrontPort { mac: [2; 6], multi_buffer: false, handed: Some(&handed) };
+    let port = FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: Some(&handed) };
     Ok(Front::load(port, &[term], None, &mut FrontMaps::new()?)?)
 }
 
@@ -251,7 +251,7 @@ fn set(prefixes: &[(IpAddr, u8)], members: Members, then: Then) -> Result<Front>
     let mut term = Term::any();
     term.look_ups.push(look_up);
     term.steps.push(step);
-    let port = FrontPort { mac: [2; 6], multi_buffer: false, handed: None };
+    let port = FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: None };
     Ok(Front::load(port, &[term], Some(&tables), &mut FrontMaps::new()?)?)
 }
 

@@ -13,7 +13,8 @@ mod police;
 const DROP: u32 = 1;
 const PASS: u32 = 2;
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
-const PORT: FrontPort<'static> = FrontPort { mac: OWN, multi_buffer: false, handed: None };
+const PORT: FrontPort<'static> =
+    FrontPort { mac: OWN, multi_buffer: false, entry: Entry::Own, handed: None };
 
 struct Alone;
 

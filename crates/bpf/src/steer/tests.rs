@@ -22,7 +22,8 @@ fn steer(stalled: Stalled) -> Option<(Steer, Heart)> {
     let load = || {
         let heartbeats = Heartbeats::new()?;
         let heart = heartbeats.heart(0, now()).expect("queue 0 can be served");
-        let steer = Steer::load(OWN, false, 1, Watchdog { heartbeats, after: AFTER, stalled })?;
+        let steer =
+            Steer::load(OWN, false, 1, Watchdog { heartbeats, after: AFTER, stalled }, Entry::Own)?;
         Ok::<_, SteerError>((steer, heart))
     };
     load().map_err(|error| eprintln!("SKIPPED: {error}")).ok()

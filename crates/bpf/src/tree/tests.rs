@@ -11,7 +11,7 @@ const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const OTHER: u32 = 1;
 
 fn tree() -> Option<Tree> {
-    match Tree::load(OWN, false) {
+    match Tree::load(OWN, false, Entry::Own) {
         Err(TreeError::Load(error @ LoadError::NotPermitted)) => {
             eprintln!("SKIPPED: {error}");
             None
@@ -183,7 +183,8 @@ fn what_filters_in_front_set_decides_and_lasts_for_one_frame() {
             setting(7, None, Some(0x1_0000)),
         ];
         let handed = tree.handed().unwrap();
-        let port = FrontPort { mac: OWN, multi_buffer: false, handed: Some(&handed) };
+        let port =
+            FrontPort { mac: OWN, multi_buffer: false, entry: Entry::Own, handed: Some(&handed) };
         Front::load(port, &terms, None, maps).unwrap()
     };
     let front = load(&tree, &mut maps);

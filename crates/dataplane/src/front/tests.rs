@@ -1,7 +1,7 @@
 //! Filters in the driver give the same results as in a worker.
 
 use super::terms::resolve;
-use narrows_bpf::{Front, FrontMaps, FrontPort, test_run};
+use narrows_bpf::{Entry, Front, FrontMaps, FrontPort, test_run};
 use narrows_classify::{
     ANY_PROTOCOL, Action, ActionId, ActionKind, Control, Filter, Flower, Mark, Matches, PortRange,
     Prefix, Selector, Subject, VLAN,
@@ -15,7 +15,7 @@ use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptes
 use std::net::IpAddr;
 
 const PORT: FrontPort<'static> =
-    FrontPort { mac: [2, 0, 0, 0, 0, 9], multi_buffer: false, handed: None };
+    FrontPort { mac: [2, 0, 0, 0, 0, 9], multi_buffer: false, entry: Entry::Own, handed: None };
 
 /// Few values, so that filters and frames often agree.
 fn byte() -> impl Strategy<Value = u8> {

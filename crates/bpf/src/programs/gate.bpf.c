@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * gate: the program that libxdp's dispatcher calls, among those of others.
+ *
+ * It continues in whatever program is behind it, or lets the frame pass to the next program of
+ * the dispatcher. The kernel empties the array when no process has it open any more: then all
+ * frames pass, whoever has pinned this program.
+ *
+ * Non-goals: its place among the others, which libxdp knows.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} behind SEC(".maps");
+
+SEC("xdp")
+int narrows_gate(struct xdp_md *ctx)
+{
+	bpf_tail_call(ctx, &behind, 0);
+	return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
