@@ -349,6 +349,11 @@ impl Tree {
         Ok(())
     }
 
+    /// How it is attached.
+    pub fn entry(&self) -> Entry {
+        self.entry
+    }
+
     /// Puts the program behind a gate, whose array is `behind`.
     ///
     /// # Errors

@@ -31,6 +31,8 @@ enum Command {
     Doctor(commands::doctor::Doctor),
     Import(commands::import::Import),
     #[command(hide = true)]
+    KeepGates(commands::keep_gates::KeepGates),
+    #[command(hide = true)]
     Manual(commands::manual::Manual),
     #[cfg(feature = "lab")]
     Bench(commands::bench::Bench),
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Upgrade(upgrade) => upgrade.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Import(import) => import.execute(),
+        Command::KeepGates(keep) => keep.execute(),
         Command::Manual(manual) => manual.execute(<Cli as clap::CommandFactory>::command()),
         #[cfg(feature = "lab")]
         Command::Bench(bench) => bench.execute(),

@@ -14,6 +14,7 @@
 
 use crate::counters::{Counts, QueueCounters};
 use crate::front::{Fronts, PortFront, Terms};
+use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
 use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
@@ -23,7 +24,8 @@ use crate::upgrade::state::SessionManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{Seat, Totals, Tree, TreeError};
 use narrows_bpf::{
-    AttachError, FrontPort, Pulse, SetTables, SteerError, Verdicts, XdpMode, sends_redirected,
+    AttachError, Entry, FrontPort, Pulse, SetTables, SteerError, Verdicts, XdpMode,
+    sends_redirected,
 };
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::doctor::{self, Redirected};
@@ -62,16 +64,18 @@ struct Installed {
 
 impl InDriver {
     /// Joins `ports`, to run the plan of each, with `fronts` in front of it; in the mode `only`, or
-    /// else the best that works.
+    /// else the best that works. `gates` has places beside other programs.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         only: Option<XdpMode>,
         plans: [Plan; 2],
         fronts: &Fronts<'_>,
+        gates: &Gates,
     ) -> Result<Self, InstanceError> {
         let load = |side: Side| {
             let port = &ports[side.index()];
-            Tree::load(port.mac, port.mtu > MTU_OF_ONE_BUFFER).map_err(failed(port))
+            let several = port.mtu > MTU_OF_ONE_BUFFER;
+            Tree::load(port.mac, several, gates.entry(side)).map_err(failed(port))
         };
         let trees = [load(Side::A)?, load(Side::B)?];
         let losses_before = ports
@@ -87,15 +91,15 @@ impl InDriver {
         for side in Side::BOTH {
             plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
         }
-        plane.join(only)?;
+        plane.join(only, gates)?;
         Ok(plane)
     }
 
     /// Attaches both programs, each in the best mode of both ports, or in `only`; then connects the
     /// ports.
-    fn join(&mut self, only: Option<XdpMode>) -> Result<(), InstanceError> {
+    fn join(&mut self, only: Option<XdpMode>, gates: &Gates) -> Result<(), InstanceError> {
         for side in Side::BOTH {
-            self.attach(side, only)?;
+            self.attach(side, only, gates)?;
         }
         // A port that moves into the stack may no longer accept frames in its driver.
         while let Some(side) = Side::BOTH.into_iter().find(|side| self.loses(*side)) {
@@ -104,7 +108,7 @@ impl InDriver {
                 return Err(InstanceError::NotTaken { port, driver });
             }
             self.trees[side.index()].detach();
-            self.attach(side, Some(XdpMode::Generic))?;
+            self.attach(side, Some(XdpMode::Generic), gates)?;
         }
         for side in Side::BOTH {
             let port = self.port(side);
@@ -115,7 +119,12 @@ impl InDriver {
     }
 
     /// Attaches the program of the port of `side` in the best mode of its driver, or in `only`.
-    fn attach(&mut self, side: Side, only: Option<XdpMode>) -> Result<(), InstanceError> {
+    fn attach(
+        &mut self,
+        side: Side,
+        only: Option<XdpMode>,
+        gates: &Gates,
+    ) -> Result<(), InstanceError> {
         let modes: &[XdpMode] = match only {
             Some(XdpMode::Native) => &[XdpMode::Native],
             Some(XdpMode::Generic) => &[XdpMode::Generic],
@@ -123,6 +132,13 @@ impl InDriver {
         };
         let port = &self.ports[side.index()];
         let tree = &mut self.trees[side.index()];
+        if tree.entry() == Entry::Shared {
+            let several = port.mtu > MTU_OF_ONE_BUFFER;
+            let (mode, behind) = gates.place_best(&port.name, port.ifindex, modes, several)?;
+            tree.take_over(behind).map_err(failed(port))?;
+            self.modes[side.index()] = mode;
+            return Ok(());
+        }
         let mut refusal = None;
         for &mode in modes {
             match tree.attach(port.ifindex, mode) {
@@ -275,6 +291,7 @@ impl Plane for InDriver {
         let port = FrontPort {
             mac: facts.mac,
             multi_buffer: facts.mtu > MTU_OF_ONE_BUFFER,
+            entry: tree.entry(),
             handed: Some(&handed),
         };
         self.fronts[side.index()]

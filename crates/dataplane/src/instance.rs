@@ -12,6 +12,7 @@ use crate::clock;
 use crate::counters::{Counts, QueueCounters};
 use crate::events::Events;
 use crate::front::FrontError;
+use crate::gates::{Gates, NoGate};
 use crate::heartbeat::SilentWorker;
 use crate::in_driver::InDriver;
 use crate::look_ups::LookUps;
@@ -78,6 +79,9 @@ pub enum InstanceError {
     /// Its sets cannot be looked up.
     #[error(transparent)]
     Sets(#[from] SetsError),
+    /// The XDP plane gets no place beside other programs.
+    #[error(transparent)]
+    Gate(#[from] NoGate),
     /// The XDP plane cannot be used.
     #[error("{port}: {source}")]
     Driver {
@@ -171,6 +175,8 @@ pub struct InstanceOptions {
     pub plane: PlaneKind,
     /// How its sessions are run.
     pub session: SessionOptions,
+    /// The priority of its programs in libxdp's dispatcher; then it makes one if there is none.
+    pub dispatcher: Option<u32>,
 }
 
 /// See the module's documentation.
@@ -182,6 +188,8 @@ pub struct Instance {
     /// The sets in the form of the programs, once there was one. Declared after the plane, whose
     /// programs use its maps.
     tables: Option<SetTables>,
+    /// Of ports that it shares with other XDP programs.
+    gates: Gates,
     /// Over the plane's workers.
     watch: Watch,
     _promiscuous: Vec<Promiscuous>,
@@ -204,7 +212,7 @@ pub struct Instance {
 
 impl Instance {
     /// An instance that has not started.
-    fn new(options: InstanceOptions, repairs: Repairs) -> Self {
+    fn new(options: InstanceOptions, repairs: Repairs, gates: Gates) -> Self {
         Self {
             watch: Watch::new(options.fail.stalled()),
             standby: StandBy::new(options.fail),
@@ -217,6 +225,7 @@ impl Instance {
             sets: Sets::default(),
             plane: None,
             tables: None,
+            gates,
             _promiscuous: Vec::new(),
             waiting_for: None,
             look_ups: LookUps::default(),
@@ -229,7 +238,7 @@ impl Instance {
     }
 
     /// Joins the ports under `policy`, whose filters look up `sets`; `repairs` maintains their
-    /// offloads.
+    /// offloads, `gates` shares them with others.
     ///
     /// # Errors
     /// If they cannot be joined as they are now. Then nothing stays changed.
@@ -238,8 +247,9 @@ impl Instance {
         policy: Policy,
         sets: Sets,
         repairs: Repairs,
+        gates: Gates,
     ) -> Result<Self, InstanceError> {
-        let mut instance = Self::new(options, repairs);
+        let mut instance = Self::new(options, repairs, gates);
         instance.check_ports(&policy)?;
         instance.policy = policy;
         instance.adopt_sets(sets)?;
@@ -482,6 +492,11 @@ impl Instance {
 
     /// Reads the ports, compiles the policy for them, and joins them.
     fn open(&mut self) -> Result<(), InstanceError> {
+        // A gate without a session would only cost time.
+        self.open_plane().inspect_err(|_| self.gates.release())
+    }
+
+    fn open_plane(&mut self) -> Result<(), InstanceError> {
         // Each time, because an interface that came back is no longer a port of the bridge.
         self.standby.watch(&self.options.ports, &mut self.events)?;
         let [a, b] = &self.options.ports;
@@ -507,11 +522,12 @@ impl Instance {
         let plane: Box<dyn Plane> = match self.options.plane {
             PlaneKind::Xsk => {
                 let fronts = self.fronts(&plans)?;
-                Box::new(Session::open(ports, &self.options.session, plans, stalled, &fronts)?)
+                let options = &self.options.session;
+                Box::new(Session::open(ports, options, plans, stalled, &fronts, &self.gates)?)
             }
             PlaneKind::Xdp => {
                 let fronts = self.fronts(&plans)?;
-                Box::new(InDriver::open(ports, only, plans, &fronts)?)
+                Box::new(InDriver::open(ports, only, plans, &fronts, &self.gates)?)
             }
         };
         let is_generic = plane.mode().xdp.map(|mode| mode == XdpMode::Generic);
@@ -669,6 +685,7 @@ impl Instance {
     fn close(&mut self, drain: bool) {
         let Some(plane) = self.plane.take() else { return };
         let Closed { counts, left_behind } = plane.close(drain);
+        self.gates.release();
         if !left_behind.is_empty() {
             self.events.warn(watch::left_behind(&left_behind));
         }

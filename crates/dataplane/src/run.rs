@@ -5,6 +5,7 @@ use crate::bare;
 use crate::clock;
 use crate::confine::{Needs, confine};
 use crate::control::{Answer, ControlError, ControlServer, Request, Task};
+use crate::gates::Gates;
 use crate::instance::{FailMode, Heritage, Instance, InstanceError, InstanceOptions};
 use crate::notify::Manager;
 use crate::offloads::Repairs;
@@ -62,6 +63,8 @@ pub struct RunOptions {
     pub plane: PlaneKind,
     /// How sessions are run.
     pub session: SessionOptions,
+    /// Join the ports through libxdp's dispatcher, with this priority, also if there is none yet.
+    pub dispatcher: Option<u32>,
     /// Continue where another process stops, which has started this one. Its policy continues, too,
     /// regardless of files.
     pub take_over: bool,
@@ -126,7 +129,8 @@ pub fn run(
     options: RunOptions,
     ready: impl FnOnce(&Instance),
 ) -> Result<Option<Snapshot>, RunError> {
-    let RunOptions { ports, batch, sets, state, fail, plane, session, take_over } = options;
+    let RunOptions { ports, batch, sets, state, fail, plane, session, dispatcher, take_over } =
+        options;
     if ports[0] == ports[1] {
         let [port, _] = ports;
         return Err(RunError::SamePort(port));
@@ -134,7 +138,7 @@ pub fn run(
     let mut sets_file = state.as_deref().map(SetsFile::beside);
     let mut state = state.map(|path| StateFile::new(path, &ports));
     if take_over {
-        let process = succeed(InstanceOptions { ports, fail, plane, session })?;
+        let process = succeed(InstanceOptions { ports, fail, plane, session, dispatcher })?;
         ready(&process.instance);
         return serve(process, batch, state, sets_file);
     }
@@ -147,9 +151,11 @@ pub fn run(
     let findings = refuse_blockers(&ports, fail, plane, &session)?;
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
     let repairs = Repairs::reach(&ports);
+    // It keeps the privileges that this process gives up.
+    let gates = Gates::start(&ports, dispatcher)?;
     let unconfined = confine(needs);
-    let options = InstanceOptions { ports, fail, plane, session };
-    let mut instance = Instance::start(options, policy, sets, repairs)?;
+    let options = InstanceOptions { ports, fail, plane, session, dispatcher };
+    let mut instance = Instance::start(options, policy, sets, repairs, gates)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     instance.examined(findings);
     ready(&instance);
@@ -363,10 +369,11 @@ pub fn run_bare(
     let facts = [PortFacts::read(&ports[0])?, PortFacts::read(&ports[1])?];
     let promiscuous = [&facts[0], &facts[1]].map(|port| narrows_link::promiscuous(port.ifindex));
     let queues = facts[0].queues.min(facts[1].queues);
-    let mut prepared =
-        Prepared::new(facts, session, queues, Stalled::Pass).map_err(InstanceError::from)?;
+    let gates = Gates::none();
+    let mut prepared = Prepared::new(facts, session, queues, Stalled::Pass, gates.entries())
+        .map_err(InstanceError::from)?;
     let ios = prepared.take_ios();
-    prepared.attach(session.xdp_mode).map_err(InstanceError::from)?;
+    prepared.attach(session.xdp_mode, &gates).map_err(InstanceError::from)?;
     let threads: Vec<_> = ios
         .into_iter()
         .enumerate()

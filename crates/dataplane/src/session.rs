@@ -6,6 +6,7 @@
 //! one.
 
 use crate::front::{FrontError, Fronts, PortFront, Terms};
+use crate::gates::{Gates, NoGate};
 use crate::heartbeat::SILENT_AFTER;
 use crate::port::PortFacts;
 use crate::sizing::Sizing;
@@ -13,7 +14,8 @@ use crate::worker_thread::Seat;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
-    AttachError, FrontPort, Heartbeats, SetTables, Stalled, Steer, SteerError, Watchdog, XdpMode,
+    AttachError, Entry, FrontPort, Heartbeats, SetTables, Stalled, Steer, SteerError, Watchdog,
+    XdpMode,
 };
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::dissect::Dissector;
@@ -125,6 +127,9 @@ pub enum SessionError {
         /// What to do about it.
         hint: &'static str,
     },
+    /// It gets no place beside other programs.
+    #[error(transparent)]
+    Gate(#[from] NoGate),
     /// Filters cannot run in front of it.
     #[error("{port}: {source}")]
     Front {
@@ -160,15 +165,17 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Binds the sockets of `queues` queues on both `ports`. `stalled` is the treatment of frames
-    /// for a silent worker.
+    /// for a silent worker, and `entries` how the programs will be attached.
     pub(crate) fn new(
         ports: [PortFacts; 2],
         options: &SessionOptions,
         queues: u32,
         stalled: Stalled,
+        entries: [Entry; 2],
     ) -> Result<Self, SessionError> {
         let Bound { umem, copy_mode, sizing, sockets } = bind_best(&ports, options, queues)?;
-        let (heartbeats, steers) = load(&ports, sizing.buffer.several, stalled, &sockets)?;
+        let several = sizing.buffer.several;
+        let (heartbeats, steers) = load(&ports, several, stalled, entries, &sockets)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let ios = sockets
@@ -191,8 +198,9 @@ impl Prepared {
     ) -> Result<(), SessionError> {
         let index = side.index();
         let PortFacts { mac, ref name, .. } = self.ports[index];
-        let port = FrontPort { mac, multi_buffer: self.sizing.buffer.several, handed: None };
         let steer = &mut self.steers[index];
+        let (multi_buffer, entry) = (self.sizing.buffer.several, steer.entry());
+        let port = FrontPort { mac, multi_buffer, entry, handed: None };
         self.fronts[index]
             .set(terms, tables, port, |front| steer.put_in_front(front))
             .map_err(|source| SessionError::Front { port: name.clone(), source })
@@ -210,10 +218,16 @@ impl Prepared {
     }
 
     /// Attaches both programs: frames arrive from here on.
-    pub(crate) fn attach(&mut self, only: Option<XdpMode>) -> Result<[XdpMode; 2], SessionError> {
+    pub(crate) fn attach(
+        &mut self,
+        only: Option<XdpMode>,
+        gates: &Gates,
+    ) -> Result<[XdpMode; 2], SessionError> {
+        let several = self.sizing.buffer.several;
+        let [a, b] = &mut self.steers;
         Ok([
-            attach_best(&mut self.steers[0], &self.ports[0], only)?,
-            attach_best(&mut self.steers[1], &self.ports[1], only)?,
+            attach_best(a, &self.ports[0], only, several, gates)?,
+            attach_best(b, &self.ports[1], only, several, gates)?,
         ])
     }
 }
@@ -249,17 +263,18 @@ pub(crate) struct Session {
 
 impl Session {
     /// Joins `ports`, to run the plan of each, with `fronts` in front; `stalled` is the treatment
-    /// of frames for a silent worker.
+    /// of frames for a silent worker. `gates` has places beside other programs.
     pub(crate) fn open(
         ports: [PortFacts; 2],
         options: &SessionOptions,
         plans: [Plan; 2],
         stalled: Stalled,
         fronts: &Fronts<'_>,
+        gates: &Gates,
     ) -> Result<Self, SessionError> {
         let [(a, of_a), (b, of_b)] = plans.map(|plan| Installation::reconcile(plan, None));
         let queues = of_a.len().min(of_b.len()) as u32;
-        let mut prepared = Prepared::new(ports, options, queues, stalled)?;
+        let mut prepared = Prepared::new(ports, options, queues, stalled, gates.entries())?;
         let mut workers = Workers::new(prepared.heartbeats.clone());
         let boards = Boards::new(options);
         let ios = (0u32..).zip(prepared.take_ios());
@@ -273,7 +288,7 @@ impl Session {
         for side in Side::BOTH {
             prepared.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
         }
-        let xdp_modes = prepared.attach(options.xdp_mode)?;
+        let xdp_modes = prepared.attach(options.xdp_mode, gates)?;
         Ok(Self { prepared, workers, installed: [a, b], xdp_modes, losses_before })
     }
 }
@@ -284,15 +299,17 @@ fn load(
     ports: &[PortFacts; 2],
     multi_buffer: bool,
     stalled: Stalled,
+    entries: [Entry; 2],
     sockets: &[[Socket; 2]],
 ) -> Result<(Heartbeats, [Steer; 2]), SessionError> {
     let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
     let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
-    let steer = |port: &PortFacts| {
-        let loaded = Steer::load(port.mac, multi_buffer, Secrets::own().seal, watchdog.clone());
+    let steer = |port: &PortFacts, entry| {
+        let (seal, watchdog) = (Secrets::own().seal, watchdog.clone());
+        let loaded = Steer::load(port.mac, multi_buffer, seal, watchdog, entry);
         loaded.map_err(|source| SessionError::Steer { port: port.name.clone(), hint: "", source })
     };
-    let steers = [steer(&ports[0])?, steer(&ports[1])?];
+    let steers = [steer(&ports[0], entries[0])?, steer(&ports[1], entries[1])?];
     for (queue, pair) in (0u32..).zip(sockets) {
         for side in Side::BOTH {
             let index = side.index();
@@ -386,11 +403,18 @@ fn attach_best(
     steer: &mut Steer,
     port: &PortFacts,
     only: Option<XdpMode>,
+    multi_buffer: bool,
+    gates: &Gates,
 ) -> Result<XdpMode, SessionError> {
     let modes: &[XdpMode] = match &only {
         Some(only) => std::slice::from_ref(only),
         None => &[XdpMode::Native, XdpMode::Generic],
     };
+    if steer.entry() == Entry::Shared {
+        let (mode, behind) = gates.place_best(&port.name, port.ifindex, modes, multi_buffer)?;
+        let failed = |source| SessionError::Steer { port: port.name.clone(), source, hint: "" };
+        return steer.take_over(behind).map(|()| mode).map_err(failed);
+    }
     let mut refusal = None;
     for &mode in modes {
         match steer.attach(port.ifindex, mode) {

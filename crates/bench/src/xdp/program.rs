@@ -7,7 +7,9 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::{Image, Names, Tree};
-use narrows_bpf::{self as bpf, Does, Entry, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then};
+use narrows_bpf::{
+    self as bpf, Does, Entry, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then,
+};
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
@@ -225,7 +227,8 @@ fn naming(tree: &Tree) -> Result<Front> {
     let mut term = Term::any();
     term.steps.push(Step { does, then: Then::Pass, exceed: Then::Pass, counter: None });
     let handed = tree.handed()?;
-    let port = FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: Some(&handed) };
+    let port =
+        FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: Some(&handed) };
     Ok(Front::load(port, &[term], None, &mut FrontMaps::new()?)?)
 }
 

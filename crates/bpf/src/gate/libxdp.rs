@@ -22,6 +22,12 @@ pub enum CannotOpen {
          libxdp (Fedora)"
     )]
     Missing(String),
+    /// A program without a dynamic loader cannot open it.
+    #[error(
+        "this binary is linked statically and cannot open libxdp.so.1: use the Debian package, or a \
+         build of your own"
+    )]
+    Static,
     /// It is too old.
     #[error("libxdp has no {0}: libxdp's dispatcher needs libxdp 1.3 or newer")]
     TooOld(String),
@@ -100,8 +106,11 @@ impl Libxdp {
     /// Opens the library.
     ///
     /// # Errors
-    /// If it is not installed, or too old.
+    /// If it is not installed, or too old, or this program cannot open any.
     pub fn open() -> Result<Self, CannotOpen> {
+        if cfg!(target_feature = "crt-static") {
+            return Err(CannotOpen::Static);
+        }
         // SAFETY: the name ends with a zero byte; the library's initialisation does nothing.
         let handle = unsafe { libc::dlopen(FILE.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {

@@ -29,7 +29,8 @@ use std::process::ExitCode;
 #[command(after_long_help = "Examples:
   narrows run --ports eth1,eth2
   narrows run --ports eth1,eth2 --batch /etc/narrows/home.tc --state /var/lib/narrows/home.tc
-  narrows run --ports eth1,eth2 --cores 2,3 --busy-poll --fail-closed")]
+  narrows run --ports eth1,eth2 --cores 2,3 --busy-poll --fail-closed
+  narrows run --ports eth1,eth2 --dispatcher")]
 #[command(verbatim_doc_comment)]
 pub struct Run {
     /// The two interfaces, separated by a comma.
@@ -91,6 +92,13 @@ pub struct Run {
     /// packets that pass (docs/views.md). Only in the plane `xsk`.
     #[arg(long)]
     round_trips: bool,
+
+    /// Share the ports with other XDP programs, such as xdp-filter: join libxdp's dispatcher there,
+    /// or make one. Programs with a lower priority run first, and those with a higher one see
+    /// nothing that Narrows forwards; without a number it is 100. A port that has a dispatcher at
+    /// the start is joined there without this option, too (docs/attack.md).
+    #[arg(long, value_name = "PRIORITY", num_args = 0..=1, require_equals = true, default_missing_value = "100")]
+    dispatcher: Option<u32>,
 
     /// Continue from the process that has started this one (`narrows upgrade`).
     #[arg(long, hide = true)]
@@ -161,6 +169,7 @@ impl Run {
                 copy_mode: self.copy.then_some(CopyMode::Copy),
                 round_trips: self.round_trips,
             },
+            dispatcher: self.dispatcher,
             take_over: self.take_over,
         };
         if let Some(last) = run(options, |_| println!("ready"))? {
@@ -192,5 +201,30 @@ pub fn parse_ports(text: &str) -> Result<[String; 2], String> {
     match text.split(',').collect::<Vec<_>>()[..] {
         [a, b] if !a.is_empty() && !b.is_empty() => Ok([a.to_owned(), b.to_owned()]),
         _ => Err("two interface names separated by a comma, such as eth1,eth2".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use narrows_dataplane::gates::PRIORITY;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: Run,
+    }
+
+    fn dispatcher(words: &[&str]) -> Option<u32> {
+        let line = [&["narrows", "--ports", "a,b"], words].concat();
+        Line::parse_from(line).run.dispatcher
+    }
+
+    #[test]
+    fn the_dispatcher_has_a_priority_that_may_be_left_out() {
+        assert_eq!(dispatcher(&[]), None);
+        assert_eq!(dispatcher(&["--dispatcher"]), Some(PRIORITY));
+        assert_eq!(dispatcher(&["--dispatcher=7", "--copy"]), Some(7));
     }
 }

@@ -5,6 +5,7 @@ use super::{Instance, InstanceError, InstanceOptions, read_sets};
 use crate::clock;
 use crate::counters::{self, QueueCounters};
 use crate::events::Events;
+use crate::gates::Gates;
 use crate::offloads::Repairs;
 use crate::plane::Plane;
 use crate::port::PortFacts;
@@ -49,11 +50,14 @@ impl Instance {
             return Err(format!("the ports are released ({why}); try again when they are joined"));
         }
         let policy = narrows_tc::save(&self.policy);
-        let (session, descriptors) = match &self.plane {
-            None => (None, Vec::new()),
+        let (gates, keeper) = self.gates.offer().map_err(|error| error.to_string())?.unzip();
+        let mut descriptors: Vec<OwnedFd> = keeper.into_iter().collect();
+        let session = match &self.plane {
+            None => None,
             Some(plane) => {
-                let (manifest, descriptors) = plane.offer()?;
-                (Some(manifest), descriptors)
+                let (manifest, of_session) = plane.offer()?;
+                descriptors.extend(of_session);
+                Some(manifest)
             }
         };
         let Secrets { hash_key, seal } = Secrets::own();
@@ -70,6 +74,7 @@ impl Instance {
             seal,
             session,
             control,
+            gates,
         };
         Ok((offer, manifest, descriptors))
     }
@@ -146,13 +151,13 @@ pub(crate) struct Heritage {
 }
 
 impl Heritage {
-    /// Prepares to continue from `manifest`, whose `descriptors` are its session's. Nothing of the
-    /// other process is changed.
+    /// Prepares to continue from `manifest`, whose `descriptors` are those of its gates and its
+    /// session. Nothing of the other process is changed.
     pub(crate) fn prepare(
         options: InstanceOptions,
         repairs: Repairs,
         manifest: Manifest,
-        descriptors: Vec<OwnedFd>,
+        mut descriptors: Vec<OwnedFd>,
     ) -> Result<Self, InstanceError> {
         let unfit = |reason: String| InstanceError::Inheritance(reason);
         if manifest.ports != options.ports {
@@ -166,7 +171,14 @@ impl Heritage {
             return Err(unfit("it understands the policy otherwise; restart instead".to_owned()));
         }
         Secrets { hash_key: manifest.hash_key, seal: manifest.seal }.take_over();
-        let mut instance = Instance::new(options, repairs);
+        let gates = match manifest.gates {
+            None => Gates::none(),
+            Some(_) if descriptors.is_empty() => {
+                return Err(unfit("a descriptor is missing".to_owned()));
+            }
+            Some(shared) => Gates::take_over(shared, descriptors.remove(0), options.dispatcher),
+        };
+        let mut instance = Instance::new(options, repairs, gates);
         instance.began = Nanos(manifest.began);
         instance.check_ports(&policy)?;
         instance.policy = policy;

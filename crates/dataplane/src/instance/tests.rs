@@ -151,8 +151,10 @@ fn joined(plane: FakePlane) -> Instance {
             copy_mode: None,
             round_trips: false,
         },
+        dispatcher: None,
     };
-    let mut instance = Instance::new(options, Repairs::new("/nonexistent/nrw-repairs".into()));
+    let repairs = Repairs::new("/nonexistent/nrw-repairs".into());
+    let mut instance = Instance::new(options, repairs, Gates::none());
     instance.plane = Some(Box::new(plane));
     instance
 }

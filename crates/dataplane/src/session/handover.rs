@@ -12,7 +12,7 @@ use crate::upgrade::state::{PortManifest, SessionManifest, WorkerManifest};
 use crate::worker_thread::Seat;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
-use narrows_bpf::{Stalled, XdpMode};
+use narrows_bpf::{Entry, Stalled, XdpMode};
 use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
 use narrows_policy::{Handle, Plan};
@@ -28,10 +28,11 @@ const ANSWER_TIME: Duration = Duration::from_millis(500);
 
 impl PortManifest {
     /// The handover of the port of `facts`; its steering program runs in the driver if `native` is
-    /// true.
-    fn new(facts: &PortFacts, native: bool) -> Self {
+    /// true, and is attached through `entry`.
+    fn new(facts: &PortFacts, native: bool, entry: Entry) -> Self {
         let PortFacts { ifindex, mac, mtu, queues, .. } = *facts;
-        Self { name: facts.name.clone(), ifindex, mac, mtu, queues, native }
+        let shared = entry == Entry::Shared;
+        Self { name: facts.name.clone(), ifindex, mac, mtu, queues, native, shared }
     }
 }
 
@@ -42,7 +43,7 @@ impl Session {
         let Prepared { umem, steers, ports, copy_mode, sizing, .. } = &self.prepared;
         let mut descriptors = vec![umem.as_fd().try_clone_to_owned().ok()?];
         for steer in steers {
-            descriptors.push(steer.link()?.try_clone_to_owned().ok()?);
+            descriptors.push(steer.hold()?.try_clone_to_owned().ok()?);
         }
         let shares = sizing.shares.map(|share| [share.receive, share.wait]);
         let mut workers = Vec::with_capacity(self.workers.count());
@@ -52,7 +53,9 @@ impl Session {
             descriptors.extend(sockets.map(|(socket, _)| socket));
         }
         let [a, b] = [Side::A, Side::B].map(|side| {
-            PortManifest::new(&ports[side.index()], self.xdp_modes[side.index()] == XdpMode::Native)
+            let index = side.index();
+            let is_native = self.xdp_modes[index] == XdpMode::Native;
+            PortManifest::new(&ports[index], is_native, steers[index].entry())
         });
         let manifest = SessionManifest {
             ports: [a, b],
@@ -81,7 +84,8 @@ pub(crate) struct Inherited {
     /// The first frame of each worker and how many it has.
     parts: Vec<(u32, u32)>,
     installed: [Installation; 2],
-    links: [OwnedFd; 2],
+    /// The link of each port, or the array of its gate.
+    holds: [OwnedFd; 2],
     xdp_modes: [XdpMode; 2],
 }
 
@@ -110,7 +114,7 @@ impl Inherited {
         let parts = parts(&manifest.workers).ok_or_else(missing)?;
         let all = parts.last().map_or(0, |(first, count)| first + count);
         let umem = Umem::open(next()?, all, frame_size)?;
-        let links = [next()?, next()?];
+        let holds = [next()?, next()?];
         let multi_buffer = manifest.multi_buffer;
         let copy_mode = if manifest.zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy };
         let xdp_modes = manifest.ports.each_ref().map(|port| match port.native {
@@ -119,7 +123,8 @@ impl Inherited {
         });
         let described = manifest.ports.each_ref();
         for (facts, described) in ports.iter().zip(described) {
-            if PortManifest::new(facts, described.native) != *described {
+            let entry = entry(described);
+            if PortManifest::new(facts, described.native, entry) != *described {
                 let reason = format!("{} has changed", facts.name);
                 return Err(SessionError::Inheritance(reason));
             }
@@ -140,7 +145,8 @@ impl Inherited {
             };
             pairs.push([open(Side::A, next()?, a)?, open(Side::B, next()?, b)?]);
         }
-        let (heartbeats, steers) = load(&ports, multi_buffer, stalled, &pairs)?;
+        let (heartbeats, steers) =
+            load(&ports, multi_buffer, stalled, described.map(entry), &pairs)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let [(a, of_a), (b, of_b)] = plans.map(|plan| Installation::reconcile(plan, None));
@@ -165,7 +171,7 @@ impl Inherited {
         for side in Side::BOTH {
             prepared.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
         }
-        Ok(Self { prepared, workers, parts, installed: [a, b], links, xdp_modes })
+        Ok(Self { prepared, workers, parts, installed: [a, b], holds, xdp_modes })
     }
 
     /// Queues the packets of the other process's paused workers, and continues each limit from its
@@ -205,7 +211,7 @@ impl Inherited {
     /// Starts the workers and replaces the other process's programs by this process's; the other
     /// touches nothing more. Also returns when the workers ran.
     pub(crate) fn start(self, options: &SessionOptions) -> Result<(Session, Nanos), SessionError> {
-        let Self { mut prepared, workers, installed, links, xdp_modes, .. } = self;
+        let Self { mut prepared, workers, installed, holds, xdp_modes, .. } = self;
         let mut threads = Workers::new(prepared.heartbeats.clone());
         for (queue, worker) in (0u32..).zip(workers) {
             threads.start(worker, Seat::of(queue, options)).map_err(SessionError::Thread)?;
@@ -213,8 +219,8 @@ impl Inherited {
         let began = clock::now();
         let losses_before = prepared.losses();
         // Frames keep arriving meanwhile: the other's programs lead to the same sockets.
-        for ((steer, link), port) in prepared.steers.iter_mut().zip(links).zip(&prepared.ports) {
-            steer.take_over(link).map_err(|source| SessionError::Steer {
+        for ((steer, hold), port) in prepared.steers.iter_mut().zip(holds).zip(&prepared.ports) {
+            steer.take_over(hold).map_err(|source| SessionError::Steer {
                 port: port.name.clone(),
                 source,
                 hint: "",
@@ -222,6 +228,11 @@ impl Inherited {
         }
         Ok((Session { prepared, workers: threads, installed, xdp_modes, losses_before }, began))
     }
+}
+
+/// How the program of `port` is attached.
+fn entry(port: &PortManifest) -> Entry {
+    if port.shared { Entry::Shared } else { Entry::Own }
 }
 
 /// The first frame of each worker and how many it has; `None` if that is more than can be.

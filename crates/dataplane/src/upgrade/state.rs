@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The version of the state. Raise it with any change of its form, its meaning, or the heir's
 /// handling of sockets and frames: an heir with another version is refused.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 /// The state cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +48,9 @@ pub struct Manifest {
     pub session: Option<SessionManifest>,
     /// The number of descriptors of the control socket: itself, and its locks.
     pub control: usize,
+    /// Which ports are behind gates, if any: then the connection to their keeper follows the control
+    /// socket's descriptors.
+    pub gates: Option<[bool; 2]>,
 }
 
 /// A port of a session.
@@ -65,10 +68,12 @@ pub struct PortManifest {
     pub queues: u32,
     /// Whether its steering program runs in the driver.
     pub native: bool,
+    /// Whether it is behind a gate.
+    pub shared: bool,
 }
 
-/// A session. Its descriptors, in order: the memory of the frames, the link of each port's
-/// program, and for each worker its socket on either port.
+/// A session. Its descriptors, in order: the memory of the frames, the link of each port's program
+/// or the array of its gate, and for each worker its socket on either port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionManifest {
     /// Both ports.

@@ -1,4 +1,5 @@
-//! Messages with descriptors between two processes, over a Unix stream.
+//! Messages with descriptors between two processes, over a Unix stream: of an upgrade, or with the
+//! keeper of [gates](crate::gates).
 //!
 //! A message is its kind (a byte), how many descriptors come with it and how many bytes follow (32
 //! bits each, little-endian), and these bytes. Descriptors are sent with the bytes, as many at a
@@ -27,7 +28,7 @@ const HEADER: usize = 9;
 
 /// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// The heir: this is what I am.
     Hello = 1,
     /// The giver: this is what there is.
@@ -40,12 +41,20 @@ pub(super) enum Kind {
     Ready = 5,
     /// The giver: it is yours.
     Go = 6,
-    /// The heir: I cannot, and why.
+    /// The heir, or the keeper of gates: I cannot, and why.
     Refused = 7,
+    /// To the keeper of gates: put one there.
+    Place = 8,
+    /// The keeper: this is its array.
+    Placed = 9,
+    /// To the keeper: remove all.
+    Release = 10,
+    /// The keeper: they are removed.
+    Released = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 11] = [
         Self::Hello,
         Self::Manifest,
         Self::Prepared,
@@ -53,37 +62,41 @@ impl Kind {
         Self::Ready,
         Self::Go,
         Self::Refused,
+        Self::Place,
+        Self::Placed,
+        Self::Release,
+        Self::Released,
     ];
 }
 
 /// A received message.
 #[derive(Debug)]
-pub(super) struct Message {
-    pub(super) kind: Kind,
-    pub(super) bytes: Vec<u8>,
-    pub(super) descriptors: Vec<OwnedFd>,
+pub(crate) struct Message {
+    pub(crate) kind: Kind,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 /// One end.
-pub(super) struct Channel {
+pub(crate) struct Channel {
     stream: UnixStream,
     bytes: Vec<u8>,
     descriptors: VecDeque<OwnedFd>,
 }
 
 impl Channel {
-    pub(super) fn new(stream: UnixStream) -> Self {
+    pub(crate) fn new(stream: UnixStream) -> Self {
         Self { stream, bytes: Vec::new(), descriptors: VecDeque::new() }
     }
 
     /// Both ends.
-    pub(super) fn pair() -> io::Result<(Self, UnixStream)> {
+    pub(crate) fn pair() -> io::Result<(Self, UnixStream)> {
         let (one, other) = UnixStream::pair()?;
         Ok((Self::new(one), other))
     }
 
     /// Sends a message, within `time`.
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         kind: Kind,
         bytes: &[u8],
@@ -126,7 +139,7 @@ impl Channel {
     }
 
     /// Waits for the next message, at most for `time`.
-    pub(super) fn receive(&mut self, time: Duration) -> io::Result<Message> {
+    pub(crate) fn receive(&mut self, time: Duration) -> io::Result<Message> {
         let end = Instant::now() + time;
         loop {
             if let Some(message) = self.take()? {
@@ -138,7 +151,7 @@ impl Channel {
     }
 
     /// The next message, if all of it has arrived.
-    pub(super) fn poll(&mut self) -> io::Result<Option<Message>> {
+    pub(crate) fn poll(&mut self) -> io::Result<Option<Message>> {
         loop {
             if let Some(message) = self.take()? {
                 return Ok(Some(message));

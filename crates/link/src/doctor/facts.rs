@@ -27,7 +27,16 @@ pub struct PortFacts {
     /// The interrupts of its queues; empty if there are none.
     pub interrupts: Vec<QueueInterrupt>,
     /// Those of its XDP programs that are libxdp's dispatcher, as far as its pins say.
-    pub dispatchers: Vec<u32>,
+    pub dispatchers: Vec<Dispatcher>,
+}
+
+/// Libxdp's program that calls others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dispatcher {
+    /// Its number.
+    pub id: u32,
+    /// How many programs it calls.
+    pub programs: usize,
 }
 
 /// Facts of the host and of this process.

@@ -5,7 +5,7 @@
 //! unreadable makes an unknown fact.
 
 use super::interrupts::{self, QueueInterrupt};
-use super::{Capabilities, Facts, HostFacts, KernelVersion, PortFacts};
+use super::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts};
 use crate::Link;
 use crate::link::all;
 use crate::peer::Peer;
@@ -32,11 +32,20 @@ fn port(name: &str) -> PortFacts {
 }
 
 /// Libxdp pins what runs under a dispatcher in a directory named after the interface and the
-/// dispatcher's number.
-fn dispatchers(link: &Link) -> Vec<u32> {
+/// dispatcher's number, two files for each program.
+fn dispatchers(link: &Link) -> Vec<Dispatcher> {
     let pins = |id: u32| format!("/sys/fs/bpf/xdp/dispatch-{}-{id}", link.status.ifindex);
-    let programs = link.status.xdp.iter().map(|program| program.id);
-    programs.filter(|id| fs::exists(pins(*id)).unwrap_or(false)).collect()
+    let of = |id: u32| {
+        let files = fs::read_dir(pins(id)).ok()?.filter_map(Result::ok);
+        let links = files.filter(|file| file.file_name().as_encoded_bytes().ends_with(b"-link"));
+        Some(Dispatcher { id, programs: links.count() })
+    };
+    link.status.xdp.iter().filter_map(|program| of(program.id)).collect()
+}
+
+/// Whether libxdp's dispatcher runs on the interface `name`, as far as its pins say.
+pub fn has_dispatcher(name: &str) -> bool {
+    Link::by_name(name).is_ok_and(|link| !dispatchers(&link).is_empty())
 }
 
 fn queue_interrupts(link: &Link) -> Vec<QueueInterrupt> {

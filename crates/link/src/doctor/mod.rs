@@ -23,8 +23,8 @@ mod redirect;
 mod standby;
 
 pub use drivers::{Redirected, redirected};
-pub use facts::{Capabilities, Facts, HostFacts, KernelVersion, PortFacts};
-pub use gather::online_cpus;
+pub use facts::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts};
+pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
 
 use serde::Serialize;

@@ -1,12 +1,15 @@
 //! A single port: present, up, capable, free.
 
 use super::drivers::support;
-use super::{Finding, PortFacts, Wanted, WantedPlane};
+use super::{Dispatcher, Finding, PortFacts, Wanted, WantedPlane};
 use crate::{Link, XdpMode};
 
 /// A receive ring shorter than this overflows when a worker is away for a scheduling tick of 1 ms
 /// at a million packets per second.
 const COMFORTABLE_RING: u32 = 1024;
+
+/// The most programs that libxdp's dispatcher calls.
+const PLACES: usize = 10;
 
 /// The interface could not be read.
 pub(super) fn missing(asked: &str, error: &str) -> Finding {
@@ -87,12 +90,19 @@ fn programs(facts: &PortFacts, link: &Link) -> Vec<Finding> {
             XdpMode::Hardware => ("hardware", "xdpoffload"),
         };
         let id = program.id;
-        if facts.dispatchers.contains(&id) {
-            let what = format!(
-                "has libxdp's dispatcher (id {id}) with other XDP programs, beside which Narrows \
-                 cannot run"
+        let dispatcher = facts.dispatchers.iter().find(|dispatcher| dispatcher.id == id);
+        if let Some(Dispatcher { programs, .. }) = dispatcher {
+            let there = format!(
+                "has libxdp's dispatcher (id {id}, {mode}) with {programs} of {PLACES} programs"
             );
-            return Finding::blocker(name, what).remedy(format!("xdp-loader unload {name} --all"));
+            if *programs >= PLACES {
+                // One of them may be what a Narrows left behind, which the start removes.
+                let what =
+                    format!("{there}: no place is left, unless a Narrows that ended has one");
+                return Finding::warning(name, what).remedy(format!("xdp-loader status {name}"));
+            }
+            let what = format!("{there}; Narrows takes a place there, behind lower priorities");
+            return Finding::ok(name, what);
         }
         let what =
             format!("has a {mode} XDP program already (id {id}), which may be another Narrows");
@@ -119,16 +129,23 @@ mod tests {
     }
 
     #[test]
-    fn programs_under_libxdps_dispatcher_are_unloaded_by_its_tool() {
+    fn libxdps_dispatcher_is_joined_while_it_has_a_place_and_other_programs_are_not() {
         let [mut facts, _] = fit().ports;
         let mut link = facts.link.clone().unwrap();
         link.status.xdp.push(XdpProgram { mode: XdpMode::Native, id: 7 });
-        facts.dispatchers.push(7);
+        facts.dispatchers.push(Dispatcher { id: 7, programs: 9 });
         let findings = programs(&facts, &link);
-        assert_eq!(findings[0].remedy.as_deref(), Some("xdp-loader unload a --all"));
+        assert_eq!(findings[0].severity, Severity::Ok);
+        assert!(
+            findings[0].what.contains("9 of 10 programs; Narrows takes"),
+            "{}",
+            findings[0].what
+        );
+        facts.dispatchers[0].programs = 10;
+        assert_eq!(programs(&facts, &link)[0].severity, Severity::Warning);
+        facts.dispatchers[0].id = 8;
+        let findings = programs(&facts, &link);
         assert_eq!(findings[0].severity, Severity::Blocker);
-        facts.dispatchers = vec![8];
-        let findings = programs(&facts, &link);
         assert_eq!(findings[0].remedy.as_deref(), Some("ip link set dev a xdpdrv off"));
     }
 

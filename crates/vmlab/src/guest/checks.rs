@@ -1,7 +1,8 @@
 //! The checks of a cell, in order. Each leaves Narrows running and the ports unchanged, except
-//! those at the end: `stop`, and the checks of the XDP plane, which start and stop instances of
-//! their own.
+//! those at the end: `stop`, and the checks of the XDP plane and of libxdp's dispatcher, which
+//! start and stop instances of their own.
 
+mod dispatcher;
 mod front;
 mod policing;
 
@@ -57,6 +58,9 @@ pub const ALL: &[(&str, CheckFunction)] = &[
     ("stop", stop),
     ("xdp plane", policing::rates),
     ("xdp kill -9", policing::kill),
+    ("dispatcher", dispatcher::joined),
+    ("dispatcher first", dispatcher::alone),
+    ("dispatcher kill -9", dispatcher::killed),
 ];
 
 /// The bed with Narrows between its ports.

@@ -45,7 +45,9 @@ pub fn wait_for_ping(from: &End, to: Ipv4Addr, limit: Duration) -> Result<Durati
     bail!("no ping was answered within {} s", limit.as_secs())
 }
 
-fn answers(from: &End, to: Ipv4Addr, payload: u32, count: u32) -> Result<u32> {
+/// Sends `count` echo requests with `payload` bytes, ten a second, and returns how many were
+/// answered.
+pub fn answers(from: &End, to: Ipv4Addr, payload: u32, count: u32) -> Result<u32> {
     // The whole series has a time limit, however slow the machine is.
     let limit = count / 10 + 2 * TIMEOUT.as_secs() as u32;
     let output = from
