@@ -19,9 +19,11 @@
 use crate::attach::XdpMode;
 use libbpf_rs::libbpf_sys;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 mod libxdp;
@@ -32,6 +34,8 @@ pub use libxdp::{CannotOpen, Libxdp};
 const NAME: &str = "narrows_gate";
 /// The compiled program.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate.bpf.o"));
+/// A dispatcher for where libxdp's own takes no gate.
+const DISPATCHER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dispatcher.bpf.o"));
 /// The most programs of a dispatcher.
 pub const PLACES: usize = 10;
 
@@ -50,8 +54,17 @@ pub enum GateError {
     #[error("another XDP program (id {0}) is attached, without libxdp's dispatcher")]
     Foreign(u32),
     /// The dispatcher of the others runs elsewhere.
-    #[error("libxdp's dispatcher runs in {} mode there", .0.name())]
-    Mode(XdpMode),
+    #[error(
+        "the other programs of libxdp's dispatcher run in {there} mode, and Narrows needs {wanted} \
+         mode there: load them in that one (`-m {}`)",
+        if *.wanted == XdpMode::Generic { "skb" } else { "native" }
+    )]
+    Mode {
+        /// Where they run.
+        there: XdpMode,
+        /// Where they would have to.
+        wanted: XdpMode,
+    },
     /// The kernel does not load programs of the type that a dispatcher calls.
     #[error(
         "this kernel refuses programs that replace functions of others (type EXT), which libxdp's \
@@ -59,12 +72,14 @@ pub enum GateError {
     )]
     NoExtensions,
     /// Libxdp failed.
-    #[error("libxdp cannot {attempt}: {source}{}", hint(.source))]
+    #[error("libxdp cannot {attempt}: {source}{said}{}", hint(.source))]
     Libxdp {
         /// What it was to do.
         attempt: &'static str,
         /// Its error.
         source: io::Error,
+        /// Its words, in parentheses.
+        said: String,
     },
     /// The gate cannot be opened.
     #[error("the gate in libxdp's dispatcher cannot be used: {0}")]
@@ -106,7 +121,8 @@ pub struct Place {
 }
 
 /// Puts a gate into the dispatcher of an interface, which is made if there is none. Gates that
-/// were left behind are removed.
+/// were left behind are removed. May set variables of the environment, so the process must have one
+/// thread.
 ///
 /// # Errors
 /// If another program is in the way, or libxdp or the kernel refuse; others' programs stay.
@@ -130,29 +146,47 @@ pub fn place(libxdp: &Libxdp, place: Place) -> Result<Placed, GateError> {
         mode = (taken > 0).then_some(there.mode).flatten();
     }
     for id in left_behind {
-        libxdp.remove(place.ifindex, id)?;
+        remove(libxdp, place.ifindex, id)?;
     }
     if taken >= PLACES {
         return Err(GateError::Full);
     }
-    if let Some(mode) = mode.filter(|mode| *mode != place.mode) {
-        return Err(GateError::Mode(mode));
+    if let Some(there) = mode.filter(|mode| *mode != place.mode) {
+        return Err(GateError::Mode { there, wanted: place.mode });
     }
     let (object, path) = object().map_err(GateError::Unusable)?;
-    let id = libxdp.attach(&path, place)?;
+    let id = with_either_dispatcher(|| libxdp.attach(&path, place))?;
     drop(object);
     // Where the kernel has no such programs, libxdp attaches one alone.
     if libxdp.programs(place.ifindex).is_none_or(|there| there.is_legacy) {
-        libxdp.remove(place.ifindex, id)?;
+        remove(libxdp, place.ifindex, id)?;
         return Err(GateError::NoExtensions);
     }
     match array_of(id) {
         Ok(behind) => Ok(Placed { behind, id }),
         Err(error) => {
-            libxdp.remove(place.ifindex, id)?;
+            remove(libxdp, place.ifindex, id)?;
             Err(GateError::Unusable(error))
         }
     }
+}
+
+/// Removes the gate with the number `id` from the interface `ifindex`, with the dispatcher if nothing
+/// else is in it. One that is not there is no error. Otherwise as [`place`].
+///
+/// # Errors
+/// If libxdp or the kernel refuses.
+pub fn remove(libxdp: &Libxdp, ifindex: u32, id: u32) -> Result<(), GateError> {
+    with_either_dispatcher(|| libxdp.remove(ifindex, id))
+}
+
+/// Tries with libxdp's dispatcher, and then with Narrows'. If both fail, the error is the first.
+fn with_either_dispatcher<T>(attempt: impl Fn() -> Result<T, GateError>) -> Result<T, GateError> {
+    attempt().or_else(|refused| {
+        log::debug!("trying with a dispatcher of Narrows: {refused}");
+        let own = OwnDispatcher::new();
+        own.ok().and_then(|_own| attempt().ok()).ok_or(refused)
+    })
 }
 
 /// The program as a file without a name, and the path to it.
@@ -162,6 +196,41 @@ fn object() -> io::Result<(File, CString)> {
     file.write_all(OBJECT)?;
     let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     Ok((file, path))
+}
+
+/// Makes libxdp use Narrows' dispatcher, until it is dropped.
+struct OwnDispatcher {
+    folder: PathBuf,
+}
+
+impl OwnDispatcher {
+    /// Where libxdp looks for objects.
+    const VARIABLE: &str = "LIBXDP_OBJECT_PATH";
+    const FILE: &str = "xdp-dispatcher.o";
+
+    fn new() -> io::Result<Self> {
+        if fs::read_dir("/proc/self/task")?.count() != 1 {
+            return Err(io::Error::other("a process with threads places no gates"));
+        }
+        let folder = PathBuf::from(format!("/run/narrows-dispatcher-{}", std::process::id()));
+        // Only root writes there, so nothing but what an earlier one left can be in the way.
+        let _ = fs::remove_dir_all(&folder);
+        fs::DirBuilder::new().mode(0o700).create(&folder)?;
+        let own = Self { folder };
+        fs::write(own.folder.join(Self::FILE), DISPATCHER)?;
+        // SAFETY: this is the only thread, and it starts none while this value exists.
+        unsafe { std::env::set_var(Self::VARIABLE, &own.folder) };
+        Ok(own)
+    }
+}
+
+impl Drop for OwnDispatcher {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe { std::env::remove_var(Self::VARIABLE) };
+        // In a folder that is cleared at the next boot.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
 }
 
 /// The array of the gate whose program has this number.

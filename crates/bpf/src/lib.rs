@@ -29,7 +29,7 @@ pub use front::{
     FrontPort, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term,
     Then, Word, has,
 };
-pub use gate::{CannotOpen, GateError, Libxdp, PLACES, Place, Placed, place};
+pub use gate::{CannotOpen, GateError, Libxdp, PLACES, Place, Placed, place, remove};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use sets::{SetTables, SetsError};

@@ -87,7 +87,7 @@ fn missing_function(said: &str) -> Option<&str> {
 }
 
 /// The last line of the verifier's log but its statistics.
-fn verifier_s_reason(said: &str) -> Option<&str> {
+pub(crate) fn verifier_s_reason(said: &str) -> Option<&str> {
     let (_, log) = said.split_once("-- BEGIN PROG LOAD LOG --")?;
     let (log, _) = log.split_once("-- END PROG LOAD LOG --")?;
     let statistics = ["processed ", "verification time", "stack depth", "libbpf: "];

@@ -16,7 +16,7 @@
 //! Non-goals: programs that are attached without a dispatcher.
 
 use crate::upgrade::{Channel, Kind, Message};
-use narrows_bpf::{Entry, GateError, Libxdp, Place, XdpMode, place};
+use narrows_bpf::{Entry, Libxdp, Place, XdpMode, place, remove};
 use narrows_link::doctor;
 use narrows_shaper::Side;
 use serde::{Deserialize, Serialize};
@@ -228,7 +228,7 @@ impl Placer for ByLibxdp {
 
     fn remove(&mut self, ifindex: u32, id: u32) -> Result<(), String> {
         let Some(libxdp) = &self.0 else { return Ok(()) };
-        libxdp.remove(ifindex, id).map_err(|error: GateError| error.to_string())
+        remove(libxdp, ifindex, id).map_err(|error| error.to_string())
     }
 }
 

@@ -6,6 +6,8 @@
 
 use super::{GateError, Place};
 use crate::attach::XdpMode;
+use crate::load::verifier_s_reason;
+use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
 use std::io;
 use std::ptr::NonNull;
@@ -80,6 +82,55 @@ library! {
     main: c"xdp_multiprog__main_prog" = fn(Opaque) -> Opaque;
     mode: c"xdp_multiprog__attach_mode" = fn(Opaque) -> c_int;
     is_legacy: c"xdp_multiprog__is_legacy" = fn(Opaque) -> bool;
+    listen: c"libxdp_set_print" = fn(Hearing) -> Hearing;
+    // Of its libbpf.
+    listen_below: c"libbpf_set_print" = fn(Hearing) -> Hearing;
+}
+
+/// What gets their messages: a level, a format, and its arguments.
+type Hearing = unsafe extern "C" fn(c_int, *const c_char, *mut c_void) -> c_int;
+
+thread_local! {
+    /// The messages on this thread since the last attempt began.
+    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+unsafe extern "C" {
+    /// The C library's; `arguments` is a `va_list`, which is a pointer where it is passed on.
+    fn vsnprintf(
+        text: *mut c_char,
+        size: usize,
+        format: *const c_char,
+        arguments: *mut c_void,
+    ) -> c_int;
+}
+
+/// Collects a message.
+unsafe extern "C" fn hear(level: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+    /// The level of details, of both libraries.
+    const DEBUG: c_int = 2;
+    /// Longer than any message but the verifier's, of which the end counts.
+    const LENGTH: usize = 8192;
+    if level >= DEBUG {
+        return 0;
+    }
+    let mut message = [0; LENGTH];
+    // SAFETY: the text is as long as the call is told, and the libraries pass a format with the
+    // arguments that it names.
+    unsafe { vsnprintf(message.as_mut_ptr(), LENGTH, format, arguments) };
+    // SAFETY: the call ends the text with a zero byte.
+    let message = unsafe { text(message.as_ptr()) };
+    log::debug!("{}", message.trim_end());
+    SAID.with_borrow_mut(|said| said.push_str(&message));
+    0
+}
+
+/// Why the last attempt failed, in the libraries' words: the verifier's, or the last ones.
+fn reason() -> String {
+    SAID.with_borrow(|said| {
+        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        verifier_s_reason(said).or(last).map(|why| format!(" ({why})")).unwrap_or_default()
+    })
 }
 
 /// The function `name` of the open library.
@@ -118,7 +169,13 @@ impl Libxdp {
             let why = unsafe { text(libc::dlerror()) };
             return Err(CannotOpen::Missing(why));
         }
-        Self::find(handle)
+        let found = Self::find(handle)?;
+        // SAFETY: the function stays, and is called with what it takes.
+        unsafe {
+            (found.listen)(hear);
+            (found.listen_below)(hear);
+        }
+        Ok(found)
     }
 
     /// The programs of the interface `ifindex`; `None` without any.
@@ -148,7 +205,8 @@ impl Libxdp {
 
     /// Loads the only program of the object at `path` and attaches it. Returns its number.
     pub(super) fn attach(&self, path: &CStr, place: Place) -> Result<u32, GateError> {
-        let failed = |attempt| move |source| GateError::Libxdp { attempt, source };
+        SAID.take();
+        let failed = |attempt| move |source| GateError::Libxdp { attempt, source, said: reason() };
         // SAFETY: the path ends with a zero byte, and null stands for the first program and for
         // defaults.
         let program =
@@ -171,7 +229,8 @@ impl Libxdp {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn remove(&self, ifindex: u32, id: u32) -> Result<(), GateError> {
+    pub(super) fn remove(&self, ifindex: u32, id: u32) -> Result<(), GateError> {
+        SAID.take();
         let Some(all) = self.all_of(ifindex) else { return Ok(()) };
         // SAFETY: as in `programs`. Detaching reads the number of the program.
         let outcome = unsafe {
@@ -187,6 +246,7 @@ impl Libxdp {
         outcome_of(outcome).map_err(|source| GateError::Libxdp {
             attempt: "take the gate out of its dispatcher",
             source,
+            said: reason(),
         })
     }
 

@@ -97,6 +97,7 @@ fn each_reason_says_what_to_do() {
     let refused = |errno| GateError::Libxdp {
         attempt: "put the gate into its dispatcher",
         source: io::Error::from_raw_os_error(errno),
+        said: String::new(),
     };
     assert!(refused(libc::EPERM).to_string().contains("needs root"));
     assert!(refused(libc::ENOENT).to_string().contains("/sys/fs/bpf"));

@@ -60,6 +60,7 @@ pub const ALL: &[(&str, CheckFunction)] = &[
     ("xdp kill -9", policing::kill),
     ("dispatcher", dispatcher::joined),
     ("dispatcher first", dispatcher::alone),
+    ("dispatcher xdp plane", dispatcher::in_driver),
     ("dispatcher kill -9", dispatcher::killed),
 ];
 
