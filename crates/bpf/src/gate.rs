@@ -7,8 +7,8 @@
 //! dispatcher stays as it is.
 //!
 //! *Failing open.* Libxdp pins its programs, so a gate outlives this process. What is behind it
-//! does not: the kernel empties an array of programs once no process has it open. Then the gate lets
-//! all frames pass. The next start removes it.
+//! does not: the kernel empties an array of programs once no process has it open. Then the gate
+//! lets all frames pass. The next start removes it.
 //!
 //! *Programs behind a gate* are loaded in another way, see [`Entry::Shared`].
 //!
@@ -65,12 +65,12 @@ pub enum GateError {
         /// Where they would have to.
         wanted: XdpMode,
     },
-    /// The kernel does not load programs of the type that a dispatcher calls.
+    /// Libxdp attaches programs only alone.
     #[error(
-        "this kernel refuses programs that replace functions of others (type EXT), which libxdp's \
-         dispatcher needs"
+        "libxdp makes no dispatcher here{0}: it needs a BPF file system at /sys/fs/bpf, and a kernel \
+         that takes programs in place of functions (type EXT)"
     )]
-    NoExtensions,
+    NoDispatcher(String),
     /// Libxdp failed.
     #[error("libxdp cannot {attempt}: {source}{said}{}", hint(.source))]
     Libxdp {
@@ -157,10 +157,10 @@ pub fn place(libxdp: &Libxdp, place: Place) -> Result<Placed, GateError> {
     let (object, path) = object().map_err(GateError::Unusable)?;
     let id = with_either_dispatcher(|| libxdp.attach(&path, place))?;
     drop(object);
-    // Where the kernel has no such programs, libxdp attaches one alone.
+    let said = libxdp.said();
     if libxdp.programs(place.ifindex).is_none_or(|there| there.is_legacy) {
         remove(libxdp, place.ifindex, id)?;
-        return Err(GateError::NoExtensions);
+        return Err(GateError::NoDispatcher(said));
     }
     match array_of(id) {
         Ok(behind) => Ok(Placed { behind, id }),
@@ -171,8 +171,8 @@ pub fn place(libxdp: &Libxdp, place: Place) -> Result<Placed, GateError> {
     }
 }
 
-/// Removes the gate with the number `id` from the interface `ifindex`, with the dispatcher if nothing
-/// else is in it. One that is not there is no error. Otherwise as [`place`].
+/// Removes the gate with the number `id` from the interface `ifindex`, with the dispatcher if
+/// nothing else is in it. One that is not there is no error. Otherwise as [`place`].
 ///
 /// # Errors
 /// If libxdp or the kernel refuses.

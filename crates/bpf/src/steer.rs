@@ -141,8 +141,8 @@ macro_rules! set_up {
 impl Steer {
     /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
     /// several buffers. `seal` marks its metadata about translations; it is not 0 and should be
-    /// random. `watchdog` decides when and how it bypasses silent workers. `entry` is how it will be
-    /// attached.
+    /// random. `watchdog` decides when and how it bypasses silent workers. `entry` is how it will
+    /// be attached.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.

@@ -10,8 +10,8 @@
 //! real time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or
 //! several), `workers` (all of them), `plane` (what joins two ports, whatever way), `session` (the
 //! plane of AF_XDP), `instance` (policy, events, counters), `watch` (reports workers that hang),
-//! [`run`] (the process), [`control`] (how commands reach it), [`gates`] (ports that it shares with other
-//! XDP programs).
+//! [`run`] (the process), [`control`] (how commands reach it), [`gates`] (ports that it shares with
+//! other XDP programs).
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
 

@@ -12,8 +12,8 @@ use std::process::Command;
 /// Programs that the checks or Narrows call.
 const PROGRAMS: [&str; 9] =
     ["ip", "tc", "ethtool", "ping", "sh", "kmod", "dmesg", "xdp-filter", "xdp-loader"];
-/// What programs open themselves, below `/usr/lib/x86_64-linux-gnu`: libxdp, and the BPF programs of
-/// it and of xdp-tools.
+/// What programs open themselves, below `/usr/lib/x86_64-linux-gnu`: libxdp, and the BPF programs
+/// of it and of xdp-tools.
 const LIBXDP: &str = "libxdp.so.1";
 const BPF: &str = "bpf";
 /// Empty folders for mounts.

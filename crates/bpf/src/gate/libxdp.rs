@@ -52,8 +52,8 @@ macro_rules! library {
                 Ok(Self {
                     $($field: {
                         let symbol = symbol(library, $name)?;
-                        // SAFETY: the version of the library's interface, which is in its file name,
-                        // has this function with these parameters.
+                        // SAFETY: the version of the library's interface, which is in its file
+                        // name, has this function with these parameters.
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,
@@ -125,12 +125,21 @@ unsafe extern "C" fn hear(level: c_int, format: *const c_char, arguments: *mut c
     0
 }
 
-/// Why the last attempt failed, in the libraries' words: the verifier's, or the last ones.
+/// Why the last attempt failed, in the libraries' words: the verifier's, or the last ones. In
+/// parentheses, after a space.
 fn reason() -> String {
-    SAID.with_borrow(|said| {
-        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-        verifier_s_reason(said).or(last).map(|why| format!(" ({why})")).unwrap_or_default()
-    })
+    SAID.with_borrow(|said| reason_in(said))
+}
+
+fn reason_in(said: &str) -> String {
+    // Consequences, not causes.
+    let after = ["Falling back", "Couldn't", "Failed to attach dispatcher"];
+    let is_cause = |line: &&str| {
+        let words = line.trim_start_matches("libxdp: ");
+        !words.is_empty() && !after.iter().any(|consequence| words.starts_with(consequence))
+    };
+    let last = said.lines().map(str::trim).rfind(is_cause);
+    verifier_s_reason(said).or(last).map(|why| format!(" ({why})")).unwrap_or_default()
 }
 
 /// The function `name` of the open library.
@@ -181,8 +190,8 @@ impl Libxdp {
     /// The programs of the interface `ifindex`; `None` without any.
     pub(super) fn programs(&self, ifindex: u32) -> Option<Programs> {
         let all = self.all_of(ifindex)?;
-        // SAFETY: `all` is open until the end of this function, its programs live as long as it does,
-        // and each call only reads them.
+        // SAFETY: `all` is open until the end of this function, its programs live as long as it
+        // does, and each call only reads them.
         unsafe {
             let main = (self.main)(all.as_ptr());
             let programs = Programs {
@@ -201,6 +210,11 @@ impl Libxdp {
             (self.all_close)(all.as_ptr());
             Some(programs)
         }
+    }
+
+    /// The libraries' words about the last attempt, in parentheses.
+    pub(super) fn said(&self) -> String {
+        reason()
     }
 
     /// Loads the only program of the object at `path` and attaches it. Returns its number.
@@ -224,8 +238,8 @@ impl Libxdp {
         }
     }
 
-    /// Removes the program with the number `id` from the interface `ifindex`, with the dispatcher if
-    /// nothing else is in it. One that is not there is no error.
+    /// Removes the program with the number `id` from the interface `ifindex`, with the dispatcher
+    /// if nothing else is in it. One that is not there is no error.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -320,6 +334,24 @@ mod tests {
         assert_eq!(opened(as_pointer(-16)).unwrap_err().raw_os_error(), Some(libc::EBUSY));
         assert!(opened(as_pointer(4096)).is_ok());
         assert!(opened(std::ptr::null_mut()).is_err());
+    }
+
+    #[test]
+    fn the_reason_is_a_cause_in_the_libraries_words() {
+        let said = "libxdp: Compatibility check for dispatcher program failed: Operation not \
+                    permitted\nlibxdp: Falling back to loading single prog without dispatcher\n";
+        let why =
+            "libxdp: Compatibility check for dispatcher program failed: Operation not permitted";
+        assert_eq!(reason_in(said), format!(" ({why})"));
+        let refused = "libbpf: prog 'narrows_gate': BPF program load failed: Invalid argument\n\
+                       libbpf: prog 'narrows_gate': -- BEGIN PROG LOAD LOG --\n\
+                       Extension program changes packet data, while original does not\n\
+                       processed 0 insns (limit 1000000)\n\
+                       -- END PROG LOAD LOG --\n\
+                       libbpf: failed to load object\n";
+        let why = "Extension program changes packet data, while original does not";
+        assert_eq!(reason_in(refused), format!(" ({why})"));
+        assert_eq!(reason_in(""), "");
     }
 
     #[test]

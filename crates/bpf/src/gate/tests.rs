@@ -1,4 +1,4 @@
-//! The gate, loaded as the XDP program that it is outside a dispatcher, with the programs behind it.
+//! The gate, loaded as the XDP program that it is outside a dispatcher, with programs behind it.
 
 use super::*;
 use crate::attach::Entry;

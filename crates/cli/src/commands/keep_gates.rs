@@ -1,5 +1,5 @@
-//! `narrows keep-gates`: the process that keeps the places of `narrows run` in libxdp's dispatchers.
-//! It is hidden, because only `narrows run` starts it.
+//! `narrows keep-gates`: the process that keeps the places of `narrows run` in libxdp's
+//! dispatchers. It is hidden, because only `narrows run` starts it.
 
 use anyhow::anyhow;
 use clap::Args;

@@ -3,7 +3,8 @@
 //! The running process, the *giver*, starts the new binary itself, so that it stays in the same
 //! service, and passes on what must not be lost: frame memory, the AF_XDP sockets with the contents
 //! of their rings, the links by which the XDP programs are attached (or the arrays of
-//! [gates](crate::gates) with the connection to their keeper), the control socket; and, as messages, what only it knows: policy, counters, queued packets, and up to when each limit is
+//! [gates](crate::gates) with the connection to their keeper), the control socket; and, as
+//! messages, what only it knows: policy, counters, queued packets, and up to when each limit is
 //! used. The new one, the *heir*, maps the same memory and rings and continues where the giver
 //! stopped.
 //!

@@ -48,8 +48,8 @@ pub struct Manifest {
     pub session: Option<SessionManifest>,
     /// The number of descriptors of the control socket: itself, and its locks.
     pub control: usize,
-    /// Which ports are behind gates, if any: then the connection to their keeper follows the control
-    /// socket's descriptors.
+    /// Which ports are behind gates, if any: then the connection to their keeper follows the
+    /// control socket's descriptors.
     pub gates: Option<[bool; 2]>,
 }
 
