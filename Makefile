@@ -140,7 +140,7 @@ end-to-end-alone: deps
 tested: deps
 	@$(CARGO) build --locked --profile test --workspace --all-targets
 
-# Debian's kernels between emulated cards: all cells take twenty minutes. CELLS= chooses some by
+# Debian's kernels between emulated cards: all cells take half an hour. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
 # tables of docs/kernels.md and docs/cake.md.
 test-vm: tested

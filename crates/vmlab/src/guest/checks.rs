@@ -32,10 +32,11 @@ const LIMIT: u32 = 5;
 const TBF: &str = "rate 5mbit burst 16k latency 50ms";
 const DELIVERED: std::ops::RangeInclusive<f64> = 3.5..=5.0;
 
-type CheckFunction = fn(&mut Lab) -> Result<Verdict>;
+/// A check.
+pub type CheckFunction = fn(&mut Lab) -> Result<Verdict>;
 
-/// All checks.
-pub const ALL: &[(&str, CheckFunction)] = &[
+/// The checks of every driver.
+const ALL: &[(&str, CheckFunction)] = &[
     ("doctor", doctor),
     ("start", start),
     ("ping", small_pings),
@@ -58,11 +59,22 @@ pub const ALL: &[(&str, CheckFunction)] = &[
     ("stop", stop),
     ("xdp plane", policing::rates),
     ("xdp kill -9", policing::kill),
+];
+/// Those beside another program. They depend on the kernel, and take a minute or two: one driver
+/// with zero copy and one without hardware suffice.
+const BESIDE: &[(&str, CheckFunction)] = &[
     ("dispatcher", dispatcher::joined),
     ("dispatcher first", dispatcher::alone),
     ("dispatcher xdp plane", dispatcher::in_driver),
     ("dispatcher kill -9", dispatcher::killed),
 ];
+const DRIVERS_BESIDE: [&str; 2] = ["igb", "veth"];
+
+/// The checks of a driver.
+pub fn of(driver: &str) -> impl Iterator<Item = &'static (&'static str, CheckFunction)> {
+    let beside = if DRIVERS_BESIDE.contains(&driver) { BESIDE } else { &[] };
+    ALL.iter().chain(beside)
+}
 
 /// The bed with Narrows between its ports.
 pub struct Lab {
