@@ -2,18 +2,18 @@
 //!
 //! Libxdp runs several programs on an interface: a dispatcher calls each in the order of their
 //! priorities, and is built anew when one comes or goes. What Narrows has there is only a gate: a
-//! program of three instructions that continues in the program behind it, by a tail call. So
-//! filters, look-ups and upgrades replace a program behind the gate, in one step, and the
-//! dispatcher stays as it is.
+//! program that does nothing but continue in the program behind it, by a tail call. So filters,
+//! look-ups and upgrades replace a program behind the gate, in one step, and the dispatcher stays
+//! as it is.
 //!
 //! *Failing open.* Libxdp pins its programs, so a gate outlives this process. What is behind it
 //! does not: the kernel empties an array of programs once no process has it open. Then the gate
 //! lets all frames pass. The next start removes it.
 //!
-//! *Programs behind a gate* are loaded in another way, see [`Entry::Shared`].
+//! *Programs behind a gate* are loaded in another way, see [`Entry`](crate::Entry).
 //!
 //! Non-goals: building dispatchers. `libxdp.so.1` does that, which is there wherever a tool uses
-//! it.
+//! it; where its dispatcher takes no tail call, with one that does (`dispatcher.bpf.c`).
 #![allow(unsafe_code)]
 
 use crate::attach::XdpMode;
