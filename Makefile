@@ -185,11 +185,9 @@ loom: deps
 	  $(CARGO) test --locked --release --lib --target-dir target/loom \
 	  -p narrows-xsk -p narrows-coordination -p narrows-roundtrip
 
-# Instructions per packet of every hot structure, against the recorded budget. The counter is built
-# together with what it counts, so that crates have the same features in both.
+# Instructions per packet of every hot structure, against the recorded budget.
 instructions: deps
-	$(CARGO) build --locked --release -p narrows-bench --examples --bin instruction-count
-	target/release/instruction-count --check
+	$(CARGO) run --locked --release -p narrows-bench --bin instruction-count -- --check
 
 # Every figure of docs/reproduction.md, simulated: the same on every machine.
 FIGURES := $(CARGO) run --locked --release -p narrows-sim --bin figures --
