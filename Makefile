@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-shared end-to-end-alone test-vm test-vm-short test-vm-cake tested deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-shared end-to-end-alone test-vm test-vm-short test-vm-cake tested programs deps build check loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -135,24 +135,29 @@ end-to-end-alone: deps
 	NARROWS_TURNS=alone $(END_TO_END) --test e2e
 	$(CARGO) test --locked --workspace --test bed $(MEASURING)
 
-# The programs as the tests build them, with every assertion. All targets, so that crates have the
-# features that they have for the tests, and nothing is compiled a second time.
+# What the tests build, with every assertion: all targets. Of these, the programs that machines need;
+# a test beside them, so that crates have the features that they have for the tests, and nothing is
+# compiled a second time.
+TESTED := $(CARGO) build --locked --profile test --workspace
 tested: deps
-	@$(CARGO) build --locked --profile test --workspace --all-targets
+	@$(TESTED) --all-targets
+
+programs: deps
+	@$(TESTED) --bin narrows --bin vmlab --test pages
 
 # Debian's kernels between emulated cards: all cells take half an hour. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
 # tables of docs/kernels.md and docs/cake.md.
-test-vm: tested
+test-vm: programs
 	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(CELLS)
 
 # Linux's cake and cake_mq beside ours, in one of these machines. WRITE=1 renews the tables of
 # docs/cake.md; ROWS= measures some alone, and not cake_mq: ROWS='tcp-ecn-20 light'.
-test-vm-cake: tested
+test-vm-cake: programs
 	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(ROWS:%=--row=%) cake
 
 # The cells that cover most, in at most 5 minutes.
-test-vm-short: tested
+test-vm-short: programs
 	@target/debug/vmlab --short
 
 # Another seed each time, which the run prints. The short one is always the same, sees every kind of
@@ -164,7 +169,7 @@ POLICED := calm,kill,restart,upgrade,pause,link,reload,classes
 chaos: build
 	@$(NARROWS) chaos --seed $(SEED) $(PLANE:%=--plane %)
 
-chaos-short: tested
+chaos-short: programs
 	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 1 --duration 50s && \
 	  target/debug/narrows chaos --seed 1 --duration 20s --plane xdp --only $(POLICED); \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
@@ -178,28 +183,24 @@ fuzz: deps
 fuzz-short: deps
 	@CARGO="$(CARGO)" fuzz/run 10 $(FUZZ)
 
-# Every interleaving of the lock-free parts, with tiny constants. Optimised, as there are many; not
-# over the borders of crates, which takes longer to compile than it saves.
+# Every interleaving of the lock-free parts, with tiny constants.
 loom: deps
-	CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 RUSTFLAGS="--cfg loom" \
-	  $(CARGO) test --locked --release --lib --target-dir target/loom \
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --profile loom --lib --target-dir target/loom \
 	  -p narrows-xsk -p narrows-coordination -p narrows-roundtrip
 
-# Instructions per packet of every hot structure, against the recorded budget. The counter is built
-# together with what it counts, so that crates have the same features in both.
+# Instructions per packet of every hot structure, against the recorded budget.
 instructions: deps
-	$(CARGO) build --locked --release -p narrows-bench --examples --bin instruction-count
-	target/release/instruction-count --check
+	$(CARGO) run --locked --release -p narrows-bench --bin instruction-count -- --check
 
 # Every figure of docs/reproduction.md, simulated: the same on every machine.
-FIGURES := $(CARGO) run --locked --release -p narrows-sim --bin figures --
-
 # SCENARIOS='fair-wake fair-stall' renews theirs alone.
 reproduction: deps
-	$(FIGURES) --write $(SCENARIOS)
+	$(CARGO) run --locked --release -p narrows-sim --bin figures -- --write $(SCENARIOS)
 
+# With every assertion. To optimise the simulator would take longer than it saves.
 reproduction-check: deps
-	$(FIGURES) --check
+	$(TESTED) --bin figures --test pages
+	target/debug/figures --check
 
 # Linux's own cases for tc, from Debian's package of its source. They are not part of this repository.
 LINUX_SOURCE := linux-source-6.12

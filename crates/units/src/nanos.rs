@@ -1,5 +1,6 @@
 //! Time in nanoseconds.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
@@ -9,8 +10,44 @@ use std::ops::{Add, AddAssign, Sub};
 /// uses `CLOCK_MONOTONIC`, the simulator starts at 0). 64 bits last 584 years.
 /// Addition and subtraction saturate: a clock that seems to run backwards between
 /// two cores yields a span of zero, never a huge one.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Nanos(pub u64);
+
+impl Ord for Nanos {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+/// By hand, because the operators of a derived order are generic functions, which the tests'
+/// profile calls instead of inlining them: a third of the time of a simulation.
+impl PartialOrd for Nanos {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+
+    #[inline]
+    fn lt(&self, other: &Self) -> bool {
+        self.0 < other.0
+    }
+
+    #[inline]
+    fn le(&self, other: &Self) -> bool {
+        self.0 <= other.0
+    }
+
+    #[inline]
+    fn gt(&self, other: &Self) -> bool {
+        self.0 > other.0
+    }
+
+    #[inline]
+    fn ge(&self, other: &Self) -> bool {
+        self.0 >= other.0
+    }
+}
 
 impl Nanos {
     /// The epoch, or no time at all.

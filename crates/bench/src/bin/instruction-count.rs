@@ -2,36 +2,45 @@
 //! budgets in `instructions.json`.
 //!
 //! `--check` fails if a structure is more than 3 % over its budget; `--write` makes the present
-//! counts the budget.
+//! counts the budget. `--work NAME PACKETS` does the work of one structure, for valgrind to watch:
+//! so one program is optimised as a whole, and not one for each kind of work.
 
 use anyhow::{Context, bail, ensure};
-use narrows_bench::Structure;
-use narrows_bench::cake::Subject;
 use narrows_bench::callgrind::{self, Program};
-use narrows_bench::classify::Rules;
-use narrows_bench::wheels;
+use narrows_bench::{Structure, cake, classify, heaviest, wheels};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::hint::black_box;
+use std::path::Path;
 
 /// Packets in the short run and in the long one.
 const FEW: u64 = 10_000;
 const MANY: u64 = 110_000;
 /// Flows of `cake`: as many as a tin has queues.
 const CAKE_FLOWS: u32 = 1024;
-/// Flows that timing wheels hold, and how: what `bench wheels` is about.
-const WHEELS_WORK: [&str; 3] = ["1024", "equal", "drain"];
+/// Flows that timing wheels hold: what `bench wheels` is about.
+const WHEELS_FLOWS: u32 = 1024;
 /// How far over its budget a structure may be, in percent: compilers differ by less.
 const TOLERANCE_PERCENT: f64 = 3.0;
 
 fn main() -> anyhow::Result<()> {
-    let word = std::env::args().nth(1);
-    let (check, write) = match word.as_deref() {
-        None => (false, false),
-        Some("--check") => (true, false),
-        Some("--write") => (false, true),
-        Some(word) => bail!("\"{word}\" is neither --check nor --write"),
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (check, write) = match words[..] {
+        [] => (false, false),
+        ["--check"] => (true, false),
+        ["--write"] => (false, true),
+        ["--work", name, packets] => {
+            let (_, work) =
+                works().into_iter().find(|(it, _)| it == name).context("no such work")?;
+            println!("{}", work.run(packets.parse()?)?);
+            return Ok(());
+        }
+        _ => bail!("say --check, --write, --work NAME PACKETS, or nothing"),
     };
+    ensure!(
+        !cfg!(debug_assertions),
+        "only optimised code is worth counting: run it with `cargo run --release`"
+    );
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.json");
     let budgets: BTreeMap<String, f64> = if write {
         BTreeMap::new()
@@ -39,12 +48,14 @@ fn main() -> anyhow::Result<()> {
         let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
         serde_json::from_str(&text).with_context(|| file.display().to_string())?
     };
-    let folder = build()?;
+    let path = std::env::current_exe()?;
     let mut counts = serde_json::Map::new();
     let mut over = Vec::new();
     println!("{:<16} {:>19} {:>8} {:>8}", "structure", "instructions/packet", "budget", "over");
-    for (name, work) in works(&folder) {
-        let per_packet = callgrind::per_packet(&work, FEW, MANY)?;
+    for (name, _) in works() {
+        let arguments = vec!["--work".to_owned(), name.clone()];
+        let program = Program { path: path.clone(), arguments };
+        let per_packet = callgrind::per_packet(&program, FEW, MANY)?;
         match budgets.get(&name) {
             Some(budget) => {
                 let excess = 100.0 * (per_packet / budget - 1.0);
@@ -69,52 +80,57 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is measured: each structure of `bench qdisc`, look-ups of classes, `cake` with flows,
-/// timing wheels, and the heaviest hosts and flows, from the start of a window.
-fn works(folder: &Path) -> Vec<(String, Program)> {
-    let hot_path = |structure: Structure| {
-        let name = structure.name();
-        (name.clone(), Program { path: folder.join("hot_path"), arguments: vec![name] })
-    };
-    let cake = |subject: Subject| {
-        let name = subject.name().to_owned();
-        let arguments = vec![name.clone(), CAKE_FLOWS.to_string()];
-        (name, Program { path: folder.join("cake_cost"), arguments })
-    };
-    let wheel = |subject: wheels::Subject| {
-        let name = subject.name().to_owned();
-        let arguments = [name.as_str()].into_iter().chain(WHEELS_WORK).map(str::to_owned).collect();
-        (name, Program { path: folder.join("wheels_cost"), arguments })
-    };
-    let rules = Rules::ALL.map(|rules| {
-        let name = rules.name().to_owned();
-        let program = Program { path: folder.join("classify_cost"), arguments: vec![name.clone()] };
-        (format!("classify-{name}"), program)
-    });
-    let heaviest = Program { path: folder.join("heaviest_cost"), arguments: vec![] };
-    let structures = Structure::all().into_iter().map(hot_path);
-    let cakes = [Subject::CakeBesteffort, Subject::CakeDiffserv4].map(cake);
-    let wheels = [wheels::Subject::Carousel, wheels::Subject::Eiffel, wheels::Subject::FlowBundler];
+/// A kind of work.
+enum Work {
+    /// A structure of `bench qdisc`.
+    Structure(Structure),
+    /// Look-ups of classes.
+    Classify(classify::Rules),
+    /// `cake` with flows.
+    Cake(cake::Subject),
+    /// Timing wheels.
+    Wheels(wheels::Subject),
+    /// The heaviest hosts and flows, from the start of a window.
+    Heaviest,
+}
+
+impl Work {
+    /// Does it for so many packets, and says how many there were.
+    fn run(self, packets: u64) -> anyhow::Result<u64> {
+        Ok(match self {
+            Self::Structure(structure) => structure.workload().run(packets),
+            Self::Classify(rules) => {
+                let mut work = classify::Work::new(classify::Subject::TablesFromBytes, rules);
+                black_box(work.run(packets));
+                packets
+            }
+            Self::Cake(subject) => cake::Work::new(subject, CAKE_FLOWS)?.run(packets),
+            Self::Wheels(subject) => {
+                let plan = wheels::Plan::new(WHEELS_FLOWS, wheels::Rates::Equal)?;
+                wheels::Work::new(subject, &plan, wheels::Mode::Drain).run(packets)
+            }
+            Self::Heaviest => {
+                black_box(heaviest::Work::new(1500).run(packets));
+                packets
+            }
+        })
+    }
+}
+
+/// What is measured, by name.
+fn works() -> Vec<(String, Work)> {
+    use wheels::Subject::{Carousel, Eiffel, FlowBundler};
+    let structures = Structure::all().into_iter().map(|it| (it.name(), Work::Structure(it)));
+    let rules = classify::Rules::ALL;
+    let rules = rules.map(|it| (format!("classify-{}", it.name()), Work::Classify(it)));
+    let cakes = [cake::Subject::CakeBesteffort, cake::Subject::CakeDiffserv4];
+    let cakes = cakes.map(|it| (it.name().to_owned(), Work::Cake(it)));
+    let wheels = [Carousel, Eiffel, FlowBundler];
+    let wheels = wheels.map(|it| (it.name().to_owned(), Work::Wheels(it)));
     structures
         .chain(rules)
         .chain(cakes)
-        .chain(wheels.map(wheel))
-        .chain([("heaviest".to_owned(), heaviest)])
+        .chain(wheels)
+        .chain([("heaviest".to_owned(), Work::Heaviest)])
         .collect()
-}
-
-/// Builds the measured examples, and returns their folder, which is beside this program.
-fn build() -> anyhow::Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let folder = own.parent().context("this program stands in no folder")?;
-    ensure!(
-        folder.ends_with("release"),
-        "only optimised code is worth counting: run it with `cargo run --release`"
-    );
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--release", "-p", "narrows-bench", "--examples"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .status()?;
-    ensure!(built.success(), "the examples did not build");
-    Ok(folder.join("examples"))
 }

@@ -1,6 +1,6 @@
 //! Strict bands and bands that take turns, over four queues, with real packets.
 
-use crate::htb::{assert_near, ports, rates};
+use crate::htb::{assert_rates, ports};
 use crate::setup::{assert_balanced, flood, run, turn};
 use narrows_testbed::Testbed;
 use narrows_testbed::accounting::Books;
@@ -45,16 +45,14 @@ fn a_good_band_on_few_queues_goes_before_a_worse_one_on_all() {
     // They need more than the fair share of the queues that they land on.
     let high = flood(&bed, &ports(0)[..2], 1000, 30e6);
     sleep(SETTLE);
-    let now = rates(&instance);
-    assert_near(&now, "2:1", 30e6);
-    assert_near(&now, "2:2", 10e6);
+    assert_rates(&instance, &[("2:1", 30e6), ("2:2", 10e6)]);
     high.stop().unwrap();
     sleep(SETTLE);
-    assert_near(&rates(&instance), "2:2", 40e6);
+    assert_rates(&instance, &[("2:2", 40e6)]);
     // Fewer bands, under load: packets queued in the removed band are dropped, and counted.
     tc(&instance, &["qdisc replace dev port-b parent 1: handle 3: prio bands 3"]);
     sleep(SETTLE);
-    assert_near(&rates(&instance), "3:2", 40e6);
+    assert_rates(&instance, &[("3:2", 40e6)]);
     low.stop().unwrap();
     assert_balanced(&mut books, &instance);
 }
@@ -79,14 +77,10 @@ fn turns_are_in_proportion_to_quanta_over_all_queues_and_follow_a_change() {
     // One of them on at most two queues.
     let loads = [flood(&bed, &ports(0), 1000, 45e6), flood(&bed, &ports(1)[..2], 1000, 45e6)];
     sleep(SETTLE);
-    let now = rates(&instance);
-    assert_near(&now, "2:1", 30e6);
-    assert_near(&now, "2:2", 10e6);
+    assert_rates(&instance, &[("2:1", 30e6), ("2:2", 10e6)]);
     tc(&instance, &["class change dev port-b classid 2:2 drr quantum 6000"]);
     sleep(SETTLE);
-    let now = rates(&instance);
-    assert_near(&now, "2:1", 20e6);
-    assert_near(&now, "2:2", 20e6);
+    assert_rates(&instance, &[("2:1", 20e6), ("2:2", 20e6)]);
     for load in loads {
         load.stop().unwrap();
     }
@@ -118,10 +112,7 @@ fn bands_below_a_class_have_filters_of_their_own() {
     let loads = [(0, 6e6), (1, 45e6), (2, 45e6)];
     let loads = loads.map(|(group, rate)| flood(&bed, &ports(group), 1000, rate));
     sleep(SETTLE);
-    let now = rates(&instance);
-    for (class, rate) in [("1:10", 30e6), ("1:20", 10e6), ("10:1", 6e6), ("10:2", 24e6)] {
-        assert_near(&now, class, rate);
-    }
+    assert_rates(&instance, &[("1:10", 30e6), ("1:20", 10e6), ("10:1", 6e6), ("10:2", 24e6)]);
     for load in loads {
         load.stop().unwrap();
     }
@@ -147,9 +138,7 @@ fn each_queue_of_an_mq_has_a_tree_of_its_own() {
     let mut books = Books::open(&bed).unwrap();
     let load = flood(&bed, &ports(0), 1000, 80e6);
     sleep(SETTLE);
-    let now = rates(&instance);
-    assert_near(&now, "10:1", 10e6);
-    assert_near(&now, "20:1", 20e6);
+    assert_rates(&instance, &[("10:1", 10e6), ("20:1", 20e6)]);
     load.stop().unwrap();
     assert_balanced(&mut books, &instance);
 }

@@ -56,10 +56,7 @@ pub(crate) fn loads(bed: &Testbed) -> Vec<Running> {
 #[track_caller]
 fn assert_shared(instance: &Instance) {
     sleep(Duration::from_millis(500));
-    let now = rates(instance);
-    for (class, rate) in [("1:1", 40e6), ("1:10", 26e6), ("1:20", 10e6), ("1:30", 4e6)] {
-        assert_near(&now, class, rate);
-    }
+    assert_rates(instance, &[("1:1", 40e6), ("1:10", 26e6), ("1:20", 10e6), ("1:30", 4e6)]);
 }
 
 /// The source ports of the flows of a class.
@@ -84,34 +81,33 @@ const WINDOWS: usize = 5;
 /// The length of a window.
 const WINDOW: Duration = Duration::from_millis(400);
 
-/// The rate of each class, in bits per second: the median of some windows.
-pub(crate) fn rates(instance: &Instance) -> BTreeMap<String, f64> {
-    let mut of_class: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+/// Asserts the rates of these classes, in bits per second: the median of some windows. It is known,
+/// and measuring ends, once most windows are near.
+#[track_caller]
+pub(crate) fn assert_rates(instance: &Instance, due: &[(&str, f64)]) {
+    let mut windows: Vec<BTreeMap<String, f64>> = Vec::new();
     let (mut since, mut before) = (Instant::now(), sent(instance));
-    for _ in 0..WINDOWS {
+    while windows.len() < WINDOWS {
         sleep(WINDOW);
         let (now, after) = (Instant::now(), sent(instance));
-        for (class, bytes) in &after {
-            let bits = (bytes - before[class]) as f64 * 8.0;
-            let rate = bits / (now - since).as_secs_f64();
-            of_class.entry(class.clone()).or_default().push(rate);
-        }
+        let bits = |class: &String| (after[class] - before[class]) as f64 * 8.0;
+        let rate = |class: &String| (class.clone(), bits(class) / (now - since).as_secs_f64());
+        windows.push(after.keys().map(rate).collect());
         (since, before) = (now, after);
+        let near = |class, limit| windows.iter().filter(move |it| is_near(it[class], limit));
+        if due.iter().all(|&(class, limit)| near(class, limit).count() > WINDOWS / 2) {
+            return;
+        }
     }
-    let median = |mut rates: Vec<f64>| {
+    for &(class, limit) in due {
+        let mut rates: Vec<f64> = windows.iter().map(|it| it[class]).collect();
         rates.sort_by(f64::total_cmp);
-        rates[WINDOWS / 2]
-    };
-    of_class.into_iter().map(|(class, rates)| (class, median(rates))).collect()
+        assert!(is_near(rates[WINDOWS / 2], limit), "{class}: {windows:?} instead of {limit}");
+    }
 }
 
-#[track_caller]
-pub(crate) fn assert_near(rates: &BTreeMap<String, f64>, class: &str, limit: f64) {
-    let off = (rates[class] - limit).abs();
-    assert!(
-        off <= (TOLERANCE * limit).max(TOLERANCE_BITS),
-        "{class}: {rates:?} instead of {limit}"
-    );
+fn is_near(rate: f64, limit: f64) -> bool {
+    (rate - limit).abs() <= (TOLERANCE * limit).max(TOLERANCE_BITS)
 }
 
 #[test]
@@ -128,14 +124,11 @@ fn classes_share_one_rate_over_all_queues_as_htb_says() {
         .tc("class change dev port-b classid 1:10 htb rate 10mbit ceil 20mbit burst 40k cburst 60k")
         .unwrap();
     sleep(Duration::from_millis(300));
-    let now = rates(&instance);
-    assert_near(&now, "1:10", 20e6);
-    assert_near(&now, "1:20", 16e6);
+    assert_rates(&instance, &[("1:10", 20e6), ("1:20", 16e6)]);
     instance.tc("filter del dev port-b pref 1").unwrap();
     instance.tc("class del dev port-b classid 1:10").unwrap();
     sleep(Duration::from_millis(300));
-    let now = rates(&instance);
-    assert_near(&now, "1:20", 36e6);
+    assert_rates(&instance, &[("1:20", 36e6)]);
     for load in loads {
         load.stop().unwrap();
     }
@@ -178,7 +171,7 @@ fn a_class_takes_any_qdisc_and_it_can_be_replaced_under_load() {
         instance.tc(&format!("qdisc replace dev port-b parent 1:10 {kind}")).unwrap();
         let queued = |show: &Value| show["ports"][1]["total"]["backlog_packets"].as_u64();
         wait_for(&bed, kind, |show| queued(show) > Some(4));
-        assert_near(&rates(&instance), "1:10", 40e6);
+        assert_rates(&instance, &[("1:10", 40e6)]);
     }
     instance.tc("qdisc del dev port-b root").unwrap();
     load.stop().unwrap();

@@ -7,6 +7,7 @@ use rustix::thread::{
 };
 use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 
 /// The capabilities for joining ports again, with their purposes.
 pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
@@ -56,8 +57,14 @@ fn has(capability: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// Whether the translation look-up is built into the kernel.
+/// Whether the translation look-up is built into the kernel. Connection tracking has parameters, so
+/// it is among the modules even then, but has no state. Only then all symbols are read, which takes
+/// milliseconds.
 fn is_look_up_built_in() -> bool {
+    let module = Path::new("/sys/module/nf_conntrack");
+    if !module.exists() || module.join("initstate").exists() {
+        return false;
+    }
     let Ok(symbols) = File::open("/proc/kallsyms") else { return false };
     // `address type name`, and after a tab the module.
     let mut lines = BufReader::new(symbols).lines().map_while(Result::ok);

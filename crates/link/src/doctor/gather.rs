@@ -15,6 +15,7 @@ use rustix::thread::CapabilitySet;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 
 /// Gathers everything about two ports and the host.
 pub(super) fn facts(a: &str, b: &str) -> Facts {
@@ -101,7 +102,11 @@ fn bridge_netfilter() -> Option<bool> {
 }
 
 /// Looks for the kernel function that XDP programs would call, in the kernel or in a loaded module.
+/// Without connection tracking it is in neither, and the many symbols need not be read.
 fn conntrack() -> Option<bool> {
+    if !Path::new("/sys/module/nf_conntrack").exists() {
+        return Some(false);
+    }
     let symbols = BufReader::new(fs::File::open("/proc/kallsyms").ok()?);
     let mut names = symbols.lines().map_while(Result::ok);
     Some(names.any(|line| line.split(' ').nth(2).is_some_and(is_look_up)))
