@@ -703,7 +703,7 @@ impl ClassMeter for Seat {
         }
         let own = self.own_claim(now);
         let mut due = Nanos::MAX;
-        let below = || self.node.path().enumerate().take(usize::from(level));
+        let below = || self.node.path().enumerate().take(usize::from(level).min(self.races));
         for (steps, at) in below() {
             let claim = if steps == 0 { own } else { self.claim(at, steps, own, now) };
             let (ledger, bucket) = at.rate();
