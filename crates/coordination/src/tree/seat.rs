@@ -641,21 +641,18 @@ impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
         let own = self.own_claim(now);
         self.is_held = false;
-        if own.right == Right::Assured && !self.was_held {
-            if let Some(grant) = self.buy_own(least, want, own, now) {
-                self.was_refused = false;
-                return Ok(grant);
-            }
-            if !borrow && !self.was_held {
+        let is_free = own.right == Right::Assured && !self.was_held;
+        if is_free && let Some(grant) = self.buy_own(least, want, own, now) {
+            self.was_refused = false;
+            return Ok(grant);
+        }
+        if !borrow {
+            let due = self.own_due(least, own, now);
+            if due > now {
                 if !self.was_refused {
                     // It has bought since, so its former wait is outdated.
                     (self.was_refused, self.waits) = (true, None);
                 }
-                return Err(self.own_due(least, own, now));
-            }
-        } else if !borrow {
-            let due = self.own_due(least, own, now);
-            if due > now {
                 return Err(due);
             }
         }
