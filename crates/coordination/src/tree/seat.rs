@@ -437,7 +437,10 @@ impl Seat {
                 let below = (2 << lender.min(passes.steps)) - 2;
                 (passes, held | below)
             }
-            (None, Some(lends), Some(passes)) if passes.when > lends.when => (passes, short | held),
+            (None, Some(lends), Some(passes)) if passes.when >= lends.when => {
+                let below = (2 << passes.steps) - 1;
+                (passes, short & below | held)
+            }
             (None, Some(lends), _) => (lends, short | held),
             // Unreachable: the path always includes this class.
             (None, None, _) => return Err(Refusal::alone(now + Nanos(1))),
