@@ -200,6 +200,42 @@ fn a_class_never_exceeds_its_ceiling_on_any_number_of_queues() {
 }
 
 #[test]
+fn a_class_that_waits_for_a_ceiling_claims_nothing_above_it() {
+    for asking in Asking::BOTH {
+        let leaf = |parent, [rate, ceil]: [u64; 2], prio, quantum| Class {
+            prio,
+            quantum,
+            ..class(Some(parent), rate * MBIT, ceil * MBIT)
+        };
+        // The first site never borrows. At the root its better priority takes nothing from the
+        // others, and its worse one does not come before them.
+        let classes = [
+            (1, class(None, 500 * MBIT, 500 * MBIT)),
+            (0x10, leaf(1, [160, 160], 0, 6_000)),
+            (0x11, leaf(0x10, [15, 89], 1, 9_000)),
+            (0x12, leaf(0x10, [24, 96], 0, 6_000)),
+            (0x13, leaf(0x10, [53, 112], 1, 3_000)),
+            (0x20, leaf(1, [160, 500], 0, 6_000)),
+            (0x21, leaf(0x20, [53, 389], 2, 3_000)),
+            (0x22, leaf(0x20, [32, 183], 1, 9_000)),
+            (0x23, leaf(0x20, [53, 399], 1, 3_000)),
+            (0x30, leaf(1, [78, 78], 0, 6_000)),
+        ];
+        let mut bed = Bed::new(asking, 2, &classes);
+        for leaf in [0x11, 0x12, 0x13, 0x21, 0x30] {
+            bed.demand_everywhere(leaf, 1514, Demand::Endless);
+        }
+        bed.demand(0x22, 0, 1000, Demand::Rate(190 * MBIT));
+        bed.demand(0x23, 1, 1000, Demand::Rate(275 * MBIT));
+        bed.run(millis(10));
+        let rates = bed.run(millis(100));
+        assert_near(rates[&0x10], 160 * MBIT, 0.01, "a site at its ceiling");
+        assert_near(rates[&0x22], 125 * MBIT, 0.02, "its own and three quarters of the excess");
+        assert_near(rates[&0x23], 84 * MBIT, 0.02, "its own and a quarter");
+    }
+}
+
+#[test]
 fn a_class_that_leaves_and_comes_back_is_missed_for_a_millisecond() {
     for asking in Asking::BOTH {
         // After a pause it may have a tenth of a millisecond's worth at once.

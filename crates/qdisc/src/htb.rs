@@ -442,7 +442,7 @@ impl Htb {
             let top = &mut self.leaves[place as usize].asks_for;
             self.lines.put_before(top, place, line);
         }
-        self.leaves[place as usize].set_last_line(None);
+        self.leaves[place as usize].forget_lines();
         self.wait(place, at);
     }
 
@@ -454,7 +454,7 @@ impl Htb {
 
     /// Puts the class at `place` into `line`, until there is credit at `due`.
     fn stand_in(&mut self, line: u32, place: u32, turn: u64, due: Nanos) {
-        self.leaves[place as usize].set_last_line(Some(line));
+        self.leaves[place as usize].joins(line);
         self.lines.insert(&mut self.leaves, place, line, turn);
         self.wait(place, due);
     }
@@ -537,7 +537,7 @@ impl Htb {
                 if self.leaves.len() > NEAR {
                     self.look_ahead(packets, borrow, prio, place);
                 }
-                if !borrow || !self.joins_line(place, now) {
+                if !self.joins_line(place, borrow, now) {
                     self.send_class(packets, place, borrow, now, out);
                 }
             }
@@ -545,20 +545,24 @@ impl Htb {
         false
     }
 
-    /// Whether the class at `place`, which has no credit of its own, would be refused like the one
-    /// that asks for its former line: then it returns to that line.
-    fn joins_line(&mut self, place: u32, now: Nanos) -> bool {
+    /// Whether the class at `place`, with credit of its own or (`borrow`) without, would be refused
+    /// like the one that asks for its former line: then it returns to that line.
+    fn joins_line(&mut self, place: u32, borrow: bool, now: Nanos) -> bool {
         let leaf = &self.leaves[place as usize];
-        let Some(line) = leaf.last_line() else { return false };
-        if self.lines.asker(line).is_none_or(|asker| asker == place) {
-            return false;
-        }
+        let Some(line) = leaf.last_line(!borrow) else { return false };
         let level = self.lines.level(line);
-        let leaf = &mut self.leaves[place as usize];
-        let due = leaf.due_below(level, now);
-        if due <= now {
+        let is_led = self.lines.asker(line).is_some_and(|asker| asker != place);
+        if !is_led || self.lines.level_of(leaf.asks_for) >= level {
             return false;
         }
+        let leaf = &mut self.leaves[place as usize];
+        let Some(due) = leaf.waits_again(!borrow, level, now) else { return false };
+        let Some(Line { rank, .. }) = leaf.line() else { return false };
+        if leaf.rank != rank {
+            self.pass_on(place, 0, false, now);
+        }
+        let leaf = &mut self.leaves[place as usize];
+        (leaf.rank, leaf.has_own) = (rank, !borrow);
         let (_, turn) = leaf.place_in_line(level, now);
         self.stand_in(line, place, turn, due);
         true
@@ -586,7 +590,7 @@ impl Htb {
             self.last = Some(place);
         }
         match turn {
-            Turn::Short(_) if !borrow => {
+            Turn::Short(_) if !borrow && !self.leaves[place as usize].is_held() => {
                 self.borrowing[prio].push_back(&mut self.links, place);
             }
             _ => self.end_turn(place, turn, borrow, now),
@@ -615,7 +619,7 @@ impl Htb {
             }
             Turn::Empty => {
                 leaf.state = State::Idle;
-                leaf.set_last_line(None);
+                leaf.forget_lines();
                 self.pass_on(place, 0, false, now);
                 if !self.leaves[place as usize].rests() {
                     self.linger(place, now + LINGER);
@@ -719,7 +723,7 @@ impl Htb {
                     leaf.looked_at = Nanos::MAX;
                     leaf.in_line = Place::NOWHERE;
                     leaf.asks_for = Top::NONE;
-                    leaf.set_last_line(None);
+                    leaf.forget_lines();
                     leaf.is_looked_after = false;
                     let (id, place) = (leaf.id, self.leaves.len() as u32);
                     self.leaves.push(leaf);

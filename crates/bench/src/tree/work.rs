@@ -1,9 +1,13 @@
 //! The work that every structure does.
 //!
 //! A turn is one step of a worker: the clock advances by the time of 32 packets at the limit, as
-//! many arrive, and all that may leave do. Half of all packets are queued, half are away: a packet
-//! that has left, or was dropped, is away for a while and then arrives again, drawn by chance from
-//! all that are away (as in [`cake`](crate::cake), except for classes).
+//! many arrive as have left, and all that may leave do. Half of all packets are queued, half are
+//! away: a packet that has left, or was dropped, is away for a while and then arrives again, drawn
+//! by chance from all that are away (as in [`cake`](crate::cake), except for classes).
+//!
+//! So a limit that binds always binds: what is queued stands. With 32 arrivals in each turn, as
+//! many as the limit lets pass, a queue that once got shorter would stay so, and the limit would no
+//! longer bind.
 //!
 //! If there are more packets than leaves, each packet always belongs to the same leaf, so each leaf
 //! has a window. Otherwise a packet goes to the next leaf at each arrival, so all leaves get some.
@@ -92,7 +96,7 @@ impl Work {
                 break;
             }
         }
-        while work.away.len() > packets as usize / 2 {
+        while work.missing() > 0 {
             work.arrive();
         }
         work
@@ -145,7 +149,7 @@ impl Work {
     fn arrive(&mut self) {
         self.arriving.clear();
         let (packets, active) = (self.classes.len() as u32, self.shape.active);
-        for _ in 0..TURN.min(self.away.len()) {
+        for _ in 0..self.missing().min(2 * TURN) {
             let chance = (u64::from(self.chance.next_u32()) * self.away.len() as u64) >> 32;
             let id = self.away.swap_remove(chance as usize);
             let class = &mut self.classes[id.0 as usize];
@@ -156,6 +160,11 @@ impl Work {
         }
         self.counts.arrived += self.arriving.len() as u64;
         self.scheduler.arrive(&self.arriving, self.now);
+    }
+
+    /// The packets that are away, but would be queued if half of all were.
+    fn missing(&self) -> usize {
+        self.away.len().saturating_sub(self.classes.len() / 2)
     }
 
     /// How many left.

@@ -141,6 +141,8 @@ pub(super) struct Seat {
     /// Whether its own credit did not pass the ceilings above it. Then it looks first, until it is
     /// no longer refused.
     was_held: bool,
+    /// Whether that was so at the last request.
+    is_held: bool,
 
     /// The times that it announced with these claims,
     wanted: Nanos,
@@ -149,9 +151,9 @@ pub(super) struct Seat {
     /// Its places in races of other ranks. Made with the first other rank.
     places: Option<Box<[u64; RANKS]>>,
     /// What it waits for since it was refused, if others wait for the same.
-    line: Option<Line>,
-    /// The number of classes above it in whose races its last turn was.
-    races: usize,
+    waits: Option<Waiting>,
+    /// What it waited for the last time without and with credit of its own.
+    waited: [Option<Waiting>; 2],
 }
 
 /// What a purchase would take, as a look finds.
@@ -172,20 +174,23 @@ struct Refusal {
     by: u32,
     /// What it waits for, if others wait for the same.
     line: Option<Waiting>,
+    /// Whether it has credit of its own.
+    is_held: bool,
 }
 
 impl Refusal {
     /// A refusal that concerns the class alone.
     const fn alone(until: Nanos) -> Self {
-        Self { until, by: 0, line: None }
+        Self { until, by: 0, line: None, is_held: false }
     }
 }
 
 /// What a class waits for together with others.
+#[derive(Clone, Copy)]
 struct Waiting {
     line: Line,
     /// The number of classes above it in whose races it has its turn.
-    races: usize,
+    races: u8,
 }
 
 /// What a class waits for, found on the way to the root.
@@ -246,10 +251,11 @@ impl Seat {
             places: None,
             part: Weight::ONE,
             lender: 0,
-            line: None,
-            races: 0,
+            waits: None,
+            waited: [None; 2],
             was_refused: false,
             was_held: false,
+            is_held: false,
             wanted_by: 0,
             wanted: Nanos::ZERO,
             wanted_here: Nanos::ZERO,
@@ -431,15 +437,19 @@ impl Seat {
                 let below = (2 << lender.min(passes.steps)) - 2;
                 (passes, held | below)
             }
-            (None, Some(lends), Some(passes)) if passes.when > lends.when => (passes, short | held),
+            (None, Some(lends), Some(passes)) if passes.when >= lends.when => {
+                let below = (2 << passes.steps) - 1;
+                (passes, short & below | held)
+            }
             (None, Some(lends), _) => (lends, short | held),
             // Unreachable: the path always includes this class.
             (None, None, _) => return Err(Refusal::alone(now + Nanos(1))),
         };
         let lender = lender.map(|(lender, _)| lender);
-        let line = borrow.then(|| self.waits_for(&binding, lender)).flatten();
+        let is_held = lender == Some(0);
+        let line = (borrow || is_held).then(|| self.waits_for(&binding, lender)).flatten();
         // Its own credit passes while borrowed credit has to wait.
-        Err(Refusal { until: binding.when.min(own_due), by, line })
+        Err(Refusal { until: binding.when.min(own_due), by, line, is_held })
     }
 
     /// What the class waits for together with others. Nothing if it waits for itself, or has had
@@ -455,6 +465,7 @@ impl Seat {
         let levels = u8::try_from(*steps).unwrap_or(u8::MAX);
         let borrows = claim.right != Right::Assured;
         let races = if borrows { lender.unwrap_or(*steps) } else { 0 };
+        let races = u8::try_from(races).unwrap_or(u8::MAX);
         Some(Waiting { line: Line { rank, levels, borrows }, races })
     }
 
@@ -632,25 +643,23 @@ impl Seat {
 impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
         let own = self.own_claim(now);
-        if own.right == Right::Assured && !self.was_held {
-            if let Some(grant) = self.buy_own(least, want, own, now) {
-                self.was_refused = false;
-                return Ok(grant);
-            }
-            if !borrow && !self.was_held {
-                if !self.was_refused {
-                    // It has bought since, so its former wait is outdated.
-                    (self.was_refused, self.line) = (true, None);
-                }
-                return Err(self.own_due(least, own, now));
-            }
-        } else if !borrow && self.was_refused {
+        self.is_held = false;
+        let is_free = own.right == Right::Assured && !self.was_held;
+        if is_free && let Some(grant) = self.buy_own(least, want, own, now) {
+            self.was_refused = false;
+            return Ok(grant);
+        }
+        if !borrow {
             let due = self.own_due(least, own, now);
             if due > now {
+                if !self.was_refused {
+                    // It has bought since, so its former wait is outdated.
+                    (self.was_refused, self.waits) = (true, None);
+                }
                 return Err(due);
             }
         }
-        if want > least && !self.was_refused {
+        if want > least && !self.was_refused && !self.was_held {
             let want = want.min(self.most());
             if want > least
                 && let Ok(grant) = self.try_to_buy(want, borrow, now)
@@ -665,45 +674,63 @@ impl ClassMeter for Seat {
             }
             Err(refusal) => refusal,
         };
-        self.was_refused = true;
-        if borrow {
+        (self.was_refused, self.is_held) = (true, refusal.is_held);
+        if borrow || refusal.is_held {
             self.want(&refusal, now);
         }
-        self.line = refusal.line.map(|waiting| {
-            self.races = waiting.races;
-            waiting.line
-        });
+        self.waits = refusal.line;
+        self.waited[usize::from(refusal.is_held)] = refusal.line;
         Err(refusal.until)
     }
 
+    fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    fn waits_again(&mut self, held: bool, level: u8, least: Bytes, now: Nanos) -> Option<Nanos> {
+        let waits = self.waited[usize::from(held)]?;
+        if held {
+            let own = self.own_claim(now);
+            if own.right != Right::Assured || self.own_due(least, own, now) > now {
+                return None;
+            }
+        }
+        self.waits = Some(waits);
+        let due = self.due_below(level, least, now);
+        if due <= now {
+            return None;
+        }
+        self.was_refused = true;
+        self.was_held |= held;
+        Some(due)
+    }
+
     fn line(&self) -> Option<Line> {
-        self.line
+        self.waits.map(|waits| waits.line)
     }
 
     fn place_in_line(&self, level: u8, now: Nanos) -> (u64, u64) {
         let steps = usize::from(level);
         let id = self.node.path().nth(steps).map_or(0, |above| above.id);
-        let rank = self.line.map_or(0, |line| line.rank);
+        let (rank, races) = self.waits.map_or((0, 0), |waits| (waits.line.rank, waits.races));
         // Without others to share with, it comes when credit does.
-        let turn = if steps <= self.races {
-            self.node.place(steps).load(Ordering::Relaxed)
-        } else {
-            now.0
-        };
+        let turn =
+            if level <= races { self.node.place(steps).load(Ordering::Relaxed) } else { now.0 };
         (u64::from(id) << 8 | u64::from(rank), turn)
     }
 
     fn due_below(&mut self, level: u8, least: Bytes, now: Nanos) -> Nanos {
-        match self.line {
-            Some(line) if !line.borrows => {
+        let races = match self.waits {
+            Some(waits) if !waits.line.borrows => {
                 self.comes(now + RETURN);
                 return Nanos::MAX;
             }
-            _ => {}
-        }
+            // From its lender on it has credit.
+            waits => waits.map_or(level, |waits| waits.races.min(level)),
+        };
         let own = self.own_claim(now);
         let mut due = Nanos::MAX;
-        let below = || self.node.path().enumerate().take(usize::from(level));
+        let below = || self.node.path().enumerate().take(usize::from(races));
         for (steps, at) in below() {
             let claim = if steps == 0 { own } else { self.claim(at, steps, own, now) };
             let (ledger, bucket) = at.rate();

@@ -63,9 +63,28 @@ pub trait ClassMeter: Send {
     /// Not even `least`: when to ask again.
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos>;
 
-    /// If a class above refused the last [`ClassMeter::buy`] with `borrow`: what this class waits
-    /// for. `None` if the refusal concerns this class alone.
+    /// If a class above refused the last [`ClassMeter::buy`]: what this class waits for. `None` if the refusal concerns this class alone.
     fn line(&self) -> Option<Line> {
+        None
+    }
+
+    /// Whether the last [`ClassMeter::buy`] was refused although the class has enough credit of its
+    /// own: the classes above it did not let the purchase pass. Borrowing is of no use then.
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    /// Instead of asking for `least` bytes at `now`, the class waits for what it waited for when it
+    /// was last refused: with enough credit of its own (`held`, see [`ClassMeter::is_held`]), or
+    /// without. Returns when it gets credit from a class less than `level` above it, as
+    /// [`ClassMeter::due_below`]; `None` if it has to ask.
+    fn waits_again(
+        &mut self,
+        _held: bool,
+        _level: u8,
+        _least: Bytes,
+        _now: Nanos,
+    ) -> Option<Nanos> {
         None
     }
 

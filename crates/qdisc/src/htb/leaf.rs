@@ -67,8 +67,8 @@ pub(super) struct Leaf {
     sent: Backlog64,
     /// The lines for which it asks, before each of them.
     pub(super) asks_for: Top,
-    /// Its last line since it has had packets, or [`NO_LINE`].
-    last_line: u32,
+    /// Its last lines since it has had packets, without and with credit of its own, or [`NO_LINE`].
+    last_lines: [u32; 2],
 
     /// Its place in a line.
     pub(super) in_line: Place,
@@ -123,7 +123,7 @@ impl Leaf {
             looked_at: Nanos::MAX,
             in_line: Place::NOWHERE,
             has_own: false,
-            last_line: NO_LINE,
+            last_lines: [NO_LINE; 2],
             asks_for: Top::NONE,
             rank: 0,
             lingers_until: Nanos::ZERO,
@@ -210,16 +210,38 @@ impl Leaf {
         self.meter.expect();
     }
 
-    /// The line in which it stood the last time, since it has had packets.
+    /// The line in which it stood the last time, since it has had packets, with credit of its own
+    /// or without.
     #[inline]
-    pub(super) fn last_line(&self) -> Option<u32> {
-        (self.last_line != NO_LINE).then_some(self.last_line)
+    pub(super) fn last_line(&self, has_own: bool) -> Option<u32> {
+        let line = self.last_lines[usize::from(has_own)];
+        (line != NO_LINE).then_some(line)
     }
 
-    /// The same from now on.
+    /// Stands in `line` from now on.
     #[inline]
-    pub(super) fn set_last_line(&mut self, line: Option<u32>) {
-        self.last_line = line.unwrap_or(NO_LINE);
+    pub(super) fn joins(&mut self, line: u32) {
+        self.last_lines[usize::from(self.has_own)] = line;
+    }
+
+    /// It asks by itself from now on.
+    #[inline]
+    pub(super) fn forget_lines(&mut self) {
+        self.last_lines = [NO_LINE; 2];
+    }
+
+    /// Whether it has credit of its own, which the classes above held up.
+    #[inline]
+    pub(super) fn is_held(&self) -> bool {
+        self.meter.is_held()
+    }
+
+    /// Waits for what it waited for the last time, with credit of its own or without. Returns when
+    /// it gets credit below `level`; `None` if it has to ask.
+    #[inline]
+    pub(super) fn waits_again(&mut self, has_own: bool, level: u8, now: Nanos) -> Option<Nanos> {
+        self.queue.held?;
+        self.meter.waits_again(has_own, level, self.cost, now)
     }
 
     /// Whether its seat is at the class that `tree` has under its number now: it may have gone and
@@ -281,6 +303,7 @@ impl Leaf {
     /// Applies the class's new parameters.
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
+        self.forget_lines();
         self.has_weight = qdisc.config.has_weight();
         self.has_ranks = qdisc.config.has_ranks();
         if !self.has_ranks && self.asked_rank != 0 {
