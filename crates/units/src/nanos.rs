@@ -1,5 +1,6 @@
 //! Time in nanoseconds.
 
+#[cfg(debug_assertions)]
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -11,8 +12,13 @@ use std::ops::{Add, AddAssign, Sub};
 /// Addition and subtraction saturate: a clock that seems to run backwards between
 /// two cores yields a span of zero, never a huge one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(not(debug_assertions), derive(PartialOrd, Ord))]
 pub struct Nanos(pub u64);
 
+/// For the tests' profile, which does not inline the operators of a derived order: they are generic
+/// functions of another crate, and took a third of the time of a simulation. In a release the
+/// derived ones are faster: with these, `tbf` takes 13 % more instructions.
+#[cfg(debug_assertions)]
 impl Ord for Nanos {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
@@ -20,8 +26,8 @@ impl Ord for Nanos {
     }
 }
 
-/// By hand, because the operators of a derived order are generic functions, which the tests'
-/// profile calls instead of inlining them: a third of the time of a simulation.
+/// The same.
+#[cfg(debug_assertions)]
 impl PartialOrd for Nanos {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {

@@ -63,7 +63,8 @@ pub trait ClassMeter: Send {
     /// Not even `least`: when to ask again.
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos>;
 
-    /// If a class above refused the last [`ClassMeter::buy`]: what this class waits for. `None` if the refusal concerns this class alone.
+    /// If a class above refused the last [`ClassMeter::buy`]: what this class waits for. `None` if
+    /// the refusal concerns this class alone.
     fn line(&self) -> Option<Line> {
         None
     }
