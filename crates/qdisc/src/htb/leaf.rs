@@ -67,11 +67,13 @@ pub(super) struct Leaf {
     sent: Backlog64,
     /// The lines for which it asks, before each of them.
     pub(super) asks_for: Top,
-    /// Its last lines since it has had packets, without and with credit of its own, or [`NO_LINE`].
-    last_lines: [u32; 2],
+    /// Its last line with credit of its own since it has had packets, or one of the two below.
+    held_line: u32,
 
     /// Its place in a line.
     pub(super) in_line: Place,
+    /// Its last line without credit of its own, unless the other one is [`NO_LINE`].
+    lent_line: u32,
     /// When it asks again, where it waits for a time.
     pub(super) until: Nanos,
     /// When to check whether it does; [`Nanos::MAX`] for never.
@@ -91,8 +93,10 @@ pub(super) struct Leaf {
     lent: [u64; DEPTH_MAX - 1],
 }
 
-/// No line.
+/// No line, and none without credit of its own either.
 const NO_LINE: u32 = u32::MAX;
+/// None with credit of its own.
+const NOT_HELD: u32 = NO_LINE - 1;
 
 /// Packets and bytes over a lifetime.
 #[derive(Clone, Copy, Default)]
@@ -123,7 +127,8 @@ impl Leaf {
             looked_at: Nanos::MAX,
             in_line: Place::NOWHERE,
             has_own: false,
-            last_lines: [NO_LINE; 2],
+            held_line: NO_LINE,
+            lent_line: NO_LINE,
             asks_for: Top::NONE,
             rank: 0,
             lingers_until: Nanos::ZERO,
@@ -214,20 +219,29 @@ impl Leaf {
     /// or without.
     #[inline]
     pub(super) fn last_line(&self, has_own: bool) -> Option<u32> {
-        let line = self.last_lines[usize::from(has_own)];
-        (line != NO_LINE).then_some(line)
+        let line = match self.held_line {
+            NO_LINE => return None,
+            held if has_own => held,
+            _ => self.lent_line,
+        };
+        (line < NOT_HELD).then_some(line)
     }
 
     /// Stands in `line` from now on.
     #[inline]
     pub(super) fn joins(&mut self, line: u32) {
-        self.last_lines[usize::from(self.has_own)] = line;
+        match (self.has_own, self.held_line) {
+            (true, NO_LINE) => (self.held_line, self.lent_line) = (line, NO_LINE),
+            (true, _) => self.held_line = line,
+            (false, NO_LINE) => (self.held_line, self.lent_line) = (NOT_HELD, line),
+            (false, _) => self.lent_line = line,
+        }
     }
 
     /// It asks by itself from now on.
     #[inline]
     pub(super) fn forget_lines(&mut self) {
-        self.last_lines = [NO_LINE; 2];
+        self.held_line = NO_LINE;
     }
 
     /// Whether it has credit of its own, which the classes above held up.
