@@ -71,6 +71,7 @@ const OTHERS: &[(&str, &str)] = scenarios![
     "flowvalve-11c",
     "flowvalve-12",
     "flowvalve-13",
+    "tree-scaling",
     "flowvalve-xdp-12",
     "flowvalve-xdp-13",
 ];

@@ -20,11 +20,12 @@ const FLOWS_MOST: u64 = 1000;
 const CORES_MOST: u64 = 128;
 
 /// Policy files that can be named.
-const POLICIES: [(&str, &str); 4] = [
+const POLICIES: [(&str, &str); 5] = [
     ("motivation", include_str!("../../../../examples/flowvalve/motivation.tc")),
     ("motivation-htb", include_str!("../../../../examples/flowvalve/motivation-htb.tc")),
     ("fair-queueing", include_str!("../../../../examples/flowvalve/fair-queueing.tc")),
     ("weighted", include_str!("../../../../examples/flowvalve/weighted.tc")),
+    ("four-levels", include_str!("../../scenarios/four-levels.tc")),
 ];
 
 /// A scenario, read and complete.
