@@ -40,6 +40,11 @@ use std::time::Duration;
 /// The largest MTU with which a frame is one buffer in any driver.
 const MTU_OF_ONE_BUFFER: u32 = 3498;
 
+/// Whether frames of `port` may be in several buffers.
+fn has_several_buffers(port: &PortFacts) -> bool {
+    port.mtu > MTU_OF_ONE_BUFFER
+}
+
 /// Two ports joined in their drivers.
 pub(crate) struct InDriver {
     /// By the port where frames arrive: the plan of the other port applies to them.
@@ -74,8 +79,7 @@ impl InDriver {
     ) -> Result<Self, InstanceError> {
         let load = |side: Side| {
             let port = &ports[side.index()];
-            let several = port.mtu > MTU_OF_ONE_BUFFER;
-            Tree::load(port.mac, several, gates.entry(side)).map_err(failed(port))
+            Tree::load(port.mac, has_several_buffers(port), gates.entry(side)).map_err(failed(port))
         };
         let trees = [load(Side::A)?, load(Side::B)?];
         let losses_before = ports
@@ -133,7 +137,7 @@ impl InDriver {
         let port = &self.ports[side.index()];
         let tree = &mut self.trees[side.index()];
         if tree.entry() == Entry::Shared {
-            let several = port.mtu > MTU_OF_ONE_BUFFER;
+            let several = has_several_buffers(port);
             let (mode, behind) = gates.place_best(&port.name, port.ifindex, modes, several)?;
             tree.take_over(behind).map_err(failed(port))?;
             self.modes[side.index()] = mode;
@@ -290,7 +294,7 @@ impl Plane for InDriver {
         let handed = tree.handed().map_err(failed(facts))?;
         let port = FrontPort {
             mac: facts.mac,
-            multi_buffer: facts.mtu > MTU_OF_ONE_BUFFER,
+            multi_buffer: has_several_buffers(facts),
             entry: tree.entry(),
             handed: Some(&handed),
         };

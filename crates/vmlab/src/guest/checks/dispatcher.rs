@@ -28,17 +28,23 @@ const TIDY: Duration = Duration::from_secs(10);
 
 /// `xdp-filter` first, then Narrows; stop, upgrade, and filters of its own.
 pub(super) fn joined(lab: &mut Lab) -> Result<Verdict> {
-    lab.stopped()?;
-    let mode = load_filter()?;
-    let checked = beside_filter(lab);
-    let unloaded = xdp_filter(&["unload", PORTS[0]]);
-    lab.flows().context("fail-open")?;
-    let note = checked?;
-    unloaded?;
+    let (mode, note) = beside_filter(lab, join)?;
     Ok(Passed(format!("{mode}: {note}")))
 }
 
-fn beside_filter(lab: &mut Lab) -> Result<String> {
+/// Checks while `xdp-filter` runs, and unloads it whatever comes out. Returns its mode, too.
+fn beside_filter<T>(lab: &mut Lab, check: fn(&mut Lab) -> Result<T>) -> Result<(&'static str, T)> {
+    lab.stopped()?;
+    let mode = load_filter()?;
+    let checked = check(lab);
+    let unloaded = xdp_filter(&["unload", PORTS[0]]);
+    lab.flows().context("fail-open")?;
+    let checked = checked?;
+    unloaded?;
+    Ok((mode, checked))
+}
+
+fn join(lab: &mut Lab) -> Result<String> {
     let said = narrows(&["doctor", PORTS[0], PORTS[1]])?;
     ensure!(said.contains("Narrows takes a place there"), "doctor: {said}");
     let shaper = Shaper::start()?;
@@ -86,13 +92,18 @@ fn beside_filter(lab: &mut Lab) -> Result<String> {
 
 /// Upgrades while pings pass. Returns what the upgrade said, and how many were answered.
 fn upgrade(lab: &Lab) -> Result<(String, u32)> {
-    let [client, server] = [lab.client(), lab.server()];
     thread::sleep(DRAINED);
+    under_pings(lab, || narrows(&["upgrade"]))
+}
+
+/// Does `act` while pings pass. Returns its outcome, and how many were answered.
+fn under_pings<T>(lab: &Lab, act: impl FnOnce() -> Result<T>) -> Result<(T, u32)> {
+    let [client, server] = [lab.client(), lab.server()];
     thread::scope(|scope| {
         let pings = scope.spawn(|| answers(client, server.ip, MTU - HEADERS, REQUESTS));
-        let said = narrows(&["upgrade"]);
+        let outcome = act();
         let answered = pings.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok((said?, answered))
+        Ok((outcome?, answered))
     })
 }
 
@@ -113,15 +124,12 @@ pub(super) fn alone(lab: &mut Lab) -> Result<Verdict> {
         return Ok(Skipped("xdp-filter comes only first: libxdp before 1.5.5".to_owned()));
     }
     xdp_filter(&["unload", PORTS[0]])?;
-    let [client, server] = [lab.client(), lab.server()];
-    let answered = thread::scope(|scope| {
-        let pings = scope.spawn(|| answers(client, server.ip, MTU - HEADERS, REQUESTS));
+    let (_, answered) = under_pings(lab, || {
         thread::sleep(Duration::from_secs(1));
-        let mode = load_filter().and_then(|mode| in_order(&[FILTER, GATE]).map(|_| mode));
+        let loaded = load_filter().and_then(|_| in_order(&[FILTER, GATE]));
         thread::sleep(Duration::from_secs(1));
         let gone = xdp_filter(&["unload", PORTS[0]]).and_then(|_| in_order(&[GATE]));
-        let answered = pings.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        mode.and(gone).and(answered)
+        loaded.and(gone)
     })?;
     ensure!(answered == REQUESTS, "{answered} of {REQUESTS} pings were answered meanwhile");
     shaper.tc(&format!("qdisc replace dev {} root tbf {TBF}", PORTS[1]))?;
@@ -138,15 +146,10 @@ pub(super) fn alone(lab: &mut Lab) -> Result<Verdict> {
 
 /// The same with the XDP plane.
 pub(super) fn in_driver(lab: &mut Lab) -> Result<Verdict> {
-    lab.stopped()?;
-    load_filter()?;
-    let checked = in_driver_beside_filter(lab);
-    xdp_filter(&["unload", PORTS[0]])?;
-    lab.flows().context("fail-open")?;
-    checked
+    beside_filter(lab, join_in_driver).map(|(_, verdict)| verdict)
 }
 
-fn in_driver_beside_filter(lab: &mut Lab) -> Result<Verdict> {
+fn join_in_driver(lab: &mut Lab) -> Result<Verdict> {
     let shaper = match Shaper::start_with(&["--plane", "xdp"]) {
         Err(error) if format!("{error:#}").contains("and Narrows needs generic") => {
             in_order(&[FILTER]).context("after the refusal")?;
@@ -166,15 +169,10 @@ fn in_driver_beside_filter(lab: &mut Lab) -> Result<Verdict> {
 
 /// However it ends, the gate lets all pass, and goes away.
 pub(super) fn killed(lab: &mut Lab) -> Result<Verdict> {
-    lab.stopped()?;
-    load_filter()?;
-    let checked = kill_beside_filter(lab);
-    xdp_filter(&["unload", PORTS[0]])?;
-    lab.flows().context("fail-open")?;
-    checked.map(Passed)
+    beside_filter(lab, kill).map(|(_, note)| Passed(note))
 }
 
-fn kill_beside_filter(lab: &mut Lab) -> Result<String> {
+fn kill(lab: &mut Lab) -> Result<String> {
     // The keeper first, so that nobody tidies up.
     let shaper = Shaper::start()?;
     lab.flows().with_context(|| shaper.log())?;
