@@ -19,8 +19,8 @@
 //! *With thousands of classes, each access misses the caches.* So the hot fields of a class share
 //! cache lines ([`leaf`]), and are rarely accessed: a class joins the races of the tree with its
 //! first turn. It leaves them at once if that changes nothing
-//! ([`ClassMeter::rests`](class::ClassMeter::rests)), and later otherwise. The next turns are known
-//! in advance ([`upcoming`]), so their classes are prefetched.
+//! ([`ClassMeter::rests`](class::ClassMeter::rests)), and later otherwise. The order of turns is in
+//! queues apart from the classes, so the classes whose turns come next are prefetched.
 //!
 //! Packets are classified before they come here:
 //! [`Meta::class_at`](narrows_packet::Meta::class_at) is the class's number. A packet without a
@@ -34,7 +34,6 @@
 
 use crate::heap::Heap;
 use crate::overlimits::Overlimits;
-use crate::rotation::{Link, Rotation};
 use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict};
 use leaf::{LINGER, Leaf, State, Turn};
@@ -42,13 +41,11 @@ use lines::{Lines, Place, Top};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 use std::collections::VecDeque;
-use upcoming::Upcoming;
 
 mod class;
 mod figures;
 mod leaf;
 mod lines;
-mod upcoming;
 
 pub use class::{
     Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, Line, PRIORITIES, TreeMeter,
@@ -92,9 +89,11 @@ const NEAR: usize = 64;
 const AHEAD: usize = 32;
 /// The resting classes to look ahead.
 const REST_AHEAD: usize = 16;
-/// The turns before its own at which a class's seat is prefetched.
+/// The turns before its own at which a class is prefetched,
+const LEAF_AHEAD: usize = 7;
+/// then its seat,
 const PARTS_AHEAD: usize = 4;
-/// The same for its state at the tree and its first packet. [`upcoming`] prefetches the class.
+/// then its state at the tree and its first packet.
 const TURN_AHEAD: usize = 2;
 
 /// The most times in the heap for a class: one, and an earlier one that was added before it came
@@ -111,14 +110,12 @@ pub(crate) struct Htb {
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Vec<u32>,
     leaves: Vec<Leaf>,
-    /// The place of each leaf in a rotation. Apart from the leaves, so that the next turns are
-    /// known before a leaf is in the cache.
-    links: Vec<Link>,
-    upcoming: Upcoming,
-    /// Classes that may have credit of their own, by priority.
-    assured: [Rotation; PRIORITIES],
-    /// Classes without credit of their own that have not tried to borrow yet.
-    borrowing: [Rotation; PRIORITIES],
+    /// Classes that may have credit of their own, by priority, in the order of their turns. A list
+    /// through the leaves would show the next turn only when the leaf before it is in the cache.
+    assured: [VecDeque<u32>; PRIORITIES],
+    /// Classes without credit of their own that have not tried to borrow yet. A class takes turns
+    /// in one of these queues at most.
+    borrowing: [VecDeque<u32>; PRIORITIES],
     waiting: Heap,
     /// The place of the leaf whose packet left last.
     last: Option<u32>,
@@ -147,10 +144,8 @@ impl Htb {
             tree,
             places: Vec::new(),
             leaves: Vec::new(),
-            links: Vec::new(),
-            upcoming: Upcoming::NONE,
-            assured: [Rotation::EMPTY; PRIORITIES],
-            borrowing: [Rotation::EMPTY; PRIORITIES],
+            assured: Default::default(),
+            borrowing: Default::default(),
             waiting: Heap::default(),
             last: None,
             lingering: VecDeque::new(),
@@ -218,12 +213,23 @@ impl Htb {
             self.leaves.reserve(1);
             narrows_cpu::ask_for_huge_pages(&mut self.leaves);
         }
-        self.leaves.push(Leaf::new(class, leaf, meter));
-        self.links.push(Link::END);
+        let leaf = Leaf::new(class, leaf, meter);
+        let prio = leaf.prio;
+        self.leaves.push(leaf);
         let room = self.leaves.capacity();
         self.waiting.make_room(TIMES_A_CLASS * room);
         self.lingering.reserve_exact(room - self.lingering.len());
+        self.make_room_at(prio);
         Some(place)
+    }
+
+    /// Makes room for all leaves to take turns with this priority.
+    fn make_room_at(&mut self, prio: u8) {
+        let room = self.leaves.capacity();
+        for turns in [&mut self.assured, &mut self.borrowing] {
+            let turns = &mut turns[usize::from(prio)];
+            turns.reserve_exact(room - turns.len());
+        }
     }
 
     /// Queues the packet `id` at the leaf at `place`.
@@ -244,16 +250,13 @@ impl Htb {
         verdict
     }
 
-    /// Prefetches the data for the turns after that of the class at `place`: of each class its own
-    /// cache lines first, and what they point to some turns later.
+    /// Prefetches the data for the next turns: of each class its own cache lines first, and what
+    /// they point to some turns later.
     #[inline]
-    fn look_ahead(&mut self, packets: &Packets, borrow: bool, prio: usize, place: u32) {
-        let rotation = if borrow { &self.borrowing[prio] } else { &self.assured[prio] };
-        let leaf = |place: u32| self.leaves.get(place as usize);
-        self.upcoming.follow(rotation, &mut self.links, place, |last| {
-            leaf(last).into_iter().for_each(Leaf::prefetch);
-        });
-        let leaf = |turns: usize| leaf(self.upcoming.after(turns)?);
+    fn look_ahead(&self, packets: &Packets, borrow: bool, prio: usize) {
+        let turns = self.turns(borrow, prio);
+        let leaf = |ahead: usize| self.leaves.get(*turns.get(ahead)? as usize);
+        leaf(LEAF_AHEAD).into_iter().for_each(Leaf::prefetch);
         leaf(PARTS_AHEAD).into_iter().for_each(Leaf::prefetch_parts);
         if let Some(leaf) = leaf(TURN_AHEAD) {
             leaf.expect_turn(packets);
@@ -290,7 +293,7 @@ impl Htb {
         let leaf = &mut self.leaves[place as usize];
         leaf.state = State::Ready;
         let prio = usize::from(leaf.prio);
-        self.assured[prio].push_back(&mut self.links, place);
+        self.assured[prio].push_back(place);
     }
 
     fn count(&mut self, before: Backlog, after: Backlog) {
@@ -347,7 +350,7 @@ impl Htb {
                 break true;
             }
             // A class in line behind a borrower may have credit of its own.
-            if self.assured.iter().all(Rotation::is_empty) {
+            if self.assured.iter().all(VecDeque::is_empty) {
                 break false;
             }
         };
@@ -415,7 +418,7 @@ impl Htb {
         }
         leaf.state = State::Ready;
         let prio = usize::from(leaf.prio);
-        self.borrowing[prio].push_back(&mut self.links, place);
+        self.borrowing[prio].push_back(place);
     }
 
     /// The class at `place` was refused until `at`.
@@ -527,15 +530,15 @@ impl Htb {
         out: &mut impl Sink,
     ) -> bool {
         for prio in 0..PRIORITIES {
-            while !self.rotation(borrow, prio).is_empty() {
+            while let Some(&place) = self.turns(borrow, prio).front() {
                 if !out.has_room() {
                     return true;
                 }
-                let rotation =
+                let turns =
                     if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] };
-                let Some(place) = rotation.pop_front(&mut self.links) else { break };
+                turns.pop_front();
                 if self.leaves.len() > NEAR {
-                    self.look_ahead(packets, borrow, prio, place);
+                    self.look_ahead(packets, borrow, prio);
                 }
                 if !self.joins_line(place, borrow, now) {
                     self.send_class(packets, place, borrow, now, out);
@@ -568,7 +571,8 @@ impl Htb {
         true
     }
 
-    fn rotation(&self, borrow: bool, prio: usize) -> &Rotation {
+    #[inline]
+    fn turns(&self, borrow: bool, prio: usize) -> &VecDeque<u32> {
         if borrow { &self.borrowing[prio] } else { &self.assured[prio] }
     }
 
@@ -591,7 +595,7 @@ impl Htb {
         }
         match turn {
             Turn::Short(_) if !borrow && !self.leaves[place as usize].is_held() => {
-                self.borrowing[prio].push_back(&mut self.links, place);
+                self.borrowing[prio].push_back(place);
             }
             _ => self.end_turn(place, turn, borrow, now),
         }
@@ -606,8 +610,8 @@ impl Htb {
                 self.pass_on(place, 0, true, now);
             }
             Turn::More => {
-                let rotations = if borrow { &mut self.borrowing } else { &mut self.assured };
-                rotations[prio].push_back(&mut self.links, place);
+                let turns = if borrow { &mut self.borrowing } else { &mut self.assured };
+                turns[prio].push_back(place);
             }
             Turn::Short(at) => self.refused(place, at, now),
             Turn::Held(at) => {
@@ -661,7 +665,8 @@ impl Htb {
                     let leaf = &mut self.leaves[place as usize];
                     let before = leaf.queue.backlog();
                     leaf.retune(&class.class, class.qdisc, handover);
-                    let after = leaf.queue.backlog();
+                    let (after, prio) = (leaf.queue.backlog(), leaf.prio);
+                    self.make_room_at(prio);
                     self.count(before, after);
                     self.wake(place);
                 }
@@ -678,7 +683,7 @@ impl Htb {
     }
 
     /// Removes the class of the leaf at `place`. Its place stays until all leaves are checked
-    /// again: it may be in a rotation or a line, where it is found to be empty.
+    /// again: it may take turns or stand in a line, where it is found to be empty.
     fn retire(&mut self, place: u32, handover: &mut Handover<'_>) {
         let (packets, now) = (Handover::packets, handover.now);
         let leaf = &mut self.leaves[place as usize];
@@ -702,11 +707,8 @@ impl Htb {
     /// dropped where classes are bands.
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
-        self.links.clear();
-        self.upcoming = Upcoming::NONE;
         self.places.fill(UNKNOWN);
-        self.assured = [Rotation::EMPTY; PRIORITIES];
-        self.borrowing = [Rotation::EMPTY; PRIORITIES];
+        self.assured.iter_mut().chain(&mut self.borrowing).for_each(VecDeque::clear);
         self.last = None;
         self.waiting = Heap::default();
         self.waiting.make_room(TIMES_A_CLASS * leaves.len());
@@ -725,9 +727,9 @@ impl Htb {
                     leaf.asks_for = Top::NONE;
                     leaf.forget_lines();
                     leaf.is_looked_after = false;
-                    let (id, place) = (leaf.id, self.leaves.len() as u32);
+                    let (id, prio, place) = (leaf.id, leaf.prio, self.leaves.len() as u32);
                     self.leaves.push(leaf);
-                    self.links.push(Link::END);
+                    self.make_room_at(prio);
                     self.remember(id, place + 1);
                 }
                 _ => gone.push(leaf),
