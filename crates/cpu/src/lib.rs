@@ -14,4 +14,4 @@ mod lanes;
 mod memory;
 
 pub use lanes::equal_lanes;
-pub use memory::{ask_for_huge_pages, prefetch, prefetch_all};
+pub use memory::{ask_for_huge_pages, prefetch, prefetch_all, prefetch_to_write};

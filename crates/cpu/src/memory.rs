@@ -20,6 +20,23 @@ pub fn prefetch<T: ?Sized>(value: &T) {
     let _ = value;
 }
 
+/// Starts to take the cache line of `value` from the cores that have it, without waiting: this core
+/// will soon write to it.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+pub fn prefetch_to_write<T: ?Sized>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        let address = std::ptr::from_ref(value).cast::<i8>();
+        // SAFETY: a prefetch changes nothing and faults at no address; this address is that of a
+        // reference. A processor that does not have this instruction does nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}
+
 /// The same for all cache lines of `value`.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]

@@ -5,7 +5,7 @@ use super::race::Race;
 use super::terms::{Bucket, Terms};
 use crate::census;
 use crate::sync::{AtomicU64, Ordering, fence};
-use narrows_cpu::prefetch;
+use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_qdisc::{Census, RANKS};
 use std::sync::{Arc, OnceLock};
@@ -74,6 +74,13 @@ impl Node {
     pub(super) fn prefetch(&self) {
         prefetch(&self.terms);
         prefetch(&self.sales);
+    }
+
+    /// Starts to fetch all that a purchase writes, of this class and those above it. Otherwise each
+    /// class would be waited for after the one below it, where other cores have bought since.
+    #[inline]
+    pub(super) fn expect_purchase(&self) {
+        self.path().for_each(|node| prefetch_to_write(&node.sales));
     }
 
     /// How many classes are above it.

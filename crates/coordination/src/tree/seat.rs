@@ -642,6 +642,9 @@ impl Seat {
 
 impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
+        if !self.was_refused {
+            self.node.expect_purchase();
+        }
         let own = self.own_claim(now);
         self.is_held = false;
         let is_free = own.right == Right::Assured && !self.was_held;

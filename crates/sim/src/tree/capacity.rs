@@ -5,9 +5,9 @@
 //! follows from the accesses to cache lines that other cores write, and from the cost model
 //! ([`Costs`]): a core must fetch a line that another has written, and only one at a time can
 //! update it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it
-//! takes, and `fair` once for a batch. The XDP plane's program is asked for each packet, and buys
-//! from classes when its CPU has used up its credit: three updates at the leaf and one at each
-//! class above it.
+//! takes, and `fair` once for a batch, for which it prefetches the lines of all classes of the path
+//! at once. The XDP plane's program is asked for each packet, and buys from classes when its CPU
+//! has used up its credit: three updates at the leaf and one at each class above it.
 //!
 //! *Non-goals.* A network processor, whose memory updates counters in hardware; receiving and
 //! sending, except for the cost of a packet in user space.
@@ -173,9 +173,19 @@ impl Model<'_> {
                 let leaf = self.touch(number, path[0], 2.0, time);
                 path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
             }
-            // Rate and ceiling.
+            // Rate and ceiling. It asks for all lines at the start.
             Keeper::Workers(TreeStrategy::Fair) => {
-                path.iter().fold(time, |time, at| self.touch(number, *at, 2.0, time))
+                let ready = time + self.costs.line_read_ns;
+                let buy = |now: f64, at: &usize| {
+                    let Line { owner, free_at } = self.lines[*at];
+                    if owner != number && free_at <= ready {
+                        return self.update(number, *at, 2.0, now.max(ready));
+                    }
+                    // A core that asked before has not used it when it leaves for this one: one of
+                    // the two asks again.
+                    self.touch(number, *at, 2.0, now.max(free_at))
+                };
+                path.iter().fold(time, buy)
             }
         };
         self.paths[app] = path;
@@ -184,8 +194,14 @@ impl Model<'_> {
 
     /// When a core that wanted to update a line `updates` times from `time` on has done so.
     fn touch(&mut self, number: usize, line: usize, updates: f64, time: f64) -> f64 {
+        let is_own = self.lines[line].owner == number;
+        let fetched = time + if is_own { 0.0 } else { self.costs.line_read_ns };
+        self.update(number, line, updates, fetched)
+    }
+
+    /// The same for a core that has the line at `fetched`.
+    fn update(&mut self, number: usize, line: usize, updates: f64, fetched: f64) -> f64 {
         let line = &mut self.lines[line];
-        let fetched = time + if line.owner == number { 0.0 } else { self.costs.line_read_ns };
         line.free_at = line.free_at.max(fetched) + updates * self.costs.line_update_ns;
         line.owner = number;
         line.free_at

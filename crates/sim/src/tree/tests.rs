@@ -127,3 +127,28 @@ fn one_lock_is_the_limit_and_a_batch_at_a_time_is_none() {
     let driver = [1, 8].map(|cores| mpps(Keeper::Driver, cores));
     assert!(driver[1] > 7.0 * driver[0], "{driver:?}");
 }
+
+#[test]
+fn forty_cores_pass_95_percent_of_forty_times_one_core_through_a_tree_of_depth_4() {
+    let costs = crate::setup::Costs {
+        step_ns: 1.0,
+        packet_ns: 187.0,
+        drop_ns: 1.0,
+        line_read_ns: 225.0,
+        line_update_ns: 25.0,
+    };
+    let policy = include_str!("../../scenarios/four-levels.tc").to_owned();
+    let scheduler = Scheduler { policy, ..scheduler(TreeStrategy::Fair, false) };
+    let mpps = |cores| {
+        let load = capacity::Load {
+            classes: (0x10..0x20).collect(),
+            frame: Bytes(64),
+            cores,
+            line: Rate::from_bits_per_sec(1_000_000_000_000),
+            length: Nanos::from_millis(1),
+        };
+        capacity::run(&scheduler, &load, &costs).unwrap()
+    };
+    let (one, forty) = (mpps(1), mpps(40));
+    assert!(forty >= 0.95 * 40.0 * one, "{forty} with 40 cores, {one} with one");
+}
