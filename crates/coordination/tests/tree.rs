@@ -175,12 +175,41 @@ fn worse_priorities_use_the_rest_of_better_ones() {
         bed.demand(0x10, 0, 1514, Demand::Rate(300 * MBIT));
         bed.demand_everywhere(0x11, 1514, Demand::Endless);
         bed.run(millis(10));
-        bed.longest_wait.clear();
         let rates = bed.run(millis(100));
         assert_near(rates[&0x10], 300 * MBIT, 0.01, "the better one");
         assert_near(rates[&0x11], 700 * MBIT, 0.01, "the other one");
-        let wait = bed.longest_wait[&0x10];
-        assert!(wait <= Nanos::from_micros(100), "{wait:?}");
+    }
+}
+
+#[test]
+fn a_better_priority_waits_at_most_50_us_for_worse_ones() {
+    // The longest wait of the better one beside one that wants all that is left, or nothing.
+    let wait = |asking, mbit, len, on: &[usize], worse: Option<u32>| {
+        let leaf = |prio| Class { prio, ..class(Some(1), MBIT, GBIT) };
+        let mut bed = Bed::new(asking, 4, &flat(GBIT, &[leaf(0), leaf(2)]));
+        for &queue in on {
+            let rate = mbit * MBIT / on.len() as u64;
+            bed.demand(0x10, queue, len, Demand::Rate(rate));
+        }
+        if let Some(len) = worse {
+            bed.demand_everywhere(0x11, len, Demand::Endless);
+        }
+        bed.run(millis(10));
+        bed.longest_wait.clear();
+        bed.run(millis(40));
+        bed.longest_wait[&0x10]
+    };
+    for asking in Asking::BOTH {
+        for mbit in [20, 300, 950] {
+            for on in [&[0][..], &[1, 3], &[0, 1, 2, 3]] {
+                for (len, worse) in [(1514, 1514), (100, 1514), (1514, 100)] {
+                    let alone = wait(asking, mbit, len, on, None);
+                    let beside = wait(asking, mbit, len, on, Some(worse));
+                    let what = format!("{mbit} Mbit/s of {len} bytes on {on:?} beside {worse}");
+                    assert!(beside <= alone + Nanos::from_micros(50), "{what}: {beside:?}");
+                }
+            }
+        }
     }
 }
 
@@ -282,6 +311,9 @@ fn sixteen_levels_keep_every_ceiling() {
 /// The rate of the roots of [`any_tree`], in bits per second.
 const ROOT: f64 = 5e8;
 
+/// What is counted of any tree.
+const WINDOW_SECS: f64 = 0.1;
+
 /// A tree, and the offered load of its leaves; `None` is more than can leave.
 type Case = (Vec<(u32, Class)>, Vec<(u32, Option<u64>)>);
 
@@ -353,7 +385,7 @@ fn any_use() -> impl Strategy<Value = (usize, bool, Asking)> {
 }
 
 /// The rate of each class of a tree over 100 ms, 10 ms after the start, and its due rate by the
-/// fluid model, in bits per second.
+/// fluid model, in bits per second. Meanwhile all ceilings and assured rates are kept.
 fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f64, f64)> {
     let (queues, everywhere, asking) = used;
     let mut bed = Bed::new(asking, queues, classes);
@@ -365,13 +397,33 @@ fn shares((classes, demands): &Case, used: (usize, bool, Asking)) -> Vec<(u32, f
         }
     }
     bed.run(millis(10));
-    let rates = bed.run(millis(100));
+    bed.longest_wait.clear();
+    let rates = bed.run(millis((WINDOW_SECS * 1e3) as u64));
     bed.assert_ceilings();
+    let rate = |id: &u32| rates.get(id).copied().unwrap_or(0.0);
+    for (leaf, demand) in demands {
+        let assured = bed.classes[leaf].rate.bits_per_sec();
+        if let Some(demand) = demand.filter(|demand| *demand <= assured) {
+            let lacks = (demand as f64 - rate(leaf)) * WINDOW_SECS / 8.0;
+            assert!(lacks <= 1000.0, "class {leaf:x} gets {lacks} bytes less than it sends");
+            let wait = bed.longest_wait.get(leaf).copied().unwrap_or_default();
+            assert!(wait <= Nanos::from_micros(200), "a packet of class {leaf:x} waits {wait:?}");
+        }
+    }
     let wanted = |demand: Option<u64>| demand.map_or(1e12, |rate| rate as f64);
     let demands: BTreeMap<u32, f64> =
         demands.iter().map(|(leaf, demand)| (*leaf, wanted(*demand))).collect();
     let fluid = Fluid::of(&bed.classes, &demands);
-    let rate = |id: &u32| rates.get(id).copied().unwrap_or(0.0);
+    for (id, class) in &bed.classes {
+        // A class with enough to send uses all of its ceiling. More than that is never sent, but
+        // for a burst, and as much may be left at the end.
+        let ceil = class.ceil.bits_per_sec() as f64;
+        if fluid.passes(*id) >= ceil * (1.0 - 1e-9) {
+            let lacks = (ceil * (1.0 - 0.0005) - rate(id)) * WINDOW_SECS / 8.0;
+            let burst = Bed::burst(class) as f64;
+            assert!(lacks <= burst, "class {id:x} lacks {lacks:.0} bytes, its burst is {burst}");
+        }
+    }
     bed.classes.keys().map(|id| (*id, rate(id), fluid.passes(*id))).collect()
 }
 

@@ -431,12 +431,16 @@ impl Bed {
         (self.excess[&class].most / 8.0) as u64
     }
 
+    /// The bytes that `class` may send at once at its ceiling.
+    pub fn burst(class: &Class) -> u64 {
+        // The smallest bucket.
+        class.cburst.0.max(4 * 1514).max(class.ceil.bits_per_sec() / 8 / 4_000)
+    }
+
     /// Asserts that no class has ever exceeded its ceiling by more than its burst.
     pub fn assert_ceilings(&self) {
         for (id, class) in &self.classes {
-            let (ceil, above) = (class.ceil.bits_per_sec(), self.most_above_ceiling(*id));
-            // The smallest bucket.
-            let burst = class.cburst.0.max(4 * 1514).max(ceil / 8 / 4_000);
+            let (above, burst) = (self.most_above_ceiling(*id), Self::burst(class));
             assert!(above <= burst + 1, "class {id:x}: {above} bytes above, burst {burst}");
         }
     }
