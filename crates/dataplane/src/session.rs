@@ -87,16 +87,19 @@ impl SessionOptions {
     /// How much memory the kernel locks for the frames of the workers that join `ports`, in bytes,
     /// in the most demanding mode that is tried.
     pub(crate) fn locked_bytes(&self, ports: &[PortFacts; 2]) -> u64 {
-        // A device without its own rings cannot do zero copy.
-        let may_share = ports.iter().all(|port| port.rx_ring > 0);
         let mode = match self.copy_mode {
             Some(only) => only,
-            None if may_share => CopyMode::ZeroCopy,
+            None if may_share(ports) => CopyMode::ZeroCopy,
             None => CopyMode::Copy,
         };
         let queues = ports[0].queues.min(ports[1].queues);
         Sizing::new(ports, self, mode).bytes(queues)
     }
+}
+
+/// Whether zero copy is worth trying: a device without its own rings, such as a veth, cannot do it.
+fn may_share(ports: &[PortFacts; 2]) -> bool {
+    ports.iter().all(|port| port.rx_ring > 0)
 }
 
 /// A session cannot be opened.
@@ -345,6 +348,8 @@ fn bind_best(
     };
     match options.copy_mode {
         Some(only) => bind(only),
+        // The frames for zero copy are many, and to make them in vain takes long.
+        None if !may_share(ports) => bind(CopyMode::Copy),
         None => bind(CopyMode::ZeroCopy).or_else(|error| {
             log::info!("frames are copied: {error}");
             bind(CopyMode::Copy)
