@@ -15,6 +15,12 @@ use crate::{Filter, Filters, Subject};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// The tables of this many filters stay in the near caches.
+const NEAR: usize = 1024;
+/// The tables that are prefetched for a packet: it is often found in the first, and a sieve leaves
+/// few.
+const PREFETCHED: usize = 3;
+
 /// See the module's documentation.
 #[derive(Clone, Default)]
 pub(crate) struct Block {
@@ -130,13 +136,41 @@ impl Block {
         }
     }
 
+    /// Whether there are so many filters that a look-up misses the near caches.
+    #[inline]
+    pub(crate) fn is_far(&self) -> bool {
+        self.filters.len() > NEAR
+    }
+
+    /// Prefetches the data that look-ups of all `subjects` read, so that they wait for memory
+    /// together and not one after the other.
+    #[inline]
+    pub(crate) fn prefetch<'a>(&self, subjects: impl Iterator<Item = &'a Subject<'a>> + Clone) {
+        for subject in subjects.clone() {
+            self.sieves.iter().for_each(|sieve| sieve.prefetch(subject));
+        }
+        for subject in subjects {
+            let kind = subject.field(crate::fields::KIND);
+            let open = self.open(subject);
+            let open = self.groups.iter().zip(0..TABLES).filter(|(_, at)| open >> at & 1 != 0);
+            let fits = |entry: &&Entry| kind & entry.guard_mask == entry.guard;
+            let first = open.map(|(entry, _)| entry).filter(fits).take(PREFETCHED);
+            first.for_each(|entry| entry.group.prefetch(subject));
+        }
+    }
+
+    /// The tables that may contain `subject`, of those that sieves cover.
+    #[inline]
+    fn open(&self, subject: &Subject<'_>) -> u64 {
+        self.sieves.iter().fold(u64::MAX, |open, sieve| open & sieve.tables(subject))
+    }
+
     /// The first filter after `after` that matches `subject`.
     #[inline]
     pub(crate) fn find(&self, subject: &Subject<'_>, after: Rank) -> Option<Rank> {
         let kind = subject.field(crate::fields::KIND);
         let mut found = Rank::LAST;
-        let mut open =
-            self.sieves.iter().fold(u64::MAX, |open, sieve| open & sieve.tables(subject));
+        let mut open = self.open(subject);
         for groups in self.groups.chunks(TABLES) {
             while open != 0 {
                 let Some(entry) = groups.get(open.trailing_zeros() as usize) else { break };

@@ -79,6 +79,18 @@ impl Classification {
         }
     }
 
+    /// Whether [`Self::prefetch`] is worth its cost: there are too many filters for the near caches.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.classifier.is_far()
+    }
+
+    /// Prefetches the data with which the outermost qdisc classifies all `subjects` next.
+    #[inline]
+    pub fn prefetch<'a>(&self, subjects: impl Iterator<Item = &'a Subject<'a>> + Clone) {
+        self.classifier.prefetch(subjects);
+    }
+
     /// The path of `subject` at `now`, by filters and their actions; `None` if the packet is
     /// dropped.
     #[inline]

@@ -68,6 +68,20 @@ impl Classifier {
         self.root.filters().is_empty() && self.inner.is_empty()
     }
 
+    /// Whether [`Self::prefetch`] is worth its cost: there are too many filters for the near caches.
+    #[inline]
+    pub fn is_far(&self) -> bool {
+        self.root.is_far()
+    }
+
+    /// Prefetches the data with which all `subjects` are classified next.
+    #[inline]
+    pub fn prefetch<'a>(&self, subjects: impl Iterator<Item = &'a Subject<'a>> + Clone) {
+        if self.is_far() {
+            self.root.prefetch(subjects);
+        }
+    }
+
     /// The class of `frame`, ignoring actions; 0 if no filter matches.
     #[inline]
     pub fn class(&self, frame: &[u8]) -> u32 {

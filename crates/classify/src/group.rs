@@ -99,6 +99,17 @@ impl Group {
         }
     }
 
+    /// Prefetches the data that a look-up of `subject` reads first.
+    #[inline]
+    pub(crate) fn prefetch(&self, subject: &Subject<'_>) {
+        let reads = &self.shape.reads;
+        with!(&self.keys, _ranks => {}, table => {
+            if let Some(key) = key(reads, subject) {
+                table.prefetch(&key);
+            }
+        });
+    }
+
     #[inline]
     fn look_up<const N: usize>(
         &self,

@@ -138,6 +138,14 @@ impl Sieve {
         has | !self.covered
     }
 
+    /// Prefetches the data that [`Self::tables`] reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, subject: &Subject<'_>) {
+        if let Some(bits) = self.sight.of(subject) {
+            narrows_cpu::prefetch(&self.pages[bits / PAGE][bits % PAGE]);
+        }
+    }
+
     /// Records that `table` contains `key`.
     pub(crate) fn note(&mut self, table: usize, key: &[u64]) {
         let Some(Some((word, len))) = self.reads.get(table).copied() else { return };

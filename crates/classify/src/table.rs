@@ -107,6 +107,14 @@ impl<const N: usize> Table<N> {
         hash
     }
 
+    /// Prefetches the slot in which a look-up of `key` begins.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: &[u64; N]) {
+        let hash = Self::hash(key);
+        let piece = &self.pieces[self.piece(hash)];
+        narrows_cpu::prefetch(&piece[hash as usize & (piece.len() - 1)]);
+    }
+
     #[inline]
     fn piece(&self, hash: u64) -> usize {
         // The upper bits; the lower bits select the slot within the piece.

@@ -4,10 +4,14 @@
 //! Its headers are read once for all of them. A mark or a class that one sets is visible to the
 //! next, as with an `skb`; dropped packets reach no qdisc.
 
+use crate::worker::BATCH;
 use narrows_classify::{Classification, Classifier, Path, Subject, Verdict};
-use narrows_packet::{DropReason, PacketId, Packets};
+use narrows_packet::{Batch, DropReason, PacketId, Packets};
 use narrows_qdisc::Slot;
 use narrows_units::Nanos;
+
+/// Packets whose memory is waited for together.
+const AHEAD: usize = 16;
 
 /// See the module's documentation.
 pub(crate) struct Filters<'a> {
@@ -35,16 +39,76 @@ impl<'a> Filters<'a> {
         self.ingress.is_some() || self.egress.is_some() || self.qdisc.is_some()
     }
 
+    /// Whether they are so many that the data for a packet is worth prefetching.
+    #[inline]
+    fn are_far(&self) -> bool {
+        let ends = [self.ingress, self.egress];
+        ends.into_iter().flatten().any(Classifier::is_far)
+            || self.qdisc.is_some_and(Classification::is_far)
+    }
+
+    /// Records the class of each of `arrivals`, or drops and removes it; `frame` returns its frame.
+    #[inline]
+    pub(crate) fn sort_all<'f>(
+        &self,
+        frame: impl Fn(PacketId) -> &'f [u8],
+        packets: &mut Packets,
+        arrivals: &mut Batch,
+        now: Nanos,
+    ) {
+        if self.are_far() {
+            return self.sort_ahead(frame, packets, arrivals, now);
+        }
+        arrivals
+            .retain_from(0, |id| self.sort(frame(id), Subject::new(frame(id)), packets, id, now));
+    }
+
+    /// The same where packets wait for the same memory together, some at a time.
+    #[inline(never)]
+    fn sort_ahead<'f>(
+        &self,
+        frame: impl Fn(PacketId) -> &'f [u8],
+        packets: &mut Packets,
+        arrivals: &mut Batch,
+        now: Nanos,
+    ) {
+        let mut ids = [PacketId(0); BATCH];
+        let ids = &mut ids[..arrivals.len()];
+        ids.copy_from_slice(arrivals.as_slice());
+        let (mut subjects, mut at) = ([const { None }; AHEAD], 0);
+        arrivals.retain_from(0, |id| {
+            if at % AHEAD == 0 {
+                let next = |index: usize| Subject::new(frame(*ids.get(at + index)?));
+                subjects = std::array::from_fn(next);
+                self.prefetch(subjects.iter().flatten());
+            }
+            let subject = subjects[at % AHEAD].take();
+            at += 1;
+            self.sort(frame(id), subject, packets, id, now)
+        });
+    }
+
+    #[inline]
+    fn prefetch<'s>(&self, subjects: impl Iterator<Item = &'s Subject<'s>> + Clone) {
+        for filters in [self.ingress, self.egress].into_iter().flatten() {
+            filters.prefetch(subjects.clone());
+        }
+        if let Some(rules) = self.qdisc {
+            rules.prefetch(subjects);
+        }
+    }
+
     /// Records the class of `id`, whose frame is `frame`, or drops it. Returns whether it was kept.
     #[inline]
-    pub(crate) fn sort(
+    fn sort(
         &self,
         frame: &[u8],
+        subject: Option<Subject<'_>>,
         packets: &mut Packets,
         id: PacketId,
         now: Nanos,
     ) -> bool {
-        let Some(subject) = Subject::new(frame) else {
+        let Some(subject) = subject else {
             self.qdisc
                 .map_or(Path::default(), |rules| rules.path(frame))
                 .write(packets.meta_mut(id));

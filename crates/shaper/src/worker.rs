@@ -208,7 +208,7 @@ impl<I: Io> Worker<I> {
             let filters = Filters::of(&opposite.slot, &path.slot);
             if filters.are_any() {
                 let (io, packets) = (&self.io, &mut self.packets);
-                self.arrivals.retain_from(0, |id| filters.sort(io.bytes(id), packets, id, now));
+                filters.sort_all(|id| io.bytes(id), packets, &mut self.arrivals, now);
             }
             if !self.arrivals.is_empty() {
                 let arrivals = self.arrivals.as_slice();

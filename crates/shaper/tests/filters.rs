@@ -257,6 +257,38 @@ fn an_action_may_pass_a_packet_to_the_next_filter_or_restart() {
 }
 
 #[test]
+fn thousands_of_filters_more_change_nothing_for_packets_that_they_do_not_match() {
+    let results = [0u32, 1500].map(|more| {
+        let mut bed = Bed::new(1);
+        bed.tc("filter add dev a ingress protocol ip pref 1 flower dst_ip 10.0.0.1 action drop");
+        bed.tc("filter add dev b parent 1: protocol ip pref 1 flower dst_ip 10.0.0.2 action drop");
+        bed.tc("filter add dev b parent 1: protocol ip pref 2 flower dst_ip 10.0.0.3 classid 1:10");
+        bed.tc("filter add dev b parent 1: protocol ip pref 3 flower dst_ip 10.0.0.4/30 \
+                classid 1:20");
+        for number in 0..more {
+            let [_, _, high, low] = number.to_be_bytes();
+            // Of lengths enough for a sieve.
+            let prefix = format!("172.{}.{high}.{low}/{}", 16 + number % 16, 20 + number % 13);
+            bed.tc(&format!(
+                "filter add dev b parent 1: protocol ip pref 9 flower dst_ip {prefix} classid 1:10"
+            ));
+            bed.tc(&format!(
+                "filter add dev a ingress protocol ip pref 9 flower src_ip {prefix} action drop"
+            ));
+        }
+        let to: Vec<u8> = (0..15).flat_map(|_| [3, 0, 1, 7, 2, 10, 4, 5, 9, 6]).collect();
+        // Not even an Ethernet header.
+        bed.workers[0].io_mut().coming[0].push_back(vec![0; 10]);
+        bed.pass(0, &to);
+        // Its last one is dropped.
+        bed.pass(0, &to[..15]);
+        (bed.passed(), bed.filtered())
+    });
+    assert_eq!(results[0], results[1]);
+    assert!(results[0].0.iter().all(|passed| *passed > 0) && results[0].1 > 0, "{results:?}");
+}
+
+#[test]
 fn a_policer_is_one_for_all_queues() {
     let mut bed = Bed::new(4);
     bed.tc("filter add dev a ingress pref 1 matchall \

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// Packets in a cycle; a power of two.
 const PACKETS: usize = 1 << 12;
+/// Packets that are classified together, as in a worker.
+const AHEAD: usize = 16;
 /// The most look-ups of a walk in one repeat, times the filters that it walks.
 const STEPS: u64 = 500_000;
 
@@ -138,11 +140,26 @@ impl Work {
         self.next = (start + packets as usize) % PACKETS;
         let places = (start..start + packets as usize).map(|at| at % PACKETS);
         match &self.structure {
-            Structure::Tables(classifier, packets) => {
-                places.map(|at| u64::from(classifier.class_of(&packets[at]))).sum()
+            Structure::Tables(classifier, all) => {
+                let ahead = (start..start + packets as usize).step_by(AHEAD);
+                let sum = ahead.map(|first| {
+                    let ahead = places.clone().skip(first - start).take(AHEAD).map(|at| &all[at]);
+                    classifier.prefetch(ahead.clone());
+                    ahead.map(|packet| u64::from(classifier.class_of(packet))).sum::<u64>()
+                });
+                sum.sum()
             }
             Structure::FromBytes(classifier) => {
-                places.map(|at| u64::from(classifier.class(&self.frames[at]))).sum()
+                let ahead = (start..start + packets as usize).step_by(AHEAD);
+                let sum = ahead.map(|first| {
+                    let mut places = places.clone().skip(first - start);
+                    let next = |_| Packet::new(&self.frames[places.next()?]);
+                    let ahead: [Option<Packet<'_>>; AHEAD] = std::array::from_fn(next);
+                    classifier.prefetch(ahead.iter().flatten());
+                    let class = |packet| u64::from(classifier.class_of(packet));
+                    ahead.iter().flatten().map(class).sum::<u64>()
+                });
+                sum.sum()
             }
             Structure::Walk(filters) => places
                 .filter_map(|at| {
