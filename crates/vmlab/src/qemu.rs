@@ -87,6 +87,8 @@ pub struct Machine<'a> {
     pub rows: &'a Rows,
     /// Modules that the guest loads first, separated by commas; a stock machine loads none.
     pub load: &'a str,
+    /// Whether it leaves out the checks that other machines of the short form run.
+    pub short: bool,
     /// The folder for its messages and its console output.
     pub folder: &'a Path,
     /// How long it may run.
@@ -136,6 +138,9 @@ impl Machine<'_> {
         }
         if !self.load.is_empty() {
             words.push_str(&format!(" vmlab.load={}", self.load));
+        }
+        if self.short {
+            words.push_str(" vmlab.short");
         }
         command.args(["-append", &words]);
         for (id, path) in [("console", self.console()), ("lines", self.lines())] {

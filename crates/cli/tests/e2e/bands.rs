@@ -116,6 +116,11 @@ fn bands_below_a_class_have_filters_of_their_own() {
     for load in loads {
         load.stop().unwrap();
     }
+    // Its queues would take three seconds to drain.
+    tc(
+        &instance,
+        &["class change dev port-b classid 1:20 htb rate 10mbit ceil 40mbit burst 60k cburst 60k"],
+    );
     assert_balanced(&mut books, &instance);
 }
 

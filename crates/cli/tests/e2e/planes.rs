@@ -1,6 +1,6 @@
 //! The same policy and traffic on both planes and in the simulator.
 
-use crate::htb::{loads, ports, sent, tree};
+use crate::htb::{drain, loads, ports, sent, tree};
 use crate::policing::{XDP, rate_at_server, take_redirected};
 use crate::setup::{NARROWS, Scratch, assert_balanced, run, turn};
 use narrows_testbed::Testbed;
@@ -76,6 +76,7 @@ fn on_plane(arguments: &[&str], tree: &[String]) -> Outcome {
     for load in loads {
         load.stop().unwrap();
     }
+    drain(&instance);
     let (_, [forth, _]) = assert_balanced(&mut books, &instance);
     let shown = instance.tc("-s -j class show dev port-b").unwrap();
     let shown: Value = serde_json::from_str(&shown).unwrap();

@@ -14,13 +14,16 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a transfer runs before it is measured: slow start, and a full bucket.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// How long it counts.
-const SPAN: Duration = Duration::from_secs(3);
+const SPAN: Duration = Duration::from_secs(2);
 
 /// Payload of a datagram of a flood, and its frame, in bytes.
 const DATAGRAM: usize = 1000;
 const FRAME: f64 = DATAGRAM as f64 + 42.0;
 /// How often a flood sends.
 const FLOOD_TICK: Duration = Duration::from_millis(2);
+/// How long a flood runs before it is measured: a full bucket is empty, and a queue full, after a
+/// twentieth of a second.
+const FLOOD_WARM_UP: Duration = Duration::from_millis(500);
 /// How long a flood counts.
 const FLOOD_SPAN: Duration = Duration::from_secs(2);
 
@@ -166,7 +169,7 @@ pub fn flood(from: &End, to: &End, ports: [u16; 2], offered: f64) -> Result<[f64
             }
         }
         match counted {
-            None if now >= WARM_UP => counted = Some(now),
+            None if now >= FLOOD_WARM_UP => counted = Some(now),
             Some(first) if now >= first + FLOOD_SPAN => {
                 let megabits = |frames: u32| f64::from(frames) * FRAME * 8e-6;
                 return Ok(arrived.map(|frames| megabits(frames) / (now - first).as_secs_f64()));
