@@ -1,0 +1,61 @@
+//! Frames as from a driver: they reach the other end of a cable without ever having had a socket
+//! buffer.
+//!
+//! A packet socket makes a socket buffer, and a `veth` carries it to the other end. A NIC's driver
+//! has a page with a frame in it, which its XDP program sees first. Live frames are such pages,
+//! from a pool as a driver's, and a `veth` that is sent some hands them on as they are.
+
+use super::program::{EMPTY_LIVE, map, with_maps};
+use super::sink::Sink;
+use anyhow::{Context, Result};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use narrows_bpf::test_run::live_run;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Frames of one call of the kernel, which takes tens of milliseconds to begin and to end, however
+/// many they are. A signal ends it earlier.
+const AT_ONCE: u32 = 1 << 28;
+
+/// Sends frames by one interface. Its other end must run NAPI: have an XDP program or GRO.
+pub struct Driver {
+    program: OwnedFd,
+    _maps: Vec<MapHandle>,
+}
+
+impl Driver {
+    /// That of the interface with this number, in the caller's network namespace.
+    ///
+    /// # Errors
+    /// If the kernel does not load the program that sends; without root it does not.
+    pub fn of(interface: u32) -> Result<Self> {
+        let (program, maps) = with_maps(EMPTY_LIVE, None)?;
+        let key = 0_u32.to_ne_bytes();
+        map(&maps, "port")?.update(&key, &interface.to_ne_bytes(), MapFlags::ANY)?;
+        Ok(Self { program, _maps: maps })
+    }
+
+    /// Sends frames like `frame` for a minute or so, as fast as the calling thread's core can. Those
+    /// for which the other end has no room are lost, as in a NIC's ring.
+    ///
+    /// # Errors
+    /// If the kernel has no live frames (before Linux 5.18).
+    pub fn send(&self, frame: &[u8]) -> Result<()> {
+        live_run(self.program.as_fd(), frame, AT_ONCE).context("the kernel sends no live frames")
+    }
+}
+
+/// Counts nothing and drops everything that arrives at an interface, without a socket buffer.
+pub struct Drain {
+    _sink: Sink,
+}
+
+impl Drain {
+    /// At the interface with this number, in the caller's network namespace, for as long as it
+    /// lives.
+    ///
+    /// # Errors
+    /// If the kernel does not attach the program.
+    pub fn at(interface: u32) -> Result<Self> {
+        Ok(Self { _sink: Sink::attach(interface)? })
+    }
+}
