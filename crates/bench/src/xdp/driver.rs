@@ -6,11 +6,13 @@
 //! from a pool as a driver's, and a `veth` that is sent some hands them on as they are.
 
 use super::program::{EMPTY_LIVE, map, with_maps};
-use super::sink::Sink;
+use super::sink::SINK;
 use anyhow::{Context, Result};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder};
 use narrows_bpf::test_run::live_run;
 use std::os::fd::{AsFd, OwnedFd};
+
+const DROP_UDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drop_udp.bpf.o"));
 
 /// Frames of one call of the kernel, which takes tens of milliseconds to begin and to end, however
 /// many they are. A signal ends it earlier.
@@ -44,9 +46,18 @@ impl Driver {
     }
 }
 
-/// Counts nothing and drops everything that arrives at an interface, without a socket buffer.
+/// What a [`Drain`] drops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dropped {
+    /// Everything.
+    All,
+    /// UDP over IPv4. The rest passes.
+    Udp,
+}
+
+/// Drops what arrives at an interface, in its driver, by the smallest program there is for it.
 pub struct Drain {
-    _sink: Sink,
+    _link: Link,
 }
 
 impl Drain {
@@ -55,7 +66,14 @@ impl Drain {
     ///
     /// # Errors
     /// If the kernel does not attach the program.
-    pub fn at(interface: u32) -> Result<Self> {
-        Ok(Self { _sink: Sink::attach(interface)? })
+    pub fn at(interface: u32, what: Dropped) -> Result<Self> {
+        let object = match what {
+            Dropped::All => SINK,
+            Dropped::Udp => DROP_UDP,
+        };
+        let object = ObjectBuilder::default().open_memory(object)?.load()?;
+        let program = object.progs_mut().next().context("no program")?;
+        let link = program.attach_xdp(i32::try_from(interface)?).context("the drain")?;
+        Ok(Self { _link: link })
     }
 }

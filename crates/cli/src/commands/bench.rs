@@ -63,11 +63,7 @@ enum What {
     /// root, and a quiet machine for the costs.
     #[command(mut_arg("seconds", |it| it.default_value("3").help("Seconds that each phase takes, and for which costs are measured")))]
     TreeReal(InRounds),
-    /// TCP transactions that survive a flood which rises to what the machine can send: without a
-    /// filter, with nftables, with a blocklist of 100,000 addresses and with a rate for each
-    /// source, in front of both planes. Needs root and two cores.
-    #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured beside each flood in each round")))]
-    Flood(InRounds),
+    Flood(Flood),
     Policing(Policing),
     Qdisc(Qdisc),
     Classify(Classify),
@@ -95,7 +91,7 @@ impl Bench {
             What::Waking(waking) => waking.execute(),
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(rounds) => rounds.execute(tree::real::run),
-            What::Flood(rounds) => rounds.execute(attack::run),
+            What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Classify(classify) => classify.execute(),
@@ -180,6 +176,30 @@ impl Forward {
             what.choose(|system| systems.iter().any(|name| name == system.name()));
         }
         rounds.execute(|rounds| forward::run(rounds, &what))
+    }
+}
+
+/// TCP transactions that survive a flood which rises to what the machine can send: without a
+/// filter, with nftables, with a blocklist of 100,000 addresses and with a rate for each source, in
+/// front of both planes. Needs root and two cores.
+#[derive(Args)]
+#[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured beside each flood in each round")))]
+struct Flood {
+    /// A system, may be repeated [default: all]
+    #[arg(long, value_name = "SYSTEM", value_parser = PossibleValuesParser::new(attack::systems()))]
+    system: Vec<String>,
+
+    #[command(flatten)]
+    rounds: InRounds,
+}
+
+impl Flood {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let Self { mut system, rounds } = self;
+        if system.is_empty() {
+            system = attack::systems().into_iter().map(str::to_owned).collect();
+        }
+        rounds.execute(|rounds| attack::run(rounds, &system))
     }
 }
 

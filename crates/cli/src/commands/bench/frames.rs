@@ -1,5 +1,5 @@
-//! What stands at the two ends of a forwarder whose frames come from a driver, each in a process of
-//! its own, whose time can be read.
+//! What sends frames as a driver has them, and what drops frames in a driver, each in a process of
+//! its own: benchmarks put them into their namespaces.
 
 use clap::Args;
 use narrows_bench::xdp::driver;
@@ -39,11 +39,15 @@ impl LiveFrames {
 pub(super) struct Drain {
     /// The interface at which it arrives.
     device: String,
+    /// Drop only UDP over IPv4.
+    #[arg(long)]
+    udp: bool,
 }
 
 impl Drain {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let _drain = driver::Drain::at(number(&self.device)?)?;
+        let what = if self.udp { driver::Dropped::Udp } else { driver::Dropped::All };
+        let _drain = driver::Drain::at(number(&self.device)?, what)?;
         println!("ready");
         loop {
             thread::park();
