@@ -13,8 +13,8 @@
 //! There are two kinds of floods: from the addresses of a blocklist, and from random addresses, a
 //! new one for each packet. Systems: no filter (Narrows and a bridge), nftables in front of the
 //! bridge, and Narrows' filters in the driver in front of both of its planes. As a bound, a program
-//! of a few instructions drops all UDP in the driver in front of the bridge: no filter keeps more on
-//! this machine.
+//! of a few instructions drops all UDP in the driver in front of the bridge: no filter keeps more
+//! on this machine.
 
 mod flood;
 mod report;

@@ -9,12 +9,12 @@
 //!
 //! *On another core, and from a driver.* A `veth` receives on the sender's core, one frame at a
 //! time, and the sender waits for it. In *other-core* a NAPI [thread](crate::receiving) receives on
-//! the first core, as after a NIC's interrupt. A packet socket makes a socket buffer of each frame. A
-//! bridge passes it on; XDP has to copy it into a page, and the receiver makes a new one. On a NIC it
-//! is the other way round: the driver has pages, XDP passes them on, and a bridge has to make a
-//! socket buffer of each. *From-driver* is like that: pages with frames (`BPF_PROG_TEST_RUN` with
-//! live frames), which the same thread receives. The server's device drops them in XDP, whatever the
-//! system, as a NIC frees what it has sent.
+//! the first core, as after a NIC's interrupt. A packet socket makes a socket buffer of each frame.
+//! A bridge passes it on; XDP has to copy it into a page, and the receiver makes a new one. On a
+//! NIC it is the other way round: the driver has pages, XDP passes them on, and a bridge has to
+//! make a socket buffer of each. *From-driver* is like that: pages with frames (`BPF_PROG_TEST_RUN`
+//! with live frames), which the same thread receives. The server's device drops them in XDP,
+//! whatever the system, as a NIC frees what it has sent.
 //!
 //! There are two costs per packet. *Worker* is the run time of the forwarder's own threads, with
 //! the softirqs that they caused; nothing for the bridge, which has none. *Machine* is the run time

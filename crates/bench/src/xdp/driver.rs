@@ -36,8 +36,8 @@ impl Driver {
         Ok(Self { program, _maps: maps })
     }
 
-    /// Sends frames like `frame` for a minute or so, as fast as the calling thread's core can. Those
-    /// for which the other end has no room are lost, as in a NIC's ring.
+    /// Sends frames like `frame` for a minute or so, as fast as the calling thread's core can.
+    /// Those for which the other end has no room are lost, as in a NIC's ring.
     ///
     /// # Errors
     /// If the kernel has no live frames (before Linux 5.18).

@@ -17,8 +17,8 @@ const FIXED: f64 = 100_000.0;
 
 /// How much is sent.
 ///
-/// Loads that are [received on another core](Self::is_received_elsewhere) are only for what forwards
-/// where it receives: workers would need a third core.
+/// Loads that are [received on another core](Self::is_received_elsewhere) are only for what
+/// forwards where it receives: workers would need a third core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Load {
     /// All that one core can send through a packet socket.
