@@ -20,8 +20,11 @@
 //! by a port, and are compared with a program that does nothing but that. At the other end of the
 //! port a program counts them and drops them: what is lost between is an error, not a fast row.
 //!
+//! What sends them to `bench forward` is here, too ([`driver`]).
+//!
 //! Non-goals: receiving (`bench forward`), whether rates are kept.
 
+pub mod driver;
 mod prefixes;
 mod program;
 mod report;

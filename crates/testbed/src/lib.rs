@@ -53,7 +53,9 @@ pub use harness::{background, collect, hang, interrupt, narrows, process, progre
 pub use measure::{accounting, capture, counters, cpu, machine, spread, trial, window};
 pub use network::bed::Testbed;
 pub use network::namespace::Namespace;
-pub use network::{bed, bridge, guard, namespace, requirements, stale, steering, translation};
+pub use network::{
+    bed, bridge, guard, namespace, receiving, requirements, stale, steering, translation,
+};
 pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, stream, tcp};
 
 use harness::{plot, table};

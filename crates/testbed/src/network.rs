@@ -4,6 +4,7 @@ pub mod bed;
 pub mod bridge;
 pub mod guard;
 pub mod namespace;
+pub mod receiving;
 pub mod requirements;
 pub mod stale;
 pub mod steering;

@@ -21,7 +21,7 @@ const EMPTY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/empty.bpf.o"));
 const PERCPU: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_percpu.bpf.o"));
 const SHARED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_shared.bpf.o"));
 const LOCKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_locked.bpf.o"));
-const EMPTY_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/empty_live.bpf.o"));
+pub(super) const EMPTY_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/empty_live.bpf.o"));
 const PERCPU_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_percpu_live.bpf.o"));
 const SHARED_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_shared_live.bpf.o"));
 const LOCKED_LIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bucket_locked_live.bpf.o"));
@@ -173,7 +173,7 @@ fn object(bytes: &[u8], constant: Option<u64>) -> Result<OwnedFd> {
 }
 
 /// The same with its maps.
-fn with_maps(bytes: &[u8], constant: Option<u64>) -> Result<(OwnedFd, Vec<MapHandle>)> {
+pub(super) fn with_maps(bytes: &[u8], constant: Option<u64>) -> Result<(OwnedFd, Vec<MapHandle>)> {
     let mut open = ObjectBuilder::default().open_memory(bytes)?;
     if let Some(constant) = constant {
         let mut maps = open.maps_mut();

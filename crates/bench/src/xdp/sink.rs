@@ -7,7 +7,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder};
 use std::thread::sleep;
 use std::time::Duration;
 
-const SINK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));
+pub(super) const SINK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.bpf.o"));
 /// How long frames may take that are on their way when the last one has left.
 const LINGERS: Duration = Duration::from_millis(20);
 

@@ -1,9 +1,12 @@
 //! `narrows bench`.
 
+mod frames;
 mod work;
 
 use super::report::print;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use frames::{Drain, LiveFrames};
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
@@ -30,13 +33,7 @@ pub struct Bench {
 
 #[derive(Subcommand)]
 enum What {
-    /// Forwarding, beside a bare AF_XDP forwarder, a Linux bridge and bridge + HTB.
-    ///
-    /// Real packets of 64 and 1500 bytes between network namespaces, all systems interleaved in
-    /// one run: packets per second, CPU time a packet, and the ratio to the bare forwarder. Needs
-    /// root.
-    #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured with each frame size and load")))]
-    Forward(InRounds),
+    Forward(Forward),
     Accuracy(Accuracy),
     /// How much of a limit is used under uneven load: 80/20 over two of four queues at 500 Mbit/s,
     /// for each coordination strategy. Needs root.
@@ -66,11 +63,7 @@ enum What {
     /// root, and a quiet machine for the costs.
     #[command(mut_arg("seconds", |it| it.default_value("3").help("Seconds that each phase takes, and for which costs are measured")))]
     TreeReal(InRounds),
-    /// TCP transactions that survive a flood which rises to what the machine can send: without a
-    /// filter, with nftables, with a blocklist of 100,000 addresses and with a rate for each
-    /// source, in front of both planes. Needs root and two cores.
-    #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured beside each flood in each round")))]
-    Flood(InRounds),
+    Flood(Flood),
     Policing(Policing),
     Qdisc(Qdisc),
     Classify(Classify),
@@ -81,6 +74,8 @@ enum What {
     Wheels(Wheels),
     Xdp(Xdp),
     BareForwarder(BareForwarder),
+    LiveFrames(LiveFrames),
+    Drain(Drain),
     CakeWork(CakeWork),
     TreeFootprint(TreeFootprint),
     WheelsWork(WheelsWork),
@@ -89,14 +84,14 @@ enum What {
 impl Bench {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         match self.what {
-            What::Forward(rounds) => rounds.execute(forward::run),
+            What::Forward(forward) => forward.execute(),
             What::Accuracy(accuracy) => accuracy.execute(),
             What::Uneven(rounds) => rounds.execute(uneven::run),
             What::Latency(rounds) => rounds.execute(latency::run),
             What::Waking(waking) => waking.execute(),
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(rounds) => rounds.execute(tree::real::run),
-            What::Flood(rounds) => rounds.execute(attack::run),
+            What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
             What::Classify(classify) => classify.execute(),
@@ -107,6 +102,8 @@ impl Bench {
             What::Wheels(wheels) => wheels.execute(),
             What::Xdp(xdp) => xdp.execute(),
             What::BareForwarder(bare) => bare.execute(),
+            What::LiveFrames(frames) => frames.execute(),
+            What::Drain(drain) => drain.execute(),
             What::CakeWork(work) => work.execute(),
             What::TreeFootprint(work) => work.execute(),
             What::WheelsWork(work) => work.execute(),
@@ -143,6 +140,66 @@ impl InRounds {
             rounds: self.rounds,
         })?;
         print(&report, self.json)
+    }
+}
+
+/// Forwarding, beside a bare AF_XDP forwarder, a Linux bridge and bridge + HTB.
+///
+/// Real packets of 64 and 1500 bytes between network namespaces, all systems interleaved in one
+/// run: packets per second, CPU time a packet, and the ratios to the bare forwarder and to the
+/// bridge. Loads: all that a packet socket sends (`saturated`), 100,000 packets a second (`fixed`),
+/// all that a packet socket sends, received on another core (`other-core`), and the same as a NIC's
+/// driver has it, without socket buffers (`from-driver`). Needs root.
+#[derive(Args)]
+#[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured with each frame size and load")))]
+struct Forward {
+    /// The loads, separated by commas [default: all]
+    #[arg(long, value_name = "LOAD,..", value_delimiter = ',', value_parser = PossibleValuesParser::new(forward::Load::ALL.map(forward::Load::name)))]
+    loads: Vec<String>,
+
+    /// The systems, separated by commas [default: all]
+    #[arg(long, value_name = "SYSTEM,..", value_delimiter = ',', value_parser = PossibleValuesParser::new(forward::System::ALL.map(forward::System::name)))]
+    systems: Vec<String>,
+
+    #[command(flatten)]
+    rounds: InRounds,
+}
+
+impl Forward {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let Self { loads, systems, rounds } = self;
+        let mut what = forward::What::default();
+        if !loads.is_empty() {
+            what.loads.retain(|load| loads.iter().any(|name| name == load.name()));
+        }
+        if !systems.is_empty() {
+            what.choose(|system| systems.iter().any(|name| name == system.name()));
+        }
+        rounds.execute(|rounds| forward::run(rounds, &what))
+    }
+}
+
+/// TCP transactions that survive a flood which rises to what the machine can send: without a
+/// filter, with nftables, with a blocklist of 100,000 addresses and with a rate for each source, in
+/// front of both planes. Needs root and two cores.
+#[derive(Args)]
+#[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured beside each flood in each round")))]
+struct Flood {
+    /// A system, may be repeated [default: all]
+    #[arg(long, value_name = "SYSTEM", value_parser = PossibleValuesParser::new(attack::systems()))]
+    system: Vec<String>,
+
+    #[command(flatten)]
+    rounds: InRounds,
+}
+
+impl Flood {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let Self { mut system, rounds } = self;
+        if system.is_empty() {
+            system = attack::systems().into_iter().map(str::to_owned).collect();
+        }
+        rounds.execute(|rounds| attack::run(rounds, &system))
     }
 }
 

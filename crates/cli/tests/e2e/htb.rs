@@ -73,7 +73,7 @@ pub(crate) fn ports(group: u16) -> Vec<u16> {
 }
 
 /// The bytes sent by each class.
-pub(crate) fn sent(instance: &Instance) -> BTreeMap<String, u64> {
+fn sent(instance: &Instance) -> BTreeMap<String, u64> {
     let shown = instance.tc("-s -j class show dev port-b").unwrap();
     let classes: Value = serde_json::from_str(&shown).unwrap();
     // The class of a tbf has no statistics.

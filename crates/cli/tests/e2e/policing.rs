@@ -28,7 +28,7 @@ fn steady() -> Vec<u16> {
 }
 
 /// The rate at the server over half a second, in bits per second.
-pub(crate) fn rate_at_server(bed: &Testbed) -> f64 {
+fn rate_at_server(bed: &Testbed) -> f64 {
     let [_, server] = bed.ends();
     let mut meter = Meter::at(server).unwrap();
     let before = meter.read().unwrap();

@@ -20,6 +20,9 @@ pub(super) enum System {
     Bridge,
     /// Narrows, and no filter.
     Unfiltered,
+    /// A program at the ingress of the bridge's port that drops all UDP, in the driver: the least
+    /// that a filter costs on this machine.
+    DropXdp,
     /// nftables at the ingress of the bridge's port, with a set of the blocklist.
     Nftables,
     /// The blocklist in front of the workers.
@@ -35,8 +38,9 @@ pub(super) enum System {
 }
 
 impl System {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Bridge,
+        Self::DropXdp,
         Self::Unfiltered,
         Self::Nftables,
         Self::Blocklist,
@@ -49,6 +53,7 @@ impl System {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Bridge => "bridge",
+            Self::DropXdp => "bridge, xdp drop",
             Self::Unfiltered => "narrows",
             Self::Nftables => "bridge, nftables blocklist",
             Self::Blocklist => "narrows, blocklist",
@@ -67,7 +72,7 @@ impl System {
 
 /// A system at work. It ends when dropped.
 pub(super) enum Under<'a> {
-    Bridge { _bridge: Bridge<'a> },
+    Bridge { _filter: Option<Instance>, _bridge: Bridge<'a> },
     Narrows(Box<Instance>),
 }
 
@@ -95,11 +100,17 @@ impl<'a> Under<'a> {
         };
         let xdp: &[&str] = &["--plane", "xdp"];
         Ok(match system {
-            System::Bridge => Self::Bridge { _bridge: Bridge::over(bed)? },
+            System::Bridge => Self::Bridge { _filter: None, _bridge: Bridge::over(bed)? },
+            System::DropXdp => {
+                let bridge = Bridge::over(bed)?;
+                let drain = ["bench", "drain", PORT_A, "--udp"];
+                let drain = Instance::start_in(bed.shaper(), program, &drain)?;
+                Self::Bridge { _filter: Some(drain), _bridge: bridge }
+            }
             System::Nftables => {
                 let bridge = Bridge::over(bed)?;
                 nftables(bed, list)?;
-                Self::Bridge { _bridge: bridge }
+                Self::Bridge { _filter: None, _bridge: bridge }
             }
             System::Unfiltered | System::UnfilteredSpoofed => Self::Narrows(narrows(&[])?.into()),
             System::Blocklist => Self::Narrows(block(narrows(&[])?, list)?.into()),

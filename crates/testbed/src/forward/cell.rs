@@ -1,56 +1,16 @@
 //! One measurement: one system, one frame size, one load.
 
+use super::load::{Ends, Load, Place, Sender};
 use super::system::{Running, System};
 use crate::accounting::{Books, Devices};
-use crate::bed::{CLIENT, Testbed};
-use crate::cpu;
-use crate::flood::{self, Flood, Pace};
 use anyhow::{Context, Result};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A load that every system carries on one core, in packets per second.
-const FIXED: f64 = 100_000.0;
 /// How long a load runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// How much longer than its measurement a flood may last.
 const SPARE: Duration = Duration::from_secs(5);
-
-/// How much is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Load {
-    /// All that one core can send.
-    Saturated,
-    /// [`FIXED`].
-    Fixed,
-}
-
-/// Both, in the order in which they are measured.
-pub(super) const LOADS: [Load; 2] = [Load::Saturated, Load::Fixed];
-
-impl Load {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Saturated => "saturated",
-            Self::Fixed => "fixed",
-        }
-    }
-
-    /// The target rate in packets per second, if it is fixed.
-    pub(super) const fn promised(self) -> Option<f64> {
-        match self {
-            Self::Saturated => None,
-            Self::Fixed => Some(FIXED),
-        }
-    }
-
-    const fn pace(self) -> Pace {
-        match self {
-            Self::Saturated => Pace::FlatOut,
-            Self::Fixed => Pace::Packets(FIXED),
-        }
-    }
-}
 
 /// The parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,8 +31,8 @@ pub(super) struct Sample {
     pub(super) taken_per_second: f64,
     /// Run time of the forwarder's threads, in seconds per second.
     pub(super) worker_cores: Option<f64>,
-    /// The same for all threads that the traffic keeps busy: the sender's, the forwarder's and
-    /// `ksoftirqd`.
+    /// The same for all threads that the traffic keeps busy: the sender's, unless the forwarder
+    /// [receives on another core](Load::is_received_elsewhere), the forwarder's, and the kernel's.
     pub(super) machine_cores: f64,
     /// Frames lost without a limit asking for it, over the whole flood.
     pub(super) lost: u64,
@@ -87,41 +47,29 @@ struct Look {
     devices: Devices,
 }
 
-fn look(books: &mut Books, running: &Running<'_>, flood: &flood::Running) -> Result<Look> {
+fn look(books: &mut Books, running: &Running<'_>, ends: &Ends<'_>, by: &Sender) -> Result<Look> {
     let at = Instant::now();
     let worker = running.cpu()?;
-    let mut machine = worker.unwrap_or_default() + flood.cpu()?;
-    for thread in cpu::softirq_threads() {
-        machine += cpu::of_process(thread)?;
-    }
+    let machine = worker.unwrap_or_default() + ends.cpu(by)?;
     Ok(Look { at, worker, machine, devices: books.read()? })
 }
 
-/// The load, from a sender on `core`, with room for a window.
-pub(super) fn flood(frames: &[Vec<u8>], load: Load, window: Duration, core: usize) -> Flood {
-    Flood {
-        frames: frames.to_vec(),
-        pace: load.pace(),
-        limit: WARM_UP + window + SPARE,
-        core: Some(core),
-    }
-}
-
-/// Sends `flood` and measures for `window`.
+/// Sends what `cell` says through `running`, and measures for `window`.
 pub(super) fn measure(
-    bed: &Testbed,
+    place: Place<'_>,
     running: &Running<'_>,
-    flood: Flood,
+    cell: &Cell,
     window: Duration,
 ) -> Result<Sample> {
     let dropped_before = running.dropped_by_limit()?;
-    let mut books = Books::open(bed)?;
-    let flood = flood.start(bed.client(), CLIENT)?;
+    let ends = place.prepare(cell.load)?;
+    let mut books = Books::open(place.bed)?;
+    let sender = ends.send(cell.frame_bytes, WARM_UP + window + SPARE)?;
     thread::sleep(WARM_UP);
-    let start = look(&mut books, running, &flood)?;
+    let start = look(&mut books, running, &ends, &sender)?;
     thread::sleep(window);
-    let end = look(&mut books, running, &flood)?;
-    flood.stop()?;
+    let end = look(&mut books, running, &ends, &sender)?;
+    drop(sender);
     let all = books.settle()?;
     let dropped = running
         .dropped_by_limit()?

@@ -1,6 +1,7 @@
 //! The results of the benchmark, as a table and as JSON.
 
-use super::cell::{Cell, Load, Sample};
+use super::cell::{Cell, Sample};
+use super::load::Load;
 use super::system::System;
 use crate::machine::Machine;
 use crate::spread::Spread;
@@ -20,7 +21,7 @@ pub struct Row {
     pub system: &'static str,
     /// Frame length, without the frame check sequence.
     pub frame_bytes: usize,
-    /// `saturated` or `fixed`.
+    /// `saturated`, `fixed`, `other-core` or `from-driver`.
     pub load: &'static str,
     /// The packets sent to it.
     pub offered_packets_per_second: Spread,
@@ -28,16 +29,19 @@ pub struct Row {
     pub packets_per_second: Spread,
     /// Run time of the forwarder's own threads per received packet.
     pub worker_cpu_ns_per_packet: Option<Spread>,
-    /// Run time of all threads that traffic keeps busy, per packet, minus the sender's cost.
+    /// Run time of all threads that traffic keeps busy, per packet, without the sender's cost.
     pub machine_cpu_ns_per_packet: Option<Spread>,
-    /// Packets per second, relative to `bare`.
-    pub packets_to_bare: Spread,
+    /// Packets per second, relative to `bare`, if it was measured.
+    pub packets_to_bare: Option<Spread>,
+    /// Packets per second, relative to `bridge`, if it was measured.
+    pub packets_to_bridge: Option<Spread>,
     /// Worker time per packet, relative to `bare`.
     pub worker_cpu_to_bare: Option<Spread>,
     /// Rounds in which other work kept the sender from its core, so that it offered less than its
     /// target. Their results are from a machine that is not quiet.
     pub disturbed_rounds: usize,
     /// Frames lost although no limit asked for it, over all rounds: some ring or backlog was full.
+    /// Received on another core, there are always more than there is room for.
     pub ring_full_drops: u64,
 }
 
@@ -46,7 +50,7 @@ pub struct Row {
 pub struct Sender {
     /// Frame length, without the frame check sequence.
     pub frame_bytes: usize,
-    /// `saturated` or `fixed`.
+    /// `saturated`, `fixed`, `other-core` or `from-driver`.
     pub load: &'static str,
     /// The packets that it sent.
     pub packets_per_second: Spread,
@@ -70,18 +74,15 @@ pub struct Report {
 
 impl Report {
     pub(super) fn new(samples: &BTreeMap<Cell, Vec<Sample>>, queues: usize) -> Result<Self> {
-        let of = |cell: &Cell, system| {
-            let cell = Cell { system, ..*cell };
-            samples.get(&cell).with_context(|| format!("{} was not measured", system.name()))
-        };
+        let of = |cell: &Cell, system| samples.get(&Cell { system, ..*cell }).map(Vec::as_slice);
         let (mut sender, mut rows) = (Vec::new(), Vec::new());
         for (cell, rounds) in samples {
-            let alone = of(cell, System::SenderAlone)?;
+            let alone = of(cell, System::SenderAlone).context("the sender was not measured")?;
             if cell.system == System::SenderAlone {
                 sender.push(self::sender(cell, rounds).context("no rounds")?);
             } else {
-                let bare = of(cell, System::Bare)?;
-                rows.push(row(cell, rounds, bare, alone).context("no rounds")?);
+                let peers = [System::Bare, System::Bridge].map(|peer| of(cell, peer));
+                rows.push(row(cell, rounds, peers, alone).context("no rounds")?);
             }
         }
         Ok(Self { machine: Machine::here(), queues, sender, rows })
@@ -114,15 +115,28 @@ fn worker_nanos(sample: &Sample) -> Option<f64> {
     nanos_per_packet(sample.worker_cores?, sample.taken_per_second)
 }
 
-/// The machine's time for `sample`, minus the sender's cost of each offered packet, per received
-/// packet.
-fn machine_nanos(sample: &Sample, alone: &Sample) -> Option<f64> {
-    let sending = sender_nanos(alone)? * sample.offered_per_second / 1e9;
+/// The machine's time for `sample`, minus the sender's cost of each offered packet if that is in
+/// it, per received packet.
+fn machine_nanos(load: Load, sample: &Sample, alone: &Sample) -> Option<f64> {
+    let each = if load.is_received_elsewhere() { 0.0 } else { sender_nanos(alone)? };
+    let sending = each * sample.offered_per_second / 1e9;
     nanos_per_packet(sample.machine_cores - sending, sample.taken_per_second)
 }
 
-fn row(cell: &Cell, rounds: &[Sample], bare: &[Sample], alone: &[Sample]) -> Option<Row> {
-    let with_bare = || rounds.iter().zip(bare);
+/// `peers` are `bare` and the bridge.
+fn row(
+    cell: &Cell,
+    rounds: &[Sample],
+    peers: [Option<&[Sample]>; 2],
+    alone: &[Sample],
+) -> Option<Row> {
+    let [to_bare, to_bridge] = peers.map(|peer| {
+        let both = || peer.into_iter().flat_map(|peer| rounds.iter().zip(peer));
+        let packets = both().map(|(own, peer)| own.packets_per_second / peer.packets_per_second);
+        let worker =
+            both().filter_map(|(own, peer)| Some(worker_nanos(own)? / worker_nanos(peer)?));
+        (Spread::of(packets), Spread::of(worker))
+    });
     Some(Row {
         system: cell.system.name(),
         frame_bytes: cell.frame_bytes,
@@ -131,15 +145,14 @@ fn row(cell: &Cell, rounds: &[Sample], bare: &[Sample], alone: &[Sample]) -> Opt
         packets_per_second: Spread::of(rounds.iter().map(|s| s.packets_per_second))?,
         worker_cpu_ns_per_packet: Spread::of(rounds.iter().filter_map(worker_nanos)),
         machine_cpu_ns_per_packet: Spread::of(
-            rounds.iter().zip(alone).filter_map(|(sample, alone)| machine_nanos(sample, alone)),
+            rounds
+                .iter()
+                .zip(alone)
+                .filter_map(|(sample, alone)| machine_nanos(cell.load, sample, alone)),
         ),
-        packets_to_bare: Spread::of(
-            with_bare().map(|(sample, bare)| sample.packets_per_second / bare.packets_per_second),
-        )?,
-        worker_cpu_to_bare: Spread::of(
-            with_bare()
-                .filter_map(|(sample, bare)| Some(worker_nanos(sample)? / worker_nanos(bare)?)),
-        ),
+        packets_to_bare: to_bare.0,
+        packets_to_bridge: to_bridge.0,
+        worker_cpu_to_bare: to_bare.1,
         disturbed_rounds: rounds.iter().filter(|sample| is_disturbed(cell.load, sample)).count(),
         ring_full_drops: rounds.iter().map(|sample| sample.lost).sum(),
     })
@@ -147,6 +160,10 @@ fn row(cell: &Cell, rounds: &[Sample], bare: &[Sample], alone: &[Sample]) -> Opt
 
 fn shown_or_none(spread: Option<&Spread>, digits: usize) -> String {
     spread.map_or("-".into(), |spread| spread.shown(digits))
+}
+
+fn ratio_or_none(spread: Option<&Spread>) -> String {
+    spread.map_or("-".into(), |spread| format!("{:.3}", spread.median))
 }
 
 fn kilo(spread: &Spread) -> Spread {
@@ -158,7 +175,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, queues per device: {}", self.machine, self.queues)?;
         writeln!(f, "each figure: median over the rounds (least-most)")?;
-        for load in [Load::Saturated, Load::Fixed] {
+        for load in Load::ALL {
             for sender in self.sender.iter().filter(|sender| sender.load == load.name()) {
                 writeln!(
                     f,
@@ -175,6 +192,7 @@ impl fmt::Display for Report {
                         "kpps offered",
                         "kpps",
                         "to bare",
+                        "to bridge",
                         "worker ns/packet",
                         "to bare",
                         "machine ns/packet",
@@ -188,10 +206,10 @@ impl fmt::Display for Report {
                         row.system.to_owned(),
                         kilo(&row.offered_packets_per_second).shown(1),
                         kilo(&row.packets_per_second).shown(1),
-                        format!("{:.3}", row.packets_to_bare.median),
+                        ratio_or_none(row.packets_to_bare.as_ref()),
+                        ratio_or_none(row.packets_to_bridge.as_ref()),
                         shown_or_none(row.worker_cpu_ns_per_packet.as_ref(), 0),
-                        row.worker_cpu_to_bare
-                            .map_or("-".into(), |ratio| format!("{:.3}", ratio.median)),
+                        ratio_or_none(row.worker_cpu_to_bare.as_ref()),
                         shown_or_none(row.machine_cpu_ns_per_packet.as_ref(), 0),
                         row.ring_full_drops.to_string(),
                     ]);
@@ -210,7 +228,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "worker: the forwarder's threads; machine: those, the sender's and the kernel's, \
-             less what the sender alone costs"
+             less what the sender alone costs; other-core, from-driver: without the sender, which \
+             always offers more than is taken"
         )
     }
 }
@@ -232,7 +251,7 @@ mod tests {
 
     fn report() -> Report {
         let mut samples = BTreeMap::new();
-        for load in [Load::Saturated, Load::Fixed] {
+        for load in Load::ALL {
             for (system, rounds) in [
                 (System::SenderAlone, [sample(0.0, None), sample(0.0, None)]),
                 (System::Bare, [sample(1e6, Some(0.5)), sample(5e5, Some(0.5))]),
@@ -253,7 +272,8 @@ mod tests {
     fn ratios_are_taken_within_a_round() {
         let report = report();
         let row = find(&report, System::NarrowsUnlimited);
-        assert_eq!(row.packets_to_bare, Spread { median: 0.95, min: 0.9, max: 1.0 });
+        assert_eq!(row.packets_to_bare, Some(Spread { median: 0.95, min: 0.9, max: 1.0 }));
+        assert_eq!(row.packets_to_bridge.unwrap().min, 0.625);
         assert_eq!(row.worker_cpu_to_bare.unwrap().max, 2.0);
         assert_eq!(row.ring_full_drops, 14);
     }
@@ -265,6 +285,15 @@ mod tests {
         assert!(row.worker_cpu_ns_per_packet.is_none());
         // 1.5 cores busy with it and without it: nothing is left for the bridge.
         assert_eq!(row.machine_cpu_ns_per_packet.unwrap().median, 0.0);
+    }
+
+    #[test]
+    fn what_stands_for_the_wire_is_in_no_systems_time() {
+        let mut alone = sample(0.0, None);
+        alone.machine_cores = 1.2;
+        let sample = sample(1e6, None);
+        assert_eq!(machine_nanos(Load::FromDriver, &sample, &alone), Some(1500.0));
+        assert!((machine_nanos(Load::Saturated, &sample, &alone).unwrap() - 300.0).abs() < 1e-6);
     }
 
     #[test]
@@ -280,11 +309,12 @@ mod tests {
     fn the_table_and_the_json_show_each_system() {
         let report = report();
         let text = report.to_string();
-        for shown in ["saturated load, 64 B", "fixed load, 64 B", "narrows-unlimited", "bridge"] {
+        let loads = Load::ALL.map(|load| format!("{} load, 64 B", load.name()));
+        for shown in loads.iter().map(String::as_str).chain(["narrows-unlimited", "bridge"]) {
             assert!(text.contains(shown), "{shown} in\n{text}");
         }
         let json = serde_json::to_value(&report).unwrap();
-        assert_eq!(json["rows"].as_array().unwrap().len(), 6);
+        assert_eq!(json["rows"].as_array().unwrap().len(), 12);
         assert!(json["machine"].is_string() && json["kernel"].is_string());
     }
 }

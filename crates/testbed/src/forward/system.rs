@@ -21,25 +21,26 @@ const NON_BINDING: &str = "100gbit";
 
 /// The systems between the ports, in the order in which a round measures them: the sender alone is
 /// the reference for all others, and the binding limit is derived from the rate of the unlimited
-/// Narrows.
+/// Narrows or of the bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum System {
     /// Nothing: the shaper's kernel drops every frame on arrival.
     SenderAlone,
     /// AF_XDP rings and nothing else.
     Bare,
+    /// The kernel's bridge.
+    Bridge,
     /// Narrows without a qdisc.
     NarrowsUnlimited,
     /// Narrows with a limit far above the load.
     NarrowsNonBinding,
-    /// Narrows with a limit at half of the rate without one.
+    /// Narrows with a limit at half of what passes without: through the unlimited Narrows, or
+    /// through the bridge where the unlimited Narrows is not measured.
     NarrowsBinding,
     /// The XDP plane without a qdisc.
     XdpUnlimited,
     /// The XDP plane with the limit of [`System::NarrowsBinding`].
     XdpBinding,
-    /// The kernel's bridge.
-    Bridge,
     /// The kernel's bridge with HTB at its exit, its limit far above the load.
     BridgeHtb,
     /// The same with the limit of [`System::NarrowsBinding`].
@@ -51,15 +52,23 @@ impl System {
     pub const ALL: [Self; 10] = [
         Self::SenderAlone,
         Self::Bare,
+        Self::Bridge,
         Self::NarrowsUnlimited,
         Self::NarrowsNonBinding,
         Self::NarrowsBinding,
         Self::XdpUnlimited,
         Self::XdpBinding,
-        Self::Bridge,
         Self::BridgeHtb,
         Self::BridgeHtbBinding,
     ];
+
+    /// Whether it forwards in threads of its own, and not where the kernel receives.
+    pub const fn has_threads(self) -> bool {
+        matches!(
+            self,
+            Self::Bare | Self::NarrowsUnlimited | Self::NarrowsNonBinding | Self::NarrowsBinding
+        )
+    }
 
     /// Its name in tables and JSON.
     pub const fn name(self) -> &'static str {
@@ -139,8 +148,8 @@ impl<'a> Running<'a> {
 
     /// The run time of its threads; `None` if it has none that forward.
     pub(super) fn cpu(&self) -> Result<Option<Duration>> {
-        let is_in_driver = matches!(self.system, System::XdpUnlimited | System::XdpBinding);
-        self.instance.as_ref().filter(|_| !is_in_driver).map(Instance::cpu).transpose()
+        let instance = self.instance.as_ref().filter(|_| self.system.has_threads());
+        instance.map(Instance::cpu).transpose()
     }
 
     /// Frames that its limit has dropped so far.
@@ -176,7 +185,7 @@ impl Drop for Running<'_> {
 
 /// Half of `capacity`, in bits per second.
 fn half(capacity: Option<f64>) -> Result<u64> {
-    let capacity = capacity.context("the unlimited Narrows was not measured")?;
+    let capacity = capacity.context("the rate without a limit was not measured")?;
     Ok((capacity / 2.0) as u64)
 }
 

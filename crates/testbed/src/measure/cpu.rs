@@ -41,12 +41,13 @@ pub fn softirq_threads() -> Vec<u32> {
         fs::read_to_string(format!("/proc/{pid}/comm"))
             .is_ok_and(|name| name.starts_with("ksoftirqd/"))
     };
-    fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(is_one)
-        .collect()
+    processes().filter(is_one).collect()
+}
+
+/// All processes and kernel threads that are visible, by their ids.
+pub(crate) fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
 /// Activity of the whole machine since it was started, from `/proc/stat`.
@@ -92,19 +93,30 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// The first and the last of the cores that this process may use, by their numbers.
+pub fn outer_cores() -> Result<[usize; 2]> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).context("cannot read the affinity")?;
+    let mut cores =
+        (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).peekable();
+    let first = *cores.peek().context("this process may use no core")?;
+    Ok([first, cores.last().unwrap_or(first)])
+}
+
 /// The last of the cores that this process may use, by its number.
 pub fn last_core() -> Result<usize> {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).context("cannot read the affinity")?;
-    (0..CpuSet::count())
-        .rfind(|core| allowed.is_set(*core).unwrap_or(false))
-        .context("this process may use no core")
+    outer_cores().map(|[_, last]| last)
+}
+
+/// The set of one core.
+pub(crate) fn only(core: usize) -> Result<CpuSet> {
+    let mut cores = CpuSet::new();
+    cores.set(core)?;
+    Ok(cores)
 }
 
 /// Keeps the calling thread on `core`.
 pub fn pin_this_thread(core: usize) -> Result<()> {
-    let mut cores = CpuSet::new();
-    cores.set(core)?;
-    sched_setaffinity(Pid::from_raw(0), &cores)
+    sched_setaffinity(Pid::from_raw(0), &only(core)?)
         .with_context(|| format!("cannot keep a thread on core {core}"))
 }
 

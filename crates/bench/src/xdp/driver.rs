@@ -1,0 +1,79 @@
+//! Frames as from a driver: they reach the other end of a cable without ever having had a socket
+//! buffer.
+//!
+//! A packet socket makes a socket buffer, and a `veth` carries it to the other end. A NIC's driver
+//! has a page with a frame in it, which its XDP program sees first. Live frames are such pages,
+//! from a pool as a driver's, and a `veth` that is sent some hands them on as they are.
+
+use super::program::{EMPTY_LIVE, map, with_maps};
+use super::sink::SINK;
+use anyhow::{Context, Result};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder};
+use narrows_bpf::test_run::live_run;
+use std::os::fd::{AsFd, OwnedFd};
+
+const DROP_UDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drop_udp.bpf.o"));
+
+/// Frames of one call of the kernel, which takes tens of milliseconds to begin and to end, however
+/// many they are. A signal ends it earlier.
+const AT_ONCE: u32 = 1 << 28;
+
+/// Sends frames by one interface. Its other end must run NAPI: have an XDP program or GRO.
+pub struct Driver {
+    program: OwnedFd,
+    _maps: Vec<MapHandle>,
+}
+
+impl Driver {
+    /// That of the interface with this number, in the caller's network namespace.
+    ///
+    /// # Errors
+    /// If the kernel does not load the program that sends; without root it does not.
+    pub fn of(interface: u32) -> Result<Self> {
+        let (program, maps) = with_maps(EMPTY_LIVE, None)?;
+        let key = 0_u32.to_ne_bytes();
+        map(&maps, "port")?.update(&key, &interface.to_ne_bytes(), MapFlags::ANY)?;
+        Ok(Self { program, _maps: maps })
+    }
+
+    /// Sends frames like `frame` for a minute or so, as fast as the calling thread's core can.
+    /// Those for which the other end has no room are lost, as in a NIC's ring.
+    ///
+    /// # Errors
+    /// If the kernel has no live frames (before Linux 5.18).
+    pub fn send(&self, frame: &[u8]) -> Result<()> {
+        live_run(self.program.as_fd(), frame, AT_ONCE).context("the kernel sends no live frames")
+    }
+}
+
+/// What a [`Drain`] drops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dropped {
+    /// Everything.
+    All,
+    /// UDP over IPv4. The rest passes.
+    Udp,
+}
+
+/// Drops what arrives at an interface, in its driver, by the smallest program there is for it.
+pub struct Drain {
+    _link: Link,
+}
+
+impl Drain {
+    /// At the interface with this number, in the caller's network namespace, for as long as it
+    /// lives.
+    ///
+    /// # Errors
+    /// If the kernel does not attach the program.
+    pub fn at(interface: u32, what: Dropped) -> Result<Self> {
+        let object = match what {
+            Dropped::All => SINK,
+            Dropped::Udp => DROP_UDP,
+        };
+        let object = ObjectBuilder::default().open_memory(object)?.load()?;
+        let program = object.progs_mut().next().context("no program")?;
+        let link = program.attach_xdp(i32::try_from(interface)?).context("the drain")?;
+        Ok(Self { _link: link })
+    }
+}

@@ -1,0 +1,60 @@
+//! What sends frames as a driver has them, and what drops frames in a driver, each in a process of
+//! its own: benchmarks put them into their namespaces.
+
+use clap::Args;
+use narrows_bench::xdp::driver;
+use narrows_link::Link;
+use narrows_testbed::bed::SINK_MAC;
+use narrows_testbed::{cpu, frames};
+use std::process::ExitCode;
+use std::thread;
+
+/// Send frames that never had a socket buffer, until this is ended.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct LiveFrames {
+    /// The interface by which they leave.
+    device: String,
+    /// The length of a frame, without the frame check sequence.
+    bytes: usize,
+    /// The core that sends.
+    core: usize,
+}
+
+impl LiveFrames {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let frame = frames::udp(frames::port(0), SINK_MAC, self.bytes)?;
+        let driver = driver::Driver::of(number(&self.device)?)?;
+        cpu::pin_this_thread(self.core)?;
+        println!("ready");
+        loop {
+            driver.send(&frame)?;
+        }
+    }
+}
+
+/// Drop what arrives, before it has a socket buffer, until this is ended.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct Drain {
+    /// The interface at which it arrives.
+    device: String,
+    /// Drop only UDP over IPv4.
+    #[arg(long)]
+    udp: bool,
+}
+
+impl Drain {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let what = if self.udp { driver::Dropped::Udp } else { driver::Dropped::All };
+        let _drain = driver::Drain::at(number(&self.device)?, what)?;
+        println!("ready");
+        loop {
+            thread::park();
+        }
+    }
+}
+
+fn number(device: &str) -> anyhow::Result<u32> {
+    Ok(Link::by_name(device)?.status.ifindex)
+}
