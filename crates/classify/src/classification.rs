@@ -79,7 +79,7 @@ impl Classification {
         }
     }
 
-    /// Whether [`Self::prefetch`] is worth its cost: there are too many filters for the near caches.
+    /// Whether it has more filters than the near caches hold, so that [`Self::prefetch`] helps.
     #[inline]
     pub fn is_far(&self) -> bool {
         self.classifier.is_far()

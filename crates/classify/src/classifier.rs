@@ -68,7 +68,7 @@ impl Classifier {
         self.root.filters().is_empty() && self.inner.is_empty()
     }
 
-    /// Whether [`Self::prefetch`] is worth its cost: there are too many filters for the near caches.
+    /// Whether it has more filters than the near caches hold, so that [`Self::prefetch`] helps.
     #[inline]
     pub fn is_far(&self) -> bool {
         self.root.is_far()
