@@ -19,7 +19,7 @@ use std::sync::Arc;
 const NEAR: usize = 1024;
 /// The tables that are prefetched for a packet: it is often found in the first, and a sieve leaves
 /// few.
-const PREFETCHED: usize = 3;
+const PREFETCHED: usize = 2;
 
 /// See the module's documentation.
 #[derive(Clone, Default)]
@@ -151,11 +151,17 @@ impl Block {
         }
         for subject in subjects {
             let kind = subject.field(crate::fields::KIND);
-            let open = self.open(subject);
-            let open = self.groups.iter().zip(0..TABLES).filter(|(_, at)| open >> at & 1 != 0);
-            let fits = |entry: &&Entry| kind & entry.guard_mask == entry.guard;
-            let first = open.map(|(entry, _)| entry).filter(fits).take(PREFETCHED);
-            first.for_each(|entry| entry.group.prefetch(subject));
+            let (mut open, mut rest) = (self.open(subject), PREFETCHED);
+            while open != 0
+                && rest > 0
+                && let Some(entry) = self.groups.get(open.trailing_zeros() as usize)
+            {
+                open &= open - 1;
+                if kind & entry.guard_mask == entry.guard {
+                    entry.group.prefetch(subject);
+                    rest -= 1;
+                }
+            }
         }
     }
 

@@ -234,6 +234,28 @@ mod tests {
     }
 
     #[test]
+    fn thousands_of_filters_of_many_shapes_decide_alike_prefetched_or_not() {
+        let filters = (0..3000u32).map(|number| {
+            let [_, _, high, low] = number.to_be_bytes();
+            let of = |len: u32| Some(Prefix::v4([10, high, low, 7], 8 + (len % 25) as u8));
+            let to =
+                Flower { destination: of(number), source: of(number / 25), ..Flower::default() };
+            let handle = number;
+            Filter { handle, ..filter(1 + low as u16, Matches::Flower(to), number % 9 + 1) }
+        });
+        let classifier = classifier(filters.collect());
+        assert!(classifier.is_far());
+        let frames: Vec<Vec<u8>> = (0..40).map(|at| frame([10, at, at ^ 3, 7], 9)).collect();
+        let subjects: Vec<_> = frames.iter().filter_map(|frame| Subject::new(frame)).collect();
+        classifier.prefetch(subjects.iter());
+        for (frame, subject) in frames.iter().zip(&subjects) {
+            let matching = classifier.root.filters().iter().find(|(_, it)| it.matches(subject));
+            let class = matching.map_or(0, |(_, filter)| filter.class);
+            assert_eq!((classifier.class(frame), classifier.class_of(subject)), (class, class));
+        }
+    }
+
+    #[test]
     fn a_protocol_that_is_not_the_packets_does_not_match() {
         let six = Filter { protocol: 0x86dd, ..filter(1, Matches::All, 1) };
         let four = Filter { protocol: 0x0800, ..filter(2, Matches::All, 2) };

@@ -138,22 +138,21 @@ impl Work {
     pub fn run(&mut self, packets: u64) -> u64 {
         let start = self.next;
         self.next = (start + packets as usize) % PACKETS;
-        let places = (start..start + packets as usize).map(|at| at % PACKETS);
+        let end = start + packets as usize;
+        let places = (start..end).map(|at| at % PACKETS);
+        let batches = (start..end).step_by(AHEAD).map(|first| first..(first + AHEAD).min(end));
         match &self.structure {
             Structure::Tables(classifier, all) => {
-                let ahead = (start..start + packets as usize).step_by(AHEAD);
-                let sum = ahead.map(|first| {
-                    let ahead = places.clone().skip(first - start).take(AHEAD).map(|at| &all[at]);
+                let sum = batches.map(|batch| {
+                    let ahead = batch.map(|at| &all[at % PACKETS]);
                     classifier.prefetch(ahead.clone());
                     ahead.map(|packet| u64::from(classifier.class_of(packet))).sum::<u64>()
                 });
                 sum.sum()
             }
             Structure::FromBytes(classifier) => {
-                let ahead = (start..start + packets as usize).step_by(AHEAD);
-                let sum = ahead.map(|first| {
-                    let mut places = places.clone().skip(first - start);
-                    let next = |_| Packet::new(&self.frames[places.next()?]);
+                let sum = batches.map(|mut batch| {
+                    let next = |_| Packet::new(&self.frames[batch.next()? % PACKETS]);
                     let ahead: [Option<Packet<'_>>; AHEAD] = std::array::from_fn(next);
                     classifier.prefetch(ahead.iter().flatten());
                     let class = |packet| u64::from(classifier.class_of(packet));
