@@ -157,7 +157,7 @@ impl Block {
                 && let Some(entry) = self.groups.get(open.trailing_zeros() as usize)
             {
                 open &= open - 1;
-                if kind & entry.guard_mask == entry.guard {
+                if entry.may_hold(kind) {
                     entry.group.prefetch(subject);
                     rest -= 1;
                 }
@@ -184,7 +184,7 @@ impl Block {
                 if entry.rest >= found {
                     break;
                 }
-                if kind & entry.guard_mask == entry.guard
+                if entry.may_hold(kind)
                     && entry.best < found
                     && let Some(rank) = entry.group.find(subject, after, found, &self.filters)
                 {
@@ -209,6 +209,12 @@ impl Entry {
         let (guard_mask, guard) = (group.shape.guard_mask, group.shape.guard);
         let best = group.best;
         Self { guard_mask, guard, best, rest: best, group: Arc::new(group) }
+    }
+
+    /// Whether its filters are for packets of this kind.
+    #[inline]
+    fn may_hold(&self, kind: u64) -> bool {
+        kind & self.guard_mask == self.guard
     }
 }
 

@@ -13,6 +13,8 @@ pub type Blocks = BTreeMap<u32, Filters>;
 /// Running actions, by their [keys](ActionId::key).
 pub type Actions = Sheaf<Arc<Running>>;
 
+/// The packets for which [`Classifier::prefetch`] is called at once, so that they wait together.
+pub const AHEAD: usize = 16;
 /// How often a packet may be reclassified, as in the kernel.
 const RECLASSIFIED_MAX: u32 = 16;
 

@@ -40,7 +40,7 @@ mod table;
 
 pub use action::{AccountKey, Action, ActionId, ActionKind, Control, Per, Police, Random};
 pub use classification::{Classification, Otherwise, Path, Rules};
-pub use classifier::{Actions, Blocks, Classifier, Verdict};
+pub use classifier::{AHEAD, Actions, Blocks, Classifier, Verdict};
 pub use expression::{
     EXPRESSION_DEPTH_MAX, End, Expression, Layer, Meta, Relation, SetMatch, Spot,
 };

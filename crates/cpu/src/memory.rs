@@ -1,58 +1,50 @@
 //! Memory that is far away: prefetching, and huge pages.
 
 /// A cache line of x86-64, in bytes.
-#[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
+
+/// The instructions that start to load a cache line, to read it or to write to it.
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::{_MM_HINT_ET0 as TO_WRITE, _MM_HINT_T0 as TO_READ};
+#[cfg(not(target_arch = "x86_64"))]
+const TO_READ: i32 = 0;
+#[cfg(not(target_arch = "x86_64"))]
+const TO_WRITE: i32 = 1;
+
+/// Starts to load the cache line at `address`, by `HINT`.
+#[inline(always)]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
+fn fetch<const HINT: i32>(address: *const i8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch neither reads nor changes anything, and faults at no address. A processor
+    // that does not have the instruction does nothing.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<HINT>(address);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
 
 /// Starts to load the cache line of `value`, without waiting: it will soon be needed.
 #[inline(always)]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub fn prefetch<T: ?Sized>(value: &T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let address = std::ptr::from_ref(value).cast::<i8>();
-        // SAFETY: a prefetch reads nothing and faults at no address; this address is that of a
-        // reference.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
+    fetch::<TO_READ>(std::ptr::from_ref(value).cast());
 }
 
 /// Starts to take the cache line of `value` from the cores that have it, without waiting: this core
 /// will soon write to it.
 #[inline(always)]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub fn prefetch_to_write<T: ?Sized>(value: &T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-        let address = std::ptr::from_ref(value).cast::<i8>();
-        // SAFETY: a prefetch changes nothing and faults at no address; this address is that of a
-        // reference. A processor that does not have this instruction does nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(address) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
+    fetch::<TO_WRITE>(std::ptr::from_ref(value).cast());
 }
 
-/// The same for all cache lines of `value`.
+/// [`prefetch`] for all cache lines of `value`.
 #[inline(always)]
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code))]
 pub fn prefetch_all<T: ?Sized>(value: &T) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let start = std::ptr::from_ref(value).cast::<i8>();
-        for offset in (0..size_of_val(value)).step_by(LINE) {
-            // SAFETY: a prefetch reads nothing and faults at no address; these addresses are inside
-            // a value.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(offset)) };
-        }
+    let start = std::ptr::from_ref(value).cast::<i8>();
+    for offset in (0..size_of_val(value)).step_by(LINE) {
+        fetch::<TO_READ>(start.wrapping_add(offset));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
 }
 
 /// A huge page of x86-64, in bytes; a multiple of every other architecture's page.

@@ -534,9 +534,7 @@ impl Htb {
                 if !out.has_room() {
                     return true;
                 }
-                let turns =
-                    if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] };
-                turns.pop_front();
+                self.turns_mut(borrow, prio).pop_front();
                 if self.leaves.len() > NEAR {
                     self.look_ahead(packets, borrow, prio);
                 }
@@ -576,6 +574,11 @@ impl Htb {
         if borrow { &self.borrowing[prio] } else { &self.assured[prio] }
     }
 
+    #[inline]
+    fn turns_mut(&mut self, borrow: bool, prio: usize) -> &mut VecDeque<u32> {
+        if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] }
+    }
+
     fn send_class(
         &mut self,
         packets: &mut Packets,
@@ -609,10 +612,7 @@ impl Htb {
             Turn::More if leaf.asks_for != Top::NONE && (borrow || leaf.has_own) => {
                 self.pass_on(place, 0, true, now);
             }
-            Turn::More => {
-                let turns = if borrow { &mut self.borrowing } else { &mut self.assured };
-                turns[prio].push_back(place);
-            }
+            Turn::More => self.turns_mut(borrow, prio).push_back(place),
             Turn::Short(at) => self.refused(place, at, now),
             Turn::Held(at) => {
                 if at > now + LINGER {

@@ -11,14 +11,6 @@ impl Link {
     pub(crate) const END: Self = Self(NONE);
 }
 
-/// A table of links alone.
-impl Linked for Link {
-    #[inline]
-    fn link(&mut self) -> &mut Link {
-        self
-    }
-}
-
 /// What is linked.
 pub(crate) trait Linked {
     fn link(&mut self) -> &mut Link;
@@ -81,6 +73,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::VecDeque;
+
+    /// A table of links alone.
+    impl Linked for Link {
+        fn link(&mut self) -> &mut Link {
+            self
+        }
+    }
 
     proptest! {
         /// Compared with a `VecDeque`.

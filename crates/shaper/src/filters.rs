@@ -5,13 +5,10 @@
 //! next, as with an `skb`; dropped packets reach no qdisc.
 
 use crate::worker::BATCH;
-use narrows_classify::{Classification, Classifier, Path, Subject, Verdict};
+use narrows_classify::{AHEAD, Classification, Classifier, Path, Subject, Verdict};
 use narrows_packet::{Batch, DropReason, PacketId, Packets};
 use narrows_qdisc::Slot;
 use narrows_units::Nanos;
-
-/// Packets whose memory is waited for together.
-const AHEAD: usize = 16;
 
 /// See the module's documentation.
 pub(crate) struct Filters<'a> {

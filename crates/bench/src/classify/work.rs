@@ -1,15 +1,13 @@
 //! One structure with its filters and its packets.
 
 use super::rules::{Flow, Rules};
-use narrows_classify::{Classifier, Filter, Flower, Matches, Subject as Packet};
+use narrows_classify::{AHEAD, Classifier, Filter, Flower, Matches, Subject as Packet};
 use prefix_trie::{Prefix, PrefixMap};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Packets in a cycle; a power of two.
 const PACKETS: usize = 1 << 12;
-/// Packets that are classified together, as in a worker.
-const AHEAD: usize = 16;
 /// The most look-ups of a walk in one repeat, times the filters that it walks.
 const STEPS: u64 = 500_000;
 

@@ -6,9 +6,9 @@
 //! from a pool as a driver's, and a `veth` that is sent some hands them on as they are.
 
 use super::program::{EMPTY_LIVE, map, with_maps};
-use super::sink::SINK;
+use super::sink::{SINK, attached};
 use anyhow::{Context, Result};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use narrows_bpf::test_run::live_run;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -71,9 +71,7 @@ impl Drain {
             Dropped::All => SINK,
             Dropped::Udp => DROP_UDP,
         };
-        let object = ObjectBuilder::default().open_memory(object)?.load()?;
-        let program = object.progs_mut().next().context("no program")?;
-        let link = program.attach_xdp(i32::try_from(interface)?).context("the drain")?;
+        let (_, link) = attached(object, interface).context("the drain")?;
         Ok(Self { _link: link })
     }
 }

@@ -11,6 +11,14 @@ pub(super) const SINK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sink.bp
 /// How long frames may take that are on their way when the last one has left.
 const LINGERS: Duration = Duration::from_millis(20);
 
+/// The maps of the one program in `object`, and its link, at an interface.
+pub(super) fn attached(object: &[u8], interface: u32) -> Result<(Vec<MapHandle>, Link)> {
+    let object = ObjectBuilder::default().open_memory(object)?.load()?;
+    let maps = object.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
+    let program = object.progs_mut().next().context("no program")?;
+    Ok((maps, program.attach_xdp(i32::try_from(interface)?)?))
+}
+
 /// See the module's documentation.
 pub(super) struct Sink {
     maps: Vec<MapHandle>,
@@ -20,10 +28,7 @@ pub(super) struct Sink {
 impl Sink {
     /// Attaches it to an interface.
     pub(super) fn attach(interface: u32) -> Result<Self> {
-        let object = ObjectBuilder::default().open_memory(SINK)?.load()?;
-        let maps = object.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
-        let program = object.progs_mut().next().context("no program")?;
-        let link = program.attach_xdp(i32::try_from(interface)?).context("the sink")?;
+        let (maps, link) = attached(SINK, interface).context("the sink")?;
         Ok(Self { maps, _link: link })
     }
 
