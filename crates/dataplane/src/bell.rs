@@ -5,7 +5,7 @@
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// See the module's documentation.
 pub(crate) struct Bell {
@@ -38,10 +38,14 @@ impl Bell {
 
     /// Silences it. Called before the messages are taken, so later ones ring again.
     pub(crate) fn silence(&self) {
+        // The flag comes first: if the descriptor stays readable, a ring has written it since, and
+        // sets the flag later still. With the flag last, a ring between the two would leave the
+        // descriptor readable without the flag, and the thread would not sleep until the next ring.
+        self.has_rung.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         let mut counter = [0; 8];
         // Fails only if the counter was read already; the flag is enough.
         let _ = rustix::io::read(&self.wake, &mut counter);
-        self.has_rung.store(false, Ordering::Release);
     }
 
     /// Readable while it has rung.
@@ -70,17 +74,21 @@ mod tests {
 
     #[test]
     fn a_bell_silenced_while_it_rings_causes_no_spurious_wake_up() {
+        const ROUNDS: u32 = 20_000;
         let (bell, round) = (Bell::new().unwrap(), Barrier::new(2));
         let mut in_vain = 0;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for _ in 0..5_000 {
+                for number in 0..ROUNDS {
                     round.wait();
+                    // The second ring at any moment of the silencing.
+                    bell.ring();
+                    (0..number % 512).for_each(|_| std::hint::spin_loop());
                     bell.ring();
                     round.wait();
                 }
             });
-            for _ in 0..5_000 {
+            for _ in 0..ROUNDS {
                 round.wait();
                 while !bell.has_rung() {
                     std::hint::spin_loop();
