@@ -73,12 +73,12 @@ impl Program {
     /// Loads the one of `shape`. Live frames leave by the interface `port`; in a test run nothing
     /// is sent, and the loopback device will do.
     pub(super) fn load(shape: Shape, port: u32) -> Result<Self> {
-        let constant = (shape.subject != Subject::Empty).then(|| rate(shape));
+        let constants: &[u64] = if shape.subject == Subject::Empty { &[] } else { &[rate(shape)] };
         let either = |ending, leaving| -> Result<Loaded> {
             if !shape.is_live {
-                return Ok(Loaded::Bucket(object(ending, constant)?));
+                return Ok(Loaded::Bucket(object(ending, constants)?));
             }
-            let (program, maps) = with_maps(leaving, constant)?;
+            let (program, maps) = with_maps(leaving, constants)?;
             let key = 0_u32.to_ne_bytes();
             map(&maps, "port")?.update(&key, &port.to_ne_bytes(), MapFlags::ANY)?;
             Ok(Loaded::Bucket(program))
@@ -166,19 +166,20 @@ fn rate(shape: Shape) -> u64 {
     if shape.bound { BOUND } else { FREE * shape.cpus as u64 }
 }
 
-/// Loads the one program of an object, with its one constant. Its maps live as long as it does.
-fn object(bytes: &[u8], constant: Option<u64>) -> Result<OwnedFd> {
-    let (program, _) = with_maps(bytes, constant)?;
+/// Loads the one program of an object, with its constants. Its maps live as long as it does.
+fn object(bytes: &[u8], constants: &[u64]) -> Result<OwnedFd> {
+    let (program, _) = with_maps(bytes, constants)?;
     Ok(program)
 }
 
 /// The same with its maps.
-pub(super) fn with_maps(bytes: &[u8], constant: Option<u64>) -> Result<(OwnedFd, Vec<MapHandle>)> {
+pub(super) fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>)> {
     let mut open = ObjectBuilder::default().open_memory(bytes)?;
-    if let Some(constant) = constant {
+    if !constants.is_empty() {
         let mut maps = open.maps_mut();
-        let constants = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-        constants.context("no constants")?.set_initial_value(&constant.to_ne_bytes())?;
+        let rodata = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+        let bytes: Vec<u8> = constants.iter().flat_map(|it| it.to_ne_bytes()).collect();
+        rodata.context("no constants")?.set_initial_value(&bytes)?;
     }
     let loaded = open.load()?;
     let program = loaded.progs().next().context("no program")?;
@@ -194,20 +195,20 @@ pub(super) fn map<'a>(maps: &'a [MapHandle], name: &str) -> Result<&'a MapHandle
 /// A program that changes each frame's source, followed by one that looks it up.
 fn spread(by: By, is_six: bool, entries: u32) -> Result<Loaded> {
     let prefixes = prefixes(entries, is_six);
-    let (program, maps) = with_maps(SPREAD, Some(is_six.into()))?;
+    let (program, maps) = with_maps(SPREAD, &[is_six.into()])?;
     let into = map(&maps, "sources")?;
     for (number, source) in sources(&prefixes) {
         into.update(&number.to_ne_bytes(), &source, MapFlags::ANY)?;
     }
     let subject = match by {
-        By::Nowhere => object(EMPTY, None)?,
+        By::Nowhere => object(EMPTY, &[])?,
         By::Set(members) => {
             // It drops all of them, so there need not be a plane's program behind it.
             let front = set(&prefixes, members, Then::Drop)?;
             front.program().try_clone_to_owned()?
         }
         By::Trie => {
-            let (program, maps) = with_maps(TRIE, Some(is_six.into()))?;
+            let (program, maps) = with_maps(TRIE, &[is_six.into()])?;
             let trie = map(&maps, "prefixes")?;
             for (address, len) in &prefixes {
                 let key = [&u32::from(*len).to_ne_bytes()[..], &bytes(*address)].concat();

@@ -6,7 +6,7 @@ mod work;
 use super::report::print;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use frames::{Drain, LiveFrames};
+use frames::{Drain, FloodFrames, LiveFrames};
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
@@ -75,6 +75,7 @@ enum What {
     Xdp(Xdp),
     BareForwarder(BareForwarder),
     LiveFrames(LiveFrames),
+    FloodFrames(FloodFrames),
     Drain(Drain),
     CakeWork(CakeWork),
     TreeFootprint(TreeFootprint),
@@ -103,6 +104,7 @@ impl Bench {
             What::Xdp(xdp) => xdp.execute(),
             What::BareForwarder(bare) => bare.execute(),
             What::LiveFrames(frames) => frames.execute(),
+            What::FloodFrames(frames) => frames.execute(),
             What::Drain(drain) => drain.execute(),
             What::CakeWork(work) => work.execute(),
             What::TreeFootprint(work) => work.execute(),

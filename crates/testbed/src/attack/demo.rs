@@ -5,14 +5,15 @@ mod plot;
 
 pub use plot::svg;
 
-use super::flood::{self, Assault, Sources};
+use super::flood::{self, Assault, Sent};
+use super::placement::Cores;
 use super::system::{System, Under, block, limit};
 use super::transactions::Transactions;
 use crate::Testbed;
 use crate::accounting::{self, Books, Direction};
 use crate::narrows::Instance;
 use crate::progress::Progress;
-use crate::requirements::{self, ETHTOOL, IP, Refusal};
+use crate::requirements::{self, CHRT, ETHTOOL, IP, Refusal};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::fmt;
@@ -71,7 +72,7 @@ pub struct Report {
 
 /// Refuses if the demo cannot run.
 pub fn check() -> Result<(), Refusal> {
-    requirements::check(&[IP, ETHTOOL])
+    requirements::check(&[IP, ETHTOOL, CHRT])
 }
 
 /// Runs it, with its progress on standard error.
@@ -85,28 +86,28 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 fn one(options: &Options, is_filtered: bool, progress: &mut Progress) -> Result<Run> {
-    let list = flood::blocklist();
+    let (list, cores) = (flood::blocklist(), Cores::of_this_machine()?);
     let bed = Testbed::up(1)?;
     let mut books = Books::open(&bed)?;
-    let under = Under::start(&bed, System::Unfiltered, &options.program, &[])?;
+    let under = Under::start(&bed, System::Unfiltered, &options.program, &[], cores)?;
     let under = match under {
         Under::Narrows(instance) if is_filtered => {
             Under::Narrows(limit(block(*instance, &list)?)?.into())
         }
         under => under,
     };
-    let transactions = Transactions::start(&bed)?;
+    let _placement = cores.take(&bed)?;
+    let transactions = Transactions::start(&bed, cores.ends)?;
+    let mut sent = Sent::by(&bed)?;
     let (mut series, mut floods) = (Vec::new(), Vec::new());
     let mut last = transactions.done();
     for (name, is_spoofed) in PHASES {
         let how = if is_filtered { "with filters" } else { "without filters" };
         progress.begin(&format!("{how}: {name}"));
-        let sources = match is_spoofed {
-            Some(true) => Sources::Invented,
-            _ => Sources::Listed(list.clone()),
-        };
-        let assault =
-            is_spoofed.map(|_| Assault { sources, pace: None }.start(&bed)).transpose()?;
+        let rate = is_spoofed.is_none().then_some(0.0);
+        let assault = Assault { is_spoofed: is_spoofed == Some(true), rate };
+        let assault = assault.start(&bed, &options.program, cores)?;
+        let before = sent.read(transactions.done())?;
         let began = Instant::now();
         let mut since = began;
         while began.elapsed() < options.phase {
@@ -115,8 +116,9 @@ fn one(options: &Options, is_filtered: bool, progress: &mut Progress) -> Result<
             series.push((done - last) as f64 / (now - since).as_secs_f64());
             (since, last) = (now, done);
         }
-        let sent = assault.as_ref().map_or(0, flood::Running::sent);
-        floods.push(sent as f64 / began.elapsed().as_secs_f64());
+        let packets = sent.read(transactions.done())?.saturating_sub(before);
+        floods.push(packets as f64 / began.elapsed().as_secs_f64());
+        drop(assault);
     }
     drop(transactions);
     let devices = books.settle()?;

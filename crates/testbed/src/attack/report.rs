@@ -1,5 +1,6 @@
 //! The transactions that each system kept, as a table and as JSON.
 
+use super::placement::Cores;
 use crate::table;
 use serde::Serialize;
 use std::fmt;
@@ -11,7 +12,7 @@ pub struct Row {
     pub system: &'static str,
     /// Packets that the flood sent, a second.
     pub flood_pps: f64,
-    /// The intended rate; `None` for none, or for the maximum.
+    /// The intended rate; `None` for the maximum.
     pub wanted_pps: Option<f64>,
     /// Whether there was no flood.
     pub is_idle: bool,
@@ -24,14 +25,16 @@ pub struct Row {
 /// All of them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
+    /// Which core did what.
+    pub cores: Cores,
     /// The medians over rounds.
     pub rows: Vec<Row>,
 }
 
 impl Report {
     /// The medians over `rounds`, each of which has the same rows.
-    pub(super) fn over(rounds: &[Vec<Row>]) -> Self {
-        let Some(first) = rounds.first() else { return Self { rows: Vec::new() } };
+    pub(super) fn over(rounds: &[Vec<Row>], cores: Cores) -> Self {
+        let Some(first) = rounds.first() else { return Self { cores, rows: Vec::new() } };
         let rows = first.iter().enumerate().map(|(place, row)| {
             let median = |figure: &dyn Fn(&Row) -> f64| {
                 let mut figures: Vec<f64> =
@@ -46,7 +49,7 @@ impl Report {
                 ..row.clone()
             }
         });
-        Self { rows: rows.collect() }
+        Self { cores, rows: rows.collect() }
     }
 }
 
@@ -69,7 +72,7 @@ impl fmt::Display for Report {
                 format!("{:.1}", row.share * 100.0),
             ]);
         }
-        writeln!(f, "{table}")
+        writeln!(f, "{table}\n{}", self.cores)
     }
 }
 
@@ -91,9 +94,11 @@ mod tests {
     #[test]
     fn the_median_over_rounds_counts() {
         let rounds = [row(9e3), row(1e3), row(8e3)].map(|row| vec![row]);
-        let report = Report::over(&rounds);
+        let cores = Cores { ends: 0, shaper: 3 };
+        let report = Report::over(&rounds, cores);
         assert_eq!(report.rows[0].transactions, 8e3);
         assert!(report.to_string().contains("80.0"), "{report}");
-        assert!(Report::over(&[]).rows.is_empty());
+        assert!(report.to_string().contains("core 3: reception"), "{report}");
+        assert!(Report::over(&[], cores).rows.is_empty());
     }
 }

@@ -1,5 +1,6 @@
 //! The systems between the flood and the server.
 
+use super::placement::Cores;
 use crate::Testbed;
 use crate::bed::PORT_A;
 use crate::bridge::Bridge;
@@ -7,6 +8,7 @@ use crate::narrows::Instance;
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -82,10 +84,12 @@ impl<'a> Under<'a> {
         bed: &'a Testbed,
         system: System,
         program: &Path,
-        list: &[[u8; 4]],
+        list: &[Ipv4Addr],
+        cores: Cores,
     ) -> Result<Self> {
+        let core = cores.shaper.to_string();
         let narrows = |plane: &[&str]| {
-            let words = [&["--fail-closed", "--cores", "0"], plane].concat();
+            let words = [&["--fail-closed", "--cores", &core], plane].concat();
             let instance =
                 Instance::start(bed, program, if plane.is_empty() { &words } else { plane })?;
             instance.tc(&format!("qdisc add dev {PORT_A} clsact"))?;
@@ -136,10 +140,10 @@ impl<'a> Under<'a> {
 }
 
 /// Makes `instance` drop packets from the addresses in `list`.
-pub(super) fn block(instance: Instance, list: &[[u8; 4]]) -> Result<Instance> {
+pub(super) fn block(instance: Instance, list: &[Ipv4Addr]) -> Result<Instance> {
     let mut text = format!("create blocklist hash:ip maxelem {}\n", list.len());
-    for [a, b, c, d] in list {
-        let _ = writeln!(text, "add blocklist {a}.{b}.{c}.{d}");
+    for address in list {
+        let _ = writeln!(text, "add blocklist {address}");
     }
     feed(instance.command("set").arg("restore"), &text)?;
     let words = "ingress protocol ip pref 10 basic match ipset(blocklist src) action drop";
@@ -157,7 +161,7 @@ pub(super) fn limit(instance: Instance) -> Result<Instance> {
 }
 
 /// A set of `list` in nftables, at the earliest hook there is.
-fn nftables(bed: &Testbed, list: &[[u8; 4]]) -> Result<()> {
+fn nftables(bed: &Testbed, list: &[Ipv4Addr]) -> Result<()> {
     let mut text = format!(
         "add table netdev nrw\n\
          add set netdev nrw blocklist {{ type ipv4_addr; size {}; }}\n\
@@ -166,8 +170,7 @@ fn nftables(bed: &Testbed, list: &[[u8; 4]]) -> Result<()> {
         list.len() * 2
     );
     for part in list.chunks(4096) {
-        let each = part.iter().map(|[a, b, c, d]| format!("{a}.{b}.{c}.{d}"));
-        let each: Vec<String> = each.collect();
+        let each: Vec<String> = part.iter().map(Ipv4Addr::to_string).collect();
         let _ = writeln!(text, "add element netdev nrw blocklist {{ {} }}", each.join(", "));
     }
     feed(bed.shaper().command("nft").args(["-f", "-"]), &text)

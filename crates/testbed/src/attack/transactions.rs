@@ -24,8 +24,8 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// Starts them between client and server, both on the first core.
-    pub(super) fn start(bed: &Testbed) -> Result<Self> {
+    /// Starts them between client and server, both on `core`.
+    pub(super) fn start(bed: &Testbed, core: usize) -> Result<Self> {
         let listener = bed.server().enter(|| Ok(TcpListener::bind((SERVER_IP, 0))?))?;
         let address = SocketAddrV4::new(SERVER_IP, listener.local_addr()?.port());
         let done = Arc::new(AtomicU64::new(0));
@@ -43,12 +43,12 @@ impl Transactions {
                 setsockopt(stream, sockopt::Linger, &linger)?;
             }
             threads.push(Background::start("answers", move |end| {
-                cpu::pin_this_thread(0)?;
+                cpu::pin_this_thread(core)?;
                 answer(server, end)
             })?);
             let done = Arc::clone(&done);
             threads.push(Background::start("asks", move |end| {
-                cpu::pin_this_thread(0)?;
+                cpu::pin_this_thread(core)?;
                 ask(client, end, &done)
             })?);
         }

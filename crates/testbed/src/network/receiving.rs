@@ -3,14 +3,17 @@
 //! A `veth` handles them in a softirq, on the core that sent them, so that sender and forwarder
 //! share one. A NIC interrupts another core. With *threaded NAPI* the kernel handles them in a
 //! thread, which can be kept on a core and whose run time can be read; so can what it causes on
-//! that core, such as the other device's reception.
+//! that core, such as the other device's reception. Where frames go up the stack instead, *receive
+//! packet steering* (RPS) names the core ([`go_up_on`]).
 
 use crate::cpu;
 use crate::namespace::Namespace;
+use crate::process;
 use anyhow::{Context, Result, ensure};
 use nix::sched::sched_setaffinity;
 use nix::unistd::Pid;
 use std::fs;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -53,6 +56,15 @@ impl<'a> Threaded<'a> {
         Ok(threaded)
     }
 
+    /// Puts the threads before all others of their core, as an interrupt would be.
+    pub fn put_first(&self) -> Result<()> {
+        for thread in &self.threads {
+            let words = ["--fifo", "--pid", "1", &thread.to_string()];
+            process::run(Command::new("chrt").args(words))?;
+        }
+        Ok(())
+    }
+
     /// The run time of the threads.
     pub fn cpu(&self) -> Result<Duration> {
         self.threads.iter().map(|thread| cpu::of_process(*thread)).sum()
@@ -73,6 +85,19 @@ impl Drop for Threaded<'_> {
     }
 }
 
+/// Has `core` handle what `device`, of one queue, receives from its driver on, whoever sent it. It
+/// lasts as long as the device.
+pub fn go_up_on(namespace: &Namespace, device: &str, core: usize) -> Result<()> {
+    let path = format!("/sys/class/net/{device}/queues/rx-0/rps_cpus");
+    namespace.run("sh", &["-c", r#"echo "$1" > "$0""#, &path, &mask_of(core)]).map(drop)
+}
+
+/// The set of one core as the kernel reads it: hexadecimal, a comma before every eight digits from
+/// the right.
+fn mask_of(core: usize) -> String {
+    format!("{:x}{}", 1_u32 << (core % 32), ",00000000".repeat(core / 32))
+}
+
 /// The NAPI threads of all devices called `device`, in any namespace.
 fn threads(device: &str) -> Vec<u32> {
     let name = format!("napi/{device}-");
@@ -80,4 +105,16 @@ fn threads(device: &str) -> Vec<u32> {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with(&name))
     };
     cpu::processes().filter(is_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_is_written_as_the_kernel_reads_it() {
+        assert_eq!(mask_of(0), "1");
+        assert_eq!(mask_of(5), "20");
+        assert_eq!(mask_of(33), "2,00000000");
+    }
 }

@@ -21,6 +21,8 @@ pub const ETHTOOL: Tool = Tool { program: "ethtool", package: "ethtool" };
 pub const PING: Tool = Tool { program: "ping", package: "iputils-ping" };
 /// TCP and UDP flows from real sockets.
 pub const IPERF3: Tool = Tool { program: "iperf3", package: "iperf3" };
+/// Which thread goes first.
+pub const CHRT: Tool = Tool { program: "chrt", package: "util-linux" };
 /// The kernel's packet filter.
 pub const NFT: Tool = Tool { program: "nft", package: "nftables" };
 /// Frames as they arrive, VLAN tags included.

@@ -5,7 +5,7 @@ use clap::Args;
 use narrows_bench::xdp::driver;
 use narrows_link::Link;
 use narrows_testbed::bed::SINK_MAC;
-use narrows_testbed::{cpu, frames};
+use narrows_testbed::{attack, cpu, frames};
 use std::process::ExitCode;
 use std::thread;
 
@@ -27,6 +27,36 @@ impl LiveFrames {
         let driver = driver::Driver::of(number(&self.device)?)?;
         cpu::pin_this_thread(self.core)?;
         println!("ready");
+        loop {
+            driver.send(&frame)?;
+        }
+    }
+}
+
+/// Send a flood of short UDP frames to the server, from one address after the other, until this is
+/// ended.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct FloodFrames {
+    /// The interface by which they leave.
+    device: String,
+    /// The core that sends.
+    core: usize,
+    /// Frames a second [default: as many as the core sends]
+    #[arg(long)]
+    rate: Option<f64>,
+    /// From a new address each, and not from those of the blocklist.
+    #[arg(long)]
+    spoofed: bool,
+}
+
+impl FloodFrames {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let sources = if self.spoofed { Vec::new() } else { attack::blocklist() };
+        let driver = driver::Driver::flooding(number(&self.device)?, self.rate, &sources)?;
+        cpu::pin_this_thread(self.core)?;
+        println!("ready");
+        let frame = attack::frame()?;
         loop {
             driver.send(&frame)?;
         }
