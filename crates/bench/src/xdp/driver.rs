@@ -101,3 +101,64 @@ impl Drain {
         Ok(Self { _link: link })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{Ipv4Header, PacketBuilder};
+    use narrows_bpf::test_run::{DROP, REDIRECT, test_run};
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+
+    /// The loopback device, where nothing is sent.
+    const NOWHERE: u32 = 1;
+
+    /// What leaves of `count` frames, each run on what the last one left; nothing but a line if
+    /// this is not root.
+    fn sent(per_second: Option<f64>, sources: &[Ipv4Addr], count: usize) -> Option<Vec<Ipv4Addr>> {
+        if fs::metadata("/proc/self").unwrap().uid() != 0 {
+            eprintln!("SKIPPED: loading BPF programs needs root");
+            return None;
+        }
+        let driver = Driver::flooding(NOWHERE, per_second, sources).unwrap();
+        let mut frame = Vec::new();
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([0; 4], [10, 0, 0, 1], 64);
+        builder.udp(1, 9).write(&mut frame, &[0; 18]).unwrap();
+        let mut left = Vec::new();
+        for _ in 0..count {
+            let run = test_run(driver.program.as_fd(), &frame, 1).unwrap();
+            frame = run.frame;
+            if run.verdict == REDIRECT {
+                let ip = Ipv4Header::from_slice(&frame[14..]).unwrap().0;
+                assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+                left.push(ip.source.into());
+            } else {
+                assert_eq!(run.verdict, DROP);
+            }
+        }
+        Some(left)
+    }
+
+    #[test]
+    fn a_flood_takes_its_sources_in_turn() {
+        let sources = [[20, 255, 3, 255], [83, 0, 0, 1]].map(Ipv4Addr::from);
+        let Some(sent) = sent(None, &sources, 3) else { return };
+        assert_eq!(sent, [sources[0], sources[1], sources[0]]);
+    }
+
+    #[test]
+    fn a_flood_without_sources_invents_one_each() {
+        let Some(sent) = sent(None, &[], 1000) else { return };
+        assert_eq!(sent.iter().collect::<BTreeSet<_>>().len(), 1000);
+        assert!(sent.iter().all(|source| (84..88).contains(&source.octets()[0])));
+    }
+
+    #[test]
+    fn a_flood_with_a_rate_goes_in_bursts() {
+        // One is due at once, the next in 32 seconds.
+        let Some(slow) = sent(Some(1.0), &[], 100) else { return };
+        assert_eq!(slow.len() as u64, BURST);
+        assert!(sent(Some(0.0), &[], 100).unwrap().is_empty());
+    }
+}
