@@ -7,6 +7,8 @@
 //! *A change* copies only what it touches: one piece of one table, and one page of a sieve. All
 //! versions share the rest.
 
+use crate::ahead::{AHEAD, Finds, Found, Places};
+use crate::fields::KIND;
 use crate::group::Group;
 use crate::shape::{Compiled, Shape};
 use crate::sieve::{Sieve, TABLES};
@@ -17,9 +19,6 @@ use std::sync::Arc;
 
 /// The tables of this many filters stay in the near caches.
 const NEAR: usize = 1024;
-/// The tables that are prefetched for a packet: it is often found in the first, and a sieve leaves
-/// few.
-const PREFETCHED: usize = 2;
 
 /// See the module's documentation.
 #[derive(Clone, Default)]
@@ -142,27 +141,52 @@ impl Block {
         self.filters.len() > NEAR
     }
 
-    /// Prefetches the data that look-ups of all `subjects` read, so that they wait for memory
-    /// together and not one after the other.
-    #[inline]
-    pub(crate) fn prefetch<'a>(&self, subjects: impl Iterator<Item = &'a Subject<'a>> + Clone) {
-        for subject in subjects.clone() {
-            self.sieves.iter().for_each(|sieve| sieve.prefetch(subject));
-        }
-        for subject in subjects {
-            let kind = subject.field(crate::fields::KIND);
-            let (mut open, mut rest) = (self.open(subject), PREFETCHED);
-            while open != 0
-                && rest > 0
-                && let Some(entry) = self.groups.get(open.trailing_zeros() as usize)
-            {
-                open &= open - 1;
-                if entry.may_hold(kind) {
-                    entry.group.prefetch(subject);
-                    rest -= 1;
+    /// The first filter that matches each of `subjects`, for all of them at the same time.
+    pub(crate) fn find_all(&self, subjects: &[Option<Subject<'_>>]) -> [Found; AHEAD] {
+        let mut found = Finds::NONE;
+        let kinds = Kinds::of(subjects);
+        let mut rest = kinds.places(|_| true);
+        let visitors = self.visitors(subjects, rest);
+        for (table, entry) in self.groups.iter().enumerate() {
+            let visiting = visitors.get(table).map_or(rest, |visitors| visitors.and(rest));
+            let visiting = visiting.and(kinds.places(|kind| entry.may_hold(kind)));
+            if !visiting.is_empty() {
+                entry.group.find_all(subjects, visiting, &self.filters, &mut found);
+                let behind = self.groups.get(table + 1).map_or(Rank::LAST, |next| next.rest);
+                rest = found.open(rest, behind);
+                if rest.is_empty() {
+                    break;
                 }
             }
         }
+        found.all()
+    }
+
+    /// For each table that a sieve can cover, which of `subjects` at `places` it may contain.
+    #[inline]
+    fn visitors(&self, subjects: &[Option<Subject<'_>>], places: Places) -> [Places; TABLES] {
+        let mut visitors = [places; TABLES];
+        if self.sieves.is_empty() {
+            return visitors;
+        }
+        for sieve in &self.sieves {
+            subjects.iter().flatten().for_each(|subject| sieve.prefetch(subject));
+        }
+        let covered = self.sieves.iter().fold(0, |covered, sieve| covered | sieve.covered());
+        for (table, visitors) in visitors.iter_mut().enumerate() {
+            if covered >> table & 1 == 1 {
+                *visitors = Places::NONE;
+            }
+        }
+        for (at, subject) in subjects.iter().enumerate() {
+            let Some(subject) = subject else { continue };
+            let mut open = self.open(subject) & covered;
+            while open != 0 {
+                visitors[open.trailing_zeros() as usize].add(at);
+                open &= open - 1;
+            }
+        }
+        visitors
     }
 
     /// The tables that may contain `subject`, of those that sieves cover.
@@ -174,7 +198,7 @@ impl Block {
     /// The first filter after `after` that matches `subject`.
     #[inline]
     pub(crate) fn find(&self, subject: &Subject<'_>, after: Rank) -> Option<Rank> {
-        let kind = subject.field(crate::fields::KIND);
+        let kind = subject.field(KIND);
         let mut found = Rank::LAST;
         let mut open = self.open(subject);
         for groups in self.groups.chunks(TABLES) {
@@ -215,6 +239,36 @@ impl Entry {
     #[inline]
     fn may_hold(&self, kind: u64) -> bool {
         kind & self.guard_mask == self.guard
+    }
+}
+
+/// The kinds of some packets. Few packets that arrive together differ in it.
+struct Kinds {
+    all: [(u64, Places); AHEAD],
+    len: usize,
+}
+
+impl Kinds {
+    #[inline]
+    fn of(subjects: &[Option<Subject<'_>>]) -> Self {
+        let mut kinds = Self { all: [(0, Places::NONE); AHEAD], len: 0 };
+        for (at, subject) in subjects.iter().enumerate().take(AHEAD) {
+            let Some(subject) = subject else { continue };
+            let kind = subject.field(KIND);
+            let known = kinds.all[..kinds.len].iter().position(|(known, _)| *known == kind);
+            let place = known.unwrap_or(kinds.len);
+            kinds.len = kinds.len.max(place + 1);
+            kinds.all[place].0 = kind;
+            kinds.all[place].1.add(at);
+        }
+        kinds
+    }
+
+    /// The places of the packets for whose kind `is` holds.
+    #[inline]
+    fn places(&self, is: impl Fn(u64) -> bool) -> Places {
+        let those = self.all[..self.len].iter().filter(|(kind, _)| is(*kind));
+        those.fold(Places::NONE, |those, (_, places)| those.or(*places))
     }
 }
 

@@ -11,7 +11,7 @@
 //! Cost: the filters at each qdisc on the path. If no rule depends on the frame, the frame is not
 //! read.
 
-use crate::{Actions, Blocks, Classifier, PRIORITY_MASK, Subject, Verdict, priority};
+use crate::{AHEAD, Actions, Blocks, Classifier, Found, PRIORITY_MASK, Subject, Verdict, priority};
 use narrows_packet::{INNER_LEVELS, Meta};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
@@ -79,23 +79,30 @@ impl Classification {
         }
     }
 
-    /// Whether it has more filters than the near caches hold, so that [`Self::prefetch`] helps.
+    /// Whether it has more filters than the near caches hold, so that [`Self::look_ahead`] helps.
     #[inline]
     pub fn is_far(&self) -> bool {
         self.classifier.is_far()
     }
 
-    /// Prefetches the data with which the outermost qdisc classifies all `subjects` next.
+    /// The first filter of the outermost qdisc for each of the first [`AHEAD`] of `subjects`.
     #[inline]
-    pub fn prefetch<'a>(&self, subjects: impl Iterator<Item = &'a Subject<'a>> + Clone) {
-        self.classifier.prefetch(subjects);
+    pub fn look_ahead(&self, subjects: &[Option<Subject<'_>>]) -> [Found; AHEAD] {
+        self.classifier.look_ahead(subjects)
     }
 
     /// The path of `subject` at `now`, by filters and their actions; `None` if the packet is
-    /// dropped.
+    /// dropped. `found` is the result of a look-up ahead.
     #[inline]
-    pub fn classify(&self, subject: &mut Subject<'_>, now: Nanos) -> Option<Path> {
-        self.walk(|rules| match rules.classifier.classify(subject, now) {
+    pub fn classify(
+        &self,
+        mut found: Found,
+        subject: &mut Subject<'_>,
+        now: Nanos,
+    ) -> Option<Path> {
+        // Only the outermost qdisc's filters were looked up ahead.
+        let mut found = || std::mem::take(&mut found);
+        self.walk(|rules| match rules.classifier.classify(found(), subject, now) {
             Verdict::Drop => None,
             Verdict::Class(0) => Some(rules.otherwise.class(subject.skb_priority())),
             Verdict::Class(class) => Some(class),
@@ -107,7 +114,9 @@ impl Classification {
     pub fn path(&self, frame: &[u8]) -> Path {
         let subject = Subject::new(frame);
         let path = self.walk(|rules| {
-            let class = subject.as_ref().map_or(0, |subject| rules.classifier.class_of(subject));
+            let class = subject
+                .as_ref()
+                .map_or(0, |subject| rules.classifier.class_of(Found::default(), subject));
             Some(match class {
                 0 => rules.otherwise.class(priority(frame)),
                 class => class,
@@ -213,7 +222,7 @@ mod tests {
             let frame = frame(port, tos);
             let mut subject = Subject::new(&frame).unwrap();
             subject.priority = priority;
-            bands.classify(&mut subject, Nanos::ZERO).unwrap().class
+            bands.classify(Found::default(), &mut subject, Nanos::ZERO).unwrap().class
         };
         assert_eq!([class(80, 0, 0), class(80, 0, 6), class(80, 8, 6)], [2, 1, 1]);
         assert_eq!(class(53, 0, 0x1_0003), 3, "a class of its own, before any filter");

@@ -1,5 +1,6 @@
 //! All filters of a qdisc, evaluated once per packet.
 
+use crate::ahead::{AHEAD, Found};
 use crate::block::Block;
 use crate::table::Rank;
 use crate::{ActionId, Control, Filter, Filters, Running, Sheaf, Subject};
@@ -13,8 +14,6 @@ pub type Blocks = BTreeMap<u32, Filters>;
 /// Running actions, by their [keys](ActionId::key).
 pub type Actions = Sheaf<Arc<Running>>;
 
-/// The packets for which [`Classifier::prefetch`] is called at once, so that they wait together.
-pub const AHEAD: usize = 16;
 /// How often a packet may be reclassified, as in the kernel.
 const RECLASSIFIED_MAX: u32 = 16;
 
@@ -70,18 +69,16 @@ impl Classifier {
         self.root.filters().is_empty() && self.inner.is_empty()
     }
 
-    /// Whether it has more filters than the near caches hold, so that [`Self::prefetch`] helps.
+    /// Whether it has more filters than the near caches hold, so that [`Self::look_ahead`] helps.
     #[inline]
     pub fn is_far(&self) -> bool {
         self.root.is_far()
     }
 
-    /// Prefetches the data with which all `subjects` are classified next.
+    /// The first filter for each of the first [`AHEAD`] of `subjects`.
     #[inline]
-    pub fn prefetch<'a>(&self, subjects: impl Iterator<Item = &'a Subject<'a>> + Clone) {
-        if self.is_far() {
-            self.root.prefetch(subjects);
-        }
+    pub fn look_ahead(&self, subjects: &[Option<Subject<'_>>]) -> [Found; AHEAD] {
+        self.root.find_all(subjects)
     }
 
     /// The class of `frame`, ignoring actions; 0 if no filter matches.
@@ -90,26 +87,33 @@ impl Classifier {
         if self.root.filters().is_empty() {
             return 0;
         }
-        Subject::new(frame).map_or(0, |subject| self.class_of(&subject))
+        Subject::new(frame).map_or(0, |subject| self.class_of(Found::default(), &subject))
     }
 
-    /// The same for a packet whose headers have been parsed.
+    /// The same for a packet whose headers have been parsed. `found` is the result of a look-up
+    /// ahead.
     #[inline]
-    pub fn class_of(&self, subject: &Subject<'_>) -> u32 {
-        let mut class = first_class(&self.root, subject);
+    pub fn class_of(&self, found: Found, subject: &Subject<'_>) -> u32 {
+        let rank = found.rank_or(|| self.root.find(subject, Rank::FIRST));
+        let mut class = class_at(&self.root, rank);
         while !self.inner.is_empty()
             && let Some(block) = self.inner.get(&class)
         {
-            class = first_class(block, subject);
+            class = class_at(block, block.find(subject, Rank::FIRST));
         }
         class
     }
 
-    /// Classifies `subject` at `now`, by filters and their actions.
+    /// Classifies `subject` at `now`, by filters and their actions. `found` is the result of a
+    /// look-up ahead, which does not count if an action has changed the packet since.
     #[inline]
-    pub fn classify(&self, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
+    pub fn classify(&self, found: Found, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
         let mut verdict = match subject.class_of_qdisc(self.major) {
-            0 => self.ask(&self.root, subject, now),
+            0 => {
+                let found = if subject.is_untouched() { found } else { Found::default() };
+                let rank = found.rank_or(|| self.root.find(subject, Rank::FIRST));
+                self.follow(&self.root, rank, subject, now)
+            }
             class => Verdict::Class(class),
         };
         // Terminates: each filter assigns a class below its own.
@@ -117,24 +121,28 @@ impl Classifier {
             && !self.inner.is_empty()
             && let Some(block) = self.inner.get(&class)
         {
-            verdict = self.ask(block, subject, now);
+            verdict = self.follow(block, block.find(subject, Rank::FIRST), subject, now);
         }
         verdict
     }
 
-    /// The result of the filters of one block.
+    /// The result of the filters of one block, from the filter at `rank` on.
     #[inline]
-    fn ask(&self, block: &Block, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
-        match block.find(subject, Rank::FIRST) {
-            None => Verdict::Class(0),
-            Some(rank) => match rank.class() {
-                Some(class) => Verdict::Class(class),
-                None => self.act(block, rank, subject, now),
-            },
+    fn follow(
+        &self,
+        block: &Block,
+        rank: Option<Rank>,
+        subject: &mut Subject<'_>,
+        now: Nanos,
+    ) -> Verdict {
+        let Some(rank) = rank else { return Verdict::Class(0) };
+        match rank.class() {
+            Some(class) => Verdict::Class(class),
+            None => self.act(block, rank, subject, now),
         }
     }
 
-    /// The same, from the filter at `rank` on, running actions.
+    /// The same, running actions.
     #[inline(never)]
     fn act(&self, block: &Block, rank: Rank, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
         let mut found = Some(rank);
@@ -178,10 +186,10 @@ impl Classifier {
     }
 }
 
-/// The class of the first filter of `block` that matches `subject`; 0 if none does.
+/// The class of the filter of `block` at `rank`; 0 without one.
 #[inline]
-fn first_class(block: &Block, subject: &Subject<'_>) -> u32 {
-    let Some(rank) = block.find(subject, Rank::FIRST) else { return 0 };
+fn class_at(block: &Block, rank: Option<Rank>) -> u32 {
+    let Some(rank) = rank else { return 0 };
     let looked_up = || block.filters().get(rank.order()).map_or(0, |filter| filter.class);
     rank.class().unwrap_or_else(looked_up)
 }
@@ -236,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_filters_of_many_shapes_decide_alike_prefetched_or_not() {
+    fn thousands_of_filters_of_many_shapes_decide_alike_looked_up_ahead_or_not() {
         let filters = (0..3000u32).map(|number| {
             let [_, _, high, low] = number.to_be_bytes();
             let of = |len: u32| Some(Prefix::v4([10, high, low, 7], 8 + (len % 25) as u8));
@@ -248,12 +256,16 @@ mod tests {
         let classifier = classifier(filters.collect());
         assert!(classifier.is_far());
         let frames: Vec<Vec<u8>> = (0..40).map(|at| frame([10, at, at ^ 3, 7], 9)).collect();
-        let subjects: Vec<_> = frames.iter().filter_map(|frame| Subject::new(frame)).collect();
-        classifier.prefetch(subjects.iter());
-        for (frame, subject) in frames.iter().zip(&subjects) {
-            let matching = classifier.root.filters().iter().find(|(_, it)| it.matches(subject));
-            let class = matching.map_or(0, |(_, filter)| filter.class);
-            assert_eq!((classifier.class(frame), classifier.class_of(subject)), (class, class));
+        for frames in frames.chunks(AHEAD) {
+            let subjects: Vec<_> = frames.iter().map(|frame| Subject::new(frame)).collect();
+            let found = classifier.look_ahead(&subjects);
+            for ((frame, subject), found) in frames.iter().zip(subjects.iter().flatten()).zip(found)
+            {
+                let matching = classifier.root.filters().iter().find(|(_, it)| it.matches(subject));
+                let class = matching.map_or(0, |(_, filter)| filter.class);
+                assert_eq!(classifier.class_of(found, subject), class);
+                assert_eq!(classifier.class(frame), class);
+            }
         }
     }
 

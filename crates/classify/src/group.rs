@@ -1,7 +1,8 @@
 //! Filters of one shape.
 
+use crate::ahead::{AHEAD, Finds, Places};
 use crate::shape::{KEY_MAX, Read, Shape};
-use crate::table::{Rank, Table};
+use crate::table::{Rank, Spot, Table};
 use crate::{Filters, Subject};
 
 /// The filters of one shape, in a table whose key length fits the shape.
@@ -99,15 +100,60 @@ impl Group {
         }
     }
 
-    /// Prefetches the data that a look-up of `subject` reads first.
+    /// Notes in `found` which filters match those of `subjects` at `places`, unless another that
+    /// was found precedes them all.
     #[inline]
-    pub(crate) fn prefetch(&self, subject: &Subject<'_>) {
-        let reads = &self.shape.reads;
-        with!(&self.keys, _ranks => {}, table => {
-            if let Some(key) = key(reads, subject) {
-                table.prefetch(&key);
+    pub(crate) fn find_all(
+        &self,
+        subjects: &[Option<Subject<'_>>],
+        places: Places,
+        filters: &Filters,
+        found: &mut Finds,
+    ) {
+        match &self.keys {
+            Keys::None(ranks) => {
+                for at in places {
+                    let Some(subject) = &subjects[at] else { continue };
+                    let rank = first(ranks, subject, Rank::FIRST, found.limit(at), filters);
+                    rank.into_iter().for_each(|rank| found.note(at, rank));
+                }
             }
-        });
+            Keys::One(table) => self.look_up_all(table, subjects, places, filters, found),
+            Keys::Two(table) => self.look_up_all(table, subjects, places, filters, found),
+            Keys::Four(table) => self.look_up_all(table, subjects, places, filters, found),
+            Keys::Many(table) => self.look_up_all(table, subjects, places, filters, found),
+        }
+    }
+
+    #[inline(never)]
+    fn look_up_all<const N: usize>(
+        &self,
+        table: &Table<N>,
+        subjects: &[Option<Subject<'_>>],
+        places: Places,
+        filters: &Filters,
+        found: &mut Finds,
+    ) {
+        let (mut keys, mut spots) = ([[0; N]; AHEAD], [Spot::default(); AHEAD]);
+        let mut open = found.open(places, self.best);
+        for (word, read) in self.shape.reads.iter().enumerate().take(N) {
+            open = read.of_all(subjects, open, |at, value| keys[at][word] = value);
+        }
+        for at in open {
+            spots[at] = Table::spot(&keys[at]);
+            table.prefetch(spots[at]);
+        }
+        for at in open {
+            let Some(rank) = table.get_at(&keys[at], spots[at]) else { continue };
+            // For most ranks, the key alone decides.
+            if rank.is_plain() {
+                found.note(at, rank);
+            } else if let Some(subject) = &subjects[at] {
+                let (ranks, limit) = (table.ranks(&keys[at], &rank), found.limit(at));
+                let rank = first(ranks, subject, Rank::FIRST, limit, filters);
+                rank.into_iter().for_each(|rank| found.note(at, rank));
+            }
+        }
     }
 
     #[inline]

@@ -19,6 +19,7 @@
 //! `tc-ematch(8)`.
 
 mod action;
+mod ahead;
 mod block;
 mod classification;
 mod classifier;
@@ -39,8 +40,9 @@ mod subject;
 mod table;
 
 pub use action::{AccountKey, Action, ActionId, ActionKind, Control, Per, Police, Random};
+pub use ahead::{AHEAD, Found};
 pub use classification::{Classification, Otherwise, Path, Rules};
-pub use classifier::{AHEAD, Actions, Blocks, Classifier, Verdict};
+pub use classifier::{Actions, Blocks, Classifier, Verdict};
 pub use expression::{
     EXPRESSION_DEPTH_MAX, End, Expression, Layer, Meta, Relation, SetMatch, Spot,
 };

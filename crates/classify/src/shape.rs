@@ -6,6 +6,7 @@
 //! express (a range of ports, an expression) are tested on the filter itself, after its key is
 //! found.
 
+use crate::ahead::Places;
 use crate::fields::{
     ADDRESSES, DESTINATION_HIGH, DESTINATION_MAC, DESTINATION_PORT, DETAILS, ETHER_TYPE, HAS_FLAGS,
     HAS_ICMP, HAS_IP, HAS_PORTS, HAS_TAG, ICMP_CODE, ICMP_TYPE, IS_FIRST, IS_FRAGMENT, IS_V6, KIND,
@@ -43,6 +44,36 @@ impl Read {
             From::Frame { offset, is_behind_ip } => u64::from(subject.word(offset, is_behind_ip)?),
         };
         Some(word & self.mask)
+    }
+
+    /// Calls `put` with this word of the keys of those `subjects` at `places` that have one. Returns
+    /// their places.
+    #[inline(always)]
+    pub(crate) fn of_all(
+        self,
+        subjects: &[Option<Subject<'_>>],
+        places: Places,
+        mut put: impl FnMut(usize, u64),
+    ) -> Places {
+        let mut have = Places::NONE;
+        let mut each = |at: usize, word: Option<u64>| {
+            if let Some(word) = word {
+                put(at, word & self.mask);
+                have.add(at);
+            }
+        };
+        match self.from {
+            From::Field(place) => {
+                let place = usize::from(place);
+                let word = |at: usize| Some(subjects[at].as_ref()?.field(place));
+                places.for_each(|at| each(at, word(at)));
+            }
+            From::Frame { offset, is_behind_ip } => {
+                let word = |at: usize| subjects[at].as_ref()?.word(offset, is_behind_ip);
+                places.for_each(|at| each(at, word(at).map(u64::from)));
+            }
+        }
+        have
     }
 }
 

@@ -131,6 +131,12 @@ impl Sieve {
         SIGHTS.into_iter().filter_map(made).collect()
     }
 
+    /// The tables about which it knows anything.
+    #[inline]
+    pub(crate) fn covered(&self) -> u64 {
+        self.covered
+    }
+
     /// The tables that may contain `subject`.
     #[inline]
     pub(crate) fn tables(&self, subject: &Subject<'_>) -> u64 {

@@ -48,11 +48,10 @@ impl<'a> Subject<'a> {
         Self { frame, network, transport, len, mark: 0, priority: 0, fields: Fields::of(keys) }
     }
 
-    /// The same packet with a length of `len` bytes, if `frame` is only its beginning.
-    #[must_use]
+    /// Sets the length in bytes, if the frame is only the beginning of the packet.
     #[inline]
-    pub fn of_len(self, len: u32) -> Self {
-        Self { len, ..self }
+    pub fn set_len(&mut self, len: u32) {
+        self.len = len;
     }
 
     /// The length in bytes, Ethernet header included.
@@ -70,6 +69,12 @@ impl<'a> Subject<'a> {
     pub fn set_mark(&mut self, mark: u32) {
         self.mark = mark;
         self.fields.set_mark(mark);
+    }
+
+    /// Whether no action has set anything that a filter may test.
+    #[inline]
+    pub(crate) fn is_untouched(&self) -> bool {
+        (self.mark, self.priority) == (0, 0)
     }
 
     /// The class of the qdisc `major` that an action has set; 0 for none.

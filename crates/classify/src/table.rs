@@ -59,6 +59,10 @@ impl Rank {
     }
 }
 
+/// Where a look-up of a key begins: its hash.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Spot(u64);
+
 #[derive(Clone, Copy)]
 struct Slot<const N: usize> {
     key: [u64; N],
@@ -107,10 +111,15 @@ impl<const N: usize> Table<N> {
         hash
     }
 
-    /// Prefetches the slot in which a look-up of `key` begins.
+    /// Where a look-up of `key` begins.
     #[inline]
-    pub(crate) fn prefetch(&self, key: &[u64; N]) {
-        let hash = Self::hash(key);
+    pub(crate) fn spot(key: &[u64; N]) -> Spot {
+        Spot(Self::hash(key))
+    }
+
+    /// Prefetches the slot at `spot`.
+    #[inline]
+    pub(crate) fn prefetch(&self, Spot(hash): Spot) {
         let piece = &self.pieces[self.piece(hash)];
         narrows_cpu::prefetch(&piece[hash as usize & (piece.len() - 1)]);
     }
@@ -124,7 +133,12 @@ impl<const N: usize> Table<N> {
     /// The first rank of `key`.
     #[inline]
     pub(crate) fn get(&self, key: &[u64; N]) -> Option<Rank> {
-        let hash = Self::hash(key);
+        self.get_at(key, Self::spot(key))
+    }
+
+    /// The same, if `spot` is that of `key`.
+    #[inline]
+    pub(crate) fn get_at(&self, key: &[u64; N], Spot(hash): Spot) -> Option<Rank> {
         let piece = &self.pieces[self.piece(hash)];
         let mask = piece.len() - 1;
         let mut at = hash as usize & mask;

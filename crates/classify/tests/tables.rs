@@ -1,8 +1,9 @@
 //! The tables against the plain rule: filters tested one after the other.
 
 use narrows_classify::{
-    ANY_PROTOCOL, ActionId, ActionKind, Actions, Blocks, Classifier, Expression, Filter, Filters,
-    Flower, Mark, Matches, Meta, PortRange, Prefix, Relation, Selector, Subject, VLAN,
+    AHEAD, ANY_PROTOCOL, ActionId, ActionKind, Actions, Blocks, Classifier, Expression, Filter,
+    Filters, Flower, Found, Mark, Matches, Meta, PortRange, Prefix, Relation, Selector, Subject,
+    VLAN,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -203,13 +204,33 @@ fn found(classifier: &Classifier, subject: &Subject<'_>) -> Vec<u64> {
     std::iter::successors(first, behind).map(|filter| filter.order()).collect()
 }
 
+/// Packets that are looked up together get the class that each gets alone.
+fn check_together(
+    classifier: &Classifier,
+    model: &Model,
+    frames: &[Vec<u8>],
+) -> Result<(), TestCaseError> {
+    for frames in frames.chunks(AHEAD) {
+        let mut subjects: Vec<_> = frames.iter().map(|frame| Subject::new(frame)).collect();
+        for (subject, mark) in subjects.iter_mut().flatten().zip((0..3).cycle()) {
+            subject.set_mark(mark);
+        }
+        for (subject, ahead) in subjects.iter().zip(classifier.look_ahead(&subjects)) {
+            let Some(subject) = subject else { continue };
+            let first = expected(model, subject).first().map_or(0, |order| model[order].class);
+            prop_assert_eq!(classifier.class_of(ahead, subject), first);
+        }
+    }
+    Ok(())
+}
+
 fn check(classifier: &Classifier, model: &Model, frame: &[u8]) -> Result<(), TestCaseError> {
     for mark in 0..3 {
         let Some(mut subject) = Subject::new(frame) else { return Ok(()) };
         subject.set_mark(mark);
         let expected = expected(model, &subject);
         let class = expected.first().map_or(0, |order| model[order].class);
-        prop_assert_eq!(classifier.class_of(&subject), class);
+        prop_assert_eq!(classifier.class_of(Found::default(), &subject), class);
         prop_assert_eq!(found(classifier, &subject), expected);
     }
     Ok(())
@@ -221,11 +242,12 @@ proptest! {
     #[test]
     fn tables_agree_with_a_walk(
         list in proptest::collection::vec(filter(), 0..40),
-        frames in proptest::collection::vec(frame(), 1..12),
+        frames in proptest::collection::vec(frame(), 1..40),
     ) {
         let mut model = Model::new();
         list.into_iter().for_each(|filter| add(&mut model, filter));
         let classifier = Classifier::new(filters(&model));
+        check_together(&classifier, &model, &frames)?;
         for frame in frames {
             check(&classifier, &model, &frame)?;
         }
@@ -258,6 +280,7 @@ proptest! {
             classifier = with(&classifier, &present);
             check(&classifier, &model, &frames[0])?;
         }
+        check_together(&classifier, &model, &frames)?;
         for frame in frames {
             check(&classifier, &model, &frame)?;
             check(&first, &before, &frame)?;

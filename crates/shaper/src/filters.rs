@@ -5,10 +5,16 @@
 //! next, as with an `skb`; dropped packets reach no qdisc.
 
 use crate::worker::BATCH;
-use narrows_classify::{AHEAD, Classification, Classifier, Path, Subject, Verdict};
+use narrows_classify::{AHEAD, Classification, Classifier, Found, Path, Subject, Verdict};
 use narrows_packet::{Batch, DropReason, PacketId, Packets};
 use narrows_qdisc::Slot;
 use narrows_units::Nanos;
+
+/// Ingress, egress and qdisc.
+const STAGES: usize = 3;
+
+/// What look-ups ahead have found for a packet.
+type Looks = [Found; STAGES];
 
 /// See the module's documentation.
 pub(crate) struct Filters<'a> {
@@ -56,11 +62,16 @@ impl<'a> Filters<'a> {
         if self.are_far() {
             return self.sort_ahead(frame, packets, arrivals, now);
         }
-        arrivals
-            .retain_from(0, |id| self.sort(frame(id), Subject::new(frame(id)), packets, id, now));
+        arrivals.retain_from(0, |id| {
+            let mut subject = Subject::new(frame(id));
+            if let Some(subject) = &mut subject {
+                subject.set_len(packets.meta(id).len.0);
+            }
+            self.sort(frame(id), subject.as_mut(), Looks::default(), packets, id, now)
+        });
     }
 
-    /// The same where packets wait for the same memory together, some at a time.
+    /// The same where packets are looked up together, some at a time.
     #[inline(never)]
     fn sort_ahead<'f>(
         &self,
@@ -73,34 +84,48 @@ impl<'a> Filters<'a> {
         let ids = &mut ids[..arrivals.len()];
         ids.copy_from_slice(arrivals.as_slice());
         let (mut subjects, mut at) = ([const { None }; AHEAD], 0);
+        let mut found = [[Found::default(); AHEAD]; STAGES];
         arrivals.retain_from(0, |id| {
-            if at % AHEAD == 0 {
-                let next = |index: usize| Subject::new(frame(*ids.get(at + index)?));
-                subjects = std::array::from_fn(next);
-                self.prefetch(subjects.iter().flatten());
+            let place = at % AHEAD;
+            if place == 0 {
+                let next = &ids[at..(at + AHEAD).min(ids.len())];
+                for (subject, id) in subjects.iter_mut().zip(next) {
+                    *subject = Subject::new(frame(*id));
+                    if let Some(subject) = subject {
+                        subject.set_len(packets.meta(*id).len.0);
+                    }
+                }
+                self.look_ahead(&subjects[..next.len()], &mut found);
             }
-            let subject = subjects[at % AHEAD].take();
             at += 1;
-            self.sort(frame(id), subject, packets, id, now)
+            let found = found.map(|found| found[place]);
+            self.sort(frame(id), subjects[place].as_mut(), found, packets, id, now)
         });
     }
 
+    /// Looks up `subjects` at each stage.
     #[inline]
-    fn prefetch<'s>(&self, subjects: impl Iterator<Item = &'s Subject<'s>> + Clone) {
-        for filters in [self.ingress, self.egress].into_iter().flatten() {
-            filters.prefetch(subjects.clone());
+    fn look_ahead(&self, subjects: &[Option<Subject<'_>>], found: &mut [[Found; AHEAD]; STAGES]) {
+        let [at_ingress, at_egress, at_qdisc] = found;
+        if let Some(filters) = self.ingress {
+            *at_ingress = filters.look_ahead(subjects);
+        }
+        if let Some(filters) = self.egress {
+            *at_egress = filters.look_ahead(subjects);
         }
         if let Some(rules) = self.qdisc {
-            rules.prefetch(subjects);
+            *at_qdisc = rules.look_ahead(subjects);
         }
     }
 
-    /// Records the class of `id`, whose frame is `frame`, or drops it. Returns whether it was kept.
+    /// Records the class of `id`, whose frame is `frame`, or drops it. `found` is the result of a
+    /// look-up ahead. Returns whether it was kept.
     #[inline]
     fn sort(
         &self,
         frame: &[u8],
-        subject: Option<Subject<'_>>,
+        subject: Option<&mut Subject<'_>>,
+        [ingress, egress, qdisc]: Looks,
         packets: &mut Packets,
         id: PacketId,
         now: Nanos,
@@ -111,15 +136,15 @@ impl<'a> Filters<'a> {
                 .write(packets.meta_mut(id));
             return true;
         };
-        let mut subject = subject.of_len(packets.meta(id).len.0);
-        for filters in [self.ingress, self.egress].into_iter().flatten() {
-            if filters.classify(&mut subject, now) == Verdict::Drop {
+        for (filters, found) in [(self.ingress, ingress), (self.egress, egress)] {
+            let Some(filters) = filters else { continue };
+            if filters.classify(found, subject, now) == Verdict::Drop {
                 packets.discard(id, DropReason::Filter);
                 return false;
             }
         }
         let path =
-            self.qdisc.map_or(Some(Path::default()), |rules| rules.classify(&mut subject, now));
+            self.qdisc.map_or(Some(Path::default()), |rules| rules.classify(qdisc, subject, now));
         let Some(path) = path else {
             packets.discard(id, DropReason::Filter);
             return false;

@@ -265,6 +265,10 @@ fn thousands_of_filters_more_change_nothing_for_packets_that_they_do_not_match()
         bed.tc("filter add dev b parent 1: protocol ip pref 2 flower dst_ip 10.0.0.3 classid 1:10");
         bed.tc("filter add dev b parent 1: protocol ip pref 3 flower dst_ip 10.0.0.4/30 \
                 classid 1:20");
+        // A mark that is set after the look-up for all.
+        bed.tc("filter add dev a ingress protocol ip pref 2 flower dst_ip 10.0.0.9 \
+                action skbedit mark 5");
+        bed.tc("filter add dev b parent 1: pref 4 handle 5 fw classid 1:20");
         for number in 0..more {
             let [_, _, high, low] = number.to_be_bytes();
             // Of lengths enough for a sieve.

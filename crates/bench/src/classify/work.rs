@@ -60,7 +60,7 @@ pub struct Work {
 }
 
 enum Structure {
-    Tables(Classifier, Vec<Packet<'static>>),
+    Tables(Classifier, Vec<Option<Packet<'static>>>),
     FromBytes(Classifier),
     Walk(Vec<Arc<Filter>>),
     HashMap(HashMap<u32, u32>),
@@ -107,7 +107,7 @@ impl Work {
             Subject::Tables => {
                 // They outlive the work: as many bytes as there are, once.
                 let frames: &'static [[u8; 64]] = Box::leak(frames.clone().into_boxed_slice());
-                let packets = frames.iter().filter_map(|frame| Packet::new(frame)).collect();
+                let packets = frames.iter().map(|frame| Packet::new(frame)).collect();
                 Structure::Tables(Classifier::new(filters.clone()), packets)
             }
             Subject::TablesFromBytes => Structure::FromBytes(Classifier::new(filters.clone())),
@@ -138,23 +138,26 @@ impl Work {
         self.next = (start + packets as usize) % PACKETS;
         let end = start + packets as usize;
         let places = (start..end).map(|at| at % PACKETS);
-        let batches = (start..end).step_by(AHEAD).map(|first| first..(first + AHEAD).min(end));
+        let mut next = start;
+        let batches = std::iter::from_fn(|| {
+            // A batch does not go over the end of the cycle.
+            let at = next % PACKETS;
+            let len = AHEAD.min(end - next).min(PACKETS - at);
+            next += len;
+            (len > 0).then_some(at..at + len)
+        });
         match &self.structure {
             Structure::Tables(classifier, all) => {
-                let sum = batches.map(|batch| {
-                    let ahead = batch.map(|at| &all[at % PACKETS]);
-                    classifier.prefetch(ahead.clone());
-                    ahead.map(|packet| u64::from(classifier.class_of(packet))).sum::<u64>()
-                });
-                sum.sum()
+                batches.map(|batch| classes(classifier, &all[batch])).sum()
             }
             Structure::FromBytes(classifier) => {
-                let sum = batches.map(|mut batch| {
-                    let next = |_| Packet::new(&self.frames[batch.next()? % PACKETS]);
-                    let ahead: [Option<Packet<'_>>; AHEAD] = std::array::from_fn(next);
-                    classifier.prefetch(ahead.iter().flatten());
-                    let class = |packet| u64::from(classifier.class_of(packet));
-                    ahead.iter().flatten().map(class).sum::<u64>()
+                let mut subjects = [const { None }; AHEAD];
+                let sum = batches.map(|batch| {
+                    let frames = &self.frames[batch];
+                    for (subject, frame) in subjects.iter_mut().zip(frames) {
+                        *subject = Packet::new(frame);
+                    }
+                    classes(classifier, &subjects[..frames.len()])
                 });
                 sum.sum()
             }
@@ -175,6 +178,17 @@ impl Work {
                 .sum(),
         }
     }
+}
+
+/// The sum of the classes of `subjects`, at most [`AHEAD`].
+#[inline]
+fn classes(classifier: &Classifier, subjects: &[Option<Packet<'_>>]) -> u64 {
+    let found = classifier.look_ahead(subjects).into_iter().zip(subjects);
+    let class = |(found, subject): (_, &Option<_>)| {
+        let class = classifier.class_of(found, subject.as_ref()?);
+        Some(u64::from(class))
+    };
+    found.filter_map(class).sum()
 }
 
 fn frame(flow: &Flow) -> [u8; 64] {
