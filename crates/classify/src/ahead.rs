@@ -11,7 +11,7 @@
 use crate::table::Rank;
 
 /// The packets that are looked up together at most.
-pub const AHEAD: usize = 16;
+pub const AHEAD: usize = 32;
 
 /// The first filter that matches a packet, or none, before any action. By default the packet has
 /// not been looked up.

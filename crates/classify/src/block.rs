@@ -1,11 +1,12 @@
 //! The filters of one qdisc or class, compiled into tables.
 //!
 //! There is one table per shape. A look-up visits the tables in the order of their best filters and
-//! ends when no remaining table can hold a filter that precedes the one found. If there are many
-//! shapes, [sieves](crate::sieve) exclude tables that cannot contain the packet's addresses.
+//! ends when no remaining table can hold a filter that precedes the one found. Shapes that differ
+//! only in the length of a prefix share a [trie](crate::trie), which is visited first. If there are
+//! many others, [sieves](crate::sieve) exclude tables that cannot contain the packet's addresses.
 //!
-//! *A change* copies only what it touches: one piece of one table, and one page of a sieve. All
-//! versions share the rest.
+//! *A change* copies only what it touches: one piece of one table and one page of a sieve, or one
+//! page of a trie. All versions share the rest.
 
 use crate::ahead::{AHEAD, Finds, Found, Places};
 use crate::fields::KIND;
@@ -13,6 +14,7 @@ use crate::group::Group;
 use crate::shape::{Compiled, Shape};
 use crate::sieve::{Sieve, TABLES};
 use crate::table::Rank;
+use crate::trie::{Family, Trie};
 use crate::{Filter, Filters, Subject};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,10 +22,14 @@ use std::sync::Arc;
 /// The tables of this many filters stay in the near caches.
 const NEAR: usize = 1024;
 
+/// From this number of prefix lengths on, a trie is worth its cost.
+const WORTH: usize = 5;
+
 /// See the module's documentation.
 #[derive(Clone, Default)]
 pub(crate) struct Block {
     filters: Filters,
+    tries: Vec<Arc<Trie>>,
     groups: Vec<Entry>,
     sieves: Vec<Sieve>,
 }
@@ -49,12 +55,21 @@ impl Block {
             let rank = rank(filter, compiled.is_partial);
             shapes.entry(compiled.shape).or_default().push((compiled.key, rank));
         }
+        let tries = families(shapes.keys()).into_iter().map(|family| {
+            let own = shapes.extract_if(|shape, _| Family::of(shape) == Some(family));
+            let filters = own.flat_map(|(shape, keys)| {
+                keys.into_iter().map(move |(key, rank)| (family.prefix(&shape, &key), rank))
+            });
+            Arc::new(Trie::of(family, filters))
+        });
+        let tries = tries.collect();
         let groups = shapes.into_iter().map(|(shape, keys)| {
             let mut group = Group::new(shape, keys.len());
             keys.iter().for_each(|(key, rank)| group.insert(key, *rank));
             group
         });
-        let mut block = Self { groups: groups.map(Entry::new).collect(), filters, sieves: vec![] };
+        let groups = groups.map(Entry::new).collect();
+        let mut block = Self { filters, tries, groups, sieves: vec![] };
         block.arrange();
         block
     }
@@ -83,6 +98,7 @@ impl Block {
         next.filters = filters.clone();
         let count = next.groups.len();
         next.groups.retain(|entry| !entry.group.is_empty());
+        next.tries.retain(|trie| !trie.is_empty());
         if is_new || next.groups.len() < count {
             next.arrange();
         } else {
@@ -91,30 +107,59 @@ impl Block {
         next
     }
 
-    /// Adds a filter. Returns whether it is the first of its shape.
+    /// Adds a filter. Returns whether it makes a new table.
     fn insert(&mut self, filter: &Filter) -> bool {
         let Compiled { shape, key, is_partial } = Compiled::of(filter);
+        let rank = rank(filter, is_partial);
+        if let Some(trie) = self.trie_of(&shape) {
+            trie.insert(trie.family.prefix(&shape, &key), rank);
+            return false;
+        }
         let place = self.groups.iter().position(|entry| entry.group.shape == shape);
         let at = place.unwrap_or(self.groups.len());
         if place.is_none() {
             self.groups.push(Entry::new(Group::new(shape, 1)));
         }
         let group = Arc::make_mut(&mut self.groups[at].group);
-        group.insert(&key, rank(filter, is_partial));
+        group.insert(&key, rank);
         self.sieves.iter_mut().for_each(|sieve| sieve.note(at, &key));
         place.is_none()
     }
 
     fn remove(&mut self, filter: &Filter) {
         let Compiled { shape, key, is_partial } = Compiled::of(filter);
+        let rank = rank(filter, is_partial);
+        if let Some(trie) = self.trie_of(&shape) {
+            trie.remove(trie.family.prefix(&shape, &key), rank);
+            return;
+        }
         let found = self.groups.iter_mut().find(|entry| entry.group.shape == shape);
         if let Some(entry) = found {
-            Arc::make_mut(&mut entry.group).remove(&key, rank(filter, is_partial));
+            Arc::make_mut(&mut entry.group).remove(&key, rank);
         }
     }
 
-    /// Sorts the groups and rebuilds the sieves.
+    /// The trie for filters of `shape`, if there is one.
+    fn trie_of(&mut self, shape: &Shape) -> Option<&mut Trie> {
+        let family = Family::of(shape)?;
+        let trie = self.tries.iter_mut().find(|trie| trie.family == family)?;
+        Some(Arc::make_mut(trie))
+    }
+
+    /// Replaces groups by tries where these pay off, sorts the groups and rebuilds the sieves.
     fn arrange(&mut self) {
+        for family in families(self.groups.iter().map(|entry| &entry.group.shape)) {
+            let mut filters = Vec::new();
+            self.groups.retain(|Entry { group, .. }| {
+                let is_other = Family::of(&group.shape) != Some(family);
+                if !is_other {
+                    let prefix = |key: &[u64]| family.prefix(&group.shape, key);
+                    group.filters(|key, rank| filters.push((prefix(key), rank)));
+                }
+                is_other
+            });
+            self.tries.push(Arc::new(Trie::of(family, filters.into_iter())));
+        }
         self.groups.sort_by_key(|entry| entry.group.best);
         self.sum_up();
         self.sieves = Sieve::worth(self.groups.iter().map(|entry| &entry.group.shape));
@@ -146,6 +191,17 @@ impl Block {
         let mut found = Finds::NONE;
         let kinds = Kinds::of(subjects);
         let mut rest = kinds.places(|_| true);
+        for trie in &self.tries {
+            let visiting = rest.and(kinds.places(|kind| trie.family.may_hold(kind)));
+            let visiting = found.open(visiting, trie.best);
+            if !visiting.is_empty() {
+                trie.find_all(subjects, visiting, &self.filters, &mut found);
+            }
+        }
+        rest = found.open(rest, self.groups.first().map_or(Rank::LAST, |entry| entry.rest));
+        if rest.is_empty() {
+            return found.all();
+        }
         let visitors = self.visitors(subjects, rest);
         for (table, entry) in self.groups.iter().enumerate() {
             let visiting = visitors.get(table).map_or(rest, |visitors| visitors.and(rest));
@@ -169,8 +225,9 @@ impl Block {
         if self.sieves.is_empty() {
             return visitors;
         }
+        let present = || places.filter_map(|at| Some((at, subjects[at].as_ref()?)));
         for sieve in &self.sieves {
-            subjects.iter().flatten().for_each(|subject| sieve.prefetch(subject));
+            present().for_each(|(_, subject)| sieve.prefetch(subject));
         }
         let covered = self.sieves.iter().fold(0, |covered, sieve| covered | sieve.covered());
         for (table, visitors) in visitors.iter_mut().enumerate() {
@@ -178,8 +235,7 @@ impl Block {
                 *visitors = Places::NONE;
             }
         }
-        for (at, subject) in subjects.iter().enumerate() {
-            let Some(subject) = subject else { continue };
+        for (at, subject) in present() {
             let mut open = self.open(subject) & covered;
             while open != 0 {
                 visitors[open.trailing_zeros() as usize].add(at);
@@ -200,6 +256,14 @@ impl Block {
     pub(crate) fn find(&self, subject: &Subject<'_>, after: Rank) -> Option<Rank> {
         let kind = subject.field(KIND);
         let mut found = Rank::LAST;
+        for trie in &self.tries {
+            if trie.family.may_hold(kind)
+                && trie.best < found
+                && let Some(rank) = trie.find(subject, after, found, &self.filters)
+            {
+                found = rank;
+            }
+        }
         let mut open = self.open(subject);
         for groups in self.groups.chunks(TABLES) {
             while open != 0 {
@@ -224,7 +288,8 @@ impl Block {
     /// The memory it takes in bytes, without the filters themselves.
     pub(crate) fn bytes(&self) -> usize {
         let groups: usize = self.groups.iter().map(|entry| entry.group.bytes()).sum();
-        groups + self.sieves.iter().map(Sieve::bytes).sum::<usize>()
+        let tries: usize = self.tries.iter().map(|trie| trie.bytes()).sum();
+        groups + tries + self.sieves.iter().map(Sieve::bytes).sum::<usize>()
     }
 }
 
@@ -270,6 +335,13 @@ impl Kinds {
         let those = self.all[..self.len].iter().filter(|(kind, _)| is(*kind));
         those.fold(Places::NONE, |those, (_, places)| those.or(*places))
     }
+}
+
+/// The families of which there are so many `shapes` that a trie is worth its cost.
+fn families<'a>(shapes: impl Iterator<Item = &'a Shape>) -> Vec<Family> {
+    let mut counts: HashMap<Family, usize> = HashMap::new();
+    shapes.filter_map(Family::of).for_each(|family| *counts.entry(family).or_default() += 1);
+    counts.into_iter().filter(|(_, count)| *count >= WORTH).map(|(family, _)| family).collect()
 }
 
 /// The rank of `filter`. It includes the class if the key alone decides the match.

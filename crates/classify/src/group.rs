@@ -77,6 +77,15 @@ impl Group {
         }
     }
 
+    /// Calls `each` with the key and the rank of every filter.
+    pub(crate) fn filters(&self, mut each: impl FnMut(&[u64], Rank)) {
+        with!(&self.keys, ranks => ranks.iter().for_each(|rank| each(&[], *rank)), table => {
+            for (key, first) in table.iter() {
+                table.ranks(key, &first).iter().for_each(|rank| each(key, *rank));
+            }
+        });
+    }
+
     /// Calls `each` with every key.
     pub(crate) fn keys(&self, mut each: impl FnMut(&[u64])) {
         with!(&self.keys, _ranks => {}, table => table.iter().for_each(|(key, _)| each(key)));

@@ -6,8 +6,10 @@
 //! matches decides.
 //!
 //! *Tables, not a walk.* Filters that test the same fields under the same mask share a hash table,
-//! so a look-up visits at most as many tables as there are masks. [`Filter::matches`] is the plain
-//! rule, one filter at a time; the tables are tested against it.
+//! so a look-up visits at most as many tables as there are masks. Filters that test only a prefix
+//! share one trie for many lengths. Where there are thousands of filters, packets are looked up
+//! together. [`Filter::matches`] is the plain rule, one filter and packet at a time; everything
+//! else is tested against it.
 //!
 //! *Versions share memory.* Each change copies the policy, which may have 100,000 filters. A
 //! [`Sheaf`] makes that copy cheap, and the tables are divided into pieces for the same reason.
@@ -38,6 +40,7 @@ mod sheaf;
 mod sieve;
 mod subject;
 mod table;
+mod trie;
 
 pub use action::{AccountKey, Action, ActionId, ActionKind, Control, Per, Police, Random};
 pub use ahead::{AHEAD, Found};

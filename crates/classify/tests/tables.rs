@@ -133,6 +133,27 @@ fn filter() -> impl Strategy<Value = Filter> {
     })
 }
 
+/// A filter that tests little more than an address. Some have the same prefix.
+fn prefix_filter() -> impl Strategy<Value = Filter> {
+    let len = || prop_oneof![3 => 16..=32_u8, 1 => 0..=32_u8];
+    let ports = some(Just(PortRange { first: 1, last: 2 }));
+    let flower =
+        (address(), len(), any::<bool>(), ports).prop_map(|(address, len, is_to, ports)| {
+            let prefix = Prefix::new(IpAddr::from(address.to_be_bytes()), len);
+            let (destination, source) = if is_to { (prefix, None) } else { (None, prefix) };
+            Matches::Flower(Flower { destination, source, source_port: ports, ..Flower::default() })
+        });
+    let word = (address(), len()).prop_map(|(address, len)| {
+        let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+        Matches::Words(vec![Selector::network(16, address & mask, mask)])
+    });
+    let matches = prop_oneof![2 => flower, 1 => word];
+    (filter(), matches, 1..40_u32).prop_map(|(filter, matches, handle)| {
+        let protocol = if handle % 4 > 0 { 0x0800 } else { ANY_PROTOCOL };
+        Filter { protocol, handle, matches, ..filter }
+    })
+}
+
 /// A frame; most of its headers are complete.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let head = (any::<bool>(), 0..3_u16, any::<bool>(), 0..=1_u8, 0..80_usize);
@@ -250,6 +271,34 @@ proptest! {
         check_together(&classifier, &model, &frames)?;
         for frame in frames {
             check(&classifier, &model, &frame)?;
+        }
+    }
+
+    #[test]
+    fn tables_agree_with_a_walk_where_filters_test_little_more_than_prefixes(
+        list in proptest::collection::vec(prefix_filter(), 0..150),
+        edits in proptest::collection::vec((prefix_filter(), any::<bool>()), 1..150),
+        frames in proptest::collection::vec(frame(), 1..40),
+    ) {
+        let mut model = Model::new();
+        list.into_iter().for_each(|filter| add(&mut model, filter));
+        let (before, mut present) = (model.clone(), filters(&model));
+        let first = Classifier::new(filters(&model));
+        let mut classifier = with(&first, &present);
+        for (filter, puts) in edits {
+            let order = filter.order();
+            if puts {
+                present.insert(order, Arc::new(filter.clone()));
+                add(&mut model, filter);
+            } else {
+                present.remove(order);
+                model.remove(&order);
+            }
+            classifier = with(&classifier, &present);
+        }
+        for (classifier, model) in [(classifier, model), (first, before)] {
+            check_together(&classifier, &model, &frames)?;
+            frames.iter().try_for_each(|frame| check(&classifier, &model, frame))?;
         }
     }
 
