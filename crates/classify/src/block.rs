@@ -146,7 +146,7 @@ impl Block {
         Some(Arc::make_mut(trie))
     }
 
-    /// Replaces groups by tries where these pay off, sorts the groups and rebuilds the sieves.
+    /// Replaces groups by tries where these pay off, sorts both and rebuilds the sieves.
     fn arrange(&mut self) {
         for family in families(self.groups.iter().map(|entry| &entry.group.shape)) {
             let mut filters = Vec::new();
@@ -160,6 +160,7 @@ impl Block {
             });
             self.tries.push(Arc::new(Trie::of(family, filters.into_iter())));
         }
+        self.tries.sort_by_key(|trie| trie.best);
         self.groups.sort_by_key(|entry| entry.group.best);
         self.sum_up();
         self.sieves = Sieve::worth(self.groups.iter().map(|entry| &entry.group.shape));
@@ -344,8 +345,9 @@ fn families<'a>(shapes: impl Iterator<Item = &'a Shape>) -> Vec<Family> {
     counts.into_iter().filter(|(_, count)| *count >= WORTH).map(|(family, _)| family).collect()
 }
 
-/// The rank of `filter`. It includes the class if the key alone decides the match.
+/// The rank of `filter`. It says so if the key alone decides the match, and which class it is if
+/// there are no actions to run first.
 fn rank(filter: &Filter, is_partial: bool) -> Rank {
-    let is_plain = !is_partial && filter.actions.is_empty();
-    Rank::new(filter.order(), is_plain.then_some(filter.class))
+    let class = if filter.actions.is_empty() { filter.class } else { Rank::UNSAID };
+    Rank::new(filter.order(), (!is_partial).then_some(class))
 }

@@ -27,6 +27,9 @@ impl Rank {
     /// Before all others; marks a free slot.
     pub(crate) const FIRST: Self = Self(0);
 
+    /// In place of a class: ask the filter.
+    pub(crate) const UNSAID: u32 = u32::MAX;
+
     /// Stands for a class that does not fit.
     const WIDE: u16 = u16::MAX;
 

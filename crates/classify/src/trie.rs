@@ -1,14 +1,15 @@
 //! Filters that differ only in a prefix, whatever its length.
 //!
-//! Prefixes of 17 lengths would make 17 tables. Here they make one trie over the 32 bits that they
+//! Prefixes of 25 lengths would make 25 tables. Here they make two tries over the 32 bits that they
 //! test. Each slot of a page lists the prefixes that overlap it by rank, so the first one that
 //! contains an address is the first filter that matches. A slot of the first pages stands for 16
 //! bits. In a routing table it has one or two prefixes, in one cache line. If a slot has many that
 //! are longer, they get a page of their own, for six more bits.
 //!
-//! *A change* copies one page. All versions share the rest.
+//! *Short prefixes* would be in too many slots. Those of 8 to 15 bits have a trie whose first slots
+//! stand for 8 bits. Still shorter ones have tables, as other filters do.
 //!
-//! Prefixes shorter than 16 bits would be in too many slots. They have tables, as other filters do.
+//! *A change* copies one page. All versions share the rest.
 //!
 //! Source: the idea of buckets at the leaves is that of LC-tries and HiCuts (Nilsson, Karlsson
 //! 1999; Gupta, McKeown 1999).
@@ -20,13 +21,12 @@ use crate::{Filters, Subject};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The bits by which the first pages are found,
-const ROOT: u32 = 10;
-/// and those by which a page's slots are.
+/// The bits by which a page's slots are found.
 const STRIDE: u32 = 6;
 const SLOTS: usize = 1 << STRIDE;
-/// Prefixes must have the bits of a slot of the first pages.
-const SHORTEST: u32 = ROOT + STRIDE;
+/// The bits that a slot of the first pages stands for, in the trie of long prefixes and in that of
+/// short ones. No prefix in it is shorter.
+const FIRST: [u32; 2] = [16, 8];
 /// All bits.
 const BITS: u32 = u32::BITS;
 /// A slot lists at most this many prefixes that are longer than its bits.
@@ -40,6 +40,8 @@ pub(crate) struct Family {
     from: From,
     /// How far above the lowest of their word the bits are.
     shift: u32,
+    /// The bits that a slot of the first pages stands for.
+    depth: u32,
 }
 
 /// A prefix of 32 bits.
@@ -55,10 +57,11 @@ impl Family {
         let [Read { from, mask }] = shape.reads[..] else { return None };
         let shift = if mask >> BITS == 0 { 0 } else { BITS };
         let &Shape { guard_mask, guard, .. } = shape;
-        let family = Self { guard_mask, guard, from, shift };
-        let bits = family.narrow(mask);
-        let is_prefix = bits.leading_ones() == bits.count_ones() && bits.count_ones() >= SHORTEST;
-        (is_prefix && mask == u64::from(bits) << shift).then_some(family)
+        let bits = (mask >> shift) as u32;
+        let len = bits.leading_ones();
+        let depth = FIRST.into_iter().find(|first| len >= *first)?;
+        let is_prefix = mask == u64::from(bits) << shift && bits.count_ones() == len;
+        is_prefix.then_some(Self { guard_mask, guard, from, shift, depth })
     }
 
     /// The prefix that a filter of `shape`, which is in this family, tests with `key`.
@@ -76,6 +79,17 @@ impl Family {
     #[inline]
     pub(crate) fn may_hold(self, kind: u64) -> bool {
         kind & self.guard_mask == self.guard
+    }
+
+    /// The number of first pages.
+    fn pages(self) -> usize {
+        1 << (self.depth - STRIDE)
+    }
+
+    /// The first page for the prefixes with these first bits.
+    #[inline]
+    fn page(self, bits: u32) -> usize {
+        (bits >> (BITS + STRIDE - self.depth)) as usize
     }
 
     #[inline]
@@ -107,19 +121,14 @@ pub(crate) struct Trie {
 
 #[derive(Clone)]
 struct Page {
-    slots: [Slot; SLOTS],
+    /// Where the list of each slot starts. It ends where the next one starts.
+    starts: [u32; SLOTS + 1],
+    /// For each slot, the page with the prefixes that are longer than its bits, counted from 1; 0
+    /// if they are in its list.
+    deeper: [u8; SLOTS],
+    /// The lists of all slots: the prefixes that overlap it, by rank.
     listed: Box<[Listed]>,
     below: Vec<Arc<Self>>,
-}
-
-/// The prefixes that overlap the addresses of a slot.
-#[derive(Clone, Copy, Default)]
-struct Slot {
-    /// Where its list is in that of the page.
-    start: u32,
-    len: u32,
-    /// The page with those that are longer than its bits, counted from 1; 0 if they are listed.
-    below: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -131,15 +140,15 @@ struct Listed {
 impl Trie {
     /// The trie of these filters of a family.
     pub(crate) fn of(family: Family, filters: impl Iterator<Item = (Prefix, Rank)>) -> Self {
-        let mut lists = vec![Vec::new(); 1 << ROOT];
+        let mut lists = vec![Vec::new(); family.pages()];
         for (prefix, rank) in filters {
-            lists[page(prefix.bits)].push(Listed { prefix, rank });
+            lists[family.page(prefix.bits)].push(Listed { prefix, rank });
         }
         let len = lists.iter().map(Vec::len).sum();
         let best = lists.iter().flatten().map(|listed| listed.rank).min().unwrap_or(Rank::LAST);
         let pages = lists.into_iter().map(|mut list| {
             list.sort_by_key(|listed| listed.rank);
-            Arc::new(Page::of(&list, SHORTEST))
+            Arc::new(Page::of(&list, family.depth))
         });
         Self { family, best, len, pages: pages.collect() }
     }
@@ -156,8 +165,8 @@ impl Trie {
     pub(crate) fn insert(&mut self, prefix: Prefix, rank: Rank) {
         self.best = self.best.min(rank);
         self.len += 1;
-        let page = Arc::make_mut(&mut self.pages[page(prefix.bits)]);
-        page.change(SHORTEST, prefix, |list| {
+        let page = Arc::make_mut(&mut self.pages[self.family.page(prefix.bits)]);
+        page.change(self.family.depth, prefix, |list| {
             let at = list.partition_point(|other| other.rank < rank);
             list.insert(at, Listed { prefix, rank });
         });
@@ -166,8 +175,8 @@ impl Trie {
     /// Removes a filter, which must be present.
     pub(crate) fn remove(&mut self, prefix: Prefix, rank: Rank) {
         self.len -= 1;
-        let page = Arc::make_mut(&mut self.pages[page(prefix.bits)]);
-        page.change(SHORTEST, prefix, |list| list.retain(|other| other.rank != rank));
+        let page = Arc::make_mut(&mut self.pages[self.family.page(prefix.bits)]);
+        page.change(self.family.depth, prefix, |list| list.retain(|other| other.rank != rank));
     }
 
     /// The first filter between `after` and `before` that matches `subject`.
@@ -180,10 +189,11 @@ impl Trie {
         filters: &Filters,
     ) -> Option<Rank> {
         let address = self.family.narrow(self.family.read().of(subject)?);
-        let (mut page, mut depth) = (self.pages.get(page(address)), SHORTEST);
+        let mut page = self.pages.get(self.family.page(address));
+        let mut depth = self.family.depth;
         let mut found = before;
         while let Some(at) = page {
-            let slot = at.slots[slot(address, depth)];
+            let slot = slot(address, depth);
             let listed = at.listed(slot).iter().skip_while(|listed| listed.rank <= after);
             let rank = first(listed, address, subject, found, filters);
             found = rank.unwrap_or(found);
@@ -206,32 +216,28 @@ impl Trie {
         });
         let mut pages: [&Page; AHEAD] = [&self.pages[0]; AHEAD];
         for at in open {
-            pages[at] = &self.pages[page(addresses[at])];
-            pages[at].prefetch(addresses[at], SHORTEST);
+            pages[at] = &self.pages[self.family.page(addresses[at])];
+            pages[at].prefetch(addresses[at], self.family.depth);
         }
-        let mut depth = SHORTEST;
+        let (mut depth, mut lists) = (self.family.depth, [[].as_slice(); AHEAD]);
         while !open.is_empty() {
-            let mut slots = [Slot::default(); AHEAD];
             for at in open {
-                slots[at] = pages[at].slots[slot(addresses[at], depth)];
-                if let Some(first) = pages[at].listed(slots[at]).first() {
-                    narrows_cpu::prefetch(first);
-                }
+                lists[at] = pages[at].listed(slot(addresses[at], depth));
+                lists[at].first().into_iter().for_each(narrows_cpu::prefetch);
             }
-            depth += STRIDE;
             let mut deeper = Places::NONE;
             for at in open {
                 let Some(subject) = &subjects[at] else { continue };
-                let listed = pages[at].listed(slots[at]).iter();
-                let rank = first(listed, addresses[at], subject, found.limit(at), filters);
+                let (listed, address) = (lists[at].iter(), addresses[at]);
+                let rank = first(listed, address, subject, found.limit(at), filters);
                 rank.into_iter().for_each(|rank| found.note(at, rank));
-                if let Some(below) = pages[at].below(slots[at]) {
-                    below.prefetch(addresses[at], depth);
+                if let Some(below) = pages[at].below(slot(address, depth)) {
+                    below.prefetch(address, depth + STRIDE);
                     pages[at] = below;
                     deeper.add(at);
                 }
             }
-            open = deeper;
+            (open, depth) = (deeper, depth + STRIDE);
         }
     }
 }
@@ -250,7 +256,7 @@ impl Page {
     /// Makes the same `change` to all lists that `prefix` is in.
     fn change(&mut self, depth: u32, prefix: Prefix, change: impl Fn(&mut Vec<Listed>)) {
         let slots = slots(prefix, depth);
-        let below = self.slots[slots.start].below as usize;
+        let below = usize::from(self.deeper[slots.start]);
         match below.checked_sub(1).filter(|_| prefix.len() > depth) {
             Some(below) => {
                 Arc::make_mut(&mut self.below[below]).change(depth + STRIDE, prefix, change);
@@ -262,41 +268,47 @@ impl Page {
     /// Edits the lists of some slots. One that gets too long gets a page.
     fn edit(&mut self, depth: u32, slots: Range<usize>, edit: impl Fn(usize, &mut Vec<Listed>)) {
         let mut all = Vec::with_capacity(self.listed.len() + slots.len());
-        for index in 0..SLOTS {
-            let start = all.len();
-            all.extend_from_slice(self.listed(self.slots[index]));
-            if slots.contains(&index) {
-                let mut list = all.split_off(start);
-                edit(index, &mut list);
+        let mut starts = [0; SLOTS + 1];
+        for slot in 0..SLOTS {
+            if slots.contains(&slot) {
+                let mut list = self.listed(slot).to_vec();
+                edit(slot, &mut list);
                 let is_longer = |listed: &Listed| listed.prefix.len() > depth;
                 if list.iter().filter(|listed| is_longer(listed)).count() > CROWD {
                     let (longer, others): (Vec<_>, _) = list.into_iter().partition(is_longer);
                     self.below.push(Arc::new(Self::of(&longer, depth + STRIDE)));
-                    self.slots[index].below = self.below.len() as u32;
+                    self.deeper[slot] = self.below.len() as u8;
                     list = others;
                 }
                 all.append(&mut list);
+            } else {
+                all.extend_from_slice(self.listed(slot));
             }
-            let slot = &mut self.slots[index];
-            (slot.start, slot.len) = (start as u32, (all.len() - start) as u32);
+            starts[slot + 1] = all.len() as u32;
         }
-        self.listed = all.into();
+        (self.starts, self.listed) = (starts, all.into());
     }
 
+    /// The prefixes that a slot lists.
     #[inline]
-    fn listed(&self, Slot { start, len, .. }: Slot) -> &[Listed] {
-        let start = start as usize;
-        self.listed.get(start..start + len as usize).unwrap_or_default()
+    fn listed(&self, slot: usize) -> &[Listed] {
+        let [start, end] = [self.starts[slot], self.starts[slot + 1]].map(|at| at as usize);
+        self.listed.get(start..end).unwrap_or_default()
     }
 
+    /// The page with the others.
     #[inline]
-    fn below(&self, slot: Slot) -> Option<&Arc<Self>> {
-        self.below.get((slot.below as usize).checked_sub(1)?)
+    fn below(&self, slot: usize) -> Option<&Arc<Self>> {
+        // Most pages have none, and then the slot need not be read.
+        if self.below.is_empty() {
+            return None;
+        }
+        self.below.get(usize::from(self.deeper[slot]).checked_sub(1)?)
     }
 
     #[inline]
     fn prefetch(&self, address: u32, depth: u32) {
-        narrows_cpu::prefetch(&self.slots[slot(address, depth)]);
+        narrows_cpu::prefetch(&self.starts[slot(address, depth)]);
         narrows_cpu::prefetch(&self.listed);
     }
 
@@ -308,15 +320,9 @@ impl Page {
 
 impl Default for Page {
     fn default() -> Self {
-        let slots = [Slot::default(); SLOTS];
-        Self { slots, listed: Box::default(), below: Vec::new() }
+        let (starts, deeper) = ([0; SLOTS + 1], [0; SLOTS]);
+        Self { starts, deeper, listed: Box::default(), below: Vec::new() }
     }
-}
-
-/// The page for the prefixes with these first bits.
-#[inline]
-fn page(bits: u32) -> usize {
-    (bits >> (BITS - ROOT)) as usize
 }
 
 /// The slot for an address in a page where a slot stands for `depth` bits; beyond the last bit are
@@ -356,18 +362,20 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const FAMILY: Family = Family { guard_mask: 0, guard: 0, from: From::Field(1), shift: BITS };
+    fn family(depth: u32) -> Family {
+        Family { guard_mask: 0, guard: 0, from: From::Field(1), shift: BITS, depth }
+    }
 
     /// Addresses that have many bits in common.
     fn prefix() -> impl Strategy<Value = Prefix> {
-        (0..2_u32, 0..0x400_u32, SHORTEST..=BITS).prop_map(|(high, low, len)| {
+        (0..2_u32, 0..0x400_u32, 16..=BITS).prop_map(|(high, low, len)| {
             let mask = u32::MAX << (BITS - len);
             Prefix { bits: (0x0a00_0000 | high << 21 | low << 3) & mask, mask }
         })
     }
 
     fn lists(page: &Page, address: u32, depth: u32) -> Vec<Rank> {
-        let at = page.slots[slot(address, depth)];
+        let at = slot(address, depth);
         let listed = page.listed(at).iter().filter(|listed| listed.prefix.contains(address));
         let mut ranks: Vec<Rank> = listed.map(|listed| listed.rank).collect();
         ranks.extend(
@@ -381,12 +389,13 @@ mod tests {
 
         #[test]
         fn a_trie_lists_for_each_address_the_prefixes_that_contain_it(
+            depth in proptest::sample::select(&FIRST[..]),
             initial in proptest::collection::vec(prefix(), 0..300),
             edits in proptest::collection::vec((prefix(), any::<bool>()), 0..300),
         ) {
             let mut model: Vec<(Prefix, Rank)> =
                 initial.into_iter().zip(1..).map(|(prefix, order)| (prefix, Rank::new(order, None))).collect();
-            let mut trie = Trie::of(FAMILY, model.iter().copied());
+            let mut trie = Trie::of(family(depth), model.iter().copied());
             let before = (trie.clone(), model.clone());
             for ((prefix, puts), order) in edits.into_iter().zip(1000..) {
                 if puts {
@@ -401,7 +410,7 @@ mod tests {
             for (trie, model) in [(trie, model), before] {
                 prop_assert_eq!(trie.is_empty(), model.is_empty());
                 for address in (0..0x800_u32).map(|at| 0x0a00_0000 | (at & 1) << 21 | at >> 1 << 3) {
-                    let mut found = lists(&trie.pages[page(address)], address, SHORTEST);
+                    let mut found = lists(&trie.pages[trie.family.page(address)], address, depth);
                     found.sort();
                     let containing = model.iter().filter(|(prefix, _)| prefix.contains(address));
                     let mut expected: Vec<Rank> = containing.map(|(_, rank)| *rank).collect();
