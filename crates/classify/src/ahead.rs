@@ -10,7 +10,8 @@
 
 use crate::table::Rank;
 
-/// The packets that are looked up together at most.
+/// The packets that are looked up together at most. Twice as many would save another twelfth, and
+/// cost small batches more.
 pub const AHEAD: usize = 32;
 
 /// The first filter that matches a packet, or none, before any action. By default the packet has
@@ -119,9 +120,9 @@ impl Iterator for Places {
 
     #[inline]
     fn next(&mut self) -> Option<usize> {
-        let at = self.0.trailing_zeros() as usize;
+        let at = self.0.trailing_zeros();
         self.0 &= self.0.wrapping_sub(1);
-        // As said to the compiler, which then checks no index.
-        (at < 32).then_some(at % AHEAD)
+        // The remainder only tells the compiler that no index needs a check.
+        (at < u32::BITS).then_some(at as usize % AHEAD)
     }
 }

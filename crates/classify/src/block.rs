@@ -257,13 +257,8 @@ impl Block {
     pub(crate) fn find(&self, subject: &Subject<'_>, after: Rank) -> Option<Rank> {
         let kind = subject.field(KIND);
         let mut found = Rank::LAST;
-        for trie in &self.tries {
-            if trie.family.may_hold(kind)
-                && trie.best < found
-                && let Some(rank) = trie.find(subject, after, found, &self.filters)
-            {
-                found = rank;
-            }
+        if !self.tries.is_empty() {
+            found = self.find_in_tries(subject, kind, after);
         }
         let mut open = self.open(subject);
         for groups in self.groups.chunks(TABLES) {
@@ -284,6 +279,18 @@ impl Block {
             open = u64::MAX;
         }
         Some(found).filter(|found| *found != Rank::LAST)
+    }
+
+    /// The first filter after `after` in a trie that matches `subject`, which is of this kind.
+    #[inline(never)]
+    fn find_in_tries(&self, subject: &Subject<'_>, kind: u64, after: Rank) -> Rank {
+        self.tries.iter().fold(Rank::LAST, |found, trie| {
+            if trie.best < found && trie.family.may_hold(kind) {
+                trie.find(subject, after, found, &self.filters).unwrap_or(found)
+            } else {
+                found
+            }
+        })
     }
 
     /// The memory it takes in bytes, without the filters themselves.

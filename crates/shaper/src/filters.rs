@@ -42,7 +42,7 @@ impl<'a> Filters<'a> {
         self.ingress.is_some() || self.egress.is_some() || self.qdisc.is_some()
     }
 
-    /// Whether they are so many that the data for a packet is worth prefetching.
+    /// Whether they are so many that packets should be looked up together.
     #[inline]
     fn are_far(&self) -> bool {
         let ends = [self.ingress, self.egress];
@@ -59,7 +59,7 @@ impl<'a> Filters<'a> {
         arrivals: &mut Batch,
         now: Nanos,
     ) {
-        if self.are_far() {
+        if self.are_far() && arrivals.len() > 1 {
             return self.sort_ahead(frame, packets, arrivals, now);
         }
         arrivals.retain_from(0, |id| {
