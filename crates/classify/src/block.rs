@@ -16,7 +16,7 @@ use crate::sieve::{Sieve, TABLES};
 use crate::table::Rank;
 use crate::trie::{Family, Trie};
 use crate::{Filter, Filters, Subject};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The tables of this many filters stay in the near caches.
@@ -49,14 +49,14 @@ struct Entry {
 impl Block {
     /// Compiles `filters`.
     pub(crate) fn new(filters: Filters) -> Self {
-        let mut shapes: HashMap<Shape, Vec<(Vec<u64>, Rank)>> = HashMap::new();
+        let mut shapes: BTreeMap<Shape, Vec<(Vec<u64>, Rank)>> = BTreeMap::new();
         for (_, filter) in filters.iter() {
             let compiled = Compiled::of(filter);
             let rank = rank(filter, compiled.is_partial);
             shapes.entry(compiled.shape).or_default().push((compiled.key, rank));
         }
         let tries = families(shapes.keys()).into_iter().map(|family| {
-            let own = shapes.extract_if(|shape, _| Family::of(shape) == Some(family));
+            let own = shapes.extract_if(.., |shape, _| Family::of(shape) == Some(family));
             let filters = own.flat_map(|(shape, keys)| {
                 keys.into_iter().map(move |(key, rank)| (family.prefix(&shape, &key), rank))
             });
@@ -347,7 +347,7 @@ impl Kinds {
 
 /// The families of which there are so many `shapes` that a trie is worth its cost.
 fn families<'a>(shapes: impl Iterator<Item = &'a Shape>) -> Vec<Family> {
-    let mut counts: HashMap<Family, usize> = HashMap::new();
+    let mut counts: BTreeMap<Family, usize> = BTreeMap::new();
     shapes.filter_map(Family::of).for_each(|family| *counts.entry(family).or_default() += 1);
     counts.into_iter().filter(|(_, count)| *count >= WORTH).map(|(family, _)| family).collect()
 }

@@ -20,7 +20,7 @@ use crate::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, Subject, V
 pub(crate) const KEY_MAX: usize = WORDS;
 
 /// The source of a word of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum From {
     /// One of the words of the parsed headers.
     Field(u8),
@@ -29,7 +29,7 @@ pub(crate) enum From {
 }
 
 /// A word of a key.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Read {
     pub(crate) from: From,
     pub(crate) mask: u64,
@@ -78,7 +78,7 @@ impl Read {
 }
 
 /// What the filters of one table have in common.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Shape {
     /// Bits of the word [`KIND`] that are tested first,
     pub(crate) guard_mask: u64,

@@ -33,7 +33,7 @@ const BITS: u32 = u32::BITS;
 const CROWD: usize = 12;
 
 /// The filters that can share a trie: they have the same guard and test the same 32 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Family {
     guard_mask: u64,
     guard: u64,
