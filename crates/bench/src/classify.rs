@@ -3,7 +3,7 @@
 //!
 //! Packets are plain frames with addresses drawn from those that filters name, 90 % of them with a
 //! filter that matches, in an order that no cache can foresee. All structures get the same ones, in
-//! turns, so that each finds little of its memory in the caches. The peers get only the address; the
+//! turns, so each finds little of its memory in the caches. The peers get only the address. The
 //! tables are measured three times: from the keys of a packet, from its bytes, and from its bytes
 //! without the others in between ([`WARM`]).
 

@@ -46,8 +46,8 @@ impl Read {
         Some(word & self.mask)
     }
 
-    /// Calls `put` with this word of the keys of those `subjects` at `places` that have one. Returns
-    /// their places.
+    /// Calls `put` with this word of the keys of those `subjects` at `places` that have one.
+    /// Returns their places.
     #[inline(always)]
     pub(crate) fn of_all(
         self,

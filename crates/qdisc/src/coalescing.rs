@@ -21,8 +21,8 @@ use std::ops::RangeInclusive;
 /// ring can hold the arrivals.
 const LONGEST: Nanos = Nanos::from_micros(250);
 
-/// The same where a queue is [`DEEP`]: `tbf` at 20 Mbit/s takes a tenth less of the machine than with
-/// half of it (`narrows bench waking`). Arrivals may not go unseen for longer.
+/// The same where a queue is [`DEEP`]: `tbf` at 20 Mbit/s takes a tenth less of the machine than
+/// with half of it (`narrows bench waking`). Arrivals may not go unseen for longer.
 const LONGEST_IF_DEEP: Nanos = Nanos::from_micros(500);
 
 /// A queue is deep if it stands for this many times as long.

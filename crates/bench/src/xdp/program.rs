@@ -8,7 +8,7 @@ use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::{Image, Names, Tree};
 use narrows_bpf::{
-    self as bpf, Does, Entry, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then,
+    self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then,
 };
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
@@ -31,6 +31,7 @@ const TRIE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trie.bpf.o"));
 /// The frame's length in bytes, and what its classes look at.
 const FRAME: usize = 64;
 const TOS: usize = 15;
+const UDP: u8 = 17;
 const DESTINATION_PORT: usize = 36;
 /// TOS bytes that are different priorities, by CPU, and these priorities.
 const PRIORITY_OF: [(u8, usize); LEAVES] = [(0x00, 0), (0x08, 2), (0x10, 6), (0x18, 4)];
@@ -134,14 +135,14 @@ impl Program {
         frame[..6].fill(4);
         if matches!(self.shape.subject, Subject::Spread { is_six: true, .. }) {
             frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
-            frame[18..22].copy_from_slice(&[0, (FRAME - 54) as u8, 17, 64]);
+            frame[18..22].copy_from_slice(&[0, (FRAME - 54) as u8, UDP, 64]);
             return frame;
         }
         frame[12..14].copy_from_slice(&[8, 0]);
         frame[14] = 0x45;
         frame[TOS] = PRIORITY_OF[own % LEAVES].0;
         frame[16..18].copy_from_slice(&((FRAME - 14) as u16).to_be_bytes());
-        frame[22..24].copy_from_slice(&[64, 17]);
+        frame[22..24].copy_from_slice(&[64, UDP]);
         frame[26..30].copy_from_slice(&SOURCE.octets());
         frame[30..34].copy_from_slice(&[10, 0, 0, 2]);
         frame[DESTINATION_PORT..][..2].copy_from_slice(&(own as u16).to_be_bytes());
@@ -153,7 +154,7 @@ impl Program {
         let passes = match self.shape.subject {
             Subject::Tree | Subject::Filter { .. } | Subject::Edited => test_run::REDIRECT,
             Subject::Set(_) => test_run::DROP,
-            Subject::Spread { by: By::Set(_) | By::Trie, .. } => test_run::DROP,
+            Subject::Spread { by: By::Protocol | By::Set(_) | By::Trie, .. } => test_run::DROP,
             _ => test_run::PASS,
         };
         let is_right = verdict == passes || self.shape.bound && verdict == test_run::DROP;
@@ -202,8 +203,9 @@ fn spread(by: By, is_six: bool, entries: u32) -> Result<Loaded> {
     }
     let subject = match by {
         By::Nowhere => object(EMPTY, &[])?,
+        // These two drop all frames, so there need not be a plane's program behind them.
+        By::Protocol => udp()?.program().try_clone_to_owned()?,
         By::Set(members) => {
-            // It drops all of them, so there need not be a plane's program behind it.
             let front = set(&prefixes, members, Then::Drop)?;
             front.program().try_clone_to_owned()?
         }
@@ -230,6 +232,16 @@ fn naming(tree: &Tree) -> Result<Front> {
     let handed = tree.handed()?;
     let port =
         FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: Some(&handed) };
+    Ok(Front::load(port, &[term], None, &mut FrontMaps::new()?)?)
+}
+
+/// A filter that drops all UDP.
+fn udp() -> Result<Front> {
+    let mut term = Term::any();
+    term.ask(Field::Protocol, &[UDP], &[u8::MAX]);
+    let then = Then::Drop;
+    term.steps.push(Step { does: Does::Decide, then, exceed: then, counter: None });
+    let port = FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: None };
     Ok(Front::load(port, &[term], None, &mut FrontMaps::new()?)?)
 }
 

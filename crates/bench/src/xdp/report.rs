@@ -18,8 +18,8 @@ pub struct Report {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`,
-    /// `filter-crowded`, `edited`, `set`, `spread`, `spread-set`, `spread-trie`, and these three
-    /// with `-v6`; `set` with `-counters` and `-timeout`, too.
+    /// `filter-crowded`, `edited`, `set`, `spread`, `spread-filter`, `spread-set`, `spread-trie`,
+    /// and these four with `-v6`; `set` with `-counters` and `-timeout`, too.
     pub program: &'static str,
     /// `test`: frames end with the program. `live`: they leave by a port.
     pub frames: &'static str,

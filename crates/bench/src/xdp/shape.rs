@@ -65,6 +65,9 @@ impl Members {
 pub enum LookUp {
     /// Nowhere: what such rows are compared with.
     Nowhere,
+    /// Nowhere, but behind a filter that asks for the protocol instead: what the filter of a set
+    /// costs besides the look-up.
+    Protocol,
     /// In a set, as [`Subject::Set`].
     Set(Members),
     /// In the kernel's trie of prefixes.
@@ -95,6 +98,7 @@ impl Subject {
             Self::Set(Members::Counted) => "set-counters",
             Self::Set(Members::Timed) => "set-timeout",
             Self::Spread { by: LookUp::Nowhere, is_six: false } => "spread",
+            Self::Spread { by: LookUp::Protocol, is_six: false } => "spread-filter",
             Self::Spread { by: LookUp::Set(Members::Plain), is_six: false } => "spread-set",
             Self::Spread { by: LookUp::Set(Members::Counted), is_six: false } => {
                 "spread-set-counters"
@@ -102,6 +106,7 @@ impl Subject {
             Self::Spread { by: LookUp::Set(Members::Timed), is_six: false } => "spread-set-timeout",
             Self::Spread { by: LookUp::Trie, is_six: false } => "spread-trie",
             Self::Spread { by: LookUp::Nowhere, is_six: true } => "spread-v6",
+            Self::Spread { by: LookUp::Protocol, is_six: true } => "spread-filter-v6",
             Self::Spread { by: LookUp::Set(Members::Plain), is_six: true } => "spread-set-v6",
             Self::Spread { by: LookUp::Set(Members::Counted), is_six: true } => {
                 "spread-set-counters-v6"
@@ -186,6 +191,7 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
     const FILTERS: [(u32, u32, bool); 5] =
         [(1, 1, false), (1000, 1, false), (10_000, 1, false), (1000, 10, false), (1000, 10, true)];
     const SETS: [u32; 2] = [1000, 100_000];
+    const LARGE_SET: u32 = 1_000_000;
     let mut shapes = Vec::new();
     let counts = if cpus > 1 { vec![1, cpus] } else { vec![1] };
     for cpus in counts {
@@ -210,12 +216,15 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
         }
         for is_six in [false, true] {
             let of = |by| Shape::new(Subject::Spread { by, is_six }, 0, cpus);
-            shapes.push(of(LookUp::Nowhere));
+            shapes.extend([LookUp::Nowhere, LookUp::Protocol].map(of));
             for entries in SETS {
                 let members = [Members::Plain, Members::Counted, Members::Timed];
                 for by in members.map(LookUp::Set).into_iter().chain([LookUp::Trie]) {
                     shapes.push(Shape { entries, ..of(by) });
                 }
+            }
+            for by in [LookUp::Set(Members::Plain), LookUp::Trie] {
+                shapes.push(Shape { entries: LARGE_SET, ..of(by) });
             }
         }
     }

@@ -69,8 +69,8 @@ const IN_DRIVER: (&str, CheckFunction) = ("dispatcher xdp plane", dispatcher::in
 const KILLED: (&str, CheckFunction) = ("dispatcher kill -9", dispatcher::killed);
 const DRIVERS_BESIDE: [&str; 2] = ["igb", "veth"];
 /// What one machine of the short form leaves to another: joining and an upgrade to the newer
-/// kernel, which can upgrade, and a kill to the one without hardware, where a start takes less. Each
-/// of the other two is for the kernel that does not skip it.
+/// kernel, which can upgrade, and a kill to the one without hardware, where a start takes less.
+/// Each of the other two is for the kernel that does not skip it.
 const LEFT_TO_OTHERS: [(&str, &str); 4] =
     [("igb", KILLED.0), ("igb", FIRST.0), ("veth", JOINED.0), ("veth", IN_DRIVER.0)];
 
