@@ -60,11 +60,13 @@ impl Finds {
         self.first[at].0
     }
 
-    /// The filter at `rank` matches the packet at `at`.
+    /// The filter at `rank`, if any, matches the packet at `at`.
     #[inline]
-    pub(crate) fn note(&mut self, at: usize, rank: Rank) {
-        self.first[at].0 = self.limit(at).min(rank);
-        self.some.add(at);
+    pub(crate) fn note(&mut self, at: usize, rank: Option<Rank>) {
+        if let Some(rank) = rank {
+            self.first[at].0 = self.limit(at).min(rank);
+            self.some.add(at);
+        }
     }
 
     /// Those of `places` for which a filter at `rank` would be of use.

@@ -11,7 +11,7 @@
 use crate::ahead::{AHEAD, Finds, Found, Places};
 use crate::fields::KIND;
 use crate::group::Group;
-use crate::shape::{Compiled, Shape};
+use crate::shape::{Compiled, Guard, Shape};
 use crate::sieve::{Sieve, TABLES};
 use crate::table::Rank;
 use crate::trie::{Family, Trie};
@@ -37,8 +37,7 @@ pub(crate) struct Block {
 /// A group, with the ranks that decide whether a look-up visits it.
 #[derive(Clone)]
 struct Entry {
-    guard_mask: u64,
-    guard: u64,
+    guard: Guard,
     /// The first rank in this group,
     best: Rank,
     /// and the first rank in this group and all later ones.
@@ -193,7 +192,7 @@ impl Block {
         let kinds = Kinds::of(subjects);
         let mut rest = kinds.places(|_| true);
         for trie in &self.tries {
-            let visiting = rest.and(kinds.places(|kind| trie.family.may_hold(kind)));
+            let visiting = rest.and(kinds.places(|kind| trie.family.guard.admits(kind)));
             let visiting = found.open(visiting, trie.best);
             if !visiting.is_empty() {
                 trie.find_all(subjects, visiting, &self.filters, &mut found);
@@ -206,7 +205,7 @@ impl Block {
         let visitors = self.visitors(subjects, rest);
         for (table, entry) in self.groups.iter().enumerate() {
             let visiting = visitors.get(table).map_or(rest, |visitors| visitors.and(rest));
-            let visiting = visiting.and(kinds.places(|kind| entry.may_hold(kind)));
+            let visiting = visiting.and(kinds.places(|kind| entry.guard.admits(kind)));
             if !visiting.is_empty() {
                 entry.group.find_all(subjects, visiting, &self.filters, &mut found);
                 let behind = self.groups.get(table + 1).map_or(Rank::LAST, |next| next.rest);
@@ -268,7 +267,7 @@ impl Block {
                 if entry.rest >= found {
                     break;
                 }
-                if entry.may_hold(kind)
+                if entry.guard.admits(kind)
                     && entry.best < found
                     && let Some(rank) = entry.group.find(subject, after, found, &self.filters)
                 {
@@ -285,7 +284,7 @@ impl Block {
     #[inline(never)]
     fn find_in_tries(&self, subject: &Subject<'_>, kind: u64, after: Rank) -> Rank {
         self.tries.iter().fold(Rank::LAST, |found, trie| {
-            if trie.best < found && trie.family.may_hold(kind) {
+            if trie.best < found && trie.family.guard.admits(kind) {
                 trie.find(subject, after, found, &self.filters).unwrap_or(found)
             } else {
                 found
@@ -303,15 +302,8 @@ impl Block {
 
 impl Entry {
     fn new(group: Group) -> Self {
-        let (guard_mask, guard) = (group.shape.guard_mask, group.shape.guard);
-        let best = group.best;
-        Self { guard_mask, guard, best, rest: best, group: Arc::new(group) }
-    }
-
-    /// Whether its filters are for packets of this kind.
-    #[inline]
-    fn may_hold(&self, kind: u64) -> bool {
-        kind & self.guard_mask == self.guard
+        let (guard, best) = (group.shape.guard, group.best);
+        Self { guard, best, rest: best, group: Arc::new(group) }
     }
 }
 

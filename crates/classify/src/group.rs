@@ -123,8 +123,8 @@ impl Group {
             Keys::None(ranks) => {
                 for at in places {
                     let Some(subject) = &subjects[at] else { continue };
-                    let rank = first(ranks, subject, Rank::FIRST, found.limit(at), filters);
-                    rank.into_iter().for_each(|rank| found.note(at, rank));
+                    let limit = found.limit(at);
+                    found.note(at, first(ranks, subject, Rank::FIRST, limit, filters));
                 }
             }
             Keys::One(table) => self.look_up_all(table, subjects, places, filters, found),
@@ -156,11 +156,10 @@ impl Group {
             let Some(rank) = table.get_at(&keys[at], spots[at]) else { continue };
             // For most ranks, the key alone decides.
             if rank.is_plain() {
-                found.note(at, rank);
+                found.note(at, Some(rank));
             } else if let Some(subject) = &subjects[at] {
                 let (ranks, limit) = (table.ranks(&keys[at], &rank), found.limit(at));
-                let rank = first(ranks, subject, Rank::FIRST, limit, filters);
-                rank.into_iter().for_each(|rank| found.note(at, rank));
+                found.note(at, first(ranks, subject, Rank::FIRST, limit, filters));
             }
         }
     }
@@ -209,7 +208,12 @@ fn first(
 ) -> Option<Rank> {
     let ranks = &ranks[ranks.partition_point(|rank| *rank <= after)..];
     let mut open = ranks.iter().copied().take_while(|rank| *rank < before);
-    open.find(|rank| {
-        rank.is_plain() || filters.get(rank.order()).is_some_and(|filter| filter.matches(subject))
-    })
+    open.find(|rank| is_match(*rank, subject, filters))
+}
+
+/// Whether the filter at `rank` matches `subject`, which has its key. For most ranks, the key alone
+/// decides.
+#[inline]
+pub(crate) fn is_match(rank: Rank, subject: &Subject<'_>, filters: &Filters) -> bool {
+    rank.is_plain() || filters.get(rank.order()).is_some_and(|filter| filter.matches(subject))
 }

@@ -77,13 +77,25 @@ impl Read {
     }
 }
 
+/// The kinds of packets that filters are for: bits of the word [`KIND`], and their values.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Guard {
+    pub(crate) mask: u64,
+    pub(crate) value: u64,
+}
+
+impl Guard {
+    #[inline]
+    pub(crate) fn admits(self, kind: u64) -> bool {
+        kind & self.mask == self.value
+    }
+}
+
 /// What the filters of one table have in common.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Shape {
-    /// Bits of the word [`KIND`] that are tested first,
-    pub(crate) guard_mask: u64,
-    /// and their values.
-    pub(crate) guard: u64,
+    /// What is tested first.
+    pub(crate) guard: Guard,
     /// How to read a key.
     pub(crate) reads: Vec<Read>,
 }
@@ -127,9 +139,9 @@ impl Compiled {
             (Read { from: From::Field(place as u8), mask }, draft.values[place] & mask)
         });
         let (reads, key) = fields.chain(frame).unzip();
-        let (guard_mask, guard) = (draft.masks[KIND], draft.values[KIND]);
+        let guard = Guard { mask: draft.masks[KIND], value: draft.values[KIND] };
         let is_partial = draft.is_partial || draft.is_contradiction;
-        Self { shape: Shape { guard_mask, guard, reads }, key, is_partial }
+        Self { shape: Shape { guard, reads }, key, is_partial }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use crate::Subject;
 use crate::fields::{ADDRESSES, DESTINATION_HIGH, HAS_IP, IS_V6, KIND, SOURCE_HIGH};
-use crate::shape::{From, Read, Shape};
+use crate::shape::{From, Guard, Read, Shape};
 use std::sync::Arc;
 
 /// How many tables a sieve covers.
@@ -60,9 +60,8 @@ impl Sight {
     fn read_of(self, shape: &Shape) -> Option<(usize, u32)> {
         let of = |read: &Read| match (self, read.from) {
             (Self::V4 { shift }, From::Field(place)) if usize::from(place) == ADDRESSES => {
-                let is_v4 = shape.guard_mask & shape.guard & HAS_IP != 0
-                    && shape.guard_mask & IS_V6 != 0
-                    && shape.guard & IS_V6 == 0;
+                let Guard { mask, value } = shape.guard;
+                let is_v4 = mask & value & HAS_IP != 0 && mask & IS_V6 != 0 && value & IS_V6 == 0;
                 leading(read.mask >> shift & 0xffff).filter(|_| is_v4)
             }
             (Self::V6 { word }, From::Field(place)) if usize::from(place) == word => {

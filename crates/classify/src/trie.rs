@@ -15,7 +15,8 @@
 //! 1999; Gupta, McKeown 1999).
 
 use crate::ahead::{AHEAD, Finds, Places};
-use crate::shape::{From, Read, Shape};
+use crate::group::is_match;
+use crate::shape::{From, Guard, Read, Shape};
 use crate::table::Rank;
 use crate::{Filters, Subject};
 use std::ops::Range;
@@ -35,8 +36,7 @@ const CROWD: usize = 12;
 /// The filters that can share a trie: they have the same guard and test the same 32 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Family {
-    guard_mask: u64,
-    guard: u64,
+    pub(crate) guard: Guard,
     from: From,
     /// How far above the lowest of their word the bits are.
     shift: u32,
@@ -56,12 +56,11 @@ impl Family {
     pub(crate) fn of(shape: &Shape) -> Option<Self> {
         let [Read { from, mask }] = shape.reads[..] else { return None };
         let shift = if mask >> BITS == 0 { 0 } else { BITS };
-        let &Shape { guard_mask, guard, .. } = shape;
         let bits = (mask >> shift) as u32;
         let len = bits.leading_ones();
         let depth = FIRST.into_iter().find(|first| len >= *first)?;
         let is_prefix = mask == u64::from(bits) << shift && bits.count_ones() == len;
-        is_prefix.then_some(Self { guard_mask, guard, from, shift, depth })
+        is_prefix.then_some(Self { guard: shape.guard, from, shift, depth })
     }
 
     /// The prefix that a filter of `shape`, which is in this family, tests with `key`.
@@ -73,12 +72,6 @@ impl Family {
     #[inline]
     fn narrow(self, word: u64) -> u32 {
         (word >> self.shift) as u32
-    }
-
-    /// Whether its filters are for packets of this kind.
-    #[inline]
-    pub(crate) fn may_hold(self, kind: u64) -> bool {
-        kind & self.guard_mask == self.guard
     }
 
     /// The number of first pages.
@@ -229,8 +222,7 @@ impl Trie {
             for at in open {
                 let Some(subject) = &subjects[at] else { continue };
                 let (listed, address) = (lists[at].iter(), addresses[at]);
-                let rank = first(listed, address, subject, found.limit(at), filters);
-                rank.into_iter().for_each(|rank| found.note(at, rank));
+                found.note(at, first(listed, address, subject, found.limit(at), filters));
                 if let Some(below) = pages[at].below(slot(address, depth)) {
                     below.prefetch(address, depth + STRIDE);
                     pages[at] = below;
@@ -348,11 +340,8 @@ fn first<'a>(
     filters: &Filters,
 ) -> Option<Rank> {
     let mut listed = listed.take_while(|listed| listed.rank < before);
-    let matches =
-        |rank: Rank| filters.get(rank.order()).is_some_and(|filter| filter.matches(subject));
-    // For most ranks, the key alone decides.
     let found = listed.find(|Listed { prefix, rank }| {
-        prefix.contains(address) && (rank.is_plain() || matches(*rank))
+        prefix.contains(address) && is_match(*rank, subject, filters)
     });
     found.map(|listed| listed.rank)
 }
@@ -363,7 +352,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn family(depth: u32) -> Family {
-        Family { guard_mask: 0, guard: 0, from: From::Field(1), shift: BITS, depth }
+        Family { guard: Guard { mask: 0, value: 0 }, from: From::Field(1), shift: BITS, depth }
     }
 
     /// Addresses that have many bits in common.

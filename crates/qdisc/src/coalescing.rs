@@ -28,9 +28,9 @@ const LONGEST_IF_DEEP: Nanos = Nanos::from_micros(500);
 /// A queue is deep if it stands for this many times as long.
 const DEEP: u64 = 8;
 
-/// The same if light flows overtake, and for how long they may wait unseen: half a frame time,
-/// within these bounds. On one queue they wait that long on average for a frame that has begun to
-/// leave.
+/// The longest wait if light flows overtake, and for how long they may wait unseen: half a frame
+/// time, within these bounds. On one queue they wait that long on average for a frame that has
+/// begun to leave.
 const BESIDE_LIGHT: RangeInclusive<Nanos> = Nanos::from_micros(100)..=LONGEST;
 
 /// A bucket must be able to keep the credit earned while a departure waits and while the worker is
@@ -106,10 +106,12 @@ impl Coalescing {
     pub(crate) fn until(&self, at: Nanos, cost: Bytes, behind: Bytes) -> Nanos {
         let stands = behind >= cost.max(self.earned);
         let (deep, if_deep) = self.deep;
-        match stands && cost <= self.dearest {
-            true if behind >= deep => at + if_deep,
-            true => at + self.time,
-            false => at,
+        if !stands || cost > self.dearest {
+            at
+        } else if behind >= deep {
+            at + if_deep
+        } else {
+            at + self.time
         }
     }
 }

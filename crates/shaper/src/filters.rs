@@ -63,10 +63,7 @@ impl<'a> Filters<'a> {
             return self.sort_ahead(frame, packets, arrivals, now);
         }
         arrivals.retain_from(0, |id| {
-            let mut subject = Subject::new(frame(id));
-            if let Some(subject) = &mut subject {
-                subject.set_len(packets.meta(id).len.0);
-            }
+            let mut subject = subject(frame(id), packets, id);
             self.sort(frame(id), subject.as_mut(), Looks::default(), packets, id, now)
         });
     }
@@ -89,11 +86,8 @@ impl<'a> Filters<'a> {
             let place = at % AHEAD;
             if place == 0 {
                 let next = &ids[at..(at + AHEAD).min(ids.len())];
-                for (subject, id) in subjects.iter_mut().zip(next) {
-                    *subject = Subject::new(frame(*id));
-                    if let Some(subject) = subject {
-                        subject.set_len(packets.meta(*id).len.0);
-                    }
+                for (into, id) in subjects.iter_mut().zip(next) {
+                    *into = subject(frame(*id), packets, *id);
                 }
                 self.look_ahead(&subjects[..next.len()], &mut found);
             }
@@ -155,4 +149,13 @@ impl<'a> Filters<'a> {
         }
         true
     }
+}
+
+/// The packet `id`, whose frame is `frame`, as filters see it. `None` if its Ethernet header is
+/// incomplete.
+#[inline]
+fn subject<'f>(frame: &'f [u8], packets: &Packets, id: PacketId) -> Option<Subject<'f>> {
+    let mut subject = Subject::new(frame)?;
+    subject.set_len(packets.meta(id).len.0);
+    Some(subject)
 }

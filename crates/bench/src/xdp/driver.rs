@@ -5,7 +5,7 @@
 //! has a page with a frame in it, which its XDP program sees first. Live frames are such pages,
 //! from a pool as a driver's, and a `veth` that is sent some hands them on as they are.
 
-use super::program::{EMPTY_LIVE, map, with_maps};
+use super::program::{EMPTY_LIVE, leaving_by, map};
 use super::sink::{SINK, attached};
 use anyhow::{Context, Result};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
@@ -56,9 +56,7 @@ impl Driver {
     }
 
     fn with(object: &[u8], constants: &[u64], interface: u32) -> Result<Self> {
-        let (program, maps) = with_maps(object, constants)?;
-        let key = 0_u32.to_ne_bytes();
-        map(&maps, "port")?.update(&key, &interface.to_ne_bytes(), MapFlags::ANY)?;
+        let (program, maps) = leaving_by(interface, object, constants)?;
         Ok(Self { program, maps })
     }
 

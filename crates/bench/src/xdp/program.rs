@@ -79,9 +79,7 @@ impl Program {
             if !shape.is_live {
                 return Ok(Loaded::Bucket(object(ending, constants)?));
             }
-            let (program, maps) = with_maps(leaving, constants)?;
-            let key = 0_u32.to_ne_bytes();
-            map(&maps, "port")?.update(&key, &port.to_ne_bytes(), MapFlags::ANY)?;
+            let (program, _) = leaving_by(port, leaving, constants)?;
             Ok(Loaded::Bucket(program))
         };
         let loaded = match shape.subject {
@@ -174,7 +172,7 @@ fn object(bytes: &[u8], constants: &[u64]) -> Result<OwnedFd> {
 }
 
 /// The same with its maps.
-pub(super) fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>)> {
+fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>)> {
     let mut open = ObjectBuilder::default().open_memory(bytes)?;
     if !constants.is_empty() {
         let mut maps = open.maps_mut();
@@ -186,6 +184,17 @@ pub(super) fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec
     let program = loaded.progs().next().context("no program")?;
     let maps = loaded.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
     Ok((program.as_fd().try_clone_to_owned()?, maps))
+}
+
+/// The same for a program whose frames leave by the interface `port`.
+pub(super) fn leaving_by(
+    port: u32,
+    bytes: &[u8],
+    constants: &[u64],
+) -> Result<(OwnedFd, Vec<MapHandle>)> {
+    let (program, maps) = with_maps(bytes, constants)?;
+    map(&maps, "port")?.update(&0_u32.to_ne_bytes(), &port.to_ne_bytes(), MapFlags::ANY)?;
+    Ok((program, maps))
 }
 
 pub(super) fn map<'a>(maps: &'a [MapHandle], name: &str) -> Result<&'a MapHandle> {
@@ -239,10 +248,14 @@ fn naming(tree: &Tree) -> Result<Front> {
 fn udp() -> Result<Front> {
     let mut term = Term::any();
     term.ask(Field::Protocol, &[UDP], &[u8::MAX]);
-    let then = Then::Drop;
+    deciding(term, Then::Drop, None)
+}
+
+/// The filter `term`, and the fate of what it matches.
+fn deciding(mut term: Term, then: Then, tables: Option<&SetTables>) -> Result<Front> {
     term.steps.push(Step { does: Does::Decide, then, exceed: then, counter: None });
     let port = FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: None };
-    Ok(Front::load(port, &[term], None, &mut FrontMaps::new()?)?)
+    Ok(Front::load(port, &[term], tables, &mut FrontMaps::new()?)?)
 }
 
 /// A filter that looks up the source in a set of `prefixes`, and the fate of members.
@@ -263,12 +276,9 @@ fn set(prefixes: &[(IpAddr, u8)], members: Members, then: Then) -> Result<Front>
     let set = sets.get("nrw").context("there is no set")?.slot as u16;
     let address = bpf::Endpoint::Source;
     let look_up = bpf::LookUp { set, address, port: None, is_negated: false };
-    let step = Step { does: Does::Decide, then, exceed: then, counter: None };
     let mut term = Term::any();
     term.look_ups.push(look_up);
-    term.steps.push(step);
-    let port = FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: None };
-    Ok(Front::load(port, &[term], Some(&tables), &mut FrontMaps::new()?)?)
+    deciding(term, then, Some(&tables))
 }
 
 /// Sets for this program only.

@@ -24,12 +24,7 @@ pub(super) struct LiveFrames {
 impl LiveFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let frame = frames::udp(frames::port(0), SINK_MAC, self.bytes)?;
-        let driver = driver::Driver::of(number(&self.device)?)?;
-        cpu::pin_this_thread(self.core)?;
-        println!("ready");
-        loop {
-            driver.send(&frame)?;
-        }
+        send(&driver::Driver::of(number(&self.device)?)?, &frame, self.core)
     }
 }
 
@@ -54,12 +49,7 @@ impl FloodFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let sources = if self.spoofed { Vec::new() } else { attack::blocklist() };
         let driver = driver::Driver::flooding(number(&self.device)?, self.rate, &sources)?;
-        cpu::pin_this_thread(self.core)?;
-        println!("ready");
-        let frame = attack::frame()?;
-        loop {
-            driver.send(&frame)?;
-        }
+        send(&driver, &attack::frame()?, self.core)
     }
 }
 
@@ -82,6 +72,15 @@ impl Drain {
         loop {
             thread::park();
         }
+    }
+}
+
+/// Sends frames like `frame` on `core`, until this process is ended.
+fn send(driver: &driver::Driver, frame: &[u8], core: usize) -> anyhow::Result<ExitCode> {
+    cpu::pin_this_thread(core)?;
+    println!("ready");
+    loop {
+        driver.send(frame)?;
     }
 }
 
