@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_sets::image::{Cell, Cells, Layout, find};
+use narrows_sets::image::{Layout, Memory, find};
 use narrows_sets::{Family, Host, Key, Match, Named, Restore, Sets, Shape};
 use narrows_units::Nanos;
 
@@ -22,23 +22,23 @@ impl Host for Alone {
     }
 }
 
-struct Memory(Vec<Cell>);
+struct Words(Vec<u64>);
 
-impl Cells for Memory {
+impl Memory for Words {
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn read(&self, index: usize) -> Cell {
-        self.0[index]
+    fn read(&self, at: usize) -> u64 {
+        self.0[at]
     }
 
-    fn write(&mut self, index: usize, cell: &Cell) {
-        self.0[index] = *cell;
+    fn write(&mut self, at: usize, word: u64) {
+        self.0[at] = word;
     }
 
-    fn publish(&mut self, index: usize, word: usize, value: u32) {
-        self.0[index][word] = value;
+    fn publish(&mut self, at: usize, word: u64) {
+        self.0[at] = word;
     }
 }
 
@@ -67,7 +67,7 @@ fuzz_target!(|bytes: &[u8]| {
         if matches!(kind.shape, Shape::NetPort | Shape::Mac) {
             continue;
         }
-        let mut memory = Memory(vec![[0; 8]; Layout::size(set)]);
+        let mut memory = Words(vec![0; Layout::size(set)]);
         Layout::new(set, &mut memory).expect("it was measured");
         for (key, _) in set.iter().take(100) {
             let (address, bits) = match kind.family {

@@ -80,8 +80,8 @@ impl Front {
             }
             port.entry.set_up(&mut open.progs.front, port.multi_buffer);
             if let Some(sets) = sets {
-                let [slots, tables, paintings, members] = sets.maps();
-                open.maps.set_tables.reuse_fd(slots.as_fd())?;
+                let [words, tables, paintings, members] = sets.maps();
+                open.maps.set_words.reuse_fd(words.as_fd())?;
                 open.maps.tables.reuse_fd(tables.as_fd())?;
                 open.maps.paintings.reuse_fd(paintings.as_fd())?;
                 open.maps.members.reuse_fd(members.as_fd())?;

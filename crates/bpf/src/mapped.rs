@@ -11,7 +11,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 /// Types that a value of an array map may be viewed as.
 ///
@@ -20,12 +20,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// are one.
 pub(crate) unsafe trait OfAtomics {}
 
-/// 32 bytes as eight words.
-#[repr(C, align(8))]
-pub(crate) struct SharedCell(pub(crate) [AtomicU32; 8]);
-
-// SAFETY: an array of atomics, 32 bytes.
-unsafe impl OfAtomics for SharedCell {}
 // SAFETY: an atomic, 8 bytes.
 unsafe impl OfAtomics for AtomicU64 {}
 
@@ -33,57 +27,84 @@ unsafe impl OfAtomics for AtomicU64 {}
 #[repr(C)]
 pub(crate) struct SharedTable {
     pub(crate) lengths: [AtomicU64; 2],
-    pub(crate) mode: AtomicU32,
-    pub(crate) flags: AtomicU32,
+    pub(crate) counts: AtomicU64,
     pub(crate) reserved: AtomicU64,
 }
 
 // SAFETY: atomics one behind the other, 32 bytes.
 unsafe impl OfAtomics for SharedTable {}
 
-/// An array map of `T`, mapped; unmapped when dropped.
+/// An array map of `T`, mapped.
 pub(crate) struct Mapped<T: OfAtomics> {
     map: MapHandle,
+    region: Region<T>,
+}
+
+/// Values of an array map, unmapped when dropped. The map lives on while they are mapped.
+pub(crate) struct Region<T: OfAtomics> {
     start: NonNull<T>,
     len: usize,
     of: PhantomData<T>,
 }
 
 // SAFETY: a mapping is a plain region of memory; which thread unmaps it does not matter.
-unsafe impl<T: OfAtomics> Send for Mapped<T> {}
+unsafe impl<T: OfAtomics> Send for Region<T> {}
 // SAFETY: it shares only atomics.
-unsafe impl<T: OfAtomics> Sync for Mapped<T> {}
+unsafe impl<T: OfAtomics> Sync for Region<T> {}
 
 impl<T: OfAtomics> Mapped<T> {
-    /// Makes an array map of `len` values, all zeros. As an inner map it may have any length.
-    pub(crate) fn new(name: &str, len: usize, is_inner: bool) -> Result<Self, libbpf_rs::Error> {
-        let inner = if is_inner { libbpf_sys::BPF_F_INNER_MAP } else { 0 };
+    /// Makes an array map of `len` values, all zeros.
+    pub(crate) fn new(name: &str, len: usize) -> Result<Self, libbpf_rs::Error> {
+        Self::of_values(name, len, 1)
+    }
+
+    /// Makes an array map of one value, which consists of `len` of `T`, all zeros.
+    pub(crate) fn of_one_value(name: &str, len: usize) -> Result<Self, libbpf_rs::Error> {
+        Self::of_values(name, 1, len)
+    }
+
+    /// Makes an array map of `count` values, each `each` of `T`.
+    fn of_values(name: &str, count: usize, each: usize) -> Result<Self, libbpf_rs::Error> {
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            map_flags: libbpf_sys::BPF_F_MMAPABLE | inner,
+            map_flags: libbpf_sys::BPF_F_MMAPABLE,
             ..Default::default()
         };
-        let len = len.max(1);
-        let (size, count) = (size_of::<T>() as u32, len as u32);
-        let map = MapHandle::create(MapType::Array, Some(name), 4, size, count, &options)?;
+        let (size, max) = ((each * size_of::<T>()) as u32, count as u32);
+        let map = MapHandle::create(MapType::Array, Some(name), 4, size, max, &options)?;
+        let len = count * each;
         let bytes = len * size_of::<T>();
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
         // SAFETY: asks for a new region at an address of the kernel's choosing. The map behind it
-        // has `len` values of the size of `T`, one after the other.
+        // has `count` values of `each` of `T`, one after the other without gaps: the size of `T` is
+        // a multiple of 8.
         let start =
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, map.as_fd(), 0) };
         let start = NonNull::new(start.map_err(io::Error::from)?.cast());
         let start = start.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok(Self { map, start, len, of: PhantomData })
+        Ok(Self { map, region: Region { start, len, of: PhantomData } })
     }
 
     /// The map.
     pub(crate) fn map(&self) -> &MapHandle {
         &self.map
     }
+
+    /// Its values, without a descriptor of the map.
+    pub(crate) fn into_region(self) -> Region<T> {
+        self.region
+    }
 }
 
 impl<T: OfAtomics> Deref for Mapped<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.region
+    }
+}
+
+impl<T: OfAtomics> Deref for Region<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -93,11 +114,11 @@ impl<T: OfAtomics> Deref for Mapped<T> {
     }
 }
 
-impl<T: OfAtomics> Drop for Mapped<T> {
+impl<T: OfAtomics> Drop for Region<T> {
     fn drop(&mut self) {
         let bytes = self.len * size_of::<T>();
-        // SAFETY: exactly the region that `new` obtained, unmapped once; references into it do not
-        // outlive `self`. A failure leaves it mapped, which harms nobody.
+        // SAFETY: exactly the region that `of_values` obtained, unmapped once; references into it do
+        // not outlive `self`. A failure leaves it mapped, which harms nobody.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), bytes) };
     }
 }

@@ -2,36 +2,43 @@
 //!
 //! All programs of an instance share one [`SetTables`], which follows [`Sets`]: after each change,
 //! [`SetTables::follow`] makes the same change here. A small change is made in place. After a large
-//! one the table is built anew beside the old one and replaces it with one word. So no packet ever
-//! meets half of a set.
+//! one the contents are built anew beside the old ones and replace them with one word. So no packet
+//! ever meets half of a set. What was replaced is freed when no packet is looked up in it any more.
 //!
-//! *Freeing.* A bitmap is one piece of memory and a hash is allocated in advance, so a million
-//! members are freed as fast as ten. A trie of a million nodes would not be.
+//! *Freeing.* A bitmap is a few large pieces of memory and a hash is allocated in advance, so a
+//! million members are freed as fast as ten. A trie of a million nodes would not be.
 //!
 //! Non-goals: the meaning of the words (`crates/sets`), which filters look up
 //! ([`front`](crate::Front)).
 
 use crate::load::{LoadError, explained};
-use crate::mapped::{Mapped, SharedCell, SharedTable};
+use crate::mapped::{Mapped, Region, SharedTable};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
-use narrows_sets::image::{Cell, Cells, Full, Layout};
+use narrows_sets::image::{CHUNK_WORDS, Full, Layout, Memory};
 use narrows_sets::{Changes, Element, Family, Key, SETS_MAX, Set, Sets, Shape};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// `TABLES_MAX` of `programs/sets.h`.
+/// `TABLES_MAX` of `programs/sets.h`, and `CHUNKS_MAX` and `SPARE_WORDS` of `programs/painting.h`.
 const TABLES_MAX: u32 = 128;
-/// `IS_V6`, `HAS_PORTS`, `COUNTS` of `programs/sets.h`.
-const IS_V6: u32 = 1;
-const HAS_PORTS: u32 = 2;
-const COUNTS: u32 = 4;
+const CHUNKS_MAX: u32 = 4096;
+const CHUNK_SPARE_WORDS: usize = 512;
+/// The bits of a set's word, as in `programs/sets.h`.
+const MODE_SHIFT: u32 = 8;
+const IS_V6: u64 = 1 << 16;
+const HAS_PORTS: u64 = 1 << 17;
+const FIRST_SHIFT: u32 = 32;
 /// The size of `struct element_key` and `struct element`.
 const KEY_BYTES: u32 = 20;
 const ELEMENT_BYTES: u32 = 24;
-/// The free cells of a new painting, in addition to a quarter of its cells.
-const SPARE_CELLS: usize = 4096;
+/// The free words of a new painting, in addition to a quarter of its words.
+const SPARE_WORDS: usize = 16_384;
+/// The chunks per system call; each has a descriptor until then.
+const CHUNKS_AT_ONCE: usize = 64;
 /// The least room of a hash of members.
 const MEMBERS_MIN: usize = 1024;
 /// The members per system call.
@@ -49,6 +56,9 @@ pub enum SetsError {
     /// There are more than tables.
     #[error("no table is free for the set")]
     Tables,
+    /// All of them together are too large.
+    #[error("the sets take more than {} MiB", CHUNKS_MAX as usize * CHUNK_WORDS * 8 >> 20)]
+    Chunks,
 }
 
 /// `enum mode` of `programs/sets.h`.
@@ -74,52 +84,92 @@ impl Mode {
 
 /// See the module's documentation.
 pub struct SetTables {
-    slots: Mapped<AtomicU64>,
+    words: Mapped<AtomicU64>,
     tables: Mapped<SharedTable>,
     paintings: MapHandle,
     members: MapHandle,
+    /// Instead of a chunk, and of members, that nothing leads to.
+    blank: Mapped<AtomicU64>,
+    nobody: MapHandle,
     /// By the number of the contents.
     contents: BTreeMap<u64, Contents>,
-    /// Unused tables, the longest unused first. A reader of one is done before the next but one is
-    /// used: each use waits for readers.
-    free: VecDeque<u32>,
+    /// Unused tables, and used chunks: how many from which on.
+    free: Vec<u32>,
+    used: BTreeMap<u32, u32>,
 }
 
 /// The contents of a set.
 struct Contents {
-    table: u32,
-    painting: Option<(Layout, Mapped<SharedCell>)>,
+    /// The set's word but its painting.
+    kind: u64,
+    painting: Option<Painting>,
     members: Option<Members>,
     /// Whether a change failed.
     is_stale: bool,
 }
 
+/// Prefixes as a bitmap.
+struct Painting {
+    layout: Layout,
+    chunks: Chunks,
+}
+
+/// The memory of a painting.
+struct Chunks {
+    /// The number of the first; the others follow.
+    first: u32,
+    chunks: Vec<Region<AtomicU64>>,
+}
+
+/// What nothing leads to any more.
+#[derive(Default)]
+struct Replaced {
+    chunks: Vec<Chunks>,
+    members: Vec<Members>,
+}
+
 /// Members that are looked up one by one.
 struct Members {
+    table: u32,
     map: MapHandle,
     room: usize,
     len: usize,
 }
 
-impl Cells for &Mapped<SharedCell> {
+impl Chunks {
+    fn numbers(&self) -> Range<u32> {
+        self.first..self.first + self.chunks.len() as u32
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.chunks[at / CHUNK_WORDS][at % CHUNK_WORDS]
+    }
+}
+
+impl Memory for Chunks {
     fn len(&self) -> usize {
-        (**self).len()
+        self.chunks.len() * CHUNK_WORDS
     }
 
-    fn read(&self, index: usize) -> Cell {
-        let Some(cell) = self.get(index) else { return Cell::default() };
-        std::array::from_fn(|word| cell.0[word].load(Relaxed))
+    fn read(&self, at: usize) -> u64 {
+        self.word(at).load(Relaxed)
     }
 
-    fn write(&mut self, index: usize, cell: &Cell) {
-        for (word, value) in self[index].0.iter().zip(cell) {
-            word.store(*value, Relaxed);
-        }
+    fn write(&mut self, at: usize, word: u64) {
+        self.word(at).store(word, Relaxed);
     }
 
-    fn publish(&mut self, index: usize, word: usize, value: u32) {
-        // After the cells that it leads to. The program reads them through it (address dependency).
-        self[index].0[word].store(value, Release);
+    fn publish(&mut self, at: usize, word: u64) {
+        // After the words that it leads to. The program reads them through it (address dependency).
+        self.word(at).store(word, Release);
+    }
+}
+
+impl Contents {
+    /// The set's word.
+    fn word(&self) -> u64 {
+        let first = self.painting.as_ref().map_or(0, |painting| painting.chunks.first);
+        self.kind | u64::from(first) << FIRST_SHIFT
     }
 }
 
@@ -133,29 +183,33 @@ impl SetTables {
     }
 
     fn make() -> Result<Self, libbpf_rs::Error> {
-        let of_paintings = Mapped::<SharedCell>::new("painting", 1, true)?;
-        let of_members = hash(1)?;
-        let outer = |name, inner: &MapHandle| {
+        let blank = chunk()?;
+        let nobody = hash(1)?;
+        let outer = |name, inner: &MapHandle, max| {
             let options = libbpf_sys::bpf_map_create_opts {
                 sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
                 inner_map_fd: inner.as_fd().as_raw_fd() as u32,
                 ..Default::default()
             };
-            MapHandle::create(MapType::ArrayOfMaps, Some(name), 4, 4, TABLES_MAX, &options)
+            MapHandle::create(MapType::ArrayOfMaps, Some(name), 4, 4, max, &options)
         };
         Ok(Self {
-            slots: Mapped::new("set_tables", SETS_MAX, false)?,
-            tables: Mapped::new("tables", TABLES_MAX as usize, false)?,
-            paintings: outer("paintings", of_paintings.map())?,
-            members: outer("members", &of_members)?,
+            words: Mapped::new("set_words", SETS_MAX)?,
+            tables: Mapped::new("tables", TABLES_MAX as usize)?,
+            paintings: outer("paintings", blank.map(), CHUNKS_MAX)?,
+            members: outer("members", &nobody, TABLES_MAX)?,
+            blank,
+            nobody,
             contents: BTreeMap::new(),
+            // Table 0 is nobody's.
             free: (1..TABLES_MAX).collect(),
+            used: BTreeMap::new(),
         })
     }
 
     /// The maps, in the order in which `programs/sets.h` has them.
     pub(crate) fn maps(&self) -> [&MapHandle; 4] {
-        [self.slots.map(), self.tables.map(), &self.paintings, &self.members]
+        [self.words.map(), self.tables.map(), &self.paintings, &self.members]
     }
 
     /// Applies the present `sets` to look-ups.
@@ -164,18 +218,20 @@ impl SetTables {
     /// The set that could not be changed; the others are up to date, and the next call tries again.
     pub fn follow(&mut self, sets: &mut Sets) -> Result<(), SetsError> {
         let mut outcome = Ok(());
-        let mut replaced = Vec::new();
+        let mut replaced = Replaced::default();
         for (_, named) in sets.iter_mut() {
             let changes = named.set.take_changes();
             let present = self.contents.get(&named.contents);
             let fits = present.is_some_and(|present| !present.is_stale);
             let followed = match changes {
                 Changes::Of(keys) if fits && keys.is_empty() => Ok(()),
-                Changes::Of(keys) if fits => match self.change(named.contents, &named.set, &keys) {
-                    Ok(true) => Ok(()),
-                    Ok(false) => self.renew(named.contents, &named.set, &mut replaced),
-                    Err(error) => Err(error),
-                },
+                Changes::Of(keys) if fits => {
+                    match self.change(named.contents, &named.set, &keys, &mut replaced) {
+                        Ok(true) => Ok(()),
+                        Ok(false) => self.renew(named.contents, &named.set, &mut replaced),
+                        Err(error) => Err(error),
+                    }
+                }
                 _ => self.renew(named.contents, &named.set, &mut replaced),
             };
             if let Err(error) = followed {
@@ -185,19 +241,18 @@ impl SetTables {
                 outcome = Err(error);
             }
         }
-        let mut leads_to = [0; SETS_MAX];
+        let mut words = [0; SETS_MAX];
         for (_, named) in sets.iter() {
             let contents = self.contents.get(&named.contents);
-            leads_to[named.slot as usize] =
-                contents.map_or(0, |contents| u64::from(contents.table));
+            words[named.slot as usize] = contents.map_or(0, Contents::word);
         }
-        for (slot, table) in self.slots.iter().zip(leads_to) {
-            slot.store(table, Release);
+        for (slot, word) in self.words.iter().zip(words) {
+            slot.store(word, Release);
         }
         let kept: Vec<u64> = sets.iter().map(|(_, named)| named.contents).collect();
         let gone = self.contents.extract_if(.., |contents, _| !kept.contains(contents));
-        replaced.extend(gone.map(|(_, contents)| contents));
-        replaced.into_iter().for_each(|contents| self.let_go(&contents));
+        gone.for_each(|(_, contents)| replaced.add(contents));
+        self.let_go(replaced)?;
         outcome
     }
 
@@ -209,55 +264,89 @@ impl SetTables {
 
     /// Rebuilds the contents `id` of `set`, out of packets' sight. The old contents are added to
     /// `replaced`.
-    fn renew(&mut self, id: u64, set: &Set, replaced: &mut Vec<Contents>) -> Result<(), SetsError> {
+    fn renew(&mut self, id: u64, set: &Set, replaced: &mut Replaced) -> Result<(), SetsError> {
         let mode = Mode::of(set);
-        let before = self.contents.get(&id);
-        let before = before.and_then(|before| before.members.as_ref());
-        let members = match mode {
-            Mode::Painted => None,
-            _ => Some(Members::new(set, before)?),
-        };
         let painting = match mode {
             Mode::Ethernet => None,
-            _ => Some(painted(set)?),
+            _ => Some(self.painted(set)?),
         };
-        let table = self.free.pop_front().ok_or(SetsError::Tables)?;
-        let put = || -> Result<(), libbpf_rs::Error> {
-            if let Some((_, cells)) = &painting {
-                put(&self.paintings, table, cells.map())?;
+        let mut contents =
+            Contents { kind: kind(mode, set), painting, members: None, is_stale: false };
+        if mode != Mode::Painted {
+            match self.with_members(id, set) {
+                Ok(members) => {
+                    contents.kind |= u64::from(members.table);
+                    contents.members = Some(members);
+                }
+                Err(error) => {
+                    replaced.add(contents);
+                    return Err(error);
+                }
             }
-            if let Some(members) = &members {
-                put(&self.members, table, &members.map)?;
-            }
-            Ok(())
-        };
-        if let Err(error) = put() {
-            self.free.push_back(table);
-            return Err(error.into());
         }
-        let contents = Contents { table, painting, members, is_stale: false };
+        if let Some(before) = self.contents.insert(id, contents) {
+            replaced.add(before);
+        }
+        Ok(())
+    }
+
+    /// The members of `set`, whose present contents are `id`, in a table.
+    fn with_members(&mut self, id: u64, set: &Set) -> Result<Members, SetsError> {
+        let before = self.contents.get(&id).and_then(|before| before.members.as_ref());
+        let table = *self.free.last().ok_or(SetsError::Tables)?;
+        let members = Members::new(table, set, before)?;
+        put(&self.members, table, &members.map)?;
         let described = &self.tables[table as usize];
         for (word, bits) in described.lengths.iter().zip(lengths(set)) {
             word.store(bits, Relaxed);
         }
-        let kind = set.kind();
-        let is_six = kind.family == Family::Inet6 && kind.shape != Shape::Mac;
-        let flag = |is: bool, flag: u32| if is { flag } else { 0 };
-        let flags = flag(is_six, IS_V6)
-            | flag(kind.shape == Shape::NetPort, HAS_PORTS)
-            | flag(kind.counters, COUNTS);
-        described.flags.store(flags, Relaxed);
-        described.mode.store(mode as u32, Release);
-        replaced.extend(self.contents.insert(id, contents));
-        Ok(())
+        described.counts.store(set.kind().counters.into(), Relaxed);
+        self.free.pop();
+        Ok(members)
+    }
+
+    /// The painting of `set`, which no word leads to.
+    fn painted(&mut self, set: &Set) -> Result<Painting, SetsError> {
+        let size = Layout::size(set);
+        let count = (size + size / 4 + SPARE_WORDS).div_ceil(CHUNK_WORDS);
+        let first = self.room(count as u32).ok_or(SetsError::Chunks)?;
+        let mut chunks = Chunks { first, chunks: Vec::with_capacity(count) };
+        let numbers: Vec<u32> = (first..first + count as u32).collect();
+        for numbers in numbers.chunks(CHUNKS_AT_ONCE) {
+            let mapped: Vec<_> = numbers.iter().map(|_| chunk()).collect::<Result<_, _>>()?;
+            put_all(&self.paintings, numbers, mapped.iter().map(Mapped::map))?;
+            chunks.chunks.extend(mapped.into_iter().map(Mapped::into_region));
+        }
+        let layout = Layout::new(set, &mut chunks);
+        // It has just been measured.
+        let out_of_memory = |_: Full| io::Error::from(io::ErrorKind::OutOfMemory);
+        let layout = layout.map_err(out_of_memory).map_err(libbpf_rs::Error::from)?;
+        self.used.insert(first, count as u32);
+        Ok(Painting { layout, chunks })
+    }
+
+    /// The first of `count` adjacent chunks that are free.
+    fn room(&self, count: u32) -> Option<u32> {
+        let mut first = 0;
+        for (begin, len) in &self.used {
+            if begin - first >= count {
+                break;
+            }
+            first = begin + len;
+        }
+        (first + count <= CHUNKS_MAX).then_some(first)
     }
 
     /// Updates the contents `id` after changes of `keys` in `set`. False if they must be rebuilt.
-    fn change(&mut self, id: u64, set: &Set, keys: &[Key]) -> Result<bool, SetsError> {
+    fn change(
+        &mut self,
+        id: u64,
+        set: &Set,
+        keys: &[Key],
+        replaced: &mut Replaced,
+    ) -> Result<bool, SetsError> {
         let Some(contents) = self.contents.get_mut(&id) else { return Ok(false) };
-        let Contents { table, painting, members, .. } = contents;
-        let described = &self.tables[*table as usize];
-        if let Some(members) = members {
+        if let Some(members) = &mut contents.members {
             for key in keys {
                 if let Some(element) = set.get(key)
                     && !members.put(key, element, set)?
@@ -265,21 +354,26 @@ impl SetTables {
                     return Ok(false);
                 }
             }
+            let described = &self.tables[members.table as usize];
             for (word, bits) in described.lengths.iter().zip(lengths(set)) {
                 word.fetch_or(bits, Release);
             }
         }
-        if let Some((layout, cells)) = painting
-            && layout.update(set, keys, &mut &*cells).is_err()
-        {
-            let renewed = painted(set)?;
-            put(&self.paintings, *table, renewed.1.map())?;
-            *painting = Some(renewed);
+        let painting = contents.painting.as_mut();
+        let updated =
+            painting.map_or(Ok(()), |Painting { layout, chunks }| layout.update(set, keys, chunks));
+        if updated.is_err() {
+            let renewed = self.painted(set)?;
+            let contents = self.contents.get_mut(&id);
+            let before = contents.and_then(|contents| contents.painting.replace(renewed));
+            replaced.chunks.extend(before.map(|before| before.chunks));
         }
-        if let Some(members) = members {
+        let contents = self.contents.get_mut(&id);
+        if let Some(members) = contents.and_then(|contents| contents.members.as_mut()) {
             for key in keys.iter().filter(|key| set.get(key).is_none()) {
                 members.remove(key)?;
             }
+            let described = &self.tables[members.table as usize];
             for (word, bits) in described.lengths.iter().zip(lengths(set)) {
                 word.store(bits, Release);
             }
@@ -287,14 +381,43 @@ impl SetTables {
         Ok(true)
     }
 
-    /// Gives the table of `contents` back, to which nothing leads any more.
-    fn let_go(&mut self, contents: &Contents) {
-        for outer in [&self.paintings, &self.members] {
-            // A missing key is gone already.
-            let _ = outer.delete(&contents.table.to_ne_bytes());
+    /// Frees `replaced`, when nobody reads it any more.
+    fn let_go(&mut self, replaced: Replaced) -> Result<(), libbpf_rs::Error> {
+        let Replaced { chunks, members } = replaced;
+        if chunks.is_empty() && members.is_empty() {
+            return Ok(());
         }
-        self.free.push_back(contents.table);
+        // Waits for those who read the words before they were written.
+        put(&self.members, 0, &self.nobody)?;
+        for members in members {
+            put(&self.members, members.table, &self.nobody)?;
+            self.free.push(members.table);
+        }
+        for chunks in chunks {
+            let numbers: Vec<u32> = chunks.numbers().collect();
+            // All at once; the kernel would wait for readers after each deletion.
+            put_all(&self.paintings, &numbers, numbers.iter().map(|_| self.blank.map()))?;
+            self.used.remove(&chunks.first);
+        }
+        Ok(())
     }
+}
+
+impl Replaced {
+    fn add(&mut self, contents: Contents) {
+        self.chunks.extend(contents.painting.map(|painting| painting.chunks));
+        self.members.extend(contents.members);
+    }
+}
+
+/// The word of `set` but its table and painting.
+fn kind(mode: Mode, set: &Set) -> u64 {
+    let kind = set.kind();
+    let is_six = kind.family == Family::Inet6 && kind.shape != Shape::Mac;
+    let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+    (mode as u64) << MODE_SHIFT
+        | flag(is_six, IS_V6)
+        | flag(kind.shape == Shape::NetPort, HAS_PORTS)
 }
 
 /// Replaces the map of the table `number` by `inner`. Readers of the old one are done on return.
@@ -303,15 +426,20 @@ fn put(outer: &MapHandle, number: u32, inner: &MapHandle) -> Result<(), libbpf_r
     outer.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
-/// The layout of `set`.
-fn painted(set: &Set) -> Result<(Layout, Mapped<SharedCell>), libbpf_rs::Error> {
-    let size = Layout::size(set);
-    let cells = Mapped::new("painting", size + size / 4 + SPARE_CELLS, true)?;
-    match Layout::new(set, &mut &cells) {
-        Ok(layout) => Ok((layout, cells)),
-        // It has just been measured.
-        Err(Full) => Err(std::io::Error::from(std::io::ErrorKind::OutOfMemory).into()),
-    }
+/// The same for several. Readers of the old ones are done on return.
+fn put_all<'a>(
+    outer: &MapHandle,
+    numbers: &[u32],
+    inner: impl Iterator<Item = &'a MapHandle>,
+) -> Result<(), libbpf_rs::Error> {
+    let keys: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    let fds: Vec<u8> = inner.flat_map(|map| map.as_fd().as_raw_fd().to_ne_bytes()).collect();
+    outer.update_batch(&keys, &fds, numbers.len() as u32, MapFlags::ANY, MapFlags::ANY)
+}
+
+/// A chunk, `struct painting` of `programs/painting.h`.
+fn chunk() -> Result<Mapped<AtomicU64>, libbpf_rs::Error> {
+    Mapped::of_one_value("painting", CHUNK_WORDS + CHUNK_SPARE_WORDS)
 }
 
 /// The lengths of prefixes, if members are looked up: bit n for n + 1 bits.
@@ -345,7 +473,7 @@ fn value(counters: (u64, u64), element: &Element) -> [u8; ELEMENT_BYTES as usize
 
 impl Members {
     /// The contents of `set`, with room for more; the counters of `before` continue.
-    fn new(set: &Set, before: Option<&Self>) -> Result<Self, libbpf_rs::Error> {
+    fn new(table: u32, set: &Set, before: Option<&Self>) -> Result<Self, libbpf_rs::Error> {
         let len = set.len();
         let room = (len + len / 4).next_power_of_two().max(MEMBERS_MIN);
         let map = hash(room)?;
@@ -365,7 +493,7 @@ impl Members {
                 count = 0;
             }
         }
-        Ok(Self { map, room, len })
+        Ok(Self { table, map, room, len })
     }
 
     /// Adds or replaces `key` of `set`. False if there is no room.

@@ -7,24 +7,30 @@
 //! of flips cover it.
 //!
 //! ```text
-//!  12 bits       the rest
-//!  part's number │ address in the part
-//!        │                  │
-//!  top ──┘                  │   a word for each part: none, all, or which cell
-//!  cells ───────────────────┘   of IPv4: `block`; of IPv6: `trie`
+//!  of IPv4 14 bits, of IPv6 12       the rest
+//!  part's number                  │  address in the part
+//!        │                        │        │
+//!  top ──┘                                 │   an entry for each part: where it continues
+//!  nodes, blocks, cells ───────────────────┘   of IPv4: `block`; of IPv6: `trie`
 //! ```
 //!
-//! A [`Cell`] is 32 bytes; the top takes 16 KiB. Most look-ups end in one of two places: a [`node`]
-//! says that there is nothing near the address, or a cell lists the few flips near it.
+//! *Memory* is 64-bit [words](Memory), in chunks of [`CHUNK_WORDS`]. What is read at once never
+//! crosses the border of two chunks, and crosses that of two cache lines only if it is longer than
+//! one. An entry is half a word: the number of the word where something begins.
 //!
-//! *Changes.* Cells that can be reached are immutable. A change writes new cells behind all others,
-//! then updates the word of the top that leads to them. A concurrent look-up reads the old cells or
-//! the new ones. Unreachable cells stay until the space is used up; then everything is laid out
-//! anew elsewhere ([`Layout::update`]).
+//! *Speed.* A look-up takes what its reads take that miss the cache, and its wrong guesses at
+//! branches. So IPv4 has two dependent reads of tables that are small and two, most often of one
+//! line, near the address; none of them is behind a branch that depends on the address. IPv6 has
+//! one for each level of its trie.
+//!
+//! *Changes.* Words that can be reached are immutable, except entries. A change writes new words
+//! behind all others, then updates the entry that leads to them. A concurrent look-up reads the old
+//! words or the new ones. Unreachable words stay until the space is used up; then everything is
+//! laid out anew elsewhere ([`Layout::update`]).
 //!
 //! Sources: the layout of IPv4 is that of Degermark et al., "Small forwarding tables for fast
-//! routing look-ups" (SIGCOMM 1997); counts in bitmaps are those of poptrie (Asai and Ohara,
-//! SIGCOMM 2015), with bits instead of next hops.
+//! routing look-ups" (SIGCOMM 1997), with its first level in two; counts in bitmaps are those of
+//! poptrie (Asai and Ohara, SIGCOMM 2015), with bits instead of next hops.
 
 mod block;
 mod flip;
@@ -38,24 +44,14 @@ use flip::{Flip, flips, is_covered};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The unit of memory: 8 words.
-pub type Cell = [u32; 8];
+/// The words of a chunk: 512 KiB.
+pub const CHUNK_WORDS: usize = 1 << 16;
+/// The words of a cache line.
+const LINE_WORDS: usize = 8;
 
-/// Bits of an address that say which part it is in.
-const PART_BITS: u8 = 12;
-/// How many parts there are.
-const PARTS: u32 = 1 << PART_BITS;
-/// How many cells the top takes.
-const TOP_CELLS: usize = PARTS as usize / 8;
-
-/// In the top: nothing of the part.
-const NONE: u32 = 0;
-/// In the top: all of it.
-const ALL: u32 = 1;
-
-/// Where cells are written, while others may read them.
-pub trait Cells {
-    /// How many there are. All begin as zeros.
+/// Where words are written, while others may read them.
+pub trait Memory {
+    /// How many there are: a number of whole chunks. All begin as zeros.
     fn len(&self) -> usize;
 
     /// Whether there are none.
@@ -63,14 +59,14 @@ pub trait Cells {
         self.len() == 0
     }
 
-    /// Cell `index`.
-    fn read(&self, index: usize) -> Cell;
+    /// Word `at`.
+    fn read(&self, at: usize) -> u64;
 
-    /// Writes cell `index`, which nothing leads to yet.
-    fn write(&mut self, index: usize, cell: &Cell);
+    /// Writes word `at`, which nothing leads to yet.
+    fn write(&mut self, at: usize, word: u64);
 
-    /// Writes a word of cell `index`, after everything that was written before.
-    fn publish(&mut self, index: usize, word: usize, value: u32);
+    /// Writes word `at`, which may be read, after everything that was written before.
+    fn publish(&mut self, at: usize, word: u64);
 }
 
 /// There is no room for a change: lay out the whole set again.
@@ -80,38 +76,44 @@ pub struct Full;
 /// The writes that change an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// The first cell behind all that was ever written.
+    /// The first word behind all that was ever written.
     next: usize,
 }
 
 impl Layout {
-    /// How many cells `set` takes.
+    /// How many words `set` takes.
     pub fn size(set: &Set) -> usize {
         // Counting alone never runs out of room.
         Self::new(set, &mut Counted).map_or(usize::MAX, |layout| layout.next)
     }
 
-    /// Lays `set` out in `cells`, which are at least [`Layout::size`].
+    /// Lays `set` out in `memory`, which is at least [`Layout::size`].
     ///
     /// # Errors
-    /// They are not.
-    pub fn new(set: &Set, cells: &mut impl Cells) -> Result<Self, Full> {
-        let mut writer = Writer { next: TOP_CELLS, cells };
+    /// It is not.
+    pub fn new(set: &Set, memory: &mut impl Memory) -> Result<Self, Full> {
+        let family = set.kind().family;
+        let part_bits = part_bits(family);
+        let mut writer = Writer { next: 1 << (part_bits - 1), memory };
+        if family == Family::Inet {
+            block::begin(&mut writer)?;
+        }
         let all = flips(set, Prefix::ALL, false);
-        let mut is_in = vec![false; PARTS as usize];
-        for flip in all.iter().filter(|flip| flip.len <= PART_BITS) {
-            let parts = parts_of(flip);
+        let mut is_in = vec![false; 1 << part_bits];
+        for flip in all.iter().filter(|flip| flip.len <= part_bits) {
+            let parts = parts_of(flip, part_bits);
             let is = !is_in[parts.start as usize];
             is_in[parts.start as usize..parts.end as usize].fill(is);
         }
-        for (number, is_in) in (0..PARTS).zip(&is_in).filter(|(_, is_in)| **is_in) {
-            writer.point(number, Place::Whole(*is_in))?;
+        for (number, is_in) in (0..).zip(&is_in) {
+            writer.point(number, whole(family, *is_in));
         }
-        let within: Vec<Flip> = all.into_iter().filter(|flip| flip.len > PART_BITS).collect();
-        for flips in within.chunk_by(|one, other| number(one.bits) == number(other.bits)) {
-            let number = number(flips[0].bits);
-            let found = build(set, flips, is_in[number as usize], &mut writer)?;
-            writer.point(number, found)?;
+        let within: Vec<Flip> = all.into_iter().filter(|flip| flip.len > part_bits).collect();
+        let number = |flip: &Flip| number(flip.bits, part_bits);
+        for flips in within.chunk_by(|one, other| number(one) == number(other)) {
+            let number = number(&flips[0]);
+            let entry = build(family, flips, is_in[number as usize], &mut writer)?;
+            writer.point(number as usize, entry);
         }
         Ok(Self { next: writer.next })
     }
@@ -120,71 +122,95 @@ impl Layout {
     ///
     /// # Errors
     /// There is no room; some of the changes may have been made.
-    pub fn update(&mut self, set: &Set, keys: &[Key], cells: &mut impl Cells) -> Result<(), Full> {
+    pub fn update(
+        &mut self,
+        set: &Set,
+        keys: &[Key],
+        memory: &mut impl Memory,
+    ) -> Result<(), Full> {
+        let family = set.kind().family;
+        let part_bits = part_bits(family);
         let mut changed: BTreeMap<u32, Vec<Flip>> = BTreeMap::new();
         for key in keys.iter().map(Flip::of) {
-            for number in parts_of(&key) {
+            for number in parts_of(&key, part_bits) {
                 changed.entry(number).or_default().push(key);
             }
         }
-        let mut writer = Writer { next: self.next, cells };
+        let mut writer = Writer { next: self.next, memory };
         let updated = changed.into_iter().try_for_each(|(number, mut keys)| {
             keys.sort_unstable();
             keys.dedup();
-            let place = Prefix { bits: u128::from(number) << (128 - PART_BITS), len: PART_BITS };
+            let place = Prefix { bits: u128::from(number) << (128 - part_bits), len: part_bits };
             let is_in = is_covered(set, place);
-            let found = if keys.iter().any(|key| key.len <= PART_BITS) {
-                build(set, &flips(set, place, is_in), is_in, &mut writer)?
+            let entry = if keys.iter().any(|key| key.len <= part_bits) {
+                build(family, &flips(set, place, is_in), is_in, &mut writer)?
             } else {
-                let before = writer.part(number);
-                let update = match set.kind().family {
+                let before = writer.entry(number as usize);
+                let update = match family {
                     Family::Inet => block::update,
-                    Family::Inet6 => trie::update,
+                    Family::Inet6 => trie::update_part,
                 };
                 update(set, place, before, is_in, &keys, &mut writer)?
             };
-            writer.point(number, found)
+            writer.point(number as usize, entry);
+            Ok(())
         });
         self.next = writer.next;
         updated
     }
 }
 
-/// The part in which `flips` are, in order; the rest of it is in, or not.
-fn build(
-    set: &Set,
-    flips: &[Flip],
-    is_in: bool,
-    writer: &mut Writer<'_, impl Cells>,
-) -> Result<Place, Full> {
-    match set.kind().family {
-        Family::Inet => block::build(flips, is_in, writer),
-        Family::Inet6 => trie::build(flips, PART_BITS, is_in, writer),
+/// The bits of an address that say which part it is in.
+fn part_bits(family: Family) -> u8 {
+    match family {
+        Family::Inet => block::PART_BITS,
+        Family::Inet6 => trie::PART_BITS,
     }
 }
 
-/// Whether the image in `cells` contains `address`: the look-up of the program in the driver.
-pub fn find(cells: &[Cell], family: Family, address: u128) -> bool {
-    let number = number(address);
-    match cells[number as usize / 8][(number % 8) as usize] {
-        NONE => false,
-        ALL => true,
-        entry => match family {
-            Family::Inet => block::find(cells, entry, (address >> 96) as u32),
-            Family::Inet6 => trie::find(cells, entry, address << PART_BITS),
-        },
+/// The entry of a part that is in as a whole, or not.
+fn whole(family: Family, is_in: bool) -> u32 {
+    match family {
+        Family::Inet => block::whole(is_in),
+        Family::Inet6 => trie::whole(is_in),
+    }
+}
+
+/// The entry of the part in which `flips` are, in order; the rest of it is in, or not.
+fn build(
+    family: Family,
+    flips: &[Flip],
+    is_in: bool,
+    writer: &mut Writer<'_, impl Memory>,
+) -> Result<u32, Full> {
+    match family {
+        Family::Inet => block::build(flips, is_in, writer),
+        Family::Inet6 => trie::build_part(flips, is_in, writer),
+    }
+}
+
+/// Whether the image in `words` contains `address`: the look-up of the program in the driver.
+pub fn find(words: &[u64], family: Family, address: u128) -> bool {
+    match family {
+        Family::Inet => block::find(words, (address >> 96) as u32),
+        Family::Inet6 => trie::find(words, address),
     }
 }
 
 /// The number of the part of the address `bits`.
-fn number(bits: u128) -> u32 {
-    (bits >> (128 - PART_BITS)) as u32
+fn number(bits: u128, part_bits: u8) -> u32 {
+    (bits >> (128 - part_bits)) as u32
 }
 
 /// The parts on which `flip` has a say.
-fn parts_of(flip: &Flip) -> Range<u32> {
-    let first = number(flip.bits);
-    first..first + (1 << PART_BITS.saturating_sub(flip.len))
+fn parts_of(flip: &Flip, part_bits: u8) -> Range<u32> {
+    let first = number(flip.bits, part_bits);
+    first..first + (1 << part_bits.saturating_sub(flip.len))
+}
+
+/// Entry `number` of those that begin at word 0.
+fn entry(words: &[u64], number: usize) -> u32 {
+    (words[number / 2] >> (number % 2 * 32)) as u32
 }
 
 /// A part of the address space: all that begins with the first `len` of `bits`; the rest are 0.
@@ -203,69 +229,92 @@ impl Prefix {
     }
 }
 
-/// The new state of a part of the address space.
-enum Place {
-    /// It is in as a whole, or not.
-    Whole(bool),
-    /// The contents of the cell.
-    Cell(Cell),
-}
-
-/// Writes cells behind all others.
-struct Writer<'a, C> {
+/// Writes words behind all others.
+struct Writer<'a, M> {
     next: usize,
-    cells: &'a mut C,
+    memory: &'a mut M,
 }
 
-impl<C: Cells> Writer<'_, C> {
-    /// Writes `written` one behind the other; the number of the first.
-    fn put(&mut self, written: &[Cell]) -> Result<u32, Full> {
-        let first = self.next;
-        if first + written.len() > self.cells.len() {
+impl<M: Memory> Writer<'_, M> {
+    /// Writes `words` one behind the other; the number of the first.
+    fn put(&mut self, words: &[u64]) -> Result<u32, Full> {
+        let first = placed(self.next, words.len());
+        if first + words.len() > self.memory.len() {
             return Err(Full);
         }
-        for (index, cell) in written.iter().enumerate() {
-            self.cells.write(first + index, cell);
+        for (at, word) in (first..).zip(words) {
+            self.memory.write(at, *word);
         }
-        self.next += written.len();
+        self.next = first + words.len();
         Ok(first as u32)
     }
 
-    fn read(&self, index: u32) -> Cell {
-        self.cells.read(index as usize)
+    fn read<const WORDS: usize>(&self, first: u32) -> [u64; WORDS] {
+        std::array::from_fn(|at| self.memory.read(first as usize + at))
     }
 
-    /// The cell of part `number`, if it has one.
-    fn part(&self, number: u32) -> Option<Cell> {
-        let entry = self.read(number / 8)[(number % 8) as usize];
-        (entry > ALL).then(|| self.read(entry))
+    /// Entry `number`, counted from word 0.
+    fn entry(&self, number: usize) -> u32 {
+        (self.memory.read(number / 2) >> (number % 2 * 32)) as u32
     }
 
-    /// Sets the top's entry of part `number` to `found`.
-    fn point(&mut self, number: u32, found: Place) -> Result<(), Full> {
-        let entry = match found {
-            Place::Whole(false) => NONE,
-            Place::Whole(true) => ALL,
-            Place::Cell(cell) => self.put(&[cell])?,
-        };
-        self.cells.publish(number as usize / 8, (number % 8) as usize, entry);
-        Ok(())
+    /// Sets entry `number` to `entry`.
+    fn point(&mut self, number: usize, entry: u32) {
+        let shift = number % 2 * 32;
+        let other = self.memory.read(number / 2) & !(u64::from(u32::MAX) << shift);
+        self.memory.publish(number / 2, other | u64::from(entry) << shift);
     }
 }
 
-/// Unused cells.
+/// Where `len` words are placed of which the first could be word `next`.
+fn placed(next: usize, len: usize) -> usize {
+    let crosses = |next: usize, unit: usize| next % unit + len > unit;
+    let next = match next {
+        // The first two of a long one are read together.
+        _ if len > LINE_WORDS => next.next_multiple_of(2),
+        _ if crosses(next, LINE_WORDS) => next.next_multiple_of(LINE_WORDS),
+        _ => next,
+    };
+    if crosses(next, CHUNK_WORDS) { next.next_multiple_of(CHUNK_WORDS) } else { next }
+}
+
+/// Unused memory.
 struct Counted;
 
-impl Cells for Counted {
+impl Memory for Counted {
     fn len(&self) -> usize {
         usize::MAX
     }
 
-    fn read(&self, _: usize) -> Cell {
-        Cell::default()
+    fn read(&self, _: usize) -> u64 {
+        0
     }
 
-    fn write(&mut self, _: usize, _: &Cell) {}
+    fn write(&mut self, _: usize, _: u64) {}
 
-    fn publish(&mut self, _: usize, _: usize, _: u32) {}
+    fn publish(&mut self, _: usize, _: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_read_at_once_is_in_one_chunk_and_in_one_line_if_it_fits(
+            next in prop_oneof![0..100_usize, CHUNK_WORDS - 100..CHUNK_WORDS + 100],
+            len in 1..300_usize,
+        ) {
+            let first = placed(next, len);
+            let units = |unit: usize| (first / unit, (first + len - 1) / unit);
+            prop_assert!(first >= next && first < next + len + LINE_WORDS);
+            prop_assert_eq!(units(CHUNK_WORDS).0, units(CHUNK_WORDS).1);
+            if len <= LINE_WORDS {
+                prop_assert_eq!(units(LINE_WORDS).0, units(LINE_WORDS).1);
+            } else {
+                prop_assert_eq!(first % 2, 0, "the first two words are in one line");
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! The image agrees with the set for every address, after any sequence of changes.
 
-use narrows_sets::image::{Cell, Cells, Full, Layout, find};
+use narrows_sets::image::{Full, Layout, Memory, find};
 use narrows_sets::{Changes, Family, Host, Key, Match, Named, Sets};
 use narrows_units::Nanos;
 use proptest::prelude::*;
@@ -19,26 +19,26 @@ impl Host for Alone {
     }
 }
 
-/// Cells as a look-up sees them.
+/// Words as a look-up sees them.
 #[derive(Default)]
-struct Memory(Vec<Cell>);
+struct Words(Vec<u64>);
 
-impl Cells for Memory {
+impl Memory for Words {
     fn len(&self) -> usize {
         self.0.len()
     }
 
-    fn read(&self, index: usize) -> Cell {
-        self.0[index]
+    fn read(&self, at: usize) -> u64 {
+        self.0[at]
     }
 
-    fn write(&mut self, index: usize, cell: &Cell) {
-        assert_eq!(self.0[index], [0; 8], "what may be read is never written again");
-        self.0[index] = *cell;
+    fn write(&mut self, at: usize, word: u64) {
+        assert_eq!(self.0[at], 0, "what may be read is never written again");
+        self.0[at] = word;
     }
 
-    fn publish(&mut self, index: usize, word: usize, value: u32) {
-        self.0[index][word] = value;
+    fn publish(&mut self, at: usize, word: u64) {
+        self.0[at] = word;
     }
 }
 
@@ -128,7 +128,7 @@ fn borders(edits: &[Edit]) -> impl Iterator<Item = IpAddr> + '_ {
 fn follow(family: Family, edits: &[Edit], asked: Vec<IpAddr>, apart: usize) -> TestCaseResult {
     let mut sets = Sets::default();
     run(&mut sets, &format!("create a hash:net family {}", family.name()));
-    let mut memory = Memory::default();
+    let mut memory = Words::default();
     let mut layout: Option<Layout> = None;
     let all: Vec<IpAddr> = asked.into_iter().chain(borders(edits)).collect();
     for some in edits.chunks(apart) {
@@ -151,7 +151,7 @@ fn follow(family: Family, edits: &[Edit], asked: Vec<IpAddr>, apart: usize) -> T
         };
         if updated.is_err() {
             // With a little room for additions.
-            memory = Memory(vec![[0; 8]; Layout::size(set) + 70]);
+            memory = Words(vec![0; Layout::size(set) + 300]);
             layout = Some(Layout::new(set, &mut memory).unwrap());
         }
         for &address in &all {
@@ -197,7 +197,7 @@ fn single_addresses_take_64_bytes_each_at_most() {
         // Each in a block of its own, as long as there are free ones.
         run(&mut sets, &format!("add a {}", Ipv4Addr::from(number.wrapping_mul(0x9e37_79b1))));
     }
-    let size = Layout::size(&sets.get("a").unwrap().set) * size_of::<Cell>();
+    let size = Layout::size(&sets.get("a").unwrap().set) * size_of::<u64>();
     assert!(size <= (16 << 10) + 64 * 100_000, "{size}");
 }
 
@@ -211,6 +211,6 @@ fn prefixes_of_ipv6_take_64_bytes_each_at_most() {
         let len = [48, 56, 64, 128][(number % 4) as usize];
         run(&mut sets, &format!("-exist add a {}/{len}", Ipv6Addr::from(net)));
     }
-    let size = Layout::size(&sets.get("a").unwrap().set) * size_of::<Cell>();
+    let size = Layout::size(&sets.get("a").unwrap().set) * size_of::<u64>();
     assert!(size <= (16 << 10) + 64 * 100_000, "{size}");
 }

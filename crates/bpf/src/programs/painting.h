@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Whether an address is painted. crates/sets/src/image.rs and the modules below it say
- * how cells are laid out, and have the same look-ups for tests.
+ * how words are laid out, and have the same look-ups for tests.
+ *
+ * Chunks are maps of the same size with one value, so the kernel looks them up without a call. A
+ * painting has adjacent ones.
  */
 #ifndef PAINTING_H
 #define PAINTING_H
@@ -9,26 +12,42 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-struct cell {
-	__u32 words[8];
-};
+#define CHUNKS_MAX 4096
+#define CHUNK_SHIFT 16
+#define CHUNK_WORDS (1 << CHUNK_SHIFT)
+/* Behind each: a block whose first word may be any word, as far as the verifier knows, is read
+ * up to the last of its 64 halves of a word. A page. */
+#define SPARE_WORDS 512
 
-/* A node, of either. Of what begins with other bits than those it passes over, all is in
+/* IPv4: bits of half a word of a block. */
+#define IS_LEAF (1U << 31)
+#define LIST_IS_IN_SHIFT 30
+#define FLIP_BITS 12
+
+/* IPv6: a node, of either. Of what begins with other bits than those it passes over, all is in
  * or nothing. */
 #define IS_NODE (1U << 31)
-#define IS_IN (1U << 29)
-
-/* A dense block of IPv4; without it, a sparse one. */
-#define IS_DENSE (1U << 31)
-/* In a sparse one: addresses without a flip are in the set; a word that is a flip. */
-#define IS_AROUND (1U << 31)
-#define IS_USED (1U << 30)
-#define SPARSE_MAX 8
-
-/* A cell of IPv6 that is no node has one long flip; without this, up to three short ones. */
-#define IS_LONG (1U << 30)
 /* Of the 128 bits of an address the top takes 12 and each node at least 6. */
 #define NODES_MAX 20
+
+struct chunk {
+	__u64 words[CHUNK_WORDS + SPARE_WORDS];
+};
+
+struct painting {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct chunk));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, CHUNKS_MAX);
+	__type(key, __u32);
+	__array(values, struct painting);
+} paintings SEC(".maps");
 
 /* How many bits are set. */
 static __always_inline __u32 ones(__u64 word)
@@ -48,110 +67,101 @@ static __always_inline __u32 is_zero(__u64 word)
 	return word >> 63;
 }
 
-static __always_inline __u64 wide(const struct cell *cell, int at)
+/* Word `at` of the painting whose first chunk is `first`, and what is behind it. */
+static __always_inline const __u64 *words_at(__u32 first, __u32 at)
 {
-	return *(const __u64 *)&cell->words[at];
-}
+	__u32 number = first + (at >> CHUNK_SHIFT), zero = 0;
+	void *painting = bpf_map_lookup_elem(&paintings, &number);
+	const struct chunk *chunk;
 
-/* The top's entry of the part `number`: 0 for nothing, 1 for all, or a cell. */
-static __always_inline __u32 part_entry(void *painting, __u32 number)
-{
-	__u32 at = number >> 3;
-	const struct cell *cell = bpf_map_lookup_elem(painting, &at);
-
-	/* Published last, so the cells that it leads to are there. */
-	return cell ? *(const volatile __u32 *)&cell->words[number & 7] : 0;
-}
-
-/* A node's entry of a slot: 0 or 1, or a cell. No cell has these numbers. */
-static __always_inline __u32 slot_entry(const struct cell *node, __u32 slot)
-{
-	__u64 partial = wide(node, 2);
-
-	if (!(partial >> slot & 1))
-		return wide(node, 0) >> slot & 1;
-	return node->words[6] + ones(partial & ((1ULL << slot) - 1));
-}
-
-static __always_inline __u32 is_painted_v4(void *painting, __u32 address)
-{
-	__u32 entry = part_entry(painting, address >> 20), slot = address >> 8 & 63, is_in;
-	const struct cell *cell;
-	__u64 partial;
-
-	if (entry <= 1)
-		return entry;
-	cell = bpf_map_lookup_elem(painting, &entry);
-	if (!cell)
+	if (!painting)
 		return 0;
-	entry = slot_entry(cell, address >> 14 & 63);
-	if (entry <= 1)
-		return entry;
-	cell = bpf_map_lookup_elem(painting, &entry);
-	if (!cell)
-		return 0;
-	if (!(cell->words[7] & IS_DENSE)) {
-		is_in = cell->words[0] >> 31;
-#pragma unroll
-		for (int i = 0; i < SPARSE_MAX; i++) {
-			__u32 flip = cell->words[i];
+	chunk = bpf_map_lookup_elem(painting, &zero);
+	return chunk ? &chunk->words[at & (CHUNK_WORDS - 1)] : 0;
+}
 
-			if (!(flip & IS_USED))
-				break;
-			is_in ^= is_zero(((address ^ flip >> 8) & 0x3fff) >> (flip & 15));
-		}
-		return is_in;
+/* Entry `number` of those that begin at `words`. Published last, so what it leads to is there. */
+static __always_inline __u32 entry_of(const __u64 *words, __u32 number)
+{
+	return ((const volatile __u32 *)words)[number];
+}
+
+static __always_inline __u32 is_painted_v4(__u32 first, __u32 address)
+{
+	__u32 slot = address >> 8 & 63, half, before;
+	__u64 full, partial, is_partial, is_in, is_listed;
+	const __u64 *words = words_at(first, 0);
+
+	if (!words)
+		return 0;
+	words = words_at(first, entry_of(words, address >> 18));
+	if (!words)
+		return 0;
+	words = words_at(first, entry_of(words, address >> 14 & 15));
+	if (!words)
+		return 0;
+	full = words[0];
+	partial = words[1];
+	is_partial = partial >> slot & 1;
+	before = ones(partial & ((1ULL << slot) - 1));
+	/* Even if it is none of the block's: a branch would be unpredictable. */
+	half = entry_of(words + 2, before & 63);
+	if (is_partial && half & IS_LEAF) {
+		words = words_at(first, half & ~IS_LEAF);
+		return words ? words[address >> 6 & 3] >> (address & 63) & 1 : 0;
 	}
-	partial = wide(cell, 2);
-	if (!(partial >> slot & 1))
-		return wide(cell, 0) >> slot & 1;
-	entry = cell->words[4] + ones(partial & ((1ULL << slot) - 1));
-	cell = bpf_map_lookup_elem(painting, &entry);
-	return cell ? cell->words[address >> 5 & 7] >> (address & 31) & 1 : 0;
+	is_in = full >> slot & 1;
+	is_listed = (half >> LIST_IS_IN_SHIFT & 1) ^
+		    is_zero(((address ^ half) & 255) >> (half >> 8 & 15)) ^
+		    is_zero(((address ^ half >> FLIP_BITS) & 255) >> (half >> (FLIP_BITS + 8) & 15));
+	return is_in ^ ((is_in ^ is_listed) & is_partial);
 }
 
 /* Whether an address is in, of whose flips the cell has a list. A long flip is two words,
  * both of which have to be the address's; of short ones an odd number. */
-static __always_inline __u32 is_listed(const struct cell *cell, __u64 high, __u64 low)
+static __always_inline __u32 is_listed(const __u64 *cell, __u64 high, __u64 low)
 {
-	__u32 kind = cell->words[7], shifts = cell->words[6], first, second, third;
+	__u32 kind = cell[3] >> 32, shifts = cell[3], first, second, third;
 	__u64 is_long = kind >> 30 & 1, next = high << 63 | low >> 1;
 
 	next = high ^ ((high ^ next) & -is_long);
-	first = is_zero((wide(cell, 0) ^ high) >> 1 >> (shifts & 63));
-	second = is_zero((wide(cell, 2) ^ next) >> 1 >> (shifts >> 8 & 63));
-	third = is_zero((wide(cell, 4) ^ high) >> 1 >> (shifts >> 16 & 63));
+	first = is_zero((cell[0] ^ high) >> 1 >> (shifts & 63));
+	second = is_zero((cell[1] ^ next) >> 1 >> (shifts >> 8 & 63));
+	third = is_zero((cell[2] ^ high) >> 1 >> (shifts >> 16 & 63));
 	/* Of two words (a ^ b) ^ (a | b) is a & b. */
 	return (kind >> 29 & 1) ^ first ^ second ^ third ^ ((first | second) & is_long);
 }
 
 /* The look-up of an address as two words. Bits that led to a cell are shifted out. */
-static __always_inline __u32 is_painted_v6(void *painting, __u64 high, __u64 low)
+static __always_inline __u32 is_painted_v6(__u32 first, __u64 high, __u64 low)
 {
-	__u32 entry = part_entry(painting, high >> 52);
+	const __u64 *cell = words_at(first, 0);
+	__u32 entry = cell ? entry_of(cell, high >> 52) : 0;
 
+	/* No cell has these numbers. */
 	if (entry <= 1)
 		return entry;
 	high = high << 12 | low >> 52;
 	low <<= 12;
 	for (int i = 0; i <= NODES_MAX; i++) {
-		const struct cell *cell = bpf_map_lookup_elem(painting, &entry);
-		__u32 kind, skip;
+		__u32 kind, skip, slot;
 
+		cell = words_at(first, entry);
 		if (!cell)
 			return 0;
-		kind = cell->words[7];
+		kind = cell[3] >> 32;
 		if (!(kind & IS_NODE))
 			return is_listed(cell, high, low);
 		skip = kind & 63;
-		if ((wide(cell, 4) ^ high) >> 1 >> (63 - skip))
+		if ((cell[2] ^ high) >> 1 >> (63 - skip))
 			return kind >> 29 & 1;
 		/* Two shifts, because a shift by 64 bits is undefined. */
 		high = high << skip | low >> 1 >> (63 - skip);
 		low <<= skip;
-		entry = slot_entry(cell, high >> 58);
-		if (entry <= 1)
-			return entry;
+		slot = high >> 58;
+		if (!(cell[1] >> slot & 1))
+			return cell[0] >> slot & 1;
+		entry = cell[3] + 4 * ones(cell[1] & ((1ULL << slot) - 1));
 		high = high << 6 | low >> 58;
 		low <<= 6;
 	}

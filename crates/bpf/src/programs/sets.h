@@ -2,14 +2,13 @@
 /*
  * Whether a packet is in a set.
  *
- * Sets are numbered; a set's contents are a table, which is numbered, too. One word
- * leads from a set to its table, so writing two words swaps two sets, and a look-up sees one
- * table or the other.
+ * Sets are numbered. One word leads from a set to its contents, so writing two words swaps two
+ * sets, and a look-up sees one's contents or the other's.
  *
- * A table has a painting of its prefixes (crates/sets/src/image.rs, painting.h), which
+ * These are a painting of the set's prefixes (crates/sets/src/image.rs, painting.h), which
  * answers in a few reads whether an address is in the set. If that is not enough (ports,
- * counters by member), the members are in a hash, too, and are looked up length by length, the
- * longest first; the painting excludes addresses without a member.
+ * counters by member), the members are in a hash, too, a table, and are looked up length by
+ * length, the longest first; the painting excludes addresses without a member.
  *
  * User space makes the maps, one of each for both ports, and changes them while they
  * are read. It writes members before the word that leads to them, and removes that word before
@@ -25,10 +24,18 @@
 #include "painting.h"
 
 #define SETS_MAX 64
-/* Room for contents that replace others. Table 0 is always empty. */
+/* Room for contents that replace others. */
 #define TABLES_MAX 128
 
-/* How a table is looked up. */
+/* A set's word: the number of its table, how it is looked up, whether of what, and the first chunk
+ * of its painting. 0 for none. */
+#define TABLE_MASK 0xff
+#define MODE_SHIFT 8
+#define IS_V6 (1 << 16)
+#define HAS_PORTS (1 << 17)
+#define FIRST_SHIFT 32
+
+/* How a set is looked up. */
 enum mode {
 	NOTHING,	/* it is empty */
 	PAINTED,	/* the painting is enough */
@@ -36,16 +43,11 @@ enum mode {
 	ETHERNET,	/* members are Ethernet addresses */
 };
 
-/* More properties of a table. */
-#define IS_V6 1
-#define HAS_PORTS 2
-#define COUNTS 4
-
 struct table {
 	/* The lengths of members that are in the hash: bit n for n + 1 bits. */
 	__u64 lengths[2];
-	__u32 mode;
-	__u32 flags;
+	/* Whether members count. */
+	__u64 counts;
 	__u64 reserved;
 };
 
@@ -73,7 +75,7 @@ struct {
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
 	__type(value, __u64);
-} set_tables SEC(".maps");
+} set_words SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -82,21 +84,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct table);
 } tables SEC(".maps");
-
-struct painting {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(struct cell));
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, TABLES_MAX);
-	__type(key, __u32);
-	__array(values, struct painting);
-} paintings SEC(".maps");
 
 struct members {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -153,7 +140,7 @@ __noinline int longest_member(__u32 number, const struct element_key *whole, __u
 	if (!table || !elements || !whole)
 		return 2;
 	own = *whole;
-	counts = table->flags & COUNTS;
+	counts = table->counts;
 	lengths = table->lengths[1];
 	bits = bpf_be64_to_cpu(key->address[1]);
 	for (int i = 0; i < 64 && lengths; i++) {
@@ -186,49 +173,41 @@ __noinline int longest_member(__u32 number, const struct element_key *whole, __u
  * itself, not once for each filter that calls it. */
 __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 {
-	const __u64 *leads_to = bpf_map_lookup_elem(&set_tables, &set);
-	const struct table *table;
+	const __u64 *slot = bpf_map_lookup_elem(&set_words, &set);
 	struct element_key key = {};
-	__u32 number, mode, flags, painted;
+	__u32 mode, first, painted;
 	const __u8 *address;
-	void *painting;
+	__u64 word;
 
-	if (!leads_to || !packet)
+	if (!slot || !packet)
 		return 0;
-	number = *(const volatile __u64 *)leads_to;
-	table = bpf_map_lookup_elem(&tables, &number);
-	if (!table)
-		return 0;
-	mode = table->mode;
-	flags = table->flags;
+	word = *(const volatile __u64 *)slot;
+	mode = word >> MODE_SHIFT & 0xff;
 	if (mode == NOTHING)
 		return 0;
 	if (mode == ETHERNET) {
 		__builtin_memcpy(&key, how & BY_DESTINATION ? packet->destination_mac :
 							      packet->source_mac, 8);
-		return longest_member(number, &key, packet->bytes) == 1;
+		return longest_member(word & TABLE_MASK, &key, packet->bytes) == 1;
 	}
-	if (packet->ip != (flags & IS_V6 ? 6 : 4))
+	if (packet->ip != (word & IS_V6 ? 6 : 4))
 		return 0;
 	address = how & BY_DESTINATION ? packet->destination : packet->source;
-	painting = bpf_map_lookup_elem(&paintings, &number);
-	if (!painting)
-		return 0;
-	if (flags & IS_V6)
-		painted = is_painted_v6(painting,
-					bpf_be64_to_cpu(((const __be64 *)address)[0]),
+	first = word >> FIRST_SHIFT;
+	if (word & IS_V6)
+		painted = is_painted_v6(first, bpf_be64_to_cpu(((const __be64 *)address)[0]),
 					bpf_be64_to_cpu(((const __be64 *)address)[1]));
 	else
-		painted = is_painted_v4(painting, bpf_ntohl(*(const __be32 *)address));
+		painted = is_painted_v4(first, bpf_ntohl(*(const __be32 *)address));
 	if (mode == PAINTED || !painted)
 		return painted;
 	__builtin_memcpy(&key, address, 16);
-	if (flags & HAS_PORTS) {
+	if (word & HAS_PORTS) {
 		key.protocol = packet->protocol;
 		key.port = how & BY_DESTINATION_PORT ? packet->destination_port :
 						       packet->source_port;
 	}
-	return longest_member(number, &key, packet->bytes) == 1;
+	return longest_member(word & TABLE_MASK, &key, packet->bytes) == 1;
 }
 
 #endif

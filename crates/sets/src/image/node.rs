@@ -4,12 +4,13 @@
 //! adjacent and found by counting. If the skipped bits differ from the node's, there is no flip.
 //!
 //! ```text
-//!  words   0 1    2 3       4 5       6       7
-//!          full   partial   skipped   first   IS_NODE, is_in, skip
+//!  words   0      1         2         3, low   3, high
+//!          full   partial   skipped   first    IS_NODE, is_in, skip
 //! ```
 
 use super::flip::Flip;
-use super::{Cell, Cells, Full, Place, Prefix, Writer};
+use super::trie::{CELL_WORDS, Cell, Place};
+use super::{Full, Memory, Prefix, Writer};
 
 /// Bits that a node branches on.
 const STRIDE: u8 = 6;
@@ -18,12 +19,8 @@ pub(super) const SKIP_MAX: u8 = 64 - STRIDE;
 /// The last bit at which a node may branch.
 pub(super) const BRANCH_MAX: u8 = 128 - STRIDE;
 
-const FULL: usize = 0;
-const PARTIAL: usize = 2;
-const SKIPPED: usize = 4;
-const FIRST: usize = 6;
-/// The word with the kind of cell, and its flags beside `skip`.
-pub(super) const KIND: usize = 7;
+/// The word with the kind of cell, in its upper half.
+pub(super) const KIND: usize = 3;
 pub(super) const IS_IN: u32 = 1 << 29;
 const IS_NODE: u32 = 1 << 31;
 
@@ -54,12 +51,12 @@ pub(super) enum Step {
 
 /// A node after the first `position` bits, with the flips there. It branches at `branch`. `below`
 /// makes the contents of a slot, whose flips begin after that many bits.
-pub(super) fn build<C: Cells>(
+pub(super) fn build<M: Memory>(
     flips: &[Flip],
     [position, branch]: [u8; 2],
     is_in: bool,
-    writer: &mut Writer<'_, C>,
-    below: impl Fn(&[Flip], u8, bool, &mut Writer<'_, C>) -> Result<Place, Full>,
+    writer: &mut Writer<'_, M>,
+    below: impl Fn(&[Flip], u8, bool, &mut Writer<'_, M>) -> Result<Place, Full>,
 ) -> Result<Place, Full> {
     let skip = branch - position;
     let common = flips.first().map_or(0, |flip| flip.bits << position);
@@ -89,13 +86,14 @@ pub(super) fn build<C: Cells>(
 impl Node {
     /// The node that `cell` is, if it is one.
     pub(super) fn read(cell: &Cell) -> Option<Self> {
-        let kind = cell[KIND];
-        (kind & IS_NODE != 0).then(|| Self {
-            full: wide(cell, FULL),
-            partial: wide(cell, PARTIAL),
-            skipped: wide(cell, SKIPPED),
+        let [full, partial, skipped, last] = *cell;
+        let kind = (last >> 32) as u32;
+        (kind & IS_NODE != 0).then_some(Self {
+            full,
+            partial,
+            skipped,
             skip: (kind & 63) as u8,
-            first: cell[FIRST],
+            first: last as u32,
             is_in: kind & IS_IN != 0,
         })
     }
@@ -122,12 +120,12 @@ impl Node {
 
     /// The new node of `place` after changes of `keys` below it. `below` gives the contents of a
     /// slot with some of them; cells of others are kept.
-    pub(super) fn update<C: Cells>(
+    pub(super) fn update<M: Memory>(
         self,
         place: Prefix,
         keys: &[Flip],
-        writer: &mut Writer<'_, C>,
-        below: impl Fn(Prefix, Option<Cell>, bool, &[Flip], &mut Writer<'_, C>) -> Result<Place, Full>,
+        writer: &mut Writer<'_, M>,
+        below: impl Fn(Prefix, Option<Cell>, bool, &[Flip], &mut Writer<'_, M>) -> Result<Place, Full>,
     ) -> Result<Place, Full> {
         let branch = place.len + self.skip;
         let mut node = Self { partial: 0, ..self };
@@ -135,8 +133,8 @@ impl Node {
         let mut next = self.first;
         for number in 0..1 << STRIDE {
             let had = (self.partial >> number & 1 == 1).then(|| {
-                next += 1;
-                writer.read(next - 1)
+                next += CELL_WORDS;
+                writer.read(next - CELL_WORDS)
             });
             let begin = keys.partition_point(|key| slot(key.bits, branch) < number);
             let end = keys.partition_point(|key| slot(key.bits, branch) <= number);
@@ -167,7 +165,10 @@ impl Node {
         *rest <<= STRIDE;
         match self.partial >> slot & 1 {
             0 => Step::Is(self.full >> slot & 1 == 1),
-            _ => Step::To(self.first + (self.partial & ((1 << slot) - 1)).count_ones()),
+            _ => {
+                let before = (self.partial & ((1 << slot) - 1)).count_ones();
+                Step::To(self.first + before * CELL_WORDS)
+            }
         }
     }
 
@@ -189,36 +190,23 @@ impl Node {
     }
 
     /// The finished node with the cells of its slots.
-    fn placed<C: Cells>(
+    fn placed<M: Memory>(
         self,
         children: &[Cell],
-        writer: &mut Writer<'_, C>,
+        writer: &mut Writer<'_, M>,
     ) -> Result<Place, Full> {
         let around = if self.is_in { u64::MAX } else { 0 };
         if children.is_empty() && self.full == around {
             return Ok(Place::Whole(self.is_in));
         }
-        let mut cell = Cell::default();
-        write_wide(&mut cell, FULL, self.full);
-        write_wide(&mut cell, PARTIAL, self.partial);
-        write_wide(&mut cell, SKIPPED, self.skipped);
-        cell[FIRST] = writer.put(children)?;
-        cell[KIND] = IS_NODE | if self.is_in { IS_IN } else { 0 } | u32::from(self.skip);
-        Ok(Place::Cell(cell))
+        let first = writer.put(&children.concat())?;
+        let kind = IS_NODE | if self.is_in { IS_IN } else { 0 } | u32::from(self.skip);
+        let last = u64::from(kind) << 32 | u64::from(first);
+        Ok(Place::Cell([self.full, self.partial, self.skipped, last]))
     }
 }
 
 /// The slot of `bits` in a node that branches there.
 fn slot(bits: u128, branch: u8) -> u32 {
     (bits >> (BRANCH_MAX - branch)) as u32 & 63
-}
-
-/// Words `at` and the next as one.
-pub(super) fn wide(cell: &Cell, at: usize) -> u64 {
-    u64::from(cell[at]) | u64::from(cell[at + 1]) << 32
-}
-
-/// Writes `wide` into words `at` and the next.
-pub(super) fn write_wide(cell: &mut Cell, at: usize, wide: u64) {
-    [cell[at], cell[at + 1]] = [wide as u32, (wide >> 32) as u32];
 }

@@ -1,10 +1,10 @@
-//! A part of IPv6: a trie of [nodes](super::node), which pass over what all have in common.
+//! IPv6: 4,096 parts, each a trie of [nodes](super::node), which pass over what all have in common.
 //!
 //! Where few flips are left, they are listed: a *short* cell has up to three of at most 63 further
 //! bits, a *long* one has one of any length.
 //!
 //! ```text
-//!  words   0 1    2 3    4 5    6        7
+//!  words   0      1      2      3, low   3, high
 //!  short   bits   bits   bits   shifts   is_in
 //!  long    bits   more          shifts   IS_LONG, is_in
 //! ```
@@ -18,25 +18,81 @@
 //! copying): 64 for each node at most, however large the set is.
 
 use super::flip::{Flip, flips};
-use super::node::{self, BRANCH_MAX, IS_IN, KIND, Node, SKIP_MAX, Step, wide, write_wide};
-use super::{Cell, Cells, Full, Place, Prefix, Writer};
+use super::node::{self, BRANCH_MAX, IS_IN, KIND, Node, SKIP_MAX, Step};
+use super::{Full, Memory, Prefix, Writer, entry};
 use crate::set::Set;
+
+/// The bits that say which part it is.
+pub(super) const PART_BITS: u8 = 12;
+
+/// The unit of memory: four words.
+pub(super) type Cell = [u64; 4];
+pub(super) const CELL_WORDS: u32 = 4;
+
+/// As an entry of the top: nothing of the part.
+const NONE: u32 = 0;
+/// All of it. No cell has these numbers.
+const ALL: u32 = 1;
 
 /// The number of flips in a short cell, and their greatest length.
 const SHORT_MAX: usize = 3;
 const SHORT_LEN_MAX: u8 = 63;
 
-/// The word that says in a byte for each how far bits are shifted, by one less.
-const SHIFTS: usize = 6;
-/// The flags of the word [`KIND`], besides [`IS_IN`].
+/// A flag of the upper half of the last word, besides [`IS_IN`]. The lower half says in a byte for
+/// each flip how far bits are shifted, by one less.
 const IS_LONG: u32 = 1 << 30;
 
+/// The new state of a part of the address space.
+pub(super) enum Place {
+    /// It is in as a whole, or not.
+    Whole(bool),
+    /// The contents of the cell.
+    Cell(Cell),
+}
+
+impl Place {
+    /// As the top's entry of a part.
+    fn entry<M: Memory>(self, writer: &mut Writer<'_, M>) -> Result<u32, Full> {
+        match self {
+            Self::Whole(is_in) => Ok(whole(is_in)),
+            Self::Cell(cell) => writer.put(&cell),
+        }
+    }
+}
+
+/// The entry of a part that is in as a whole, or not.
+pub(super) fn whole(is_in: bool) -> u32 {
+    if is_in { ALL } else { NONE }
+}
+
+/// The entry of the part in which `flips` are, in order; the rest of it is in, or not.
+pub(super) fn build_part<M: Memory>(
+    flips: &[Flip],
+    is_in: bool,
+    writer: &mut Writer<'_, M>,
+) -> Result<u32, Full> {
+    build(flips, PART_BITS, is_in, writer)?.entry(writer)
+}
+
+/// The new entry of `place`, instead of `before`; see [`update`].
+pub(super) fn update_part<M: Memory>(
+    set: &Set,
+    place: Prefix,
+    before: u32,
+    is_in: bool,
+    keys: &[Flip],
+    writer: &mut Writer<'_, M>,
+) -> Result<u32, Full> {
+    let before = (before > ALL).then(|| writer.read(before));
+    update(set, place, before, is_in, keys, writer)?.entry(writer)
+}
+
 /// The place behind the first `position` bits in which `flips` are, in order.
-pub(super) fn build<C: Cells>(
+fn build<M: Memory>(
     flips: &[Flip],
     position: u8,
     is_in: bool,
-    writer: &mut Writer<'_, C>,
+    writer: &mut Writer<'_, M>,
 ) -> Result<Place, Full> {
     let (Some(first), Some(last)) = (flips.first(), flips.last()) else {
         return Ok(Place::Whole(is_in));
@@ -55,13 +111,13 @@ pub(super) fn build<C: Cells>(
 
 /// The new cell of `place`, instead of `before`, after changes of `keys` of `set`, which are within
 /// `place` and longer than it. It rewrites cells on their path and keeps the rest.
-pub(super) fn update<C: Cells>(
+fn update<M: Memory>(
     set: &Set,
     place: Prefix,
     before: Option<Cell>,
     is_in: bool,
     keys: &[Flip],
-    writer: &mut Writer<'_, C>,
+    writer: &mut Writer<'_, M>,
 ) -> Result<Place, Full> {
     match Node::kept(before, place, is_in, keys) {
         None => build(&flips(set, place, is_in), place.len, is_in, writer),
@@ -71,30 +127,36 @@ pub(super) fn update<C: Cells>(
     }
 }
 
-/// Whether the address whose first bits led to the cell `entry`, and whose others are `rest`, is
-/// in.
-pub(super) fn find(cells: &[Cell], mut entry: u32, mut rest: u128) -> bool {
+/// Whether `address` is in.
+pub(super) fn find(words: &[u64], address: u128) -> bool {
+    let mut at = match entry(words, (address >> (128 - PART_BITS)) as usize) {
+        NONE => return false,
+        ALL => return true,
+        first => first,
+    };
+    let mut rest = address << PART_BITS;
     loop {
-        let cell = &cells[entry as usize];
-        let Some(node) = Node::read(cell) else { return lists(cell, rest) };
+        let cell = std::array::from_fn(|word| words[at as usize + word]);
+        let Some(node) = Node::read(&cell) else { return lists(&cell, rest) };
         match node.step(&mut rest) {
             Step::Is(is_in) => return is_in,
-            Step::To(next) => entry = next,
+            Step::To(next) => at = next,
         }
     }
 }
 
 /// Whether `rest` is in, as a short cell or a long one has it.
 fn lists(cell: &Cell, rest: u128) -> bool {
+    let (shifts, kind) = (cell[KIND] as u32, (cell[KIND] >> 32) as u32);
     let covers = |at: usize, rest: u128| {
-        let others = wide(cell, 2 * at) ^ (rest >> 64) as u64;
-        others >> 1 >> (cell[SHIFTS] >> (8 * at) & 63) == 0
+        let others = cell[at] ^ (rest >> 64) as u64;
+        others >> 1 >> (shifts >> (8 * at) & 63) == 0
     };
-    let covering = match cell[KIND] & IS_LONG != 0 {
+    let covering = match kind & IS_LONG != 0 {
         true => [covers(0, rest) && covers(1, rest << SHORT_LEN_MAX), false, covers(2, rest)],
         false => [0, 1, 2].map(|at| covers(at, rest)),
     };
-    (cell[KIND] & IS_IN != 0) ^ covering[0] ^ covering[1] ^ covering[2]
+    (kind & IS_IN != 0) ^ covering[0] ^ covering[1] ^ covering[2]
 }
 
 fn short(flips: &[Flip], position: u8, is_in: bool) -> Cell {
@@ -113,9 +175,10 @@ fn listed(kind: u32, parts: impl ExactSizeIterator<Item = (u128, u8)>, is_in: bo
     let mut cell = Cell::default();
     let unused = SHORT_MAX - parts.len();
     for (at, (bits, len)) in parts.chain([(0, 0); SHORT_MAX]).take(SHORT_MAX).enumerate() {
-        write_wide(&mut cell, 2 * at, (bits >> 64) as u64);
-        cell[SHIFTS] |= u32::from(SHORT_LEN_MAX - len) << (8 * at);
+        cell[at] = (bits >> 64) as u64;
+        cell[KIND] |= u64::from(SHORT_LEN_MAX - len) << (8 * at);
     }
-    cell[KIND] = kind | if is_in ^ (unused % 2 == 1) { IS_IN } else { 0 };
+    let kind = kind | if is_in ^ (unused % 2 == 1) { IS_IN } else { 0 };
+    cell[KIND] |= u64::from(kind) << 32;
     cell
 }

@@ -46,7 +46,7 @@ fn prefix(seed: u32, is_six: bool) -> (IpAddr, u8) {
 fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAddr, u8)]) -> f64 {
     let mut open = ObjectBuilder::default().open_memory(object).unwrap();
     let is_six = asked[0].is_ipv6();
-    let names = ["set_tables", "tables", "paintings", "members"];
+    let names = ["set_words", "tables", "paintings", "members"];
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         if let Some(at) = names.iter().position(|known| *known == name) {
