@@ -158,7 +158,8 @@ static __always_inline int is_within(__be16 port, const volatile __u16 *range)
 	return range[0] <= number && number <= range[1];
 }
 
-static __always_inline int matches(struct xdp_md *ctx, struct packet *packet, int term)
+static __always_inline int matches(struct xdp_md *ctx, struct packet *packet, int term,
+				   int is_first)
 {
 #pragma unroll
 	for (int i = 0; i < PACKET_WORDS; i++)
@@ -192,10 +193,13 @@ static __always_inline int matches(struct xdp_md *ctx, struct packet *packet, in
 	}
 #pragma unroll
 	for (int i = 0; i < LOOK_UPS_MAX; i++) {
-		if (!terms[term].look_ups[i].how)
+		__u32 set = terms[term].look_ups[i].set, how = terms[term].look_ups[i].how, is_in;
+
+		if (!how)
 			break;
-		if (!!is_in_set(packet, terms[term].look_ups[i].set, terms[term].look_ups[i].how) ==
-		    !!terms[term].look_ups[i].is_negated)
+		is_in = is_first && !i ? is_in_set_at_once(packet, set, how) :
+					 is_in_set(packet, set, how);
+		if (!!is_in == !!terms[term].look_ups[i].is_negated)
 			return 0;
 	}
 	return 1;
@@ -231,13 +235,16 @@ static __always_inline int act(struct packet *packet, int term)
 /* Whether the frame is dropped. */
 static __always_inline int is_dropped(struct xdp_md *ctx, struct packet *packet)
 {
-	int is_it = 0, control;
+	/* By itself, as its look-up is longer than a call, and the loop too long to be unrolled with
+	 * one in each round. */
+	int is_it = terms[0].is_used && matches(ctx, packet, 0, 1), control;
 
 #pragma unroll
 	for (int i = 0; i < TERMS_MAX; i++) {
 		if (!terms[i].is_used)
 			break;
-		is_it = is_it || matches(ctx, packet, i);
+		if (i)
+			is_it = is_it || matches(ctx, packet, i, 0);
 		if (terms[i].has_more || !is_it)
 			continue;
 		is_it = 0;
