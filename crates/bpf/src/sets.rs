@@ -57,7 +57,7 @@ pub enum SetsError {
     #[error("no table is free for the set")]
     Tables,
     /// All of them together are too large.
-    #[error("the sets take more than {} MiB", CHUNKS_MAX as usize * CHUNK_WORDS * 8 >> 20)]
+    #[error("the sets take more than {} MiB", (CHUNKS_MAX as usize * CHUNK_WORDS * 8) >> 20)]
     Chunks,
 }
 

@@ -7,29 +7,29 @@
 //! of flips cover it.
 //!
 //! ```text
-//!  of IPv4 14 bits, of IPv6 12       the rest
+//!  of IPv4 16 bits, of IPv6 12       the rest
 //!  part's number                  │  address in the part
 //!        │                        │        │
-//!  top ──┘                                 │   an entry for each part: where it continues
-//!  nodes, blocks, cells ───────────────────┘   of IPv4: `block`; of IPv6: `trie`
+//!  top ──┘                                 │   a word for each part: where it continues
+//!  blocks, cells ──────────────────────────┘   of IPv4: `block`; of IPv6: `trie`
 //! ```
 //!
 //! *Memory* is 64-bit [words](Memory), in chunks of [`CHUNK_WORDS`]. What is read at once never
 //! crosses the border of two chunks, and crosses that of two cache lines only if it is longer than
-//! one. An entry is half a word: the number of the word where something begins.
+//! one.
 //!
-//! *Speed.* A look-up takes what its reads take that miss the cache, and its wrong guesses at
-//! branches. So IPv4 has two dependent reads of tables that are small and two, most often of one
-//! line, near the address; none of them is behind a branch that depends on the address. IPv6 has
-//! one for each level of its trie.
+//! *Speed.* A look-up takes as long as its reads that miss the cache, and its wrong guesses at
+//! branches. So IPv4 has a read of the top and two, most often of one line, near the address, and
+//! they are not behind branches that depend on the address. IPv6 has a read for each level of its
+//! trie.
 //!
-//! *Changes.* Words that can be reached are immutable, except entries. A change writes new words
-//! behind all others, then updates the entry that leads to them. A concurrent look-up reads the old
-//! words or the new ones. Unreachable words stay until the space is used up; then everything is
+//! *Changes.* Words that can be reached are immutable, except the top. A change writes new words
+//! behind all others, then the word of the top that leads to them. A concurrent look-up reads the
+//! old words or the new ones. Unreachable words stay until the space is used up; then everything is
 //! laid out anew elsewhere ([`Layout::update`]).
 //!
 //! Sources: the layout of IPv4 is that of Degermark et al., "Small forwarding tables for fast
-//! routing look-ups" (SIGCOMM 1997), with its first level in two; counts in bitmaps are those of
+//! routing look-ups" (SIGCOMM 1997), with its first two levels in one; counts in bitmaps are those of
 //! poptrie (Asai and Ohara, SIGCOMM 2015), with bits instead of next hops.
 
 mod block;
@@ -94,7 +94,7 @@ impl Layout {
     pub fn new(set: &Set, memory: &mut impl Memory) -> Result<Self, Full> {
         let family = set.kind().family;
         let part_bits = part_bits(family);
-        let mut writer = Writer { next: 1 << (part_bits - 1), memory };
+        let mut writer = Writer { next: 1 << part_bits, memory };
         if family == Family::Inet {
             block::begin(&mut writer)?;
         }
@@ -105,15 +105,15 @@ impl Layout {
             let is = !is_in[parts.start as usize];
             is_in[parts.start as usize..parts.end as usize].fill(is);
         }
-        for (number, is_in) in (0..).zip(&is_in) {
-            writer.point(number, whole(family, *is_in));
+        for (number, _) in (0..).zip(&is_in).filter(|(_, is_in)| **is_in) {
+            writer.point(number, whole(family));
         }
         let within: Vec<Flip> = all.into_iter().filter(|flip| flip.len > part_bits).collect();
         let number = |flip: &Flip| number(flip.bits, part_bits);
         for flips in within.chunk_by(|one, other| number(one) == number(other)) {
             let number = number(&flips[0]);
-            let entry = build(family, flips, is_in[number as usize], &mut writer)?;
-            writer.point(number as usize, entry);
+            let word = build(family, flips, is_in[number as usize], &mut writer)?;
+            writer.point(number, word);
         }
         Ok(Self { next: writer.next })
     }
@@ -142,17 +142,18 @@ impl Layout {
             keys.dedup();
             let place = Prefix { bits: u128::from(number) << (128 - part_bits), len: part_bits };
             let is_in = is_covered(set, place);
-            let entry = if keys.iter().any(|key| key.len <= part_bits) {
+            let word = if keys.iter().any(|key| key.len <= part_bits) {
                 build(family, &flips(set, place, is_in), is_in, &mut writer)?
             } else {
-                let before = writer.entry(number as usize);
-                let update = match family {
-                    Family::Inet => block::update,
-                    Family::Inet6 => trie::update_part,
-                };
-                update(set, place, before, is_in, &keys, &mut writer)?
+                let before = writer.read(number);
+                match family {
+                    Family::Inet => block::update(set, place, before, &keys, &mut writer)?,
+                    Family::Inet6 => {
+                        trie::update_part(set, place, before, is_in, &keys, &mut writer)?
+                    }
+                }
             };
-            writer.point(number as usize, entry);
+            writer.point(number, word);
             Ok(())
         });
         self.next = writer.next;
@@ -168,21 +169,21 @@ fn part_bits(family: Family) -> u8 {
     }
 }
 
-/// The entry of a part that is in as a whole, or not.
-fn whole(family: Family, is_in: bool) -> u32 {
+/// The word of a part that is in as a whole. Of one that is not it is 0.
+fn whole(family: Family) -> u64 {
     match family {
-        Family::Inet => block::whole(is_in),
-        Family::Inet6 => trie::whole(is_in),
+        Family::Inet => block::whole(true),
+        Family::Inet6 => trie::whole(true),
     }
 }
 
-/// The entry of the part in which `flips` are, in order; the rest of it is in, or not.
+/// The word of the part in which `flips` are, in order; the rest of it is in, or not.
 fn build(
     family: Family,
     flips: &[Flip],
     is_in: bool,
     writer: &mut Writer<'_, impl Memory>,
-) -> Result<u32, Full> {
+) -> Result<u64, Full> {
     match family {
         Family::Inet => block::build(flips, is_in, writer),
         Family::Inet6 => trie::build_part(flips, is_in, writer),
@@ -206,11 +207,6 @@ fn number(bits: u128, part_bits: u8) -> u32 {
 fn parts_of(flip: &Flip, part_bits: u8) -> Range<u32> {
     let first = number(flip.bits, part_bits);
     first..first + (1 << part_bits.saturating_sub(flip.len))
-}
-
-/// Entry `number` of those that begin at word 0.
-fn entry(words: &[u64], number: usize) -> u32 {
-    (words[number / 2] >> (number % 2 * 32)) as u32
 }
 
 /// A part of the address space: all that begins with the first `len` of `bits`; the rest are 0.
@@ -249,20 +245,17 @@ impl<M: Memory> Writer<'_, M> {
         Ok(first as u32)
     }
 
-    fn read<const WORDS: usize>(&self, first: u32) -> [u64; WORDS] {
+    fn read(&self, at: u32) -> u64 {
+        self.memory.read(at as usize)
+    }
+
+    fn read_cell(&self, first: u32) -> trie::Cell {
         std::array::from_fn(|at| self.memory.read(first as usize + at))
     }
 
-    /// Entry `number`, counted from word 0.
-    fn entry(&self, number: usize) -> u32 {
-        (self.memory.read(number / 2) >> (number % 2 * 32)) as u32
-    }
-
-    /// Sets entry `number` to `entry`.
-    fn point(&mut self, number: usize, entry: u32) {
-        let shift = number % 2 * 32;
-        let other = self.memory.read(number / 2) & !(u64::from(u32::MAX) << shift);
-        self.memory.publish(number / 2, other | u64::from(entry) << shift);
+    /// Sets the word of part `number`.
+    fn point(&mut self, number: u32, word: u64) {
+        self.memory.publish(number as usize, word);
     }
 }
 

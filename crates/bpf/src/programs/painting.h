@@ -19,7 +19,9 @@
  * up to the last of its 64 halves of a word. A page. */
 #define SPARE_WORDS 512
 
-/* IPv4: bits of half a word of a block. */
+/* IPv4: behind the top, a block with nothing in it. */
+#define NO_BLOCK (1 << 16)
+/* Bits of half a word of a block. */
 #define LEAF_SHIFT 31
 #define LIST_IS_IN_SHIFT 30
 #define FLIP_BITS 12
@@ -80,24 +82,23 @@ static __always_inline const __u64 *words_at(__u32 first, __u32 at)
 	return chunk ? &chunk->words[at & (CHUNK_WORDS - 1)] : 0;
 }
 
-/* Entry `number` of those that begin at `words`. Published last, so what it leads to is there. */
-static __always_inline __u32 entry_of(const __u64 *words, __u32 number)
+/* The word of the part `number`. Published last, so what it leads to is there. */
+static __always_inline __u64 part_word(__u32 first, __u32 number)
 {
-	return ((const volatile __u32 *)words)[number];
+	const volatile __u64 *word = words_at(first, number);
+
+	return word ? *word : 0;
 }
 
 static __always_inline __u32 is_painted_v4(__u32 first, __u32 address)
 {
+	__u64 part = part_word(first, address >> 16), offset, full, partial;
+	__u64 is_partial, is_leaf, is_in, is_listed;
 	__u32 slot = address >> 8 & 63, half, before;
-	__u64 full, partial, is_partial, is_leaf, is_in, is_listed;
-	const __u64 *words = words_at(first, 0);
+	const __u64 *words;
 
-	if (!words)
-		return 0;
-	words = words_at(first, entry_of(words, address >> 18));
-	if (!words)
-		return 0;
-	words = words_at(first, entry_of(words, address >> 14 & 15));
+	offset = part >> 32 >> (address >> 14 & 3) * 8 & 255;
+	words = words_at(first, NO_BLOCK + (((__u32)part + (__u32)offset) & (is_zero(offset) - 1)));
 	if (!words)
 		return 0;
 	full = words[0];
@@ -105,7 +106,7 @@ static __always_inline __u32 is_painted_v4(__u32 first, __u32 address)
 	is_partial = partial >> slot & 1;
 	before = ones(partial & ((1ULL << slot) - 1));
 	/* Even if it is none of the block's: a branch would be unpredictable. */
-	half = entry_of(words + 2, before & 63);
+	half = ((const __u32 *)(words + 2))[before & 63];
 	is_leaf = is_partial & half >> LEAF_SHIFT;
 	/* One branch, which few addresses take, instead of one for each condition. */
 	asm volatile("" : "+r"(is_leaf));
@@ -138,18 +139,18 @@ static __always_inline __u32 is_listed(const __u64 *cell, __u64 high, __u64 low)
 /* The look-up of an address as two words. Bits that led to a cell are shifted out. */
 static __always_inline __u32 is_painted_v6(__u32 first, __u64 high, __u64 low)
 {
-	const __u64 *cell = words_at(first, 0);
-	__u32 entry = cell ? entry_of(cell, high >> 52) : 0;
+	__u32 at = part_word(first, high >> 52);
+	const __u64 *cell;
 
 	/* No cell has these numbers. */
-	if (entry <= 1)
-		return entry;
+	if (at <= 1)
+		return at;
 	high = high << 12 | low >> 52;
 	low <<= 12;
 	for (int i = 0; i <= NODES_MAX; i++) {
 		__u32 kind, skip, slot;
 
-		cell = words_at(first, entry);
+		cell = words_at(first, at);
 		if (!cell)
 			return 0;
 		kind = cell[3] >> 32;
@@ -164,7 +165,7 @@ static __always_inline __u32 is_painted_v6(__u32 first, __u64 high, __u64 low)
 		slot = high >> 58;
 		if (!(cell[1] >> slot & 1))
 			return cell[0] >> slot & 1;
-		entry = cell[3] + 4 * ones(cell[1] & ((1ULL << slot) - 1));
+		at = cell[3] + 4 * ones(cell[1] & ((1ULL << slot) - 1));
 		high = high << 6 | low >> 58;
 		low <<= 6;
 	}

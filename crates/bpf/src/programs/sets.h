@@ -178,13 +178,36 @@ static __always_inline __u64 word_of(__u32 set)
 	return word ? *word : 0;
 }
 
+/* Whether the set with `word` is one of the packet's IP version. */
+static __always_inline int is_of_version(__u64 word, const struct packet *packet)
+{
+	return packet->ip == (word & IS_V6 ? 6 : 4);
+}
+
+/* The address of a packet that is looked up. */
+static __always_inline const __u8 *address_of(const struct packet *packet, __u32 how)
+{
+	return how & BY_DESTINATION ? packet->destination : packet->source;
+}
+
+/* Whether the painting of the set with `word` covers `address`. */
+static __always_inline __u32 is_painted(__u64 word, const __u8 *address)
+{
+	__u32 first = word >> FIRST_SHIFT;
+
+	if (word & IS_V6)
+		return is_painted_v6(first, bpf_be64_to_cpu(((const __be64 *)address)[0]),
+				     bpf_be64_to_cpu(((const __be64 *)address)[1]));
+	return is_painted_v4(first, bpf_ntohl(*(const __be32 *)address));
+}
+
 /* Whether `packet` is in the set `set`. A global function: the verifier looks at it by
  * itself, not once for each filter that calls it. */
 __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 {
 	struct element_key key = {};
-	__u32 mode, first, painted;
 	const __u8 *address;
+	__u32 mode;
 	__u64 word;
 
 	if (!packet)
@@ -198,17 +221,13 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 							      packet->source_mac, 8);
 		return longest_member(word & TABLE_MASK, &key, packet->bytes) == 1;
 	}
-	if (packet->ip != (word & IS_V6 ? 6 : 4))
+	if (!is_of_version(word, packet))
 		return 0;
-	address = how & BY_DESTINATION ? packet->destination : packet->source;
-	first = word >> FIRST_SHIFT;
-	if (word & IS_V6)
-		painted = is_painted_v6(first, bpf_be64_to_cpu(((const __be64 *)address)[0]),
-					bpf_be64_to_cpu(((const __be64 *)address)[1]));
-	else
-		painted = is_painted_v4(first, bpf_ntohl(*(const __be32 *)address));
-	if (mode == PAINTED || !painted)
-		return painted;
+	address = address_of(packet, how);
+	if (!is_painted(word, address))
+		return 0;
+	if (mode == PAINTED)
+		return 1;
 	__builtin_memcpy(&key, address, 16);
 	if (word & HAS_PORTS) {
 		key.protocol = packet->protocol;
@@ -218,16 +237,14 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 	return longest_member(word & TABLE_MASK, &key, packet->bytes) == 1;
 }
 
-/* The same without a call, which costs as much as the look-up itself, if the set is of IPv4 and
- * its painting is enough. */
+/* The same without a call, which costs as much as a look-up, if the painting is enough. */
 static __always_inline int is_in_set_at_once(struct packet *packet, __u32 set, __u32 how)
 {
 	__u64 word = word_of(set);
-	const __u8 *address = how & BY_DESTINATION ? packet->destination : packet->source;
 
-	if ((word & (MODE_MASK | IS_V6)) != PAINTED << MODE_SHIFT || packet->ip != 4)
+	if ((word & MODE_MASK) != PAINTED << MODE_SHIFT)
 		return is_in_set(packet, set, how);
-	return is_painted_v4(word >> FIRST_SHIFT, bpf_ntohl(*(const __be32 *)address));
+	return is_of_version(word, packet) && is_painted(word, address_of(packet, how));
 }
 
 #endif

@@ -1,14 +1,25 @@
-//! IPv4: 16,384 parts, each a *node* with 16 *blocks* of 16,384 addresses.
+//! IPv4: 65,536 parts of four *blocks* of 16,384 addresses.
 //!
 //! ```text
-//!   14 bits    4 bits      6 bits      8 bits
+//!   16 bits    2 bits      6 bits      8 bits
 //!   part     │ block     │ /24 in it │ address in that
 //!     │          │             │           │
-//!  top: entries  │             │           │
-//!  node: 16 entries            │           │
+//!  top: a word for each part: where its blocks are
 //!  block: two words: which /24s are in as a whole, and which in part
 //!         half a word for each /24 in part, found by counting the latter before it
 //! ```
+//!
+//! A part's word says where its blocks begin, which are one behind the other, and how far behind
+//! that each is:
+//!
+//! ```text
+//!  bits   56…63   48…55   40…47   32…39       0…31
+//!         offset of each block, 0 for none   begin
+//! ```
+//!
+//! A block is at [`NOTHING`] + begin + offset; one that is not there is at [`NOTHING`], which holds
+//! one for all of these. So a look-up takes the same steps for each address, unless there is a
+//! bitmap.
 //!
 //! Half a word says in 12 bits each which flips there are in a /24, or, if there are more than two,
 //! where a bitmap of the /24 is:
@@ -21,25 +32,25 @@
 //!
 //! An unused flip covers everything, and `is_in` compensates for it.
 //!
-//! Nothing and everything have nodes and blocks, too, the same for all places ([`begin`]). So a
-//! look-up takes the same steps for each address, unless there is a bitmap.
-//!
-//! A change writes the blocks in which something changes, and their nodes' entries.
+//! A change writes the blocks of the part in which something changes, but no bitmap of another
+//! block.
 
 use super::flip::{Flip, flips, is_covered};
-use super::{Full, Memory, Prefix, Writer, entry};
+use super::{Full, Memory, Prefix, Writer};
 use crate::set::Set;
 
 /// The bits that say which part it is, and those that say which block.
-pub(super) const PART_BITS: u8 = 14;
+pub(super) const PART_BITS: u8 = 16;
 const BLOCK_BITS: u8 = 18;
-/// The blocks of a node.
-const BLOCKS: u32 = 1 << (BLOCK_BITS - PART_BITS);
-const NODE_WORDS: u32 = BLOCKS / 2;
+/// The blocks of a part.
+const BLOCKS: usize = 1 << (BLOCK_BITS - PART_BITS);
+/// Where a part's word has the offsets of its blocks, and how many bits one takes.
+const OFFSETS: u32 = 32;
+const OFFSET_BITS: usize = 8;
 
-/// Behind the top: the nodes with nothing and everything, and their blocks.
-const WHOLE_NODES: u32 = 1 << (PART_BITS - 1);
-const WHOLE_BLOCKS: u32 = WHOLE_NODES + 2 * NODE_WORDS;
+/// Behind the top: a block with nothing in it, and one with everything.
+const NOTHING: u32 = 1 << PART_BITS;
+const EVERYTHING: u32 = NOTHING + 2;
 
 /// In half a word of a block.
 const IS_LEAF: u32 = 1 << 31;
@@ -53,30 +64,33 @@ const COVERS_ALL: u32 = 8;
 /// The addresses of a /24, as bits.
 type Leaf = [u64; 4];
 
-/// The entry of a part that is in as a whole, or not.
-pub(super) fn whole(is_in: bool) -> u32 {
-    WHOLE_NODES + u32::from(is_in) * NODE_WORDS
+/// The contents of a block.
+#[derive(Clone, PartialEq, Eq)]
+enum Block {
+    /// It is in as a whole, or not.
+    Whole(bool),
+    /// These words.
+    Words(Vec<u64>),
 }
 
-/// The entry of a block that is.
-fn whole_block(is_in: bool) -> u32 {
-    WHOLE_BLOCKS + u32::from(is_in) * 2
+/// The word of a part that is in as a whole, or not.
+pub(super) fn whole(is_in: bool) -> u64 {
+    if is_in { placed(EVERYTHING, [1; BLOCKS]) } else { 0 }
 }
 
-/// Writes the nodes and blocks behind the top that are in as a whole, or not.
+/// The word of a part whose blocks begin at `first`, and are so far behind the word before it.
+fn placed(first: u32, offsets: [u64; BLOCKS]) -> u64 {
+    let begin = u64::from(first - 1 - NOTHING);
+    offsets.into_iter().rev().fold(0, |word, offset| word << OFFSET_BITS | offset) << OFFSETS
+        | begin
+}
+
+/// Writes the blocks behind the top.
 pub(super) fn begin<M: Memory>(writer: &mut Writer<'_, M>) -> Result<(), Full> {
-    for is_in in [false, true] {
-        writer.put(&node(&[whole_block(is_in); BLOCKS as usize]))?;
-    }
     for full in [0, u64::MAX] {
         writer.put(&[full, 0])?;
     }
     Ok(())
-}
-
-/// A node with these entries.
-fn node(entries: &[u32; BLOCKS as usize]) -> [u64; NODE_WORDS as usize] {
-    std::array::from_fn(|at| pair(&entries[2 * at..]))
 }
 
 /// The first one or two of `halves` in a word.
@@ -84,66 +98,106 @@ fn pair(halves: &[u32]) -> u64 {
     halves.iter().take(2).rev().fold(0, |word, half| word << 32 | u64::from(*half))
 }
 
-/// The entry of the part in which `flips` are, in order; the rest of it is in, or not.
+/// The word of the part in which `flips` are, in order; the rest of it is in, or not.
 pub(super) fn build<M: Memory>(
-    all: &[Flip],
+    flips: &[Flip],
     is_in: bool,
     writer: &mut Writer<'_, M>,
-) -> Result<u32, Full> {
-    if all.is_empty() {
-        return Ok(whole(is_in));
-    }
-    let mut is_in = [is_in; BLOCKS as usize];
+) -> Result<u64, Full> {
+    let mut is_in = [is_in; BLOCKS];
     let (here, within): (Vec<Flip>, Vec<Flip>) =
-        all.iter().partition(|flip| flip.len <= BLOCK_BITS);
+        flips.iter().partition(|flip| flip.len <= BLOCK_BITS);
     for Flip { bits, len } in here {
         let first = number(bits);
         let blocks = &mut is_in[first..first + (1 << (BLOCK_BITS - len))];
         blocks.fill(!blocks[0]);
     }
-    let mut entries = is_in.map(whole_block);
+    let mut blocks = is_in.map(Block::Whole);
     for flips in within.chunk_by(|one, other| number(one.bits) == number(other.bits)) {
         let number = number(flips[0].bits);
-        entries[number] = block(flips, is_in[number], writer)?;
+        blocks[number] = block(flips, is_in[number], writer)?;
     }
-    writer.put(&node(&entries))
+    part(&blocks, writer)
 }
 
-/// The number of a block in its node.
+/// The number of a block in its part.
 fn number(bits: u128) -> usize {
-    (bits >> (128 - BLOCK_BITS)) as usize % BLOCKS as usize
+    (bits >> (128 - BLOCK_BITS)) as usize % BLOCKS
 }
 
-/// The new entry of `place`, instead of `before`, after changes of `keys` of `set`, which are within
-/// `place` and longer than it. Blocks without changed keys are kept.
+/// The new word of `place`, instead of `before`, after changes of `keys` of `set`, which are within
+/// `place` and longer than it. Blocks without changed keys are copied.
 pub(super) fn update<M: Memory>(
     set: &Set,
     place: Prefix,
-    before: u32,
-    is_in: bool,
+    before: u64,
     keys: &[Flip],
     writer: &mut Writer<'_, M>,
-) -> Result<u32, Full> {
-    if [false, true].map(whole).contains(&before) {
-        return build(&flips(set, place, is_in), is_in, writer);
-    }
-    let mut is_changed = [false; BLOCKS as usize];
+) -> Result<u64, Full> {
+    let mut is_changed = [false; BLOCKS];
     for Flip { bits, len } in keys {
         let first = number(*bits);
         is_changed[first..first + (1 << BLOCK_BITS.saturating_sub(*len))].fill(true);
     }
-    for (number, _) in (0..BLOCKS).zip(is_changed).filter(|(_, is_changed)| *is_changed) {
-        let bits = place.bits | u128::from(number) << (128 - BLOCK_BITS);
-        let within = Prefix { bits, len: BLOCK_BITS };
-        let is_in = is_covered(set, within);
-        let entry = block(&flips(set, within, is_in), is_in, writer)?;
-        writer.point((2 * before + number) as usize, entry);
+    let mut blocks = [const { Block::Whole(false) }; BLOCKS];
+    for (number, (found, is_changed)) in blocks.iter_mut().zip(is_changed).enumerate() {
+        *found = if is_changed {
+            let bits = place.bits | (number as u128) << (128 - BLOCK_BITS);
+            let within = Prefix { bits, len: BLOCK_BITS };
+            let is_in = is_covered(set, within);
+            block(&flips(set, within, is_in), is_in, writer)?
+        } else {
+            let at = block_at(before, number);
+            match [0, 1].map(|word| writer.read(at + word)) {
+                [0, 0] => Block::Whole(false),
+                [u64::MAX, 0] => Block::Whole(true),
+                [_, partial] => {
+                    let len = 2 + partial.count_ones().div_ceil(2);
+                    Block::Words((0..len).map(|word| writer.read(at + word)).collect())
+                }
+            }
+        };
     }
-    Ok(before)
+    part(&blocks, writer)
 }
 
-/// The entry of a block with `flips`.
-fn block<M: Memory>(flips: &[Flip], is_in: bool, writer: &mut Writer<'_, M>) -> Result<u32, Full> {
+/// Where block `number` of the part with `word` is.
+fn block_at(word: u64, number: usize) -> u32 {
+    match word >> OFFSETS >> (number * OFFSET_BITS) & 255 {
+        0 => NOTHING,
+        offset => NOTHING + word as u32 + offset as u32,
+    }
+}
+
+/// The word of a part with these blocks.
+fn part<M: Memory>(blocks: &[Block; BLOCKS], writer: &mut Writer<'_, M>) -> Result<u64, Full> {
+    if let [Block::Whole(is_in), rest @ ..] = blocks
+        && rest.iter().all(|block| *block == blocks[0])
+    {
+        return Ok(whole(*is_in));
+    }
+    let mut words = Vec::new();
+    let mut offsets = [0; BLOCKS];
+    for (offset, block) in offsets.iter_mut().zip(blocks) {
+        let block: &[u64] = match block {
+            Block::Whole(false) => continue,
+            Block::Whole(true) => &[u64::MAX, 0],
+            Block::Words(words) => words,
+        };
+        // The first two words in one line.
+        words.resize(words.len().next_multiple_of(2), 0);
+        *offset = words.len() as u64 + 1;
+        words.extend(block);
+    }
+    Ok(placed(writer.put(&words)?, offsets))
+}
+
+/// A block with `flips`; the rest of it is in, or not.
+fn block<M: Memory>(
+    flips: &[Flip],
+    is_in: bool,
+    writer: &mut Writer<'_, M>,
+) -> Result<Block, Full> {
     let mut full = if is_in { u64::MAX } else { 0 };
     // Those of whole /24s first: the others are within.
     let (whole, within): (Vec<Flip>, Vec<Flip>) = flips.iter().partition(|flip| flip.len <= 24);
@@ -170,14 +224,11 @@ fn block<M: Memory>(flips: &[Flip], is_in: bool, writer: &mut Writer<'_, M>) -> 
             }
         }
     }
-    match (full, partial) {
-        (0, 0) => Ok(whole_block(false)),
-        (u64::MAX, 0) => Ok(whole_block(true)),
-        _ => {
-            let halves = halves.chunks(2).map(pair);
-            writer.put(&[full, partial].into_iter().chain(halves).collect::<Vec<u64>>())
-        }
-    }
+    Ok(match (full, partial) {
+        (0, 0) => Block::Whole(false),
+        (u64::MAX, 0) => Block::Whole(true),
+        _ => Block::Words([full, partial].into_iter().chain(halves.chunks(2).map(pair)).collect()),
+    })
 }
 
 /// The number of a /24 in its block.
@@ -211,15 +262,15 @@ fn listed(flips: &[Flip], is_in: bool) -> Option<u32> {
 
 /// Whether `address` is in.
 pub(super) fn find(words: &[u64], address: u32) -> bool {
-    let node = entry(words, (address >> (32 - PART_BITS)) as usize);
-    let block = entry(words, (2 * node + (address >> (32 - BLOCK_BITS)) % BLOCKS) as usize);
-    let (full, partial) = (words[block as usize], words[block as usize + 1]);
+    let word = words[(address >> (32 - PART_BITS)) as usize];
+    let block = block_at(word, number(u128::from(address) << 96)) as usize;
+    let (full, partial) = (words[block], words[block + 1]);
     let bit = 1_u64 << (address >> 8 & 63);
     if partial & bit == 0 {
         return full & bit != 0;
     }
     let before = (partial & (bit - 1)).count_ones();
-    let half = entry(words, (2 * block + 4 + before) as usize);
+    let half = (words[block + 2 + before as usize / 2] >> (before % 2 * 32)) as u32;
     if half & IS_LEAF != 0 {
         let leaf = &words[(half & !IS_LEAF) as usize..][..4];
         return leaf[(address >> 6 & 3) as usize] >> (address & 63) & 1 == 1;

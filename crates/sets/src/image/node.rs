@@ -134,7 +134,7 @@ impl Node {
         for number in 0..1 << STRIDE {
             let had = (self.partial >> number & 1 == 1).then(|| {
                 next += CELL_WORDS;
-                writer.read(next - CELL_WORDS)
+                writer.read_cell(next - CELL_WORDS)
             });
             let begin = keys.partition_point(|key| slot(key.bits, branch) < number);
             let end = keys.partition_point(|key| slot(key.bits, branch) <= number);

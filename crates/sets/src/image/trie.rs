@@ -19,7 +19,7 @@
 
 use super::flip::{Flip, flips};
 use super::node::{self, BRANCH_MAX, IS_IN, KIND, Node, SKIP_MAX, Step};
-use super::{Full, Memory, Prefix, Writer, entry};
+use super::{Full, Memory, Prefix, Writer};
 use crate::set::Set;
 
 /// The bits that say which part it is.
@@ -29,10 +29,10 @@ pub(super) const PART_BITS: u8 = 12;
 pub(super) type Cell = [u64; 4];
 pub(super) const CELL_WORDS: u32 = 4;
 
-/// As an entry of the top: nothing of the part.
-const NONE: u32 = 0;
+/// As a word of the top: nothing of the part.
+const NONE: u64 = 0;
 /// All of it. No cell has these numbers.
-const ALL: u32 = 1;
+const ALL: u64 = 1;
 
 /// The number of flips in a short cell, and their greatest length.
 const SHORT_MAX: usize = 3;
@@ -51,40 +51,40 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// As the top's entry of a part.
-    fn entry<M: Memory>(self, writer: &mut Writer<'_, M>) -> Result<u32, Full> {
+    /// The word of a part that is in this state.
+    fn word<M: Memory>(self, writer: &mut Writer<'_, M>) -> Result<u64, Full> {
         match self {
             Self::Whole(is_in) => Ok(whole(is_in)),
-            Self::Cell(cell) => writer.put(&cell),
+            Self::Cell(cell) => writer.put(&cell).map(u64::from),
         }
     }
 }
 
-/// The entry of a part that is in as a whole, or not.
-pub(super) fn whole(is_in: bool) -> u32 {
+/// The word of a part that is in as a whole, or not.
+pub(super) fn whole(is_in: bool) -> u64 {
     if is_in { ALL } else { NONE }
 }
 
-/// The entry of the part in which `flips` are, in order; the rest of it is in, or not.
+/// The word of the part in which `flips` are, in order; the rest of it is in, or not.
 pub(super) fn build_part<M: Memory>(
     flips: &[Flip],
     is_in: bool,
     writer: &mut Writer<'_, M>,
-) -> Result<u32, Full> {
-    build(flips, PART_BITS, is_in, writer)?.entry(writer)
+) -> Result<u64, Full> {
+    build(flips, PART_BITS, is_in, writer)?.word(writer)
 }
 
-/// The new entry of `place`, instead of `before`; see [`update`].
+/// The new word of `place`, instead of `before`; see [`update`].
 pub(super) fn update_part<M: Memory>(
     set: &Set,
     place: Prefix,
-    before: u32,
+    before: u64,
     is_in: bool,
     keys: &[Flip],
     writer: &mut Writer<'_, M>,
-) -> Result<u32, Full> {
-    let before = (before > ALL).then(|| writer.read(before));
-    update(set, place, before, is_in, keys, writer)?.entry(writer)
+) -> Result<u64, Full> {
+    let before = (before > ALL).then(|| writer.read_cell(before as u32));
+    update(set, place, before, is_in, keys, writer)?.word(writer)
 }
 
 /// The place behind the first `position` bits in which `flips` are, in order.
@@ -129,10 +129,10 @@ fn update<M: Memory>(
 
 /// Whether `address` is in.
 pub(super) fn find(words: &[u64], address: u128) -> bool {
-    let mut at = match entry(words, (address >> (128 - PART_BITS)) as usize) {
+    let mut at = match words[(address >> (128 - PART_BITS)) as usize] {
         NONE => return false,
         ALL => return true,
-        first => first,
+        first => first as u32,
     };
     let mut rest = address << PART_BITS;
     loop {

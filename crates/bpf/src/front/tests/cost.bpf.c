@@ -10,7 +10,7 @@
 #include "sets.h"
 
 #define ASKED 65536
-#define AT_ONCE 512
+#define AT_ONCE 64
 
 const volatile __u32 mode = 0;
 const volatile __u32 is_six = 0;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// `AT_ONCE` and `ASKED` of `cost.bpf.c`.
-const AT_ONCE: u32 = 512;
+const AT_ONCE: u32 = 64;
 const ASKED: u32 = 65_536;
 /// The offset of the address in a key of the trie, after the length.
 const TRIE_LEN_BYTES: u32 = 4;
