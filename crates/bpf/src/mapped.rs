@@ -117,8 +117,8 @@ impl<T: OfAtomics> Deref for Region<T> {
 impl<T: OfAtomics> Drop for Region<T> {
     fn drop(&mut self) {
         let bytes = self.len * size_of::<T>();
-        // SAFETY: exactly the region that `of_values` obtained, unmapped once; references into it do
-        // not outlive `self`. A failure leaves it mapped, which harms nobody.
+        // SAFETY: exactly the region that `of_values` obtained, unmapped once; references into it
+        // do not outlive `self`. A failure leaves it mapped, which harms nobody.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), bytes) };
     }
 }

@@ -29,8 +29,8 @@
 //! laid out anew elsewhere ([`Layout::update`]).
 //!
 //! Sources: the layout of IPv4 is that of Degermark et al., "Small forwarding tables for fast
-//! routing look-ups" (SIGCOMM 1997), with its first two levels in one; counts in bitmaps are those of
-//! poptrie (Asai and Ohara, SIGCOMM 2015), with bits instead of next hops.
+//! routing look-ups" (SIGCOMM 1997), with its first two levels in one; counts in bitmaps are those
+//! of poptrie (Asai and Ohara, SIGCOMM 2015), with bits instead of next hops.
 
 mod block;
 mod flip;

@@ -212,6 +212,22 @@ fn the_first_term_that_matches_decides() {
 }
 
 #[test]
+fn as_many_look_ups_as_there_may_be_are_accepted() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.run("create a hash:net");
+    bench.run("create b hash:net family inet6");
+    bench.run("add a 10.0.0.0/8");
+    let [in_a, not_in_b] = [bench.look_up("a", false), bench.look_up("b", true)];
+    let other = LookUp { address: Endpoint::Destination, ..in_a };
+    let mut terms = vec![term(&[in_a, not_in_b, in_a, other], Then::Drop, 0); TERMS_MAX];
+    // Only the last one matches.
+    terms.last_mut().unwrap().look_ups.truncate(LOOK_UPS_MAX - 1);
+    let front = bench.front(&terms);
+    assert!(is_dropped(&front, "10.0.0.1"));
+    assert!(!is_dropped(&front, "11.0.0.1"));
+}
+
+#[test]
 fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
     let Some(mut bench) = Bench::new() else { return };
     bench.run("create six hash:net family inet6");

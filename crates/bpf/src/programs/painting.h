@@ -79,6 +79,9 @@ static __always_inline const __u64 *words_at(__u32 first, __u32 at)
 	if (!painting)
 		return 0;
 	chunk = bpf_map_lookup_elem(painting, &zero);
+	/* Hides what the compiler knows of it, or there is no mask where it is small enough. The
+	 * verifier of Linux 6.1 knows less: a word whose bytes were swapped may be any. */
+	asm volatile("" : "+r"(at));
 	return chunk ? &chunk->words[at & (CHUNK_WORDS - 1)] : 0;
 }
 
