@@ -5,6 +5,9 @@ use libbpf_rs::libbpf_sys;
 use narrows_sets::{Host, Key, Match, Named, Sets};
 use narrows_units::Nanos;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 
 mod cost;
 mod police;
@@ -332,4 +335,79 @@ fn many_changes_one_by_one_are_followed() {
         }
         bench.run("destroy a");
     }
+}
+
+#[test]
+fn sets_of_many_chunks_agree_with_the_set_before_and_after_changes() {
+    let Some(mut bench) = Bench::new() else { return };
+    for family in ["inet", "inet6"] {
+        let line = format!("create a hash:net family {family} maxelem 100000");
+        bench.run(&line);
+        let look_up = bench.look_up("a", false);
+        let front = bench.dropping(&[look_up]);
+        let address = |number: u32| -> IpAddr {
+            let spread = number.wrapping_mul(0x9e37_79b1);
+            match family {
+                "inet" => Ipv4Addr::from(spread).into(),
+                _ => Ipv6Addr::from(u128::from(spread) << 96 | u128::from(number) << 64).into(),
+            }
+        };
+        let len = |number: u32| match family {
+            "inet" => 20 + number % 13,
+            _ => 40 + number % 89,
+        };
+        for number in 0..60_000 {
+            let line = format!("-exist add a {}/{}", address(number), len(number));
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(bench.sets.run(&words, Nanos::ZERO, &Alone).code, 0);
+        }
+        for round in 0..3 {
+            bench.tables.follow(&mut bench.sets).unwrap();
+            let set = &bench.sets.get("a").unwrap().set;
+            for number in (0..120_000).step_by(97) {
+                let address = address(number);
+                let is_in = set.contains(&Match { address, port: (0, 0) });
+                assert_eq!(is_dropped(&front, &address.to_string()), is_in, "{round}: {address}");
+            }
+            for number in (round * 10..60_000).step_by(1000) {
+                bench.run(&format!("-exist del a {}/{}", address(number), len(number)));
+            }
+        }
+        bench.run("destroy a");
+    }
+}
+
+#[test]
+fn no_packet_misses_a_set_while_it_is_replaced() {
+    let Some(mut bench) = Bench::new() else { return };
+    bench.run("create live hash:net");
+    bench.run("add live 10.0.0.0/8");
+    let look_up = bench.look_up("live", false);
+    let front = bench.dropping(&[look_up]);
+    let frame = frame("10.0.0.1".parse().unwrap());
+    let is_over = AtomicBool::new(false);
+    let frames = thread::scope(|scope| {
+        let running = scope.spawn(|| {
+            let mut frames = 0;
+            while !is_over.load(Relaxed) {
+                run(&front, &frame, 1000);
+                frames += 1000;
+            }
+            frames
+        });
+        for round in 0..10 {
+            bench.run("create next hash:net");
+            bench.run("add next 10.0.0.0/8");
+            bench.run("swap live next");
+            bench.run("destroy next");
+            // Until there is no room for more changes, and the set is written anew.
+            for host in 0..2048_u32 {
+                let [a, b] = [host / 256, host % 256];
+                bench.run(&format!("add live 11.{}.{b}.{round}", round * 8 + a));
+            }
+        }
+        is_over.store(true, Relaxed);
+        running.join().unwrap()
+    });
+    assert_eq!(dropped(&bench.maps).packets, frames);
 }
