@@ -177,7 +177,7 @@ impl SetTables {
     /// Makes the maps.
     ///
     /// # Errors
-    /// If the kernel refuses them: for lack of privileges, memory or a feature (Linux 5.10).
+    /// If the kernel refuses them: for lack of privileges, memory or a feature (Linux 5.19).
     pub fn new() -> Result<Self, SetsError> {
         explained(Self::make).map_err(SetsError::Load)
     }
