@@ -453,7 +453,7 @@ impl Qdisc for Bands {
         let Some(place) = self.place_of(packets, id) else { return Self::refuse(packets, id) };
         let class = &mut self.classes[place as usize];
         let before = class.queue.backlog();
-        let verdict = class.enqueue(packets, id, now);
+        let verdict = class.queue.enqueue(packets, id, now);
         let after = class.queue.backlog();
         self.count(before, after);
         self.wake(place);
@@ -511,7 +511,7 @@ impl Qdisc for Bands {
         };
         let busy = self.classes.iter().filter(is_busy);
         let deficits = busy.map(|class| (class.id, class.deficit().0)).collect();
-        let delays = self.classes.iter().map(|class| (class.id, class.delays.clone()));
+        let delays = self.classes.iter().map(|class| (class.id, class.queue.delays().clone()));
         let delays = delays.filter(|(_, delays)| !delays.is_empty()).collect();
         let detail = Some(Detail::Bands(Box::new(Figures { deficits, delays })));
         let mut own = Stats {
@@ -523,7 +523,7 @@ impl Qdisc for Bands {
         above.restate(&mut own);
         into.push(own);
         for (place, class) in (0..).zip(&self.classes) {
-            class.stats_below(above.in_class(self.last == Some(place)), into);
+            class.queue.stats_below(above.in_class(self.last == Some(place)), into);
         }
     }
 

@@ -192,14 +192,14 @@ impl Spec {
     }
 
     /// The qdisc, if it is a FIFO, which needs no memory of its own.
-    pub(crate) fn fifo(&self) -> Option<fifo::Limited> {
-        let config = match &self.config {
-            Config::Noqueue => None,
-            Config::Fifo(config) => Some(*config),
+    pub(crate) fn fifo(&self) -> Option<fifo::Fifo> {
+        let fifo = match &self.config {
+            Config::Noqueue => fifo::Fifo::noqueue(),
+            Config::Fifo(config) => fifo::Fifo::new(*config),
             _ => return None,
         };
         assert!(self.children.is_empty(), "a FIFO has no qdisc below it");
-        Some(fifo::Limited::new(config))
+        Some(fifo)
     }
 
     /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, except for
@@ -212,7 +212,7 @@ impl Spec {
     /// none. If it should keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
         if let Some(fifo) = self.fifo() {
-            return Box::new(fifo::Fifo::from(fifo));
+            return Box::new(fifo);
         }
         let Self { config, metering, census, feedback, tree, level, mut children, .. } = self;
         let meter = match metering {

@@ -28,23 +28,41 @@ pub enum Config {
     Bytes(Bytes),
 }
 
-/// A queue with a limit, which counts nothing. Small, because there may be one for each of
-/// thousands of classes, and the class counts.
-pub(crate) struct Limited {
+/// A FIFO with a limit: all of it in one cache line, as there may be many.
+pub(crate) struct Fifo {
     queue: Queue,
     limit_bytes: Bytes,
     limit_packets: u32,
     /// Whether it is a `noqueue`.
     is_noqueue: bool,
+    sent_bytes: u64,
+    sent_packets: u64,
+    drops: u64,
 }
 
-impl Limited {
-    /// A `pfifo` or `bfifo`; a `noqueue` for `None`.
-    pub(crate) fn new(config: Option<Config>) -> Self {
-        let (limit_packets, limit_bytes, is_noqueue) = (0, Bytes::ZERO, false);
-        let mut new = Self { queue: Queue::new(), limit_bytes, limit_packets, is_noqueue };
-        new.configure(config);
-        new
+impl Fifo {
+    /// A `pfifo` or `bfifo`.
+    pub(crate) fn new(config: Config) -> Self {
+        Self::with(Some(config))
+    }
+
+    /// A `noqueue`.
+    pub(crate) fn noqueue() -> Self {
+        Self::with(None)
+    }
+
+    fn with(config: Option<Config>) -> Self {
+        let mut fifo = Self {
+            queue: Queue::new(),
+            limit_bytes: Bytes(u64::MAX),
+            limit_packets: NOQUEUE_STAGING,
+            is_noqueue: true,
+            sent_bytes: 0,
+            sent_packets: 0,
+            drops: 0,
+        };
+        fifo.configure(config);
+        fifo
     }
 
     fn configure(&mut self, config: Option<Config>) {
@@ -61,7 +79,7 @@ impl Limited {
     }
 }
 
-impl Qdisc for Limited {
+impl Qdisc for Fifo {
     #[inline]
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, _now: Nanos) -> Verdict {
         let backlog = self.queue.backlog();
@@ -71,6 +89,7 @@ impl Qdisc for Limited {
             self.queue.push_back(packets, id);
             return Verdict::Queued;
         }
+        self.drops += 1;
         packets.discard(id, self.reason());
         Verdict::Dropped
     }
@@ -86,22 +105,29 @@ impl Qdisc for Limited {
     }
 
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
-        refuse(packets, ids);
+        self.drops += refuse(packets, ids);
     }
 
     #[inline]
     fn dequeue(&mut self, packets: &mut Packets, _now: Nanos, out: &mut Batch) -> Next {
+        let before = self.queue.backlog();
         while out.has_room() {
             let Some(id) = self.queue.pop_front(packets) else { break };
             out.push(id);
         }
-        if self.queue.backlog().is_empty() { Next::Empty } else { Next::Now }
+        let after = self.queue.backlog();
+        self.sent_packets += u64::from(before.packets - after.packets);
+        self.sent_bytes += (before.bytes - after.bytes).0;
+        if after.is_empty() { Next::Empty } else { Next::Now }
     }
 
     #[inline]
     fn dequeue_one(&mut self, packets: &mut Packets, _now: Nanos) -> Result<PacketId, Next> {
+        let before = self.queue.backlog().bytes;
         let id = self.queue.pop_front(packets).ok_or(Next::Empty)?;
         packets.prefetch(self.queue.front());
+        self.sent_packets += 1;
+        self.sent_bytes += before.0 - self.queue.backlog().bytes.0;
         Ok(id)
     }
 
@@ -111,7 +137,9 @@ impl Qdisc for Limited {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        into.push(Stats { backlog: self.queue.backlog(), ..Stats::default() });
+        let Self { sent_bytes, sent_packets, drops, .. } = *self;
+        let backlog = self.queue.backlog();
+        into.push(Stats { sent_bytes, sent_packets, drops, backlog, ..Stats::default() });
     }
 
     fn retune(&mut self, spec: Spec, _handover: &mut Handover<'_>) {
@@ -131,84 +159,5 @@ impl Qdisc for Limited {
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, _now: Nanos) {
         self.queue.push_back(packets, id);
-    }
-}
-
-/// A FIFO that counts what it does, in one cache line.
-pub(crate) struct Fifo {
-    queue: Limited,
-    sent_bytes: u64,
-    sent_packets: u64,
-    drops: u64,
-}
-
-impl From<Limited> for Fifo {
-    fn from(queue: Limited) -> Self {
-        Self { queue, sent_bytes: 0, sent_packets: 0, drops: 0 }
-    }
-}
-
-impl Qdisc for Fifo {
-    #[inline]
-    fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
-        let verdict = self.queue.enqueue(packets, id, now);
-        self.drops += u64::from(verdict == Verdict::Dropped);
-        verdict
-    }
-
-    #[inline]
-    fn expect(&self, packets: &Packets, id: PacketId) {
-        self.queue.expect(packets, id);
-    }
-
-    #[inline]
-    fn expect_departure(&self, packets: &Packets) {
-        self.queue.expect_departure(packets);
-    }
-
-    fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
-        self.drops += refuse(packets, ids);
-    }
-
-    #[inline]
-    fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next {
-        let before = self.queue.backlog();
-        let next = self.queue.dequeue(packets, now, out);
-        let after = self.queue.backlog();
-        self.sent_packets += u64::from(before.packets - after.packets);
-        self.sent_bytes += (before.bytes - after.bytes).0;
-        next
-    }
-
-    #[inline]
-    fn dequeue_one(&mut self, packets: &mut Packets, now: Nanos) -> Result<PacketId, Next> {
-        let before = self.queue.backlog().bytes;
-        let id = self.queue.dequeue_one(packets, now)?;
-        self.sent_packets += 1;
-        self.sent_bytes += before.0 - self.queue.backlog().bytes.0;
-        Ok(id)
-    }
-
-    #[inline]
-    fn backlog(&self) -> Backlog {
-        self.queue.backlog()
-    }
-
-    fn stats(&self, into: &mut Vec<Stats>) {
-        let Self { sent_bytes, sent_packets, drops, .. } = *self;
-        let backlog = self.queue.backlog();
-        into.push(Stats { sent_bytes, sent_packets, drops, backlog, ..Stats::default() });
-    }
-
-    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
-        self.queue.retune(spec, handover);
-    }
-
-    fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        self.queue.drain(packets)
-    }
-
-    fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
-        self.queue.adopt(packets, id, now);
     }
 }

@@ -1,12 +1,12 @@
 //! A class on one queue: the qdisc below it, and its turns.
 
 use super::{Class as Config, quantum};
-use crate::class_queue::{ClassQueue, Tenure, Totals};
+use crate::class_queue::ClassQueue;
 use crate::rotation::{Link, Linked};
 use crate::sink::Sink;
-use crate::{Above, Handover, Next, Spec, Stats, Verdict};
+use crate::{Handover, Next, Spec};
 use narrows_packet::{Backlog, PacketId, Packets};
-use narrows_units::{Bytes, Nanos, Spread};
+use narrows_units::{Bytes, Nanos};
 
 /// The state of a class that takes turns. An ordered class is in no line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,10 +38,6 @@ pub(super) struct Class {
     pub(super) state: State,
     link: Link,
     pub(super) queue: ClassQueue,
-    /// The delays of packets that it has sent, from arrival on.
-    pub(super) delays: Spread,
-    totals: Totals,
-    tenure: Tenure,
     quantum: Bytes,
     /// Its share of a turn on this queue, in proportion to others.
     turn: Bytes,
@@ -60,15 +56,11 @@ impl Linked for Class {
 
 impl Class {
     pub(super) fn new(config: Config, child: Spec) -> Self {
-        let (queue, tenure) = ClassQueue::new(child);
         Self {
             id: config.id,
             state: State::Idle,
             link: Link::END,
-            queue,
-            delays: Spread::default(),
-            totals: Totals::default(),
-            tenure,
+            queue: ClassQueue::new(child),
             quantum: quantum(config),
             turn: quantum(config),
             is_counted: false,
@@ -81,23 +73,11 @@ impl Class {
         self.quantum = quantum(config);
         self.turn = self.quantum;
         self.state = State::Idle;
-        self.queue.retune(child, &mut self.tenure, self.totals, handover);
+        self.queue.retune(child, handover);
     }
 
     pub(super) fn deficit(&self) -> Bytes {
         self.deficit
-    }
-
-    #[inline]
-    pub(super) fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
-        let verdict = self.queue.enqueue(packets, id, now);
-        self.totals.drops += u64::from(verdict == Verdict::Dropped);
-        verdict
-    }
-
-    /// The figures of the qdiscs below it.
-    pub(super) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
-        self.queue.stats_below(&self.tenure, self.totals, above, into);
     }
 
     /// Joins the line with a quantum.
@@ -127,20 +107,14 @@ impl Class {
         out: &mut S,
         mut tell: impl FnMut(&Packets, PacketId),
     ) -> Next {
-        let (delays, totals) = (&mut self.delays, &mut self.totals);
-        let mut sends = |packets: &Packets, id| {
-            delays.record(now.since(packets.meta(id).arrival));
-            totals.sent_packets += 1;
-            totals.sent_bytes += packets.len(id).0;
-            tell(packets, id);
-        };
         // It had turns before.
         if let Some(held) = self.queue.held.take() {
-            sends(packets, held.id);
+            tell(packets, held.id);
+            self.queue.sent(packets, held.id, now);
             out.push(held.id);
         }
         let next = match out.has_room() {
-            true => self.queue.send_into(packets, now, out, sends),
+            true => self.queue.send_into(packets, now, out, tell),
             false => Next::Now,
         };
         self.queue.settle();
@@ -173,7 +147,7 @@ impl Class {
             self.deficit = Bytes(self.deficit.0 - held.len().0);
             sent.packets += 1;
             sent.bytes += held.len();
-            self.delays.record(now.since(packets.meta(held.id).arrival));
+            self.queue.sent(packets, held.id, now);
             out.push(held.id);
             if self.queue.qdisc().backlog().is_empty() {
                 break Turn::Empty;
@@ -182,8 +156,6 @@ impl Class {
                 break Turn::Full;
             }
         };
-        self.totals.sent_packets += u64::from(sent.packets);
-        self.totals.sent_bytes += sent.bytes.0;
         self.queue.settle();
         (turn, sent)
     }

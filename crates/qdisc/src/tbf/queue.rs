@@ -1,7 +1,7 @@
 //! What waits in a `tbf`: the inner qdisc and the packet that is held in front of it.
 
 use crate::coalescing::Coalescing;
-use crate::fifo::{Fifo, Limited};
+use crate::fifo::Fifo;
 use crate::overlimits::Overlimits;
 use crate::sink::Sink;
 use crate::{Above, Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Take, Verdict};
@@ -19,7 +19,7 @@ impl Inner {
     fn new(spec: Spec) -> Self {
         match spec {
             Spec { config: Config::Fifo(config), children, .. } if children.is_empty() => {
-                Self::Fifo(Limited::new(Some(config)).into())
+                Self::Fifo(Fifo::new(config))
             }
             other => Self::Other(other.build()),
         }
