@@ -136,6 +136,8 @@ pub(super) struct Seat {
     /// The classes at which it has since its refusal claimed to come before worse priorities, by
     /// bits as in [`Refusal::by`]; bit 0 is the class itself, where it comes before worse ranks.
     wanted_by: u32,
+    /// Whether it runs in the race of the class's queues. A queue that alone has a seat does not.
+    runs: bool,
     /// Whether it was refused the last time.
     was_refused: bool,
     /// Whether its own credit did not pass the ceilings above it. Then it looks first, until it is
@@ -143,8 +145,6 @@ pub(super) struct Seat {
     was_held: bool,
     /// Whether that was so at the last request.
     is_held: bool,
-    /// Whether no class would lend then.
-    has_no_lender: bool,
 
     /// The times that it announced with these claims,
     wanted: Nanos,
@@ -178,14 +178,12 @@ struct Refusal {
     line: Option<Waiting>,
     /// Whether it has credit of its own.
     is_held: bool,
-    /// Whether no class would lend.
-    has_no_lender: bool,
 }
 
 impl Refusal {
     /// A refusal that concerns the class alone.
     const fn alone(until: Nanos) -> Self {
-        Self { until, by: 0, line: None, is_held: false, has_no_lender: false }
+        Self { until, by: 0, line: None, is_held: false }
     }
 }
 
@@ -198,35 +196,11 @@ struct Waiting {
 }
 
 /// What a class waits for, found on the way to the root.
-#[derive(Clone, Copy)]
 struct Binding {
     /// How many classes above it.
     steps: usize,
     claim: Claim,
     when: Nanos,
-}
-
-impl Binding {
-    /// This one, or `other` if that is later.
-    fn or_later(self, other: Option<Self>) -> Self {
-        other.filter(|other| other.when > self.when).unwrap_or(self)
-    }
-}
-
-/// A lender, and what lets its credit pass.
-#[derive(Clone, Copy)]
-struct Way {
-    lends: Binding,
-    /// The last of these classes: those below the lender, and those above it, where its credit
-    /// counts as lent further down.
-    passes: Option<Binding>,
-}
-
-impl Way {
-    /// What comes last.
-    fn binding(&self) -> Binding {
-        self.passes.map_or(self.lends, |passes| passes.or_later(Some(self.lends)))
-    }
 }
 
 /// The claim of a class at a lender, or at itself, when it wants to buy.
@@ -270,11 +244,13 @@ struct Answer {
 
 impl Seat {
     pub(super) fn new(node: Arc<Node>) -> Self {
+        node.sit_down();
         Self {
             node,
             total: 0,
             place: 0,
             weight: 0,
+            runs: false,
             rank: 0,
             places: None,
             part: Weight::ONE,
@@ -284,7 +260,6 @@ impl Seat {
             was_refused: false,
             was_held: false,
             is_held: false,
-            has_no_lender: false,
             wanted_by: 0,
             wanted: Nanos::ZERO,
             wanted_here: Nanos::ZERO,
@@ -296,9 +271,26 @@ impl Seat {
         (quantum * u64::from(self.part.0) / u64::from(Weight::ONE.0)).max(1)
     }
 
+    /// Runs in the race of the class's queues from now on, if others have a seat, too.
+    #[inline]
+    fn join(&mut self) {
+        if !self.runs && self.node.is_shared() {
+            self.join_others();
+        }
+    }
+
+    fn join_others(&mut self) {
+        self.runs = true;
+        self.queues().join(self.weight);
+        self.place = self.queues().start(self.place, self.weight);
+    }
+
     /// The queue's claim within its class.
     #[inline]
     fn own_claim(&self, now: Nanos) -> Claim {
+        if !self.runs {
+            return Claim::only(Right::Assured);
+        }
         let queues = self.queues();
         let ahead = queues.ahead(self.place, self.weight);
         let is_ahead = ahead.is_some();
@@ -330,7 +322,7 @@ impl Seat {
     /// Tells queues of worse ranks that it waits until `due`.
     #[inline]
     fn comes(&mut self, due: Nanos) {
-        if self.node.has_ranks() {
+        if self.runs && self.node.has_ranks() {
             self.wanted_here = self.queues().comes(due);
             self.wanted_by |= 1;
         }
@@ -478,45 +470,7 @@ impl Seat {
         let is_held = lender == Some(0);
         let line = (borrow || is_held).then(|| self.waits_for(&binding, lender)).flatten();
         // Its own credit passes while borrowed credit has to wait.
-        let until = binding.when.min(own_due);
-        Err(Refusal { until, by, line, is_held, has_no_lender: borrow && lender.is_none() })
-    }
-
-    /// The way to borrow `bytes` that opens first; `None` if the class's own ceiling holds it up.
-    fn first_way(&self, bytes: Bytes, now: Nanos) -> Option<Way> {
-        let own = self.own_claim(now);
-        let (mut first, mut passes): (Option<Way>, Option<Binding>) = (None, None);
-        for (steps, at) in self.node.path().enumerate() {
-            let claim = if steps == 0 { own } else { self.claim(at, steps, own, now) };
-            let (ledger, bucket) = at.rate();
-            let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
-            let way = Way { lends: Binding { steps, claim, when }, passes };
-            if first.is_none_or(|first| way.binding().when < first.binding().when) {
-                first = Some(way);
-            }
-            if has {
-                break;
-            }
-            let passing = |claim| {
-                let when = self.ask(&at.sales.ceil, at.terms.ceil(), bytes, claim, now).when;
-                (when > now).then_some(Binding { steps, claim, when })
-            };
-            let Some(here) = passing(claim) else { continue };
-            if steps == 0 {
-                return None;
-            }
-            passes = Some(here.or_later(passes));
-            if let Some(first) = &mut first {
-                if first.lends.steps == steps {
-                    first.passes = passes;
-                } else if let lent = first.lends.claim.later.above(self.node.terms.prio())
-                    && let Some(here) = passing(Claim::only(lent))
-                {
-                    first.passes = Some(here.or_later(first.passes));
-                }
-            }
-        }
-        first
+        Err(Refusal { until: binding.when.min(own_due), by, line, is_held })
     }
 
     /// What the class waits for together with others. Nothing if it waits for itself, or has had
@@ -539,8 +493,10 @@ impl Seat {
     /// Registers at the classes that refused, and at the other queues of the class, that it waits.
     #[cold]
     fn want(&mut self, refusal: &Refusal, now: Nanos) {
-        self.wanted_here = self.queues().want(self.place, refusal.until, now);
-        let here = u32::from(self.node.has_ranks());
+        if self.runs {
+            self.wanted_here = self.queues().want(self.place, refusal.until, now);
+        }
+        let here = u32::from(self.runs && self.node.has_ranks());
         if refusal.by == 0 {
             self.wanted_by |= here;
             return;
@@ -625,13 +581,15 @@ impl Seat {
     /// Advances the races for `bytes` that were bought by `offer`.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         let node = &self.node;
-        let queues = node.queues(self.rank);
-        queues.sold(bytes, self.weight);
-        let before = self.place;
-        self.place = self.place.wrapping_add(laps(bytes, self.weight));
-        queues.moved(before, self.place);
-        if offer.ahead & 1 != 0 {
-            queues.follow(self.place, self.weight);
+        if self.runs {
+            let queues = node.queues(self.rank);
+            queues.sold(bytes, self.weight);
+            let before = self.place;
+            self.place = self.place.wrapping_add(laps(bytes, self.weight));
+            queues.moved(before, self.place);
+            if offer.ahead & 1 != 0 {
+                queues.follow(self.place, self.weight);
+            }
         }
         let weight = u64::from(node.terms.quantum());
         let laps = laps(bytes, weight);
@@ -712,8 +670,9 @@ impl ClassMeter for Seat {
         if !self.was_refused {
             self.node.expect_purchase();
         }
+        self.join();
         let own = self.own_claim(now);
-        (self.is_held, self.has_no_lender) = (false, false);
+        self.is_held = false;
         let is_free = own.right == Right::Assured && !self.was_held;
         if is_free && let Some(grant) = self.buy_own(least, want, own, now) {
             self.was_refused = false;
@@ -745,7 +704,6 @@ impl ClassMeter for Seat {
             Err(refusal) => refusal,
         };
         (self.was_refused, self.is_held) = (true, refusal.is_held);
-        self.has_no_lender = refusal.has_no_lender;
         if borrow || refusal.is_held {
             self.want(&refusal, now);
         }
@@ -774,18 +732,6 @@ impl ClassMeter for Seat {
         self.was_refused = true;
         self.was_held |= held;
         Some(due)
-    }
-
-    fn lines_up(&mut self, least: Bytes, until: Nanos, now: Nanos) -> Nanos {
-        if !self.has_no_lender {
-            return until;
-        }
-        let Some(way) = self.first_way(least, now) else { return until };
-        let (binding, lender) = (way.binding(), way.lends.steps);
-        self.waits = self.waits_for(&binding, Some(lender).filter(|steps| *steps > 0));
-        self.waited[0] = self.waits;
-        // Whoever is not in line has nobody to ask for.
-        self.waits.map_or(until, |_| until.min(binding.when).max(now + Nanos(1)))
     }
 
     fn line(&self) -> Option<Line> {
@@ -834,8 +780,10 @@ impl ClassMeter for Seat {
     fn give_back(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
         self.undo(bytes, self.total, self.lender, usize::MAX);
-        self.queues().returned(bytes, self.weight);
-        self.place = self.place.wrapping_sub(laps(bytes, self.weight));
+        if self.runs {
+            self.queues().returned(bytes, self.weight);
+            self.place = self.place.wrapping_sub(laps(bytes, self.weight));
+        }
         let (node, weight) = (&self.node, u64::from(self.node.terms.quantum()));
         for (steps, above) in node.path().enumerate().take(self.lender + 1).skip(1) {
             above.borrowers()[node.terms.prio()].returned(bytes, weight);
@@ -847,9 +795,11 @@ impl ClassMeter for Seat {
         self.part = weight;
         if self.weight != 0 {
             let weight = self.weight_among_queues();
-            self.queues().join(weight);
             let before = std::mem::replace(&mut self.weight, weight);
-            let _: bool = self.queues().leave(before);
+            if self.runs {
+                self.queues().join(weight);
+                let _: bool = self.queues().leave(before);
+            }
         }
     }
 
@@ -866,7 +816,7 @@ impl ClassMeter for Seat {
         let places = self.places.get_or_insert_default();
         places[before] = self.place;
         self.place = places[rank];
-        if self.weight != 0 {
+        if self.runs {
             self.queues().join(self.weight);
             self.place = self.queues().start(self.place, self.weight);
             let _: bool = self.node.queues(before).leave(self.weight);
@@ -883,23 +833,25 @@ impl ClassMeter for Seat {
         }
         if active {
             self.weight = self.weight_among_queues();
-            self.queues().join(self.weight);
-            self.place = self.queues().start(self.place, self.weight);
-        } else {
-            let weight = std::mem::take(&mut self.weight);
-            if self.queues().leave(weight) {
-                self.node.retire();
-            }
+            return self.join();
+        }
+        let weight = std::mem::take(&mut self.weight);
+        if !std::mem::take(&mut self.runs) {
+            self.node.withdraw();
+        } else if self.queues().leave(weight) {
+            self.node.retire();
         }
     }
 
     fn rests(&mut self) -> bool {
         // Alone in its race, and where it would start again, it can as well not run. A class that
         // runs in races above it lingers there.
-        let queues = self.node.queues(self.rank);
-        let rests = queues.is_alone(self.weight)
-            && queues.start(self.place, self.weight) == self.place
-            && !self.node.has_entered();
+        let is_alone = || {
+            let queues = self.node.queues(self.rank);
+            queues.is_alone(self.weight)
+                && queues.start(self.place, self.weight) == self.place
+        };
+        let rests = (!self.runs || is_alone()) && !self.node.has_entered();
         if rests {
             self.set_active(false);
         }
@@ -919,6 +871,7 @@ impl ClassMeter for Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.set_active(false);
+        self.node.stand_up();
     }
 }
 
