@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use super::race::Race;
 use super::terms::{Bucket, Terms};
 use crate::census;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_qdisc::{Census, RANKS};
@@ -22,14 +22,10 @@ pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
     /// Read by every purchase, and written only by changes.
     pub(super) terms: Terms,
-    /// The queues that have a seat at it.
-    seats: AtomicU32,
-    /// Whether `ranks` are made.
-    has_ranks: AtomicBool,
-    pub(super) sales: Sales,
     /// The queues that send for it, by the rank of what each sends next; those of the first rank
     /// are in [`Sales`]. Made with the first of them.
     ranks: OnceLock<Box<[Race; RANKS - 1]>>,
+    pub(super) sales: Sales,
     /// Its number in the tree.
     pub(super) id: u32,
     /// A number that no other node of the tree has or had.
@@ -65,8 +61,6 @@ impl Node {
             serial,
             parent,
             terms,
-            seats: AtomicU32::default(),
-            has_ranks: AtomicBool::default(),
             sales,
             borrowers: OnceLock::new(),
             places,
@@ -110,44 +104,20 @@ impl Node {
     /// Those of a rank behind the first.
     #[inline(never)]
     fn queues_behind(&self, at: usize) -> &Race {
-        let make = || {
-            self.has_ranks.store(true, Ordering::Release);
-            Box::default()
-        };
-        &self.ranks.get_or_init(make)[at]
+        &self.ranks.get_or_init(Box::default)[at]
     }
 
     /// Whether the next packet of any queue has, or ever had, another rank than the first.
-    #[inline]
     pub(super) fn has_ranks(&self) -> bool {
-        self.has_ranks.load(Ordering::Acquire)
+        self.ranks.get().is_some()
     }
 
-    /// Whether no queue runs in its races. If two leave races of different ranks at once, at least
+    /// Whether no queue has packets for it. If two leave races of different ranks at once, at least
     /// one sees this: each has left its race before the fence, and checks after it.
     fn is_idle(&self) -> bool {
-        if !self.has_ranks() {
-            return self.sales.queues.is_empty();
-        }
+        let Some(ranks) = self.ranks.get() else { return self.sales.queues.is_empty() };
         fence(Ordering::SeqCst);
-        (0..RANKS).all(|rank| self.queues(rank).is_empty())
-    }
-
-    /// A queue takes a seat.
-    pub(super) fn sit_down(&self) {
-        self.seats.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A queue gives its seat up.
-    pub(super) fn stand_up(&self) {
-        self.seats.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Whether several queues have a seat. A queue may see this a moment late: until then it takes
-    /// no part in the race of the queues, which decides shares and not the sum.
-    #[inline]
-    pub(super) fn is_shared(&self) -> bool {
-        self.seats.load(Ordering::Relaxed) > 1
+        self.sales.queues.is_empty() && ranks.iter().all(Race::is_empty)
     }
 
     /// A seat at its queues' census.
@@ -195,18 +165,9 @@ impl Node {
         self.sales.entry.load(Ordering::Relaxed) != 0
     }
 
-    /// Leaves these races, if no queue runs in its own.
+    /// Leaves these races, if no queue has packets for it.
     pub(super) fn retire(&self) {
         if self.is_idle() {
-            self.withdraw();
-        }
-    }
-
-    /// Leaves these races. A queue that still has packets for it enters again with its next
-    /// purchase.
-    #[inline]
-    pub(super) fn withdraw(&self) {
-        if self.has_entered() {
             self.exchange(0);
         }
     }

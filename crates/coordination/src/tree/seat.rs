@@ -136,8 +136,6 @@ pub(super) struct Seat {
     /// The classes at which it has since its refusal claimed to come before worse priorities, by
     /// bits as in [`Refusal::by`]; bit 0 is the class itself, where it comes before worse ranks.
     wanted_by: u32,
-    /// Whether it runs in the race of the class's queues. A queue that alone has a seat does not.
-    runs: bool,
     /// Whether it was refused the last time.
     was_refused: bool,
     /// Whether its own credit did not pass the ceilings above it. Then it looks first, until it is
@@ -244,13 +242,11 @@ struct Answer {
 
 impl Seat {
     pub(super) fn new(node: Arc<Node>) -> Self {
-        node.sit_down();
         Self {
             node,
             total: 0,
             place: 0,
             weight: 0,
-            runs: false,
             rank: 0,
             places: None,
             part: Weight::ONE,
@@ -271,26 +267,9 @@ impl Seat {
         (quantum * u64::from(self.part.0) / u64::from(Weight::ONE.0)).max(1)
     }
 
-    /// Runs in the race of the class's queues from now on, if others have a seat, too.
-    #[inline]
-    fn join(&mut self) {
-        if !self.runs && self.node.is_shared() {
-            self.join_others();
-        }
-    }
-
-    fn join_others(&mut self) {
-        self.runs = true;
-        self.queues().join(self.weight);
-        self.place = self.queues().start(self.place, self.weight);
-    }
-
     /// The queue's claim within its class.
     #[inline]
     fn own_claim(&self, now: Nanos) -> Claim {
-        if !self.runs {
-            return Claim::only(Right::Assured);
-        }
         let queues = self.queues();
         let ahead = queues.ahead(self.place, self.weight);
         let is_ahead = ahead.is_some();
@@ -322,7 +301,7 @@ impl Seat {
     /// Tells queues of worse ranks that it waits until `due`.
     #[inline]
     fn comes(&mut self, due: Nanos) {
-        if self.runs && self.node.has_ranks() {
+        if self.node.has_ranks() {
             self.wanted_here = self.queues().comes(due);
             self.wanted_by |= 1;
         }
@@ -493,10 +472,8 @@ impl Seat {
     /// Registers at the classes that refused, and at the other queues of the class, that it waits.
     #[cold]
     fn want(&mut self, refusal: &Refusal, now: Nanos) {
-        if self.runs {
-            self.wanted_here = self.queues().want(self.place, refusal.until, now);
-        }
-        let here = u32::from(self.runs && self.node.has_ranks());
+        self.wanted_here = self.queues().want(self.place, refusal.until, now);
+        let here = u32::from(self.node.has_ranks());
         if refusal.by == 0 {
             self.wanted_by |= here;
             return;
@@ -581,15 +558,13 @@ impl Seat {
     /// Advances the races for `bytes` that were bought by `offer`.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         let node = &self.node;
-        if self.runs {
-            let queues = node.queues(self.rank);
-            queues.sold(bytes, self.weight);
-            let before = self.place;
-            self.place = self.place.wrapping_add(laps(bytes, self.weight));
-            queues.moved(before, self.place);
-            if offer.ahead & 1 != 0 {
-                queues.follow(self.place, self.weight);
-            }
+        let queues = node.queues(self.rank);
+        queues.sold(bytes, self.weight);
+        let before = self.place;
+        self.place = self.place.wrapping_add(laps(bytes, self.weight));
+        queues.moved(before, self.place);
+        if offer.ahead & 1 != 0 {
+            queues.follow(self.place, self.weight);
         }
         let weight = u64::from(node.terms.quantum());
         let laps = laps(bytes, weight);
@@ -670,7 +645,6 @@ impl ClassMeter for Seat {
         if !self.was_refused {
             self.node.expect_purchase();
         }
-        self.join();
         let own = self.own_claim(now);
         self.is_held = false;
         let is_free = own.right == Right::Assured && !self.was_held;
@@ -780,10 +754,8 @@ impl ClassMeter for Seat {
     fn give_back(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
         self.undo(bytes, self.total, self.lender, usize::MAX);
-        if self.runs {
-            self.queues().returned(bytes, self.weight);
-            self.place = self.place.wrapping_sub(laps(bytes, self.weight));
-        }
+        self.queues().returned(bytes, self.weight);
+        self.place = self.place.wrapping_sub(laps(bytes, self.weight));
         let (node, weight) = (&self.node, u64::from(self.node.terms.quantum()));
         for (steps, above) in node.path().enumerate().take(self.lender + 1).skip(1) {
             above.borrowers()[node.terms.prio()].returned(bytes, weight);
@@ -795,11 +767,9 @@ impl ClassMeter for Seat {
         self.part = weight;
         if self.weight != 0 {
             let weight = self.weight_among_queues();
+            self.queues().join(weight);
             let before = std::mem::replace(&mut self.weight, weight);
-            if self.runs {
-                self.queues().join(weight);
-                let _: bool = self.queues().leave(before);
-            }
+            let _: bool = self.queues().leave(before);
         }
     }
 
@@ -816,7 +786,7 @@ impl ClassMeter for Seat {
         let places = self.places.get_or_insert_default();
         places[before] = self.place;
         self.place = places[rank];
-        if self.runs {
+        if self.weight != 0 {
             self.queues().join(self.weight);
             self.place = self.queues().start(self.place, self.weight);
             let _: bool = self.node.queues(before).leave(self.weight);
@@ -833,25 +803,23 @@ impl ClassMeter for Seat {
         }
         if active {
             self.weight = self.weight_among_queues();
-            return self.join();
-        }
-        let weight = std::mem::take(&mut self.weight);
-        if !std::mem::take(&mut self.runs) {
-            self.node.withdraw();
-        } else if self.queues().leave(weight) {
-            self.node.retire();
+            self.queues().join(self.weight);
+            self.place = self.queues().start(self.place, self.weight);
+        } else {
+            let weight = std::mem::take(&mut self.weight);
+            if self.queues().leave(weight) {
+                self.node.retire();
+            }
         }
     }
 
     fn rests(&mut self) -> bool {
         // Alone in its race, and where it would start again, it can as well not run. A class that
         // runs in races above it lingers there.
-        let is_alone = || {
-            let queues = self.node.queues(self.rank);
-            queues.is_alone(self.weight)
-                && queues.start(self.place, self.weight) == self.place
-        };
-        let rests = (!self.runs || is_alone()) && !self.node.has_entered();
+        let queues = self.node.queues(self.rank);
+        let rests = queues.is_alone(self.weight)
+            && queues.start(self.place, self.weight) == self.place
+            && !self.node.has_entered();
         if rests {
             self.set_active(false);
         }
@@ -871,7 +839,6 @@ impl ClassMeter for Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.set_active(false);
-        self.node.stand_up();
     }
 }
 
