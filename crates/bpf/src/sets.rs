@@ -36,7 +36,7 @@ const FIRST_SHIFT: u32 = 32;
 const KEY_BYTES: u32 = 20;
 const ELEMENT_BYTES: u32 = 24;
 /// The free words of a new painting, in addition to a quarter of its words.
-const SPARE_WORDS: usize = 16_384;
+const ROOM_WORDS: usize = 16_384;
 /// The chunks per system call; each has a descriptor until then.
 const CHUNKS_AT_ONCE: usize = 64;
 /// The least room of a hash of members.
@@ -296,11 +296,8 @@ impl SetTables {
         let table = *self.free.last().ok_or(SetsError::Tables)?;
         let members = Members::new(table, set, before)?;
         put(&self.members, table, &members.map)?;
-        let described = &self.tables[table as usize];
-        for (word, bits) in described.lengths.iter().zip(lengths(set)) {
-            word.store(bits, Relaxed);
-        }
-        described.counts.store(set.kind().counters.into(), Relaxed);
+        self.describe(table, set);
+        self.tables[table as usize].counts.store(set.kind().counters.into(), Relaxed);
         self.free.pop();
         Ok(members)
     }
@@ -308,7 +305,7 @@ impl SetTables {
     /// The painting of `set`, which no word leads to.
     fn painted(&mut self, set: &Set) -> Result<Painting, SetsError> {
         let size = Layout::size(set);
-        let count = (size + size / 4 + SPARE_WORDS).div_ceil(CHUNK_WORDS);
+        let count = (size + size / 4 + ROOM_WORDS).div_ceil(CHUNK_WORDS);
         let first = self.room(count as u32).ok_or(SetsError::Chunks)?;
         let mut chunks = Chunks { first, chunks: Vec::with_capacity(count) };
         let numbers: Vec<u32> = (first..first + count as u32).collect();
@@ -373,12 +370,17 @@ impl SetTables {
             for key in keys.iter().filter(|key| set.get(key).is_none()) {
                 members.remove(key)?;
             }
-            let described = &self.tables[members.table as usize];
-            for (word, bits) in described.lengths.iter().zip(lengths(set)) {
-                word.store(bits, Release);
-            }
+            let table = members.table;
+            self.describe(table, set);
         }
         Ok(true)
+    }
+
+    /// Says in `table` which lengths of prefixes `set` has.
+    fn describe(&self, table: u32, set: &Set) {
+        for (word, bits) in self.tables[table as usize].lengths.iter().zip(lengths(set)) {
+            word.store(bits, Release);
+        }
     }
 
     /// Frees `replaced`, when nobody reads it any more.

@@ -66,6 +66,14 @@ impl Bench {
         Front::load(PORT, terms, Some(&self.tables), &mut self.maps).unwrap()
     }
 
+    /// Drops what comes from the set `live`, which is 10.0.0.0/8 at first.
+    fn dropping_live(&mut self) -> Front {
+        self.run("create live hash:net");
+        self.run("add live 10.0.0.0/8");
+        let look_up = self.look_up("live", false);
+        self.dropping(&[look_up])
+    }
+
     /// A program that drops frames in all of `look_ups`.
     fn dropping(&mut self, look_ups: &[LookUp]) -> Front {
         self.front(&[term(look_ups, Then::Drop, 0)])
@@ -288,10 +296,7 @@ fn ipv6_ports_ethernet_addresses_and_counters_are_looked_up_too() {
 #[test]
 fn swapped_sets_are_swapped_and_destroyed_ones_hold_nothing() {
     let Some(mut bench) = Bench::new() else { return };
-    bench.run("create live hash:net");
-    bench.run("add live 10.0.0.0/8");
-    let look_up = bench.look_up("live", false);
-    let front = bench.dropping(&[look_up]);
+    let front = bench.dropping_live();
     // More often than there are tables: they are used again.
     for round in 0..200 {
         bench.run("create next hash:net");
@@ -380,10 +385,7 @@ fn sets_of_many_chunks_agree_with_the_set_before_and_after_changes() {
 #[test]
 fn no_packet_misses_a_set_while_it_is_replaced() {
     let Some(mut bench) = Bench::new() else { return };
-    bench.run("create live hash:net");
-    bench.run("add live 10.0.0.0/8");
-    let look_up = bench.look_up("live", false);
-    let front = bench.dropping(&[look_up]);
+    let front = bench.dropping_live();
     let frame = frame("10.0.0.1".parse().unwrap());
     let is_over = AtomicBool::new(false);
     let frames = thread::scope(|scope| {

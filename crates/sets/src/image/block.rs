@@ -75,11 +75,11 @@ enum Block {
 
 /// The word of a part that is in as a whole, or not.
 pub(super) fn whole(is_in: bool) -> u64 {
-    if is_in { placed(EVERYTHING, [1; BLOCKS]) } else { 0 }
+    if is_in { part_word(EVERYTHING, [1; BLOCKS]) } else { 0 }
 }
 
 /// The word of a part whose blocks begin at `first`, and are so far behind the word before it.
-fn placed(first: u32, offsets: [u64; BLOCKS]) -> u64 {
+fn part_word(first: u32, offsets: [u64; BLOCKS]) -> u64 {
     let begin = u64::from(first - 1 - NOTHING);
     offsets.into_iter().rev().fold(0, |word, offset| word << OFFSET_BITS | offset) << OFFSETS
         | begin
@@ -189,7 +189,7 @@ fn part<M: Memory>(blocks: &[Block; BLOCKS], writer: &mut Writer<'_, M>) -> Resu
         *offset = words.len() as u64 + 1;
         words.extend(block);
     }
-    Ok(placed(writer.put(&words)?, offsets))
+    Ok(part_word(writer.put(&words)?, offsets))
 }
 
 /// A block with `flips`; the rest of it is in, or not.
