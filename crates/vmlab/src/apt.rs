@@ -6,6 +6,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use narrows_testbed::process;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,13 +18,11 @@ const QEMU: u32 = 8;
 /// The emulator.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 /// The packages that the host needs, each with a program that shows that it is installed.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 4] = [
     ("qemu-system-x86", PROGRAM),
     ("kmod", "depmod"),
     ("binutils", "strip"),
     ("ethtool", "ethtool"),
-    // With libxdp and its programs.
-    ("xdp-tools", "xdp-filter"),
 ];
 /// qemu only recommends it, but network cards with boot ROMs need it.
 const FIRMWARE: &str = "ipxe-qemu";
@@ -69,7 +68,7 @@ pub struct Apt {
 
 impl Apt {
     /// An apt that knows `suites` and no installed packages, with everything in `folder`.
-    pub fn of(folder: &Path, suites: &[&str]) -> Result<Self> {
+    pub fn of(folder: &Path, suites: &BTreeSet<&str>) -> Result<Self> {
         let host = host()?;
         let sources: String = suites
             .iter()
@@ -133,7 +132,7 @@ impl Apt {
             })
     }
 
-    /// Downloads `package`, unless it is there already, and returns its path.
+    /// Downloads `package`, or `package/suite`, unless it is there already, and returns its path.
     pub fn download(&self, package: &str) -> Result<PathBuf> {
         let uri = process::run(self.command("apt-get").args([
             "download",

@@ -4,10 +4,11 @@ use crate::cake::{Row, Rows, judge};
 use crate::matrix::{self, Cell, SHORT, Task};
 use crate::qemu::{Machine, Processor};
 use crate::verdict::{Check, Message, Outcome, Record};
-use crate::{apt, kernel, report, root};
+use crate::{apt, kernel, report, root, tools};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::resume_unwind;
@@ -133,13 +134,20 @@ impl Counts {
     }
 }
 
+/// What a guest has from the Debian release of its kernel.
+struct Release {
+    kernel: kernel::Unpacked,
+    /// xdp-tools, as an archive.
+    tools: Vec<u8>,
+}
+
 /// The parts of a guest.
 struct Lab {
     folder: PathBuf,
     processor: Processor,
     /// By suite.
-    kernels: BTreeMap<&'static str, kernel::Unpacked>,
-    /// Everything but the modules, as an archive.
+    releases: BTreeMap<&'static str, Release>,
+    /// Everything but the releases' parts, as an archive.
     root: Vec<u8>,
     program: u64,
     rows: Rows,
@@ -154,8 +162,8 @@ impl Lab {
         let narrows = &options.narrows;
         ensure!(narrows.exists(), "{} does not exist: build it first", narrows.display());
         let begin = Instant::now();
-        let kernels = match Self::fetch(folder, cells) {
-            Ok(kernels) => kernels,
+        let releases = match Self::fetch(folder, cells) {
+            Ok(releases) => releases,
             Err(reason) => return Ok(Err(reason)),
         };
         let root = root::archive(narrows, folder)?;
@@ -165,7 +173,7 @@ impl Lab {
         let mut lab = Self {
             folder: folder.to_owned(),
             processor,
-            kernels,
+            releases,
             root,
             program: hasher.finish(),
             rows: Rows(options.rows.clone()),
@@ -183,23 +191,27 @@ impl Lab {
         Ok(Ok(lab))
     }
 
-    fn fetch(folder: &Path, cells: &[Cell]) -> Result<BTreeMap<&'static str, kernel::Unpacked>> {
+    fn fetch(folder: &Path, cells: &[Cell]) -> Result<BTreeMap<&'static str, Release>> {
         ensure!(cfg!(target_arch = "x86_64"), "the emulated cards need an x86-64 guest");
         apt::ensure_installed(folder)?;
-        let suites: Vec<&str> = matrix::KERNELS.iter().map(|kernel| kernel.suite).collect();
+        let suites: BTreeSet<&str> =
+            matrix::KERNELS.iter().flat_map(|kernel| [kernel.suite, kernel.tools]).collect();
         let apt = apt::Apt::of(&folder.join("apt"), &suites)?;
-        let mut kernels = BTreeMap::new();
+        let mut releases = BTreeMap::new();
         for Cell { kernel, .. } in cells {
-            if !kernels.contains_key(kernel.suite) {
-                kernels.insert(kernel.suite, kernel::unpack(&apt, *kernel, folder)?);
+            if let Entry::Vacant(vacant) = releases.entry(kernel.suite) {
+                vacant.insert(Release {
+                    tools: tools::archive(&apt, kernel.tools, folder)?,
+                    kernel: kernel::unpack(&apt, *kernel, folder)?,
+                });
             }
         }
-        Ok(kernels)
+        Ok(releases)
     }
 
     /// Whether a guest boots with KVM: the presence of its device does not prove it.
     fn boots_with_kvm(&self) -> Result<bool> {
-        let (suite, _) = self.kernels.first_key_value().context("no cell was chosen")?;
+        let (suite, _) = self.releases.first_key_value().context("no cell was chosen")?;
         let record = self.machine(suite, None, Processor::Kvm, "kvm", |_| {})?.0;
         Ok(record.complete)
     }
@@ -213,11 +225,11 @@ impl Lab {
         name: &str,
         said: impl FnMut(&Message),
     ) -> Result<(Record, String)> {
-        let kernel = &self.kernels[suite];
+        let Release { kernel, tools } = &self.releases[suite];
         let folder = self.folder.join("runs").join(name);
         fs::create_dir_all(&folder)?;
         let root = folder.join("initrd");
-        fs::write(&root, [&self.root[..], &kernel.modules()?].concat())?;
+        fs::write(&root, [&self.root[..], tools, &kernel.modules()?].concat())?;
         let machine = Machine {
             processor,
             image: &kernel.image,

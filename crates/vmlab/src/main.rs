@@ -15,6 +15,7 @@
 //! Principles:
 //!
 //! - *Only Debian's packages*, verified by apt, and the host's own programs copied into the guest.
+//!   What is tried itself, kernel and [xdp-tools](tools), is that of the cell's release.
 //!   Nothing on the host changes except that missing packages are installed.
 //! - *Behaviour, not performance.* Without KVM a guest has emulated time, in which each instruction
 //!   takes 4 ns: about ten times slower than a real machine, and the same whatever else the host
@@ -35,6 +36,7 @@ mod matrix;
 mod qemu;
 mod report;
 mod root;
+mod tools;
 mod verdict;
 
 use clap::Parser;

@@ -10,13 +10,16 @@ pub struct Kernel {
     pub name: &'static str,
     /// The Debian suite that it comes from.
     pub suite: &'static str,
+    /// The Debian suite of the xdp-tools that run on it.
+    pub tools: &'static str,
 }
 
-/// The kernels, the newest last: those of two stable releases, and the newest packaged one.
+/// The kernels, the newest last: those of two stable releases, and the newest packaged one. The
+/// last has the xdp-tools of the coming release, since backports have none.
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "6.1", suite: "bookworm" },
-    Kernel { name: "6.12", suite: "trixie" },
-    Kernel { name: "7.x", suite: "trixie-backports" },
+    Kernel { name: "6.1", suite: "bookworm", tools: "bookworm" },
+    Kernel { name: "6.12", suite: "trixie", tools: "trixie" },
+    Kernel { name: "7.x", suite: "trixie-backports", tools: "forky" },
 ];
 
 /// A driver under both ports.

@@ -1,4 +1,5 @@
 //! The guest's root: the host's programs with their libraries, and this program as its init.
+//! The rest comes from the release of its kernel: modules, and [xdp-tools](crate::tools).
 
 use crate::apt::find;
 use crate::archive::Archive;
@@ -10,18 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs that the checks or Narrows call.
-const PROGRAMS: [&str; 9] =
-    ["ip", "tc", "ethtool", "ping", "sh", "kmod", "dmesg", "xdp-filter", "xdp-loader"];
-/// What programs open themselves, below `/usr/lib/x86_64-linux-gnu`: libxdp, and the BPF programs
-/// of it and of xdp-tools.
-const LIBXDP: &str = "libxdp.so.1";
-const BPF: &str = "bpf";
+const PROGRAMS: [&str; 7] = ["ip", "tc", "ethtool", "ping", "sh", "kmod", "dmesg"];
 /// Empty folders for mounts.
 const FOLDERS: [&str; 7] = ["proc", "sys", "dev", "run", "tmp", "root", "var"];
 /// Where Narrows is in the guest.
 pub const NARROWS: &str = "/usr/bin/narrows";
 
-/// An archive of everything but the kernel's modules. `narrows` is the program under test.
+/// An archive of everything that is the host's. `narrows` is the program under test.
 pub fn archive(narrows: &Path, folder: &Path) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     for name in FOLDERS {
@@ -39,13 +35,6 @@ pub fn archive(narrows: &Path, folder: &Path) -> Result<Vec<u8>> {
         archive.file(&format!("usr/bin/{name}"), &fs::read(&path)?);
     }
     archive.link("usr/sbin/modprobe", "../bin/kmod");
-    let own_libraries = Path::new("/usr/lib/x86_64-linux-gnu");
-    let libxdp = own_libraries.join(LIBXDP);
-    libraries.extend(libraries_of(&libxdp)?);
-    libraries.insert(libxdp);
-    for entry in fs::read_dir(own_libraries.join(BPF)).context("libxdp's programs are missing")? {
-        libraries.insert(entry?.path());
-    }
     let own = std::env::current_exe()?;
     for (place, path) in [(&NARROWS[1..], narrows), ("init", &own)] {
         libraries.extend(libraries_of(path)?);

@@ -1,4 +1,5 @@
-//! Narrows beside another XDP program, `xdp-filter` of Debian's xdp-tools, in libxdp's dispatcher.
+//! Narrows beside another XDP program, `xdp-filter` of its release's xdp-tools, in libxdp's
+//! dispatcher.
 
 use super::{HEADERS, Lab, MTU, TBF, heir};
 use crate::guest::Verdict::{self, Passed, Skipped};

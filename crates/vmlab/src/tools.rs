@@ -1,0 +1,103 @@
+//! libxdp and its programs as a Debian release has them, for the guests with its kernel.
+//!
+//! They need the C library of their release, which the host's programs run with as well if it is not
+//! older than theirs. Other libraries are the host's.
+
+use crate::apt::Apt;
+use crate::archive::Archive;
+use anyhow::{Context, Result, ensure};
+use narrows_testbed::process;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The packages with libxdp and its programs.
+const PACKAGES: [&str; 3] = ["libxdp1", "xdp-tools", "libbpf1"];
+const C_LIBRARY: &str = "libc6";
+/// The programs that the checks call, below `/usr/sbin`.
+const PROGRAMS: [&str; 2] = ["xdp-filter", "xdp-loader"];
+/// Where libraries are.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+/// BPF programs of libxdp and of its programs, there.
+const BPF: &str = "bpf";
+/// The loader, where programs expect it.
+const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
+
+/// An archive of the tools in `suite`, to follow that of the host's programs. `folder` is where
+/// packages are unpacked.
+pub fn archive(apt: &Apt, suite: &str, folder: &Path) -> Result<Vec<u8>> {
+    let root = folder.join("tools").join(suite);
+    if root.exists() {
+        fs::remove_dir_all(&root)?; // of an earlier run, perhaps of an older version
+    }
+    fs::create_dir_all(&root)?;
+    let newer = is_newer(&version(&apt.show(C_LIBRARY, suite)?)?, &installed()?)?;
+    for package in PACKAGES.into_iter().chain(newer.then_some(C_LIBRARY)) {
+        let file = apt.download(&format!("{package}/{suite}"))?;
+        process::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&root))?;
+    }
+    let mut archive = Archive::default();
+    for name in PROGRAMS {
+        archive.file(&format!("usr/bin/{name}"), &fs::read(root.join("usr/sbin").join(name))?);
+    }
+    let libraries = files(&root.join(LIBRARIES))?;
+    ensure!(!libraries.is_empty(), "the packages of {suite} have no libraries in {LIBRARIES}");
+    let programs = files(&root.join(LIBRARIES).join(BPF))?;
+    for path in libraries.iter().chain(&programs) {
+        let inside = path.strip_prefix(&root)?.to_str().context("a library's path is no text")?;
+        archive.file(inside, &fs::read(path)?);
+    }
+    if newer {
+        archive.file(LOADER, &fs::read(root.join(LOADER))?);
+    }
+    Ok(archive.finish())
+}
+
+/// The files in `folder`, links followed, without those below it.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("no {}", folder.display()))?;
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.retain(|path| path.is_file());
+    files.sort();
+    Ok(files)
+}
+
+/// The version of the host's C library.
+fn installed() -> Result<String> {
+    let format = "-f=${Version}\n";
+    let versions = process::run(Command::new("dpkg-query").args(["-W", format, C_LIBRARY]))?;
+    Ok(versions.lines().next().context("dpkg knows no C library")?.to_owned())
+}
+
+/// The version in what `apt-cache show` says of a package.
+fn version(shown: &str) -> Result<String> {
+    let version = shown.lines().find_map(|line| line.strip_prefix("Version: "));
+    Ok(version.context("apt names no version")?.to_owned())
+}
+
+fn is_newer(version: &str, than: &str) -> Result<bool> {
+    let compare = Command::new("dpkg")
+        .args(["--compare-versions", version, "gt", than])
+        .status()
+        .context("cannot run dpkg")?;
+    Ok(compare.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_that_of_the_first_paragraph() {
+        let shown = "Package: libc6\nVersion: 2.43-7\n\nPackage: libc6\nVersion: 2.41-12\n";
+        assert_eq!(version(shown).unwrap(), "2.43-7");
+        version("Package: libc6\n").unwrap_err();
+    }
+
+    #[test]
+    fn versions_are_compared_as_dpkg_does() {
+        assert!(is_newer("2.41-12+deb13u5", "2.36-9+deb12u13").unwrap());
+        assert!(!is_newer("2.36-9+deb12u13", "2.36-9+deb12u13").unwrap());
+        assert!(!is_newer("2.4-1", "2.36-1").unwrap());
+    }
+}
