@@ -449,21 +449,37 @@ proptest! {
     }
 }
 
-/// Of random trees 199 of 200 are within 1 % of the root's rate for each class.
-#[test]
-fn nearly_all_trees_are_shared_to_a_hundredth() {
-    const TREES: usize = 300;
-    let config = ProptestConfig { rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() };
+/// Of `count` random trees how far off the worst class of each is, as a part of the root's rate:
+/// the worst tree first.
+fn errors(seed: u64, count: usize) -> Vec<f64> {
+    let config = ProptestConfig { rng_seed: RngSeed::Fixed(seed), ..ProptestConfig::default() };
     let mut runner = TestRunner::new(config);
-    let mut errors: Vec<f64> = (0..TREES)
+    let mut errors: Vec<f64> = (0..count)
         .map(|_| {
             let (tree, used) = (any_tree(), any_use()).new_tree(&mut runner).unwrap().current();
             let error = |(_, rate, due): (u32, f64, f64)| (rate - due).abs() / ROOT;
             shares(&tree, used).into_iter().map(error).fold(0.0, f64::max)
         })
         .collect();
-    errors.sort_unstable_by(f64::total_cmp);
-    assert!(errors[TREES * 199 / 200] <= 0.01, "{errors:?}");
+    errors.sort_unstable_by(|one, other| f64::total_cmp(other, one));
+    errors
+}
+
+/// With other seeds, one tree of a thousand is not: see below.
+#[test]
+fn nearly_all_trees_are_shared_to_a_hundredth() {
+    let errors = errors(2, 1000);
+    assert!(errors[0] <= 0.01, "{:?}", &errors[..8]);
+}
+
+#[test]
+#[ignore = "a minute: for docs/trees.md"]
+fn two_trees_of_a_thousand_are_not_shared_to_a_hundredth() {
+    let mut errors: Vec<f64> = (1..=5).flat_map(|seed| errors(seed, 2000)).collect();
+    errors.sort_unstable_by(|one, other| f64::total_cmp(other, one));
+    let above = errors.iter().filter(|error| **error > 0.01).count();
+    println!("{above} of {} trees, {:.2} % at most", errors.len(), errors[0] * 100.0);
+    assert!(above <= 20 && errors[0] <= 0.03, "{:?}", &errors[..30]);
 }
 
 #[test]

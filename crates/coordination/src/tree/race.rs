@@ -222,11 +222,12 @@ impl Race {
         self.time.fetch_sub(laps(bytes, all), Ordering::Relaxed);
     }
 
-    /// A runner at `time` has bought, without a claim, credit that no other wanted.
+    /// A runner at `time` has bought, without a claim, credit that no other wanted. It stays ahead:
+    /// if the race caught up, every other purchase would leave nothing to those behind.
     #[inline]
     pub(super) fn follow(&self, time: u64, weight: u64) {
         let race = self.time.load(Ordering::Relaxed);
-        let to = time.wrapping_sub(laps(LEAD, weight));
+        let to = time.wrapping_sub(2 * laps(LEAD, weight));
         if to.wrapping_sub(race) as i64 > 0 {
             // If it has just advanced there is nothing to do.
             let _ = self.time.compare_exchange(race, to, Ordering::Relaxed, Ordering::Relaxed);
@@ -285,10 +286,11 @@ mod tests {
         race.join(1_514);
         race.join(15_140);
         let lap = 1 << 32;
-        race.follow(5 * lap, 1_514);
-        assert_eq!(race.ahead(5 * lap, 1_514), None);
-        race.follow(4 * lap, 1_514);
-        assert_eq!(race.start(0, 1_514), 3 * lap, "it never goes back");
+        race.follow(9 * lap, 1_514);
+        assert_eq!(race.start(0, 1_514), 5 * lap);
+        assert_eq!(race.ahead(9 * lap, 1_514), Some(2 * lap), "those behind keep their credit");
+        race.follow(8 * lap, 1_514);
+        assert_eq!(race.start(0, 1_514), 5 * lap, "it never goes back");
     }
 
     #[test]

@@ -143,6 +143,8 @@ pub(super) struct Seat {
     was_held: bool,
     /// Whether that was so at the last request.
     is_held: bool,
+    /// Whether no class would lend then.
+    has_no_lender: bool,
 
     /// The times that it announced with these claims,
     wanted: Nanos,
@@ -176,12 +178,14 @@ struct Refusal {
     line: Option<Waiting>,
     /// Whether it has credit of its own.
     is_held: bool,
+    /// Whether no class would lend.
+    has_no_lender: bool,
 }
 
 impl Refusal {
     /// A refusal that concerns the class alone.
     const fn alone(until: Nanos) -> Self {
-        Self { until, by: 0, line: None, is_held: false }
+        Self { until, by: 0, line: None, is_held: false, has_no_lender: false }
     }
 }
 
@@ -194,11 +198,35 @@ struct Waiting {
 }
 
 /// What a class waits for, found on the way to the root.
+#[derive(Clone, Copy)]
 struct Binding {
     /// How many classes above it.
     steps: usize,
     claim: Claim,
     when: Nanos,
+}
+
+impl Binding {
+    /// This one, or `other` if that is later.
+    fn or_later(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.when > self.when).unwrap_or(self)
+    }
+}
+
+/// A lender, and what lets its credit pass.
+#[derive(Clone, Copy)]
+struct Way {
+    lends: Binding,
+    /// The last of these classes: those below the lender, and those above it, where its credit
+    /// counts as lent further down.
+    passes: Option<Binding>,
+}
+
+impl Way {
+    /// What comes last.
+    fn binding(&self) -> Binding {
+        self.passes.map_or(self.lends, |passes| passes.or_later(Some(self.lends)))
+    }
 }
 
 /// The claim of a class at a lender, or at itself, when it wants to buy.
@@ -256,6 +284,7 @@ impl Seat {
             was_refused: false,
             was_held: false,
             is_held: false,
+            has_no_lender: false,
             wanted_by: 0,
             wanted: Nanos::ZERO,
             wanted_here: Nanos::ZERO,
@@ -449,7 +478,45 @@ impl Seat {
         let is_held = lender == Some(0);
         let line = (borrow || is_held).then(|| self.waits_for(&binding, lender)).flatten();
         // Its own credit passes while borrowed credit has to wait.
-        Err(Refusal { until: binding.when.min(own_due), by, line, is_held })
+        let until = binding.when.min(own_due);
+        Err(Refusal { until, by, line, is_held, has_no_lender: borrow && lender.is_none() })
+    }
+
+    /// The way to borrow `bytes` that opens first; `None` if the class's own ceiling holds it up.
+    fn first_way(&self, bytes: Bytes, now: Nanos) -> Option<Way> {
+        let own = self.own_claim(now);
+        let (mut first, mut passes): (Option<Way>, Option<Binding>) = (None, None);
+        for (steps, at) in self.node.path().enumerate() {
+            let claim = if steps == 0 { own } else { self.claim(at, steps, own, now) };
+            let (ledger, bucket) = at.rate();
+            let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
+            let way = Way { lends: Binding { steps, claim, when }, passes };
+            if first.is_none_or(|first| way.binding().when < first.binding().when) {
+                first = Some(way);
+            }
+            if has {
+                break;
+            }
+            let passing = |claim| {
+                let when = self.ask(&at.sales.ceil, at.terms.ceil(), bytes, claim, now).when;
+                (when > now).then_some(Binding { steps, claim, when })
+            };
+            let Some(here) = passing(claim) else { continue };
+            if steps == 0 {
+                return None;
+            }
+            passes = Some(here.or_later(passes));
+            if let Some(first) = &mut first {
+                if first.lends.steps == steps {
+                    first.passes = passes;
+                } else if let lent = first.lends.claim.later.above(self.node.terms.prio())
+                    && let Some(here) = passing(Claim::only(lent))
+                {
+                    first.passes = Some(here.or_later(first.passes));
+                }
+            }
+        }
+        first
     }
 
     /// What the class waits for together with others. Nothing if it waits for itself, or has had
@@ -646,7 +713,7 @@ impl ClassMeter for Seat {
             self.node.expect_purchase();
         }
         let own = self.own_claim(now);
-        self.is_held = false;
+        (self.is_held, self.has_no_lender) = (false, false);
         let is_free = own.right == Right::Assured && !self.was_held;
         if is_free && let Some(grant) = self.buy_own(least, want, own, now) {
             self.was_refused = false;
@@ -678,6 +745,7 @@ impl ClassMeter for Seat {
             Err(refusal) => refusal,
         };
         (self.was_refused, self.is_held) = (true, refusal.is_held);
+        self.has_no_lender = refusal.has_no_lender;
         if borrow || refusal.is_held {
             self.want(&refusal, now);
         }
@@ -706,6 +774,18 @@ impl ClassMeter for Seat {
         self.was_refused = true;
         self.was_held |= held;
         Some(due)
+    }
+
+    fn lines_up(&mut self, least: Bytes, until: Nanos, now: Nanos) -> Nanos {
+        if !self.has_no_lender {
+            return until;
+        }
+        let Some(way) = self.first_way(least, now) else { return until };
+        let (binding, lender) = (way.binding(), way.lends.steps);
+        self.waits = self.waits_for(&binding, Some(lender).filter(|steps| *steps > 0));
+        self.waited[0] = self.waits;
+        // Whoever is not in line has nobody to ask for.
+        self.waits.map_or(until, |_| until.min(binding.when).max(now + Nanos(1)))
     }
 
     fn line(&self) -> Option<Line> {
