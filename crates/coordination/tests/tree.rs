@@ -10,6 +10,8 @@ mod ranks;
 mod sharing;
 #[path = "tree/strategies.rs"]
 mod strategies;
+#[path = "tree/waking.rs"]
+mod waking;
 
 use bed::{Asking, Bed, Demand, MBIT, class};
 use narrows_coordination::{Below, Fluid, Tree};
@@ -275,7 +277,7 @@ fn a_class_that_leaves_and_comes_back_is_missed_for_a_millisecond() {
             bed.demand_everywhere(0x10, 1514, Demand::Endless);
             bed.run(millis(1));
             let rates = bed.run(millis(5));
-            assert_near(rates[&0x10], 500 * MBIT, 0.03, "back");
+            assert_near(rates[&0x10], 500 * MBIT, 0.01, "back");
             bed.rest(0x10);
             // Queued packets take time to leave.
             bed.run(millis(11));
