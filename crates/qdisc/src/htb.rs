@@ -424,8 +424,7 @@ impl Htb {
     /// The class at `place` was refused until `at`.
     fn refused(&mut self, place: u32, at: Nanos, now: Nanos) {
         let are_many = self.leaves.len() > self.tree.asking_alone();
-        let leaf = &mut self.leaves[place as usize];
-        let at = if are_many { leaf.lines_up(at, now) } else { at };
+        let leaf = &self.leaves[place as usize];
         let Some(Line { rank, levels, borrows }) = leaf.line().filter(|_| are_many) else {
             self.pass_on(place, 0, false, now);
             return self.wait(place, at);

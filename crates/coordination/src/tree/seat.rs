@@ -29,11 +29,12 @@ const PRIORITY_PART: u64 = 256;
 /// it is ahead of others. So a class that its own ceiling held up finds credit when it continues,
 /// and need not borrow further up. A step is this part of a bucket, and at least a full frame.
 const STEP_PART: u64 = 16;
-/// Steps left for each better priority. One step would leave it too little after a worse priority
-/// has just bought, and it would borrow further up.
-const PRIORITY_STEPS: u8 = 2;
+/// Steps left for each better priority. Fewer would leave it too little after a worse priority has
+/// just bought, of what is lent and of its own. It would borrow further up, and the worse one would
+/// have its share here.
+const PRIORITY_STEPS: u8 = 3;
 /// More steps than this would leave too little to a queue that wakes up late.
-const STEPS_MOST: u8 = 4;
+const STEPS_MOST: u8 = 5;
 
 /// A buyer without a right takes only credit that would soon be lost. These are the levels, in
 /// sixteenths of a bucket, from which it may buy. This one has had its share and waits for others
@@ -143,8 +144,6 @@ pub(super) struct Seat {
     was_held: bool,
     /// Whether that was so at the last request.
     is_held: bool,
-    /// Whether no class would lend then.
-    has_no_lender: bool,
 
     /// The times that it announced with these claims,
     wanted: Nanos,
@@ -284,7 +283,6 @@ impl Seat {
             was_refused: false,
             was_held: false,
             is_held: false,
-            has_no_lender: false,
             wanted_by: 0,
             wanted: Nanos::ZERO,
             wanted_here: Nanos::ZERO,
@@ -536,6 +534,18 @@ impl Seat {
         Some(Waiting { line: Line { rank, levels, borrows }, races })
     }
 
+    /// Where no class lends: it waits for the lender that can lend `least` bytes first, not until
+    /// all above are ready to lend, too.
+    #[cold]
+    fn hasten(&self, refusal: &mut Refusal, least: Bytes, now: Nanos) {
+        let Some(way) = self.first_way(least, now) else { return };
+        let (binding, lender) = (way.binding(), way.lends.steps);
+        refusal.line = self.waits_for(&binding, Some(lender).filter(|steps| *steps > 0));
+        if refusal.line.is_some() {
+            refusal.until = refusal.until.min(binding.when).max(now + Nanos(1));
+        }
+    }
+
     /// Registers at the classes that refused, and at the other queues of the class, that it waits.
     #[cold]
     fn want(&mut self, refusal: &Refusal, now: Nanos) {
@@ -713,7 +723,7 @@ impl ClassMeter for Seat {
             self.node.expect_purchase();
         }
         let own = self.own_claim(now);
-        (self.is_held, self.has_no_lender) = (false, false);
+        self.is_held = false;
         let is_free = own.right == Right::Assured && !self.was_held;
         if is_free && let Some(grant) = self.buy_own(least, want, own, now) {
             self.was_refused = false;
@@ -737,7 +747,7 @@ impl ClassMeter for Seat {
                 return Ok(grant);
             }
         }
-        let refusal = match self.try_to_buy(least, borrow, now) {
+        let mut refusal = match self.try_to_buy(least, borrow, now) {
             Ok(grant) => {
                 self.was_refused = false;
                 return Ok(grant);
@@ -745,7 +755,9 @@ impl ClassMeter for Seat {
             Err(refusal) => refusal,
         };
         (self.was_refused, self.is_held) = (true, refusal.is_held);
-        self.has_no_lender = refusal.has_no_lender;
+        if refusal.has_no_lender {
+            self.hasten(&mut refusal, least, now);
+        }
         if borrow || refusal.is_held {
             self.want(&refusal, now);
         }
@@ -774,18 +786,6 @@ impl ClassMeter for Seat {
         self.was_refused = true;
         self.was_held |= held;
         Some(due)
-    }
-
-    fn lines_up(&mut self, least: Bytes, until: Nanos, now: Nanos) -> Nanos {
-        if !self.has_no_lender {
-            return until;
-        }
-        let Some(way) = self.first_way(least, now) else { return until };
-        let (binding, lender) = (way.binding(), way.lends.steps);
-        self.waits = self.waits_for(&binding, Some(lender).filter(|steps| *steps > 0));
-        self.waited[0] = self.waits;
-        // Whoever is not in line has nobody to ask for.
-        self.waits.map_or(until, |_| until.min(binding.when).max(now + Nanos(1)))
     }
 
     fn line(&self) -> Option<Line> {

@@ -63,15 +63,6 @@ pub trait ClassMeter: Send {
     /// Not even `least`: when to ask again.
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos>;
 
-    /// The last [`ClassMeter::buy`] was refused until `until`, and the class waits together with
-    /// others. Returns when it asks again for them.
-    ///
-    /// Alone it waits until its lender has credit and all above are ready to lend, too. For others
-    /// that would be too late: here it waits for the lender that can lend `least` bytes first.
-    fn lines_up(&mut self, _least: Bytes, until: Nanos, _now: Nanos) -> Nanos {
-        until
-    }
-
     /// If a class above refused the last [`ClassMeter::buy`]: what this class waits for. `None` if
     /// the refusal concerns this class alone.
     fn line(&self) -> Option<Line> {

@@ -330,12 +330,6 @@ impl Leaf {
         self.follow_weight();
     }
 
-    /// It was refused until `until`, and waits together with others. Returns when it asks again.
-    #[inline]
-    pub(super) fn lines_up(&mut self, until: Nanos, now: Nanos) -> Nanos {
-        self.queue.held.map_or(until, |_| self.meter.lines_up(self.cost, until, now))
-    }
-
     /// What it waits for in addition to a time, after it could not borrow.
     #[inline]
     pub(super) fn line(&self) -> Option<Line> {
