@@ -16,7 +16,9 @@
 //! Weights change without coordination, and a reader may see a value that is a moment old. Then
 //! shares are slightly wrong for a moment. The ledger does not depend on them.
 //!
-//! Memory ordering: relaxed. The words are hints; nothing is reached through them.
+//! Memory ordering: relaxed. The words are hints; nothing is reached through them. Only the sum of
+//! weights is released by a runner that leaves, and acquired by one that finds it 0: the last to
+//! leave knows what the others did before.
 
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::{Bytes, Nanos};
@@ -79,7 +81,7 @@ impl Race {
 
     /// Whether there are no runners.
     pub(super) fn is_empty(&self) -> bool {
-        self.weight.load(Ordering::Relaxed) == 0
+        self.weight.load(Ordering::Acquire) == 0
     }
 
     /// Whether the runner of weight `weight` is the only one.
@@ -90,7 +92,7 @@ impl Race {
 
     /// Whether no other runner is left.
     pub(super) fn leave(&self, weight: u64) -> bool {
-        self.weight.fetch_sub(weight, Ordering::Relaxed) == weight
+        self.weight.fetch_sub(weight, Ordering::AcqRel) == weight
     }
 
     /// At `now`, a runner at `time` waits for a sale, and asks again at `until`. Returns the time
