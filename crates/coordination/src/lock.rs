@@ -105,6 +105,7 @@ struct Seat {
 }
 
 impl Seat {
+    #[inline]
     fn cancel_turn(&mut self) {
         if let Some(turn) = self.turn.take() {
             let mut state = lock(&self.shared.state);

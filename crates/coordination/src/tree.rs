@@ -18,7 +18,8 @@
 //! soon; so does a class of a worse priority. So no rate is lost, and no class has to know how many
 //! others there are or on which cores. Queues that send for the same class run a race of their own,
 //! in the same way; one for each rank where bands are below the class, and worse ranks leave to
-//! better ones what worse priorities do.
+//! better ones what worse priorities do. A queue that alone has a seat at the class has nobody to
+//! run with: it joins the race with its first request after another has sat down.
 //!
 //! *Cushions in HTB's order.* At a ceiling, assured traffic may use all credit. Borrowers leave a
 //! part of it, and a larger one the higher the lender stands, the more better priorities run, and
@@ -40,8 +41,8 @@
 //! *Non-goals.* Queues, packets and the order of classes on one queue: they belong to the qdisc.
 //!
 //! Cost: a purchase takes two atomic updates for each class on the way to the root (one where rate
-//! and ceiling are the same), two for each class up to the lender, and one for the queues. It
-//! covers the packets that leave together, up to a quantum.
+//! and ceiling are the same), two for each class up to the lender, and one for the queues, if
+//! several have a seat. It covers the packets that leave together, up to a quantum.
 //!
 //! Source: M. Devera, `sch_htb.c` and its theory; start-time fair queueing (P. Goyal, H. Vin, H.
 //! Cheng, 1996) for the races; FlowValve (CoNEXT'21) for the idea of a tree without a lock.

@@ -10,6 +10,8 @@ mod ranks;
 mod sharing;
 #[path = "tree/strategies.rs"]
 mod strategies;
+#[path = "tree/waking.rs"]
+mod waking;
 
 use bed::{Asking, Bed, Demand, MBIT, class};
 use narrows_coordination::{Below, Fluid, Tree};
@@ -228,27 +230,27 @@ fn a_class_never_exceeds_its_ceiling_on_any_number_of_queues() {
     }
 }
 
+/// A class with these rates in Mbit/s, this priority and quantum, below `parent`.
+fn child(parent: u32, [rate, ceil]: [u64; 2], prio: u8, quantum: u32) -> Class {
+    Class { prio, quantum, ..class(Some(parent), rate * MBIT, ceil * MBIT) }
+}
+
 #[test]
 fn a_class_that_waits_for_a_ceiling_claims_nothing_above_it() {
     for asking in Asking::BOTH {
-        let leaf = |parent, [rate, ceil]: [u64; 2], prio, quantum| Class {
-            prio,
-            quantum,
-            ..class(Some(parent), rate * MBIT, ceil * MBIT)
-        };
         // The first site never borrows. At the root its better priority takes nothing from the
         // others, and its worse one does not come before them.
         let classes = [
             (1, class(None, 500 * MBIT, 500 * MBIT)),
-            (0x10, leaf(1, [160, 160], 0, 6_000)),
-            (0x11, leaf(0x10, [15, 89], 1, 9_000)),
-            (0x12, leaf(0x10, [24, 96], 0, 6_000)),
-            (0x13, leaf(0x10, [53, 112], 1, 3_000)),
-            (0x20, leaf(1, [160, 500], 0, 6_000)),
-            (0x21, leaf(0x20, [53, 389], 2, 3_000)),
-            (0x22, leaf(0x20, [32, 183], 1, 9_000)),
-            (0x23, leaf(0x20, [53, 399], 1, 3_000)),
-            (0x30, leaf(1, [78, 78], 0, 6_000)),
+            (0x10, child(1, [160, 160], 0, 6_000)),
+            (0x11, child(0x10, [15, 89], 1, 9_000)),
+            (0x12, child(0x10, [24, 96], 0, 6_000)),
+            (0x13, child(0x10, [53, 112], 1, 3_000)),
+            (0x20, child(1, [160, 500], 0, 6_000)),
+            (0x21, child(0x20, [53, 389], 2, 3_000)),
+            (0x22, child(0x20, [32, 183], 1, 9_000)),
+            (0x23, child(0x20, [53, 399], 1, 3_000)),
+            (0x30, child(1, [78, 78], 0, 6_000)),
         ];
         let mut bed = Bed::new(asking, 2, &classes);
         for leaf in [0x11, 0x12, 0x13, 0x21, 0x30] {
@@ -265,6 +267,62 @@ fn a_class_that_waits_for_a_ceiling_claims_nothing_above_it() {
 }
 
 #[test]
+fn a_class_takes_what_its_site_has_while_it_may_not_borrow_further_up() {
+    for asking in Asking::BOTH {
+        // The last site never borrows. While its class waits for the site's next credit, better
+        // priorities have a right to what the root lends.
+        let classes = [
+            (1, class(None, 500 * MBIT, 500 * MBIT)),
+            (0x10, child(1, [160, 160], 0, 6_000)),
+            (0x11, child(0x10, [40, 129], 2, 3_000)),
+            (0x12, child(0x10, [46, 46], 0, 3_000)),
+            (0x20, child(1, [160, 185], 0, 6_000)),
+            (0x21, child(0x20, [50, 73], 1, 6_000)),
+            (0x22, child(0x20, [10, 85], 1, 9_000)),
+            (0x23, child(0x20, [35, 46], 1, 3_000)),
+            (0x30, child(1, [160, 160], 0, 6_000)),
+            (0x31, child(0x30, [5, 160], 2, 3_000)),
+        ];
+        let mut bed = Bed::new(asking, 2, &classes);
+        for (number, leaf) in [0x11, 0x12, 0x21, 0x22, 0x23, 0x31].into_iter().enumerate() {
+            bed.demand(leaf, number % 2, 1514, Demand::Endless);
+        }
+        bed.run(millis(10));
+        let rates = bed.run(millis(200));
+        assert_near(rates[&0x31], 160 * MBIT, 0.0005, &format!("{asking:?}"));
+    }
+}
+
+#[test]
+fn a_better_priority_leaves_the_root_s_credit_to_another_site() {
+    for asking in Asking::BOTH {
+        // The second site has enough for its better priority, which therefore borrows nothing from
+        // the root; otherwise its worse one would have what the site lends in its place.
+        let classes = [
+            (1, class(None, 500 * MBIT, 500 * MBIT)),
+            (0x10, child(1, [240, 482], 0, 6_000)),
+            (0x11, child(0x10, [71, 71], 2, 3_000)),
+            (0x12, child(0x10, [40, 217], 0, 3_000)),
+            (0x13, child(0x10, [80, 80], 1, 9_000)),
+            (0x20, child(1, [240, 589], 0, 6_000)),
+            (0x21, child(0x20, [28, 72], 0, 3_000)),
+            (0x22, child(0x20, [29, 137], 0, 9_000)),
+            (0x23, child(0x20, [48, 81], 1, 6_000)),
+        ];
+        let mut bed = Bed::new(asking, 2, &classes);
+        for (leaf, queue) in [(0x11, 0), (0x12, 1), (0x13, 0), (0x23, 1)] {
+            bed.demand(leaf, queue, 1514, Demand::Endless);
+        }
+        bed.demand(0x21, 1, 1000, Demand::Rate(43 * MBIT));
+        bed.demand(0x22, 0, 1000, Demand::Rate(245 * MBIT));
+        bed.run(millis(10));
+        let rates = bed.run(millis(100));
+        assert_near(rates[&0x12], 109 * MBIT, 0.01, &format!("{asking:?}, the better one"));
+        assert_near(rates[&0x23], 60 * MBIT, 0.01, &format!("{asking:?}, the worse one"));
+    }
+}
+
+#[test]
 fn a_class_that_leaves_and_comes_back_is_missed_for_a_millisecond() {
     for asking in Asking::BOTH {
         // After a pause it may have a tenth of a millisecond's worth at once.
@@ -275,7 +333,7 @@ fn a_class_that_leaves_and_comes_back_is_missed_for_a_millisecond() {
             bed.demand_everywhere(0x10, 1514, Demand::Endless);
             bed.run(millis(1));
             let rates = bed.run(millis(5));
-            assert_near(rates[&0x10], 500 * MBIT, 0.03, "back");
+            assert_near(rates[&0x10], 500 * MBIT, 0.01, "back");
             bed.rest(0x10);
             // Queued packets take time to leave.
             bed.run(millis(11));
@@ -449,21 +507,37 @@ proptest! {
     }
 }
 
-/// Of random trees 199 of 200 are within 1 % of the root's rate for each class.
-#[test]
-fn nearly_all_trees_are_shared_to_a_hundredth() {
-    const TREES: usize = 300;
-    let config = ProptestConfig { rng_seed: RngSeed::Fixed(2), ..ProptestConfig::default() };
+/// Of `count` random trees how far off the worst class of each is, as a part of the root's rate:
+/// the worst tree first.
+fn errors(seed: u64, count: usize) -> Vec<f64> {
+    let config = ProptestConfig { rng_seed: RngSeed::Fixed(seed), ..ProptestConfig::default() };
     let mut runner = TestRunner::new(config);
-    let mut errors: Vec<f64> = (0..TREES)
+    let mut errors: Vec<f64> = (0..count)
         .map(|_| {
             let (tree, used) = (any_tree(), any_use()).new_tree(&mut runner).unwrap().current();
             let error = |(_, rate, due): (u32, f64, f64)| (rate - due).abs() / ROOT;
             shares(&tree, used).into_iter().map(error).fold(0.0, f64::max)
         })
         .collect();
-    errors.sort_unstable_by(f64::total_cmp);
-    assert!(errors[TREES * 199 / 200] <= 0.01, "{errors:?}");
+    errors.sort_unstable_by(|one, other| f64::total_cmp(other, one));
+    errors
+}
+
+/// With other seeds, one tree of two thousand is not: see below.
+#[test]
+fn nearly_all_trees_are_shared_to_a_hundredth() {
+    let errors = errors(2, 1000);
+    assert!(errors[0] <= 0.01, "{:?}", &errors[..8]);
+}
+
+#[test]
+#[ignore = "a minute: for docs/trees.md"]
+fn one_tree_of_a_thousand_is_not_shared_to_a_hundredth() {
+    let mut errors: Vec<f64> = (1..=5).flat_map(|seed| errors(seed, 2000)).collect();
+    errors.sort_unstable_by(|one, other| f64::total_cmp(other, one));
+    let above = errors.iter().filter(|error| **error > 0.01).count();
+    println!("{above} of {} trees, {:.2} % at most", errors.len(), errors[0] * 100.0);
+    assert!(above <= 10 && errors[0] <= 0.03, "{:?}", &errors[..30]);
 }
 
 #[test]

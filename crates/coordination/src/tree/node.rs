@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use super::race::Race;
 use super::terms::{Bucket, Terms};
 use crate::census;
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_qdisc::{Census, RANKS};
@@ -22,14 +22,18 @@ pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
     /// Read by every purchase, and written only by changes.
     pub(super) terms: Terms,
+    /// A number that no other node of the tree has or had.
+    pub(super) serial: u64,
+    /// Its number in the tree.
+    pub(super) id: u32,
+    /// How many queues have a seat at it.
+    seats: AtomicU16,
+    /// Whether `ranks` are made.
+    has_ranks: AtomicBool,
+    pub(super) sales: Sales,
     /// The queues that send for it, by the rank of what each sends next; those of the first rank
     /// are in [`Sales`]. Made with the first of them.
     ranks: OnceLock<Box<[Race; RANKS - 1]>>,
-    pub(super) sales: Sales,
-    /// Its number in the tree.
-    pub(super) id: u32,
-    /// A number that no other node of the tree has or had.
-    pub(super) serial: u64,
     /// The classes that may borrow from it, by priority. Made with the first of them.
     borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
     /// Its virtual times in the races of its ancestors, the parent first.
@@ -61,6 +65,8 @@ impl Node {
             serial,
             parent,
             terms,
+            seats: AtomicU16::default(),
+            has_ranks: AtomicBool::default(),
             sales,
             borrowers: OnceLock::new(),
             places,
@@ -104,20 +110,44 @@ impl Node {
     /// Those of a rank behind the first.
     #[inline(never)]
     fn queues_behind(&self, at: usize) -> &Race {
-        &self.ranks.get_or_init(Box::default)[at]
+        let ranks = self.ranks.get_or_init(Box::default);
+        if !self.has_ranks() {
+            self.has_ranks.store(true, Ordering::Relaxed);
+        }
+        &ranks[at]
     }
 
     /// Whether the next packet of any queue has, or ever had, another rank than the first.
+    #[inline]
     pub(super) fn has_ranks(&self) -> bool {
-        self.ranks.get().is_some()
+        self.has_ranks.load(Ordering::Relaxed)
     }
 
-    /// Whether no queue has packets for it. If two leave races of different ranks at once, at least
-    /// one sees this: each has left its race before the fence, and checks after it.
+    /// Whether no queue runs in its races. If two leave races of different ranks at once, or one of
+    /// them ran in none, at least one sees this, and what the other did above: each has done that
+    /// and left its race before the fence, and checks after it.
     fn is_idle(&self) -> bool {
-        let Some(ranks) = self.ranks.get() else { return self.sales.queues.is_empty() };
         fence(Ordering::SeqCst);
-        self.sales.queues.is_empty() && ranks.iter().all(Race::is_empty)
+        let ranks = if self.has_ranks() { RANKS } else { 1 };
+        (0..ranks).all(|rank| self.queues(rank).is_empty())
+    }
+
+    /// A queue takes a seat.
+    pub(super) fn sit_down(&self) {
+        self.seats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A queue gives its seat up.
+    pub(super) fn stand_up(&self) {
+        self.seats.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether several queues have a seat. Of two that sit down, the later one sees this at once.
+    /// The other may see it a moment late. Until then it takes no part in the race of the queues,
+    /// which decides shares and not the sum.
+    #[inline]
+    pub(super) fn is_shared(&self) -> bool {
+        self.seats.load(Ordering::Relaxed) > 1
     }
 
     /// A seat at its queues' census.
@@ -165,9 +195,12 @@ impl Node {
         self.sales.entry.load(Ordering::Relaxed) != 0
     }
 
-    /// Leaves these races, if no queue has packets for it.
+    /// Leaves these races for a queue that no longer sends for it, if no other runs in its own. The
+    /// last one that does knows what the others did before they left (see [`Race::leave`]): so it
+    /// knows that the class has entered. Another queue that still has packets enters again with its
+    /// next purchase.
     pub(super) fn retire(&self) {
-        if self.is_idle() {
+        if (!self.is_shared() || self.is_idle()) && self.has_entered() {
             self.exchange(0);
         }
     }
@@ -205,6 +238,7 @@ mod tests {
     fn a_purchase_touches_two_cache_lines_of_a_class() {
         assert_eq!(offset_of!(Node, sales), 64);
         assert_eq!(size_of::<Sales>(), 64);
+        assert_eq!(size_of::<Node>(), 3 * 64);
     }
 }
 

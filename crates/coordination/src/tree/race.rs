@@ -16,7 +16,9 @@
 //! Weights change without coordination, and a reader may see a value that is a moment old. Then
 //! shares are slightly wrong for a moment. The ledger does not depend on them.
 //!
-//! Memory ordering: relaxed. The words are hints; nothing is reached through them.
+//! Memory ordering: relaxed. The words are hints; nothing is reached through them. Only the sum of
+//! weights is released by a runner that leaves, and acquired by one that finds it 0: the last to
+//! leave knows what the others did before.
 
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::{Bytes, Nanos};
@@ -79,7 +81,7 @@ impl Race {
 
     /// Whether there are no runners.
     pub(super) fn is_empty(&self) -> bool {
-        self.weight.load(Ordering::Relaxed) == 0
+        self.weight.load(Ordering::Acquire) == 0
     }
 
     /// Whether the runner of weight `weight` is the only one.
@@ -90,7 +92,7 @@ impl Race {
 
     /// Whether no other runner is left.
     pub(super) fn leave(&self, weight: u64) -> bool {
-        self.weight.fetch_sub(weight, Ordering::Relaxed) == weight
+        self.weight.fetch_sub(weight, Ordering::AcqRel) == weight
     }
 
     /// At `now`, a runner at `time` waits for a sale, and asks again at `until`. Returns the time
@@ -222,11 +224,12 @@ impl Race {
         self.time.fetch_sub(laps(bytes, all), Ordering::Relaxed);
     }
 
-    /// A runner at `time` has bought, without a claim, credit that no other wanted.
+    /// A runner at `time` has bought, without a claim, credit that no other wanted. It stays ahead:
+    /// if the race caught up, every other purchase would leave nothing to those behind.
     #[inline]
     pub(super) fn follow(&self, time: u64, weight: u64) {
         let race = self.time.load(Ordering::Relaxed);
-        let to = time.wrapping_sub(laps(LEAD, weight));
+        let to = time.wrapping_sub(2 * laps(LEAD, weight));
         if to.wrapping_sub(race) as i64 > 0 {
             // If it has just advanced there is nothing to do.
             let _ = self.time.compare_exchange(race, to, Ordering::Relaxed, Ordering::Relaxed);
@@ -285,10 +288,11 @@ mod tests {
         race.join(1_514);
         race.join(15_140);
         let lap = 1 << 32;
-        race.follow(5 * lap, 1_514);
-        assert_eq!(race.ahead(5 * lap, 1_514), None);
-        race.follow(4 * lap, 1_514);
-        assert_eq!(race.start(0, 1_514), 3 * lap, "it never goes back");
+        race.follow(9 * lap, 1_514);
+        assert_eq!(race.start(0, 1_514), 5 * lap);
+        assert_eq!(race.ahead(9 * lap, 1_514), Some(2 * lap), "those behind keep their credit");
+        race.follow(8 * lap, 1_514);
+        assert_eq!(race.start(0, 1_514), 5 * lap, "it never goes back");
     }
 
     #[test]

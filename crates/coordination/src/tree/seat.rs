@@ -29,11 +29,12 @@ const PRIORITY_PART: u64 = 256;
 /// it is ahead of others. So a class that its own ceiling held up finds credit when it continues,
 /// and need not borrow further up. A step is this part of a bucket, and at least a full frame.
 const STEP_PART: u64 = 16;
-/// Steps left for each better priority. One step would leave it too little after a worse priority
-/// has just bought, and it would borrow further up.
-const PRIORITY_STEPS: u8 = 2;
+/// Steps left for each better priority. Fewer would leave it too little after a worse priority has
+/// just bought, of what is lent and of its own. It would borrow further up, and the worse one would
+/// have its share here.
+const PRIORITY_STEPS: u8 = 3;
 /// More steps than this would leave too little to a queue that wakes up late.
-const STEPS_MOST: u8 = 4;
+const STEPS_MOST: u8 = 5;
 
 /// A buyer without a right takes only credit that would soon be lost. These are the levels, in
 /// sixteenths of a bucket, from which it may buy. This one has had its share and waits for others
@@ -136,6 +137,8 @@ pub(super) struct Seat {
     /// The classes at which it has since its refusal claimed to come before worse priorities, by
     /// bits as in [`Refusal::by`]; bit 0 is the class itself, where it comes before worse ranks.
     wanted_by: u32,
+    /// Whether it runs in the race of the class's queues. A queue that alone has a seat does not.
+    runs: bool,
     /// Whether it was refused the last time.
     was_refused: bool,
     /// Whether its own credit did not pass the ceilings above it. Then it looks first, until it is
@@ -176,12 +179,14 @@ struct Refusal {
     line: Option<Waiting>,
     /// Whether it has credit of its own.
     is_held: bool,
+    /// Whether no class would lend.
+    has_no_lender: bool,
 }
 
 impl Refusal {
     /// A refusal that concerns the class alone.
     const fn alone(until: Nanos) -> Self {
-        Self { until, by: 0, line: None, is_held: false }
+        Self { until, by: 0, line: None, is_held: false, has_no_lender: false }
     }
 }
 
@@ -194,11 +199,35 @@ struct Waiting {
 }
 
 /// What a class waits for, found on the way to the root.
+#[derive(Clone, Copy)]
 struct Binding {
     /// How many classes above it.
     steps: usize,
     claim: Claim,
     when: Nanos,
+}
+
+impl Binding {
+    /// This one, or `other` if that is later.
+    fn or_later(self, other: Option<Self>) -> Self {
+        other.filter(|other| other.when > self.when).unwrap_or(self)
+    }
+}
+
+/// A lender, and what lets its credit pass.
+#[derive(Clone, Copy)]
+struct Way {
+    lends: Binding,
+    /// The last of these classes: those below the lender, and those above it, where its credit
+    /// counts as lent further down.
+    passes: Option<Binding>,
+}
+
+impl Way {
+    /// What comes last.
+    fn binding(&self) -> Binding {
+        self.passes.map_or(self.lends, |passes| passes.or_later(Some(self.lends)))
+    }
 }
 
 /// The claim of a class at a lender, or at itself, when it wants to buy.
@@ -242,11 +271,13 @@ struct Answer {
 
 impl Seat {
     pub(super) fn new(node: Arc<Node>) -> Self {
+        node.sit_down();
         Self {
             node,
             total: 0,
             place: 0,
             weight: 0,
+            runs: false,
             rank: 0,
             places: None,
             part: Weight::ONE,
@@ -267,9 +298,27 @@ impl Seat {
         (quantum * u64::from(self.part.0) / u64::from(Weight::ONE.0)).max(1)
     }
 
+    /// Runs in the race of the class's queues from now on, if others have a seat, too.
+    #[inline]
+    fn join(&mut self) {
+        if !self.runs && self.node.is_shared() {
+            self.runs = true;
+            self.enter_race();
+        }
+    }
+
+    /// Starts in the race of its rank.
+    fn enter_race(&mut self) {
+        self.queues().join(self.weight);
+        self.place = self.queues().start(self.place, self.weight);
+    }
+
     /// The queue's claim within its class.
     #[inline]
     fn own_claim(&self, now: Nanos) -> Claim {
+        if !self.runs {
+            return Claim::only(Right::Assured);
+        }
         let queues = self.queues();
         let ahead = queues.ahead(self.place, self.weight);
         let is_ahead = ahead.is_some();
@@ -301,7 +350,7 @@ impl Seat {
     /// Tells queues of worse ranks that it waits until `due`.
     #[inline]
     fn comes(&mut self, due: Nanos) {
-        if self.node.has_ranks() {
+        if self.runs && self.node.has_ranks() {
             self.wanted_here = self.queues().comes(due);
             self.wanted_by |= 1;
         }
@@ -449,7 +498,45 @@ impl Seat {
         let is_held = lender == Some(0);
         let line = (borrow || is_held).then(|| self.waits_for(&binding, lender)).flatten();
         // Its own credit passes while borrowed credit has to wait.
-        Err(Refusal { until: binding.when.min(own_due), by, line, is_held })
+        let until = binding.when.min(own_due);
+        Err(Refusal { until, by, line, is_held, has_no_lender: borrow && lender.is_none() })
+    }
+
+    /// The way to borrow `bytes` that opens first; `None` if the class's own ceiling holds it up.
+    fn first_way(&self, bytes: Bytes, now: Nanos) -> Option<Way> {
+        let own = self.own_claim(now);
+        let (mut first, mut passes): (Option<Way>, Option<Binding>) = (None, None);
+        for (steps, at) in self.node.path().enumerate() {
+            let claim = if steps == 0 { own } else { self.claim(at, steps, own, now) };
+            let (ledger, bucket) = at.rate();
+            let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
+            let way = Way { lends: Binding { steps, claim, when }, passes };
+            if first.is_none_or(|first| way.binding().when < first.binding().when) {
+                first = Some(way);
+            }
+            if has {
+                break;
+            }
+            let passing = |claim| {
+                let when = self.ask(&at.sales.ceil, at.terms.ceil(), bytes, claim, now).when;
+                (when > now).then_some(Binding { steps, claim, when })
+            };
+            let Some(here) = passing(claim) else { continue };
+            if steps == 0 {
+                return None;
+            }
+            passes = Some(here.or_later(passes));
+            if let Some(first) = &mut first {
+                if first.lends.steps == steps {
+                    first.passes = passes;
+                } else if let lent = first.lends.claim.later.above(self.node.terms.prio())
+                    && let Some(here) = passing(Claim::only(lent))
+                {
+                    first.passes = Some(here.or_later(first.passes));
+                }
+            }
+        }
+        first
     }
 
     /// What the class waits for together with others. Nothing if it waits for itself, or has had
@@ -469,11 +556,25 @@ impl Seat {
         Some(Waiting { line: Line { rank, levels, borrows }, races })
     }
 
+    /// Where no class lends: it waits for the lender that can lend `least` bytes first, not until
+    /// all above are ready to lend, too.
+    #[cold]
+    fn hasten(&self, refusal: &mut Refusal, least: Bytes, now: Nanos) {
+        let Some(way) = self.first_way(least, now) else { return };
+        let (binding, lender) = (way.binding(), way.lends.steps);
+        refusal.line = self.waits_for(&binding, Some(lender).filter(|steps| *steps > 0));
+        if refusal.line.is_some() {
+            refusal.until = refusal.until.min(binding.when).max(now + Nanos(1));
+        }
+    }
+
     /// Registers at the classes that refused, and at the other queues of the class, that it waits.
     #[cold]
     fn want(&mut self, refusal: &Refusal, now: Nanos) {
-        self.wanted_here = self.queues().want(self.place, refusal.until, now);
-        let here = u32::from(self.node.has_ranks());
+        if self.runs {
+            self.wanted_here = self.queues().want(self.place, refusal.until, now);
+        }
+        let here = u32::from(self.runs && self.node.has_ranks());
         if refusal.by == 0 {
             self.wanted_by |= here;
             return;
@@ -558,13 +659,15 @@ impl Seat {
     /// Advances the races for `bytes` that were bought by `offer`.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         let node = &self.node;
-        let queues = node.queues(self.rank);
-        queues.sold(bytes, self.weight);
-        let before = self.place;
-        self.place = self.place.wrapping_add(laps(bytes, self.weight));
-        queues.moved(before, self.place);
-        if offer.ahead & 1 != 0 {
-            queues.follow(self.place, self.weight);
+        if self.runs {
+            let queues = node.queues(self.rank);
+            queues.sold(bytes, self.weight);
+            let before = self.place;
+            self.place = self.place.wrapping_add(laps(bytes, self.weight));
+            queues.moved(before, self.place);
+            if offer.ahead & 1 != 0 {
+                queues.follow(self.place, self.weight);
+            }
         }
         let weight = u64::from(node.terms.quantum());
         let laps = laps(bytes, weight);
@@ -645,6 +748,7 @@ impl ClassMeter for Seat {
         if !self.was_refused {
             self.node.expect_purchase();
         }
+        self.join();
         let own = self.own_claim(now);
         self.is_held = false;
         let is_free = own.right == Right::Assured && !self.was_held;
@@ -670,7 +774,7 @@ impl ClassMeter for Seat {
                 return Ok(grant);
             }
         }
-        let refusal = match self.try_to_buy(least, borrow, now) {
+        let mut refusal = match self.try_to_buy(least, borrow, now) {
             Ok(grant) => {
                 self.was_refused = false;
                 return Ok(grant);
@@ -678,6 +782,9 @@ impl ClassMeter for Seat {
             Err(refusal) => refusal,
         };
         (self.was_refused, self.is_held) = (true, refusal.is_held);
+        if refusal.has_no_lender {
+            self.hasten(&mut refusal, least, now);
+        }
         if borrow || refusal.is_held {
             self.want(&refusal, now);
         }
@@ -754,8 +861,10 @@ impl ClassMeter for Seat {
     fn give_back(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
         self.undo(bytes, self.total, self.lender, usize::MAX);
-        self.queues().returned(bytes, self.weight);
-        self.place = self.place.wrapping_sub(laps(bytes, self.weight));
+        if self.runs {
+            self.queues().returned(bytes, self.weight);
+            self.place = self.place.wrapping_sub(laps(bytes, self.weight));
+        }
         let (node, weight) = (&self.node, u64::from(self.node.terms.quantum()));
         for (steps, above) in node.path().enumerate().take(self.lender + 1).skip(1) {
             above.borrowers()[node.terms.prio()].returned(bytes, weight);
@@ -767,9 +876,11 @@ impl ClassMeter for Seat {
         self.part = weight;
         if self.weight != 0 {
             let weight = self.weight_among_queues();
-            self.queues().join(weight);
             let before = std::mem::replace(&mut self.weight, weight);
-            let _: bool = self.queues().leave(before);
+            if self.runs {
+                self.queues().join(weight);
+                let _: bool = self.queues().leave(before);
+            }
         }
     }
 
@@ -786,9 +897,8 @@ impl ClassMeter for Seat {
         let places = self.places.get_or_insert_default();
         places[before] = self.place;
         self.place = places[rank];
-        if self.weight != 0 {
-            self.queues().join(self.weight);
-            self.place = self.queues().start(self.place, self.weight);
+        if self.runs {
+            self.enter_race();
             let _: bool = self.node.queues(before).leave(self.weight);
         }
     }
@@ -803,23 +913,22 @@ impl ClassMeter for Seat {
         }
         if active {
             self.weight = self.weight_among_queues();
-            self.queues().join(self.weight);
-            self.place = self.queues().start(self.place, self.weight);
-        } else {
-            let weight = std::mem::take(&mut self.weight);
-            if self.queues().leave(weight) {
-                self.node.retire();
-            }
+            return self.join();
+        }
+        let weight = std::mem::take(&mut self.weight);
+        if !std::mem::take(&mut self.runs) || self.queues().leave(weight) {
+            self.node.retire();
         }
     }
 
     fn rests(&mut self) -> bool {
         // Alone in its race, and where it would start again, it can as well not run. A class that
         // runs in races above it lingers there.
-        let queues = self.node.queues(self.rank);
-        let rests = queues.is_alone(self.weight)
-            && queues.start(self.place, self.weight) == self.place
-            && !self.node.has_entered();
+        let queues = self.queues();
+        let is_free = !self.runs
+            || (queues.is_alone(self.weight)
+                && queues.start(self.place, self.weight) == self.place);
+        let rests = is_free && !self.node.has_entered();
         if rests {
             self.set_active(false);
         }
@@ -839,6 +948,7 @@ impl ClassMeter for Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         self.set_active(false);
+        self.node.stand_up();
     }
 }
 
@@ -906,5 +1016,164 @@ mod tests {
         seat.set_active(false);
         seat.set_active(true);
         assert!(seat.rests());
+    }
+
+    /// What `asking` seats buy of the class's own credit meanwhile, each as soon as it may.
+    fn run(asking: &mut [&mut Seat], from: Nanos, span: Nanos) -> Vec<u64> {
+        let (mut bought, mut due) = (vec![0; asking.len()], vec![from; asking.len()]);
+        let mut now = from;
+        while now < from + span {
+            for (at, seat) in asking.iter_mut().enumerate() {
+                if due[at] > now {
+                    continue;
+                }
+                match seat.buy(PACKET, PACKET, true, now) {
+                    Ok(grant) => bought[at] += grant.bytes.0,
+                    Err(until) => due[at] = until,
+                }
+            }
+            now += Nanos::from_micros(1);
+        }
+        bought
+    }
+
+    #[test]
+    fn a_queue_shares_while_another_has_a_seat_and_takes_no_part_in_a_race_otherwise() {
+        const SPAN: Nanos = Nanos::from_millis(10);
+        // 125 bytes a microsecond.
+        const ALL: u64 = 125 * SPAN.0 / 1_000;
+        let within = |bought: u64, due: u64, frames: u64| bought.abs_diff(due) <= frames * PACKET.0;
+        let node = Arc::new(Node::new(1, 1, &class(1_000), None));
+        let race_time = || node.queues(0).start(0, 1);
+        let [mut one] = seats(&node);
+        one.set_active(true);
+        run(&mut [&mut one], NOW, SPAN);
+        let mut now = NOW + SPAN;
+        for _ in 0..3 {
+            let before = race_time();
+            let bought = run(&mut [&mut one], now, SPAN);
+            assert!(within(bought[0], ALL, 1), "alone: {bought:?} of {ALL}");
+            assert!(node.queues(0).is_empty() && race_time() == before, "there is no race");
+            let [mut other] = seats(&node);
+            other.set_active(true);
+            let bought = run(&mut [&mut one, &mut other], now + SPAN, SPAN);
+            assert!(within(bought.iter().sum(), ALL, 1), "both: {bought:?} of {ALL}");
+            assert!(within(bought[0], bought[1], 4), "in equal parts: {bought:?}");
+            other.set_active(false);
+            drop(other);
+            let bought = run(&mut [&mut one], now + SPAN + SPAN, SPAN);
+            assert!(within(bought[0], ALL, 1), "alone again: {bought:?} of {ALL}");
+            one.set_active(false);
+            one.set_active(true);
+            now = now + SPAN + SPAN + SPAN;
+        }
+    }
+
+    #[test]
+    fn the_last_queue_to_rest_takes_the_class_out_of_the_races_above_whoever_put_it_there() {
+        let root = Arc::new(Node::new(1, 1, &class(1_000), None));
+        let node = Arc::new(Node::new(2, 2, &class(1), Some(Arc::clone(&root))));
+        let [mut one] = seats(&node);
+        one.set_active(true);
+        while one.buy(PACKET, PACKET, true, NOW).unwrap().lender == 0 {}
+        let [mut other] = seats(&node);
+        other.set_active(true);
+        // It has not asked since the other one came.
+        one.set_active(false);
+        assert!(!root.borrowers()[0].is_empty(), "the other one has packets");
+        other.set_active(false);
+        assert!(root.borrowers()[0].is_empty() && node.queues(0).is_empty());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::model::Builder;
+    use loom::thread;
+    use narrows_qdisc::htb::Class;
+    use narrows_units::{Rate, wire::Overhead};
+
+    const NOW: Nanos = Nanos::from_secs(1);
+    const PACKET: Bytes = Bytes(1_500);
+
+    fn class(parent: Option<u32>, mbit: u64) -> Class {
+        let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
+        let ceil = Rate::from_bits_per_sec(1_000_000_000);
+        let (burst, overhead) = (Bytes(7_000), Overhead::NONE);
+        Class { parent, rate, ceil, burst, cburst: burst, prio: 0, quantum: 10_000, overhead }
+    }
+
+    /// Two queues leave, and each may be the last. They may have seen that they share the class, or
+    /// not.
+    #[test]
+    fn loom_a_class_that_has_entered_leaves_with_its_last_queue_whoever_put_it_there() {
+        loom::model(|| {
+            let root = Arc::new(Node::new(1, 1, &class(None, 1_000), None));
+            let node = Arc::new(Node::new(2, 2, &class(Some(1), 1), Some(Arc::clone(&root))));
+            assert!(root.borrowers()[0].is_empty());
+            let mut one = Seat::new(Arc::clone(&node));
+            one.set_active(true);
+            let other = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || {
+                    let mut seat = Seat::new(node);
+                    seat.set_active(true);
+                    seat.set_active(false);
+                })
+            };
+            one.join();
+            node.enter();
+            one.set_active(false);
+            other.join().unwrap();
+            assert!(root.borrowers()[0].is_empty() && node.queues(0).is_empty());
+        });
+    }
+
+    /// One queue has the only seat at a class while another sits down, sends and goes. Both are
+    /// counted or none, whatever each sees of the other: what they buy is what the ledgers have
+    /// sold, and nothing of them is left in a race.
+    #[test]
+    fn loom_a_seat_that_comes_and_goes_leaves_nothing_behind() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(1);
+        model.check(|| {
+            let root = Arc::new(Node::new(1, 1, &class(None, 1_000), None));
+            let node = Arc::new(Node::new(2, 2, &class(Some(1), 1), Some(Arc::clone(&root))));
+            let levels = |node: &Node| {
+                let (ledger, bucket) = node.rate();
+                [ledger.level(bucket.depth, NOW), node.sales.ceil.level(bucket.depth, NOW)]
+            };
+            assert!(root.borrowers()[0].is_empty());
+            let mut one = Seat::new(Arc::clone(&node));
+            one.set_active(true);
+            // All that the class has of its own.
+            while one.buy(PACKET, PACKET, false, NOW).is_ok() {}
+            let before = levels(&root)[0];
+            let buy = |seat: &mut Seat| seat.buy(PACKET, PACKET, true, NOW).map_or(0, |_| 1u64);
+            let other = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || {
+                    let mut seat = Seat::new(node);
+                    seat.set_active(true);
+                    let bought = buy(&mut seat);
+                    seat.set_active(false);
+                    bought
+                })
+            };
+            let bought = buy(&mut one);
+            one.set_active(false);
+            let bought = bought + other.join().unwrap();
+            assert!(bought >= 1, "there is credit for both, and one was first");
+            let span = root.terms.rate().pace.span(0, PACKET).0;
+            assert_eq!(before - levels(&root)[0], (bought * span) as i64);
+            assert!(node.queues(0).is_empty(), "nobody runs for the class");
+            assert!(root.borrowers()[0].is_empty(), "nor the class at its lender");
+            // Alone again, it is held up by nothing that the other one has left.
+            assert!(!node.is_shared());
+            let later = NOW + Nanos::from_millis(1);
+            one.set_active(true);
+            assert!(one.buy(PACKET, PACKET, true, later).is_ok());
+        });
     }
 }
