@@ -660,7 +660,7 @@ impl Htb {
         for &id in changed {
             match self.place_known(id) {
                 Some(place) if self.is_seated(place) => {
-                    let runs = self.leaves[place as usize].queue.id();
+                    let runs = self.leaves[place as usize].qdisc_id();
                     let Some(class) = self.leaf(id, Some(runs)) else { continue };
                     let leaf = &mut self.leaves[place as usize];
                     let before = leaf.queue.backlog();
@@ -868,7 +868,7 @@ impl Qdisc for Htb {
         above.restate(&mut own);
         into.push(own);
         for (place, leaf) in (0..).zip(&self.leaves).filter(|(_, leaf)| leaf.id != RETIRED) {
-            leaf.queue.stats_below(above.in_class(self.last == Some(place)), into);
+            leaf.stats_below(above.in_class(self.last == Some(place)), into);
         }
     }
 
