@@ -165,6 +165,15 @@ impl ClassQueue {
         self.content.qdisc_mut()
     }
 
+    /// Whether the qdisc has no packets, where none is held.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.content {
+            Content::Fifo(fifo) => fifo.backlog().is_empty(),
+            Content::Other { qdisc, .. } => qdisc.backlog().is_empty(),
+        }
+    }
+
     /// Updates the backlog, after the qdisc may have dropped packets.
     #[inline]
     pub(crate) fn settle(&mut self) {

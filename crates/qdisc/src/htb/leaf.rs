@@ -6,7 +6,7 @@ use crate::class_queue::{ClassQueue, Held, Tenure, Totals};
 use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Spec, Stats, Verdict, Weight};
 use narrows_cpu::prefetch;
-use narrows_packet::{PacketId, Packets};
+use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, Spread, wire::Overhead};
 
 /// What a class is waiting for.
@@ -213,6 +213,12 @@ impl Leaf {
     pub(super) fn expect_turn(&self, packets: &Packets) {
         self.queue.qdisc().expect_departure(packets);
         self.meter.expect();
+    }
+
+    /// The same for the class above it.
+    #[inline]
+    pub(super) fn expect_above(&self) {
+        self.meter.expect_above();
     }
 
     /// The same for the end of the time for which it still counts as active.
@@ -426,7 +432,7 @@ impl Leaf {
     }
 
     /// Sends up to a quantum, with the class's own credit or, if `borrow` is true, with borrowed
-    /// credit.
+    /// credit. Also returns what it has sent.
     #[inline]
     pub(super) fn turn(
         &mut self,
@@ -434,12 +440,12 @@ impl Leaf {
         borrow: bool,
         now: Nanos,
         out: &mut impl Sink,
-    ) -> Turn {
-        let (queued, sent) = (self.queue.backlog().packets, self.sent.packets);
-        let turn = self.send(packets, borrow, now, out);
+    ) -> (Turn, Backlog) {
+        let queued = self.queue.backlog().packets;
+        let (turn, sent) = self.send(packets, borrow, now, out);
         self.queue.settle();
-        self.count_drops(queued.wrapping_sub((self.sent.packets - sent) as u32));
-        turn
+        self.count_drops(queued.wrapping_sub(sent.packets));
+        (turn, sent)
     }
 
     fn send(
@@ -448,7 +454,8 @@ impl Leaf {
         borrow: bool,
         now: Nanos,
         out: &mut impl Sink,
-    ) -> Turn {
+    ) -> (Turn, Backlog) {
+        let mut sent = Backlog::default();
         let mut held = match self.queue.held {
             Some(held) => held,
             None => match self.queue.next(packets, now) {
@@ -456,7 +463,7 @@ impl Leaf {
                     self.rank_next();
                     *self.queue.held.insert(held)
                 }
-                Err(next) => return Self::out_of_packets(next),
+                Err(next) => return (Self::out_of_packets(next), sent),
             },
         };
         let mut cost = self.cost(held);
@@ -475,20 +482,20 @@ impl Leaf {
             Ok(grant) => grant,
             Err(at) => {
                 self.overlimits += u64::from(borrow);
-                return Turn::Short(at);
+                return (Turn::Short(at), sent);
             }
         };
         let mut credit = grant.bytes;
-        let mut sent = Backlog64::default();
         self.queue.held = None;
         let turn = loop {
             credit = Bytes(credit.0 - cost.0);
             sent.packets += 1;
-            sent.bytes += held.len().0;
+            sent.bytes.0 += held.len().0;
             self.delays.record(now.since(packets.meta(held.id).arrival));
             out.push(held.id);
             if !out.has_room() {
-                break Turn::More;
+                // Without packets it need not come again to find that out.
+                break if self.queue.is_empty() { Turn::Empty } else { Turn::More };
             }
             held = match self.queue.next(packets, now) {
                 Ok(held) => held,
@@ -505,12 +512,12 @@ impl Leaf {
         if credit > Bytes::ZERO {
             self.meter.give_back(credit);
         }
-        self.sent.packets += sent.packets;
-        self.sent.bytes += sent.bytes;
+        self.sent.packets += u64::from(sent.packets);
+        self.sent.bytes += sent.bytes.0;
         if let Some(steps) = usize::from(grant.lender).checked_sub(1) {
-            self.lent[steps] += sent.packets;
+            self.lent[steps] += u64::from(sent.packets);
         }
-        turn
+        (turn, sent)
     }
 
     fn out_of_packets(next: Next) -> Turn {
@@ -518,12 +525,6 @@ impl Leaf {
             Next::Empty | Next::Now => Turn::Empty,
             Next::At(at) | Next::Held(at) => Turn::Held(at),
         }
-    }
-
-    /// Packets that left.
-    #[inline]
-    pub(super) fn sent(&self) -> Backlog64 {
-        self.sent
     }
 
     fn totals(&self) -> Totals {
