@@ -325,14 +325,11 @@ impl Bands {
     ) -> Nanos {
         let class = &mut self.classes[place];
         let before = class.queue.backlog();
-        let stats = &mut self.stats;
-        let sent = stats.sent_packets;
-        let next = class.send_all(packets, now, out, |packets, id| {
-            stats.sent_packets += 1;
-            stats.sent_bytes += packets.len(id).0;
-        });
-        if stats.sent_packets != sent {
+        let (next, sent) = class.send_all(packets, now, out);
+        if sent.packets != 0 {
             self.last = Some(place as u32);
+            self.stats.sent_packets += u64::from(sent.packets);
+            self.stats.sent_bytes += sent.bytes.0;
         }
         let after = class.queue.backlog();
         let held = match next {
@@ -453,7 +450,7 @@ impl Qdisc for Bands {
         let Some(place) = self.place_of(packets, id) else { return Self::refuse(packets, id) };
         let class = &mut self.classes[place as usize];
         let before = class.queue.backlog();
-        let verdict = class.queue.enqueue(packets, id, now);
+        let verdict = class.enqueue(packets, id, now);
         let after = class.queue.backlog();
         self.count(before, after);
         self.wake(place);
@@ -511,7 +508,7 @@ impl Qdisc for Bands {
         };
         let busy = self.classes.iter().filter(is_busy);
         let deficits = busy.map(|class| (class.id, class.deficit().0)).collect();
-        let delays = self.classes.iter().map(|class| (class.id, class.queue.delays().clone()));
+        let delays = self.classes.iter().map(|class| (class.id, class.delays.clone()));
         let delays = delays.filter(|(_, delays)| !delays.is_empty()).collect();
         let detail = Some(Detail::Bands(Box::new(Figures { deficits, delays })));
         let mut own = Stats {
@@ -523,7 +520,7 @@ impl Qdisc for Bands {
         above.restate(&mut own);
         into.push(own);
         for (place, class) in (0..).zip(&self.classes) {
-            class.queue.stats_below(above.in_class(self.last == Some(place)), into);
+            class.stats_below(above.in_class(self.last == Some(place)), into);
         }
     }
 

@@ -214,6 +214,12 @@ impl Bucket {
         self.refilled + average.max(peak)
     }
 
+    /// The same as an answer. Apart, because the caller's loop ends with it.
+    #[inline(never)]
+    fn wait_for(&self, cost: Bytes) -> Take {
+        Take::Wait(self.when_affords(cost))
+    }
+
     /// When it will have earned `bytes` beyond its debt, if it could hold them.
     pub fn when_earned(&self, bytes: Bytes) -> Nanos {
         let price = units(bytes);
@@ -235,7 +241,7 @@ impl Meter for Bucket {
             self.charge(cost);
             Take::Granted
         } else {
-            Take::Wait(self.when_affords(cost))
+            self.wait_for(cost)
         }
     }
 

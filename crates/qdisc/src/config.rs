@@ -192,14 +192,14 @@ impl Spec {
     }
 
     /// The qdisc, if it is a FIFO, which needs no memory of its own.
-    pub(crate) fn fifo(&self) -> Option<fifo::Fifo> {
-        let fifo = match &self.config {
-            Config::Noqueue => fifo::Fifo::noqueue(),
-            Config::Fifo(config) => fifo::Fifo::new(*config),
+    pub(crate) fn fifo<C: fifo::Counting>(&self) -> Option<fifo::Fifo<C>> {
+        let config = match &self.config {
+            Config::Noqueue => None,
+            Config::Fifo(config) => Some(*config),
             _ => return None,
         };
         assert!(self.children.is_empty(), "a FIFO has no qdisc below it");
-        Some(fifo)
+        Some(fifo::Fifo::new(config))
     }
 
     /// Makes the qdisc, empty, with the qdiscs below it. Memory is allocated here, except for
@@ -211,7 +211,7 @@ impl Spec {
     /// If the number of children does not fit the kind: one for `tbf`, one for each band, else
     /// none. If it should keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
-        if let Some(fifo) = self.fifo() {
+        if let Some(fifo) = self.fifo::<fifo::Counts>() {
             return Box::new(fifo);
         }
         let Self { config, metering, census, feedback, tree, level, mut children, .. } = self;

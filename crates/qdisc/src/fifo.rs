@@ -28,38 +28,76 @@ pub enum Config {
     Bytes(Bytes),
 }
 
-/// A FIFO with a limit: all of it in one cache line, as there may be many.
-pub(crate) struct Fifo {
-    queue: Queue,
-    limit_bytes: Bytes,
-    limit_packets: u32,
-    /// Whether it is a `noqueue`.
-    is_noqueue: bool,
+/// What a FIFO counts.
+pub(crate) trait Counting: Default + Send {
+    fn sent(&mut self, packets: u32, bytes: Bytes);
+    fn dropped(&mut self, packets: u64);
+    /// What it has counted.
+    fn stats(&self) -> Stats;
+}
+
+/// Counts what the FIFO does.
+#[derive(Default)]
+pub(crate) struct Counts {
     sent_bytes: u64,
     sent_packets: u64,
     drops: u64,
 }
 
-impl Fifo {
-    /// A `pfifo` or `bfifo`.
-    pub(crate) fn new(config: Config) -> Self {
-        Self::with(Some(config))
+impl Counting for Counts {
+    #[inline]
+    fn sent(&mut self, packets: u32, bytes: Bytes) {
+        self.sent_packets += u64::from(packets);
+        self.sent_bytes += bytes.0;
     }
 
-    /// A `noqueue`.
-    pub(crate) fn noqueue() -> Self {
-        Self::with(None)
+    #[inline]
+    fn dropped(&mut self, packets: u64) {
+        self.drops += packets;
     }
 
-    fn with(config: Option<Config>) -> Self {
+    fn stats(&self) -> Stats {
+        let Self { sent_bytes, sent_packets, drops } = *self;
+        Stats { sent_bytes, sent_packets, drops, ..Stats::default() }
+    }
+}
+
+/// Counts nothing: the owner counts the same.
+#[derive(Default)]
+pub(crate) struct Uncounted;
+
+impl Counting for Uncounted {
+    #[inline]
+    fn sent(&mut self, _packets: u32, _bytes: Bytes) {}
+
+    #[inline]
+    fn dropped(&mut self, _packets: u64) {}
+
+    fn stats(&self) -> Stats {
+        Stats::default()
+    }
+}
+
+/// A FIFO with a limit, in one cache line. One that counts nothing is smaller: there may be one for
+/// each of thousands of classes.
+pub(crate) struct Fifo<C = Counts> {
+    queue: Queue,
+    limit_bytes: Bytes,
+    limit_packets: u32,
+    /// Whether it is a `noqueue`.
+    is_noqueue: bool,
+    counts: C,
+}
+
+impl<C: Counting> Fifo<C> {
+    /// A `pfifo` or `bfifo`; a `noqueue` for `None`.
+    pub(crate) fn new(config: Option<Config>) -> Self {
         let mut fifo = Self {
             queue: Queue::new(),
             limit_bytes: Bytes(u64::MAX),
             limit_packets: NOQUEUE_STAGING,
             is_noqueue: true,
-            sent_bytes: 0,
-            sent_packets: 0,
-            drops: 0,
+            counts: C::default(),
         };
         fifo.configure(config);
         fifo
@@ -79,7 +117,7 @@ impl Fifo {
     }
 }
 
-impl Qdisc for Fifo {
+impl<C: Counting> Qdisc for Fifo<C> {
     #[inline]
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, _now: Nanos) -> Verdict {
         let backlog = self.queue.backlog();
@@ -89,7 +127,7 @@ impl Qdisc for Fifo {
             self.queue.push_back(packets, id);
             return Verdict::Queued;
         }
-        self.drops += 1;
+        self.counts.dropped(1);
         packets.discard(id, self.reason());
         Verdict::Dropped
     }
@@ -105,7 +143,7 @@ impl Qdisc for Fifo {
     }
 
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
-        self.drops += refuse(packets, ids);
+        self.counts.dropped(refuse(packets, ids));
     }
 
     #[inline]
@@ -116,8 +154,7 @@ impl Qdisc for Fifo {
             out.push(id);
         }
         let after = self.queue.backlog();
-        self.sent_packets += u64::from(before.packets - after.packets);
-        self.sent_bytes += (before.bytes - after.bytes).0;
+        self.counts.sent(before.packets - after.packets, before.bytes - after.bytes);
         if after.is_empty() { Next::Empty } else { Next::Now }
     }
 
@@ -126,8 +163,7 @@ impl Qdisc for Fifo {
         let before = self.queue.backlog().bytes;
         let id = self.queue.pop_front(packets).ok_or(Next::Empty)?;
         packets.prefetch(self.queue.front());
-        self.sent_packets += 1;
-        self.sent_bytes += before.0 - self.queue.backlog().bytes.0;
+        self.counts.sent(1, Bytes(before.0 - self.queue.backlog().bytes.0));
         Ok(id)
     }
 
@@ -137,9 +173,7 @@ impl Qdisc for Fifo {
     }
 
     fn stats(&self, into: &mut Vec<Stats>) {
-        let Self { sent_bytes, sent_packets, drops, .. } = *self;
-        let backlog = self.queue.backlog();
-        into.push(Stats { sent_bytes, sent_packets, drops, backlog, ..Stats::default() });
+        into.push(Stats { backlog: self.queue.backlog(), ..self.counts.stats() });
     }
 
     fn retune(&mut self, spec: Spec, _handover: &mut Handover<'_>) {

@@ -128,6 +128,7 @@ impl<F: Chained> FlowTable<F> {
     }
 
     /// Adds `flow`, whose key no other has. Returns its place.
+    #[inline]
     pub(crate) fn add(&mut self, mut flow: F) -> u32 {
         let bucket = self.bucket(flow.key());
         *flow.chain_mut() = self.buckets[bucket].wrapping_sub(1);
@@ -137,6 +138,7 @@ impl<F: Chained> FlowTable<F> {
     }
 
     /// Puts `flow` into a free slot.
+    #[inline]
     fn put(&mut self, flow: F) -> u32 {
         if self.free != NONE {
             let at = self.free;
@@ -153,6 +155,7 @@ impl<F: Chained> FlowTable<F> {
     }
 
     /// Forgets the flow at `at`, which is remembered.
+    #[inline]
     pub(crate) fn forget(&mut self, at: u32) {
         let (key, behind) = (self.flows[at as usize].key(), self.flows[at as usize].chain());
         let mut before = self.head(key);

@@ -41,11 +41,13 @@ use lines::{Lines, Place, Top};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 use std::collections::VecDeque;
+use turns::{Stage, Turns};
 
 mod class;
 mod figures;
 mod leaf;
 mod lines;
+mod turns;
 
 pub use class::{
     Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, Line, PRIORITIES, TreeMeter,
@@ -89,12 +91,6 @@ const NEAR: usize = 64;
 const AHEAD: usize = 32;
 /// The resting classes to look ahead.
 const REST_AHEAD: usize = 16;
-/// The turns before its own at which a class is prefetched,
-const LEAF_AHEAD: usize = 7;
-/// then its seat,
-const PARTS_AHEAD: usize = 4;
-/// then its state at the tree and its first packet.
-const TURN_AHEAD: usize = 2;
 
 /// The most times in the heap for a class: one, and an earlier one that was added before it came
 /// due.
@@ -110,12 +106,11 @@ pub(crate) struct Htb {
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Vec<u32>,
     leaves: Vec<Leaf>,
-    /// Classes that may have credit of their own, by priority, in the order of their turns. A list
-    /// through the leaves would show the next turn only when the leaf before it is in the cache.
-    assured: [VecDeque<u32>; PRIORITIES],
+    /// Classes that may have credit of their own, by priority, in the order of their turns.
+    assured: [Turns; PRIORITIES],
     /// Classes without credit of their own that have not tried to borrow yet. A class takes turns
     /// in one of these queues at most.
-    borrowing: [VecDeque<u32>; PRIORITIES],
+    borrowing: [Turns; PRIORITIES],
     waiting: Heap,
     /// The place of the leaf whose packet left last.
     last: Option<u32>,
@@ -227,8 +222,7 @@ impl Htb {
     fn make_room_at(&mut self, prio: u8) {
         let room = self.leaves.capacity();
         for turns in [&mut self.assured, &mut self.borrowing] {
-            let turns = &mut turns[usize::from(prio)];
-            turns.reserve_exact(room - turns.len());
+            turns[usize::from(prio)].make_room(room);
         }
     }
 
@@ -250,17 +244,20 @@ impl Htb {
         verdict
     }
 
-    /// Prefetches the data for the next turns: of each class its own cache lines first, and what
-    /// they point to some turns later.
-    #[inline]
-    fn look_ahead(&self, packets: &Packets, borrow: bool, prio: usize) {
-        let turns = self.turns(borrow, prio);
-        let leaf = |ahead: usize| self.leaves.get(*turns.get(ahead)? as usize);
-        leaf(LEAF_AHEAD).into_iter().for_each(Leaf::prefetch);
-        leaf(PARTS_AHEAD).into_iter().for_each(Leaf::prefetch_parts);
-        if let Some(leaf) = leaf(TURN_AHEAD) {
-            leaf.expect_turn(packets);
-        }
+    /// Prefetches the data for the next turns.
+    #[inline(never)]
+    fn look_ahead(&mut self, packets: &Packets, borrow: bool, prio: usize) {
+        let turns = if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] };
+        let leaves = &self.leaves;
+        turns.look_ahead(|stage, place| {
+            let Some(leaf) = leaves.get(place as usize) else { return };
+            match stage {
+                Stage::Leaf => leaf.prefetch(),
+                Stage::Parts => leaf.prefetch_parts(),
+                Stage::Turn => leaf.expect_turn(packets),
+                Stage::Above => leaf.expect_above(),
+            }
+        });
     }
 
     /// The same for classes that rest soon.
@@ -293,7 +290,7 @@ impl Htb {
         let leaf = &mut self.leaves[place as usize];
         leaf.state = State::Ready;
         let prio = usize::from(leaf.prio);
-        self.assured[prio].push_back(place);
+        self.assured[prio].push(place);
     }
 
     fn count(&mut self, before: Backlog, after: Backlog) {
@@ -350,7 +347,7 @@ impl Htb {
                 break true;
             }
             // A class in line behind a borrower may have credit of its own.
-            if self.assured.iter().all(VecDeque::is_empty) {
+            if self.assured.iter().all(Turns::is_empty) {
                 break false;
             }
         };
@@ -418,7 +415,7 @@ impl Htb {
         }
         leaf.state = State::Ready;
         let prio = usize::from(leaf.prio);
-        self.borrowing[prio].push_back(place);
+        self.borrowing[prio].push(place);
     }
 
     /// The class at `place` was refused until `at`.
@@ -530,14 +527,14 @@ impl Htb {
         out: &mut impl Sink,
     ) -> bool {
         for prio in 0..PRIORITIES {
-            while let Some(&place) = self.turns(borrow, prio).front() {
+            while !self.turns_mut(borrow, prio).is_empty() {
                 if !out.has_room() {
                     return true;
                 }
-                self.turns_mut(borrow, prio).pop_front();
-                if self.leaves.len() > NEAR {
+                if self.leaves.len() > NEAR && self.turns_mut(borrow, prio).is_due() {
                     self.look_ahead(packets, borrow, prio);
                 }
+                let Some(place) = self.turns_mut(borrow, prio).pop() else { break };
                 if !self.joins_line(place, borrow, now) {
                     self.send_class(packets, place, borrow, now, out);
                 }
@@ -570,12 +567,7 @@ impl Htb {
     }
 
     #[inline]
-    fn turns(&self, borrow: bool, prio: usize) -> &VecDeque<u32> {
-        if borrow { &self.borrowing[prio] } else { &self.assured[prio] }
-    }
-
-    #[inline]
-    fn turns_mut(&mut self, borrow: bool, prio: usize) -> &mut VecDeque<u32> {
+    fn turns_mut(&mut self, borrow: bool, prio: usize) -> &mut Turns {
         if borrow { &mut self.borrowing[prio] } else { &mut self.assured[prio] }
     }
 
@@ -588,17 +580,17 @@ impl Htb {
         out: &mut impl Sink,
     ) {
         let leaf = &mut self.leaves[place as usize];
-        let (before, sent) = (leaf.queue.backlog(), leaf.sent());
-        let turn = leaf.turn(packets, borrow, now, out);
+        let before = leaf.queue.backlog();
+        let (turn, sent) = leaf.turn(packets, borrow, now, out);
         let (after, prio) = (leaf.queue.backlog(), usize::from(leaf.prio));
-        self.stats.sent_packets += leaf.sent().packets - sent.packets;
-        self.stats.sent_bytes += leaf.sent().bytes - sent.bytes;
-        if leaf.sent().packets != sent.packets {
+        if sent.packets != 0 {
+            self.stats.sent_packets += u64::from(sent.packets);
+            self.stats.sent_bytes += sent.bytes.0;
             self.last = Some(place);
         }
         match turn {
             Turn::Short(_) if !borrow && !self.leaves[place as usize].is_held() => {
-                self.borrowing[prio].push_back(place);
+                self.borrowing[prio].push(place);
             }
             _ => self.end_turn(place, turn, borrow, now),
         }
@@ -612,7 +604,7 @@ impl Htb {
             Turn::More if leaf.asks_for != Top::NONE && (borrow || leaf.has_own) => {
                 self.pass_on(place, 0, true, now);
             }
-            Turn::More => self.turns_mut(borrow, prio).push_back(place),
+            Turn::More => self.turns_mut(borrow, prio).push(place),
             Turn::Short(at) => self.refused(place, at, now),
             Turn::Held(at) => {
                 if at > now + LINGER {
@@ -660,7 +652,7 @@ impl Htb {
         for &id in changed {
             match self.place_known(id) {
                 Some(place) if self.is_seated(place) => {
-                    let runs = self.leaves[place as usize].queue.id();
+                    let runs = self.leaves[place as usize].qdisc_id();
                     let Some(class) = self.leaf(id, Some(runs)) else { continue };
                     let leaf = &mut self.leaves[place as usize];
                     let before = leaf.queue.backlog();
@@ -708,7 +700,7 @@ impl Htb {
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
         self.places.fill(UNKNOWN);
-        self.assured.iter_mut().chain(&mut self.borrowing).for_each(VecDeque::clear);
+        self.assured.iter_mut().chain(&mut self.borrowing).for_each(Turns::clear);
         self.last = None;
         self.waiting = Heap::default();
         self.waiting.make_room(TIMES_A_CLASS * leaves.len());
@@ -868,7 +860,7 @@ impl Qdisc for Htb {
         above.restate(&mut own);
         into.push(own);
         for (place, leaf) in (0..).zip(&self.leaves).filter(|(_, leaf)| leaf.id != RETIRED) {
-            leaf.queue.stats_below(above.in_class(self.last == Some(place)), into);
+            leaf.stats_below(above.in_class(self.last == Some(place)), into);
         }
     }
 

@@ -8,7 +8,6 @@
 //! *Principle.* One place decides which qdisc carries on:
 //! [`Config::carries_on`](crate::Config::carries_on). A running qdisc is never asked.
 
-use crate::fifo::Fifo;
 use crate::{Above, Ends, Qdisc, Spec, Stats};
 use narrows_classify::{Classification, Classifier};
 use narrows_packet::{PacketId, Packets, Reading};
@@ -66,21 +65,11 @@ impl<'a> Handover<'a> {
 }
 
 /// See the module's documentation.
-///
-/// The qdisc is in front: where there are many slots, each begins with a cache line of its own.
-#[repr(C)]
 pub struct Slot {
-    qdisc: Content,
+    qdisc: Box<dyn Qdisc>,
     id: NodeId,
     /// None where both are empty, as in almost all slots.
     filters: Option<Box<Filters>>,
-}
-
-/// A qdisc. A FIFO is small enough to be in the slot itself: there may be a slot for each of
-/// thousands of classes, and a packet touches both.
-enum Content {
-    Fifo(Fifo),
-    Other(Box<dyn Qdisc>),
 }
 
 /// What assigns packets, and what filters them.
@@ -102,16 +91,7 @@ impl Slot {
     /// The qdisc of `spec`, empty.
     pub fn new(spec: Spec) -> Self {
         let (id, filters) = (spec.id, Filters::of(&spec));
-        let qdisc = match spec.fifo() {
-            Some(fifo) => Content::Fifo(fifo),
-            None => Content::Other(spec.build()),
-        };
-        Self { qdisc, id, filters }
-    }
-
-    /// The qdisc's name.
-    pub(crate) fn id(&self) -> NodeId {
-        self.id
+        Self { qdisc: spec.build(), id, filters }
     }
 
     /// The classifier for its classes, and those below it.
@@ -130,27 +110,13 @@ impl Slot {
     /// The qdisc.
     #[inline]
     pub fn qdisc(&self) -> &dyn Qdisc {
-        match &self.qdisc {
-            Content::Fifo(fifo) => fifo,
-            Content::Other(other) => other.as_ref(),
-        }
+        self.qdisc.as_ref()
     }
 
     /// The qdisc, to act on.
     #[inline]
     pub fn qdisc_mut(&mut self) -> &mut dyn Qdisc {
-        match &mut self.qdisc {
-            Content::Fifo(fifo) => fifo,
-            Content::Other(other) => other.as_mut(),
-        }
-    }
-
-    /// Prefetches the qdisc, if it is not in the slot itself.
-    #[inline]
-    pub(crate) fn prefetch_qdisc(&self) {
-        if let Content::Other(other) = &self.qdisc {
-            narrows_cpu::prefetch_all(other.as_ref());
-        }
+        self.qdisc.as_mut()
     }
 
     /// Applies `spec`. Queued packets stay queued, in order.

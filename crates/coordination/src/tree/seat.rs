@@ -858,6 +858,13 @@ impl ClassMeter for Seat {
         self.node.prefetch();
     }
 
+    #[inline]
+    fn expect_above(&self) {
+        if let Some(above) = &self.node.parent {
+            above.prefetch();
+        }
+    }
+
     fn give_back(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
         self.undo(bytes, self.total, self.lender, usize::MAX);

@@ -1,12 +1,12 @@
 //! A class on one queue: the qdisc below it, and its turns.
 
 use super::{Class as Config, quantum};
-use crate::class_queue::ClassQueue;
+use crate::class_queue::{ClassQueue, Tenure, Totals};
 use crate::rotation::{Link, Linked};
 use crate::sink::Sink;
-use crate::{Handover, Next, Spec};
+use crate::{Above, Handover, Next, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, PacketId, Packets};
-use narrows_units::{Bytes, Nanos};
+use narrows_units::{Bytes, Nanos, Spread};
 
 /// The state of a class that takes turns. An ordered class is in no line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +38,10 @@ pub(super) struct Class {
     pub(super) state: State,
     link: Link,
     pub(super) queue: ClassQueue,
+    /// The delays of packets that it has sent, from arrival on.
+    pub(super) delays: Spread,
+    totals: Totals,
+    tenure: Tenure,
     quantum: Bytes,
     /// Its share of a turn on this queue, in proportion to others.
     turn: Bytes,
@@ -56,11 +60,15 @@ impl Linked for Class {
 
 impl Class {
     pub(super) fn new(config: Config, child: Spec) -> Self {
+        let (queue, tenure) = ClassQueue::new(child);
         Self {
             id: config.id,
             state: State::Idle,
             link: Link::END,
-            queue: ClassQueue::new(child),
+            queue,
+            delays: Spread::default(),
+            totals: Totals::default(),
+            tenure,
             quantum: quantum(config),
             turn: quantum(config),
             is_counted: false,
@@ -73,11 +81,23 @@ impl Class {
         self.quantum = quantum(config);
         self.turn = self.quantum;
         self.state = State::Idle;
-        self.queue.retune(child, handover);
+        self.queue.retune(child, &mut self.tenure, self.totals, handover);
     }
 
     pub(super) fn deficit(&self) -> Bytes {
         self.deficit
+    }
+
+    #[inline]
+    pub(super) fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        let verdict = self.queue.enqueue(packets, id, now);
+        self.totals.drops += u64::from(verdict == Verdict::Dropped);
+        verdict
+    }
+
+    /// The figures of the qdiscs below it.
+    pub(super) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
+        self.queue.stats_below(&self.tenure, self.totals, above, into);
     }
 
     /// Joins the line with a quantum.
@@ -98,27 +118,41 @@ impl Class {
         self.turn = Bytes(self.quantum.0 * u64::from(most) / u64::from(queues));
     }
 
-    /// Sends its packets while there is room.
+    /// Sends its packets while there is room. Also returns what it has sent.
     #[inline]
-    pub(super) fn send_all<S: Sink>(
+    pub(super) fn send_all(
         &mut self,
         packets: &mut Packets,
         now: Nanos,
-        out: &mut S,
-        mut tell: impl FnMut(&Packets, PacketId),
-    ) -> Next {
+        out: &mut impl Sink,
+    ) -> (Next, Backlog) {
+        let mut sent = Backlog::default();
+        let delays = &mut self.delays;
+        let mut sends = |packets: &Packets, id| {
+            let meta = packets.meta(id);
+            delays.record(now.since(meta.arrival));
+            sent.packets += 1;
+            sent.bytes += Bytes::from(meta.len);
+        };
         // It had turns before.
         if let Some(held) = self.queue.held.take() {
-            tell(packets, held.id);
-            self.queue.sent(packets, held.id, now);
+            sends(packets, held.id);
             out.push(held.id);
         }
         let next = match out.has_room() {
-            true => self.queue.send_into(packets, now, out, tell),
+            true => self.queue.send_into(packets, now, out, sends),
             false => Next::Now,
         };
+        self.has_sent(sent);
+        (next, sent)
+    }
+
+    /// Counts what it has sent.
+    #[inline]
+    fn has_sent(&mut self, sent: Backlog) {
+        self.totals.sent_packets += u64::from(sent.packets);
+        self.totals.sent_bytes += sent.bytes.0;
         self.queue.settle();
-        next
     }
 
     /// Sends while its deficit lasts. Also returns the bytes sent.
@@ -147,7 +181,7 @@ impl Class {
             self.deficit = Bytes(self.deficit.0 - held.len().0);
             sent.packets += 1;
             sent.bytes += held.len();
-            self.queue.sent(packets, held.id, now);
+            self.delays.record(now.since(packets.meta(held.id).arrival));
             out.push(held.id);
             if self.queue.qdisc().backlog().is_empty() {
                 break Turn::Empty;
@@ -156,7 +190,7 @@ impl Class {
                 break Turn::Full;
             }
         };
-        self.queue.settle();
+        self.has_sent(sent);
         (turn, sent)
     }
 }

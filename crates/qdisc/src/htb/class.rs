@@ -104,6 +104,9 @@ pub trait ClassMeter: Send {
     /// Prefetches the data that it shares with other queues.
     fn expect(&self) {}
 
+    /// The same of the class above it, after [`expect`](Self::expect).
+    fn expect_above(&self) {}
+
     /// Gives back `bytes` of the last grant, which were not used.
     fn give_back(&mut self, bytes: Bytes);
 

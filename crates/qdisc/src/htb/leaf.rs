@@ -2,12 +2,12 @@
 
 use super::lines::{Place, Standing, Top};
 use super::{Class, ClassMeter, DEPTH_MAX, LeafFigures, Line, TreeMeter};
-use crate::class_queue::ClassQueue;
+use crate::class_queue::{ClassQueue, Held, Tenure, Totals};
 use crate::sink::Sink;
-use crate::{Handover, Next, Spec, Verdict, Weight};
-use narrows_cpu::{prefetch, prefetch_all};
-use narrows_packet::{PacketId, Packets};
-use narrows_units::{Bytes, Nanos, wire::Overhead};
+use crate::{Above, Handover, Next, NodeId, Spec, Stats, Verdict, Weight};
+use narrows_cpu::prefetch;
+use narrows_packet::{Backlog, PacketId, Packets};
+use narrows_units::{Bytes, Nanos, Spread, wire::Overhead};
 
 /// What a class is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,8 +39,8 @@ pub(super) enum Turn {
 
 /// See the module's documentation.
 ///
-/// In order of access: two cache lines for an arrival, one more for a class that takes its turn,
-/// and others if it waits or borrows.
+/// In order of access: one cache line for an arrival, one more for a class that takes its turn, and
+/// others if it waits or borrows.
 #[repr(C, align(64))]
 pub(super) struct Leaf {
     pub(super) queue: ClassQueue,
@@ -58,37 +58,39 @@ pub(super) struct Leaf {
     asked_rank: u8,
     /// The right by which it asks for its lines.
     pub(super) rank: u8,
-
-    meter: Box<dyn ClassMeter>,
-    /// The cost of the next packet, if there is one.
-    cost: Bytes,
-    quantum: u32,
-    overhead: Overhead,
-    sent: Backlog64,
     /// The lines for which it asks, before each of them.
     pub(super) asks_for: Top,
     /// Its last line with credit of its own since it has had packets, or one of the two below.
     held_line: u32,
 
+    meter: Box<dyn ClassMeter>,
+    /// The delays of sent packets, from arrival until the class sent them.
+    delays: Spread,
+    sent: Backlog64,
+    overhead: Overhead,
+    quantum: u32,
+
     /// Its place in a line.
     pub(super) in_line: Place,
-    /// Its last line without credit of its own, unless the other one is [`NO_LINE`].
-    lent_line: u32,
     /// When it asks again, where it waits for a time.
     pub(super) until: Nanos,
     /// When to check whether it does; [`Nanos::MAX`] for never.
     pub(super) looked_at: Nanos,
     /// The time until which it counts as active without packets.
     pub(super) lingers_until: Nanos,
+    /// Its last line without credit of its own, unless the other one is [`NO_LINE`].
+    lent_line: u32,
     /// Whether that check is scheduled.
     pub(super) is_looked_after: bool,
     /// Whether it stands in line with credit of its own.
     pub(super) has_own: bool,
+    overlimits: u64,
+
+    drops: u64,
     /// The queue's weight, as last told to the tree.
     weight: Weight,
-    overlimits: u64,
-    drops: u64,
     pub(super) id: u32,
+    tenure: Tenure,
     /// Packets that those above have granted, the parent first.
     lent: [u64; DEPTH_MAX - 1],
 }
@@ -119,6 +121,8 @@ impl Standing for Leaf {
 
 impl Leaf {
     pub(super) fn new(id: u32, leaf: super::class::Leaf, meter: Box<dyn ClassMeter>) -> Self {
+        let (has_weight, has_ranks) = Self::traits_of(&leaf.qdisc);
+        let (queue, tenure) = ClassQueue::new(leaf.qdisc);
         let mut new = Self {
             id,
             prio: 0,
@@ -135,12 +139,13 @@ impl Leaf {
             is_looked_after: false,
             is_active: false,
             meter,
-            has_weight: leaf.qdisc.config.has_weight(),
-            has_ranks: leaf.qdisc.config.has_ranks(),
+            has_weight,
+            has_ranks,
             next_rank: 0,
             asked_rank: 0,
-            queue: ClassQueue::new(leaf.qdisc),
-            cost: Bytes::ZERO,
+            queue,
+            tenure,
+            delays: Spread::default(),
             quantum: 0,
             overhead: Overhead::NONE,
             weight: Weight::ONE,
@@ -153,20 +158,21 @@ impl Leaf {
         new
     }
 
+    /// Whether what a queue of `qdisc` weighs changes, and whether the rank of what it sends does.
+    fn traits_of(qdisc: &Spec) -> (bool, bool) {
+        (qdisc.config.has_weight(), qdisc.config.has_ranks())
+    }
+
     fn follow(&mut self, class: &Class) {
         self.prio = class.prio.min(super::PRIORITIES as u8 - 1);
         self.quantum = class.quantum;
         self.overhead = class.overhead;
-        if let Some(held) = self.queue.held {
-            self.cost = class.overhead.cost(held.len());
-        }
     }
 
     /// Prefetches the data of an arrival.
     #[inline]
     pub(super) fn prefetch_arrival(&self) {
         prefetch(&self.queue);
-        prefetch(&self.state);
     }
 
     /// Prefetches the data for a turn.
@@ -189,11 +195,11 @@ impl Leaf {
         self.queue.prefetch_qdisc();
     }
 
-    /// Prefetches its qdisc and its seat.
+    /// Prefetches its qdisc and what a purchase needs of its seat.
     #[inline]
     pub(super) fn prefetch_parts(&self) {
         self.queue.prefetch_qdisc();
-        prefetch_all(self.meter.as_ref());
+        prefetch(self.meter.as_ref());
     }
 
     /// Prefetches the data that the arrival of `id` touches behind these.
@@ -207,6 +213,12 @@ impl Leaf {
     pub(super) fn expect_turn(&self, packets: &Packets) {
         self.queue.qdisc().expect_departure(packets);
         self.meter.expect();
+    }
+
+    /// The same for the class above it.
+    #[inline]
+    pub(super) fn expect_above(&self) {
+        self.meter.expect_above();
     }
 
     /// The same for the end of the time for which it still counts as active.
@@ -254,8 +266,8 @@ impl Leaf {
     /// it gets credit below `level`; `None` if it has to ask.
     #[inline]
     pub(super) fn waits_again(&mut self, has_own: bool, level: u8, now: Nanos) -> Option<Nanos> {
-        self.queue.held?;
-        self.meter.waits_again(has_own, level, self.cost, now)
+        let cost = self.cost(self.queue.held?);
+        self.meter.waits_again(has_own, level, cost, now)
     }
 
     /// Whether its seat is at the class that `tree` has under its number now: it may have gone and
@@ -269,6 +281,12 @@ impl Leaf {
         self.meter = meter;
         self.is_active = false;
         (self.weight, self.asked_rank) = (Weight::ONE, 0);
+    }
+
+    /// What the tree charges for the next packet.
+    #[inline]
+    fn cost(&self, held: Held) -> Bytes {
+        self.overhead.cost(held.len())
     }
 
     /// Tells the tree the queue's weight. Small changes are not worth the cost.
@@ -289,10 +307,10 @@ impl Leaf {
         }
     }
 
-    /// Tells the tree the best queued rank, which the next packet also has. Returns the bytes of
-    /// that rank.
+    /// Tells the tree the best queued rank, which the next packet, which costs `cost`, also has.
+    /// Returns the bytes of that rank.
     #[inline(never)]
-    fn follow_rank(&mut self, now: Nanos) -> Bytes {
+    fn follow_rank(&mut self, cost: Bytes, now: Nanos) -> Bytes {
         let rest = self.queue.qdisc().ranking();
         let rank = self.next_rank.min(rest.next);
         if rank != self.asked_rank {
@@ -300,7 +318,7 @@ impl Leaf {
             self.meter.rank(rank, now);
         }
         let alike = if rest.next == self.next_rank { rest.bytes } else { Bytes::ZERO };
-        self.cost + self.overhead.cost(alike)
+        cost + self.overhead.cost(alike)
     }
 
     /// Whether it waits although the new packet may not have to: its qdisc held everything back, or
@@ -318,14 +336,14 @@ impl Leaf {
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
         self.forget_lines();
-        self.has_weight = qdisc.config.has_weight();
-        self.has_ranks = qdisc.config.has_ranks();
+        (self.has_weight, self.has_ranks) = Self::traits_of(&qdisc);
         if !self.has_ranks && self.asked_rank != 0 {
             self.asked_rank = 0;
             self.meter.rank(0, handover.now);
         }
         let queued = self.queue.backlog().packets;
-        self.queue.retune(qdisc, handover);
+        let totals = self.totals();
+        self.queue.retune(qdisc, &mut self.tenure, totals, handover);
         self.count_drops(queued);
         self.follow_weight();
     }
@@ -346,7 +364,9 @@ impl Leaf {
     /// ones.
     #[inline]
     pub(super) fn due_below(&mut self, level: u8, now: Nanos) -> Nanos {
-        self.queue.held.map_or(Nanos::MAX, |_| self.meter.due_below(level, self.cost, now))
+        let Some(held) = self.queue.held else { return Nanos::MAX };
+        let cost = self.cost(held);
+        self.meter.due_below(level, cost, now)
     }
 
     #[inline]
@@ -412,7 +432,7 @@ impl Leaf {
     }
 
     /// Sends up to a quantum, with the class's own credit or, if `borrow` is true, with borrowed
-    /// credit.
+    /// credit. Also returns what it has sent.
     #[inline]
     pub(super) fn turn(
         &mut self,
@@ -420,12 +440,12 @@ impl Leaf {
         borrow: bool,
         now: Nanos,
         out: &mut impl Sink,
-    ) -> Turn {
-        let (queued, sent) = (self.queue.backlog().packets, self.sent.packets);
-        let turn = self.send(packets, borrow, now, out);
+    ) -> (Turn, Backlog) {
+        let queued = self.queue.backlog().packets;
+        let (turn, sent) = self.send(packets, borrow, now, out);
         self.queue.settle();
-        self.count_drops(queued.wrapping_sub((self.sent.packets - sent) as u32));
-        turn
+        self.count_drops(queued.wrapping_sub(sent.packets));
+        (turn, sent)
     }
 
     fn send(
@@ -434,56 +454,57 @@ impl Leaf {
         borrow: bool,
         now: Nanos,
         out: &mut impl Sink,
-    ) -> Turn {
+    ) -> (Turn, Backlog) {
+        let mut sent = Backlog::default();
         let mut held = match self.queue.held {
             Some(held) => held,
             None => match self.queue.next(packets, now) {
                 Ok(held) => {
-                    self.cost = self.overhead.cost(held.len());
                     self.rank_next();
                     *self.queue.held.insert(held)
                 }
-                Err(next) => return Self::out_of_packets(next),
+                Err(next) => return (Self::out_of_packets(next), sent),
             },
         };
+        let mut cost = self.cost(held);
         self.wake();
         let queued = if self.has_ranks {
-            self.follow_rank(now)
+            self.follow_rank(cost, now)
         } else {
             self.overhead.cost(self.queue.backlog().bytes)
         };
         if self.has_weight {
             self.follow_weight();
         }
-        let (least, quantum) = (self.cost, Bytes(u64::from(self.quantum)));
-        let want = if out.room() == 1 { least } else { quantum.min(queued).max(least) };
-        let grant = match self.meter.buy(least, want, borrow, now) {
+        let quantum = Bytes(u64::from(self.quantum));
+        let want = if out.room() == 1 { cost } else { quantum.min(queued).max(cost) };
+        let grant = match self.meter.buy(cost, want, borrow, now) {
             Ok(grant) => grant,
             Err(at) => {
                 self.overlimits += u64::from(borrow);
-                return Turn::Short(at);
+                return (Turn::Short(at), sent);
             }
         };
         let mut credit = grant.bytes;
-        let mut sent = Backlog64::default();
+        self.queue.held = None;
         let turn = loop {
-            self.queue.held = None;
-            credit = Bytes(credit.0 - self.cost.0);
+            credit = Bytes(credit.0 - cost.0);
             sent.packets += 1;
-            sent.bytes += held.len().0;
-            self.queue.sent(packets, held.id, now);
+            sent.bytes.0 += held.len().0;
+            self.delays.record(now.since(packets.meta(held.id).arrival));
             out.push(held.id);
             if !out.has_room() {
-                break Turn::More;
+                // Without packets it need not come again to find that out.
+                break if self.queue.is_empty() { Turn::Empty } else { Turn::More };
             }
             held = match self.queue.next(packets, now) {
                 Ok(held) => held,
                 Err(next) => break Self::out_of_packets(next),
             };
-            self.cost = self.overhead.cost(held.len());
+            cost = self.cost(held);
             self.rank_next();
             // A purchase is for packets of one rank.
-            if self.cost > credit || (self.has_ranks && self.next_rank > self.asked_rank) {
+            if cost > credit || (self.has_ranks && self.next_rank > self.asked_rank) {
                 self.queue.held = Some(held);
                 break Turn::More;
             }
@@ -491,12 +512,12 @@ impl Leaf {
         if credit > Bytes::ZERO {
             self.meter.give_back(credit);
         }
-        self.sent.packets += sent.packets;
-        self.sent.bytes += sent.bytes;
+        self.sent.packets += u64::from(sent.packets);
+        self.sent.bytes += sent.bytes.0;
         if let Some(steps) = usize::from(grant.lender).checked_sub(1) {
-            self.lent[steps] += sent.packets;
+            self.lent[steps] += u64::from(sent.packets);
         }
-        turn
+        (turn, sent)
     }
 
     fn out_of_packets(next: Next) -> Turn {
@@ -506,10 +527,19 @@ impl Leaf {
         }
     }
 
-    /// Packets that left.
-    #[inline]
-    pub(super) fn sent(&self) -> Backlog64 {
-        self.sent
+    fn totals(&self) -> Totals {
+        let Backlog64 { packets, bytes } = self.sent;
+        Totals { sent_packets: packets, sent_bytes: bytes, drops: self.drops }
+    }
+
+    /// The name of its qdisc.
+    pub(super) fn qdisc_id(&self) -> NodeId {
+        self.tenure.id
+    }
+
+    /// The figures of the qdiscs below it.
+    pub(super) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
+        self.queue.stats_below(&self.tenure, self.totals(), above, into);
     }
 
     pub(super) fn figures(&self, now: Nanos) -> LeafFigures {
@@ -524,7 +554,7 @@ impl Leaf {
             backlog: self.queue.backlog(),
             granted,
             tokens: self.meter.tokens(now),
-            delays: self.queue.delays().clone(),
+            delays: self.delays.clone(),
         }
     }
 }
@@ -535,8 +565,9 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn a_turn_touches_three_cache_lines_of_a_class() {
-        assert_eq!(offset_of!(Leaf, meter), 2 * 64);
-        assert_eq!(offset_of!(Leaf, in_line), 3 * 64);
+    fn an_arrival_touches_one_cache_line_of_a_class_and_a_turn_two() {
+        assert_eq!(offset_of!(Leaf, meter), 64);
+        assert_eq!(offset_of!(Leaf, in_line), 2 * 64);
+        assert_eq!(offset_of!(Leaf, drops), 3 * 64);
     }
 }

@@ -44,7 +44,7 @@ impl Line {
     }
 
     /// Sends `id` on its way; it arrives at `at`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&mut self, packets: &mut Packets, id: PacketId, at: Nanos) {
         self.backlog.packets += 1;
         self.backlog.bytes += packets.len(id);

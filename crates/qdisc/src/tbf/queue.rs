@@ -19,7 +19,7 @@ impl Inner {
     fn new(spec: Spec) -> Self {
         match spec {
             Spec { config: Config::Fifo(config), children, .. } if children.is_empty() => {
-                Self::Fifo(Fifo::new(config))
+                Self::Fifo(Fifo::new(Some(config)))
             }
             other => Self::Other(other.build()),
         }
