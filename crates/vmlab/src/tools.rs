@@ -1,7 +1,7 @@
 //! libxdp and its programs as a Debian release has them, for the guests with its kernel.
 //!
-//! They need the C library of their release, which the host's programs run with as well if it is not
-//! older than theirs. Other libraries are the host's.
+//! They need the C library of their release. The host's programs run with it as well if it is newer
+//! than theirs. Other libraries are the host's.
 
 use crate::apt::Apt;
 use crate::archive::Archive;
