@@ -133,7 +133,7 @@ impl Apt {
     }
 
     /// Downloads `package`, or `package/suite`, unless it is there already, and returns its path.
-    pub fn download(&self, package: &str) -> Result<PathBuf> {
+    fn download(&self, package: &str) -> Result<PathBuf> {
         let uri = process::run(self.command("apt-get").args([
             "download",
             "--print-uris",
@@ -150,6 +150,13 @@ impl Apt {
         }
         ensure!(file.exists(), "apt did not fetch {}", file.display());
         Ok(file)
+    }
+
+    /// Downloads `package`, as [`Self::download`], and unpacks it into `folder`.
+    pub fn unpack(&self, package: &str, folder: &Path) -> Result<()> {
+        let file = self.download(package)?;
+        process::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(folder))?;
+        Ok(())
     }
 }
 

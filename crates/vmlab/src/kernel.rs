@@ -73,8 +73,7 @@ pub fn unpack(apt: &Apt, kernel: Kernel, folder: &Path) -> Result<Unpacked> {
         fs::create_dir_all(root.join("boot"))?;
         fs::create_dir_all(root.join("lib/modules"))?;
         for package in packages_of(apt, kernel, &release)? {
-            let file = apt.download(&package)?;
-            process::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&temporary))?;
+            apt.unpack(&package, &temporary)?;
         }
         let found = ["lib/modules", "usr/lib/modules"]
             .map(|place| temporary.join(place).join(&release))

@@ -33,8 +33,7 @@ pub fn archive(apt: &Apt, suite: &str, folder: &Path) -> Result<Vec<u8>> {
     fs::create_dir_all(&root)?;
     let newer = is_newer(&version(&apt.show(C_LIBRARY, suite)?)?, &installed()?)?;
     for package in PACKAGES.into_iter().chain(newer.then_some(C_LIBRARY)) {
-        let file = apt.download(&format!("{package}/{suite}"))?;
-        process::run(Command::new("dpkg-deb").arg("-x").arg(file).arg(&root))?;
+        apt.unpack(&format!("{package}/{suite}"), &root)?;
     }
     let mut archive = Archive::default();
     for name in PROGRAMS {
