@@ -1,5 +1,5 @@
-//! Attaching an XDP program through a link, in a chosen mode, and replacing it there, or behind a
-//! gate in libxdp's dispatcher.
+//! Attaching a program through a link, at a chosen hook, and replacing it there, or behind a gate
+//! in libxdp's dispatcher.
 //!
 //! `libbpf-rs` attaches links only in the mode that the kernel picks and netlink
 //! attachments only without a link, and replaces only programs of its own links, so these two
@@ -24,25 +24,52 @@ pub enum XdpMode {
     Generic,
 }
 
-impl XdpMode {
-    /// The mode's name, as the documentation has it.
-    pub const fn name(self) -> &'static str {
+/// Where in the kernel a program sees the frames that arrive at an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hook {
+    /// At XDP.
+    Xdp(XdpMode),
+    /// At tcx: once the kernel has built a packet, which is neither copied nor split up for the
+    /// program. Since Linux 6.6.
+    Tcx,
+}
+
+impl Hook {
+    /// The mode at XDP; `None` elsewhere.
+    pub const fn xdp_mode(self) -> Option<XdpMode> {
         match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
+            Self::Xdp(mode) => Some(mode),
+            Self::Tcx => None,
         }
     }
 
-    /// `XDP_FLAGS_DRV_MODE` and `XDP_FLAGS_SKB_MODE` of `linux/if_link.h`.
-    const fn flags(self) -> u32 {
+    /// The hook's name, as the documentation has it.
+    pub const fn name(self) -> &'static str {
         match self {
-            Self::Native => 1 << 2,
-            Self::Generic => 1 << 1,
+            Self::Xdp(XdpMode::Native) => "native",
+            Self::Xdp(XdpMode::Generic) => "generic",
+            Self::Tcx => "tcx",
+        }
+    }
+
+    /// The kernel's name for the hook, and flags: `XDP_FLAGS_DRV_MODE` or `XDP_FLAGS_SKB_MODE` of
+    /// `linux/if_link.h`.
+    const fn attach_type(self) -> (libbpf_sys::bpf_attach_type, u32) {
+        match self {
+            Self::Xdp(XdpMode::Native) => (libbpf_sys::BPF_XDP, 1 << 2),
+            Self::Xdp(XdpMode::Generic) => (libbpf_sys::BPF_XDP, 1 << 1),
+            Self::Tcx => (libbpf_sys::BPF_TCX_INGRESS, 0),
         }
     }
 }
 
 impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Hook::Xdp(*self).name())
+    }
+}
+
+impl fmt::Display for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -56,6 +83,8 @@ pub enum Entry {
     Own,
     /// Through a [gate](crate::Place) in libxdp's dispatcher.
     Shared,
+    /// At [tcx](Hook::Tcx), where other programs may be as well.
+    Tcx,
 }
 
 impl Entry {
@@ -63,7 +92,7 @@ impl Entry {
     pub(crate) fn set_up(self, program: &mut OpenProgramMut<'_>, multi_buffer: bool) {
         match self {
             Self::Own if multi_buffer => program.set_flags(XDP_HAS_FRAGS),
-            Self::Own => {}
+            Self::Own | Self::Tcx => {}
             // The kernel wants the programs of an array to be alike. The gate is of a type that has
             // neither an attach type (0, whose name is another's) nor that flag, which its
             // dispatcher has.
@@ -74,7 +103,7 @@ impl Entry {
     /// What `descriptor` of this or of another process keeps attached.
     pub(crate) fn hold(self, descriptor: OwnedFd) -> Hold {
         match self {
-            Self::Own => Hold::Link(descriptor),
+            Self::Own | Self::Tcx => Hold::Link(descriptor),
             Self::Shared => Hold::Gate(descriptor),
         }
     }
@@ -115,10 +144,10 @@ impl AsFd for Hold {
 
 /// The kernel refused to attach a program.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot attach the XDP program in {mode} mode: {source}")]
+#[error("cannot attach the program ({hook}): {source}")]
 pub struct AttachError {
-    /// The mode that was asked for.
-    pub mode: XdpMode,
+    /// Where it was to be attached.
+    pub hook: Hook,
     /// The kernel's error.
     pub source: io::Error,
 }
@@ -128,11 +157,12 @@ pub struct AttachError {
 pub(crate) fn attach(
     program: BorrowedFd<'_>,
     ifindex: u32,
-    mode: XdpMode,
+    hook: Hook,
 ) -> Result<OwnedFd, AttachError> {
+    let (attach_type, flags) = hook.attach_type();
     let options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
-        flags: mode.flags(),
+        flags,
         ..Default::default()
     };
     // SAFETY: `program` is an open descriptor for the length of the call, `options` is a
@@ -141,12 +171,12 @@ pub(crate) fn attach(
         libbpf_sys::bpf_link_create(
             program.as_raw_fd(),
             ifindex as i32,
-            libbpf_sys::BPF_XDP,
+            attach_type,
             &options,
         )
     };
     if fd < 0 {
-        return Err(AttachError { mode, source: io::Error::from_raw_os_error(-fd) });
+        return Err(AttachError { hook, source: io::Error::from_raw_os_error(-fd) });
     }
     // SAFETY: the call succeeded, so `fd` is a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

@@ -5,17 +5,19 @@
 //! state of policers are stored beside the programs of a port ([`FrontMaps`]) and outlive them.
 //! Without terms there is no such program, and the plane's own is attached directly.
 //!
+//! The C program is compiled for XDP and for tcx. Each has a skeleton of its own, with types of its
+//! own, so what fills one in (`front/object.rs`) is compiled for both, too.
+//!
 //! Non-goals: the meaning of a filter (`crates/policy`), the members of a set.
 
 use crate::attach::Entry;
-use crate::load::{LoadError, explained, keep};
+use crate::load::{LoadError, explained};
 use crate::sets::SetTables;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-mod layout;
+mod at_tcx;
+mod at_xdp;
 mod maps;
 mod term;
 
@@ -24,11 +26,6 @@ pub use term::{
     AccountKey, Accounts, COUNTERS_MAX, Does, Endpoint, Field, LOOK_UPS_MAX, LookUp, Policer,
     SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word, has,
 };
-
-#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-mod skeleton {
-    include!(concat!(env!("OUT_DIR"), "/front.skel.rs"));
-}
 
 /// The purpose of a loaded program.
 #[derive(Clone, Copy, Debug)]
@@ -62,45 +59,14 @@ impl Front {
         sets: Option<&SetTables>,
         maps: &mut FrontMaps,
     ) -> Result<Self, LoadError> {
-        let mut storage = MaybeUninit::uninit();
         let hands_over = port.handed.is_some() && terms.iter().any(Term::edits);
-        let loaded = explained(|| {
-            let mut open = skeleton::FrontSkelBuilder::default().open(&mut storage)?;
-            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.own_mac = port.mac;
-                rodata.is_multi_buffer = port.multi_buffer.into();
-                rodata.reads_transport = terms.iter().any(Term::reads_transport).into();
-                rodata.hands_over = hands_over.into();
-                rodata.secret = maps.secret();
-                for (index, (into, term)) in rodata.terms.iter_mut().zip(terms).enumerate() {
-                    // A term after the last one would never be tested.
-                    let has_more = term.has_more && index + 1 < terms.len();
-                    layout::write(into, term, has_more);
-                }
-            }
-            port.entry.set_up(&mut open.progs.front, port.multi_buffer);
-            if let Some(sets) = sets {
-                let [words, tables, paintings, members] = sets.maps();
-                open.maps.set_words.reuse_fd(words.as_fd())?;
-                open.maps.tables.reuse_fd(tables.as_fd())?;
-                open.maps.paintings.reuse_fd(paintings.as_fd())?;
-                open.maps.members.reuse_fd(members.as_fd())?;
-            }
-            if let Some(handed) = port.handed {
-                open.maps.handed.reuse_fd(handed.as_fd())?;
-            }
-            let [counters, commons, accounts] = maps.all();
-            open.maps.counters.reuse_fd(counters.as_fd())?;
-            open.maps.commons.reuse_fd(commons.as_fd())?;
-            open.maps.accounts.reuse_fd(accounts.as_fd())?;
-            open.load()
-        })?;
+        let load = match port.entry {
+            Entry::Own | Entry::Shared => at_xdp::load,
+            Entry::Tcx => at_tcx::load,
+        };
+        let (program, plane) = load(port, terms, sets, maps, hands_over)?;
         explained(|| maps.make_room(terms))?;
-        Ok(Self {
-            program: keep(&loaded.progs.front)?,
-            plane: MapHandle::try_from(&loaded.maps.plane).map_err(LoadError::Other)?,
-            hands_over,
-        })
+        Ok(Self { program, plane, hands_over })
     }
 
     /// Whether it sets something for the program behind it.

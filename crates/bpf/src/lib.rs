@@ -23,7 +23,7 @@ pub mod test_run;
 mod translation;
 pub mod tree;
 
-pub use attach::{AttachError, Entry, XdpMode, sends_redirected};
+pub use attach::{AttachError, Entry, Hook, XdpMode, sends_redirected};
 pub use front::{
     AccountKey, Accounts, COUNTERS_MAX, Counted, Does, Endpoint, Field, Front, FrontMaps,
     FrontPort, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term,

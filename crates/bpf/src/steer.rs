@@ -6,7 +6,7 @@
 //! only on request, because it calls functions that a kernel may lack, or have only once a module
 //! is loaded. A kernel without them loses only this look-up, and loading can be tried again.
 
-use crate::attach::{AttachError, Entry, Hold, XdpMode, attach};
+use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
@@ -214,7 +214,7 @@ impl Steer {
     /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
     /// attached.
     pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), SteerError> {
-        self.hold = Some(Hold::Link(attach(self.attached(), ifindex, mode)?));
+        self.hold = Some(Hold::Link(attach(self.attached(), ifindex, Hook::Xdp(mode))?));
         Ok(())
     }
 

@@ -1,5 +1,8 @@
 //! `tree`: polices traffic from one port to the other by a tree of classes, without a queue.
 //!
+//! *Two hooks.* The program runs at XDP, or at tcx, where packets are already built. Both work on the
+//! same maps.
+//!
 //! *Two plans.* The maps hold two plans, and an index says which one is in force. A program reads
 //! it once per packet. [`Tree::install`] writes the other plan and then the index, so each packet
 //! meets one plan as a whole. Before it writes, it waits until no program can still be reading that
@@ -10,7 +13,7 @@
 //!
 //! Non-goals: policies, and their compilation into classes and rules.
 
-use crate::attach::{AttachError, Entry, Hold, XdpMode, attach};
+use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -31,6 +34,10 @@ use table::Table;
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/tree.skel.rs"));
+}
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton_tcx {
+    include!(concat!(env!("OUT_DIR"), "/tree_tcx.skel.rs"));
 }
 
 /// `BPF_F_INNER_MAP` of `linux/bpf.h`: an array in a map need not be as long as others there.
@@ -183,6 +190,7 @@ impl Totals {
 pub struct Tree {
     // Declared first, so that the program is detached before its maps go.
     hold: Option<Hold>,
+    mac: [u8; 6],
     entry: Entry,
     /// The program in front of it, attached in its place.
     front: Option<Front>,
@@ -263,6 +271,7 @@ impl Tree {
         let current = (0, Image::default());
         Ok(Self {
             hold: None,
+            mac,
             entry,
             front: None,
             program,
@@ -339,14 +348,50 @@ impl Tree {
     }
 
     /// Attaches the program to `ifindex`. Until this handle is dropped, or the process ends, it
-    /// decides about the frames that arrive there.
+    /// decides about the frames that arrive there. At [`Hook::Tcx`] a program without filters in
+    /// front takes the place of the one that was loaded, and works on with the same plan.
     ///
     /// # Errors
     /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
-    /// attached.
-    pub fn attach(&mut self, ifindex: u32, mode: XdpMode) -> Result<(), TreeError> {
-        self.hold = Some(Hold::Link(attach(self.first(self.front.as_ref()), ifindex, mode)?));
+    /// attached, no tcx (before Linux 6.6).
+    pub fn attach(&mut self, ifindex: u32, hook: Hook) -> Result<(), TreeError> {
+        if hook == Hook::Tcx && self.entry != Entry::Tcx {
+            let (program, behind, other_port) = self.at_tcx()?;
+            let link = attach(program.as_fd(), ifindex, hook)?;
+            (self.program, self.behind, self.maps.other_port) = (program, behind, other_port);
+            (self.entry, self.front, self.hold) = (Entry::Tcx, None, Some(Hold::Link(link)));
+        } else {
+            self.hold = Some(Hold::Link(attach(self.first(self.front.as_ref()), ifindex, hook)?));
+        }
         Ok(())
+    }
+
+    /// The programs for tcx, on the same maps but for the last: the map with the other port.
+    fn at_tcx(&self) -> Result<(OwnedFd, OwnedFd, MapHandle), TreeError> {
+        let mut storage = MaybeUninit::uninit();
+        let loaded = explained(|| {
+            let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.own_mac = self.mac;
+            }
+            let ours = &self.maps;
+            open.maps.in_force.reuse_fd(ours.in_force.as_fd())?;
+            open.maps.plans.reuse_fd(ours.plans.as_fd())?;
+            open.maps.classes.reuse_fd(ours.classes.as_fd())?;
+            open.maps.sieves.reuse_fd(ours.sieves.as_fd())?;
+            open.maps.rules.reuse_fd(ours.rules.as_fd())?;
+            open.maps.nodes.reuse_fd(ours.nodes.as_fd())?;
+            open.maps.seats.reuse_fd(ours.seats.as_fd())?;
+            open.maps.totals.reuse_fd(ours.totals.as_fd())?;
+            open.maps.grace.reuse_fd(ours.grace.as_fd())?;
+            open.maps.handed.reuse_fd(ours.handed.as_fd())?;
+            open.load()
+        })
+        .map_err(TreeError::Load)?;
+        let other_port = MapHandle::try_from(&loaded.maps.other_port)
+            .map_err(|source| TreeError::Map { map: "other_port", source })?;
+        let keep = |program| keep(program).map_err(TreeError::Load);
+        Ok((keep(&loaded.progs.tree)?, keep(&loaded.progs.tree_behind)?, other_port))
     }
 
     /// How it is attached.

@@ -5,12 +5,15 @@
 //! limits hold for as long as this process lives, even while it is stopped. The programs are
 //! attached through links that die with it.
 //!
-//! *Native or generic.* A program in the driver can hand a frame only to a driver that takes it,
-//! and most take frames only while they run a program themselves. So both programs are attached
-//! first, then the drivers are asked. Where one does not take them (a `veth` whose peer neither
-//! runs XDP nor has GRO), the other port's program moves into the stack, which sends through any
-//! device. Only then are the ports connected: a driver that takes nothing loses frames without a
-//! word.
+//! *Native or tcx.* A program in the driver can hand a frame only to a driver that takes it, and most
+//! take frames only while they run a program themselves. So both programs are attached first, then
+//! the drivers are asked. Where one does not take them (it has no XDP, or too few queues), the other
+//! port's program moves to tcx: behind the driver, where it can send through any device. Only then are
+//! the ports connected: a driver that takes nothing loses frames without a word. Before Linux 6.6
+//! there is no tcx, and generic XDP takes its place.
+//!
+//! A `veth` receives packets that the stack has built. XDP in its driver would copy each of them
+//! into a frame, and let nobody send it long ones, so it has tcx first.
 
 use crate::counters::{Counts, QueueCounters};
 use crate::front::{Fronts, PortFront, Terms};
@@ -24,7 +27,7 @@ use crate::upgrade::state::SessionManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{Seat, Totals, Tree, TreeError};
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Pulse, SetTables, SteerError, Verdicts, XdpMode,
+    AttachError, Entry, FrontPort, Hook, Pulse, SetTables, SteerError, Verdicts, XdpMode,
     sends_redirected,
 };
 use narrows_classify::{ActionId, ActionStats};
@@ -37,8 +40,18 @@ use narrows_xdp::{Compiled, Counted, Numbers, compile, figures};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+/// XDP in the driver, and in the stack.
+const NATIVE: Hook = Hook::Xdp(XdpMode::Native);
+const GENERIC: Hook = Hook::Xdp(XdpMode::Generic);
+
 /// The largest MTU with which a frame is one buffer in any driver.
 const MTU_OF_ONE_BUFFER: u32 = 3498;
+
+/// The hooks for the program of `port`, the best first.
+pub(crate) fn preferred(port: &PortFacts) -> [Hook; 3] {
+    let gets_packets = port.driver == "veth" || !doctor::runs_xdp(&port.driver);
+    if gets_packets { [Hook::Tcx, NATIVE, GENERIC] } else { [NATIVE, Hook::Tcx, GENERIC] }
+}
 
 /// Whether frames of `port` may be in several buffers.
 fn has_several_buffers(port: &PortFacts) -> bool {
@@ -54,7 +67,7 @@ pub(crate) struct InDriver {
     /// By the port where frames leave.
     installed: [Installed; 2],
     ports: [PortFacts; 2],
-    modes: [XdpMode; 2],
+    hooks: [Hook; 2],
     losses_before: [DeviceLosses; 2],
 }
 
@@ -68,11 +81,11 @@ struct Installed {
 }
 
 impl InDriver {
-    /// Joins `ports`, to run the plan of each, with `fronts` in front of it; in the mode `only`, or
+    /// Joins `ports`, to run the plan of each, with `fronts` in front of it; at the hook `only`, or
     /// else the best that works. `gates` has places beside other programs.
     pub(crate) fn open(
         ports: [PortFacts; 2],
-        only: Option<XdpMode>,
+        only: Option<Hook>,
         plans: [Plan; 2],
         fronts: &Fronts<'_>,
         gates: &Gates,
@@ -85,35 +98,52 @@ impl InDriver {
         let losses_before = ports
             .each_ref()
             .map(|port| Device::read(port.ifindex).map(|device| device.losses).unwrap_or_default());
-        let modes = [XdpMode::Native; 2];
+        let hooks = [NATIVE; 2];
         let installed = Default::default();
         let before = Default::default();
-        let mut plane = Self { trees, fronts: before, installed, ports, modes, losses_before };
+        let mut plane = Self { trees, fronts: before, installed, ports, hooks, losses_before };
         for (side, plan) in Side::BOTH.into_iter().zip(plans) {
             plane.install(side, plan)?;
         }
+        plane.attach_both(only, gates)?;
         for side in Side::BOTH {
             plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
         }
-        plane.join(only, gates)?;
+        plane.connect()?;
         Ok(plane)
     }
 
-    /// Attaches both programs, each in the best mode of both ports, or in `only`; then connects the
-    /// ports.
-    fn join(&mut self, only: Option<XdpMode>, gates: &Gates) -> Result<(), InstanceError> {
+    /// Attaches both programs, each at the best hook for both ports, or at `only`. No frame passes
+    /// yet.
+    fn attach_both(&mut self, only: Option<Hook>, gates: &Gates) -> Result<(), InstanceError> {
         for side in Side::BOTH {
-            self.attach(side, only, gates)?;
+            let hooks = match (only, self.trees[side.index()].entry()) {
+                (Some(only), _) => [only; 3],
+                // In a dispatcher its place among other programs counts for more.
+                (None, Entry::Shared) => [NATIVE, GENERIC, Hook::Tcx],
+                (None, Entry::Own | Entry::Tcx) => preferred(self.port(side)),
+            };
+            self.attach(side, &hooks, gates)?;
         }
-        // A port that moves into the stack may no longer accept frames in its driver.
+        // A port that leaves its driver may no longer accept frames there.
         while let Some(side) = Side::BOTH.into_iter().find(|side| self.loses(*side)) {
             if only.is_some() {
                 let PortFacts { name: port, driver, .. } = self.port(side.other()).clone();
                 return Err(InstanceError::NotTaken { port, driver });
             }
-            self.trees[side.index()].detach();
-            self.attach(side, Some(XdpMode::Generic), gates)?;
+            let tree = &mut self.trees[side.index()];
+            tree.detach();
+            let hooks = match tree.entry() {
+                Entry::Shared => [GENERIC, Hook::Tcx],
+                Entry::Own | Entry::Tcx => [Hook::Tcx, GENERIC],
+            };
+            self.attach(side, &hooks, gates)?;
         }
+        Ok(())
+    }
+
+    /// Connects the ports: frames pass from now on.
+    fn connect(&mut self) -> Result<(), InstanceError> {
         for side in Side::BOTH {
             let port = self.port(side);
             let other = self.port(side.other()).ifindex;
@@ -122,43 +152,33 @@ impl InDriver {
         Ok(())
     }
 
-    /// Attaches the program of the port of `side` in the best mode of its driver, or in `only`.
-    fn attach(
-        &mut self,
-        side: Side,
-        only: Option<XdpMode>,
-        gates: &Gates,
-    ) -> Result<(), InstanceError> {
-        let modes: &[XdpMode] = match only {
-            Some(XdpMode::Native) => &[XdpMode::Native],
-            Some(XdpMode::Generic) => &[XdpMode::Generic],
-            None => &[XdpMode::Native, XdpMode::Generic],
-        };
+    /// Attaches the program of the port of `side` at the first of `hooks` that works.
+    fn attach(&mut self, side: Side, hooks: &[Hook], gates: &Gates) -> Result<(), InstanceError> {
         let port = &self.ports[side.index()];
         let tree = &mut self.trees[side.index()];
-        if tree.entry() == Entry::Shared {
-            let several = has_several_buffers(port);
-            let (mode, behind) = gates.place_best(&port.name, port.ifindex, modes, several)?;
-            tree.take_over(behind).map_err(failed(port))?;
-            self.modes[side.index()] = mode;
-            return Ok(());
-        }
         let mut refusal = None;
-        for &mode in modes {
-            match tree.attach(port.ifindex, mode) {
+        for &hook in hooks {
+            let attached = match hook {
+                Hook::Xdp(mode) if tree.entry() == Entry::Shared => gates
+                    .place(&port.name, port.ifindex, mode, has_several_buffers(port))
+                    .map_err(InstanceError::from)
+                    .and_then(|behind| tree.take_over(behind).map_err(failed(port))),
+                _ => tree.attach(port.ifindex, hook).map_err(failed(port)),
+            };
+            match attached {
                 Ok(()) => {
-                    self.modes[side.index()] = mode;
+                    self.hooks[side.index()] = hook;
                     return Ok(());
                 }
-                // The first error is more useful: generic mode fails only as a consequence.
-                Err(error) => refusal = refusal.or(Some(error)),
+                // What the driver says is the most useful; other hooks fail as a consequence, or
+                // because the kernel is older.
+                Err(error) if hook == NATIVE || refusal.is_none() => refusal = Some(error),
+                Err(_) => {}
             }
         }
-        let unsupported = || AttachError {
-            mode: XdpMode::Native,
-            source: std::io::ErrorKind::Unsupported.into(),
-        };
-        Err(failed(port)(refusal.unwrap_or_else(|| TreeError::Attach(unsupported()))))
+        let source = std::io::ErrorKind::Unsupported.into();
+        let unsupported = || failed(port)(AttachError { hook: NATIVE, source }.into());
+        Err(refusal.unwrap_or_else(unsupported))
     }
 
     /// Whether frames that arrive at `side` are redirected to a driver that does not accept them.
@@ -169,7 +189,7 @@ impl InDriver {
             known != Redirected::ByQueue || other.counts.now.tx >= doctor::online_cpus();
         // If an older kernel does not report it, a table of drivers decides.
         let takes = sends_redirected(other.ifindex).unwrap_or(known != Redirected::Unknown);
-        self.modes[side.index()] == XdpMode::Native && !(takes && has_queues)
+        self.hooks[side.index()] == NATIVE && !(takes && has_queues)
     }
 
     /// The program for packets that leave at `side`.
@@ -255,7 +275,7 @@ impl Plane for InDriver {
     }
 
     fn mode(&self) -> Mode {
-        Mode { xdp: self.modes, frames: None }
+        Mode { hooks: self.hooks, frames: None }
     }
 
     fn device(&self, side: Side) -> Device {

@@ -14,7 +14,7 @@ use crate::events::Events;
 use crate::front::FrontError;
 use crate::gates::{Gates, NoGate};
 use crate::heartbeat::SilentWorker;
-use crate::in_driver::InDriver;
+use crate::in_driver::{self, InDriver};
 use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
 use crate::offloads::Repairs;
@@ -25,7 +25,7 @@ use crate::standby::StandBy;
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
 use narrows_bpf::tree::TreeError;
-use narrows_bpf::{SetTables, SetsError, Stalled, XdpMode};
+use narrows_bpf::{Hook, SetTables, SetsError, Stalled, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::bridge::BridgeError;
 use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
@@ -298,7 +298,9 @@ impl Instance {
         let mode = plane.mode();
         let port = |side| {
             let port = plane.port(side);
-            format!("{} (mtu {}, {} XDP)", port.name, port.mtu, mode.xdp[side.index()])
+            let hook = mode.hooks[side.index()];
+            let kind = if hook == Hook::Tcx { "" } else { " XDP" };
+            format!("{} (mtu {}, {hook}{kind})", port.name, port.mtu)
         };
         let ports = format!("{} and {}", port(Side::A), port(Side::B));
         match mode.frames {
@@ -307,7 +309,7 @@ impl Instance {
                 plane.queues(),
                 copy.name()
             ),
-            None => format!("{ports}, in the driver, without queues"),
+            None => format!("{ports}, without queues"),
         }
     }
 
@@ -511,12 +513,14 @@ impl Instance {
             .iter()
             .map(|port| narrows_link::promiscuous(port.ifindex))
             .collect::<Result<_, _>>()?;
-        let only = self.options.session.xdp_mode;
-        let generic = ports.each_ref().map(|port| match only {
-            Some(mode) => mode == XdpMode::Generic,
-            None => !doctor::runs_xdp(&port.driver),
+        let only = self.options.session.hook;
+        let hooks = ports.each_ref().map(|port| match (only, self.options.plane) {
+            (Some(hook), _) => hook,
+            (None, PlaneKind::Xdp) => in_driver::preferred(port)[0],
+            (None, PlaneKind::Xsk) if doctor::runs_xdp(&port.driver) => Hook::Xdp(XdpMode::Native),
+            (None, PlaneKind::Xsk) => Hook::Xdp(XdpMode::Generic),
         });
-        self.repairs.watch(&self.options.ports, generic);
+        self.repairs.watch(&self.options.ports, hooks);
         self.repairs.repair(&mut self.events);
         let stalled = self.options.fail.stalled();
         let plane: Box<dyn Plane> = match self.options.plane {
@@ -530,10 +534,10 @@ impl Instance {
                 Box::new(InDriver::open(ports, only, plans, &fronts, &self.gates)?)
             }
         };
-        let is_generic = plane.mode().xdp.map(|mode| mode == XdpMode::Generic);
+        let hooks_now = plane.mode().hooks;
         self.plane = Some(plane);
-        if is_generic != generic {
-            self.repairs.watch(&self.options.ports, is_generic);
+        if hooks_now != hooks {
+            self.repairs.watch(&self.options.ports, hooks_now);
             self.repairs.repair(&mut self.events);
         }
         self._promiscuous = promiscuous;

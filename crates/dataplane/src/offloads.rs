@@ -9,6 +9,7 @@
 
 use crate::control;
 use crate::events::Events;
+use narrows_bpf::{Hook, XdpMode};
 use narrows_link::{Features, Link, Offload, Offloads, PeerId};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -75,16 +76,19 @@ impl Repairs {
     /// dropped its privileges.
     pub(crate) fn reach(ports: &[String; 2]) -> Self {
         let mut repairs = Self::new(control::record(ports));
-        repairs.watch(ports, [false, false]);
+        repairs.watch(ports, [Hook::Xdp(XdpMode::Native); 2]);
         repairs
     }
 
-    /// Records the two ports and their peers as they are now. `generic` tells where XDP runs, or
-    /// will run, in the stack.
-    pub(crate) fn watch(&mut self, ports: &[String; 2], generic: [bool; 2]) {
+    /// Records the two ports and their peers as they are now. `hooks` tells where programs run, or
+    /// will run.
+    pub(crate) fn watch(&mut self, ports: &[String; 2], hooks: [Hook; 2]) {
         let mut before = std::mem::take(&mut self.watched);
         self.unreached.clear();
-        for (port, generic) in ports.iter().zip(generic) {
+        for (port, hook) in ports.iter().zip(hooks) {
+            // A packet of the stack's own keeps what is still to be done to it.
+            let Some(mode) = hook.xdp_mode() else { continue };
+            let generic = mode == XdpMode::Generic;
             let Ok(link) = Link::by_name(port) else { continue };
             let Some(end) = link.status.peer.filter(|_| link.status.is_veth()) else {
                 self.add(port, None, Features::here(port).ok(), Offload::of_port(generic));

@@ -21,7 +21,7 @@ use crate::port::PortFacts;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::SessionManifest;
 use crate::workers::Standstill;
-use narrows_bpf::{Pulse, SetTables, XdpMode};
+use narrows_bpf::{Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
@@ -127,7 +127,7 @@ impl Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mode {
     /// Where the program of each port runs.
-    pub(crate) xdp: [XdpMode; 2],
+    pub(crate) hooks: [Hook; 2],
     /// How frames are copied to and from workers, and the size of a frame's buffer in bytes; `None`
     /// if frames stay in the driver.
     pub(crate) frames: Option<(CopyMode, u32)>,

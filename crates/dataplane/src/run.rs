@@ -20,7 +20,7 @@ use crate::signals::Requests;
 use crate::state::{Failed, StateFile};
 use crate::upgrade::state::Manifest;
 use crate::upgrade::{Heir, UpgradeStatus, Upgrades, VERSION, calm_down, hurry};
-use narrows_bpf::Stalled;
+use narrows_bpf::{Hook, Stalled};
 use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
@@ -373,7 +373,7 @@ pub fn run_bare(
     let mut prepared = Prepared::new(facts, session, queues, Stalled::Pass, gates.entries())
         .map_err(InstanceError::from)?;
     let ios = prepared.take_ios();
-    prepared.attach(session.xdp_mode, &gates).map_err(InstanceError::from)?;
+    prepared.attach(session.hook.and_then(Hook::xdp_mode), &gates).map_err(InstanceError::from)?;
     let threads: Vec<_> = ios
         .into_iter()
         .enumerate()

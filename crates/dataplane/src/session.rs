@@ -14,7 +14,7 @@ use crate::worker_thread::Seat;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Heartbeats, SetTables, Stalled, Steer, SteerError, Watchdog,
+    AttachError, Entry, FrontPort, Heartbeats, Hook, SetTables, Stalled, Steer, SteerError, Watchdog,
     XdpMode,
 };
 use narrows_link::{Device, DeviceLosses};
@@ -75,8 +75,8 @@ pub struct SessionOptions {
     pub cpus: Vec<usize>,
     /// Workers never sleep.
     pub busy_poll: bool,
-    /// Only this XDP mode, instead of the best that works.
-    pub xdp_mode: Option<XdpMode>,
+    /// Only this hook for programs, instead of the best that works.
+    pub hook: Option<Hook>,
     /// Only this copy mode, instead of the best that works.
     pub copy_mode: Option<CopyMode>,
     /// Workers measure round trips beyond the ports.
@@ -291,7 +291,7 @@ impl Session {
         for side in Side::BOTH {
             prepared.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
         }
-        let xdp_modes = prepared.attach(options.xdp_mode, gates)?;
+        let xdp_modes = prepared.attach(options.hook.and_then(Hook::xdp_mode), gates)?;
         Ok(Self { prepared, workers, installed: [a, b], xdp_modes, losses_before })
     }
 }
@@ -429,7 +429,7 @@ fn attach_best(
         }
     }
     let source = refusal.unwrap_or(SteerError::Attach(AttachError {
-        mode: XdpMode::Native,
+        hook: Hook::Xdp(XdpMode::Native),
         source: std::io::ErrorKind::Unsupported.into(),
     }));
     let errno = match &source {

@@ -85,7 +85,7 @@ mod tests {
             ring,
             cpus: vec![0],
             busy_poll: false,
-            xdp_mode: None,
+            hook: None,
             copy_mode: None,
             round_trips: false,
         }

@@ -1,9 +1,9 @@
 //! Terms as `programs/front.bpf.c` has them.
 
-use super::maps::{row_count, ticks_of, ticks_per_byte};
 use super::skeleton::types;
-use super::term::{Does, Field, LookUp, Policer, Step, Term};
-use super::{COUNTERS_MAX, Endpoint};
+use crate::front::maps::{row_count, ticks_of, ticks_per_byte};
+use crate::front::COUNTERS_MAX;
+use crate::front::term::{Does, Field, Policer, Step, Term};
 use narrows_units::Nanos;
 
 /// The number of no counter.
@@ -90,14 +90,5 @@ fn write_policer(into: &mut types::police, policer: &Policer) {
         into.rows = row_count(accounts.room);
         into.newcomers = ticks_of(Nanos(1_000_000_000));
         into.per_newcomer = into.newcomers / u64::from(accounts.newcomers.max(1));
-    }
-}
-
-impl LookUp {
-    /// `LOOK_UP`, `BY_DESTINATION` and `BY_DESTINATION_PORT` of `programs/sets.h`.
-    fn how(self) -> u8 {
-        let by_destination = self.address == Endpoint::Destination;
-        let by_destination_port = self.port == Some(Endpoint::Destination);
-        1 | u8::from(by_destination) << 1 | u8::from(by_destination_port) << 2
     }
 }

@@ -94,6 +94,15 @@ pub struct LookUp {
     pub is_negated: bool,
 }
 
+impl LookUp {
+    /// `LOOK_UP`, `BY_DESTINATION` and `BY_DESTINATION_PORT` of `programs/sets.h`.
+    pub(super) fn how(self) -> u8 {
+        let by_destination = self.address == Endpoint::Destination;
+        let by_destination_port = self.port == Some(Endpoint::Destination);
+        1 | u8::from(by_destination) << 1 | u8::from(by_destination_port) << 2
+    }
+}
+
 /// A comparison of four bytes of the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {

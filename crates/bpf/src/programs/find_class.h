@@ -22,6 +22,7 @@
 
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include "frame.h"
 #include "tree.h"
 
 #define TAGS_MAX 4
@@ -237,7 +238,7 @@ __noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
 }
 
 /* The class of a frame under the plan `number`. */
-__noinline __u32 classify(struct xdp_md *ctx, __u32 number)
+__noinline __u32 classify(struct context *ctx, __u32 number)
 {
 	struct network network = {};
 	struct key key = {};
@@ -263,7 +264,7 @@ __noinline __u32 find_named(__u32 number, __u32 name)
 }
 
 /* The class of a frame for which filters in front have set `mark` and `set`, its priority. */
-__noinline __u32 classify_edited(struct xdp_md *ctx, __u32 number, __u32 mark, __u32 set)
+__noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, __u32 set)
 {
 	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
 	struct network network = {};

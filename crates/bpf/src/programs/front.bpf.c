@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * front: filters in the driver, in front of a plane's program.
+ * front: filters in the driver, or (front_tcx) at tcx, in front of a plane's program.
  *
  * Filters are terms, tested in order. A term has conditions (headers under masks, words of the
  * frame, look-ups in sets), which must all hold, and up to STEPS_MAX actions. Several terms may
@@ -16,8 +16,7 @@
  *
  * Non-goals: classes.
  */
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
+#include "frame.h"
 #include "handed.h"
 #include "packet.h"
 #include "police.h"
@@ -98,7 +97,6 @@ struct counter {
 
 const volatile struct term terms[TERMS_MAX];
 const volatile __u32 reads_transport = 0;
-const volatile __u32 is_multi_buffer = 0;
 /* Whether what is behind reads `handed`. */
 const volatile __u32 hands_over = 0;
 
@@ -117,20 +115,20 @@ struct {
 	__type(value, __u32);
 } plane SEC(".maps");
 
-__noinline int count(__u32 number, __u32 bytes, __u32 drops, __u32 said)
+__noinline int count(__u32 number, __u32 bytes, __u32 packets, __u32 is_dropped, __u32 said)
 {
 	struct counter *counter = bpf_map_lookup_elem(&counters, &number);
 
 	/* A slot belongs to one CPU, so plain additions are enough. */
 	if (!counter)
 		return 0;
-	counter->packets += 1;
+	counter->packets += packets;
 	counter->bytes += bytes;
-	counter->drops += drops;
+	counter->drops += is_dropped ? packets : 0;
 	if (said != CONFORMS) {
-		counter->overlimits += 1;
-		counter->blocked += said == IS_BLOCKED;
-		counter->newcomers += said == IS_NEW;
+		counter->overlimits += packets;
+		counter->blocked += said == IS_BLOCKED ? packets : 0;
+		counter->newcomers += said == IS_NEW ? packets : 0;
 	}
 	return 0;
 }
@@ -144,7 +142,7 @@ __noinline int police(struct packet *packet, __u32 term, __u32 step)
 }
 
 /* Whether the four bytes at `at` are `value` under `mask`. */
-__noinline int has_word(struct xdp_md *ctx, __u32 at, __u32 value, __u32 mask)
+__noinline int has_word(struct context *ctx, __u32 at, __u32 value, __u32 mask)
 {
 	__be32 *word = at > OFFSET_MASK ? 0 : part(ctx, at, 4);
 
@@ -158,7 +156,7 @@ static __always_inline int is_within(__be16 port, const volatile __u16 *range)
 	return range[0] <= number && number <= range[1];
 }
 
-static __always_inline int matches(struct xdp_md *ctx, struct packet *packet, int term,
+static __always_inline int matches(struct context *ctx, struct packet *packet, int term,
 				   int is_first)
 {
 #pragma unroll
@@ -225,7 +223,8 @@ static __always_inline int act(struct packet *packet, int term)
 		control = said == CONFORMS ? terms[term].steps[i].conform :
 					     terms[term].steps[i].exceed;
 		if (terms[term].steps[i].counter < ALL_DROPPED)
-			count(terms[term].steps[i].counter, packet->bytes, control == DROP, said);
+			count(terms[term].steps[i].counter, packet->bytes, packets_of(packet),
+			      control == DROP, said);
 		if (control != PIPE)
 			return control;
 	}
@@ -233,7 +232,7 @@ static __always_inline int act(struct packet *packet, int term)
 }
 
 /* Whether the frame is dropped. */
-static __always_inline int is_dropped(struct xdp_md *ctx, struct packet *packet)
+static __always_inline int is_dropped(struct context *ctx, struct packet *packet)
 {
 	/* By itself, as its look-up is longer than a call, and the loop too long to be unrolled with
 	 * one in each round. */
@@ -255,21 +254,23 @@ static __always_inline int is_dropped(struct xdp_md *ctx, struct packet *packet)
 	return 0;
 }
 
-SEC("xdp")
-int front(struct xdp_md *ctx)
+SEC(HOOK)
+int front(struct context *ctx)
 {
-	void *data = (void *)(long)ctx->data;
-	void *data_end = (void *)(long)ctx->data_end;
-	struct ethhdr *eth = data;
+	struct ethhdr *eth;
 
-	if ((void *)(eth + 1) <= data_end && !is_for_self(eth)) {
+	reach_headers(ctx);
+	eth = (void *)(long)ctx->data;
+	if ((void *)(eth + 1) <= (void *)(long)ctx->data_end && !is_for_self(eth)) {
+		struct size size = size_of(ctx);
 		struct packet packet = {};
 
-		packet.bytes = is_multi_buffer ? bpf_xdp_get_buff_len(ctx) : data_end - data;
+		packet.bytes = size.bytes;
+		packet.packets = size.packets;
 		read_packet(ctx, &packet, reads_transport);
 		if (is_dropped(ctx, &packet)) {
-			count(ALL_DROPPED, packet.bytes, 1, CONFORMS);
-			return XDP_DROP;
+			count(ALL_DROPPED, size.bytes, size.packets, 1, CONFORMS);
+			return DROPPED;
 		}
 		if (hands_over) {
 			struct handed *to = handed_here();
@@ -282,7 +283,7 @@ int front(struct xdp_md *ctx)
 	}
 	bpf_tail_call(ctx, &plane, 0);
 	/* There is always one behind it. */
-	return XDP_PASS;
+	return TO_BOX;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

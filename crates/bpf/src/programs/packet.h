@@ -10,12 +10,7 @@
 #ifndef PACKET_H
 #define PACKET_H
 
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "frame.h"
 
 /* The most tags, labels and extension headers that are parsed. */
 #define TAGS_MAX 8
@@ -65,10 +60,10 @@ struct packet {
 		};
 		__u64 words[PACKET_WORDS];
 	};
-	__u32 bytes;		/* of the whole frame */
+	__u32 bytes;		/* of the whole frame, or of all that it stands for, */
+	__u32 packets;		/* which is as many */
 	__u32 mark;
 	__u32 priority;
-	__u32 reserved_too;
 	__u16 network;		/* where the network layer begins: behind all tags */
 	__u16 transport;	/* where the transport layer does; 0 without IP */
 	__u16 end;		/* where the IP packet ends by its own account */
@@ -76,7 +71,7 @@ struct packet {
 };
 
 /* `bytes` bytes of the frame from `at` on, or null if it is shorter. */
-static __always_inline void *part(struct xdp_md *ctx, __u32 at, __u32 bytes)
+static __always_inline void *part(struct context *ctx, __u32 at, __u32 bytes)
 {
 	void *data = (void *)(long)ctx->data, *start;
 
@@ -87,7 +82,7 @@ static __always_inline void *part(struct xdp_md *ctx, __u32 at, __u32 bytes)
 }
 
 /* The same, if it is within the IP packet, too. */
-static __always_inline void *part_of(struct xdp_md *ctx, const struct packet *packet, __u32 at,
+static __always_inline void *part_of(struct context *ctx, const struct packet *packet, __u32 at,
 				     __u32 bytes)
 {
 	return at + bytes > packet->end ? 0 : part(ctx, at, bytes);
@@ -102,7 +97,7 @@ static __always_inline int is_extension(__u8 protocol)
 /* Goes through headers between the IP header and what it carries, which few packets have.
  * A global function, as are others: the verifier looks at each by itself, not once for
  * each way that leads to it. */
-__noinline int pass_extensions(struct xdp_md *ctx, struct packet *packet)
+__noinline int pass_extensions(struct context *ctx, struct packet *packet)
 {
 	if (!ctx || !packet)
 		return 0;
@@ -145,7 +140,7 @@ __noinline int pass_extensions(struct xdp_md *ctx, struct packet *packet)
 }
 
 /* Reads the transport header. */
-static __always_inline void read_transport(struct xdp_md *ctx, struct packet *packet)
+static __always_inline void read_transport(struct context *ctx, struct packet *packet)
 {
 	__u8 protocol = packet->protocol;
 	__be16 *at;
@@ -187,14 +182,14 @@ static __always_inline void read_transport(struct xdp_md *ctx, struct packet *pa
 
 /* Where a packet ends that says `declared`, and that cannot end before `least`: lengths that
  * are wrong count as "up to the frame's end". */
-static __always_inline __u32 believable(struct xdp_md *ctx, __u32 declared, __u32 least)
+static __always_inline __u32 believable(struct context *ctx, __u32 declared, __u32 least)
 {
-	__u32 whole = (__u32)(ctx->data_end - ctx->data);
+	__u32 whole = reachable(ctx);
 
 	return declared < least || declared > whole ? whole : declared;
 }
 
-static __always_inline void read_v4(struct xdp_md *ctx, struct packet *packet, __u32 at,
+static __always_inline void read_v4(struct context *ctx, struct packet *packet, __u32 at,
 				    int with_transport)
 {
 	struct iphdr *ip = part(ctx, at, sizeof(*ip));
@@ -217,7 +212,7 @@ static __always_inline void read_v4(struct xdp_md *ctx, struct packet *packet, _
 		read_transport(ctx, packet);
 }
 
-static __always_inline void read_v6(struct xdp_md *ctx, struct packet *packet, __u32 at,
+static __always_inline void read_v6(struct context *ctx, struct packet *packet, __u32 at,
 				    int with_transport)
 {
 	struct ipv6hdr *ip = part(ctx, at, sizeof(*ip));
@@ -238,7 +233,7 @@ static __always_inline void read_v6(struct xdp_md *ctx, struct packet *packet, _
 
 /* Which IP header is behind a stack of MPLS labels, and where; nothing says so but the first
  * half byte. 0 for none. */
-static __always_inline __u8 pass_labels(struct xdp_md *ctx, __u32 *at)
+static __always_inline __u8 pass_labels(struct context *ctx, __u32 *at)
 {
 #pragma unroll
 	for (int i = 0; i < LABELS_MAX; i++) {
@@ -254,7 +249,7 @@ static __always_inline __u8 pass_labels(struct xdp_md *ctx, __u32 *at)
 }
 
 /* The same after PPPoE's six bytes and PPP's protocol of two. */
-static __always_inline __u8 pass_pppoe(struct xdp_md *ctx, __u32 *at)
+static __always_inline __u8 pass_pppoe(struct context *ctx, __u32 *at)
 {
 	__be16 *header = part(ctx, *at, 8);
 
@@ -265,13 +260,19 @@ static __always_inline __u8 pass_pppoe(struct xdp_md *ctx, __u32 *at)
 	return header[3] == bpf_htons(0x0021) ? 4 : header[3] == bpf_htons(0x0057) ? 6 : 0;
 }
 
+static __always_inline void set_tag(struct packet *packet, __be16 control)
+{
+	packet->tag = control & bpf_htons(0xefff);
+	packet->has |= PACKET_TAG;
+}
+
 /* Reads the headers of the frame. */
-static __always_inline void read_packet(struct xdp_md *ctx, struct packet *packet,
+static __always_inline void read_packet(struct context *ctx, struct packet *packet,
 					int with_transport)
 {
 	struct ethhdr *eth = part(ctx, 0, sizeof(*eth));
 	__u32 at = sizeof(*eth);
-	__be16 ether_type;
+	__be16 ether_type, beside, beside_type;
 	__u8 ip = 0;
 
 	if (!eth)
@@ -279,6 +280,9 @@ static __always_inline void read_packet(struct xdp_md *ctx, struct packet *packe
 	__builtin_memcpy(packet->source_mac, eth->h_source, ETH_ALEN);
 	__builtin_memcpy(packet->destination_mac, eth->h_dest, ETH_ALEN);
 	ether_type = eth->h_proto;
+	beside = tag_beside(ctx, &beside_type);
+	if (beside_type == bpf_htons(ETH_P_8021Q))
+		set_tag(packet, beside);
 #pragma unroll
 	for (int i = 0; i < TAGS_MAX; i++) {
 		__be16 *tag;
@@ -289,10 +293,8 @@ static __always_inline void read_packet(struct xdp_md *ctx, struct packet *packe
 		tag = part(ctx, at, 4);
 		if (!tag)
 			break;
-		if (i == 0 && ether_type == bpf_htons(ETH_P_8021Q)) {
-			packet->tag = tag[0] & bpf_htons(0xefff);
-			packet->has |= PACKET_TAG;
-		}
+		if (i == 0 && !beside_type && ether_type == bpf_htons(ETH_P_8021Q))
+			set_tag(packet, tag[0]);
 		ether_type = tag[1];
 		at += 4;
 	}

@@ -107,22 +107,34 @@ static __always_inline __u64 sold_up_to(__u64 sold, __u64 burst, __u64 now)
 	return (__s64)(now - burst - sold) > 0 ? now - burst : sold;
 }
 
-/* Whether an account covers `cost`; charges it. */
-static __always_inline int sell(__u64 *account, __u64 cost, __u64 burst, __u64 now)
+/* Whether an account covers `first`, the cost of a packet's first frame; charges `cost`, that of
+ * all its frames. So what the kernel has merged is not refused because of its length: the
+ * account goes into debt for it. */
+static __always_inline int sell(__u64 *account, __u64 first, __u64 cost, __u64 burst, __u64 now)
 {
 #pragma unroll
 	for (int i = 0; i < SALE_TRIES; i++) {
 		__u64 before = *(volatile __u64 *)account;
-		__u64 after = sold_up_to(before, burst, now) + cost;
+		__u64 from = sold_up_to(before, burst, now);
 
-		if ((__s64)(after - now) > 0)
+		if ((__s64)(from + first - now) > 0)
 			return 0;
-		if (__sync_val_compare_and_swap(account, before, after) == before)
+		if (__sync_val_compare_and_swap(account, before, from + cost) == before)
 			return 1;
 	}
 	/* Other CPUs were faster each time. Conforms, and may put the account into debt. */
 	__sync_fetch_and_add(account, cost);
 	return 1;
+}
+
+/* The frames that a packet stands for. */
+static __always_inline __u32 packets_of(const struct packet *packet)
+{
+#ifdef TCX
+	return packet->packets ? packet->packets : 1;
+#else
+	return 1;
+#endif
 }
 
 /* The key of a packet. */
@@ -151,14 +163,14 @@ static __always_inline __u64 tag_of(const struct packet *packet, __u32 who)
 }
 
 static __always_inline int police_known(__u64 *account, const volatile struct police *police,
-					__u64 cost, __u64 now)
+					__u64 first, __u64 cost, __u64 now)
 {
 	__u64 sold = *(volatile __u64 *)account;
 
-	/* Only a blocked account is sold beyond now. */
+	/* Only an account that is blocked, or in debt, is sold beyond now. */
 	if ((__s64)(sold - now) > 0)
-		return IS_BLOCKED;
-	if (sell(account, cost, police->burst, now))
+		return police->block ? IS_BLOCKED : EXCEEDS;
+	if (sell(account, first, cost, police->burst, now))
 		return CONFORMS;
 	if (police->block)
 		__sync_val_compare_and_swap(account, sold, now + police->block);
@@ -166,13 +178,13 @@ static __always_inline int police_known(__u64 *account, const volatile struct po
 }
 
 static __always_inline int police_newcomer(struct row *row, const volatile struct police *police,
-					   struct common *common, __u64 tag, __u64 cost,
-					   __u64 now)
+					   struct common *common, __u64 tag, __u64 first,
+					   __u64 cost, __u64 now)
 {
 	struct account *account = &row->ways[0];
 	__u64 sold = *(volatile __u64 *)&account->sold;
 
-	if (cost > police->burst)
+	if (first > police->burst)
 		return EXCEEDS;
 #pragma unroll
 	for (int i = 0; i < WAYS; i++) {
@@ -187,7 +199,8 @@ static __always_inline int police_newcomer(struct row *row, const volatile struc
 			break;
 	}
 	if ((__s64)(sold - now) > 0 ||
-	    !sell(&common->newcomers, police->per_newcomer, police->newcomers, now))
+	    !sell(&common->newcomers, police->per_newcomer, police->per_newcomer,
+		  police->newcomers, now))
 		return IS_NEW;
 	/* If another CPU is faster, this packet is not charged. */
 	if (__sync_val_compare_and_swap(&account->sold, sold, now - police->burst + cost) == sold)
@@ -195,10 +208,11 @@ static __always_inline int police_newcomer(struct row *row, const volatile struc
 	return CONFORMS;
 }
 
-/* The result for `packet` with the cost `cost`, by the account of its key. */
+/* The result for `packet`, whose first frame costs `first` and all of them `cost`, by the
+ * account of its key. */
 static __always_inline int police_each(const struct packet *packet,
 				       const volatile struct police *police,
-				       struct common *common, __u64 cost, __u64 now)
+				       struct common *common, __u64 first, __u64 cost, __u64 now)
 {
 	__u64 tag = tag_of(packet, police->who);
 	__u32 number = police->account, at = (tag >> 32) & (police->rows - 1);
@@ -209,14 +223,16 @@ static __always_inline int police_each(const struct packet *packet,
 		return CONFORMS;
 	for (int i = 0; i < WAYS; i++)
 		if (*(volatile __u64 *)&row->ways[i].tag == tag)
-			return police_known(&row->ways[i].sold, police, cost, now);
-	return police_newcomer(row, police, common, tag, cost, now);
+			return police_known(&row->ways[i].sold, police, first, cost, now);
+	return police_newcomer(row, police, common, tag, first, cost, now);
 }
 
 static __always_inline int police_packet(const struct packet *packet,
 					 const volatile struct police *police)
 {
-	__u64 bytes = (__s64)packet->bytes + police->per_frame, cost, now;
+	__u64 packets = packets_of(packet), cost, first, now;
+	/* Of each frame, on average. */
+	__u64 bytes = (__s64)(packet->bytes / packets) + police->per_frame;
 	__u32 number = police->account;
 	struct common *common;
 
@@ -224,14 +240,15 @@ static __always_inline int police_packet(const struct packet *packet,
 		bytes = police->minimum;
 	if (police->longest && bytes > police->longest)
 		return EXCEEDS;
-	cost = (bytes * police->per_byte >> BYTE_SHIFT) + police->per_packet;
+	first = (bytes * police->per_byte >> BYTE_SHIFT) + police->per_packet;
+	cost = first * packets;
 	common = bpf_map_lookup_elem(&commons, &number);
 	if (!cost || !common)
 		return CONFORMS;
 	now = bpf_ktime_get_ns() << TICKS_SHIFT;
 	if (police->who != FOR_ALL)
-		return police_each(packet, police, common, cost, now);
-	return sell(&common->sold, cost, police->burst, now) ? CONFORMS : EXCEEDS;
+		return police_each(packet, police, common, first, cost, now);
+	return sell(&common->sold, first, cost, police->burst, now) ? CONFORMS : EXCEEDS;
 }
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * tree: polices the packets from one port to the other by a tree of classes, in the driver.
+ * tree: polices the packets from one port to the other by a tree of classes, in the driver, or
+ * (tree_tcx) at tcx.
  *
  * Frames for the box itself go up the stack. All others are classified, metered by the tree,
  * and leave through the other port at once; they are marked or dropped if their class is sold
@@ -12,113 +13,105 @@
  * Non-goals: queues, pacing, fairness between the flows of a class.
  */
 #include "find_class.h"
+#include "frame.h"
 #include "handed.h"
 #include "mark.h"
 #include "meter.h"
+#include "other_port.h"
+#include "self.h"
 
-/* The port's own address, and whether frames may come in several buffers. Set before
- * the program is loaded. */
-const volatile __u8 own_mac[ETH_ALEN] = { 2, 0, 0, 0, 0, 1 };
-const volatile __u32 multi_buffer = 0;
-
-static __always_inline int is_for_self(const struct ethhdr *eth)
+static __always_inline int send(struct totals *total, struct seat *seat, struct size size)
 {
-	__u8 differs = 0;
+	int action = redirect();
 
-#pragma unroll
-	for (int i = 0; i < ETH_ALEN; i++)
-		differs |= eth->h_dest[i] ^ own_mac[i];
-	return !differs;
-}
-
-static __always_inline int send(struct totals *total, struct seat *seat, __u64 bytes)
-{
-	int action = bpf_redirect_map(&other_port, 0, XDP_DROP);
-
-	if (action == XDP_REDIRECT) {
-		total->sent_packets++;
-		total->sent_bytes += bytes;
-		seat->bytes += bytes;
+	if (action == REDIRECTED) {
+		total->sent_packets += size.packets;
+		total->sent_bytes += size.bytes;
+		seat->bytes += size.bytes;
 		if (seat->borrows)
-			seat->borrowed_packets++;
+			seat->borrowed_packets += size.packets;
 		else
-			seat->own_packets++;
+			seat->own_packets += size.packets;
 	} else {
-		total->port_gone_drops++;
-		total->dropped_bytes += bytes;
+		total->port_gone_drops += size.packets;
+		total->dropped_bytes += size.bytes;
 	}
 	return action;
 }
 
-static __always_inline int drop(struct totals *total, __u64 *reason, __u64 bytes)
+static __always_inline int drop(struct totals *total, __u64 *reason, struct size size)
 {
-	*reason += 1;
-	total->dropped_bytes += bytes;
-	return XDP_DROP;
+	*reason += size.packets;
+	total->dropped_bytes += size.bytes;
+	return DROPPED;
 }
 
-static __always_inline int police(struct xdp_md *ctx, int is_behind)
+static __always_inline int police(struct context *ctx, int is_behind)
 {
-	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
-	__u64 bytes = multi_buffer ? bpf_xdp_get_buff_len(ctx) : data_end - data;
 	__u32 zero = 0, number, leaf;
 	struct totals *total = bpf_map_lookup_elem(&totals, &zero);
 	__u32 *current = bpf_map_lookup_elem(&in_force, &zero);
+	struct size size;
+	struct ethhdr *eth;
 	struct class *class;
 	struct seat *seat;
-	__s64 cost;
+	__s64 cost, least;
 
 	if (!total || !current)
-		return XDP_ABORTED;
-	if (data + ETH_HLEN <= data_end && is_for_self(data)) {
-		total->to_self++;
-		return XDP_PASS;
+		return FAILED;
+	reach_headers(ctx);
+	size = size_of(ctx);
+	eth = (void *)(long)ctx->data;
+	if ((void *)(eth + 1) <= (void *)(long)ctx->data_end && is_for_self(eth)) {
+		total->to_self += size.packets;
+		return TO_BOX;
 	}
 	number = *(volatile __u32 *)current & 1;
 	if (is_behind) {
 		struct handed *from = handed_here();
 
 		if (!from)
-			return XDP_ABORTED;
+			return FAILED;
 		leaf = classify_edited(ctx, number, from->mark, from->priority);
 	} else {
 		leaf = classify(ctx, number);
 	}
 	if (leaf == NOWHERE)
-		return drop(total, &total->unclassified_drops, bytes);
+		return drop(total, &total->unclassified_drops, size);
 	class = class_of(number, leaf);
 	seat = bpf_map_lookup_elem(&seats, &leaf);
 	if (!class || !seat)
-		return drop(total, &total->unclassified_drops, bytes);
+		return drop(total, &total->unclassified_drops, size);
 	if (!leaf)
-		return send(total, seat, bytes);
+		return send(total, seat, size);
 
-	cost = (__s64)bytes + class->per_frame;
-	if (cost < (__s64)class->minimum)
-		cost = class->minimum;
+	cost = (__s64)size.bytes + (__s64)class->per_frame * size.packets;
+	least = (__s64)class->minimum * size.packets;
+	if (cost < least)
+		cost = least;
 	switch (meter(number, leaf, class, seat, cost)) {
 	case FULL:
-		seat->limit_drops++;
-		return drop(total, &total->limit_drops, bytes);
+		seat->limit_drops += size.packets;
+		return drop(total, &total->limit_drops, size);
 	case MARK_OR_DROP:
 		if (!mark(ctx)) {
-			seat->aqm_drops++;
-			return drop(total, &total->aqm_drops, bytes);
+			seat->aqm_drops += size.packets;
+			return drop(total, &total->aqm_drops, size);
 		}
 		seat->credit -= cost;
-		seat->marked++;
+		seat->marked += size.packets;
 	}
-	return send(total, seat, bytes);
+	return send(total, seat, size);
 }
 
-SEC("xdp")
-int tree(struct xdp_md *ctx)
+SEC(HOOK)
+int tree(struct context *ctx)
 {
 	return police(ctx, 0);
 }
 
-SEC("xdp")
-int tree_behind(struct xdp_md *ctx)
+SEC(HOOK)
+int tree_behind(struct context *ctx)
 {
 	return police(ctx, 1);
 }

@@ -215,14 +215,6 @@ struct {
 	__type(value, struct totals);
 } totals SEC(".maps");
 
-/* The other port, at 0. */
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} other_port SEC(".maps");
-
 /* Updating a map of maps waits until no program runs any more that read the maps
  * before. User space does it between two plans, for that alone. */
 struct nothing {

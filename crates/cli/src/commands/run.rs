@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use narrows_bpf::XdpMode;
+use narrows_bpf::{Hook, XdpMode};
 use narrows_dataplane::run::{RunOptions, run};
 use narrows_dataplane::{FailMode, PlaneKind, SessionOptions};
 use narrows_xsk::CopyMode;
@@ -80,7 +80,8 @@ pub struct Run {
     #[arg(long, value_name = "N", default_value_t = FRAMES, value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
     frames: u32,
 
-    /// Use only this XDP mode. Default: native if the driver has it, else generic.
+    /// Run programs only there. Default: native if the driver has it, else generic; in the plane
+    /// `xdp`, tcx instead of generic, and for a veth.
     #[arg(long, value_name = "MODE")]
     xdp: Option<Xdp>,
 
@@ -127,8 +128,13 @@ impl From<Plane> for PlaneKind {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Xdp {
+    /// In the driver.
     Native,
+    /// In the stack, for drivers without XDP.
     Generic,
+    /// Not at XDP: behind it, at tcx, where the kernel has built a packet (Linux 6.6). Only in the
+    /// plane `xdp`.
+    Tcx,
 }
 
 /// The default frames per worker: about 8,000 packets in each direction.
@@ -150,6 +156,9 @@ impl Run {
         if self.round_trips && matches!(self.plane, Plane::Xdp) {
             bail!("round trips are not measured in the plane `xdp`: leave out one of both options");
         }
+        if matches!((self.plane, self.xdp), (Plane::Xsk, Some(Xdp::Tcx))) {
+            bail!("there is no AF_XDP at tcx: add --plane xdp, or leave out --xdp tcx");
+        }
         let options = RunOptions {
             ports: self.ports,
             batch: self.batch,
@@ -162,9 +171,10 @@ impl Run {
                 ring: ring_for(self.frames),
                 cpus: if self.cores.is_empty() { allowed_cores()? } else { self.cores },
                 busy_poll: self.busy_poll,
-                xdp_mode: self.xdp.map(|mode| match mode {
-                    Xdp::Native => XdpMode::Native,
-                    Xdp::Generic => XdpMode::Generic,
+                hook: self.xdp.map(|hook| match hook {
+                    Xdp::Native => Hook::Xdp(XdpMode::Native),
+                    Xdp::Generic => Hook::Xdp(XdpMode::Generic),
+                    Xdp::Tcx => Hook::Tcx,
                 }),
                 copy_mode: self.copy.then_some(CopyMode::Copy),
                 round_trips: self.round_trips,
@@ -186,7 +196,7 @@ pub fn default_session() -> anyhow::Result<SessionOptions> {
         ring: ring_for(FRAMES),
         cpus: allowed_cores()?,
         busy_poll: false,
-        xdp_mode: None,
+        hook: None,
         copy_mode: None,
         round_trips: false,
     })

@@ -15,7 +15,7 @@ use crate::upgrade::state::{
     Contents, Manifest, PathCounted, PortCounted, QueueCounted, SessionManifest,
 };
 use crate::workers::Standstill;
-use narrows_bpf::{Verdicts, XdpMode};
+use narrows_bpf::Verdicts;
 use narrows_link::DeviceLosses;
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::Policy;
@@ -252,9 +252,9 @@ impl Heritage {
         match started {
             None => instance.reconsider(),
             Some(Ok((session, _))) => {
-                let generic = session.mode().xdp.map(|mode| mode == XdpMode::Generic);
+                let hooks = session.mode().hooks;
                 instance.plane = Some(Box::new(session));
-                instance.repairs.watch(&instance.options.ports, generic);
+                instance.repairs.watch(&instance.options.ports, hooks);
             }
             Some(Err(error)) => {
                 instance.events.warn(format!("starting a new session: {error}"));

@@ -53,7 +53,7 @@ impl Plane for FakePlane {
     }
 
     fn mode(&self) -> Mode {
-        Mode { xdp: [XdpMode::Native; 2], frames: Some((CopyMode::Copy, 2048)) }
+        Mode { hooks: [Hook::Xdp(XdpMode::Native); 2], frames: Some((CopyMode::Copy, 2048)) }
     }
 
     fn device(&self, _: Side) -> Device {
@@ -147,7 +147,7 @@ fn joined(plane: FakePlane) -> Instance {
             ring: 64,
             cpus: vec![0],
             busy_poll: false,
-            xdp_mode: None,
+            hook: None,
             copy_mode: None,
             round_trips: false,
         },

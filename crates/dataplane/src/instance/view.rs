@@ -79,7 +79,7 @@ impl Instance {
         let mode = plane.map(|plane| plane.mode());
         Port {
             name,
-            xdp: mode.map_or("none", |mode| mode.xdp[side.index()].name()).into(),
+            xdp: mode.map_or("none", |mode| mode.hooks[side.index()].name()).into(),
             copy: mode.map_or("none", |mode| mode.copy()).into(),
             no_carrier: plane.is_some_and(|plane| !plane.device(side).carrier),
             mtu: plane.map_or(0, |plane| plane.port(side).mtu),

@@ -11,7 +11,7 @@ use crate::port::PortFacts;
 use crate::runner::WorkerReport;
 use crate::upgrade::state::SessionManifest;
 use crate::workers::{Ended, Standstill};
-use narrows_bpf::{Pulse, SetTables, SteerError};
+use narrows_bpf::{Hook, Pulse, SetTables, SteerError};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
@@ -35,7 +35,7 @@ impl Plane for Session {
 
     fn mode(&self) -> Mode {
         Mode {
-            xdp: self.xdp_modes,
+            hooks: self.xdp_modes.map(Hook::Xdp),
             frames: Some((self.prepared.copy_mode, self.prepared.sizing.buffer.size)),
         }
     }

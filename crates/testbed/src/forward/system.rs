@@ -37,10 +37,14 @@ pub enum System {
     /// Narrows with a limit at half of what passes without: through the unlimited Narrows, or
     /// through the bridge where the unlimited Narrows is not measured.
     NarrowsBinding,
-    /// The XDP plane without a qdisc.
+    /// The XDP plane in the drivers, without a qdisc.
     XdpUnlimited,
-    /// The XDP plane with the limit of [`System::NarrowsBinding`].
+    /// The same with the limit of [`System::NarrowsBinding`].
     XdpBinding,
+    /// The XDP plane at tcx, its default for these ports, without a qdisc.
+    TcxUnlimited,
+    /// The same with the limit of [`System::NarrowsBinding`].
+    TcxBinding,
     /// The kernel's bridge with HTB at its exit, its limit far above the load.
     BridgeHtb,
     /// The same with the limit of [`System::NarrowsBinding`].
@@ -49,7 +53,7 @@ pub enum System {
 
 impl System {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::SenderAlone,
         Self::Bare,
         Self::Bridge,
@@ -58,6 +62,8 @@ impl System {
         Self::NarrowsBinding,
         Self::XdpUnlimited,
         Self::XdpBinding,
+        Self::TcxUnlimited,
+        Self::TcxBinding,
         Self::BridgeHtb,
         Self::BridgeHtbBinding,
     ];
@@ -80,6 +86,8 @@ impl System {
             Self::NarrowsBinding => "narrows-binding",
             Self::XdpUnlimited => "narrows-xdp-unlimited",
             Self::XdpBinding => "narrows-xdp-binding",
+            Self::TcxUnlimited => "narrows-tcx-unlimited",
+            Self::TcxBinding => "narrows-tcx-binding",
             Self::Bridge => "bridge",
             Self::BridgeHtb => "bridge-htb",
             Self::BridgeHtbBinding => "bridge-htb-binding",
@@ -112,6 +120,10 @@ impl<'a> Running<'a> {
             System::XdpUnlimited | System::XdpBinding => {
                 // A veth accepts redirected frames only while it runs NAPI.
                 bed.server().run("ethtool", &["-K", SERVER, "gro", "on"])?;
+                let arguments = ["--plane", "xdp", "--xdp", "native", "--fail-closed"];
+                instance = Some(Instance::start(bed, program, &arguments)?);
+            }
+            System::TcxUnlimited | System::TcxBinding => {
                 let arguments = ["--plane", "xdp", "--fail-closed"];
                 instance = Some(Instance::start(bed, program, &arguments)?);
             }
@@ -131,7 +143,9 @@ impl<'a> Running<'a> {
     pub(super) fn prepare(&self, capacity: Option<f64>) -> Result<()> {
         let rate = match self.system {
             System::NarrowsNonBinding => NON_BINDING.to_owned(),
-            System::NarrowsBinding | System::XdpBinding => format!("{}bit", half(capacity)?),
+            System::NarrowsBinding | System::XdpBinding | System::TcxBinding => {
+                format!("{}bit", half(capacity)?)
+            }
             System::BridgeHtbBinding => {
                 let half = half(capacity)?;
                 let queue = Rate::from_bits_per_sec(half).bytes_in(QUEUE);
@@ -156,7 +170,10 @@ impl<'a> Running<'a> {
     pub(super) fn dropped_by_limit(&self) -> Result<u64> {
         match (self.system, &self.instance) {
             (
-                System::NarrowsNonBinding | System::NarrowsBinding | System::XdpBinding,
+                System::NarrowsNonBinding
+                | System::NarrowsBinding
+                | System::XdpBinding
+                | System::TcxBinding,
                 Some(instance),
             ) => {
                 let show = instance.show()?;

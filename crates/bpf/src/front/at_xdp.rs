@@ -1,0 +1,13 @@
+//! The program for XDP.
+
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/front.skel.rs"));
+    pub use FrontSkelBuilder as Builder;
+}
+#[path = "layout.rs"]
+mod layout;
+#[path = "object.rs"]
+mod object;
+
+pub(super) use object::load;
