@@ -243,7 +243,7 @@ __noinline __u32 classify(struct context *ctx, __u32 number)
 	struct network network = {};
 	struct key key = {};
 
-	read_headers(&key, &network, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
 	return find_class(number, &key, priority(key.traffic_class));
 }
 
@@ -275,7 +275,7 @@ __noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, 
 	/* As for the kernel's qdiscs, a class that is named comes before any filter. */
 	if (plan->major && plan->major == set >> 16 && (__u16)set)
 		return find_named(number, set);
-	read_headers(&key, &network, (void *)(long)ctx->data, (void *)(long)ctx->data_end);
+	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
 	key.mark = mark;
 	/* A class of another qdisc is no priority. */
 	return find_class(number, &key,

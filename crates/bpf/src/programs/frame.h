@@ -13,6 +13,7 @@
 #ifndef FRAME_H
 #define FRAME_H
 
+#include <stddef.h>
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>
@@ -39,6 +40,16 @@ const volatile __u32 multi_buffer = 0;
 #define DROPPED XDP_DROP
 #define FAILED XDP_ABORTED
 #define REDIRECTED XDP_REDIRECT
+
+static __always_inline void *data_of(struct xdp_md *ctx)
+{
+	return (void *)(long)ctx->data;
+}
+
+static __always_inline void *data_end_of(struct xdp_md *ctx)
+{
+	return (void *)(long)ctx->data_end;
+}
 
 static __always_inline void reach_headers(struct xdp_md *ctx)
 {
@@ -76,10 +87,31 @@ static __always_inline __be16 tag_beside(struct xdp_md *ctx, __be16 *type)
 /* The bytes of a packet whose headers are read wherever they are. */
 #define HEADERS_MAX 128
 
+/* Loads a pointer as one instruction. The compiler may add to `ctx` first, which the verifier
+ * refuses. */
+#define CONTEXT_POINTER(ctx, field)                                                             \
+	({                                                                                      \
+		void *pointer;                                                                  \
+		asm volatile("%0 = *(u32 *)(%1 + %2)"                                           \
+			     : "=r"(pointer)                                                    \
+			     : "r"(ctx), "i"(offsetof(struct __sk_buff, field)));               \
+		pointer;                                                                        \
+	})
+
+static __always_inline void *data_of(struct __sk_buff *ctx)
+{
+	return CONTEXT_POINTER(ctx, data);
+}
+
+static __always_inline void *data_end_of(struct __sk_buff *ctx)
+{
+	return CONTEXT_POINTER(ctx, data_end);
+}
+
 /* Makes headers readable that are not in the packet's first piece. */
 static __always_inline void reach_headers(struct __sk_buff *ctx)
 {
-	__u32 first = ctx->data_end - ctx->data;
+	__u32 first = data_end_of(ctx) - data_of(ctx);
 
 	if (first < HEADERS_MAX && first < ctx->len)
 		bpf_skb_pull_data(ctx, ctx->len < HEADERS_MAX ? ctx->len : HEADERS_MAX);
@@ -89,7 +121,7 @@ static __always_inline void reach_headers(struct __sk_buff *ctx)
  * an outer tag is beside the packet. */
 __noinline int headers_of(struct __sk_buff *ctx)
 {
-	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
+	void *data = data_of(ctx), *data_end = data_end_of(ctx);
 	struct ethhdr *eth = data;
 	__u32 at = sizeof(*eth);
 	struct tcphdr *tcp;

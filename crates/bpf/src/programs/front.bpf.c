@@ -260,8 +260,8 @@ int front(struct context *ctx)
 	struct ethhdr *eth;
 
 	reach_headers(ctx);
-	eth = (void *)(long)ctx->data;
-	if ((void *)(eth + 1) <= (void *)(long)ctx->data_end && !is_for_self(eth)) {
+	eth = data_of(ctx);
+	if ((void *)(eth + 1) <= data_end_of(ctx) && !is_for_self(eth)) {
 		struct size size = size_of(ctx);
 		struct packet packet = {};
 

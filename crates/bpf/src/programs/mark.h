@@ -69,7 +69,7 @@ static __always_inline int mark_v6(struct context *ctx, __u32 at, struct ipv6hdr
 /* Marks the packet if its sender supports ECN. Returns whether it does. */
 __noinline int mark(struct context *ctx)
 {
-	void *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
+	void *data = data_of(ctx), *data_end = data_end_of(ctx);
 	struct network network = {};
 	struct key key = {};
 	__u32 at;

@@ -73,12 +73,12 @@ struct packet {
 /* `bytes` bytes of the frame from `at` on, or null if it is shorter. */
 static __always_inline void *part(struct context *ctx, __u32 at, __u32 bytes)
 {
-	void *data = (void *)(long)ctx->data, *start;
+	void *data = data_of(ctx), *start;
 
 	at &= OFFSET_MASK;
 	asm volatile("" : "+r"(at));
 	start = data + at;
-	return start + bytes > (void *)(long)ctx->data_end ? 0 : start;
+	return start + bytes > data_end_of(ctx) ? 0 : start;
 }
 
 /* The same, if it is within the IP packet, too. */

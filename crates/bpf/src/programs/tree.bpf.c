@@ -61,8 +61,8 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		return FAILED;
 	reach_headers(ctx);
 	size = size_of(ctx);
-	eth = (void *)(long)ctx->data;
-	if ((void *)(eth + 1) <= (void *)(long)ctx->data_end && is_for_self(eth)) {
+	eth = data_of(ctx);
+	if ((void *)(eth + 1) <= data_end_of(ctx) && is_for_self(eth)) {
 		total->to_self += size.packets;
 		return TO_BOX;
 	}
