@@ -168,12 +168,7 @@ pub(crate) fn attach(
     // SAFETY: `program` is an open descriptor for the length of the call, `options` is a
     // fully initialised structure that says its own size, and the call keeps neither.
     let fd = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            ifindex as i32,
-            attach_type,
-            &options,
-        )
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, attach_type, &options)
     };
     if fd < 0 {
         return Err(AttachError { hook, source: io::Error::from_raw_os_error(-fd) });

@@ -51,6 +51,45 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result
     Ok(TestRun { verdict: options.retval, ns: options.duration, frame: out })
 }
 
+/// The size of `struct __sk_buff` of `linux/bpf.h`, and where two of its fields are.
+#[cfg(test)]
+const SK_BUFF_BYTES: usize = 192;
+#[cfg(test)]
+const GSO_SEGMENTS: usize = 164;
+#[cfg(test)]
+const GSO_SIZE: usize = 176;
+
+/// Runs the program for tcx on a packet that stands for `segments` frames with `segment_bytes` of
+/// payload each, on the CPU of the calling thread. Returns its verdict.
+///
+/// # Errors
+/// The kernel's error.
+#[cfg(test)]
+pub(crate) fn run_merged(
+    program: BorrowedFd<'_>,
+    packet: &[u8],
+    segment_bytes: u32,
+    segments: u32,
+) -> io::Result<u32> {
+    let mut context = [0; SK_BUFF_BYTES];
+    for (at, value) in [(GSO_SEGMENTS, segments), (GSO_SIZE, segment_bytes)] {
+        context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: packet.len() as u32,
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: context.len() as u32,
+        repeat: 1,
+        ..Default::default()
+    };
+    // SAFETY: the program is an open descriptor; packet and context outlive the call, which only
+    // reads them, and are as long as `options` says, which says its own size, too.
+    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(options.retval) }
+}
+
 /// `BPF_F_TEST_XDP_LIVE_FRAMES` of `linux/bpf.h`.
 const LIVE_FRAMES: u32 = 1 << 1;
 

@@ -212,6 +212,13 @@ struct LaidOut {
     names: Names,
 }
 
+/// The programs for tcx. Their maps are those of the others, but for one.
+struct AtTcx {
+    program: OwnedFd,
+    behind: OwnedFd,
+    other_port: MapHandle,
+}
+
 struct Maps {
     in_force: MapHandle,
     plans: MapHandle,
@@ -356,18 +363,24 @@ impl Tree {
     /// attached, no tcx (before Linux 6.6).
     pub fn attach(&mut self, ifindex: u32, hook: Hook) -> Result<(), TreeError> {
         if hook == Hook::Tcx && self.entry != Entry::Tcx {
-            let (program, behind, other_port) = self.at_tcx()?;
-            let link = attach(program.as_fd(), ifindex, hook)?;
-            (self.program, self.behind, self.maps.other_port) = (program, behind, other_port);
-            (self.entry, self.front, self.hold) = (Entry::Tcx, None, Some(Hold::Link(link)));
+            let programs = self.at_tcx()?;
+            let link = attach(programs.program.as_fd(), ifindex, hook)?;
+            self.adopt(programs);
+            self.hold = Some(Hold::Link(link));
         } else {
             self.hold = Some(Hold::Link(attach(self.first(self.front.as_ref()), ifindex, hook)?));
         }
         Ok(())
     }
 
-    /// The programs for tcx, on the same maps but for the last: the map with the other port.
-    fn at_tcx(&self) -> Result<(OwnedFd, OwnedFd, MapHandle), TreeError> {
+    /// Continues with `programs`, without filters in front.
+    fn adopt(&mut self, AtTcx { program, behind, other_port }: AtTcx) {
+        (self.program, self.behind, self.maps.other_port) = (program, behind, other_port);
+        (self.entry, self.front) = (Entry::Tcx, None);
+    }
+
+    /// The programs for tcx.
+    fn at_tcx(&self) -> Result<AtTcx, TreeError> {
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
@@ -391,7 +404,9 @@ impl Tree {
         let other_port = MapHandle::try_from(&loaded.maps.other_port)
             .map_err(|source| TreeError::Map { map: "other_port", source })?;
         let keep = |program| keep(program).map_err(TreeError::Load);
-        Ok((keep(&loaded.progs.tree)?, keep(&loaded.progs.tree_behind)?, other_port))
+        let program = keep(&loaded.progs.tree)?;
+        let behind = keep(&loaded.progs.tree_behind)?;
+        Ok(AtTcx { program, behind, other_port })
     }
 
     /// How it is attached.

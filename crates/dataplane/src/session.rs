@@ -14,8 +14,8 @@ use crate::worker_thread::Seat;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Heartbeats, Hook, SetTables, Stalled, Steer, SteerError, Watchdog,
-    XdpMode,
+    AttachError, Entry, FrontPort, Heartbeats, Hook, SetTables, Stalled, Steer, SteerError,
+    Watchdog, XdpMode,
 };
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::dissect::Dissector;

@@ -1,8 +1,8 @@
 //! Terms as `programs/front.bpf.c` has them.
 
 use super::skeleton::types;
-use crate::front::maps::{row_count, ticks_of, ticks_per_byte};
 use crate::front::COUNTERS_MAX;
+use crate::front::maps::{row_count, ticks_of, ticks_per_byte};
 use crate::front::term::{Does, Field, Policer, Step, Term};
 use narrows_units::Nanos;
 

@@ -167,7 +167,7 @@ fn what_a_look_up_costs() {
         (true, 100_000),
         (true, 1_000_000),
     ] {
-        let Some(mut bench) = Bench::new() else { return };
+        let Some(mut bench) = Bench::at(Entry::Own) else { return };
         let all: Vec<(IpAddr, u8)> = (0..count).map(|seed| prefix(seed, is_six)).collect();
         let family = if is_six { "inet6" } else { "inet" };
         let mut text = format!("create a hash:net maxelem 2000000 family {family}\n");
@@ -201,13 +201,13 @@ fn what_a_look_up_costs() {
 #[test]
 #[ignore = "measures; nothing can fail"]
 fn the_cost_of_a_filter() {
-    let Some(mut bench) = Bench::new() else { return };
+    let Some(mut bench) = Bench::at(Entry::Own) else { return };
     bench.run("create a hash:net");
     bench.run("create counts hash:net counters");
     for set in ["a", "counts"] {
         bench.run(&format!("add {set} 10.0.0.1"));
     }
-    let best = |front: &Front, source: &str| {
+    let best = |front: &Loaded, source: &str| {
         let frame = frame(source.parse().unwrap());
         (0..9).map(|_| run(front, &frame, 1_000_000).1).min().unwrap_or_default()
     };
