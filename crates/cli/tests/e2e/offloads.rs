@@ -1,12 +1,14 @@
 //! Offloads that would corrupt traffic are off while Narrows runs, and restored afterwards.
 
+use crate::policing::XDP;
 use crate::setup::{Scratch, ip, run, shared_turn, show, wait_for};
-use narrows_testbed::bed::{CLIENT, SERVER, SINK_MAC};
+use narrows_testbed::bed::{CLIENT, SERVER, SERVER_IP, SINK_MAC};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Namespace, Testbed};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Whether `feature` of `device` is on.
@@ -127,6 +129,71 @@ fn generic_xdp_has_the_stack_merge_nothing() {
     assert!(!gro());
     generic.stop().unwrap();
     assert!(gro());
+}
+
+/// Sends this many bytes by TCP from the client to the server.
+fn send_by_tcp(bed: &Testbed, bytes: u64) {
+    let serve = format!(
+        "import socket\n\
+         s = socket.create_server(('{SERVER_IP}', 5001))\n\
+         print('ready', flush=True)\n\
+         c, n = s.accept()[0], 0\n\
+         while data := c.recv(1 << 20): n += len(data)\n\
+         print(n)\n"
+    );
+    let send = format!(
+        "import socket\n\
+         s = socket.create_connection(('{SERVER_IP}', 5001), 10)\n\
+         s.sendall(bytes({bytes}))\n"
+    );
+    let mut server = bed.server().command("python3");
+    let mut server = server.args(["-c", &serve]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(server.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    bed.client().run("python3", &["-c", &send]).unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), bytes.to_string());
+    server.wait().unwrap();
+}
+
+#[test]
+fn at_tcx_offloads_stay_on_and_what_they_merge_is_counted_as_frames() {
+    let Some(_turn) = shared_turn() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let features = ["tx-checksumming", "tx-vlan-offload", "generic-segmentation-offload"];
+    let all = ["-K", CLIENT, "tx", "on", "sg", "on", "txvlan", "on", "gso", "on", "tso", "on"];
+    bed.client().run("ethtool", &all).unwrap();
+    let instance = run(&bed, &XDP);
+    let joined = show(&bed);
+    assert_eq!(joined["ports"][0]["xdp"], "tcx");
+    assert_eq!(features.map(|one| is_on(bed.client(), CLIENT, one)), [true; 3]);
+
+    const BYTES: u64 = 20_000_000;
+    let received = || {
+        let path = "/sys/class/net/port-a/statistics/rx_packets";
+        let read = bed.shaper().run("cat", &[path]).unwrap();
+        read.trim().parse::<u64>().unwrap()
+    };
+    let before = received();
+    send_by_tcp(&bed, BYTES);
+    let now = show(&bed);
+    let counted = |figure: &str| now["ports"][1]["total"][figure].as_u64().unwrap();
+    let (frames, bytes) = (counted("tx_packets"), counted("tx_bytes"));
+    assert!(frames > BYTES / 1460, "{frames} frames");
+    assert!(received() - before < frames / 2, "nothing was merged");
+    // Ethernet, IP, and TCP with timestamps.
+    let headers = (bytes - BYTES) as f64 / frames as f64;
+    assert!((65.0..68.0).contains(&headers), "{headers} bytes of headers in a frame");
+    assert_eq!(now["conservation"]["unaccounted"], 0);
+
+    // The tag is beside the packet, for filters, too.
+    tag_what_leaves(&bed, 0x8100);
+    assert_eq!(tagged_and_not(&bed, 0x8100), (50, 0));
+    instance.tc("qdisc add dev port-a clsact").unwrap();
+    let drop = "filter add dev port-a ingress protocol 802.1q flower vlan_id";
+    instance.tc(&format!("{drop} 43 action drop")).unwrap();
+    assert_eq!(tagged_and_not(&bed, 0x8100), (50, 0));
+    instance.tc(&format!("{drop} 42 action drop")).unwrap();
+    assert_eq!(tagged_and_not(&bed, 0x8100), (0, 0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The same policy and traffic on both planes and in the simulator.
 
 use crate::htb::{drain, loads, ports, tree};
-use crate::policing::{XDP, take_redirected};
+use crate::policing::{NATIVE, XDP, take_redirected};
 use crate::setup::{NARROWS, Scratch, run, turn};
 use narrows_testbed::Testbed;
 use narrows_testbed::accounting::{Books, Direction, directions};
@@ -190,7 +190,7 @@ fn simulated() -> Outcome {
 fn one_policy_gives_each_class_the_same_on_both_planes_and_in_the_simulator() {
     let Some(_turn) = turn() else { return };
     let tree = tree();
-    let [xsk, xdp] = [on_plane(&[], &tree), on_plane(&XDP, &tree)];
+    let [xsk, xdp] = [on_plane(&[], &tree), on_plane(&NATIVE, &tree)];
     println!("xsk {xsk:?}\nxdp {xdp:?}\nsimulated {:?}", *SIMULATED);
     assert_alike(&[&xsk, &xdp, &SIMULATED]);
 }
@@ -199,6 +199,7 @@ fn one_policy_gives_each_class_the_same_on_both_planes_and_in_the_simulator() {
 fn classes_that_filters_set_where_packets_come_in_get_the_same_on_both_planes() {
     let Some(_turn) = turn() else { return };
     let tree = tree_by_edits();
+    // At tcx, where the other test has it in the drivers.
     let [xsk, xdp] = [on_plane(&[], &tree), on_plane(&XDP, &tree)];
     println!("xsk {xsk:?}\nxdp {xdp:?}\nsimulated {:?}", *SIMULATED);
     assert_alike(&[&xsk, &xdp, &SIMULATED]);

@@ -16,6 +16,9 @@ use std::time::Duration;
 
 pub(crate) const XDP: [&str; 2] = ["--plane", "xdp"];
 
+/// In the drivers, where ports accept redirected frames.
+pub(crate) const NATIVE: [&str; 4] = ["--plane", "xdp", "--xdp", "native"];
+
 /// Makes the ends of `bed` accept redirected frames.
 pub(crate) fn take_redirected(bed: &Testbed) {
     for (namespace, device) in [(bed.client(), CLIENT), (bed.server(), SERVER)] {
@@ -48,19 +51,19 @@ fn assert_rate(bed: &Testbed, limit: f64) {
 }
 
 #[test]
-fn a_rate_is_exact_in_either_mode_and_every_frame_is_accounted_for() {
+fn a_rate_is_exact_at_any_hook_and_every_frame_is_accounted_for() {
     let Some(_turn) = turn() else { return };
-    for mode in ["generic", "native"] {
+    for hook in ["generic", "native", "tcx"] {
         let bed = Testbed::up(4).unwrap();
-        if mode == "native" {
+        if hook == "native" {
             take_redirected(&bed);
         }
-        let instance = run(&bed, &XDP);
+        let instance = run(&bed, &[&XDP[..], &["--xdp", hook]].concat());
         let mut books = Books::open(&bed).unwrap();
         let now = show(&bed);
         assert_eq!(
             (&now["ports"][0]["xdp"], &now["ports"][0]["copy"]),
-            (&mode.into(), &"none".into())
+            (&hook.into(), &"none".into())
         );
         let load = flood(&bed, &steady(), 1000, 80e6);
         for rate in [20e6, 50e6] {
