@@ -178,7 +178,8 @@ chaos: build
 
 chaos-short: programs
 	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 1 --duration 50s && \
-	  target/debug/narrows chaos --seed 1 --duration 20s --plane xdp --only $(POLICED); \
+	  target/debug/narrows chaos --seed 1 --duration 20s --plane xdp --only $(POLICED) && \
+	  target/debug/narrows chaos --seed 2 --duration 12s --plane xdp --xdp native --only $(POLICED); \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
 # Half a minute each, two at once on each core; the short one a third of it. FUZZ= chooses some.

@@ -17,7 +17,7 @@ use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType, ProgramMut, libbpf_sys};
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -191,12 +191,14 @@ pub struct Tree {
     // Declared first, so that the program is detached before its maps go.
     hold: Option<Hold>,
     mac: [u8; 6],
+    /// How it is attached at XDP.
     entry: Entry,
+    at_xdp: Programs,
+    /// Loaded when they are needed.
+    at_tcx: Option<Programs>,
+    is_at_tcx: bool,
     /// The program in front of it, attached in its place.
     front: Option<Front>,
-    program: OwnedFd,
-    /// The same for what has met filters that set something.
-    behind: OwnedFd,
     maps: Maps,
     /// The plan in force, and its number.
     current: (u32, Image),
@@ -212,11 +214,31 @@ struct LaidOut {
     names: Names,
 }
 
-/// The programs for tcx. Their maps are those of the others, but for one.
-struct AtTcx {
+/// What is loaded for a hook. All other maps are the same for each.
+struct Programs {
     program: OwnedFd,
+    /// The same for what has met filters that set something.
     behind: OwnedFd,
     other_port: MapHandle,
+}
+
+impl Programs {
+    fn new(
+        program: &ProgramMut<'_>,
+        behind: &ProgramMut<'_>,
+        other_port: &MapMut<'_>,
+    ) -> Result<Self, TreeError> {
+        Ok(Self {
+            program: keep(program).map_err(TreeError::Load)?,
+            behind: keep(behind).map_err(TreeError::Load)?,
+            other_port: handle("other_port", other_port)?,
+        })
+    }
+}
+
+/// A descriptor of a map that outlives its object.
+fn handle(map: &'static str, from: &MapMut<'_>) -> Result<MapHandle, TreeError> {
+    MapHandle::try_from(from).map_err(|source| TreeError::Map { map, source })
 }
 
 struct Maps {
@@ -229,7 +251,6 @@ struct Maps {
     seats: MapHandle,
     totals: MapHandle,
     grace: MapHandle,
-    other_port: MapHandle,
     handed: MapHandle,
     /// The value for updates of `grace`.
     nothing: MapHandle,
@@ -256,9 +277,6 @@ impl Tree {
             open.load()
         })
         .map_err(TreeError::Load)?;
-        let handle = |map: &'static str, from: &MapMut<'_>| {
-            MapHandle::try_from(from).map_err(|source| TreeError::Map { map, source })
-        };
         let maps = Maps {
             in_force: handle("in_force", &loaded.maps.in_force)?,
             plans: handle("plans", &loaded.maps.plans)?,
@@ -269,22 +287,21 @@ impl Tree {
             seats: handle("seats", &loaded.maps.seats)?,
             totals: handle("totals", &loaded.maps.totals)?,
             grace: handle("grace", &loaded.maps.grace)?,
-            other_port: handle("other_port", &loaded.maps.other_port)?,
             handed: handle("handed", &loaded.maps.handed)?,
             nothing,
         };
-        let program = keep(&loaded.progs.tree).map_err(TreeError::Load)?;
-        let behind = keep(&loaded.progs.tree_behind).map_err(TreeError::Load)?;
-        let current = (0, Image::default());
+        let progs = &loaded.progs;
+        let at_xdp = Programs::new(&progs.tree, &progs.tree_behind, &loaded.maps.other_port)?;
         Ok(Self {
             hold: None,
             mac,
             entry,
+            at_xdp,
+            at_tcx: None,
+            is_at_tcx: false,
             front: None,
-            program,
-            behind,
             maps,
-            current,
+            current: (0, Image::default()),
             laid_out: [None, None],
         })
     }
@@ -355,32 +372,35 @@ impl Tree {
     }
 
     /// Attaches the program to `ifindex`. Until this handle is dropped, or the process ends, it
-    /// decides about the frames that arrive there. At [`Hook::Tcx`] a program without filters in
-    /// front takes the place of the one that was loaded, and works on with the same plan.
+    /// decides about the frames that arrive there.
     ///
     /// # Errors
     /// If the kernel refuses: no XDP in the driver, an MTU too large for it, another program
     /// attached, no tcx (before Linux 6.6).
     pub fn attach(&mut self, ifindex: u32, hook: Hook) -> Result<(), TreeError> {
-        if hook == Hook::Tcx && self.entry != Entry::Tcx {
-            let programs = self.at_tcx()?;
-            let link = attach(programs.program.as_fd(), ifindex, hook)?;
-            self.adopt(programs);
-            self.hold = Some(Hold::Link(link));
-        } else {
-            self.hold = Some(Hold::Link(attach(self.first(self.front.as_ref()), ifindex, hook)?));
+        self.move_to(hook)?;
+        self.hold = Some(Hold::Link(attach(self.first(self.front.as_ref()), ifindex, hook)?));
+        Ok(())
+    }
+
+    /// Continues with the programs for `hook`, on the same plan, before it is attached there. Filters
+    /// in front are gone if they are for another hook.
+    ///
+    /// # Errors
+    /// If the kernel does not load them.
+    pub fn move_to(&mut self, hook: Hook) -> Result<(), TreeError> {
+        if hook == Hook::Tcx && self.at_tcx.is_none() {
+            self.at_tcx = Some(self.load_for_tcx()?);
+        }
+        if self.is_at_tcx != (hook == Hook::Tcx) {
+            self.is_at_tcx = !self.is_at_tcx;
+            self.front = None;
         }
         Ok(())
     }
 
-    /// Continues with `programs`, without filters in front.
-    fn adopt(&mut self, AtTcx { program, behind, other_port }: AtTcx) {
-        (self.program, self.behind, self.maps.other_port) = (program, behind, other_port);
-        (self.entry, self.front) = (Entry::Tcx, None);
-    }
-
     /// The programs for tcx.
-    fn at_tcx(&self) -> Result<AtTcx, TreeError> {
+    fn load_for_tcx(&self) -> Result<Programs, TreeError> {
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
@@ -401,17 +421,17 @@ impl Tree {
             open.load()
         })
         .map_err(TreeError::Load)?;
-        let other_port = MapHandle::try_from(&loaded.maps.other_port)
-            .map_err(|source| TreeError::Map { map: "other_port", source })?;
-        let keep = |program| keep(program).map_err(TreeError::Load);
-        let program = keep(&loaded.progs.tree)?;
-        let behind = keep(&loaded.progs.tree_behind)?;
-        Ok(AtTcx { program, behind, other_port })
+        Programs::new(&loaded.progs.tree, &loaded.progs.tree_behind, &loaded.maps.other_port)
+    }
+
+    /// Those for the present hook.
+    fn programs(&self) -> &Programs {
+        self.at_tcx.as_ref().filter(|_| self.is_at_tcx).unwrap_or(&self.at_xdp)
     }
 
     /// How it is attached.
     pub fn entry(&self) -> Entry {
-        self.entry
+        if self.is_at_tcx { Entry::Tcx } else { self.entry }
     }
 
     /// Puts the program behind a gate, whose array is `behind`.
@@ -432,7 +452,8 @@ impl Tree {
     /// If the kernel refuses; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), TreeError> {
         if let Some(front) = &front {
-            let behind = if front.hands_over() { &self.behind } else { &self.program };
+            let Programs { program, behind, .. } = self.programs();
+            let behind = if front.hands_over() { behind } else { program };
             front.lead_to(behind.as_fd()).map_err(TreeError::Front)?;
         }
         if let Some(hold) = &self.hold {
@@ -453,7 +474,7 @@ impl Tree {
 
     /// The program that sees a frame first, with `front` before it.
     fn first<'a>(&'a self, front: Option<&'a Front>) -> BorrowedFd<'a> {
-        front.map_or(self.program.as_fd(), Front::program)
+        front.map_or(self.programs().program.as_fd(), Front::program)
     }
 
     /// Redirects arriving frames to the interface `other` from now on. Until then they are dropped,
@@ -462,7 +483,7 @@ impl Tree {
     /// # Errors
     /// If there is no such interface.
     pub fn connect(&self, other: u32) -> Result<(), TreeError> {
-        update("other_port", &self.maps.other_port, &ONLY, &other.to_ne_bytes())
+        update("other_port", &self.programs().other_port, &ONLY, &other.to_ne_bytes())
     }
 
     /// The program that sees a frame first, for test runs.

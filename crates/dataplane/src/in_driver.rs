@@ -49,8 +49,11 @@ const MTU_OF_ONE_BUFFER: u32 = 3498;
 
 /// The hooks for the program of `port`, the best first.
 pub(crate) fn preferred(port: &PortFacts) -> [Hook; 3] {
-    let gets_packets = port.driver == "veth" || !doctor::runs_xdp(&port.driver);
-    if gets_packets { [Hook::Tcx, NATIVE, GENERIC] } else { [NATIVE, Hook::Tcx, GENERIC] }
+    if doctor::is_better_at_tcx(&port.driver) {
+        [Hook::Tcx, NATIVE, GENERIC]
+    } else {
+        [NATIVE, Hook::Tcx, GENERIC]
+    }
 }
 
 /// Whether frames of `port` may be in several buffers.
@@ -105,24 +108,41 @@ impl InDriver {
         for (side, plan) in Side::BOTH.into_iter().zip(plans) {
             plane.install(side, plan)?;
         }
+        // Before they are attached, since from then on frames are lost until the ports are connected.
+        for side in Side::BOTH {
+            let first = plane.hooks_for(side, only)[0];
+            let moved = plane.trees[side.index()].move_to(first);
+            let _ = moved.inspect_err(|error| log::debug!("{first}: {error}"));
+            plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+        }
+        let before = plane.trees.each_ref().map(Tree::entry);
         plane.attach_both(only, gates)?;
         for side in Side::BOTH {
-            plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+            // Filters do not move to another hook.
+            if plane.trees[side.index()].entry() != before[side.index()] {
+                plane.fronts[side.index()] = PortFront::default();
+                plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+            }
         }
         plane.connect()?;
         Ok(plane)
+    }
+
+    /// The hooks for the port of `side`, the best first; only `only` if there is one.
+    fn hooks_for(&self, side: Side, only: Option<Hook>) -> [Hook; 3] {
+        match (only, self.trees[side.index()].entry()) {
+            (Some(only), _) => [only; 3],
+            // In a dispatcher its place among other programs counts for more.
+            (None, Entry::Shared) => [NATIVE, GENERIC, Hook::Tcx],
+            (None, Entry::Own | Entry::Tcx) => preferred(self.port(side)),
+        }
     }
 
     /// Attaches both programs, each at the best hook for both ports, or at `only`. No frame passes
     /// yet.
     fn attach_both(&mut self, only: Option<Hook>, gates: &Gates) -> Result<(), InstanceError> {
         for side in Side::BOTH {
-            let hooks = match (only, self.trees[side.index()].entry()) {
-                (Some(only), _) => [only; 3],
-                // In a dispatcher its place among other programs counts for more.
-                (None, Entry::Shared) => [NATIVE, GENERIC, Hook::Tcx],
-                (None, Entry::Own | Entry::Tcx) => preferred(self.port(side)),
-            };
+            let hooks = self.hooks_for(side, only);
             self.attach(side, &hooks, gates)?;
         }
         // A port that leaves its driver may no longer accept frames there.

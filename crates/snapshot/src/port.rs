@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Port {
     /// The interface's name.
     pub name: String,
-    /// XDP mode: `native` or `generic`.
+    /// Where programs run: in XDP's mode `native` or `generic`, or at `tcx`.
     #[serde(default)]
     pub xdp: String,
     /// `zero-copy` or `copy`.

@@ -84,13 +84,13 @@ impl Snapshot {
 impl Port {
     fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
         let (how, queues) = match self.counted_by {
-            CountedBy::Queue => (self.copy.as_str(), "queues"),
-            CountedBy::Cpu => ("XDP plane", "receive queues"),
+            CountedBy::Queue => (format!("{} {}", self.xdp, self.copy), "queues"),
+            CountedBy::Cpu => (format!("XDP plane ({})", self.xdp), "receive queues"),
         };
         write!(
             out,
-            "{}: {} {how}, mtu {}, {} {queues}, qdisc {}",
-            self.name, self.xdp, self.mtu, self.queues, self.qdisc
+            "{}: {how}, mtu {}, {} {queues}, qdisc {}",
+            self.name, self.mtu, self.queues, self.qdisc
         )?;
         if let Some(set) = self.rate_set_bps {
             write!(out, ", rate {}", rate(set))?;
@@ -286,7 +286,7 @@ event: joined eth1 and eth2
         port.per_queue.push(Queue::default());
         let text = show.render();
         for line in [
-            "eth2: native XDP plane, mtu 1500, 8 receive queues, qdisc cake, rate 100 Mbit/s,",
+            "eth2: XDP plane (native), mtu 1500, 8 receive queues, qdisc cake, rate 100 Mbit/s,",
             "  cpu   0: rx 1 pkt 60 B, tx 5 pkt 500 B,",
             "  cpu   1: rx 0 pkt 0 B, tx 0 pkt 0 B,",
             "  to the kernel: 9 for this box",

@@ -62,6 +62,8 @@ pub struct Options {
     pub duration: Duration,
     /// The plane that they strike.
     pub plane: Plane,
+    /// Where its programs run, as in `narrows run --xdp`; by default where they run best.
+    pub hook: Option<String>,
     /// The kinds of faults; all that the plane has if there are none.
     pub kinds: Vec<Kind>,
     /// A planted error of the harness, for a test of it.

@@ -27,8 +27,7 @@ fn tree() -> Option<Tree> {
 /// The same for each hook.
 fn trees() -> impl Iterator<Item = Tree> {
     let at_tcx = tree().map(|mut tree| {
-        let programs = tree.at_tcx().unwrap();
-        tree.adopt(programs);
+        tree.move_to(Hook::Tcx).unwrap();
         tree.connect(OTHER).unwrap();
         tree
     });

@@ -1,7 +1,7 @@
 //! `narrows chaos`.
 
 use super::report::print;
-use super::run::Plane;
+use super::run::{Plane, Xdp};
 use clap::Args;
 use narrows_testbed::chaos::{self, Kind};
 use narrows_testbed::interrupt;
@@ -34,6 +34,10 @@ pub struct Chaos {
     #[arg(long, value_enum, default_value_t = Plane::Xsk)]
     plane: Plane,
 
+    /// Where its programs run, as in `narrows run`.
+    #[arg(long, value_name = "HOOK")]
+    xdp: Option<Xdp>,
+
     /// Only these kinds of faults, separated by commas.
     #[arg(long, value_name = "KIND,..", value_delimiter = ',', value_parser = parse_kind)]
     only: Vec<Kind>,
@@ -55,6 +59,7 @@ impl Chaos {
                 Plane::Xsk => chaos::Plane::Xsk,
                 Plane::Xdp => chaos::Plane::Xdp,
             },
+            hook: self.xdp.map(|hook| hook.hook().name().to_owned()),
             kinds: self.only,
             planted: None,
         })?;

@@ -127,7 +127,7 @@ impl From<Plane> for PlaneKind {
 }
 
 #[derive(Clone, Copy, ValueEnum)]
-enum Xdp {
+pub enum Xdp {
     /// In the driver.
     Native,
     /// In the stack, for drivers without XDP.
@@ -135,6 +135,16 @@ enum Xdp {
     /// Not at XDP: behind it, at tcx, where the kernel has built a packet (Linux 6.6). Only in the
     /// plane `xdp`.
     Tcx,
+}
+
+impl Xdp {
+    pub fn hook(self) -> Hook {
+        match self {
+            Self::Native => Hook::Xdp(XdpMode::Native),
+            Self::Generic => Hook::Xdp(XdpMode::Generic),
+            Self::Tcx => Hook::Tcx,
+        }
+    }
 }
 
 /// The default frames per worker: about 8,000 packets in each direction.
@@ -171,11 +181,7 @@ impl Run {
                 ring: ring_for(self.frames),
                 cpus: if self.cores.is_empty() { allowed_cores()? } else { self.cores },
                 busy_poll: self.busy_poll,
-                hook: self.xdp.map(|hook| match hook {
-                    Xdp::Native => Hook::Xdp(XdpMode::Native),
-                    Xdp::Generic => Hook::Xdp(XdpMode::Generic),
-                    Xdp::Tcx => Hook::Tcx,
-                }),
+                hook: self.xdp.map(Xdp::hook),
                 copy_mode: self.copy.then_some(CopyMode::Copy),
                 round_trips: self.round_trips,
             },

@@ -11,6 +11,7 @@ fn calm(plane: Plane, planted: Option<Planted>) -> Report {
         seed: 1,
         duration: Duration::from_millis(1),
         plane,
+        hook: None,
         kinds: vec![Kind::Calm],
         planted,
     };

@@ -166,10 +166,11 @@ fn a_driver_that_would_lose_frames_is_no_place_for_it() {
     let bed = Testbed::up(1).unwrap();
     let native = ["run", "--ports", "port-a,port-b", "--plane", "xdp", "--xdp", "native"];
     assert_refused(&narrows(&bed, &native), 1, &["leave out --xdp native", "gro on"]);
-    // doctor's advice before the start solves the problem.
     let said = narrows(&bed, &["doctor", "port-a", "port-b", "--plane", "xdp"]);
     assert_eq!(said.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&said.stdout).contains("gro on"));
+    assert!(String::from_utf8_lossy(&said.stdout).contains("at tcx"));
+    assert_eq!(run(&bed, &XDP).show().unwrap().ports[0].xdp, "tcx");
+    // The advice solves the problem.
     take_redirected(&bed);
     let instance = run(&bed, &native[3..]);
     assert_eq!(instance.show().unwrap().ports[0].xdp, "native");

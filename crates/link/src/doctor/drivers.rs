@@ -43,6 +43,12 @@ pub fn redirected(driver: &str) -> Redirected {
     }
 }
 
+/// Whether programs that may run behind the driver, at tcx, are better there: it has no XDP, or is a
+/// `veth`, whose packets the stack has built already and XDP would copy.
+pub fn is_better_at_tcx(driver: &str) -> bool {
+    driver == "veth" || !support(driver).native
+}
+
 const fn zero_copy(major: u32, minor: u32) -> Support {
     let zero_copy = Some(KernelVersion::new(major, minor));
     Support { native: true, zero_copy, multi_buffer: false }

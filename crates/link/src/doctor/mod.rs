@@ -22,11 +22,12 @@ mod queues;
 mod redirect;
 mod standby;
 
-pub use drivers::{Redirected, redirected};
+pub use drivers::{Redirected, is_better_at_tcx, redirected};
 pub use facts::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts};
 pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
 
+use crate::Link;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -143,9 +144,13 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
         match &port.link {
             Err(error) => findings.push(port::missing(&port.asked, error)),
             Ok(link) => {
-                findings.extend(port::judge(port, link, wanted));
+                let at_tcx = is_at_tcx(link, host, wanted);
+                findings.extend(port::judge(port, link, wanted, at_tcx));
                 findings.extend(queues::judge_port(port, link, wanted));
-                findings.extend(offloads::judge(port, link, wanted));
+                // At tcx a packet keeps what is still to be done to it.
+                if !at_tcx {
+                    findings.extend(offloads::judge(port, link, wanted));
+                }
                 findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
             }
         }
@@ -153,15 +158,29 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     if let [Ok(a), Ok(b)] = facts.ports.each_ref().map(|port| port.link.as_ref()) {
         match wanted.plane {
             WantedPlane::Xsk => findings.extend(queues::judge_pair(a, b, wanted, host.cpus)),
-            WantedPlane::Xdp => findings.extend(redirect::judge([a, b], facts)),
+            WantedPlane::Xdp => {
+                let at_tcx = [a, b].map(|link| is_at_tcx(link, host, wanted));
+                findings.extend(redirect::judge([a, b], at_tcx, facts));
+            }
         }
-        findings.extend(mtu::judge(a, b, wanted, &host.kernel));
+        let in_driver = [a, b].into_iter().filter(|link| !is_at_tcx(link, host, wanted));
+        findings.extend(in_driver.map(|link| mtu::fits(link, wanted, &host.kernel)));
+        findings.extend(mtu::unequal(a, b));
         findings.extend(standby::judge([a, b], &facts.others, wanted));
     }
     findings.extend(host::judge(host, wanted));
     let interrupts = facts.ports.iter().any(|port| !port.interrupts.is_empty());
     findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
     findings
+}
+
+/// Whether the XDP plane's program of `link` runs behind the driver.
+fn is_at_tcx(link: &Link, host: &HostFacts, wanted: &Wanted) -> bool {
+    /// The first version with tcx.
+    const TCX: KernelVersion = KernelVersion::new(6, 6);
+    wanted.plane == WantedPlane::Xdp
+        && host.kernel >= TCX
+        && drivers::is_better_at_tcx(&link.driver.name)
 }
 
 /// The findings that prevent a start.
@@ -218,6 +237,26 @@ mod tests {
         let blockers: Vec<_> = blockers(&findings).collect();
         assert_eq!(blockers.len(), 1);
         assert!(blockers[0].remedy.as_ref().unwrap().contains("--plane xsk"));
+    }
+
+    #[test]
+    fn a_driver_without_xdp_has_the_xdp_plane_at_tcx_and_may_keep_its_offloads() {
+        let wanted = Wanted { plane: WantedPlane::Xdp, ..Wanted::default() };
+        let mut facts = fit();
+        if let Ok(link) = &mut facts.ports[0].link {
+            link.driver.name = "e1000e".into();
+            link.offloads.rx_vlan = true;
+            link.status.mtu = 9000;
+        }
+        let said = |facts: &Facts, words: &str| {
+            judge(facts, &wanted).iter().any(|finding| finding.what.contains(words))
+        };
+        assert!(said(&facts, "behind the driver, at tcx"));
+        assert!(!said(&facts, "VLAN tags") && !said(&facts, "several buffers"));
+        assert!(said(&facts, "not known to send redirected frames: the other port's program"));
+        facts.host.kernel = KernelVersion::new(6, 1);
+        assert!(said(&facts, "generic XDP works") && said(&facts, "VLAN tags"));
+        assert!(said(&facts, "several buffers"));
     }
 
     #[test]

@@ -9,13 +9,7 @@ const MULTI_BUFFER: KernelVersion = KernelVersion::new(6, 6);
 /// The first version in which XDP programs see such frames.
 const FRAGMENTS: KernelVersion = KernelVersion::new(5, 18);
 
-pub(super) fn judge(a: &Link, b: &Link, wanted: &Wanted, kernel: &KernelVersion) -> Vec<Finding> {
-    let mut findings: Vec<_> = [a, b].map(|link| fits(link, wanted, kernel)).into();
-    findings.extend(unequal(a, b));
-    findings
-}
-
-fn fits(link: &Link, wanted: &Wanted, kernel: &KernelVersion) -> Finding {
+pub(super) fn fits(link: &Link, wanted: &Wanted, kernel: &KernelVersion) -> Finding {
     let name = link.name();
     let mtu = link.status.mtu;
     let large = Receiver::Kernel.single_buffer_mtu();
@@ -66,7 +60,7 @@ fn needs_several(link: &Link, wanted: &Wanted, kernel: &KernelVersion, large: u3
     Finding::warning(name, what).remedy(shrink)
 }
 
-fn unequal(a: &Link, b: &Link) -> Option<Finding> {
+pub(super) fn unequal(a: &Link, b: &Link) -> Option<Finding> {
     let (less, more) = if a.status.mtu < b.status.mtu { (a, b) } else { (b, a) };
     let (small, large) = (less.status.mtu, more.status.mtu);
     (small != large).then(|| {

@@ -16,10 +16,10 @@ pub(super) fn missing(asked: &str, error: &str) -> Finding {
     Finding::blocker(asked, error)
 }
 
-pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
+pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: bool) -> Vec<Finding> {
     let mut findings = vec![state(facts, link)];
     findings.extend(not_ethernet(link));
-    findings.push(driver(link, wanted.plane));
+    findings.push(if at_tcx { behind_driver(link) } else { driver(link, wanted.plane) });
     findings.extend(rings(link));
     findings.extend(programs(facts, link));
     findings
@@ -67,6 +67,11 @@ fn driver(link: &Link, plane: WantedPlane) -> Finding {
             format!("{driver}: not known to run XDP itself; generic XDP works, but slower"),
         ),
     }
+}
+
+fn behind_driver(link: &Link) -> Finding {
+    let driver = &link.driver;
+    Finding::ok(link.name(), format!("{driver}: the XDP plane runs behind the driver, at tcx"))
 }
 
 fn rings(link: &Link) -> Option<Finding> {
@@ -125,7 +130,7 @@ mod tests {
         let mut link = facts.link.unwrap();
         spoil(&mut link);
         facts.link = Ok(link.clone());
-        judge(&facts, &link, &Wanted::default())
+        judge(&facts, &link, &Wanted::default(), false)
     }
 
     #[test]

@@ -1,19 +1,23 @@
-//! Whether the XDP plane can run in the drivers, or must run in the stack.
+//! Whether the XDP plane can run in the drivers.
 //!
 //! A program in one driver redirects frames to the other driver, and not every driver transmits
-//! them. A driver that does not loses them silently. In this case the plane runs in the stack for
-//! both ports: that works with any device, but is slower. Nothing here prevents a start.
+//! them. A driver that does not loses them silently. In this case the other port's program runs
+//! behind its driver: at tcx, or before Linux 6.6 as generic XDP, which is slower. From there frames
+//! go to any device. Nothing here prevents a start.
 
 use super::drivers::{Redirected, redirected};
 use super::{Facts, Finding, PortFacts};
 use crate::Link;
 
 /// The consequence for the plane.
-const SLOWER: &str = "the XDP plane runs in the stack (generic), which is slower";
+const SLOWER: &str = "the other port's program runs behind its driver, which is slower";
 
-pub(super) fn judge(ports: [&Link; 2], facts: &Facts) -> Vec<Finding> {
-    let both = ports.into_iter().zip(&facts.ports);
-    both.map(|(link, port)| egress(link, port, facts.host.online)).collect()
+/// Judges both ports, of which `at_tcx` run behind their drivers anyway.
+pub(super) fn judge(ports: [&Link; 2], at_tcx: [bool; 2], facts: &Facts) -> Vec<Finding> {
+    let both = ports.into_iter().zip(&facts.ports).zip([at_tcx[1], at_tcx[0]]);
+    both.filter(|(_, is_other_at_tcx)| !is_other_at_tcx)
+        .map(|((link, port), _)| egress(link, port, facts.host.online))
+        .collect()
 }
 
 /// Judges a port as one where frames leave.

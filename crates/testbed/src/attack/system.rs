@@ -102,7 +102,8 @@ impl<'a> Under<'a> {
             }
             Ok(())
         };
-        let xdp: &[&str] = &["--plane", "xdp"];
+        // In the driver, as at a NIC.
+        let xdp: &[&str] = &["--plane", "xdp", "--xdp", "native"];
         Ok(match system {
             System::Bridge => Self::Bridge { _filter: None, _bridge: Bridge::over(bed)? },
             System::DropXdp => {

@@ -31,6 +31,7 @@ type ByWay<T> = [T; 2];
 pub(super) struct World<'a> {
     pub(super) bed: &'a Testbed,
     pub(super) plane: Plane,
+    hook: Option<String>,
     program: PathBuf,
     policy_file: PathBuf,
     policy: usize,
@@ -54,6 +55,7 @@ impl<'a> World<'a> {
         let mut world = Self {
             bed,
             plane: options.plane,
+            hook: options.hook.clone(),
             program: options.program.clone(),
             policy_file: std::env::temp_dir().join(file),
             policy: 0,
@@ -89,8 +91,9 @@ impl<'a> World<'a> {
     /// Starts an instance with the policy file, and waits until it forwards.
     pub(super) fn start(&mut self) -> Result<()> {
         let file = self.policy_file.to_str().context("a temporary directory that is no text")?;
-        let started =
-            Instance::start(self.bed, &self.program, &["--plane", self.plane.name(), "-b", file])?;
+        let mut words = vec!["--plane", self.plane.name(), "-b", file];
+        words.extend(self.hook.iter().flat_map(|hook| ["--xdp", hook]));
+        let started = Instance::start(self.bed, &self.program, &words)?;
         self.instance = Some(started);
         Ok(())
     }

@@ -55,7 +55,7 @@ impl<'a> Running<'a> {
         if system == System::KernelPolice {
             return Ok(Self::Kernel(Police::over(bed, &rate, Bytes(burst + queue))?));
         }
-        let arguments = ["--plane", "xdp", "--fail-closed"];
+        let arguments = ["--plane", "xdp", "--xdp", "native", "--fail-closed"];
         let instance = Instance::start(bed, &options.program, &arguments)?;
         let tbf = format!("tbf rate {rate} burst {burst} limit {queue}");
         instance.tc(&format!("qdisc add dev {PORT_B} root handle 1: {tbf}"))?;

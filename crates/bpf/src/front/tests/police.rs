@@ -1,6 +1,7 @@
 //! Policers in the driver: one account for all, or one for each of many.
 
 use super::*;
+use crate::test_run::run_merged;
 use narrows_units::{Bytes, Rate};
 use std::net::Ipv4Addr;
 use std::thread::sleep;
@@ -162,4 +163,30 @@ fn active_and_blocked_accounts_survive_spoofed_sources() {
         assert_eq!(now.newcomers, before.newcomers, "there was room for all");
         assert_eq!(now.blocked - before.blocked, 20, "only the blocked one");
     }
+}
+
+#[test]
+fn what_the_kernel_has_merged_conforms_if_its_first_frame_does_and_is_charged_as_a_whole() {
+    let Some(mut bench) = Bench::at(Entry::Tcx) else { return };
+    let whole = frame_of(2000);
+    let passes = |front: &Loaded| {
+        let verdict = run_merged(front.front.program(), &whole, 200, 10).unwrap();
+        verdict == TCX_PASS
+    };
+    // Ten packets as one, with a burst of four.
+    for key in [None, Some(AccountKey::Source)] {
+        let front = bench.front(&[policing(1, 4, key)]);
+        assert_eq!([0; 3].map(|_| passes(&front)), [true, false, false], "{key:?}");
+        let counted = bench.maps.get(7);
+        assert_eq!((counted.packets, counted.drops, counted.overlimits), (30, 20, 20), "{key:?}");
+        assert_eq!(counted.blocked, 0);
+        bench = Bench::at(Entry::Tcx).unwrap();
+    }
+}
+
+/// UDP from 10.0.0.1 with as much payload.
+fn frame_of(payload: usize) -> Vec<u8> {
+    let mut frame = frame(Ipv4Addr::new(10, 0, 0, 1).into());
+    frame.resize(14 + 20 + 8 + payload, 0);
+    frame
 }
