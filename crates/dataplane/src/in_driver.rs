@@ -56,6 +56,14 @@ pub(crate) fn preferred(port: &PortFacts) -> [Hook; 3] {
     }
 }
 
+/// Whether another XDP program is attached there.
+fn is_taken(error: &InstanceError) -> bool {
+    let InstanceError::Driver { source: TreeError::Attach(refused), .. } = error else {
+        return false;
+    };
+    matches!(refused.source.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+}
+
 /// Whether frames of `port` may be in several buffers.
 fn has_several_buffers(port: &PortFacts) -> bool {
     port.mtu > MTU_OF_ONE_BUFFER
@@ -190,6 +198,8 @@ impl InDriver {
                     self.hooks[side.index()] = hook;
                     return Ok(());
                 }
+                // A program that may do anything with frames before us is no reason to go elsewhere.
+                Err(error) if is_taken(&error) => return Err(error),
                 // What the driver says is the most useful; other hooks fail as a consequence, or
                 // because the kernel is older.
                 Err(error) if hook == NATIVE || refusal.is_none() => refusal = Some(error),

@@ -43,8 +43,8 @@ pub fn redirected(driver: &str) -> Redirected {
     }
 }
 
-/// Whether programs that may run behind the driver, at tcx, are better there: it has no XDP, or is a
-/// `veth`, whose packets the stack has built already and XDP would copy.
+/// Whether programs that may run behind the driver, at tcx, are better there: it has no XDP, or
+/// is a `veth`, whose packets the stack has built already and XDP would copy.
 pub fn is_better_at_tcx(driver: &str) -> bool {
     driver == "veth" || !support(driver).native
 }

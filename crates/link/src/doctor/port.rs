@@ -21,7 +21,7 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: boo
     findings.extend(not_ethernet(link));
     findings.push(if at_tcx { behind_driver(link) } else { driver(link, wanted.plane) });
     findings.extend(rings(link));
-    findings.extend(programs(facts, link));
+    findings.extend(programs(facts, link, at_tcx));
     findings
 }
 
@@ -86,7 +86,7 @@ fn rings(link: &Link) -> Option<Finding> {
     })
 }
 
-fn programs(facts: &PortFacts, link: &Link) -> Vec<Finding> {
+fn programs(facts: &PortFacts, link: &Link, at_tcx: bool) -> Vec<Finding> {
     let name = link.name();
     let one = |program: &crate::XdpProgram| {
         let (mode, word) = match program.mode {
@@ -108,6 +108,10 @@ fn programs(facts: &PortFacts, link: &Link) -> Vec<Finding> {
             }
             let what = format!("{there}; Narrows takes a place there, behind lower priorities");
             return Finding::ok(name, what);
+        }
+        if at_tcx {
+            let what = format!("has a {mode} XDP program (id {id}), which sees frames first");
+            return Finding::note(name, what);
         }
         let what =
             format!("has a {mode} XDP program already (id {id}), which may be another Narrows");

@@ -2,8 +2,8 @@
 //!
 //! A program in one driver redirects frames to the other driver, and not every driver transmits
 //! them. A driver that does not loses them silently. In this case the other port's program runs
-//! behind its driver: at tcx, or before Linux 6.6 as generic XDP, which is slower. From there frames
-//! go to any device. Nothing here prevents a start.
+//! behind its driver: at tcx, or before Linux 6.6 as generic XDP. That is slower, and frames go to
+//! any device from there. Nothing here prevents a start.
 
 use super::drivers::{Redirected, redirected};
 use super::{Facts, Finding, PortFacts};
