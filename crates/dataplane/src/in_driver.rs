@@ -198,7 +198,7 @@ impl InDriver {
                     self.hooks[side.index()] = hook;
                     return Ok(());
                 }
-                // A program that may do anything with frames before us is no reason to go elsewhere.
+                // A foreign program there is a reason to stop, and none to go behind it.
                 Err(error) if is_taken(&error) => return Err(error),
                 // What the driver says is the most useful; other hooks fail as a consequence, or
                 // because the kernel is older.

@@ -143,7 +143,7 @@ mod tests {
         let mut link = facts.link.clone().unwrap();
         link.status.xdp.push(XdpProgram { mode: XdpMode::Native, id: 7 });
         facts.dispatchers.push(Dispatcher { id: 7, programs: 9 });
-        let findings = programs(&facts, &link);
+        let findings = programs(&facts, &link, false);
         assert_eq!(findings[0].severity, Severity::Ok);
         assert!(
             findings[0].what.contains("9 of 10 programs; Narrows takes"),
@@ -151,9 +151,9 @@ mod tests {
             findings[0].what
         );
         facts.dispatchers[0].programs = 10;
-        assert_eq!(programs(&facts, &link)[0].severity, Severity::Warning);
+        assert_eq!(programs(&facts, &link, false)[0].severity, Severity::Warning);
         facts.dispatchers[0].id = 8;
-        let findings = programs(&facts, &link);
+        let findings = programs(&facts, &link, false);
         assert_eq!(findings[0].severity, Severity::Blocker);
         assert_eq!(findings[0].remedy.as_deref(), Some("ip link set dev a xdpdrv off"));
     }
@@ -225,5 +225,15 @@ mod tests {
             assert_eq!(worst.severity, Severity::Blocker);
             assert_eq!(worst.remedy, Some(format!("ip link set dev a {word} off")));
         }
+    }
+
+    #[test]
+    fn a_program_before_tcx_is_not_in_the_way() {
+        let [facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        link.status.xdp.push(XdpProgram { mode: XdpMode::Native, id: 7 });
+        let findings = judge(&facts, &link, &Wanted::default(), true);
+        assert!(findings.iter().all(|finding| finding.severity <= Severity::Note));
+        assert!(findings.iter().any(|finding| finding.what.contains("sees frames first")));
     }
 }

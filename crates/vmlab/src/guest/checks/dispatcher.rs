@@ -152,6 +152,7 @@ pub(super) fn in_driver(lab: &mut Lab) -> Result<Verdict> {
 
 fn join_in_driver(lab: &mut Lab) -> Result<Verdict> {
     let shaper = match Shaper::start_with(&["--plane", "xdp"]) {
+        // Before Linux 6.6, which has tcx.
         Err(error) if format!("{error:#}").contains("and Narrows needs generic") => {
             in_order(&[FILTER]).context("after the refusal")?;
             let note = "xdp-filter runs in the driver, where this plane cannot redirect from here";
@@ -160,12 +161,14 @@ fn join_in_driver(lab: &mut Lab) -> Result<Verdict> {
         started => started?,
     };
     lab.flows().with_context(|| shaper.log())?;
-    in_order(&[FILTER, GATE])?;
+    let hook = shaper.show()?["ports"][0]["xdp"].as_str().unwrap_or_default().to_owned();
+    // At tcx it is behind all that the dispatcher calls.
+    in_order(if hook == "tcx" { &[FILTER] } else { &[FILTER, GATE] })?;
     shaper.tc(&format!("qdisc replace dev {} root tbf {TBF}", PORTS[1]))?;
     let shaped = both_apply(lab)?;
     shaper.stop()?;
     in_order(&[FILTER]).context("after its stop")?;
-    Ok(Passed(format!("{shaped:.2} of 5 Mbit/s")))
+    Ok(Passed(format!("{hook}: {shaped:.2} of 5 Mbit/s")))
 }
 
 /// However it ends, the gate lets all pass, and goes away.
