@@ -116,7 +116,7 @@ impl InDriver {
         for (side, plan) in Side::BOTH.into_iter().zip(plans) {
             plane.install(side, plan)?;
         }
-        // Before they are attached, since from then on frames are lost until the ports are connected.
+        // Before they are attached: from then on frames are lost until the ports are connected.
         for side in Side::BOTH {
             let first = plane.hooks_for(side, only)[0];
             let moved = plane.trees[side.index()].move_to(first);
