@@ -5,12 +5,12 @@
 //! limits hold for as long as this process lives, even while it is stopped. The programs are
 //! attached through links that die with it.
 //!
-//! *Native or tcx.* A program in the driver can hand a frame only to a driver that takes it, and most
-//! take frames only while they run a program themselves. So both programs are attached first, then
-//! the drivers are asked. Where one does not take them (it has no XDP, or too few queues), the other
-//! port's program moves to tcx: behind the driver, where it can send through any device. Only then are
-//! the ports connected: a driver that takes nothing loses frames without a word. Before Linux 6.6
-//! there is no tcx, and generic XDP takes its place.
+//! *Native or tcx.* A program in the driver can hand a frame only to a driver that takes it, and
+//! most take frames only while they run a program themselves. So both programs are attached first,
+//! then the drivers are asked. Where one does not take them (it has no XDP, or too few queues), the
+//! other port's program moves to tcx: behind the driver, where it can send through any device. Only
+//! then are the ports connected: a driver that takes nothing loses frames without a word. Before
+//! Linux 6.6 there is no tcx, and generic XDP takes its place.
 //!
 //! A `veth` receives packets that the stack has built. XDP in its driver would copy each of them
 //! into a frame, and let nobody send it long ones, so it has tcx first.
