@@ -383,8 +383,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Continues with the programs for `hook`, on the same plan, before it is attached there. Filters
-    /// in front are gone if they are for another hook.
+    /// Continues with the programs for `hook`, on the same plan, before it is attached there.
+    /// Filters in front are gone if they are for another hook.
     ///
     /// # Errors
     /// If the kernel does not load them.
