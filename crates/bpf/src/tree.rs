@@ -1,7 +1,7 @@
 //! `tree`: polices traffic from one port to the other by a tree of classes, without a queue.
 //!
-//! *Two hooks.* The program runs at XDP, or at tcx, where packets are already built. Both work on the
-//! same maps.
+//! *Two hooks.* The program runs at XDP, or at tcx, where packets are already built. Both work on
+//! the same maps.
 //!
 //! *Two plans.* The maps hold two plans, and an index says which one is in force. A program reads
 //! it once per packet. [`Tree::install`] writes the other plan and then the index, so each packet
