@@ -1,7 +1,7 @@
 //! Offloads that would corrupt traffic are off while Narrows runs, and restored afterwards.
 
 use crate::policing::XDP;
-use crate::setup::{Scratch, ip, run, shared_turn, show, wait_for};
+use crate::setup::{Scratch, ip, run, shared_turn, show, turn, wait_for};
 use narrows_testbed::bed::{CLIENT, SERVER, SERVER_IP, SINK_MAC};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
@@ -9,7 +9,7 @@ use narrows_testbed::{Namespace, Testbed};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whether `feature` of `device` is on.
 fn is_on(namespace: &Namespace, device: &str, feature: &str) -> bool {
@@ -144,7 +144,9 @@ fn send_by_tcp(bed: &Testbed, bytes: u64) {
     let send = format!(
         "import socket\n\
          s = socket.create_connection(('{SERVER_IP}', 5001), 10)\n\
-         s.sendall(bytes({bytes}))\n"
+         whole = bytes(1 << 20)\n\
+         for _ in range({bytes} >> 20): s.sendall(whole)\n\
+         s.sendall(bytes({bytes} & (1 << 20) - 1))\n"
     );
     let mut server = bed.server().command("python3");
     let mut server = server.args(["-c", &serve]).stdout(Stdio::piped()).spawn().unwrap();
@@ -194,6 +196,32 @@ fn at_tcx_offloads_stay_on_and_what_they_merge_is_counted_as_frames() {
     assert_eq!(tagged_and_not(&bed, 0x8100), (50, 0));
     instance.tc(&format!("{drop} 42 action drop")).unwrap();
     assert_eq!(tagged_and_not(&bed, 0x8100), (0, 0));
+}
+
+#[test]
+#[ignore = "measures; nothing can fail"]
+fn what_a_tcp_flow_gets_at_each_hook() {
+    let Some(_turn) = turn() else { return };
+    const BYTES: u64 = 1 << 30;
+    for hook in ["generic", "native", "tcx"] {
+        let bed = Testbed::up(1).unwrap();
+        let ends = bed.ends().map(|end| (end.namespace, end.device));
+        let ports = ["port-a", "port-b"].map(|port| (bed.shaper(), port));
+        for (namespace, device) in ends.into_iter().chain(ports) {
+            let all = ["-K", device, "tx", "on", "sg", "on", "gso", "on", "tso", "on", "gro", "on"];
+            namespace.run("ethtool", &all).unwrap();
+        }
+        let instance = run(&bed, &[&XDP[..], &["--xdp", hook]].concat());
+        let rate = || {
+            let began = Instant::now();
+            send_by_tcp(&bed, BYTES);
+            BYTES as f64 * 8e-9 / began.elapsed().as_secs_f64()
+        };
+        let mut rates = [(); 5].map(|()| rate());
+        rates.sort_by(f64::total_cmp);
+        println!("{hook}: {:.1} Gbit/s ({:.1} to {:.1})", rates[2], rates[0], rates[4]);
+        drop(instance);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The measured systems, each as it is put between the ports.
 
 use crate::Testbed;
-use crate::bed::{PORT_A, PORT_B, SERVER, tc};
+use crate::bed::{PORT_A, PORT_B, tc};
 use crate::bridge::Bridge;
 use crate::narrows::Instance;
 use anyhow::{Context, Result};
@@ -118,8 +118,8 @@ impl<'a> Running<'a> {
                 instance = Some(Instance::start(bed, program, &["--fail-closed"])?);
             }
             System::XdpUnlimited | System::XdpBinding => {
-                // A veth accepts redirected frames only while it runs NAPI.
-                bed.server().run("ethtool", &["-K", SERVER, "gro", "on"])?;
+                // A veth accepts redirected frames only while its peer runs NAPI.
+                switch_gro(bed, "on")?;
                 let arguments = ["--plane", "xdp", "--xdp", "native", "--fail-closed"];
                 instance = Some(Instance::start(bed, program, &arguments)?);
             }
@@ -195,9 +195,17 @@ impl Drop for Running<'_> {
         if matches!(self.system, System::XdpUnlimited | System::XdpBinding) {
             // As for all other systems.
             self.instance = None;
-            let _ = self.bed.server().run("ethtool", &["-K", SERVER, "gro", "off"]);
+            let _ = switch_gro(self.bed, "off");
         }
     }
+}
+
+/// At both ends.
+fn switch_gro(bed: &Testbed, state: &str) -> Result<()> {
+    for end in bed.ends() {
+        end.namespace.run("ethtool", &["-K", end.device, "gro", state])?;
+    }
+    Ok(())
 }
 
 /// Half of `capacity`, in bits per second.
