@@ -7,13 +7,15 @@
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+
+/* The first constants: cost.rs writes them by their place. */
+const volatile __u32 mode = 0;
+const volatile __u32 is_six = 0;
+
 #include "sets.h"
 
 #define ASKED 65536
 #define AT_ONCE 64
-
-const volatile __u32 mode = 0;
-const volatile __u32 is_six = 0;
 
 /* In words, as an address in a header is read. */
 struct address {

@@ -5,7 +5,7 @@ use libbpf_cargo::SkeletonBuilder;
 use libbpf_rs::ObjectBuilder;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// `AT_ONCE` and `ASKED` of `cost.bpf.c`.
 const AT_ONCE: u32 = 64;
@@ -151,13 +151,30 @@ fn what_metadata_costs() {
     }
 }
 
+/// The memory of this process without that of files, in KiB.
+fn of_process() -> u64 {
+    kib("/proc/self/status", "RssAnon:")
+}
+
+/// What the kernel, for whomever, has allocated in the way of maps, in KiB.
+fn of_kernel() -> u64 {
+    kib("/proc/meminfo", "VmallocUsed:")
+}
+
+fn kib(file: &str, field: &str) -> u64 {
+    let text = std::fs::read_to_string(file).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 /// `cargo test --release -p narrows-bpf --lib what_a_look_up_costs -- --ignored --nocapture`
 #[test]
 #[ignore = "measures; nothing can fail"]
 fn what_a_look_up_costs() {
     let bytes = compiled("cost");
     println!(
-        "IPv4/6, prefixes: seconds to load; ns per look-up of a member (of a non-member): set, trie"
+        "IPv4/6, prefixes: seconds to load; memory of the process, and what the kernel allocated \
+         meanwhile; ns per look-up of a member (of a non-member): set, trie"
     );
     for (is_six, count) in [
         (false, 1000),
@@ -170,6 +187,9 @@ fn what_a_look_up_costs() {
         let Some(mut bench) = Bench::at(Entry::Own) else { return };
         let all: Vec<(IpAddr, u8)> = (0..count).map(|seed| prefix(seed, is_six)).collect();
         let family = if is_six { "inet6" } else { "inet" };
+        // The kernel frees the maps of the set before somewhat later.
+        thread::sleep(Duration::from_secs(1));
+        let before = [of_process(), of_kernel()];
         let mut text = format!("create a hash:net maxelem 2000000 family {family}\n");
         for (address, len) in &all {
             text += &format!("add a {address}/{len}\n");
@@ -180,6 +200,9 @@ fn what_a_look_up_costs() {
         assert_eq!(restore.end().code, 0, "{}", restore.end().stderr);
         bench.tables.follow(&mut bench.sets).unwrap();
         let loading = began.elapsed().as_secs_f64();
+        drop(restore);
+        let after = [of_process(), of_kernel()];
+        let [process, maps] = [0, 1].map(|at| after[at].saturating_sub(before[at]) / 1024);
         let members = (0..ASKED).map(|seed| all[number(seed ^ 0x9999) as usize % all.len()].0);
         let members: Vec<IpAddr> = members.collect();
         let others = (0..ASKED).map(|seed| prefix(seed ^ 0x8000_0000, is_six).0);
@@ -192,7 +215,7 @@ fn what_a_look_up_costs() {
         });
         let [(set, trie), (set_not, trie_not)] = costs;
         println!(
-            "{family} {count}: {loading:.2} s; set {set:.0} ({set_not:.0}), trie {trie:.0} ({trie_not:.0})"
+            "{family} {count}: {loading:.2} s, {process} + {maps} MiB; set {set:.0} ({set_not:.0}), trie {trie:.0} ({trie_not:.0})"
         );
     }
 }

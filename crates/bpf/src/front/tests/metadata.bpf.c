@@ -6,12 +6,15 @@
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+
+/* The first constant: cost.rs writes it by its place. */
+const volatile __u32 mode = 0;
+
 #include "packet.h"
 
 /* The bytes of what a worker knows of a frame's headers, with a word by which it is known. */
 #define ROOM 32
 
-const volatile __u32 mode = 0;
 const volatile __u64 factors[4] = { 0x9e3779b97f4a7c15ULL, 0xbf58476d1ce4e5b9ULL,
 				    0x94d049bb133111ebULL, 0xd6e8feb86659fd93ULL };
 
