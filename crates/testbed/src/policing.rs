@@ -64,7 +64,7 @@ pub fn check() -> Result<(), Refusal> {
 pub fn run(options: &Options) -> Result<Report> {
     check()?;
     let bed = Testbed::distant(1)?;
-    system::take_redirected(&bed)?;
+    bed.take_redirected(true)?;
     let _distance = distance(&bed, options)?;
     let mut notes = Vec::new();
     let mut systems = vec![System::Narrows, System::PlainDrop];

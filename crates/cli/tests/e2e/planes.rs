@@ -1,7 +1,7 @@
 //! The same policy and traffic on both planes and in the simulator.
 
 use crate::htb::{drain, loads, ports, tree};
-use crate::policing::{NATIVE, XDP, take_redirected};
+use crate::policing::{NATIVE, XDP};
 use crate::setup::{NARROWS, Scratch, run, turn};
 use narrows_testbed::Testbed;
 use narrows_testbed::accounting::{Books, Direction, directions};
@@ -126,7 +126,7 @@ fn tree_by_edits() -> Vec<String> {
 /// on every packet.
 fn on_plane(arguments: &[&str], tree: &[String]) -> Outcome {
     let bed = Testbed::up(4).unwrap();
-    take_redirected(&bed);
+    bed.take_redirected(true).unwrap();
     let instance = run(&bed, arguments);
     tree.iter().for_each(|line| drop(instance.tc(line).unwrap()));
     let mut books = Books::open(&bed).unwrap();

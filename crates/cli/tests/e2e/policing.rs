@@ -5,7 +5,7 @@ use crate::setup::{
     assert_balanced, assert_refused, flood, narrows, run, shared_turn, show, tc, turn,
 };
 use narrows_testbed::accounting::Books;
-use narrows_testbed::bed::{CLIENT, SERVER};
+use narrows_testbed::bed::SERVER;
 use narrows_testbed::counters::Counters;
 use narrows_testbed::ping::Ping;
 use narrows_testbed::window::{Delivered, Meter};
@@ -18,13 +18,6 @@ pub(crate) const XDP: [&str; 2] = ["--plane", "xdp"];
 
 /// In the drivers, where ports accept redirected frames.
 pub(crate) const NATIVE: [&str; 4] = ["--plane", "xdp", "--xdp", "native"];
-
-/// Makes the ends of `bed` accept redirected frames.
-pub(crate) fn take_redirected(bed: &Testbed) {
-    for (namespace, device) in [(bed.client(), CLIENT), (bed.server(), SERVER)] {
-        namespace.run("ethtool", &["-K", device, "gro", "on"]).unwrap();
-    }
-}
 
 fn steady() -> Vec<u16> {
     (0..32).map(frames::port).collect()
@@ -56,7 +49,7 @@ fn a_rate_is_exact_at_any_hook_and_every_frame_is_accounted_for() {
     for hook in ["generic", "native", "tcx"] {
         let bed = Testbed::up(4).unwrap();
         if hook == "native" {
-            take_redirected(&bed);
+            bed.take_redirected(true).unwrap();
         }
         let instance = run(&bed, &[&XDP[..], &["--xdp", hook]].concat());
         let mut books = Books::open(&bed).unwrap();
@@ -90,7 +83,7 @@ fn a_rate_is_exact_at_any_hook_and_every_frame_is_accounted_for() {
 fn classes_borrow_as_htb_says_and_change_under_load() {
     let Some(_turn) = turn() else { return };
     let bed = Testbed::up(4).unwrap();
-    take_redirected(&bed);
+    bed.take_redirected(true).unwrap();
     let instance = run(&bed, &XDP);
     let mut books = Books::open(&bed).unwrap();
     for line in [
@@ -136,7 +129,7 @@ fn classes_borrow_as_htb_says_and_change_under_load() {
 fn traffic_goes_on_after_a_kill_and_the_limit_while_it_is_stopped() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();
-    take_redirected(&bed);
+    bed.take_redirected(true).unwrap();
     let mut instance = run(&bed, &XDP);
     instance.tc("qdisc add dev port-b root tbf rate 10mbit burst 20k latency 20ms").unwrap();
     let _load = flood(&bed, &steady(), 500, 20e6);
@@ -171,7 +164,7 @@ fn a_driver_that_would_lose_frames_is_no_place_for_it() {
     assert!(String::from_utf8_lossy(&said.stdout).contains("at tcx"));
     assert_eq!(run(&bed, &XDP).show().unwrap().ports[0].xdp, "tcx");
     // The advice solves the problem.
-    take_redirected(&bed);
+    bed.take_redirected(true).unwrap();
     let instance = run(&bed, &native[3..]);
     assert_eq!(instance.show().unwrap().ports[0].xdp, "native");
 }

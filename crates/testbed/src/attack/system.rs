@@ -95,13 +95,6 @@ impl<'a> Under<'a> {
             instance.tc(&format!("qdisc add dev {PORT_A} clsact"))?;
             Ok::<_, anyhow::Error>(instance)
         };
-        // A veth passes on redirected frames only if its peer reads them in softirq context, too.
-        let take = || -> Result<()> {
-            for end in bed.ends() {
-                end.namespace.run("ethtool", &["-K", end.device, "gro", "on"])?;
-            }
-            Ok(())
-        };
         // In the driver, as at a NIC.
         let xdp: &[&str] = &["--plane", "xdp", "--xdp", "native"];
         Ok(match system {
@@ -121,11 +114,11 @@ impl<'a> Under<'a> {
             System::Blocklist => Self::Narrows(block(narrows(&[])?, list)?.into()),
             System::PerSource => Self::Narrows(limit(narrows(&[])?)?.into()),
             System::BlocklistXdp => {
-                take()?;
+                bed.take_redirected(true)?;
                 Self::Narrows(block(narrows(xdp)?, list)?.into())
             }
             System::PerSourceXdp => {
-                take()?;
+                bed.take_redirected(true)?;
                 Self::Narrows(limit(narrows(xdp)?)?.into())
             }
         })

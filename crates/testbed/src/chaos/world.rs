@@ -67,6 +67,7 @@ impl<'a> World<'a> {
             planted: options.planted,
         };
         world.write_policy()?;
+        bed.take_redirected(options.hook.as_deref() == Some("native"))?;
         world.start()?;
         Ok(world)
     }

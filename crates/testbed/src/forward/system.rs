@@ -118,8 +118,7 @@ impl<'a> Running<'a> {
                 instance = Some(Instance::start(bed, program, &["--fail-closed"])?);
             }
             System::XdpUnlimited | System::XdpBinding => {
-                // A veth accepts redirected frames only while its peer runs NAPI.
-                switch_gro(bed, "on")?;
+                bed.take_redirected(true)?;
                 let arguments = ["--plane", "xdp", "--xdp", "native", "--fail-closed"];
                 instance = Some(Instance::start(bed, program, &arguments)?);
             }
@@ -195,17 +194,9 @@ impl Drop for Running<'_> {
         if matches!(self.system, System::XdpUnlimited | System::XdpBinding) {
             // As for all other systems.
             self.instance = None;
-            let _ = switch_gro(self.bed, "off");
+            let _ = self.bed.take_redirected(false);
         }
     }
-}
-
-/// At both ends.
-fn switch_gro(bed: &Testbed, state: &str) -> Result<()> {
-    for end in bed.ends() {
-        end.namespace.run("ethtool", &["-K", end.device, "gro", state])?;
-    }
-    Ok(())
 }
 
 /// Half of `capacity`, in bits per second.

@@ -106,6 +106,16 @@ impl Testbed {
         Ok(bed)
     }
 
+    /// Makes the ports send what XDP programs redirect to them, or not: a `veth` does only while
+    /// its peer polls (NAPI), as it does with GRO on.
+    pub fn take_redirected(&self, does: bool) -> Result<()> {
+        for end in self.ends() {
+            let state = if does { "on" } else { "off" };
+            end.namespace.run("ethtool", &["-K", end.device, "gro", state])?;
+        }
+        Ok(())
+    }
+
     /// The source of traffic.
     pub fn client(&self) -> &Namespace {
         &self.client

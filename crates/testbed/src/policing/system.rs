@@ -2,7 +2,7 @@
 
 use super::Options;
 use crate::Testbed;
-use crate::bed::{PORT_A, PORT_B, SERVER, tc};
+use crate::bed::{PORT_A, PORT_B, tc};
 use crate::bridge::Bridge;
 use crate::narrows::Instance;
 use anyhow::Result;
@@ -98,9 +98,4 @@ pub(super) fn kernel_police_works(bed: &Testbed) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string().lines().collect::<Vec<_>>().join("; ")),
     }
-}
-
-/// Makes the server's device accept redirected frames.
-pub(super) fn take_redirected(bed: &Testbed) -> Result<()> {
-    bed.server().run("ethtool", &["-K", SERVER, "gro", "on"]).map(drop)
 }
