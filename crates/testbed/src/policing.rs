@@ -1,5 +1,5 @@
-//! TCP under a limit without a queue: the XDP plane beside plain drop and the kernel's `police`, in
-//! one run, under the same flows.
+//! TCP under a limit without a queue: the XDP plane at both hooks beside plain drop and the
+//! kernel's `police`, in one run, under the same flows.
 //!
 //! A policer's drops cost goodput: a flow that loses many packets at once loses its window, and the
 //! rate that it does not use while it recovers is lost, because nothing is queued. So all systems
@@ -64,10 +64,9 @@ pub fn check() -> Result<(), Refusal> {
 pub fn run(options: &Options) -> Result<Report> {
     check()?;
     let bed = Testbed::distant(1)?;
-    bed.take_redirected(true)?;
     let _distance = distance(&bed, options)?;
     let mut notes = Vec::new();
-    let mut systems = vec![System::Narrows, System::PlainDrop];
+    let mut systems = vec![System::Narrows, System::NarrowsTcx, System::PlainDrop];
     match system::kernel_police_works(&bed) {
         Ok(()) => systems.push(System::KernelPolice),
         Err(why) => notes.push(format!("this kernel has no police: {why}")),

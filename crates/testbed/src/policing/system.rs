@@ -15,8 +15,10 @@ const BURST_MIN: u64 = 100_000;
 /// The system between the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum System {
-    /// The XDP plane.
+    /// The XDP plane in the drivers.
     Narrows,
+    /// The XDP plane at tcx, behind a port that merges what it receives (GRO).
+    NarrowsTcx,
     /// The same without its AQM: it drops what exceeds the bucket and the virtual queue, as
     /// FlowValve does.
     PlainDrop,
@@ -29,6 +31,7 @@ impl System {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Narrows => "narrows-xdp",
+            Self::NarrowsTcx => "narrows-tcx",
             Self::PlainDrop => "plain drop",
             Self::KernelPolice => "kernel police",
         }
@@ -55,7 +58,12 @@ impl<'a> Running<'a> {
         if system == System::KernelPolice {
             return Ok(Self::Kernel(Police::over(bed, &rate, Bytes(burst + queue))?));
         }
-        let arguments = ["--plane", "xdp", "--xdp", "native", "--fail-closed"];
+        let is_at_tcx = system == System::NarrowsTcx;
+        let (hook, gro) = if is_at_tcx { ("tcx", "on") } else { ("native", "off") };
+        // Where it polls, a veth counts packets of the stack without their Ethernet headers.
+        bed.take_redirected(!is_at_tcx)?;
+        bed.shaper().run("ethtool", &["-K", PORT_A, "gro", gro])?;
+        let arguments = ["--plane", "xdp", "--xdp", hook, "--fail-closed"];
         let instance = Instance::start(bed, &options.program, &arguments)?;
         let tbf = format!("tbf rate {rate} burst {burst} limit {queue}");
         instance.tc(&format!("qdisc add dev {PORT_B} root handle 1: {tbf}"))?;
