@@ -86,8 +86,11 @@ impl Repairs {
         let mut before = std::mem::take(&mut self.watched);
         self.unreached.clear();
         for (port, hook) in ports.iter().zip(hooks) {
-            // A packet of the stack's own keeps what is still to be done to it.
-            let Some(mode) = hook.xdp_mode() else { continue };
+            // There a packet keeps what is still to be done to it.
+            let Some(mode) = hook.xdp_mode() else {
+                self.add(port, None, Features::here(port).ok(), Offload::AT_TCX);
+                continue;
+            };
             let generic = mode == XdpMode::Generic;
             let Ok(link) = Link::by_name(port) else { continue };
             let Some(end) = link.status.peer.filter(|_| link.status.is_veth()) else {

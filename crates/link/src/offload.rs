@@ -45,6 +45,9 @@ impl Offload {
         }
     }
 
+    /// The same where programs run behind the driver, at tcx. All others can be reversed there.
+    pub const AT_TCX: &'static [Self] = &[Self::Lro];
+
     /// The work that the other end of a veth leaves undone in the frames that it sends.
     pub const OF_PEER: &'static [Self] = &[Self::TxChecksum, Self::TxVlan, Self::TxServiceTag];
 

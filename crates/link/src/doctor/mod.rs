@@ -147,10 +147,7 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
                 let at_tcx = is_at_tcx(link, host, wanted);
                 findings.extend(port::judge(port, link, wanted, at_tcx));
                 findings.extend(queues::judge_port(port, link, wanted));
-                // At tcx a packet keeps what is still to be done to it.
-                if !at_tcx {
-                    findings.extend(offloads::judge(port, link, wanted));
-                }
+                findings.extend(offloads::judge(port, link, wanted, at_tcx));
                 findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
             }
         }
@@ -245,7 +242,7 @@ mod tests {
         let mut facts = fit();
         if let Ok(link) = &mut facts.ports[0].link {
             link.driver.name = "e1000e".into();
-            link.offloads.rx_vlan = true;
+            (link.offloads.rx_vlan, link.offloads.lro) = (true, true);
             link.status.mtu = 9000;
         }
         let said = |facts: &Facts, words: &str| {
@@ -253,6 +250,7 @@ mod tests {
         };
         assert!(said(&facts, "behind the driver, at tcx"));
         assert!(!said(&facts, "VLAN tags") && !said(&facts, "several buffers"));
+        assert!(said(&facts, "(LRO), which nothing reverses"));
         assert!(said(&facts, "not known to send redirected frames: the other port's program"));
         facts.host.kernel = KernelVersion::new(6, 1);
         assert!(said(&facts, "generic XDP works") && said(&facts, "VLAN tags"));

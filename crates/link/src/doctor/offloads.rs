@@ -8,13 +8,15 @@ use super::drivers::support;
 use super::{Finding, PortFacts, Wanted};
 use crate::{Link, Offload};
 
-pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
-    if link.status.is_veth() {
+/// `at_tcx` tells whether programs run behind the driver.
+pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: bool) -> Vec<Finding> {
+    if link.status.is_veth() && !at_tcx {
         return peer(facts, link, wanted);
     }
     // Generic XDP runs after the stack has merged packets; native XDP runs before.
     let generic = !support(&link.driver.name).native;
-    let on = Offload::of_port(generic).iter().filter(|offload| offload.is_on(&link.offloads));
+    let spoils = if at_tcx { Offload::AT_TCX } else { Offload::of_port(generic) };
+    let on = spoils.iter().filter(|offload| offload.is_on(&link.offloads));
     let name = link.name();
     on.map(|&offload| {
         let does = match offload {
@@ -23,6 +25,7 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Find
                 "takes the outer tags of 802.1ad out of frames before XDP sees them"
             }
             Offload::GroHw => "merges received packets (hardware GRO) before XDP sees them",
+            Offload::Lro if at_tcx => "merges received packets (LRO), which nothing reverses",
             Offload::Lro => "merges received packets (LRO), for which most drivers refuse XDP",
             _ => "merges received packets (GRO) before generic XDP sees them",
         };
@@ -93,7 +96,7 @@ mod tests {
         let mut link = facts.link.clone().unwrap();
         link.status.kind = Some("veth".into());
         facts.peer = peer;
-        judge(&facts, &link, &Wanted::default())
+        judge(&facts, &link, &Wanted::default(), false)
     }
 
     fn v0(offloads: Offloads) -> Option<Peer> {
@@ -138,7 +141,7 @@ mod tests {
         link.offloads.rx_vlan = true;
         let severity = |repairs| {
             let wanted = Wanted { repairs, ..Wanted::default() };
-            judge(&facts, &link, &wanted)[0].severity
+            judge(&facts, &link, &wanted, false)[0].severity
         };
         assert_eq!((severity(false), severity(true)), (Severity::Blocker, Severity::Note));
     }
@@ -150,7 +153,7 @@ mod tests {
             let mut link = facts.link.clone().unwrap();
             link.offloads = offloads;
             link.driver.name = driver.into();
-            judge(&facts, &link, &Wanted::default())
+            judge(&facts, &link, &Wanted::default(), false)
                 .into_iter()
                 .filter_map(|finding| finding.remedy)
                 .collect::<Vec<_>>()
