@@ -690,9 +690,18 @@ impl Seat {
     /// claims on each other, so only credit counts. `None` if it has none, or if the ceilings above
     /// do not let it pass.
     #[inline]
-    fn buy_own(&mut self, least: Bytes, want: Bytes, own: Claim, now: Nanos) -> Option<Grant> {
-        let (ledger, bucket) = self.node.rate();
-        let has = |bytes| self.ask(ledger, bucket, bytes, own, now).when <= now;
+    fn buy_own(
+        &mut self,
+        least: Bytes,
+        want: Bytes,
+        is_ahead: bool,
+        now: Nanos,
+    ) -> Option<Grant> {
+        let (ledger, Bucket { pace, depth }) = self.node.rate();
+        let has = |bytes| {
+            let span = pace.span(self.total, bytes);
+            ledger.due(span.min(depth), depth, now) <= now
+        };
         if !has(least) {
             return None;
         }
@@ -700,7 +709,7 @@ impl Seat {
         // A seat that was refused rarely has more than it needs.
         let has_more = !self.was_refused && most > least && has(most);
         let bytes = if has_more { want.min(self.most()).max(least) } else { least };
-        let offer = Offer { lender: 0, ahead: u32::from(own.is_ahead), short: 0 };
+        let offer = Offer { lender: 0, ahead: u32::from(is_ahead), short: 0 };
         if !self.take(bytes, &offer, now) {
             self.was_held = true;
             return None;
@@ -752,7 +761,7 @@ impl ClassMeter for Seat {
         let own = self.own_claim(now);
         self.is_held = false;
         let is_free = own.right == Right::Assured && !self.was_held;
-        if is_free && let Some(grant) = self.buy_own(least, want, own, now) {
+        if is_free && let Some(grant) = self.buy_own(least, want, own.is_ahead, now) {
             self.was_refused = false;
             return Ok(grant);
         }
