@@ -1145,6 +1145,75 @@ mod loom_tests {
         });
     }
 
+    /// Leaves `rest` in the ledger.
+    fn drain((ledger, Bucket { pace, depth }): (&Ledger, Bucket), rest: Bytes) {
+        ledger.charge(depth - pace.span(0, rest), depth, LONGEST_DEBT, NOW);
+    }
+
+    /// Two classes below `root` each want a packet, by credit of their own or (`borrow`) without,
+    /// and the root has credit for one. One gets it. The other may find out only when it has bought
+    /// at some ledgers: it gives that back.
+    fn one_buys_and_the_other_gives_back(root: &Arc<Node>, borrow: bool) {
+        let [mut one, mut other] = [2, 3].map(|id| {
+            let node = Node::new(id, u64::from(id), &class(Some(1), 1), Some(Arc::clone(root)));
+            if borrow {
+                drain(node.rate(), Bytes::ZERO);
+            }
+            let mut seat = Seat::new(Arc::new(node), Arc::default());
+            seat.set_active(true);
+            seat
+        });
+        assert!(root.borrowers()[0].is_empty());
+        let before = one.tokens(NOW);
+        let buy = move |seat: &mut Seat| {
+            u32::from(
+                seat.buy(PACKET, PACKET, borrow, NOW).is_ok_and(|grant| grant.bytes == PACKET),
+            )
+        };
+        let other = thread::spawn(move || (buy(&mut other), other));
+        let bought = buy(&mut one);
+        let (bought_too, other) = other.join().unwrap();
+        assert_eq!(bought + bought_too, 1, "there is credit for one");
+        let buckets = [&one.node, root].map(|node| [node.rate().1, node.terms.ceil()]);
+        let paid = |seat: &Seat, bought: u32| {
+            // A borrower pays nothing at the rate of its class.
+            let packets = [[if borrow { 0 } else { bought }, bought], [1, 1]];
+            for (at, now) in seat.tokens(NOW).into_iter().enumerate() {
+                for ledger in 0..2 {
+                    let span = buckets[at][ledger].pace.span(0, PACKET).0 as i64;
+                    let due = i64::from(packets[at][ledger]) * span;
+                    assert_eq!(before[at][ledger] - now[ledger], due);
+                }
+            }
+        };
+        paid(&one, bought);
+        paid(&other, bought_too);
+    }
+
+    #[test]
+    fn loom_a_class_whose_ceiling_above_another_was_faster_at_gives_back_what_it_has_bought() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let rate = Rate::from_bits_per_sec(10_000_000);
+            let root = Node::new(1, 1, &Class { ceil: rate, ..class(None, 10) }, None);
+            drain(root.rate(), Bytes(2_000));
+            one_buys_and_the_other_gives_back(&Arc::new(root), false);
+        });
+    }
+
+    #[test]
+    fn loom_a_borrower_that_another_was_faster_than_gives_back_what_it_has_bought() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let root = Node::new(1, 1, &class(None, 10), None);
+            // Less than two packets, and more than one and what a borrower leaves.
+            drain(root.rate(), Bytes(2_500));
+            one_buys_and_the_other_gives_back(&Arc::new(root), true);
+        });
+    }
+
     /// One queue has the only seat at a class while another sits down, sends and goes. Both are
     /// counted or none, whatever each sees of the other: what they buy is what the ledgers have
     /// sold, and nothing of them is left in a race.
