@@ -157,7 +157,7 @@ pub struct Tree {
     /// Locked when a class comes, goes or is first used by a queue.
     members: Mutex<Members>,
     /// How many queues have a seat.
-    queues: AtomicU32,
+    queues: Arc<AtomicU32>,
 }
 
 impl Tree {
@@ -324,7 +324,7 @@ impl TreeMeter for Queue {
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
         let node = lock(&self.tree.members).node(id)?;
-        Some(Box::new(Seat::new(node)))
+        Some(Box::new(Seat::new(node, Arc::clone(&self.tree.queues))))
     }
 
     fn census(&self, id: u32) -> Option<Box<dyn Census>> {

@@ -84,6 +84,7 @@ impl Node {
 
     /// Starts to fetch all that a purchase writes, of this class and those above it. Otherwise each
     /// class would be waited for after the one below it, where other cores have bought since.
+    /// A core that alone has bought only pays for it: what it wrote, it still has.
     #[inline]
     pub(super) fn expect_purchase(&self) {
         self.path().for_each(|node| prefetch_to_write(&node.sales));

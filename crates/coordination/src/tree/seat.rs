@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use super::node::Node;
 use super::race::{LEAD, RETURN, Race, bytes, laps};
 use super::terms::{Bucket, FRAME};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use narrows_qdisc::htb::{ClassMeter, Grant, Line};
 use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
@@ -122,14 +122,14 @@ impl Right {
 #[repr(C, align(64))]
 pub(super) struct Seat {
     node: Arc<Node>,
+    /// How many queues the tree has.
+    queues: Arc<AtomicU32>,
     /// Bought so far, in bytes.
     total: u64,
     /// Its place in the race of the class's queues.
     place: u64,
     /// Its weight there; 0 while nothing is queued.
     weight: u64,
-    /// The rank of its next packet: there is a race for each rank.
-    rank: usize,
     /// The last lender.
     lender: usize,
     /// The queue's weight among the queues of the class.
@@ -137,6 +137,8 @@ pub(super) struct Seat {
     /// The classes at which it has since its refusal claimed to come before worse priorities, by
     /// bits as in [`Refusal::by`]; bit 0 is the class itself, where it comes before worse ranks.
     wanted_by: u32,
+    /// The rank of its next packet: there is a race for each rank.
+    rank: u8,
     /// Whether it runs in the race of the class's queues. A queue that alone has a seat does not.
     runs: bool,
     /// Whether it was refused the last time.
@@ -270,10 +272,11 @@ struct Answer {
 }
 
 impl Seat {
-    pub(super) fn new(node: Arc<Node>) -> Self {
+    pub(super) fn new(node: Arc<Node>, queues: Arc<AtomicU32>) -> Self {
         node.sit_down();
         Self {
             node,
+            queues,
             total: 0,
             place: 0,
             weight: 0,
@@ -344,7 +347,7 @@ impl Seat {
     /// The race of the queues of the class that are of its rank.
     #[inline]
     fn queues(&self) -> &Race {
-        self.node.queues(self.rank)
+        self.node.queues(self.rank.into())
     }
 
     /// Tells queues of worse ranks that it waits until `due`.
@@ -359,7 +362,8 @@ impl Seat {
     /// The time until which a queue of the class with a better rank waits.
     #[inline(never)]
     fn outranked_until(&self) -> Nanos {
-        let better = (0..self.rank).map(|rank| self.node.queues(rank).wanted_until());
+        let better = 0..usize::from(self.rank);
+        let better = better.map(|rank| self.node.queues(rank).wanted_until());
         better.max().unwrap_or_default()
     }
 
@@ -660,7 +664,7 @@ impl Seat {
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         let node = &self.node;
         if self.runs {
-            let queues = node.queues(self.rank);
+            let queues = node.queues(self.rank.into());
             queues.sold(bytes, self.weight);
             let before = self.place;
             self.place = self.place.wrapping_add(laps(bytes, self.weight));
@@ -690,9 +694,12 @@ impl Seat {
     /// claims on each other, so only credit counts. `None` if it has none, or if the ceilings above
     /// do not let it pass.
     #[inline]
-    fn buy_own(&mut self, least: Bytes, want: Bytes, own: Claim, now: Nanos) -> Option<Grant> {
-        let (ledger, bucket) = self.node.rate();
-        let has = |bytes| self.ask(ledger, bucket, bytes, own, now).when <= now;
+    fn buy_own(&mut self, least: Bytes, want: Bytes, is_ahead: bool, now: Nanos) -> Option<Grant> {
+        let (ledger, Bucket { pace, depth }) = self.node.rate();
+        let has = |bytes| {
+            let span = pace.span(self.total, bytes);
+            ledger.due(span.min(depth), depth, now) <= now
+        };
         if !has(least) {
             return None;
         }
@@ -700,7 +707,7 @@ impl Seat {
         // A seat that was refused rarely has more than it needs.
         let has_more = !self.was_refused && most > least && has(most);
         let bytes = if has_more { want.min(self.most()).max(least) } else { least };
-        let offer = Offer { lender: 0, ahead: u32::from(own.is_ahead), short: 0 };
+        let offer = Offer { lender: 0, ahead: u32::from(is_ahead), short: 0 };
         if !self.take(bytes, &offer, now) {
             self.was_held = true;
             return None;
@@ -745,14 +752,14 @@ impl Seat {
 
 impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
-        if !self.was_refused {
+        if !self.was_refused && self.queues.load(Ordering::Relaxed) > 1 {
             self.node.expect_purchase();
         }
         self.join();
         let own = self.own_claim(now);
         self.is_held = false;
         let is_free = own.right == Right::Assured && !self.was_held;
-        if is_free && let Some(grant) = self.buy_own(least, want, own, now) {
+        if is_free && let Some(grant) = self.buy_own(least, want, own.is_ahead, now) {
             self.was_refused = false;
             return Ok(grant);
         }
@@ -892,11 +899,12 @@ impl ClassMeter for Seat {
     }
 
     fn rank(&mut self, rank: u8, now: Nanos) {
-        let rank = usize::from(rank).min(RANKS - 1);
+        let rank = rank.min(RANKS as u8 - 1);
         let before = std::mem::replace(&mut self.rank, rank);
         if rank == before {
             return;
         }
+        let [before, rank] = [before, rank].map(usize::from);
         if self.wanted_by & 1 != 0 {
             self.wanted_by &= !1;
             self.node.queues(before).has_had(self.wanted_here, now);
@@ -978,7 +986,7 @@ mod tests {
     }
 
     fn seats<const COUNT: usize>(node: &Arc<Node>) -> [Seat; COUNT] {
-        std::array::from_fn(|_| Seat::new(Arc::clone(node)))
+        std::array::from_fn(|_| Seat::new(Arc::clone(node), Arc::default()))
     }
 
     #[test]
@@ -1119,12 +1127,12 @@ mod loom_tests {
             let root = Arc::new(Node::new(1, 1, &class(None, 1_000), None));
             let node = Arc::new(Node::new(2, 2, &class(Some(1), 1), Some(Arc::clone(&root))));
             assert!(root.borrowers()[0].is_empty());
-            let mut one = Seat::new(Arc::clone(&node));
+            let mut one = Seat::new(Arc::clone(&node), Arc::default());
             one.set_active(true);
             let other = {
                 let node = Arc::clone(&node);
                 thread::spawn(move || {
-                    let mut seat = Seat::new(node);
+                    let mut seat = Seat::new(node, Arc::default());
                     seat.set_active(true);
                     seat.set_active(false);
                 })
@@ -1134,6 +1142,75 @@ mod loom_tests {
             one.set_active(false);
             other.join().unwrap();
             assert!(root.borrowers()[0].is_empty() && node.queues(0).is_empty());
+        });
+    }
+
+    /// Leaves `rest` in the ledger.
+    fn drain((ledger, Bucket { pace, depth }): (&Ledger, Bucket), rest: Bytes) {
+        ledger.charge(depth - pace.span(0, rest), depth, LONGEST_DEBT, NOW);
+    }
+
+    /// Two classes below `root` each want a packet, by credit of their own or (`borrow`) without,
+    /// and the root has credit for one. One gets it. The other may find out only when it has bought
+    /// at some ledgers: it gives that back.
+    fn one_buys_and_the_other_gives_back(root: &Arc<Node>, borrow: bool) {
+        let [mut one, mut other] = [2, 3].map(|id| {
+            let node = Node::new(id, u64::from(id), &class(Some(1), 1), Some(Arc::clone(root)));
+            if borrow {
+                drain(node.rate(), Bytes::ZERO);
+            }
+            let mut seat = Seat::new(Arc::new(node), Arc::default());
+            seat.set_active(true);
+            seat
+        });
+        assert!(root.borrowers()[0].is_empty());
+        let before = one.tokens(NOW);
+        let buy = move |seat: &mut Seat| {
+            u32::from(
+                seat.buy(PACKET, PACKET, borrow, NOW).is_ok_and(|grant| grant.bytes == PACKET),
+            )
+        };
+        let other = thread::spawn(move || (buy(&mut other), other));
+        let bought = buy(&mut one);
+        let (bought_too, other) = other.join().unwrap();
+        assert_eq!(bought + bought_too, 1, "there is credit for one");
+        let buckets = [&one.node, root].map(|node| [node.rate().1, node.terms.ceil()]);
+        let paid = |seat: &Seat, bought: u32| {
+            // A borrower pays nothing at the rate of its class.
+            let packets = [[if borrow { 0 } else { bought }, bought], [1, 1]];
+            for (at, now) in seat.tokens(NOW).into_iter().enumerate() {
+                for ledger in 0..2 {
+                    let span = buckets[at][ledger].pace.span(0, PACKET).0 as i64;
+                    let due = i64::from(packets[at][ledger]) * span;
+                    assert_eq!(before[at][ledger] - now[ledger], due);
+                }
+            }
+        };
+        paid(&one, bought);
+        paid(&other, bought_too);
+    }
+
+    #[test]
+    fn loom_a_class_whose_ceiling_above_another_was_faster_at_gives_back_what_it_has_bought() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let rate = Rate::from_bits_per_sec(10_000_000);
+            let root = Node::new(1, 1, &Class { ceil: rate, ..class(None, 10) }, None);
+            drain(root.rate(), Bytes(2_000));
+            one_buys_and_the_other_gives_back(&Arc::new(root), false);
+        });
+    }
+
+    #[test]
+    fn loom_a_borrower_that_another_was_faster_than_gives_back_what_it_has_bought() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let root = Node::new(1, 1, &class(None, 10), None);
+            // Less than two packets, and more than one and what a borrower leaves.
+            drain(root.rate(), Bytes(2_500));
+            one_buys_and_the_other_gives_back(&Arc::new(root), true);
         });
     }
 
@@ -1152,7 +1229,7 @@ mod loom_tests {
                 [ledger.level(bucket.depth, NOW), node.sales.ceil.level(bucket.depth, NOW)]
             };
             assert!(root.borrowers()[0].is_empty());
-            let mut one = Seat::new(Arc::clone(&node));
+            let mut one = Seat::new(Arc::clone(&node), Arc::default());
             one.set_active(true);
             // All that the class has of its own.
             while one.buy(PACKET, PACKET, false, NOW).is_ok() {}
@@ -1161,7 +1238,7 @@ mod loom_tests {
             let other = {
                 let node = Arc::clone(&node);
                 thread::spawn(move || {
-                    let mut seat = Seat::new(node);
+                    let mut seat = Seat::new(node, Arc::default());
                     seat.set_active(true);
                     let bought = buy(&mut seat);
                     seat.set_active(false);
