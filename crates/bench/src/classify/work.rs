@@ -154,8 +154,10 @@ impl Work {
                 let mut subjects = [const { None }; AHEAD];
                 let sum = batches.map(|batch| {
                     let frames = &self.frames[batch];
+                    // As a worker does.
+                    frames.iter().for_each(narrows_cpu::prefetch);
                     for (subject, frame) in subjects.iter_mut().zip(frames) {
-                        *subject = Packet::new(frame);
+                        Packet::read(frame, subject);
                     }
                     classes(classifier, &subjects[..frames.len()])
                 });
