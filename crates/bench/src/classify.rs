@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn all_find_the_same_class_where_the_destination_decides() {
-        for rules in [Rules::Addresses, Rules::Prefixes] {
+        for rules in [Rules::Addresses, Rules::Prefixes, Rules::PrefixesV6] {
             let sums = Subject::of(rules).into_iter().filter(|of| *of != Subject::Walk);
             let sums: Vec<u64> = sums.map(|subject| Work::new(subject, rules).run(2_000)).collect();
             assert!(sums[0] > 0 && sums.iter().all(|sum| *sum == sums[0]), "{rules:?}: {sums:?}");

@@ -10,9 +10,8 @@
 
 use crate::table::Rank;
 
-/// The packets that are looked up together at most. Twice as many would save another twelfth, and
-/// cost small batches more.
-pub const AHEAD: usize = 32;
+/// The packets that are looked up together at most: as many as a worker takes at once.
+pub const AHEAD: usize = 64;
 
 /// The first filter that matches a packet, or none, before any action. By default the packet has
 /// not been looked up.
@@ -79,7 +78,7 @@ impl Finds {
 
 /// Some of the packets, by their places.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Places(u32);
+pub(crate) struct Places(u64);
 
 impl Places {
     pub(crate) const NONE: Self = Self(0);
@@ -111,7 +110,7 @@ impl Places {
     pub(crate) fn that(self, is: impl Fn(usize) -> bool) -> Self {
         let mut those = Self::NONE;
         for at in self {
-            those.0 |= u32::from(is(at)) << at;
+            those.0 |= u64::from(is(at)) << at;
         }
         those
     }
@@ -125,6 +124,6 @@ impl Iterator for Places {
         let at = self.0.trailing_zeros();
         self.0 &= self.0.wrapping_sub(1);
         // The remainder only tells the compiler that no index needs a check.
-        (at < u32::BITS).then_some(at as usize % AHEAD)
+        (at < u64::BITS).then_some(at as usize % AHEAD)
     }
 }

@@ -34,9 +34,25 @@ impl<'a> Subject<'a> {
         }
     }
 
+    /// The same, written directly to its final place. A copy through another place would be read
+    /// back in different pieces than it was written, which stalls the processor (no store
+    /// forwarding).
+    #[inline]
+    pub fn read(frame: &'a [u8], into: &mut Option<Self>) {
+        match Keys::plain(frame) {
+            Some(keys) => *into = Some(Self::of(frame, &keys)),
+            None => Self::walk_into(frame, into),
+        }
+    }
+
     #[inline(never)]
     fn walk(frame: &'a [u8]) -> Option<Self> {
         Keys::walk(frame).map(|keys| Self::of(frame, &keys))
+    }
+
+    #[inline(never)]
+    fn walk_into(frame: &'a [u8], into: &mut Option<Self>) {
+        *into = Self::walk(frame);
     }
 
     #[inline(always)]

@@ -63,7 +63,8 @@ impl<'a> Filters<'a> {
             return self.sort_ahead(frame, packets, arrivals, now);
         }
         arrivals.retain_from(0, |id| {
-            let mut subject = subject(frame(id), packets, id);
+            let mut subject = None;
+            read(frame(id), packets, id, &mut subject);
             self.sort(frame(id), subject.as_mut(), Looks::default(), packets, id, now)
         });
     }
@@ -87,7 +88,7 @@ impl<'a> Filters<'a> {
             if place == 0 {
                 let next = &ids[at..(at + AHEAD).min(ids.len())];
                 for (into, id) in subjects.iter_mut().zip(next) {
-                    *into = subject(frame(*id), packets, *id);
+                    read(frame(*id), packets, *id, into);
                 }
                 self.look_ahead(&subjects[..next.len()], &mut found);
             }
@@ -151,11 +152,12 @@ impl<'a> Filters<'a> {
     }
 }
 
-/// The packet `id`, whose frame is `frame`, as filters see it. `None` if its Ethernet header is
-/// incomplete.
+/// Makes `into` the packet `id`, whose frame is `frame`, as filters see it; `None` if its Ethernet
+/// header is incomplete.
 #[inline]
-fn subject<'f>(frame: &'f [u8], packets: &Packets, id: PacketId) -> Option<Subject<'f>> {
-    let mut subject = Subject::new(frame)?;
-    subject.set_len(packets.meta(id).len.0);
-    Some(subject)
+fn read<'f>(frame: &'f [u8], packets: &Packets, id: PacketId, into: &mut Option<Subject<'f>>) {
+    Subject::read(frame, into);
+    if let Some(subject) = into {
+        subject.set_len(packets.meta(id).len.0);
+    }
 }

@@ -179,7 +179,8 @@ impl<I: Io> Worker<I> {
             // Malformed packets count as received, too.
             path.counters.rx_packets += u64::from(self.packets.unreclaimed());
             let reading = path.reading.beside(opposite.reading);
-            if reading != Reading::NOTHING || self.round_trips.is_some() {
+            let is_filtered = Filters::of(&opposite.slot, &path.slot).are_any();
+            if is_filtered || reading != Reading::NOTHING || self.round_trips.is_some() {
                 // All of them first: a processor waits for several frames at once.
                 for &id in self.arrivals.as_slice() {
                     self.io.prefetch(id);

@@ -3,10 +3,18 @@
 use narrows_classify::{Filter, Filters, Flower, Matches, PortRange, Prefix};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
+/// The common ranges of addresses: 1.0.0.0 to 223.255.255.255,
+const RANGE_V4: std::ops::Range<u32> = 0x0100_0000..0xe000_0000;
+/// and the first 12 bits of those of IPv6.
+const RANGES_V6: [u128; 6] = [0x200, 0x240, 0x260, 0x280, 0x2a0, 0x2c0];
+/// How many networks of 32 bits IPv6 prefixes are in.
+const NETWORKS_V6: u32 = 20_000;
 
 /// Which filters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +23,8 @@ pub enum Rules {
     Addresses,
     /// 100,000 prefixes of 8 to 32 bits, most of 24 as in a routing table, the longest first.
     Prefixes,
+    /// 100,000 prefixes of IPv6 of 16 to 64 bits, most of 48 or 32, the longest first.
+    PrefixesV6,
     /// 1,000 filters of ten masks over addresses, ports and protocol.
     Mixed,
 }
@@ -22,21 +32,23 @@ pub enum Rules {
 /// The fields of a packet that the filters compare.
 #[derive(Clone, Copy)]
 pub(super) struct Flow {
-    pub(super) source: u32,
-    pub(super) destination: u32,
+    pub(super) is_v6: bool,
+    pub(super) source: u128,
+    pub(super) destination: u128,
     pub(super) ports: (u16, u16),
     pub(super) is_tcp: bool,
 }
 
 impl Rules {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Addresses, Self::Prefixes, Self::Mixed];
+    pub const ALL: [Self; 4] = [Self::Addresses, Self::Prefixes, Self::PrefixesV6, Self::Mixed];
 
     /// Their name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Addresses => "addresses",
             Self::Prefixes => "prefixes",
+            Self::PrefixesV6 => "prefixes-v6",
             Self::Mixed => "mixed",
         }
     }
@@ -49,9 +61,26 @@ impl Rules {
     /// How many filters.
     pub fn count(self) -> usize {
         match self {
-            Self::Addresses | Self::Prefixes => 100_000,
+            Self::Addresses | Self::Prefixes | Self::PrefixesV6 => 100_000,
             Self::Mixed => 1_000,
         }
+    }
+
+    /// Whether they are for IPv6.
+    fn are_v6(self) -> bool {
+        self == Self::PrefixesV6
+    }
+
+    /// Any address.
+    fn address(self, random: &mut Pcg64Mcg) -> u128 {
+        if !self.are_v6() {
+            return u128::from(random.random_range(RANGE_V4));
+        }
+        let network = random.random_range(0..NETWORKS_V6);
+        let range = RANGES_V6[network as usize % RANGES_V6.len()];
+        // The same 20 bits for the same network, and scattered.
+        let bits = u128::from(network.wrapping_mul(0x9e37_79b1) >> 12);
+        range << 116 | bits << 96 | random.random::<u128>() >> 32
     }
 
     /// The filters.
@@ -64,7 +93,8 @@ impl Rules {
             let (pref, flower) = self.flower(number, &mut random);
             let class = number % 60_000 + 2;
             let matches = Matches::Flower(flower);
-            let (protocol, handle, actions) = (IPV4, number, Vec::new());
+            let protocol = if self.are_v6() { IPV6 } else { IPV4 };
+            let (handle, actions) = (number, Vec::new());
             let filter = Filter { pref, protocol, handle, matches, class, named: 0, actions };
             filters.insert(filter.order(), Arc::new(filter));
         }
@@ -72,10 +102,13 @@ impl Rules {
     }
 
     fn flower(self, number: u32, random: &mut Pcg64Mcg) -> (u16, Flower) {
-        // Addresses of the common ranges: 1.0.0.0 to 223.255.255.255.
         let mut prefix = |len: u8| {
-            let address: u32 = random.random_range(0x0100_0000..0xe000_0000);
-            Prefix::new(IpAddr::from(Ipv4Addr::from_bits(address)), len)
+            let address = self.address(random);
+            let address = match self.are_v6() {
+                true => IpAddr::from(Ipv6Addr::from_bits(address)),
+                false => IpAddr::from(Ipv4Addr::from_bits(address as u32)),
+            };
+            Prefix::new(address, len)
         };
         match self {
             Self::Addresses => (1, Flower { destination: prefix(32), ..Flower::default() }),
@@ -87,6 +120,16 @@ impl Rules {
                     _ => 25 + (number / 20 % 8) as u8,
                 };
                 (33 - u16::from(len), Flower { destination: prefix(len), ..Flower::default() })
+            }
+            Self::PrefixesV6 => {
+                let len = match number % 20 {
+                    0..=8 => 48,
+                    9..=11 => 32,
+                    12..=15 => 33 + (number / 20 % 15) as u8,
+                    16 => 16 + (number / 20 % 16) as u8,
+                    _ => 49 + (number / 20 % 16) as u8,
+                };
+                (65 - u16::from(len), Flower { destination: prefix(len), ..Flower::default() })
             }
             Self::Mixed => {
                 let port = 1024 + (number / 10 * 7 % 8192) as u16;
@@ -122,17 +165,16 @@ impl Rules {
         let mut random = Pcg64Mcg::seed_from_u64(2);
         let flow = |index: usize| {
             let mut any: Flow = Flow {
-                source: random.random_range(0x0100_0000..0xe000_0000),
-                destination: random.random_range(0x0100_0000..0xe000_0000),
+                is_v6: self.are_v6(),
+                source: self.address(&mut random),
+                destination: self.address(&mut random),
                 ports: (random.random(), random.random()),
                 is_tcp: true,
             };
             if !index.is_multiple_of(10) {
                 let flower = flowers[random.random_range(0..flowers.len())];
-                let within = |prefix: Option<Prefix>, any: u32| {
-                    prefix.map_or(any, |prefix| {
-                        prefix.bits().0 as u32 | any & !(prefix.mask() as u32)
-                    })
+                let within = |prefix: Option<Prefix>, any: u128| {
+                    prefix.map_or(any, |prefix| prefix.bits().0 | any & !prefix.mask())
                 };
                 any.source = within(flower.source, any.source);
                 any.destination = within(flower.destination, any.destination);

@@ -2,7 +2,7 @@
 
 use super::rules::{Flow, Rules};
 use narrows_classify::{AHEAD, Classifier, Filter, Flower, Matches, Subject as Packet};
-use prefix_trie::{Prefix, PrefixMap};
+use prefix_trie::PrefixMap;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Subject {
         let ours = [Self::Tables, Self::TablesFromBytes, Self::Walk];
         let peers: &[Self] = match rules {
             Rules::Addresses => &[Self::HashMap, Self::Trie],
-            Rules::Prefixes => &[Self::Trie],
+            Rules::Prefixes | Rules::PrefixesV6 => &[Self::Trie],
             Rules::Mixed => &[],
         };
         [&ours, peers].concat()
@@ -53,7 +53,7 @@ impl Subject {
 /// See the module's documentation.
 pub struct Work {
     frames: Vec<[u8; 64]>,
-    destinations: Vec<u32>,
+    destinations: Vec<u128>,
     structure: Structure,
     filters: u64,
     next: usize,
@@ -64,27 +64,8 @@ enum Structure {
     FromBytes(Classifier),
     Walk(Vec<Arc<Filter>>),
     HashMap(HashMap<u32, u32>),
-    Trie(Box<PrefixMap<Address, u32>>),
-}
-
-/// A prefix of an IPv4 address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Address(u32, u8);
-
-impl Prefix for Address {
-    type R = u32;
-
-    fn repr(&self) -> u32 {
-        self.0
-    }
-
-    fn prefix_len(&self) -> u8 {
-        self.1
-    }
-
-    fn from_repr_len(repr: u32, len: u8) -> Self {
-        Self(repr & u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0), len)
-    }
+    Trie(Box<PrefixMap<(u32, u8), u32>>),
+    TrieV6(Box<PrefixMap<(u128, u8), u32>>),
 }
 
 impl Work {
@@ -95,8 +76,7 @@ impl Work {
         let filters = rules.filters();
         let destinations = |filter: &Arc<Filter>| match &filter.matches {
             Matches::Flower(Flower { destination: Some(prefix), .. }) => {
-                let len = (prefix.mask() as u32).count_ones() as u8;
-                Some((Address(prefix.bits().0 as u32, len), filter.class))
+                Some((prefix.bits().0, prefix.mask().count_ones() as u8, filter.class))
             }
             _ => None,
         };
@@ -115,10 +95,15 @@ impl Work {
                 Structure::Walk(filters.iter().map(|(_, filter)| Arc::clone(filter)).collect())
             }
             Subject::HashMap => {
-                let all = peers.map(|(Address(address, _), class)| (address, class));
+                let all = peers.map(|(address, _, class)| (address as u32, class));
                 Structure::HashMap(all.collect())
             }
-            Subject::Trie => Structure::Trie(Box::new(peers.collect())),
+            Subject::Trie if rules == Rules::PrefixesV6 => Structure::TrieV6(Box::new(
+                peers.map(|(address, len, class)| ((address, len), class)).collect(),
+            )),
+            Subject::Trie => Structure::Trie(Box::new(
+                peers.map(|(address, len, class)| ((address as u32, len), class)).collect(),
+            )),
         };
         let destinations = flows.iter().map(|flow| flow.destination).collect();
         Self { frames, destinations, structure, filters: filters.len() as u64, next: 0 }
@@ -154,8 +139,10 @@ impl Work {
                 let mut subjects = [const { None }; AHEAD];
                 let sum = batches.map(|batch| {
                     let frames = &self.frames[batch];
+                    // As a worker does.
+                    frames.iter().for_each(narrows_cpu::prefetch);
                     for (subject, frame) in subjects.iter_mut().zip(frames) {
-                        *subject = Packet::new(frame);
+                        Packet::read(frame, subject);
                     }
                     classes(classifier, &subjects[..frames.len()])
                 });
@@ -169,11 +156,15 @@ impl Work {
                 .map(|filter| u64::from(filter.class))
                 .sum(),
             Structure::HashMap(map) => places
-                .filter_map(|at| map.get(&self.destinations[at]))
+                .filter_map(|at| map.get(&(self.destinations[at] as u32)))
                 .map(|class| u64::from(*class))
                 .sum(),
             Structure::Trie(trie) => places
-                .filter_map(|at| trie.get_lpm(&Address(self.destinations[at], 32)))
+                .filter_map(|at| trie.get_lpm(&(self.destinations[at] as u32, 32)))
+                .map(|(_, class)| u64::from(*class))
+                .sum(),
+            Structure::TrieV6(trie) => places
+                .filter_map(|at| trie.get_lpm(&(self.destinations[at], 128)))
                 .map(|(_, class)| u64::from(*class))
                 .sum(),
         }
@@ -194,11 +185,20 @@ fn classes(classifier: &Classifier, subjects: &[Option<Packet<'_>>]) -> u64 {
 fn frame(flow: &Flow) -> [u8; 64] {
     let mut frame = [0; 64];
     let mut put = |at: usize, bytes: &[u8]| frame[at..at + bytes.len()].copy_from_slice(bytes);
-    put(12, &[0x08, 0x00, 0x45, 0, 0, 50]);
-    put(22, &[64, if flow.is_tcp { 6 } else { 17 }]);
-    put(26, &flow.source.to_be_bytes());
-    put(30, &flow.destination.to_be_bytes());
-    put(34, &flow.ports.0.to_be_bytes());
-    put(36, &flow.ports.1.to_be_bytes());
+    let protocol = if flow.is_tcp { 6 } else { 17 };
+    let transport = if flow.is_v6 {
+        put(12, &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 10, protocol, 64]);
+        put(22, &flow.source.to_be_bytes());
+        put(38, &flow.destination.to_be_bytes());
+        54
+    } else {
+        put(12, &[0x08, 0x00, 0x45, 0, 0, 50]);
+        put(22, &[64, protocol]);
+        put(26, &(flow.source as u32).to_be_bytes());
+        put(30, &(flow.destination as u32).to_be_bytes());
+        34
+    };
+    put(transport, &flow.ports.0.to_be_bytes());
+    put(transport + 2, &flow.ports.1.to_be_bytes());
     frame
 }
