@@ -11,8 +11,8 @@
 //! the others only if it has to find more than the first match, or if there are any that the prefix
 //! alone does not decide. Still shorter prefixes have tables, as other filters do.
 //!
-//! *IPv6.* Most addresses have the same first bits. So prefixes of 32 to 64 bits are found by a hash
-//! of the first 32, and shorter ones are in a trie of their own, as above.
+//! *IPv6.* Most addresses have the same first bits. So prefixes of 32 to 64 bits are found by a
+//! hash of the first 32, and shorter ones are in a trie of their own, as above.
 //!
 //! *A change* copies one page, or the few that a short prefix overlaps. All versions share the
 //! rest.
