@@ -3,8 +3,8 @@
 //! Prefixes of 25 lengths would make 25 tables. Here they make one trie over the 32 bits that they
 //! test. A slot stands for the first 16 bits. It lists the prefixes that overlap it by rank, so the
 //! first one that contains an address is the first filter that matches. In a routing table it has
-//! one or two prefixes, in one cache line, and one more line says where they are. If a slot has many
-//! that are longer, they get a page of their own, for six more bits.
+//! one or two prefixes, in one cache line, and one more line says where they are. If a slot has
+//! many that are longer, they get a page of their own, for six more bits.
 //!
 //! *Short prefixes*, of 8 to 15 bits, would be in too many slots. They have lists of their own, by
 //! their first 8 bits; a slot has only the first of them that contains it. A look-up goes through
