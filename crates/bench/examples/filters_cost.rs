@@ -1,5 +1,5 @@
-//! Prints what filters cost on a worker's way from the driver to a tree of 16 classes and out again:
-//! `cargo run --release -p narrows-bench --example filters_cost`.
+//! Prints what filters cost on a worker's way from the driver to a tree of 16 classes and out
+//! again: `cargo run --release -p narrows-bench --example filters_cost`.
 //!
 //! Frames of 64 bytes arrive 64 at a time; none is sent. Workers take turns. Before each turn as
 //! much memory is written as the caches hold, or the same packets pass once more (*warm*).
