@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The tables of this many filters stay in the near caches.
-const NEAR: usize = 1024;
+const NEAR: usize = 64;
 
 /// From this number of prefix lengths on, a trie is worth its cost.
 const WORTH: usize = 5;

@@ -7,7 +7,7 @@
 //!
 //! *Tables, not a walk.* Filters that test the same fields under the same mask share a hash table,
 //! so a look-up visits at most as many tables as there are masks. Filters that test only a prefix
-//! share one trie for many lengths. Where there are thousands of filters, packets are looked up
+//! share one trie for many lengths. Where there are many filters, packets are looked up
 //! together. [`Filter::matches`] is the plain rule, one filter and packet at a time; everything
 //! else is tested against it.
 //!

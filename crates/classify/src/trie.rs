@@ -1,10 +1,10 @@
 //! Filters that differ only in a prefix, whatever its length.
 //!
-//! Prefixes of 25 lengths would make 25 tables. Here they make one trie over the 32 bits that they
+//! Prefixes of 25 lengths would make 25 tables. Here they make one trie over the bits that they
 //! test. A slot stands for the first 16 bits. It lists the prefixes that overlap it by rank, so the
 //! first one that contains an address is the first filter that matches. In a routing table it has
-//! one or two prefixes, in one cache line, and one more line says where they are. If a slot has
-//! many that are longer, they get a page of their own, for six more bits.
+//! one or two prefixes, in one cache line; one more line says where they are. If a slot has many
+//! that are longer, they get a page of their own, for six more bits.
 //!
 //! *Short prefixes*, of 8 to 15 bits, would be in too many slots. They have lists of their own, by
 //! their first 8 bits; a slot has only the first of them that contains it. A look-up goes through
@@ -12,10 +12,11 @@
 //! alone does not decide. Still shorter prefixes have tables, as other filters do.
 //!
 //! *IPv6.* Most addresses have the same first bits. So prefixes of 32 to 64 bits are found by a
-//! hash of the first 32, and shorter ones are in a trie of their own, as above.
+//! hash of the first 32, and shorter ones are in a trie of their own, as above. Longer ones have
+//! tables.
 //!
-//! *A change* copies one page, or the few that a short prefix overlaps. All versions share the
-//! rest.
+//! *A change* copies one page, or the few that a short prefix overlaps, and where the lists are.
+//! All versions share the rest.
 //!
 //! Source: the idea of buckets at the leaves is that of LC-tries and HiCuts (Nilsson, Karlsson
 //! 1999; Gupta, McKeown 1999).
@@ -301,17 +302,18 @@ mod tests {
         ) {
             // A rank that does not decide alone asks for its filter, and there is none.
             let rank = |order: u64, is_plain: bool| Rank::new(order, is_plain.then_some(1));
-            let initial = initial.into_iter().zip(1..);
-            let mut model: Vec<(Prefix, Rank)> = initial
-                .map(|((high, low, len), order)| (prefix(family, high, low, len), rank(order * 2, order % 9 > 0)))
-                .collect();
+            let initial = initial.into_iter().zip(1..).map(|((high, low, len), order)| {
+                (prefix(family, high, low, len), rank(order * 2, order % 9 > 0))
+            });
+            let mut model: Vec<(Prefix, Rank)> = initial.collect();
             let mut trie = Trie::of(family, model.iter().copied());
             let before = (trie.clone(), model.clone());
             for ((high, low, len, puts, is_plain), order) in edits.into_iter().zip(1000..) {
                 if puts {
-                    let one = (prefix(family, high, low, len), rank(order * 7919 % 1009 * 2 + 1, is_plain));
-                    trie.insert(one.0, one.1);
-                    model.push(one);
+                    let prefix = prefix(family, high, low, len);
+                    let rank = rank(order * 7919 % 1009 * 2 + 1, is_plain);
+                    trie.insert(prefix, rank);
+                    model.push((prefix, rank));
                 } else if !model.is_empty() {
                     let (prefix, rank) = model.swap_remove(order as usize * 7919 % model.len());
                     trie.remove(prefix, rank);

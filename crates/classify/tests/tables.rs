@@ -147,9 +147,16 @@ fn prefix_filter() -> impl Strategy<Value = Filter> {
         let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
         Matches::Words(vec![Selector::network(16, address & mask, mask)])
     });
-    let matches = prop_oneof![2 => flower, 1 => word];
-    (filter(), matches, 1..40_u32).prop_map(|(filter, matches, handle)| {
-        let protocol = if handle % 4 > 0 { 0x0800 } else { ANY_PROTOCOL };
+    let ports = some(Just(PortRange { first: 1, last: 2 }));
+    let len = prop_oneof![3 => 32..=64_u8, 1 => 0..=32_u8];
+    let to_v6 = (address(), len, ports).prop_map(|(address, len, source_port)| {
+        let destination = Prefix::new(IpAddr::from(six(address).to_be_bytes()), len);
+        Matches::Flower(Flower { destination, source_port, ..Flower::default() })
+    });
+    let v4 = prop_oneof![2 => flower, 1 => word].prop_map(|matches| (0x0800, matches));
+    let matches = prop_oneof![2 => v4, 1 => to_v6.prop_map(|matches| (0x86dd, matches))];
+    (filter(), matches, 1..40_u32).prop_map(|(filter, (protocol, matches), handle)| {
+        let protocol = if handle % 4 > 0 { protocol } else { ANY_PROTOCOL };
         Filter { protocol, handle, matches, ..filter }
     })
 }

@@ -93,7 +93,7 @@ impl<'a> Filters<'a> {
                 self.look_ahead(&subjects[..next.len()], &mut found);
             }
             at += 1;
-            let found = found.map(|found| found[place]);
+            let found = found.each_ref().map(|found| found[place]);
             self.sort(frame(id), subjects[place].as_mut(), found, packets, id, now)
         });
     }

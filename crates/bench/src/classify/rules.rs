@@ -152,6 +152,11 @@ impl Rules {
         }
     }
 
+    /// The frames of packets, nine of ten of which a filter matches.
+    pub fn frames(self, count: usize) -> Vec<[u8; 64]> {
+        self.flows(count).iter().map(Flow::frame).collect()
+    }
+
     /// Packets, nine of ten of which a filter matches.
     pub(super) fn flows(self, count: usize) -> Vec<Flow> {
         let filters = self.filters();
@@ -184,5 +189,29 @@ impl Rules {
             any
         };
         (0..count).map(flow).collect()
+    }
+}
+
+impl Flow {
+    /// A frame with these fields.
+    pub(super) fn frame(&self) -> [u8; 64] {
+        let mut frame = [0; 64];
+        let mut put = |at: usize, bytes: &[u8]| frame[at..at + bytes.len()].copy_from_slice(bytes);
+        let protocol = if self.is_tcp { 6 } else { 17 };
+        let transport = if self.is_v6 {
+            put(12, &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 10, protocol, 64]);
+            put(22, &self.source.to_be_bytes());
+            put(38, &self.destination.to_be_bytes());
+            54
+        } else {
+            put(12, &[0x08, 0x00, 0x45, 0, 0, 50]);
+            put(22, &[64, protocol]);
+            put(26, &(self.source as u32).to_be_bytes());
+            put(30, &(self.destination as u32).to_be_bytes());
+            34
+        };
+        put(transport, &self.ports.0.to_be_bytes());
+        put(transport + 2, &self.ports.1.to_be_bytes());
+        frame
     }
 }

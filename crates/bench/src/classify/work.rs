@@ -72,7 +72,7 @@ impl Work {
     /// The work of `subject` with `rules`.
     pub fn new(subject: Subject, rules: Rules) -> Self {
         let flows = rules.flows(PACKETS);
-        let frames: Vec<[u8; 64]> = flows.iter().map(frame).collect();
+        let frames: Vec<[u8; 64]> = flows.iter().map(Flow::frame).collect();
         let filters = rules.filters();
         let destinations = |filter: &Arc<Filter>| match &filter.matches {
             Matches::Flower(Flower { destination: Some(prefix), .. }) => {
@@ -180,25 +180,4 @@ fn classes(classifier: &Classifier, subjects: &[Option<Packet<'_>>]) -> u64 {
         Some(u64::from(class))
     };
     found.filter_map(class).sum()
-}
-
-fn frame(flow: &Flow) -> [u8; 64] {
-    let mut frame = [0; 64];
-    let mut put = |at: usize, bytes: &[u8]| frame[at..at + bytes.len()].copy_from_slice(bytes);
-    let protocol = if flow.is_tcp { 6 } else { 17 };
-    let transport = if flow.is_v6 {
-        put(12, &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 10, protocol, 64]);
-        put(22, &flow.source.to_be_bytes());
-        put(38, &flow.destination.to_be_bytes());
-        54
-    } else {
-        put(12, &[0x08, 0x00, 0x45, 0, 0, 50]);
-        put(22, &[64, protocol]);
-        put(26, &(flow.source as u32).to_be_bytes());
-        put(30, &(flow.destination as u32).to_be_bytes());
-        34
-    };
-    put(transport, &flow.ports.0.to_be_bytes());
-    put(transport + 2, &flow.ports.1.to_be_bytes());
-    frame
 }

@@ -218,7 +218,8 @@ fn announce<'a, B: Bits>(
     slot: usize,
 ) -> (&'a [Listed<B>], Option<&'a Below<B>>) {
     let (list, below) = (body.listed(head, slot), body.below());
-    list.first().into_iter().for_each(narrows_cpu::prefetch);
+    // A short list is often in two cache lines.
+    list.first().into_iter().chain(list.last()).for_each(narrows_cpu::prefetch);
     below.into_iter().for_each(|below| narrows_cpu::prefetch(&below[slot]));
     (list, below)
 }
