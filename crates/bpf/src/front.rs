@@ -90,5 +90,4 @@ impl Front {
 }
 
 #[cfg(test)]
-#[allow(unsafe_code)]
 mod tests;

@@ -34,21 +34,48 @@ pub struct TestRun {
 pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result<TestRun> {
     let mut out = vec![0; frame.len()];
     let mut options = libbpf_sys::bpf_test_run_opts {
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        ..options(frame, times)
+    };
+    // SAFETY: both buffers outlive the call and are as long as `options` says.
+    unsafe { run(program, &mut options) }?;
+    Ok(TestRun { verdict: options.retval, ns: options.duration, frame: out })
+}
+
+/// How long the program takes in nanoseconds, each of `times` times. The frame that it leaves may
+/// be of any length.
+///
+/// # Errors
+/// As [`test_run`].
+#[cfg(test)]
+pub(crate) fn duration(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result<u32> {
+    let mut options = options(frame, times);
+    // SAFETY: `frame` outlives the call, which only reads it, and is as long as `options` says.
+    unsafe { run(program, &mut options) }?;
+    Ok(options.duration)
+}
+
+/// To run a program `times` times on `frame`, as `run` does.
+fn options(frame: &[u8], times: u32) -> libbpf_sys::bpf_test_run_opts {
+    libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
         data_in: frame.as_ptr().cast(),
         data_size_in: frame.len() as u32,
-        data_out: out.as_mut_ptr().cast(),
-        data_size_out: out.len() as u32,
         repeat: i32::try_from(times).unwrap_or(i32::MAX),
         ..Default::default()
-    };
-    // SAFETY: the program is an open descriptor, both buffers outlive the call and are as long as
-    // `options` says, which says its own size, too.
-    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-    if outcome < 0 {
-        return Err(io::Error::from_raw_os_error(-outcome));
     }
-    Ok(TestRun { verdict: options.retval, ns: options.duration, frame: out })
+}
+
+/// # Safety
+/// `options` says its own size, and each of its pointers is null, or to as many bytes as it says.
+unsafe fn run(
+    program: BorrowedFd<'_>,
+    options: &mut libbpf_sys::bpf_test_run_opts,
+) -> io::Result<()> {
+    // SAFETY: the program is an open descriptor; the caller vouches for the rest.
+    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), options) };
+    if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(()) }
 }
 
 /// The size of `struct __sk_buff` of `linux/bpf.h`, and where two of its fields are.
@@ -76,18 +103,26 @@ pub(crate) fn run_merged(
         context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
     let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        data_in: packet.as_ptr().cast(),
-        data_size_in: packet.len() as u32,
         ctx_in: context.as_ptr().cast(),
         ctx_size_in: context.len() as u32,
-        repeat: 1,
-        ..Default::default()
+        ..options(packet, 1)
     };
-    // SAFETY: the program is an open descriptor; packet and context outlive the call, which only
-    // reads them, and are as long as `options` says, which says its own size, too.
-    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-    if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(options.retval) }
+    // SAFETY: packet and context outlive the call, which only reads them, and are as long as
+    // `options` says.
+    unsafe { run(program, &mut options) }?;
+    Ok(options.retval)
+}
+
+/// The verdict of a program that is entered by `entry`, as XDP's: of tcx `TC_ACT_SHOT`,
+/// `TC_ACT_REDIRECT` and `TC_ACT_UNSPEC` of `linux/pkt_cls.h`.
+#[cfg(test)]
+pub(crate) fn as_xdp(entry: crate::Entry, verdict: u32) -> u32 {
+    match (entry, verdict) {
+        (crate::Entry::Tcx, 2) => DROP,
+        (crate::Entry::Tcx, 7) => REDIRECT,
+        (crate::Entry::Tcx, u32::MAX) => PASS,
+        (_, verdict) => verdict,
+    }
 }
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES` of `linux/bpf.h`.
@@ -99,16 +134,7 @@ const LIVE_FRAMES: u32 = 1 << 1;
 /// # Errors
 /// What the kernel says: the process may not, or it has no live frames (before Linux 5.18).
 pub fn live_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result<()> {
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: frame.len() as u32,
-        repeat: i32::try_from(times).unwrap_or(i32::MAX),
-        flags: LIVE_FRAMES,
-        ..Default::default()
-    };
-    // SAFETY: the program is an open descriptor, `frame` outlives the call, which only reads it,
-    // and `options` says its own size.
-    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-    if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(()) }
+    let mut options = libbpf_sys::bpf_test_run_opts { flags: LIVE_FRAMES, ..options(frame, times) };
+    // SAFETY: `frame` outlives the call, which only reads it, and is as long as `options` says.
+    unsafe { run(program, &mut options) }
 }

@@ -1,7 +1,7 @@
 //! Filters in the driver, run by the kernel on frames that never were on a wire.
 
 use super::*;
-use libbpf_rs::libbpf_sys;
+use crate::test_run::{DROP, PASS, TestRun, as_xdp, test_run};
 use narrows_sets::{Host, Key, Match, Named, Sets};
 use narrows_units::Nanos;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,11 +12,6 @@ use std::thread;
 mod cost;
 mod police;
 
-/// `XDP_DROP` and `XDP_PASS`, and what they are at tcx: `TC_ACT_SHOT` and `TC_ACT_UNSPEC`.
-const DROP: u32 = 1;
-const PASS: u32 = 2;
-const TCX_DROP: u32 = 2;
-const TCX_PASS: u32 = u32::MAX;
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const PORT: FrontPort<'static> =
     FrontPort { mac: OWN, multi_buffer: false, entry: Entry::Own, handed: None };
@@ -128,26 +123,9 @@ fn frame(source: IpAddr) -> Vec<u8> {
 }
 
 /// The verdict on `frame`, as XDP's, and the time per frame in ns over `times` runs.
-fn run(loaded: &Loaded, frame: &[u8], times: i32) -> (u32, u32) {
-    let Loaded { front, entry } = loaded;
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: frame.len() as u32,
-        repeat: times,
-        ..Default::default()
-    };
-    let program = front.program().as_raw_fd();
-    // SAFETY: `program` is an open descriptor, `frame` outlives the call, which only reads it, and
-    // `options` says its own size.
-    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &mut options) };
-    assert_eq!(outcome, 0, "the kernel does not run it");
-    let verdict = match (entry, options.retval) {
-        (Entry::Tcx, TCX_DROP) => DROP,
-        (Entry::Tcx, TCX_PASS) => PASS,
-        (_, verdict) => verdict,
-    };
-    (verdict, options.duration)
+fn run(loaded: &Loaded, frame: &[u8], times: u32) -> (u32, u32) {
+    let TestRun { verdict, ns, .. } = test_run(loaded.front.program(), frame, times).unwrap();
+    (as_xdp(loaded.entry, verdict), ns)
 }
 
 fn is_dropped(front: &Loaded, source: &str) -> bool {

@@ -3,7 +3,6 @@
 #ifndef MARK_H
 #define MARK_H
 
-#include <stddef.h>
 #include "find_class.h"
 #include "frame.h"
 

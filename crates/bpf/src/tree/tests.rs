@@ -3,7 +3,7 @@
 use super::layout::Key;
 use super::*;
 use crate::front::{Does, Field, FrontMaps, FrontPort, Step, Term, Then};
-use crate::test_run::{DROP, PASS, REDIRECT, TestRun, run_merged, test_run};
+use crate::test_run::{DROP, PASS, REDIRECT, TestRun, as_xdp, run_merged, test_run};
 use std::time::Instant;
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
@@ -37,17 +37,7 @@ fn trees() -> impl Iterator<Item = Tree> {
 /// The verdict on the last of `times` frames, as XDP's, the time of one in ns, and the frame.
 fn run(tree: &Tree, frame: &[u8], times: u32) -> (u32, u32, Vec<u8>) {
     let TestRun { verdict, ns, frame } = test_run(tree.program(), frame, times).unwrap();
-    (verdict_of(tree, verdict), ns, frame)
-}
-
-/// `TC_ACT_SHOT`, `TC_ACT_REDIRECT` and `TC_ACT_UNSPEC` as XDP's verdicts.
-fn verdict_of(tree: &Tree, verdict: u32) -> u32 {
-    match (tree.entry(), verdict) {
-        (Entry::Tcx, 2) => DROP,
-        (Entry::Tcx, 7) => REDIRECT,
-        (Entry::Tcx, u32::MAX) => PASS,
-        (_, verdict) => verdict,
-    }
+    (as_xdp(tree.entry(), verdict), ns, frame)
 }
 
 /// An IPv4 packet of UDP to `port`, `bytes` long.
@@ -328,7 +318,7 @@ fn a_merged_packet_counts_as_the_frames_that_it_stands_for() {
         // A guest, for one, says the length of the segments and not how many there are.
         for said in [3, 0] {
             let verdict = run_merged(tree.program(), frame, 900, said).unwrap();
-            assert_eq!(verdict_of(&tree, verdict), REDIRECT);
+            assert_eq!(as_xdp(tree.entry(), verdict), REDIRECT);
             sent.sent_packets += 3;
             sent.sent_bytes += 3 * headers + 2000;
             assert_eq!(tree.totals().unwrap(), sent, "{headers}, {said}");
@@ -360,7 +350,7 @@ fn a_class_charges_overhead_for_each_frame_of_a_merged_packet() {
     tree.install(one_class(slow), &[1]).unwrap();
     let udp = frame(53, 0, 2142);
     let verdicts =
-        [0; 2].map(|_| verdict_of(&tree, run_merged(tree.program(), &udp, 700, 3).unwrap()));
+        [0; 2].map(|_| as_xdp(tree.entry(), run_merged(tree.program(), &udp, 700, 3).unwrap()));
     assert_eq!(verdicts, [REDIRECT, DROP]);
     let totals = tree.totals().unwrap();
     assert_eq!((totals.sent_packets, totals.limit_drops), (3, 3));

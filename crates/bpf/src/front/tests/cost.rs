@@ -1,6 +1,7 @@
 //! The cost of a look-up, compared with the kernel's own trie.
 
 use super::*;
+use crate::test_run::duration;
 use libbpf_cargo::SkeletonBuilder;
 use libbpf_rs::ObjectBuilder;
 use std::os::fd::BorrowedFd;
@@ -92,22 +93,7 @@ fn cost(bench: &Bench, object: &[u8], mode: u32, asked: &[IpAddr], trie: &[(IpAd
 /// The shortest time in nanoseconds that `program` takes, of several `runs` with so many `times`.
 fn fastest(program: BorrowedFd<'_>, runs: u32, times: u32) -> u32 {
     let frame = frame(Ipv4Addr::LOCALHOST.into());
-    let run = |_| {
-        // Without room for the frame that a program leaves: metadata makes it longer.
-        let mut options = libbpf_sys::bpf_test_run_opts {
-            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-            data_in: frame.as_ptr().cast(),
-            data_size_in: frame.len() as u32,
-            repeat: times as i32,
-            ..Default::default()
-        };
-        // SAFETY: the program is an open descriptor, `frame` outlives the call, which only reads
-        // it, and `options` says its own size.
-        let outcome =
-            unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-        assert_eq!(outcome, 0, "the kernel does not run it");
-        options.duration
-    };
+    let run = |_| duration(program, &frame, times).unwrap();
     (0..runs).map(run).min().unwrap_or_default()
 }
 
