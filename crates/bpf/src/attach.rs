@@ -152,6 +152,13 @@ pub struct AttachError {
     pub source: io::Error,
 }
 
+impl AttachError {
+    /// Whether another program is attached there.
+    pub fn is_taken(&self) -> bool {
+        matches!(self.source.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+    }
+}
+
 /// Attaches `program` to the interface `ifindex`. It stays for as long as the returned link
 /// is open.
 pub(crate) fn attach(

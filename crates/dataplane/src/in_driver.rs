@@ -58,10 +58,7 @@ pub(crate) fn preferred(port: &PortFacts) -> [Hook; 3] {
 
 /// Whether another XDP program is attached there.
 fn is_taken(error: &InstanceError) -> bool {
-    let InstanceError::Driver { source: TreeError::Attach(refused), .. } = error else {
-        return false;
-    };
-    matches!(refused.source.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
+    matches!(error, InstanceError::Driver { source: TreeError::Attach(why), .. } if why.is_taken())
 }
 
 /// Whether frames of `port` may be in several buffers.
@@ -137,12 +134,12 @@ impl InDriver {
     }
 
     /// The hooks for the port of `side`, the best first; only `only` if there is one.
-    fn hooks_for(&self, side: Side, only: Option<Hook>) -> [Hook; 3] {
+    fn hooks_for(&self, side: Side, only: Option<Hook>) -> Vec<Hook> {
         match (only, self.trees[side.index()].entry()) {
-            (Some(only), _) => [only; 3],
+            (Some(only), _) => vec![only],
             // In a dispatcher its place among other programs counts for more.
-            (None, Entry::Shared) => [NATIVE, GENERIC, Hook::Tcx],
-            (None, Entry::Own | Entry::Tcx) => preferred(self.port(side)),
+            (None, Entry::Shared) => vec![NATIVE, GENERIC, Hook::Tcx],
+            (None, Entry::Own | Entry::Tcx) => preferred(self.port(side)).into(),
         }
     }
 

@@ -432,12 +432,12 @@ fn attach_best(
         hook: Hook::Xdp(XdpMode::Native),
         source: std::io::ErrorKind::Unsupported.into(),
     }));
-    let errno = match &source {
-        SteerError::Attach(error) => error.source.raw_os_error(),
+    let refused = match &source {
+        SteerError::Attach(error) => Some(error),
         _ => None,
     };
-    let hint = match errno {
-        Some(libc::EBUSY | libc::EEXIST) => {
+    let hint = match refused.and_then(|error| error.source.raw_os_error()) {
+        _ if refused.is_some_and(AttachError::is_taken) => {
             "; another XDP program is attached: `ip link set dev DEV xdp off` removes it, or \
              `xdp-loader unload DEV --all` what libxdp has loaded"
         }
