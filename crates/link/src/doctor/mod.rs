@@ -27,7 +27,6 @@ pub use facts::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortF
 pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
 
-use crate::Link;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -140,11 +139,11 @@ pub fn examine(a: &str, b: &str, wanted: &Wanted) -> Vec<Finding> {
 pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
     let host = &facts.host;
-    for port in &facts.ports {
+    let at_tcx = facts.ports.each_ref().map(|port| is_at_tcx(port, host, wanted));
+    for (port, at_tcx) in facts.ports.iter().zip(at_tcx) {
         match &port.link {
             Err(error) => findings.push(port::missing(&port.asked, error)),
             Ok(link) => {
-                let at_tcx = is_at_tcx(link, host, wanted);
                 findings.extend(port::judge(port, link, wanted, at_tcx));
                 findings.extend(queues::judge_port(port, link, wanted));
                 findings.extend(offloads::judge(port, link, wanted, at_tcx));
@@ -155,13 +154,10 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     if let [Ok(a), Ok(b)] = facts.ports.each_ref().map(|port| port.link.as_ref()) {
         match wanted.plane {
             WantedPlane::Xsk => findings.extend(queues::judge_pair(a, b, wanted, host.cpus)),
-            WantedPlane::Xdp => {
-                let at_tcx = [a, b].map(|link| is_at_tcx(link, host, wanted));
-                findings.extend(redirect::judge([a, b], at_tcx, facts));
-            }
+            WantedPlane::Xdp => findings.extend(redirect::judge([a, b], at_tcx, facts)),
         }
-        let in_driver = [a, b].into_iter().filter(|link| !is_at_tcx(link, host, wanted));
-        findings.extend(in_driver.map(|link| mtu::fits(link, wanted, &host.kernel)));
+        let in_driver = [a, b].into_iter().zip(at_tcx).filter(|(_, at_tcx)| !at_tcx);
+        findings.extend(in_driver.map(|(link, _)| mtu::fits(link, wanted, &host.kernel)));
         findings.extend(mtu::unequal(a, b));
         findings.extend(standby::judge([a, b], &facts.others, wanted));
     }
@@ -171,13 +167,13 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     findings
 }
 
-/// Whether the XDP plane's program of `link` runs behind the driver.
-fn is_at_tcx(link: &Link, host: &HostFacts, wanted: &Wanted) -> bool {
+/// Whether the XDP plane's program of `port` runs behind the driver.
+fn is_at_tcx(port: &PortFacts, host: &HostFacts, wanted: &Wanted) -> bool {
     /// The first version with tcx.
     const TCX: KernelVersion = KernelVersion::new(6, 6);
     wanted.plane == WantedPlane::Xdp
         && host.kernel >= TCX
-        && drivers::is_better_at_tcx(&link.driver.name)
+        && port.link.as_ref().is_ok_and(|link| is_better_at_tcx(&link.driver.name))
 }
 
 /// The findings that prevent a start.
