@@ -11,10 +11,10 @@ use narrows_classify::{
     Prefix, Rules as Tree,
 };
 use narrows_packet::{Batch, PacketId, Packets, Reading};
-use narrows_policy::{Plan, Policy, PortFacts};
+use narrows_policy::Plan;
 use narrows_qdisc::Slot;
 use narrows_shaper::{Installation, Io, Side, Worker};
-use narrows_tc::Host;
+use narrows_tc::{Host, OfflineHost};
 use narrows_units::{Bytes, Nanos};
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -108,29 +108,6 @@ impl Io for Memory {
     }
 }
 
-/// A host whose policy is only written down.
-#[derive(Default)]
-struct Paper(Policy);
-
-impl Host for Paper {
-    fn devices(&self) -> Vec<String> {
-        vec!["b".to_owned()]
-    }
-
-    fn port(&self, _: &str) -> Option<PortFacts> {
-        Some(PortFacts::ETHERNET)
-    }
-
-    fn policy(&self) -> Policy {
-        self.0.clone()
-    }
-
-    fn apply(&mut self, policy: Policy) -> Result<(), String> {
-        self.0 = policy;
-        Ok(())
-    }
-}
-
 /// A worker whose packets meet `filters` and then a tree.
 struct Bed {
     worker: Worker<Memory>,
@@ -141,7 +118,7 @@ struct Bed {
 
 impl Bed {
     fn new(filters: Filters, frames: Vec<[u8; 64]>) -> Result<Self> {
-        let mut host = Paper::default();
+        let mut host = OfflineHost::default();
         let mut lines = vec![
             "qdisc add dev b root handle 1: htb default 10".to_owned(),
             "class add dev b parent 1: classid 1:1 htb rate 100gbit burst 10mb cburst 10mb".into(),
@@ -160,8 +137,8 @@ impl Bed {
             ensure!(outcome.code == 0, "{line}: {}", outcome.stderr);
         }
         let install = |port| -> Result<_> {
-            let plan =
-                Plan::of(host.0.port(port), 1).map_err(|error| anyhow::anyhow!("{error}"))?;
+            let plan = Plan::of(host.policy().port(port), 1)
+                .map_err(|error| anyhow::anyhow!("{error}"))?;
             let (installed, mut specs) = Installation::reconcile(plan, None);
             installed.commit();
             Ok((installed, specs.remove(0)))

@@ -205,9 +205,9 @@ impl<I: Io> Worker<I> {
                 path.counters.rx_packets += 1;
                 path.counters.rx_bytes += self.packets.len(id).0;
             }
-            // First the filters of the port of arrival, then those of the other port.
-            let filters = Filters::of(&opposite.slot, &path.slot);
-            if filters.are_any() {
+            if is_filtered {
+                // First the filters of the port of arrival, then those of the other port.
+                let filters = Filters::of(&opposite.slot, &path.slot);
                 let (io, packets) = (&self.io, &mut self.packets);
                 filters.sort_all(|id| io.bytes(id), packets, &mut self.arrivals, now);
             }
