@@ -52,6 +52,12 @@ impl Hook {
         }
     }
 
+    /// The inverse of [`name`](Self::name).
+    pub fn named(name: &str) -> Option<Self> {
+        let all = [Self::Xdp(XdpMode::Native), Self::Xdp(XdpMode::Generic), Self::Tcx];
+        all.into_iter().find(|hook| hook.name() == name)
+    }
+
     /// The kernel's name for the hook, and flags: `XDP_FLAGS_DRV_MODE` or `XDP_FLAGS_SKB_MODE` of
     /// `linux/if_link.h`.
     const fn attach_type(self) -> (libbpf_sys::bpf_attach_type, u32) {

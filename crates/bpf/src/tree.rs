@@ -16,8 +16,11 @@
 use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType, ProgramMut, libbpf_sys};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, MapMut, MapType, Object, OpenMapMut, OpenObject, ProgramMut,
+    libbpf_sys,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -62,6 +65,9 @@ pub enum TreeError {
     /// No table holds the rules.
     #[error("the XDP plane's rules hash alike: change one of them, or use --plane xsk")]
     Rules,
+    /// The maps of another process are not this version's.
+    #[error("the running process has another {0} map in its driver program: restart instead")]
+    Inherited(&'static str),
     /// Another program cannot take its place.
     #[error("the kernel does not replace the XDP plane's program: {0}")]
     Replace(io::Error),
@@ -146,8 +152,8 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The words of `struct totals`.
-    fn of(words: [u64; 8]) -> Self {
+    /// From the words of `struct totals`.
+    pub fn of(words: [u64; 8]) -> Self {
         let [
             to_self,
             sent_packets,
@@ -168,6 +174,30 @@ impl Totals {
             unclassified_drops,
             port_gone_drops,
         }
+    }
+
+    /// The inverse of [`of`](Self::of).
+    pub fn words(&self) -> [u64; 8] {
+        let Self {
+            to_self,
+            sent_packets,
+            sent_bytes,
+            dropped_bytes,
+            limit_drops,
+            aqm_drops,
+            unclassified_drops,
+            port_gone_drops,
+        } = *self;
+        [
+            to_self,
+            sent_packets,
+            sent_bytes,
+            dropped_bytes,
+            limit_drops,
+            aqm_drops,
+            unclassified_drops,
+            port_gone_drops,
+        ]
     }
 
     /// The difference to `earlier`.
@@ -200,8 +230,8 @@ pub struct Tree {
     /// The program in front of it, attached in its place.
     front: Option<Front>,
     maps: Maps,
-    /// The plan in force, and its number.
-    current: (u32, Image),
+    /// The number of the plan in force.
+    in_force: u32,
     /// The sources of the tables under each number; `None` if that failed.
     laid_out: [Option<LaidOut>; 2],
 }
@@ -241,6 +271,7 @@ fn handle(map: &'static str, from: &MapMut<'_>) -> Result<MapHandle, TreeError> 
     MapHandle::try_from(from).map_err(|source| TreeError::Map { map, source })
 }
 
+/// What programs at each hook share, and the program of a process that takes over.
 struct Maps {
     in_force: MapHandle,
     plans: MapHandle,
@@ -256,6 +287,46 @@ struct Maps {
     nothing: MapHandle,
 }
 
+impl Maps {
+    /// Their names in an object.
+    const NAMES: [&str; 10] = [
+        "in_force", "plans", "classes", "sieves", "rules", "nodes", "seats", "totals", "grace",
+        "handed",
+    ];
+
+    /// Those of a loaded object.
+    fn of(object: &Object) -> Result<Self, TreeError> {
+        let named = |name: &'static str| {
+            let missing = || libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound));
+            let map = object.maps().find(|map| map.name() == name).ok_or_else(missing);
+            let handle = map.and_then(|map| MapHandle::try_from(&map));
+            handle.map_err(|source| TreeError::Map { map: name, source })
+        };
+        let [in_force, plans, classes, sieves, rules, nodes, seats, totals, grace, handed] =
+            Self::NAMES.map(named);
+        Ok(Self {
+            in_force: in_force?,
+            plans: plans?,
+            classes: classes?,
+            sieves: sieves?,
+            rules: rules?,
+            nodes: nodes?,
+            seats: seats?,
+            totals: totals?,
+            grace: grace?,
+            handed: handed?,
+            nothing: explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?,
+        })
+    }
+
+    /// In the order of [`Self::NAMES`].
+    fn all(&self) -> [&MapHandle; 10] {
+        let Self { in_force, plans, classes, sieves, rules, nodes, seats, totals, grace, .. } =
+            self;
+        [in_force, plans, classes, sieves, rules, nodes, seats, totals, grace, &self.handed]
+    }
+}
+
 impl Tree {
     /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
     /// several buffers. Until a plan is installed all frames pass, once it is
@@ -264,8 +335,36 @@ impl Tree {
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.
     pub fn load(mac: [u8; 6], multi_buffer: bool, entry: Entry) -> Result<Self, TreeError> {
+        Self::load_on(mac, multi_buffer, entry, &[])
+    }
+
+    /// Loads the program for the same port as one of another process, to run at `hook` on `maps`,
+    /// which that one's [`maps`](Self::maps) gave. They are not changed, and frames do not reach
+    /// this program, until it [takes over](Self::take_over).
+    ///
+    /// # Errors
+    /// If the kernel refuses it, or if these are other maps.
+    pub fn inherit(
+        mac: [u8; 6],
+        multi_buffer: bool,
+        entry: Entry,
+        hook: Hook,
+        maps: &[OwnedFd],
+    ) -> Result<Self, TreeError> {
+        let mut tree = Self::load_on(mac, multi_buffer, entry, maps)?;
+        tree.move_to(hook)?;
+        Ok(tree)
+    }
+
+    /// Loads it, on `maps` if there are any.
+    fn load_on(
+        mac: [u8; 6],
+        multi_buffer: bool,
+        entry: Entry,
+        maps: &[OwnedFd],
+    ) -> Result<Self, TreeError> {
         let mut storage = MaybeUninit::uninit();
-        let nothing = explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?;
+        let mut misfit = None;
         let loaded = explained(|| {
             let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -274,22 +373,17 @@ impl Tree {
             }
             entry.set_up(&mut open.progs.tree, multi_buffer);
             entry.set_up(&mut open.progs.tree_behind, multi_buffer);
+            let maps = maps.iter().map(AsFd::as_fd);
+            reuse(open.open_object_mut(), maps).map_err(|(map, error)| {
+                misfit = Some(map);
+                error
+            })?;
             open.load()
-        })
-        .map_err(TreeError::Load)?;
-        let maps = Maps {
-            in_force: handle("in_force", &loaded.maps.in_force)?,
-            plans: handle("plans", &loaded.maps.plans)?,
-            classes: handle("classes", &loaded.maps.classes)?,
-            sieves: handle("sieves", &loaded.maps.sieves)?,
-            rules: handle("rules", &loaded.maps.rules)?,
-            nodes: handle("nodes", &loaded.maps.nodes)?,
-            seats: handle("seats", &loaded.maps.seats)?,
-            totals: handle("totals", &loaded.maps.totals)?,
-            grace: handle("grace", &loaded.maps.grace)?,
-            handed: handle("handed", &loaded.maps.handed)?,
-            nothing,
-        };
+        });
+        if let Some(map) = misfit {
+            return Err(TreeError::Inherited(map));
+        }
+        let loaded = loaded.map_err(TreeError::Load)?;
         let progs = &loaded.progs;
         let at_xdp = Programs::new(&progs.tree, &progs.tree_behind, &loaded.maps.other_port)?;
         Ok(Self {
@@ -300,8 +394,8 @@ impl Tree {
             at_tcx: None,
             is_at_tcx: false,
             front: None,
-            maps,
-            current: (0, Image::default()),
+            maps: Maps::of(loaded.object())?,
+            in_force: 0,
             laid_out: [None, None],
         })
     }
@@ -312,7 +406,7 @@ impl Tree {
     /// # Errors
     /// If a map cannot be written. Then the old plan stays in force.
     pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
-        let next = 1 - self.current.0;
+        let next = 1 - self.in_force;
         let table = Table::of(&image.masks, &image.rules, &image.names).ok_or(TreeError::Rules)?;
         self.wait()?;
         let cpus = libbpf_rs::num_possible_cpus()
@@ -333,7 +427,7 @@ impl Tree {
         let plan = layout::plan(&image, &table);
         update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
         update("in_force", &self.maps.in_force, &ONLY, &next.to_ne_bytes())?;
-        self.current = (next, image);
+        self.in_force = next;
         Ok(())
     }
 
@@ -407,17 +501,9 @@ impl Tree {
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.own_mac = self.mac;
             }
-            let ours = &self.maps;
-            open.maps.in_force.reuse_fd(ours.in_force.as_fd())?;
-            open.maps.plans.reuse_fd(ours.plans.as_fd())?;
-            open.maps.classes.reuse_fd(ours.classes.as_fd())?;
-            open.maps.sieves.reuse_fd(ours.sieves.as_fd())?;
-            open.maps.rules.reuse_fd(ours.rules.as_fd())?;
-            open.maps.nodes.reuse_fd(ours.nodes.as_fd())?;
-            open.maps.seats.reuse_fd(ours.seats.as_fd())?;
-            open.maps.totals.reuse_fd(ours.totals.as_fd())?;
-            open.maps.grace.reuse_fd(ours.grace.as_fd())?;
-            open.maps.handed.reuse_fd(ours.handed.as_fd())?;
+            let maps = self.maps.all();
+            let maps = maps.into_iter().map(AsFd::as_fd);
+            reuse(open.open_object_mut(), maps).map_err(|(_, error)| error)?;
             open.load()
         })
         .map_err(TreeError::Load)?;
@@ -434,14 +520,38 @@ impl Tree {
         if self.is_at_tcx { Entry::Tcx } else { self.entry }
     }
 
-    /// Puts the program behind a gate, whose array is `behind`.
+    /// Replaces the program of another process, whose [`hold`](Self::hold) this is, or goes behind
+    /// a gate, of which it is the array. Each frame passes one or the other.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn take_over(&mut self, behind: OwnedFd) -> Result<(), TreeError> {
-        let hold = self.entry.hold(behind);
+    pub fn take_over(&mut self, hold: OwnedFd) -> Result<(), TreeError> {
+        let hold = self.entry().hold(hold);
         hold.replace(self.first(self.front.as_ref())).map_err(TreeError::Replace)?;
         self.hold = Some(hold);
+        Ok(())
+    }
+
+    /// What it is attached by, to be passed on to another process.
+    pub fn hold(&self) -> Option<BorrowedFd<'_>> {
+        self.hold.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Its maps, to be passed on to another process: plans, credit and counters.
+    pub fn maps(&self) -> Vec<BorrowedFd<'_>> {
+        self.maps.all().into_iter().map(AsFd::as_fd).collect()
+    }
+
+    /// Reads which plan is in force, for a program that [inherited](Self::inherit) its maps. The
+    /// other process installs no further plan from now on.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn resume(&mut self) -> Result<(), TreeError> {
+        let read = self.maps.in_force.lookup(&ONLY, MapFlags::ANY);
+        let read = read.map_err(|source| TreeError::Map { map: "in_force", source })?;
+        let number = read.and_then(|bytes| Some(u32::from_ne_bytes(bytes.try_into().ok()?)));
+        self.in_force = number.unwrap_or(0) & 1;
         Ok(())
     }
 
@@ -537,6 +647,30 @@ impl Tree {
         let slots = slots("totals", &self.maps.totals, 0)?;
         Ok(slots.chunks(1).map(|of_one| Totals::of(layout::sums(of_one))).collect())
     }
+}
+
+/// Makes `open` use `maps`, in the order of [`Maps::NAMES`], instead of maps of its own.
+///
+/// # Errors
+/// The name of one that is laid out otherwise, and the kernel's error.
+fn reuse<'a>(
+    open: &mut OpenObject,
+    maps: impl Iterator<Item = BorrowedFd<'a>>,
+) -> Result<(), (&'static str, libbpf_rs::Error)> {
+    for (name, fd) in Maps::NAMES.into_iter().zip(maps) {
+        let Some(mut map) = open.maps_mut().find(|map| map.name() == name) else { continue };
+        let shape = |map: &OpenMapMut<'_>| {
+            let sizes = [map.key_size(), map.value_size(), map.max_entries()];
+            (map.name().to_owned(), map.map_type(), sizes)
+        };
+        let own = shape(&map);
+        map.reuse_fd(fd).map_err(|error| (name, error))?;
+        // It now says what the other is.
+        if shape(&map) != own {
+            return Err((name, io::Error::from(io::ErrorKind::InvalidData).into()));
+        }
+    }
+    Ok(())
 }
 
 /// An array with values of `bytes`.

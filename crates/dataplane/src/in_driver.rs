@@ -23,7 +23,7 @@ use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
 use crate::port::PortFacts;
-use crate::upgrade::state::SessionManifest;
+use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{Seat, Totals, Tree, TreeError};
 use narrows_bpf::{
@@ -39,6 +39,10 @@ use narrows_shaper::{PathCounters, Side};
 use narrows_xdp::{Compiled, Counted, Numbers, compile, figures};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
+
+mod handover;
+
+pub(crate) use handover::InheritedPrograms;
 
 /// XDP in the driver, and in the stack.
 const NATIVE: Hook = Hook::Xdp(XdpMode::Native);
@@ -103,9 +107,7 @@ impl InDriver {
             Tree::load(port.mac, has_several_buffers(port), gates.entry(side)).map_err(failed(port))
         };
         let trees = [load(Side::A)?, load(Side::B)?];
-        let losses_before = ports
-            .each_ref()
-            .map(|port| Device::read(port.ifindex).map(|device| device.losses).unwrap_or_default());
+        let losses_before = losses(&ports);
         let hooks = [NATIVE; 2];
         let installed = Default::default();
         let before = Default::default();
@@ -259,12 +261,17 @@ impl InDriver {
             heaviest: Default::default(),
             beyond: Default::default(),
         };
+        self.add_dropped_in_front(&mut counts);
+        counts
+    }
+
+    /// Adds what filters in front have dropped.
+    fn add_dropped_in_front(&self, counts: &mut Counts) {
         for side in Side::BOTH {
             for (cpu, dropped) in self.fronts[side.index()].dropped().into_iter().enumerate() {
                 counts.add_dropped_in_front(side, cpu, dropped);
             }
         }
-        counts
     }
 }
 
@@ -282,6 +289,12 @@ fn path(totals: &Totals) -> PathCounters {
         tx_bytes: totals.sent_bytes,
         drops,
     }
+}
+
+/// Packets lost by each device so far; zero if unreadable.
+fn losses(ports: &[PortFacts; 2]) -> [DeviceLosses; 2] {
+    let read = |port: &PortFacts| Device::read(port.ifindex).map(|device| device.losses);
+    ports.each_ref().map(|port| read(port).unwrap_or_default())
 }
 
 /// A problem with `port`.
@@ -380,13 +393,14 @@ impl Plane for InDriver {
         false
     }
 
-    fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str> {
-        Err("the XDP plane is not handed over; restart instead: traffic passes over the bridge \
-             meanwhile")
+    fn offer(&self) -> Result<(PlaneManifest, Vec<OwnedFd>), &'static str> {
+        let (manifest, descriptors) = self.manifest().ok_or("it has no descriptors left")?;
+        Ok((PlaneManifest::Xdp(manifest), descriptors))
     }
 
+    /// Nothing waits here, so nothing pauses.
     fn stand_still(&self, _: Duration) -> Option<(Still, Standstill)> {
-        None
+        Some((self.still(), Standstill::default()))
     }
 
     fn close(mut self: Box<Self>, _: bool) -> Closed {

@@ -18,8 +18,9 @@ use crate::heartbeat::SilentWorker;
 use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
 use crate::port::PortFacts;
+use crate::session::SessionOptions;
 use crate::upgrade::WorkerQueued;
-use crate::upgrade::state::SessionManifest;
+use crate::upgrade::state::{PlaneManifest, ProgramState};
 use crate::workers::Standstill;
 use narrows_bpf::{Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
@@ -90,10 +91,10 @@ pub(crate) trait Plane: LooksUp {
     ///
     /// # Errors
     /// Why there is nothing to offer.
-    fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str>;
+    fn offer(&self) -> Result<(PlaneManifest, Vec<OwnedFd>), &'static str>;
 
-    /// Pauses all workers and returns their state. They resume when the [`Standstill`] is dropped.
-    /// `None` if one does not pause within `time`; then all resume.
+    /// Pauses all workers and returns the plane's state. They resume when the [`Standstill`] is
+    /// dropped. `None` if one does not pause within `time`; then all resume.
     fn stand_still(&self, time: Duration) -> Option<(Still, Standstill)>;
 
     /// Releases the ports. With `drain`, the queues drain for a short while; the rest counts as
@@ -144,15 +145,36 @@ pub(crate) struct Report {
     pub(crate) largest_cake: [Option<u64>; 2],
 }
 
-/// The state of all workers while they pause.
+/// A plane that another process still runs, ready to continue in this one.
+pub(crate) trait InheritedPlane {
+    /// Takes the state of the other process in, which has paused.
+    ///
+    /// # Errors
+    /// If it is inconsistent. Nothing has been changed then.
+    fn take_in(&mut self, still: Still) -> Result<(), InstanceError>;
+
+    /// Runs from now on, in place of the other process, which touches nothing more. Also returns
+    /// since when its workers run, if there are any.
+    ///
+    /// # Errors
+    /// If the kernel refuses: then the ports are released.
+    fn start(
+        self: Box<Self>,
+        options: &SessionOptions,
+    ) -> Result<(Box<dyn Plane>, Option<Nanos>), InstanceError>;
+}
+
+/// The state of a plane that pauses.
 #[derive(Default)]
 pub(crate) struct Still {
-    /// The counters.
+    /// The counters, without those that the other process gets to read itself.
     pub(crate) counts: Counts,
     /// Each worker's queued packets and free frames.
     pub(crate) queued: Vec<WorkerQueued>,
     /// By port: the time up to which each limit is used, by the major number of its qdisc.
     pub(crate) spent: [Vec<(u32, Nanos)>; 2],
+    /// Programs that go on meanwhile, by the port where frames leave.
+    pub(crate) programs: Vec<ProgramState>,
 }
 
 /// The end of a plane.

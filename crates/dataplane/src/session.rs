@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 mod handover;
 mod plane;
 
-pub(crate) use handover::Inherited;
+pub(crate) use handover::InheritedSession;
 
 /// The secret key of the hashes. One for all workers, which must agree on hosts, for all sessions,
 /// whose qdiscs remember them, and for all processes that take over.

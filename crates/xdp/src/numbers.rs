@@ -45,10 +45,21 @@ impl Numbers {
         self.0.values().copied()
     }
 
+    /// All of them, each with the identity of its class.
+    pub fn named(&self) -> impl Iterator<Item = (Name, u32)> + '_ {
+        self.0.iter().map(|(name, number)| (*name, *number))
+    }
+
     /// The numbers of classes that `before` did not have.
     pub fn new_since(&self, before: &Self) -> Vec<u32> {
         let is_new = |(name, _): &(&Name, &u32)| !before.0.contains_key(name);
         self.0.iter().filter(is_new).map(|(_, number)| *number).collect()
+    }
+}
+
+impl FromIterator<(Name, u32)> for Numbers {
+    fn from_iter<I: IntoIterator<Item = (Name, u32)>>(all: I) -> Self {
+        Self(all.into_iter().collect())
     }
 }
 

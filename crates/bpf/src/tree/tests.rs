@@ -2,6 +2,7 @@
 
 use super::layout::Key;
 use super::*;
+use crate::attach::XdpMode;
 use crate::front::{Does, Field, FrontMaps, FrontPort, Step, Term, Then};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, as_xdp, run_merged, test_run};
 use std::time::Instant;
@@ -356,4 +357,54 @@ fn a_class_charges_overhead_for_each_frame_of_a_merged_packet() {
     assert_eq!((totals.sent_packets, totals.limit_drops), (3, 3));
     assert_eq!((totals.sent_bytes, totals.dropped_bytes), (3 * 742, 3 * 742));
     assert_eq!(tree.seat(1).unwrap().limit_drops, 3);
+}
+
+/// Descriptors of the maps of `tree`, as another process gets them.
+fn maps(tree: &Tree) -> Vec<OwnedFd> {
+    tree.maps().iter().map(|map| map.try_clone_to_owned().unwrap()).collect()
+}
+
+#[test]
+fn a_program_that_inherits_goes_on_with_plan_credit_and_counters() {
+    for mut giver in trees() {
+        let hook = match giver.entry() {
+            Entry::Tcx => Hook::Tcx,
+            _ => Hook::Xdp(XdpMode::Native),
+        };
+        // Two packets at once, and then one a second.
+        let slow = Class { burst: 0, limit: 2000 * MS, target: 4000 * MS, ..class(1000) };
+        giver.install(one_class(slow), &[1]).unwrap();
+        assert_eq!(run(&giver, &frame(53, 0, 1000), 10).0, DROP);
+        let before = (giver.seat(1).unwrap(), giver.totals().unwrap());
+        assert!(before.1.sent_packets < 10 && before.1.limit_drops > 0, "{before:?}");
+
+        let mut heir = Tree::inherit(OWN, false, Entry::Own, hook, &maps(&giver)).unwrap();
+        assert_eq!((heir.seat(1).unwrap(), heir.totals().unwrap()), before);
+        heir.connect(OTHER).unwrap();
+        // The credit is spent.
+        assert_eq!(run(&heir, &frame(53, 0, 1000), 1).0, DROP);
+        // While it prepares, the other one may install plans.
+        giver.install(one_class(Class { rate: 2000, ..slow }), &[]).unwrap();
+        giver.install(one_class(slow), &[]).unwrap();
+        giver.install(one_class(Class { rate: 3000, ..slow }), &[]).unwrap();
+        heir.resume().unwrap();
+        assert_eq!(heir.in_force, giver.in_force);
+        drop(giver);
+        heir.install(one_class(class(1_000_000_000)), &[]).unwrap();
+        let totals = heir.totals().unwrap();
+        assert_eq!(totals.limit_drops + totals.aqm_drops, before.1.limit_drops + 1);
+        assert_eq!(Totals::of(totals.words()), totals);
+        // Of what this class had borrowed from the future nothing is forgotten.
+        assert_eq!(run(&heir, &frame(53, 0, 1000), 1).0, DROP);
+    }
+}
+
+#[test]
+fn maps_of_another_layout_are_refused() {
+    let Some(tree) = tree() else { return };
+    let mut others = maps(&tree);
+    others.swap(2, 5);
+    let hook = Hook::Xdp(XdpMode::Native);
+    let refused = Tree::inherit(OWN, false, Entry::Own, hook, &others).err().unwrap();
+    assert!(matches!(refused, TreeError::Inherited("classes")), "{refused}");
 }

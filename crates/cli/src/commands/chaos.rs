@@ -30,7 +30,7 @@ pub struct Chaos {
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = parse_duration)]
     duration: Duration,
 
-    /// The plane under test. In the driver there are no workers to hang, and an upgrade is refused.
+    /// The plane under test. In the driver there are no workers to hang.
     #[arg(long, value_enum, default_value_t = Plane::Xsk)]
     plane: Plane,
 

@@ -1,11 +1,12 @@
 //! A new binary takes over under load, or the old one continues.
 
+use crate::policing::XDP;
 use crate::setup::{
     NARROWS, assert_balanced, complaint, flood, narrows, run, shared_turn, show, turn, wait_for,
 };
 use narrows_dataplane::upgrade::UpgradeStatus;
 use narrows_dataplane::upgrade::state::FORMAT;
-use narrows_testbed::accounting::Books;
+use narrows_testbed::accounting::{Books, Direction};
 use narrows_testbed::bed::{CLIENT, End, SERVER};
 use narrows_testbed::capture::{Arrival, Capture};
 use narrows_testbed::ping::Ping;
@@ -330,10 +331,129 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
 }
 
 #[test]
+fn on_the_xdp_plane_upgrades_lose_and_reorder_nothing_and_keep_limit_and_counters() {
+    let Some(_turn) = turn() else { return };
+    for hook in ["native", "tcx"] {
+        let bed = Testbed::up(2).unwrap();
+        bed.take_redirected(hook == "native").unwrap();
+        let instance = run(&bed, &[&XDP[..], &["--xdp", hook]].concat());
+        for words in [
+            "qdisc add dev port-b root handle 1: htb default 20",
+            "class add dev port-b parent 1: classid 1:1 htb rate 20mbit burst 50k",
+            "class add dev port-b parent 1:1 classid 1:10 htb rate 18mbit ceil 20mbit",
+            "class add dev port-b parent 1:1 classid 1:20 htb rate 2mbit ceil 20mbit",
+            "qdisc add dev port-a clsact",
+            "filter add dev port-a ingress protocol ip flower ip_proto udp dst_port 9 \
+             action skbedit priority 1:10",
+            "qdisc add dev port-a root tbf rate 10mbit burst 20k latency 20ms",
+        ] {
+            instance.tc(words).unwrap();
+        }
+        let mut books = Books::open(&bed).unwrap();
+        let [client, server] = bed.ends();
+        let _ears = [client, server]
+            .map(|end| end.namespace.enter(|| Ok(UdpSocket::bind((end.ip, PORT))?)).unwrap());
+        let captures = [(server, SERVER), (client, CLIENT)].map(|(end, device)| {
+            Capture::of_times(end.namespace, device, "udp and dst port 9").unwrap()
+        });
+        let end = AtomicBool::new(false);
+        // Of the class that a filter in front chooses; the root's figures begin with the root.
+        let counted = || {
+            let class = instance.tc("-s -j class show dev port-b classid 1:10").unwrap();
+            let class: Value = serde_json::from_str(&class).unwrap();
+            let root: Value =
+                serde_json::from_str(&instance.tc("-s -j qdisc show dev port-b").unwrap()).unwrap();
+            [&class[0]["stats"], &root[0]].map(|shown| shown["packets"].as_u64().unwrap())
+        };
+        let sent = std::thread::scope(|scope| {
+            // A tenth above the limit.
+            let forth = scope.spawn(|| send_numbered(client, server, 22e6, &end));
+            let back = scope.spawn(|| send_numbered(server, client, 11e6, &end));
+            let ending = Ending(&end);
+            sleep(Duration::from_secs(1));
+            let mut pid = instance.id();
+            for _ in 0..5 {
+                let before = (pid, counted());
+                let (now, pause, packets) = upgraded(&bed);
+                pid = now;
+                assert!(pid != before.0 && packets == 0 && pause.is_zero(), "{packets} {pause:?}");
+                let after = counted();
+                assert!(after.iter().zip(before.1).all(|(now, then)| *now >= then), "{before:?}");
+                sleep(Duration::from_millis(300));
+            }
+            // Commands work as before, and move no class.
+            instance.tc("class change dev port-b classid 1:20 htb rate 1mbit ceil 9mbit").unwrap();
+            sleep(Duration::from_millis(200));
+            drop(ending);
+            [forth.join().unwrap(), back.join().unwrap()]
+        });
+        let (_, directions) = assert_balanced(&mut books, &instance);
+        let now = show(&bed);
+        assert_eq!(now["conservation"]["unaccounted"], 0, "{now:#}");
+        assert_eq!(now["ports"][0]["xdp"], hook);
+        assert!(counted()[0] * 10 > sent[0] * 8, "{:?} of {sent:?}", counted());
+        for (index, capture) in captures.into_iter().enumerate() {
+            let (arrivals, missed) = capture.arrivals().unwrap();
+            assert_eq!(missed, 0, "tcpdump missed frames of direction {index}");
+            let Received { count, reordered, most, .. } = received(&arrivals);
+            let Direction { dropped_by_narrows, dropped_by_devices, .. } = directions[index];
+            let lost =
+                sent[index] as i64 - (count + dropped_by_narrows + dropped_by_devices) as i64;
+            assert_eq!((lost, reordered), (0, 0), "{hook}, direction {index}");
+            assert!(dropped_by_narrows > 0, "{hook}, direction {index}: the limit is not reached");
+            // With the burst, and the virtual queue once; a fifth for a busy machine.
+            let limit = LIMITS[index] / 80;
+            assert!(most < limit * 6 / 5 + 2 * BURST, "{most} bytes in {WINDOW:?} at {hook}");
+        }
+    }
+}
+
+#[test]
+fn on_the_xdp_plane_a_new_binary_that_fails_changes_nothing() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let mut instance = run(&bed, &XDP);
+    instance.tc("qdisc add dev port-b root handle 1: tbf rate 8mbit burst 20k limit 40k").unwrap();
+    let mut books = Books::open(&bed).unwrap();
+    let load = flood(&bed, &[frames::port(0)], 500, 10e6);
+    let hello = message(1, &format!(r#"{{"format":{FORMAT},"version":"9"}}"#));
+    let ready = format!("{hello} {}", message(3, ""));
+    for (name, script, reason) in [
+        ("killed", format!("{hello} kill -9 $$"), "getting ready"),
+        ("dies", format!("{ready} sleep 0.12\nkill -9 $$"), "taking over"),
+    ] {
+        let fake = fake(&format!("{name}.sh"), &format!("#!/bin/sh\n{script}\n"));
+        let status = upgrade(&bed, &["--binary", fake.path()]);
+        let UpgradeStatus::Failed { reason: said, .. } = status else { panic!("{name}: {status}") };
+        assert!(said.contains(reason), "{name}: {said}");
+        assert!(instance.is_running(), "{name}");
+        instance
+            .tc("qdisc change dev port-b root handle 1: tbf rate 8mbit burst 20k limit 40k")
+            .unwrap();
+    }
+    // The other plane does not continue this one.
+    let other = format!("#!/bin/sh\nexec {NARROWS} run --ports port-a,port-b --take-over\n");
+    let other = fake("other-plane.sh", &other);
+    let status = upgrade(&bed, &["--binary", other.path()]);
+    assert!(status.to_string().contains("another plane"), "{status}");
+    let (pid, ..) = upgraded(&bed);
+    assert_ne!(pid, instance.id());
+    load.stop().unwrap();
+    let (_, [forth, _]) = assert_balanced(&mut books, &instance);
+    assert!(forth.dropped_by_narrows > 0, "{forth:?}");
+}
+
+#[test]
 fn an_heir_that_ends_is_fail_open() {
     let Some(_turn) = shared_turn() else { return };
+    for plane in [&[][..], &XDP] {
+        assert_an_heir_that_ends_is_fail_open(plane);
+    }
+}
+
+fn assert_an_heir_that_ends_is_fail_open(plane: &[&str]) {
     let bed = Testbed::up(2).unwrap();
-    let instance = run(&bed, &[]);
+    let instance = run(&bed, plane);
     let ping = Ping::start(&bed, Duration::from_secs(30)).unwrap();
     let hello = message(1, &format!(r#"{{"format":{FORMAT},"version":"9"}}"#));
     let script =
@@ -351,9 +471,9 @@ fn an_heir_that_ends_is_fail_open() {
 #[test]
 fn a_giver_that_is_killed_leaves_no_heir_and_traffic_flows() {
     let Some(_turn) = shared_turn() else { return };
-    for delay in ["0.2", "0"] {
+    for (delay, plane) in [("0.2", &[][..]), ("0", &[]), ("0", &XDP)] {
         let bed = Testbed::up(2).unwrap();
-        let instance = run(&bed, &[]);
+        let instance = run(&bed, plane);
         let ping = Ping::start(&bed, Duration::from_secs(30)).unwrap();
         let slow = fake("slow.sh", &format!("#!/bin/sh\nsleep {delay}\nexec {NARROWS} \"$@\"\n"));
         let client = bed.shaper().start(NARROWS, &["upgrade", "--binary", slow.path()]).unwrap();

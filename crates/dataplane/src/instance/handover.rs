@@ -6,13 +6,14 @@ use crate::clock;
 use crate::counters::{self, QueueCounters};
 use crate::events::Events;
 use crate::gates::Gates;
+use crate::in_driver::InheritedPrograms;
 use crate::offloads::Repairs;
-use crate::plane::Plane;
+use crate::plane::{InheritedPlane, PlaneKind, Still};
 use crate::port::PortFacts;
-use crate::session::{Inherited, Secrets};
+use crate::session::{InheritedSession, Secrets};
 use crate::upgrade::UpgradeStatus;
 use crate::upgrade::state::{
-    Contents, Manifest, PathCounted, PortCounted, QueueCounted, SessionManifest,
+    Contents, Manifest, PathCounted, PlaneManifest, PortCounted, QueueCounted,
 };
 use crate::workers::Standstill;
 use narrows_bpf::Verdicts;
@@ -52,11 +53,11 @@ impl Instance {
         let policy = narrows_tc::save(&self.policy);
         let (gates, keeper) = self.gates.offer().map_err(|error| error.to_string())?.unzip();
         let mut descriptors: Vec<OwnedFd> = keeper.into_iter().collect();
-        let session = match &self.plane {
+        let plane = match &self.plane {
             None => None,
             Some(plane) => {
-                let (manifest, of_session) = plane.offer()?;
-                descriptors.extend(of_session);
+                let (manifest, of_plane) = plane.offer()?;
+                descriptors.extend(of_plane);
                 Some(manifest)
             }
         };
@@ -72,7 +73,7 @@ impl Instance {
             began: self.began.0,
             hash_key,
             seal,
-            session,
+            plane,
             control,
             gates,
         };
@@ -133,17 +134,16 @@ impl Instance {
             }
         });
         let events = self.events.list();
-        Ok((
-            Contents { stopped: stopped.0, counted, events, spent, workers: still.queued },
-            standstill,
-        ))
+        let Still { queued: workers, programs, .. } = still;
+        let contents = Contents { stopped: stopped.0, counted, events, spent, programs, workers };
+        Ok((contents, standstill))
     }
 }
 
 /// An instance that another process still runs, ready to continue in this one.
 pub(crate) struct Heritage {
     instance: Instance,
-    inherited: Option<Inherited>,
+    inherited: Option<Box<dyn InheritedPlane>>,
     attempt: u64,
     from: String,
     packets: u64,
@@ -152,7 +152,7 @@ pub(crate) struct Heritage {
 
 impl Heritage {
     /// Prepares to continue from `manifest`, whose `descriptors` are those of its gates and its
-    /// session. Nothing of the other process is changed.
+    /// plane. Nothing of the other process is changed.
     pub(crate) fn prepare(
         options: InstanceOptions,
         repairs: Repairs,
@@ -183,9 +183,9 @@ impl Heritage {
         instance.check_ports(&policy)?;
         instance.policy = policy;
         instance.adopt_sets(read_sets(manifest.sets).map_err(unfit)?)?;
-        let inherited = match manifest.session {
+        let inherited = match manifest.plane {
             None => None,
-            Some(session) => Some(instance.inherit(session, descriptors)?),
+            Some(plane) => Some(instance.inherit(plane, descriptors)?),
         };
         Ok(Self {
             instance,
@@ -201,7 +201,7 @@ impl Heritage {
     pub(crate) fn take_in(&mut self, contents: Contents) -> Result<(), InstanceError> {
         self.packets = contents.packets();
         self.stopped = contents.stopped();
-        let Contents { counted, events, spent, workers, .. } = contents;
+        let Contents { counted, events, spent, programs, workers: queued, .. } = contents;
         for (index, counted) in counted.into_iter().enumerate() {
             let past = &mut self.instance.past;
             let [to_worker, to_self, unserved, stalled] = counted.verdicts;
@@ -226,7 +226,7 @@ impl Heritage {
         if let Some(inherited) = &mut self.inherited {
             let in_time = |(major, time)| (major, Nanos(time));
             let spent = spent.map(|spent| spent.into_iter().map(in_time).collect());
-            inherited.take_in(&workers, spent)?;
+            inherited.take_in(Still { queued, spent, programs, ..Still::default() })?;
         }
         Ok(())
     }
@@ -236,24 +236,25 @@ impl Heritage {
     pub(crate) fn go_on(self, version: &str) -> (Instance, UpgradeStatus) {
         let Self { mut instance, inherited, attempt, from, packets, stopped } = self;
         let started = inherited.map(|inherited| inherited.start(&instance.options.session));
-        let began = match &started {
-            Some(Ok((_, began))) => *began,
-            _ => clock::now(),
+        let pause = match &started {
+            Some(Ok((_, began))) => began.map_or(Nanos::ZERO, |began| began - stopped),
+            Some(Err(_)) => clock::now() - stopped,
+            None => Nanos::ZERO,
         };
         let status = UpgradeStatus::Done {
             attempt,
             pid: std::process::id(),
             from,
             to: version.to_owned(),
-            pause_us: (began - stopped).0 / 1000,
+            pause_us: pause.0 / 1000,
             packets,
         };
         instance.events.say(status.to_string());
         match started {
             None => instance.reconsider(),
-            Some(Ok((session, _))) => {
-                let hooks = session.mode().hooks;
-                instance.plane = Some(Box::new(session));
+            Some(Ok((plane, _))) => {
+                let hooks = plane.mode().hooks;
+                instance.plane = Some(plane);
                 instance.repairs.watch(&instance.options.ports, hooks);
             }
             Some(Err(error)) => {
@@ -267,26 +268,44 @@ impl Heritage {
 }
 
 impl Instance {
-    /// Prepares to continue a session of another process, as [`Instance::open`] does to start one.
+    /// Prepares to continue a plane of another process, as [`Instance::open`] does to start one.
     fn inherit(
         &mut self,
-        session: SessionManifest,
+        plane: PlaneManifest,
         descriptors: Vec<OwnedFd>,
-    ) -> Result<Inherited, InstanceError> {
+    ) -> Result<Box<dyn InheritedPlane>, InstanceError> {
         self.standby.prepare(&self.options.ports)?;
         let [a, b] = &self.options.ports;
         let ports = [PortFacts::read(a)?, PortFacts::read(b)?];
-        let queues = session.workers.len();
-        let plans = self.compile(queues)?;
-        self._promiscuous = session
-            .ports
+        self._promiscuous = plane
+            .ports()
             .iter()
             .map(|port| narrows_link::promiscuous(port.ifindex))
             .collect::<Result<_, _>>()?;
-        let stalled = self.options.fail.stalled();
-        let fronts = self.fronts(&plans)?;
-        let options = &self.options.session;
-        Ok(Inherited::prepare(session, ports, descriptors, options, plans, stalled, &fronts)?)
+        match (plane, self.options.plane) {
+            (PlaneManifest::Xsk(session), PlaneKind::Xsk) => {
+                let plans = self.compile(session.workers.len())?;
+                let fronts = self.fronts(&plans)?;
+                let (options, stalled) = (&self.options.session, self.options.fail.stalled());
+                Ok(Box::new(InheritedSession::prepare(
+                    session,
+                    ports,
+                    descriptors,
+                    options,
+                    plans,
+                    stalled,
+                    &fronts,
+                )?))
+            }
+            (PlaneManifest::Xdp(driver), PlaneKind::Xdp) => {
+                let plans = self.compile(ports[0].queues as usize)?;
+                let fronts = self.fronts(&plans)?;
+                let prepared =
+                    InheritedPrograms::prepare(driver, ports, descriptors, plans, &fronts)?;
+                Ok(Box::new(prepared))
+            }
+            _ => Err(InstanceError::Inheritance("the running process is another plane".to_owned())),
+        }
     }
 }
 

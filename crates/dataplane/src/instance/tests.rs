@@ -5,7 +5,7 @@ use crate::counters::QueueCounters;
 use crate::front::Terms;
 use crate::look_ups::LooksUp;
 use crate::plane::{Mode, PlaneKind, Still};
-use crate::upgrade::state::SessionManifest;
+use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::{Pulse, SetTables, SteerError, Verdicts};
 use narrows_link::{Device, QueueCounts, Queues};
@@ -103,7 +103,7 @@ impl Plane for FakePlane {
         true
     }
 
-    fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str> {
+    fn offer(&self) -> Result<(PlaneManifest, Vec<OwnedFd>), &'static str> {
         Err("a worker does not answer")
     }
 

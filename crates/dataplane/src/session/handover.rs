@@ -4,7 +4,9 @@
 use super::{Boards, Prepared, Secrets, Session, SessionError, SessionOptions, load};
 use crate::clock;
 use crate::front::Fronts;
+use crate::instance::InstanceError;
 use crate::owners::Share;
+use crate::plane::{InheritedPlane, Plane, Still};
 use crate::port::PortFacts;
 use crate::sizing::Sizing;
 use crate::upgrade::WorkerQueued;
@@ -12,7 +14,7 @@ use crate::upgrade::state::{PortManifest, SessionManifest, WorkerManifest};
 use crate::worker_thread::Seat;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
-use narrows_bpf::{Entry, Stalled, XdpMode};
+use narrows_bpf::{Entry, Hook, Stalled, XdpMode};
 use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
 use narrows_policy::{Handle, Plan};
@@ -27,12 +29,23 @@ use std::time::Duration;
 const ANSWER_TIME: Duration = Duration::from_millis(500);
 
 impl PortManifest {
-    /// The handover of the port of `facts`; its steering program runs in the driver if `native` is
-    /// true, and is attached through `entry`.
-    fn new(facts: &PortFacts, native: bool, entry: Entry) -> Self {
+    /// The handover of the port of `facts`; its program runs at `hook`, and is attached through
+    /// `entry`.
+    pub(crate) fn new(facts: &PortFacts, hook: Hook, entry: Entry) -> Self {
         let PortFacts { ifindex, mac, mtu, queues, .. } = *facts;
-        let shared = entry == Entry::Shared;
-        Self { name: facts.name.clone(), ifindex, mac, mtu, queues, native, shared }
+        let (name, hook) = (facts.name.clone(), hook.name().to_owned());
+        Self { name, ifindex, mac, mtu, queues, hook, shared: entry == Entry::Shared }
+    }
+
+    /// Where the program of the port of `facts` runs. `None` if it is not this port as it is now.
+    pub(crate) fn hook_on(&self, facts: &PortFacts) -> Option<Hook> {
+        let hook = Hook::named(&self.hook)?;
+        (Self::new(facts, hook, self.entry()) == *self).then_some(hook)
+    }
+
+    /// How its program is attached at XDP.
+    pub(crate) fn entry(&self) -> Entry {
+        if self.shared { Entry::Shared } else { Entry::Own }
     }
 }
 
@@ -54,8 +67,8 @@ impl Session {
         }
         let [a, b] = [Side::A, Side::B].map(|side| {
             let index = side.index();
-            let is_native = self.xdp_modes[index] == XdpMode::Native;
-            PortManifest::new(&ports[index], is_native, steers[index].entry())
+            let hook = Hook::Xdp(self.xdp_modes[index]);
+            PortManifest::new(&ports[index], hook, steers[index].entry())
         });
         let manifest = SessionManifest {
             ports: [a, b],
@@ -78,7 +91,7 @@ impl Session {
 }
 
 /// A session that another process still runs, ready to continue in this one.
-pub(crate) struct Inherited {
+pub(crate) struct InheritedSession {
     prepared: Prepared,
     workers: Vec<Worker<XdpIo>>,
     /// The first frame of each worker and how many it has.
@@ -89,7 +102,7 @@ pub(crate) struct Inherited {
     xdp_modes: [XdpMode; 2],
 }
 
-impl Inherited {
+impl InheritedSession {
     /// Maps the session that `manifest` describes for `ports`, from `descriptors`, and loads
     /// programs for it, to run the plan of each port, with `fronts` in front. Nothing of the other
     /// process is changed.
@@ -117,17 +130,11 @@ impl Inherited {
         let holds = [next()?, next()?];
         let multi_buffer = manifest.multi_buffer;
         let copy_mode = if manifest.zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy };
-        let xdp_modes = manifest.ports.each_ref().map(|port| match port.native {
-            true => XdpMode::Native,
-            false => XdpMode::Generic,
-        });
         let described = manifest.ports.each_ref();
-        for (facts, described) in ports.iter().zip(described) {
-            let entry = entry(described);
-            if PortManifest::new(facts, described.native, entry) != *described {
-                let reason = format!("{} has changed", facts.name);
-                return Err(SessionError::Inheritance(reason));
-            }
+        let mut xdp_modes = [XdpMode::Native; 2];
+        for ((facts, described), mode) in ports.iter().zip(described).zip(&mut xdp_modes) {
+            let changed = || SessionError::Inheritance(format!("{} has changed", facts.name));
+            *mode = described.hook_on(facts).and_then(Hook::xdp_mode).ok_or_else(changed)?;
         }
         let mut pairs = Vec::with_capacity(parts.len());
         for (queue, worker) in (0u32..).zip(&manifest.workers) {
@@ -146,7 +153,7 @@ impl Inherited {
             pairs.push([open(Side::A, next()?, a)?, open(Side::B, next()?, b)?]);
         }
         let (heartbeats, steers) =
-            load(&ports, multi_buffer, stalled, described.map(entry), &pairs)?;
+            load(&ports, multi_buffer, stalled, described.map(PortManifest::entry), &pairs)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let [(a, of_a), (b, of_b)] = plans.map(|plan| Installation::reconcile(plan, None));
@@ -173,14 +180,13 @@ impl Inherited {
         }
         Ok(Self { prepared, workers, parts, installed: [a, b], holds, xdp_modes })
     }
+}
 
-    /// Queues the packets of the other process's paused workers, and continues each limit from its
-    /// `spent`, by port and by the major number of its qdisc.
-    pub(crate) fn take_in(
-        &mut self,
-        queued: &[WorkerQueued],
-        spent: [Vec<(u32, Nanos)>; 2],
-    ) -> Result<(), SessionError> {
+impl InheritedPlane for InheritedSession {
+    /// Queues the packets of the other process's workers, and continues each limit from where it
+    /// was.
+    fn take_in(&mut self, still: Still) -> Result<(), InstanceError> {
+        let Still { queued, spent, .. } = still;
         let now = clock::now();
         for (installed, spent) in self.installed.iter().zip(spent) {
             let spent = spent.into_iter();
@@ -193,9 +199,9 @@ impl Inherited {
         };
         if queued.len() != self.parts.len() || !queued.iter().zip(&self.parts).all(fits) {
             let reason = "queued packets lie outside the workers' frames".to_owned();
-            return Err(SessionError::Inheritance(reason));
+            return Err(SessionError::Inheritance(reason).into());
         }
-        for (worker, queued) in self.workers.iter_mut().zip(queued) {
+        for (worker, queued) in self.workers.iter_mut().zip(&queued) {
             worker.io_mut().go_on(queued);
             for (egress, packets) in Side::BOTH.into_iter().zip(&queued.queued) {
                 for (arrival, frames) in packets.iter() {
@@ -208,10 +214,12 @@ impl Inherited {
         Ok(())
     }
 
-    /// Starts the workers and replaces the other process's programs by this process's; the other
-    /// touches nothing more. Also returns when the workers ran.
-    pub(crate) fn start(self, options: &SessionOptions) -> Result<(Session, Nanos), SessionError> {
-        let Self { mut prepared, workers, installed, holds, xdp_modes, .. } = self;
+    /// Starts the workers and replaces the other process's programs by this process's.
+    fn start(
+        self: Box<Self>,
+        options: &SessionOptions,
+    ) -> Result<(Box<dyn Plane>, Option<Nanos>), InstanceError> {
+        let Self { mut prepared, workers, installed, holds, xdp_modes, .. } = *self;
         let mut threads = Workers::new(prepared.heartbeats.clone());
         for (queue, worker) in (0u32..).zip(workers) {
             threads.start(worker, Seat::of(queue, options)).map_err(SessionError::Thread)?;
@@ -226,13 +234,9 @@ impl Inherited {
                 hint: "",
             })?;
         }
-        Ok((Session { prepared, workers: threads, installed, xdp_modes, losses_before }, began))
+        let session = Session { prepared, workers: threads, installed, xdp_modes, losses_before };
+        Ok((Box::new(session), Some(began)))
     }
-}
-
-/// How the program of `port` is attached.
-fn entry(port: &PortManifest) -> Entry {
-    if port.shared { Entry::Shared } else { Entry::Own }
 }
 
 /// The first frame of each worker and how many it has; `None` if that is more than can be.

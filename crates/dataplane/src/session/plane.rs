@@ -9,7 +9,7 @@ use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
 use crate::port::PortFacts;
 use crate::runner::WorkerReport;
-use crate::upgrade::state::SessionManifest;
+use crate::upgrade::state::PlaneManifest;
 use crate::workers::{Ended, Standstill};
 use narrows_bpf::{Hook, Pulse, SetTables, SteerError};
 use narrows_classify::{ActionId, ActionStats};
@@ -100,8 +100,9 @@ impl Plane for Session {
         self.prepared.steers.iter().all(|steer| steer.can_look_up().is_ok())
     }
 
-    fn offer(&self) -> Result<(SessionManifest, Vec<OwnedFd>), &'static str> {
-        self.manifest().ok_or("a worker does not answer")
+    fn offer(&self) -> Result<(PlaneManifest, Vec<OwnedFd>), &'static str> {
+        let (manifest, descriptors) = self.manifest().ok_or("a worker does not answer")?;
+        Ok((PlaneManifest::Xsk(manifest), descriptors))
     }
 
     fn stand_still(&self, time: Duration) -> Option<(Still, Standstill)> {
@@ -109,7 +110,8 @@ impl Plane for Session {
         let (reports, queued): (Vec<_>, Vec<_>) =
             paused.into_iter().map(|paused| (paused.report, paused.queued)).unzip();
         let counts = self.counts(&reports);
-        Some((Still { counts, queued, spent: self.spent() }, standstill))
+        let (spent, programs) = (self.spent(), Vec::new());
+        Some((Still { counts, queued, spent, programs }, standstill))
     }
 
     fn close(mut self: Box<Self>, drain: bool) -> Closed {

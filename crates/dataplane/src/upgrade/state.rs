@@ -3,6 +3,9 @@
 //! Two messages: the [`Manifest`] while the giver still forwards (the policy, and the descriptors
 //! that come with it), and the [`Contents`] once it has stopped (counters, limits, packets). Both
 //! begin in JSON; packets follow in [binary](super::queued).
+//!
+//! The programs of the XDP plane keep plans, credit and counters in maps of the kernel, which the
+//! heir gets and continues with. So of these only the descriptors are passed on.
 
 use super::queued::WorkerQueued;
 use narrows_snapshot::KernelDrops;
@@ -10,9 +13,10 @@ use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of the state. Raise it with any change of its form, its meaning, or the heir's
-/// handling of sockets and frames: an heir with another version is refused.
-pub const FORMAT: u32 = 4;
+/// The version of the state. Raise it with any change of its form, its meaning, the heir's handling
+/// of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): an heir with
+/// another version is refused.
+pub const FORMAT: u32 = 5;
 
 /// The state cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -44,8 +48,8 @@ pub struct Manifest {
     pub hash_key: u64,
     /// The seal of the steering programs' metadata.
     pub seal: u32,
-    /// The joined ports; none while the giver waits for them.
-    pub session: Option<SessionManifest>,
+    /// What joins the ports; none while the giver waits for them.
+    pub plane: Option<PlaneManifest>,
     /// The number of descriptors of the control socket: itself, and its locks.
     pub control: usize,
     /// Which ports are behind gates, if any: then the connection to their keeper follows the
@@ -53,7 +57,33 @@ pub struct Manifest {
     pub gates: Option<[bool; 2]>,
 }
 
-/// A port of a session.
+/// A plane.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum PlaneManifest {
+    /// That of AF_XDP.
+    Xsk(SessionManifest),
+    /// The XDP plane.
+    Xdp(DriverManifest),
+}
+
+impl PlaneManifest {
+    /// Both ports.
+    pub fn ports(&self) -> &[PortManifest; 2] {
+        match self {
+            Self::Xsk(SessionManifest { ports, .. }) | Self::Xdp(DriverManifest { ports }) => ports,
+        }
+    }
+}
+
+/// The XDP plane. Its descriptors, for each port: the link of its program or the array of its gate,
+/// and the program's maps ([`Tree::maps`](narrows_bpf::tree::Tree::maps)).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DriverManifest {
+    /// Both ports.
+    pub ports: [PortManifest; 2],
+}
+
+/// A joined port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PortManifest {
     /// Its name.
@@ -66,13 +96,13 @@ pub struct PortManifest {
     pub mtu: u32,
     /// Its queue pairs.
     pub queues: u32,
-    /// Whether its steering program runs in the driver.
-    pub native: bool,
+    /// Where its program runs: the [name](narrows_bpf::Hook::name) of the hook.
+    pub hook: String,
     /// Whether it is behind a gate.
     pub shared: bool,
 }
 
-/// A session. Its descriptors, in order: the memory of the frames, the link of each port's program
+/// A session of AF_XDP. Its descriptors, in order: the memory of the frames, the link of each port's program
 /// or the array of its gate, and for each worker its socket on either port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionManifest {
@@ -109,9 +139,22 @@ pub struct Contents {
     pub events: Vec<String>,
     /// By port: the time up to which each limit is used, by the handle of its qdisc.
     pub spent: [BTreeMap<u32, u64>; 2],
+    /// Of the XDP plane's programs, by the port where frames leave.
+    pub programs: Vec<ProgramState>,
     /// The state of each worker.
     #[serde(skip)]
     pub workers: Vec<WorkerQueued>,
+}
+
+/// What maps do not say of a program of the XDP plane.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ProgramState {
+    /// The number of each class, under which its credit and counters are kept: the major number of
+    /// its qdisc, its own number there, and the number.
+    pub numbers: Vec<[u32; 3]>,
+    /// The packets that had left when the root qdisc was installed:
+    /// [words](narrows_bpf::tree::Totals::words).
+    pub before_root: [u64; 8],
 }
 
 /// The counters of a port.
@@ -222,6 +265,7 @@ mod tests {
             counted: [counted, PortCounted::default()],
             events: vec!["joined".into()],
             spent: [[(1, 10)].into(), BTreeMap::new()],
+            programs: vec![ProgramState { numbers: vec![[1, 16, 2]], before_root: [7; 8] }],
             workers: vec![WorkerQueued {
                 free: vec![1, 2],
                 sending: vec![3],
@@ -253,13 +297,14 @@ mod tests {
 
     /// Fails when the state changes. Then raise [`FORMAT`].
     #[test]
-    fn this_is_format_4() {
+    fn this_is_format_5() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
             r#""dropped":{"limit":3}},"outward":{"received":[0,0],"sent":[0,0],"dropped":{}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
-            r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}]}"#
+            r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
+            r#""programs":[{"numbers":[[1,16,2]],"before_root":[7,7,7,7,7,7,7,7]}]}"#
         );
         let said = contents().write();
         let (words, packets) = said[4..].split_at(expected.len());
@@ -273,6 +318,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 4));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 5));
     }
 }

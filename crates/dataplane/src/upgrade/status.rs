@@ -33,7 +33,7 @@ pub enum UpgradeStatus {
         /// Its own.
         to: String,
         /// From the moment at which the first of the old workers stopped until all of the new
-        /// ones ran, in microseconds.
+        /// ones ran, in microseconds; 0 without workers.
         pause_us: u64,
         /// Queued packets that were taken over.
         packets: u64,
@@ -58,6 +58,9 @@ impl fmt::Display for UpgradeStatus {
             Self::Never => f.write_str("never upgraded"),
             Self::Running { .. } => f.write_str("the new binary is proving itself"),
             Self::Failed { reason, .. } => write!(f, "not upgraded: {reason}"),
+            Self::Done { pid, from, to, pause_us: 0, .. } => {
+                write!(f, "upgraded from {from} to {to}: process {pid} took over without a pause")
+            }
             Self::Done { pid, from, to, pause_us, packets, .. } => write!(
                 f,
                 "upgraded from {from} to {to}: process {pid} took over {packets} queued packets, \

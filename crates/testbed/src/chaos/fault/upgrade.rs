@@ -1,8 +1,6 @@
-//! `narrows upgrade` to the same binary: another process takes over with all that is queued. A
-//! plane that refuses it goes on.
+//! `narrows upgrade` to the same binary: another process takes over with all that is queued.
 
 use super::{Fault, NOISE, Trace};
-use crate::chaos::plane::Plane;
 use crate::chaos::world::World;
 use anyhow::Result;
 use std::time::Duration;
@@ -24,12 +22,7 @@ impl Fault for Upgrade {
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
         // Counters go on, the limit holds throughout, and nothing is destroyed.
-        let upgraded = world.instance()?.upgrade();
-        if world.plane == Plane::Xdp {
-            let broken = upgraded.is_ok().then(|| "an upgrade was not refused".to_owned());
-            return Ok(Trace { broken, ..Trace::default() });
-        }
-        upgraded?;
+        world.instance()?.upgrade()?;
         world.wait_until("running", |show| show.is_running())?;
         Ok(Trace::default())
     }
