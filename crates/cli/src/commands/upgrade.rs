@@ -18,8 +18,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// Install the new binary in place of the old one (by renaming), and run this. The instance starts
 /// it with its own arguments. Once the new process is ready, the old one passes on ports, policy,
-/// limits, counters and queued packets; arriving packets wait meanwhile. If anything fails, the old
-/// process continues and this prints why.
+/// limits, counters and queued packets; arriving packets wait meanwhile, except on the XDP plane,
+/// where nothing waits. If anything fails, the old process continues and this prints why.
 ///
 /// The process id changes.
 #[derive(Args)]

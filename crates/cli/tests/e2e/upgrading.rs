@@ -391,6 +391,11 @@ fn on_the_xdp_plane_upgrades_lose_and_reorder_nothing_and_keep_limit_and_counter
         let now = show(&bed);
         assert_eq!(now["conservation"]["unaccounted"], 0, "{now:#}");
         assert_eq!(now["ports"][0]["xdp"], hook);
+        let reasons = now["conservation"]["dropped"].as_object().unwrap();
+        let by_policy = |(reason, count): (&String, &Value)| {
+            *count == 0 || ["limit", "aqm"].contains(&reason.as_str())
+        };
+        assert!(reasons.iter().all(by_policy), "{reasons:?}");
         assert!(counted()[0] * 10 > sent[0] * 8, "{:?} of {sent:?}", counted());
         for (index, capture) in captures.into_iter().enumerate() {
             let (arrivals, missed) = capture.arrivals().unwrap();

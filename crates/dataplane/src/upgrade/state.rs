@@ -102,8 +102,8 @@ pub struct PortManifest {
     pub shared: bool,
 }
 
-/// A session of AF_XDP. Its descriptors, in order: the memory of the frames, the link of each port's program
-/// or the array of its gate, and for each worker its socket on either port.
+/// A session of AF_XDP. Its descriptors, in order: the memory of the frames, the link of each
+/// port's program or the array of its gate, and for each worker its socket on either port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionManifest {
     /// Both ports.

@@ -3,6 +3,7 @@
 //! start and stop instances of their own.
 
 mod dispatcher;
+mod exchange;
 mod front;
 mod policing;
 

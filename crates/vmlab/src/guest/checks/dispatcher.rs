@@ -1,11 +1,12 @@
 //! Narrows beside another XDP program, `xdp-filter` of its release's xdp-tools, in libxdp's
 //! dispatcher.
 
-use super::{HEADERS, Lab, MTU, TBF, heir};
+use super::exchange::{REQUESTS, take_over, under_pings};
+use super::{HEADERS, Lab, MTU, TBF};
 use crate::guest::Verdict::{self, Passed, Skipped};
 use crate::guest::bed::{PORTS, run};
 use crate::guest::shaper::{self, Shaper, bounded, narrows};
-use crate::guest::traffic::{answers, flood, ping};
+use crate::guest::traffic::{flood, ping};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::process::Command;
@@ -20,10 +21,6 @@ const SHAPED: std::ops::RangeInclusive<f64> = 4.7..=5.2;
 /// The names that `xdp-loader` shows.
 const GATE: &str = "narrows_gate";
 const FILTER: &str = "xdpfilt_";
-/// How many echo requests are sent while a program or a process comes or goes, in 5 s.
-const REQUESTS: u32 = 50;
-/// When the queues of a flood have drained.
-const DRAINED: Duration = Duration::from_secs(1);
 /// How long the keeper of gates may take.
 const TIDY: Duration = Duration::from_secs(10);
 
@@ -66,10 +63,8 @@ fn join(lab: &mut Lab) -> Result<String> {
     ping(lab.client(), lab.server().ip, MTU - HEADERS)?;
     shaper.tc(&format!("filter del {filter}"))?;
     both_apply(lab).context("without the filter")?;
-    let upgraded = match upgrade(lab) {
-        Ok((said, answered)) => {
-            ensure!(answered == REQUESTS, "{answered} of {REQUESTS} pings pass an upgrade");
-            let heir = heir(&said).with_context(|| format!("no process took over: {said}"))?;
+    let upgraded = match take_over(lab) {
+        Ok(heir) => {
             shaper.ended()?;
             ping(lab.client(), lab.server().ip, MTU - HEADERS).context("after the upgrade")?;
             both_apply(lab).context("after the upgrade")?;
@@ -89,23 +84,6 @@ fn join(lab: &mut Lab) -> Result<String> {
     let [passed, dropped] = flood(lab.client(), lab.server(), DESTINATIONS, OFFERED)?;
     ensure!(passed > 7.0 && dropped == 0.0, "after its stop, {passed:.2} and {dropped:.2} Mbit/s");
     Ok(format!("{shaped:.2} of 5 Mbit/s, {upgraded}"))
-}
-
-/// Upgrades while pings pass. Returns what the upgrade said, and how many were answered.
-fn upgrade(lab: &Lab) -> Result<(String, u32)> {
-    thread::sleep(DRAINED);
-    under_pings(lab, || narrows(&["upgrade"]))
-}
-
-/// Does `act` while pings pass. Returns its outcome, and how many were answered.
-fn under_pings<T>(lab: &Lab, act: impl FnOnce() -> Result<T>) -> Result<(T, u32)> {
-    let [client, server] = [lab.client(), lab.server()];
-    thread::scope(|scope| {
-        let pings = scope.spawn(|| answers(client, server.ip, MTU - HEADERS, REQUESTS));
-        let outcome = act();
-        let answered = pings.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok((outcome?, answered))
-    })
 }
 
 /// Narrows first, then `xdp-filter` comes and goes, without the loss of a packet.
@@ -165,10 +143,13 @@ fn join_in_driver(lab: &mut Lab) -> Result<Verdict> {
     // At tcx it is behind all that the dispatcher calls.
     in_order(if hook == "tcx" { &[FILTER] } else { &[FILTER, GATE] })?;
     shaper.tc(&format!("qdisc replace dev {} root tbf {TBF}", PORTS[1]))?;
-    let shaped = both_apply(lab)?;
-    shaper.stop()?;
+    both_apply(lab)?;
+    let heir = take_over(lab)?;
+    shaper.ended()?;
+    let shaped = both_apply(lab).context("after the upgrade")?;
+    shaper::end(heir)?;
     in_order(&[FILTER]).context("after its stop")?;
-    Ok(Passed(format!("{hook}: {shaped:.2} of 5 Mbit/s")))
+    Ok(Passed(format!("{hook}: {shaped:.2} of 5 Mbit/s, upgraded without a lost ping")))
 }
 
 /// However it ends, the gate lets all pass, and goes away.

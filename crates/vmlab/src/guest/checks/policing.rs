@@ -1,9 +1,10 @@
 //! The XDP plane: programs in the drivers instead of queues and workers.
 
+use super::exchange::take_over;
 use super::{Lab, MTU, mode};
 use crate::guest::Verdict::{self, Passed};
 use crate::guest::bed::PORTS;
-use crate::guest::shaper::{Shaper, narrows};
+use crate::guest::shaper::{self, Shaper, narrows};
 use crate::guest::traffic::{HEADERS, flood, ping};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -26,7 +27,8 @@ const TAGGED: u32 = 56;
 /// Where each class's packets go.
 const DESTINATIONS: [u16; 2] = [5010, 5020];
 
-/// Two classes get their rates, all frames are accounted for, and it stops on request.
+/// Two classes get their rates, also after another process took over; all frames are accounted for,
+/// and it stops on request.
 pub(super) fn rates(lab: &mut Lab) -> Result<Verdict> {
     lab.stopped()?;
     print!("{}", narrows(&["doctor", PORTS[0], PORTS[1], "--plane", "xdp"])?);
@@ -34,20 +36,29 @@ pub(super) fn rates(lab: &mut Lab) -> Result<Verdict> {
     for line in POLICY {
         shaper.tc(&line.replace("DEV", PORTS[1]))?;
     }
-    let rates = flood(lab.client(), lab.server(), DESTINATIONS, OFFERED)?;
+    flood_limited(lab).with_context(|| shaper.log())?;
+    let heir = take_over(lab).with_context(|| shaper.log())?;
+    let rates = flood_limited(lab).context("after the upgrade")?;
     pings(lab)?;
     let show = shaper.show()?;
-    let log = shaper.log();
-    shaper.stop()?;
+    shaper.ended()?;
+    shaper::end(heir)?;
     lab.flows().context("fail-open")?;
-    for (rate, limit) in rates.iter().zip(LIMITS) {
-        ensure!((rate / limit - 1.0).abs() < OFF, "{rate:?} instead of {limit} Mbit/s: {log}");
-    }
     balanced(&show["conservation"])?;
     let [one, other] = rates;
     let way = mode(&show);
     let way = way.split(',').next().unwrap_or_default();
-    Ok(Passed(format!("{way}; {one:.2} of {} and {other:.2} of {} Mbit/s", LIMITS[0], LIMITS[1])))
+    let rates = format!("{one:.2} of {} and {other:.2} of {} Mbit/s", LIMITS[0], LIMITS[1]);
+    Ok(Passed(format!("{way}; {rates}, also after an upgrade without a lost ping")))
+}
+
+/// What each class gets of a flood: its limit.
+fn flood_limited(lab: &Lab) -> Result<[f64; 2]> {
+    let rates = flood(lab.client(), lab.server(), DESTINATIONS, OFFERED)?;
+    for (rate, limit) in rates.iter().zip(LIMITS) {
+        ensure!((rate / limit - 1.0).abs() < OFF, "{rate:?} instead of {limit} Mbit/s");
+    }
+    Ok(rates)
 }
 
 /// However it ends, it leaves the bridge.
