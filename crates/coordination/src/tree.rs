@@ -55,6 +55,7 @@ use log::Log;
 use narrows_packet::Reading;
 use narrows_qdisc::htb::{Class, ClassMeter, LeafClass, TreeMeter};
 use narrows_qdisc::{Census, Config, NodeId, Spec};
+use narrows_units::Nanos;
 use node::Node;
 use seat::Seat;
 use std::collections::{BTreeMap, HashMap};
@@ -126,6 +127,17 @@ impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
     }
 }
 
+/// A class without its whole credit: another process continues from there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spent {
+    /// Its number.
+    pub class: u32,
+    /// Up to when its rate is sold; zero for whole credit, or if the ceiling stands for both.
+    pub rate: Nanos,
+    /// Up to when its ceiling is sold, likewise.
+    pub ceil: Nanos,
+}
+
 /// The state of all classes.
 struct Members {
     classes: Arc<dyn Classes>,
@@ -189,6 +201,27 @@ impl Tree {
         }
         members.change(changed, classes);
         true
+    }
+
+    /// The classes that do not have their whole credit at `now`.
+    pub fn spent(&self, now: Nanos) -> Vec<Spent> {
+        let members = lock(&self.members);
+        let nodes = members.nodes.iter();
+        let spent = |(&class, node): (&u32, &Arc<Node>)| {
+            node.spent(now).map(|[rate, ceil]| Spent { class, rate, ceil })
+        };
+        nodes.filter_map(spent).collect()
+    }
+
+    /// Continues where an equal tree of another process was, before any queue buys. Classes that
+    /// do not exist are left out.
+    pub fn resume(&self, spent: &[Spent]) {
+        let mut members = lock(&self.members);
+        for Spent { class, rate, ceil } in spent {
+            if let Some(node) = members.node(*class) {
+                node.resume([*rate, *ceil]);
+            }
+        }
     }
 
     /// A queue's seat.

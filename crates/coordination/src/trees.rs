@@ -1,8 +1,9 @@
 //! The strategies of a tree of classes, by name, and a tree that is kept by one of them.
 
 use crate::label::Label;
-use crate::{Below, Classes, Tree, flowvalve, locked};
+use crate::{Below, Classes, Spent, Tree, flowvalve, locked};
 use narrows_qdisc::htb::{Class, TreeMeter};
+use narrows_units::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -86,6 +87,22 @@ impl SharedTree {
         match self {
             Self::Fair(tree) => tree.change(changed, classes),
             Self::FlowValve(_) | Self::Lock(_) => false,
+        }
+    }
+
+    /// The classes that do not have their whole credit at `now`. Those of the other strategies
+    /// are not told: there, credit starts over in another process.
+    pub fn spent(&self, now: Nanos) -> Vec<Spent> {
+        match self {
+            Self::Fair(tree) => tree.spent(now),
+            Self::FlowValve(_) | Self::Lock(_) => Vec::new(),
+        }
+    }
+
+    /// Continues where an equal tree of another process was, before any queue buys.
+    pub fn resume(&self, spent: &[Spent]) {
+        if let Self::Fair(tree) = self {
+            tree.resume(spent);
         }
     }
 

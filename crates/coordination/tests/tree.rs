@@ -2,6 +2,8 @@
 
 #[path = "tree/bed.rs"]
 mod bed;
+#[path = "tree/handover.rs"]
+mod handover;
 #[path = "tree/lines.rs"]
 mod lines;
 #[path = "tree/ranks.rs"]

@@ -26,7 +26,7 @@ use narrows_bpf::{Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
-use narrows_shaper::Side;
+use narrows_shaper::{Side, Used};
 use narrows_snapshot::Worker;
 use narrows_units::Nanos;
 use narrows_xsk::CopyMode;
@@ -171,8 +171,8 @@ pub(crate) struct Still {
     pub(crate) counts: Counts,
     /// Each worker's queued packets and free frames.
     pub(crate) queued: Vec<WorkerQueued>,
-    /// By port: the time up to which each limit is used, by the major number of its qdisc.
-    pub(crate) spent: [Vec<(u32, Nanos)>; 2],
+    /// By port: how far its limits are used.
+    pub(crate) used: [Used; 2],
     /// Programs that go on meanwhile, by the port where frames leave.
     pub(crate) programs: Vec<ProgramState>,
 }

@@ -20,7 +20,7 @@ use narrows_classify::{
     Action, ActionId, ActionStats, Actions, Blocks, Classification, Classifier, Counters, Filters,
     Running,
 };
-use narrows_coordination::{Classes, Coordination, Destinations, SharedPolicer, SharedTree};
+use narrows_coordination::{Classes, Coordination, Destinations, SharedPolicer, SharedTree, Spent};
 use narrows_policy::{
     BoundAction, Handle, Key, NodeStats, Parent, Plan, PlanClass, PlanNode, SharedLimit, filling,
 };
@@ -310,19 +310,36 @@ impl Installation {
         nodes
     }
 
-    /// The time up to which each of its limits is used: an equal policy on as many queues in
-    /// another process continues from it ([`Installation::resume`]).
-    pub fn spent_until(&self, now: Nanos) -> BTreeMap<Handle, Nanos> {
-        self.limits.iter().map(|(handle, limit)| (*handle, limit.spent_until(now))).collect()
+    /// How far its limits are used: an equal policy on as many queues in another process continues
+    /// from there ([`Installation::resume`]).
+    pub fn spent_until(&self, now: Nanos) -> Used {
+        let limits = self.limits.iter();
+        let trees = self.trees.iter();
+        Used {
+            limits: limits.map(|(handle, limit)| (*handle, limit.spent_until(now))).collect(),
+            classes: trees.map(|(handle, tree)| (*handle, tree.spent(now))).collect(),
+        }
     }
 
     /// Starts its unused limits where those of another process ended: each is used up to its time
-    /// in `spent`, or to `now` if it has none.
-    pub fn resume(&self, spent: &BTreeMap<Handle, Nanos>, now: Nanos) {
+    /// in `used`, or to `now` if it has none. Classes that are not in it have their whole credit.
+    pub fn resume(&self, used: &Used, now: Nanos) {
         for (handle, limit) in &self.limits {
-            limit.resume(spent.get(handle).copied().unwrap_or(now));
+            limit.resume(used.limits.get(handle).copied().unwrap_or(now));
+        }
+        for (handle, tree) in &self.trees {
+            tree.resume(used.classes.get(handle).map_or(&[], Vec::as_slice));
         }
     }
+}
+
+/// How far limits are used, by their qdiscs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Used {
+    /// The time up to which each limit of a whole qdisc is.
+    pub limits: BTreeMap<Handle, Nanos>,
+    /// The classes of each tree that do not have their whole credit.
+    pub classes: BTreeMap<Handle, Vec<Spent>>,
 }
 
 /// The classes of trees in which `next` differs from `plan`, including their contents; `None` if

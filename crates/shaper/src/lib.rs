@@ -21,7 +21,7 @@ mod worker;
 
 pub use delays::Delays;
 pub use heaviest::{Flow, Heaviest, Host, Told, WINDOW};
-pub use installation::Installation;
+pub use installation::{Installation, Used};
 pub use io::{Io, Side};
 pub use round_trips::Beyond;
 pub use summary::{Entry, SIZE as HEAVIEST_MAX};

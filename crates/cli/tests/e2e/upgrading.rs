@@ -331,6 +331,43 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
 }
 
 #[test]
+fn no_burst_of_a_class_is_granted_twice() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let instance = run(&bed, &[]);
+    // The burst is what the class earns in a fifth of a second.
+    for words in [
+        "qdisc add dev port-b root handle 1: htb default 10",
+        "class add dev port-b parent 1: classid 1:1 htb rate 20mbit burst 500k cburst 500k",
+        "class add dev port-b parent 1:1 classid 1:10 htb rate 20mbit burst 500k cburst 500k",
+    ] {
+        instance.tc(words).unwrap();
+    }
+    let [client, server] = bed.ends();
+    let _ear = server.namespace.enter(|| Ok(UdpSocket::bind((server.ip, PORT))?)).unwrap();
+    let capture = Capture::of_times(server.namespace, SERVER, "udp and dst port 9").unwrap();
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let forth = scope.spawn(|| send_numbered(client, server, 40e6, &end));
+        let ending = Ending(&end);
+        sleep(Duration::from_millis(1500));
+        for _ in 0..4 {
+            upgraded(&bed);
+            sleep(Duration::from_millis(200));
+        }
+        drop(ending);
+        forth.join().unwrap()
+    });
+    let (arrivals, missed) = capture.arrivals().unwrap();
+    assert_eq!(missed, 0, "tcpdump missed frames");
+    let began = arrivals[0].at.0 + 1_000_000_000;
+    let later: Vec<Arrival> = arrivals.into_iter().filter(|arrival| arrival.at.0 > began).collect();
+    let Received { most, .. } = received(&later);
+    // A busy machine: the times are those at which the receiver's kernel handled the packets.
+    assert!(most < LIMITS[0] / 80 * 6 / 5 + BURST, "{most} bytes in {WINDOW:?}");
+}
+
+#[test]
 fn on_the_xdp_plane_upgrades_lose_and_reorder_nothing_and_keep_limit_and_counters() {
     let Some(_turn) = turn() else { return };
     for hook in ["native", "tcx"] {

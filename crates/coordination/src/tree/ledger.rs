@@ -13,6 +13,17 @@ use narrows_units::Nanos;
 pub(crate) struct Ledger(AtomicU64);
 
 impl Ledger {
+    /// Up to when it is sold, unless its credit is whole.
+    pub(crate) fn spent(&self, depth: Nanos, now: Nanos) -> Option<Nanos> {
+        let start = self.start(depth, now);
+        (start > now - depth).then_some(start)
+    }
+
+    /// Is sold up to `spent`, before any queue buys.
+    pub(crate) fn resume(&self, spent: Nanos) {
+        self.0.store(spent.0, Ordering::Relaxed);
+    }
+
     /// When `least` is in credit if no queue buys before; `least` is at most `depth`.
     #[inline]
     pub(crate) fn due(&self, least: Nanos, depth: Nanos, now: Nanos) -> Nanos {

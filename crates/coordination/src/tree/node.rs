@@ -8,6 +8,7 @@ use crate::sync::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_qdisc::{Census, RANKS};
+use narrows_units::Nanos;
 use std::sync::{Arc, OnceLock};
 
 /// A class has fewer hosts than a port.
@@ -173,6 +174,19 @@ impl Node {
     #[inline]
     pub(super) fn rate(&self) -> (&Ledger, Bucket) {
         self.rate_apart().unwrap_or((&self.sales.ceil, self.terms.ceil()))
+    }
+
+    /// Up to when its rate and its ceiling are sold; `None` if the credit of both is whole.
+    pub(super) fn spent(&self, now: Nanos) -> Option<[Nanos; 2]> {
+        let ceil = self.sales.ceil.spent(self.terms.ceil().depth, now);
+        let rate = self.rate_apart().and_then(|(rate, bucket)| rate.spent(bucket.depth, now));
+        (rate.is_some() || ceil.is_some()).then(|| [rate, ceil].map(Option::unwrap_or_default))
+    }
+
+    /// The inverse, before any queue buys.
+    pub(super) fn resume(&self, [rate, ceil]: [Nanos; 2]) {
+        self.sales.rate.resume(rate);
+        self.sales.ceil.resume(ceil);
     }
 
     /// Its virtual time in the race of the class `steps` above it.

@@ -1,6 +1,6 @@
 //! Queues that keep a tree together, in virtual time.
 
-use narrows_coordination::{Below, Label, SharedTree, TreeStrategy};
+use narrows_coordination::{Below, Label, SharedTree, Spent, TreeStrategy};
 use narrows_packet::{Batch, Headers, PacketId, Packets, Reading};
 use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass, TreeMeter};
 use narrows_qdisc::{Census, Config, Next, NodeId, Qdisc, Spec, bands, fifo};
@@ -304,6 +304,22 @@ impl Bed {
         for source in self.sources.iter_mut().filter(|source| source.class == class) {
             source.demand = Demand::Rate(0);
         }
+    }
+
+    /// What is spent of each class's credit, by number.
+    pub fn spent(&self) -> Vec<Spent> {
+        let mut spent = self.tree.spent(self.now);
+        spent.sort_by_key(|spent| spent.class);
+        spent
+    }
+
+    /// Another process continues, with the same load.
+    pub fn hand_over(&mut self) {
+        let classes: Vec<(u32, Class)> = self.classes.iter().map(|(id, it)| (*id, *it)).collect();
+        let mut heir = Self::new(Asking::All, self.queues.len(), &classes);
+        heir.tree.resume(&self.spent());
+        (self.tree, self.queues) = (heir.tree, std::mem::take(&mut heir.queues));
+        self.sources.iter_mut().for_each(|source| source.queued = 0);
     }
 
     /// The worker of `queue` sends nothing more.

@@ -12,6 +12,7 @@ use crate::plane::{InheritedPlane, PlaneKind, Still};
 use crate::port::PortFacts;
 use crate::session::{InheritedSession, Secrets};
 use crate::upgrade::UpgradeStatus;
+use crate::upgrade::spent;
 use crate::upgrade::state::{
     Contents, Manifest, PathCounted, PlaneManifest, PortCounted, QueueCounted,
 };
@@ -111,8 +112,8 @@ impl Instance {
         };
         let mut totals = self.past.clone();
         totals.add(&still.counts);
-        let in_ns = |(major, time): (u32, Nanos)| (major, time.0);
-        let spent = still.spent.map(|spent| spent.into_iter().map(in_ns).collect());
+        let spent = still.used.each_ref().map(spent::of_limits);
+        let classes = still.used.each_ref().map(spent::of_classes);
         let counted = [Side::A, Side::B].map(|side| {
             let index = side.index();
             let past = &self.past.queues[index];
@@ -135,7 +136,8 @@ impl Instance {
         });
         let events = self.events.list();
         let Still { queued: workers, programs, .. } = still;
-        let contents = Contents { stopped: stopped.0, counted, events, spent, programs, workers };
+        let contents =
+            Contents { stopped: stopped.0, counted, events, spent, programs, classes, workers };
         Ok((contents, standstill))
     }
 }
@@ -201,7 +203,7 @@ impl Heritage {
     pub(crate) fn take_in(&mut self, contents: Contents) -> Result<(), InstanceError> {
         self.packets = contents.packets();
         self.stopped = contents.stopped();
-        let Contents { counted, events, spent, programs, workers: queued, .. } = contents;
+        let Contents { counted, events, spent, programs, classes, workers: queued, .. } = contents;
         for (index, counted) in counted.into_iter().enumerate() {
             let past = &mut self.instance.past;
             let [to_worker, to_self, unserved, stalled] = counted.verdicts;
@@ -224,9 +226,8 @@ impl Heritage {
         }
         self.instance.events = Events::from_list(events);
         if let Some(inherited) = &mut self.inherited {
-            let in_time = |(major, time)| (major, Nanos(time));
-            let spent = spent.map(|spent| spent.into_iter().map(in_time).collect());
-            inherited.take_in(Still { queued, spent, programs, ..Still::default() })?;
+            let used = [0, 1].map(|index| spent::used(&spent[index], &classes[index]));
+            inherited.take_in(Still { queued, used, programs, ..Still::default() })?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::xdp_io::XdpIo;
 use narrows_bpf::{Entry, Hook, Stalled, XdpMode};
 use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
-use narrows_policy::{Handle, Plan};
+use narrows_policy::Plan;
 use narrows_qdisc::Slot;
 use narrows_shaper::{Installation, Side, Worker};
 use narrows_units::Nanos;
@@ -78,15 +78,6 @@ impl Session {
             workers,
         };
         Some((manifest, descriptors))
-    }
-
-    /// By port: the time up to which each limit is used.
-    pub(super) fn spent(&self) -> [Vec<(u32, Nanos)>; 2] {
-        let now = clock::now();
-        self.installed.each_ref().map(|installed| {
-            let spent = installed.spent_until(now).into_iter();
-            spent.map(|(handle, time)| (handle.major(), time)).collect()
-        })
     }
 }
 
@@ -186,12 +177,10 @@ impl InheritedPlane for InheritedSession {
     /// Queues the packets of the other process's workers, and continues each limit from where it
     /// was.
     fn take_in(&mut self, still: Still) -> Result<(), InstanceError> {
-        let Still { queued, spent, .. } = still;
+        let Still { queued, used, .. } = still;
         let now = clock::now();
-        for (installed, spent) in self.installed.iter().zip(spent) {
-            let spent = spent.into_iter();
-            let spent = spent.filter_map(|(major, time)| Some((Handle::new(major)?, time)));
-            installed.resume(&spent.collect(), now);
+        for (installed, used) in self.installed.iter().zip(&used) {
+            installed.resume(used, now);
         }
         let frame_size = self.prepared.sizing.buffer.size;
         let fits = |(of_worker, &(first, count)): (&WorkerQueued, &(u32, u32))| {

@@ -1,6 +1,7 @@
 //! AF_XDP as a plane: plans become qdiscs of workers, and workers' reports become counts.
 
 use super::Session;
+use crate::clock;
 use crate::counters::Counts;
 use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
@@ -110,8 +111,9 @@ impl Plane for Session {
         let (reports, queued): (Vec<_>, Vec<_>) =
             paused.into_iter().map(|paused| (paused.report, paused.queued)).unzip();
         let counts = self.counts(&reports);
-        let (spent, programs) = (self.spent(), Vec::new());
-        Some((Still { counts, queued, spent, programs }, standstill))
+        let now = clock::now();
+        let used = self.installed.each_ref().map(|installed| installed.spent_until(now));
+        Some((Still { counts, queued, used, ..Still::default() }, standstill))
     }
 
     fn close(mut self: Box<Self>, drain: bool) -> Closed {

@@ -25,6 +25,7 @@
 mod giver;
 mod heir;
 mod queued;
+pub(crate) mod spent;
 pub mod state;
 mod status;
 mod upgrades;
@@ -32,6 +33,7 @@ mod wire;
 
 pub(crate) use heir::Heir;
 pub use queued::{Frame, Queued, WorkerQueued};
+pub use spent::SpentClass;
 pub use status::UpgradeStatus;
 pub(crate) use upgrades::{Upgrades, VERSION, calm_down, hurry};
 pub(crate) use wire::{Channel, Kind, Message};

@@ -166,11 +166,11 @@ fn read_packets(from: &mut &[u8], count: usize) -> Result<Queued, StateError> {
     Ok(packets)
 }
 
-fn read_u32(from: &mut &[u8]) -> Result<u32, StateError> {
+pub(super) fn read_u32(from: &mut &[u8]) -> Result<u32, StateError> {
     read(from).map(u32::from_le_bytes)
 }
 
-fn read<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], StateError> {
+pub(super) fn read<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], StateError> {
     let (bytes, rest) = from.split_first_chunk().ok_or(StateError::Malformed("its end"))?;
     *from = rest;
     Ok(*bytes)

@@ -2,12 +2,13 @@
 //!
 //! Two messages: the [`Manifest`] while the giver still forwards (the policy, and the descriptors
 //! that come with it), and the [`Contents`] once it has stopped (counters, limits, packets). Both
-//! begin in JSON; packets follow in [binary](super::queued).
+//! begin in JSON; [classes](super::spent) and [packets](super::queued) follow in binary.
 //!
 //! The programs of the XDP plane keep plans, credit and counters in maps of the kernel, which the
 //! heir gets and continues with. So of these only the descriptors are passed on.
 
-use super::queued::WorkerQueued;
+use super::queued::{WorkerQueued, read_u32};
+use super::spent::{self, SpentClass};
 use narrows_snapshot::KernelDrops;
 use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -137,10 +138,13 @@ pub struct Contents {
     pub counted: [PortCounted; 2],
     /// The latest events.
     pub events: Vec<String>,
-    /// By port: the time up to which each limit is used, by the handle of its qdisc.
+    /// By port: the time up to which each limit of a whole qdisc is used, by its major number.
     pub spent: [BTreeMap<u32, u64>; 2],
     /// Of the XDP plane's programs, by the port where frames leave.
     pub programs: Vec<ProgramState>,
+    /// By port: the classes that do not have their whole credit.
+    #[serde(skip)]
+    pub classes: [Vec<SpentClass>; 2],
     /// The state of each worker.
     #[serde(skip)]
     pub workers: Vec<WorkerQueued>,
@@ -200,6 +204,7 @@ impl Contents {
         let words = serde_json::to_vec(self).unwrap_or_default();
         let mut bytes = (words.len() as u32).to_le_bytes().to_vec();
         bytes.extend(words);
+        self.classes.iter().for_each(|classes| spent::write(classes, &mut bytes));
         bytes.extend((self.workers.len() as u32).to_le_bytes());
         for worker in &self.workers {
             worker.write(&mut bytes);
@@ -218,10 +223,8 @@ impl Contents {
         let (json, mut rest) =
             rest.split_at_checked(len).ok_or(StateError::Malformed("its words"))?;
         let mut contents: Self = serde_json::from_slice(json)?;
-        let none = StateError::Malformed("the number of workers");
-        let (count, workers) = rest.split_first_chunk().ok_or(none)?;
-        rest = workers;
-        for _ in 0..u32::from_le_bytes(*count) {
+        contents.classes = [spent::read_all(&mut rest)?, spent::read_all(&mut rest)?];
+        for _ in 0..read_u32(&mut rest)? {
             contents.workers.push(WorkerQueued::read(&mut rest)?);
         }
         if rest.is_empty() { Ok(contents) } else { Err(StateError::Malformed("its end")) }
@@ -241,7 +244,9 @@ impl Contents {
 #[cfg(test)]
 mod tests {
     use super::super::queued::{Frame, Queued, tests::worker};
+    use super::super::spent::tests::class;
     use super::*;
+    use narrows_coordination::Spent;
     use proptest::prelude::*;
 
     fn contents() -> Contents {
@@ -258,6 +263,8 @@ mod tests {
             verdicts: [5, 6, 7, 8],
             losses: [9, 0, 0, 0, 0, 0],
         };
+        let spent = Spent { class: 16, rate: Nanos(2), ceil: Nanos(3) };
+        let spent = SpentClass { major: 1, spent };
         let mut queued = Queued::default();
         queued.push(Nanos(8), [Frame { addr: 2048, len: 60 }].into_iter());
         Contents {
@@ -265,6 +272,7 @@ mod tests {
             counted: [counted, PortCounted::default()],
             events: vec!["joined".into()],
             spent: [[(1, 10)].into(), BTreeMap::new()],
+            classes: [vec![spent], vec![]],
             programs: vec![ProgramState { numbers: vec![[1, 16, 2]], before_root: [7; 8] }],
             workers: vec![WorkerQueued {
                 free: vec![1, 2],
@@ -277,8 +285,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn state_survives_a_round_trip(workers in prop::collection::vec(worker(), 0..4)) {
-            let said = Contents { workers, ..contents() };
+        fn state_survives_a_round_trip(
+            workers in prop::collection::vec(worker(), 0..4),
+            classes in prop::array::uniform2(prop::collection::vec(class(), 0..4)),
+        ) {
+            let said = Contents { workers, classes, ..contents() };
             prop_assert_eq!(Contents::read(&said.write()).unwrap(), said);
         }
 
@@ -310,6 +321,9 @@ mod tests {
         let (words, packets) = said[4..].split_at(expected.len());
         assert_eq!(String::from_utf8_lossy(words), expected);
         let numbers: &[&[u8]] = &[
+            &[1, 0, 0, 0, 1, 0, 0, 0, 16, 0, 0, 0], // one class, 1:10
+            &[2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0],
+            &[0, 0, 0, 0],                            // none at the other port
             &[1, 0, 0, 0],                            // one worker
             &[2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0],    // two free frames
             &[1, 0, 0, 0, 3, 0, 0, 0],                // one that is sent
