@@ -460,7 +460,8 @@ impl Htb {
     }
 
     /// The class at `place` stops asking for lines above `level`: the first of each line asks
-    /// instead, or, if `returns`, the class itself where its turn is earlier.
+    /// instead, or, if `returns`, the class itself where its turn is earlier. Where it waits for a
+    /// higher line, too, it also asks for that one.
     fn pass_on(&mut self, place: u32, level: u8, returns: bool, now: Nanos) {
         let top = &mut self.leaves[place as usize].asks_for;
         if *top == Top::NONE {
@@ -469,8 +470,15 @@ impl Htb {
         let (lines, count) = self.lines.take_above(top, level);
         let mut next = returns.then_some(place);
         for &line in &lines[..count] {
+            let level = self.lines.level(line);
+            if let Some(place) = next
+                && self.leaves[place as usize].waits_up_to() < level
+            {
+                // It waits for less, and has no turn in this line.
+                self.ask(place, now);
+                next = None;
+            }
             if let Some(place) = next {
-                let level = self.lines.level(line);
                 let (_, turn) = self.leaves[place as usize].place_in_line(level, now);
                 if self.lines.goes_before(&self.leaves, line, turn) {
                     next = self.lines.pop_front(&mut self.leaves, line);

@@ -354,6 +354,13 @@ impl Leaf {
         self.meter.line()
     }
 
+    /// How many levels up it waits for what others wait for, too. Without such a wait it may stand
+    /// in any line.
+    #[inline]
+    pub(super) fn waits_up_to(&self) -> u8 {
+        self.line().map_or(u8::MAX, |line| line.levels)
+    }
+
     /// The name of the line at the class `level` above it, and its turn there.
     #[inline]
     pub(super) fn place_in_line(&self, level: u8, now: Nanos) -> (u64, u64) {
