@@ -407,9 +407,9 @@ fn on_the_xdp_plane_upgrades_lose_and_reorder_nothing_and_keep_limit_and_counter
             let forth = scope.spawn(|| send_numbered(client, server, 22e6, &end));
             let back = scope.spawn(|| send_numbered(server, client, 11e6, &end));
             let ending = Ending(&end);
-            sleep(Duration::from_secs(1));
+            sleep(Duration::from_millis(500));
             let mut pid = instance.id();
-            for _ in 0..5 {
+            for _ in 0..3 {
                 let before = (pid, counted());
                 let (now, pause, packets) = upgraded(&bed);
                 pid = now;
