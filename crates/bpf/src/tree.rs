@@ -21,6 +21,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut, MapType, ProgramMut, libbp
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::AddAssign;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub mod layout;
@@ -74,37 +75,36 @@ pub enum TreeError {
 }
 
 /// The plan of one port's egress.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Image {
     /// By what rules ask, in the order of [`Mask::first`].
     pub masks: Vec<Mask>,
-    /// The rules that assign packets to classes. No two have the same key under the same mask.
+    /// The rules that assign packets to classes. No two of a scope have the same key under the same
+    /// mask.
     pub rules: Vec<Rule>,
-    /// The class of what no rule matches, by the packet's priority.
-    pub otherwise: [u32; PRIORITIES],
+    /// The scope in which each packet's class is looked for: number 0.
+    pub outermost: Scope,
+    /// Further scopes, from number 1 on. They lead to each other and never in circles, over at most
+    /// [`layout::SCOPES_DEEP`] of them.
+    pub inner: Vec<Scope>,
+    /// The classes, and scopes, by the names that filters in front have for them: the major number
+    /// in the upper half.
+    pub names: BTreeMap<u32, u32>,
     /// The classes by their numbers, which are below [`layout::CLASSES_MAX`] and not 0.
     pub classes: BTreeMap<u32, Class>,
-    /// How filters in front name them.
-    pub names: Names,
 }
 
-/// The classes that a priority may name, which comes before any rule.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Names {
-    /// The major number of their qdisc, of 16 bits; 0 for no qdisc.
+/// A qdisc with classes, or a class with filters: how it finds the class of a packet. The default
+/// lets everything pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scope {
+    /// The major number of the qdisc whose classes a priority may name, which comes before any
+    /// rule, of 16 bits; 0 for no qdisc.
     pub major: u32,
-    /// The numbers of classes, by their minor numbers.
-    pub classes: BTreeMap<u16, u32>,
     /// The class of what names another one.
     pub unknown: u32,
-}
-
-impl Default for Image {
-    /// Everything passes.
-    fn default() -> Self {
-        let (masks, rules, classes, names) = Default::default();
-        Self { masks, rules, otherwise: [0; PRIORITIES], classes, names }
-    }
+    /// The class of what no rule matches, by the packet's priority.
+    pub otherwise: [u32; PRIORITIES],
 }
 
 /// The counters of a class, over all CPUs.
@@ -122,6 +122,17 @@ pub struct Seat {
     pub limit_drops: u64,
     /// Packets that its AQM marked.
     pub marked: u64,
+}
+
+impl AddAssign for Seat {
+    fn add_assign(&mut self, other: Self) {
+        self.own_packets += other.own_packets;
+        self.borrowed_packets += other.borrowed_packets;
+        self.bytes += other.bytes;
+        self.aqm_drops += other.aqm_drops;
+        self.limit_drops += other.limit_drops;
+        self.marked += other.marked;
+    }
 }
 
 /// The verdicts on frames that arrived at a port, all CPUs together: each is in one of these.
@@ -211,7 +222,7 @@ pub struct Tree {
 struct LaidOut {
     masks: Vec<Mask>,
     rules: Vec<Rule>,
-    names: Names,
+    names: BTreeMap<u32, u32>,
 }
 
 /// What is loaded for a hook. All other maps are the same for each.
@@ -245,6 +256,7 @@ struct Maps {
     in_force: MapHandle,
     plans: MapHandle,
     classes: MapHandle,
+    scopes: MapHandle,
     sieves: MapHandle,
     rules: MapHandle,
     nodes: MapHandle,
@@ -281,6 +293,7 @@ impl Tree {
             in_force: handle("in_force", &loaded.maps.in_force)?,
             plans: handle("plans", &loaded.maps.plans)?,
             classes: handle("classes", &loaded.maps.classes)?,
+            scopes: handle("scopes", &loaded.maps.scopes)?,
             sieves: handle("sieves", &loaded.maps.sieves)?,
             rules: handle("rules", &loaded.maps.rules)?,
             nodes: handle("nodes", &loaded.maps.nodes)?,
@@ -328,6 +341,11 @@ impl Tree {
         for (class, what) in &image.classes {
             let index = next * layout::CLASSES_MAX + class;
             update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
+        }
+        for (number, scope) in (1..).zip(&image.inner) {
+            let index = next * layout::SCOPES_MAX as u32 + u32::from(number);
+            let scope = layout::scope(scope, table.masks_of(number));
+            update("scopes", &self.maps.scopes, &index.to_ne_bytes(), &scope)?;
         }
         self.lay_out(next, &image, &table)?;
         let plan = layout::plan(&image, &table);
@@ -411,6 +429,7 @@ impl Tree {
             open.maps.in_force.reuse_fd(ours.in_force.as_fd())?;
             open.maps.plans.reuse_fd(ours.plans.as_fd())?;
             open.maps.classes.reuse_fd(ours.classes.as_fd())?;
+            open.maps.scopes.reuse_fd(ours.scopes.as_fd())?;
             open.maps.sieves.reuse_fd(ours.sieves.as_fd())?;
             open.maps.rules.reuse_fd(ours.rules.as_fd())?;
             open.maps.nodes.reuse_fd(ours.nodes.as_fd())?;

@@ -1,8 +1,9 @@
 //! Converts the program's counters into the figures of qdiscs and classes.
 
-use crate::Numbers;
+use crate::numbers::DIRECT;
+use crate::{Name, Numbers};
 use narrows_bpf::tree::{Seat, Totals};
-use narrows_policy::{Key, NodeStats, Plan};
+use narrows_policy::{Key, NodeStats, Parent, Plan};
 use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_qdisc::{Config, Detail, Stats};
 use std::collections::BTreeMap;
@@ -11,55 +12,104 @@ use std::collections::BTreeMap;
 pub struct Counted {
     /// Everything that was to leave there since its root qdisc was installed.
     pub totals: Totals,
-    /// By the numbers of classes; 0 is what had none.
+    /// By the numbers of classes.
     pub seats: BTreeMap<u32, Seat>,
 }
 
-/// The figures of every qdisc of `plan`, whose classes have `numbers`.
+/// The figures of every qdisc of `plan`, whose classes have `numbers`. A qdisc with classes has the
+/// sum of what is in them, and so has a class with another qdisc in it.
 pub fn figures(plan: &Plan, numbers: &Numbers, counted: &Counted) -> Vec<NodeStats> {
-    let leaves = leaves(plan, numbers);
-    let seat = |number: u32| counted.seats.get(&number).copied().unwrap_or_default();
+    let mut sums = Sums { plan, numbers, counted, all: BTreeMap::new() };
+    if let Some(root) = plan.roots.first() {
+        sums.add(*root, None);
+    }
     let stats_of = |key: Key| {
-        let node = plan.nodes.get(&key);
-        let mut stats = match leaves.iter().find(|leaf| leaf.queue == Some(key)) {
-            Some(leaf) => stats(&seat(leaf.number)),
-            None => of_all(&counted.totals),
+        let mut stats = match sums.all.get(&key) {
+            Some(seat) if key.parent != Parent::Root => stats(seat),
+            _ => of_all(&counted.totals),
         };
-        if let (Some(Config::Htb(_)), Some(handle)) = (node.map(|node| &*node.config), key.handle) {
-            let of_htb = leaves.iter().filter(|leaf| leaf.qdisc == handle);
-            let leaves = of_htb.map(|leaf| (leaf.id, leaf_figures(&seat(leaf.number)))).collect();
-            let direct_packets = seat(0).own_packets;
-            stats.detail = Some(Detail::Htb(Box::new(Figures { direct_packets, leaves })));
-        }
+        stats.detail = sums.detail(key);
         NodeStats { parent: key.parent, handle: key.handle, stats }
     };
     plan.keys().into_iter().map(stats_of).collect()
 }
 
-/// A leaf class.
-struct Leaf {
-    qdisc: narrows_policy::Handle,
-    id: u32,
-    number: u32,
-    /// The qdisc in it.
-    queue: Option<Key>,
+/// What was counted in qdiscs.
+struct Sums<'a> {
+    plan: &'a Plan,
+    numbers: &'a Numbers,
+    counted: &'a Counted,
+    all: BTreeMap<Key, Seat>,
 }
 
-fn leaves(plan: &Plan, numbers: &Numbers) -> Vec<Leaf> {
-    let mut all = Vec::new();
-    for (key, node) in &plan.nodes {
-        let Some(qdisc) = key.handle else { continue };
-        // A qdisc that is one class.
-        if let Some(number) = numbers.get((qdisc, 0)) {
-            all.push(Leaf { qdisc, id: 0, number, queue: node.children.first().copied() });
-        }
-        for (&id, class) in plan.classes.get(&qdisc).into_iter().flatten() {
-            if let (Some(number), Some(queue)) = (numbers.get((qdisc, id)), class.leaf) {
-                all.push(Leaf { qdisc, id, number, queue: Some(queue) });
+impl Sums<'_> {
+    /// What the class `name` counted itself.
+    fn seat(&self, name: Name) -> Seat {
+        let number = self.numbers.get(name);
+        number.and_then(|number| self.counted.seats.get(&number)).copied().unwrap_or_default()
+    }
+
+    /// Adds up the qdisc at `key`, which is in the class `within`, and those below it.
+    fn add(&mut self, key: Key, within: Option<Name>) {
+        let mut sum = Seat::default();
+        if is_leaf(self.plan, key) {
+            sum += within.map(|name| self.seat(name)).unwrap_or_default();
+        } else {
+            for (name, leaf) in places(self.plan, key) {
+                self.add(leaf, Some(name));
+                sum += self.class(name, leaf);
             }
+            sum += key.handle.map(|handle| self.seat((handle, DIRECT))).unwrap_or_default();
+        }
+        self.all.insert(key, sum);
+    }
+
+    /// What was counted in the class `name`, which has the qdisc `leaf` in it.
+    fn class(&self, name: Name, leaf: Key) -> Seat {
+        let mut sum = self.seat(name);
+        if !is_leaf(self.plan, leaf) {
+            sum += self.all.get(&leaf).copied().unwrap_or_default();
+        }
+        sum
+    }
+
+    fn detail(&self, key: Key) -> Option<Detail> {
+        match &*self.plan.nodes.get(&key)?.config {
+            Config::Htb(_) => {
+                let places = places(self.plan, key).into_iter();
+                let leaves =
+                    places.map(|(name, leaf)| (name.1, leaf_figures(&self.class(name, leaf))));
+                let direct = self.seat((key.handle?, DIRECT));
+                let direct_packets = direct.own_packets + direct.borrowed_packets;
+                let figures = Figures { direct_packets, leaves: leaves.collect() };
+                Some(Detail::Htb(Box::new(figures)))
+            }
+            Config::Bands(_) => Some(Detail::Bands(Box::default())),
+            _ => None,
         }
     }
-    all
+}
+
+/// Whether the qdisc at `key` is the virtual queue of the class in which it is.
+fn is_leaf(plan: &Plan, key: Key) -> bool {
+    let config = plan.nodes.get(&key).map(|node| &*node.config);
+    !matches!(config, Some(Config::Htb(_) | Config::Bands(_) | Config::Tbf(_)))
+}
+
+/// The qdiscs in the one at `key`, each with the class in which it is.
+fn places(plan: &Plan, key: Key) -> Vec<(Name, Key)> {
+    let (Some(node), Some(handle)) = (plan.nodes.get(&key), key.handle) else { return Vec::new() };
+    match &*node.config {
+        Config::Htb(_) => {
+            let classes = plan.classes.get(&handle).into_iter().flatten();
+            classes.filter_map(|(id, class)| Some(((handle, *id), class.leaf?))).collect()
+        }
+        Config::Bands(bands) => {
+            let ids = bands.classes.iter().map(|class| (handle, u32::from(class.id)));
+            ids.zip(node.children.iter().copied()).collect()
+        }
+        _ => node.children.first().map(|child| ((handle, 0), *child)).into_iter().collect(),
+    }
 }
 
 fn stats(seat: &Seat) -> Stats {

@@ -72,7 +72,16 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 	__s64 delay, own, above;
 	__u64 refused = 0;
 	__u32 at = class->parent;
+	const struct class *lender = class;
+	struct node *lending = node;
 
+	/* What a class shares without assured rates is within its assured rate as a whole. */
+	if (class->lender) {
+		lender = class_of(plan, class->lender);
+		lending = node_of(class->lender);
+		if (!lender || !lending)
+			return FULL;
+	}
 	__sync_fetch_and_add(&node->offered, seat->offered);
 	seat->offered = 0;
 	for (int level = 1; level < LEVELS_MAX && at; level++) {
@@ -85,7 +94,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 			share_out(plan, at, now);
 		at = upper->parent;
 	}
-	own = ahead(&node->own, now, class->burst);
+	own = ahead(&lending->own, now, lender->burst);
 	delay = ahead(&node->clock, now, class->burst);
 	seat->delay = delay > 0 ? delay : 0;
 	seat->borrows = class->parent && own > (__s64)class->limit;
@@ -114,7 +123,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 	}
 	__sync_fetch_and_add(&node->clock, time_for(want, rate_of(class, node)));
 	if (class->parent && !seat->borrows)
-		__sync_fetch_and_add(&node->own, time_for(want, class->rate));
+		__sync_fetch_and_add(&lending->own, time_for(want, lender->rate));
 	at = class->parent;
 	for (int level = 1; level < LEVELS_MAX && at; level++) {
 		struct class *upper = class_of(plan, at);

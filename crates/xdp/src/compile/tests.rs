@@ -29,14 +29,14 @@ const HTB: &str = "qdisc add dev a root handle 1: htb default 30\n\
 
 #[test]
 fn a_tbf_is_a_tree_of_one() {
-    let Compiled { image, numbers } =
+    let Compiled { image, numbers, .. } =
         compiled("qdisc add dev a root handle 1: tbf rate 8mbit burst 10k latency 20ms\n");
     let class = image.classes[&1];
     assert_eq!((class.rate, class.ceil, class.parent, class.child), (1_000_000, 1_000_000, 0, 0));
     assert_eq!(class.burst, 10_240_000);
     // Latency and burst, as tbf has its limit.
     assert!((20_000_000..31_000_000).contains(&class.limit), "{}", class.limit);
-    assert_eq!(image.otherwise, [1; 16]);
+    assert_eq!(image.outermost.otherwise, [1; 16]);
     assert_eq!(numbers.new_since(&Numbers::default()), [1]);
 }
 
@@ -79,7 +79,7 @@ fn classes_are_linked_and_have_what_they_need() {
     assert_eq!((thirty.parent, thirty.sibling, thirty.quantum), (1, 0, 3000));
     assert_eq!((root.prio, ten.prio, thirty.prio), (2, 2, 3));
     assert_eq!((ten.rate, ten.ceil), (1_250_000, 5_000_000));
-    assert_eq!(image.otherwise, [3; 16]);
+    assert_eq!(image.outermost.otherwise, [3; 16]);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_class_keeps_its_number_while_others_come_and_go() {
     let first = compiled(HTB);
     let lines = HTB.replace("1:10", "1:20");
     let second = compile(&plan(&lines), &first.numbers).unwrap();
-    assert_eq!(second.image.otherwise, [3; 16]);
+    assert_eq!(second.image.outermost.otherwise, [3; 16]);
     assert_eq!(second.numbers.new_since(&first.numbers), [4]);
     assert_eq!(second.image.classes[&1].child, 4);
 }
@@ -114,12 +114,10 @@ fn a_mark_is_asked_for_and_leaves_are_known_by_their_names() {
     assert_eq!(image.masks[0].bits, Key { mark: 0xf0, ..Key::default() });
     assert_eq!((image.rules[0].key.mark, image.rules[0].class), (0x10, 2));
     // The root is no leaf.
-    let classes = BTreeMap::from([(0x10, 2), (0x30, 3)]);
-    assert_eq!(image.names, Names { major: 1, classes, unknown: 3 });
+    assert_eq!(image.names, BTreeMap::from([(0x1_0010, 2), (0x1_0030, 3)]));
+    assert_eq!((image.outermost.major, image.outermost.unknown), (1, 3));
     let tbf = compiled("qdisc add dev a root handle 1: tbf rate 8mbit burst 10k latency 20ms\n");
-    assert_eq!(tbf.image.names, Names::default());
-    let direct = compiled(&HTB.replace("default 30", ""));
-    assert_eq!(direct.image.names.unknown, 0);
+    assert_eq!((tbf.image.names, tbf.image.outermost.major), (BTreeMap::new(), 0));
 }
 
 #[test]
@@ -159,7 +157,7 @@ fn bands_below_a_rate_are_classes_and_choose_by_priority() {
         qdisc add dev a parent 1:1 handle 2: prio\n";
     let Compiled { image, .. } = compiled(lines);
     assert_eq!(image.classes.len(), 4);
-    let of = |priority: usize| image.classes[&image.otherwise[priority]].prio;
+    let of = |priority: usize| image.classes[&image.outermost.otherwise[priority]].prio;
     assert_eq!([of(6), of(0), of(2)], [0, 1, 2]);
 }
 
@@ -171,9 +169,7 @@ fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
     }
     assert_refused("qdisc add dev a root cake bandwidth 1mbit\n", "cake");
     assert_refused("qdisc add dev a root handle 1: mq\n", "mq");
-    assert_refused("qdisc add dev a root prio\n", "put it into a tbf");
     assert_refused(&HTB.replace("default 30", "default 30 coordination flowvalve"), "coordination");
-    assert_refused(&leaf("handle 2: prio"), "one level");
     let tbf = "qdisc add dev a root tbf rate 8mbit burst 10k latency 20ms";
     assert_refused(&format!("{tbf} peakrate 9mbit mtu 2000\n"), "peakrate");
     assert_refused(&format!("{tbf} coordination lock\n"), "coordination");
