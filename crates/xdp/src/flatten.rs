@@ -308,7 +308,7 @@ impl<'a> Tree<'a> {
         for ((place, class), child) in bands.classes.iter().enumerate().zip(children) {
             let id = u32::from(class.id);
             // Those that take turns are behind all others.
-            let order = (place.min(strict) as u16, class.quantum.unwrap_or(1));
+            let order = (place.min(strict) as u16, class.quantum.unwrap_or(bands::QUANTUM_MAX));
             let at = self.band((handle, id), at, order);
             entries.insert(id, self.place(*child, below(rules, id), at)?);
         }
