@@ -144,3 +144,66 @@ fn leaf_figures(seat: &Seat) -> LeafFigures {
     figures.granted[..2].copy_from_slice(&[seat.own_packets, seat.borrowed_packets]);
     figures
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Compiled, compile};
+    use narrows_policy::Handle;
+    use narrows_tc::OfflineHost;
+
+    const NESTED: &str = "qdisc add dev nrw-a root handle 1: htb\n\
+        class add dev nrw-a parent 1: classid 1:10 htb rate 10mbit\n\
+        class add dev nrw-a parent 1: classid 1:20 htb rate 10mbit\n\
+        qdisc add dev nrw-a parent 1:10 handle 2: prio bands 2 priomap 1 1 1 1 1 1 0 1 1 1 1 1 1 1 1 1\n\
+        qdisc add dev nrw-a parent 2:2 handle 3: drr\n\
+        class add dev nrw-a parent 3: classid 3:1 drr\n\
+        class add dev nrw-a parent 3: classid 3:2 drr\n\
+        qdisc add dev nrw-a parent 3:1 handle 4: pfifo limit 50\n";
+
+    /// One packet of 100 bytes in the first leaf, two in the next one, and so on, and a drop each.
+    fn counted() -> (Plan, Vec<NodeStats>) {
+        let policy = narrows_tc::load(NESTED, "policy", &OfflineHost::default()).unwrap();
+        let plan = Plan::of(policy.port("nrw-a"), 2).unwrap();
+        let Compiled { numbers, .. } = compile(&plan, &Numbers::default()).unwrap();
+        let seat = |(count, (major, id)): (u64, (u32, u32))| {
+            let number = numbers.get((Handle::new(major).unwrap(), id)).unwrap();
+            let (own_packets, bytes) = (count, 100 * count);
+            (number, Seat { own_packets, bytes, limit_drops: 1, ..Seat::default() })
+        };
+        let leaves = [(2, 1), (3, 1), (3, 2), (1, 0x20), (1, DIRECT)];
+        let seats = (1..).zip(leaves).map(seat).collect();
+        let totals = Totals { sent_packets: 15, limit_drops: 5, ..Totals::default() };
+        let figures = figures(&plan, &numbers, &Counted { totals, seats });
+        (plan, figures)
+    }
+
+    #[test]
+    fn a_qdisc_in_a_class_counts_what_is_in_it() {
+        let (_, figures) = counted();
+        let of = |major: u32| {
+            let find = |it: &&NodeStats| it.handle == Handle::new(major);
+            let stats = &figures.iter().find(find).unwrap().stats;
+            (stats.sent_packets, stats.drops)
+        };
+        assert_eq!([of(1), of(2), of(3), of(4)], [(15, 5), (6, 3), (5, 2), (2, 1)]);
+        let at = |major: u32, minor: u32| {
+            let parent = Parent::Class(Handle::new(major).unwrap().class(minor));
+            figures.iter().find(|it| it.parent == parent).unwrap().stats.sent_bytes
+        };
+        assert_eq!([at(2, 1), at(3, 2), at(1, 0x20)], [100, 300, 400]);
+    }
+
+    #[test]
+    fn a_class_of_an_htb_counts_what_the_qdisc_in_it_does() {
+        let (_, figures) = counted();
+        let root = figures.iter().find(|it| it.parent == Parent::Root).unwrap();
+        let htb = root.stats.detail.as_ref().unwrap().htb().unwrap();
+        assert_eq!(htb.direct_packets, 5);
+        let [ten, twenty] = [&htb.leaves[&0x10], &htb.leaves[&0x20]];
+        assert_eq!([ten.sent_packets, ten.drops, twenty.sent_packets], [6, 3, 4]);
+        assert_eq!(ten.granted[..2], [6, 0]);
+        let prio = figures.iter().find(|it| it.handle == Handle::new(2)).unwrap();
+        assert!(prio.stats.detail.as_ref().unwrap().bands().is_some());
+    }
+}
