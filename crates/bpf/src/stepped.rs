@@ -171,4 +171,79 @@ mod tests {
         let last = gaps.last().copied().unwrap_or_default();
         assert!(gaps[0] >= 99 * MS && last < 50 * MS && last > 15 * MS, "{gaps:?}");
     }
+
+    /// The number of the class above the bands, and its rate.
+    const ABOVE: u32 = 9;
+    const RATE: u64 = 5_000_000;
+
+    /// Bands of these priorities and weights, numbered from 1, below a class: with next to no rate
+    /// of their own.
+    fn bands(orders: &[(u16, u32)]) -> BTreeMap<u32, Class> {
+        let never = Class { target: u64::MAX, ..leaf(RATE) };
+        let above = Class { child: 1, limit: 200 * MS, ..never };
+        let band = |(number, (prio, quantum)): (u32, &(u16, u32))| {
+            let sibling = if number == orders.len() as u32 { 0 } else { number + 1 };
+            let (prio, quantum) = (*prio, *quantum);
+            let band = Class { rate: 1, parent: ABOVE, sibling, prio, quantum, ..never };
+            (number, Class { limit: 100 * MS, ..band })
+        };
+        (1..).zip(orders).map(band).chain([(ABOVE, above)]).collect()
+    }
+
+    /// The bytes of each band in the last of three seconds, each on a CPU of its own, where packets
+    /// of 1,000 bytes come for it: so many together, each time after so many nanoseconds.
+    fn shares(bands: &BTreeMap<u32, Class>, offered: &[(u64, u64)]) -> Vec<u64> {
+        let mut tree = Stepped::new(offered.len() as u32, bands);
+        let mut next = vec![0; offered.len()];
+        let mut passed = vec![0; offered.len()];
+        while let Some((&at, band)) = next.iter().zip(0..).min()
+            && at < 3_000_000_000
+        {
+            let (together, gap) = offered[band];
+            for _ in 0..together {
+                let now = Nanos(1_000_000_000 + at);
+                let (answer, _) = tree.meter(now, band as u32, band as u32 + 1, 1000);
+                passed[band] += 1000 * u64::from(answer == Answer::Send && at >= 2_000_000_000);
+            }
+            next[band] += gap;
+        }
+        passed
+    }
+
+    /// Twice the rate of the class above.
+    const FLOOD: (u64, u64) = (1, 100_000);
+
+    #[test]
+    fn a_band_gets_what_those_before_it_leave() {
+        let ordered = bands(&[(0, 1), (1, 1), (2, 1)]);
+        for offered in [10_000, 50_000, 1_000_000, 2_500_000, 4_000_000] {
+            let got = shares(&ordered, &[(1, 1_000_000_000_000 / offered), FLOOD, FLOOD]);
+            assert_eq!(got[0], offered);
+            // The bursts of the first second are made up for in the next ones, slowly.
+            let sum: u64 = got.iter().sum();
+            assert!((RATE * 97 / 100..=RATE * 101 / 100).contains(&sum), "{got:?}");
+            assert!(got[2] < RATE / 50, "{got:?}");
+        }
+        let got = shares(&ordered, &[FLOOD, FLOOD, FLOOD]);
+        assert!(got[0] > RATE * 97 / 100 && got[1] + got[2] < RATE / 100, "{got:?}");
+    }
+
+    #[test]
+    fn a_band_that_comes_back_takes_a_burst_at_once() {
+        for gap in [3 * MS, 50 * MS, 300 * MS] {
+            let got = shares(&bands(&[(0, 1), (1, 1)]), &[(10, gap), FLOOD]);
+            let arrived = (2_000_000_000..3_000_000_000).filter(|at| at % gap == 0).count();
+            assert_eq!(got[0], 10_000 * arrived as u64, "every {gap} ns");
+            assert!(got[0] + got[1] > RATE * 96 / 100, "{got:?}");
+        }
+    }
+
+    #[test]
+    fn bands_that_take_turns_share_by_weight_what_a_strict_one_leaves() {
+        let got = shares(&bands(&[(0, 1), (1, 1000), (1, 3000)]), &[(1, MS), FLOOD, FLOOD]);
+        assert_eq!(got[0], 1_000_000);
+        let part = got[2] as f64 / (got[1] + got[2]) as f64;
+        assert!((part - 0.75).abs() < 0.01, "{got:?}");
+        assert!(got[1] + got[2] > RATE * 77 / 100, "{got:?}");
+    }
 }

@@ -24,6 +24,7 @@ use libbpf_rs::{
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
+use std::ops::AddAssign;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub mod layout;
@@ -80,37 +81,36 @@ pub enum TreeError {
 }
 
 /// The plan of one port's egress.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Image {
     /// By what rules ask, in the order of [`Mask::first`].
     pub masks: Vec<Mask>,
-    /// The rules that assign packets to classes. No two have the same key under the same mask.
+    /// The rules that assign packets to classes. No two of a scope have the same key under the same
+    /// mask.
     pub rules: Vec<Rule>,
-    /// The class of what no rule matches, by the packet's priority.
-    pub otherwise: [u32; PRIORITIES],
+    /// The scope in which each packet's class is looked for: number 0.
+    pub outermost: Scope,
+    /// Further scopes, from number 1 on. They lead to each other and never in circles, over at most
+    /// [`layout::SCOPES_DEEP`] of them.
+    pub inner: Vec<Scope>,
+    /// The classes, and scopes, by the names that filters in front have for them: the major number
+    /// in the upper half.
+    pub names: BTreeMap<u32, u32>,
     /// The classes by their numbers, which are below [`layout::CLASSES_MAX`] and not 0.
     pub classes: BTreeMap<u32, Class>,
-    /// How filters in front name them.
-    pub names: Names,
 }
 
-/// The classes that a priority may name, which comes before any rule.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Names {
-    /// The major number of their qdisc, of 16 bits; 0 for no qdisc.
+/// A qdisc with classes, or a class with filters: how it finds the class of a packet. The default
+/// lets everything pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Scope {
+    /// The major number of the qdisc whose classes a priority may name, which comes before any
+    /// rule, of 16 bits; 0 for no qdisc.
     pub major: u32,
-    /// The numbers of classes, by their minor numbers.
-    pub classes: BTreeMap<u16, u32>,
     /// The class of what names another one.
     pub unknown: u32,
-}
-
-impl Default for Image {
-    /// Everything passes.
-    fn default() -> Self {
-        let (masks, rules, classes, names) = Default::default();
-        Self { masks, rules, otherwise: [0; PRIORITIES], classes, names }
-    }
+    /// The class of what no rule matches, by the packet's priority.
+    pub otherwise: [u32; PRIORITIES],
 }
 
 /// The counters of a class, over all CPUs.
@@ -128,6 +128,17 @@ pub struct Seat {
     pub limit_drops: u64,
     /// Packets that its AQM marked.
     pub marked: u64,
+}
+
+impl AddAssign for Seat {
+    fn add_assign(&mut self, other: Self) {
+        self.own_packets += other.own_packets;
+        self.borrowed_packets += other.borrowed_packets;
+        self.bytes += other.bytes;
+        self.aqm_drops += other.aqm_drops;
+        self.limit_drops += other.limit_drops;
+        self.marked += other.marked;
+    }
 }
 
 /// The verdicts on frames that arrived at a port, all CPUs together: each is in one of these.
@@ -241,7 +252,7 @@ pub struct Tree {
 struct LaidOut {
     masks: Vec<Mask>,
     rules: Vec<Rule>,
-    names: Names,
+    names: BTreeMap<u32, u32>,
 }
 
 /// What is loaded for a hook. All other maps are the same for each.
@@ -271,60 +282,42 @@ fn handle(map: &'static str, from: &MapMut<'_>) -> Result<MapHandle, TreeError> 
     MapHandle::try_from(from).map_err(|source| TreeError::Map { map, source })
 }
 
-/// What programs at each hook share, and the program of a process that takes over.
-struct Maps {
-    in_force: MapHandle,
-    plans: MapHandle,
-    classes: MapHandle,
-    sieves: MapHandle,
-    rules: MapHandle,
-    nodes: MapHandle,
-    seats: MapHandle,
-    totals: MapHandle,
-    grace: MapHandle,
-    handed: MapHandle,
-    /// The value for updates of `grace`.
-    nothing: MapHandle,
+/// Declares [`Maps`] by the names that its maps have in an object.
+macro_rules! maps {
+    ($($name:ident)*) => {
+        /// What programs at each hook share, and the program of a process that takes over.
+        struct Maps {
+            $($name: MapHandle,)*
+            /// The value for updates of `grace`.
+            nothing: MapHandle,
+        }
+
+        impl Maps {
+            const NAMES: &'static [&'static str] = &[$(stringify!($name)),*];
+
+            /// Those of a loaded object.
+            fn of(object: &Object) -> Result<Self, TreeError> {
+                $(let $name = named(object, stringify!($name))?;)*
+                let nothing = explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?;
+                Ok(Self { $($name,)* nothing })
+            }
+
+            /// Those of an object, in the order of [`Self::NAMES`].
+            fn all(&self) -> Vec<BorrowedFd<'_>> {
+                vec![$(self.$name.as_fd()),*]
+            }
+        }
+    };
 }
 
-impl Maps {
-    /// Their names in an object.
-    const NAMES: [&str; 10] = [
-        "in_force", "plans", "classes", "sieves", "rules", "nodes", "seats", "totals", "grace",
-        "handed",
-    ];
+maps! { in_force plans classes scopes sieves rules nodes seats totals grace handed }
 
-    /// Those of a loaded object.
-    fn of(object: &Object) -> Result<Self, TreeError> {
-        let named = |name: &'static str| {
-            let missing = || libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound));
-            let map = object.maps().find(|map| map.name() == name).ok_or_else(missing);
-            let handle = map.and_then(|map| MapHandle::try_from(&map));
-            handle.map_err(|source| TreeError::Map { map: name, source })
-        };
-        let [in_force, plans, classes, sieves, rules, nodes, seats, totals, grace, handed] =
-            Self::NAMES.map(named);
-        Ok(Self {
-            in_force: in_force?,
-            plans: plans?,
-            classes: classes?,
-            sieves: sieves?,
-            rules: rules?,
-            nodes: nodes?,
-            seats: seats?,
-            totals: totals?,
-            grace: grace?,
-            handed: handed?,
-            nothing: explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?,
-        })
-    }
-
-    /// In the order of [`Self::NAMES`].
-    fn all(&self) -> [&MapHandle; 10] {
-        let Self { in_force, plans, classes, sieves, rules, nodes, seats, totals, grace, .. } =
-            self;
-        [in_force, plans, classes, sieves, rules, nodes, seats, totals, grace, &self.handed]
-    }
+/// The map `name` of an object.
+fn named(object: &Object, name: &'static str) -> Result<MapHandle, TreeError> {
+    let missing = || libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound));
+    let map = object.maps().find(|map| map.name() == name).ok_or_else(missing);
+    let handle = map.and_then(|map| MapHandle::try_from(&map));
+    handle.map_err(|source| TreeError::Map { map: name, source })
 }
 
 impl Tree {
@@ -423,6 +416,11 @@ impl Tree {
             let index = next * layout::CLASSES_MAX + class;
             update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
         }
+        for (number, scope) in (1..).zip(&image.inner) {
+            let index = next * layout::SCOPES_MAX as u32 + u32::from(number);
+            let scope = layout::scope(scope, table.masks_of(number));
+            update("scopes", &self.maps.scopes, &index.to_ne_bytes(), &scope)?;
+        }
         self.lay_out(next, &image, &table)?;
         let plan = layout::plan(&image, &table);
         update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
@@ -501,8 +499,7 @@ impl Tree {
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.own_mac = self.mac;
             }
-            let maps = self.maps.all();
-            let maps = maps.into_iter().map(AsFd::as_fd);
+            let maps = self.maps.all().into_iter();
             reuse(open.open_object_mut(), maps).map_err(|(_, error)| error)?;
             open.load()
         })
@@ -539,7 +536,7 @@ impl Tree {
 
     /// Its maps, to be passed on to another process: plans, credit and counters.
     pub fn maps(&self) -> Vec<BorrowedFd<'_>> {
-        self.maps.all().into_iter().map(AsFd::as_fd).collect()
+        self.maps.all()
     }
 
     /// Reads which plan is in force, for a program that [inherited](Self::inherit) its maps. The
@@ -657,7 +654,7 @@ fn reuse<'a>(
     open: &mut OpenObject,
     maps: impl Iterator<Item = BorrowedFd<'a>>,
 ) -> Result<(), (&'static str, libbpf_rs::Error)> {
-    for (name, fd) in Maps::NAMES.into_iter().zip(maps) {
+    for (&name, fd) in Maps::NAMES.iter().zip(maps) {
         let Some(mut map) = open.maps_mut().find(|map| map.name() == name) else { continue };
         let shape = |map: &OpenMapMut<'_>| {
             let sizes = [map.key_size(), map.value_size(), map.max_entries()];

@@ -331,7 +331,7 @@ impl Plane for InDriver {
         let before = &self.installed[side.index()];
         let refused =
             |source| InstanceError::Refused { port: self.port(side).name.clone(), source };
-        let Compiled { image, numbers } = compile(&plan, &before.numbers).map_err(refused)?;
+        let Compiled { image, numbers, .. } = compile(&plan, &before.numbers).map_err(refused)?;
         let mut new = numbers.new_since(&before.numbers);
         let is_new_root = before.plan.roots.first() != plan.roots.first();
         // With a new root, packets without a class are counted from zero, too.

@@ -1,8 +1,9 @@
 //! Converts the program's counters into the figures of qdiscs and classes.
 
-use crate::Numbers;
+use crate::numbers::DIRECT;
+use crate::{Name, Numbers};
 use narrows_bpf::tree::{Seat, Totals};
-use narrows_policy::{Key, NodeStats, Plan};
+use narrows_policy::{Key, NodeStats, Parent, Plan};
 use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_qdisc::{Config, Detail, Stats};
 use std::collections::BTreeMap;
@@ -11,55 +12,104 @@ use std::collections::BTreeMap;
 pub struct Counted {
     /// Everything that was to leave there since its root qdisc was installed.
     pub totals: Totals,
-    /// By the numbers of classes; 0 is what had none.
+    /// By the numbers of classes.
     pub seats: BTreeMap<u32, Seat>,
 }
 
-/// The figures of every qdisc of `plan`, whose classes have `numbers`.
+/// The figures of every qdisc of `plan`, whose classes have `numbers`. A qdisc with classes has the
+/// sum of what is in them, and so has a class with another qdisc in it.
 pub fn figures(plan: &Plan, numbers: &Numbers, counted: &Counted) -> Vec<NodeStats> {
-    let leaves = leaves(plan, numbers);
-    let seat = |number: u32| counted.seats.get(&number).copied().unwrap_or_default();
+    let mut sums = Sums { plan, numbers, counted, all: BTreeMap::new() };
+    if let Some(root) = plan.roots.first() {
+        sums.add(*root, None);
+    }
     let stats_of = |key: Key| {
-        let node = plan.nodes.get(&key);
-        let mut stats = match leaves.iter().find(|leaf| leaf.queue == Some(key)) {
-            Some(leaf) => stats(&seat(leaf.number)),
-            None => of_all(&counted.totals),
+        let mut stats = match sums.all.get(&key) {
+            Some(seat) if key.parent != Parent::Root => stats(seat),
+            _ => of_all(&counted.totals),
         };
-        if let (Some(Config::Htb(_)), Some(handle)) = (node.map(|node| &*node.config), key.handle) {
-            let of_htb = leaves.iter().filter(|leaf| leaf.qdisc == handle);
-            let leaves = of_htb.map(|leaf| (leaf.id, leaf_figures(&seat(leaf.number)))).collect();
-            let direct_packets = seat(0).own_packets;
-            stats.detail = Some(Detail::Htb(Box::new(Figures { direct_packets, leaves })));
-        }
+        stats.detail = sums.detail(key);
         NodeStats { parent: key.parent, handle: key.handle, stats }
     };
     plan.keys().into_iter().map(stats_of).collect()
 }
 
-/// A leaf class.
-struct Leaf {
-    qdisc: narrows_policy::Handle,
-    id: u32,
-    number: u32,
-    /// The qdisc in it.
-    queue: Option<Key>,
+/// What was counted in qdiscs.
+struct Sums<'a> {
+    plan: &'a Plan,
+    numbers: &'a Numbers,
+    counted: &'a Counted,
+    all: BTreeMap<Key, Seat>,
 }
 
-fn leaves(plan: &Plan, numbers: &Numbers) -> Vec<Leaf> {
-    let mut all = Vec::new();
-    for (key, node) in &plan.nodes {
-        let Some(qdisc) = key.handle else { continue };
-        // A qdisc that is one class.
-        if let Some(number) = numbers.get((qdisc, 0)) {
-            all.push(Leaf { qdisc, id: 0, number, queue: node.children.first().copied() });
-        }
-        for (&id, class) in plan.classes.get(&qdisc).into_iter().flatten() {
-            if let (Some(number), Some(queue)) = (numbers.get((qdisc, id)), class.leaf) {
-                all.push(Leaf { qdisc, id, number, queue: Some(queue) });
+impl Sums<'_> {
+    /// What the class `name` counted itself.
+    fn seat(&self, name: Name) -> Seat {
+        let number = self.numbers.get(name);
+        number.and_then(|number| self.counted.seats.get(&number)).copied().unwrap_or_default()
+    }
+
+    /// Adds up the qdisc at `key`, which is in the class `within`, and those below it.
+    fn add(&mut self, key: Key, within: Option<Name>) {
+        let mut sum = Seat::default();
+        if is_leaf(self.plan, key) {
+            sum += within.map(|name| self.seat(name)).unwrap_or_default();
+        } else {
+            for (name, leaf) in places(self.plan, key) {
+                self.add(leaf, Some(name));
+                sum += self.class(name, leaf);
             }
+            sum += key.handle.map(|handle| self.seat((handle, DIRECT))).unwrap_or_default();
+        }
+        self.all.insert(key, sum);
+    }
+
+    /// What was counted in the class `name`, which has the qdisc `leaf` in it.
+    fn class(&self, name: Name, leaf: Key) -> Seat {
+        let mut sum = self.seat(name);
+        if !is_leaf(self.plan, leaf) {
+            sum += self.all.get(&leaf).copied().unwrap_or_default();
+        }
+        sum
+    }
+
+    fn detail(&self, key: Key) -> Option<Detail> {
+        match &*self.plan.nodes.get(&key)?.config {
+            Config::Htb(_) => {
+                let places = places(self.plan, key).into_iter();
+                let leaves =
+                    places.map(|(name, leaf)| (name.1, leaf_figures(&self.class(name, leaf))));
+                let direct = self.seat((key.handle?, DIRECT));
+                let direct_packets = direct.own_packets + direct.borrowed_packets;
+                let figures = Figures { direct_packets, leaves: leaves.collect() };
+                Some(Detail::Htb(Box::new(figures)))
+            }
+            Config::Bands(_) => Some(Detail::Bands(Box::default())),
+            _ => None,
         }
     }
-    all
+}
+
+/// Whether the qdisc at `key` is the virtual queue of the class in which it is.
+fn is_leaf(plan: &Plan, key: Key) -> bool {
+    let config = plan.nodes.get(&key).map(|node| &*node.config);
+    !matches!(config, Some(Config::Htb(_) | Config::Bands(_) | Config::Tbf(_)))
+}
+
+/// The qdiscs in the one at `key`, each with the class in which it is.
+fn places(plan: &Plan, key: Key) -> Vec<(Name, Key)> {
+    let (Some(node), Some(handle)) = (plan.nodes.get(&key), key.handle) else { return Vec::new() };
+    match &*node.config {
+        Config::Htb(_) => {
+            let classes = plan.classes.get(&handle).into_iter().flatten();
+            classes.filter_map(|(id, class)| Some(((handle, *id), class.leaf?))).collect()
+        }
+        Config::Bands(bands) => {
+            let ids = bands.classes.iter().map(|class| (handle, u32::from(class.id)));
+            ids.zip(node.children.iter().copied()).collect()
+        }
+        _ => node.children.first().map(|child| ((handle, 0), *child)).into_iter().collect(),
+    }
 }
 
 fn stats(seat: &Seat) -> Stats {
@@ -93,4 +143,67 @@ fn leaf_figures(seat: &Seat) -> LeafFigures {
     // Counted at the parent: the program does not report the lender.
     figures.granted[..2].copy_from_slice(&[seat.own_packets, seat.borrowed_packets]);
     figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Compiled, compile};
+    use narrows_policy::Handle;
+    use narrows_tc::OfflineHost;
+
+    const NESTED: &str = "qdisc add dev nrw-a root handle 1: htb\n\
+        class add dev nrw-a parent 1: classid 1:10 htb rate 10mbit\n\
+        class add dev nrw-a parent 1: classid 1:20 htb rate 10mbit\n\
+        qdisc add dev nrw-a parent 1:10 handle 2: prio bands 2 priomap 1 1 1 1 1 1 0 1 1 1 1 1 1 1 1 1\n\
+        qdisc add dev nrw-a parent 2:2 handle 3: drr\n\
+        class add dev nrw-a parent 3: classid 3:1 drr\n\
+        class add dev nrw-a parent 3: classid 3:2 drr\n\
+        qdisc add dev nrw-a parent 3:1 handle 4: pfifo limit 50\n";
+
+    /// One packet of 100 bytes in the first leaf, two in the next one, and so on, and a drop each.
+    fn counted() -> (Plan, Vec<NodeStats>) {
+        let policy = narrows_tc::load(NESTED, "policy", &OfflineHost::default()).unwrap();
+        let plan = Plan::of(policy.port("nrw-a"), 2).unwrap();
+        let Compiled { numbers, .. } = compile(&plan, &Numbers::default()).unwrap();
+        let seat = |(count, (major, id)): (u64, (u32, u32))| {
+            let number = numbers.get((Handle::new(major).unwrap(), id)).unwrap();
+            let (own_packets, bytes) = (count, 100 * count);
+            (number, Seat { own_packets, bytes, limit_drops: 1, ..Seat::default() })
+        };
+        let leaves = [(2, 1), (3, 1), (3, 2), (1, 0x20), (1, DIRECT)];
+        let seats = (1..).zip(leaves).map(seat).collect();
+        let totals = Totals { sent_packets: 15, limit_drops: 5, ..Totals::default() };
+        let figures = figures(&plan, &numbers, &Counted { totals, seats });
+        (plan, figures)
+    }
+
+    #[test]
+    fn a_qdisc_in_a_class_counts_what_is_in_it() {
+        let (_, figures) = counted();
+        let of = |major: u32| {
+            let find = |it: &&NodeStats| it.handle == Handle::new(major);
+            let stats = &figures.iter().find(find).unwrap().stats;
+            (stats.sent_packets, stats.drops)
+        };
+        assert_eq!([of(1), of(2), of(3), of(4)], [(15, 5), (6, 3), (5, 2), (2, 1)]);
+        let at = |major: u32, minor: u32| {
+            let parent = Parent::Class(Handle::new(major).unwrap().class(minor));
+            figures.iter().find(|it| it.parent == parent).unwrap().stats.sent_bytes
+        };
+        assert_eq!([at(2, 1), at(3, 2), at(1, 0x20)], [100, 300, 400]);
+    }
+
+    #[test]
+    fn a_class_of_an_htb_counts_what_the_qdisc_in_it_does() {
+        let (_, figures) = counted();
+        let root = figures.iter().find(|it| it.parent == Parent::Root).unwrap();
+        let htb = root.stats.detail.as_ref().unwrap().htb().unwrap();
+        assert_eq!(htb.direct_packets, 5);
+        let [ten, twenty] = [&htb.leaves[&0x10], &htb.leaves[&0x20]];
+        assert_eq!([ten.sent_packets, ten.drops, twenty.sent_packets], [6, 3, 4]);
+        assert_eq!(ten.granted[..2], [6, 0]);
+        let prio = figures.iter().find(|it| it.handle == Handle::new(2)).unwrap();
+        assert!(prio.stats.detail.as_ref().unwrap().bands().is_some());
+    }
 }

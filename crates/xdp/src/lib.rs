@@ -10,11 +10,12 @@
 
 mod compile;
 mod figures;
+mod flatten;
 mod numbers;
 mod refusal;
 mod rules;
 
 pub use compile::{Compiled, compile};
 pub use figures::{Counted, figures};
-pub use numbers::{Name, Numbers};
+pub use numbers::{DIRECT, Name, Numbers};
 pub use refusal::Refusal;

@@ -5,8 +5,11 @@ use narrows_policy::Handle;
 use std::collections::BTreeMap;
 
 /// The identity of a class across plans: its qdisc and its number there; 0 for a qdisc that is one
-/// class.
+/// class, and [`DIRECT`] for what an `htb` sends without a class.
 pub type Name = (Handle, u32);
+
+/// In a [`Name`], what an `htb` sends without a class. No class has this number.
+pub const DIRECT: u32 = u32::MAX;
 
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

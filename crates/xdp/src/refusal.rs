@@ -5,22 +5,10 @@
 pub enum Refusal {
     /// A qdisc that needs a queue.
     #[error(
-        "the XDP plane has no queues, so it cannot run {0}: use `--plane xsk`, or a tbf or an htb \
-         whose leaves are pfifo, bfifo or codel"
+        "the XDP plane has no queues, so it cannot run {0}: use `--plane xsk`, or htb, prio, drr, \
+         ets and tbf with pfifo, bfifo or codel in their classes"
     )]
     NeedsQueue(&'static str),
-    /// Bands without a rate above them.
-    #[error(
-        "{0} orders what waits, and in the XDP plane nothing waits unless a rate stands above it: \
-         put it into a tbf, or use `--plane xsk`"
-    )]
-    NoRate(&'static str),
-    /// A qdisc with classes in a class.
-    #[error(
-        "the XDP plane has one level of qdiscs with classes: use more classes of one htb, or \
-         `--plane xsk`"
-    )]
-    Nested,
     /// A setting of queues.
     #[error("{0} says how queues share a rate, and the XDP plane has none: use `--plane xsk`")]
     Coordination(&'static str),
@@ -43,7 +31,7 @@ pub enum Refusal {
     /// A filter that tables cannot say.
     #[error(
         "the XDP plane cannot match {0}: its filters are matchall, fw, and flower by protocol, \
-         ip_proto, addresses, ports and ip_tos, assigning a class of the root; use `--plane xsk`"
+         ip_proto, addresses, ports and ip_tos; use `--plane xsk`"
     )]
     Filter(&'static str),
 }

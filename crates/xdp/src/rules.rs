@@ -4,6 +4,7 @@
 //! version is one rule for each version.
 
 use crate::Refusal;
+use crate::compile::room;
 use narrows_bpf::tree::layout::{Key, MASKS_MAX, Mask, RULES_MAX, Rule};
 use narrows_classify::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, VLAN};
 use std::collections::BTreeMap;
@@ -15,31 +16,34 @@ const IPV6: u16 = 0x86dd;
 /// A key and the bits of it that count.
 type Masked = (Key, Key);
 
-/// The tables of `filters`; `class` gives the number of the class that a filter assigns. For an
-/// inner class the default applies, as in the kernel.
+/// The rules under a mask: order and class, by scope and key.
+type Rules = BTreeMap<(u16, Key), (u64, u32)>;
+
+/// A filter of a scope, and the number of the class, or scope, that it assigns.
+pub(crate) struct Assigned<'a> {
+    pub(crate) scope: u16,
+    pub(crate) filter: &'a Filter,
+    pub(crate) class: u32,
+}
+
+/// The tables of `filters`. All scopes have the same masks.
 pub(crate) fn tables<'a>(
-    filters: impl Iterator<Item = &'a Filter>,
-    class: impl Fn(u32) -> u32,
+    filters: impl Iterator<Item = Assigned<'a>>,
 ) -> Result<(Vec<Mask>, Vec<Rule>), Refusal> {
-    let mut by_mask: BTreeMap<Key, BTreeMap<Key, (u64, u32)>> = BTreeMap::new();
-    for filter in filters {
+    let mut by_mask: BTreeMap<Key, Rules> = BTreeMap::new();
+    for Assigned { scope, filter, class } in filters {
         if !filter.actions.is_empty() {
             return Err(Refusal::Filter("filters with actions"));
         }
-        let class = class(filter.class);
         for (bits, key) in keys(filter)? {
             let rule = (filter.order(), class);
-            let best = by_mask.entry(bits).or_default().entry(key).or_insert(rule);
+            let best = by_mask.entry(bits).or_default().entry((scope, key)).or_insert(rule);
             *best = rule.min(*best);
         }
     }
     let mut tables: Vec<_> = by_mask.into_iter().collect();
-    let first = |rules: &BTreeMap<Key, (u64, u32)>| rules.values().map(|rule| rule.0).min();
+    let first = |rules: &Rules| rules.values().map(|rule| rule.0).min();
     tables.sort_by_key(|(_, rules)| first(rules));
-    let room = |what, room, needed| match needed > room {
-        true => Err(Refusal::Room { what, room, needed }),
-        false => Ok(()),
-    };
     room("different masks of filters", MASKS_MAX, tables.len())?;
     room("rules", RULES_MAX, tables.iter().map(|(_, rules)| rules.len()).sum())?;
     let masks = tables
@@ -47,7 +51,14 @@ pub(crate) fn tables<'a>(
         .map(|(bits, rules)| Mask { bits: *bits, first: first(rules).unwrap_or(u64::MAX) })
         .collect();
     let rules = (0u16..).zip(&tables).flat_map(|(mask, (_, rules))| {
-        rules.iter().map(move |(key, &(order, class))| Rule { mask, key: *key, order, class })
+        let rule = move |(&(scope, key), &(order, class)): (&(u16, Key), &(u64, u32))| Rule {
+            scope,
+            mask,
+            key,
+            order,
+            class,
+        };
+        rules.iter().map(rule)
     });
     Ok((masks, rules.collect()))
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
-use narrows_bpf::tree::{Image, Names, Tree};
+use narrows_bpf::tree::{Image, Scope, Tree};
 use narrows_bpf::{
     self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then,
 };
@@ -329,9 +329,9 @@ fn image(shape: Shape) -> Image {
         otherwise[priority] = leaf;
     }
     let (masks, rules) = filters(shape);
-    let named = BTreeMap::from([(NAMED as u16, 1)]);
-    let names = Names { major: NAMED, classes: named, unknown: 1 };
-    Image { masks, rules, otherwise, classes, names }
+    let outermost = Scope { major: NAMED, unknown: 1, otherwise };
+    let names = BTreeMap::from([(NAMED << 16 | NAMED, 1)]);
+    Image { masks, rules, outermost, names, classes, ..Image::default() }
 }
 
 /// Rules that nothing matches, but the last one of the last mask: a look-up asks by all of them.
@@ -365,7 +365,7 @@ fn filters(shape: Shape) -> (Vec<Mask>, Vec<Rule>) {
             };
             let key = Key { source, destination, ip: 4, ..Key::default() }.masked(&bits);
             let order = first + rule;
-            found.1.push(Rule { mask: number as u16, key, order, class: 1 });
+            found.1.push(Rule { scope: 0, mask: number as u16, key, order, class: 1 });
         }
     }
     found

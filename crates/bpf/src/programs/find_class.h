@@ -8,6 +8,10 @@
  * bytes of the key, a word with a bit for each mask that has a rule which may match the byte's
  * value. Only masks in the intersection of these words are looked up.
  *
+ * Where qdiscs with classes are in classes, or classes have filters, a look-up yields a *scope*, in
+ * which the search goes on. Scopes share the masks and the table: a rule's key says of which scope
+ * it is, and each scope has a bit for each mask that its rules use.
+ *
  * Rules are in an open-addressed table of slots, laid out by user space: each rule is at its
  * hash's slot or shortly behind it, with no empty slot in between.
  *
@@ -181,11 +185,12 @@ static __always_inline __u64 find_slot(void *slots, __u32 shift, const struct ke
 	return 0;
 }
 
-/* The rule for `key` under the mask `i`: rank and class, or 0. */
-__noinline __u64 find_rule(__u32 number, __u32 i, struct key *key)
+/* The rule for `key` of a scope and under a mask: rank and class, or 0. */
+__noinline __u64 find_rule(__u32 number, __u32 scope_and_mask, struct key *key)
 {
 	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
 	void *slots = bpf_map_lookup_elem(&rules, &number);
+	__u32 i = scope_and_mask & ((1 << SCOPE_SHIFT) - 1);
 	struct key masked;
 
 	if (!plan || !slots || !key || i >= MASKS_MAX)
@@ -193,30 +198,27 @@ __noinline __u64 find_rule(__u32 number, __u32 i, struct key *key)
 #pragma unroll
 	for (int word = 0; word < 6; word++)
 		masked.words[word] = key->words[word] & plan->by[i].bits.words[word];
-	masked.mask = i;
+	masked.mask = scope_and_mask;
 	return find_slot(slots, plan->shift, &masked);
 }
 
-/* The class of what `key` says, and of `priority` where no rule says one. A global function,
- * as are those that call it: the verifier looks at each by itself, not once for each way that
- * leads to it. */
-__noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
+/* The class, or scope, of what `key` says in the scope `at`, and of `priority` where no rule says
+ * one. */
+static __always_inline __u32 find_in(__u32 number, struct plan *plan, const struct scope *scope,
+				     __u32 at, struct key *key, __u32 priority)
 {
-	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
 	__u64 best = ~0ULL;
 	__u32 class, left;
 
-	if (!plan || !key)
-		return NOWHERE;
-	class = plan->otherwise[priority & 15];
-	left = plan->every;
-	for (__u32 i = 0; i < SIEVES_MAX && i < plan->sieves; i++) {
-		__u32 at = plan->sieve[i], index;
+	class = scope->otherwise[priority & 15];
+	left = scope->masks;
+	for (__u32 i = 0; i < SIEVES_MAX && i < plan->sieves && left; i++) {
+		__u32 byte = plan->sieve[i], index;
 		const __u32 *may;
 
-		if (at >= KEY_BYTES)
+		if (byte >= KEY_BYTES)
 			break;
-		index = (number * KEY_BYTES + at) * 256 + key->bytes[at];
+		index = (number * KEY_BYTES + byte) * 256 + key->bytes[byte];
 		may = bpf_map_lookup_elem(&sieves, &index);
 		if (may)
 			left &= *may;
@@ -228,7 +230,7 @@ __noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
 		if (plan->by[mask & (MASKS_MAX - 1)].first > best >> 32)
 			break;
 		left &= left - 1;
-		rule = find_rule(number, mask, key);
+		rule = find_rule(number, at << SCOPE_SHIFT | mask, key);
 		if (rule && rule < best) {
 			best = rule;
 			class = rule;
@@ -237,18 +239,8 @@ __noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
 	return class;
 }
 
-/* The class of a frame under the plan `number`. */
-__noinline __u32 classify(struct context *ctx, __u32 number)
-{
-	struct network network = {};
-	struct key key = {};
-
-	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
-	return find_class(number, &key, priority(key.traffic_class));
-}
-
-/* The class that the priority `name` names, under the plan `number`. */
-__noinline __u32 find_named(__u32 number, __u32 name)
+/* The class or scope that the priority `name` names, under the plan `number`; else `unknown`. */
+__noinline __u32 find_named(__u32 number, __u32 name, __u32 unknown)
 {
 	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
 	void *slots = bpf_map_lookup_elem(&rules, &number);
@@ -260,7 +252,66 @@ __noinline __u32 find_named(__u32 number, __u32 name)
 	key.mark = name;
 	key.mask = BY_NAME;
 	rule = find_slot(slots, plan->shift, &key);
-	return rule ? (__u32)rule : plan->unknown;
+	return rule ? (__u32)rule : unknown;
+}
+
+/* As for the kernel's qdiscs, a class of theirs that is named comes before any filter. */
+static __always_inline int is_named(const struct scope *scope, __u32 set)
+{
+	return scope->major && scope->major == set >> 16 && (__u16)set;
+}
+
+static __always_inline int is_scope(__u32 class)
+{
+	return class & SCOPE && class != NOWHERE;
+}
+
+/* The class, or scope, of what `key` says in the outermost scope. A global function, as are those
+ * that call it: the verifier looks at each by itself, not once for each way that leads to it. */
+__noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
+{
+	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
+
+	if (!plan || !key)
+		return NOWHERE;
+	return find_in(number, plan, &plan->outermost, 0, key, priority);
+}
+
+/* The same in the scope `at`; `set` may name a class there. */
+__noinline __u32 find_at(__u32 number, __u32 at, struct key *key, __u32 priority, __u32 set)
+{
+	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
+	__u32 index = number * SCOPES_MAX + (at & (SCOPES_MAX - 1));
+	const struct scope *scope = bpf_map_lookup_elem(&scopes, &index);
+
+	if (!plan || !scope || !key)
+		return NOWHERE;
+	if (is_named(scope, set))
+		return find_named(number, set, scope->unknown);
+	return find_in(number, plan, scope, at & (SCOPES_MAX - 1), key, priority);
+}
+
+/* The class that scopes find from `at` on, each within the one before. */
+__noinline __u32 find_within(__u32 number, __u32 at, struct key *key, __u32 priority, __u32 set)
+{
+	if (!key)
+		return NOWHERE;
+	for (int i = 0; i < SCOPES_DEEP && is_scope(at); i++)
+		at = find_at(number, at, key, priority, set);
+	return is_scope(at) ? NOWHERE : at;
+}
+
+/* The class of a frame under the plan `number`. */
+__noinline __u32 classify(struct context *ctx, __u32 number)
+{
+	struct network network = {};
+	struct key key = {};
+	__u32 class, prio;
+
+	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
+	prio = priority(key.traffic_class);
+	class = find_class(number, &key, prio);
+	return is_scope(class) ? find_within(number, class, &key, prio, 0) : class;
 }
 
 /* The class of a frame for which filters in front have set `mark` and `set`, its priority. */
@@ -269,17 +320,24 @@ __noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, 
 	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
 	struct network network = {};
 	struct key key = {};
+	__u32 class = NOWHERE, prio;
+	int named;
 
 	if (!plan)
 		return NOWHERE;
-	/* As for the kernel's qdiscs, a class that is named comes before any filter. */
-	if (plan->major && plan->major == set >> 16 && (__u16)set)
-		return find_named(number, set);
+	named = is_named(&plan->outermost, set);
+	if (named) {
+		class = find_named(number, set, plan->outermost.unknown);
+		if (!is_scope(class))
+			return class;
+	}
 	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
 	key.mark = mark;
 	/* A class of another qdisc is no priority. */
-	return find_class(number, &key,
-			  !set ? priority(key.traffic_class) : set >> 16 ? 0 : set);
+	prio = !set ? priority(key.traffic_class) : set >> 16 ? 0 : set;
+	if (!named)
+		class = find_class(number, &key, prio);
+	return is_scope(class) ? find_within(number, class, &key, prio, set) : class;
 }
 
 #endif

@@ -65,14 +65,37 @@ static __always_inline __s64 ahead(__u64 *clock, __u64 now, __u64 burst)
 	return (__s64)(at - now);
 }
 
+/* The rate at which a class above sells: the ceiling below the root, since the class below it keeps
+ * to its share. */
+static __always_inline __u64 sold_at(const struct class *upper)
+{
+	return upper->parent ? upper->ceil : upper->rate;
+}
+
+/* How far ahead a class may be sold to borrowers of a priority: they leave a half to assured
+ * traffic, and a part of the other half to better priorities. */
+static __always_inline __u64 limit_of_borrower(__u64 limit, __u32 prio)
+{
+	return limit / (2 * PRIORITIES) * (PRIORITIES - (prio & (PRIORITIES - 1)));
+}
+
 /* Buys `want` bytes for the leaf; nothing if any class on the path refuses. */
 static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class,
 			       struct node *node, struct seat *seat, __u64 want, __u64 now)
 {
 	__s64 delay, own, above;
 	__u64 refused = 0;
-	__u32 at = class->parent;
+	__u32 at = class->parent, prio;
+	const struct class *lender = class;
+	struct node *lending = node;
 
+	/* What a class shares without assured rates is within its assured rate as a whole. */
+	if (class->lender) {
+		lender = class_of(plan, class->lender);
+		lending = node_of(class->lender);
+		if (!lender || !lending)
+			return FULL;
+	}
 	__sync_fetch_and_add(&node->offered, seat->offered);
 	seat->offered = 0;
 	for (int level = 1; level < LEVELS_MAX && at; level++) {
@@ -85,13 +108,14 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 			share_out(plan, at, now);
 		at = upper->parent;
 	}
-	own = ahead(&node->own, now, class->burst);
+	own = ahead(&lending->own, now, lender->burst);
 	delay = ahead(&node->clock, now, class->burst);
 	seat->delay = delay > 0 ? delay : 0;
 	seat->borrows = class->parent && own > (__s64)class->limit;
 	if (delay > (__s64)class->limit)
 		refused = delay - class->limit;
 	at = class->parent;
+	prio = class->prio;
 	for (int level = 1; level < LEVELS_MAX && at && !refused; level++) {
 		struct class *upper = class_of(plan, at);
 		struct node *upper_node = node_of(at);
@@ -99,11 +123,17 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 
 		if (!upper || !upper_node)
 			break;
-		/* A borrower leaves a part to assured traffic. */
-		limit = seat->borrows ? upper->limit / 2 : upper->limit;
 		above = ahead(&upper_node->clock, now, upper->burst);
+		limit = upper->limit;
+		if (seat->borrows) {
+			limit = limit_of_borrower(upper->limit, prio);
+			/* Not even its last packet reaches into what is left to others. */
+			if (prio)
+				above += time_for(want, sold_at(upper));
+		}
 		if (above > (__s64)limit)
 			refused = above - limit;
+		prio = upper->prio;
 		at = upper->parent;
 	}
 	if (delay > (__s64)(class->limit / 8) || refused)
@@ -114,7 +144,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 	}
 	__sync_fetch_and_add(&node->clock, time_for(want, rate_of(class, node)));
 	if (class->parent && !seat->borrows)
-		__sync_fetch_and_add(&node->own, time_for(want, class->rate));
+		__sync_fetch_and_add(&lending->own, time_for(want, lender->rate));
 	at = class->parent;
 	for (int level = 1; level < LEVELS_MAX && at; level++) {
 		struct class *upper = class_of(plan, at);
@@ -122,9 +152,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 
 		if (!upper || !upper_node)
 			break;
-		/* The rate at the root, the ceiling below it: the class below keeps to its share. */
-		__sync_fetch_and_add(&upper_node->clock,
-				     time_for(want, upper->parent ? upper->ceil : upper->rate));
+		__sync_fetch_and_add(&upper_node->clock, time_for(want, sold_at(upper)));
 		at = upper->parent;
 	}
 	return SEND;

@@ -4,11 +4,15 @@
  *
  * Once per epoch, the first CPU that gets the class's try-lock does it (FlowValve); the others
  * continue with the previous shares. The demand of a class below is measured: unlimited if it
- * got less than it wanted, otherwise twice its arrivals. The order is HTB's: first the assured
+ * got less than it wanted, otherwise its arrivals. The order is HTB's: first the assured
  * rates, reduced in proportion if they do not fit; then the rest by priority, within a priority
  * by quantum, until all demands are met. The remainder is open to all. The clock of the class
  * above keeps the sum exact meanwhile, and a class that was sold ahead divides slightly less
  * until it is even.
+ *
+ * A class that has what it wants may take more at once: twice as much, or what it would have got
+ * had it wanted everything. Others give way at the next division. Without that, a class that
+ * comes back would be refused until then, and one that only borrows could never begin.
  *
  * Source: S. Xi et al., FlowValve, §IV; tc-htb(8).
  */
@@ -40,6 +44,8 @@ struct sharing {
 	__u64 given;			/* in this round */
 	__u32 prio;			/* of this round */
 	__u32 prios;			/* priorities that occur */
+	__u64 room[PRIORITIES];		/* what is left for a priority, */
+	__u64 weights[PRIORITIES];	/* and the weight of its children that want more */
 };
 
 /* In a map and not on the stack: the verifier follows what is on the stack, and would
@@ -99,7 +105,7 @@ static long measure(__u32 index, void *unused)
 		if (s->now - node->hungry_at < 2 * EPOCH || is_sold_ahead(class, node, s->now))
 			node->want = class->ceil;
 		else
-			node->want = 2 * came * 1000000 / (s->elapsed / 1000 + 1);
+			node->want = came * 1000000 / (s->elapsed / 1000 + 1);
 	}
 	node->want = min(node->want, class->ceil);
 	node->share = min(node->want, class->rate);
@@ -136,7 +142,7 @@ static long fill(__u32 index, void *unused)
 	if (!next_child(s, &class, &node))
 		return 1;
 	if (class->prio == s->prio && node->want > node->share) {
-		part = (s->left >> 8) * class->quantum / (s->weight + 1);
+		part = (s->left >> 8) * class->quantum / max(s->weight, 1);
 		part = min(part << 8, node->want - node->share);
 		node->share += part;
 		s->given += part;
@@ -157,6 +163,10 @@ static long serve(__u32 index, void *unused)
 	s->weight = s->given = 0;
 	s->next = s->child;
 	bpf_loop(CLASSES_MAX, weigh, 0, 0);
+	if (index % ROUNDS == 0) {
+		s->room[s->prio & (PRIORITIES - 1)] = s->left;
+		s->weights[s->prio & (PRIORITIES - 1)] = s->weight;
+	}
 	if (!s->weight)
 		return 0;
 	s->next = s->child;
@@ -165,19 +175,40 @@ static long serve(__u32 index, void *unused)
 	return 0;
 }
 
-/* Gives each child its new rate: never less than the assured one. */
+/* Where it has been sold too far ahead because its rate was low, it owes as many bytes at its new
+ * rate: one packet at next to no rate would close it for hours. */
+static __always_inline void rescale(const struct class *class, struct node *node, __u64 before,
+				    __u64 now)
+{
+	__u64 clock = *(volatile __u64 *)&node->clock;
+	__u64 times = node->grant / max(before, 1);
+
+	if ((__s64)(clock - now) > (__s64)class->limit && times > 1)
+		__sync_val_compare_and_swap(&node->clock, clock, now + (clock - now) / times);
+}
+
+/* Gives each child its new rate: never less than the assured one, if that fits. */
 static long announce(__u32 index, void *unused)
 {
 	struct sharing *s = sharing();
+	int fits = s && s->assured <= s->rate;
 	struct class *class;
 	struct node *node;
+	__u64 grant, before;
 
 	if (!next_child(s, &class, &node))
 		return 1;
-	if (s->assured > s->rate)
-		node->grant = max(node->share, 1);
-	else
-		node->grant = min(max(node->share, class->rate) + s->left, class->ceil);
+	grant = max(node->share, fits ? class->rate : 1) + (fits ? s->left : 0);
+	if (node->want < class->ceil) {
+		__u32 prio = class->prio & (PRIORITIES - 1);
+		__u64 room = (s->room[prio] >> 8) * class->quantum /
+			     (s->weights[prio] + class->quantum) << 8;
+
+		grant = max(max(grant, class->rate), max(2 * node->share, room));
+	}
+	before = node->grant ? node->grant : class->rate;
+	node->grant = min(grant, class->ceil);
+	rescale(class, node, before, s->now);
 	return 0;
 }
 

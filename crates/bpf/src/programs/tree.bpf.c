@@ -82,7 +82,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	seat = bpf_map_lookup_elem(&seats, &leaf);
 	if (!class || !seat)
 		return drop(total, &total->unclassified_drops, size);
-	if (!leaf)
+	if (!class->rate)
 		return send(total, seat, size);
 
 	cost = (__s64)size.bytes + (__s64)class->per_frame * size.packets;

@@ -2,8 +2,8 @@
 /*
  * The layout of the maps that user space and `tree` share.
  *
- * A plan configures one port's egress: masks and rules that find a packet's class, and the
- * classes. There is room for two plans. One is in force; user space writes the other one, and
+ * A plan configures one port's egress: scopes, masks and rules that find a packet's class, and
+ * the classes. There is room for two plans. One is in force; user space writes the other one, and
  * then switches the number of the one in force. A program reads that number once for each
  * packet, so each packet sees one whole plan.
  *
@@ -27,14 +27,22 @@
 #define KEY_BYTES 42
 /* In the place of a mask: the mark is a class's handle, its major number in the upper half. */
 #define BY_NAME MASKS_MAX
+/* What has filters or an order of its own: a qdisc, or a class. In a rule's key its number is
+ * above that of the mask. */
+#define SCOPES_MAX 1024
+#define SCOPE_SHIFT 6
+/* The most of them on a packet's way. */
+#define SCOPES_DEEP 32
 /* The most slots behind a rule's own place in which it may be. */
 #define PROBES_MAX 8
 /* The most classes on a way from a leaf to the root. */
-#define LEVELS_MAX 8
-#define PRIORITIES 8
+#define LEVELS_MAX 16
+#define PRIORITIES 16
 
 /* Instead of a class: such packets are dropped. */
 #define NOWHERE 0xffffffff
+/* With this bit it is not a class but a scope, where the search goes on. */
+#define SCOPE 0x80000000
 
 /* The fields of a packet that rules compare, as eight-byte words: masking is six operations. */
 struct key {
@@ -70,20 +78,25 @@ struct slot {
 	__u64 unused;
 };
 
-struct plan {
-	__u32 masks;
-	__u32 every;			/* a bit for each of them */
-	__u32 shift;			/* of a hash, to a slot's number */
-	__u32 sieves;
+/* A qdisc with classes, or a class with filters: what finds a packet's class there. */
+struct scope {
+	__u32 masks;			/* a bit for each mask that its rules use */
 	__u32 major;			/* of the qdisc whose classes a priority may name; 0 for none */
 	__u32 unknown;			/* the class of what names one that is not there */
-	__u8 sieve[SIEVES_MAX];		/* which bytes of a key */
+	__u32 unused;
 	__u32 otherwise[16];		/* the class of packets without a rule, by priority */
-	struct mask by[MASKS_MAX];	/* in the order of `first` */
+};
+
+struct plan {
+	__u32 shift;			/* of a hash, to a slot's number */
+	__u32 sieves;
+	__u8 sieve[SIEVES_MAX];		/* which bytes of a key */
+	struct scope outermost;		/* number 0 */
+	struct mask by[MASKS_MAX];	/* of all scopes, in the order of `first` */
 };
 
 struct class {
-	__u64 rate;			/* assured, in bytes per second */
+	__u64 rate;			/* assured, in bytes per second; 0 if nothing limits it */
 	__u64 ceil;			/* never exceeded, in bytes per second */
 	__u64 burst;			/* credit after a pause, in ns */
 	__u64 limit;			/* how far ahead it may be sold, in ns */
@@ -96,7 +109,8 @@ struct class {
 	__u32 parent;			/* 0 at the root */
 	__u32 child;			/* the first below it, 0 at a leaf */
 	__u32 sibling;			/* the next beside it, 0 at the last */
-	__u32 prio;
+	__u16 prio;
+	__u16 lender;			/* at a leaf, the class whose assured rate is its own; 0 for itself */
 };
 
 /* Of a class, shared by all CPUs. Two cache lines: what each purchase writes, and
@@ -168,6 +182,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct class);
 } classes SEC(".maps");
+
+/* The scopes of both plans. Those with number 0 are in the plans. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * SCOPES_MAX);
+	__type(key, __u32);
+	__type(value, struct scope);
+} scopes SEC(".maps");
 
 /* For each plan, byte of a key and value of that byte: the masks with a rule that it may fit. */
 struct {

@@ -1,7 +1,7 @@
 //! The layout of the maps of `programs/tree.h`, in Rust.
 
-use super::Image;
 use super::table::Table;
+use super::{Image, Scope};
 
 /// The most classes of a port, number 0 included, which is no class.
 pub const CLASSES_MAX: u32 = 1024;
@@ -20,9 +20,17 @@ pub(super) const PROBES_MAX: usize = 8;
 /// The size of `struct slot`.
 pub(super) const SLOT_BYTES: usize = 64;
 /// The most classes on a way from a leaf to the root.
-pub const LEVELS_MAX: usize = 8;
+pub const LEVELS_MAX: usize = 16;
+/// The most scopes, the outermost one included.
+pub const SCOPES_MAX: usize = 1024;
+/// In a rule's key, how far above the number of the mask that of the scope is.
+pub(super) const SCOPE_SHIFT: u32 = 6;
+/// The most scopes on a packet's way.
+pub const SCOPES_DEEP: usize = 32;
 /// In the place of a class: such packets are dropped.
 pub const NOWHERE: u32 = u32::MAX;
+/// In the place of a class, with the number of a scope: the search goes on there.
+pub const SCOPE: u32 = 1 << 31;
 /// Priorities of packets.
 pub const PRIORITIES: usize = 16;
 
@@ -74,7 +82,7 @@ impl Key {
         }
     }
 
-    /// As the program has it, with the number of the mask.
+    /// As the program has it, with the numbers of scope and mask.
     pub(super) fn bytes(&self, mask: u16) -> [u8; 48] {
         let mut bytes = [0; 48];
         bytes[..16].copy_from_slice(&self.source.to_be_bytes());
@@ -97,14 +105,23 @@ impl Key {
 /// A rule: packets that are `key` under a mask are of a class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rule {
+    /// The number of the scope.
+    pub scope: u16,
     /// The number of the mask.
     pub mask: u16,
     /// The packet's fields under it.
     pub key: Key,
     /// The least of those that match decides.
     pub order: u64,
-    /// The class's number, or [`NOWHERE`].
+    /// The class's number, [`NOWHERE`], or a scope with [`SCOPE`].
     pub class: u32,
+}
+
+impl Rule {
+    /// The key of its slot.
+    pub(super) fn bytes(&self) -> [u8; 48] {
+        self.key.bytes(self.scope << SCOPE_SHIFT | self.mask)
+    }
 }
 
 /// A mask of rules, and their least order.
@@ -119,7 +136,7 @@ pub struct Mask {
 /// A class: `struct class`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Class {
-    /// The assured rate, in bytes per second.
+    /// The assured rate, in bytes per second; 0 if nothing limits it, and it only counts.
     pub rate: u64,
     /// The ceiling, in bytes per second.
     pub ceil: u64,
@@ -145,8 +162,10 @@ pub struct Class {
     pub child: u32,
     /// The next sibling; 0 at the last.
     pub sibling: u32,
-    /// Who borrows first: 0 before 7.
-    pub prio: u32,
+    /// Who borrows first: 0 before 15.
+    pub prio: u16,
+    /// At a leaf, the class above it whose assured rate counts as its own; 0 for itself.
+    pub lender: u16,
 }
 
 /// The size of `struct class`, in words of eight bytes.
@@ -156,7 +175,7 @@ impl Class {
     /// `struct class`.
     pub(crate) fn words(&self) -> [u64; CLASS_WORDS] {
         let Self { rate, ceil, burst, limit, target, interval, .. } = *self;
-        let Self { batch, quantum, minimum, parent, child, sibling, prio, .. } = *self;
+        let Self { batch, quantum, minimum, parent, child, sibling, prio, lender, .. } = *self;
         let pair = |first: u32, second: u32| {
             let [first, second] = [first, second].map(u32::to_ne_bytes);
             let mut word = [0; 8];
@@ -164,11 +183,13 @@ impl Class {
             word[4..].copy_from_slice(&second);
             u64::from_ne_bytes(word)
         };
+        let [[prio_low, prio_high], [low, high]] = [prio, lender].map(u16::to_ne_bytes);
+        let place = u32::from_ne_bytes([prio_low, prio_high, low, high]);
         let short = [
             pair(batch, quantum),
             pair(self.per_frame as u32, minimum),
             pair(parent, child),
-            pair(sibling, prio),
+            pair(sibling, place),
         ];
         let [batch, frame, links, place] = short;
         [rate, ceil, burst, limit, target, interval, batch, frame, links, place]
@@ -181,22 +202,25 @@ impl Class {
 
 /// The header of a plan: `struct plan`.
 pub(super) fn plan(image: &Image, table: &Table) -> Vec<u8> {
-    let Image { masks, otherwise, names, .. } = image;
-    let every = u32::MAX.checked_shr(32 - masks.len() as u32).unwrap_or(0);
     let mut bytes = Vec::new();
-    let words = [masks.len() as u32, every, table.shift, table.sieves.len() as u32];
-    let words = words.into_iter().chain([names.major, names.unknown]);
-    bytes.extend(words.flat_map(u32::to_ne_bytes));
+    bytes.extend([table.shift, table.sieves.len() as u32].into_iter().flat_map(u32::to_ne_bytes));
     let sieves = table.sieves.iter().map(|sieve| sieve.at);
     bytes.extend(sieves.chain(std::iter::repeat(0)).take(SIEVES_MAX));
-    bytes.extend(otherwise.iter().flat_map(|class| class.to_ne_bytes()));
+    bytes.extend(scope(&image.outermost, table.masks_of(0)));
     let none = (Key::default(), u64::MAX);
-    let masks = masks.iter().zip(&table.first).map(|(mask, first)| (mask.bits, *first));
+    let masks = image.masks.iter().zip(&table.first).map(|(mask, first)| (mask.bits, *first));
     for (bits, first) in masks.chain(std::iter::repeat(none)).take(MASKS_MAX) {
         bytes.extend(bits.bytes(0));
         bytes.extend(first.to_ne_bytes());
     }
     bytes
+}
+
+/// A scope whose rules use `masks`: `struct scope`.
+pub(super) fn scope(scope: &Scope, masks: u32) -> Vec<u8> {
+    let Scope { major, unknown, otherwise } = scope;
+    let words = [masks, *major, *unknown, 0].into_iter().chain(*otherwise);
+    words.flat_map(u32::to_ne_bytes).collect()
 }
 
 /// Sums of the 64-bit words of `struct seat` and `struct totals` over all CPUs.
@@ -216,11 +240,11 @@ mod tests {
 
     #[test]
     fn structures_are_as_large_as_in_c() {
-        let class = Class { quantum: 1, prio: 2, ..Class::default() }.bytes();
-        assert_eq!((class.len(), class[52], class[76]), (80, 1, 2));
+        let class = Class { quantum: 1, prio: 2, lender: 3, ..Class::default() }.bytes();
+        assert_eq!((class.len(), class[52], class[76], class[78]), (80, 1, 2, 3));
         let plan = plan(&Image::default(), &Table::default());
-        assert_eq!(plan.len(), 24 + SIEVES_MAX + 64 + MASKS_MAX * 56);
-        assert_eq!(plan[4..8], [0; 4]);
+        assert_eq!(plan.len(), 8 + SIEVES_MAX + 80 + MASKS_MAX * 56);
+        assert_eq!(plan[16..20], [0; 4]);
     }
 
     #[test]

@@ -11,14 +11,16 @@
 //! *Ranks.* Of all rules the first by order decides. A rank is the number of a rule in that order,
 //! from 1 on, so that rank and class fit into a word and the least word decides.
 //!
+//! *Scopes.* The rules of all scopes are in the same slots, each under its scope's number. Masks,
+//! their ranks and sieves are common to them; each scope knows which masks its rules use.
+//!
 //! *Names.* The classes that a priority may name are in slots, too, under a mask that no packet is
 //! looked up by.
 //!
 //! Non-goals: maps. This is pure.
 
-use super::Names;
 use super::layout::{BY_NAME, KEY_BYTES, Key, Mask, PROBES_MAX, Rule, SIEVES_MAX, SLOT_BYTES};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Slots for each rule at first.
 const ROOM: usize = 4;
@@ -60,6 +62,8 @@ pub(super) struct Table {
     pub(super) filled: Vec<(u32, [u8; SLOT_BYTES])>,
     /// The least rank of the rules of each mask.
     pub(super) first: Vec<u64>,
+    /// By scope, a bit for each mask that its rules use.
+    used: BTreeMap<u16, u32>,
     /// At most [`SIEVES_MAX`].
     pub(super) sieves: Vec<Sieve>,
 }
@@ -67,28 +71,29 @@ pub(super) struct Table {
 impl Default for Table {
     /// No rules.
     fn default() -> Self {
-        let (filled, first, sieves) = Default::default();
-        Self { shift: 63, slots: 2 + PROBES_MAX as u32, filled, first, sieves }
+        let (filled, first, used, sieves) = Default::default();
+        Self { shift: 63, slots: 2 + PROBES_MAX as u32, filled, first, used, sieves }
     }
 }
 
 impl Table {
     /// The table of names, and of rules whose keys have only bits of their masks. `None` if so many
     /// collide that no table of a sensible size holds them.
-    pub(super) fn of(masks: &[Mask], rules: &[Rule], names: &Names) -> Option<Self> {
+    pub(super) fn of(masks: &[Mask], rules: &[Rule], names: &BTreeMap<u32, u32>) -> Option<Self> {
         let orders: BTreeSet<u64> = rules.iter().map(|rule| rule.order).collect();
         let orders: Vec<u64> = orders.into_iter().collect();
         let rank = |rule: &Rule| 1 + orders.partition_point(|order| *order < rule.order) as u64;
         let mut first = vec![u64::MAX; masks.len()];
+        let mut used = BTreeMap::new();
         for rule in rules {
+            *used.entry(rule.scope).or_default() |= 1 << rule.mask;
             if let Some(first) = first.get_mut(usize::from(rule.mask)) {
                 *first = rank(rule).min(*first);
             }
         }
-        let of =
-            |rule: &Rule| (rule.key.bytes(rule.mask), rank(rule) << 32 | u64::from(rule.class));
-        let named = names.classes.iter().map(|(minor, class)| {
-            let key = Key { mark: names.major << 16 | u32::from(*minor), ..Key::default() };
+        let of = |rule: &Rule| (rule.bytes(), rank(rule) << 32 | u64::from(rule.class));
+        let named = names.iter().map(|(name, class)| {
+            let key = Key { mark: *name, ..Key::default() };
             // Any rank: a name has one class.
             (key.bytes(BY_NAME), 1 << 32 | u64::from(*class))
         });
@@ -104,7 +109,12 @@ impl Table {
         });
         let slots = (1 << bits) + PROBES_MAX as u32;
         let sieves = if masks.len() > MASKS_FEW { sieves(masks, rules) } else { Vec::new() };
-        Some(Self { shift: 64 - bits, slots, filled: filled.collect(), first, sieves })
+        Some(Self { shift: 64 - bits, slots, filled: filled.collect(), first, used, sieves })
+    }
+
+    /// A bit for each mask that the rules of a scope use.
+    pub(super) fn masks_of(&self, scope: u16) -> u32 {
+        self.used.get(&scope).copied().unwrap_or(0)
     }
 }
 
@@ -158,13 +168,13 @@ fn sieves(masks: &[Mask], rules: &[Rule]) -> Vec<Sieve> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::SCOPE_SHIFT;
     use super::*;
 
     /// The program's look-up: sieves, then slots under each remaining mask.
-    fn find(table: &Table, masks: &[Mask], key: &Key) -> Option<u32> {
+    fn find(table: &Table, masks: &[Mask], scope: u16, key: &Key) -> Option<u32> {
         let bytes = key.bytes(0);
-        let every = (1u32 << masks.len()) - 1;
-        let left = table.sieves.iter().fold(every, |left, sieve| {
+        let left = table.sieves.iter().fold(table.masks_of(scope), |left, sieve| {
             left & sieve.left[usize::from(bytes[usize::from(sieve.at)])]
         });
         let mut best: Option<u64> = None;
@@ -172,7 +182,7 @@ mod tests {
             if best.is_some_and(|best| table.first[number] > best >> 32) {
                 break;
             }
-            let masked = key.masked(&mask.bits).bytes(number as u16);
+            let masked = key.masked(&mask.bits).bytes(scope << SCOPE_SHIFT | number as u16);
             let place = place(&masked, 64 - table.shift);
             for slot in place..place + PROBES_MAX as u32 {
                 let filled = table.filled.iter().find(|(at, _)| *at == slot);
@@ -188,8 +198,10 @@ mod tests {
     }
 
     /// A walk over all rules.
-    fn naive(masks: &[Mask], rules: &[Rule], key: &Key) -> Option<u32> {
-        let matches = |rule: &&Rule| key.masked(&masks[usize::from(rule.mask)].bits) == rule.key;
+    fn naive(masks: &[Mask], rules: &[Rule], scope: u16, key: &Key) -> Option<u32> {
+        let matches = |rule: &&Rule| {
+            rule.scope == scope && key.masked(&masks[usize::from(rule.mask)].bits) == rule.key
+        };
         rules.iter().filter(matches).min_by_key(|rule| rule.order).map(|rule| rule.class)
     }
 
@@ -204,7 +216,7 @@ mod tests {
     /// Masks in the order of their rules, as `narrows-xdp` makes them.
     fn random(seed: u64, masks: u64, rules: u64) -> (Vec<Mask>, Vec<Rule>) {
         let mut next = numbers(seed);
-        let mut by = std::collections::BTreeMap::<Key, Vec<(Key, u64, u32)>>::new();
+        let mut by = BTreeMap::<Key, Vec<(u16, Key, u64, u32)>>::new();
         let mut keys = BTreeSet::new();
         for order in 0..rules {
             // Half of the fields, or all, by number.
@@ -216,15 +228,17 @@ mod tests {
                 ..Key::default()
             };
             let key = packet(&mut next).masked(&bits);
-            if keys.insert((bits, key)) {
-                by.entry(bits).or_default().push((key, order * 3, next(100) as u32));
+            let scope = next(3) as u16;
+            if keys.insert((bits, scope, key)) {
+                by.entry(bits).or_default().push((scope, key, order * 3, next(100) as u32));
             }
         }
         let mut by: Vec<_> = by.into_iter().collect();
-        by.sort_by_key(|(_, rules)| rules[0].1);
-        let masks = by.iter().map(|(bits, rules)| Mask { bits: *bits, first: rules[0].1 });
+        by.sort_by_key(|(_, rules)| rules[0].2);
+        let masks = by.iter().map(|(bits, rules)| Mask { bits: *bits, first: rules[0].2 });
         let rules = (0u16..).zip(&by).flat_map(|(mask, (_, rules))| {
-            rules.iter().map(move |&(key, order, class)| Rule { mask, key, order, class })
+            let rule = move |&(scope, key, order, class)| Rule { scope, mask, key, order, class };
+            rules.iter().map(rule)
         });
         (masks.collect(), rules.collect())
     }
@@ -245,24 +259,25 @@ mod tests {
         for (seed, masks, count) in [(1, 1, 40), (2, 3, 100), (3, 10, 400), (4, 30, 300)] {
             let (masks, rules) = random(seed, masks, count);
             // Names are in the same slots, and no packet finds them.
-            let classes = (0..count as u16).map(|minor| (minor, 1000)).collect();
-            let names = Names { major: 1, classes, unknown: 1000 };
+            let names = (0..count as u32).map(|minor| (1 << 16 | minor, 1000)).collect();
             let table = Table::of(&masks, &rules, &names).unwrap();
             assert_eq!(table.filled.len(), rules.len() + count as usize);
             let (mut next, mut found) = (numbers(seed + 100), 0);
             for look in 0..3000 {
-                let mut key = packet(&mut next);
+                let (mut key, mut scope) = (packet(&mut next), next(4) as u16);
                 // Every other one is of a rule.
                 if look % 2 == 0 {
-                    let Rule { mask, key: rule, .. } = rules[next(rules.len() as u64) as usize];
+                    let Rule { scope: of, mask, key: rule, .. } =
+                        rules[next(rules.len() as u64) as usize];
+                    scope = of;
                     let bits = masks[usize::from(mask)].bits;
                     key.source = key.source & !bits.source | rule.source;
                     key.destination_port =
                         key.destination_port & !bits.destination_port | rule.destination_port;
                     key.protocol = key.protocol & !bits.protocol | rule.protocol;
                 }
-                let expected = naive(&masks, &rules, &key);
-                assert_eq!(find(&table, &masks, &key), expected, "{key:?}");
+                let expected = naive(&masks, &rules, scope, &key);
+                assert_eq!(find(&table, &masks, scope, &key), expected, "{key:?}");
                 found += u32::from(expected.is_some());
             }
             assert!(found > 1000, "{found}");
@@ -278,9 +293,10 @@ mod tests {
             destination_port: (number % 4) as u16,
             ..Key::default()
         };
-        let rule = |number| Rule { mask: 0, key: key(number), order: number.into(), class: 1 };
+        let rule =
+            |number| Rule { scope: 0, mask: 0, key: key(number), order: number.into(), class: 1 };
         let rules: Vec<Rule> = (0..super::super::layout::RULES_MAX as u32).map(rule).collect();
-        let table = Table::of(&masks, &rules, &Names::default()).unwrap();
+        let table = Table::of(&masks, &rules, &BTreeMap::new()).unwrap();
         assert!(table.slots as usize <= 8 * rules.len(), "{}", table.slots);
     }
 
@@ -288,12 +304,18 @@ mod tests {
     fn a_byte_that_rules_nothing_out_is_no_sieve() {
         let bits = |port: u16| Key { destination_port: port, has_ports: 1, ..Key::default() };
         let masks = [0xffff, 0xfffe, 0xfffc].map(|port| Mask { bits: bits(port), first: 0 });
-        let rules = [0, 1, 2].map(|mask| Rule { mask, key: bits(8), order: mask.into(), class: 1 });
-        let table = Table::of(&masks, &rules, &Names::default()).unwrap();
+        let rules = [0, 1, 2].map(|mask| Rule {
+            scope: 0,
+            mask,
+            key: bits(8),
+            order: mask.into(),
+            class: 1,
+        });
+        let table = Table::of(&masks, &rules, &BTreeMap::new()).unwrap();
         // Both bytes of the port and whether there is one: addresses say nothing.
         assert_eq!(table.sieves.iter().map(|sieve| sieve.at).max(), Some(41));
         assert_eq!(table.sieves.len(), 3);
         // With a mask or two there are none.
-        assert_eq!(Table::of(&masks[..2], &rules[..2], &Names::default()).unwrap().sieves, []);
+        assert_eq!(Table::of(&masks[..2], &rules[..2], &BTreeMap::new()).unwrap().sieves, []);
     }
 }

@@ -80,7 +80,8 @@ fn class(rate: u64) -> Class {
 }
 
 fn one_class(class: Class) -> Image {
-    Image { otherwise: [1; PRIORITIES], classes: BTreeMap::from([(1, class)]), ..Image::default() }
+    let outermost = Scope { otherwise: [1; PRIORITIES], ..Scope::default() };
+    Image { outermost, classes: BTreeMap::from([(1, class)]), ..Image::default() }
 }
 
 #[test]
@@ -133,9 +134,10 @@ fn rules_find_classes_and_the_first_by_order_decides() {
         let image = Image {
             masks: vec![by(port), Mask { first: 2, ..by(network) }],
             rules: vec![
-                Rule { mask: 0, key: to(53), order: 1, class: 2 },
-                Rule { mask: 0, key: to(80), order: 3, class: layout::NOWHERE },
+                Rule { scope: 0, mask: 0, key: to(53), order: 1, class: 2 },
+                Rule { scope: 0, mask: 0, key: to(80), order: 3, class: layout::NOWHERE },
                 Rule {
+                    scope: 0,
                     mask: 1,
                     key: Key { destination: 0x0a00_0000, ip: 4, ..Key::default() },
                     order: 2,
@@ -179,10 +181,11 @@ fn what_filters_in_front_set_decides_and_lasts_for_one_frame() {
         (otherwise[6], otherwise[0]) = (4, 6);
         let image = Image {
             masks: vec![Mask { bits: Key { mark: 0xff, ..Key::default() }, first: 1 }],
-            rules: vec![Rule { mask: 0, key: marked, order: 1, class: 3 }],
-            otherwise,
+            rules: vec![Rule { scope: 0, mask: 0, key: marked, order: 1, class: 3 }],
+            outermost: Scope { major: 1, unknown: 5, otherwise },
             classes: (1..7).map(|number| (number, class(1_000_000_000))).collect(),
-            names: Names { major: 1, classes: BTreeMap::from([(0x20, 2)]), unknown: 5 },
+            names: BTreeMap::from([(0x1_0020, 2)]),
+            ..Image::default()
         };
         tree.install(image.clone(), &[1, 2, 3, 4, 5, 6]).unwrap();
         let of =
@@ -226,7 +229,7 @@ fn what_filters_in_front_set_decides_and_lasts_for_one_frame() {
             assert_eq!(of(&tree), after, "port {port}, traffic class {traffic_class:#x}");
         }
         // Another plan knows other names at once.
-        let names = Names { classes: BTreeMap::from([(0x20, 1), (0x21, 3)]), ..image.names };
+        let names = BTreeMap::from([(0x1_0020, 1), (0x1_0021, 3)]);
         tree.install(Image { names, ..image }, &[1, 2, 3, 4, 5, 6]).unwrap();
         for port in [2, 5] {
             run(&tree, &frame(port, 0, 100), 1);

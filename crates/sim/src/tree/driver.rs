@@ -28,11 +28,7 @@ impl Driver {
         let handle = plan.roots.first().and_then(|root| root.handle);
         let handle = handle.ok_or("the policy has no root")?;
         let leaf = |class: &u32| {
-            let number = compiled.numbers.get((handle, *class));
-            let is_leaf = |number: &u32| {
-                compiled.image.classes.get(number).is_some_and(|class| class.child == 0)
-            };
-            let number = number.filter(is_leaf);
+            let number = compiled.leaves.get(&(handle, *class)).copied();
             number.ok_or_else(|| format!("the policy has no leaf class 1:{class:x}"))
         };
         let leaves = classes.iter().map(leaf).collect::<Result<_, _>>()?;

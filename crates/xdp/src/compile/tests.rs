@@ -1,7 +1,9 @@
 //! Commands of tc, and the resulting plan of the program.
 
 use super::*;
+use crate::DIRECT;
 use narrows_bpf::tree::layout::Key;
+use narrows_policy::Handle;
 use narrows_tc::OfflineHost;
 
 /// The plan of port `a` under `lines`.
@@ -29,14 +31,14 @@ const HTB: &str = "qdisc add dev a root handle 1: htb default 30\n\
 
 #[test]
 fn a_tbf_is_a_tree_of_one() {
-    let Compiled { image, numbers } =
+    let Compiled { image, numbers, .. } =
         compiled("qdisc add dev a root handle 1: tbf rate 8mbit burst 10k latency 20ms\n");
     let class = image.classes[&1];
     assert_eq!((class.rate, class.ceil, class.parent, class.child), (1_000_000, 1_000_000, 0, 0));
     assert_eq!(class.burst, 10_240_000);
     // Latency and burst, as tbf has its limit.
     assert!((20_000_000..31_000_000).contains(&class.limit), "{}", class.limit);
-    assert_eq!(image.otherwise, [1; 16]);
+    assert_eq!(image.outermost.otherwise, [1; 16]);
     assert_eq!(numbers.new_since(&Numbers::default()), [1]);
 }
 
@@ -79,7 +81,7 @@ fn classes_are_linked_and_have_what_they_need() {
     assert_eq!((thirty.parent, thirty.sibling, thirty.quantum), (1, 0, 3000));
     assert_eq!((root.prio, ten.prio, thirty.prio), (2, 2, 3));
     assert_eq!((ten.rate, ten.ceil), (1_250_000, 5_000_000));
-    assert_eq!(image.otherwise, [3; 16]);
+    assert_eq!(image.outermost.otherwise, [3; 16]);
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn a_class_keeps_its_number_while_others_come_and_go() {
     let first = compiled(HTB);
     let lines = HTB.replace("1:10", "1:20");
     let second = compile(&plan(&lines), &first.numbers).unwrap();
-    assert_eq!(second.image.otherwise, [3; 16]);
+    assert_eq!(second.image.outermost.otherwise, [3; 16]);
     assert_eq!(second.numbers.new_since(&first.numbers), [4]);
     assert_eq!(second.image.classes[&1].child, 4);
 }
@@ -114,12 +116,10 @@ fn a_mark_is_asked_for_and_leaves_are_known_by_their_names() {
     assert_eq!(image.masks[0].bits, Key { mark: 0xf0, ..Key::default() });
     assert_eq!((image.rules[0].key.mark, image.rules[0].class), (0x10, 2));
     // The root is no leaf.
-    let classes = BTreeMap::from([(0x10, 2), (0x30, 3)]);
-    assert_eq!(image.names, Names { major: 1, classes, unknown: 3 });
+    assert_eq!(image.names, BTreeMap::from([(0x1_0010, 2), (0x1_0030, 3)]));
+    assert_eq!((image.outermost.major, image.outermost.unknown), (1, 3));
     let tbf = compiled("qdisc add dev a root handle 1: tbf rate 8mbit burst 10k latency 20ms\n");
-    assert_eq!(tbf.image.names, Names::default());
-    let direct = compiled(&HTB.replace("default 30", ""));
-    assert_eq!(direct.image.names.unknown, 0);
+    assert_eq!((tbf.image.names, tbf.image.outermost.major), (BTreeMap::new(), 0));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn bands_below_a_rate_are_classes_and_choose_by_priority() {
         qdisc add dev a parent 1:1 handle 2: prio\n";
     let Compiled { image, .. } = compiled(lines);
     assert_eq!(image.classes.len(), 4);
-    let of = |priority: usize| image.classes[&image.otherwise[priority]].prio;
+    let of = |priority: usize| image.classes[&image.outermost.otherwise[priority]].prio;
     assert_eq!([of(6), of(0), of(2)], [0, 1, 2]);
 }
 
@@ -171,9 +171,7 @@ fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
     }
     assert_refused("qdisc add dev a root cake bandwidth 1mbit\n", "cake");
     assert_refused("qdisc add dev a root handle 1: mq\n", "mq");
-    assert_refused("qdisc add dev a root prio\n", "put it into a tbf");
     assert_refused(&HTB.replace("default 30", "default 30 coordination flowvalve"), "coordination");
-    assert_refused(&leaf("handle 2: prio"), "one level");
     let tbf = "qdisc add dev a root tbf rate 8mbit burst 10k latency 20ms";
     assert_refused(&format!("{tbf} peakrate 9mbit mtu 2000\n"), "peakrate");
     assert_refused(&format!("{tbf} coordination lock\n"), "coordination");
@@ -182,4 +180,128 @@ fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
     };
     assert_refused(&filter("u32 match ip dport 53 0xffff"), "u32");
     assert_refused(&filter("flower ip_ttl 1"), "TTL");
+}
+
+/// What the class `id` of the qdisc with this major number became.
+#[track_caller]
+fn class(of: &Compiled, major: u32, id: u32) -> layout::Class {
+    let handle = Handle::new(major).unwrap();
+    of.image.classes[&of.numbers.get((handle, id)).unwrap()]
+}
+
+#[track_caller]
+fn number(of: &Compiled, major: u32, id: u32) -> u32 {
+    of.numbers.get((Handle::new(major).unwrap(), id)).unwrap()
+}
+
+#[test]
+fn bands_in_a_class_are_below_it_in_their_order_and_lend_its_assured_rate() {
+    let of = compiled(&format!(
+        "{HTB}qdisc add dev a parent 1:10 handle 2: ets bands 4 strict 2 quanta 3000 6000\n\
+         qdisc add dev a parent 2:1 codel target 7ms interval 50ms\n"
+    ));
+    let ten = number(&of, 1, 0x10);
+    assert_eq!(class(&of, 1, 0x10).child, number(&of, 2, 1));
+    let bands = [1, 2, 3, 4].map(|id| class(&of, 2, id));
+    assert_eq!(bands.map(|band| band.prio), [0, 1, 2, 2]);
+    assert_eq!([bands[2].quantum, bands[3].quantum], [3000, 6000]);
+    for band in bands {
+        assert_eq!((band.parent, u32::from(band.lender)), (ten, ten));
+        // Next to nothing of its own, and all that the class may have.
+        assert_eq!((band.rate, band.ceil), (1, 5_000_000));
+    }
+    assert_eq!((bands[0].target, bands[0].interval), (7_000_000, 50_000_000));
+    // The order among bands is none of the classes' round theirs.
+    assert_eq!([class(&of, 1, 0x10).prio, class(&of, 1, 1).prio], [2, 2]);
+}
+
+#[test]
+fn without_a_rate_above_bands_count_and_what_is_in_them_keeps_its_own_rate() {
+    let of = compiled(
+        "qdisc add dev a root handle 1: prio bands 3\n\
+         qdisc add dev a parent 1:1 handle 2: tbf rate 8mbit burst 10k latency 20ms\n\
+         qdisc add dev a parent 1:2 handle 3: htb\n\
+         class add dev a parent 3: classid 3:1 htb rate 16mbit\n",
+    );
+    assert_eq!(of.image.classes.len(), 4);
+    assert_eq!((class(&of, 2, 0).rate, class(&of, 2, 0).parent), (1_000_000, 0));
+    assert_eq!((class(&of, 3, 1).rate, class(&of, 3, 1).parent), (2_000_000, 0));
+    // Neither limits anything.
+    assert_eq!([class(&of, 1, 3).rate, class(&of, 3, DIRECT).rate], [0, 0]);
+    // The priomap: band 1 for interactive, 3 for bulk, else 2, whose htb has no default.
+    let Image { outermost, inner, .. } = &of.image;
+    let [six, two, none] = [6, 2, 0].map(|priority: usize| outermost.otherwise[priority]);
+    assert_eq!([six, two, none], [number(&of, 2, 0), number(&of, 1, 3), SCOPE | 1]);
+    assert_eq!(inner[0].otherwise, [number(&of, 3, DIRECT); 16]);
+    assert!(!inner.is_empty() && inner[0].major == 3);
+}
+
+#[test]
+fn a_rate_in_a_band_is_below_the_rate_above_it_and_never_above() {
+    let of = compiled(
+        "qdisc add dev a root handle 1: tbf rate 80mbit burst 100k latency 20ms overhead 24\n\
+         qdisc add dev a parent 1:1 handle 2: drr\n\
+         class add dev a parent 2: classid 2:1 drr quantum 2000\n\
+         class add dev a parent 2: classid 2:2 drr quantum 4000\n\
+         qdisc add dev a parent 2:1 handle 3: tbf rate 8mbit burst 10k latency 20ms\n\
+         qdisc add dev a parent 2:2 handle 4: htb default 1\n\
+         class add dev a parent 4: classid 4:1 htb rate 800mbit\n",
+    );
+    let [tbf, htb] = [class(&of, 3, 0), class(&of, 4, 1)];
+    assert_eq!((tbf.parent, tbf.ceil, tbf.per_frame), (number(&of, 2, 1), 1_000_000, 24));
+    assert_eq!((htb.parent, htb.rate, htb.ceil), (number(&of, 2, 2), 10_000_000, 10_000_000));
+    assert_eq!([class(&of, 2, 1), class(&of, 2, 2)].map(|band| band.quantum), [2000, 4000]);
+    // A drr has no default.
+    assert_eq!(of.image.outermost.otherwise, [NOWHERE; 16]);
+}
+
+#[test]
+fn filters_at_a_class_and_in_a_class_are_scopes_of_their_own() {
+    let of = compiled(
+        "qdisc add dev a root handle 1: htb default 30\n\
+         class add dev a parent 1: classid 1:1 htb rate 40mbit\n\
+         class add dev a parent 1:1 classid 1:2 htb rate 20mbit\n\
+         class add dev a parent 1:2 classid 1:10 htb rate 10mbit\n\
+         class add dev a parent 1:1 classid 1:30 htb rate 4mbit\n\
+         qdisc add dev a parent 1:10 handle 2: prio bands 2 priomap 1 1 1 1 1 1 0 1 1 1 1 1 1 1 1 1\n\
+         filter add dev a parent 1:2 protocol ip pref 1 flower ip_proto udp classid 1:10\n\
+         filter add dev a parent 1: protocol ip pref 7 flower dst_ip 10.1.0.0/16 classid 1:2\n\
+         filter add dev a parent 2: protocol ip pref 1 flower ip_proto tcp classid 2:1\n",
+    );
+    let Image { masks, rules, inner, .. } = &of.image;
+    // Both by protocol: one mask for two scopes.
+    assert_eq!((masks.len(), rules.len(), inner.len()), (2, 3, 2));
+    let by_scope = |scope: u16| rules.iter().find(|rule| rule.scope == scope).unwrap().class;
+    // The qdisc in the class, then the class above.
+    assert_eq!([by_scope(0), by_scope(2), by_scope(1)], [SCOPE | 2, SCOPE | 1, number(&of, 2, 1)]);
+    // What no filter of a class matches has the default of its qdisc.
+    assert_eq!(inner[1].otherwise, [number(&of, 1, 0x30); 16]);
+    assert_eq!(
+        (inner[0].otherwise[0], inner[0].otherwise[6]),
+        (number(&of, 2, 2), number(&of, 2, 1))
+    );
+    let name = |name: u32| of.image.names[&name];
+    assert_eq!(
+        [name(0x1_0002), name(0x1_0010), name(0x2_0001)],
+        [SCOPE | 2, SCOPE | 1, number(&of, 2, 1)]
+    );
+    assert_eq!(of.image.names.get(&0x1_0001), None, "neither a leaf nor with filters");
+}
+
+#[test]
+fn more_levels_than_the_program_climbs_are_refused() {
+    let levels = |count: u32| {
+        let class = |id: u32| {
+            let above = if id == 1 { String::new() } else { format!("{:x}", id - 1) };
+            format!("class add dev a parent 1:{above} classid 1:{id:x} htb rate 1mbit\n")
+        };
+        let classes: String = (1..=count).map(class).collect();
+        format!(
+            "qdisc add dev a root handle 1: htb default {count:x}\n{classes}\
+             qdisc add dev a parent 1:{count:x} handle 2: prio\n"
+        )
+    };
+    let deep = compiled(&levels(LEVELS_MAX as u32 - 1));
+    assert_eq!(deep.image.classes.len(), LEVELS_MAX + 2);
+    assert_refused(&levels(LEVELS_MAX as u32), "classes one below the other");
 }

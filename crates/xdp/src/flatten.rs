@@ -1,0 +1,467 @@
+//! One tree of classes for all qdiscs of a plan.
+//!
+//! *Classes.* Each class of each qdisc is a class of the program's tree, and so is each `tbf`. The
+//! classes of a qdisc in a class are below that one. What only orders (`prio`, `drr`, `ets`) has
+//! classes with next to no assured rate, which borrow the rate of the class above by their order
+//! and their weight. Without a rate above there is nothing to order, because nothing waits: such a
+//! class only counts, and what is in it begins a tree of its own.
+//!
+//! *Scopes.* What has filters or an order of its own, a qdisc or a class of an `htb`, becomes a
+//! scope, in which the program looks for a packet's class. A scope leads to classes, or to scopes
+//! within it.
+//!
+//! *Without a path.* A packet that another qdisc names a class that is not there goes the way of
+//! packets without a class, in each qdisc on it: as in the qdiscs of the other plane, to which the
+//! classification has no more to say then.
+
+use crate::numbers::DIRECT;
+use crate::{Name, Refusal};
+use narrows_bpf::tree::layout::PRIORITIES;
+use narrows_classify::{Filter, Otherwise, Rules};
+use narrows_coordination::{Strategy, TreeStrategy};
+use narrows_policy::{Handle, Key, Plan, PlanClass};
+use narrows_qdisc::htb::Unclassified;
+use narrows_qdisc::{Config, bands, fifo, htb, tbf};
+use narrows_units::wire::Overhead;
+use narrows_units::{Bytes, Nanos, Rate};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The frame by which a limit in packets is reckoned, in bytes.
+const FRAME: u64 = 1514;
+/// The assured rate of a class that has none: negligible.
+const NOTHING: Rate = Rate::from_bits_per_sec(8);
+
+/// The classes of a plan, and how packets find them.
+pub(crate) struct Tree<'a> {
+    pub(crate) classes: BTreeMap<Name, Class>,
+    /// The outermost one first.
+    pub(crate) scopes: Vec<Scope<'a>>,
+    /// What priorities name.
+    pub(crate) names: BTreeMap<u32, Target>,
+    /// Where packets of a class go that no qdisc in it classifies.
+    pub(crate) ends: BTreeMap<Name, Target>,
+    plan: &'a Plan,
+}
+
+/// A class.
+pub(crate) struct Class {
+    /// The class above it.
+    pub(crate) parent: Option<Name>,
+    /// Its rates; `None` if nothing limits it.
+    pub(crate) rates: Option<Rates>,
+    /// Who borrows first.
+    pub(crate) prio: u16,
+    /// Its weight within that.
+    pub(crate) quantum: u32,
+    /// Its virtual queue, if it is a leaf.
+    pub(crate) queue: Option<Queue>,
+    /// The class of an `htb` whose assured rate is also its own: the nearest one above, if what is
+    /// between them only orders or limits.
+    pub(crate) lender: Option<Name>,
+    /// The same for the classes below it.
+    lends: Option<Name>,
+}
+
+/// The rates of a class.
+#[derive(Clone, Copy)]
+pub(crate) struct Rates {
+    /// Assured.
+    pub(crate) rate: Rate,
+    /// Never exceeded.
+    pub(crate) ceil: Rate,
+    /// Credit after a pause.
+    pub(crate) burst: Nanos,
+    /// The charge of a frame.
+    pub(crate) overhead: Overhead,
+}
+
+/// The parameters of a virtual queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Queue {
+    pub(crate) limit: Bytes,
+    /// Whether it was configured explicitly.
+    pub(crate) is_stated: bool,
+    /// The AQM's target and interval, where a `codel` says them.
+    pub(crate) aqm: Option<[Nanos; 2]>,
+}
+
+impl Queue {
+    fn of(limit: Bytes) -> Self {
+        Self { limit, is_stated: false, aqm: None }
+    }
+
+    fn of_packets(packets: u32) -> Self {
+        Self::of(Bytes(u64::from(packets) * FRAME))
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Scope<'a> {
+    /// The major number of its qdisc; 0 if it is a class.
+    pub(crate) major: u32,
+    /// The target of what names another class.
+    pub(crate) unknown: Target,
+    /// The targets of what no filter matches, by priority.
+    pub(crate) otherwise: [Target; PRIORITIES],
+    pub(crate) filters: Vec<(&'a Filter, Target)>,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// To this class.
+    Class(Name),
+    /// On to this scope.
+    Scope(usize),
+    /// It is dropped.
+    Nowhere,
+}
+
+/// How packets come into a qdisc.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// By its filters.
+    classified: Target,
+    /// Without a path.
+    otherwise: Target,
+}
+
+/// What a qdisc is in.
+#[derive(Clone, Copy)]
+enum At {
+    /// The port.
+    Root,
+    /// A class without a rate.
+    Free(Name),
+    /// A class of the tree.
+    Class(Name),
+}
+
+impl At {
+    fn parent(self) -> Option<Name> {
+        if let Self::Class(name) = self { Some(name) } else { None }
+    }
+}
+
+impl<'a> Tree<'a> {
+    /// The classes below `root`; `None` if there is none.
+    pub(crate) fn of(plan: &'a Plan, root: Key) -> Result<Option<Self>, Refusal> {
+        if matches!(config(plan, root), None | Some(Config::Noqueue | Config::Fifo(_))) {
+            return Ok(None);
+        }
+        let (classes, scopes, names, ends) = Default::default();
+        let mut tree = Self { classes, scopes, names, ends, plan };
+        let Entry { classified, otherwise } = tree.place(root, plan.rules.get(&root), At::Root)?;
+        if tree.scopes.is_empty() {
+            let (unknown, otherwise) = (otherwise, [classified; PRIORITIES]);
+            tree.scopes.push(Scope { major: 0, unknown, otherwise, filters: Vec::new() });
+        }
+        Ok(Some(tree))
+    }
+
+    /// The qdisc at `key`, with what is below it.
+    fn place(&mut self, key: Key, rules: Option<&'a Rules>, at: At) -> Result<Entry, Refusal> {
+        match (config(self.plan, key), key.handle) {
+            (Some(Config::Tbf(tbf)), Some(handle)) => self.tbf(key, handle, tbf, rules, at),
+            (Some(Config::Htb(htb)), Some(handle)) => self.htb(handle, *htb, rules, at),
+            (Some(Config::Bands(bands)), Some(handle)) => self.bands(key, handle, bands, rules, at),
+            (config, _) => self.leaf(queue(config)?, at),
+        }
+    }
+
+    /// A virtual queue.
+    fn leaf(&mut self, queue: Queue, at: At) -> Result<Entry, Refusal> {
+        let name = match at {
+            At::Class(name) => name,
+            At::Root | At::Free(_) if queue.aqm.is_some() => {
+                return Err(Refusal::NeedsQueue("codel without a rate above it"));
+            }
+            At::Free(name) => {
+                let (parent, rates, lender) = (None, None, None);
+                let class =
+                    Class { parent, rates, prio: 0, quantum: 1, queue: None, lender, lends: None };
+                self.classes.insert(name, class);
+                name
+            }
+            At::Root => {
+                return Ok(Entry { classified: Target::Nowhere, otherwise: Target::Nowhere });
+            }
+        };
+        if let Some(class) = self.classes.get_mut(&name) {
+            class.queue = Some(queue);
+        }
+        let here = Target::Class(name);
+        Ok(Entry { classified: here, otherwise: here })
+    }
+
+    fn tbf(
+        &mut self,
+        key: Key,
+        handle: Handle,
+        tbf: &tbf::Config,
+        rules: Option<&'a Rules>,
+        at: At,
+    ) -> Result<Entry, Refusal> {
+        if tbf.peak.is_some() {
+            return Err(Refusal::PeakRate);
+        }
+        let limits = self.plan.limits.get(&handle);
+        if limits.is_some_and(|(shared, _)| shared.strategy != Strategy::FAIR) {
+            return Err(Refusal::Coordination("coordination"));
+        }
+        let below = self.plan.nodes.get(&key).and_then(|node| node.children.first()).copied();
+        if let Some(below) = below
+            && let Some(Config::Htb(htb)) = config(self.plan, below)
+            && htb.unclassified == Unclassified::Dropped
+        {
+            // Its bands share its rate as classes of a tree, whose root keeps that.
+            return self.place(below, rules, at);
+        }
+        let name = (handle, 0);
+        let rates = Rates {
+            rate: tbf.rate,
+            ceil: tbf.rate,
+            burst: tbf.rate.time_for(tbf.burst),
+            overhead: tbf.overhead,
+        };
+        self.add(name, at.parent(), rates, (0, 1), false);
+        let entry = match below {
+            Some(below) => self.place(below, rules, At::Class(name))?,
+            None => self.leaf(Queue::of(tbf.limit), At::Class(name))?,
+        };
+        let queue = self.classes.get_mut(&name).and_then(|class| class.queue.as_mut());
+        if let Some(queue) = queue {
+            queue.limit = queue.limit.min(tbf.limit);
+            queue.is_stated = true;
+        }
+        Ok(entry)
+    }
+
+    fn htb(
+        &mut self,
+        handle: Handle,
+        htb: htb::Config,
+        rules: Option<&'a Rules>,
+        at: At,
+    ) -> Result<Entry, Refusal> {
+        let strategy = self.plan.trees.get(&handle);
+        if strategy.is_some_and(|strategy| *strategy != TreeStrategy::Fair) {
+            return Err(Refusal::Coordination("coordination"));
+        }
+        let scope = self.open();
+        // Bands that share a rate are classes of a tree, too.
+        let is_bands = htb.unclassified == Unclassified::Dropped;
+        let classes: BTreeMap<u32, &PlanClass> = self
+            .plan
+            .classes
+            .get(&handle)
+            .into_iter()
+            .flatten()
+            .map(|(id, class)| (*id, &**class))
+            .collect();
+        for &id in &from_above(&classes) {
+            let htb::Class { parent, rate, ceil, burst, cburst, quantum, overhead, .. } =
+                classes[&id].class;
+            let rate = rate.min(ceil);
+            let (parent, ceil, burst) = match parent {
+                Some(parent) => (Some((handle, parent)), ceil, ceil.time_for(cburst)),
+                // It has no class of its qdisc to borrow from.
+                None => (at.parent(), rate, rate.time_for(burst)),
+            };
+            let order = (u16::from(prio(&classes, id)), quantum);
+            self.add((handle, id), parent, Rates { rate, ceil, burst, overhead }, order, !is_bands);
+        }
+        let inner: BTreeSet<u32> =
+            classes.values().filter_map(|class| class.class.parent).collect();
+        let mut entries = BTreeMap::new();
+        for (&id, class) in &classes {
+            if let Some(leaf) = class.leaf.filter(|_| !inner.contains(&id)) {
+                let rules = below(rules, id);
+                entries.insert(id, self.place(leaf, rules, At::Class((handle, id)))?);
+            }
+        }
+        let otherwise = match (entries.get(&htb.default), htb.unclassified) {
+            (Some(entry), _) => entry.otherwise,
+            (None, Unclassified::Dropped) => Target::Nowhere,
+            (None, Unclassified::Sent(limit)) => {
+                let name = (handle, DIRECT);
+                let at = self.band(name, at, (0, bands::QUANTUM_MAX));
+                self.leaf(Queue::of_packets(limit), at)?.otherwise
+            }
+        };
+        let default = Otherwise::Class(htb.default);
+        Ok(self.close(scope, handle, rules, default, &entries, otherwise))
+    }
+
+    fn bands(
+        &mut self,
+        key: Key,
+        handle: Handle,
+        bands: &bands::Config,
+        rules: Option<&'a Rules>,
+        at: At,
+    ) -> Result<Entry, Refusal> {
+        let scope = self.open();
+        let strict = bands.classes.iter().filter(|class| class.quantum.is_none()).count();
+        let children = self.plan.nodes.get(&key).map_or(&[][..], |node| &node.children);
+        let mut entries = BTreeMap::new();
+        for ((place, class), child) in bands.classes.iter().enumerate().zip(children) {
+            let id = u32::from(class.id);
+            // Those that take turns are behind all others.
+            let order = (place.min(strict) as u16, class.quantum.unwrap_or(bands::QUANTUM_MAX));
+            let at = self.band((handle, id), at, order);
+            entries.insert(id, self.place(*child, below(rules, id), at)?);
+        }
+        let default = bands.otherwise.map_or(0, u32::from);
+        let otherwise = entries.get(&default).map_or(Target::Nowhere, |entry| entry.otherwise);
+        let default = Otherwise::Class(default);
+        Ok(self.close(scope, handle, rules, default, &entries, otherwise))
+    }
+
+    /// The class `name` without a rate of its own in `at`; what is in it has this place.
+    fn band(&mut self, name: Name, at: At, order: (u16, u32)) -> At {
+        let above = at.parent().and_then(|above| self.classes.get(&above)?.rates);
+        match above {
+            Some(above) => {
+                let rates = Rates { rate: NOTHING.min(above.ceil), ..above };
+                self.add(name, at.parent(), rates, order, false);
+                At::Class(name)
+            }
+            None => At::Free(name),
+        }
+    }
+
+    /// Adds a class with `rates`, which the class above it bounds; `order` is its priority and
+    /// weight. Whether it is a class of an `htb`, whose assured rate serves what is in it.
+    fn add(
+        &mut self,
+        name: Name,
+        parent: Option<Name>,
+        mut rates: Rates,
+        (prio, quantum): (u16, u32),
+        is_of_htb: bool,
+    ) {
+        let above = parent.and_then(|parent| self.classes.get(&parent));
+        let lender = above.and_then(|above| above.lends).filter(|_| !is_of_htb);
+        if let Some(above) = above.and_then(|above| above.rates)
+            && parent.is_some_and(|(handle, _)| handle != name.0)
+        {
+            rates.ceil = rates.ceil.min(above.ceil);
+            rates.rate = rates.rate.min(rates.ceil);
+            // A frame is charged once for all qdiscs on its way.
+            let Overhead { per_frame, minimum, .. } = above.overhead;
+            rates.overhead.per_frame = rates.overhead.per_frame.max(per_frame);
+            rates.overhead.minimum = rates.overhead.minimum.max(minimum);
+        }
+        let lends = if is_of_htb { Some(name) } else { lender };
+        let (rates, queue) = (Some(rates), None);
+        self.classes.insert(name, Class { parent, rates, prio, quantum, queue, lender, lends });
+    }
+
+    /// A new scope, not filled yet.
+    fn open(&mut self) -> usize {
+        let (unknown, otherwise) = (Target::Nowhere, [Target::Nowhere; PRIORITIES]);
+        self.scopes.push(Scope { major: 0, unknown, otherwise, filters: Vec::new() });
+        self.scopes.len() - 1
+    }
+
+    /// Fills the scope `at` of the qdisc `handle` with `rules`, or only a `default` without them, and adds
+    /// those of its classes with filters. `entries` are its leaf classes; packets of others go to
+    /// `unknown`.
+    fn close(
+        &mut self,
+        at: usize,
+        handle: Handle,
+        rules: Option<&'a Rules>,
+        default: Otherwise,
+        entries: &BTreeMap<u32, Entry>,
+        unknown: Target,
+    ) -> Entry {
+        self.ends.extend(entries.iter().map(|(id, entry)| ((handle, *id), entry.otherwise)));
+        let leaf = |id: u32| entries.get(&id).map_or(unknown, |entry| entry.classified);
+        let otherwise = match rules.map_or(default, |rules| rules.otherwise) {
+            Otherwise::Class(id) => [leaf(id); PRIORITIES],
+            Otherwise::Priority(map) => map.map(leaf),
+        };
+        let blocks = rules.into_iter().flat_map(|rules| &rules.filters);
+        let blocks: BTreeMap<u32, _> =
+            blocks.filter(|(_, filters)| !filters.is_empty()).map(|(id, it)| (*id, it)).collect();
+        let inner = blocks.keys().filter(|id| **id != 0);
+        let inner: BTreeMap<u32, usize> = inner.map(|id| (*id, self.open())).collect();
+        let target = |id: u32| inner.get(&id).map_or_else(|| leaf(id), |at| Target::Scope(*at));
+        for (id, filters) in blocks {
+            let scope = &mut self.scopes[inner.get(&id).copied().unwrap_or(at)];
+            let assigned = filters.iter().map(|(_, filter)| (&**filter, target(filter.class)));
+            (scope.filters, scope.otherwise) = (assigned.collect(), otherwise);
+        }
+        let scope = &mut self.scopes[at];
+        (scope.unknown, scope.otherwise) = (unknown, otherwise);
+        if let Some(rules) = rules {
+            scope.major = rules.major;
+            let named = entries.keys().chain(inner.keys());
+            let named = named.filter(|id| (1..=u32::from(u16::MAX)).contains(*id));
+            self.names.extend(named.map(|id| (rules.major << 16 | id, target(*id))));
+        }
+        Entry { classified: Target::Scope(at), otherwise: unknown }
+    }
+}
+
+/// The rules in the class `id` of the qdisc with `rules`.
+fn below(rules: Option<&Rules>, id: u32) -> Option<&Rules> {
+    rules.and_then(|rules| rules.below.get(&id))
+}
+
+/// All of `classes`, each after the one above it.
+fn from_above(classes: &BTreeMap<u32, &PlanClass>) -> Vec<u32> {
+    let mut ids: Vec<u32> = classes.keys().copied().collect();
+    ids.sort_by_cached_key(|id| path(classes, *id).count());
+    ids
+}
+
+/// The classes from `id` up to the root.
+fn path<'a>(classes: &'a BTreeMap<u32, &'a PlanClass>, id: u32) -> impl Iterator<Item = u32> + 'a {
+    let above = |id: &u32| classes.get(id)?.class.parent;
+    std::iter::successors(Some(id), above).take(classes.len())
+}
+
+/// The best priority of a leaf below `id`, or its own: an inner class borrows for those.
+fn prio(classes: &BTreeMap<u32, &PlanClass>, id: u32) -> u8 {
+    let leaves = classes.iter().filter(|(_, class)| class.leaf.is_some());
+    let below = leaves.filter(|(leaf, _)| path(classes, **leaf).any(|above| above == id));
+    below.map(|(_, leaf)| leaf.class.prio).min().unwrap_or(0)
+}
+
+fn config(plan: &Plan, key: Key) -> Option<&Config> {
+    plan.nodes.get(&key).map(|node| &*node.config)
+}
+
+/// The virtual queue that replaces a qdisc.
+fn queue(config: Option<&Config>) -> Result<Queue, Refusal> {
+    match config {
+        None | Some(Config::Noqueue) => Ok(Queue::of(Bytes::ZERO)),
+        Some(Config::Fifo(fifo::Config::Packets(limit))) => Ok(Queue::of_packets(*limit)),
+        Some(Config::Fifo(fifo::Config::Bytes(limit))) => Ok(Queue::of(*limit)),
+        Some(Config::Codel(codel)) => {
+            let aqm = Some([codel.target, codel.interval]);
+            Ok(Queue { aqm, ..Queue::of_packets(codel.limit) })
+        }
+        Some(other) => Err(Refusal::NeedsQueue(kind(other))),
+    }
+}
+
+fn kind(config: &Config) -> &'static str {
+    match config {
+        Config::Noqueue => "noqueue",
+        Config::Fifo(_) => "pfifo",
+        Config::Tbf(_) => "tbf",
+        Config::Htb(_) => "htb",
+        Config::Bands(_) => "prio, drr or ets",
+        Config::Cake(_) => "cake",
+        Config::Fq(_) => "fq",
+        Config::Codel(_) => "codel",
+        Config::FqCodel(_) => "fq_codel",
+        Config::Sfq(_) => "sfq",
+        Config::Netem(_) => "netem",
+        Config::Pacing(_) => "carousel, eiffel or flowbundler",
+    }
+}
