@@ -149,9 +149,6 @@ fn class_of(class: &Class, links: &Links) -> Result<layout::Class, Refusal> {
     let Some(Rates { rate, ceil, burst, overhead }) = class.rates else {
         return Ok(layout::Class::default());
     };
-    if overhead.framing != Framing::Whole {
-        return Err(Refusal::Framing);
-    }
     let of_queue = |queue: &Queue| {
         let most = if queue.is_stated { LIMIT_MAX_STATED } else { LIMIT_MAX };
         let limit = ceil.time_for(queue.limit).clamp(LIMIT_MIN, most);
@@ -173,7 +170,13 @@ fn class_of(class: &Class, links: &Links) -> Result<layout::Class, Refusal> {
         batch: BATCH,
         quantum: class.quantum.max(1),
         per_frame: overhead.per_frame,
-        minimum: overhead.minimum,
+        // No frame is longer.
+        minimum: u16::try_from(overhead.minimum).unwrap_or(u16::MAX),
+        framing: match overhead.framing {
+            Framing::Whole => layout::Framing::Whole,
+            Framing::Atm => layout::Framing::Atm,
+            Framing::Ptm => layout::Framing::Ptm,
+        },
         parent: links.parent,
         child: links.child,
         sibling: links.sibling,

@@ -22,7 +22,7 @@ use narrows_coordination::{Strategy, TreeStrategy};
 use narrows_policy::{Handle, Key, Plan, PlanClass};
 use narrows_qdisc::htb::Unclassified;
 use narrows_qdisc::{Config, bands, fifo, htb, tbf};
-use narrows_units::wire::Overhead;
+use narrows_units::wire::{Framing, Overhead};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -349,9 +349,12 @@ impl<'a> Tree<'a> {
             rates.ceil = rates.ceil.min(above.ceil);
             rates.rate = rates.rate.min(rates.ceil);
             // A frame is charged once for all qdiscs on its way.
-            let Overhead { per_frame, minimum, .. } = above.overhead;
+            let Overhead { per_frame, minimum, framing } = above.overhead;
             rates.overhead.per_frame = rates.overhead.per_frame.max(per_frame);
             rates.overhead.minimum = rates.overhead.minimum.max(minimum);
+            if rates.overhead.framing == Framing::Whole {
+                rates.overhead.framing = framing;
+            }
         }
         let lends = if is_of_htb { Some(name) } else { lender };
         let (rates, queue) = (Some(rates), None);
@@ -365,7 +368,8 @@ impl<'a> Tree<'a> {
         self.scopes.len() - 1
     }
 
-    /// Fills the scope `at` of the qdisc `handle` with `rules`, or only a `default` without them, and adds
+    /// Fills the scope `at` of the qdisc `handle` with `rules`, or only a `default` without them, and
+    /// adds
     /// those of its classes with filters. `entries` are its leaf classes; packets of others go to
     /// `unknown`.
     fn close(

@@ -15,9 +15,6 @@ pub enum Refusal {
     /// `peakrate`
     #[error("the XDP plane keeps one rate: leave out peakrate, or use `--plane xsk`")]
     PeakRate,
-    /// `linklayer`
-    #[error("the XDP plane charges whole frames: leave out linklayer, or use `--plane xsk`")]
-    Framing,
     /// More than there is room for.
     #[error("the XDP plane has room for {room} {what}, and this needs {needed}: use `--plane xsk`")]
     Room {

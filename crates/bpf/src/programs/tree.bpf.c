@@ -46,6 +46,24 @@ static __always_inline int drop(struct totals *total, __u64 *reason, struct size
 	return DROPPED;
 }
 
+/* The bytes that a class is charged for. Frames of a merged packet count as equally long. */
+static __always_inline __s64 charge_of(const struct class *class, struct size size)
+{
+	__s64 cost = (__s64)size.bytes + (__s64)class->per_frame * size.packets;
+	__s64 least = (__s64)class->minimum * size.packets;
+
+	if (cost < least)
+		cost = least;
+	if (class->framing) {
+		__u64 packets = size.packets, frame = ((__u64)cost + packets - 1) / packets;
+
+		if (class->framing == ATM)
+			return (frame + 47) / 48 * 53 * packets;
+		return cost + (frame + 63) / 64 * packets;
+	}
+	return cost;
+}
+
 static __always_inline int police(struct context *ctx, int is_behind)
 {
 	__u32 zero = 0, number, leaf;
@@ -55,7 +73,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	struct ethhdr *eth;
 	struct class *class;
 	struct seat *seat;
-	__s64 cost, least;
+	__s64 cost;
 
 	if (!total || !current)
 		return FAILED;
@@ -85,10 +103,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	if (!class->rate)
 		return send(total, seat, size);
 
-	cost = (__s64)size.bytes + (__s64)class->per_frame * size.packets;
-	least = (__s64)class->minimum * size.packets;
-	if (cost < least)
-		cost = least;
+	cost = charge_of(class, size);
 	switch (meter(number, leaf, class, seat, cost)) {
 	case FULL:
 		seat->limit_drops += size.packets;

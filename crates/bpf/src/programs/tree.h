@@ -95,6 +95,11 @@ struct plan {
 	struct mask by[MASKS_MAX];	/* of all scopes, in the order of `first` */
 };
 
+/* How a link divides frames, as in crates/units/src/wire.rs. */
+#define WHOLE 0
+#define ATM 1
+#define PTM 2
+
 struct class {
 	__u64 rate;			/* assured, in bytes per second; 0 if nothing limits it */
 	__u64 ceil;			/* never exceeded, in bytes per second */
@@ -105,7 +110,8 @@ struct class {
 	__u32 batch;			/* for how long a busy CPU buys at once, in ns */
 	__u32 quantum;			/* its weight among those that borrow */
 	__s32 per_frame;		/* added to each frame's length */
-	__u32 minimum;			/* the least that a frame is charged */
+	__u16 minimum;			/* the least that a frame is charged, before framing */
+	__u16 framing;			/* how the link divides frames: WHOLE, ATM or PTM */
 	__u32 parent;			/* 0 at the root */
 	__u32 child;			/* the first below it, 0 at a leaf */
 	__u32 sibling;			/* the next beside it, 0 at the last */

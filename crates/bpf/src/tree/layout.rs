@@ -154,8 +154,10 @@ pub struct Class {
     pub quantum: u32,
     /// The overhead per frame.
     pub per_frame: i32,
-    /// The least that a frame is charged.
-    pub minimum: u32,
+    /// The least that a frame is charged, before framing.
+    pub minimum: u16,
+    /// How the link divides frames.
+    pub framing: Framing,
     /// The class above it; 0 at the root.
     pub parent: u32,
     /// The first class below it; 0 at a leaf.
@@ -166,6 +168,19 @@ pub struct Class {
     pub prio: u16,
     /// At a leaf, the class above it whose assured rate counts as its own; 0 for itself.
     pub lender: u16,
+}
+
+/// How a link divides frames: `WHOLE`, `ATM` and `PTM` of `programs/tree.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u16)]
+pub enum Framing {
+    /// Not at all.
+    #[default]
+    Whole = 0,
+    /// Into cells of 53 bytes that carry 48.
+    Atm = 1,
+    /// With a byte more for every started 64.
+    Ptm = 2,
 }
 
 /// The size of `struct class`, in words of eight bytes.
@@ -183,15 +198,18 @@ impl Class {
             word[4..].copy_from_slice(&second);
             u64::from_ne_bytes(word)
         };
-        let [[prio_low, prio_high], [low, high]] = [prio, lender].map(u16::to_ne_bytes);
-        let place = u32::from_ne_bytes([prio_low, prio_high, low, high]);
-        let short = [
+        let short = |first: u16, second: u16| {
+            let [[a, b], [c, d]] = [first, second].map(u16::to_ne_bytes);
+            u32::from_ne_bytes([a, b, c, d])
+        };
+        let (least, place) = (short(minimum, self.framing as u16), short(prio, lender));
+        let pairs = [
             pair(batch, quantum),
-            pair(self.per_frame as u32, minimum),
+            pair(self.per_frame as u32, least),
             pair(parent, child),
             pair(sibling, place),
         ];
-        let [batch, frame, links, place] = short;
+        let [batch, frame, links, place] = pairs;
         [rate, ceil, burst, limit, target, interval, batch, frame, links, place]
     }
 

@@ -362,6 +362,43 @@ fn a_class_charges_overhead_for_each_frame_of_a_merged_packet() {
     assert_eq!(tree.seat(1).unwrap().limit_drops, 3);
 }
 
+#[test]
+fn a_link_that_divides_frames_is_charged_for_what_it_carries() {
+    use narrows_units::Bytes;
+    use narrows_units::wire::{self, Overhead};
+    for (framing, link) in [
+        (layout::Framing::Whole, wire::Framing::Whole),
+        (layout::Framing::Atm, wire::Framing::Atm),
+        (layout::Framing::Ptm, wire::Framing::Ptm),
+    ] {
+        for mut tree in trees() {
+            for (bytes, per_frame, minimum) in
+                [(60, 0, 0), (96, 0, 0), (97, 10, 64), (200, -14, 300)]
+            {
+                let of_link = Overhead { per_frame, minimum: minimum.into(), framing: link };
+                let cost = of_link.cost(Bytes(bytes)).0;
+                // A thousand bytes a second: next to no credit comes back. There is enough for 200
+                // frames, less a few bytes: the last one may still leave.
+                let class = Class {
+                    burst: (200 * cost - 9) * MS,
+                    limit: 0,
+                    target: 1 << 60,
+                    batch: 0,
+                    per_frame,
+                    minimum,
+                    framing,
+                    ..class(1000)
+                };
+                tree.install(Image::default(), &[]).unwrap();
+                tree.install(one_class(class), &[1]).unwrap();
+                let sent = || tree.seat(1).unwrap().own_packets;
+                run(&tree, &frame(53, 0, bytes as usize), 300);
+                assert_eq!(sent(), 200, "{bytes} bytes, {framing:?}");
+            }
+        }
+    }
+}
+
 /// Descriptors of the maps of `tree`, as another process gets them.
 fn maps(tree: &Tree) -> Vec<OwnedFd> {
     tree.maps().iter().map(|map| map.try_clone_to_owned().unwrap()).collect()
