@@ -48,6 +48,11 @@ impl Numbers {
         self.0.values().copied()
     }
 
+    /// All of them, by the classes' names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (Name, u32)> + '_ {
+        self.0.iter().map(|(name, number)| (*name, *number))
+    }
+
     /// The numbers of classes that `before` did not have.
     pub fn new_since(&self, before: &Self) -> Vec<u32> {
         let is_new = |(name, _): &(&Name, &u32)| !before.0.contains_key(name);
