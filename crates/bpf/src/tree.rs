@@ -130,6 +130,20 @@ pub struct Seat {
     pub marked: u64,
 }
 
+impl Seat {
+    /// From the words of `struct seat`, without what is no counter.
+    pub fn of(words: [u64; 6]) -> Self {
+        let [own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked] = words;
+        Self { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked }
+    }
+
+    /// The inverse of [`of`](Self::of).
+    pub fn words(&self) -> [u64; 6] {
+        let Self { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked } = *self;
+        [own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked]
+    }
+}
+
 impl AddAssign for Seat {
     fn add_assign(&mut self, other: Self) {
         self.own_packets += other.own_packets;
@@ -611,21 +625,9 @@ impl Tree {
     /// # Errors
     /// If it cannot be read.
     pub fn seat(&self, class: u32) -> Result<Seat, TreeError> {
-        let [
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            own_packets,
-            borrowed_packets,
-            bytes,
-            aqm_drops,
-            limit_drops,
-            marked,
-        ] = layout::sums::<12>(&slots("seats", &self.maps.seats, class)?);
-        Ok(Seat { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked })
+        let [_, _, _, _, _, _, counters @ ..] =
+            layout::sums::<12>(&slots("seats", &self.maps.seats, class)?);
+        Ok(Seat::of(counters))
     }
 
     /// The verdicts on frames so far.

@@ -36,7 +36,8 @@ use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::{NodeStats, Plan};
 use narrows_shaper::{PathCounters, Side};
-use narrows_xdp::{Compiled, Counted, Numbers, compile, figures};
+use narrows_xdp::{Compiled, Counted, Name, Numbers, compile, figures};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -90,6 +91,8 @@ struct Installed {
     numbers: Numbers,
     /// The packets that had left when the root qdisc was installed.
     before_root: Totals,
+    /// What qdiscs counted that were in a class and are gone.
+    inherited: BTreeMap<Name, Seat>,
 }
 
 impl InDriver {
@@ -339,7 +342,18 @@ impl Plane for InDriver {
         let before_root = if is_new_root { self.totals(side) } else { before.before_root };
         let error = failed(self.port(side.other()));
         self.trees[side.other().index()].install(image, &new).map_err(error)?;
-        self.installed[side.index()] = Installed { plan, numbers, before_root };
+        let Installed { plan: before, numbers: old, inherited, .. } = &self.installed[side.index()];
+        let mut heirs: BTreeMap<Name, Seat> = BTreeMap::new();
+        for (name, seat) in inherited.iter().filter(|(name, _)| numbers.get(**name).is_some()) {
+            heirs.insert(*name, *seat);
+        }
+        for (number, heir) in narrows_xdp::heirs(before, old, &numbers) {
+            let mut counted = self.tree(side).seat(number).unwrap_or_default();
+            let gone = inherited.iter().filter(|(name, _)| old.get(**name) == Some(number));
+            gone.for_each(|(_, seat)| counted += *seat);
+            *heirs.entry(heir).or_default() += counted;
+        }
+        self.installed[side.index()] = Installed { plan, numbers, before_root, inherited: heirs };
         Ok(())
     }
 
@@ -364,11 +378,16 @@ impl Plane for InDriver {
     }
 
     fn stats(&self, side: Side) -> Vec<NodeStats> {
-        let Installed { plan, numbers, before_root } = &self.installed[side.index()];
+        let Installed { plan, numbers, before_root, inherited } = &self.installed[side.index()];
         let seat = |number: u32| -> (u32, Seat) {
             (number, self.tree(side).seat(number).unwrap_or_default())
         };
-        let seats = numbers.all().chain([0]).map(seat).collect();
+        let mut seats: BTreeMap<u32, Seat> = numbers.all().map(seat).collect();
+        for (name, counted) in inherited {
+            if let Some(number) = numbers.get(*name) {
+                *seats.entry(number).or_default() += *counted;
+            }
+        }
         let totals = self.totals(side).since(before_root);
         figures(plan, numbers, &Counted { totals, seats })
     }

@@ -3,7 +3,7 @@
 use crate::numbers::DIRECT;
 use crate::{Name, Numbers};
 use narrows_bpf::tree::{Seat, Totals};
-use narrows_policy::{Key, NodeStats, Parent, Plan};
+use narrows_policy::{Handle, Key, NodeStats, Parent, Plan};
 use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_qdisc::{Config, Detail, Stats};
 use std::collections::BTreeMap;
@@ -32,6 +32,26 @@ pub fn figures(plan: &Plan, numbers: &Numbers, counted: &Counted) -> Vec<NodeSta
         NodeStats { parent: key.parent, handle: key.handle, stats }
     };
     plan.keys().into_iter().map(stats_of).collect()
+}
+
+/// The numbers of the classes that are gone since `before`, which was that of `plan`, each with the
+/// class that was round it and is still there: what they counted is the latter's now.
+pub fn heirs(plan: &Plan, before: &Numbers, after: &Numbers) -> Vec<(u32, Name)> {
+    let keys: BTreeMap<Handle, Key> =
+        plan.nodes.keys().filter_map(|key| Some((key.handle?, *key))).collect();
+    let round = |(qdisc, _): &Name| {
+        let Parent::Class(class) = keys.get(qdisc)?.parent else { return None };
+        let above = Handle::new(class.major)?;
+        let is_class =
+            places(plan, *keys.get(&above)?).iter().any(|(name, _)| name.1 == class.minor);
+        Some((above, if is_class { class.minor } else { 0 }))
+    };
+    let gone = before.named().filter(|(name, _)| after.get(*name).is_none());
+    let heir = |(name, number)| {
+        let mut round = std::iter::successors(Some(name), round);
+        Some((number, round.find(|name| after.get(*name).is_some())?))
+    };
+    gone.filter_map(heir).collect()
 }
 
 /// What was counted in qdiscs.
@@ -149,7 +169,6 @@ fn leaf_figures(seat: &Seat) -> LeafFigures {
 mod tests {
     use super::*;
     use crate::{Compiled, compile};
-    use narrows_policy::Handle;
     use narrows_tc::OfflineHost;
 
     const NESTED: &str = "qdisc add dev nrw-a root handle 1: htb\n\
@@ -205,5 +224,25 @@ mod tests {
         assert_eq!(ten.granted[..2], [6, 0]);
         let prio = figures.iter().find(|it| it.handle == Handle::new(2)).unwrap();
         assert!(prio.stats.detail.as_ref().unwrap().bands().is_some());
+    }
+
+    #[test]
+    fn a_class_inherits_what_the_qdisc_in_it_counted() {
+        let plan = |lines: &str| {
+            let policy = narrows_tc::load(lines, "policy", &OfflineHost::default()).unwrap();
+            Plan::of(policy.port("nrw-a"), 2).unwrap()
+        };
+        let (before, htb) = (plan(NESTED), NESTED.lines().take(3).collect::<Vec<_>>().join("\n"));
+        let first = compile(&before, &Numbers::default()).unwrap().numbers;
+        let without_drr = NESTED.lines().take(4).collect::<Vec<_>>().join("\n");
+        for (lines, from, to) in [
+            (htb, vec![(2, 1), (2, 2), (3, 1), (3, 2)], (1, 0x10)),
+            (without_drr, vec![(3, 1), (3, 2)], (2, 2)),
+        ] {
+            let after = compile(&plan(&lines), &first).unwrap().numbers;
+            let name = |(major, id): (u32, u32)| (Handle::new(major).unwrap(), id);
+            let from = from.into_iter().map(|from| (first.get(name(from)).unwrap(), name(to)));
+            assert_eq!(heirs(&before, &first, &after), from.collect::<Vec<_>>(), "{lines}");
+        }
     }
 }

@@ -368,10 +368,9 @@ impl<'a> Tree<'a> {
         self.scopes.len() - 1
     }
 
-    /// Fills the scope `at` of the qdisc `handle` with `rules`, or only a `default` without them, and
-    /// adds
-    /// those of its classes with filters. `entries` are its leaf classes; packets of others go to
-    /// `unknown`.
+    /// Fills the scope `at` of the qdisc `handle` with `rules`, or only a `default` without them,
+    /// and adds those of its classes with filters. `entries` are its leaf classes; packets of
+    /// others go to `unknown`.
     fn close(
         &mut self,
         at: usize,

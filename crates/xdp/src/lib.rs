@@ -16,6 +16,6 @@ mod refusal;
 mod rules;
 
 pub use compile::{Compiled, compile};
-pub use figures::{Counted, figures};
+pub use figures::{Counted, figures, heirs};
 pub use numbers::{DIRECT, Name, Numbers};
 pub use refusal::Refusal;

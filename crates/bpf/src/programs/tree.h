@@ -36,7 +36,7 @@
 /* The most slots behind a rule's own place in which it may be. */
 #define PROBES_MAX 8
 /* The most classes on a way from a leaf to the root. */
-#define LEVELS_MAX 16
+#define LEVELS_MAX 24
 #define PRIORITIES 16
 
 /* Instead of a class: such packets are dropped. */

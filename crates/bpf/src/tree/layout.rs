@@ -20,7 +20,7 @@ pub(super) const PROBES_MAX: usize = 8;
 /// The size of `struct slot`.
 pub(super) const SLOT_BYTES: usize = 64;
 /// The most classes on a way from a leaf to the root.
-pub const LEVELS_MAX: usize = 16;
+pub const LEVELS_MAX: usize = 24;
 /// The most scopes, the outermost one included.
 pub const SCOPES_MAX: usize = 1024;
 /// In a rule's key, how far above the number of the mask that of the scope is.

@@ -126,6 +126,65 @@ fn classes_borrow_as_htb_says_and_change_under_load() {
 }
 
 #[test]
+fn qdiscs_come_into_a_class_and_go_under_load_and_the_class_goes_on() {
+    let Some(_turn) = turn() else { return };
+    let bed = Testbed::up(4).unwrap();
+    bed.take_redirected(true).unwrap();
+    let instance = run(&bed, &XDP);
+    let mut books = Books::open(&bed).unwrap();
+    let to = |parent: &str, pref: u16, groups: [u16; 2], class: &str| {
+        let [first, last] = groups.map(ports);
+        format!(
+            "filter add dev port-b parent {parent} protocol ip pref {pref} flower ip_proto udp \
+             src_port {}-{} classid {class}",
+            first[0],
+            last[last.len() - 1]
+        )
+    };
+    let tc = |lines: &[&str]| lines.iter().for_each(|line| drop(instance.tc(line).unwrap()));
+    tc(&[
+        "qdisc add dev port-b root handle 1: htb default 20",
+        "class add dev port-b parent 1: classid 1:1 htb rate 40mbit burst 60k",
+        "class add dev port-b parent 1:1 classid 1:10 htb rate 10mbit ceil 40mbit",
+        "class add dev port-b parent 1:1 classid 1:20 htb rate 10mbit ceil 40mbit prio 1",
+        &to("1:", 1, [0, 1], "1:10"),
+    ]);
+    let loads: Vec<_> = (0..3).map(|group| flood(&bed, &ports(group), 1000, 30e6)).collect();
+    sleep(Duration::from_millis(300));
+    let classes = [("1:10", 30e6), ("1:20", 10e6)];
+    assert_rates(&instance, &classes);
+    let sent = || {
+        let shown = instance.tc("-s -j class show dev port-b").unwrap();
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        let ten = shown.as_array().unwrap().iter().find(|class| class["handle"] == "1:10");
+        ten.unwrap()["stats"]["packets"].as_u64().unwrap()
+    };
+    let before = sent();
+    let last = "1 ".repeat(16);
+    let bands = format!("qdisc add dev port-b parent 1:10 handle 2: prio bands 2 priomap {last}");
+    tc(&[&bands, &to("2:", 1, [0, 0], "2:1")]);
+    sleep(Duration::from_millis(500));
+    let in_order = [classes[0], classes[1], ("2:1", 30e6), ("2:2", 0.0)];
+    assert_rates(&instance, &in_order);
+    tc(&["filter del dev port-b parent 2: pref 1", &to("2:", 1, [1, 1], "2:1")]);
+    sleep(Duration::from_millis(500));
+    assert_rates(&instance, &in_order);
+    let with_bands = sent();
+    assert!(with_bands > before + 5000, "{before}, {with_bands}");
+    tc(&["qdisc del dev port-b parent 1:10"]);
+    assert!(sent() >= with_bands, "the class counts what was in it");
+    sleep(Duration::from_millis(300));
+    assert_rates(&instance, &classes);
+    // What needs a queue is refused, and changes nothing.
+    let words = ["cake", "--plane xsk"];
+    assert_refused(&self::tc(&bed, "qdisc add dev port-b parent 1:10 cake"), 2, &words);
+    for load in loads {
+        load.stop().unwrap();
+    }
+    assert_balanced(&mut books, &instance);
+}
+
+#[test]
 fn traffic_goes_on_after_a_kill_and_the_limit_while_it_is_stopped() {
     let Some(_turn) = shared_turn() else { return };
     let bed = Testbed::up(4).unwrap();

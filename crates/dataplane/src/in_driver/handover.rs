@@ -16,7 +16,7 @@ use crate::port::PortFacts;
 use crate::session::SessionOptions;
 use crate::upgrade::state::{DriverManifest, PortManifest, ProgramState};
 use narrows_bpf::Hook;
-use narrows_bpf::tree::{Totals, Tree};
+use narrows_bpf::tree::{Seat, Totals, Tree};
 use narrows_policy::{Handle, Plan};
 use narrows_shaper::Side;
 use narrows_units::Nanos;
@@ -49,6 +49,11 @@ impl InDriver {
                 .map(|((qdisc, class), number)| [qdisc.major(), class, number])
                 .collect(),
             before_root: installed.before_root.words(),
+            inherited: installed
+                .inherited
+                .iter()
+                .map(|((qdisc, class), seat)| ([qdisc.major(), *class], seat.words()))
+                .collect(),
         });
         let losses = Side::BOTH.map(|side| self.device(side).losses);
         let mut counts = Counts { losses, ..Counts::default() };
@@ -115,15 +120,20 @@ impl InheritedPlane for InheritedPrograms {
         let unfit = || InstanceError::Inheritance("its classes have no numbers".to_owned());
         let [a, b] = <[ProgramState; 2]>::try_from(still.programs).map_err(|_| unfit())?;
         for (side, state) in Side::BOTH.into_iter().zip([a, b]) {
-            let named = state
-                .numbers
-                .into_iter()
-                .map(|[major, class, number]| Some(((Handle::new(major)?, class), number)));
-            let numbers = named.collect::<Option<Numbers>>().ok_or_else(unfit)?;
-            let before_root = Totals::of(state.before_root);
-            // The plan follows once this process may install it.
-            self.plane.installed[side.index()] =
-                Installed { plan: self.plans[side.index()].clone(), numbers, before_root };
+            let name = |major, class| Some((Handle::new(major)?, class));
+            let numbers = state.numbers.into_iter();
+            let numbers = numbers.map(|[major, class, number]| Some((name(major, class)?, number)));
+            let inherited = state.inherited.into_iter();
+            let inherited = inherited
+                .map(|([major, class], words)| Some((name(major, class)?, Seat::of(words))));
+            // It is not in force here yet.
+            let plan = self.plans[side.index()].clone();
+            self.plane.installed[side.index()] = Installed {
+                plan,
+                numbers: numbers.collect::<Option<Numbers>>().ok_or_else(unfit)?,
+                before_root: Totals::of(state.before_root),
+                inherited: inherited.collect::<Option<_>>().ok_or_else(unfit)?,
+            };
         }
         Ok(())
     }

@@ -159,6 +159,9 @@ pub struct ProgramState {
     /// The packets that had left when the root qdisc was installed:
     /// [words](narrows_bpf::tree::Totals::words).
     pub before_root: [u64; 8],
+    /// What qdiscs counted that were in a class and are gone: the class, as above, and
+    /// [words](narrows_bpf::tree::Seat::words).
+    pub inherited: Vec<([u32; 2], [u64; 6])>,
 }
 
 /// The counters of a port.
@@ -273,7 +276,11 @@ mod tests {
             events: vec!["joined".into()],
             spent: [[(1, 10)].into(), BTreeMap::new()],
             classes: [vec![spent], vec![]],
-            programs: vec![ProgramState { numbers: vec![[1, 16, 2]], before_root: [7; 8] }],
+            programs: vec![ProgramState {
+                numbers: vec![[1, 16, 2]],
+                before_root: [7; 8],
+                inherited: vec![([1, 16], [6; 6])],
+            }],
             workers: vec![WorkerQueued {
                 free: vec![1, 2],
                 sending: vec![3],
@@ -315,7 +322,8 @@ mod tests {
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
             r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
-            r#""programs":[{"numbers":[[1,16,2]],"before_root":[7,7,7,7,7,7,7,7]}]}"#
+            r#""programs":[{"numbers":[[1,16,2]],"before_root":[7,7,7,7,7,7,7,7],"#,
+            r#""inherited":[[[1,16],[6,6,6,6,6,6]]]}]}"#
         );
         let said = contents().write();
         let (words, packets) = said[4..].split_at(expected.len());

@@ -289,19 +289,25 @@ fn filters_at_a_class_and_in_a_class_are_scopes_of_their_own() {
 }
 
 #[test]
-fn more_levels_than_the_program_climbs_are_refused() {
-    let levels = |count: u32| {
-        let class = |id: u32| {
-            let above = if id == 1 { String::new() } else { format!("{:x}", id - 1) };
-            format!("class add dev a parent 1:{above} classid 1:{id:x} htb rate 1mbit\n")
-        };
-        let classes: String = (1..=count).map(class).collect();
-        format!(
-            "qdisc add dev a root handle 1: htb default {count:x}\n{classes}\
-             qdisc add dev a parent 1:{count:x} handle 2: prio\n"
-        )
+fn the_deepest_tree_that_a_port_may_have_fits() {
+    let tbf = |handle: u32, above: u32| {
+        let place = if above == 0 { "root".to_owned() } else { format!("parent {above:x}:1") };
+        format!("qdisc add dev a {place} handle {handle:x}: tbf rate 9mbit burst 9k latency 9ms\n")
     };
-    let deep = compiled(&levels(LEVELS_MAX as u32 - 1));
-    assert_eq!(deep.image.classes.len(), LEVELS_MAX + 2);
-    assert_refused(&levels(LEVELS_MAX as u32), "classes one below the other");
+    let class = |id: u32| {
+        let above = if id == 1 { String::new() } else { format!("{:x}", id - 1) };
+        format!("class add dev a parent 8:{above} classid 8:{id:x} htb rate 1mbit\n")
+    };
+    let tbfs: String = (1..=5).map(|number| tbf(number, number - 1)).collect();
+    let classes: String = (1..=16).map(class).collect();
+    let of = compiled(&format!(
+        "{tbfs}qdisc add dev a parent 5:1 handle 6: prio\n\
+         qdisc add dev a parent 6:1 handle 7: prio\n\
+         qdisc add dev a parent 7:1 handle 8: htb default 10\n{classes}"
+    ));
+    let up = |number: &u32| Some(of.image.classes[number].parent).filter(|above| *above != 0);
+    let leaf = number(&of, 8, 0x10);
+    // The rate above the bands is their tree's, whose root has a class of its own.
+    assert_eq!(std::iter::successors(Some(leaf), up).count(), 23);
+    const { assert!(LEVELS_MAX >= 23) }
 }

@@ -9,13 +9,16 @@ use crate::guest::traffic::{HEADERS, flood, ping};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-/// A tree of two classes, and the filter that tells them apart.
-const POLICY: [&str; 5] = [
+/// A tree of two classes, and the filters that tell them apart: by the class, and again in the
+/// qdisc in it.
+const POLICY: [&str; 7] = [
     "qdisc add dev DEV root handle 1: htb default 20",
     "class add dev DEV parent 1: classid 1:1 htb rate 20mbit burst 16k",
     "class add dev DEV parent 1:1 classid 1:10 htb rate 3mbit burst 16k",
     "class add dev DEV parent 1:1 classid 1:20 htb rate 2mbit burst 16k",
     "filter add dev DEV parent 1: protocol ip pref 1 flower ip_proto udp dst_port 5010 classid 1:10",
+    "qdisc add dev DEV parent 1:10 handle 2: prio",
+    "filter add dev DEV parent 2: protocol ip pref 1 flower ip_proto udp dst_port 5010 classid 2:3",
 ];
 /// The offered rate and the limit of each class, in Mbit/s.
 const OFFERED: f64 = 5.0;
