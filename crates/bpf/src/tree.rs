@@ -25,11 +25,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub mod layout;
 mod table;
+pub mod term;
 #[cfg(test)]
 mod tests;
 
 use layout::{Class, KEY_BYTES, Mask, PRIORITIES, Rule, SLOT_BYTES};
 use table::Table;
+use term::Term;
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
@@ -80,7 +82,9 @@ pub struct Image {
     pub masks: Vec<Mask>,
     /// The rules that assign packets to classes. No two have the same key under the same mask.
     pub rules: Vec<Rule>,
-    /// The class of what no rule matches, by the packet's priority.
+    /// Filters that no rule can say, at most [`term::TERMS_MAX`], in their order.
+    pub terms: Vec<Term>,
+    /// The class of what no filter matches, by the packet's priority.
     pub otherwise: [u32; PRIORITIES],
     /// The classes by their numbers, which are below [`layout::CLASSES_MAX`] and not 0.
     pub classes: BTreeMap<u32, Class>,
@@ -102,8 +106,8 @@ pub struct Names {
 impl Default for Image {
     /// Everything passes.
     fn default() -> Self {
-        let (masks, rules, classes, names) = Default::default();
-        Self { masks, rules, otherwise: [0; PRIORITIES], classes, names }
+        let (masks, rules, terms, classes, names) = Default::default();
+        Self { masks, rules, terms, otherwise: [0; PRIORITIES], classes, names }
     }
 }
 
@@ -143,11 +147,22 @@ pub struct Totals {
     pub unclassified_drops: u64,
     /// Dropped because the other port takes no frames.
     pub port_gone_drops: u64,
+    /// Dropped because a filter said so.
+    pub filter_drops: u64,
+}
+
+/// What an action saw, over all CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Acted {
+    /// Packets.
+    pub packets: u64,
+    /// The bytes of their frames.
+    pub bytes: u64,
 }
 
 impl Totals {
     /// The words of `struct totals`.
-    fn of(words: [u64; 8]) -> Self {
+    fn of(words: [u64; 9]) -> Self {
         let [
             to_self,
             sent_packets,
@@ -157,6 +172,7 @@ impl Totals {
             aqm_drops,
             unclassified_drops,
             port_gone_drops,
+            filter_drops,
         ] = words;
         Self {
             to_self,
@@ -167,6 +183,7 @@ impl Totals {
             aqm_drops,
             unclassified_drops,
             port_gone_drops,
+            filter_drops,
         }
     }
 
@@ -182,6 +199,7 @@ impl Totals {
             aqm_drops: self.aqm_drops - earlier.aqm_drops,
             unclassified_drops: self.unclassified_drops - earlier.unclassified_drops,
             port_gone_drops: self.port_gone_drops - earlier.port_gone_drops,
+            filter_drops: self.filter_drops - earlier.filter_drops,
         }
     }
 }
@@ -212,6 +230,7 @@ struct LaidOut {
     masks: Vec<Mask>,
     rules: Vec<Rule>,
     names: Names,
+    terms: Vec<Term>,
 }
 
 /// What is loaded for a hook. All other maps are the same for each.
@@ -247,6 +266,8 @@ struct Maps {
     classes: MapHandle,
     sieves: MapHandle,
     rules: MapHandle,
+    terms: MapHandle,
+    acted: MapHandle,
     nodes: MapHandle,
     seats: MapHandle,
     totals: MapHandle,
@@ -283,6 +304,8 @@ impl Tree {
             classes: handle("classes", &loaded.maps.classes)?,
             sieves: handle("sieves", &loaded.maps.sieves)?,
             rules: handle("rules", &loaded.maps.rules)?,
+            terms: handle("terms", &loaded.maps.terms)?,
+            acted: handle("acted", &loaded.maps.acted)?,
             nodes: handle("nodes", &loaded.maps.nodes)?,
             seats: handle("seats", &loaded.maps.seats)?,
             totals: handle("totals", &loaded.maps.totals)?,
@@ -313,17 +336,12 @@ impl Tree {
     /// If a map cannot be written. Then the old plan stays in force.
     pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
         let next = 1 - self.current.0;
-        let table = Table::of(&image.masks, &image.rules, &image.names).ok_or(TreeError::Rules)?;
+        let Image { masks, rules, names, terms, .. } = &image;
+        let table = Table::of(masks, rules, names, terms).ok_or(TreeError::Rules)?;
         self.wait()?;
-        let cpus = libbpf_rs::num_possible_cpus()
-            .map_err(|source| TreeError::Map { map: "seats", source })?;
         for class in new {
-            let (node, seat) = ([0; layout::NODE_BYTES], vec![0; layout::SEAT_BYTES]);
-            update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &node)?;
-            let cleared = vec![seat; cpus];
-            let result =
-                self.maps.seats.update_percpu(&class.to_ne_bytes(), &cleared, MapFlags::ANY);
-            result.map_err(|source| TreeError::Map { map: "seats", source })?;
+            update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &[0; layout::NODE_BYTES])?;
+            clear("seats", &self.maps.seats, *class, layout::SEAT_BYTES)?;
         }
         for (class, what) in &image.classes {
             let index = next * layout::CLASSES_MAX + class;
@@ -332,7 +350,8 @@ impl Tree {
         self.lay_out(next, &image, &table)?;
         let plan = layout::plan(&image, &table);
         update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
-        update("in_force", &self.maps.in_force, &ONLY, &next.to_ne_bytes())?;
+        let has_terms = if image.terms.is_empty() { 0 } else { layout::HAS_TERMS };
+        update("in_force", &self.maps.in_force, &ONLY, &(next | has_terms).to_ne_bytes())?;
         self.current = (next, image);
         Ok(())
     }
@@ -345,6 +364,7 @@ impl Tree {
             masks: image.masks.clone(),
             rules: image.rules.clone(),
             names: image.names.clone(),
+            terms: image.terms.clone(),
         };
         if there.as_ref() != Some(&wanted) {
             let slots = array("slots", SLOT_BYTES as u32, table.slots, INNER_MAP)
@@ -357,6 +377,10 @@ impl Tree {
                 for (index, left) in (first..).zip(&sieve.left) {
                     update("sieves", &self.maps.sieves, &index.to_ne_bytes(), &left.to_ne_bytes())?;
                 }
+            }
+            let first = next * term::TERMS_MAX as u32;
+            for (index, (term, rank)) in (first..).zip(image.terms.iter().zip(&table.terms)) {
+                update("terms", &self.maps.terms, &index.to_ne_bytes(), &term.bytes(*rank))?;
             }
             let slots = (slots.as_fd().as_raw_fd() as u32).to_ne_bytes();
             update("rules", &self.maps.rules, &next.to_ne_bytes(), &slots)?;
@@ -413,6 +437,8 @@ impl Tree {
             open.maps.classes.reuse_fd(ours.classes.as_fd())?;
             open.maps.sieves.reuse_fd(ours.sieves.as_fd())?;
             open.maps.rules.reuse_fd(ours.rules.as_fd())?;
+            open.maps.terms.reuse_fd(ours.terms.as_fd())?;
+            open.maps.acted.reuse_fd(ours.acted.as_fd())?;
             open.maps.nodes.reuse_fd(ours.nodes.as_fd())?;
             open.maps.seats.reuse_fd(ours.seats.as_fd())?;
             open.maps.totals.reuse_fd(ours.totals.as_fd())?;
@@ -521,6 +547,23 @@ impl Tree {
         Ok(Seat { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked })
     }
 
+    /// Makes the action with this number, which no plan in force has, start to count from 0.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn forget(&self, action: u32) -> Result<(), TreeError> {
+        clear("acted", &self.maps.acted, action, term::ACTED_BYTES)
+    }
+
+    /// What the action with this number saw.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn acted(&self, action: u32) -> Result<Acted, TreeError> {
+        let [packets, bytes] = layout::sums(&slots("acted", &self.maps.acted, action)?);
+        Ok(Acted { packets, bytes })
+    }
+
     /// The verdicts on frames so far.
     ///
     /// # Errors
@@ -551,6 +594,16 @@ fn array(name: &str, bytes: u32, entries: u32, flags: u32) -> libbpf_rs::Result<
 
 fn update(name: &'static str, map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
     let result = map.update(key, value, MapFlags::ANY);
+    result.map_err(|source| TreeError::Map { map: name, source })
+}
+
+/// Sets an entry of `map` with so many bytes to 0 on each CPU.
+fn clear(name: &'static str, map: &MapHandle, index: u32, bytes: usize) -> Result<(), TreeError> {
+    let cpus = libbpf_rs::num_possible_cpus();
+    let cleared = cpus.map(|cpus| vec![vec![0; bytes]; cpus]);
+    let result = cleared.and_then(|cleared| {
+        map.update_percpu(&index.to_ne_bytes(), &cleared, MapFlags::ANY)
+    });
     result.map_err(|source| TreeError::Map { map: name, source })
 }
 

@@ -1,8 +1,9 @@
 //! Compiles a plan into the contents of maps.
 
 use crate::rules::tables;
+use crate::terms::{Acting, terms};
 use crate::{Name, Numbers, Refusal};
-use narrows_bpf::tree::layout::{self, CLASSES_MAX, LEVELS_MAX, NOWHERE, PRIORITIES};
+use narrows_bpf::tree::layout::{self, LEVELS_MAX, NOWHERE, PRIORITIES};
 use narrows_bpf::tree::{Image, Names};
 use narrows_classify::{Filter, Otherwise, Rules};
 use narrows_coordination::{Strategy, TreeStrategy};
@@ -50,18 +51,25 @@ pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     let root = single_root(plan)?;
     // Those at ingress run in front.
     if plan.ends.iter().any(|filters| !filters.is_empty()) {
-        return Err(Refusal::Filter("at egress of a port"));
+        let instead = "give them to ingress of the other port";
+        return Err(Refusal::Filter { what: "filters at egress of a port", instead });
     }
     let Some(tree) = Tree::of(plan, root)? else {
         return Ok(Compiled { image: Image::default(), numbers: Numbers::default() });
     };
-    let names = tree.classes.keys().map(|id| (tree.handle, *id));
-    let names: Vec<Name> = names.collect();
-    let needed = names.len();
-    let room = Refusal::Room { what: "classes", room: CLASSES_MAX as usize - 1, needed };
-    let numbers = before.next(names).ok_or(room)?;
-    let image = tree.image(plan.rules.get(&root), &numbers)?;
+    let rules = plan.rules.get(&root);
+    let names = tree.classes.keys().map(|id| -> Name { (tree.handle, *id) });
+    let actions = rules.into_iter().flat_map(filters).flat_map(|filter| filter.actions.clone());
+    let numbers = before.next(names, actions)?;
+    let acting = Acting { actions: &plan.actions, numbers: &numbers };
+    let image = tree.image(rules, &acting)?;
     Ok(Compiled { image, numbers })
+}
+
+/// The filters of a qdisc.
+fn filters(rules: &Rules) -> impl Iterator<Item = &Filter> {
+    let at_root = rules.filters.get(&0).into_iter();
+    at_root.flat_map(|filters| filters.iter()).map(|(_, filter)| -> &Filter { filter })
 }
 
 /// The plan of all queues.
@@ -184,8 +192,8 @@ impl Tree {
         Ok(Self { handle, classes, otherwise })
     }
 
-    fn image(&self, rules: Option<&Rules>, numbers: &Numbers) -> Result<Image, Refusal> {
-        let number = |id: u32| numbers.get((self.handle, id));
+    fn image(&self, rules: Option<&Rules>, acting: &Acting<'_>) -> Result<Image, Refusal> {
+        let number = |id: u32| acting.numbers.get((self.handle, id));
         let leaf = |id: u32| {
             let class = self.classes.get(&id).filter(|class| class.queue.is_some());
             class.and_then(|_| number(id))
@@ -205,13 +213,13 @@ impl Tree {
                 return Err(Refusal::Nested);
             }
             if rules.filters.iter().any(|(class, filters)| *class != 0 && !filters.is_empty()) {
-                return Err(Refusal::Filter("at classes"));
+                let instead = "give them to the root qdisc";
+                return Err(Refusal::Filter { what: "filters at classes", instead });
             }
-            let filters = rules.filters.get(&0);
-            let filters = filters.into_iter().flat_map(|filters| filters.iter());
-            let filters = filters.map(|(_, filter)| -> &Filter { filter });
             let of_filter = |id: u32| leaf(id).unwrap_or(without);
-            (image.masks, image.rules) = tables(filters, of_filter)?;
+            let tables = tables(filters(rules), of_filter)?;
+            (image.masks, image.rules) = (tables.masks, tables.rules);
+            image.terms = terms(&tables.rest, acting, of_filter)?;
             let named = self.classes.keys().filter_map(|id| {
                 let minor = u16::try_from(*id).ok().filter(|minor| *minor != 0)?;
                 Some((minor, leaf(*id)?))

@@ -1,7 +1,7 @@
 //! Filters as rules: keys under masks.
 //!
 //! A range of ports is as many rules as it has blocks of a power of two; a field of IP without a
-//! version is one rule for each version.
+//! version is one rule for each version. What keys cannot say is for [terms](crate::terms).
 
 use crate::Refusal;
 use narrows_bpf::tree::layout::{Key, MASKS_MAX, Mask, RULES_MAX, Rule};
@@ -15,19 +15,28 @@ const IPV6: u16 = 0x86dd;
 /// A key and the bits of it that count.
 type Masked = (Key, Key);
 
+/// Filters as rules under their masks, and those that are no rules.
+pub(crate) struct Tables<'a> {
+    pub(crate) masks: Vec<Mask>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) rest: Vec<&'a Filter>,
+}
+
 /// The tables of `filters`; `class` gives the number of the class that a filter assigns. For an
 /// inner class the default applies, as in the kernel.
 pub(crate) fn tables<'a>(
     filters: impl Iterator<Item = &'a Filter>,
     class: impl Fn(u32) -> u32,
-) -> Result<(Vec<Mask>, Vec<Rule>), Refusal> {
+) -> Result<Tables<'a>, Refusal> {
     let mut by_mask: BTreeMap<Key, BTreeMap<Key, (u64, u32)>> = BTreeMap::new();
+    let mut rest = Vec::new();
     for filter in filters {
-        if !filter.actions.is_empty() {
-            return Err(Refusal::Filter("filters with actions"));
-        }
+        let Some(keys) = keys(filter).filter(|_| filter.actions.is_empty()) else {
+            rest.push(filter);
+            continue;
+        };
         let class = class(filter.class);
-        for (bits, key) in keys(filter)? {
+        for (bits, key) in keys {
             let rule = (filter.order(), class);
             let best = by_mask.entry(bits).or_default().entry(key).or_insert(rule);
             *best = rule.min(*best);
@@ -49,11 +58,11 @@ pub(crate) fn tables<'a>(
     let rules = (0u16..).zip(&tables).flat_map(|(mask, (_, rules))| {
         rules.iter().map(move |(key, &(order, class))| Rule { mask, key: *key, order, class })
     });
-    Ok((masks, rules.collect()))
+    Ok(Tables { masks, rules: rules.collect(), rest })
 }
 
-/// All that a packet of `filter` may be.
-fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
+/// All that a packet may be that `filter` matches; `None` if keys cannot say it.
+fn keys(filter: &Filter) -> Option<Vec<Masked>> {
     let (mut bits, mut key) = (Key::default(), Key::default());
     let flower = match &filter.matches {
         Matches::All => Flower::default(),
@@ -62,11 +71,11 @@ fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
             Flower::default()
         }
         Matches::Flower(flower) => *flower,
-        _ => return Err(Refusal::Filter(filter.kind())),
+        _ => return None,
     };
     match filter.protocol {
         ANY_PROTOCOL => {}
-        VLAN => return Err(Refusal::Filter("protocol 802.1Q")),
+        VLAN => return None,
         protocol => (bits.ether_type, key.ether_type) = (u16::MAX, protocol),
     }
     let plain = Flower {
@@ -79,7 +88,7 @@ fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
         ..flower
     };
     if plain != Flower::default() {
-        return Err(Refusal::Filter("VLANs, stations, TTL, flags of TCP, ICMP or fragments"));
+        return None;
     }
     if let Some(protocol) = flower.protocol {
         (bits.protocol, key.protocol) = (u8::MAX, protocol);
@@ -101,7 +110,7 @@ fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
     (bits.source, key.source) = address(flower.source);
     (bits.destination, key.destination) = address(flower.destination);
     if flower == Flower::default() {
-        return Ok(vec![(bits, key)]);
+        return Some(vec![(bits, key)]);
     }
     let mut all = Vec::new();
     for ip in versions {
@@ -124,7 +133,7 @@ fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
             }
         }
     }
-    Ok(all)
+    Some(all)
 }
 
 /// The blocks of a power of two that `range` is made of, each a mask and what ports are under it.

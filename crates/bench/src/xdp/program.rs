@@ -247,7 +247,7 @@ fn naming(tree: &Tree) -> Result<Front> {
 /// A filter that drops all UDP.
 fn udp() -> Result<Front> {
     let mut term = Term::any();
-    term.ask(Field::Protocol, &[UDP], &[u8::MAX]);
+    term.headers.ask(Field::Protocol, &[UDP], &[u8::MAX]);
     deciding(term, Then::Drop, None)
 }
 

@@ -28,6 +28,9 @@
 #define TAGS_MAX 4
 #define EXTENSIONS_MAX 4
 
+/* In the place of a rule: none, which is behind all others. */
+#define NONE (~0ULL)
+
 /* Where the IP header of a frame is. */
 struct network {
 	__u16 at;
@@ -197,19 +200,12 @@ __noinline __u64 find_rule(__u32 number, __u32 i, struct key *key)
 	return find_slot(slots, plan->shift, &masked);
 }
 
-/* The class of what `key` says, and of `priority` where no rule says one. A global function,
- * as are those that call it: the verifier looks at each by itself, not once for each way that
- * leads to it. */
-__noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
+/* The best rule for `key`: rank and class, or NONE. */
+static __always_inline __u64 best_rule(__u32 number, struct plan *plan, struct key *key)
 {
-	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
-	__u64 best = ~0ULL;
-	__u32 class, left;
+	__u64 best = NONE;
+	__u32 left = plan->every;
 
-	if (!plan || !key)
-		return NOWHERE;
-	class = plan->otherwise[priority & 15];
-	left = plan->every;
 	for (__u32 i = 0; i < SIEVES_MAX && i < plan->sieves; i++) {
 		__u32 at = plan->sieve[i], index;
 		const __u32 *may;
@@ -229,12 +225,24 @@ __noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
 			break;
 		left &= left - 1;
 		rule = find_rule(number, mask, key);
-		if (rule && rule < best) {
+		if (rule && rule < best)
 			best = rule;
-			class = rule;
-		}
 	}
-	return class;
+	return best;
+}
+
+/* The class of what `key` says, and of `priority` where no rule says one. A global function,
+ * as are those that call it: the verifier looks at each by itself, not once for each way that
+ * leads to it. */
+__noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
+{
+	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
+	__u64 best;
+
+	if (!plan || !key)
+		return NOWHERE;
+	best = best_rule(number, plan, key);
+	return best == NONE ? plan->otherwise[priority & 15] : (__u32)best;
 }
 
 /* The class of a frame under the plan `number`. */
@@ -263,6 +271,20 @@ __noinline __u32 find_named(__u32 number, __u32 name)
 	return rule ? (__u32)rule : plan->unknown;
 }
 
+/* Whether the priority `set` names a class of the plan's qdisc. As for the kernel's qdiscs, that
+ * comes before any filter. */
+static __always_inline int is_named(const struct plan *plan, __u32 set)
+{
+	return plan->major && plan->major == set >> 16 && (__u16)set;
+}
+
+/* The priority of a packet: `set`, or else by its headers. A class of another qdisc is no
+ * priority. */
+static __always_inline __u32 priority_of(__u8 traffic_class, __u32 set)
+{
+	return !set ? priority(traffic_class) : set >> 16 ? 0 : set;
+}
+
 /* The class of a frame for which filters in front have set `mark` and `set`, its priority. */
 __noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, __u32 set)
 {
@@ -272,14 +294,11 @@ __noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, 
 
 	if (!plan)
 		return NOWHERE;
-	/* As for the kernel's qdiscs, a class that is named comes before any filter. */
-	if (plan->major && plan->major == set >> 16 && (__u16)set)
+	if (is_named(plan, set))
 		return find_named(number, set);
 	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
 	key.mark = mark;
-	/* A class of another qdisc is no priority. */
-	return find_class(number, &key,
-			  !set ? priority(key.traffic_class) : set >> 16 ? 0 : set);
+	return find_class(number, &key, priority_of(key.traffic_class, set));
 }
 
 #endif

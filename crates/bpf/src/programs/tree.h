@@ -33,8 +33,13 @@
 #define LEVELS_MAX 8
 #define PRIORITIES 8
 
-/* Instead of a class: such packets are dropped. */
+/* Instead of a class: such packets are dropped, since no class is theirs, or by a filter. */
 #define NOWHERE 0xffffffff
+#define FILTERED 0xfffffffe
+
+/* The number in force, and whether its plan has terms (terms.h). */
+#define NUMBER_MASK 1
+#define HAS_TERMS 2
 
 /* The fields of a packet that rules compare, as eight-byte words: masking is six operations. */
 struct key {
@@ -77,6 +82,8 @@ struct plan {
 	__u32 sieves;
 	__u32 major;			/* of the qdisc whose classes a priority may name; 0 for none */
 	__u32 unknown;			/* the class of what names one that is not there */
+	__u32 terms;			/* filters that no rule can say */
+	__u32 reserved;
 	__u8 sieve[SIEVES_MAX];		/* which bytes of a key */
 	__u32 otherwise[16];		/* the class of packets without a rule, by priority */
 	struct mask by[MASKS_MAX];	/* in the order of `first` */
@@ -146,6 +153,7 @@ struct totals {
 	__u64 aqm_drops;
 	__u64 unclassified_drops;
 	__u64 port_gone_drops;		/* the other port takes no frames */
+	__u64 filter_drops;		/* a filter said so */
 };
 
 struct {

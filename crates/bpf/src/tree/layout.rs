@@ -23,6 +23,8 @@ pub(super) const SLOT_BYTES: usize = 64;
 pub const LEVELS_MAX: usize = 8;
 /// In the place of a class: such packets are dropped.
 pub const NOWHERE: u32 = u32::MAX;
+/// A bit beside the number of the plan in force: it has terms.
+pub(super) const HAS_TERMS: u32 = 2;
 /// Priorities of packets.
 pub const PRIORITIES: usize = 16;
 
@@ -181,11 +183,11 @@ impl Class {
 
 /// The header of a plan: `struct plan`.
 pub(super) fn plan(image: &Image, table: &Table) -> Vec<u8> {
-    let Image { masks, otherwise, names, .. } = image;
+    let Image { masks, otherwise, names, terms, .. } = image;
     let every = u32::MAX.checked_shr(32 - masks.len() as u32).unwrap_or(0);
     let mut bytes = Vec::new();
     let words = [masks.len() as u32, every, table.shift, table.sieves.len() as u32];
-    let words = words.into_iter().chain([names.major, names.unknown]);
+    let words = words.into_iter().chain([names.major, names.unknown, terms.len() as u32, 0]);
     bytes.extend(words.flat_map(u32::to_ne_bytes));
     let sieves = table.sieves.iter().map(|sieve| sieve.at);
     bytes.extend(sieves.chain(std::iter::repeat(0)).take(SIEVES_MAX));
@@ -219,7 +221,7 @@ mod tests {
         let class = Class { quantum: 1, prio: 2, ..Class::default() }.bytes();
         assert_eq!((class.len(), class[52], class[76]), (80, 1, 2));
         let plan = plan(&Image::default(), &Table::default());
-        assert_eq!(plan.len(), 24 + SIEVES_MAX + 64 + MASKS_MAX * 56);
+        assert_eq!(plan.len(), 32 + SIEVES_MAX + 64 + MASKS_MAX * 56);
         assert_eq!(plan[4..8], [0; 4]);
     }
 

@@ -8,15 +8,15 @@
 //! whether it has a rule that such a byte may fit. A few bytes are enough; those are taken that
 //! rule out most masks, and none if it would not.
 //!
-//! *Ranks.* Of all rules the first by order decides. A rank is the number of a rule in that order,
-//! from 1 on, so that rank and class fit into a word and the least word decides.
+//! *Ranks.* Of all rules and terms the first by order decides. A rank is the number of one in that
+//! order, from 1 on, so that rank and class fit into a word and the least word decides.
 //!
 //! *Names.* The classes that a priority may name are in slots, too, under a mask that no packet is
 //! looked up by.
 //!
 //! Non-goals: maps. This is pure.
 
-use super::Names;
+use super::{Names, Term};
 use super::layout::{BY_NAME, KEY_BYTES, Key, Mask, PROBES_MAX, Rule, SIEVES_MAX, SLOT_BYTES};
 use std::collections::BTreeSet;
 
@@ -60,6 +60,8 @@ pub(super) struct Table {
     pub(super) filled: Vec<(u32, [u8; SLOT_BYTES])>,
     /// The least rank of the rules of each mask.
     pub(super) first: Vec<u64>,
+    /// The ranks of the terms.
+    pub(super) terms: Vec<u32>,
     /// At most [`SIEVES_MAX`].
     pub(super) sieves: Vec<Sieve>,
 }
@@ -67,18 +69,25 @@ pub(super) struct Table {
 impl Default for Table {
     /// No rules.
     fn default() -> Self {
-        let (filled, first, sieves) = Default::default();
-        Self { shift: 63, slots: 2 + PROBES_MAX as u32, filled, first, sieves }
+        let (filled, first, terms, sieves) = Default::default();
+        Self { shift: 63, slots: 2 + PROBES_MAX as u32, filled, first, terms, sieves }
     }
 }
 
 impl Table {
-    /// The table of names, and of rules whose keys have only bits of their masks. `None` if so many
-    /// collide that no table of a sensible size holds them.
-    pub(super) fn of(masks: &[Mask], rules: &[Rule], names: &Names) -> Option<Self> {
-        let orders: BTreeSet<u64> = rules.iter().map(|rule| rule.order).collect();
+    /// The table of names, and of rules whose keys have only bits of their masks, beside `terms`.
+    /// `None` if so many collide that no table of a sensible size holds them.
+    pub(super) fn of(
+        masks: &[Mask],
+        rules: &[Rule],
+        names: &Names,
+        terms: &[Term],
+    ) -> Option<Self> {
+        let of_terms = terms.iter().map(|term| term.order);
+        let orders: BTreeSet<u64> = rules.iter().map(|rule| rule.order).chain(of_terms).collect();
         let orders: Vec<u64> = orders.into_iter().collect();
-        let rank = |rule: &Rule| 1 + orders.partition_point(|order| *order < rule.order) as u64;
+        let place = |order: u64| 1 + orders.partition_point(|other| *other < order) as u64;
+        let rank = |rule: &Rule| place(rule.order);
         let mut first = vec![u64::MAX; masks.len()];
         for rule in rules {
             if let Some(first) = first.get_mut(usize::from(rule.mask)) {
@@ -104,7 +113,8 @@ impl Table {
         });
         let slots = (1 << bits) + PROBES_MAX as u32;
         let sieves = if masks.len() > MASKS_FEW { sieves(masks, rules) } else { Vec::new() };
-        Some(Self { shift: 64 - bits, slots, filled: filled.collect(), first, sieves })
+        let (filled, terms) = (filled.collect(), terms.iter().map(|term| place(term.order) as u32));
+        Some(Self { shift: 64 - bits, slots, filled, first, terms: terms.collect(), sieves })
     }
 }
 
@@ -247,7 +257,7 @@ mod tests {
             // Names are in the same slots, and no packet finds them.
             let classes = (0..count as u16).map(|minor| (minor, 1000)).collect();
             let names = Names { major: 1, classes, unknown: 1000 };
-            let table = Table::of(&masks, &rules, &names).unwrap();
+            let table = Table::of(&masks, &rules, &names, &[]).unwrap();
             assert_eq!(table.filled.len(), rules.len() + count as usize);
             let (mut next, mut found) = (numbers(seed + 100), 0);
             for look in 0..3000 {
@@ -280,7 +290,7 @@ mod tests {
         };
         let rule = |number| Rule { mask: 0, key: key(number), order: number.into(), class: 1 };
         let rules: Vec<Rule> = (0..super::super::layout::RULES_MAX as u32).map(rule).collect();
-        let table = Table::of(&masks, &rules, &Names::default()).unwrap();
+        let table = Table::of(&masks, &rules, &Names::default(), &[]).unwrap();
         assert!(table.slots as usize <= 8 * rules.len(), "{}", table.slots);
     }
 
@@ -289,11 +299,11 @@ mod tests {
         let bits = |port: u16| Key { destination_port: port, has_ports: 1, ..Key::default() };
         let masks = [0xffff, 0xfffe, 0xfffc].map(|port| Mask { bits: bits(port), first: 0 });
         let rules = [0, 1, 2].map(|mask| Rule { mask, key: bits(8), order: mask.into(), class: 1 });
-        let table = Table::of(&masks, &rules, &Names::default()).unwrap();
+        let table = Table::of(&masks, &rules, &Names::default(), &[]).unwrap();
         // Both bytes of the port and whether there is one: addresses say nothing.
         assert_eq!(table.sieves.iter().map(|sieve| sieve.at).max(), Some(41));
         assert_eq!(table.sieves.len(), 3);
         // With a mask or two there are none.
-        assert_eq!(Table::of(&masks[..2], &rules[..2], &Names::default()).unwrap().sieves, []);
+        assert_eq!(Table::of(&masks[..2], &rules[..2], &Names::default(), &[]).unwrap().sieves, []);
     }
 }
