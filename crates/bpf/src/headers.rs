@@ -1,4 +1,4 @@
-//! The headers that a filter asks for: `programs/headers.h`. Plain data.
+//! The headers that a filter asks for, in the words of `programs/packet.h`. Plain data.
 
 /// `PACKET_WORDS` of `programs/packet.h`.
 pub(crate) const PACKET_WORDS: usize = 9;
@@ -133,12 +133,5 @@ impl Headers {
             (values[VERSION], masks[VERSION]) = (u64::MAX, u64::MAX);
         }
         [values, masks]
-    }
-
-    /// The ranges of ports, as the program has them: of the source, and of the destination.
-    pub(crate) fn ports(&self) -> [[u16; 2]; 2] {
-        let range =
-            |range: Option<(u16, u16)>| range.map_or([0; 2], |(first, last)| [first, last]);
-        [range(self.source_ports), range(self.destination_ports)]
     }
 }

@@ -601,9 +601,8 @@ fn update(name: &'static str, map: &MapHandle, key: &[u8], value: &[u8]) -> Resu
 fn clear(name: &'static str, map: &MapHandle, index: u32, bytes: usize) -> Result<(), TreeError> {
     let cpus = libbpf_rs::num_possible_cpus();
     let cleared = cpus.map(|cpus| vec![vec![0; bytes]; cpus]);
-    let result = cleared.and_then(|cleared| {
-        map.update_percpu(&index.to_ne_bytes(), &cleared, MapFlags::ANY)
-    });
+    let result = cleared
+        .and_then(|cleared| map.update_percpu(&index.to_ne_bytes(), &cleared, MapFlags::ANY));
     result.map_err(|source| TreeError::Map { map: name, source })
 }
 

@@ -204,7 +204,9 @@ pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     let fragment =
         prop_oneof![4 => Just(0_u16), 1 => Just(0x2000), 1 => Just(5), 1 => Just(0x4000)];
     let payload = vec(byte(), 0..90);
-    let lens = prop_oneof![3 => Just(None), 1 => (0_u16..100).prop_map(Some)];
+    // Also some that leave hardly any room.
+    let lens = prop_oneof![0_u16..100, 0_u16..5, 20_u16..25];
+    let lens = prop_oneof![3 => Just(None), 1 => lens.prop_map(Some)];
     (tags, under, ip, protocols, (extension, 0_u8..3), fragment, payload, lens, (byte(), byte()))
         .prop_map(|(tags, under, ip, protocol, extension, fragment, payload, len, (tos, ttl))| {
             let mut frame = vec![4; 12];

@@ -6,9 +6,11 @@
 
 use crate::{Numbers, Refusal, headers};
 use narrows_bpf::tree::term::{
-    ACTIONS_MAX, Does, Layer, Next, Number, Relation, TERMS_MAX, TESTS_MAX, Term, Test,
+    ACTIONS_MAX, Comparison, Does, Layer, Next, Number, Relation, TERMS_MAX, TESTS_MAX, Term, Test,
 };
-use narrows_classify::{self as classify, Action, Control, Expression, Filter, Flower, Matches, Sheaf};
+use narrows_classify::{
+    self as classify, Action, Control, Expression, Filter, Flower, Matches, Sheaf,
+};
 use narrows_policy::BoundAction;
 
 /// The actions of filters.
@@ -34,31 +36,27 @@ fn at_most(what: &'static str, room: usize, needed: usize) -> Result<(), Refusal
     if needed > room { Err(Refusal::Room { what, room, needed }) } else { Ok(()) }
 }
 
-fn term(
-    filter: &Filter,
-    acting: &Acting<'_>,
-    class: impl Fn(u32) -> u32,
-) -> Result<Term, Refusal> {
+fn term(filter: &Filter, acting: &Acting<'_>, class: impl Fn(u32) -> u32) -> Result<Term, Refusal> {
     let (mut flower, mut tests) = (Flower::default(), Tests::default());
-    let first = match &filter.matches {
+    let matches = match &filter.matches {
         Matches::All | Matches::Basic(None) => Next::Matches,
         Matches::Flower(of) => {
             flower = *of;
             Next::Matches
         }
-        Matches::Words(words) => tests.all(words.iter().map(word)),
-        Matches::Mark(mark) => tests.all([Question {
-            mask: mark.mask,
-            value: mark.value & mark.mask,
-            ..Question::whether(Number::Mark)
-        }]),
+        Matches::Words(words) => tests.all(words.iter().map(word), Next::Matches),
+        Matches::Mark(mark) => {
+            let value = u64::from(mark.value & mark.mask);
+            let mark = masked(Number::Mark, mark.mask, Relation::Equal, value);
+            tests.all([mark], Next::Matches)
+        }
         Matches::Basic(Some(expression)) => tests.add(expression, Next::Matches, Next::Fails)?,
     };
+    let first = tests.all(headers(filter.protocol, &flower).comparisons(), matches);
     let Tests(tests) = tests;
-    at_most("comparisons in a filter", TESTS_MAX, tests.len())?;
+    at_most("comparisons of a filter", TESTS_MAX, tests.len())?;
     let (does, actions) = acted(filter, acting, class)?;
-    let headers = headers(filter.protocol, &flower);
-    Ok(Term { order: filter.order(), headers, first, tests, does, actions })
+    Ok(Term { order: filter.order(), first, tests, does, actions })
 }
 
 /// What `filter` does, and the numbers of the actions that a packet meets.
@@ -103,23 +101,6 @@ fn refused<T>(what: &'static str, instead: &'static str) -> Result<T, Refusal> {
     Err(Refusal::Filter { what, instead })
 }
 
-/// A comparison: the part of a [`Test`] that is not about others.
-#[derive(Clone, Copy)]
-struct Question {
-    number: Number,
-    shift: u8,
-    mask: u32,
-    relation: Relation,
-    value: u32,
-}
-
-impl Question {
-    /// Whether `number` is 0.
-    fn whether(number: Number) -> Self {
-        Self { number, shift: 0, mask: u32::MAX, relation: Relation::Equal, value: 0 }
-    }
-}
-
 /// Tests in the order in which they were added: each behind those to which it leads.
 #[derive(Default)]
 struct Tests(Vec<Test>);
@@ -127,7 +108,12 @@ struct Tests(Vec<Test>);
 impl Tests {
     /// Adds the tests of `expression`, which lead to `then` where it holds and to `otherwise` where
     /// not. Returns where it begins.
-    fn add(&mut self, expression: &Expression, then: Next, otherwise: Next) -> Result<Next, Refusal> {
+    fn add(
+        &mut self,
+        expression: &Expression,
+        then: Next,
+        otherwise: Next,
+    ) -> Result<Next, Refusal> {
         Ok(match expression {
             Expression::And(all) => {
                 all.iter().rev().try_fold(then, |next, one| self.add(one, next, otherwise))?
@@ -138,16 +124,15 @@ impl Tests {
             Expression::Not(not) => self.add(not, otherwise, then)?,
             Expression::Word(selector) => self.ask(word(selector), then, otherwise),
             Expression::Number { at, size, mask, is_little_endian, relation, value } => {
-                let (offset, size) = (at.offset, *size);
-                let is_little_endian = *is_little_endian;
-                let number = Number::At { layer: layer(at.layer), offset, size, is_little_endian };
-                let (shift, mask, relation) = (0, all_or(*mask), self::relation(*relation));
-                let value = *value;
-                self.ask(Question { number, shift, mask, relation, value }, then, otherwise)
+                let (layer, offset) = (layer(at.layer), at.offset);
+                let (size, is_little_endian) = (*size, *is_little_endian);
+                let number = Number::At { layer, offset, size, is_little_endian };
+                let (mask, value) = (all_or(*mask), (*value).into());
+                self.ask(masked(number, mask, self::relation(*relation), value), then, otherwise)
             }
             Expression::Bytes { at, bytes } => {
-                let pieces: Vec<Question> = pieces(at, bytes).collect();
-                let ask = |next, piece: &Question| self.ask(*piece, next, otherwise);
+                let pieces: Vec<Comparison> = pieces(at, bytes).collect();
+                let ask = |next, piece: &Comparison| self.ask(*piece, next, otherwise);
                 pieces.iter().rev().fold(then, ask)
             }
             Expression::Meta { what, shift, mask, relation, value } => {
@@ -158,9 +143,9 @@ impl Tests {
                     classify::Meta::Vlan => Number::Tag,
                     classify::Meta::Priority => Number::Priority,
                 };
-                let (mask, relation) = (all_or(*mask), self::relation(*relation));
-                let (shift, value) = (*shift, *value);
-                self.ask(Question { number, shift, mask, relation, value }, then, otherwise)
+                let (mask, value) = (all_or(*mask), (*value).into());
+                let plain = masked(number, mask, self::relation(*relation), value);
+                self.ask(Comparison { shift: *shift, ..plain }, then, otherwise)
             }
             Expression::Set(_) => {
                 let instead = "look the set up at ingress of the other port";
@@ -169,41 +154,45 @@ impl Tests {
         })
     }
 
-    /// Adds those for all of `questions`.
-    fn all(&mut self, questions: impl IntoIterator<Item = Question>) -> Next {
-        let ask = |next, question| self.ask(question, next, Next::Fails);
-        questions.into_iter().fold(Next::Matches, ask)
+    /// Adds those that demand all of `comparisons`, and lead to `then`.
+    fn all(&mut self, comparisons: impl IntoIterator<Item = Comparison>, then: Next) -> Next {
+        let ask = |next, comparison| self.ask(comparison, next, Next::Fails);
+        comparisons.into_iter().fold(then, ask)
     }
 
-    fn ask(&mut self, question: Question, then: Next, otherwise: Next) -> Next {
-        let Question { number, shift, mask, relation, value } = question;
-        self.0.push(Test { number, shift, mask, relation, value, then, otherwise });
+    fn ask(&mut self, comparison: Comparison, then: Next, otherwise: Next) -> Next {
+        self.0.push(Test { comparison, then, otherwise });
         // An index that does not fit is of more tests than a term has, which is refused.
         Next::Test(u8::try_from(self.0.len() - 1).unwrap_or(u8::MAX))
     }
 }
 
-fn word(selector: &classify::Selector) -> Question {
+/// A comparison of some bits of `number`.
+fn masked(number: Number, mask: u32, relation: Relation, value: u64) -> Comparison {
+    Comparison { mask: mask.into(), ..Comparison::of(number, relation, value) }
+}
+
+fn word(selector: &classify::Selector) -> Comparison {
     let classify::Selector { value, mask, offset, is_behind_ip } = *selector;
     let layer = if is_behind_ip { Layer::Transport } else { Layer::Network };
     let number = Number::At { layer, offset, size: 4, is_little_endian: false };
-    Question { mask, value: value & mask, ..Question::whether(number) }
+    masked(number, mask, Relation::Equal, (value & mask).into())
 }
 
 /// The numbers of 4, 2 and 1 bytes that `bytes` are.
-fn pieces(at: &classify::Spot, bytes: &[u8]) -> impl Iterator<Item = Question> {
+fn pieces(at: &classify::Spot, bytes: &[u8]) -> impl Iterator<Item = Comparison> {
     let (from, layer) = (at.offset, layer(at.layer));
     let mut left = bytes;
     let mut place = 0_usize;
     std::iter::from_fn(move || {
         let size = [4, 2, 1].into_iter().find(|size| *size <= left.len())?;
         let (piece, behind) = left.split_at(size);
-        let value = piece.iter().fold(0, |value, byte| value << 8 | u32::from(*byte));
+        let value = piece.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
         // What is beyond any offset is beyond any frame.
         let offset = from.saturating_add(i16::try_from(place).unwrap_or(i16::MAX));
         (left, place) = (behind, place + size);
         let number = Number::At { layer, offset, size: size as u8, is_little_endian: false };
-        Some(Question { value, ..Question::whether(number) })
+        Some(Comparison::of(number, Relation::Equal, value))
     })
 }
 

@@ -16,8 +16,10 @@ const EDIT: u8 = 3;
 pub(super) fn write(into: &mut types::term, term: &Term, has_more: bool) {
     into.is_used = 1;
     into.has_more = has_more.into();
-    [into.headers.values, into.headers.masks] = term.headers.words();
-    [into.headers.source_ports, into.headers.destination_ports] = term.headers.ports();
+    [into.values, into.masks] = term.headers.words();
+    let range = |range: Option<(u16, u16)>| range.map_or([0; 2], |(first, last)| [first, last]);
+    into.source_ports = range(term.headers.source_ports);
+    into.destination_ports = range(term.headers.destination_ports);
     let (value, mask) = term.mark.unwrap_or_default();
     (into.mark, into.mark_mask) = (value & mask, mask);
     for (into, word) in into.selectors.iter_mut().zip(&term.words) {

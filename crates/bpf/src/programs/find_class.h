@@ -14,19 +14,21 @@
  * Sources: V. Srinivasan et al., Packet classification using tuple space search; T. V.
  * Lakshman, D. Stiliadis, High-speed policy-based packet forwarding (the bit vectors).
  *
- * Headers are read as in crates/packet/src/dissect, except that packets in MPLS and PPPoE do
- * not count as IP here.
+ * Headers are read as in crates/packet/src/dissect. What few packets have is read by packet.h, at
+ * the cost of a second look at these: more than a few tags, MPLS, PPPoE, extension headers, and
+ * lengths that leave no room for ports.
  */
 #ifndef FIND_CLASS_H
 #define FIND_CLASS_H
 
+#include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include "frame.h"
 #include "tree.h"
 
 #define TAGS_MAX 4
-#define EXTENSIONS_MAX 4
+#define PORTS_BYTES 4
 
 /* In the place of a rule: none, which is behind all others. */
 #define NONE (~0ULL)
@@ -35,6 +37,7 @@
 struct network {
 	__u16 at;
 	__u8 ip;			/* 4, 6, or 0 for none */
+	__u8 is_rare;			/* there is more than read_headers() reads */
 };
 
 static __always_inline int is_tag(__be16 ether_type)
@@ -73,8 +76,19 @@ static __always_inline void read_v4(struct key *key, struct network *network, vo
 	key->protocol = ip->protocol;
 	__builtin_memcpy(key->source + 12, &ip->saddr, 4);
 	__builtin_memcpy(key->destination + 12, &ip->daddr, 4);
-	if (!(ip->frag_off & bpf_htons(0x3fff)))
-		read_ports(key, at + ip->ihl * 4, data_end);
+	if (ip->frag_off & bpf_htons(0x3fff))
+		return;
+	/* A length that has no room for the header itself is wrong, and does not count. */
+	if (ip->protocol == IPPROTO_AH || (__u32)bpf_ntohs(ip->tot_len) - ip->ihl * 4 < PORTS_BYTES)
+		network->is_rare = 1;
+	read_ports(key, at + ip->ihl * 4, data_end);
+}
+
+/* Whether a header comes before what the packet carries: extensions, and authentication. */
+static __always_inline int is_before(__u8 protocol)
+{
+	return protocol == 0 || protocol == 43 || protocol == 60 || protocol == 135 ||
+	       protocol == 44 || protocol == IPPROTO_AH;
 }
 
 static __always_inline void read_v6(struct key *key, struct network *network, void *at,
@@ -89,23 +103,11 @@ static __always_inline void read_v6(struct key *key, struct network *network, vo
 	key->protocol = ip->nexthdr;
 	__builtin_memcpy(key->source, &ip->saddr, 16);
 	__builtin_memcpy(key->destination, &ip->daddr, 16);
-	at += sizeof(*ip);
-#pragma unroll
-	for (int i = 0; i < EXTENSIONS_MAX; i++) {
-		__u8 *extension = at;
-		__u8 kind = key->protocol;
-
-		if (kind != 0 && kind != 43 && kind != 60 && kind != 135 && kind != 44)
-			break;
-		if ((void *)(extension + 8) > data_end)
-			return;
-		key->protocol = extension[0];
-		/* A fragment's header has a fixed length, and what follows is in one of them only. */
-		if (kind == 44)
-			return;
-		at += (extension[1] + 1) * 8;
-	}
-	read_ports(key, at, data_end);
+	/* The length of a jumbogram is 0. */
+	if (is_before(ip->nexthdr) ||
+	    (__u32)bpf_ntohs(ip->payload_len) - 1 < PORTS_BYTES - 1)
+		network->is_rare = 1;
+	read_ports(key, at + sizeof(*ip), data_end);
 }
 
 /* Reads the headers of the frame from `data` on into a key. */
@@ -133,6 +135,10 @@ static __always_inline void read_headers(struct key *key, struct network *networ
 		read_v4(key, network, data + at, data_end);
 	else if (ether_type == bpf_htons(ETH_P_IPV6))
 		read_v6(key, network, data + at, data_end);
+	else if (is_tag(ether_type) || ether_type == bpf_htons(ETH_P_QINQ2) ||
+		 ether_type == bpf_htons(ETH_P_MPLS_UC) ||
+		 ether_type == bpf_htons(ETH_P_MPLS_MC) || ether_type == bpf_htons(ETH_P_PPP_SES))
+		network->is_rare = 1;
 }
 
 /* The priority that a router derives from the TOS byte: rt_tos2priority() of the kernel. */
@@ -245,6 +251,9 @@ __noinline __u32 find_class(__u32 number, struct key *key, __u32 priority)
 	return best == NONE ? plan->otherwise[priority & 15] : (__u32)best;
 }
 
+/* The class of a frame under the plan `number`, of whose headers all are read: terms.h. */
+__noinline __u32 classify_in_full(struct context *ctx, __u32 number, __u32 mark, __u32 set);
+
 /* The class of a frame under the plan `number`. */
 __noinline __u32 classify(struct context *ctx, __u32 number)
 {
@@ -252,6 +261,8 @@ __noinline __u32 classify(struct context *ctx, __u32 number)
 	struct key key = {};
 
 	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
+	if (network.is_rare)
+		return classify_in_full(ctx, number, 0, 0);
 	return find_class(number, &key, priority(key.traffic_class));
 }
 
@@ -297,6 +308,8 @@ __noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, 
 	if (is_named(plan, set))
 		return find_named(number, set);
 	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
+	if (network.is_rare)
+		return classify_in_full(ctx, number, mark, set);
 	key.mark = mark;
 	return find_class(number, &key, priority_of(key.traffic_class, set));
 }

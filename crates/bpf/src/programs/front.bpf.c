@@ -18,7 +18,6 @@
  */
 #include "frame.h"
 #include "handed.h"
-#include "headers.h"
 #include "packet.h"
 #include "police.h"
 #include "self.h"
@@ -71,10 +70,15 @@ struct step {
 };
 
 struct term {
-	struct headers headers;
+	/* Bits of the packet's words, and their required values. */
+	__u64 values[PACKET_WORDS];
+	__u64 masks[PACKET_WORDS];
 	struct look_up look_ups[LOOK_UPS_MAX];
 	struct selector selectors[SELECTORS_MAX];
 	struct step steps[STEPS_MAX];
+	/* The first and the last, in host order; unused if the last is 0. */
+	__u16 source_ports[2];
+	__u16 destination_ports[2];
 	__u32 mark;
 	__u32 mark_mask;
 	__u8 is_used;
@@ -145,10 +149,26 @@ __noinline int has_word(struct context *ctx, __u32 at, __u32 value, __u32 mask)
 	return word && !((*word ^ value) & mask);
 }
 
+static __always_inline int is_within(__be16 port, const volatile __u16 *range)
+{
+	__u16 number = bpf_ntohs(port);
+
+	return range[0] <= number && number <= range[1];
+}
+
 static __always_inline int matches(struct context *ctx, struct packet *packet, int term,
 				   int is_first)
 {
-	if (!has_headers(packet, &terms[term].headers))
+#pragma unroll
+	for (int i = 0; i < PACKET_WORDS; i++)
+		if (terms[term].masks[i] &&
+		    (packet->words[i] & terms[term].masks[i]) != terms[term].values[i])
+			return 0;
+	if (terms[term].source_ports[1] &&
+	    !is_within(packet->source_port, terms[term].source_ports))
+		return 0;
+	if (terms[term].destination_ports[1] &&
+	    !is_within(packet->destination_port, terms[term].destination_ports))
 		return 0;
 	if (terms[term].mark_mask && (packet->mark & terms[term].mark_mask) != terms[term].mark)
 		return 0;

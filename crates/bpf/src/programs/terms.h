@@ -2,16 +2,16 @@
 /*
  * Filters of a tree that no key under a mask can say: terms.
  *
- * A term asks for headers, and makes tests. A test compares a number of the packet, and its
- * outcome leads to another test, or ends the term. So a term may be any expression
- * of `and`, `or` and `not`, and no test is made twice.
+ * A term makes tests. A test compares a number of the packet, and its outcome leads to another
+ * test, or ends the term. So a term may be any expression of `and`, `or` and `not`, and no test
+ * is made twice.
  *
  * Rules and terms have ranks in common, and the best of both decides. Terms are in the order of
  * their ranks, and are asked up to the best rule's. They are in a map, as rules are, so that
  * they change with the plan.
  *
- * Where a plan has terms, packet.h reads the headers, once for both: it reads all that
- * crates/packet/src/dissect does. Other plans do not pay for that.
+ * Where a plan has terms, packet.h reads the headers, once for terms and rules. Other plans do
+ * not pay for that.
  *
  * Non-goals: sets, policers, and what filters set. These are for filters in front (front.bpf.c).
  *
@@ -21,12 +21,11 @@
 #define TERMS_H
 
 #include "find_class.h"
-#include "headers.h"
 #include "packet.h"
 #include "tree.h"
 
 #define TERMS_MAX 64
-#define TESTS_MAX 16
+#define TESTS_MAX 32
 /* The most actions of a term, and the most that are counted, number 0 included, which is none. */
 #define ACTIONS_MAX 3
 #define COUNTED_MAX (TERMS_MAX * ACTIONS_MAX + 1)
@@ -37,11 +36,15 @@
 
 /* Where the number of a test is. */
 enum number {
+	/* A word of the packet, as it is there. */
+	WORD,
 	/* In the frame, from the start of a layer. */
 	AT_LINK,
 	AT_NETWORK,
 	AT_TRANSPORT,
 	/* Of the packet. */
+	SOURCE_PORT,
+	DESTINATION_PORT,
 	MARK,
 	LENGTH,
 	ETHER_TYPE,
@@ -64,9 +67,9 @@ enum does {
 };
 
 struct test {
-	__u32 value;
-	__u32 mask;			/* after the shift */
-	__s16 offset;			/* in a frame */
+	__u64 value;
+	__u64 mask;			/* after the shift */
+	__s16 offset;			/* in a frame; of a word, which */
 	__u8 number;
 	__u8 size;			/* of it in a frame: 1, 2 or 4 bytes, */
 	__u8 is_little_endian;		/* with the least significant one first */
@@ -74,17 +77,16 @@ struct test {
 	__u8 relation;
 	__u8 then;			/* the next test if it holds, */
 	__u8 otherwise;			/* and if not */
-	__u8 reserved[3];
+	__u8 reserved[7];
 };
 
 struct term {
-	struct headers headers;
-	struct test tests[TESTS_MAX];
 	__u32 rank;
 	__u32 class;
 	__u16 actions[ACTIONS_MAX];	/* that count it; 0 for none */
 	__u8 first;			/* test, or MATCHES, or FAILS */
 	__u8 does;
+	struct test tests[TESTS_MAX];
 };
 
 struct acted {
@@ -135,13 +137,17 @@ static __always_inline __u64 number_at(struct context *ctx, __u32 at, __u32 size
 		       (__u32)bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
 }
 
-/* The number that `test` compares, or NONE if the packet has none. */
+/* The number that `test` compares and that is no word, or NONE if the packet has none. */
 static __always_inline __u64 number_of(struct context *ctx, const struct packet *packet,
 				       const struct test *test)
 {
 	__u32 from = 0;
 
 	switch (test->number) {
+	case SOURCE_PORT:
+		return bpf_ntohs(packet->source_port);
+	case DESTINATION_PORT:
+		return bpf_ntohs(packet->destination_port);
 	case MARK:
 		return packet->mark;
 	case LENGTH:
@@ -164,43 +170,48 @@ static __always_inline __u64 number_of(struct context *ctx, const struct packet 
 	return number_at(ctx, from + test->offset, test->size, test->is_little_endian);
 }
 
-/* What comes after the test `at` of the term `index`. Global functions, as in find_class.h. */
-__noinline __u32 after_test(struct context *ctx, struct packet *packet, __u32 index, __u32 at)
+/* What comes after `test`. */
+static __always_inline __u32 after(struct context *ctx, const struct packet *packet,
+				   const struct test *test)
 {
-	struct term *term = bpf_map_lookup_elem(&terms, &index);
-	const struct test *test;
 	__u64 number;
-	__u32 left;
+	__u32 word;
 	int holds;
 
-	if (!packet || !term || at >= TESTS_MAX)
-		return FAILS;
-	test = &term->tests[at];
+	if (test->number == WORD) {
+		word = test->offset;
+		if (word >= PACKET_WORDS)
+			return FAILS;
+		holds = (packet->words[word] & test->mask) == test->value;
+		return holds ? test->then : test->otherwise;
+	}
 	number = number_of(ctx, packet, test);
 	/* A comparison with what the packet does not have does not hold. */
 	if (number == NONE)
 		return test->otherwise;
-	left = (number >> (test->shift & 63)) & test->mask;
+	number = (number >> (test->shift & 63)) & test->mask;
 	if (test->relation == LESS)
-		holds = left < test->value;
+		holds = number < test->value;
 	else if (test->relation == GREATER)
-		holds = left > test->value;
+		holds = number > test->value;
 	else
-		holds = left == test->value;
+		holds = number == test->value;
 	return holds ? test->then : test->otherwise;
 }
 
-/* Whether the packet matches the term `index`. */
-__noinline int matches(struct context *ctx, struct packet *packet, __u32 index)
+/* Whether the packet matches the term. A global function, as in find_class.h. */
+__noinline int matches(struct context *ctx, struct packet *packet, struct term *term)
 {
-	struct term *term = bpf_map_lookup_elem(&terms, &index);
 	__u32 at;
 
-	if (!packet || !term || !has_headers(packet, &term->headers))
+	if (!packet || !term)
 		return 0;
 	at = term->first;
-	for (int i = 0; i < TESTS_MAX && at < TESTS_MAX; i++)
-		at = after_test(ctx, packet, index, at);
+	for (int i = 0; i < TESTS_MAX; i++) {
+		if (at >= TESTS_MAX)
+			break;
+		at = after(ctx, packet, &term->tests[at]);
+	}
 	return at == MATCHES;
 }
 
@@ -231,7 +242,7 @@ __noinline __u64 find_term(struct context *ctx, struct packet *packet, __u32 num
 
 		if (!term || term->rank > best >> 32)
 			break;
-		if (!matches(ctx, packet, index))
+		if (!matches(ctx, packet, term))
 			continue;
 #pragma unroll
 		for (int action = 0; action < ACTIONS_MAX; action++)
@@ -267,9 +278,9 @@ static __always_inline void key_of(const struct packet *packet, struct key *key)
 	key->mark = packet->mark;
 }
 
-/* The class of a frame under the plan `number`, which has terms. Filters in front have set
- * `mark` and `set`, its priority; 0 where they have not. */
-__noinline __u32 classify_by_terms(struct context *ctx, __u32 number, __u32 mark, __u32 set)
+/* The class of a frame under the plan `number`. Filters in front have set `mark` and `set`, its
+ * priority; 0 where they have not. */
+__noinline __u32 classify_in_full(struct context *ctx, __u32 number, __u32 mark, __u32 set)
 {
 	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
 	struct size size = size_of(ctx);

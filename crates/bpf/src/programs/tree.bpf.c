@@ -78,7 +78,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		set = *from;
 	}
 	if (said & HAS_TERMS)
-		leaf = classify_by_terms(ctx, number, set.mark, set.priority);
+		leaf = classify_in_full(ctx, number, set.mark, set.priority);
 	else if (is_behind)
 		leaf = classify_edited(ctx, number, set.mark, set.priority);
 	else

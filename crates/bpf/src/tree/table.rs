@@ -16,8 +16,8 @@
 //!
 //! Non-goals: maps. This is pure.
 
-use super::{Names, Term};
 use super::layout::{BY_NAME, KEY_BYTES, Key, Mask, PROBES_MAX, Rule, SIEVES_MAX, SLOT_BYTES};
+use super::{Names, Term};
 use std::collections::BTreeSet;
 
 /// Slots for each rule at first.

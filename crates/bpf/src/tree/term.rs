@@ -5,7 +5,7 @@ use crate::Headers;
 /// The most terms of a plan.
 pub const TERMS_MAX: usize = 64;
 /// The most tests of a term.
-pub const TESTS_MAX: usize = 16;
+pub const TESTS_MAX: usize = 32;
 /// The most actions of a term.
 pub const ACTIONS_MAX: usize = 3;
 /// The most actions that are counted, number 0 included, which is none: as many as there are.
@@ -15,8 +15,8 @@ pub const COUNTED_MAX: u32 = (TERMS_MAX * ACTIONS_MAX + 1) as u32;
 const MATCHES: u8 = 0xff;
 const FAILS: u8 = 0xfe;
 /// The size of `struct term`, and of `struct test`.
-const TERM_BYTES: usize = 152 + TESTS_MAX * TEST_BYTES + 16;
-const TEST_BYTES: usize = 20;
+const TERM_BYTES: usize = 16 + TESTS_MAX * TEST_BYTES;
+const TEST_BYTES: usize = 32;
 /// The size of `struct acted`.
 pub(super) const ACTED_BYTES: usize = 16;
 
@@ -34,6 +34,8 @@ pub enum Layer {
 /// The number that a test compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
+    /// A word of the packet's headers, as the program has it; only whether it is equal.
+    Word(u8),
     /// In the frame.
     At {
         /// Where its offset begins.
@@ -45,6 +47,10 @@ pub enum Number {
         /// Whether its least significant byte comes first.
         is_little_endian: bool,
     },
+    /// The source's port; 0 if there is none.
+    SourcePort,
+    /// The destination's port, likewise.
+    DestinationPort,
     /// The mark that a filter in front has set.
     Mark,
     /// The length of the frame in bytes.
@@ -79,19 +85,56 @@ pub enum Next {
     Test(u8),
 }
 
-/// A comparison, and what comes after it. A packet without such a number fails it.
+/// A comparison of a number. A packet without such a number fails it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Test {
+pub struct Comparison {
     /// The number.
     pub number: Number,
     /// By how many bits it is shifted right.
     pub shift: u8,
     /// The bits of it that count after that.
-    pub mask: u32,
+    pub mask: u64,
     /// How they compare
     pub relation: Relation,
     /// with this.
-    pub value: u32,
+    pub value: u64,
+}
+
+impl Comparison {
+    /// Whether all bits of `number` together are in this relation to `value`.
+    pub fn of(number: Number, relation: Relation, value: u64) -> Self {
+        Self { number, shift: 0, mask: u64::MAX, relation, value }
+    }
+}
+
+impl Headers {
+    /// All that they ask for.
+    pub fn comparisons(&self) -> Vec<Comparison> {
+        let [values, masks] = self.words();
+        let words = (0..).zip(values.into_iter().zip(masks)).filter(|(_, (_, mask))| *mask != 0);
+        let words = words.map(|(index, (value, mask))| Comparison {
+            mask,
+            ..Comparison::of(Number::Word(index), Relation::Equal, value)
+        });
+        let within = |number: Number, range: Option<(u16, u16)>| {
+            range.into_iter().flat_map(move |(first, last)| {
+                let above = first.checked_sub(1).map(|port| (Relation::Greater, port.into()));
+                let bounds = above.into_iter().chain([(Relation::Less, u64::from(last) + 1)]);
+                bounds.map(move |(relation, value)| Comparison::of(number, relation, value))
+            })
+        };
+        words
+            .chain(within(Number::SourcePort, self.source_ports))
+            .chain(within(Number::DestinationPort, self.destination_ports))
+            .collect()
+    }
+}
+
+/// A comparison, and what comes after it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Test {
+    /// The comparison.
+    pub comparison: Comparison,
     /// What comes next if it holds,
     pub then: Next,
     /// and if it does not.
@@ -116,8 +159,6 @@ pub enum Does {
 pub struct Term {
     /// The least of all terms and rules that match decides.
     pub order: u64,
-    /// What the packet's headers must be.
-    pub headers: Headers,
     /// Where its tests begin.
     pub first: Next,
     /// At most [`TESTS_MAX`].
@@ -132,24 +173,19 @@ pub struct Term {
 impl Term {
     /// `struct term`, with its rank.
     pub(super) fn bytes(&self, rank: u32) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(TERM_BYTES);
-        let words = self.headers.words();
-        bytes.extend(words.as_flattened().iter().flat_map(|word| word.to_ne_bytes()));
-        let ports = self.headers.ports();
-        bytes.extend(ports.as_flattened().iter().flat_map(|port| port.to_ne_bytes()));
-        let none = [0; TEST_BYTES];
-        let tests = self.tests.iter().map(Test::bytes).chain(std::iter::repeat(none));
-        bytes.extend(tests.take(TESTS_MAX).flatten());
         let (does, class) = match self.does {
             Does::Assigns(class) => (0, class),
             Does::Defaults => (1, 0),
             Does::Drops => (2, 0),
             Does::Continues => (3, 0),
         };
+        let mut bytes = Vec::with_capacity(TERM_BYTES);
         bytes.extend([rank, class].into_iter().flat_map(u32::to_ne_bytes));
         let actions = self.actions.iter().copied().chain(std::iter::repeat(0)).take(ACTIONS_MAX);
         bytes.extend(actions.flat_map(|action| (action as u16).to_ne_bytes()));
         bytes.extend([self.first.index(), does]);
+        bytes.extend(self.tests.iter().flat_map(Test::bytes));
+        bytes.resize(TERM_BYTES, 0);
         bytes
     }
 }
@@ -166,27 +202,31 @@ impl Next {
 
 impl Test {
     fn bytes(&self) -> [u8; TEST_BYTES] {
-        let (number, offset, size, is_little_endian) = match self.number {
+        let Comparison { number, shift, mask, relation, value } = self.comparison;
+        let (number, offset, size, is_little_endian) = match number {
+            Number::Word(index) => (0, index.into(), 0, false),
             Number::At { layer, offset, size, is_little_endian } => {
-                (layer as u8, offset, size, is_little_endian)
+                (1 + layer as u8, offset, size, is_little_endian)
             }
-            Number::Mark => (3, 0, 0, false),
-            Number::Length => (4, 0, 0, false),
-            Number::EtherType => (5, 0, 0, false),
-            Number::Tag => (6, 0, 0, false),
-            Number::Priority => (7, 0, 0, false),
+            Number::SourcePort => (4, 0, 0, false),
+            Number::DestinationPort => (5, 0, 0, false),
+            Number::Mark => (6, 0, 0, false),
+            Number::Length => (7, 0, 0, false),
+            Number::EtherType => (8, 0, 0, false),
+            Number::Tag => (9, 0, 0, false),
+            Number::Priority => (10, 0, 0, false),
         };
         let mut bytes = [0; TEST_BYTES];
-        bytes[..4].copy_from_slice(&self.value.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.mask.to_ne_bytes());
-        bytes[8..10].copy_from_slice(&offset.to_ne_bytes());
-        bytes[10..17].copy_from_slice(&[
+        bytes[..8].copy_from_slice(&value.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&mask.to_ne_bytes());
+        bytes[16..18].copy_from_slice(&offset.to_ne_bytes());
+        bytes[18..25].copy_from_slice(&[
             number,
             size,
             is_little_endian.into(),
             // More shifts everything out.
-            self.shift.min(32),
-            self.relation as u8,
+            shift.min(32),
+            relation as u8,
             self.then.index(),
             self.otherwise.index(),
         ]);
@@ -197,32 +237,40 @@ impl Test {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Field, has};
 
     #[test]
     fn a_term_is_as_large_as_in_c() {
-        let test = Test {
-            number: Number::Tag,
-            shift: 40,
-            mask: 1,
-            relation: Relation::Greater,
-            value: 2,
-            then: Next::Matches,
-            otherwise: Next::Test(5),
-        };
-        let term = Term {
-            order: 0,
-            headers: Headers::default(),
-            first: Next::Test(0),
-            tests: vec![test],
-            does: Does::Drops,
-            actions: vec![7],
-        };
-        let bytes = term.bytes(9);
+        let comparison =
+            Comparison { shift: 40, mask: 1, ..Comparison::of(Number::Tag, Relation::Greater, 2) };
+        let test = Test { comparison, then: Next::Matches, otherwise: Next::Test(5) };
+        let (first, does, actions) = (Next::Test(0), Does::Drops, vec![7]);
+        let bytes = Term { order: 0, first, tests: vec![test], does, actions }.bytes(9);
         assert_eq!(bytes.len(), TERM_BYTES);
-        assert_eq!(bytes[152..172], [2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 6, 0, 0, 32, 2, 255, 5, 0, 0, 0]);
-        assert_eq!(bytes[TERM_BYTES - 16..][..12], [9, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
-        assert_eq!(bytes[TERM_BYTES - 2..], [0, 2]);
-        let always = Term { first: Next::Matches, ..term };
-        assert_eq!(always.bytes(9)[TERM_BYTES - 2], 255);
+        assert_eq!(bytes[..16], [9, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 2]);
+        assert_eq!((bytes[16], bytes[24]), (2, 1));
+        assert_eq!(bytes[32..48], [0, 0, 9, 0, 0, 32, 2, 255, 5, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn headers_are_compared_word_by_word_and_ports_from_below_and_above() {
+        let mut headers = Headers::default();
+        headers.ask(Field::Ttl, &[3], &[0xff]);
+        headers.ask_for(has::PORTS);
+        headers.source_ports = Some((0, 7));
+        headers.destination_ports = Some((1, u16::MAX));
+        let all = headers.comparisons();
+        let all = all.iter().map(|one| (one.number, one.relation, one.value.to_ne_bytes()));
+        let port = |port: u64| port.to_ne_bytes();
+        assert_eq!(
+            all.collect::<Vec<_>>(),
+            [
+                (Number::Word(7), Relation::Equal, [0, 3, 0, 0, 0, 0, 0, 0]),
+                (Number::Word(8), Relation::Equal, [1, 0, 0, 0, 0, 0, 0, 0]),
+                (Number::SourcePort, Relation::Less, port(8)),
+                (Number::DestinationPort, Relation::Greater, port(0)),
+                (Number::DestinationPort, Relation::Less, port(65536)),
+            ]
+        );
     }
 }

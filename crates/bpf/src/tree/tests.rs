@@ -1,10 +1,10 @@
 //! The program, run by the kernel on frames that never were on a wire.
 
 use super::layout::Key;
-use super::term::{Layer, Next, Number, Relation, Test};
+use super::term::{Comparison, Layer, Next, Number, Relation, Test};
 use super::*;
+use crate::Field;
 use crate::front::{Does, FrontMaps, FrontPort, Step, Term as InFront, Then};
-use crate::{Field, Headers};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, as_xdp, run_merged, test_run};
 use std::time::Instant;
 
@@ -163,19 +163,11 @@ fn rules_find_classes_and_the_first_by_order_decides() {
 }
 
 /// A term for frames of which a number of `size` bytes at `offset` behind the IP header is `value`.
-fn comparing(order: u64, offset: i16, size: u8, value: u32, does: term::Does) -> Term {
-    let layer = Layer::Transport;
-    let test = Test {
-        number: Number::At { layer, offset, size, is_little_endian: false },
-        shift: 0,
-        mask: u32::MAX,
-        relation: Relation::Equal,
-        value,
-        then: Next::Matches,
-        otherwise: Next::Fails,
-    };
-    let (headers, first) = (Headers::default(), Next::Test(0));
-    Term { order, headers, first, tests: vec![test], does, actions: Vec::new() }
+fn comparing(order: u64, offset: i16, size: u8, value: u64, does: term::Does) -> Term {
+    let number = Number::At { layer: Layer::Transport, offset, size, is_little_endian: false };
+    let comparison = Comparison::of(number, Relation::Equal, value);
+    let test = Test { comparison, then: Next::Matches, otherwise: Next::Fails };
+    Term { order, first: Next::Test(0), tests: vec![test], does, actions: Vec::new() }
 }
 
 #[test]

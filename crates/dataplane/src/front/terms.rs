@@ -4,9 +4,7 @@
 //! identified by number.
 
 use super::FrontError;
-use narrows_bpf::{
-    AccountKey, Accounts, Does, Endpoint, LookUp, Policer, Step, Term, Then, Word,
-};
+use narrows_bpf::{AccountKey, Accounts, Does, Endpoint, LookUp, Policer, Step, Term, Then, Word};
 use narrows_classify::{Action, ActionId, Control, End, Police, Selector};
 use narrows_policy::{FrontTerm, SetLookUp};
 use narrows_sets::Sets;

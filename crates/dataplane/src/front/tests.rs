@@ -7,9 +7,7 @@ use narrows_classify::{Action, ActionId, ActionKind, Control, Filter, Matches, S
 use narrows_policy::FrontTerm;
 use narrows_sets::Sets;
 use proptest::collection::vec;
-use proptest::prelude::{
-    Just, ProptestConfig, Strategy, prop_assert_eq, prop_oneof, proptest,
-};
+use proptest::prelude::{Just, ProptestConfig, Strategy, prop_assert_eq, prop_oneof, proptest};
 
 const PORT: FrontPort<'static> =
     FrontPort { mac: [2, 0, 0, 0, 0, 9], multi_buffer: false, entry: Entry::Own, handed: None };

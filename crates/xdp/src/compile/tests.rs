@@ -202,7 +202,7 @@ fn filters_that_no_key_can_say_become_terms_in_the_order_of_all() {
     assert!(terms.is_sorted_by_key(|term| term.order));
     let prefs = terms.iter().map(|term| term.order >> 32);
     assert_eq!(prefs.collect::<Vec<_>>(), [1, 3, 4, 5, 6]);
-    assert_eq!(terms.iter().map(|term| term.tests.len()).collect::<Vec<_>>(), [0, 0, 1, 2, 1]);
+    assert_eq!(terms.iter().map(|term| term.tests.len()).collect::<Vec<_>>(), [2, 1, 1, 3, 1]);
     let assigned = [Does::Assigns(3), Does::Assigns(2), Does::Assigns(3), Does::Assigns(2)];
     assert_eq!(terms.iter().map(|term| term.does).take(4).collect::<Vec<_>>(), assigned);
     assert_eq!(terms[4].does, Does::Drops);
@@ -219,14 +219,14 @@ fn an_expression_has_a_test_for_each_comparison_and_each_leads_on() {
         end => panic!("{end:?}"),
     };
     let byte = at(*first);
-    assert_eq!((byte.value, byte.then), (1, Next::Fails));
+    assert_eq!((byte.comparison.value, byte.then), (1, Next::Fails));
     let mark = at(byte.otherwise);
-    assert_eq!((mark.number, mark.value, mark.then), (Number::Mark, 2, Next::Fails));
+    assert_eq!((mark.comparison.number, mark.then), (Number::Mark, Next::Fails));
     // Three bytes are two and one.
     let [two, one] = [at(mark.otherwise), at(at(mark.otherwise).then)];
-    assert_eq!((two.value, two.otherwise), (0x6162, Next::Fails));
-    assert_eq!((one.value, one.then, one.otherwise), (0x63, Next::Matches, Next::Fails));
-    let place = |test: Test| match test.number {
+    assert_eq!((two.comparison.value, two.otherwise), (0x6162, Next::Fails));
+    assert_eq!((one.comparison.value, one.then, one.otherwise), (0x63, Next::Matches, Next::Fails));
+    let place = |test: Test| match test.comparison.number {
         Number::At { layer: Layer::Transport, offset, size, .. } => (offset, size),
         other => panic!("{other:?}"),
     };
@@ -276,8 +276,8 @@ fn filters_that_are_for_ingress_or_for_workers_are_refused_with_what_does_it() {
         let line = format!("pref 1 basic match 'nbyte({} at 0)' classid 1:10", "a".repeat(count));
         filtered(&[&line])
     };
-    assert_eq!(compiled(&bytes(64)).image.terms[0].tests.len(), 16);
-    assert_refused(&bytes(65), "16 comparisons in a filter, and this needs 17");
+    assert_eq!(compiled(&bytes(128)).image.terms[0].tests.len(), 32);
+    assert_refused(&bytes(129), "32 comparisons of a filter, and this needs 33");
     let pipes = "pref 1 matchall classid 1:10 action pipe action pipe action pipe action pipe";
     assert_refused(&filtered(&[pipes]), "3 actions of a filter, and this needs 4");
 }
