@@ -53,12 +53,26 @@ static __always_inline int has_ports(__u8 protocol)
 	       protocol == 136;
 }
 
-static __always_inline void read_ports(struct key *key, void *at, void *data_end)
+/* Whether a header comes before what the packet carries: extensions, and authentication. */
+static __always_inline int is_before(__u8 protocol)
+{
+	return protocol == 0 || protocol == 43 || protocol == 60 || protocol == 135 ||
+	       protocol == 44 || protocol == IPPROTO_AH;
+}
+
+/* Reads the ports at `at`, for which a packet has room if it is not short. */
+static __always_inline void read_ports(struct key *key, struct network *network, void *at,
+				       int is_short, void *data_end)
 {
 	__be16 *ports = at;
 
-	if (!has_ports(key->protocol) || (void *)(ports + 2) > data_end)
+	if (!has_ports(key->protocol)) {
+		network->is_rare = is_before(key->protocol);
 		return;
+	}
+	if ((void *)(ports + 2) > data_end)
+		return;
+	network->is_rare = is_short;
 	key->source_port = ports[0];
 	key->destination_port = ports[1];
 	key->has_ports = 1;
@@ -68,6 +82,7 @@ static __always_inline void read_v4(struct key *key, struct network *network, vo
 				    void *data_end)
 {
 	struct iphdr *ip = at;
+	int is_short;
 
 	if ((void *)(ip + 1) > data_end || ip->version != 4 || ip->ihl < 5)
 		return;
@@ -79,22 +94,15 @@ static __always_inline void read_v4(struct key *key, struct network *network, vo
 	if (ip->frag_off & bpf_htons(0x3fff))
 		return;
 	/* A length that has no room for the header itself is wrong, and does not count. */
-	if (ip->protocol == IPPROTO_AH || (__u32)bpf_ntohs(ip->tot_len) - ip->ihl * 4 < PORTS_BYTES)
-		network->is_rare = 1;
-	read_ports(key, at + ip->ihl * 4, data_end);
-}
-
-/* Whether a header comes before what the packet carries: extensions, and authentication. */
-static __always_inline int is_before(__u8 protocol)
-{
-	return protocol == 0 || protocol == 43 || protocol == 60 || protocol == 135 ||
-	       protocol == 44 || protocol == IPPROTO_AH;
+	is_short = (__u32)bpf_ntohs(ip->tot_len) - ip->ihl * 4 < PORTS_BYTES;
+	read_ports(key, network, at + ip->ihl * 4, is_short, data_end);
 }
 
 static __always_inline void read_v6(struct key *key, struct network *network, void *at,
 				    void *data_end)
 {
 	struct ipv6hdr *ip = at;
+	int is_short;
 
 	if ((void *)(ip + 1) > data_end || ip->version != 6)
 		return;
@@ -104,10 +112,8 @@ static __always_inline void read_v6(struct key *key, struct network *network, vo
 	__builtin_memcpy(key->source, &ip->saddr, 16);
 	__builtin_memcpy(key->destination, &ip->daddr, 16);
 	/* The length of a jumbogram is 0. */
-	if (is_before(ip->nexthdr) ||
-	    (__u32)bpf_ntohs(ip->payload_len) - 1 < PORTS_BYTES - 1)
-		network->is_rare = 1;
-	read_ports(key, at + sizeof(*ip), data_end);
+	is_short = (__u32)bpf_ntohs(ip->payload_len) - 1 < PORTS_BYTES - 1;
+	read_ports(key, network, at + sizeof(*ip), is_short, data_end);
 }
 
 /* Reads the headers of the frame from `data` on into a key. */

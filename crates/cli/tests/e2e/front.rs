@@ -280,7 +280,7 @@ fn filters_of_any_kind_at_a_qdisc_choose_classes_alike_on_both_planes_and_at_bot
         for filter in [
             "protocol ip pref 1 u32 match ip src 203.0.113.1/32 match udp dst 9 0xffff \
              classid 1:10",
-            "pref 2 basic match 'cmp(u8 at 15 layer 1 eq 2) and not meta(pkt_len gt 200)' \
+            "pref 2 basic match cmp(u8 at 15 layer 1 eq 2) and not meta(pkt_len gt 200) \
              classid 1:20",
             "protocol ip pref 3 flower src_ip 203.0.113.3 ip_ttl 64 classid 1:30",
             "protocol ip pref 4 u32 match ip src 203.0.113.4/32 action drop",
