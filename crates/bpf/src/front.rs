@@ -23,8 +23,8 @@ mod term;
 
 pub use maps::{Counted, FrontMaps};
 pub use term::{
-    AccountKey, Accounts, COUNTERS_MAX, Does, Endpoint, Field, LOOK_UPS_MAX, LookUp, Policer,
-    SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word, has,
+    AccountKey, Accounts, COUNTERS_MAX, Does, Endpoint, LOOK_UPS_MAX, LookUp, Policer,
+    SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word,
 };
 
 /// The purpose of a loaded program.

@@ -12,6 +12,7 @@
 mod attach;
 mod front;
 mod gate;
+mod headers;
 mod heartbeat;
 mod load;
 mod mapped;
@@ -25,11 +26,11 @@ pub mod tree;
 
 pub use attach::{AttachError, Entry, Hook, XdpMode, sends_redirected};
 pub use front::{
-    AccountKey, Accounts, COUNTERS_MAX, Counted, Does, Endpoint, Field, Front, FrontMaps,
-    FrontPort, LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term,
-    Then, Word, has,
+    AccountKey, Accounts, COUNTERS_MAX, Counted, Does, Endpoint, Front, FrontMaps, FrontPort,
+    LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word,
 };
 pub use gate::{CannotOpen, GateError, Libxdp, PLACES, Place, Placed, place, remove};
+pub use headers::{Field, Headers, has};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use sets::{SetTables, SetsError};

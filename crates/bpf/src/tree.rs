@@ -29,11 +29,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub mod layout;
 mod table;
+pub mod term;
 #[cfg(test)]
 mod tests;
 
 use layout::{Class, KEY_BYTES, Mask, PRIORITIES, Rule, SLOT_BYTES};
 use table::Table;
+use term::Term;
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
@@ -88,6 +90,9 @@ pub struct Image {
     /// The rules that assign packets to classes. No two of a scope have the same key under the same
     /// mask.
     pub rules: Vec<Rule>,
+    /// Filters that no rule can say, at most [`term::TERMS_MAX`]: those of a scope together, in
+    /// their order.
+    pub terms: Vec<Term>,
     /// The scope in which each packet's class is looked for: number 0.
     pub outermost: Scope,
     /// Further scopes, from number 1 on. They lead to each other and never in circles, over at most
@@ -109,7 +114,7 @@ pub struct Scope {
     pub major: u32,
     /// The class of what names another one.
     pub unknown: u32,
-    /// The class of what no rule matches, by the packet's priority.
+    /// The class of what no filter matches, by the packet's priority.
     pub otherwise: [u32; PRIORITIES],
 }
 
@@ -174,11 +179,22 @@ pub struct Totals {
     pub unclassified_drops: u64,
     /// Dropped because the other port takes no frames.
     pub port_gone_drops: u64,
+    /// Dropped because a filter said so.
+    pub filter_drops: u64,
+}
+
+/// What an action saw, over all CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Acted {
+    /// Packets.
+    pub packets: u64,
+    /// The bytes of their frames.
+    pub bytes: u64,
 }
 
 impl Totals {
     /// From the words of `struct totals`.
-    pub fn of(words: [u64; 8]) -> Self {
+    pub fn of(words: [u64; 9]) -> Self {
         let [
             to_self,
             sent_packets,
@@ -188,6 +204,7 @@ impl Totals {
             aqm_drops,
             unclassified_drops,
             port_gone_drops,
+            filter_drops,
         ] = words;
         Self {
             to_self,
@@ -198,11 +215,12 @@ impl Totals {
             aqm_drops,
             unclassified_drops,
             port_gone_drops,
+            filter_drops,
         }
     }
 
     /// The inverse of [`of`](Self::of).
-    pub fn words(&self) -> [u64; 8] {
+    pub fn words(&self) -> [u64; 9] {
         let Self {
             to_self,
             sent_packets,
@@ -212,6 +230,7 @@ impl Totals {
             aqm_drops,
             unclassified_drops,
             port_gone_drops,
+            filter_drops,
         } = *self;
         [
             to_self,
@@ -222,6 +241,7 @@ impl Totals {
             aqm_drops,
             unclassified_drops,
             port_gone_drops,
+            filter_drops,
         ]
     }
 
@@ -237,6 +257,7 @@ impl Totals {
             aqm_drops: self.aqm_drops - earlier.aqm_drops,
             unclassified_drops: self.unclassified_drops - earlier.unclassified_drops,
             port_gone_drops: self.port_gone_drops - earlier.port_gone_drops,
+            filter_drops: self.filter_drops - earlier.filter_drops,
         }
     }
 }
@@ -267,6 +288,7 @@ struct LaidOut {
     masks: Vec<Mask>,
     rules: Vec<Rule>,
     names: BTreeMap<u32, u32>,
+    terms: Vec<Term>,
 }
 
 /// What is loaded for a hook. All other maps are the same for each.
@@ -324,7 +346,9 @@ macro_rules! maps {
     };
 }
 
-maps! { in_force plans classes scopes sieves rules nodes seats totals grace handed }
+maps! {
+    in_force plans classes scopes sieves rules terms acted nodes seats totals grace handed
+}
 
 /// The map `name` of an object.
 fn named(object: &Object, name: &'static str) -> Result<MapHandle, TreeError> {
@@ -414,31 +438,27 @@ impl Tree {
     /// If a map cannot be written. Then the old plan stays in force.
     pub fn install(&mut self, image: Image, new: &[u32]) -> Result<(), TreeError> {
         let next = 1 - self.in_force;
-        let table = Table::of(&image.masks, &image.rules, &image.names).ok_or(TreeError::Rules)?;
+        let Image { masks, rules, names, terms, .. } = &image;
+        let table = Table::of(masks, rules, names, terms).ok_or(TreeError::Rules)?;
         self.wait()?;
-        let cpus = libbpf_rs::num_possible_cpus()
-            .map_err(|source| TreeError::Map { map: "seats", source })?;
         for class in new {
-            let (node, seat) = ([0; layout::NODE_BYTES], vec![0; layout::SEAT_BYTES]);
-            update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &node)?;
-            let cleared = vec![seat; cpus];
-            let result =
-                self.maps.seats.update_percpu(&class.to_ne_bytes(), &cleared, MapFlags::ANY);
-            result.map_err(|source| TreeError::Map { map: "seats", source })?;
+            update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &[0; layout::NODE_BYTES])?;
+            clear("seats", &self.maps.seats, *class, layout::SEAT_BYTES)?;
         }
         for (class, what) in &image.classes {
             let index = next * layout::CLASSES_MAX + class;
             update("classes", &self.maps.classes, &index.to_ne_bytes(), &what.bytes())?;
         }
-        for (number, scope) in (1..).zip(&image.inner) {
+        for (number, scope) in (0..).zip([&image.outermost].into_iter().chain(&image.inner)) {
             let index = next * layout::SCOPES_MAX as u32 + u32::from(number);
-            let scope = layout::scope(scope, table.masks_of(number));
+            let scope = layout::scope(scope, &table, number);
             update("scopes", &self.maps.scopes, &index.to_ne_bytes(), &scope)?;
         }
         self.lay_out(next, &image, &table)?;
         let plan = layout::plan(&image, &table);
         update("plans", &self.maps.plans, &next.to_ne_bytes(), &plan)?;
-        update("in_force", &self.maps.in_force, &ONLY, &next.to_ne_bytes())?;
+        let has_terms = if image.terms.is_empty() { 0 } else { layout::HAS_TERMS };
+        update("in_force", &self.maps.in_force, &ONLY, &(next | has_terms).to_ne_bytes())?;
         self.in_force = next;
         Ok(())
     }
@@ -451,6 +471,7 @@ impl Tree {
             masks: image.masks.clone(),
             rules: image.rules.clone(),
             names: image.names.clone(),
+            terms: image.terms.clone(),
         };
         if there.as_ref() != Some(&wanted) {
             let slots = array("slots", SLOT_BYTES as u32, table.slots, INNER_MAP)
@@ -463,6 +484,10 @@ impl Tree {
                 for (index, left) in (first..).zip(&sieve.left) {
                     update("sieves", &self.maps.sieves, &index.to_ne_bytes(), &left.to_ne_bytes())?;
                 }
+            }
+            let first = next * term::TERMS_MAX as u32;
+            for (index, (term, rank)) in (first..).zip(image.terms.iter().zip(&table.terms)) {
+                update("terms", &self.maps.terms, &index.to_ne_bytes(), &term.bytes(*rank))?;
             }
             let slots = (slots.as_fd().as_raw_fd() as u32).to_ne_bytes();
             update("rules", &self.maps.rules, &next.to_ne_bytes(), &slots)?;
@@ -630,6 +655,23 @@ impl Tree {
         Ok(Seat::of(counters))
     }
 
+    /// Makes the action with this number, which no plan in force has, start to count from 0.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn forget(&self, action: u32) -> Result<(), TreeError> {
+        clear("acted", &self.maps.acted, action, term::ACTED_BYTES)
+    }
+
+    /// What the action with this number saw.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn acted(&self, action: u32) -> Result<Acted, TreeError> {
+        let [packets, bytes] = layout::sums(&slots("acted", &self.maps.acted, action)?);
+        Ok(Acted { packets, bytes })
+    }
+
     /// The verdicts on frames so far.
     ///
     /// # Errors
@@ -684,6 +726,15 @@ fn array(name: &str, bytes: u32, entries: u32, flags: u32) -> libbpf_rs::Result<
 
 fn update(name: &'static str, map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
     let result = map.update(key, value, MapFlags::ANY);
+    result.map_err(|source| TreeError::Map { map: name, source })
+}
+
+/// Sets an entry of `map` with so many bytes to 0 on each CPU.
+fn clear(name: &'static str, map: &MapHandle, index: u32, bytes: usize) -> Result<(), TreeError> {
+    let cpus = libbpf_rs::num_possible_cpus();
+    let cleared = cpus.map(|cpus| vec![vec![0; bytes]; cpus]);
+    let result = cleared
+        .and_then(|cleared| map.update_percpu(&index.to_ne_bytes(), &cleared, MapFlags::ANY));
     result.map_err(|source| TreeError::Map { map: name, source })
 }
 

@@ -25,12 +25,12 @@ use crate::plane::{Closed, Mode, Plane, Report, Still};
 use crate::port::PortFacts;
 use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
-use narrows_bpf::tree::{Seat, Totals, Tree, TreeError};
+use narrows_bpf::tree::{Acted, Seat, Totals, Tree, TreeError};
 use narrows_bpf::{
     AttachError, Entry, FrontPort, Hook, Pulse, SetTables, SteerError, Verdicts, XdpMode,
     sends_redirected,
 };
-use narrows_classify::{ActionId, ActionStats};
+use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_link::doctor::{self, Redirected};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
@@ -229,6 +229,19 @@ impl InDriver {
         &self.trees[side.other().index()]
     }
 
+    /// The counts of the actions of filters at the qdiscs of the port of `side`.
+    fn acted(&self, side: Side) -> impl Iterator<Item = (ActionId, ActionStats)> {
+        let Installed { plan, numbers, .. } = &self.installed[side.index()];
+        numbers.actions().filter_map(move |(id, number)| {
+            let Acted { packets, bytes } = self.tree(side).acted(number).ok()?;
+            let drops = match plan.actions.get(id.key())?.action {
+                Action::Gact { control: Control::Drop, .. } => packets,
+                _ => 0,
+            };
+            Some((id, ActionStats { packets, bytes, drops, ..ActionStats::default() }))
+        })
+    }
+
     fn totals(&self, egress: Side) -> Totals {
         self.tree(egress).totals().unwrap_or_default()
     }
@@ -285,6 +298,7 @@ fn path(totals: &Totals) -> PathCounters {
     drops.add(DropReason::Aqm, totals.aqm_drops);
     drops.add(DropReason::Unclassified, totals.unclassified_drops);
     drops.add(DropReason::PortGone, totals.port_gone_drops);
+    drops.add(DropReason::Filter, totals.filter_drops);
     PathCounters {
         rx_packets: totals.sent_packets + drops.total(),
         rx_bytes: totals.sent_bytes + totals.dropped_bytes,
@@ -341,7 +355,10 @@ impl Plane for InDriver {
         new.extend(is_new_root.then_some(0));
         let before_root = if is_new_root { self.totals(side) } else { before.before_root };
         let error = failed(self.port(side.other()));
-        self.trees[side.other().index()].install(image, &new).map_err(error)?;
+        let tree = &mut self.trees[side.other().index()];
+        let actions = numbers.new_actions_since(&before.numbers);
+        let forgotten = actions.into_iter().try_for_each(|action| tree.forget(action));
+        forgotten.and_then(|()| tree.install(image, &new)).map_err(error)?;
         let Installed { plan: before, numbers: old, inherited, .. } = &self.installed[side.index()];
         let mut heirs: BTreeMap<Name, Seat> = BTreeMap::new();
         for (name, seat) in inherited.iter().filter(|(name, _)| numbers.get(**name).is_some()) {
@@ -393,7 +410,8 @@ impl Plane for InDriver {
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
-        self.fronts.iter().flat_map(PortFront::action_stats).collect()
+        let in_front = self.fronts.iter().flat_map(PortFront::action_stats);
+        in_front.chain(Side::BOTH.into_iter().flat_map(|side| self.acted(side))).collect()
     }
 
     fn report(&self) -> Report {
@@ -434,3 +452,6 @@ impl LooksUp for InDriver {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

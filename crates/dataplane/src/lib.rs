@@ -39,6 +39,8 @@ mod plane;
 mod policy_file;
 mod port;
 mod queue;
+#[cfg(test)]
+mod random;
 mod refused;
 mod reload;
 mod runner;

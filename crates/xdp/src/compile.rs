@@ -2,8 +2,9 @@
 
 use crate::flatten::{Class, Queue, Rates, Scope, Target, Tree};
 use crate::rules::{Assigned, tables};
+use crate::terms::{Acting, terms};
 use crate::{Name, Numbers, Refusal};
-use narrows_bpf::tree::layout::{self, CLASSES_MAX, LEVELS_MAX, NOWHERE, SCOPE, SCOPES_MAX};
+use narrows_bpf::tree::layout::{self, LEVELS_MAX, NOWHERE, SCOPE, SCOPES_MAX};
 use narrows_bpf::tree::{self, Image};
 use narrows_policy::{Key, Plan};
 use narrows_units::Nanos;
@@ -47,7 +48,8 @@ pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     let root = single_root(plan)?;
     // Those at ingress run in front.
     if plan.ends.iter().any(|filters| !filters.is_empty()) {
-        return Err(Refusal::Filter("at egress of a port"));
+        let instead = "give them to ingress of the other port";
+        return Err(Refusal::Filter { what: "filters at egress of a port", instead });
     }
     let Some(tree) = Tree::of(plan, root)? else {
         let (image, numbers, leaves) = Default::default();
@@ -55,10 +57,10 @@ pub fn compile(plan: &Plan, before: &Numbers) -> Result<Compiled, Refusal> {
     };
     let (scopes, needed) = ("qdiscs with classes and classes with filters", tree.scopes.len());
     room(scopes, SCOPES_MAX, needed)?;
-    room("classes", CLASSES_MAX as usize - 1, tree.classes.len())?;
-    // There are enough.
-    let numbers = before.next(tree.classes.keys().copied()).unwrap_or_default();
-    let image = image(&tree, &numbers)?;
+    let filters = tree.scopes.iter().flat_map(|scope| &scope.filters);
+    let actions = filters.flat_map(|(filter, _)| filter.actions.clone());
+    let numbers = before.next(tree.classes.keys().copied(), actions)?;
+    let image = image(&tree, &Acting { actions: &plan.actions, numbers: &numbers })?;
     let leaves = tree.ends.iter().filter_map(|(name, end)| match end {
         Target::Class(leaf) => Some((*name, numbers.get(*leaf)?)),
         Target::Scope(_) | Target::Nowhere => None,
@@ -82,7 +84,8 @@ fn single_root(plan: &Plan) -> Result<Key, Refusal> {
     }
 }
 
-fn image(tree: &Tree<'_>, numbers: &Numbers) -> Result<Image, Refusal> {
+fn image(tree: &Tree<'_>, acting: &Acting<'_>) -> Result<Image, Refusal> {
+    let numbers = acting.numbers;
     let target = |target: Target| match target {
         Target::Class(name) => numbers.get(name).unwrap_or(NOWHERE),
         Target::Scope(number) => SCOPE | number as u32,
@@ -118,7 +121,9 @@ fn image(tree: &Tree<'_>, numbers: &Numbers) -> Result<Image, Refusal> {
         let assigned = scope.filters.iter();
         assigned.map(move |(filter, to)| Assigned { scope: number, filter, class: target(*to) })
     });
-    (image.masks, image.rules) = tables(filters)?;
+    let tables = tables(filters)?;
+    (image.masks, image.rules) = (tables.masks, tables.rules);
+    image.terms = terms(&tables.rest, acting)?;
     let scope = |Scope { major, unknown, otherwise, .. }: &Scope<'_>| tree::Scope {
         major: *major,
         unknown: target(*unknown),

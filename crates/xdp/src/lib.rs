@@ -4,18 +4,22 @@
 //! the contents of the program's maps, or says why that plane cannot run it and which one can.
 //! Classes get [`Numbers`], which they keep from plan to plan: credit and counters are stored under
 //! them in the kernel. [`figures`] turns what the program counted into the figures of qdiscs and
-//! classes.
+//! classes. [`headers`] says in the programs' terms what a filter asks of a packet, here and in
+//! front of either plane.
 //!
 //! *Non-goals.* Loading, attaching, and when a plan is installed: that is the data plane's.
 
 mod compile;
 mod figures;
 mod flatten;
+mod headers;
 mod numbers;
 mod refusal;
 mod rules;
+mod terms;
 
 pub use compile::{Compiled, compile};
 pub use figures::{Counted, figures, heirs};
+pub use headers::headers;
 pub use numbers::{DIRECT, Name, Numbers};
 pub use refusal::Refusal;

@@ -1,8 +1,11 @@
-//! The numbers of classes, which stay the same from plan to plan.
+//! The numbers of classes and of actions, which stay the same from plan to plan.
 
+use crate::Refusal;
 use narrows_bpf::tree::layout::CLASSES_MAX;
+use narrows_bpf::tree::term::COUNTED_MAX;
+use narrows_classify::ActionId;
 use narrows_policy::Handle;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The identity of a class across plans: its qdisc and its number there; 0 for a qdisc that is one
 /// class, and [`DIRECT`] for what an `htb` sends without a class.
@@ -13,69 +16,126 @@ pub const DIRECT: u32 = u32::MAX;
 
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Numbers(BTreeMap<Name, u32>);
+pub struct Numbers {
+    classes: Series<Name>,
+    actions: Series<ActionId>,
+}
 
 impl Numbers {
-    /// Numbers for `names`: their present ones, or else free ones. `None` if there are not enough.
-    pub fn next(&self, names: impl IntoIterator<Item = Name>) -> Option<Self> {
-        let (mut kept, mut new) = (BTreeMap::new(), Vec::new());
+    /// Numbers for `classes` and `actions`: their present ones, or else free ones.
+    ///
+    /// # Errors
+    /// If there are not enough.
+    pub fn next(
+        &self,
+        classes: impl IntoIterator<Item = Name>,
+        actions: impl IntoIterator<Item = ActionId>,
+    ) -> Result<Self, Refusal> {
+        let classes = self.classes.next(classes, "classes", CLASSES_MAX)?;
+        let actions = self.actions.next(actions, "actions of filters at qdiscs", COUNTED_MAX)?;
+        Ok(Self { classes, actions })
+    }
+
+    /// Those of another process.
+    pub fn of(
+        classes: impl IntoIterator<Item = (Name, u32)>,
+        actions: impl IntoIterator<Item = (ActionId, u32)>,
+    ) -> Self {
+        let classes = Series(classes.into_iter().collect());
+        Self { classes, actions: Series(actions.into_iter().collect()) }
+    }
+
+    /// The number of a class.
+    pub fn get(&self, name: Name) -> Option<u32> {
+        self.classes.0.get(&name).copied()
+    }
+
+    /// Those of all classes.
+    pub fn all(&self) -> impl Iterator<Item = u32> + '_ {
+        self.classes.0.values().copied()
+    }
+
+    /// All classes, with their numbers.
+    pub fn named(&self) -> impl Iterator<Item = (Name, u32)> + '_ {
+        self.classes.0.iter().map(|(name, number)| (*name, *number))
+    }
+
+    /// The numbers of classes that `before` did not have.
+    pub fn new_since(&self, before: &Self) -> Vec<u32> {
+        self.classes.new_since(&before.classes)
+    }
+
+    /// The number of an action.
+    pub fn action(&self, id: ActionId) -> Option<u32> {
+        self.actions.0.get(&id).copied()
+    }
+
+    /// All actions, with their numbers.
+    pub fn actions(&self) -> impl Iterator<Item = (ActionId, u32)> + '_ {
+        self.actions.0.iter().map(|(id, number)| (*id, *number))
+    }
+
+    /// The numbers of actions that `before` did not have.
+    pub fn new_actions_since(&self, before: &Self) -> Vec<u32> {
+        self.actions.new_since(&before.actions)
+    }
+}
+
+/// The numbers of one kind of things.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Series<N>(BTreeMap<N, u32>);
+
+impl<N> Default for Series<N> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<N: Ord + Copy> Series<N> {
+    /// Numbers below `end` for `names`, which are `what`, and not 0.
+    fn next(
+        &self,
+        names: impl IntoIterator<Item = N>,
+        what: &'static str,
+        end: u32,
+    ) -> Result<Self, Refusal> {
+        let (mut kept, mut new) = (BTreeMap::new(), BTreeSet::new());
         for name in names {
             match self.0.get(&name) {
                 Some(&number) => drop(kept.insert(name, number)),
-                None => new.push(name),
+                None => drop(new.insert(name)),
             }
         }
         // A number that was in use a moment ago is not given away at once: the program may still
         // count under it.
         let is_taken = |number: &u32, of: &BTreeMap<_, u32>| of.values().any(|used| used == number);
-        let mut free: Vec<u32> =
-            (1..CLASSES_MAX).filter(|number| !is_taken(number, &kept)).collect();
+        let mut free: Vec<u32> = (1..end).filter(|number| !is_taken(number, &kept)).collect();
         free.sort_by_key(|number| is_taken(number, &self.0));
         if free.len() < new.len() {
-            return None;
+            let (room, needed) = (end as usize - 1, kept.len() + new.len());
+            return Err(Refusal::Room { what, room, needed });
         }
         kept.extend(new.into_iter().zip(free));
-        Some(Self(kept))
+        Ok(Self(kept))
     }
 
-    /// The number of a class.
-    pub fn get(&self, name: Name) -> Option<u32> {
-        self.0.get(&name).copied()
-    }
-
-    /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = u32> + '_ {
-        self.0.values().copied()
-    }
-
-    /// All of them, each with the identity of its class.
-    pub fn named(&self) -> impl Iterator<Item = (Name, u32)> + '_ {
-        self.0.iter().map(|(name, number)| (*name, *number))
-    }
-
-    /// The numbers of classes that `before` did not have.
-    pub fn new_since(&self, before: &Self) -> Vec<u32> {
-        let is_new = |(name, _): &(&Name, &u32)| !before.0.contains_key(name);
+    fn new_since(&self, before: &Self) -> Vec<u32> {
+        let is_new = |(name, _): &(&N, &u32)| !before.0.contains_key(name);
         self.0.iter().filter(is_new).map(|(_, number)| *number).collect()
-    }
-}
-
-impl FromIterator<(Name, u32)> for Numbers {
-    fn from_iter<I: IntoIterator<Item = (Name, u32)>>(all: I) -> Self {
-        Self(all.into_iter().collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use narrows_classify::ActionKind;
 
     #[test]
     fn a_class_keeps_its_number_and_a_number_rests_before_it_is_another_s() {
         let htb = Handle::FIRST_AUTOMATIC;
-        let first = Numbers::default().next([(htb, 10), (htb, 20)]).unwrap();
+        let first = Numbers::default().next([(htb, 10), (htb, 20)], []).unwrap();
         assert_eq!((first.get((htb, 10)), first.get((htb, 20))), (Some(1), Some(2)));
-        let second = first.next([(htb, 20), (htb, 30)]).unwrap();
+        let second = first.next([(htb, 20), (htb, 30)], []).unwrap();
         assert_eq!((second.get((htb, 20)), second.get((htb, 30))), (Some(2), Some(3)));
         assert_eq!(second.new_since(&first), [3]);
         assert_eq!(second.get((htb, 10)), None);
@@ -84,7 +144,17 @@ mod tests {
     #[test]
     fn there_is_an_end_to_them() {
         let names = |most| (0..most).map(|class| (Handle::FIRST_AUTOMATIC, class));
-        assert!(Numbers::default().next(names(CLASSES_MAX - 1)).is_some());
-        assert_eq!(Numbers::default().next(names(CLASSES_MAX)), None);
+        assert!(Numbers::default().next(names(CLASSES_MAX - 1), []).is_ok());
+        assert!(Numbers::default().next(names(CLASSES_MAX), []).is_err());
+    }
+
+    #[test]
+    fn an_action_has_one_number_however_many_filters_have_it() {
+        let gact = |index| ActionId { kind: ActionKind::Gact, index };
+        let first = Numbers::default().next([], [gact(7), gact(5), gact(7)]).unwrap();
+        assert_eq!((first.action(gact(5)), first.action(gact(7))), (Some(1), Some(2)));
+        let second = first.next([], [gact(7), gact(9)]).unwrap();
+        assert_eq!(second.actions().collect::<Vec<_>>(), [(gact(7), 2), (gact(9), 3)]);
+        assert_eq!(second.new_actions_since(&first), [3]);
     }
 }

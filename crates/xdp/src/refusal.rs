@@ -25,10 +25,12 @@ pub enum Refusal {
         /// How many there would be.
         needed: usize,
     },
-    /// A filter that tables cannot say.
-    #[error(
-        "the XDP plane cannot match {0}: its filters are matchall, fw, and flower by protocol, \
-         ip_proto, addresses, ports and ip_tos; use `--plane xsk`"
-    )]
-    Filter(&'static str),
+    /// A filter that the program cannot run.
+    #[error("the XDP plane does not run {what}: {instead}, or use `--plane xsk`")]
+    Filter {
+        /// Which.
+        what: &'static str,
+        /// What does.
+        instead: &'static str,
+    },
 }

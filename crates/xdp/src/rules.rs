@@ -1,7 +1,7 @@
 //! Filters as rules: keys under masks.
 //!
 //! A range of ports is as many rules as it has blocks of a power of two; a field of IP without a
-//! version is one rule for each version.
+//! version is one rule for each version. What keys cannot say is for [terms](crate::terms).
 
 use crate::Refusal;
 use crate::compile::room;
@@ -20,22 +20,33 @@ type Masked = (Key, Key);
 type Rules = BTreeMap<(u16, Key), (u64, u32)>;
 
 /// A filter of a scope, and the number of the class, or scope, that it assigns.
+#[derive(Clone, Copy)]
 pub(crate) struct Assigned<'a> {
     pub(crate) scope: u16,
     pub(crate) filter: &'a Filter,
     pub(crate) class: u32,
 }
 
+/// Filters as rules under their masks, and those that are no rules.
+pub(crate) struct Tables<'a> {
+    pub(crate) masks: Vec<Mask>,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) rest: Vec<Assigned<'a>>,
+}
+
 /// The tables of `filters`. All scopes have the same masks.
 pub(crate) fn tables<'a>(
     filters: impl Iterator<Item = Assigned<'a>>,
-) -> Result<(Vec<Mask>, Vec<Rule>), Refusal> {
+) -> Result<Tables<'a>, Refusal> {
     let mut by_mask: BTreeMap<Key, Rules> = BTreeMap::new();
-    for Assigned { scope, filter, class } in filters {
-        if !filter.actions.is_empty() {
-            return Err(Refusal::Filter("filters with actions"));
-        }
-        for (bits, key) in keys(filter)? {
+    let mut rest = Vec::new();
+    for assigned in filters {
+        let Assigned { scope, filter, class } = assigned;
+        let Some(keys) = keys(filter).filter(|_| filter.actions.is_empty()) else {
+            rest.push(assigned);
+            continue;
+        };
+        for (bits, key) in keys {
             let rule = (filter.order(), class);
             let best = by_mask.entry(bits).or_default().entry((scope, key)).or_insert(rule);
             *best = rule.min(*best);
@@ -60,11 +71,11 @@ pub(crate) fn tables<'a>(
         };
         rules.iter().map(rule)
     });
-    Ok((masks, rules.collect()))
+    Ok(Tables { masks, rules: rules.collect(), rest })
 }
 
-/// All that a packet of `filter` may be.
-fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
+/// All that a packet may be that `filter` matches; `None` if keys cannot say it.
+fn keys(filter: &Filter) -> Option<Vec<Masked>> {
     let (mut bits, mut key) = (Key::default(), Key::default());
     let flower = match &filter.matches {
         Matches::All => Flower::default(),
@@ -73,11 +84,11 @@ fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
             Flower::default()
         }
         Matches::Flower(flower) => *flower,
-        _ => return Err(Refusal::Filter(filter.kind())),
+        _ => return None,
     };
     match filter.protocol {
         ANY_PROTOCOL => {}
-        VLAN => return Err(Refusal::Filter("protocol 802.1Q")),
+        VLAN => return None,
         protocol => (bits.ether_type, key.ether_type) = (u16::MAX, protocol),
     }
     let plain = Flower {
@@ -90,7 +101,7 @@ fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
         ..flower
     };
     if plain != Flower::default() {
-        return Err(Refusal::Filter("VLANs, stations, TTL, flags of TCP, ICMP or fragments"));
+        return None;
     }
     if let Some(protocol) = flower.protocol {
         (bits.protocol, key.protocol) = (u8::MAX, protocol);
@@ -112,7 +123,7 @@ fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
     (bits.source, key.source) = address(flower.source);
     (bits.destination, key.destination) = address(flower.destination);
     if flower == Flower::default() {
-        return Ok(vec![(bits, key)]);
+        return Some(vec![(bits, key)]);
     }
     let mut all = Vec::new();
     for ip in versions {
@@ -135,7 +146,7 @@ fn keys(filter: &Filter) -> Result<Vec<Masked>, Refusal> {
             }
         }
     }
-    Ok(all)
+    Some(all)
 }
 
 /// The blocks of a power of two that `range` is made of, each a mask and what ports are under it.

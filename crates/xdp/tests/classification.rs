@@ -342,8 +342,8 @@ fn program(image: &Image, edits: &[(u32, u32)]) -> Option<Tree> {
     tree.install(image, &new).unwrap();
     let terms = (EDITED..).zip(edits).map(|(port, (mark, priority))| {
         let mut term = Term::any();
-        term.ask(Field::Protocol, &[17], &[0xff]);
-        term.ask(Field::DestinationPort, &port.to_be_bytes(), &[0xff; 2]);
+        term.headers.ask(Field::Protocol, &[17], &[0xff]);
+        term.headers.ask(Field::DestinationPort, &port.to_be_bytes(), &[0xff; 2]);
         let does = Does::Edit { mark: Some((*mark, u32::MAX)), priority: Some(*priority) };
         term.steps = vec![Step { does, then: Then::Pass, exceed: Then::Pass, counter: None }];
         term

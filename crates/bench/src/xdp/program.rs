@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
-use narrows_bpf::tree::{Image, Scope, Tree};
+use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as Filter, Test};
+use narrows_bpf::tree::{self, Image, Scope, Tree};
 use narrows_bpf::{
     self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then,
 };
@@ -96,7 +97,7 @@ impl Program {
                 Loaded::Tree(Box::new(tree))
             }
             Subject::Spread { by, is_six } => spread(by, is_six, shape.entries)?,
-            Subject::Tree | Subject::Filter { .. } | Subject::Edited => {
+            Subject::Tree | Subject::Filter { .. } | Subject::Terms | Subject::Edited => {
                 let mut tree = Tree::load([2; 6], false, Entry::Own)?;
                 tree.connect(port)?;
                 let image = image(shape);
@@ -150,7 +151,9 @@ impl Program {
     /// Demands a verdict that this program gives under its load.
     pub(super) fn judge(&self, verdict: u32) -> Result<()> {
         let passes = match self.shape.subject {
-            Subject::Tree | Subject::Filter { .. } | Subject::Edited => test_run::REDIRECT,
+            Subject::Tree | Subject::Filter { .. } | Subject::Terms | Subject::Edited => {
+                test_run::REDIRECT
+            }
             Subject::Set(_) => test_run::DROP,
             Subject::Spread { by: By::Protocol | By::Set(_) | By::Trie, .. } => test_run::DROP,
             _ => test_run::PASS,
@@ -247,7 +250,7 @@ fn naming(tree: &Tree) -> Result<Front> {
 /// A filter that drops all UDP.
 fn udp() -> Result<Front> {
     let mut term = Term::any();
-    term.ask(Field::Protocol, &[UDP], &[u8::MAX]);
+    term.headers.ask(Field::Protocol, &[UDP], &[u8::MAX]);
     deciding(term, Then::Drop, None)
 }
 
@@ -331,7 +334,24 @@ fn image(shape: Shape) -> Image {
     let (masks, rules) = filters(shape);
     let outermost = Scope { major: NAMED, unknown: 1, otherwise };
     let names = BTreeMap::from([(NAMED << 16 | NAMED, 1)]);
-    Image { masks, rules, outermost, names, classes, ..Image::default() }
+    let terms = if shape.subject == Subject::Terms { terms(shape.entries) } else { Vec::new() };
+    Image { masks, rules, terms, outermost, names, classes, ..Image::default() }
+}
+
+/// So many terms that compare two bytes of the frame, of which the last one fits.
+fn terms(entries: u32) -> Vec<Filter> {
+    let of = |order: u32| {
+        // Version and length of IPv4's header, and no TOS.
+        let value = if order + 1 == entries { 0x4500 } else { 0x4501 + u64::from(order) };
+        let (layer, offset, size, is_little_endian) = (Layer::Network, 0, 2, false);
+        let number = Number::At { layer, offset, size, is_little_endian };
+        let comparison = Comparison::of(number, Relation::Equal, value);
+        let test = Test { comparison, then: Next::Matches, otherwise: Next::Fails };
+        let does = tree::term::Does::Assigns(1);
+        let (order, first) = (order.into(), Next::Test(0));
+        Filter { scope: 0, order, first, tests: vec![test], does, actions: Vec::new() }
+    };
+    (0..entries).map(of).collect()
 }
 
 /// Rules that nothing matches, but the last one of the last mask: a look-up asks by all of them.

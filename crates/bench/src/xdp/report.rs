@@ -18,8 +18,8 @@ pub struct Report {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// Its name: `empty`, `bucket-percpu`, `bucket-shared`, `bucket-locked`, `tree`, `filter`,
-    /// `filter-crowded`, `edited`, `set`, `spread`, `spread-filter`, `spread-set`, `spread-trie`,
-    /// and these four with `-v6`; `set` with `-counters` and `-timeout`, too.
+    /// `filter-crowded`, `terms`, `edited`, `set`, `spread`, `spread-filter`, `spread-set`,
+    /// `spread-trie`, and these four with `-v6`; `set` with `-counters` and `-timeout`, too.
     pub program: &'static str,
     /// `test`: frames end with the program. `live`: they leave by a port.
     pub frames: &'static str,
@@ -31,7 +31,7 @@ pub struct Row {
     pub contended: bool,
     /// Whether the rate is exceeded: `free` or `bound`.
     pub load: &'static str,
-    /// Rules of filters, or entries of the set.
+    /// Rules of filters, terms, or entries of the set.
     pub entries: u32,
     /// Different masks of them.
     pub masks: u32,

@@ -24,6 +24,8 @@ pub enum Subject {
         /// Whether each byte that filters ask for fits some filter of each mask.
         crowded: bool,
     },
+    /// The tree with terms: filters that no mask can say. The frame fits the last one.
+    Terms,
     /// The tree behind a filter that names the class of each frame.
     Edited,
     /// A filter in front that finds the source in a set of prefixes. Test frames are dropped, live
@@ -93,6 +95,7 @@ impl Subject {
             Self::Tree => "tree",
             Self::Filter { crowded: false } => "filter",
             Self::Filter { crowded: true } => "filter-crowded",
+            Self::Terms => "terms",
             Self::Edited => "edited",
             Self::Set(Members::Plain) => "set",
             Self::Set(Members::Counted) => "set-counters",
@@ -132,7 +135,7 @@ pub struct Shape {
     pub contended: bool,
     /// Whether the rate is exceeded.
     pub bound: bool,
-    /// Rules of filters, or entries of the set.
+    /// Rules of filters, terms, or entries of the set.
     pub entries: u32,
     /// Different masks of them.
     pub masks: u32,
@@ -190,6 +193,7 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
     /// Rules, and their masks: many alike, and alike in few ways.
     const FILTERS: [(u32, u32, bool); 5] =
         [(1, 1, false), (1000, 1, false), (10_000, 1, false), (1000, 10, false), (1000, 10, true)];
+    const TERMS: [u32; 3] = [1, 8, 64];
     const SETS: [u32; 2] = [1000, 100_000];
     const LARGE_SET: u32 = 1_000_000;
     let mut shapes = Vec::new();
@@ -207,6 +211,10 @@ pub(super) fn all(cpus: usize) -> Vec<Shape> {
         for (entries, masks, crowded) in FILTERS {
             let shape = Shape::new(Subject::Filter { crowded }, 1, cpus);
             shapes.push(Shape { contended: cpus > 1, entries, masks, ..shape });
+        }
+        for entries in TERMS {
+            let shape = Shape::new(Subject::Terms, 1, cpus);
+            shapes.push(Shape { contended: cpus > 1, entries, ..shape });
         }
         shapes.push(Shape { contended: cpus > 1, ..Shape::new(Subject::Edited, 1, cpus) });
         for members in [Members::Plain, Members::Counted, Members::Timed] {

@@ -3,13 +3,11 @@
 use super::skeleton::types;
 use crate::front::COUNTERS_MAX;
 use crate::front::maps::{row_count, ticks_of, ticks_per_byte};
-use crate::front::term::{Does, Field, Policer, Step, Term};
+use crate::front::term::{Does, Policer, Step, Term};
 use narrows_units::Nanos;
 
 /// The number of no counter.
 const NO_COUNTER: u8 = COUNTERS_MAX as u8 + 1;
-/// The word in which the version of IP is.
-const VERSION: usize = Field::Ip as usize / 8;
 /// `DECIDE`, `POLICE` and `EDIT` of `programs/front.bpf.c`.
 const DECIDE: u8 = 1;
 const POLICE: u8 = 2;
@@ -18,20 +16,10 @@ const EDIT: u8 = 3;
 pub(super) fn write(into: &mut types::term, term: &Term, has_more: bool) {
     into.is_used = 1;
     into.has_more = has_more.into();
-    let words = |bytes: &[u8], into: &mut [u64]| {
-        for (into, word) in into.iter_mut().zip(bytes.chunks_exact(8)) {
-            *into = word.try_into().map_or(0, u64::from_ne_bytes);
-        }
-    };
-    words(&term.values, &mut into.values);
-    words(&term.masks, &mut into.masks);
-    if term.is_never {
-        // No packet is of this version of IP.
-        (into.values[VERSION], into.masks[VERSION]) = (u64::MAX, u64::MAX);
-    }
+    [into.values, into.masks] = term.headers.words();
     let range = |range: Option<(u16, u16)>| range.map_or([0; 2], |(first, last)| [first, last]);
-    into.source_ports = range(term.source_ports);
-    into.destination_ports = range(term.destination_ports);
+    into.source_ports = range(term.headers.source_ports);
+    into.destination_ports = range(term.headers.destination_ports);
     let (value, mask) = term.mark.unwrap_or_default();
     (into.mark, into.mark_mask) = (value & mask, mask);
     for (into, word) in into.selectors.iter_mut().zip(&term.words) {

@@ -1,6 +1,7 @@
 //! The filters of a program in front of a plane: what a packet must match, and what happens to it.
 //! Plain data.
 
+use crate::Headers;
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// The most terms in a program: `TERMS_MAX` of `programs/front.bpf.c`.
@@ -13,65 +14,6 @@ pub const SELECTORS_MAX: usize = 4;
 pub const STEPS_MAX: usize = 3;
 /// The most actions with counters: `COUNTERS_MAX` of `programs/police.h`, without the last one.
 pub const COUNTERS_MAX: usize = 96;
-/// `PACKET_WORDS` of `programs/packet.h`.
-pub(super) const PACKET_WORDS: usize = 9;
-/// The bytes of these words.
-pub(super) const PACKET_BYTES: usize = PACKET_WORDS * 8;
-
-/// Which headers a packet has, as bits of [`Field::Has`].
-pub mod has {
-    /// Ports.
-    pub const PORTS: u8 = 1;
-    /// TCP's flags.
-    pub const FLAGS: u8 = 2;
-    /// ICMP's type and code.
-    pub const ICMP: u8 = 4;
-    /// It is a fragment,
-    pub const FRAGMENT: u8 = 8;
-    /// and the first one.
-    pub const FIRST: u8 = 16;
-    /// A tag of IEEE 802.1Q.
-    pub const TAG: u8 = 32;
-}
-
-/// Offsets of the fields of `struct packet`. All are in network order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(usize)]
-pub enum Field {
-    /// 16 bytes; an IPv4 address in the first four.
-    Source = 0,
-    /// 16 bytes, likewise.
-    Destination = 16,
-    /// 6 bytes.
-    SourceMac = 32,
-    /// 6 bytes.
-    DestinationMac = 40,
-    /// 2 bytes.
-    SourcePort = 48,
-    /// 2 bytes.
-    DestinationPort = 50,
-    /// 2 bytes, behind all tags.
-    EtherType = 52,
-    /// 4, 6, or 0 for no IP.
-    Ip = 54,
-    /// 1 byte.
-    Protocol = 55,
-    /// 1 byte.
-    TrafficClass = 56,
-    /// 1 byte.
-    Ttl = 57,
-    /// 2 bytes.
-    TcpFlags = 58,
-    /// 1 byte.
-    IcmpType = 60,
-    /// 1 byte.
-    IcmpCode = 61,
-    /// 2 bytes: priority and VLAN of the outer tag.
-    Tag = 62,
-    /// The headers that it [has].
-    Has = 64,
-}
-
 /// Which of a packet's two ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endpoint {
@@ -202,14 +144,8 @@ pub struct Step {
 /// A filter: the packets that it matches, and what happens to them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Term {
-    pub(super) values: [u8; PACKET_BYTES],
-    pub(super) masks: [u8; PACKET_BYTES],
-    /// Whether two conditions exclude each other.
-    pub(super) is_never: bool,
-    /// The first and the last port; the last is not 0.
-    pub source_ports: Option<(u16, u16)>,
-    /// Likewise.
-    pub destination_ports: Option<(u16, u16)>,
+    /// The headers that it asks for.
+    pub headers: Headers,
     /// The mark's value and mask.
     pub mark: Option<(u32, u32)>,
     /// Words of the frame; at most [`SELECTORS_MAX`].
@@ -226,11 +162,7 @@ impl Term {
     /// A term without conditions and actions.
     pub fn any() -> Self {
         Self {
-            values: [0; PACKET_BYTES],
-            masks: [0; PACKET_BYTES],
-            is_never: false,
-            source_ports: None,
-            destination_ports: None,
+            headers: Headers::default(),
             mark: None,
             words: Vec::new(),
             look_ups: Vec::new(),
@@ -239,39 +171,15 @@ impl Term {
         }
     }
 
-    /// Adds a condition: `field` equals `value` under `mask`.
-    pub fn ask(&mut self, field: Field, value: &[u8], mask: &[u8]) {
-        let from = field as usize;
-        let places = self.values.iter_mut().zip(&mut self.masks).skip(from);
-        for ((into, bits), (value, mask)) in places.zip(value.iter().zip(mask)) {
-            self.is_never |= (*into ^ value) & *bits & mask != 0;
-            *into = *into & !mask | value & mask;
-            *bits |= mask;
-        }
-    }
-
-    /// Adds a condition: the packet [has] `what`.
-    pub fn ask_for(&mut self, what: u8) {
-        self.ask(Field::Has, &[what], &[what]);
-    }
-
     /// Whether a condition or key needs the transport header.
     pub(super) fn reads_transport(&self) -> bool {
-        let fields = |from: Field, to: Field| {
-            self.masks[from as usize..to as usize].iter().any(|bits| *bits != 0)
-        };
         let of_flows = |step: &Step| match step.does {
             Does::Police(Policer { accounts: Some(accounts), .. }) => {
                 accounts.key == AccountKey::Flow
             }
             _ => false,
         };
-        fields(Field::SourcePort, Field::EtherType)
-            || fields(Field::Protocol, Field::TrafficClass)
-            || fields(Field::TcpFlags, Field::Tag)
-            || self.masks[Field::Has as usize] & !has::TAG != 0
-            || self.source_ports.is_some()
-            || self.destination_ports.is_some()
+        self.headers.ask_for_transport()
             || self.words.iter().any(|word| word.is_behind_ip)
             || self.look_ups.iter().any(|look_up| look_up.port.is_some())
             || self.steps.iter().any(of_flows)

@@ -1,6 +1,7 @@
 //! Filters in the driver, run by the kernel on frames that never were on a wire.
 
 use super::*;
+use crate::Field;
 use crate::test_run::{DROP, PASS, TestRun, as_xdp, test_run};
 use narrows_sets::{Host, Key, Match, Named, Sets};
 use narrows_units::Nanos;
@@ -196,7 +197,7 @@ fn the_first_term_that_matches_decides() {
         let bad = bench.look_up("bad", false);
         let of = |ether_type: u16, look_up, then, counter| {
             let mut term = term(&[look_up], then, counter);
-            term.ask(Field::EtherType, &ether_type.to_be_bytes(), &[0xff; 2]);
+            term.headers.ask(Field::EtherType, &ether_type.to_be_bytes(), &[0xff; 2]);
             term
         };
         let [friend, foe] = [of(0x0800, friends, Then::Pass, 3), of(0x0800, bad, Then::Drop, 4)];

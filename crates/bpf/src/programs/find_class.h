@@ -18,24 +18,30 @@
  * Sources: V. Srinivasan et al., Packet classification using tuple space search; T. V.
  * Lakshman, D. Stiliadis, High-speed policy-based packet forwarding (the bit vectors).
  *
- * Headers are read as in crates/packet/src/dissect, except that packets in MPLS and PPPoE do
- * not count as IP here.
+ * Headers are read as in crates/packet/src/dissect. What few packets have is read by packet.h, at
+ * the cost of a second look at these: more than a few tags, MPLS, PPPoE, extension headers, and
+ * lengths that leave no room for ports.
  */
 #ifndef FIND_CLASS_H
 #define FIND_CLASS_H
 
+#include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include "frame.h"
 #include "tree.h"
 
 #define TAGS_MAX 4
-#define EXTENSIONS_MAX 4
+#define PORTS_BYTES 4
+
+/* In the place of a rule: none, which is behind all others. */
+#define NONE (~0ULL)
 
 /* Where the IP header of a frame is. */
 struct network {
 	__u16 at;
 	__u8 ip;			/* 4, 6, or 0 for none */
+	__u8 is_rare;			/* there is more than read_headers() reads */
 };
 
 static __always_inline int is_tag(__be16 ether_type)
@@ -51,12 +57,26 @@ static __always_inline int has_ports(__u8 protocol)
 	       protocol == 136;
 }
 
-static __always_inline void read_ports(struct key *key, void *at, void *data_end)
+/* Whether a header comes before what the packet carries: extensions, and authentication. */
+static __always_inline int is_before(__u8 protocol)
+{
+	return protocol == 0 || protocol == 43 || protocol == 60 || protocol == 135 ||
+	       protocol == 44 || protocol == IPPROTO_AH;
+}
+
+/* Reads the ports at `at`, for which a packet has room if it is not short. */
+static __always_inline void read_ports(struct key *key, struct network *network, void *at,
+				       int is_short, void *data_end)
 {
 	__be16 *ports = at;
 
-	if (!has_ports(key->protocol) || (void *)(ports + 2) > data_end)
+	if (!has_ports(key->protocol)) {
+		network->is_rare = is_before(key->protocol);
 		return;
+	}
+	if ((void *)(ports + 2) > data_end)
+		return;
+	network->is_rare = is_short;
 	key->source_port = ports[0];
 	key->destination_port = ports[1];
 	key->has_ports = 1;
@@ -66,6 +86,7 @@ static __always_inline void read_v4(struct key *key, struct network *network, vo
 				    void *data_end)
 {
 	struct iphdr *ip = at;
+	int is_short;
 
 	if ((void *)(ip + 1) > data_end || ip->version != 4 || ip->ihl < 5)
 		return;
@@ -74,14 +95,18 @@ static __always_inline void read_v4(struct key *key, struct network *network, vo
 	key->protocol = ip->protocol;
 	__builtin_memcpy(key->source + 12, &ip->saddr, 4);
 	__builtin_memcpy(key->destination + 12, &ip->daddr, 4);
-	if (!(ip->frag_off & bpf_htons(0x3fff)))
-		read_ports(key, at + ip->ihl * 4, data_end);
+	if (ip->frag_off & bpf_htons(0x3fff))
+		return;
+	/* A length that has no room for the header itself is wrong, and does not count. */
+	is_short = (__u32)bpf_ntohs(ip->tot_len) - ip->ihl * 4 < PORTS_BYTES;
+	read_ports(key, network, at + ip->ihl * 4, is_short, data_end);
 }
 
 static __always_inline void read_v6(struct key *key, struct network *network, void *at,
 				    void *data_end)
 {
 	struct ipv6hdr *ip = at;
+	int is_short;
 
 	if ((void *)(ip + 1) > data_end || ip->version != 6)
 		return;
@@ -90,23 +115,9 @@ static __always_inline void read_v6(struct key *key, struct network *network, vo
 	key->protocol = ip->nexthdr;
 	__builtin_memcpy(key->source, &ip->saddr, 16);
 	__builtin_memcpy(key->destination, &ip->daddr, 16);
-	at += sizeof(*ip);
-#pragma unroll
-	for (int i = 0; i < EXTENSIONS_MAX; i++) {
-		__u8 *extension = at;
-		__u8 kind = key->protocol;
-
-		if (kind != 0 && kind != 43 && kind != 60 && kind != 135 && kind != 44)
-			break;
-		if ((void *)(extension + 8) > data_end)
-			return;
-		key->protocol = extension[0];
-		/* A fragment's header has a fixed length, and what follows is in one of them only. */
-		if (kind == 44)
-			return;
-		at += (extension[1] + 1) * 8;
-	}
-	read_ports(key, at, data_end);
+	/* The length of a jumbogram is 0. */
+	is_short = (__u32)bpf_ntohs(ip->payload_len) - 1 < PORTS_BYTES - 1;
+	read_ports(key, network, at + sizeof(*ip), is_short, data_end);
 }
 
 /* Reads the headers of the frame from `data` on into a key. */
@@ -134,6 +145,10 @@ static __always_inline void read_headers(struct key *key, struct network *networ
 		read_v4(key, network, data + at, data_end);
 	else if (ether_type == bpf_htons(ETH_P_IPV6))
 		read_v6(key, network, data + at, data_end);
+	else if (is_tag(ether_type) || ether_type == bpf_htons(ETH_P_QINQ2) ||
+		 ether_type == bpf_htons(ETH_P_MPLS_UC) ||
+		 ether_type == bpf_htons(ETH_P_MPLS_MC) || ether_type == bpf_htons(ETH_P_PPP_SES))
+		network->is_rare = 1;
 }
 
 /* The priority that a router derives from the TOS byte: rt_tos2priority() of the kernel. */
@@ -202,16 +217,13 @@ __noinline __u64 find_rule(__u32 number, __u32 scope_and_mask, struct key *key)
 	return find_slot(slots, plan->shift, &masked);
 }
 
-/* The class, or scope, of what `key` says in the scope `at`, and of `priority` where no rule says
- * one. */
-static __always_inline __u32 find_in(__u32 number, struct plan *plan, const struct scope *scope,
-				     __u32 at, struct key *key, __u32 priority)
+/* The best rule for `key` in the scope `at`: rank and class or scope, or NONE. */
+static __always_inline __u64 best_rule(__u32 number, struct plan *plan, const struct scope *scope,
+				       __u32 at, struct key *key)
 {
-	__u64 best = ~0ULL;
-	__u32 class, left;
+	__u64 best = NONE;
+	__u32 left = scope->masks;
 
-	class = scope->otherwise[priority & 15];
-	left = scope->masks;
 	for (__u32 i = 0; i < SIEVES_MAX && i < plan->sieves && left; i++) {
 		__u32 byte = plan->sieve[i], index;
 		const __u32 *may;
@@ -231,13 +243,24 @@ static __always_inline __u32 find_in(__u32 number, struct plan *plan, const stru
 			break;
 		left &= left - 1;
 		rule = find_rule(number, at << SCOPE_SHIFT | mask, key);
-		if (rule && rule < best) {
+		if (rule && rule < best)
 			best = rule;
-			class = rule;
-		}
 	}
-	return class;
+	return best;
 }
+
+/* The class, or scope, of what `key` says in the scope `at`, and of `priority` where no rule says
+ * one. */
+static __always_inline __u32 find_in(__u32 number, struct plan *plan, const struct scope *scope,
+				     __u32 at, struct key *key, __u32 priority)
+{
+	__u64 best = best_rule(number, plan, scope, at, key);
+
+	return best == NONE ? scope->otherwise[priority & 15] : (__u32)best;
+}
+
+/* The class of a frame under the plan `number`, of whose headers all are read: terms.h. */
+__noinline __u32 classify_in_full(struct context *ctx, __u32 number, __u32 mark, __u32 set);
 
 /* The class or scope that the priority `name` names, under the plan `number`; else `unknown`. */
 __noinline __u32 find_named(__u32 number, __u32 name, __u32 unknown)
@@ -263,7 +286,14 @@ static __always_inline int is_named(const struct scope *scope, __u32 set)
 
 static __always_inline int is_scope(__u32 class)
 {
-	return class & SCOPE && class != NOWHERE;
+	return class & SCOPE && class < FILTERED;
+}
+
+/* The priority of a packet: `set`, or else by its headers. A class of another qdisc is no
+ * priority. */
+static __always_inline __u32 priority_of(__u8 traffic_class, __u32 set)
+{
+	return !set ? priority(traffic_class) : set >> 16 ? 0 : set;
 }
 
 /* The class, or scope, of what `key` says in the outermost scope. A global function, as are those
@@ -309,6 +339,8 @@ __noinline __u32 classify(struct context *ctx, __u32 number)
 	__u32 class, prio;
 
 	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
+	if (network.is_rare)
+		return classify_in_full(ctx, number, 0, 0);
 	prio = priority(key.traffic_class);
 	class = find_class(number, &key, prio);
 	return is_scope(class) ? find_within(number, class, &key, prio, 0) : class;
@@ -332,9 +364,10 @@ __noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, 
 			return class;
 	}
 	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
+	if (network.is_rare)
+		return classify_in_full(ctx, number, mark, set);
 	key.mark = mark;
-	/* A class of another qdisc is no priority. */
-	prio = !set ? priority(key.traffic_class) : set >> 16 ? 0 : set;
+	prio = priority_of(key.traffic_class, set);
 	if (!named)
 		class = find_class(number, &key, prio);
 	return is_scope(class) ? find_within(number, class, &key, prio, set) : class;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The headers that the filters in front read, parsed as in crates/packet/src/dissect: through
- * VLAN tags, MPLS labels and PPPoE to the first IP header, and through extension headers to the
- * transport header. So a filter matches the same here as in a worker.
+ * The headers that filters read, parsed as in crates/packet/src/dissect: through VLAN tags, MPLS
+ * labels and PPPoE to the first IP header, and through extension headers to the transport
+ * header. So a filter matches the same here as in a worker.
  *
  * The depth of parsing is a constant of each program: if its filters use only addresses,
  * nothing behind the IP header is read.
@@ -13,9 +13,9 @@
 #include "frame.h"
 
 /* The most tags, labels and extension headers that are parsed. */
-#define TAGS_MAX 8
-#define LABELS_MAX 8
-#define EXTENSIONS_MAX 8
+#define PACKET_TAGS_MAX 8
+#define PACKET_LABELS_MAX 8
+#define PACKET_EXTENSIONS_MAX 8
 /* The highest offset of a header: the verifier needs a bound. */
 #define OFFSET_MASK 0x7fff
 
@@ -70,6 +70,16 @@ struct packet {
 	__u16 spare;
 };
 
+/* The frames that a packet stands for. */
+static __always_inline __u32 packets_of(const struct packet *packet)
+{
+#ifdef TCX
+	return packet->packets ? packet->packets : 1;
+#else
+	return 1;
+#endif
+}
+
 /* `bytes` bytes of the frame from `at` on, or null if it is shorter. */
 static __always_inline void *part(struct context *ctx, __u32 at, __u32 bytes)
 {
@@ -101,7 +111,7 @@ __noinline int pass_extensions(struct context *ctx, struct packet *packet)
 {
 	if (!ctx || !packet)
 		return 0;
-	for (int i = 0; i < EXTENSIONS_MAX; i++) {
+	for (int i = 0; i < PACKET_EXTENSIONS_MAX; i++) {
 		__u8 protocol = packet->protocol;
 		__u32 at = packet->transport, len;
 		__u8 *header;
@@ -189,8 +199,8 @@ static __always_inline __u32 believable(struct context *ctx, __u32 declared, __u
 	return declared < least || declared > whole ? whole : declared;
 }
 
-static __always_inline void read_v4(struct context *ctx, struct packet *packet, __u32 at,
-				    int with_transport)
+static __always_inline void read_packet_v4(struct context *ctx, struct packet *packet, __u32 at,
+					   int with_transport)
 {
 	struct iphdr *ip = part(ctx, at, sizeof(*ip));
 	__be16 fragment;
@@ -212,8 +222,8 @@ static __always_inline void read_v4(struct context *ctx, struct packet *packet, 
 		read_transport(ctx, packet);
 }
 
-static __always_inline void read_v6(struct context *ctx, struct packet *packet, __u32 at,
-				    int with_transport)
+static __always_inline void read_packet_v6(struct context *ctx, struct packet *packet, __u32 at,
+					   int with_transport)
 {
 	struct ipv6hdr *ip = part(ctx, at, sizeof(*ip));
 
@@ -236,7 +246,7 @@ static __always_inline void read_v6(struct context *ctx, struct packet *packet, 
 static __always_inline __u8 pass_labels(struct context *ctx, __u32 *at)
 {
 #pragma unroll
-	for (int i = 0; i < LABELS_MAX; i++) {
+	for (int i = 0; i < PACKET_LABELS_MAX; i++) {
 		__u8 *label = part(ctx, *at, 5);
 
 		if (!label)
@@ -284,7 +294,7 @@ static __always_inline void read_packet(struct context *ctx, struct packet *pack
 	if (beside_type == bpf_htons(ETH_P_8021Q))
 		set_tag(packet, beside);
 #pragma unroll
-	for (int i = 0; i < TAGS_MAX; i++) {
+	for (int i = 0; i < PACKET_TAGS_MAX; i++) {
 		__be16 *tag;
 
 		if (ether_type != bpf_htons(ETH_P_8021Q) && ether_type != bpf_htons(ETH_P_8021AD) &&
@@ -309,9 +319,9 @@ static __always_inline void read_packet(struct context *ctx, struct packet *pack
 	else if (ether_type == bpf_htons(ETH_P_PPP_SES))
 		ip = pass_pppoe(ctx, &at);
 	if (ip == 4)
-		read_v4(ctx, packet, at, with_transport);
+		read_packet_v4(ctx, packet, at, with_transport);
 	else if (ip == 6)
-		read_v6(ctx, packet, at, with_transport);
+		read_packet_v6(ctx, packet, at, with_transport);
 }
 
 #endif

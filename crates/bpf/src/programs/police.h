@@ -127,16 +127,6 @@ static __always_inline int sell(__u64 *account, __u64 first, __u64 cost, __u64 b
 	return 1;
 }
 
-/* The frames that a packet stands for. */
-static __always_inline __u32 packets_of(const struct packet *packet)
-{
-#ifdef TCX
-	return packet->packets ? packet->packets : 1;
-#else
-	return 1;
-#endif
-}
-
 /* The key of a packet. */
 static __always_inline __u64 tag_of(const struct packet *packet, __u32 who)
 {

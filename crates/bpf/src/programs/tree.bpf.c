@@ -19,6 +19,7 @@
 #include "meter.h"
 #include "other_port.h"
 #include "self.h"
+#include "terms.h"
 
 static __always_inline int send(struct totals *total, struct seat *seat, struct size size)
 {
@@ -66,11 +67,12 @@ static __always_inline __s64 charge_of(const struct class *class, struct size si
 
 static __always_inline int police(struct context *ctx, int is_behind)
 {
-	__u32 zero = 0, number, leaf;
+	__u32 zero = 0, said, number, leaf;
 	struct totals *total = bpf_map_lookup_elem(&totals, &zero);
 	__u32 *current = bpf_map_lookup_elem(&in_force, &zero);
 	struct size size;
 	struct ethhdr *eth;
+	struct handed set = {};
 	struct class *class;
 	struct seat *seat;
 	__s64 cost;
@@ -84,18 +86,24 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		total->to_self += size.packets;
 		return TO_BOX;
 	}
-	number = *(volatile __u32 *)current & 1;
+	said = *(volatile __u32 *)current;
+	number = said & NUMBER_MASK;
 	if (is_behind) {
 		struct handed *from = handed_here();
 
 		if (!from)
 			return FAILED;
-		leaf = classify_edited(ctx, number, from->mark, from->priority);
-	} else {
-		leaf = classify(ctx, number);
+		set = *from;
 	}
-	if (leaf == NOWHERE)
-		return drop(total, &total->unclassified_drops, size);
+	if (said & HAS_TERMS)
+		leaf = classify_in_full(ctx, number, set.mark, set.priority);
+	else if (is_behind)
+		leaf = classify_edited(ctx, number, set.mark, set.priority);
+	else
+		leaf = classify(ctx, number);
+	if (leaf >= FILTERED)
+		return drop(total, leaf == FILTERED ? &total->filter_drops :
+						      &total->unclassified_drops, size);
 	class = class_of(number, leaf);
 	seat = bpf_map_lookup_elem(&seats, &leaf);
 	if (!class || !seat)

@@ -39,9 +39,15 @@
 #define LEVELS_MAX 24
 #define PRIORITIES 16
 
-/* Instead of a class: such packets are dropped. */
+/* Instead of a class: such packets are dropped, since no class is theirs, or by a filter. */
 #define NOWHERE 0xffffffff
-/* With this bit it is not a class but a scope, where the search goes on. */
+#define FILTERED 0xfffffffe
+
+/* The number in force, and whether its plan has terms (terms.h). */
+#define NUMBER_MASK 1
+#define HAS_TERMS 2
+
+/* With this bit, and below FILTERED, it is not a class but a scope, where the search goes on. */
 #define SCOPE 0x80000000
 
 /* The fields of a packet that rules compare, as eight-byte words: masking is six operations. */
@@ -83,7 +89,8 @@ struct scope {
 	__u32 masks;			/* a bit for each mask that its rules use */
 	__u32 major;			/* of the qdisc whose classes a priority may name; 0 for none */
 	__u32 unknown;			/* the class of what names one that is not there */
-	__u32 unused;
+	__u16 term;			/* the first of its filters that no rule can say, */
+	__u16 terms;			/* and how many these are */
 	__u32 otherwise[16];		/* the class of packets without a rule, by priority */
 };
 
@@ -166,6 +173,7 @@ struct totals {
 	__u64 aqm_drops;
 	__u64 unclassified_drops;
 	__u64 port_gone_drops;		/* the other port takes no frames */
+	__u64 filter_drops;		/* a filter said so */
 };
 
 struct {

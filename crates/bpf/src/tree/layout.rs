@@ -31,6 +31,8 @@ pub const SCOPES_DEEP: usize = 32;
 pub const NOWHERE: u32 = u32::MAX;
 /// In the place of a class, with the number of a scope: the search goes on there.
 pub const SCOPE: u32 = 1 << 31;
+/// A bit beside the number of the plan in force: it has terms.
+pub(super) const HAS_TERMS: u32 = 2;
 /// Priorities of packets.
 pub const PRIORITIES: usize = 16;
 
@@ -224,7 +226,7 @@ pub(super) fn plan(image: &Image, table: &Table) -> Vec<u8> {
     bytes.extend([table.shift, table.sieves.len() as u32].into_iter().flat_map(u32::to_ne_bytes));
     let sieves = table.sieves.iter().map(|sieve| sieve.at);
     bytes.extend(sieves.chain(std::iter::repeat(0)).take(SIEVES_MAX));
-    bytes.extend(scope(&image.outermost, table.masks_of(0)));
+    bytes.extend(scope(&image.outermost, table, 0));
     let none = (Key::default(), u64::MAX);
     let masks = image.masks.iter().zip(&table.first).map(|(mask, first)| (mask.bits, *first));
     for (bits, first) in masks.chain(std::iter::repeat(none)).take(MASKS_MAX) {
@@ -234,11 +236,13 @@ pub(super) fn plan(image: &Image, table: &Table) -> Vec<u8> {
     bytes
 }
 
-/// A scope whose rules use `masks`: `struct scope`.
-pub(super) fn scope(scope: &Scope, masks: u32) -> Vec<u8> {
+/// The scope `number` of a plan: `struct scope`.
+pub(super) fn scope(scope: &Scope, table: &Table, number: u16) -> Vec<u8> {
     let Scope { major, unknown, otherwise } = scope;
-    let words = [masks, *major, *unknown, 0].into_iter().chain(*otherwise);
-    words.flat_map(u32::to_ne_bytes).collect()
+    let words = [table.masks_of(number), *major, *unknown].map(u32::to_ne_bytes);
+    let terms = table.terms_of(number).map(u16::to_ne_bytes);
+    let otherwise = otherwise.iter().flat_map(|class| class.to_ne_bytes());
+    words.into_iter().flatten().chain(terms.into_iter().flatten()).chain(otherwise).collect()
 }
 
 /// Sums of the 64-bit words of `struct seat` and `struct totals` over all CPUs.

@@ -8,8 +8,8 @@
 //! whether it has a rule that such a byte may fit. A few bytes are enough; those are taken that
 //! rule out most masks, and none if it would not.
 //!
-//! *Ranks.* Of all rules the first by order decides. A rank is the number of a rule in that order,
-//! from 1 on, so that rank and class fit into a word and the least word decides.
+//! *Ranks.* Of all rules and terms the first by order decides. A rank is the number of one in that
+//! order, from 1 on, so that rank and class fit into a word and the least word decides.
 //!
 //! *Scopes.* The rules of all scopes are in the same slots, each under its scope's number. Masks,
 //! their ranks and sieves are common to them; each scope knows which masks its rules use.
@@ -19,6 +19,7 @@
 //!
 //! Non-goals: maps. This is pure.
 
+use super::Term;
 use super::layout::{BY_NAME, KEY_BYTES, Key, Mask, PROBES_MAX, Rule, SIEVES_MAX, SLOT_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,6 +65,10 @@ pub(super) struct Table {
     pub(super) first: Vec<u64>,
     /// By scope, a bit for each mask that its rules use.
     used: BTreeMap<u16, u32>,
+    /// By scope, the number of its first term, and how many it has.
+    asked: BTreeMap<u16, [u16; 2]>,
+    /// The ranks of the terms.
+    pub(super) terms: Vec<u32>,
     /// At most [`SIEVES_MAX`].
     pub(super) sieves: Vec<Sieve>,
 }
@@ -71,18 +76,26 @@ pub(super) struct Table {
 impl Default for Table {
     /// No rules.
     fn default() -> Self {
-        let (filled, first, used, sieves) = Default::default();
-        Self { shift: 63, slots: 2 + PROBES_MAX as u32, filled, first, used, sieves }
+        let (filled, first, used, asked, terms, sieves) = Default::default();
+        let slots = 2 + PROBES_MAX as u32;
+        Self { shift: 63, slots, filled, first, used, asked, terms, sieves }
     }
 }
 
 impl Table {
-    /// The table of names, and of rules whose keys have only bits of their masks. `None` if so many
-    /// collide that no table of a sensible size holds them.
-    pub(super) fn of(masks: &[Mask], rules: &[Rule], names: &BTreeMap<u32, u32>) -> Option<Self> {
-        let orders: BTreeSet<u64> = rules.iter().map(|rule| rule.order).collect();
+    /// The table of names, and of rules whose keys have only bits of their masks, beside `terms`.
+    /// `None` if so many collide that no table of a sensible size holds them.
+    pub(super) fn of(
+        masks: &[Mask],
+        rules: &[Rule],
+        names: &BTreeMap<u32, u32>,
+        terms: &[Term],
+    ) -> Option<Self> {
+        let of_terms = terms.iter().map(|term| term.order);
+        let orders: BTreeSet<u64> = rules.iter().map(|rule| rule.order).chain(of_terms).collect();
         let orders: Vec<u64> = orders.into_iter().collect();
-        let rank = |rule: &Rule| 1 + orders.partition_point(|order| *order < rule.order) as u64;
+        let place = |order: u64| 1 + orders.partition_point(|other| *other < order) as u64;
+        let rank = |rule: &Rule| place(rule.order);
         let mut first = vec![u64::MAX; masks.len()];
         let mut used = BTreeMap::new();
         for rule in rules {
@@ -109,12 +122,23 @@ impl Table {
         });
         let slots = (1 << bits) + PROBES_MAX as u32;
         let sieves = if masks.len() > MASKS_FEW { sieves(masks, rules) } else { Vec::new() };
-        Some(Self { shift: 64 - bits, slots, filled: filled.collect(), first, used, sieves })
+        let mut asked: BTreeMap<u16, [u16; 2]> = BTreeMap::new();
+        for (number, term) in (0..).zip(terms) {
+            asked.entry(term.scope).or_insert([number, 0])[1] += 1;
+        }
+        let (filled, terms) = (filled.collect(), terms.iter().map(|term| place(term.order) as u32));
+        let terms = terms.collect();
+        Some(Self { shift: 64 - bits, slots, filled, first, used, asked, terms, sieves })
     }
 
     /// A bit for each mask that the rules of a scope use.
     pub(super) fn masks_of(&self, scope: u16) -> u32 {
         self.used.get(&scope).copied().unwrap_or(0)
+    }
+
+    /// The number of the first term of a scope, and how many it has.
+    pub(super) fn terms_of(&self, scope: u16) -> [u16; 2] {
+        self.asked.get(&scope).copied().unwrap_or_default()
     }
 }
 
@@ -260,7 +284,7 @@ mod tests {
             let (masks, rules) = random(seed, masks, count);
             // Names are in the same slots, and no packet finds them.
             let names = (0..count as u32).map(|minor| (1 << 16 | minor, 1000)).collect();
-            let table = Table::of(&masks, &rules, &names).unwrap();
+            let table = Table::of(&masks, &rules, &names, &[]).unwrap();
             assert_eq!(table.filled.len(), rules.len() + count as usize);
             let (mut next, mut found) = (numbers(seed + 100), 0);
             for look in 0..3000 {
@@ -296,7 +320,7 @@ mod tests {
         let rule =
             |number| Rule { scope: 0, mask: 0, key: key(number), order: number.into(), class: 1 };
         let rules: Vec<Rule> = (0..super::super::layout::RULES_MAX as u32).map(rule).collect();
-        let table = Table::of(&masks, &rules, &BTreeMap::new()).unwrap();
+        let table = Table::of(&masks, &rules, &BTreeMap::new(), &[]).unwrap();
         assert!(table.slots as usize <= 8 * rules.len(), "{}", table.slots);
     }
 
@@ -311,11 +335,12 @@ mod tests {
             order: mask.into(),
             class: 1,
         });
-        let table = Table::of(&masks, &rules, &BTreeMap::new()).unwrap();
+        let table = Table::of(&masks, &rules, &BTreeMap::new(), &[]).unwrap();
         // Both bytes of the port and whether there is one: addresses say nothing.
         assert_eq!(table.sieves.iter().map(|sieve| sieve.at).max(), Some(41));
         assert_eq!(table.sieves.len(), 3);
         // With a mask or two there are none.
-        assert_eq!(Table::of(&masks[..2], &rules[..2], &BTreeMap::new()).unwrap().sieves, []);
+        let few = Table::of(&masks[..2], &rules[..2], &BTreeMap::new(), &[]).unwrap();
+        assert_eq!(few.sieves, []);
     }
 }

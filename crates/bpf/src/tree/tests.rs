@@ -1,9 +1,11 @@
 //! The program, run by the kernel on frames that never were on a wire.
 
 use super::layout::Key;
+use super::term::{Comparison, Layer, Next, Number, Relation, Test};
 use super::*;
+use crate::Field;
 use crate::attach::XdpMode;
-use crate::front::{Does, Field, FrontMaps, FrontPort, Step, Term, Then};
+use crate::front::{Does, FrontMaps, FrontPort, Step, Term as InFront, Then};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, as_xdp, run_merged, test_run};
 use std::time::Instant;
 
@@ -163,10 +165,73 @@ fn rules_find_classes_and_the_first_by_order_decides() {
     }
 }
 
+/// A term for frames of which a number of `size` bytes at `offset` behind the IP header is `value`.
+fn comparing(order: u64, offset: i16, size: u8, value: u64, does: term::Does) -> Term {
+    let number = Number::At { layer: Layer::Transport, offset, size, is_little_endian: false };
+    let comparison = Comparison::of(number, Relation::Equal, value);
+    let test = Test { comparison, then: Next::Matches, otherwise: Next::Fails };
+    Term { scope: 0, order, first: Next::Test(0), tests: vec![test], does, actions: Vec::new() }
+}
+
+#[test]
+fn terms_and_rules_decide_in_one_order_and_terms_change_with_the_plan() {
+    use term::Does::{Assigns, Continues, Defaults, Drops};
+    for mut tree in trees() {
+        let port = Key { destination_port: u16::MAX, has_ports: 1, ..Key::default() };
+        let to = |port| Key { destination_port: port, has_ports: 1, ..Key::default() };
+        let counted = |term: Term, action| Term { actions: vec![action], ..term };
+        let image = Image {
+            masks: vec![Mask { bits: port, first: 5 }],
+            rules: [(53, 5), (80, 25), (443, 25)]
+                .map(|(port, order)| Rule { scope: 0, mask: 0, key: to(port), order, class: 2 })
+                .into(),
+            terms: vec![
+                counted(comparing(10, 2, 2, 53, Drops), 1),
+                counted(comparing(12, 2, 1, 0, Continues), 2),
+                counted(comparing(20, 2, 2, 80, Assigns(3)), 3),
+                counted(comparing(30, 2, 2, 443, Drops), 4),
+                counted(comparing(40, 2, 2, 22, Drops), 5),
+                comparing(50, 2, 2, 23, Defaults),
+                comparing(60, 2, 1, 0, Assigns(layout::NOWHERE)),
+            ],
+            classes: (1..4).map(|number| (number, class(1_000_000_000))).collect(),
+            ..one_class(class(1_000_000_000))
+        };
+        tree.install(image.clone(), &[1, 2, 3]).unwrap();
+        let sent = |tree: &Tree| [1, 2, 3].map(|class| tree.seat(class).unwrap().own_packets);
+        for (port, verdict, expected) in [
+            (53, REDIRECT, [0, 1, 0]),
+            (80, REDIRECT, [0, 1, 1]),
+            (443, REDIRECT, [0, 2, 1]),
+            (22, DROP, [0, 2, 1]),
+            (23, REDIRECT, [1, 2, 1]),
+            (24, DROP, [1, 2, 1]),
+            (500, REDIRECT, [2, 2, 1]),
+        ] {
+            assert_eq!(run(&tree, &frame(port, 0, 100), 1).0, verdict, "{port}");
+            assert_eq!(sent(&tree), expected, "{port}");
+        }
+        let totals = tree.totals().unwrap();
+        assert_eq!((totals.filter_drops, totals.unclassified_drops), (1, 1));
+        let acted = |tree: &Tree| [1, 2, 3, 4, 5].map(|action| tree.acted(action).unwrap().packets);
+        assert_eq!(acted(&tree), [0, 4, 1, 0, 1]);
+        assert_eq!(tree.acted(5).unwrap().bytes, 100);
+        // The other plan has others, and what stays counts on.
+        let terms = vec![counted(comparing(7, 2, 2, 500, Drops), 5)];
+        tree.install(Image { terms, ..image.clone() }, &[]).unwrap();
+        assert_eq!([500, 22].map(|port| run(&tree, &frame(port, 0, 100), 1).0), [DROP, REDIRECT]);
+        assert_eq!(acted(&tree), [0, 4, 1, 0, 2]);
+        tree.install(Image { terms: Vec::new(), ..image }, &[]).unwrap();
+        tree.forget(5).unwrap();
+        assert_eq!(run(&tree, &frame(500, 0, 100), 1).0, REDIRECT);
+        assert_eq!(acted(&tree), [0, 4, 1, 0, 0]);
+    }
+}
+
 /// A filter for UDP to `port` that sets `mark` and `priority`, and passes.
-fn setting(port: u16, mark: Option<(u32, u32)>, priority: Option<u32>) -> Term {
-    let mut term = Term::any();
-    term.ask(Field::DestinationPort, &port.to_be_bytes(), &[0xff; 2]);
+fn setting(port: u16, mark: Option<(u32, u32)>, priority: Option<u32>) -> InFront {
+    let mut term = InFront::any();
+    term.headers.ask(Field::DestinationPort, &port.to_be_bytes(), &[0xff; 2]);
     let does = Does::Edit { mark, priority };
     term.steps = vec![Step { does, then: Then::Pass, exceed: Then::Pass, counter: None }];
     term

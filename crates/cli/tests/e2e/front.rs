@@ -1,5 +1,6 @@
 //! Filters in the driver, in front of either plane: rates for each source, headers, marks.
 
+use crate::policing::{NATIVE, XDP};
 use crate::sets::{dropped, frame_from, send};
 use crate::setup::{assert_balanced, assert_refused, run, shared_turn, show, tc};
 use narrows_testbed::accounting::Books;
@@ -249,4 +250,73 @@ fn without_workers_filters_that_look_up_sets_or_police_may_set_marks_once() {
         assert_refused(&tc(&bed, &line), 2, &[why, "--plane xsk"]);
     }
     assert_balanced(&mut books, &instance);
+}
+
+/// A frame of [`frame_from`] with a tag of IEEE 802.1Q.
+fn tagged(number: u8, vlan: u16) -> Vec<u8> {
+    let mut frame = frame_from(source(number));
+    let [high, low] = vlan.to_be_bytes();
+    frame.splice(12..12, [0x81, 0, high, low]);
+    frame
+}
+
+#[test]
+fn filters_of_any_kind_at_a_qdisc_choose_classes_alike_on_both_planes_and_at_both_hooks() {
+    let Some(_turn) = shared_turn() else { return };
+    let mut seen = Vec::new();
+    let planes: [(&[&str], &str); 3] =
+        [(&["--plane", "xsk"], "native"), (&NATIVE, "native"), (&XDP, "tcx")];
+    for (arguments, hook) in planes {
+        let bed = Testbed::up(2).unwrap();
+        bed.take_redirected(hook == "native").unwrap();
+        let instance = run(&bed, arguments);
+        assert_eq!(show(&bed)["ports"][0]["xdp"], hook, "{arguments:?}");
+        let mut books = Books::open(&bed).unwrap();
+        instance.tc("qdisc add dev port-b root handle 1: htb default 40").unwrap();
+        for minor in [10, 20, 30, 40] {
+            let class = format!("parent 1: classid 1:{minor} htb rate 1gbit burst 1m");
+            instance.tc(&format!("class add dev port-b {class}")).unwrap();
+        }
+        for filter in [
+            "protocol ip pref 1 u32 match ip src 203.0.113.1/32 match udp dst 9 0xffff \
+             classid 1:10",
+            "pref 2 basic match cmp(u8 at 15 layer 1 eq 2) and not meta(pkt_len gt 200) \
+             classid 1:20",
+            "protocol ip pref 3 flower src_ip 203.0.113.3 ip_ttl 64 classid 1:30",
+            "protocol ip pref 4 u32 match ip src 203.0.113.4/32 action drop",
+            "protocol ip pref 5 flower src_ip 203.0.113.5 action continue",
+            "protocol ip pref 6 flower src_ip 203.0.113.4/30 classid 1:30",
+            "protocol 802.1Q pref 7 flower vlan_id 5 classid 1:20",
+            "protocol ip pref 8 flower src_ip 203.0.113.9 classid 1:10 action pass",
+        ] {
+            instance.tc(&format!("filter add dev port-b parent 1: {filter}")).unwrap();
+        }
+        for number in 1..=9 {
+            send(&bed, &frame_from(source(number)), 10 + usize::from(number));
+        }
+        send(&bed, &tagged(10, 5), 50);
+        send(&bed, &tagged(10, 6), 70);
+        assert_eq!(dropped(&mut books, &instance), 14, "{arguments:?}");
+        let reasons = &show(&bed)["ports"][1]["total"]["drops_by_reason"];
+        assert_eq!(reasons["filter"], 14, "{arguments:?}: {reasons}");
+        let sent = by_class(&instance);
+        let expected =
+            [("1:10", 11 + 19), ("1:20", 12 + 50), ("1:30", 13 + 15 + 16 + 17), ("1:40", 18 + 70)];
+        let expected = expected.map(|(class, sent)| (class.to_owned(), sent));
+        assert_eq!(sent, BTreeMap::from(expected), "{arguments:?}");
+        let shown = instance.tc("-s filter show dev port-b parent 1:").unwrap();
+        let lines: Vec<String> =
+            shown.lines().filter(|line| line.contains(" pkt ")).map(str::to_owned).collect();
+        assert!(lines.len() == 3 && lines[0].contains(" 14 pkt (dropped 14"), "{lines:?}");
+        // They change with the plan, and what stays counts on.
+        instance.tc("filter del dev port-b parent 1: pref 1").unwrap();
+        send(&bed, &frame_from(source(1)), 5);
+        send(&bed, &frame_from(source(2)), 6);
+        assert_balanced(&mut books, &instance);
+        let after = by_class(&instance);
+        assert_eq!([after["1:40"], after["1:20"]], [sent["1:40"] + 5, sent["1:20"] + 6]);
+        seen.push((after, lines));
+    }
+    assert_eq!(seen[0], seen[1], "in the driver");
+    assert_eq!(seen[0], seen[2], "at tcx");
 }

@@ -4,12 +4,8 @@
 //! identified by number.
 
 use super::FrontError;
-use narrows_bpf::{
-    AccountKey, Accounts, Does, Endpoint, Field, LookUp, Policer, Step, Term, Then, Word, has,
-};
-use narrows_classify::{
-    ANY_PROTOCOL, Action, ActionId, Control, End, Flower, Police, PortRange, Prefix, Selector, VLAN,
-};
+use narrows_bpf::{AccountKey, Accounts, Does, Endpoint, LookUp, Policer, Step, Term, Then, Word};
+use narrows_classify::{Action, ActionId, Control, End, Police, Selector};
 use narrows_policy::{FrontTerm, SetLookUp};
 use narrows_sets::Sets;
 
@@ -46,12 +42,7 @@ impl Resolved {
 pub(crate) fn resolve(front: &[FrontTerm], sets: &Sets) -> Result<Terms, FrontError> {
     let resolve = |from: &FrontTerm| {
         let mut term = Term::any();
-        match from.protocol {
-            ANY_PROTOCOL => {}
-            VLAN => term.ask_for(has::TAG),
-            protocol => term.ask(Field::EtherType, &protocol.to_be_bytes(), &[0xff; 2]),
-        }
-        ask(&mut term, &from.flower);
+        term.headers = narrows_xdp::headers(from.protocol, &from.flower);
         term.words = from.words.iter().map(word).collect();
         term.mark = from.mark.map(|mark| (mark.value, mark.mask));
         for look_up in &from.look_ups {
@@ -95,95 +86,6 @@ fn by(end: End) -> Endpoint {
 fn word(selector: &Selector) -> Word {
     let Selector { value, mask, offset, is_behind_ip } = *selector;
     Word { value, mask, offset, is_behind_ip }
-}
-
-/// Adds the conditions of `flower`, by the rules of its own `matches`.
-fn ask(term: &mut Term, flower: &Flower) {
-    let link = Flower {
-        vlan_id: flower.vlan_id,
-        vlan_priority: flower.vlan_priority,
-        vlan_ether_type: flower.vlan_ether_type,
-        destination_mac: flower.destination_mac,
-        source_mac: flower.source_mac,
-        ..Flower::default()
-    };
-    if let Some(id) = flower.vlan_id {
-        term.ask(Field::Tag, &id.to_be_bytes(), &0x0fff_u16.to_be_bytes());
-        term.ask_for(has::TAG);
-    }
-    if let Some(priority) = flower.vlan_priority {
-        let bits = u16::from(priority) << 13;
-        term.ask(Field::Tag, &bits.to_be_bytes(), &0xe000_u16.to_be_bytes());
-        term.ask_for(has::TAG);
-    }
-    if let Some(ether_type) = flower.vlan_ether_type {
-        term.ask(Field::EtherType, &ether_type.to_be_bytes(), &[0xff; 2]);
-        term.ask_for(has::TAG);
-    }
-    let macs =
-        [(Field::DestinationMac, flower.destination_mac), (Field::SourceMac, flower.source_mac)];
-    for (field, mac) in macs {
-        if let Some((value, mask)) = mac {
-            term.ask(field, &value.to_be_bytes()[2..], &mask.to_be_bytes()[2..]);
-        }
-    }
-    if *flower == link {
-        return;
-    }
-    // The bit that is set in 4 and 6, but not in 0 (no IP).
-    term.ask(Field::Ip, &[4], &[4]);
-    if let Some(protocol) = flower.protocol {
-        term.ask(Field::Protocol, &[protocol], &[0xff]);
-    }
-    for (field, pair) in [(Field::TrafficClass, flower.traffic_class), (Field::Ttl, flower.ttl)] {
-        if let Some((value, mask)) = pair {
-            term.ask(field, &[value], &[mask]);
-        }
-    }
-    ask_address(term, Field::Source, flower.source);
-    ask_address(term, Field::Destination, flower.destination);
-    term.source_ports = ask_port(term, Field::SourcePort, flower.source_port);
-    term.destination_ports = ask_port(term, Field::DestinationPort, flower.destination_port);
-    if let Some((value, mask)) = flower.tcp_flags {
-        term.ask(Field::TcpFlags, &value.to_be_bytes(), &mask.to_be_bytes());
-        term.ask_for(has::FLAGS);
-    }
-    for (field, pair) in [(Field::IcmpType, flower.icmp_type), (Field::IcmpCode, flower.icmp_code)]
-    {
-        if let Some((value, mask)) = pair {
-            term.ask(field, &[value], &[mask]);
-            term.ask_for(has::ICMP);
-        }
-    }
-    let fragments = [(has::FRAGMENT, flower.is_fragment), (has::FIRST, flower.is_first_fragment)];
-    for (bit, is) in fragments {
-        if let Some(is) = is {
-            term.ask(Field::Has, &[if is { bit } else { 0 }], &[bit]);
-        }
-    }
-}
-
-fn ask_address(term: &mut Term, field: Field, prefix: Option<Prefix>) {
-    let Some(prefix) = prefix else { return };
-    let (bits, mask) = (prefix.bits().0, prefix.mask());
-    if prefix.is_v6() {
-        term.ask(Field::Ip, &[6], &[0xff]);
-        term.ask(field, &bits.to_be_bytes(), &mask.to_be_bytes());
-    } else {
-        term.ask(Field::Ip, &[4], &[0xff]);
-        term.ask(field, &(bits as u32).to_be_bytes(), &(mask as u32).to_be_bytes());
-    }
-}
-
-/// The range, if it is more than one port.
-fn ask_port(term: &mut Term, field: Field, range: Option<PortRange>) -> Option<(u16, u16)> {
-    let PortRange { first, last } = range?;
-    term.ask_for(has::PORTS);
-    if first < last {
-        return Some((first, last));
-    }
-    term.ask(field, &first.to_be_bytes(), &[0xff; 2]);
-    None
 }
 
 fn step(action: &Action) -> Step {

@@ -17,6 +17,7 @@ use crate::session::SessionOptions;
 use crate::upgrade::state::{DriverManifest, PortManifest, ProgramState};
 use narrows_bpf::Hook;
 use narrows_bpf::tree::{Seat, Totals, Tree};
+use narrows_classify::{ActionId, ActionKind};
 use narrows_policy::{Handle, Plan};
 use narrows_shaper::Side;
 use narrows_units::Nanos;
@@ -47,6 +48,11 @@ impl InDriver {
                 .numbers
                 .named()
                 .map(|((qdisc, class), number)| [qdisc.major(), class, number])
+                .collect(),
+            actions: installed
+                .numbers
+                .actions()
+                .map(|(id, number)| [id.kind as u32, id.index, number])
                 .collect(),
             before_root: installed.before_root.words(),
             inherited: installed
@@ -121,8 +127,15 @@ impl InheritedPlane for InheritedPrograms {
         let [a, b] = <[ProgramState; 2]>::try_from(still.programs).map_err(|_| unfit())?;
         for (side, state) in Side::BOTH.into_iter().zip([a, b]) {
             let name = |major, class| Some((Handle::new(major)?, class));
-            let numbers = state.numbers.into_iter();
-            let numbers = numbers.map(|[major, class, number]| Some((name(major, class)?, number)));
+            let classes = state.numbers.into_iter();
+            let classes = classes.map(|[major, class, number]| Some((name(major, class)?, number)));
+            let classes: Vec<_> = classes.collect::<Option<_>>().ok_or_else(unfit)?;
+            let actions = state.actions.into_iter();
+            let actions = actions.map(|[kind, index, number]| {
+                let kind = ActionKind::ALL.into_iter().find(|known| *known as u32 == kind)?;
+                Some((ActionId { kind, index }, number))
+            });
+            let actions: Vec<_> = actions.collect::<Option<_>>().ok_or_else(unfit)?;
             let inherited = state.inherited.into_iter();
             let inherited = inherited
                 .map(|([major, class], words)| Some((name(major, class)?, Seat::of(words))));
@@ -130,7 +143,7 @@ impl InheritedPlane for InheritedPrograms {
             let plan = self.plans[side.index()].clone();
             self.plane.installed[side.index()] = Installed {
                 plan,
-                numbers: numbers.collect::<Option<Numbers>>().ok_or_else(unfit)?,
+                numbers: Numbers::of(classes, actions),
                 before_root: Totals::of(state.before_root),
                 inherited: inherited.collect::<Option<_>>().ok_or_else(unfit)?,
             };

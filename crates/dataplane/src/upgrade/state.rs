@@ -156,9 +156,11 @@ pub struct ProgramState {
     /// The number of each class, under which its credit and counters are kept: the major number of
     /// its qdisc, its own number there, and the number.
     pub numbers: Vec<[u32; 3]>,
+    /// The same of actions: the number of its kind, its index, and the number.
+    pub actions: Vec<[u32; 3]>,
     /// The packets that had left when the root qdisc was installed:
     /// [words](narrows_bpf::tree::Totals::words).
-    pub before_root: [u64; 8],
+    pub before_root: [u64; 9],
     /// What qdiscs counted that were in a class and are gone: the class, as above, and
     /// [words](narrows_bpf::tree::Seat::words).
     pub inherited: Vec<([u32; 2], [u64; 6])>,
@@ -278,7 +280,8 @@ mod tests {
             classes: [vec![spent], vec![]],
             programs: vec![ProgramState {
                 numbers: vec![[1, 16, 2]],
-                before_root: [7; 8],
+                actions: vec![[2, 5, 1]],
+                before_root: [7; 9],
                 inherited: vec![([1, 16], [6; 6])],
             }],
             workers: vec![WorkerQueued {
@@ -322,7 +325,7 @@ mod tests {
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
             r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
-            r#""programs":[{"numbers":[[1,16,2]],"before_root":[7,7,7,7,7,7,7,7],"#,
+            r#""programs":[{"numbers":[[1,16,2]],"actions":[[2,5,1]],"before_root":[7,7,7,7,7,7,7,7,7],"#,
             r#""inherited":[[[1,16],[6,6,6,6,6,6]]]}]}"#
         );
         let said = contents().write();

@@ -3,6 +3,8 @@
 use super::*;
 use crate::DIRECT;
 use narrows_bpf::tree::layout::Key;
+use narrows_bpf::tree::term::{Does, Layer, Next, Number, Term, Test};
+use narrows_classify::{ActionId, ActionKind};
 use narrows_policy::Handle;
 use narrows_tc::OfflineHost;
 
@@ -175,11 +177,107 @@ fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
     let tbf = "qdisc add dev a root tbf rate 8mbit burst 10k latency 20ms";
     assert_refused(&format!("{tbf} peakrate 9mbit mtu 2000\n"), "peakrate");
     assert_refused(&format!("{tbf} coordination lock\n"), "coordination");
-    let filter = |words: &str| {
-        format!("{HTB}filter add dev a parent 1: protocol ip pref 1 {words} classid 1:10\n")
+}
+
+/// The plan of [`HTB`] with `filters` at its root, each a line without the beginning.
+fn filtered(filters: &[&str]) -> String {
+    let line = |filter: &&str| format!("filter add dev a parent 1: {filter}\n");
+    filters.iter().map(line).fold(HTB.to_owned(), |lines, line| lines + &line)
+}
+
+#[test]
+fn filters_that_no_key_can_say_become_terms_in_the_order_of_all() {
+    let lines = filtered(&[
+        "protocol ip pref 5 u32 match ip dport 53 0xffff match u8 0x40 0xf0 at 0 classid 1:10",
+        "protocol ip pref 1 flower ip_ttl 1 classid 1:30",
+        "protocol ip pref 2 flower ip_proto udp classid 1:10",
+        "protocol 802.1Q pref 3 matchall classid 1:10",
+        "pref 4 basic match 'meta(pkt_len gt 100)' classid 1:30",
+        "pref 6 handle 7 fw action drop",
+    ]);
+    let Image { masks, rules, terms, .. } = compiled(&lines).image;
+    assert_eq!((masks.len(), rules.len(), terms.len()), (1, 1, 5));
+    assert!(terms.is_sorted_by_key(|term| term.order));
+    let prefs = terms.iter().map(|term| term.order >> 32);
+    assert_eq!(prefs.collect::<Vec<_>>(), [1, 3, 4, 5, 6]);
+    assert_eq!(terms.iter().map(|term| term.tests.len()).collect::<Vec<_>>(), [2, 1, 1, 3, 1]);
+    let assigned = [Does::Assigns(3), Does::Assigns(2), Does::Assigns(3), Does::Assigns(2)];
+    assert_eq!(terms.iter().map(|term| term.does).take(4).collect::<Vec<_>>(), assigned);
+    assert_eq!(terms[4].does, Does::Drops);
+}
+
+#[test]
+fn an_expression_has_a_test_for_each_comparison_and_each_leads_on() {
+    let line = "pref 1 basic match 'not (cmp(u8 at 0 layer 0 eq 1) or meta(fwmark eq 2)) and \
+                nbyte(abc at 3 layer 2)' classid 1:10";
+    let Image { terms, .. } = compiled(&filtered(&[line])).image;
+    let [Term { first, tests, .. }] = &terms[..] else { panic!("{terms:?}") };
+    let at = |next: Next| match next {
+        Next::Test(index) => tests[usize::from(index)],
+        end => panic!("{end:?}"),
     };
-    assert_refused(&filter("u32 match ip dport 53 0xffff"), "u32");
-    assert_refused(&filter("flower ip_ttl 1"), "TTL");
+    let byte = at(*first);
+    assert_eq!((byte.comparison.value, byte.then), (1, Next::Fails));
+    let mark = at(byte.otherwise);
+    assert_eq!((mark.comparison.number, mark.then), (Number::Mark, Next::Fails));
+    // Three bytes are two and one.
+    let [two, one] = [at(mark.otherwise), at(at(mark.otherwise).then)];
+    assert_eq!((two.comparison.value, two.otherwise), (0x6162, Next::Fails));
+    assert_eq!((one.comparison.value, one.then, one.otherwise), (0x63, Next::Matches, Next::Fails));
+    let place = |test: Test| match test.comparison.number {
+        Number::At { layer: Layer::Transport, offset, size, .. } => (offset, size),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([place(two), place(one)], [(3, 2), (5, 1)]);
+}
+
+#[test]
+fn the_actions_that_a_packet_meets_count_it() {
+    let lines = filtered(&[
+        "pref 1 matchall action continue index 5",
+        "pref 2 matchall classid 1:10 action pipe index 6 action pass index 7 action drop index 8",
+        "pref 3 matchall action ok",
+        "pref 4 matchall classid 1:30 action drop index 8",
+    ]);
+    let Compiled { image, numbers, .. } = compiled(&lines);
+    let gact = |index| numbers.action(ActionId { kind: ActionKind::Gact, index }).unwrap();
+    let all: Vec<_> = image.terms.iter().map(|term| (term.does, &term.actions[..])).collect();
+    let [passing, ending] = [[gact(6), gact(7)], [gact(9), 0]];
+    let expected: [(Does, &[u32]); 4] = [
+        (Does::Continues, &[gact(5)]),
+        (Does::Assigns(2), &passing),
+        (Does::Defaults, &ending[..1]),
+        (Does::Drops, &[gact(8)]),
+    ];
+    assert_eq!(all, expected);
+}
+
+#[test]
+fn filters_that_are_for_ingress_or_for_workers_are_refused_with_what_does_it() {
+    let police = "pref 1 matchall action police rate 1mbit burst 10k conform-exceed drop/pipe";
+    for (filter, words) in [
+        (police, "police and skbedit at a qdisc: give them to a filter at ingress"),
+        ("pref 1 matchall action skbedit mark 5", "give them to a filter at ingress"),
+        ("pref 1 matchall action drop random determ pass 5", "random drops"),
+        ("pref 1 matchall action reclassify", "write drop, pass, continue or pipe"),
+    ] {
+        assert_refused(&filtered(&[filter]), words);
+    }
+    let many = |count: usize, filter: &dyn Fn(usize) -> String| {
+        let lines: Vec<String> = (0..count).map(filter).collect();
+        filtered(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    let of_ttl = |ttl: usize| format!("protocol ip pref 1 flower ip_ttl {ttl} classid 1:10");
+    assert_eq!(compiled(&many(64, &of_ttl)).image.terms.len(), 64);
+    assert_refused(&many(65, &of_ttl), "room for 64 filters that have actions, or ask for more");
+    let bytes = |count: usize| {
+        let line = format!("pref 1 basic match 'nbyte({} at 0)' classid 1:10", "a".repeat(count));
+        filtered(&[&line])
+    };
+    assert_eq!(compiled(&bytes(128)).image.terms[0].tests.len(), 32);
+    assert_refused(&bytes(129), "32 comparisons of a filter, and this needs 33");
+    let pipes = "pref 1 matchall classid 1:10 action pipe action pipe action pipe action pipe";
+    assert_refused(&filtered(&[pipes]), "3 actions of a filter, and this needs 4");
 }
 
 /// What the class `id` of the qdisc with this major number became.
