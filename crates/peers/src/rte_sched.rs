@@ -33,6 +33,10 @@ pub const PACKAGE: &str = "librte-sched23";
 /// The capacity of a queue, in packets.
 const QUEUE: u16 = 64;
 
+/// The most pipes of a port. With more the library's count of bytes, of 32 bits, runs over, and it
+/// writes behind its memory.
+pub const PIPES_MOST: u32 = 1 << 19;
+
 /// Why `rte_sched` is not available.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
@@ -66,9 +70,12 @@ pub struct RteSched {
 }
 
 impl RteSched {
-    /// A port of `rate` bytes per second with `pipes` pipes (a power of two) for `packets` packets,
-    /// of which at most `batch` move per call.
+    /// A port of `rate` bytes per second with `pipes` pipes (a power of two up to [`PIPES_MOST`])
+    /// for `packets` packets, of which at most `batch` move per call.
     pub fn new(pipes: u32, rate: u64, packets: u32, batch: usize) -> Result<Self, Error> {
+        if pipes > PIPES_MOST {
+            return Err(Error::Refused("so many pipes"));
+        }
         let port = Port::new(library()?, pipes, rate, QUEUE)?;
         let batch = Vec::with_capacity(batch);
         Ok(Self { port, mbufs: Mbufs::new(packets), batch })
@@ -127,6 +134,15 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         }
+    }
+
+    #[test]
+    fn more_pipes_than_the_library_can_count_are_refused() {
+        if available().is_err() {
+            return;
+        }
+        let refused = RteSched::new(2 * PIPES_MOST, RATE, 32, 32).map(drop);
+        assert_eq!(refused, Err(Error::Refused("so many pipes")));
     }
 
     /// DPDK has room for 32 heaps.

@@ -328,7 +328,7 @@ impl Port {
         // SAFETY: `params`, its one subport and what they point to live.
         let room = unsafe { (library.footprint)(&raw mut params, subports.as_mut_ptr()) };
         if room == 0 {
-            return Err(Error::Refused("this many pipes"));
+            return Err(Error::Refused("so many pipes"));
         }
         let heap = Heap::new(library, room as usize + HEAP_OVERHEAD)?;
         params.socket = heap.socket();
