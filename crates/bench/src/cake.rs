@@ -13,8 +13,8 @@
 //!
 //! *What favours `rte_sched`:* it reads no frames, because a packet's number gives its pipe; its
 //! `rte_mbuf`s are adjacent; each flow has its own pipe (4096 pipes, 65,536 for as many flows), the
-//! one level that treats thousands alike. *What does not:* its memory is in ordinary pages, like
-//! all memory here; with 65,536 pipes huge pages would save misses.
+//! one level that treats thousands alike; all that it has is in huge pages, where here only tables
+//! are.
 //!
 //! *Limits.* `cake` shapes to 100 Gbit/s, and the clock keeps that binding: each turn ends with a
 //! packet that may not leave yet. `rte_sched` takes its time from the processor and advances it

@@ -112,6 +112,9 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
         for ((subject, shape), row) in &mut group {
             let why = match (&absent, *subject) {
                 (Some(why), Subject::RteSched) => Some(why.clone()),
+                (None, Subject::RteSched) if classes > rte_sched::PIPES_MOST => {
+                    Some(format!("has at most {} pipes", rte_sched::PIPES_MOST))
+                }
                 _ => footprint::shortage(&options.weighed, *subject, *shape)?,
             };
             match why {

@@ -12,8 +12,10 @@
 //! *Time* is the processor's time-stamp counter, read once per call of `dequeue`. Unthrottled, it
 //! has no effect.
 //!
-//! *Memory* is ordinary pages (`--no-huge`): neither root nor a reservation is needed. With many
-//! thousands of pipes this costs `rte_sched` TLB misses that huge pages would avoid.
+//! *Memory*: DPDK's own huge pages would need a reservation, so it starts without (`--no-huge`) and
+//! gets a heap for each port (`rte_malloc_heap_memory_add`), in transparent huge pages like the
+//! `rte_mbuf`s. The kernel must have them (`transparent_hugepage` is `madvise` or `always`);
+//! otherwise these are ordinary pages, which with many thousands of pipes costs TLB misses.
 //!
 //! Source: DPDK's Programmer's Guide, "Traffic Management", and the headers of the package
 //! `libdpdk-dev`.
@@ -30,6 +32,10 @@ pub const PACKAGE: &str = "librte-sched23";
 
 /// The capacity of a queue, in packets.
 const QUEUE: u16 = 64;
+
+/// The most pipes of a port. With more the library's count of bytes, of 32 bits, runs over, and it
+/// writes behind its memory.
+pub const PIPES_MOST: u32 = 1 << 19;
 
 /// Why `rte_sched` is not available.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -64,9 +70,12 @@ pub struct RteSched {
 }
 
 impl RteSched {
-    /// A port of `rate` bytes per second with `pipes` pipes (a power of two) for `packets` packets,
-    /// of which at most `batch` move per call.
+    /// A port of `rate` bytes per second with `pipes` pipes (a power of two up to [`PIPES_MOST`])
+    /// for `packets` packets, of which at most `batch` move per call.
     pub fn new(pipes: u32, rate: u64, packets: u32, batch: usize) -> Result<Self, Error> {
+        if pipes > PIPES_MOST {
+            return Err(Error::Refused("so many pipes"));
+        }
         let port = Port::new(library()?, pipes, rate, QUEUE)?;
         let batch = Vec::with_capacity(batch);
         Ok(Self { port, mbufs: Mbufs::new(packets), batch })
@@ -124,6 +133,25 @@ mod tests {
                 None
             }
             Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn more_pipes_than_the_library_can_count_are_refused() {
+        if available().is_err() {
+            return;
+        }
+        let refused = RteSched::new(2 * PIPES_MOST, RATE, 32, 32).map(drop);
+        assert_eq!(refused, Err(Error::Refused("so many pipes")));
+    }
+
+    /// DPDK has room for 32 heaps.
+    #[test]
+    fn a_port_gives_its_memory_back() {
+        for _ in 0..100 {
+            let Some(mut port) = port(64, 32) else { return };
+            assert_eq!(enqueue(&mut port, &[(0, 0)]), []);
+            assert_eq!(dequeue(&mut port), [0]);
         }
     }
 

@@ -286,6 +286,11 @@ impl<'a> Tree<'a> {
             (None, Unclassified::Sent(limit)) => {
                 let name = (handle, DIRECT);
                 let at = self.band(name, at, (0, bands::QUANTUM_MAX));
+                // Classes have assured rates: without one it would get nothing beside them.
+                let rates = self.classes.get_mut(&name).and_then(|class| class.rates.as_mut());
+                if let Some(rates) = rates {
+                    rates.rate = rates.ceil;
+                }
                 self.leaf(Queue::of_packets(limit), at)?.otherwise
             }
         };

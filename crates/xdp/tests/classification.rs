@@ -384,7 +384,7 @@ fn hold(seed: u64, in_kernel: bool) -> Option<usize> {
     let edits: Vec<(u32, u32)> = (0..EDITS).map(|_| draft.edit()).collect();
     let tree = if in_kernel { Some(program(&image, &edits)?) } else { None };
     let all: Vec<u32> = numbers.all().collect();
-    for _ in 0..if in_kernel { 100 } else { 400 } {
+    for _ in 0..if in_kernel { 100 } else { 200 } {
         let packet = draft.packet();
         let frame = packet.frame();
         let (mark, set) = packet.edit(&edits);
@@ -414,7 +414,7 @@ fn hold(seed: u64, in_kernel: bool) -> Option<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn the_maps_say_the_class_that_the_qdiscs_find(seed in any::<u64>()) {

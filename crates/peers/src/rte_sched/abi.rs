@@ -7,17 +7,23 @@
 
 use super::Error;
 use libloading::Library as Loaded;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// `RTE_SCHED_TRAFFIC_CLASSES_PER_PIPE`; the last one is best effort.
 const CLASSES: usize = 13;
 const BEST_EFFORT: u32 = CLASSES as u32 - 1;
 /// `RTE_SCHED_BE_QUEUES_PER_PIPE`.
 const BEST_EFFORT_QUEUES: usize = 4;
-/// Megabytes for ports, allocated on use: 65,536 pipes take about 300, and a million 4,400.
-const MEMORY: &str = "6144";
+/// Megabytes for DPDK itself. Ports have memory of their own.
+const MEMORY: &str = "64";
+/// What a heap takes for itself.
+const HEAP_OVERHEAD: usize = 64 << 10;
+/// A huge page, in bytes.
+const HUGE: usize = 2 << 20;
 /// The burst of a token bucket, in bytes: enough for any number of consecutive packets.
 const BURST: u64 = 1 << 20;
 /// The period of a class's credits, in milliseconds.
@@ -100,11 +106,22 @@ type PortConfig = unsafe extern "C" fn(*mut PortParams) -> *mut Opaque;
 type PortFree = unsafe extern "C" fn(*mut Opaque);
 type SubportConfig = unsafe extern "C" fn(*mut Opaque, u32, *mut SubportParams, u32) -> c_int;
 type PipeConfig = unsafe extern "C" fn(*mut Opaque, u32, u32, i32) -> c_int;
+type Footprint = unsafe extern "C" fn(*mut PortParams, *mut *mut SubportParams) -> u32;
+type HeapName = unsafe extern "C" fn(*const c_char) -> c_int;
+type HeapAdd =
+    unsafe extern "C" fn(*const c_char, *mut c_void, usize, *mut u64, u32, usize) -> c_int;
+type HeapRemove = unsafe extern "C" fn(*const c_char, *mut c_void, usize) -> c_int;
 type PacketWrite = unsafe extern "C" fn(*mut Opaque, *mut Mbuf, u32, u32, u32, u32, c_int);
 type Move = unsafe extern "C" fn(*mut Opaque, *mut *mut Mbuf, u32) -> c_int;
 
 /// The functions of a started DPDK. It stays loaded, because it has threads.
 pub(super) struct Library {
+    heap_create: HeapName,
+    heap_destroy: HeapName,
+    heap_socket: HeapName,
+    heap_add: HeapAdd,
+    heap_remove: HeapRemove,
+    footprint: Footprint,
     port_config: PortConfig,
     port_free: PortFree,
     subport_config: SubportConfig,
@@ -124,6 +141,12 @@ impl Library {
         let (init, library) = unsafe {
             let init: Init = function(&eal, "rte_eal_init")?;
             let library = Self {
+                heap_create: function(&eal, "rte_malloc_heap_create")?,
+                heap_destroy: function(&eal, "rte_malloc_heap_destroy")?,
+                heap_socket: function(&eal, "rte_malloc_heap_get_socket")?,
+                heap_add: function(&eal, "rte_malloc_heap_memory_add")?,
+                heap_remove: function(&eal, "rte_malloc_heap_memory_remove")?,
+                footprint: function(&sched, "rte_sched_port_get_memory_footprint")?,
                 port_config: function(&sched, "rte_sched_port_config")?,
                 port_free: function(&sched, "rte_sched_port_free")?,
                 subport_config: function(&sched, "rte_sched_subport_config")?,
@@ -147,8 +170,8 @@ impl Library {
     }
 }
 
-/// The command line: no huge pages, no devices, nothing shared with other processes, and no change
-/// to this thread's CPU affinity.
+/// The command line: no huge pages of its own, no devices, nothing shared with other processes, and
+/// no change to this thread's CPU affinity.
 fn arguments() -> Vec<String> {
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     let cores = (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| set.is_set(*core));
@@ -176,11 +199,84 @@ unsafe fn function<F: Copy>(library: &Loaded, name: &str) -> Result<F, Error> {
     symbol.map(|symbol| *symbol).map_err(|error| Error::Absent(error.to_string()))
 }
 
+/// A heap of DPDK's for one port, in transparent huge pages where the kernel has them. DPDK keeps
+/// what it manages of such memory, which its user provides, apart from its own.
+struct Heap {
+    library: &'static Library,
+    name: CString,
+    start: NonNull<c_void>,
+    len: usize,
+}
+
+impl Heap {
+    /// One of at least `room` bytes.
+    fn new(library: &'static Library, room: usize) -> Result<Self, Error> {
+        const REFUSED: Error = Error::Refused("a heap");
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let name = format!("narrows-{}", MADE.fetch_add(1, Ordering::Relaxed));
+        let name = CString::new(name).map_err(|_| REFUSED)?;
+        let len = room.next_multiple_of(HUGE);
+        let (rights, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping, where the kernel has room for it.
+        let mapped = unsafe { mmap_anonymous(ptr::null_mut(), len + HUGE, rights, private) };
+        let mapped = mapped.map_err(|_| REFUSED)?;
+        let skipped = mapped.addr().next_multiple_of(HUGE) - mapped.addr();
+        let behind = HUGE - skipped;
+        // SAFETY: each part is of the mapping above, in whole pages, and nothing is in it yet. What
+        // is left begins at a huge page.
+        let start = unsafe {
+            let start = mapped.byte_add(skipped);
+            let cut = |from, len| if len == 0 { Ok(()) } else { munmap(from, len) };
+            cut(mapped, skipped).and(cut(start.byte_add(len), behind)).map_err(|_| REFUSED)?;
+            // A kernel without huge pages says so.
+            let _: Result<(), rustix::io::Errno> = madvise(start, len, Advice::LinuxHugepage);
+            start
+        };
+        let start = NonNull::new(start).ok_or(REFUSED)?;
+        // SAFETY: the name is a string.
+        if unsafe { (library.heap_create)(name.as_ptr()) } != 0 {
+            return Err(REFUSED);
+        }
+        // SAFETY: the memory is mapped until the heap is dropped, in whole huge pages, and nobody
+        // else uses it. Without devices it needs no other addresses.
+        let added = unsafe {
+            let (pages, none) = ((len / HUGE) as u32, ptr::null_mut());
+            (library.heap_add)(name.as_ptr(), start.as_ptr(), len, none, pages, HUGE)
+        };
+        if added != 0 {
+            return Err(REFUSED);
+        }
+        Ok(Self { library, name, start, len })
+    }
+
+    /// Its number, where DPDK expects that of a processor's socket.
+    fn socket(&self) -> c_int {
+        // SAFETY: the name is a string.
+        unsafe { (self.library.heap_socket)(self.name.as_ptr()) }
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        let (name, start) = (self.name.as_ptr(), self.start.as_ptr());
+        // SAFETY: the memory is the heap's. DPDK gives it back only if nothing in it is in use,
+        // and it is not unmapped otherwise.
+        unsafe {
+            if (self.library.heap_remove)(name, start, self.len) == 0 {
+                (self.library.heap_destroy)(name);
+                let _: Result<(), rustix::io::Errno> = munmap(start, self.len);
+            }
+        }
+    }
+}
+
 /// A port with one subport. Freeing it lowers the reference count of the packets in it.
 pub(super) struct Port {
     library: &'static Library,
     port: NonNull<Opaque>,
     pipes: u32,
+    /// Where it is. Dropped after the port has been freed.
+    _heap: Heap,
 }
 
 impl Port {
@@ -196,23 +292,6 @@ impl Port {
             tc_rate: [rate; CLASSES],
             tc_period: PERIOD,
         };
-        let mut params = PortParams {
-            name: c"narrows".as_ptr(),
-            socket: 0,
-            rate,
-            mtu: MTU,
-            frame_overhead: 0,
-            n_subports_per_port: 1,
-            subport_profiles: &raw mut profile,
-            n_subport_profiles: 1,
-            n_max_subport_profiles: 1,
-            n_pipes_per_subport: pipes,
-        };
-        // SAFETY: `params` and what it points to live and are copied.
-        let port = unsafe { (library.port_config)(&raw mut params) };
-        let port = NonNull::new(port).ok_or(Error::Refused("a port"))?;
-        let port = Self { library, port, pipes };
-
         // A class without queues has no rate either.
         let (mut tc_rate, mut qsize) = ([0; CLASSES], [0; CLASSES]);
         tc_rate[BEST_EFFORT as usize] = rate;
@@ -225,7 +304,7 @@ impl Port {
             tc_ov_weight: 1,
             wrr_weights: [1; BEST_EFFORT_QUEUES],
         };
-        let mut params = SubportParams {
+        let mut subport = SubportParams {
             n_pipes_per_subport_enabled: pipes,
             qsize,
             pipe_profiles: &raw mut pipe,
@@ -233,8 +312,32 @@ impl Port {
             n_max_pipe_profiles: 1,
             cman_params: ptr::null_mut(),
         };
-        // SAFETY: the port was made above; `params` and what it points to live and are copied.
-        let done = unsafe { (library.subport_config)(port.port.as_ptr(), 0, &raw mut params, 0) };
+        let mut params = PortParams {
+            name: c"narrows".as_ptr(),
+            socket: 0,
+            rate,
+            mtu: MTU,
+            frame_overhead: 0,
+            n_subports_per_port: 1,
+            subport_profiles: &raw mut profile,
+            n_subport_profiles: 1,
+            n_max_subport_profiles: 1,
+            n_pipes_per_subport: pipes,
+        };
+        let mut subports = [&raw mut subport];
+        // SAFETY: `params`, its one subport and what they point to live.
+        let room = unsafe { (library.footprint)(&raw mut params, subports.as_mut_ptr()) };
+        if room == 0 {
+            return Err(Error::Refused("so many pipes"));
+        }
+        let heap = Heap::new(library, room as usize + HEAP_OVERHEAD)?;
+        params.socket = heap.socket();
+        // SAFETY: `params` and what it points to live and are copied.
+        let port = unsafe { (library.port_config)(&raw mut params) };
+        let port = NonNull::new(port).ok_or(Error::Refused("a port"))?;
+        let port = Self { library, port, pipes, _heap: heap };
+        // SAFETY: the port was made above; `subport` and what it points to live and are copied.
+        let done = unsafe { (library.subport_config)(port.port.as_ptr(), 0, &raw mut subport, 0) };
         if done != 0 {
             return Err(Error::Refused("a subport"));
         }
@@ -304,8 +407,10 @@ pub(super) struct Mbufs {
 
 impl Mbufs {
     pub(super) fn new(number: u32) -> Self {
-        let mbufs = (0..number).map(|_| Mbuf::unused()).collect::<Box<[Mbuf]>>();
-        let first = NonNull::from(Box::leak(mbufs)).cast();
+        let mut mbufs = Vec::with_capacity(number as usize);
+        narrows_cpu::ask_for_huge_pages(&mut mbufs);
+        mbufs.extend((0..number).map(|_| Mbuf::unused()));
+        let first = NonNull::from(Box::leak(mbufs.into_boxed_slice())).cast();
         Self { first, number }
     }
 

@@ -354,6 +354,21 @@ fn a_rate_in_a_band_is_below_the_rate_above_it_and_never_above() {
 }
 
 #[test]
+fn what_an_htb_sends_without_a_class_is_below_the_rate_above_it() {
+    let of = compiled(
+        "qdisc add dev a root handle 1: tbf rate 80mbit burst 100k latency 20ms\n\
+         qdisc add dev a parent 1:1 handle 2: htb\n\
+         class add dev a parent 2: classid 2:1 htb rate 80mbit\n",
+    );
+    let direct = class(&of, 2, DIRECT);
+    assert_eq!(
+        (direct.parent, direct.rate, direct.ceil),
+        (number(&of, 1, 0), 10_000_000, 10_000_000)
+    );
+    assert_eq!(of.image.outermost.otherwise, [number(&of, 2, DIRECT); 16]);
+}
+
+#[test]
 fn filters_at_a_class_and_in_a_class_are_scopes_of_their_own() {
     let of = compiled(
         "qdisc add dev a root handle 1: htb default 30\n\
