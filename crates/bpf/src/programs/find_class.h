@@ -259,9 +259,6 @@ static __always_inline __u32 find_in(__u32 number, struct plan *plan, const stru
 	return best == NONE ? scope->otherwise[priority & 15] : (__u32)best;
 }
 
-/* The class of a frame under the plan `number`, of whose headers all are read: terms.h. */
-__noinline __u32 classify_in_full(struct context *ctx, __u32 number, __u32 mark, __u32 set);
-
 /* The class or scope that the priority `name` names, under the plan `number`; else `unknown`. */
 __noinline __u32 find_named(__u32 number, __u32 name, __u32 unknown)
 {
@@ -286,7 +283,7 @@ static __always_inline int is_named(const struct scope *scope, __u32 set)
 
 static __always_inline int is_scope(__u32 class)
 {
-	return class & SCOPE && class < FILTERED;
+	return class & SCOPE && class < RARE;
 }
 
 /* The priority of a packet: `set`, or else by its headers. A class of another qdisc is no
@@ -331,7 +328,7 @@ __noinline __u32 find_within(__u32 number, __u32 at, struct key *key, __u32 prio
 	return is_scope(at) ? NOWHERE : at;
 }
 
-/* The class of a frame under the plan `number`. */
+/* The class of a frame under the plan `number`; RARE if this does not read all of its headers. */
 __noinline __u32 classify(struct context *ctx, __u32 number)
 {
 	struct network network = {};
@@ -340,13 +337,13 @@ __noinline __u32 classify(struct context *ctx, __u32 number)
 
 	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
 	if (network.is_rare)
-		return classify_in_full(ctx, number, 0, 0);
+		return RARE;
 	prio = priority(key.traffic_class);
 	class = find_class(number, &key, prio);
 	return is_scope(class) ? find_within(number, class, &key, prio, 0) : class;
 }
 
-/* The class of a frame for which filters in front have set `mark` and `set`, its priority. */
+/* The same for a frame of which filters in front have set `mark` and `set`, its priority. */
 __noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, __u32 set)
 {
 	struct plan *plan = bpf_map_lookup_elem(&plans, &number);
@@ -365,7 +362,7 @@ __noinline __u32 classify_edited(struct context *ctx, __u32 number, __u32 mark, 
 	}
 	read_headers(&key, &network, data_of(ctx), data_end_of(ctx));
 	if (network.is_rare)
-		return classify_in_full(ctx, number, mark, set);
+		return RARE;
 	key.mark = mark;
 	prio = priority_of(key.traffic_class, set);
 	if (!named)

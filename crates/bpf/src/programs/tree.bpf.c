@@ -96,11 +96,13 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		set = *from;
 	}
 	if (said & HAS_TERMS)
-		leaf = classify_in_full(ctx, number, set.mark, set.priority);
+		leaf = RARE;
 	else if (is_behind)
 		leaf = classify_edited(ctx, number, set.mark, set.priority);
 	else
 		leaf = classify(ctx, number);
+	if (leaf == RARE)
+		leaf = classify_in_full(ctx, number, set.mark, set.priority);
 	if (leaf >= FILTERED)
 		return drop(total, leaf == FILTERED ? &total->filter_drops :
 						      &total->unclassified_drops, size);

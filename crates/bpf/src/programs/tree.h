@@ -42,12 +42,14 @@
 /* Instead of a class: such packets are dropped, since no class is theirs, or by a filter. */
 #define NOWHERE 0xffffffff
 #define FILTERED 0xfffffffe
+/* Instead of a class: all headers have to be read (terms.h). */
+#define RARE 0xfffffffd
 
 /* The number in force, and whether its plan has terms (terms.h). */
 #define NUMBER_MASK 1
 #define HAS_TERMS 2
 
-/* With this bit, and below FILTERED, it is not a class but a scope, where the search goes on. */
+/* With this bit, and below RARE, it is not a class but a scope, where the search goes on. */
 #define SCOPE 0x80000000
 
 /* The fields of a packet that rules compare, as eight-byte words: masking is six operations. */
