@@ -47,14 +47,17 @@ struct Draft {
     /// The number of the next qdisc.
     handle: u32,
     pref: u32,
+    /// Whether there are filters that are no rules.
+    has_terms: bool,
     /// All classes, and some that are not there: what a priority may name.
     names: Vec<u32>,
 }
 
 impl Draft {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, has_terms: bool) -> Self {
         let (lines, names) = Default::default();
-        let mut draft = Self { next: Numbered(seed), lines, handle: 1, pref: 1, names };
+        let next = Numbered(seed);
+        let mut draft = Self { next, lines, handle: 1, pref: 1, has_terms, names };
         draft.qdisc("root", CLASSFUL, 2);
         draft
     }
@@ -175,7 +178,7 @@ impl Draft {
             let class = to[self.next.below(to.len() as u64) as usize];
             let (high, low) = (self.next.below(2), self.next.below(4));
             let port = EDITED + self.next.below(8) as u16;
-            let matches = match self.next.below(8) {
+            let matches = match self.next.below(if self.has_terms { 12 } else { 8 }) {
                 0 => format!("ip flower dst_ip 10.{high}.{low}.0/24"),
                 1 => format!("ip flower dst_ip 10.{high}.0.0/16 ip_proto udp"),
                 2 => format!("ip flower ip_proto udp dst_port {port}"),
@@ -183,6 +186,10 @@ impl Draft {
                 4 => format!("ip flower src_ip 10.{high}.{low}.9"),
                 5 => "ip flower ip_tos 0x10/0x10".to_owned(),
                 6 => format!("all handle {} fw", 1 + low),
+                8 => format!("ip u32 match ip dport {port} 0xffff"),
+                9 => format!("ip u32 match ip dst 10.{high}.0.0/16 match ip tos 0x10 0x10"),
+                10 => format!("all basic match 'cmp(u16 at 2 layer 2 gt {port})'"),
+                11 => format!("ip flower ip_ttl 64 dst_ip 10.{high}.{low}.0/24"),
                 _ => "all matchall".to_owned(),
             };
             // Most are before those of last resort.
@@ -296,7 +303,7 @@ fn end(plan: &Plan, key: Key, path: Path, within: Option<Name>) -> Option<Name> 
     }
 }
 
-/// What the contents of the maps say, by their plain meaning.
+/// What the contents of the maps say without terms, by their plain meaning.
 fn find(image: &Image, fields: &Fields, derived: u32, set: u32) -> u32 {
     let priority = match (set, set >> 16) {
         (0, _) => derived,
@@ -373,7 +380,7 @@ fn counts(tree: &Tree, numbers: &[u32]) -> Vec<u64> {
 /// Holds a policy made from `seed` against the reference, and the program on it if there is one.
 /// Returns how many scopes and classes there were; `None` if there is nothing to find.
 fn hold(seed: u64, mut program: Option<&mut Tree>) -> Option<usize> {
-    let mut draft = Draft::new(seed);
+    let mut draft = Draft::new(seed, program.is_some());
     let host = narrows_tc::OfflineHost::default();
     let policy = narrows_tc::load(&draft.lines, "policy", &host);
     let policy = policy.unwrap_or_else(|error| panic!("{error}\n{}", draft.lines));
@@ -408,7 +415,9 @@ fn hold(seed: u64, mut program: Option<&mut Tree>) -> Option<usize> {
         let derived = u32::from(narrows_classify::priority(&frame));
         let found = find(&image, &packet.fields(mark), derived, set);
         let what = || format!("{name:?}, set {set:#x}, {:?}\n{}", packet.fields(mark), draft.lines);
-        assert_eq!(found, expected, "{}", what());
+        if image.terms.is_empty() {
+            assert_eq!(found, expected, "{}", what());
+        }
         if let Some(tree) = &program {
             let before = counts(tree, &all);
             test_run(tree.program(), &frame, 1).unwrap();
@@ -435,6 +444,6 @@ proptest! {
 fn the_program_finds_the_class_that_the_qdiscs_find() {
     let Some(mut tree) = program() else { return };
     let held = |seed: u64| hold(seed * 7919, Some(&mut tree));
-    let sizes: Vec<usize> = (0..16).filter_map(held).collect();
+    let sizes: Vec<usize> = (0..24).filter_map(held).collect();
     println!("{} trees of {} scopes and classes", sizes.len(), sizes.iter().sum::<usize>());
 }

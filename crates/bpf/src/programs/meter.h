@@ -72,11 +72,19 @@ static __always_inline __u64 sold_at(const struct class *upper)
 	return upper->parent ? upper->ceil : upper->rate;
 }
 
-/* How far ahead a class may be sold to borrowers of a priority: they leave a half to assured
- * traffic, and a part of the other half to better priorities. */
-static __always_inline __u64 limit_of_borrower(__u64 limit, __u32 prio)
+/* The place of a borrower in the order at a class: by the priority of the class below it there,
+ * and among equals by its place in the order at that one, which is strict for the first eight.
+ * A fraction of 2^16. */
+static __always_inline __u32 place_of(__u32 prio, __u32 below)
 {
-	return limit / (2 * PRIORITIES) * (PRIORITIES - (prio & (PRIORITIES - 1)));
+	return min(((prio & (PRIORITIES - 1)) << 12) + (below >> 3), 0xffff);
+}
+
+/* How far ahead a class may be sold to a borrower: it leaves a half to assured traffic, and of the
+ * other half what belongs to those before it. */
+static __always_inline __u64 limit_of_borrower(__u64 limit, __u32 place)
+{
+	return (limit / 2 >> 16) * (0x10000 - place);
 }
 
 /* Buys `want` bytes for the leaf; nothing if any class on the path refuses. */
@@ -85,7 +93,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 {
 	__s64 delay, own, above;
 	__u64 refused = 0;
-	__u32 at = class->parent, prio;
+	__u32 at = class->parent, place;
 	const struct class *lender = class;
 	struct node *lending = node;
 
@@ -115,7 +123,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 	if (delay > (__s64)class->limit)
 		refused = delay - class->limit;
 	at = class->parent;
-	prio = class->prio;
+	place = place_of(class->prio, 0);
 	for (int level = 1; level < LEVELS_MAX && at && !refused; level++) {
 		struct class *upper = class_of(plan, at);
 		struct node *upper_node = node_of(at);
@@ -126,14 +134,14 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 		above = ahead(&upper_node->clock, now, upper->burst);
 		limit = upper->limit;
 		if (seat->borrows) {
-			limit = limit_of_borrower(upper->limit, prio);
+			limit = limit_of_borrower(upper->limit, place);
 			/* Not even its last packet reaches into what is left to others. */
-			if (prio)
+			if (place)
 				above += time_for(want, sold_at(upper));
 		}
 		if (above > (__s64)limit)
 			refused = above - limit;
-		prio = upper->prio;
+		place = place_of(upper->prio, place);
 		at = upper->parent;
 	}
 	if (delay > (__s64)(class->limit / 8) || refused)

@@ -149,7 +149,7 @@ fn qdiscs_come_into_a_class_and_go_under_load_and_the_class_goes_on() {
         "class add dev port-b parent 1:1 classid 1:20 htb rate 10mbit ceil 40mbit prio 1",
         &to("1:", 1, [0, 1], "1:10"),
     ]);
-    let loads: Vec<_> = (0..3).map(|group| flood(&bed, &ports(group), 1000, 30e6)).collect();
+    let loads: Vec<_> = (0..3).map(|group| flood(&bed, &ports(group), 1000, 45e6)).collect();
     sleep(Duration::from_millis(300));
     let classes = [("1:10", 30e6), ("1:20", 10e6)];
     assert_rates(&instance, &classes);
