@@ -87,13 +87,90 @@ static __always_inline __u64 limit_of_borrower(__u64 limit, __u32 place)
 	return (limit / 2 >> 16) * (0x10000 - place);
 }
 
+/* A way from a leaf to the root. */
+struct way {
+	__u64 want;
+	__u64 now;
+	__u64 refused;			/* how far ahead a class on it is sold beyond its limit, in ns */
+	__u32 plan;
+	__u32 at;			/* the next class on it; 0 behind the root */
+	__u32 place;
+	__u32 borrows;
+};
+
+/* Steps along the way. They are global functions, so that the verifier looks at each by itself
+ * and not once for each class on a way. */
+
+/* Divides the rate of the next class if that is due. */
+__noinline int refresh(struct way *way)
+{
+	struct class *upper;
+	struct node *node;
+
+	if (!way)
+		return 0;
+	upper = class_of(way->plan, way->at);
+	node = node_of(way->at);
+	if (upper && node &&
+	    (__s64)(way->now - *(volatile __u64 *)&node->refreshed) > (__s64)EPOCH)
+		share_out(way->plan, way->at, way->now);
+	way->at = upper ? upper->parent : 0;
+	return 0;
+}
+
+/* Whether the next class has something to sell. */
+__noinline int look(struct way *way)
+{
+	struct class *upper;
+	struct node *node;
+	__u64 limit;
+	__s64 above;
+
+	if (!way)
+		return 0;
+	upper = class_of(way->plan, way->at);
+	node = node_of(way->at);
+	if (!upper || !node) {
+		way->at = 0;
+		return 0;
+	}
+	above = ahead(&node->clock, way->now, upper->burst);
+	limit = upper->limit;
+	if (way->borrows) {
+		limit = limit_of_borrower(upper->limit, way->place);
+		/* Not even its last packet reaches into what is left to others. */
+		if (way->place)
+			above += time_for(way->want, sold_at(upper));
+	}
+	if (above > (__s64)limit)
+		way->refused = above - limit;
+	way->place = place_of(upper->prio, way->place);
+	way->at = upper->parent;
+	return 0;
+}
+
+/* Books the sale at the next class. */
+__noinline int book(struct way *way)
+{
+	struct class *upper;
+	struct node *node;
+
+	if (!way)
+		return 0;
+	upper = class_of(way->plan, way->at);
+	node = node_of(way->at);
+	if (upper && node)
+		__sync_fetch_and_add(&node->clock, time_for(way->want, sold_at(upper)));
+	way->at = upper ? upper->parent : 0;
+	return 0;
+}
+
 /* Buys `want` bytes for the leaf; nothing if any class on the path refuses. */
 static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class,
 			       struct node *node, struct seat *seat, __u64 want, __u64 now)
 {
-	__s64 delay, own, above;
-	__u64 refused = 0;
-	__u32 at = class->parent, place;
+	struct way way = { .want = want, .now = now, .plan = plan };
+	__s64 delay, own;
 	const struct class *lender = class;
 	struct node *lending = node;
 
@@ -106,63 +183,32 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 	}
 	__sync_fetch_and_add(&node->offered, seat->offered);
 	seat->offered = 0;
-	for (int level = 1; level < LEVELS_MAX && at; level++) {
-		struct class *upper = class_of(plan, at);
-		struct node *upper_node = node_of(at);
-
-		if (!upper || !upper_node)
-			break;
-		if ((__s64)(now - *(volatile __u64 *)&upper_node->refreshed) > (__s64)EPOCH)
-			share_out(plan, at, now);
-		at = upper->parent;
-	}
+	way.at = class->parent;
+	for (int level = 1; level < LEVELS_MAX && way.at; level++)
+		refresh(&way);
 	own = ahead(&lending->own, now, lender->burst);
 	delay = ahead(&node->clock, now, class->burst);
 	seat->delay = delay > 0 ? delay : 0;
 	seat->borrows = class->parent && own > (__s64)class->limit;
 	if (delay > (__s64)class->limit)
-		refused = delay - class->limit;
-	at = class->parent;
-	place = place_of(class->prio, 0);
-	for (int level = 1; level < LEVELS_MAX && at && !refused; level++) {
-		struct class *upper = class_of(plan, at);
-		struct node *upper_node = node_of(at);
-		__u64 limit;
-
-		if (!upper || !upper_node)
-			break;
-		above = ahead(&upper_node->clock, now, upper->burst);
-		limit = upper->limit;
-		if (seat->borrows) {
-			limit = limit_of_borrower(upper->limit, place);
-			/* Not even its last packet reaches into what is left to others. */
-			if (place)
-				above += time_for(want, sold_at(upper));
-		}
-		if (above > (__s64)limit)
-			refused = above - limit;
-		place = place_of(upper->prio, place);
-		at = upper->parent;
-	}
-	if (delay > (__s64)(class->limit / 8) || refused)
+		way.refused = delay - class->limit;
+	way.at = class->parent;
+	way.place = place_of(class->prio, 0);
+	way.borrows = seat->borrows;
+	for (int level = 1; level < LEVELS_MAX && way.at && !way.refused; level++)
+		look(&way);
+	if (delay > (__s64)(class->limit / 8) || way.refused)
 		*(volatile __u64 *)&node->hungry_at = now;
-	if (refused) {
-		seat->refused_until = now + min(refused, REFUSED_MAX);
+	if (way.refused) {
+		seat->refused_until = now + min(way.refused, REFUSED_MAX);
 		return FULL;
 	}
 	__sync_fetch_and_add(&node->clock, time_for(want, rate_of(class, node)));
 	if (class->parent && !seat->borrows)
 		__sync_fetch_and_add(&lending->own, time_for(want, lender->rate));
-	at = class->parent;
-	for (int level = 1; level < LEVELS_MAX && at; level++) {
-		struct class *upper = class_of(plan, at);
-		struct node *upper_node = node_of(at);
-
-		if (!upper || !upper_node)
-			break;
-		__sync_fetch_and_add(&upper_node->clock, time_for(want, sold_at(upper)));
-		at = upper->parent;
-	}
+	way.at = class->parent;
+	for (int level = 1; level < LEVELS_MAX && way.at; level++)
+		book(&way);
 	return SEND;
 }
 

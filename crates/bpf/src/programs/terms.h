@@ -170,14 +170,15 @@ static __always_inline __u64 number_of(struct context *ctx, const struct packet 
 	return number_at(ctx, from + test->offset, test->size, test->is_little_endian);
 }
 
-/* What comes after `test`. */
-static __always_inline __u32 after(struct context *ctx, const struct packet *packet,
-				   const struct test *test)
+/* What comes after `test`. A global function, as in find_class.h. */
+__noinline __u32 after(struct context *ctx, struct packet *packet, struct test *test)
 {
 	__u64 number;
 	__u32 word;
 	int holds;
 
+	if (!packet || !test)
+		return FAILS;
 	if (test->number == WORD) {
 		word = test->offset;
 		if (word >= PACKET_WORDS)

@@ -476,8 +476,8 @@ fn a_program_that_inherits_goes_on_with_plan_credit_and_counters() {
             Entry::Tcx => Hook::Tcx,
             _ => Hook::Xdp(XdpMode::Native),
         };
-        // Two packets at once, and then one a second.
-        let slow = Class { burst: 0, limit: 2000 * MS, target: 4000 * MS, ..class(1000) };
+        // Two packets at once, and then one in ten seconds: longer than this test takes.
+        let slow = Class { burst: 0, limit: 10_000 * MS, target: 90_000 * MS, ..class(100) };
         giver.install(one_class(slow), &[1]).unwrap();
         assert_eq!(run(&giver, &frame(53, 0, 1000), 10).0, DROP);
         let before = (giver.seat(1).unwrap(), giver.totals().unwrap());
@@ -489,9 +489,9 @@ fn a_program_that_inherits_goes_on_with_plan_credit_and_counters() {
         // The credit is spent.
         assert_eq!(run(&heir, &frame(53, 0, 1000), 1).0, DROP);
         // While it prepares, the other one may install plans.
-        giver.install(one_class(Class { rate: 2000, ..slow }), &[]).unwrap();
+        giver.install(one_class(Class { rate: 200, ..slow }), &[]).unwrap();
         giver.install(one_class(slow), &[]).unwrap();
-        giver.install(one_class(Class { rate: 3000, ..slow }), &[]).unwrap();
+        giver.install(one_class(Class { rate: 300, ..slow }), &[]).unwrap();
         heir.resume().unwrap();
         assert_eq!(heir.in_force, giver.in_force);
         drop(giver);
