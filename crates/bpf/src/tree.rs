@@ -13,7 +13,7 @@
 //!
 //! Non-goals: policies, and their compilation into classes and rules.
 
-use crate::attach::{AttachError, Entry, Hold, Hook, attach};
+use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
@@ -266,12 +266,11 @@ impl Totals {
 pub struct Tree {
     // Declared first, so that the program is detached before its maps go.
     hold: Option<Hold>,
-    mac: [u8; 6],
-    /// How it is attached at XDP.
-    entry: Entry,
-    at_xdp: Programs,
+    port: Port,
+    /// For the present hook.
+    loaded: Programs,
     /// Loaded when they are needed.
-    at_tcx: Option<Programs>,
+    of_other_hook: Option<Programs>,
     is_at_tcx: bool,
     /// The program in front of it, attached in its place.
     front: Option<Front>,
@@ -280,6 +279,65 @@ pub struct Tree {
     in_force: u32,
     /// The sources of the tables under each number; `None` if that failed.
     laid_out: [Option<LaidOut>; 2],
+}
+
+/// What programs are loaded for.
+struct Port {
+    mac: [u8; 6],
+    multi_buffer: bool,
+    /// How they are attached at XDP.
+    entry: Entry,
+}
+
+impl Port {
+    /// The programs for `hook`, on `maps` in the order of [`Maps::NAMES`], or with maps of their
+    /// own.
+    fn load(&self, hook: Hook, maps: &[BorrowedFd<'_>]) -> Result<(Programs, Maps), TreeError> {
+        let mut misfit = None;
+        let mut on_maps = |open: &mut OpenObject| {
+            reuse(open, maps.iter().copied()).map_err(|(map, error)| {
+                misfit = Some(map);
+                error
+            })
+        };
+        let mut storage = MaybeUninit::uninit();
+        let loaded = if hook == Hook::Tcx {
+            let loaded = explained(|| {
+                let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
+                if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                    rodata.own_mac = self.mac;
+                }
+                on_maps(open.open_object_mut())?;
+                open.load()
+            });
+            loaded.map(|loaded| {
+                let (progs, other_port) = (&loaded.progs, &loaded.maps.other_port);
+                let programs = Programs::new(&progs.tree, &progs.tree_behind, other_port)?;
+                Ok((programs, Maps::of(loaded.object())?))
+            })
+        } else {
+            let loaded = explained(|| {
+                let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
+                if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                    rodata.own_mac = self.mac;
+                    rodata.multi_buffer = u32::from(self.multi_buffer);
+                }
+                self.entry.set_up(&mut open.progs.tree, self.multi_buffer);
+                self.entry.set_up(&mut open.progs.tree_behind, self.multi_buffer);
+                on_maps(open.open_object_mut())?;
+                open.load()
+            });
+            loaded.map(|loaded| {
+                let (progs, other_port) = (&loaded.progs, &loaded.maps.other_port);
+                let programs = Programs::new(&progs.tree, &progs.tree_behind, other_port)?;
+                Ok((programs, Maps::of(loaded.object())?))
+            })
+        };
+        match misfit {
+            Some(map) => Err(TreeError::Inherited(map)),
+            None => loaded.map_err(TreeError::Load)?,
+        }
+    }
 }
 
 /// The sources of a plan's tables.
@@ -366,7 +424,7 @@ impl Tree {
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.
     pub fn load(mac: [u8; 6], multi_buffer: bool, entry: Entry) -> Result<Self, TreeError> {
-        Self::load_on(mac, multi_buffer, entry, &[])
+        Self::load_for(mac, multi_buffer, entry, Hook::Xdp(XdpMode::Native))
     }
 
     /// Loads the program for the same port as one of another process, to run at `hook` on `maps`,
@@ -382,50 +440,40 @@ impl Tree {
         hook: Hook,
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
-        let mut tree = Self::load_on(mac, multi_buffer, entry, maps)?;
-        tree.move_to(hook)?;
-        Ok(tree)
+        Self::load_on(mac, multi_buffer, entry, hook, maps)
     }
 
-    /// Loads it, on `maps` if there are any.
+    /// The same as [`load`](Self::load) where it is known that it will run at `hook` at first.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn load_for(
+        mac: [u8; 6],
+        multi_buffer: bool,
+        entry: Entry,
+        hook: Hook,
+    ) -> Result<Self, TreeError> {
+        Self::load_on(mac, multi_buffer, entry, hook, &[])
+    }
+
+    /// Loads it for `hook`, on `maps` if there are any.
     fn load_on(
         mac: [u8; 6],
         multi_buffer: bool,
         entry: Entry,
+        hook: Hook,
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
-        let mut storage = MaybeUninit::uninit();
-        let mut misfit = None;
-        let loaded = explained(|| {
-            let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
-            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.own_mac = mac;
-                rodata.multi_buffer = u32::from(multi_buffer);
-            }
-            entry.set_up(&mut open.progs.tree, multi_buffer);
-            entry.set_up(&mut open.progs.tree_behind, multi_buffer);
-            let maps = maps.iter().map(AsFd::as_fd);
-            reuse(open.open_object_mut(), maps).map_err(|(map, error)| {
-                misfit = Some(map);
-                error
-            })?;
-            open.load()
-        });
-        if let Some(map) = misfit {
-            return Err(TreeError::Inherited(map));
-        }
-        let loaded = loaded.map_err(TreeError::Load)?;
-        let progs = &loaded.progs;
-        let at_xdp = Programs::new(&progs.tree, &progs.tree_behind, &loaded.maps.other_port)?;
+        let port = Port { mac, multi_buffer, entry };
+        let (loaded, maps) = port.load(hook, &maps.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
         Ok(Self {
             hold: None,
-            mac,
-            entry,
-            at_xdp,
-            at_tcx: None,
-            is_at_tcx: false,
+            port,
+            loaded,
+            of_other_hook: None,
+            is_at_tcx: hook == Hook::Tcx,
             front: None,
-            maps: Maps::of(loaded.object())?,
+            maps,
             in_force: 0,
             laid_out: [None, None],
         })
@@ -520,40 +568,21 @@ impl Tree {
     /// # Errors
     /// If the kernel does not load them.
     pub fn move_to(&mut self, hook: Hook) -> Result<(), TreeError> {
-        if hook == Hook::Tcx && self.at_tcx.is_none() {
-            self.at_tcx = Some(self.load_for_tcx()?);
-        }
         if self.is_at_tcx != (hook == Hook::Tcx) {
+            let other = match self.of_other_hook.take() {
+                Some(other) => other,
+                None => self.port.load(hook, &self.maps.all())?.0,
+            };
+            self.of_other_hook = Some(std::mem::replace(&mut self.loaded, other));
             self.is_at_tcx = !self.is_at_tcx;
             self.front = None;
         }
         Ok(())
     }
 
-    /// The programs for tcx.
-    fn load_for_tcx(&self) -> Result<Programs, TreeError> {
-        let mut storage = MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
-            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.own_mac = self.mac;
-            }
-            let maps = self.maps.all().into_iter();
-            reuse(open.open_object_mut(), maps).map_err(|(_, error)| error)?;
-            open.load()
-        })
-        .map_err(TreeError::Load)?;
-        Programs::new(&loaded.progs.tree, &loaded.progs.tree_behind, &loaded.maps.other_port)
-    }
-
-    /// Those for the present hook.
-    fn programs(&self) -> &Programs {
-        self.at_tcx.as_ref().filter(|_| self.is_at_tcx).unwrap_or(&self.at_xdp)
-    }
-
     /// How it is attached.
     pub fn entry(&self) -> Entry {
-        if self.is_at_tcx { Entry::Tcx } else { self.entry }
+        if self.is_at_tcx { Entry::Tcx } else { self.port.entry }
     }
 
     /// Replaces the program of another process, whose [`hold`](Self::hold) this is, or goes behind
@@ -598,7 +627,7 @@ impl Tree {
     /// If the kernel refuses; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), TreeError> {
         if let Some(front) = &front {
-            let Programs { program, behind, .. } = self.programs();
+            let Programs { program, behind, .. } = &self.loaded;
             let behind = if front.hands_over() { behind } else { program };
             front.lead_to(behind.as_fd()).map_err(TreeError::Front)?;
         }
@@ -620,7 +649,7 @@ impl Tree {
 
     /// The program that sees a frame first, with `front` before it.
     fn first<'a>(&'a self, front: Option<&'a Front>) -> BorrowedFd<'a> {
-        front.map_or(self.programs().program.as_fd(), Front::program)
+        front.map_or(self.loaded.program.as_fd(), Front::program)
     }
 
     /// Redirects arriving frames to the interface `other` from now on. Until then they are dropped,
@@ -629,7 +658,7 @@ impl Tree {
     /// # Errors
     /// If there is no such interface.
     pub fn connect(&self, other: u32) -> Result<(), TreeError> {
-        update("other_port", &self.programs().other_port, &ONLY, &other.to_ne_bytes())
+        update("other_port", &self.loaded.other_port, &ONLY, &other.to_ne_bytes())
     }
 
     /// The program that sees a frame first, for test runs.

@@ -107,7 +107,15 @@ impl InDriver {
     ) -> Result<Self, InstanceError> {
         let load = |side: Side| {
             let port = &ports[side.index()];
-            Tree::load(port.mac, has_several_buffers(port), gates.entry(side)).map_err(failed(port))
+            let (several, entry) = (has_several_buffers(port), gates.entry(side));
+            let first = only.unwrap_or_else(|| match entry {
+                Entry::Shared => NATIVE,
+                Entry::Own | Entry::Tcx => preferred(port)[0],
+            });
+            let loaded = Tree::load_for(port.mac, several, entry, first);
+            // The best one may be missing here, and its programs not be loadable.
+            let loaded = loaded.or_else(|_| Tree::load(port.mac, several, entry));
+            loaded.map_err(failed(port))
         };
         let trees = [load(Side::A)?, load(Side::B)?];
         let losses_before = losses(&ports);

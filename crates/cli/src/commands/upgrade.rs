@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The interval at which the progress of an upgrade is polled.
 const POLL: Duration = Duration::from_millis(20);
 /// The time limit, longer than all time limits of an instance.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Hand running instances over to a new binary, with all queued packets.
 ///

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 /// How long an heir may take to introduce itself: at most the time to be loaded from disk.
 const GREETING_TIME: Duration = Duration::from_secs(5);
-/// How long it may take to prepare: the kernel verifies its programs, and maps memory.
-const PREPARING_TIME: Duration = Duration::from_secs(15);
+/// How long it may take to prepare: the kernel verifies its programs, which takes long on a slow
+/// processor, and maps memory. Packets flow meanwhile.
+const PREPARING_TIME: Duration = Duration::from_secs(45);
 /// How long the giver's workers may pause. Well below the time after which a worker counts as
 /// silent; arrivals wait in the RX rings.
 pub(super) const TAKING_TIME: Duration = Duration::from_millis(350);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How long it may take to be ready.
 const START: Duration = Duration::from_secs(40);
 /// How long any of its commands may take.
-const COMMAND: Duration = Duration::from_secs(20);
+const COMMAND: Duration = Duration::from_secs(60);
 /// How long it may take to end.
 const END: Duration = Duration::from_secs(10);
 
