@@ -5,7 +5,7 @@
 //! its lines are collected while it loads, and searched afterwards. They reach the log only at
 //! debug level.
 
-use libbpf_rs::{ErrorKind, PrintLevel, ProgramMut};
+use libbpf_rs::{ErrorKind, PrintLevel};
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Once;
@@ -62,7 +62,7 @@ pub(crate) fn explained<T>(
 }
 
 /// A loaded program that outlives its object.
-pub(crate) fn keep(program: &ProgramMut<'_>) -> Result<OwnedFd, LoadError> {
+pub(crate) fn keep(program: &impl AsFd) -> Result<OwnedFd, LoadError> {
     program.as_fd().try_clone_to_owned().map_err(|error| LoadError::Other(error.into()))
 }
 

@@ -13,13 +13,12 @@
 //!
 //! Non-goals: policies, and their compilation into classes and rules.
 
-use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
+use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapMut, MapType, Object, OpenMapMut, OpenObject, ProgramMut,
-    libbpf_sys,
+    MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject, libbpf_sys,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -151,12 +150,8 @@ impl Seat {
 
 impl AddAssign for Seat {
     fn add_assign(&mut self, other: Self) {
-        self.own_packets += other.own_packets;
-        self.borrowed_packets += other.borrowed_packets;
-        self.bytes += other.bytes;
-        self.aqm_drops += other.aqm_drops;
-        self.limit_drops += other.limit_drops;
-        self.marked += other.marked;
+        let (own, other) = (self.words(), other.words());
+        *self = Self::of(std::array::from_fn(|word| own[word] + other[word]));
     }
 }
 
@@ -248,17 +243,8 @@ impl Totals {
     /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            to_self: self.to_self - earlier.to_self,
-            sent_packets: self.sent_packets - earlier.sent_packets,
-            sent_bytes: self.sent_bytes - earlier.sent_bytes,
-            dropped_bytes: self.dropped_bytes - earlier.dropped_bytes,
-            limit_drops: self.limit_drops - earlier.limit_drops,
-            aqm_drops: self.aqm_drops - earlier.aqm_drops,
-            unclassified_drops: self.unclassified_drops - earlier.unclassified_drops,
-            port_gone_drops: self.port_gone_drops - earlier.port_gone_drops,
-            filter_drops: self.filter_drops - earlier.filter_drops,
-        }
+        let (now, earlier) = (self.words(), earlier.words());
+        Self::of(std::array::from_fn(|word| now[word] - earlier[word]))
     }
 }
 
@@ -290,9 +276,14 @@ struct Port {
 }
 
 impl Port {
-    /// The programs for `hook`, on `maps` in the order of [`Maps::NAMES`], or with maps of their
-    /// own.
-    fn load(&self, hook: Hook, maps: &[BorrowedFd<'_>]) -> Result<(Programs, Maps), TreeError> {
+    /// Loads the object for `hook`, on `maps` in the order of [`Maps::NAMES`], or with maps of its
+    /// own. Returns what `keep` keeps of it.
+    fn load<T>(
+        &self,
+        hook: Hook,
+        maps: &[BorrowedFd<'_>],
+        keep: impl Fn(&Object) -> Result<T, TreeError>,
+    ) -> Result<T, TreeError> {
         let mut misfit = None;
         let mut on_maps = |open: &mut OpenObject| {
             reuse(open, maps.iter().copied()).map_err(|(map, error)| {
@@ -301,41 +292,28 @@ impl Port {
             })
         };
         let mut storage = MaybeUninit::uninit();
-        let loaded = if hook == Hook::Tcx {
-            let loaded = explained(|| {
+        let kept = explained(|| {
+            if hook == Hook::Tcx {
                 let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
                 if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                     rodata.own_mac = self.mac;
                 }
                 on_maps(open.open_object_mut())?;
-                open.load()
-            });
-            loaded.map(|loaded| {
-                let (progs, other_port) = (&loaded.progs, &loaded.maps.other_port);
-                let programs = Programs::new(&progs.tree, &progs.tree_behind, other_port)?;
-                Ok((programs, Maps::of(loaded.object())?))
-            })
-        } else {
-            let loaded = explained(|| {
-                let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
-                if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                    rodata.own_mac = self.mac;
-                    rodata.multi_buffer = u32::from(self.multi_buffer);
-                }
-                self.entry.set_up(&mut open.progs.tree, self.multi_buffer);
-                self.entry.set_up(&mut open.progs.tree_behind, self.multi_buffer);
-                on_maps(open.open_object_mut())?;
-                open.load()
-            });
-            loaded.map(|loaded| {
-                let (progs, other_port) = (&loaded.progs, &loaded.maps.other_port);
-                let programs = Programs::new(&progs.tree, &progs.tree_behind, other_port)?;
-                Ok((programs, Maps::of(loaded.object())?))
-            })
-        };
+                return Ok(keep(open.load()?.object()));
+            }
+            let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.own_mac = self.mac;
+                rodata.multi_buffer = u32::from(self.multi_buffer);
+            }
+            self.entry.set_up(&mut open.progs.tree, self.multi_buffer);
+            self.entry.set_up(&mut open.progs.tree_behind, self.multi_buffer);
+            on_maps(open.open_object_mut())?;
+            Ok(keep(open.load()?.object()))
+        });
         match misfit {
             Some(map) => Err(TreeError::Inherited(map)),
-            None => loaded.map_err(TreeError::Load)?,
+            None => kept.map_err(TreeError::Load)?,
         }
     }
 }
@@ -358,22 +336,21 @@ struct Programs {
 }
 
 impl Programs {
-    fn new(
-        program: &ProgramMut<'_>,
-        behind: &ProgramMut<'_>,
-        other_port: &MapMut<'_>,
-    ) -> Result<Self, TreeError> {
+    /// Those of a loaded object.
+    fn of(object: &Object) -> Result<Self, TreeError> {
         Ok(Self {
-            program: keep(program).map_err(TreeError::Load)?,
-            behind: keep(behind).map_err(TreeError::Load)?,
-            other_port: handle("other_port", other_port)?,
+            program: program(object, "tree")?,
+            behind: program(object, "tree_behind")?,
+            other_port: named(object, "other_port")?,
         })
     }
 }
 
-/// A descriptor of a map that outlives its object.
-fn handle(map: &'static str, from: &MapMut<'_>) -> Result<MapHandle, TreeError> {
-    MapHandle::try_from(from).map_err(|source| TreeError::Map { map, source })
+/// The program `name` of an object.
+fn program(object: &Object, name: &'static str) -> Result<OwnedFd, TreeError> {
+    let program = object.progs().find(|program| program.name() == name);
+    let program = program.ok_or_else(missing).map_err(LoadError::Other);
+    program.and_then(|program| keep(&program)).map_err(TreeError::Load)
 }
 
 /// Declares [`Maps`] by the names that its maps have in an object.
@@ -408,9 +385,12 @@ maps! {
     in_force plans classes scopes sieves rules terms acted nodes seats totals grace handed
 }
 
+fn missing() -> libbpf_rs::Error {
+    io::Error::from(io::ErrorKind::NotFound).into()
+}
+
 /// The map `name` of an object.
 fn named(object: &Object, name: &'static str) -> Result<MapHandle, TreeError> {
-    let missing = || libbpf_rs::Error::from(io::Error::from(io::ErrorKind::NotFound));
     let map = object.maps().find(|map| map.name() == name).ok_or_else(missing);
     let handle = map.and_then(|map| MapHandle::try_from(&map));
     handle.map_err(|source| TreeError::Map { map: name, source })
@@ -419,17 +399,23 @@ fn named(object: &Object, name: &'static str) -> Result<MapHandle, TreeError> {
 impl Tree {
     /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
     /// several buffers. Until a plan is installed all frames pass, once it is
-    /// [connected](Self::connect). `entry` is how it will be attached.
+    /// [connected](Self::connect). `entry` is how it will be attached at XDP, and `hook` where it
+    /// will run at first.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.
-    pub fn load(mac: [u8; 6], multi_buffer: bool, entry: Entry) -> Result<Self, TreeError> {
-        Self::load_for(mac, multi_buffer, entry, Hook::Xdp(XdpMode::Native))
+    pub fn load(
+        mac: [u8; 6],
+        multi_buffer: bool,
+        entry: Entry,
+        hook: Hook,
+    ) -> Result<Self, TreeError> {
+        Self::inherit(mac, multi_buffer, entry, hook, &[])
     }
 
-    /// Loads the program for the same port as one of another process, to run at `hook` on `maps`,
-    /// which that one's [`maps`](Self::maps) gave. They are not changed, and frames do not reach
-    /// this program, until it [takes over](Self::take_over).
+    /// Loads the program for the same port as one of another process, to run on `maps`, which that
+    /// one's [`maps`](Self::maps) gave. They are not changed, and frames do not reach this program,
+    /// until it [takes over](Self::take_over).
     ///
     /// # Errors
     /// If the kernel refuses it, or if these are other maps.
@@ -440,32 +426,10 @@ impl Tree {
         hook: Hook,
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
-        Self::load_on(mac, multi_buffer, entry, hook, maps)
-    }
-
-    /// The same as [`load`](Self::load) where it is known that it will run at `hook` at first.
-    ///
-    /// # Errors
-    /// Likewise.
-    pub fn load_for(
-        mac: [u8; 6],
-        multi_buffer: bool,
-        entry: Entry,
-        hook: Hook,
-    ) -> Result<Self, TreeError> {
-        Self::load_on(mac, multi_buffer, entry, hook, &[])
-    }
-
-    /// Loads it for `hook`, on `maps` if there are any.
-    fn load_on(
-        mac: [u8; 6],
-        multi_buffer: bool,
-        entry: Entry,
-        hook: Hook,
-        maps: &[OwnedFd],
-    ) -> Result<Self, TreeError> {
         let port = Port { mac, multi_buffer, entry };
-        let (loaded, maps) = port.load(hook, &maps.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
+        let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
+        let keep = |object: &Object| Ok((Programs::of(object)?, Maps::of(object)?));
+        let (loaded, maps) = port.load(hook, &maps, keep)?;
         Ok(Self {
             hold: None,
             port,
@@ -571,7 +535,7 @@ impl Tree {
         if self.is_at_tcx != (hook == Hook::Tcx) {
             let other = match self.of_other_hook.take() {
                 Some(other) => other,
-                None => self.port.load(hook, &self.maps.all())?.0,
+                None => self.port.load(hook, &self.maps.all(), Programs::of)?,
             };
             self.of_other_hook = Some(std::mem::replace(&mut self.loaded, other));
             self.is_at_tcx = !self.is_at_tcx;

@@ -22,7 +22,7 @@ use crate::heartbeat::SilentWorker;
 use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
-use crate::port::PortFacts;
+use crate::port::{PortFacts, losses};
 use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{Acted, Seat, Totals, Tree, TreeError};
@@ -58,6 +58,17 @@ pub(crate) fn preferred(port: &PortFacts) -> [Hook; 3] {
         [Hook::Tcx, NATIVE, GENERIC]
     } else {
         [NATIVE, Hook::Tcx, GENERIC]
+    }
+}
+
+/// The hooks for the program of `port` where it is attached through `entry`, the best first; only
+/// `only` if there is one.
+fn hooks_for(port: &PortFacts, entry: Entry, only: Option<Hook>) -> Vec<Hook> {
+    match (only, entry) {
+        (Some(only), _) => vec![only],
+        // In a dispatcher its place among other programs counts for more.
+        (None, Entry::Shared) => vec![NATIVE, GENERIC, Hook::Tcx],
+        (None, Entry::Own | Entry::Tcx) => preferred(port).into(),
     }
 }
 
@@ -107,14 +118,14 @@ impl InDriver {
     ) -> Result<Self, InstanceError> {
         let load = |side: Side| {
             let port = &ports[side.index()];
-            let (several, entry) = (has_several_buffers(port), gates.entry(side));
-            let first = only.unwrap_or_else(|| match entry {
-                Entry::Shared => NATIVE,
-                Entry::Own | Entry::Tcx => preferred(port)[0],
+            let entry = gates.entry(side);
+            let load = |hook| Tree::load(port.mac, has_several_buffers(port), entry, hook);
+            let first = hooks_for(port, entry, only)[0];
+            // Where this kernel has no such hook, its programs may not be loadable.
+            let loaded = load(first).or_else(|error| {
+                log::debug!("{first}: {error}");
+                load(NATIVE)
             });
-            let loaded = Tree::load_for(port.mac, several, entry, first);
-            // The best one may be missing here, and its programs not be loadable.
-            let loaded = loaded.or_else(|_| Tree::load(port.mac, several, entry));
             loaded.map_err(failed(port))
         };
         let trees = [load(Side::A)?, load(Side::B)?];
@@ -128,9 +139,6 @@ impl InDriver {
         }
         // Before they are attached: from then on frames are lost until the ports are connected.
         for side in Side::BOTH {
-            let first = plane.hooks_for(side, only)[0];
-            let moved = plane.trees[side.index()].move_to(first);
-            let _ = moved.inspect_err(|error| log::debug!("{first}: {error}"));
             plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
         }
         let before = plane.trees.each_ref().map(Tree::entry);
@@ -146,21 +154,11 @@ impl InDriver {
         Ok(plane)
     }
 
-    /// The hooks for the port of `side`, the best first; only `only` if there is one.
-    fn hooks_for(&self, side: Side, only: Option<Hook>) -> Vec<Hook> {
-        match (only, self.trees[side.index()].entry()) {
-            (Some(only), _) => vec![only],
-            // In a dispatcher its place among other programs counts for more.
-            (None, Entry::Shared) => vec![NATIVE, GENERIC, Hook::Tcx],
-            (None, Entry::Own | Entry::Tcx) => preferred(self.port(side)).into(),
-        }
-    }
-
     /// Attaches both programs, each at the best hook for both ports, or at `only`. No frame passes
     /// yet.
     fn attach_both(&mut self, only: Option<Hook>, gates: &Gates) -> Result<(), InstanceError> {
         for side in Side::BOTH {
-            let hooks = self.hooks_for(side, only);
+            let hooks = hooks_for(self.port(side), self.trees[side.index()].entry(), only);
             self.attach(side, &hooks, gates)?;
         }
         // A port that leaves its driver may no longer accept frames there.
@@ -314,12 +312,6 @@ fn path(totals: &Totals) -> PathCounters {
         tx_bytes: totals.sent_bytes,
         drops,
     }
-}
-
-/// Packets lost by each device so far; zero if unreadable.
-fn losses(ports: &[PortFacts; 2]) -> [DeviceLosses; 2] {
-    let read = |port: &PortFacts| Device::read(port.ifindex).map(|device| device.losses);
-    ports.each_ref().map(|port| read(port).unwrap_or_default())
 }
 
 /// A problem with `port`.

@@ -1,7 +1,9 @@
 //! The properties of a port when it is joined, and later changes.
 
 use crate::instance::InstanceError;
-use narrows_link::{Link, QueueCounts};
+use crate::upgrade::state::PortManifest;
+use narrows_bpf::{Entry, Hook};
+use narrows_link::{Device, DeviceLosses, Link, QueueCounts};
 
 /// The properties of a port that joining it needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,6 +82,33 @@ impl PortFacts {
             changes.push("another address".to_owned());
         }
         (!changes.is_empty()).then(|| format!("{name} has {}", changes.join(" and ")))
+    }
+}
+
+/// Packets lost by each device so far; zero if unreadable.
+pub(crate) fn losses(ports: &[PortFacts; 2]) -> [DeviceLosses; 2] {
+    let read = |port: &PortFacts| Device::read(port.ifindex).map(|device| device.losses);
+    ports.each_ref().map(|port| read(port).unwrap_or_default())
+}
+
+impl PortManifest {
+    /// The handover of the port of `facts`; its program runs at `hook`, and is attached through
+    /// `entry`.
+    pub(crate) fn new(facts: &PortFacts, hook: Hook, entry: Entry) -> Self {
+        let PortFacts { ifindex, mac, mtu, queues, .. } = *facts;
+        let (name, hook) = (facts.name.clone(), hook.name().to_owned());
+        Self { name, ifindex, mac, mtu, queues, hook, shared: entry == Entry::Shared }
+    }
+
+    /// Where the program of the port of `facts` runs. `None` if it is not this port as it is now.
+    pub(crate) fn hook_on(&self, facts: &PortFacts) -> Option<Hook> {
+        let hook = Hook::named(&self.hook)?;
+        (Self::new(facts, hook, self.entry()) == *self).then_some(hook)
+    }
+
+    /// How its program is attached at XDP.
+    pub(crate) fn entry(&self) -> Entry {
+        if self.shared { Entry::Shared } else { Entry::Own }
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::front::{FrontError, Fronts, PortFront, Terms};
 use crate::gates::{Gates, NoGate};
 use crate::heartbeat::SILENT_AFTER;
-use crate::port::PortFacts;
+use crate::port::{PortFacts, losses};
 use crate::sizing::Sizing;
 use crate::worker_thread::Seat;
 use crate::workers::Workers;
@@ -17,7 +17,7 @@ use narrows_bpf::{
     AttachError, Entry, FrontPort, Heartbeats, Hook, SetTables, Stalled, Steer, SteerError,
     Watchdog, XdpMode,
 };
-use narrows_link::{Device, DeviceLosses};
+use narrows_link::DeviceLosses;
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Plan;
 use narrows_qdisc::Slot;
@@ -214,12 +214,6 @@ impl Prepared {
         std::mem::take(&mut self.ios)
     }
 
-    /// Packets lost by each device so far; zero if unreadable.
-    fn losses(&self) -> [DeviceLosses; 2] {
-        let read = |port: &PortFacts| Device::read(port.ifindex).map(|device| device.losses);
-        self.ports.each_ref().map(|port| read(port).unwrap_or_default())
-    }
-
     /// Attaches both programs: frames arrive from here on.
     pub(crate) fn attach(
         &mut self,
@@ -287,7 +281,7 @@ impl Session {
             let seat = Seat::of(queue, options);
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
-        let losses_before = prepared.losses();
+        let losses_before = losses(&prepared.ports);
         for side in Side::BOTH {
             prepared.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
         }

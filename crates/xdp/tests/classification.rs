@@ -8,7 +8,9 @@
 use narrows_bpf::test_run::test_run;
 use narrows_bpf::tree::layout::{Class, Key as Fields, NOWHERE, Rule, SCOPE, SCOPES_DEEP};
 use narrows_bpf::tree::{Image, Scope, Tree, TreeError};
-use narrows_bpf::{Does, Entry, Field, Front, FrontMaps, FrontPort, LoadError, Step, Term, Then};
+use narrows_bpf::{
+    Does, Entry, Field, Front, FrontMaps, FrontPort, Hook, LoadError, Step, Term, Then, XdpMode,
+};
 use narrows_classify::{Actions, Classification, Found, Path, Subject};
 use narrows_policy::{Key, Plan};
 use narrows_qdisc::Config;
@@ -337,7 +339,7 @@ fn find(image: &Image, fields: &Fields, derived: u32, set: u32) -> u32 {
 
 /// The program in the kernel; `None` without privileges.
 fn program() -> Option<Tree> {
-    let tree = match Tree::load(OWN, false, Entry::Own) {
+    let tree = match Tree::load(OWN, false, Entry::Own, Hook::Xdp(XdpMode::Native)) {
         Err(TreeError::Load(error @ LoadError::NotPermitted)) => {
             eprintln!("SKIPPED: {error}");
             return None;

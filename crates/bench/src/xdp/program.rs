@@ -9,7 +9,8 @@ use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as Filter, Test};
 use narrows_bpf::tree::{self, Image, Scope, Tree};
 use narrows_bpf::{
-    self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, SetTables, Step, Term, Then,
+    self as bpf, Does, Entry, Field, Front, FrontMaps, FrontPort, Hook, SetTables, Step, Term,
+    Then, XdpMode,
 };
 use narrows_sets::{Host, Named, Sets};
 use narrows_units::Nanos;
@@ -91,14 +92,14 @@ impl Program {
             Subject::Set(members) => {
                 let then = if shape.is_live { Then::Continue } else { Then::Drop };
                 let set = set(&prefixes(shape.entries, false), members, then)?;
-                let mut tree = Tree::load([2; 6], false, Entry::Own)?;
+                let mut tree = Tree::load([2; 6], false, Entry::Own, Hook::Xdp(XdpMode::Native))?;
                 tree.connect(port)?;
                 tree.put_in_front(Some(set))?;
                 Loaded::Tree(Box::new(tree))
             }
             Subject::Spread { by, is_six } => spread(by, is_six, shape.entries)?,
             Subject::Tree | Subject::Filter { .. } | Subject::Terms | Subject::Edited => {
-                let mut tree = Tree::load([2; 6], false, Entry::Own)?;
+                let mut tree = Tree::load([2; 6], false, Entry::Own, Hook::Xdp(XdpMode::Native))?;
                 tree.connect(port)?;
                 let image = image(shape);
                 let new: Vec<u32> = image.classes.keys().copied().collect();

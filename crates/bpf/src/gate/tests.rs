@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::attach::Entry;
+use crate::attach::Hook;
 use crate::heartbeat::Heartbeats;
 use crate::steer::{Stalled, Steer, Watchdog};
 use crate::test_run::test_run;
@@ -68,7 +69,7 @@ fn frames_go_on_behind_a_gate_until_it_is_left() {
 #[test]
 fn a_tree_stands_behind_a_gate_as_well() {
     let Some((program, behind)) = gate() else { return };
-    let mut tree = Tree::load(OWN, true, Entry::Shared).unwrap();
+    let mut tree = Tree::load(OWN, true, Entry::Shared, Hook::Xdp(XdpMode::Native)).unwrap();
     tree.take_over(behind.try_clone().unwrap()).unwrap();
     // It has no plan.
     assert_eq!(verdict(&program), DROP);

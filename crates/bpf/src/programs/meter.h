@@ -98,6 +98,19 @@ struct way {
 	__u32 borrows;
 };
 
+/* The next class on the way; 0 if it is not there, and then the way ends. */
+static __always_inline int next_on(struct way *way, struct class **class, struct node **node)
+{
+	if (!way)
+		return 0;
+	*class = class_of(way->plan, way->at);
+	*node = node_of(way->at);
+	if (*class && *node)
+		return 1;
+	way->at = 0;
+	return 0;
+}
+
 /* Steps along the way. They are global functions, so that the verifier looks at each by itself
  * and not once for each class on a way. */
 
@@ -107,14 +120,11 @@ __noinline int refresh(struct way *way)
 	struct class *upper;
 	struct node *node;
 
-	if (!way)
+	if (!next_on(way, &upper, &node))
 		return 0;
-	upper = class_of(way->plan, way->at);
-	node = node_of(way->at);
-	if (upper && node &&
-	    (__s64)(way->now - *(volatile __u64 *)&node->refreshed) > (__s64)EPOCH)
+	if ((__s64)(way->now - *(volatile __u64 *)&node->refreshed) > (__s64)EPOCH)
 		share_out(way->plan, way->at, way->now);
-	way->at = upper ? upper->parent : 0;
+	way->at = upper->parent;
 	return 0;
 }
 
@@ -126,14 +136,8 @@ __noinline int look(struct way *way)
 	__u64 limit;
 	__s64 above;
 
-	if (!way)
+	if (!next_on(way, &upper, &node))
 		return 0;
-	upper = class_of(way->plan, way->at);
-	node = node_of(way->at);
-	if (!upper || !node) {
-		way->at = 0;
-		return 0;
-	}
 	above = ahead(&node->clock, way->now, upper->burst);
 	limit = upper->limit;
 	if (way->borrows) {
@@ -155,13 +159,10 @@ __noinline int book(struct way *way)
 	struct class *upper;
 	struct node *node;
 
-	if (!way)
+	if (!next_on(way, &upper, &node))
 		return 0;
-	upper = class_of(way->plan, way->at);
-	node = node_of(way->at);
-	if (upper && node)
-		__sync_fetch_and_add(&node->clock, time_for(way->want, sold_at(upper)));
-	way->at = upper ? upper->parent : 0;
+	__sync_fetch_and_add(&node->clock, time_for(way->want, sold_at(upper)));
+	way->at = upper->parent;
 	return 0;
 }
 

@@ -199,7 +199,7 @@ struct {
 	__type(value, struct class);
 } classes SEC(".maps");
 
-/* The scopes of both plans. Those with number 0 are in the plans. */
+/* The scopes of both plans. Those with number 0 are in the plans as well. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2 * SCOPES_MAX);

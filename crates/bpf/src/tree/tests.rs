@@ -14,7 +14,7 @@ const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const OTHER: u32 = 1;
 
 fn tree() -> Option<Tree> {
-    match Tree::load(OWN, false, Entry::Own) {
+    match Tree::load(OWN, false, Entry::Own, Hook::Xdp(XdpMode::Native)) {
         Err(TreeError::Load(error @ LoadError::NotPermitted)) => {
             eprintln!("SKIPPED: {error}");
             None

@@ -7,12 +7,12 @@
 //! *Non-goals.* Filters in front start over, with counters and accounts of their own, as on the
 //! other plane.
 
-use super::{InDriver, Installed, failed, has_several_buffers, losses};
+use super::{InDriver, Installed, failed, has_several_buffers};
 use crate::counters::Counts;
 use crate::front::{Fronts, PortFront};
 use crate::instance::InstanceError;
 use crate::plane::{InheritedPlane, Plane, Still};
-use crate::port::PortFacts;
+use crate::port::{PortFacts, losses};
 use crate::session::SessionOptions;
 use crate::upgrade::state::{DriverManifest, PortManifest, ProgramState};
 use narrows_bpf::Hook;

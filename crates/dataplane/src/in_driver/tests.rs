@@ -3,7 +3,7 @@
 use crate::random::{basic, filter, flower, frames, mark, words};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::Tree;
-use narrows_bpf::{Does, Entry, Front, FrontMaps, FrontPort, Hook, Step, Term, Then};
+use narrows_bpf::{Does, Entry, Front, FrontMaps, FrontPort, Hook, Step, Term, Then, XdpMode};
 use narrows_classify::{
     Action, ActionId, ActionKind, Actions, Classification, Control, Counters, Filter, Filters,
     Found, Matches, Rules, Running, Subject,
@@ -124,7 +124,7 @@ fn counted(tree: &Tree, numbers: &Numbers) -> BTreeMap<Fate, u64> {
 
 /// The program of `compiled` at XDP or tcx, with a filter in front that sets mark and priority.
 fn tree(compiled: &Compiled, at_tcx: bool, [mark, priority]: [u32; 2]) -> Tree {
-    let mut tree = Tree::load(MAC, false, Entry::Own).unwrap();
+    let mut tree = Tree::load(MAC, false, Entry::Own, Hook::Xdp(XdpMode::Native)).unwrap();
     if at_tcx {
         tree.move_to(Hook::Tcx).unwrap();
     }
@@ -208,7 +208,7 @@ proptest! {
         has_terms in any::<bool>(),
         at_tcx in any::<bool>(),
     ) {
-        if let Err(error) = Tree::load(MAC, false, Entry::Own) {
+        if let Err(error) = Tree::load(MAC, false, Entry::Own, Hook::Xdp(XdpMode::Native)) {
             eprintln!("SKIPPED: {error}");
             return Ok(());
         }

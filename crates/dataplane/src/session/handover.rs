@@ -7,14 +7,14 @@ use crate::front::Fronts;
 use crate::instance::InstanceError;
 use crate::owners::Share;
 use crate::plane::{InheritedPlane, Plane, Still};
-use crate::port::PortFacts;
+use crate::port::{PortFacts, losses};
 use crate::sizing::Sizing;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PortManifest, SessionManifest, WorkerManifest};
 use crate::worker_thread::Seat;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
-use narrows_bpf::{Entry, Hook, Stalled, XdpMode};
+use narrows_bpf::{Hook, Stalled, XdpMode};
 use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Plan;
@@ -27,27 +27,6 @@ use std::time::Duration;
 
 /// How long workers may take to report their sockets.
 const ANSWER_TIME: Duration = Duration::from_millis(500);
-
-impl PortManifest {
-    /// The handover of the port of `facts`; its program runs at `hook`, and is attached through
-    /// `entry`.
-    pub(crate) fn new(facts: &PortFacts, hook: Hook, entry: Entry) -> Self {
-        let PortFacts { ifindex, mac, mtu, queues, .. } = *facts;
-        let (name, hook) = (facts.name.clone(), hook.name().to_owned());
-        Self { name, ifindex, mac, mtu, queues, hook, shared: entry == Entry::Shared }
-    }
-
-    /// Where the program of the port of `facts` runs. `None` if it is not this port as it is now.
-    pub(crate) fn hook_on(&self, facts: &PortFacts) -> Option<Hook> {
-        let hook = Hook::named(&self.hook)?;
-        (Self::new(facts, hook, self.entry()) == *self).then_some(hook)
-    }
-
-    /// How its program is attached at XDP.
-    pub(crate) fn entry(&self) -> Entry {
-        if self.shared { Entry::Shared } else { Entry::Own }
-    }
-}
 
 impl Session {
     /// The manifest for another process, while this one continues. `None` if a worker does not
@@ -214,7 +193,7 @@ impl InheritedPlane for InheritedSession {
             threads.start(worker, Seat::of(queue, options)).map_err(SessionError::Thread)?;
         }
         let began = clock::now();
-        let losses_before = prepared.losses();
+        let losses_before = losses(&prepared.ports);
         // Frames keep arriving meanwhile: the other's programs lead to the same sockets.
         for ((steer, hold), port) in prepared.steers.iter_mut().zip(holds).zip(&prepared.ports) {
             steer.take_over(hold).map_err(|source| SessionError::Steer {
