@@ -375,10 +375,17 @@ const ROOT: f64 = 5e8;
 /// What is counted of any tree.
 const WINDOW_SECS: f64 = 0.1;
 
-/// A tree, and the offered load of its leaves; `None` is more than can leave.
+/// A tree, and the offered load of its leaves, in bits per second; `None` is more than can leave.
 type Case = (Vec<(u32, Class)>, Vec<(u32, Option<u64>)>);
 
-/// A tree of three levels, with the offered load of its leaves in bits per second.
+/// A leaf's assured rate and ceiling in Mbit/s, priority, weight, and offered load in Mbit/s.
+type AnyLeaf = (u64, u64, u8, u32, Option<u64>);
+
+fn any_leaf() -> impl Strategy<Value = AnyLeaf> {
+    (5u64..100, 5u64..400, 0u8..3, 1u32..4, prop::option::of(1u64..300))
+}
+
+/// A tree of three levels.
 fn any_tree() -> impl Strategy<Value = Case> {
     tree_of(1..4, 1..4)
 }
@@ -388,29 +395,62 @@ fn large_tree() -> impl Strategy<Value = Case> {
     tree_of(4..9, 5..12)
 }
 
+fn root() -> Case {
+    (vec![(1, class(None, 500 * MBIT, 500 * MBIT))], Vec::new())
+}
+
+/// What the root's classes are assured together: a little less than it has. Where sums are equal to
+/// the bit, a burst that was had once is owed for ever, and what passes the root is shared by who
+/// comes first.
+const ASSURED_MBIT: u64 = 480;
+
 /// A tree of this many groups of this many leaves.
 fn tree_of(groups: Range<usize>, leaves: Range<usize>) -> impl Strategy<Value = Case> {
-    let leaf = (5u64..100, 5u64..400, 0u8..3, 1u32..4, prop::option::of(1u64..300));
-    let group = (prop::collection::vec(leaf, leaves), 100u64..600);
+    let group = (prop::collection::vec(any_leaf(), leaves), 100u64..600);
     prop::collection::vec(group, groups).prop_map(|groups| {
-        let mut classes = vec![(1, class(None, 500 * MBIT, 500 * MBIT))];
-        let mut demands = Vec::new();
-        let groups_count = groups.len() as u64;
-        for (number, (leaves, ceil)) in (0x10..).step_by(16).zip(groups) {
-            // A little less than the root has: where sums are equal to the bit, a burst that was
-            // had once is owed for ever, and what passes the root is shared by who comes first.
-            let rate = 480 / groups_count;
-            classes.push((number, class(Some(1), rate * MBIT, ceil.max(rate) * MBIT)));
-            let most = rate / leaves.len() as u64;
-            for (id, (assured, ceil, prio, weight, demand)) in (number + 1..).zip(leaves) {
-                let assured = assured.min(most);
-                let leaf = class(Some(number), assured * MBIT, ceil.max(assured) * MBIT);
-                classes.push((id, Class { prio, quantum: weight * 3_000, ..leaf }));
-                demands.push((id, demand.map(|demand| demand * MBIT)));
+        let mut case = root();
+        let rate = ASSURED_MBIT / groups.len() as u64;
+        for (number, group) in (0x10..).step_by(0x10).zip(groups) {
+            add_group(&mut case, 1, number, rate, group);
+        }
+        case
+    })
+}
+
+/// A tree of four levels.
+fn deep_tree() -> impl Strategy<Value = Case> {
+    let group = (prop::collection::vec(any_leaf(), 1..4), 60u64..600);
+    let site = (prop::collection::vec(group, 1..3), 100u64..600);
+    prop::collection::vec(site, 1..4).prop_map(|sites| {
+        let mut case = root();
+        let rate = ASSURED_MBIT / sites.len() as u64;
+        for (site, (groups, ceil)) in (0x100..).step_by(0x100).zip(sites) {
+            case.0.push((site, class(Some(1), rate * MBIT, ceil.max(rate) * MBIT)));
+            let rate = (rate - 4) / groups.len() as u64;
+            for (number, group) in (site + 0x10..).step_by(0x10).zip(groups) {
+                add_group(&mut case, site, number, rate, group);
             }
         }
-        (classes, demands)
+        case
     })
+}
+
+/// Adds the group `number` with its leaves and its ceiling below `parent`, and assures it `rate`.
+fn add_group(
+    (classes, demands): &mut Case,
+    parent: u32,
+    number: u32,
+    rate: u64,
+    (leaves, ceil): (Vec<AnyLeaf>, u64),
+) {
+    classes.push((number, class(Some(parent), rate * MBIT, ceil.max(rate) * MBIT)));
+    let most = rate / leaves.len() as u64;
+    for (id, (assured, ceil, prio, weight, demand)) in (number + 1..).zip(leaves) {
+        let assured = assured.min(most);
+        let leaf = class(Some(number), assured * MBIT, ceil.max(assured) * MBIT);
+        classes.push((id, Class { prio, quantum: weight * 3_000, ..leaf }));
+        demands.push((id, demand.map(|demand| demand * MBIT)));
+    }
 }
 
 #[test]
@@ -483,32 +523,54 @@ fn due_rates((classes, demands): &Case) -> BTreeMap<u32, f64> {
     members.keys().map(|id| (*id, fluid.passes(*id))).collect()
 }
 
-/// The rate of each class of a tree over 100 ms, 10 ms after the start, and its due rate by the
-/// fluid model, in bits per second. Meanwhile all ceilings and assured rates are kept.
-fn shares(case: &Case, used: (usize, bool, Asking)) -> Vec<(u32, f64, f64)> {
-    let (bed, rates) = rates(case, used);
-    let due = due_rates(case);
-    let rate = |id: &u32| rates.get(id).copied().unwrap_or(0.0);
-    for (leaf, demand) in &case.1 {
-        let assured = bed.classes[leaf].rate.bits_per_sec();
-        if let Some(demand) = demand.filter(|demand| *demand <= assured) {
-            let lacks = (demand as f64 - rate(leaf)) * WINDOW_SECS / 8.0;
-            assert!(lacks <= 1000.0, "class {leaf:x} gets {lacks} bytes less than it sends");
-            let wait = bed.longest_wait.get(leaf).copied().unwrap_or_default();
-            assert!(wait <= Nanos::from_micros(200), "a packet of class {leaf:x} waits {wait:?}");
+/// Beside the fluid model, each class of a tree over 100 ms, 10 ms after the start.
+struct Shares {
+    /// Each class with its rate and its due rate, in bits per second.
+    rates: Vec<(u32, f64, f64)>,
+    /// Guarantees that are not kept, in words.
+    broken: Vec<String>,
+}
+
+impl Shares {
+    fn of(case: &Case, used: (usize, bool, Asking)) -> Self {
+        let (bed, rates) = rates(case, used);
+        let due = due_rates(case);
+        let rate = |id: &u32| rates.get(id).copied().unwrap_or(0.0);
+        let mut broken = Vec::new();
+        for (leaf, demand) in &case.1 {
+            let assured = bed.classes[leaf].rate.bits_per_sec();
+            if let Some(demand) = demand.filter(|demand| *demand <= assured) {
+                let lacks = (demand as f64 - rate(leaf)) * WINDOW_SECS / 8.0;
+                if lacks > 1000.0 {
+                    broken.push(format!("class {leaf:x} gets {lacks} bytes less than it sends"));
+                }
+                let wait = bed.longest_wait.get(leaf).copied().unwrap_or_default();
+                if wait > Nanos::from_micros(200) {
+                    broken.push(format!("a packet of class {leaf:x} waits {wait:?}"));
+                }
+            }
         }
-    }
-    for (id, class) in &bed.classes {
-        // A class with enough to send uses all of its ceiling. More than that is never sent, but
-        // for a burst, and as much may be left at the end.
-        let ceil = class.ceil.bits_per_sec() as f64;
-        if due[id] >= ceil * (1.0 - 1e-9) {
-            let lacks = (ceil * (1.0 - 0.0005) - rate(id)) * WINDOW_SECS / 8.0;
-            let burst = Bed::burst(class) as f64;
-            assert!(lacks <= burst, "class {id:x} lacks {lacks:.0} bytes, its burst is {burst}");
+        for (id, class) in &bed.classes {
+            // A class with enough to send uses all of its ceiling. More than that is never sent,
+            // but for a burst, and as much may be left at the end.
+            let ceil = class.ceil.bits_per_sec() as f64;
+            if due[id] >= ceil * (1.0 - 1e-9) {
+                let lacks = (ceil * (1.0 - 0.0005) - rate(id)) * WINDOW_SECS / 8.0;
+                let burst = Bed::burst(class) as f64;
+                if lacks > burst {
+                    broken
+                        .push(format!("class {id:x} lacks {lacks:.0} bytes, its burst is {burst}"));
+                }
+            }
         }
+        Self { rates: due.iter().map(|(id, due)| (*id, rate(id), *due)).collect(), broken }
     }
-    due.iter().map(|(id, due)| (*id, rate(id), *due)).collect()
+
+    /// How far off the worst class is, as a part of the root's rate.
+    fn error(&self) -> f64 {
+        let error = |(_, rate, due): &(u32, f64, f64)| (rate - due).abs() / ROOT;
+        self.rates.iter().map(error).fold(0.0, f64::max)
+    }
 }
 
 proptest! {
@@ -520,33 +582,36 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Beside the fluid model: within 3 % of the root's rate. Who borrows from whom is decided
+    /// Beside the fluid model: within 1 % of the root's rate. Who borrows from whom is decided
     /// packet by packet.
     #[test]
     fn any_tree_is_shared_as_the_rules_say(tree in any_tree(), used in any_use()) {
-        for (id, rate, due) in shares(&tree, used) {
+        let shares = Shares::of(&tree, used);
+        for (id, rate, due) in &shares.rates {
             prop_assert!(
-                (rate - due).abs() <= 0.03 * ROOT,
+                (rate - due).abs() <= 0.01 * ROOT,
                 "class {id:x}: {rate:.0} bit/s instead of {due:.0}"
             );
         }
+        prop_assert_eq!(shares.broken, Vec::<String>::new());
     }
 }
 
-/// Of `count` random trees how far off the worst class of each is, as a part of the root's rate:
-/// the worst tree first.
-fn errors(seed: u64, count: usize) -> Vec<f64> {
+/// Of `count` random trees how far off the worst class of each is, the worst tree first, and the
+/// guarantees that are not kept.
+fn errors(trees: impl Strategy<Value = Case>, seed: u64, count: usize) -> (Vec<f64>, Vec<String>) {
     let config = ProptestConfig { rng_seed: RngSeed::Fixed(seed), ..ProptestConfig::default() };
     let mut runner = TestRunner::new(config);
-    let mut errors: Vec<f64> = (0..count)
-        .map(|_| {
-            let (tree, used) = (any_tree(), any_use()).new_tree(&mut runner).unwrap().current();
-            let error = |(_, rate, due): (u32, f64, f64)| (rate - due).abs() / ROOT;
-            shares(&tree, used).into_iter().map(error).fold(0.0, f64::max)
-        })
-        .collect();
+    let cases = (trees, any_use());
+    let (mut errors, mut broken) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (tree, used) = cases.new_tree(&mut runner).unwrap().current();
+        let shares = Shares::of(&tree, used);
+        errors.push(shares.error());
+        broken.extend(shares.broken);
+    }
     errors.sort_unstable_by(|one, other| f64::total_cmp(other, one));
-    errors
+    (errors, broken)
 }
 
 #[test]
@@ -567,21 +632,32 @@ fn large_trees_are_shared_to_a_hundredth() {
     }
 }
 
-/// With other seeds, one tree of two thousand is not: see below.
 #[test]
-fn nearly_all_trees_are_shared_to_a_hundredth() {
-    let errors = errors(2, 1000);
-    assert!(errors[0] <= 0.01, "{:?}", &errors[..8]);
+fn trees_are_shared_to_a_hundredth() {
+    for (trees, seed, count) in [(any_tree().boxed(), 2, 1000), (deep_tree().boxed(), 1, 500)] {
+        let (errors, broken) = errors(trees, seed, count);
+        assert!(errors[0] <= 0.01, "{:?}", &errors[..8]);
+        assert_eq!(broken, [""; 0]);
+    }
 }
 
+/// Seeds 1 to 5 served to choose what the tree does; the others did not.
 #[test]
-#[ignore = "a minute: for docs/trees.md"]
-fn one_tree_of_a_thousand_is_not_shared_to_a_hundredth() {
-    let mut errors: Vec<f64> = (1..=5).flat_map(|seed| errors(seed, 2000)).collect();
-    errors.sort_unstable_by(|one, other| f64::total_cmp(other, one));
-    let above = errors.iter().filter(|error| **error > 0.01).count();
-    println!("{above} of {} trees, {:.2} % at most", errors.len(), errors[0] * 100.0);
-    assert!(above <= 10 && errors[0] <= 0.03, "{:?}", &errors[..30]);
+#[ignore = "minutes: for docs/trees.md"]
+fn one_tree_of_ten_thousand_is_not_shared_to_a_hundredth() {
+    for (seeds, most) in [(1..=5, 0), (6..=15, 1)] {
+        let (mut all, mut all_broken) = (Vec::new(), Vec::new());
+        for seed in seeds {
+            let (errors, broken) = errors(any_tree(), seed, 2000);
+            all.extend(errors);
+            all_broken.extend(broken);
+        }
+        all.sort_unstable_by(|one, other| f64::total_cmp(other, one));
+        let above = all.iter().filter(|error| **error > 0.01).count();
+        let (trees, worst) = (all.len(), all[0] * 100.0);
+        println!("{above} of {trees} trees, {worst:.2} % at most; not kept: {all_broken:?}");
+        assert!(above <= most && all[0] <= 0.02 && all_broken.len() <= most);
+    }
 }
 
 #[test]

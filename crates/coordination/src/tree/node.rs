@@ -1,4 +1,4 @@
-//! A class of the tree: its ledgers, and the races of its borrowers.
+//! A class of the tree: its ledgers, and the races of the classes below it.
 
 use super::ledger::Ledger;
 use super::race::Race;
@@ -35,12 +35,28 @@ pub(super) struct Node {
     /// The queues that send for it, by the rank of what each sends next; those of the first rank
     /// are in [`Sales`]. Made with the first of them.
     ranks: OnceLock<Box<[Race; RANKS - 1]>>,
-    /// The classes that may borrow from it, by priority. Made with the first of them.
-    borrowers: OnceLock<Box<[Race; PRIORITIES]>>,
-    /// Its virtual times in the races of its ancestors, the parent first.
-    places: Box<[AtomicU64]>,
+    /// The classes that borrow from it or from above it, by limit and priority. Made with the first
+    /// of them.
+    borrowers: OnceLock<Box<[[Race; PRIORITIES]; 2]>>,
+    /// Its virtual times in the races of its ancestors, by limit, the parent first.
+    places: Box<[[AtomicU64; 2]]>,
     /// Its queues' common census. Made for the first that asks.
     census: OnceLock<Arc<ClassCensus>>,
+}
+
+/// What a class sells to those below it. For each limit they run in races of their own: how much a
+/// class has had of what another lends says nothing about how much of its ceiling it has used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Limit {
+    /// What it lends. Only borrowers from this class run in these races.
+    Rate,
+    /// What it lets pass. All borrowers from it or from above it do in these. Where rate and
+    /// ceiling are equal, these count for both.
+    Ceil,
+}
+
+impl Limit {
+    pub(super) const BOTH: [Self; 2] = [Self::Rate, Self::Ceil];
 }
 
 /// The part that purchases write.
@@ -59,7 +75,7 @@ pub(super) struct Sales {
 impl Node {
     pub(super) fn new(id: u32, serial: u64, class: &Class, parent: Option<Arc<Self>>) -> Self {
         let depth = parent.as_ref().map_or(0, |parent| parent.places.len() + 1);
-        let places = (0..depth).map(|_| AtomicU64::default()).collect();
+        let places = (0..depth).map(|_| Default::default()).collect();
         let (terms, sales) = (Terms::new(class), Sales::default());
         Self {
             id,
@@ -97,10 +113,16 @@ impl Node {
         self.places.len()
     }
 
-    /// The races of its borrowers, by priority.
+    /// The races for `limit` of the classes below it, by priority.
     #[inline]
-    pub(super) fn borrowers(&self) -> &[Race; PRIORITIES] {
-        self.borrowers.get_or_init(Box::default)
+    pub(super) fn borrowers(&self, limit: Limit) -> &[Race; PRIORITIES] {
+        &self.borrowers.get_or_init(Box::default)[limit as usize]
+    }
+
+    /// The limit in whose races the classes below it run for `limit`.
+    #[inline]
+    pub(super) fn counted(&self, limit: Limit) -> Limit {
+        if self.rate_apart().is_some() { limit } else { Limit::Ceil }
     }
 
     /// Its queues of which the next packet has this rank.
@@ -189,10 +211,10 @@ impl Node {
         self.sales.ceil.resume(ceil);
     }
 
-    /// Its virtual time in the race of the class `steps` above it.
+    /// Its virtual time in the races for `limit` of the class `steps` above it.
     #[inline]
-    pub(super) fn place(&self, steps: usize) -> &AtomicU64 {
-        &self.places[steps - 1]
+    pub(super) fn place(&self, steps: usize, limit: Limit) -> &AtomicU64 {
+        &self.places[steps - 1][limit as usize]
     }
 
     /// Runs in the races above it from now on.
@@ -227,8 +249,9 @@ impl Node {
     fn exchange(&self, entry: u64) {
         let before = self.sales.entry.swap(entry, Ordering::Relaxed);
         let parts = |entry: u64| (entry >> 3, (entry & 7) as usize);
-        for (steps, above) in self.path().enumerate().skip(1) {
-            let races = above.borrowers();
+        let above = self.path().enumerate().skip(1);
+        for ((steps, above), limit) in above.flat_map(|one| Limit::BOTH.map(|limit| (one, limit))) {
+            let races = above.borrowers(limit);
             if before != 0 {
                 let (weight, prio) = parts(before);
                 let _: bool = races[prio].leave(weight);
@@ -236,7 +259,7 @@ impl Node {
             if entry != 0 {
                 let (weight, prio) = parts(entry);
                 races[prio].join(weight);
-                let place = self.place(steps);
+                let place = self.place(steps, limit);
                 let from = races[prio].start(place.load(Ordering::Relaxed), weight);
                 place.store(from, Ordering::Relaxed);
             }
@@ -289,7 +312,7 @@ mod loom_tests {
             };
             leave(&node, 0);
             other.join().unwrap();
-            assert!(root.borrowers()[0].is_empty());
+            assert!(root.borrowers(Limit::Ceil)[0].is_empty());
         });
     }
 }

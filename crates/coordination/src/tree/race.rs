@@ -171,15 +171,6 @@ impl Race {
         Some((ahead.checked_sub(laps(LEAD, weight)).filter(|ahead| *ahead > 0)?, due))
     }
 
-    /// A runner has moved `from` one time `to` another. If it was the hindmost, its new time is the
-    /// reference until a runner further back announces itself.
-    #[inline]
-    pub(super) fn moved(&self, from: u64, to: u64) {
-        if self.last.load(Ordering::Relaxed) == from {
-            self.last.store(to, Ordering::Relaxed);
-        }
-    }
-
     /// Where a runner that was at `time` starts again. Others have had its unused share meanwhile.
     #[inline]
     pub(super) fn start(&self, time: u64, weight: u64) -> u64 {
@@ -204,20 +195,36 @@ impl Race {
         u64::try_from(ahead - laps(LEAD, weight) as i64).ok().filter(|ahead| *ahead > 0)
     }
 
+    /// Whether a runner at `time` is too far behind.
+    #[inline]
+    pub(super) fn is_behind(&self, time: u64, weight: u64) -> bool {
+        let behind = behind(time, self.time.load(Ordering::Relaxed));
+        behind.is_some_and(|behind| behind > laps(LEAD, weight))
+    }
+
     /// How many bytes others buy while the race advances by `laps`.
     #[inline]
     pub(super) fn bytes(&self, laps: u64) -> Bytes {
         bytes(laps, self.weight.load(Ordering::Relaxed))
     }
 
-    /// A runner of weight `weight` has bought `bytes`.
+    /// A runner of weight `weight`, which was at `time`, has bought `bytes`, and moved. If it was
+    /// the hindmost, its new time is the reference until a runner further back announces itself.
     #[inline]
-    pub(super) fn sold(&self, bytes: Bytes, weight: u64) {
+    pub(super) fn advance(&self, time: u64, bytes: Bytes, weight: u64) {
+        let was_ahead = self.ahead(time, weight).is_some();
         let all = self.weight.load(Ordering::Relaxed).max(weight);
         self.time.fetch_add(laps(bytes, all), Ordering::Relaxed);
+        let to = time.wrapping_add(laps(bytes, weight));
+        if self.last.load(Ordering::Relaxed) == time {
+            self.last.store(to, Ordering::Relaxed);
+        }
+        if was_ahead {
+            self.follow(to, weight);
+        }
     }
 
-    /// Undoes [`Self::sold`].
+    /// Undoes the race's part of [`Self::advance`].
     #[inline]
     pub(super) fn returned(&self, bytes: Bytes, weight: u64) {
         let all = self.weight.load(Ordering::Relaxed).max(weight);
@@ -227,7 +234,7 @@ impl Race {
     /// A runner at `time` has bought, without a claim, credit that no other wanted. It stays ahead:
     /// if the race caught up, every other purchase would leave nothing to those behind.
     #[inline]
-    pub(super) fn follow(&self, time: u64, weight: u64) {
+    fn follow(&self, time: u64, weight: u64) {
         let race = self.time.load(Ordering::Relaxed);
         let to = time.wrapping_sub(2 * laps(LEAD, weight));
         if to.wrapping_sub(race) as i64 > 0 {
@@ -249,13 +256,13 @@ mod tests {
         let mut time = race.start(0, 1_000);
         for _ in 0..3 {
             assert_eq!(race.ahead(time, 1_000), None);
+            race.advance(time, Bytes(1_514), 1_000);
             time += laps(Bytes(1_514), 1_000);
-            race.sold(Bytes(1_514), 1_000);
         }
         // Three frames of its own, three quarters of one for each of the four thousand.
         let ahead = race.ahead(time, 1_000).unwrap();
         assert_eq!(race.bytes(ahead), Bytes(1_514));
-        race.sold(Bytes(1_520), 3_000);
+        race.advance(0, Bytes(1_520), 3_000);
         assert_eq!(race.ahead(time, 1_000), None);
     }
 
@@ -265,8 +272,8 @@ mod tests {
         race.join(10);
         let mut time = race.start(0, 10);
         for _ in 0..100 {
+            race.advance(time, Bytes(1_500), 10);
             time = time.wrapping_add(laps(Bytes(1_500), 10));
-            race.sold(Bytes(1_500), 10);
             assert_eq!(race.ahead(time, 10), None);
         }
     }
@@ -275,7 +282,7 @@ mod tests {
     fn a_runner_that_slept_starts_at_the_race_s_time() {
         let race = Race::default();
         race.join(1_514);
-        race.sold(Bytes(1_514_000), 1_514);
+        race.advance(0, Bytes(1_514_000), 1_514);
         let lap = 1 << 32;
         assert_eq!(race.start(0, 1_514), 1_000 * lap);
         assert_eq!(race.start(1_001 * lap, 1_514), 1_001 * lap);
@@ -314,7 +321,7 @@ mod tests {
         assert_eq!(race.ahead_of_last(12 * lap, 1_514, now), None);
         let due = Nanos(1_000) + SLACK;
         assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), Some((3 * lap, due)));
-        race.moved(10 * lap, 14 * lap);
+        race.advance(10 * lap, Bytes(4 * 1_514), 1_514);
         assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), None, "it has moved on");
         assert_eq!(race.ahead_of_last(99 * lap, 1_514, due), None, "it has not come");
         race.rests(13 * lap, now);

@@ -6,10 +6,10 @@
 //! class, it returns the credit that it has bought below.
 
 use super::ledger::Ledger;
-use super::node::Node;
+use super::node::{Limit, Node};
 use super::race::{LEAD, RETURN, Race, bytes, laps};
 use super::terms::{Bucket, FRAME};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use narrows_qdisc::htb::{ClassMeter, Grant, Line};
 use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
@@ -60,6 +60,9 @@ enum Right {
     /// Borrowed, within a share: the binary logarithm of the part that it leaves, and the steps
     /// that it leaves in addition.
     Shared(u8, u8),
+    /// Borrowed by a class that is behind its share, where no better priority runs: the same
+    /// logarithm. It leaves nothing to others, and may owe the lender a frame.
+    Owed(u8),
     /// Lent further down: the same logarithm, and the priority.
     Lent(u8, u8),
     /// No right: it may buy from this many sixteenths of a bucket on, where no other wants the
@@ -68,14 +71,15 @@ enum Right {
 }
 
 impl Right {
+    /// What passes by this one passes by any other.
+    const LEAST: Self = Self::None(LAST);
+
     /// The right of a class that borrows from `lender` within its share and leaves `steps` to
-    /// others.
+    /// others, or that is owed some.
     #[inline]
-    fn shared(lender: &Node, steps: u8) -> Self {
-        Self::Shared(
-            CUSHION_PART.trailing_zeros() as u8 + lender.depth().min(CUSHIONS - 1) as u8,
-            steps,
-        )
+    fn shared(lender: &Node, steps: u8, is_owed: bool) -> Self {
+        let part = CUSHION_PART.trailing_zeros() as u8 + lender.depth().min(CUSHIONS - 1) as u8;
+        if is_owed { Self::Owed(part) } else { Self::Shared(part, steps) }
     }
 
     /// Whether a better priority or rank waits.
@@ -88,7 +92,7 @@ impl Right {
     #[inline]
     fn above(self, prio: usize) -> Self {
         match self {
-            Self::Shared(part, _) => Self::Lent(part, prio as u8),
+            Self::Shared(part, _) | Self::Owed(part) => Self::Lent(part, prio as u8),
             other => other,
         }
     }
@@ -98,6 +102,7 @@ impl Right {
     fn least(self, span: Nanos, frame: Nanos, depth: Nanos) -> Nanos {
         let least = match self {
             Self::Assured => span,
+            Self::Owed(_) => span - frame,
             Self::Shared(part, steps) => {
                 span + Nanos(
                     (depth.0 >> part) + (depth.0 / STEP_PART).max(frame.0) * u64::from(steps),
@@ -130,13 +135,13 @@ pub(super) struct Seat {
     place: u64,
     /// Its weight there; 0 while nothing is queued.
     weight: u64,
-    /// The last lender.
-    lender: usize,
+    /// How many classes above this one the last lender stands.
+    lender: u32,
     /// The queue's weight among the queues of the class.
     part: Weight,
-    /// The classes at which it has since its refusal claimed to come before worse priorities, by
-    /// bits as in [`Refusal::by`]; bit 0 is the class itself, where it comes before worse ranks.
-    wanted_by: u32,
+    /// The classes at which it has since its refusal claimed to come before worse priorities. For
+    /// its own rate it comes before worse ranks there.
+    wanted_by: By,
     /// The rank of its next packet: there is a race for each rank.
     rank: u8,
     /// Whether it runs in the race of the class's queues. A queue that alone has a seat does not.
@@ -165,18 +170,51 @@ pub(super) struct Seat {
 struct Offer {
     /// How many classes above this one the lender stands.
     lender: usize,
-    /// By the same count, where the class is ahead of others; 0 stands for the queue.
-    ahead: u32,
-    /// The classes below the lender that had too little.
+    /// Whether it may owe the lender a frame.
+    owes: bool,
+    /// The classes below the lender that had too little, one bit each, by the same count.
     short: u32,
+}
+
+impl Offer {
+    /// Of the class itself.
+    const OWN: Self = Self { lender: 0, owes: false, short: 0 };
+}
+
+/// Classes that have too little, one bit each, by how far above the class they stand.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct By {
+    /// At their rates,
+    rate: u32,
+    /// and at their ceilings.
+    ceil: u32,
+}
+
+impl By {
+    #[inline]
+    fn is_none(self) -> bool {
+        self.rate | self.ceil == 0
+    }
+
+    /// The limits that hold it up at the class `steps` above it.
+    fn at(self, steps: usize) -> impl Iterator<Item = Limit> {
+        let has = move |limit: &Limit| {
+            let by = match limit {
+                Limit::Rate => self.rate,
+                Limit::Ceil => self.ceil,
+            };
+            by & (1 << steps) != 0
+        };
+        Limit::BOTH.into_iter().filter(has)
+    }
 }
 
 /// What cannot be bought now.
 struct Refusal {
     /// When to ask again.
     until: Nanos,
-    /// The classes that have too little, one bit each, by how far above the class they stand.
-    by: u32,
+    /// The classes that have too little.
+    by: By,
     /// What it waits for, if others wait for the same.
     line: Option<Waiting>,
     /// Whether it has credit of its own.
@@ -187,8 +225,8 @@ struct Refusal {
 
 impl Refusal {
     /// A refusal that concerns the class alone.
-    const fn alone(until: Nanos) -> Self {
-        Self { until, by: 0, line: None, is_held: false, has_no_lender: false }
+    fn alone(until: Nanos) -> Self {
+        Self { until, by: By::default(), line: None, is_held: false, has_no_lender: false }
     }
 }
 
@@ -240,8 +278,6 @@ struct Claim {
     later: Right,
     /// not before this time.
     at: Nanos,
-    /// Whether it is ahead of others.
-    is_ahead: bool,
 }
 
 impl Right {
@@ -250,7 +286,7 @@ impl Right {
     fn rank(self) -> u8 {
         match self {
             Self::Assured => 0,
-            Self::Shared(..) => 1,
+            Self::Shared(..) | Self::Owed(_) => 1,
             Self::None(_) => 2,
             Self::Lent(part, _) => 3 + part,
         }
@@ -259,7 +295,7 @@ impl Right {
 
 impl Claim {
     const fn only(right: Right) -> Self {
-        Self { right, later: right, at: Nanos::ZERO, is_ahead: false }
+        Self { right, later: right, at: Nanos::ZERO }
     }
 }
 
@@ -290,7 +326,7 @@ impl Seat {
             was_refused: false,
             was_held: false,
             is_held: false,
-            wanted_by: 0,
+            wanted_by: By::default(),
             wanted: Nanos::ZERO,
             wanted_here: Nanos::ZERO,
         }
@@ -323,25 +359,23 @@ impl Seat {
             return Claim::only(Right::Assured);
         }
         let queues = self.queues();
-        let ahead = queues.ahead(self.place, self.weight);
-        let is_ahead = ahead.is_some();
         let outranked = if self.rank == 0 { Nanos::ZERO } else { self.outranked_until() };
         let is_outranked = outranked > now;
         let Some((of_last, until)) = queues.ahead_of_last(self.place, self.weight, now) else {
             if is_outranked {
                 let (right, later) = (Right::None(OUTRANKED), Right::Assured);
-                return Claim { right, later, at: outranked, is_ahead };
+                return Claim { right, later, at: outranked };
             }
             // No other queue waits: the others have what they want.
-            return Claim { is_ahead, ..Claim::only(Right::Assured) };
+            return Claim::only(Right::Assured);
         };
         // Before then the other queues of the class have not bought their shares.
-        let others =
-            queues.bytes(ahead.unwrap_or_default()).max(bytes(of_last, self.weight).min(LEAD));
+        let ahead = queues.ahead(self.place, self.weight).unwrap_or_default();
+        let others = queues.bytes(ahead).max(bytes(of_last, self.weight).min(LEAD));
         let others = self.node.terms.ceil().pace.span(0, others);
         let at = until.max(now + others).max(outranked);
         let right = Right::None(if is_outranked { LAST } else { LATE });
-        Claim { right, later: Right::Assured, at, is_ahead }
+        Claim { right, later: Right::Assured, at }
     }
 
     /// The race of the queues of the class that are of its rank.
@@ -355,7 +389,7 @@ impl Seat {
     fn comes(&mut self, due: Nanos) {
         if self.runs && self.node.has_ranks() {
             self.wanted_here = self.queues().comes(due);
-            self.wanted_by |= 1;
+            self.wanted_by.rate |= 1;
         }
     }
 
@@ -367,15 +401,29 @@ impl Seat {
         better.max().unwrap_or_default()
     }
 
-    /// The class's claim at `lender`, `steps` above it; `own` is the queue's claim within the
-    /// class.
+    /// The race in which the class runs for `limit` of `above`, `steps` above it, and its virtual
+    /// time there.
     #[inline]
-    fn claim(&self, lender: &Node, steps: usize, own: Claim, now: Nanos) -> Claim {
-        let races = lender.borrowers();
+    fn runs_for<'a>(
+        &'a self,
+        limit: Limit,
+        above: &'a Node,
+        steps: usize,
+    ) -> (&'a Race, &'a AtomicU64) {
+        let limit = above.counted(limit);
+        (&above.borrowers(limit)[self.node.terms.prio()], self.node.place(steps, limit))
+    }
+
+    /// The class's claim for `limit` of `lender`, `steps` above it; `own` is the queue's claim
+    /// within the class.
+    #[inline]
+    fn claim(&self, limit: Limit, lender: &Node, steps: usize, own: Claim, now: Nanos) -> Claim {
+        let limit = lender.counted(limit);
+        let races = lender.borrowers(limit);
         let prio = self.node.terms.prio();
         let race = &races[prio];
         let weight = u64::from(self.node.terms.quantum());
-        let place = self.node.place(steps).load(Ordering::Relaxed);
+        let place = self.node.place(steps, limit).load(Ordering::Relaxed);
         let ahead = race.ahead(place, weight);
         let outranked = races[..prio].iter().map(Race::wanted_until).max().unwrap_or_default();
         let mut at = outranked.max(own.at);
@@ -389,14 +437,16 @@ impl Seat {
         }
         let better = races[..prio].iter().filter(|race| !race.is_empty()).count() as u8;
         let steps = PRIORITY_STEPS * better + u8::from(ahead.is_some());
-        let later = Right::shared(lender, steps.min(STEPS_MOST));
+        // What comes later is owed to it, too, until it has caught up.
+        let is_owed = limit == Limit::Rate && better == 0 && race.is_behind(place, weight);
+        let later = Right::shared(lender, steps.min(STEPS_MOST), is_owed);
         let right = match (is_late, is_outranked) {
             (true, true) => Right::None(LAST),
             (false, true) => Right::None(OUTRANKED),
             (true, false) => Right::None(LATE),
             (false, false) => later,
         };
-        Claim { right, later, at, is_ahead: ahead.is_some() }
+        Claim { right, later, at }
     }
 
     /// Asks `ledger` for `bytes`.
@@ -413,7 +463,10 @@ impl Seat {
         // Queues with short packets must not come first each time.
         let frame = bucket.pace.span(0, FRAME);
         let due = |right: Right| {
-            let span = if right == Right::Assured { span } else { span.max(frame) };
+            let span = match right {
+                Right::Assured | Right::Owed(_) => span,
+                _ => span.max(frame),
+            };
             ledger.due(right.least(span, frame, bucket.depth), bucket.depth, now)
         };
         let when = due(claim.right);
@@ -431,24 +484,33 @@ impl Seat {
     /// When to ask again.
     fn look(&self, bytes: Bytes, borrow: bool, now: Nanos) -> Result<Offer, Refusal> {
         let own = self.own_claim(now);
-        let (mut lender, mut ahead) = (None, 0u32);
+        let (mut lender, mut owes) = (None, false);
         // The first lender, and the last of the classes above it to let the purchase pass.
         let (mut lends, mut passes): (Option<Binding>, Option<Binding>) = (None, None);
         let (mut short, mut held) = (0u32, 0u32);
         let mut own_due = Nanos::MAX;
         for (steps, at) in self.node.path().enumerate() {
-            let claim = match lender {
+            let claim = |limit| match lender {
                 // Credit lent further down counts as assured here.
                 Some((_, cushion)) => Claim::only(cushion),
                 None if steps == 0 => own,
-                None => self.claim(at, steps, own, now),
+                None => self.claim(limit, at, steps, own, now),
             };
             let bit = 1 << steps;
             let (ceil, pass) = (at.terms.ceil(), &at.sales.ceil);
+            // Where there is enough for the last, claims do not matter.
+            let enough = Right::LEAST.least(Nanos::ZERO, Nanos::ZERO, ceil.depth);
+            let passing = if pass.due(enough, ceil.depth, now) <= now {
+                Claim::only(Right::Assured)
+            } else {
+                claim(Limit::Ceil)
+            };
             if lender.is_none() {
                 let (ledger, bucket) = at.rate();
+                let claim = claim(Limit::Rate);
                 let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
                 if when <= now {
+                    owes = matches!(claim.right, Right::Owed(_));
                     lender = Some((steps, claim.later.above(self.node.terms.prio())));
                 } else {
                     if steps == 0 {
@@ -464,16 +526,15 @@ impl Seat {
                         break;
                     }
                 }
-                ahead |= if claim.is_ahead { bit } else { 0 };
             }
-            let Answer { when, .. } = self.ask(pass, ceil, bytes, claim, now);
+            let Answer { when, .. } = self.ask(pass, ceil, bytes, passing, now);
             if when > now {
                 if steps == 0 {
                     // It waits for its own ceiling only, and then looks again.
                     return Err(Refusal::alone(when));
                 }
                 if passes.as_ref().is_none_or(|last| when >= last.when) {
-                    passes = Some(Binding { steps, claim, when });
+                    passes = Some(Binding { steps, claim: passing, when });
                 }
                 held |= bit;
             }
@@ -483,18 +544,18 @@ impl Seat {
                 if lender > 0 {
                     self.node.enter();
                 }
-                return Ok(Offer { lender, ahead, short });
+                return Ok(Offer { lender, owes, short });
             }
             // It has a share coming at its lenders, too, but not above a ceiling that holds it up.
             (Some((lender, _)), _, Some(passes)) => {
                 let below = (2 << lender.min(passes.steps)) - 2;
-                (passes, held | below)
+                (passes, By { rate: below, ceil: held })
             }
             (None, Some(lends), Some(passes)) if passes.when >= lends.when => {
                 let below = (2 << passes.steps) - 1;
-                (passes, short & below | held)
+                (passes, By { rate: short & below, ceil: held })
             }
-            (None, Some(lends), _) => (lends, short | held),
+            (None, Some(lends), _) => (lends, By { rate: short, ceil: held }),
             // Unreachable: the path always includes this class.
             (None, None, _) => return Err(Refusal::alone(now + Nanos(1))),
         };
@@ -511,7 +572,10 @@ impl Seat {
         let own = self.own_claim(now);
         let (mut first, mut passes): (Option<Way>, Option<Binding>) = (None, None);
         for (steps, at) in self.node.path().enumerate() {
-            let claim = if steps == 0 { own } else { self.claim(at, steps, own, now) };
+            let claim =
+                |limit| if steps == 0 { own } else { self.claim(limit, at, steps, own, now) };
+            let passing_claim = claim(Limit::Ceil);
+            let claim = claim(Limit::Rate);
             let (ledger, bucket) = at.rate();
             let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
             let way = Way { lends: Binding { steps, claim, when }, passes };
@@ -525,7 +589,7 @@ impl Seat {
                 let when = self.ask(&at.sales.ceil, at.terms.ceil(), bytes, claim, now).when;
                 (when > now).then_some(Binding { steps, claim, when })
             };
-            let Some(here) = passing(claim) else { continue };
+            let Some(here) = passing(passing_claim) else { continue };
             if steps == 0 {
                 return None;
             }
@@ -579,16 +643,16 @@ impl Seat {
             self.wanted_here = self.queues().want(self.place, refusal.until, now);
         }
         let here = u32::from(self.runs && self.node.has_ranks());
-        if refusal.by == 0 {
-            self.wanted_by |= here;
+        if refusal.by.is_none() {
+            self.wanted_by.rate |= here;
             return;
         }
-        self.wanted_by = refusal.by & !1 | here;
+        self.wanted_by = By { rate: refusal.by.rate & !1 | here, ..refusal.by };
         self.node.enter();
-        let (prio, weight) = (self.node.terms.prio(), u64::from(self.node.terms.quantum()));
+        let weight = u64::from(self.node.terms.quantum());
         for (steps, above) in self.node.path().enumerate().skip(1) {
-            if refusal.by & (1 << steps) != 0 {
-                let (race, place) = (&above.borrowers()[prio], self.node.place(steps));
+            for limit in refusal.by.at(steps) {
+                let (race, place) = self.runs_for(limit, above, steps);
                 let from = place.load(Ordering::Relaxed);
                 let to = race.floor(from, weight);
                 if to != from {
@@ -603,15 +667,15 @@ impl Seat {
     /// Withdraws these registrations.
     #[cold]
     fn has_had(&mut self, now: Nanos) {
-        let (prio, by) = (self.node.terms.prio(), std::mem::take(&mut self.wanted_by));
-        if by & 1 != 0 {
+        let by = std::mem::take(&mut self.wanted_by);
+        if by.rate & 1 != 0 {
             self.queues().has_had(self.wanted_here, now);
         }
         for (steps, above) in self.node.path().enumerate().skip(1) {
-            if by & (1 << steps) != 0 {
-                let race = &above.borrowers()[prio];
+            for limit in by.at(steps) {
+                let (race, place) = self.runs_for(limit, above, steps);
                 race.has_had(self.wanted, now);
-                race.rests(self.node.place(steps).load(Ordering::Relaxed), now);
+                race.rests(place.load(Ordering::Relaxed), now);
             }
         }
     }
@@ -619,12 +683,13 @@ impl Seat {
     /// Buys `bytes` by `offer`. Returns whether it could; otherwise nothing has been bought.
     fn take(&self, bytes: Bytes, offer: &Offer, now: Nanos) -> bool {
         // The look has seen that enough is left for others. This makes sure of the purchase itself.
-        let sell = |ledger: &Ledger, Bucket { pace, depth }: Bucket| {
+        let sell = |ledger: &Ledger, Bucket { pace, depth }: Bucket, owes| {
             let span = pace.span(self.total, bytes);
-            ledger.sell(span, span.min(depth), depth, now).then_some(span)
+            let least = if owes { span - pace.span(0, FRAME) } else { span };
+            ledger.sell(span, least.min(depth), depth, now).then_some(span)
         };
         for (steps, at) in self.node.path().enumerate() {
-            let mut sold = sell(&at.sales.ceil, at.terms.ceil());
+            let mut sold = sell(&at.sales.ceil, at.terms.ceil(), false);
             if let Some(span) = sold
                 && steps >= offer.lender
                 && let Some((ledger, rate)) = at.rate_apart()
@@ -632,7 +697,7 @@ impl Seat {
                 if steps > offer.lender {
                     let span = rate.pace.span(self.total, bytes);
                     ledger.charge(span, rate.depth, LONGEST_DEBT, now);
-                } else if sell(ledger, rate).is_none() {
+                } else if sell(ledger, rate, offer.owes).is_none() {
                     at.sales.ceil.take_back(span);
                     sold = None;
                 }
@@ -662,39 +727,39 @@ impl Seat {
 
     /// Advances the races for `bytes` that were bought by `offer`.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
-        let node = &self.node;
         if self.runs {
-            let queues = node.queues(self.rank.into());
-            queues.sold(bytes, self.weight);
-            let before = self.place;
-            self.place = self.place.wrapping_add(laps(bytes, self.weight));
-            queues.moved(before, self.place);
-            if offer.ahead & 1 != 0 {
-                queues.follow(self.place, self.weight);
-            }
+            let place = self.place;
+            self.place = place.wrapping_add(laps(bytes, self.weight));
+            self.queues().advance(place, bytes, self.weight);
         }
+        let node = &self.node;
         let weight = u64::from(node.terms.quantum());
         let laps = laps(bytes, weight);
         for (steps, above) in node.path().enumerate().take(offer.lender + 1).skip(1) {
-            let race = &above.borrowers()[node.terms.prio()];
-            race.sold(bytes, weight);
-            let place = node.place(steps).fetch_add(laps, Ordering::Relaxed);
-            race.moved(place, place.wrapping_add(laps));
             if offer.short & (1 << steps) != 0 {
                 let gap = node.terms.ceil().pace.span(0, bytes);
-                race.passed_over(gap, now);
+                self.runs_for(Limit::Rate, above, steps).0.passed_over(gap, now);
             }
-            if offer.ahead & (1 << steps) != 0 {
-                race.follow(place.wrapping_add(laps), weight);
+            for limit in Self::counts(offer.lender, above, steps) {
+                let (race, place) = self.runs_for(limit, above, steps);
+                race.advance(place.fetch_add(laps, Ordering::Relaxed), bytes, weight);
             }
         }
+    }
+
+    /// For which limits of `above`, `steps` above it, a purchase counts that was lent by the class
+    /// `lender` above it.
+    #[inline]
+    fn counts(lender: usize, above: &Node, steps: usize) -> impl Iterator<Item = Limit> {
+        let lends = steps == lender && above.rate_apart().is_some();
+        lends.then_some(Limit::Rate).into_iter().chain([Limit::Ceil])
     }
 
     /// Buys `least` bytes, or up to `want`, of the class's own credit, while its queues have no
     /// claims on each other, so only credit counts. `None` if it has none, or if the ceilings above
     /// do not let it pass.
     #[inline]
-    fn buy_own(&mut self, least: Bytes, want: Bytes, is_ahead: bool, now: Nanos) -> Option<Grant> {
+    fn buy_own(&mut self, least: Bytes, want: Bytes, now: Nanos) -> Option<Grant> {
         let (ledger, Bucket { pace, depth }) = self.node.rate();
         let has = |bytes| {
             let span = pace.span(self.total, bytes);
@@ -707,12 +772,11 @@ impl Seat {
         // A seat that was refused rarely has more than it needs.
         let has_more = !self.was_refused && most > least && has(most);
         let bytes = if has_more { want.min(self.most()).max(least) } else { least };
-        let offer = Offer { lender: 0, ahead: u32::from(is_ahead), short: 0 };
-        if !self.take(bytes, &offer, now) {
+        if !self.take(bytes, &Offer::OWN, now) {
             self.was_held = true;
             return None;
         }
-        Some(self.has_bought(bytes, &offer, now))
+        Some(self.has_bought(bytes, &Offer::OWN, now))
     }
 
     /// When the class, with the claim `own`, will have `least` bytes at its own rate.
@@ -741,11 +805,11 @@ impl Seat {
     #[inline]
     fn has_bought(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Grant {
         self.run(bytes, offer, now);
-        if self.wanted_by != 0 {
+        if !self.wanted_by.is_none() {
             self.has_had(now);
         }
         self.total = self.total.wrapping_add(bytes.0);
-        self.lender = offer.lender;
+        self.lender = offer.lender as u32;
         Grant { bytes, lender: u8::try_from(offer.lender).unwrap_or(u8::MAX) }
     }
 }
@@ -759,7 +823,7 @@ impl ClassMeter for Seat {
         let own = self.own_claim(now);
         self.is_held = false;
         let is_free = own.right == Right::Assured && !self.was_held;
-        if is_free && let Some(grant) = self.buy_own(least, want, own.is_ahead, now) {
+        if is_free && let Some(grant) = self.buy_own(least, want, now) {
             self.was_refused = false;
             return Ok(grant);
         }
@@ -831,8 +895,11 @@ impl ClassMeter for Seat {
         let id = self.node.path().nth(steps).map_or(0, |above| above.id);
         let (rank, races) = self.waits.map_or((0, 0), |waits| (waits.line.rank, waits.races));
         // Without others to share with, it comes when credit does.
-        let turn =
-            if level <= races { self.node.place(steps).load(Ordering::Relaxed) } else { now.0 };
+        let turn = if level <= races {
+            self.node.place(steps, Limit::Ceil).load(Ordering::Relaxed)
+        } else {
+            now.0
+        };
         (u64::from(id) << 8 | u64::from(rank), turn)
     }
 
@@ -849,12 +916,14 @@ impl ClassMeter for Seat {
         let mut due = Nanos::MAX;
         let below = || self.node.path().enumerate().take(usize::from(races));
         for (steps, at) in below() {
-            let claim = if steps == 0 { own } else { self.claim(at, steps, own, now) };
+            let claim = if steps == 0 { own } else { self.claim(Limit::Rate, at, steps, own, now) };
             let (ledger, bucket) = at.rate();
             due = due.min(self.ask(ledger, bucket, least, claim, now).when);
         }
         for (_, at) in below().skip(1) {
-            at.borrowers()[self.node.terms.prio()].comes(due);
+            for limit in Limit::BOTH {
+                at.borrowers(limit)[self.node.terms.prio()].comes(due);
+            }
         }
         self.comes(due);
         due
@@ -874,15 +943,18 @@ impl ClassMeter for Seat {
 
     fn give_back(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
-        self.undo(bytes, self.total, self.lender, usize::MAX);
+        self.undo(bytes, self.total, self.lender as usize, usize::MAX);
         if self.runs {
             self.queues().returned(bytes, self.weight);
             self.place = self.place.wrapping_sub(laps(bytes, self.weight));
         }
-        let (node, weight) = (&self.node, u64::from(self.node.terms.quantum()));
-        for (steps, above) in node.path().enumerate().take(self.lender + 1).skip(1) {
-            above.borrowers()[node.terms.prio()].returned(bytes, weight);
-            node.place(steps).fetch_sub(laps(bytes, weight), Ordering::Relaxed);
+        let (lender, weight) = (self.lender as usize, u64::from(self.node.terms.quantum()));
+        for (steps, above) in self.node.path().enumerate().take(lender + 1).skip(1) {
+            for limit in Self::counts(lender, above, steps) {
+                let (race, place) = self.runs_for(limit, above, steps);
+                race.returned(bytes, weight);
+                place.fetch_sub(laps(bytes, weight), Ordering::Relaxed);
+            }
         }
     }
 
@@ -905,8 +977,8 @@ impl ClassMeter for Seat {
             return;
         }
         let [before, rank] = [before, rank].map(usize::from);
-        if self.wanted_by & 1 != 0 {
-            self.wanted_by &= !1;
+        if self.wanted_by.rate & 1 != 0 {
+            self.wanted_by.rate &= !1;
             self.node.queues(before).has_had(self.wanted_here, now);
         }
         let places = self.places.get_or_insert_default();
@@ -1095,9 +1167,9 @@ mod tests {
         other.set_active(true);
         // It has not asked since the other one came.
         one.set_active(false);
-        assert!(!root.borrowers()[0].is_empty(), "the other one has packets");
+        assert!(!root.borrowers(Limit::Ceil)[0].is_empty(), "the other one has packets");
         other.set_active(false);
-        assert!(root.borrowers()[0].is_empty() && node.queues(0).is_empty());
+        assert!(root.borrowers(Limit::Ceil)[0].is_empty() && node.queues(0).is_empty());
     }
 }
 
@@ -1126,7 +1198,7 @@ mod loom_tests {
         loom::model(|| {
             let root = Arc::new(Node::new(1, 1, &class(None, 1_000), None));
             let node = Arc::new(Node::new(2, 2, &class(Some(1), 1), Some(Arc::clone(&root))));
-            assert!(root.borrowers()[0].is_empty());
+            assert!(root.borrowers(Limit::Ceil)[0].is_empty());
             let mut one = Seat::new(Arc::clone(&node), Arc::default());
             one.set_active(true);
             let other = {
@@ -1141,7 +1213,7 @@ mod loom_tests {
             node.enter();
             one.set_active(false);
             other.join().unwrap();
-            assert!(root.borrowers()[0].is_empty() && node.queues(0).is_empty());
+            assert!(root.borrowers(Limit::Ceil)[0].is_empty() && node.queues(0).is_empty());
         });
     }
 
@@ -1163,7 +1235,7 @@ mod loom_tests {
             seat.set_active(true);
             seat
         });
-        assert!(root.borrowers()[0].is_empty());
+        assert!(root.borrowers(Limit::Ceil)[0].is_empty());
         let before = one.tokens(NOW);
         let buy = move |seat: &mut Seat| {
             u32::from(
@@ -1228,7 +1300,7 @@ mod loom_tests {
                 let (ledger, bucket) = node.rate();
                 [ledger.level(bucket.depth, NOW), node.sales.ceil.level(bucket.depth, NOW)]
             };
-            assert!(root.borrowers()[0].is_empty());
+            assert!(root.borrowers(Limit::Ceil)[0].is_empty());
             let mut one = Seat::new(Arc::clone(&node), Arc::default());
             one.set_active(true);
             // All that the class has of its own.
@@ -1252,7 +1324,7 @@ mod loom_tests {
             let span = root.terms.rate().pace.span(0, PACKET).0;
             assert_eq!(before - levels(&root)[0], (bought * span) as i64);
             assert!(node.queues(0).is_empty(), "nobody runs for the class");
-            assert!(root.borrowers()[0].is_empty(), "nor the class at its lender");
+            assert!(root.borrowers(Limit::Ceil)[0].is_empty(), "nor the class at its lender");
             // Alone again, it is held up by nothing that the other one has left.
             assert!(!node.is_shared());
             let later = NOW + Nanos::from_millis(1);
