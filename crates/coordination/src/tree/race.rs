@@ -191,8 +191,8 @@ impl Race {
     /// By how much a runner at `time` is too far ahead.
     #[inline]
     pub(super) fn ahead(&self, time: u64, weight: u64) -> Option<u64> {
-        let ahead = time.wrapping_sub(self.time.load(Ordering::Relaxed)) as i64;
-        u64::try_from(ahead - laps(LEAD, weight) as i64).ok().filter(|ahead| *ahead > 0)
+        let ahead = behind(self.time.load(Ordering::Relaxed), time)?;
+        ahead.checked_sub(laps(LEAD, weight)).filter(|ahead| *ahead > 0)
     }
 
     /// Whether a runner at `time` is too far behind.
@@ -208,15 +208,15 @@ impl Race {
         bytes(laps, self.weight.load(Ordering::Relaxed))
     }
 
-    /// A runner of weight `weight`, which was at `time`, has bought `bytes`, and moved. If it was
-    /// the hindmost, its new time is the reference until a runner further back announces itself.
+    /// A runner of weight `weight` has bought `bytes`, for which it has moved `from` one time `to`
+    /// another. If it was the hindmost, its new time is the reference until a runner further back
+    /// announces itself.
     #[inline]
-    pub(super) fn advance(&self, time: u64, bytes: Bytes, weight: u64) {
-        let was_ahead = self.ahead(time, weight).is_some();
+    pub(super) fn advance(&self, from: u64, to: u64, bytes: Bytes, weight: u64) {
+        let was_ahead = self.ahead(from, weight).is_some();
         let all = self.weight.load(Ordering::Relaxed).max(weight);
         self.time.fetch_add(laps(bytes, all), Ordering::Relaxed);
-        let to = time.wrapping_add(laps(bytes, weight));
-        if self.last.load(Ordering::Relaxed) == time {
+        if self.last.load(Ordering::Relaxed) == from {
             self.last.store(to, Ordering::Relaxed);
         }
         if was_ahead {
@@ -256,13 +256,14 @@ mod tests {
         let mut time = race.start(0, 1_000);
         for _ in 0..3 {
             assert_eq!(race.ahead(time, 1_000), None);
-            race.advance(time, Bytes(1_514), 1_000);
+            let from = time;
             time += laps(Bytes(1_514), 1_000);
+            race.advance(from, time, Bytes(1_514), 1_000);
         }
         // Three frames of its own, three quarters of one for each of the four thousand.
         let ahead = race.ahead(time, 1_000).unwrap();
         assert_eq!(race.bytes(ahead), Bytes(1_514));
-        race.advance(0, Bytes(1_520), 3_000);
+        race.advance(0, laps(Bytes(1_520), 3_000), Bytes(1_520), 3_000);
         assert_eq!(race.ahead(time, 1_000), None);
     }
 
@@ -272,8 +273,9 @@ mod tests {
         race.join(10);
         let mut time = race.start(0, 10);
         for _ in 0..100 {
-            race.advance(time, Bytes(1_500), 10);
+            let from = time;
             time = time.wrapping_add(laps(Bytes(1_500), 10));
+            race.advance(from, time, Bytes(1_500), 10);
             assert_eq!(race.ahead(time, 10), None);
         }
     }
@@ -282,7 +284,7 @@ mod tests {
     fn a_runner_that_slept_starts_at_the_race_s_time() {
         let race = Race::default();
         race.join(1_514);
-        race.advance(0, Bytes(1_514_000), 1_514);
+        race.advance(0, 1_000 << 32, Bytes(1_514_000), 1_514);
         let lap = 1 << 32;
         assert_eq!(race.start(0, 1_514), 1_000 * lap);
         assert_eq!(race.start(1_001 * lap, 1_514), 1_001 * lap);
@@ -321,7 +323,7 @@ mod tests {
         assert_eq!(race.ahead_of_last(12 * lap, 1_514, now), None);
         let due = Nanos(1_000) + SLACK;
         assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), Some((3 * lap, due)));
-        race.advance(10 * lap, Bytes(4 * 1_514), 1_514);
+        race.advance(10 * lap, 14 * lap, Bytes(4 * 1_514), 1_514);
         assert_eq!(race.ahead_of_last(15 * lap, 1_514, now), None, "it has moved on");
         assert_eq!(race.ahead_of_last(99 * lap, 1_514, due), None, "it has not come");
         race.rests(13 * lap, now);

@@ -71,9 +71,6 @@ enum Right {
 }
 
 impl Right {
-    /// What passes by this one passes by any other.
-    const LEAST: Self = Self::None(LAST);
-
     /// The right of a class that borrows from `lender` within its share and leaves `steps` to
     /// others, or that is owed some.
     #[inline]
@@ -414,11 +411,10 @@ impl Seat {
         (&above.borrowers(limit)[self.node.terms.prio()], self.node.place(steps, limit))
     }
 
-    /// The class's claim for `limit` of `lender`, `steps` above it; `own` is the queue's claim
-    /// within the class.
+    /// The class's claim for `limit`, as [`Node::counted`], of `lender`, `steps` above it; `own` is
+    /// the queue's claim within the class.
     #[inline]
     fn claim(&self, limit: Limit, lender: &Node, steps: usize, own: Claim, now: Nanos) -> Claim {
-        let limit = lender.counted(limit);
         let races = lender.borrowers(limit);
         let prio = self.node.terms.prio();
         let race = &races[prio];
@@ -477,6 +473,19 @@ impl Seat {
         Answer { when: when.min(claim.at.max(later)), has: later <= now }
     }
 
+    /// Whether `ledger` sells `bytes` by any right.
+    #[inline]
+    fn passes_by_any_right(
+        &self,
+        ledger: &Ledger,
+        Bucket { pace, depth }: Bucket,
+        bytes: Bytes,
+        now: Nanos,
+    ) -> bool {
+        let (span, frame) = (pace.span(self.total, bytes), pace.span(0, FRAME));
+        ledger.due(Right::None(LAST).least(span.max(frame), frame, depth), depth, now) <= now
+    }
+
     /// Whether `bytes` can be bought at `now`, and from which class: the class itself or, if
     /// `borrow` is true, one above it.
     ///
@@ -490,24 +499,17 @@ impl Seat {
         let (mut short, mut held) = (0u32, 0u32);
         let mut own_due = Nanos::MAX;
         for (steps, at) in self.node.path().enumerate() {
-            let claim = |limit| match lender {
-                // Credit lent further down counts as assured here.
-                Some((_, cushion)) => Claim::only(cushion),
+            // Credit lent further down counts as assured here.
+            let lent = lender.map(|(_, cushion)| Claim::only(cushion));
+            let claim = |limit| match lent {
+                Some(claim) => claim,
                 None if steps == 0 => own,
                 None => self.claim(limit, at, steps, own, now),
             };
             let bit = 1 << steps;
-            let (ceil, pass) = (at.terms.ceil(), &at.sales.ceil);
-            // Where there is enough for the last, claims do not matter.
-            let enough = Right::LEAST.least(Nanos::ZERO, Nanos::ZERO, ceil.depth);
-            let passing = if pass.due(enough, ceil.depth, now) <= now {
-                Claim::only(Right::Assured)
-            } else {
-                claim(Limit::Ceil)
-            };
-            if lender.is_none() {
+            if lent.is_none() {
                 let (ledger, bucket) = at.rate();
-                let claim = claim(Limit::Rate);
+                let claim = claim(at.counted(Limit::Rate));
                 let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
                 if when <= now {
                     owes = matches!(claim.right, Right::Owed(_));
@@ -527,14 +529,19 @@ impl Seat {
                     }
                 }
             }
-            let Answer { when, .. } = self.ask(pass, ceil, bytes, passing, now);
+            let (pass, ceil) = (&at.sales.ceil, at.terms.ceil());
+            if self.passes_by_any_right(pass, ceil, bytes, now) {
+                continue;
+            }
+            let claim = claim(Limit::Ceil);
+            let Answer { when, .. } = self.ask(pass, ceil, bytes, claim, now);
             if when > now {
                 if steps == 0 {
                     // It waits for its own ceiling only, and then looks again.
                     return Err(Refusal::alone(when));
                 }
                 if passes.as_ref().is_none_or(|last| when >= last.when) {
-                    passes = Some(Binding { steps, claim: passing, when });
+                    passes = Some(Binding { steps, claim, when });
                 }
                 held |= bit;
             }
@@ -575,7 +582,7 @@ impl Seat {
             let claim =
                 |limit| if steps == 0 { own } else { self.claim(limit, at, steps, own, now) };
             let passing_claim = claim(Limit::Ceil);
-            let claim = claim(Limit::Rate);
+            let claim = claim(at.counted(Limit::Rate));
             let (ledger, bucket) = at.rate();
             let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
             let way = Way { lends: Binding { steps, claim, when }, passes };
@@ -728,9 +735,9 @@ impl Seat {
     /// Advances the races for `bytes` that were bought by `offer`.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         if self.runs {
-            let place = self.place;
-            self.place = place.wrapping_add(laps(bytes, self.weight));
-            self.queues().advance(place, bytes, self.weight);
+            let from = self.place;
+            self.place = from.wrapping_add(laps(bytes, self.weight));
+            self.queues().advance(from, self.place, bytes, self.weight);
         }
         let node = &self.node;
         let weight = u64::from(node.terms.quantum());
@@ -742,7 +749,8 @@ impl Seat {
             }
             for limit in Self::counts(offer.lender, above, steps) {
                 let (race, place) = self.runs_for(limit, above, steps);
-                race.advance(place.fetch_add(laps, Ordering::Relaxed), bytes, weight);
+                let from = place.fetch_add(laps, Ordering::Relaxed);
+                race.advance(from, from.wrapping_add(laps), bytes, weight);
             }
         }
     }
@@ -916,7 +924,11 @@ impl ClassMeter for Seat {
         let mut due = Nanos::MAX;
         let below = || self.node.path().enumerate().take(usize::from(races));
         for (steps, at) in below() {
-            let claim = if steps == 0 { own } else { self.claim(Limit::Rate, at, steps, own, now) };
+            let claim = if steps == 0 {
+                own
+            } else {
+                self.claim(at.counted(Limit::Rate), at, steps, own, now)
+            };
             let (ledger, bucket) = at.rate();
             due = due.min(self.ask(ledger, bucket, least, claim, now).when);
         }
