@@ -3,7 +3,9 @@
 //! With thousands of classes, none is in the caches when its turn comes, and where the next part of
 //! it is, only the part before tells. So a class is fetched in [`Stage`]s, a few turns apart, and
 //! for each stage a group of classes at once. One prefetch alone may hold up the processor: it has
-//! to find the page first. For several in a row it does so at the same time.
+//! to find the page first. For several in a row it does so at the same time. But a processor waits
+//! for a limited number of cache lines at once, and more prefetches than that are lost or hold it
+//! up: a group, in all stages, is 16 lines.
 //!
 //! In a queue that is shorter than the distance between the first stage and the last, several
 //! stages follow each other at once. In a very short one there is nothing to gain.
@@ -28,10 +30,10 @@ impl Stage {
 }
 
 /// Turns that are fetched together.
-const GROUP: usize = 8;
+const GROUP: usize = 2;
 
 /// With fewer turns than this in a queue there is little to gain.
-const WORTH: usize = 2 * GROUP;
+const WORTH: usize = 16;
 
 /// See the module's documentation. A list through the classes would show the next turn only when
 /// the class before it is in the cache.
