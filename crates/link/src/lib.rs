@@ -30,6 +30,7 @@ mod error;
 mod ethtool;
 mod link;
 mod monitor;
+pub mod namespaces;
 mod netlink;
 mod offload;
 mod peer;

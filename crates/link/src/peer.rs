@@ -4,11 +4,12 @@
 //! "the device" sends frames without checksums, and between two veths no device ever computes them.
 //!
 //! A namespace knows another one only by number, and features can be read only inside a namespace.
-//! So this module searches the named namespaces (`ip netns`) and those of running processes
-//! (containers) for the one with the right number. A short-lived thread enters it and asks.
+//! So this module searches those that can be found ([`namespaces`]) for the one with the right
+//! number. A short-lived thread enters it and asks.
 
 use crate::ethtool::{Offloads, QueueCounts};
 use crate::link::{peer_name, status_by_index};
+use crate::namespaces;
 use crate::netlink;
 use crate::status::{PeerId, Queues, each, u32_at};
 use crate::sys::Ethtool;
@@ -16,10 +17,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::thread;
 
 const NETNSA_NSID: u16 = 1;
@@ -115,28 +115,13 @@ fn inside<T: Send>(namespace: &File, work: impl FnOnce() -> Option<T> + Send) ->
 
 /// Finds the namespace with the local number `number`, and the prefix for commands in it.
 fn namespace(number: i32) -> Option<(File, String)> {
-    let named = entries("/run/netns").map(|path| {
-        let prefix = format!("ip netns exec {} ", last(&path));
-        (path, prefix)
-    });
-    let of_processes = entries("/proc")
-        .filter(|path| last(path).parse::<u32>().is_ok())
-        .map(|path| (path.join("ns/net"), format!("nsenter -t {} -n ", last(&path))));
     let mut seen = HashSet::new();
-    named.chain(of_processes).find_map(|(path, prefix)| {
+    namespaces::files().find_map(|(path, prefix)| {
         let file = File::open(path).ok()?;
         let metadata = file.metadata().ok()?;
         let new = seen.insert((metadata.dev(), metadata.ino()));
         (new && number_of(&file) == Some(number)).then_some((file, prefix))
     })
-}
-
-fn entries(directory: &str) -> impl Iterator<Item = PathBuf> {
-    fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path())
-}
-
-fn last(path: &Path) -> std::borrow::Cow<'_, str> {
-    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 /// The number of that namespace in this one.

@@ -147,14 +147,15 @@ impl Drop for Lock {
     }
 }
 
-/// Removes the files of instances that were killed in network namespaces that are no longer used.
+/// Removes the files of instances that were killed in network namespaces that are gone. In one that
+/// is still there, the next instance needs the record.
 pub(super) fn clear() {
-    let own = folder().ok();
+    let namespaces = narrows_link::namespaces::inodes();
     for entry in std::fs::read_dir(RUN_DIR).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let is_of_a_namespace = entry.file_name().to_string_lossy().starts_with("net-");
-        if is_of_a_namespace && own.as_ref() != Some(&path) {
-            clear_folder(&path);
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("net-")?.parse().ok());
+        if number.is_some_and(|number| !namespaces.contains(&number)) {
+            clear_folder(&entry.path());
         }
     }
 }
