@@ -152,6 +152,9 @@ tested: deps
 programs: deps
 	@$(TESTED) --bin narrows --bin vmlab --test pages
 
+# With BUILT=1 they are there, and nobody waits for a neighbour's build to find that out.
+PROGRAMS := $(if $(BUILT),deps,programs)
+
 # Debian's kernels between emulated cards: all cells take half an hour. CELLS= chooses some by
 # name, kernel or driver; RESUME=1 keeps what this build has shown already; WRITE=1 renews the
 # tables of docs/kernels.md and docs/cake.md.
@@ -164,7 +167,7 @@ test-vm-cake: programs
 	@target/debug/vmlab $(if $(RESUME),--resume) $(if $(WRITE),--write) $(ROWS:%=--row=%) cake
 
 # The cells that cover most, in at most 5 minutes.
-test-vm-short: programs
+test-vm-short: $(PROGRAMS)
 	@target/debug/vmlab --short
 
 # Another seed each time, which the run prints. The short one is always the same, sees every kind of
@@ -176,7 +179,7 @@ POLICED := calm,kill,restart,upgrade,pause,link,reload,classes
 chaos: build
 	@$(NARROWS) chaos --seed $(SEED) $(PLANE:%=--plane %)
 
-chaos-short: programs
+chaos-short: $(PROGRAMS)
 	@if [ "$$(id -u)" = 0 ]; then target/debug/narrows chaos --seed 1 --duration 50s && \
 	  target/debug/narrows chaos --seed 1 --duration 20s --plane xdp --only $(POLICED) && \
 	  target/debug/narrows chaos --seed 2 --duration 12s --plane xdp --xdp native --only $(POLICED); \
