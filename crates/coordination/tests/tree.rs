@@ -621,9 +621,8 @@ fn large_trees_are_shared_to_a_hundredth() {
     for number in 0..100 {
         let any = (large_tree(), any_use()).new_tree(&mut runner).unwrap().current();
         let (tree, (queues, everywhere, _)) = any;
-        let (_, rates) = rates(&tree, (queues, everywhere, Asking::First));
-        for (id, due) in due_rates(&tree) {
-            let rate = rates.get(&id).copied().unwrap_or(0.0);
+        let shares = Shares::of(&tree, (queues, everywhere, Asking::First));
+        for (id, rate, due) in shares.rates {
             assert!(
                 (rate - due).abs() <= 0.01 * ROOT,
                 "tree {number}, {queues} queues, class {id:x}: {rate:.0} bit/s instead of {due:.0}"

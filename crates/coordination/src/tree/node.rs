@@ -44,8 +44,8 @@ pub(super) struct Node {
     census: OnceLock<Arc<ClassCensus>>,
 }
 
-/// What a class sells to those below it. For each limit they run in races of their own: how much a
-/// class has had of what another lends says nothing about how much of its ceiling it has used.
+/// What a class sells to those below it. For each limit they run in races of their own: what one of
+/// them has borrowed from this class says nothing about what it has had of this class's ceiling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Limit {
     /// What it lends. Only borrowers from this class run in these races.

@@ -398,8 +398,8 @@ impl Seat {
         better.max().unwrap_or_default()
     }
 
-    /// The race in which the class runs for `limit` of `above`, `steps` above it, and its virtual
-    /// time there.
+    /// The race in which the class runs for `limit`, as [`Node::counted`], of `above`, `steps`
+    /// above it, and its virtual time there.
     #[inline]
     fn runs_for<'a>(
         &'a self,
@@ -407,7 +407,6 @@ impl Seat {
         above: &'a Node,
         steps: usize,
     ) -> (&'a Race, &'a AtomicU64) {
-        let limit = above.counted(limit);
         (&above.borrowers(limit)[self.node.terms.prio()], self.node.place(steps, limit))
     }
 
@@ -581,11 +580,10 @@ impl Seat {
         for (steps, at) in self.node.path().enumerate() {
             let claim =
                 |limit| if steps == 0 { own } else { self.claim(limit, at, steps, own, now) };
-            let passing_claim = claim(Limit::Ceil);
-            let claim = claim(at.counted(Limit::Rate));
+            let lending = claim(at.counted(Limit::Rate));
             let (ledger, bucket) = at.rate();
-            let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
-            let way = Way { lends: Binding { steps, claim, when }, passes };
+            let Answer { when, has } = self.ask(ledger, bucket, bytes, lending, now);
+            let way = Way { lends: Binding { steps, claim: lending, when }, passes };
             if first.is_none_or(|first| way.binding().when < first.binding().when) {
                 first = Some(way);
             }
@@ -596,7 +594,7 @@ impl Seat {
                 let when = self.ask(&at.sales.ceil, at.terms.ceil(), bytes, claim, now).when;
                 (when > now).then_some(Binding { steps, claim, when })
             };
-            let Some(here) = passing(passing_claim) else { continue };
+            let Some(here) = passing(claim(Limit::Ceil)) else { continue };
             if steps == 0 {
                 return None;
             }
@@ -659,7 +657,7 @@ impl Seat {
         let weight = u64::from(self.node.terms.quantum());
         for (steps, above) in self.node.path().enumerate().skip(1) {
             for limit in refusal.by.at(steps) {
-                let (race, place) = self.runs_for(limit, above, steps);
+                let (race, place) = self.runs_for(above.counted(limit), above, steps);
                 let from = place.load(Ordering::Relaxed);
                 let to = race.floor(from, weight);
                 if to != from {
@@ -680,7 +678,7 @@ impl Seat {
         }
         for (steps, above) in self.node.path().enumerate().skip(1) {
             for limit in by.at(steps) {
-                let (race, place) = self.runs_for(limit, above, steps);
+                let (race, place) = self.runs_for(above.counted(limit), above, steps);
                 race.has_had(self.wanted, now);
                 race.rests(place.load(Ordering::Relaxed), now);
             }
@@ -745,7 +743,8 @@ impl Seat {
         for (steps, above) in node.path().enumerate().take(offer.lender + 1).skip(1) {
             if offer.short & (1 << steps) != 0 {
                 let gap = node.terms.ceil().pace.span(0, bytes);
-                self.runs_for(Limit::Rate, above, steps).0.passed_over(gap, now);
+                let (race, _) = self.runs_for(above.counted(Limit::Rate), above, steps);
+                race.passed_over(gap, now);
             }
             for limit in Self::counts(offer.lender, above, steps) {
                 let (race, place) = self.runs_for(limit, above, steps);
@@ -755,8 +754,8 @@ impl Seat {
         }
     }
 
-    /// For which limits of `above`, `steps` above it, a purchase counts that was lent by the class
-    /// `lender` above it.
+    /// For which limits of `above`, as [`Node::counted`], a purchase counts: `steps` above the
+    /// class, which borrows from the one `lender` above it.
     #[inline]
     fn counts(lender: usize, above: &Node, steps: usize) -> impl Iterator<Item = Limit> {
         let lends = steps == lender && above.rate_apart().is_some();

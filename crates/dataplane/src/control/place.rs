@@ -8,6 +8,7 @@
 //! has locked it. So a lock counts only on the file that still has the name.
 
 use super::ControlError;
+use std::cell::LazyCell;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -150,12 +151,15 @@ impl Drop for Lock {
 /// Removes the files of instances that were killed in network namespaces that are gone. In one that
 /// is still there, the next instance needs the record.
 pub(super) fn clear() {
-    let namespaces = narrows_link::namespaces::inodes();
+    let own = folder().ok();
+    // Searched for only if there is another folder.
+    let namespaces = LazyCell::new(narrows_link::namespaces::inodes);
     for entry in std::fs::read_dir(RUN_DIR).into_iter().flatten().flatten() {
-        let name = entry.file_name();
+        let (name, path) = (entry.file_name(), entry.path());
         let number = name.to_str().and_then(|name| name.strip_prefix("net-")?.parse().ok());
-        if number.is_some_and(|number| !namespaces.contains(&number)) {
-            clear_folder(&entry.path());
+        let is_gone = |number: u64| own.as_ref() != Some(&path) && !namespaces.contains(&number);
+        if number.is_some_and(is_gone) {
+            clear_folder(&path);
         }
     }
 }
