@@ -64,6 +64,7 @@ use std::sync::Arc;
 pub(crate) mod ledger;
 mod log;
 mod node;
+mod purchase;
 mod race;
 mod seat;
 mod terms;
@@ -268,7 +269,7 @@ impl Members {
                 self.add_reading(below.reading());
             }
             match (classes.class(id), self.nodes.get(&id)) {
-                (Some(class), Some(node)) => node.terms.set(&class),
+                (Some(class), Some(node)) => node.set(&class),
                 (Some(_), None) => {}
                 (None, _) => drop(self.nodes.remove(&id)),
             }
@@ -294,7 +295,7 @@ impl Members {
                 (one, _) => one.is_none() && class.parent.is_none(),
             };
             if is_in_place {
-                node.terms.set(&class);
+                node.set(&class);
                 self.nodes.insert(id, node);
             }
         }
@@ -366,6 +367,10 @@ impl TreeMeter for Queue {
         }
         let node = lock(&self.tree.members).node(id)?;
         Some(node.census())
+    }
+
+    fn has_others(&self) -> bool {
+        self.tree.queues.load(Ordering::Relaxed) > 1
     }
 
     fn is_seat_of(&self, seat: u64, id: u32) -> bool {

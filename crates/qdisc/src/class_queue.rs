@@ -109,6 +109,29 @@ impl ClassQueue {
         (Self { content: Content::new(qdisc), held: None }, tenure)
     }
 
+    #[inline]
+    pub(crate) fn is_fifo(&self) -> bool {
+        matches!(self.content, Content::Fifo(_))
+    }
+
+    /// As [`Qdisc::expect`].
+    #[inline]
+    pub(crate) fn expect(&self, packets: &Packets, id: PacketId) {
+        match &self.content {
+            Content::Fifo(fifo) => fifo.expect(packets, id),
+            Content::Other { qdisc, .. } => qdisc.expect(packets, id),
+        }
+    }
+
+    /// As [`Qdisc::expect_departure`].
+    #[inline]
+    pub(crate) fn expect_departure(&self, packets: &Packets) {
+        match &self.content {
+            Content::Fifo(fifo) => fifo.expect_departure(packets),
+            Content::Other { qdisc, .. } => qdisc.expect_departure(packets),
+        }
+    }
+
     /// Prefetches its qdisc, if that is not in the class itself.
     #[inline]
     pub(crate) fn prefetch_qdisc(&self) {
@@ -255,7 +278,7 @@ impl ClassQueue {
     ) {
         let Tenure { id, began, inherited } = tenure;
         let own = into.len();
-        if matches!(self.content, Content::Fifo(_)) {
+        if self.is_fifo() {
             let mut stats = Stats {
                 sent_packets: totals.sent_packets - began.sent_packets,
                 sent_bytes: totals.sent_bytes - began.sent_bytes,

@@ -50,7 +50,7 @@ mod lines;
 mod turns;
 
 pub use class::{
-    Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, Line, PRIORITIES, TreeMeter,
+    Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, Line, OwnCredit, PRIORITIES, TreeMeter,
 };
 pub use figures::{Figures, LeafFigures};
 
@@ -102,6 +102,8 @@ pub(crate) struct Htb {
     /// The number of classful qdiscs above it.
     level: u8,
     tree: Box<dyn TreeMeter>,
+    /// Whether other queues send for the tree, too, as of the last batch.
+    has_others: bool,
     reading: Reading,
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Vec<u32>,
@@ -137,6 +139,7 @@ impl Htb {
             level,
             reading: reading(tree.as_ref()),
             tree,
+            has_others: false,
             places: Vec::new(),
             leaves: Vec::new(),
             assured: Default::default(),
@@ -236,12 +239,56 @@ impl Htb {
         now: Nanos,
     ) -> Verdict {
         let leaf = &mut self.leaves[place as usize];
+        if !leaf.queue.is_fifo() {
+            return self.enqueue_in_other(packets, place, id, now);
+        }
+        let verdict = leaf.enqueue(packets, id, now);
+        if verdict == Verdict::Queued {
+            self.backlog.packets += 1;
+            self.backlog.bytes += packets.len(id);
+            if leaf.state == State::Idle {
+                self.make_ready(place);
+            }
+        }
+        verdict
+    }
+
+    /// The same where the leaf's qdisc is no FIFO: it may drop other packets, and a better one may
+    /// have come.
+    fn enqueue_in_other(
+        &mut self,
+        packets: &mut Packets,
+        place: u32,
+        id: PacketId,
+        now: Nanos,
+    ) -> Verdict {
+        let leaf = &mut self.leaves[place as usize];
         let before = leaf.queue.backlog();
         let verdict = leaf.enqueue(packets, id, now);
         let after = leaf.queue.backlog();
         self.count(before, after);
         self.wake(place);
         verdict
+    }
+
+    /// Prefetches the data that the arrivals of `ids` touch behind their leaves, at `places`.
+    fn expect(&self, packets: &Packets, places: &[u32], ids: &[PacketId]) {
+        let mut has_others = false;
+        let arrivals = places.iter().zip(ids);
+        let arrivals =
+            arrivals.filter_map(|(place, id)| Some((self.leaves.get(*place as usize)?, *id)));
+        for (leaf, id) in arrivals.clone() {
+            if leaf.queue.is_fifo() {
+                leaf.expect(packets, id);
+            } else {
+                leaf.prefetch_qdisc();
+                has_others = true;
+            }
+        }
+        if has_others {
+            let others = arrivals.filter(|(leaf, _)| !leaf.queue.is_fifo());
+            others.for_each(|(leaf, id)| leaf.expect(packets, id));
+        }
     }
 
     /// Prefetches the data for the next turns.
@@ -320,6 +367,7 @@ impl Htb {
 
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         self.now = now;
+        self.has_others = self.tree.has_others();
         let are_many = self.leaves.len() > NEAR;
         self.send_direct(packets, out);
         while let Some(at) = self.waiting.first()
@@ -588,6 +636,9 @@ impl Htb {
         out: &mut impl Sink,
     ) {
         let leaf = &mut self.leaves[place as usize];
+        if self.has_others {
+            leaf.expect_purchase();
+        }
         let before = leaf.queue.backlog();
         let (turn, sent) = leaf.turn(packets, borrow, now, out);
         let (after, prio) = (leaf.queue.backlog(), usize::from(leaf.prio));
@@ -807,19 +858,18 @@ impl Qdisc for Htb {
     }
 
     fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
+        let are_many = self.leaves.len() > NEAR;
         for ids in ids.chunks(AHEAD) {
             let mut places = [DIRECT; AHEAD];
             for (place, &id) in places.iter_mut().zip(ids) {
                 let class = packets.meta(id).class_at(self.level);
                 *place = self.place_of(class).unwrap_or(DIRECT);
+                if are_many && let Some(leaf) = self.leaves.get(*place as usize) {
+                    leaf.prefetch_arrival();
+                }
             }
-            if self.leaves.len() > NEAR {
-                let leaf = |place: &u32| self.leaves.get(*place as usize);
-                places.iter().filter_map(leaf).for_each(Leaf::prefetch_arrival);
-                places.iter().filter_map(leaf).for_each(Leaf::prefetch_qdisc);
-                let expected = places.iter().zip(ids);
-                let expected = expected.filter_map(|(place, id)| Some((leaf(place)?, id)));
-                expected.for_each(|(leaf, id)| leaf.expect(packets, *id));
+            if are_many {
+                self.expect(packets, &places, ids);
             }
             self.came += ids.len() as u64;
             for (&place, &id) in places.iter().zip(ids) {

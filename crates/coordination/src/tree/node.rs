@@ -2,13 +2,13 @@
 
 use super::ledger::Ledger;
 use super::race::Race;
-use super::terms::{Bucket, Terms};
+use super::terms::{Bucket, Portion, Terms};
 use crate::census;
-use crate::sync::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_qdisc::{Census, RANKS};
-use narrows_units::Nanos;
+use narrows_units::{Bytes, Nanos};
 use std::sync::{Arc, OnceLock};
 
 /// A class has fewer hosts than a port.
@@ -16,32 +16,42 @@ type ClassCensus = census::Shared<256>;
 
 /// See the module's documentation.
 ///
-/// A purchase touches two cache lines: one that changes write, and one that purchases write. They
-/// form an aligned pair, which a processor may fetch together, and a buyer needs both.
+/// A purchase of what the class has of its own touches one cache line of it, and one of each class
+/// above it; one that borrows, or that queues share, touches one more.
 #[repr(C, align(64))]
 pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
-    /// Read by every purchase, and written only by changes.
+    pub(super) sales: Sales,
     pub(super) terms: Terms,
-    /// A number that no other node of the tree has or had.
-    pub(super) serial: u64,
-    /// Its number in the tree.
-    pub(super) id: u32,
+    /// What the queue that alone has a seat has bought so far by [`OwnCredit`], in bytes. It wraps.
+    ///
+    /// [`OwnCredit`]: narrows_qdisc::htb::OwnCredit
+    pub(super) bought: AtomicU32,
     /// How many queues have a seat at it.
     seats: AtomicU16,
-    /// Whether `ranks` are made.
+    /// Whether a queue runs, or ran, in a race of another rank than the first.
     has_ranks: AtomicBool,
-    pub(super) sales: Sales,
-    /// The queues that send for it, by the rank of what each sends next; those of the first rank
-    /// are in [`Sales`]. Made with the first of them.
-    ranks: OnceLock<Box<[Race; RANKS - 1]>>,
+
+    portion: Portion,
+    /// The weight and priority with which it runs in the races above it; 0 while it does not.
+    entry: AtomicU64,
+    /// The queues that send for it, of the first rank or without ranks.
+    queues: Race,
+    /// The parent, where no purchase below this class writes: so a core finds all classes above it
+    /// without waiting for what other cores have written.
+    above: Option<Arc<Self>>,
+
+    /// What its queues have in common besides. Made with the first that needs it.
+    common: OnceLock<Box<Common>>,
     /// The classes that borrow from it or from above it, by limit and priority. Made with the first
     /// of them.
     borrowers: OnceLock<Box<[[Race; PRIORITIES]; 2]>>,
     /// Its virtual times in the races of its ancestors, by limit, the parent first.
     places: Box<[[AtomicU64; 2]]>,
-    /// Its queues' common census. Made for the first that asks.
-    census: OnceLock<Arc<ClassCensus>>,
+    /// A number that no other node of the tree has or had.
+    pub(super) serial: u64,
+    /// Its number in the tree.
+    pub(super) id: u32,
 }
 
 /// What a class sells to those below it. For each limit they run in races of their own: what one of
@@ -59,44 +69,63 @@ impl Limit {
     pub(super) const BOTH: [Self; 2] = [Self::Rate, Self::Ceil];
 }
 
-/// The part that purchases write.
+/// What the queues of a class have in common where they have ranks, or share by host.
 #[derive(Default)]
-#[repr(C, align(64))]
+struct Common {
+    /// The queues by the rank of what each sends next, those of the first rank left out.
+    ranks: [Race; RANKS - 1],
+    /// Made for the first that asks.
+    census: OnceLock<Arc<ClassCensus>>,
+}
+
+/// What it has sold.
+#[derive(Default)]
 pub(super) struct Sales {
     /// If rate and ceiling are equal, the ceiling's ledger is for both.
     rate: Ledger,
     pub(super) ceil: Ledger,
-    /// The queues that send for it, of the first rank or without ranks.
-    queues: Race,
-    /// The weight and priority with which it runs in the races above it; 0 while it does not.
-    entry: AtomicU64,
 }
 
 impl Node {
     pub(super) fn new(id: u32, serial: u64, class: &Class, parent: Option<Arc<Self>>) -> Self {
         let depth = parent.as_ref().map_or(0, |parent| parent.places.len() + 1);
         let places = (0..depth).map(|_| Default::default()).collect();
-        let (terms, sales) = (Terms::new(class), Sales::default());
         Self {
             id,
             serial,
+            above: parent.clone(),
             parent,
-            terms,
+            terms: Terms::new(class),
+            portion: Portion::new(class),
+            sales: Sales::default(),
+            bought: AtomicU32::default(),
             seats: AtomicU16::default(),
             has_ranks: AtomicBool::default(),
-            sales,
+            entry: AtomicU64::default(),
+            queues: Race::default(),
             borrowers: OnceLock::new(),
             places,
-            ranks: OnceLock::new(),
-            census: OnceLock::new(),
+            common: OnceLock::new(),
         }
     }
 
-    /// Prefetches the data that a purchase touches.
+    /// Applies the class's new parameters.
+    pub(super) fn set(&self, class: &Class) {
+        self.terms.set(class);
+        self.portion.set(class);
+    }
+
+    /// Prefetches what a purchase of its own credit touches.
+    #[inline]
+    pub(super) fn prefetch_own(&self) {
+        prefetch(self);
+    }
+
+    /// Prefetches what any purchase touches.
     #[inline]
     pub(super) fn prefetch(&self) {
-        prefetch(&self.terms);
-        prefetch(&self.sales);
+        prefetch(self);
+        prefetch(&self.portion);
     }
 
     /// Starts to fetch all that a purchase writes, of this class and those above it. Otherwise each
@@ -104,7 +133,26 @@ impl Node {
     /// A core that alone has bought only pays for it: what it wrote, it still has.
     #[inline]
     pub(super) fn expect_purchase(&self) {
-        self.path().for_each(|node| prefetch_to_write(&node.sales));
+        let path = std::iter::successors(Some(self), |node| node.above.as_deref());
+        path.for_each(|node| prefetch_to_write(&node.sales));
+    }
+
+    /// The most that may be bought at once.
+    #[inline]
+    pub(super) fn most(&self) -> Bytes {
+        self.portion.most()
+    }
+
+    /// Its weight in the races above it, in bytes; at least one.
+    #[inline]
+    pub(super) fn quantum(&self) -> u32 {
+        self.portion.quantum()
+    }
+
+    /// Its priority, below [`PRIORITIES`].
+    #[inline]
+    pub(super) fn prio(&self) -> usize {
+        self.portion.prio()
     }
 
     /// How many classes are above it.
@@ -128,13 +176,13 @@ impl Node {
     /// Its queues of which the next packet has this rank.
     #[inline]
     pub(super) fn queues(&self, rank: usize) -> &Race {
-        if rank == 0 { &self.sales.queues } else { self.queues_behind(rank - 1) }
+        if rank == 0 { &self.queues } else { self.queues_behind(rank - 1) }
     }
 
     /// Those of a rank behind the first.
     #[inline(never)]
     fn queues_behind(&self, at: usize) -> &Race {
-        let ranks = self.ranks.get_or_init(Box::default);
+        let ranks = &self.common().ranks;
         if !self.has_ranks() {
             self.has_ranks.store(true, Ordering::Relaxed);
         }
@@ -176,7 +224,11 @@ impl Node {
 
     /// A seat at its queues' census.
     pub(super) fn census(&self) -> Box<dyn Census> {
-        Box::new(Arc::clone(self.census.get_or_init(ClassCensus::new)).seat())
+        Box::new(Arc::clone(self.common().census.get_or_init(ClassCensus::new)).seat())
+    }
+
+    fn common(&self) -> &Common {
+        self.common.get_or_init(Box::default)
     }
 
     /// The class and its ancestors.
@@ -220,8 +272,8 @@ impl Node {
     /// Runs in the races above it from now on.
     #[inline]
     pub(super) fn enter(&self) {
-        let entry = u64::from(self.terms.quantum()) << 3 | self.terms.prio() as u64;
-        if self.sales.entry.load(Ordering::Relaxed) != entry {
+        let entry = u64::from(self.quantum()) << 3 | self.prio() as u64;
+        if self.entry.load(Ordering::Relaxed) != entry {
             self.exchange(entry);
         }
     }
@@ -229,7 +281,7 @@ impl Node {
     /// Whether it runs there.
     #[inline]
     pub(super) fn has_entered(&self) -> bool {
-        self.sales.entry.load(Ordering::Relaxed) != 0
+        self.entry.load(Ordering::Relaxed) != 0
     }
 
     /// Leaves these races for a queue that no longer sends for it, if no other runs in its own. The
@@ -247,7 +299,7 @@ impl Node {
     /// purchase.
     #[cold]
     fn exchange(&self, entry: u64) {
-        let before = self.sales.entry.swap(entry, Ordering::Relaxed);
+        let before = self.entry.swap(entry, Ordering::Relaxed);
         let parts = |entry: u64| (entry >> 3, (entry & 7) as usize);
         let above = self.path().enumerate().skip(1);
         for ((steps, above), limit) in above.flat_map(|one| Limit::BOTH.map(|limit| (one, limit))) {
@@ -273,9 +325,9 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn a_purchase_touches_two_cache_lines_of_a_class() {
-        assert_eq!(offset_of!(Node, sales), 64);
-        assert_eq!(size_of::<Sales>(), 64);
+    fn a_purchase_touches_one_cache_line_of_a_class_and_one_more_to_borrow() {
+        assert_eq!(offset_of!(Node, portion), 64);
+        assert_eq!(offset_of!(Node, common), 2 * 64);
         assert_eq!(size_of::<Node>(), 3 * 64);
     }
 }

@@ -7,10 +7,11 @@
 
 use super::ledger::Ledger;
 use super::node::{Limit, Node};
+use super::purchase::Offer;
 use super::race::{LEAD, RETURN, Race, bytes, laps};
 use super::terms::{Bucket, FRAME};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use narrows_qdisc::htb::{ClassMeter, Grant, Line};
+use narrows_qdisc::htb::{ClassMeter, Grant, Line, OwnCredit};
 use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
@@ -48,9 +49,6 @@ const LAST: u8 = 14;
 /// From a deep bucket an outranked buyer takes no more than what would be lost this soon, so a late
 /// worker finds the rest.
 const SOON: Nanos = Nanos::from_micros(50);
-
-/// Assured traffic may put the classes above in debt for this long: `mbuffer`, as in the kernel.
-const LONGEST_DEBT: Nanos = Nanos::from_secs(60);
 
 /// The right by which a class buys.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -143,8 +141,10 @@ pub(super) struct Seat {
     rank: u8,
     /// Whether it runs in the race of the class's queues. A queue that alone has a seat does not.
     runs: bool,
-    /// Whether it was refused the last time.
+    /// Whether it was refused the last time,
     was_refused: bool,
+    /// and whether it was before its last purchase.
+    had_to_wait: bool,
     /// Whether its own credit did not pass the ceilings above it. Then it looks first, until it is
     /// no longer refused.
     was_held: bool,
@@ -161,21 +161,6 @@ pub(super) struct Seat {
     waits: Option<Waiting>,
     /// What it waited for the last time without and with credit of its own.
     waited: [Option<Waiting>; 2],
-}
-
-/// What a purchase would take, as a look finds.
-struct Offer {
-    /// How many classes above this one the lender stands.
-    lender: usize,
-    /// Whether it may owe the lender a frame.
-    owes: bool,
-    /// The classes below the lender that had too little, one bit each, by the same count.
-    short: u32,
-}
-
-impl Offer {
-    /// Of the class itself.
-    const OWN: Self = Self { lender: 0, owes: false, short: 0 };
 }
 
 /// Classes that have too little, one bit each, by how far above the class they stand.
@@ -321,6 +306,7 @@ impl Seat {
             waits: None,
             waited: [None; 2],
             was_refused: false,
+            had_to_wait: false,
             was_held: false,
             is_held: false,
             wanted_by: By::default(),
@@ -329,8 +315,14 @@ impl Seat {
         }
     }
 
+    /// Has bought this much already.
+    #[cfg(test)]
+    pub(super) fn has_bought_before(&mut self, bytes: u64) {
+        self.total = bytes;
+    }
+
     fn weight_among_queues(&self) -> u64 {
-        let quantum = u64::from(self.node.terms.quantum());
+        let quantum = u64::from(self.node.quantum());
         (quantum * u64::from(self.part.0) / u64::from(Weight::ONE.0)).max(1)
     }
 
@@ -407,7 +399,7 @@ impl Seat {
         above: &'a Node,
         steps: usize,
     ) -> (&'a Race, &'a AtomicU64) {
-        (&above.borrowers(limit)[self.node.terms.prio()], self.node.place(steps, limit))
+        (&above.borrowers(limit)[self.node.prio()], self.node.place(steps, limit))
     }
 
     /// The class's claim for `limit`, as [`Node::counted`], of `lender`, `steps` above it; `own` is
@@ -415,9 +407,9 @@ impl Seat {
     #[inline]
     fn claim(&self, limit: Limit, lender: &Node, steps: usize, own: Claim, now: Nanos) -> Claim {
         let races = lender.borrowers(limit);
-        let prio = self.node.terms.prio();
+        let prio = self.node.prio();
         let race = &races[prio];
-        let weight = u64::from(self.node.terms.quantum());
+        let weight = u64::from(self.node.quantum());
         let place = self.node.place(steps, limit).load(Ordering::Relaxed);
         let ahead = race.ahead(place, weight);
         let outranked = races[..prio].iter().map(Race::wanted_until).max().unwrap_or_default();
@@ -512,7 +504,7 @@ impl Seat {
                 let Answer { when, has } = self.ask(ledger, bucket, bytes, claim, now);
                 if when <= now {
                     owes = matches!(claim.right, Right::Owed(_));
-                    lender = Some((steps, claim.later.above(self.node.terms.prio())));
+                    lender = Some((steps, claim.later.above(self.node.prio())));
                 } else {
                     if steps == 0 {
                         own_due = when;
@@ -602,7 +594,7 @@ impl Seat {
             if let Some(first) = &mut first {
                 if first.lends.steps == steps {
                     first.passes = passes;
-                } else if let lent = first.lends.claim.later.above(self.node.terms.prio())
+                } else if let lent = first.lends.claim.later.above(self.node.prio())
                     && let Some(here) = passing(Claim::only(lent))
                 {
                     first.passes = Some(here.or_later(first.passes));
@@ -621,7 +613,7 @@ impl Seat {
         if *steps == 0 || is_late {
             return None;
         }
-        let rank = claim.right.rank() << 3 | self.node.terms.prio() as u8;
+        let rank = claim.right.rank() << 3 | self.node.prio() as u8;
         let levels = u8::try_from(*steps).unwrap_or(u8::MAX);
         let borrows = claim.right != Right::Assured;
         let races = if borrows { lender.unwrap_or(*steps) } else { 0 };
@@ -654,7 +646,7 @@ impl Seat {
         }
         self.wanted_by = By { rate: refusal.by.rate & !1 | here, ..refusal.by };
         self.node.enter();
-        let weight = u64::from(self.node.terms.quantum());
+        let weight = u64::from(self.node.quantum());
         for (steps, above) in self.node.path().enumerate().skip(1) {
             for limit in refusal.by.at(steps) {
                 let (race, place) = self.runs_for(above.counted(limit), above, steps);
@@ -685,51 +677,6 @@ impl Seat {
         }
     }
 
-    /// Buys `bytes` by `offer`. Returns whether it could; otherwise nothing has been bought.
-    fn take(&self, bytes: Bytes, offer: &Offer, now: Nanos) -> bool {
-        // The look has seen that enough is left for others. This makes sure of the purchase itself.
-        let sell = |ledger: &Ledger, Bucket { pace, depth }: Bucket, owes| {
-            let span = pace.span(self.total, bytes);
-            let least = if owes { span - pace.span(0, FRAME) } else { span };
-            ledger.sell(span, least.min(depth), depth, now).then_some(span)
-        };
-        for (steps, at) in self.node.path().enumerate() {
-            let mut sold = sell(&at.sales.ceil, at.terms.ceil(), false);
-            if let Some(span) = sold
-                && steps >= offer.lender
-                && let Some((ledger, rate)) = at.rate_apart()
-            {
-                if steps > offer.lender {
-                    let span = rate.pace.span(self.total, bytes);
-                    ledger.charge(span, rate.depth, LONGEST_DEBT, now);
-                } else if sell(ledger, rate, offer.owes).is_none() {
-                    at.sales.ceil.take_back(span);
-                    sold = None;
-                }
-            }
-            if sold.is_none() {
-                self.undo(bytes, self.total, offer.lender, steps);
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Gives back `bytes` that followed `before` others, at the first `classes` on the way up.
-    fn undo(&self, bytes: Bytes, before: u64, lender: usize, classes: usize) {
-        let back = |ledger: &Ledger, bucket: Bucket| {
-            ledger.take_back(bucket.pace.span(before, bytes));
-        };
-        for (steps, at) in self.node.path().enumerate().take(classes) {
-            back(&at.sales.ceil, at.terms.ceil());
-            if steps >= lender
-                && let Some((ledger, rate)) = at.rate_apart()
-            {
-                back(ledger, rate);
-            }
-        }
-    }
-
     /// Advances the races for `bytes` that were bought by `offer`.
     fn run(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) {
         if self.runs {
@@ -738,7 +685,7 @@ impl Seat {
             self.queues().advance(from, self.place, bytes, self.weight);
         }
         let node = &self.node;
-        let weight = u64::from(node.terms.quantum());
+        let weight = u64::from(node.quantum());
         let laps = laps(bytes, weight);
         for (steps, above) in node.path().enumerate().take(offer.lender + 1).skip(1) {
             if offer.short & (1 << steps) != 0 {
@@ -767,19 +714,10 @@ impl Seat {
     /// do not let it pass.
     #[inline]
     fn buy_own(&mut self, least: Bytes, want: Bytes, now: Nanos) -> Option<Grant> {
-        let (ledger, Bucket { pace, depth }) = self.node.rate();
-        let has = |bytes| {
-            let span = pace.span(self.total, bytes);
-            ledger.due(span.min(depth), depth, now) <= now
-        };
-        if !has(least) {
-            return None;
-        }
-        let most = want.min(self.node.terms.most());
         // A seat that was refused rarely has more than it needs.
-        let has_more = !self.was_refused && most > least && has(most);
-        let bytes = if has_more { want.min(self.most()).max(least) } else { least };
-        if !self.take(bytes, &Offer::OWN, now) {
+        let want = if self.was_refused { least } else { want };
+        let bytes = self.node.offer_own(least, want, self.total, now)?;
+        if !self.node.take(bytes, self.total, &Offer::OWN, now) {
             self.was_held = true;
             return None;
         }
@@ -792,14 +730,9 @@ impl Seat {
         self.ask(ledger, bucket, least, own, now).when
     }
 
-    /// The most that may be bought at once.
-    fn most(&self) -> Bytes {
-        self.node.path().map(|at| at.terms.most()).min().unwrap_or(Bytes::ZERO)
-    }
-
     fn try_to_buy(&mut self, bytes: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Refusal> {
         let offer = self.look(bytes, borrow, now)?;
-        if !self.take(bytes, &offer, now) {
+        if !self.node.take(bytes, self.total, &offer, now) {
             // Another queue was faster.
             return Err(Refusal::alone(now + Nanos(1)));
         }
@@ -815,6 +748,7 @@ impl Seat {
         if !self.wanted_by.is_none() {
             self.has_had(now);
         }
+        self.had_to_wait = self.was_refused;
         self.total = self.total.wrapping_add(bytes.0);
         self.lender = offer.lender as u32;
         Grant { bytes, lender: u8::try_from(offer.lender).unwrap_or(u8::MAX) }
@@ -845,7 +779,7 @@ impl ClassMeter for Seat {
             }
         }
         if want > least && !self.was_refused && !self.was_held {
-            let want = want.min(self.most());
+            let want = want.min(self.node.most_on_path());
             if want > least
                 && let Ok(grant) = self.try_to_buy(want, borrow, now)
             {
@@ -933,7 +867,7 @@ impl ClassMeter for Seat {
         }
         for (_, at) in below().skip(1) {
             for limit in Limit::BOTH {
-                at.borrowers(limit)[self.node.terms.prio()].comes(due);
+                at.borrowers(limit)[self.node.prio()].comes(due);
             }
         }
         self.comes(due);
@@ -954,12 +888,12 @@ impl ClassMeter for Seat {
 
     fn give_back(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
-        self.undo(bytes, self.total, self.lender as usize, usize::MAX);
+        self.node.undo(bytes, self.total, self.lender as usize, usize::MAX);
         if self.runs {
             self.queues().returned(bytes, self.weight);
             self.place = self.place.wrapping_sub(laps(bytes, self.weight));
         }
-        let (lender, weight) = (self.lender as usize, u64::from(self.node.terms.quantum()));
+        let (lender, weight) = (self.lender as usize, u64::from(self.node.quantum()));
         for (steps, above) in self.node.path().enumerate().take(lender + 1).skip(1) {
             for limit in Self::counts(lender, above, steps) {
                 let (race, place) = self.runs_for(limit, above, steps);
@@ -1003,6 +937,15 @@ impl ClassMeter for Seat {
 
     fn seat_of(&self) -> u64 {
         self.node.serial
+    }
+
+    fn own_credit(&self) -> Option<Arc<dyn OwnCredit>> {
+        Some(Arc::clone(&self.node) as Arc<dyn OwnCredit>)
+    }
+
+    fn buys_alone(&self) -> bool {
+        // A class that had to wait is likely to be refused again.
+        !self.runs && !self.was_held && !self.had_to_wait && self.wanted_by.is_none()
     }
 
     fn set_active(&mut self, active: bool) {
@@ -1186,6 +1129,7 @@ mod tests {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    use super::super::purchase::LONGEST_DEBT;
     use super::*;
     use loom::model::Builder;
     use loom::thread;

@@ -81,15 +81,11 @@ impl Shape {
     }
 }
 
-/// See the module's documentation.
+/// The rate and the ceiling of a class.
 #[derive(Default)]
 pub(super) struct Terms {
     rate: Shape,
     ceil: Shape,
-    /// In bytes.
-    most: AtomicU32,
-    /// In bytes; the lowest bits are the priority.
-    quantum_and_prio: AtomicU32,
 }
 
 impl Terms {
@@ -102,12 +98,6 @@ impl Terms {
     pub(super) fn set(&self, class: &Class) {
         self.rate.set(Bucket::of(class.rate, class.burst));
         self.ceil.set(Bucket::of(class.ceil.max(class.rate), class.cburst));
-        let earned = class.ceil.bytes_per_sec() / (1_000_000_000 / LEAST_TIME.0);
-        let most = class.cburst.0.max(LEAST_FRAMES * FRAME.0).max(earned) / MOST_PART;
-        self.most.store(u32::try_from(most).unwrap_or(u32::MAX), Ordering::Relaxed);
-        let prio = u32::from(class.prio).min(PRIORITIES as u32 - 1);
-        let quantum = class.quantum.clamp(1, u32::MAX >> 3);
-        self.quantum_and_prio.store(quantum << 3 | prio, Ordering::Relaxed);
     }
 
     #[inline]
@@ -118,6 +108,32 @@ impl Terms {
     #[inline]
     pub(super) fn ceil(&self) -> Bucket {
         self.ceil.get()
+    }
+}
+
+/// How much of a class is bought at once, and when it is its turn.
+#[derive(Default)]
+pub(super) struct Portion {
+    /// In bytes.
+    most: AtomicU32,
+    /// In bytes; the lowest bits are the priority.
+    quantum_and_prio: AtomicU32,
+}
+
+impl Portion {
+    pub(super) fn new(class: &Class) -> Self {
+        let portion = Self::default();
+        portion.set(class);
+        portion
+    }
+
+    pub(super) fn set(&self, class: &Class) {
+        let earned = class.ceil.bytes_per_sec() / (1_000_000_000 / LEAST_TIME.0);
+        let most = class.cburst.0.max(LEAST_FRAMES * FRAME.0).max(earned) / MOST_PART;
+        self.most.store(u32::try_from(most).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let prio = u32::from(class.prio).min(PRIORITIES as u32 - 1);
+        let quantum = class.quantum.clamp(1, u32::MAX >> 3);
+        self.quantum_and_prio.store(quantum << 3 | prio, Ordering::Relaxed);
     }
 
     /// The most that is bought at once, in bytes.

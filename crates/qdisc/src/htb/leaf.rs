@@ -1,13 +1,14 @@
 //! A leaf class on one queue: what waits there, and its seat at the tree.
 
 use super::lines::{Place, Standing, Top};
-use super::{Class, ClassMeter, DEPTH_MAX, LeafFigures, Line, TreeMeter};
+use super::{Class, ClassMeter, DEPTH_MAX, Grant, LeafFigures, Line, OwnCredit, TreeMeter};
 use crate::class_queue::{ClassQueue, Held, Tenure, Totals};
 use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Spec, Stats, Verdict, Weight};
 use narrows_cpu::prefetch;
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, Spread, wire::Overhead};
+use std::sync::Arc;
 
 /// What a class is waiting for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,19 +38,46 @@ pub(super) enum Turn {
     Short(Nanos),
 }
 
+/// What holds for some leaves only.
+#[derive(Clone, Copy)]
+struct Traits(u8);
+
+impl Traits {
+    /// What the queue weighs changes.
+    const WEIGHT: Self = Self(1);
+    /// The rank of what it sends changes.
+    const RANKS: Self = Self(2);
+    /// A frame costs something else than its length.
+    const OVERHEAD: Self = Self(4);
+
+    fn of(qdisc: &Spec, overhead: Overhead) -> Self {
+        let all = [
+            (Self::WEIGHT, qdisc.config.has_weight()),
+            (Self::RANKS, qdisc.config.has_ranks()),
+            (Self::OVERHEAD, overhead != Overhead::NONE),
+        ];
+        let those = all.into_iter().filter(|(_, holds)| *holds);
+        Self(those.fold(0, |traits, (one, _)| traits | one.0))
+    }
+
+    #[inline]
+    fn has(self, one: Self) -> bool {
+        self.0 & one.0 != 0
+    }
+}
+
 /// See the module's documentation.
 ///
 /// In order of access: one cache line for an arrival, one more for a class that takes its turn, and
-/// others if it waits or borrows.
+/// others if it waits, borrows, or has several packets.
 #[repr(C, align(64))]
 pub(super) struct Leaf {
     pub(super) queue: ClassQueue,
     pub(super) state: State,
     pub(super) prio: u8,
-    /// Whether what the queue weighs changes,
-    has_weight: bool,
-    /// and the rank of what it sends.
-    has_ranks: bool,
+    traits: Traits,
+    /// Whether it buys of `own`, and not at its seat.
+    buys_own: bool,
     /// Whether it has joined the races of the tree.
     is_active: bool,
     /// The rank of the next packet.
@@ -63,12 +91,13 @@ pub(super) struct Leaf {
     /// Its last line with credit of its own since it has had packets, or one of the two below.
     held_line: u32,
 
+    /// What the class has of its own, if it can be bought apart from the seat.
+    own: Option<Arc<dyn OwnCredit>>,
+    /// Its seat.
     meter: Box<dyn ClassMeter>,
     /// The delays of sent packets, from arrival until the class sent them.
     delays: Spread,
     sent: Backlog64,
-    overhead: Overhead,
-    quantum: u32,
 
     /// Its place in a line.
     pub(super) in_line: Place,
@@ -86,6 +115,8 @@ pub(super) struct Leaf {
     pub(super) has_own: bool,
     overlimits: u64,
 
+    quantum: u32,
+    overhead: Overhead,
     drops: u64,
     /// The queue's weight, as last told to the tree.
     weight: Weight,
@@ -121,7 +152,7 @@ impl Standing for Leaf {
 
 impl Leaf {
     pub(super) fn new(id: u32, leaf: super::class::Leaf, meter: Box<dyn ClassMeter>) -> Self {
-        let (has_weight, has_ranks) = Self::traits_of(&leaf.qdisc);
+        let traits = Traits::of(&leaf.qdisc, leaf.class.overhead);
         let (queue, tenure) = ClassQueue::new(leaf.qdisc);
         let mut new = Self {
             id,
@@ -138,9 +169,10 @@ impl Leaf {
             lingers_until: Nanos::ZERO,
             is_looked_after: false,
             is_active: false,
+            own: None,
+            buys_own: false,
             meter,
-            has_weight,
-            has_ranks,
+            traits,
             next_rank: 0,
             asked_rank: 0,
             queue,
@@ -155,12 +187,14 @@ impl Leaf {
             lent: [0; DEPTH_MAX - 1],
         };
         new.follow(&leaf.class);
+        new.ask_for_own();
         new
     }
 
-    /// Whether what a queue of `qdisc` weighs changes, and whether the rank of what it sends does.
-    fn traits_of(qdisc: &Spec) -> (bool, bool) {
-        (qdisc.config.has_weight(), qdisc.config.has_ranks())
+    /// Buys of the class's own credit, if it can be bought apart from the seat, which is new.
+    fn ask_for_own(&mut self) {
+        self.own = self.meter.own_credit();
+        self.buys_own = self.own.is_some();
     }
 
     fn follow(&mut self, class: &Class) {
@@ -179,7 +213,7 @@ impl Leaf {
     #[inline]
     pub(super) fn prefetch(&self) {
         self.prefetch_arrival();
-        prefetch(&self.meter);
+        prefetch(&self.own);
     }
 
     /// The same for a class that waits or borrows.
@@ -195,30 +229,52 @@ impl Leaf {
         self.queue.prefetch_qdisc();
     }
 
-    /// Prefetches its qdisc and what a purchase needs of its seat.
+    /// Where it buys if it does not ask at its seat.
+    #[inline]
+    fn own(&self) -> Option<&dyn OwnCredit> {
+        self.own.as_deref().filter(|_| self.buys_own)
+    }
+
+    /// Prefetches its qdisc, and what it buys from.
     #[inline]
     pub(super) fn prefetch_parts(&self) {
         self.queue.prefetch_qdisc();
-        prefetch(self.meter.as_ref());
+        match self.own() {
+            Some(own) => own.expect(),
+            None => prefetch(self.meter.as_ref()),
+        }
     }
 
     /// Prefetches the data that the arrival of `id` touches behind these.
     #[inline]
     pub(super) fn expect(&self, packets: &Packets, id: PacketId) {
-        self.queue.qdisc().expect(packets, id);
+        self.queue.expect(packets, id);
     }
 
     /// The same for its turn in the rotation.
     #[inline]
     pub(super) fn expect_turn(&self, packets: &Packets) {
-        self.queue.qdisc().expect_departure(packets);
-        self.meter.expect();
+        self.queue.expect_departure(packets);
+        if !self.buys_own {
+            self.meter.expect();
+        }
     }
 
     /// The same for the class above it.
     #[inline]
     pub(super) fn expect_above(&self) {
-        self.meter.expect_above();
+        match self.own() {
+            Some(own) => own.expect_above(),
+            None => self.meter.expect_above(),
+        }
+    }
+
+    /// Starts to fetch what it writes where other queues have written since.
+    #[inline]
+    pub(super) fn expect_purchase(&self) {
+        if let Some(own) = self.own() {
+            own.expect_purchase();
+        }
     }
 
     /// The same for the end of the time for which it still counts as active.
@@ -279,6 +335,7 @@ impl Leaf {
     /// Replaces its seat at the tree.
     pub(super) fn sit_at(&mut self, meter: Box<dyn ClassMeter>) {
         self.meter = meter;
+        self.ask_for_own();
         self.is_active = false;
         (self.weight, self.asked_rank) = (Weight::ONE, 0);
     }
@@ -286,7 +343,13 @@ impl Leaf {
     /// What the tree charges for the next packet.
     #[inline]
     fn cost(&self, held: Held) -> Bytes {
-        self.overhead.cost(held.len())
+        self.cost_of(held.len())
+    }
+
+    /// The same for this many bytes.
+    #[inline]
+    fn cost_of(&self, bytes: Bytes) -> Bytes {
+        if self.traits.has(Traits::OVERHEAD) { self.overhead.cost(bytes) } else { bytes }
     }
 
     /// Tells the tree the queue's weight. Small changes are not worth the cost.
@@ -302,7 +365,7 @@ impl Leaf {
     /// Looks up the rank of the new next packet.
     #[inline]
     fn rank_next(&mut self) {
-        if self.has_ranks {
+        if self.traits.has(Traits::RANKS) {
             self.next_rank = self.queue.qdisc().ranking().left;
         }
     }
@@ -318,7 +381,7 @@ impl Leaf {
             self.meter.rank(rank, now);
         }
         let alike = if rest.next == self.next_rank { rest.bytes } else { Bytes::ZERO };
-        cost + self.overhead.cost(alike)
+        cost + self.cost_of(alike)
     }
 
     /// Whether it waits although the new packet may not have to: its qdisc held everything back, or
@@ -329,15 +392,16 @@ impl Leaf {
             return false;
         }
         let asked = self.asked_rank;
-        self.queue.held.is_none() || (self.has_ranks && self.queue.qdisc().ranking().next < asked)
+        self.queue.held.is_none()
+            || (self.traits.has(Traits::RANKS) && self.queue.qdisc().ranking().next < asked)
     }
 
     /// Applies the class's new parameters.
     pub(super) fn retune(&mut self, class: &Class, qdisc: Spec, handover: &mut Handover<'_>) {
         self.follow(class);
         self.forget_lines();
-        (self.has_weight, self.has_ranks) = Self::traits_of(&qdisc);
-        if !self.has_ranks && self.asked_rank != 0 {
+        self.traits = Traits::of(&qdisc, class.overhead);
+        if !self.traits.has(Traits::RANKS) && self.asked_rank != 0 {
             self.asked_rank = 0;
             self.meter.rank(0, handover.now);
         }
@@ -474,18 +538,20 @@ impl Leaf {
             },
         };
         let mut cost = self.cost(held);
-        self.wake();
-        let queued = if self.has_ranks {
+        let queued = if self.traits.has(Traits::RANKS) {
             self.follow_rank(cost, now)
         } else {
-            self.overhead.cost(self.queue.backlog().bytes)
+            self.cost_of(self.queue.backlog().bytes)
         };
-        if self.has_weight {
+        if self.traits.has(Traits::WEIGHT) {
             self.follow_weight();
         }
-        let quantum = Bytes(u64::from(self.quantum));
-        let want = if out.room() == 1 { cost } else { quantum.min(queued).max(cost) };
-        let grant = match self.meter.buy(cost, want, borrow, now) {
+        let want = if queued <= cost || out.room() == 1 {
+            cost
+        } else {
+            Bytes(u64::from(self.quantum)).min(queued).max(cost)
+        };
+        let grant = match self.buy(cost, want, borrow, now) {
             Ok(grant) => grant,
             Err(at) => {
                 self.overlimits += u64::from(borrow);
@@ -511,13 +577,20 @@ impl Leaf {
             cost = self.cost(held);
             self.rank_next();
             // A purchase is for packets of one rank.
-            if cost > credit || (self.has_ranks && self.next_rank > self.asked_rank) {
+            if cost > credit || (self.traits.has(Traits::RANKS) && self.next_rank > self.asked_rank)
+            {
                 self.queue.held = Some(held);
                 break Turn::More;
             }
         };
         if credit > Bytes::ZERO {
-            self.meter.give_back(credit);
+            match self.own() {
+                Some(own) => own.give_back(credit),
+                None => self.meter.give_back(credit),
+            }
+        }
+        if grant.lender == 0 && !self.buys_own && self.own.is_some() {
+            self.buys_own = self.meter.buys_alone();
         }
         self.sent.packets += u64::from(sent.packets);
         self.sent.bytes += sent.bytes.0;
@@ -525,6 +598,20 @@ impl Leaf {
             self.lent[steps] += u64::from(sent.packets);
         }
         (turn, sent)
+    }
+
+    /// Buys `least` bytes, or up to `want`: of the class's own credit as long as that has some, and
+    /// at its seat otherwise.
+    #[inline]
+    fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
+        if let Some(own) = self.own() {
+            if let Some(bytes) = own.buy(least, want, now) {
+                return Ok(Grant { bytes, lender: 0 });
+            }
+            self.buys_own = false;
+        }
+        self.wake();
+        self.meter.buy(least, want, borrow, now)
     }
 
     fn out_of_packets(next: Next) -> Turn {
@@ -573,8 +660,8 @@ mod tests {
 
     #[test]
     fn an_arrival_touches_one_cache_line_of_a_class_and_a_turn_two() {
-        assert_eq!(offset_of!(Leaf, meter), 64);
+        assert_eq!(offset_of!(Leaf, own), 64);
         assert_eq!(offset_of!(Leaf, in_line), 2 * 64);
-        assert_eq!(offset_of!(Leaf, drops), 3 * 64);
+        assert_eq!(offset_of!(Leaf, quantum), 3 * 64);
     }
 }

@@ -5,7 +5,7 @@
 //! for each stage a group of classes at once. One prefetch alone may hold up the processor: it has
 //! to find the page first. For several in a row it does so at the same time. But a processor waits
 //! for a limited number of cache lines at once, and more prefetches than that are lost or hold it
-//! up: a group, in all stages, is 16 lines.
+//! up: a group, in all stages, is about 20 lines.
 //!
 //! In a queue that is shorter than the distance between the first stage and the last, several
 //! stages follow each other at once. In a very short one there is nothing to gain.
@@ -30,7 +30,7 @@ impl Stage {
 }
 
 /// Turns that are fetched together.
-const GROUP: usize = 2;
+const GROUP: usize = 4;
 
 /// With fewer turns than this in a queue there is little to gain.
 const WORTH: usize = 16;

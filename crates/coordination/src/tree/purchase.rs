@@ -1,0 +1,314 @@
+//! What a purchase takes of the ledgers, from the class up to the root.
+//!
+//! The ceiling of each class on the way lets it pass, the lender sells it at its rate, and the
+//! classes above the lender are charged at theirs, which may put them in debt. Where a ledger has
+//! too little, because another queue was faster, what was taken below it goes back: a purchase is
+//! whole or has no effect.
+
+use super::ledger::Ledger;
+use super::node::Node;
+use super::terms::{Bucket, FRAME};
+use crate::sync::Ordering;
+use narrows_qdisc::htb::OwnCredit;
+use narrows_units::{Bytes, Nanos};
+
+/// Assured traffic may put the classes above in debt for this long: `mbuffer`, as in the kernel.
+pub(super) const LONGEST_DEBT: Nanos = Nanos::from_secs(60);
+
+/// What a purchase would take, as a look finds.
+pub(super) struct Offer {
+    /// How many classes above this one the lender stands.
+    pub(super) lender: usize,
+    /// Whether it may owe the lender a frame.
+    pub(super) owes: bool,
+    /// The classes below the lender that had too little, one bit each, by the same count.
+    pub(super) short: u32,
+}
+
+impl Offer {
+    /// Of the class itself.
+    pub(super) const OWN: Self = Self { lender: 0, owes: false, short: 0 };
+}
+
+impl Node {
+    /// How much the class has of its own for a queue that has bought `before`: `least` bytes, or up
+    /// to `want`. `None` if it has too little.
+    #[inline]
+    pub(super) fn offer_own(
+        &self,
+        least: Bytes,
+        want: Bytes,
+        before: u64,
+        now: Nanos,
+    ) -> Option<Bytes> {
+        let (ledger, Bucket { pace, depth }) = self.rate();
+        let has = |bytes| {
+            let span = pace.span(before, bytes);
+            ledger.due(span.min(depth), depth, now) <= now
+        };
+        if !has(least) {
+            return None;
+        }
+        if want > least {
+            let most = want.min(self.most());
+            if most > least && has(most) {
+                return Some(want.min(self.most_on_path()).max(least));
+            }
+        }
+        Some(least)
+    }
+
+    /// The most that may be bought at once, here and above.
+    pub(super) fn most_on_path(&self) -> Bytes {
+        self.path().map(Self::most).min().unwrap_or(Bytes::ZERO)
+    }
+
+    /// Buys `bytes`, which follow `before` others, by `offer`. Returns whether it could; otherwise
+    /// nothing has been bought.
+    pub(super) fn take(&self, bytes: Bytes, before: u64, offer: &Offer, now: Nanos) -> bool {
+        // The look has seen that enough is left for others. This makes sure of the purchase itself.
+        let sell = |ledger: &Ledger, Bucket { pace, depth }: Bucket, owes| {
+            let span = pace.span(before, bytes);
+            let least = if owes { span - pace.span(0, FRAME) } else { span };
+            ledger.sell(span, least.min(depth), depth, now).then_some(span)
+        };
+        for (steps, at) in self.path().enumerate() {
+            let mut sold = sell(&at.sales.ceil, at.terms.ceil(), false);
+            if let Some(span) = sold
+                && steps >= offer.lender
+                && let Some((ledger, rate)) = at.rate_apart()
+            {
+                if steps > offer.lender {
+                    let span = rate.pace.span(before, bytes);
+                    ledger.charge(span, rate.depth, LONGEST_DEBT, now);
+                } else if sell(ledger, rate, offer.owes).is_none() {
+                    at.sales.ceil.take_back(span);
+                    sold = None;
+                }
+            }
+            if sold.is_none() {
+                self.undo(bytes, before, offer.lender, steps);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives back `bytes` that followed `before` others, at the first `classes` on the way up.
+    pub(super) fn undo(&self, bytes: Bytes, before: u64, lender: usize, classes: usize) {
+        let back = |ledger: &Ledger, bucket: Bucket| {
+            ledger.take_back(bucket.pace.span(before, bytes));
+        };
+        for (steps, at) in self.path().enumerate().take(classes) {
+            back(&at.sales.ceil, at.terms.ceil());
+            if steps >= lender
+                && let Some((ledger, rate)) = at.rate_apart()
+            {
+                back(ledger, rate);
+            }
+        }
+    }
+}
+
+/// For the queue that alone has a seat. Another one may sit down meanwhile, and buy at its seat:
+/// ledgers do not care who buys.
+impl OwnCredit for Node {
+    #[inline]
+    fn buy(&self, least: Bytes, want: Bytes, now: Nanos) -> Option<Bytes> {
+        if self.is_shared() {
+            return None;
+        }
+        let before = self.bought.load(Ordering::Relaxed);
+        let bytes = self.offer_own(least, want, before.into(), now)?;
+        if !self.take(bytes, before.into(), &Offer::OWN, now) {
+            return None;
+        }
+        self.bought.store(before.wrapping_add(bytes.0 as u32), Ordering::Relaxed);
+        Some(bytes)
+    }
+
+    fn give_back(&self, bytes: Bytes) {
+        let before = self.bought.load(Ordering::Relaxed).wrapping_sub(bytes.0 as u32);
+        self.bought.store(before, Ordering::Relaxed);
+        self.undo(bytes, before.into(), 0, usize::MAX);
+    }
+
+    #[inline]
+    fn expect(&self) {
+        self.prefetch_own();
+    }
+
+    #[inline]
+    fn expect_above(&self) {
+        if let Some(parent) = &self.parent {
+            parent.prefetch_own();
+        }
+    }
+
+    #[inline]
+    fn expect_purchase(&self) {
+        Self::expect_purchase(self);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::seat::Seat;
+    use super::*;
+    use narrows_qdisc::htb::{Class, ClassMeter as _, Grant};
+    use narrows_units::{Rate, wire::Overhead};
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    const NOW: Nanos = Nanos::from_secs(1);
+    const PACKET: Bytes = Bytes(1_500);
+
+    fn class(parent: Option<u32>, kbit: [u64; 2], burst: [u64; 2]) -> Class {
+        let [rate, ceil] = kbit.map(|kbit| Rate::from_bits_per_sec(kbit * 1_000));
+        let [burst, cburst] = burst.map(Bytes);
+        Class {
+            parent,
+            rate,
+            ceil,
+            burst,
+            cburst,
+            prio: 0,
+            quantum: 5_000,
+            overhead: Overhead::NONE,
+        }
+    }
+
+    /// A leaf below another class.
+    fn leaf(own: Class, above: Class) -> Arc<Node> {
+        let root = Arc::new(Node::new(1, 1, &above, None));
+        Arc::new(Node::new(2, 2, &own, Some(root)))
+    }
+
+    fn tokens(node: &Arc<Node>, now: Nanos) -> Vec<[i64; 2]> {
+        Seat::new(Arc::clone(node), Arc::default()).tokens(now)
+    }
+
+    proptest! {
+        /// A new seat is the oracle: of an equal tree it buys the same. Where several packets are
+        /// too much for the classes above, it goes on to ask for one.
+        #[test]
+        fn own_credit_is_what_a_seat_would_have_sold(
+            kbit in [1_000u64..20_000, 1_000u64..20_000],
+            above in [1_000u64..20_000, 1_000u64..20_000],
+            burst in [3_000u64..60_000, 3_000u64..60_000],
+            start in prop::sample::select(vec![0, u32::MAX - 2_000]),
+            steps in prop::collection::vec((64u64..1_515, 0u64..9_000, 0u64..5, 0u64..2_000), 1..60),
+        ) {
+            let node = || leaf(class(Some(1), kbit, burst), class(None, above, burst));
+            let (node, twin) = (node(), node());
+            node.bought.store(start, Ordering::Relaxed);
+            let (mut now, mut bought) = (NOW, u64::from(start));
+            for (least, more, back, micros) in steps {
+                now += Nanos::from_micros(micros);
+                let (least, want) = (Bytes(least), Bytes(least + more));
+                let mut oracle = Seat::new(Arc::clone(&twin), Arc::default());
+                oracle.has_bought_before(bought);
+                let own = node.buy(least, want, now);
+                match (own, oracle.buy(least, want, false, now)) {
+                    (Some(bytes), sold) => {
+                        prop_assert_eq!(sold, Ok(Grant { bytes, lender: 0 }));
+                        let back = Bytes(back * 100).min(bytes);
+                        OwnCredit::give_back(node.as_ref(), back);
+                        oracle.give_back(back);
+                        bought += bytes.0 - back.0;
+                    }
+                    (None, Ok(sold)) => {
+                        prop_assert!(want > least && sold.bytes == least);
+                        oracle.give_back(least);
+                    }
+                    (None, Err(_)) => {}
+                }
+                drop(oracle);
+                prop_assert_eq!(tokens(&node, now), tokens(&twin, now));
+            }
+        }
+    }
+
+    #[test]
+    fn a_class_with_two_seats_sells_nothing_apart_from_them() {
+        let node =
+            leaf(class(Some(1), [1_000; 2], [9_000; 2]), class(None, [9_000; 2], [9_000; 2]));
+        let _own = Seat::new(Arc::clone(&node), Arc::default());
+        assert_eq!(node.buy(PACKET, PACKET, NOW), Some(PACKET));
+        let other = Seat::new(Arc::clone(&node), Arc::default());
+        assert_eq!(node.buy(PACKET, PACKET, NOW), None);
+        drop(other);
+        assert_eq!(node.buy(PACKET, PACKET, NOW), Some(PACKET));
+    }
+
+    #[test]
+    fn what_the_classes_above_do_not_let_pass_is_not_sold() {
+        let node =
+            leaf(class(Some(1), [9_000; 2], [90_000; 2]), class(None, [1_000; 2], [9_000; 2]));
+        let sold = (0..20).filter(|_| node.buy(PACKET, PACKET, NOW).is_some()).count();
+        assert_eq!(sold, 6, "of 60 in its bucket, as many as there are in the one above");
+        let [own, above] = tokens(&node, NOW).try_into().unwrap();
+        assert_eq!((own[0], above[0]), (80_000_000 - 8_000_000, 0));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::super::seat::Seat;
+    use super::*;
+    use loom::model::Builder;
+    use loom::thread;
+    use narrows_qdisc::htb::{Class, ClassMeter as _};
+    use narrows_units::{Rate, wire::Overhead};
+    use std::sync::Arc;
+
+    const NOW: Nanos = Nanos::from_secs(1);
+    const PACKET: Bytes = Bytes(1_500);
+
+    /// A queue buys of the class's own credit while another sits down, buys and goes: each packet
+    /// is sold once, at both classes.
+    #[test]
+    fn loom_own_credit_is_sold_once_while_another_queue_comes_and_goes() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let rate = Rate::from_bits_per_sec(10_000_000);
+            let (burst, quantum) = (Bytes(6_500), 5_000);
+            let class = |parent| Class {
+                parent,
+                rate,
+                ceil: rate,
+                burst,
+                cburst: burst,
+                prio: 0,
+                quantum,
+                overhead: Overhead::NONE,
+            };
+            let root = Arc::new(Node::new(1, 1, &class(None), None));
+            let node = Arc::new(Node::new(2, 2, &class(Some(1)), Some(Arc::clone(&root))));
+            let seat = Seat::new(Arc::clone(&node), Arc::default());
+            let levels =
+                || [&node, &root].map(|at| at.sales.ceil.level(at.terms.ceil().depth, NOW));
+            let before = levels();
+            let other = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || {
+                    let mut seat = Seat::new(node, Arc::default());
+                    seat.set_active(true);
+                    let bought = seat.buy(PACKET, PACKET, false, NOW).is_ok();
+                    seat.set_active(false);
+                    u32::from(bought)
+                })
+            };
+            let mut bought = u32::from(node.buy(PACKET, PACKET, NOW).is_some());
+            if node.buy(PACKET, PACKET, NOW).is_some() {
+                OwnCredit::give_back(&*node, PACKET);
+            }
+            bought += other.join().unwrap();
+            let span = node.terms.ceil().pace.span(0, PACKET).0 as i64;
+            assert_eq!(before.map(|level| level - i64::from(bought) * span), levels());
+            assert!(bought >= 1, "the other had a seat, or this one bought");
+            drop(seat);
+        });
+    }
+}
