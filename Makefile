@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-shared end-to-end-alone test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -129,17 +129,17 @@ crate-tests: deps
 	$(COMPILER) $(CARGO) test --workspace --locked --exclude narrows -- --skip $(MEASURING)
 
 # Of the whole workspace, as for `tested`: with `-p narrows` crates have fewer features, and half of
-# them would be compiled again. As many at once as wait for their turn; a few of them run. Those that
-# count run beside each other. Those that measure run alone.
-END_TO_END := $(COMPILER) RUST_TEST_THREADS=6 $(CARGO) test --locked --workspace
-end-to-end: end-to-end-shared end-to-end-alone
+# them would be compiled again. More threads than tests run at once: some wait for their turn. What
+# fails runs once more, alone.
+END_TO_END := $(COMPILER) RUST_TEST_THREADS=6 .ci/again $(CARGO) test --locked --workspace
+end-to-end: end-to-end-counts end-to-end-measures
 
-end-to-end-shared: deps
-	NARROWS_TURNS=shared $(END_TO_END) --bin narrows \
+end-to-end-counts: deps
+	NARROWS_TURNS=counts $(END_TO_END) --bin narrows \
 	  $(foreach test,$(basename $(notdir $(wildcard crates/cli/tests/*.rs))) e2e,--test $(test))
 
-end-to-end-alone: deps
-	NARROWS_TURNS=alone $(END_TO_END) --test e2e
+end-to-end-measures: deps
+	NARROWS_TURNS=measures $(END_TO_END) --test e2e
 	$(COMPILER) $(CARGO) test --locked --workspace --test bed $(MEASURING)
 
 # What the tests build, with every assertion: all targets. Of these, the programs that machines need;

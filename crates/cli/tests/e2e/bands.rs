@@ -1,7 +1,7 @@
 //! Strict bands and bands that take turns, over four queues, with real packets.
 
 use crate::htb::{assert_rates, ports};
-use crate::setup::{assert_balanced, flood, run, turn};
+use crate::setup::{assert_balanced, flood, run, turn_to_measure};
 use narrows_testbed::Testbed;
 use narrows_testbed::accounting::Books;
 use narrows_testbed::narrows::Instance;
@@ -29,7 +29,7 @@ fn assign(instance: &Instance, parent: &str, group: u16, class: &str) {
 
 #[test]
 fn a_good_band_on_few_queues_goes_before_a_worse_one_on_all() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     tc(
@@ -59,7 +59,7 @@ fn a_good_band_on_few_queues_goes_before_a_worse_one_on_all() {
 
 #[test]
 fn turns_are_in_proportion_to_quanta_over_all_queues_and_follow_a_change() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     tc(
@@ -89,7 +89,7 @@ fn turns_are_in_proportion_to_quanta_over_all_queues_and_follow_a_change() {
 
 #[test]
 fn bands_below_a_class_have_filters_of_their_own() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     tc(
@@ -126,7 +126,7 @@ fn bands_below_a_class_have_filters_of_their_own() {
 
 #[test]
 fn each_queue_of_an_mq_has_a_tree_of_its_own() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     tc(&instance, &["qdisc add dev port-b root handle 1: mq"]);

@@ -2,7 +2,9 @@
 //! packet conservation.
 
 use crate::limits::{TOLERANCE, assert_near, rate_at_server};
-use crate::setup::{assert_balanced, complaint, flood, run, shared_turn, show, tc, turn};
+use crate::setup::{
+    assert_balanced, complaint, flood, run, show, tc, turn_to_count, turn_to_measure,
+};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{SERVER, SERVER_MAC};
 use narrows_testbed::capture::Capture;
@@ -38,7 +40,7 @@ fn tcp_load(bed: &Testbed) -> Running {
 
 #[test]
 fn cake_keeps_its_rate_over_all_queues_and_its_figures_add_up() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let flows = steering::flows(&bed, 8).unwrap();
     let instance = run(&bed, &[]);
@@ -65,7 +67,7 @@ fn cake_keeps_its_rate_over_all_queues_and_its_figures_add_up() {
 
 #[test]
 fn tcp_that_understands_marks_is_marked_and_loses_nothing() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     for end in bed.ends() {
@@ -103,7 +105,7 @@ fn marked(port: u16, service: u8) -> Vec<u8> {
 
 #[test]
 fn wash_clears_code_points_on_the_wire_and_nothing_else() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     let socket = RawSocket::open(bed.client(), narrows_testbed::bed::CLIENT).unwrap();
@@ -129,7 +131,7 @@ fn wash_clears_code_points_on_the_wire_and_nothing_else() {
 
 #[test]
 fn a_ping_beside_standing_tcp_is_answered_soon_and_every_time() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     instance.tc("qdisc replace dev port-b root cake bandwidth 20mbit").unwrap();
@@ -165,7 +167,7 @@ const POLICIES: &[&str] = &[
 
 #[test]
 fn new_parameters_under_load_lose_no_packet() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     let ports: Vec<u16> = (0..64).map(frames::port).collect();
@@ -190,7 +192,7 @@ fn new_parameters_under_load_lose_no_packet() {
 
 #[test]
 fn cake_mq_lists_a_root_and_a_child_for_each_queue() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     instance.tc("qdisc replace dev port-b root handle 1: cake_mq bandwidth 100mbit").unwrap();

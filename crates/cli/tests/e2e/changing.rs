@@ -2,7 +2,7 @@
 
 use crate::setup::{
     Scratch, assert_balanced, assert_refused, complaint, flood, flood_from, links, narrows, run,
-    shared_turn, show, tc, wait_for,
+    show, tc, turn_to_count, wait_for,
 };
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{PORT_A, PORT_B, SERVER};
@@ -29,7 +29,7 @@ const POLICIES: &[&str] = &[
 
 #[test]
 fn a_change_under_load_loses_no_packet() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     let ports: Vec<u16> = (0..64).map(frames::port).collect();
@@ -56,7 +56,7 @@ fn a_change_under_load_loses_no_packet() {
 
 #[test]
 fn queued_packets_survive_a_change_of_their_qdisc() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     // So slow that only the burst leaves during the test.
@@ -89,7 +89,7 @@ fn queued_packets_survive_a_change_of_their_qdisc() {
 
 #[test]
 fn a_bad_command_changes_nothing() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     instance
@@ -124,7 +124,7 @@ fn a_bad_command_changes_nothing() {
 
 #[test]
 fn a_policy_file_is_in_force_before_the_first_packet() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let policy = Scratch::new(
         "good.tc",
@@ -142,7 +142,7 @@ fn a_policy_file_is_in_force_before_the_first_packet() {
 
 #[test]
 fn a_bad_policy_file_is_refused_by_line_before_anything_is_touched() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let before = links(&bed);
     let ports = format!("{PORT_A},{PORT_B}");

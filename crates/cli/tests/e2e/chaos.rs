@@ -1,6 +1,6 @@
 //! The harness of `narrows chaos` itself: it accepts normal operation, and finds planted faults.
 
-use crate::setup::{NARROWS, shared_turn};
+use crate::setup::{NARROWS, turn_to_count};
 use narrows_testbed::chaos::{Kind, Options, Plane, Planted, Report, run};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn calm(plane: Plane, planted: Option<Planted>) -> Report {
 
 #[test]
 fn chaos_finds_every_packet_of_a_calm_run() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for plane in [Plane::Xsk, Plane::Xdp] {
         let report = calm(plane, None);
         assert_eq!(report.unaccounted(), 0, "{report}");
@@ -29,7 +29,7 @@ fn chaos_finds_every_packet_of_a_calm_run() {
 
 #[test]
 fn chaos_finds_planted_errors() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for (planted, said) in [
         (Planted::Lost, "back: 1 packets unaccounted"),
         (Planted::Doubled, "back: 1 packets arrived more than once"),

@@ -2,7 +2,7 @@
 //! that the guide lists as kept.
 
 use crate::setup::{
-    NARROWS, Scratch, complaint, devices, flood, ip, own_path, set_mtu, shared_turn, show, tc,
+    NARROWS, Scratch, complaint, devices, flood, ip, own_path, set_mtu, show, tc, turn_to_count,
     wait_for,
 };
 use narrows_testbed::bed::{PORT_B, SERVER};
@@ -212,7 +212,7 @@ impl Drop for Folder {
 
 #[test]
 fn a_whole_life_cycle_works_with_the_documented_privileges() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let (folder, policy) = (Folder::new(), Scratch::new("confined.tc", ""));
     let state = folder.state();
@@ -223,7 +223,7 @@ fn a_whole_life_cycle_works_with_the_documented_privileges() {
 
 #[test]
 fn a_whole_life_is_possible_for_the_user_of_the_service() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let (folder, policy) = (Folder::new(), Scratch::new("service.tc", ""));
     let state = folder.state();

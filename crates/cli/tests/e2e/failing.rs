@@ -1,6 +1,6 @@
 //! Behaviour when the process is gone.
 
-use crate::setup::{NARROWS, flood, ip, run, shared_turn, show, wait_for};
+use crate::setup::{NARROWS, flood, ip, run, show, turn_to_count, wait_for};
 use narrows_testbed::bed::{PORT_A, PORT_B, SERVER};
 use narrows_testbed::counters::Counters;
 use narrows_testbed::narrows::Instance;
@@ -71,7 +71,7 @@ fn traffic_goes_on_after(end: impl FnOnce(Instance)) {
 
 #[test]
 fn traffic_goes_on_after_a_kill() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     traffic_goes_on_after(|instance| {
         instance.kill().unwrap();
     });
@@ -79,7 +79,7 @@ fn traffic_goes_on_after_a_kill() {
 
 #[test]
 fn traffic_goes_on_after_a_request_to_end_which_sums_up() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     traffic_goes_on_after(|instance| {
         let (status, log) = instance.stop().unwrap();
         assert_eq!(status.code(), Some(0), "{log}");
@@ -89,7 +89,7 @@ fn traffic_goes_on_after_a_request_to_end_which_sums_up() {
 
 #[test]
 fn traffic_stops_with_the_process_where_that_was_asked_for() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &["--fail-closed"]);
     let _load = flood(&bed, &ports(), 500, 20e6);

@@ -1,6 +1,6 @@
 //! Every frame that enters one port leaves the other, unchanged.
 
-use crate::setup::{assert_balanced, ip, narrows, run, set_mtu, shared_turn, show};
+use crate::setup::{assert_balanced, ip, narrows, run, set_mtu, show, turn_to_count};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{CLIENT, CLIENT_MAC, PORT_A, PORT_B, SERVER, SERVER_MAC, SINK_MAC};
 use narrows_testbed::capture::Capture;
@@ -107,7 +107,7 @@ fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
 
 #[test]
 fn every_kind_of_frame_arrives_as_it_was_sent_in_both_directions() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let _instance = run(&bed, &[]);
     let (client, server) = ((bed.client(), CLIENT), (bed.server(), SERVER));
@@ -119,7 +119,7 @@ fn every_kind_of_frame_arrives_as_it_was_sent_in_both_directions() {
 
 #[test]
 fn tags_that_a_vlan_device_puts_on_pass() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     // Otherwise a veth keeps the tag outside the frame, where no XDP program sees it.
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "off"]).unwrap();
@@ -138,7 +138,7 @@ fn tags_that_a_vlan_device_puts_on_pass() {
 
 #[test]
 fn frames_for_the_box_itself_go_to_its_kernel_and_not_across() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     let mut books = Books::open(&bed).unwrap();
@@ -178,7 +178,7 @@ fn frames_of(sizes: &[usize], from: [u8; 6]) -> Vec<Vec<u8>> {
 
 #[test]
 fn frames_longer_than_usual_pass_whole_up_to_the_mtu() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for mtu in [3000, 3498, 3499, 9000, 16_000] {
         let bed = Testbed::up(2).unwrap();
         set_mtu(&bed, mtu);
@@ -196,7 +196,7 @@ fn frames_longer_than_usual_pass_whole_up_to_the_mtu() {
 
 #[test]
 fn an_mtu_that_does_not_work_is_refused_and_one_that_starts_works() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let mtu = 65_535;
     set_mtu(&bed, mtu);
@@ -235,7 +235,7 @@ impl Random {
 
 #[test]
 fn frames_of_random_bytes_do_no_harm_and_every_one_is_accounted_for() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let mut instance = run(&bed, &[]);
     let tbf = "qdisc replace dev port-a root tbf rate 100mbit burst 50k latency 20ms";

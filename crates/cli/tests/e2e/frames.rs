@@ -2,7 +2,8 @@
 
 use crate::setup::wait_for;
 use crate::setup::{
-    assert_balanced, flood, flood_from, ip, narrows, run, set_mtu, shared_turn, show, turn,
+    assert_balanced, flood, flood_from, ip, narrows, run, set_mtu, show, turn_to_count,
+    turn_to_measure,
 };
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{CLIENT_MAC, PORT_B, SERVER};
@@ -30,7 +31,7 @@ fn no_frame(show: &Value, port: usize) -> u64 {
 
 #[test]
 fn a_flood_one_way_takes_no_frame_from_the_other() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for limit in [
         "tbf rate 2mbit burst 16k limit 20m",
         "tbf rate 2mbit burst 16k latency 60s",
@@ -66,7 +67,7 @@ fn a_flood_one_way_takes_no_frame_from_the_other() {
 
 #[test]
 fn pings_pass_against_a_flood_of_short_packets() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
     // From client to server; answers take the other direction.
@@ -99,7 +100,7 @@ fn pings_pass_against_a_flood_of_short_packets() {
 
 #[test]
 fn a_flow_that_floods_leaves_frames_to_others_of_its_direction() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for paced in ["fq", "carousel", "flowbundler"] {
         let bed = Testbed::up(1).unwrap();
         let instance = run(&bed, &[]);
@@ -124,7 +125,7 @@ fn a_flow_that_floods_leaves_frames_to_others_of_its_direction() {
 
 #[test]
 fn every_frame_comes_back_when_traffic_ends() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for mtu in [1500, 9000] {
         let bed = Testbed::up(2).unwrap();
         set_mtu(&bed, mtu);
@@ -157,7 +158,7 @@ fn every_frame_comes_back_when_traffic_ends() {
 
 #[test]
 fn packets_sent_without_a_carrier_are_reported_as_lost() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
     let lost = |show: &Value| show["ports"][1]["device_losses"]["tx_dropped"].as_u64().unwrap();

@@ -2,7 +2,7 @@
 
 use crate::policing::{NATIVE, XDP};
 use crate::sets::{dropped, frame_from, send};
-use crate::setup::{assert_balanced, assert_refused, run, shared_turn, show, tc};
+use crate::setup::{assert_balanced, assert_refused, run, show, tc, turn_to_count};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
@@ -24,7 +24,7 @@ fn source(number: u8) -> [u8; 4] {
 
 #[test]
 fn each_source_has_a_rate_and_is_blocked_above_it_on_both_planes() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for plane in ["xsk", "xdp"] {
         let bed = Testbed::up(2).unwrap();
         let instance = run(&bed, &["--plane", plane]);
@@ -75,7 +75,7 @@ fn each_source_has_a_rate_and_is_blocked_above_it_on_both_planes() {
 
 #[test]
 fn headers_are_looked_at_in_the_driver_and_marks_are_known_to_classes_behind_it() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     let mut books = Books::open(&bed).unwrap();
@@ -134,7 +134,7 @@ fn by_class(instance: &Instance) -> BTreeMap<String, u64> {
 
 #[test]
 fn what_filters_set_where_packets_come_in_decides_the_class_on_both_planes() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let mut seen = Vec::new();
     for plane in ["xsk", "xdp"] {
         let bed = Testbed::up(2).unwrap();
@@ -219,7 +219,7 @@ fn assert_cpus(shown: &Value) {
 
 #[test]
 fn without_workers_filters_that_look_up_sets_or_police_may_set_marks_once() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &["--plane", "xdp"]);
     let mut books = Books::open(&bed).unwrap();
@@ -262,7 +262,7 @@ fn tagged(number: u8, vlan: u16) -> Vec<u8> {
 
 #[test]
 fn filters_of_any_kind_at_a_qdisc_choose_classes_alike_on_both_planes_and_at_both_hooks() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let mut seen = Vec::new();
     let planes: [(&[&str], &str); 3] =
         [(&["--plane", "xsk"], "native"), (&NATIVE, "native"), (&XDP, "tcx")];

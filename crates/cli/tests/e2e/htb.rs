@@ -1,7 +1,7 @@
 //! One tree of classes over four queues, with real packets.
 
 use crate::setup::{
-    NARROWS, Scratch, assert_balanced, complaint, flood, narrows, run, turn, wait_for,
+    NARROWS, Scratch, assert_balanced, complaint, flood, narrows, run, turn_to_measure, wait_for,
 };
 use narrows_testbed::accounting::Books;
 use narrows_testbed::flood::Running;
@@ -120,7 +120,7 @@ fn is_near(rate: f64, limit: f64) -> bool {
 
 #[test]
 fn classes_share_one_rate_over_all_queues_as_htb_says() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     tree().iter().for_each(|line| drop(instance.tc(line).unwrap()));
@@ -146,7 +146,7 @@ fn classes_share_one_rate_over_all_queues_as_htb_says() {
 
 #[test]
 fn a_tree_in_a_policy_file_holds_from_the_start_and_after_an_upgrade() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let policy = Scratch::new("tree.tc", &tree().join("\n"));
     let instance = run(&bed, &["-b", policy.path()]);
@@ -161,7 +161,7 @@ fn a_tree_in_a_policy_file_holds_from_the_start_and_after_an_upgrade() {
 
 #[test]
 fn a_class_takes_any_qdisc_and_it_can_be_replaced_under_load() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     tree().iter().for_each(|line| drop(instance.tc(line).unwrap()));
@@ -189,7 +189,7 @@ fn a_class_takes_any_qdisc_and_it_can_be_replaced_under_load() {
 
 #[test]
 fn a_providers_tree_is_shown_with_every_packet_accounted_for() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let options = demo::Options { program: NARROWS.into(), phase: Duration::from_secs(1) };
     let report = demo::run(&options).unwrap();
     assert_eq!(report.unaccounted, 0, "{report}");

@@ -1,6 +1,6 @@
 //! An idle instance uses next to no resources, and its output is consistent.
 
-use crate::setup::{flood, narrows, run, shared_turn, show, turn, wait_for};
+use crate::setup::{flood, narrows, run, show, turn_to_count, turn_to_measure, wait_for};
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
 use std::thread::sleep;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn idle_costs_less_than_three_percent_of_a_core() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     instance.tc("qdisc add dev port-b root tbf rate 100mbit burst 100k latency 20ms").unwrap();
@@ -49,7 +49,7 @@ fn assert_adds_up(show: &Value) {
 
 #[test]
 fn shown_counters_add_up_at_any_moment() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     instance.tc("qdisc add dev port-b root tbf rate 10mbit burst 20k latency 20ms").unwrap();

@@ -1,6 +1,6 @@
 //! Two instances in one network namespace, addressed as if they were one.
 
-use crate::setup::{Scratch, complaint, ip, narrows, run, shared_turn, tc};
+use crate::setup::{Scratch, complaint, ip, narrows, run, tc, turn_to_count};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{PORT_A, PORT_B};
 use narrows_testbed::narrows::Instance;
@@ -23,7 +23,7 @@ fn second(bed: &Testbed) -> Instance {
 
 #[test]
 fn one_batch_may_be_for_two_instances_and_one_list_shows_both() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let _first = run(&bed, &[]);
     let _second = second(&bed);
@@ -53,7 +53,7 @@ fn one_batch_may_be_for_two_instances_and_one_list_shows_both() {
 
 #[test]
 fn a_batch_stops_at_its_first_mistake_whichever_instance_it_is_for() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let _first = run(&bed, &[]);
     let _second = second(&bed);
@@ -74,7 +74,7 @@ fn a_batch_stops_at_its_first_mistake_whichever_instance_it_is_for() {
 
 #[test]
 fn tc_looks_into_another_namespace_when_asked_to() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let _instance = run(&bed, &[]);
     let name = bed.shaper().name();
@@ -93,7 +93,7 @@ fn tc_looks_into_another_namespace_when_asked_to() {
 
 #[test]
 fn a_fifo_without_a_limit_has_the_device_s_queue_length() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let _instance = run(&bed, &[]);
     ip(bed.shaper(), &format!("link set dev {PORT_A} txqueuelen 77"));

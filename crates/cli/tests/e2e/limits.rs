@@ -1,6 +1,6 @@
 //! A rate is kept under every strategy, per port or per queue as the policy says.
 
-use crate::setup::{assert_balanced, flood, flood_from, run, show, turn};
+use crate::setup::{assert_balanced, flood, flood_from, run, show, turn_to_measure};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{End, PORT_B, SERVER};
 use narrows_testbed::window::{Delivered, Meter};
@@ -74,7 +74,7 @@ pub(crate) fn assert_near(measured: f64, limit: f64, tolerance: f64, what: &str)
 
 #[test]
 fn a_rate_holds_over_all_queues_with_each_strategy() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let flows = steering::flows(&bed, 4).unwrap();
     let instance = run(&bed, &[]);
@@ -97,7 +97,7 @@ fn a_rate_holds_over_all_queues_with_each_strategy() {
 
 #[test]
 fn one_busy_queue_gets_all_of_the_rate() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let flows = steering::flows(&bed, 4).unwrap();
     let instance = run(&bed, &[]);
@@ -114,7 +114,7 @@ fn one_busy_queue_gets_all_of_the_rate() {
 fn both_directions_have_rates_of_their_own() {
     // With `lock`, because the queues' loads are uneven here. Under uneven load `equal` is not
     // exact, as its authors say.
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     instance.tc("qdisc add dev port-b root tbf rate 40mbit burst 150k latency 50ms").unwrap();
@@ -134,7 +134,7 @@ fn both_directions_have_rates_of_their_own() {
 
 #[test]
 fn a_frame_s_cost_on_the_wire_counts() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     // 200 bytes each, and an overhead of 50: four fifths of the rate are frames.
@@ -156,7 +156,7 @@ fn sent_by_queue(bed: &Testbed) -> (f64, Vec<f64>) {
 
 #[test]
 fn under_mq_each_queue_is_limited_by_itself() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let flows = steering::flows(&bed, 4).unwrap();
     let instance = run(&bed, &[]);
@@ -187,7 +187,7 @@ fn under_mq_each_queue_is_limited_by_itself() {
 
 #[test]
 fn a_fifo_holds_its_limit_and_drops_the_rest() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     steering::pin(&bed, 1).unwrap();

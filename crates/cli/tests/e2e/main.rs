@@ -2,8 +2,8 @@
 //! run it.
 //!
 //! Needs root and a few tools; without them each test prints `SKIPPED` with the reason. The tests
-//! take turns, because they share the machine's cores, and one test would disturb the measurements
-//! of another.
+//! take turns, because they share the machine's cores: a few at once, and those that measure apart
+//! from those that count.
 //!
 //! The bounds allow for machines on which a thread may wait a tenth of a second for its core. A
 //! number that must be exact (packet conservation) is checked exactly. For a rate or a time, the
@@ -37,6 +37,7 @@ mod round_trips;
 mod safeguard;
 mod sets;
 mod setup;
+mod stalls;
 mod standby;
 mod starting;
 mod supervision;

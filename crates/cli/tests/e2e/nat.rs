@@ -1,7 +1,7 @@
 //! `cake nat` on real packets: the kernel's connection tracking distinguishes hosts behind one
 //! address.
 
-use crate::setup::{complaint, flood, run, tc, turn};
+use crate::setup::{complaint, flood, run, tc, turn_to_measure};
 use narrows_testbed::bed::SERVER;
 use narrows_testbed::capture::Capture;
 use narrows_testbed::translation::hide;
@@ -26,7 +26,7 @@ fn first_flows_share(bed: &Testbed) -> f64 {
 
 #[test]
 fn hosts_behind_one_address_share_evenly_with_nat_and_only_with_it() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
     let words = "qdisc replace dev port-b root cake bandwidth 10mbit besteffort dual-srchost";

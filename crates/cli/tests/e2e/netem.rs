@@ -1,6 +1,6 @@
 //! Delay, loss and a rate on a path, with real packets.
 
-use crate::setup::{assert_balanced, flood, run, shared_turn, show, turn};
+use crate::setup::{assert_balanced, flood, run, show, turn_to_count, turn_to_measure};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::SERVER;
 use narrows_testbed::ping::Ping;
@@ -20,7 +20,7 @@ fn round_trip(bed: &Testbed) -> f64 {
 
 #[test]
 fn a_ping_takes_the_delay_of_each_way() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     let without = round_trip(&bed);
@@ -43,7 +43,7 @@ fn a_ping_takes_the_delay_of_each_way() {
 
 #[test]
 fn a_share_is_lost_and_every_packet_is_accounted_for() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     let words = "netem delay 5ms 1ms distribution normal loss 10% corrupt 5% limit 5000 seed 1";
@@ -65,7 +65,7 @@ fn a_share_is_lost_and_every_packet_is_accounted_for() {
 
 #[test]
 fn a_rate_is_one_over_all_queues() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     let flows = steering::flows(&bed, 4).unwrap();
     let instance = run(&bed, &[]);

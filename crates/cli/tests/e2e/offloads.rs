@@ -1,7 +1,7 @@
 //! Offloads that would corrupt traffic are off while Narrows runs, and restored afterwards.
 
 use crate::policing::XDP;
-use crate::setup::{Scratch, ip, run, shared_turn, show, turn, wait_for};
+use crate::setup::{Scratch, ip, run, show, turn_to_count, turn_to_measure, wait_for};
 use narrows_testbed::bed::{CLIENT, SERVER, SERVER_IP, SINK_MAC};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
@@ -69,7 +69,7 @@ fn tagged_and_not(bed: &Testbed, protocol: u16) -> (usize, usize) {
 
 #[test]
 fn tagged_frames_keep_their_tag_with_any_offload_of_the_peer() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     bed.client().run("ethtool", &["-K", CLIENT, "txvlan", "on"]).unwrap();
     tag_what_leaves(&bed, 0x8100);
@@ -86,7 +86,7 @@ fn tagged_frames_keep_their_tag_with_any_offload_of_the_peer() {
 
 #[test]
 fn frames_keep_the_outer_tag_of_802_1ad_and_the_veth_its_setting_afterwards() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let is_on = || is_on(bed.client(), CLIENT, "tx-vlan-stag-hw-insert");
     assert!(is_on(), "that is how a veth comes");
@@ -100,7 +100,7 @@ fn frames_keep_the_outer_tag_of_802_1ad_and_the_veth_its_setting_afterwards() {
 
 #[test]
 fn offloads_are_as_before_after_the_end_also_where_one_instance_was_killed() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let features = ["tx-checksumming", "tx-vlan-offload"];
     let on = |namespace: &Namespace, device| features.map(|one| is_on(namespace, device, one));
@@ -121,7 +121,7 @@ fn offloads_are_as_before_after_the_end_also_where_one_instance_was_killed() {
 
 #[test]
 fn generic_xdp_has_the_stack_merge_nothing() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     bed.shaper().run("ethtool", &["-K", "port-a", "gro", "on"]).unwrap();
     let gro = || is_on(bed.shaper(), "port-a", "generic-receive-offload");
@@ -175,7 +175,7 @@ fn send_by_tcp(bed: &Testbed, bytes: u64) -> SentByTcp {
 
 #[test]
 fn at_tcx_offloads_stay_on_and_what_they_merge_is_counted_as_frames() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let features = ["tx-checksumming", "tx-vlan-offload", "generic-segmentation-offload"];
     let all = ["-K", CLIENT, "tx", "on", "sg", "on", "txvlan", "on", "gso", "on", "tso", "on"];
@@ -219,7 +219,7 @@ fn at_tcx_offloads_stay_on_and_what_they_merge_is_counted_as_frames() {
 #[test]
 #[ignore = "measures; nothing can fail"]
 fn what_a_tcp_flow_gets_at_each_hook() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     const BYTES: u64 = 1 << 30;
     for hook in ["generic", "native", "tcx"] {
         let bed = Testbed::up(1).unwrap();
@@ -244,7 +244,7 @@ fn what_a_tcp_flow_gets_at_each_hook() {
 
 #[test]
 fn unequal_mtus_are_refused_at_the_start_and_said_later() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     ip(bed.shaper(), "link set dev port-a mtu 1400");
     let refused = crate::setup::narrows(&bed, &["run", "--ports", "port-a,port-b"]);
@@ -260,7 +260,7 @@ fn unequal_mtus_are_refused_at_the_start_and_said_later() {
 
 #[test]
 fn unserved_receive_queues_are_reported_and_their_frames_counted() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let set = |place: usize, rx: &str, tx: &str| {
         let (namespace, device) = crate::setup::devices(&bed)[place];

@@ -1,6 +1,6 @@
 //! `overlimits` equals that of Linux's own shaper under the same load.
 
-use crate::setup::{flood, run, turn};
+use crate::setup::{flood, run, turn_to_measure};
 use narrows_testbed::bed::{self, PORT_B};
 use narrows_testbed::bridge::Bridge;
 use narrows_testbed::{Testbed, frames, steering};
@@ -25,7 +25,7 @@ fn load(bed: &Testbed, ports: &[u16], bits: f64) {
 
 #[test]
 fn overlimits_are_counted_as_linux_counts_them() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let shown = format!("-s -j qdisc show dev {PORT_B}");
     for (rate, bits) in [("2mbit", 3e6), ("20mbit", 21e6), ("50mbit", 150e6)] {
         let tbf = format!("tbf rate {rate} burst 20k latency 50ms");
@@ -48,7 +48,7 @@ fn overlimits_are_counted_as_linux_counts_them() {
 
 #[test]
 fn a_limit_of_many_queues_counts_as_many_overlimits_as_that_of_one() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     for qdisc in ["cake bandwidth 20mbit", "tbf rate 20mbit burst 20k latency 50ms"] {
         let bed = Testbed::up(4).unwrap();
         let flows = steering::flows(&bed, 4).unwrap().concat();

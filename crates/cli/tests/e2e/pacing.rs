@@ -1,7 +1,7 @@
 //! Pacing on real packets: each flow keeps its own rate with even gaps, and packets that leave
 //! together belong to different flows.
 
-use crate::setup::{flood, run, show, turn};
+use crate::setup::{flood, run, show, turn_to_measure};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::SERVER;
 use narrows_testbed::capture::Capture;
@@ -54,7 +54,7 @@ fn total(show: &Value) -> &Value {
 
 #[test]
 fn a_flow_is_paced_and_its_excess_dropped_at_its_limit() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
     for qdisc in ["flowbundler", "carousel", "eiffel", "fq"] {
@@ -78,7 +78,7 @@ fn a_flow_is_paced_and_its_excess_dropped_at_its_limit() {
 
 #[test]
 fn packets_of_different_flows_leave_with_one_kick() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &[]);
     // Each flow has a packet every 40 ms, and all flows together one every 156 us.

@@ -2,7 +2,7 @@
 
 use crate::htb::{drain, loads, ports, tree};
 use crate::policing::{NATIVE, XDP};
-use crate::setup::{NARROWS, Scratch, run, turn};
+use crate::setup::{NARROWS, Scratch, run, turn_to_measure};
 use narrows_testbed::Testbed;
 use narrows_testbed::accounting::{Books, Direction, directions};
 use narrows_testbed::narrows::Instance;
@@ -194,7 +194,7 @@ fn simulated(tree: &[String], classes: &[&str]) -> Outcome {
 
 #[test]
 fn one_policy_gives_each_class_the_same_on_both_planes_and_in_the_simulator() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let tree = tree();
     let [xsk, xdp] = [on_plane(&[], &tree, CLASSES), on_plane(&NATIVE, &tree, CLASSES)];
     println!("xsk {xsk:?}\nxdp {xdp:?}\nsimulated {:?}", *SIMULATED);
@@ -203,7 +203,7 @@ fn one_policy_gives_each_class_the_same_on_both_planes_and_in_the_simulator() {
 
 #[test]
 fn classes_that_filters_set_where_packets_come_in_get_the_same_on_both_planes() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let tree = tree_by_edits();
     // At tcx, where the other test has it in the drivers.
     let [xsk, xdp] = [on_plane(&[], &tree, CLASSES), on_plane(&XDP, &tree, CLASSES)];
@@ -250,7 +250,7 @@ fn to_classes<const N: usize>(parent: &str, classes: [&str; N]) -> Vec<String> {
 
 #[test]
 fn bands_in_a_class_share_it_on_both_planes_and_the_class_gets_what_it_gets_simulated() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let (tree, classes) = (tree_with_bands(), ["2:1", "2:2", "1:20"]);
     let [xsk, xdp] = [on_plane(&[], &tree, classes), on_plane(&NATIVE, &tree, classes)];
     println!("xsk {xsk:?}\nxdp {xdp:?}");
@@ -267,7 +267,7 @@ fn bands_in_a_class_share_it_on_both_planes_and_the_class_gets_what_it_gets_simu
 
 #[test]
 fn bands_below_a_rate_and_rates_below_bands_get_the_same_on_both_planes() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let line = str::to_owned;
     let drr = |class: u32| {
         let quantum = 1500 * class;

@@ -2,7 +2,7 @@
 
 use crate::htb::{assert_rates, ports};
 use crate::setup::{
-    assert_balanced, assert_refused, flood, narrows, run, shared_turn, show, tc, turn,
+    assert_balanced, assert_refused, flood, narrows, run, show, tc, turn_to_count, turn_to_measure,
 };
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::SERVER;
@@ -45,7 +45,7 @@ fn assert_rate(bed: &Testbed, limit: f64) {
 
 #[test]
 fn a_rate_is_exact_at_any_hook_and_every_frame_is_accounted_for() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     for hook in ["generic", "native", "tcx"] {
         let bed = Testbed::up(4).unwrap();
         if hook == "native" {
@@ -81,7 +81,7 @@ fn a_rate_is_exact_at_any_hook_and_every_frame_is_accounted_for() {
 
 #[test]
 fn classes_borrow_as_htb_says_and_change_under_load() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     bed.take_redirected(true).unwrap();
     let instance = run(&bed, &XDP);
@@ -127,7 +127,7 @@ fn classes_borrow_as_htb_says_and_change_under_load() {
 
 #[test]
 fn qdiscs_come_into_a_class_and_go_under_load_and_the_class_goes_on() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(4).unwrap();
     bed.take_redirected(true).unwrap();
     let instance = run(&bed, &XDP);
@@ -186,7 +186,7 @@ fn qdiscs_come_into_a_class_and_go_under_load_and_the_class_goes_on() {
 
 #[test]
 fn traffic_goes_on_after_a_kill_and_the_limit_while_it_is_stopped() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     bed.take_redirected(true).unwrap();
     let mut instance = run(&bed, &XDP);
@@ -214,7 +214,7 @@ fn traffic_goes_on_after_a_kill_and_the_limit_while_it_is_stopped() {
 
 #[test]
 fn a_driver_that_would_lose_frames_is_no_place_for_it() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let native = ["run", "--ports", "port-a,port-b", "--plane", "xdp", "--xdp", "native"];
     assert_refused(&narrows(&bed, &native), 1, &["leave out --xdp native", "gro on"]);

@@ -1,6 +1,8 @@
 //! Interfaces that disappear or change under traffic.
 
-use crate::setup::{complaint, devices, flood, ip, run, set_mtu, shared_turn, show, tc, wait_for};
+use crate::setup::{
+    complaint, devices, flood, ip, run, set_mtu, show, tc, turn_to_count, wait_for,
+};
 use narrows_testbed::accounting::{Books, directions};
 use narrows_testbed::bed::{PORT_A, PORT_B, SERVER};
 use narrows_testbed::counters::Counters;
@@ -51,7 +53,7 @@ fn assert_recovered(bed: &Testbed, before: &Value) -> Value {
 
 #[test]
 fn an_interface_that_vanishes_is_waited_for_and_joined_again() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let mut instance = run(&bed, &[]);
     instance.tc(POLICY).unwrap();
@@ -95,7 +97,7 @@ fn an_interface_that_vanishes_is_waited_for_and_joined_again() {
 
 #[test]
 fn an_interface_that_goes_down_and_up_again_carries_on() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     instance.tc(POLICY).unwrap();
@@ -110,7 +112,7 @@ fn an_interface_that_goes_down_and_up_again_carries_on() {
 
 #[test]
 fn a_new_mtu_is_an_event_and_served() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     instance.tc(POLICY).unwrap();
@@ -141,7 +143,7 @@ fn a_new_mtu_is_an_event_and_served() {
 
 #[test]
 fn new_numbers_of_queues_are_an_event_and_served() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let set = |place: usize, queues: &str| {
         let (namespace, device) = devices(&bed)[place];
@@ -172,7 +174,7 @@ const UNCOUNTED: i64 = 20;
 
 #[test]
 fn traffic_flows_on_while_ports_are_joined_anew() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     let ports: Vec<u16> = (0..32).map(frames::port).collect();

@@ -1,7 +1,7 @@
 //! `narrows reconfigure` returns the queues to the driver for the duration of a command.
 
 use crate::setup::{NARROWS, assert_refused, complaint, devices, flood, narrows, run, show};
-use crate::setup::{shared_turn, wait_for};
+use crate::setup::{turn_to_count, wait_for};
 use narrows_testbed::bed::SERVER;
 use narrows_testbed::counters::Counters;
 use narrows_testbed::{Testbed, frames};
@@ -17,7 +17,7 @@ fn sent(show: &Value) -> u64 {
 
 #[test]
 fn queues_and_mtu_change_under_traffic_and_the_limit_is_back_afterwards() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     for (namespace, device) in [0, 1, 2, 3].map(|place| devices(&bed)[place]) {
         namespace.run("ethtool", &["-L", device, "rx", "2", "tx", "2"]).unwrap();
@@ -47,7 +47,7 @@ fn queues_and_mtu_change_under_traffic_and_the_limit_is_back_afterwards() {
 
 #[test]
 fn the_command_s_end_is_the_end_and_a_second_one_has_to_wait() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let _instance = run(&bed, &[]);
     let output = narrows(&bed, &["reconfigure", "--", "sh", "-c", "exit 7"]);
@@ -73,7 +73,7 @@ fn the_command_s_end_is_the_end_and_a_second_one_has_to_wait() {
 
 #[test]
 fn the_ports_are_joined_again_when_the_time_is_up() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let _instance = run(&bed, &["--fail-closed"]);
     let _load = flood(&bed, &[frames::port(0)], 500, 4e6);

@@ -7,7 +7,7 @@
 //!              10 ms each way      measures       15 ms each way
 //! ```
 
-use crate::setup::{NARROWS, complaint, ip, shared_turn, tc, turn};
+use crate::setup::{NARROWS, complaint, ip, tc, turn_to_count, turn_to_measure};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{CLIENT_IP, End, SERVER_IP};
 use narrows_testbed::narrows::Instance;
@@ -76,7 +76,7 @@ fn losses(port: &Value) -> [f64; 3] {
 
 #[test]
 fn round_trips_beyond_each_port_are_those_of_the_paths_and_of_ping() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(1).unwrap();
     let _row = row(&bed);
     let ping = Ping::start(&bed, Duration::from_secs(10)).unwrap();
@@ -129,7 +129,7 @@ fn round_trips_beyond_each_port_are_those_of_the_paths_and_of_ping() {
 
 #[test]
 fn losses_before_and_beyond_a_port_are_distinguished() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let _row = row(&bed);
     set(&bed, "qdisc add dev mid-b root tbf rate 20mbit burst 20kb latency 200ms");

@@ -5,7 +5,7 @@
 //! far one is the bottleneck where their bundles meet. All data takes one queue of the near
 //! instance, and all returning packets take the other.
 
-use crate::setup::{ip, run, show, turn};
+use crate::setup::{ip, run, show, turn_to_measure};
 use narrows_testbed::bed::{CLIENT, SERVER};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
@@ -135,14 +135,14 @@ fn try_it(ecn: &str, far: &[&str], parts: f64) {
 
 #[test]
 fn marks_that_come_back_on_another_queue_keep_packets_apart() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let tbf = "root handle 1: tbf rate 10mbit burst 3k latency 200ms";
     try_it("1", &[tbf, "parent 1:1 fq ce_threshold 3ms"], 2.0);
 }
 
 #[test]
 fn so_do_time_stamps_that_take_longer_to_come_back() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     // One packet at a time is timed, and not every one has waited behind others.
     try_it("0", &["root handle 1: tbf rate 10mbit burst 3k latency 200ms"], 1.25);
 }

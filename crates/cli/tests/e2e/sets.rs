@@ -1,6 +1,8 @@
 //! Sets of addresses: packets from a set are dropped in the driver, before any worker sees them.
 
-use crate::setup::{Scratch, assert_balanced, assert_refused, narrows, run, shared_turn, show, tc};
+use crate::setup::{
+    Scratch, assert_balanced, assert_refused, narrows, run, show, tc, turn_to_count,
+};
 use narrows_testbed::accounting::Books;
 use narrows_testbed::bed::{CLIENT, SINK_MAC};
 use narrows_testbed::flood::{Flood, Pace};
@@ -52,7 +54,7 @@ const GOOD: [u8; 4] = [203, 0, 113, 7];
 
 #[test]
 fn a_set_blocks_its_sources_and_no_others_and_stays_when_the_binary_is_replaced() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let mut instance = run(&bed, &[]);
     let mut books = Books::open(&bed).unwrap();
@@ -92,7 +94,7 @@ fn a_set_blocks_its_sources_and_no_others_and_stays_when_the_binary_is_replaced(
 
 #[test]
 fn a_member_goes_when_its_time_is_over_in_front_of_the_xdp_plane() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let instance = run(&bed, &["--plane", "xdp"]);
     let mut books = Books::open(&bed).unwrap();
@@ -114,7 +116,7 @@ fn a_member_goes_when_its_time_is_over_in_front_of_the_xdp_plane() {
 
 #[test]
 fn a_set_is_swapped_under_load_without_a_gap() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     let mut books = Books::open(&bed).unwrap();

@@ -1,5 +1,6 @@
 //! What the tests share: turns, an instance, a steady flood, and packet conservation.
 
+use crate::stalls;
 use narrows_testbed::accounting::{Books, Devices, Direction, directions};
 use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER, SINK_MAC};
 use narrows_testbed::flood::{Flood, Pace, Running};
@@ -22,39 +23,54 @@ pub const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
 /// The time limit of a test, once it is its turn. A longer one would block all others.
 const TEST_TIME: Duration = Duration::from_secs(180);
 
-/// Selects the tests that run: `shared` or `alone`; all if it is not set. The others pass at once.
+/// Selects the tests that run: `counts` or `measures`; all if it is not set. The others pass at
+/// once.
 const TURNS: &str = "NARROWS_TURNS";
 
-/// How many tests run concurrently if they share the machine.
-const AT_ONCE: usize = 2;
+/// How many tests run concurrently: processors are idle for most of a test. One that measures may
+/// fail for that. Then `.ci/again` runs it alone.
+const AT_ONCE: usize = 3;
 
-/// The tests that run on the machine, and those that wait for it.
+/// What a test asserts. Tests of different kinds do not run concurrently: those that count load the
+/// machine in ways that would disturb most measurements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Behaviour, and numbers of packets.
+    Counts,
+    /// A rate or a time.
+    Measures,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Counts => "counts",
+            Self::Measures => "measures",
+        }
+    }
+}
+
+/// The tests that run, and those that wait for their turn.
 static MACHINE: Mutex<Machine> =
-    Mutex::new(Machine { alone: false, sharing: 0, to_share: 0, for_alone: 0, gathered: false });
+    Mutex::new(Machine { kind: Kind::Counts, running: 0, waiting: [0; 2] });
 
 /// Notified of every change of [`MACHINE`].
 static CHANGED: Condvar = Condvar::new();
 
-/// The tests that run and wait. Sharing tests gather until as many wait as may run concurrently, or
-/// no test waits for the machine alone; otherwise they would run one by one in between.
 #[derive(Debug)]
 struct Machine {
-    alone: bool,
-    sharing: usize,
-    to_share: usize,
-    for_alone: usize,
-    /// The sharing tests have gathered, and go first.
-    gathered: bool,
+    /// The kind of the tests that run, or ran last.
+    kind: Kind,
+    running: usize,
+    /// By kind.
+    waiting: [usize; 2],
 }
 
 impl Machine {
-    fn may_share(&mut self) -> bool {
-        self.gathered |= self.for_alone == 0 || self.to_share >= AT_ONCE;
-        !self.alone && self.sharing < AT_ONCE && self.gathered
-    }
-
-    fn may_be_alone(&self) -> bool {
-        !self.alone && self.sharing == 0 && !self.gathered
+    fn may_begin(&self, kind: Kind) -> bool {
+        let is_its_turn =
+            kind == self.kind || (self.running == 0 && self.waiting[self.kind as usize] == 0);
+        is_its_turn && self.running < AT_ONCE
     }
 }
 
@@ -65,27 +81,27 @@ fn machine() -> MutexGuard<'static, Machine> {
 
 /// A test's turn at the machine, which ends when it is dropped.
 pub struct Turn {
-    alone: bool,
+    kind: Kind,
     begin: Instant,
     /// Closed at the end of the turn.
     _end: mpsc::Sender<()>,
 }
 
 impl Turn {
-    fn begin(alone: bool) -> Self {
-        let mut machine = machine();
-        *if alone { &mut machine.for_alone } else { &mut machine.to_share } += 1;
-        let must_wait = |it: &mut Machine| if alone { !it.may_be_alone() } else { !it.may_share() };
-        let waited = CHANGED.wait_while(machine, must_wait);
-        let mut machine = waited.unwrap_or_else(PoisonError::into_inner);
-        if alone {
-            machine.for_alone -= 1;
-            machine.alone = true;
-        } else {
-            machine.to_share -= 1;
-            machine.sharing += 1;
-            machine.gathered &= machine.to_share > 0;
+    /// Waits for the turn. `None`, with a message, if the test cannot run here or is not chosen.
+    fn begin(kind: Kind) -> Option<Self> {
+        let is_chosen = std::env::var(TURNS).map_or(true, |chosen| chosen == kind.name());
+        if !is_chosen || !can_run() {
+            return None;
         }
+        stalls::watch();
+        let mut waiting = machine();
+        waiting.waiting[kind as usize] += 1;
+        let waited = CHANGED.wait_while(waiting, |machine| !machine.may_begin(kind));
+        let mut machine = waited.unwrap_or_else(PoisonError::into_inner);
+        machine.waiting[kind as usize] -= 1;
+        machine.running += 1;
+        machine.kind = kind;
         drop(machine);
         CHANGED.notify_all();
         let (end, ended) = mpsc::channel();
@@ -97,45 +113,35 @@ impl Turn {
                 std::process::exit(1);
             }
         });
-        Self { alone, begin: Instant::now(), _end: end }
+        Some(Self { kind, begin: Instant::now(), _end: end })
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // The harness does not print the time that each test takes.
+        // The harness does not print the time that each test takes. `.ci/again` reads these lines.
         let test = std::thread::current().name().unwrap_or_default().to_owned();
-        let how = if self.alone { "alone" } else { "shared" };
-        let _ = writeln!(
-            std::io::stderr(),
-            "{:6.1} s {how:6} {test}",
-            self.begin.elapsed().as_secs_f32()
-        );
-        let mut machine = machine();
-        if self.alone {
-            machine.alone = false;
-        } else {
-            machine.sharing -= 1;
+        let time = self.begin.elapsed().as_secs_f32();
+        let stall = stalls::longest_since(self.begin);
+        let how = if stall.is_some() { "stalled" } else { self.kind.name() };
+        let mut told = format!("{time:6.1} s {how:8} {test}\n");
+        if let Some(stall) = stall {
+            told += &format!("  the machine stood still for {stall:.1?} meanwhile\n");
         }
-        drop(machine);
+        let _ = std::io::stderr().write_all(told.as_bytes());
+        machine().running -= 1;
         CHANGED.notify_all();
     }
 }
 
-/// Waits until no other test runs. For tests that measure a rate or a time. `None`, with a message,
-/// if the test cannot run here.
-pub fn turn() -> Option<Turn> {
-    (is_chosen("alone") && can_run()).then(|| Turn::begin(true))
+/// The turn of a test of a rate or a time.
+pub fn turn_to_measure() -> Option<Turn> {
+    Turn::begin(Kind::Measures)
 }
 
-/// Waits until no test runs that needs the machine alone. For tests of behaviour, not of speed:
-/// some of them run concurrently. `None` as in [`turn`].
-pub fn shared_turn() -> Option<Turn> {
-    (is_chosen("shared") && can_run()).then(|| Turn::begin(false))
-}
-
-fn is_chosen(turns: &str) -> bool {
-    std::env::var(TURNS).map_or(true, |chosen| chosen == turns)
+/// The turn of a test of behaviour, or of numbers of packets.
+pub fn turn_to_count() -> Option<Turn> {
+    Turn::begin(Kind::Counts)
 }
 
 fn can_run() -> bool {

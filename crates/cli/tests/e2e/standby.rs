@@ -1,6 +1,6 @@
 //! The standby bridge works when it is needed, after any change to it.
 
-use crate::setup::{assert_refused, flood, ip, links, narrows, run, shared_turn, show, wait_for};
+use crate::setup::{assert_refused, flood, ip, links, narrows, run, show, turn_to_count, wait_for};
 use narrows_testbed::bed::SERVER;
 use narrows_testbed::counters::Counters;
 use narrows_testbed::{Testbed, frames};
@@ -31,7 +31,7 @@ fn bridge(bed: &Testbed) -> String {
 
 #[test]
 fn a_bridge_that_is_taken_away_is_back_before_the_process_dies() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let name = {
         let _instance = run(&bed, &[]);
@@ -69,7 +69,7 @@ fn a_bridge_that_is_taken_away_is_back_before_the_process_dies() {
 
 #[test]
 fn a_bridge_that_cannot_be_had_back_is_said_and_tried_again() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let _instance = run(&bed, &[]);
     let name = bridge(&bed);
@@ -84,7 +84,7 @@ fn a_bridge_that_cannot_be_had_back_is_said_and_tried_again() {
 
 #[test]
 fn a_master_that_would_forward_in_spite_of_fail_closed_is_said() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let _instance = run(&bed, &["--fail-closed"]);
     ip(bed.shaper(), "link add name br9 type bridge");
@@ -96,7 +96,7 @@ fn a_master_that_would_forward_in_spite_of_fail_closed_is_said() {
 
 #[test]
 fn a_foreign_bridge_that_is_no_wire_is_refused_also_later() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let set = |words: &str| ip(bed.shaper(), words);
     set("link add name br9 type bridge stp_state 1");

@@ -1,6 +1,6 @@
 //! A start that cannot work is refused, with what to type instead.
 
-use crate::setup::{NARROWS, assert_refused, ip, links, narrows, run, shared_turn, show, tc};
+use crate::setup::{NARROWS, assert_refused, ip, links, narrows, run, show, tc, turn_to_count};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{PORT_A, PORT_B};
 use std::process::{Child, Output, Stdio};
@@ -13,7 +13,7 @@ fn start(bed: &Testbed, arguments: &[&str]) -> Output {
 
 #[test]
 fn ports_that_cannot_be_joined_are_refused_with_the_remedy() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let before = links(&bed);
     let both = format!("{PORT_A},{PORT_B}");
@@ -44,7 +44,7 @@ fn ports_that_cannot_be_joined_are_refused_with_the_remedy() {
 
 #[test]
 fn of_many_that_start_at_once_one_joins_the_ports_and_the_others_say_why() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let start = |ports: &str| {
         let mut command = bed.shaper().command(NARROWS);
@@ -82,7 +82,7 @@ fn of_many_that_start_at_once_one_joins_the_ports_and_the_others_say_why() {
 
 #[test]
 fn a_second_instance_is_refused_and_does_not_disturb_the_first() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let mut instance = run(&bed, &[]);
     let before = links(&bed);
@@ -100,7 +100,7 @@ fn a_second_instance_is_refused_and_does_not_disturb_the_first() {
 
 #[test]
 fn the_socket_of_a_killed_instance_is_no_obstacle() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     run(&bed, &[]).kill().unwrap();
     let _again = run(&bed, &[]);
@@ -109,7 +109,7 @@ fn the_socket_of_a_killed_instance_is_no_obstacle() {
 
 #[test]
 fn without_root_it_says_what_it_needs() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let run = |arguments: &[&str]| {
         let mut command = bed.shaper().command("setpriv");
@@ -131,7 +131,7 @@ fn without_root_it_says_what_it_needs() {
 
 #[test]
 fn a_port_with_another_xdp_program_is_refused() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     // The other program is the bare forwarder's.
     let arguments = ["bench", "bare-forwarder", "--ports", "port-a,port-b"];
@@ -148,7 +148,7 @@ fn a_port_with_another_xdp_program_is_refused() {
 
 #[test]
 fn commands_without_an_instance_say_what_to_do() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let remedy = "narrows run --ports A,B";
     assert_refused(&tc(&bed, "qdisc show"), 1, &["no narrows runs", remedy, "--policy FILE"]);
@@ -160,7 +160,7 @@ fn commands_without_an_instance_say_what_to_do() {
 
 #[test]
 fn doctor_tells_by_its_exit_code_whether_a_start_can_work() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let doctor = |ports: [&str; 2]| narrows(&bed, &["doctor", ports[0], ports[1], "--json"]);
     let fit = doctor([PORT_A, PORT_B]);

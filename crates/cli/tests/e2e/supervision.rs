@@ -1,7 +1,7 @@
 //! Narrows as a service: notifications to the service manager, reloads, and saved policies.
 
 use crate::setup::{
-    NARROWS, Scratch, assert_refused, flood, narrows, own_path, run, shared_turn, show, tc,
+    NARROWS, Scratch, assert_refused, flood, narrows, own_path, run, show, tc, turn_to_count,
     wait_for,
 };
 use narrows_testbed::narrows::Instance;
@@ -92,7 +92,7 @@ fn wait_for_event(bed: &Testbed, words: &str) -> String {
 
 #[test]
 fn the_service_manager_is_told_of_start_reload_and_end() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let policy = Scratch::new("service.tc", SHAPED);
     let manager = Manager::new();
@@ -121,7 +121,7 @@ fn the_service_manager_is_told_of_start_reload_and_end() {
 
 #[test]
 fn the_watchdog_hears_beats_while_the_process_is_well_and_none_while_it_hangs() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let manager = Manager::new();
     let instance = manager.start(&bed, &["WATCHDOG_USEC=600000"], &[]);
@@ -140,7 +140,7 @@ fn the_watchdog_hears_beats_while_the_process_is_well_and_none_while_it_hangs() 
 
 #[test]
 fn a_reload_applies_the_file_and_keeps_unchanged_parts() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let policy = Scratch::new("reload.tc", SHAPED);
     let instance = run(&bed, &["-b", policy.path()]);
@@ -205,7 +205,7 @@ fn a_reload_applies_the_file_and_keeps_unchanged_parts() {
 
 #[test]
 fn without_a_file_a_reload_says_that_there_is_none() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let mut instance = run(&bed, &[]);
     instance.tc("qdisc add dev port-b root pfifo limit 9").unwrap();
@@ -217,7 +217,7 @@ fn without_a_file_a_reload_says_that_there_is_none() {
 
 #[test]
 fn a_saved_policy_is_in_force_again_after_loading() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     for words in [
@@ -241,7 +241,7 @@ fn a_saved_policy_is_in_force_again_after_loading() {
 
 #[test]
 fn live_edits_that_are_kept_survive_a_kill() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let state = Scratch::new("kept.tc", "");
     std::fs::remove_file(state.path()).unwrap();
@@ -272,7 +272,7 @@ fn live_edits_that_are_kept_survive_a_kill() {
 
 #[test]
 fn a_kept_policy_that_cannot_be_used_is_refused_with_the_remedy() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(1).unwrap();
     let before = crate::setup::links(&bed);
     let state = Scratch::new("broken.tc", "qdisc add dev port-b root pfifo\nqdisc add dev por");

@@ -2,7 +2,8 @@
 
 use crate::policing::XDP;
 use crate::setup::{
-    NARROWS, assert_balanced, complaint, flood, narrows, run, shared_turn, show, turn, wait_for,
+    NARROWS, assert_balanced, complaint, flood, narrows, run, show, turn_to_count, turn_to_measure,
+    wait_for,
 };
 use narrows_dataplane::upgrade::UpgradeStatus;
 use narrows_dataplane::upgrade::state::FORMAT;
@@ -151,7 +152,7 @@ fn without_room(show: &Value, port: usize) -> u64 {
 
 #[test]
 fn packets_for_which_the_rings_have_no_room_meanwhile_are_counted() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(2).unwrap();
     // RX rings of 128 frames: at 100,000 packets a second over two queues, 2.6 ms of them.
     let instance = run(&bed, &["--frames", "1024"]);
@@ -172,7 +173,7 @@ fn packets_for_which_the_rings_have_no_room_meanwhile_are_counted() {
 
 #[test]
 fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     instance.tc("qdisc add dev port-b root tbf rate 20mbit burst 50k limit 6m").unwrap();
@@ -269,7 +270,7 @@ fn message(kind: u8, text: &str) -> String {
 
 #[test]
 fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(2).unwrap();
     let mut instance = run(&bed, &[]);
     // So slow that the backlog stays.
@@ -332,7 +333,7 @@ fn a_new_binary_that_fails_at_any_stage_changes_nothing() {
 
 #[test]
 fn no_burst_of_a_class_is_granted_twice() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(2).unwrap();
     let instance = run(&bed, &[]);
     // The burst is what the class earns in a fifth of a second.
@@ -369,7 +370,7 @@ fn no_burst_of_a_class_is_granted_twice() {
 
 #[test]
 fn on_the_xdp_plane_upgrades_lose_and_reorder_nothing_and_keep_limit_and_counters() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     for hook in ["native", "tcx"] {
         let bed = Testbed::up(2).unwrap();
         bed.take_redirected(hook == "native").unwrap();
@@ -452,7 +453,7 @@ fn on_the_xdp_plane_upgrades_lose_and_reorder_nothing_and_keep_limit_and_counter
 
 #[test]
 fn on_the_xdp_plane_a_new_binary_that_fails_changes_nothing() {
-    let Some(_turn) = turn() else { return };
+    let Some(_turn) = turn_to_measure() else { return };
     let bed = Testbed::up(2).unwrap();
     let mut instance = run(&bed, &XDP);
     instance.tc("qdisc add dev port-b root handle 1: tbf rate 8mbit burst 20k limit 40k").unwrap();
@@ -487,7 +488,7 @@ fn on_the_xdp_plane_a_new_binary_that_fails_changes_nothing() {
 
 #[test]
 fn an_heir_that_ends_is_fail_open() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for plane in [&[][..], &XDP] {
         assert_an_heir_that_ends_is_fail_open(plane);
     }
@@ -512,7 +513,7 @@ fn assert_an_heir_that_ends_is_fail_open(plane: &[&str]) {
 
 #[test]
 fn a_giver_that_is_killed_leaves_no_heir_and_traffic_flows() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     for (delay, plane) in [("0.2", &[][..]), ("0", &[]), ("0", &XDP)] {
         let bed = Testbed::up(2).unwrap();
         let instance = run(&bed, plane);
@@ -538,7 +539,7 @@ fn a_giver_that_is_killed_leaves_no_heir_and_traffic_flows() {
 
 #[test]
 fn a_policy_that_was_changed_meanwhile_and_unknown_ports_are_refused_or_kept() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(4).unwrap();
     let instance = run(&bed, &[]);
     for words in [

@@ -1,6 +1,6 @@
 //! Views of a running instance agree with `narrows show`.
 
-use crate::setup::{NARROWS, Scratch, flood, run, shared_turn, show, tc, wait_for};
+use crate::setup::{NARROWS, Scratch, flood, run, show, tc, turn_to_count, wait_for};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{CLIENT_IP, PORT_B};
 use serde_json::Value;
@@ -70,7 +70,7 @@ fn value(metrics: &str, sample: &str) -> f64 {
 
 #[test]
 fn metrics_agree_with_show() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let policy = "qdisc replace dev port-b root handle 1: htb default 10\n\
                   class add dev port-b parent 1: classid 1:1 htb rate 20mbit\n\
@@ -140,7 +140,7 @@ fn metrics_agree_with_show() {
 
 #[test]
 fn one_frame_of_top_shows_every_port_queue_and_class() {
-    let Some(_turn) = shared_turn() else { return };
+    let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
     let _instance = run(&bed, &[]);
     for words in [
