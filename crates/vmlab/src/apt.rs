@@ -115,6 +115,10 @@ impl Apt {
         let mut command = Command::new(program);
         command.env("APT_CONFIG", &self.configuration).env("LC_ALL", "C");
         command.env("DEBIAN_FRONTEND", "noninteractive");
+        // An image for containers keeps none of these, and each command would parse all lists.
+        for name in ["pkgcache", "srcpkgcache"] {
+            command.arg("-o").arg(format!("Dir::Cache::{name}={name}.bin"));
+        }
         command
     }
 
