@@ -17,9 +17,9 @@
 //! that comes for it: a million classes on sixty queues are not sixty million qdiscs.
 //!
 //! *With thousands of classes, each access misses the caches.* So the hot fields of a class share
-//! cache lines ([`leaf`]), and as few as possible are accessed: a queue that alone sends for a class
-//! buys what the class has of its own without its seat ([`OwnCredit`]). It joins the races of the
-//! tree when it first asks at its seat. It leaves them at once if that changes nothing
+//! cache lines ([`leaf`]), and few are accessed: a queue that alone sends for a class buys what the
+//! class has of its own without its seat ([`OwnCredit`]). It joins the races of the tree when it
+//! first asks at its seat. It leaves them at once if that changes nothing
 //! ([`ClassMeter::rests`](class::ClassMeter::rests)), and later otherwise. The order of turns is in
 //! queues apart from the classes, so the classes whose turns come next are prefetched.
 //!
