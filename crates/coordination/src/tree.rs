@@ -358,11 +358,11 @@ impl TreeMeter for Queue {
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
         let node = lock(&self.tree.members).node(id)?;
-        Some(Box::new(Seat::new(node, Arc::clone(&self.tree.queues))))
+        Some(Box::new(Seat::new(node)))
     }
 
     fn census(&self, id: u32) -> Option<Box<dyn Census>> {
-        if self.tree.queues.load(Ordering::Relaxed) <= 1 {
+        if !self.has_others() {
             return None;
         }
         let node = lock(&self.tree.members).node(id)?;

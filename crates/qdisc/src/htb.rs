@@ -274,7 +274,7 @@ impl Htb {
 
     /// Prefetches the data that the arrivals of `ids` touch behind their leaves, at `places`.
     fn expect(&self, packets: &Packets, places: &[u32], ids: &[PacketId]) {
-        let mut has_others = false;
+        let mut are_fifos = true;
         let arrivals = places.iter().zip(ids);
         let arrivals =
             arrivals.filter_map(|(place, id)| Some((self.leaves.get(*place as usize)?, *id)));
@@ -283,10 +283,10 @@ impl Htb {
                 leaf.expect(packets, id);
             } else {
                 leaf.prefetch_qdisc();
-                has_others = true;
+                are_fifos = false;
             }
         }
-        if has_others {
+        if !are_fifos {
             let others = arrivals.filter(|(leaf, _)| !leaf.queue.is_fifo());
             others.for_each(|(leaf, id)| leaf.expect(packets, id));
         }

@@ -151,41 +151,44 @@ impl OwnCredit for Node {
     }
 }
 
+#[cfg(test)]
+mod sample {
+    use super::Node;
+    use narrows_qdisc::htb::Class;
+    use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
+    use std::sync::Arc;
+
+    pub(super) const NOW: Nanos = Nanos::from_secs(1);
+    pub(super) const PACKET: Bytes = Bytes(1_500);
+
+    /// A class's rate and ceiling in kbit/s, and its bursts at both in bytes.
+    pub(super) type Limits = ([u64; 2], [u64; 2]);
+
+    /// A leaf below another class.
+    pub(super) fn leaf(own: Limits, above: Limits) -> Arc<Node> {
+        let root = Arc::new(Node::new(1, 1, &class(None, above), None));
+        Arc::new(Node::new(2, 2, &class(Some(1), own), Some(root)))
+    }
+
+    fn class(parent: Option<u32>, (kbit, burst): Limits) -> Class {
+        let [rate, ceil] = kbit.map(|kbit| Rate::from_bits_per_sec(kbit * 1_000));
+        let [burst, cburst] = burst.map(Bytes);
+        let overhead = Overhead::NONE;
+        Class { parent, rate, ceil, burst, cburst, prio: 0, quantum: 5_000, overhead }
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::seat::Seat;
+    use super::sample::{NOW, PACKET, leaf};
     use super::*;
-    use narrows_qdisc::htb::{Class, ClassMeter as _, Grant};
-    use narrows_units::{Rate, wire::Overhead};
+    use narrows_qdisc::htb::{ClassMeter as _, Grant};
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    const NOW: Nanos = Nanos::from_secs(1);
-    const PACKET: Bytes = Bytes(1_500);
-
-    fn class(parent: Option<u32>, kbit: [u64; 2], burst: [u64; 2]) -> Class {
-        let [rate, ceil] = kbit.map(|kbit| Rate::from_bits_per_sec(kbit * 1_000));
-        let [burst, cburst] = burst.map(Bytes);
-        Class {
-            parent,
-            rate,
-            ceil,
-            burst,
-            cburst,
-            prio: 0,
-            quantum: 5_000,
-            overhead: Overhead::NONE,
-        }
-    }
-
-    /// A leaf below another class.
-    fn leaf(own: Class, above: Class) -> Arc<Node> {
-        let root = Arc::new(Node::new(1, 1, &above, None));
-        Arc::new(Node::new(2, 2, &own, Some(root)))
-    }
-
     fn tokens(node: &Arc<Node>, now: Nanos) -> Vec<[i64; 2]> {
-        Seat::new(Arc::clone(node), Arc::default()).tokens(now)
+        Seat::new(Arc::clone(node)).tokens(now)
     }
 
     proptest! {
@@ -199,14 +202,14 @@ mod tests {
             start in prop::sample::select(vec![0, u32::MAX - 2_000]),
             steps in prop::collection::vec((64u64..1_515, 0u64..9_000, 0u64..5, 0u64..2_000), 1..60),
         ) {
-            let node = || leaf(class(Some(1), kbit, burst), class(None, above, burst));
+            let node = || leaf((kbit, burst), (above, burst));
             let (node, twin) = (node(), node());
             node.bought.store(start, Ordering::Relaxed);
             let (mut now, mut bought) = (NOW, u64::from(start));
             for (least, more, back, micros) in steps {
                 now += Nanos::from_micros(micros);
                 let (least, want) = (Bytes(least), Bytes(least + more));
-                let mut oracle = Seat::new(Arc::clone(&twin), Arc::default());
+                let mut oracle = Seat::new(Arc::clone(&twin));
                 oracle.has_bought_before(bought);
                 let own = node.buy(least, want, now);
                 match (own, oracle.buy(least, want, false, now)) {
@@ -231,11 +234,10 @@ mod tests {
 
     #[test]
     fn a_class_with_two_seats_sells_nothing_apart_from_them() {
-        let node =
-            leaf(class(Some(1), [1_000; 2], [9_000; 2]), class(None, [9_000; 2], [9_000; 2]));
-        let _own = Seat::new(Arc::clone(&node), Arc::default());
+        let node = leaf(([1_000; 2], [9_000; 2]), ([9_000; 2], [9_000; 2]));
+        let _own = Seat::new(Arc::clone(&node));
         assert_eq!(node.buy(PACKET, PACKET, NOW), Some(PACKET));
-        let other = Seat::new(Arc::clone(&node), Arc::default());
+        let other = Seat::new(Arc::clone(&node));
         assert_eq!(node.buy(PACKET, PACKET, NOW), None);
         drop(other);
         assert_eq!(node.buy(PACKET, PACKET, NOW), Some(PACKET));
@@ -243,8 +245,7 @@ mod tests {
 
     #[test]
     fn what_the_classes_above_do_not_let_pass_is_not_sold() {
-        let node =
-            leaf(class(Some(1), [9_000; 2], [90_000; 2]), class(None, [1_000; 2], [9_000; 2]));
+        let node = leaf(([9_000; 2], [90_000; 2]), ([1_000; 2], [9_000; 2]));
         let sold = (0..20).filter(|_| node.buy(PACKET, PACKET, NOW).is_some()).count();
         assert_eq!(sold, 6, "of 60 in its bucket, as many as there are in the one above");
         let [own, above] = tokens(&node, NOW).try_into().unwrap();
@@ -255,15 +256,12 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::super::seat::Seat;
+    use super::sample::{NOW, PACKET, leaf};
     use super::*;
     use loom::model::Builder;
     use loom::thread;
-    use narrows_qdisc::htb::{Class, ClassMeter as _};
-    use narrows_units::{Rate, wire::Overhead};
+    use narrows_qdisc::htb::ClassMeter as _;
     use std::sync::Arc;
-
-    const NOW: Nanos = Nanos::from_secs(1);
-    const PACKET: Bytes = Bytes(1_500);
 
     /// A queue buys of the class's own credit while another sits down, buys and goes: each packet
     /// is sold once, at both classes.
@@ -272,28 +270,16 @@ mod loom_tests {
         let mut model = Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
-            let rate = Rate::from_bits_per_sec(10_000_000);
-            let (burst, quantum) = (Bytes(6_500), 5_000);
-            let class = |parent| Class {
-                parent,
-                rate,
-                ceil: rate,
-                burst,
-                cburst: burst,
-                prio: 0,
-                quantum,
-                overhead: Overhead::NONE,
-            };
-            let root = Arc::new(Node::new(1, 1, &class(None), None));
-            let node = Arc::new(Node::new(2, 2, &class(Some(1)), Some(Arc::clone(&root))));
-            let seat = Seat::new(Arc::clone(&node), Arc::default());
-            let levels =
-                || [&node, &root].map(|at| at.sales.ceil.level(at.terms.ceil().depth, NOW));
+            let limits = ([10_000; 2], [6_500; 2]);
+            let node = leaf(limits, limits);
+            let root = node.parent.as_ref().unwrap();
+            let seat = Seat::new(Arc::clone(&node));
+            let levels = || [&node, root].map(|at| at.sales.ceil.level(at.terms.ceil().depth, NOW));
             let before = levels();
             let other = {
                 let node = Arc::clone(&node);
                 thread::spawn(move || {
-                    let mut seat = Seat::new(node, Arc::default());
+                    let mut seat = Seat::new(node);
                     seat.set_active(true);
                     let bought = seat.buy(PACKET, PACKET, false, NOW).is_ok();
                     seat.set_active(false);

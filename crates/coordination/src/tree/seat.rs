@@ -10,7 +10,7 @@ use super::node::{Limit, Node};
 use super::purchase::Offer;
 use super::race::{LEAD, RETURN, Race, bytes, laps};
 use super::terms::{Bucket, FRAME};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 use narrows_qdisc::htb::{ClassMeter, Grant, Line, OwnCredit};
 use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
@@ -122,12 +122,12 @@ impl Right {
 #[repr(C, align(64))]
 pub(super) struct Seat {
     node: Arc<Node>,
-    /// How many queues the tree has.
-    queues: Arc<AtomicU32>,
     /// Bought so far, in bytes.
     total: u64,
     /// Its place in the race of the class's queues.
     place: u64,
+    /// Its places in races of other ranks. Made with the first other rank.
+    places: Option<Box<[u64; RANKS]>>,
     /// Its weight there; 0 while nothing is queued.
     weight: u64,
     /// How many classes above this one the last lender stands.
@@ -155,8 +155,6 @@ pub(super) struct Seat {
     wanted: Nanos,
     /// and with the one at the class.
     wanted_here: Nanos,
-    /// Its places in races of other ranks. Made with the first other rank.
-    places: Option<Box<[u64; RANKS]>>,
     /// What it waits for since it was refused, if others wait for the same.
     waits: Option<Waiting>,
     /// What it waited for the last time without and with credit of its own.
@@ -290,11 +288,10 @@ struct Answer {
 }
 
 impl Seat {
-    pub(super) fn new(node: Arc<Node>, queues: Arc<AtomicU32>) -> Self {
+    pub(super) fn new(node: Arc<Node>) -> Self {
         node.sit_down();
         Self {
             node,
-            queues,
             total: 0,
             place: 0,
             weight: 0,
@@ -316,7 +313,7 @@ impl Seat {
     }
 
     /// Has bought this much already.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn has_bought_before(&mut self, bytes: u64) {
         self.total = bytes;
     }
@@ -757,9 +754,6 @@ impl Seat {
 
 impl ClassMeter for Seat {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
-        if !self.was_refused && self.queues.load(Ordering::Relaxed) > 1 {
-            self.node.expect_purchase();
-        }
         self.join();
         let own = self.own_claim(now);
         self.is_held = false;
@@ -883,6 +877,13 @@ impl ClassMeter for Seat {
     fn expect_above(&self) {
         if let Some(above) = &self.node.parent {
             above.prefetch();
+        }
+    }
+
+    #[inline]
+    fn expect_purchase(&self) {
+        if !self.was_refused {
+            self.node.expect_purchase();
         }
     }
 
@@ -1012,7 +1013,7 @@ mod tests {
     }
 
     fn seats<const COUNT: usize>(node: &Arc<Node>) -> [Seat; COUNT] {
-        std::array::from_fn(|_| Seat::new(Arc::clone(node), Arc::default()))
+        std::array::from_fn(|_| Seat::new(Arc::clone(node)))
     }
 
     #[test]
@@ -1154,12 +1155,12 @@ mod loom_tests {
             let root = Arc::new(Node::new(1, 1, &class(None, 1_000), None));
             let node = Arc::new(Node::new(2, 2, &class(Some(1), 1), Some(Arc::clone(&root))));
             assert!(root.borrowers(Limit::Ceil)[0].is_empty());
-            let mut one = Seat::new(Arc::clone(&node), Arc::default());
+            let mut one = Seat::new(Arc::clone(&node));
             one.set_active(true);
             let other = {
                 let node = Arc::clone(&node);
                 thread::spawn(move || {
-                    let mut seat = Seat::new(node, Arc::default());
+                    let mut seat = Seat::new(node);
                     seat.set_active(true);
                     seat.set_active(false);
                 })
@@ -1186,7 +1187,7 @@ mod loom_tests {
             if borrow {
                 drain(node.rate(), Bytes::ZERO);
             }
-            let mut seat = Seat::new(Arc::new(node), Arc::default());
+            let mut seat = Seat::new(Arc::new(node));
             seat.set_active(true);
             seat
         });
@@ -1256,7 +1257,7 @@ mod loom_tests {
                 [ledger.level(bucket.depth, NOW), node.sales.ceil.level(bucket.depth, NOW)]
             };
             assert!(root.borrowers(Limit::Ceil)[0].is_empty());
-            let mut one = Seat::new(Arc::clone(&node), Arc::default());
+            let mut one = Seat::new(Arc::clone(&node));
             one.set_active(true);
             // It has nothing of its own.
             drain(node.rate(), Bytes::ZERO);
@@ -1265,7 +1266,7 @@ mod loom_tests {
             let other = {
                 let node = Arc::clone(&node);
                 thread::spawn(move || {
-                    let mut seat = Seat::new(node, Arc::default());
+                    let mut seat = Seat::new(node);
                     seat.set_active(true);
                     let bought = buy(&mut seat);
                     seat.set_active(false);

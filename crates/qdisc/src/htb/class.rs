@@ -133,6 +133,9 @@ pub trait ClassMeter: Send {
     /// The same of the class above it, after [`expect`](Self::expect).
     fn expect_above(&self) {}
 
+    /// As [`OwnCredit::expect_purchase`].
+    fn expect_purchase(&self) {}
+
     /// Gives back `bytes` of the last grant, which were not used.
     fn give_back(&mut self, bytes: Bytes);
 

@@ -269,11 +269,13 @@ impl Leaf {
         }
     }
 
-    /// Starts to fetch what it writes where other queues have written since.
-    #[inline]
+    /// Starts to fetch what it writes where other queues have written since. Apart, so that one
+    /// queue alone does without what this needs of the registers.
+    #[inline(never)]
     pub(super) fn expect_purchase(&self) {
-        if let Some(own) = self.own() {
-            own.expect_purchase();
+        match self.own() {
+            Some(own) => own.expect_purchase(),
+            None => self.meter.expect_purchase(),
         }
     }
 
