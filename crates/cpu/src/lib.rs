@@ -1,5 +1,7 @@
 //! Safe functions for processor features that the language has no safe words for.
 //!
+//! The scheduling classes of threads are here, too: Linux has them, and no safe crate sets them.
+//!
 //! They use only what every processor of the architecture has, so nothing is detected at run time.
 //! On other architectures than x86-64 the functions do the same in plain Rust; a hint does nothing
 //! there.
@@ -12,6 +14,10 @@
 
 mod lanes;
 mod memory;
+#[cfg(target_os = "linux")]
+mod schedule;
 
 pub use lanes::equal_lanes;
 pub use memory::{ask_for_huge_pages, prefetch, prefetch_all, prefetch_to_write};
+#[cfg(target_os = "linux")]
+pub use schedule::{Class, schedule};

@@ -5,6 +5,7 @@
 //! the other's TX ring with the same sockets, batches and kicks, and counts packets.
 
 use crate::clock;
+use crate::priority::Priority;
 use crate::worker_thread::settle;
 use crate::xdp_io::XdpIo;
 use narrows_packet::{Batch, Packets};
@@ -20,6 +21,7 @@ const NAP: Nanos = Nanos::from_millis(50);
 /// direction and the CPU time that this thread used.
 pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2], Nanos) {
     settle(cpu);
+    let mut priority = Priority::real_time(1);
     let mut packets = Packets::new(io.frame_count());
     let mut batch = Batch::new(BATCH);
     let mut forwarded = [0; 2];
@@ -38,6 +40,7 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
             packets.reclaim(&mut batch);
             io.release(&batch);
         }
+        priority.look(clock::now());
         if !busy {
             // An error shows as a port that forwards nothing; there is no one to report it to.
             let fds = Side::BOTH.map(|side| (io.fd(side), true));

@@ -30,6 +30,7 @@
 use crate::berth::Berth;
 use crate::clock;
 use crate::heartbeat::BEAT_EVERY;
+use crate::priority::Priority;
 use crate::runner::{Berthed, Runner, Turn};
 use narrows_units::Nanos;
 use narrows_xsk::PollSet;
@@ -129,7 +130,8 @@ impl Crew {
     }
 
     /// Serves the workers that are here, until its own has ended and no other is here.
-    pub(crate) fn run(mut self) {
+    /// Bounds the thread's `priority` meanwhile.
+    pub(crate) fn run(mut self, mut priority: Priority) {
         loop {
             if self.berth.is_full() {
                 self.account();
@@ -144,12 +146,12 @@ impl Crew {
                 self.gauge = Gauge::new();
                 continue;
             }
-            self.turn();
+            priority.look(self.turn());
         }
     }
 
-    /// A step of each worker, then sleep if none has more to do.
-    fn turn(&mut self) {
+    /// A step of each worker, then sleep if none has more to do. Returns when it began.
+    fn turn(&mut self) -> Nanos {
         let now = clock::now();
         if self.runners.iter().any(|runner| runner.has_mail()) {
             self.account();
@@ -179,6 +181,7 @@ impl Crew {
         if now - self.gauge.since >= LOOK_EVERY {
             self.look(now);
         }
+        now
     }
 
     /// Sends guests home after a streak of work.

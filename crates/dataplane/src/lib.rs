@@ -38,6 +38,7 @@ mod owners;
 mod plane;
 mod policy_file;
 mod port;
+mod priority;
 mod queue;
 #[cfg(test)]
 mod random;

@@ -278,7 +278,7 @@ impl Session {
         for (((queue, io), of_a), of_b) in ios.zip(of_a).zip(of_b) {
             let qdiscs = [Slot::new(of_a), Slot::new(of_b)];
             let worker = boards.seat(Worker::new(io, prepared.sizing.frames(), qdiscs));
-            let seat = Seat::of(queue, options);
+            let seat = Seat::of(queue, queues, options);
             workers.start(worker, seat).map_err(SessionError::Thread)?;
         }
         let losses_before = losses(&prepared.ports);

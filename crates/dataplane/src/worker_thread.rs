@@ -7,6 +7,7 @@
 use crate::berth::Berth;
 use crate::crew::Crew;
 use crate::mailbox::Mailbox;
+use crate::priority::{Priority, raise_nice};
 use crate::runner::{Paused, Runner, Standing, WorkerReport, WorkerSockets};
 use crate::session::SessionOptions;
 use crate::xdp_io::XdpIo;
@@ -29,15 +30,20 @@ pub(crate) struct Seat {
     pub(crate) queue: u32,
     /// The core that it is pinned to.
     pub(crate) cpu: usize,
+    /// How many workers are pinned to that core.
+    pub(crate) sharing: usize,
     /// Never sleep.
     pub(crate) busy_poll: bool,
 }
 
 impl Seat {
-    /// The settings of the worker of `queue`.
-    pub(crate) fn of(queue: u32, options: &SessionOptions) -> Self {
-        let cpu = options.cpus.get(queue as usize % options.cpus.len().max(1));
-        Self { queue, cpu: cpu.copied().unwrap_or_default(), busy_poll: options.busy_poll }
+    /// The settings of the worker of `queue`, one of `queues`.
+    pub(crate) fn of(queue: u32, queues: u32, options: &SessionOptions) -> Self {
+        let cpu =
+            |queue: u32| options.cpus.get(queue as usize % options.cpus.len().max(1)).copied();
+        let sharing = (0..queues).filter(|&other| cpu(other) == cpu(queue)).count();
+        let busy_poll = options.busy_poll;
+        Self { queue, cpu: cpu(queue).unwrap_or_default(), sharing, busy_poll }
     }
 }
 
@@ -59,7 +65,7 @@ impl WorkerThread {
     ) -> io::Result<Self> {
         let (mailbox, berth) = (Arc::new(Mailbox::new()?), Arc::new(Berth::new()?));
         let (last_words, last_word) = channel();
-        let Seat { queue, cpu, .. } = seat;
+        let Seat { queue, cpu, sharing, busy_poll } = seat;
         let home = Arc::clone(&berth);
         let runner = Runner::new(worker, seat, mailbox.clone(), heart, last_words, home);
         let host = host.map(|host| Arc::clone(&host.berth));
@@ -68,7 +74,9 @@ impl WorkerThread {
         // final report comes when its sockets are closed.
         std::thread::Builder::new().name(format!("nrw-q{queue}")).spawn(move || {
             settle(cpu);
-            crew.run();
+            let priority =
+                if busy_poll { Priority::ordinary() } else { Priority::real_time(sharing) };
+            crew.run(priority);
         })?;
         Ok(Self { mailbox, last_word, berth, cpu })
     }
@@ -113,11 +121,6 @@ impl WorkerThread {
     }
 }
 
-/// The priority of a worker's thread: the highest that is not real-time. A worker that waits for
-/// its core delays every packet of its queue; a real-time one could starve the kernel's own packet
-/// processing on that core.
-const WORKER_NICE: i32 = -20;
-
 /// Sets the calling thread up as a worker's thread on core `cpu`. Each setting only improves
 /// performance, so a refusal is reported and ignored.
 pub(crate) fn settle(cpu: usize) {
@@ -131,8 +134,7 @@ pub(crate) fn settle(cpu: usize) {
     if let Err(error) = rustix::thread::set_current_timer_slack(slack) {
         log::warn!("{name} wakes up to 50 us late: {error}");
     }
-    // On Linux this affects only the calling thread.
-    if let Err(error) = rustix::process::setpriority_process(None, WORKER_NICE) {
+    if let Err(error) = raise_nice() {
         log::warn!("{name} runs at normal priority: {error}");
     }
 }

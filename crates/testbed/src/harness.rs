@@ -3,6 +3,7 @@
 pub mod background;
 pub mod collect;
 pub mod hang;
+pub(crate) mod hogs;
 pub mod interrupt;
 pub mod narrows;
 pub(crate) mod plot;

@@ -58,5 +58,5 @@ pub use network::{
 };
 pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, stream, tcp};
 
-use harness::{plot, table};
+use harness::{hogs, plot, table};
 use measure::listen;

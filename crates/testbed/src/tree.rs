@@ -1,4 +1,5 @@
-//! A small provider's tree with real traffic: [shown](demo), and [measured](real) beside Linux's.
+//! A small provider's tree with real traffic: [shown](demo), and measured beside Linux's, on an
+//! [otherwise idle machine](real) and on a [busy one](busy).
 //!
 //! Two sites share a link, six subscribers the sites, three applications each subscriber
 //! (`provider`). In each phase they ask for other rates (`phase`); one thread sends all of
@@ -13,6 +14,7 @@
 //! rates at which the machine is the limit.
 
 mod arrivals;
+pub mod busy;
 pub mod demo;
 mod load;
 mod phase;

@@ -63,6 +63,13 @@ enum What {
     /// root, and a quiet machine for the costs.
     #[command(mut_arg("seconds", |it| it.default_value("3").help("Seconds that each phase takes, and for which costs are measured")))]
     TreeReal(InRounds),
+    /// What other programs on the same cores cost: Narrows on both planes beside the kernel's `tbf`
+    /// and `htb` on a bridge, with endless loops on all cores and without.
+    ///
+    /// Round trips of a ping without load, the rate that one limit delivers, and the largest deviation
+    /// of a class of a tree. Needs root.
+    #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds that each scene takes")))]
+    Busy(InRounds),
     Flood(Flood),
     Policing(Policing),
     Qdisc(Qdisc),
@@ -92,6 +99,7 @@ impl Bench {
             What::Waking(waking) => waking.execute(),
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(rounds) => rounds.execute(tree::real::run),
+            What::Busy(rounds) => rounds.execute(tree::busy::run),
             What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),

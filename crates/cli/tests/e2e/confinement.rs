@@ -258,3 +258,31 @@ fn a_whole_life_is_possible_for_the_user_of_the_service() {
     let instance = Instance::start_command(&bed, Path::new("setpriv"), &arguments).unwrap();
     whole_life(&bed, instance, set(of_the_service()), &policy, &state);
 }
+
+/// The scheduling classes of the workers' threads, from the kernel.
+fn classes_of_workers(id: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{id}/task")).unwrap();
+    let stat = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap()
+    };
+    // The class is field 41 of proc(5); the first behind the name is field 3.
+    tasks
+        .map(stat)
+        .filter(|stat| stat.contains("(nrw-q"))
+        .map(|stat| stat.rsplit_once(") ").unwrap().1.split(' ').nth(38).unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn workers_go_before_ordinary_programs_unless_they_never_sleep() {
+    let _turn = turn_to_count();
+    let bed = Testbed::up(2).unwrap();
+    for (words, class) in
+        [(vec!["--fail-closed"], "1"), (vec!["--fail-closed", "--busy-poll"], "0")]
+    {
+        let instance = Instance::start(&bed, Path::new(NARROWS), &words).unwrap();
+        wait_for(&bed, "workers of the right class", |_| {
+            classes_of_workers(instance.id()) == [class, class]
+        });
+    }
+}

@@ -40,6 +40,7 @@ const ANY: &[i64] = &[
     libc::SYS_getcpu,
     libc::SYS_getpriority,
     libc::SYS_setpriority,
+    libc::SYS_sched_setscheduler,
     libc::SYS_prctl,
     libc::SYS_prlimit64,
     libc::SYS_getrusage,

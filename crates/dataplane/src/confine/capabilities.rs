@@ -16,7 +16,7 @@ pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
     (CapabilitySet::BPF, "loading XDP programs"),
     (CapabilitySet::PERFMON, "loading the connection tracking look-up, for cake nat"),
     (CapabilitySet::IPC_LOCK, "frames are locked memory, whatever the limit of the shell"),
-    (CapabilitySet::SYS_NICE, "workers run at the highest ordinary priority"),
+    (CapabilitySet::SYS_NICE, "workers go before all ordinary threads"),
 ];
 
 /// The highest number that a capability can have.

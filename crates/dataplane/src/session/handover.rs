@@ -189,8 +189,10 @@ impl InheritedPlane for InheritedSession {
     ) -> Result<(Box<dyn Plane>, Option<Nanos>), InstanceError> {
         let Self { mut prepared, workers, installed, holds, xdp_modes, .. } = *self;
         let mut threads = Workers::new(prepared.heartbeats.clone());
+        let queues = workers.len() as u32;
         for (queue, worker) in (0u32..).zip(workers) {
-            threads.start(worker, Seat::of(queue, options)).map_err(SessionError::Thread)?;
+            let seat = Seat::of(queue, queues, options);
+            threads.start(worker, seat).map_err(SessionError::Thread)?;
         }
         let began = clock::now();
         let losses_before = losses(&prepared.ports);

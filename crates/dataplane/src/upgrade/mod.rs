@@ -35,5 +35,5 @@ pub(crate) use heir::Heir;
 pub use queued::{Frame, Queued, WorkerQueued};
 pub use spent::SpentClass;
 pub use status::UpgradeStatus;
-pub(crate) use upgrades::{Upgrades, VERSION, calm_down, hurry};
+pub(crate) use upgrades::{Upgrades, VERSION};
 pub(crate) use wire::{Channel, Kind, Message};

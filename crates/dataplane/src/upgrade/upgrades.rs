@@ -4,6 +4,7 @@ use super::giver::{Giver, Origin, Outcome};
 use super::status::UpgradeStatus;
 use crate::control::ControlServer;
 use crate::instance::{Instance, Offer};
+use crate::priority::{calm_down, hurry};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,10 +14,6 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long workers may take to pause: a step takes microseconds, once they have their core.
 const STOPPING_TIME: Duration = Duration::from_millis(100);
-
-/// The priority of the threads that hand over and take over: that of workers, because nothing is
-/// forwarded meanwhile.
-const NICE: i32 = -20;
 
 /// See the module's documentation.
 pub(crate) struct Upgrades {
@@ -151,17 +148,4 @@ impl Running {
         // Unless it leaves, all workers resume when it is dropped.
         giver.hand_over(&contents, since).map(|()| standstill.leave())
     }
-}
-
-/// Gives the calling thread the highest priority that is not real-time, and returns its former one.
-pub(crate) fn hurry() -> i32 {
-    let calm = rustix::process::getpriority_process(None).unwrap_or(0);
-    // Without the privilege it keeps its priority.
-    let _ = rustix::process::setpriority_process(None, NICE);
-    calm
-}
-
-/// Restores the calling thread's priority.
-pub(crate) fn calm_down(calm: i32) {
-    let _ = rustix::process::setpriority_process(None, calm);
 }

@@ -65,6 +65,8 @@ pub struct HostFacts {
     pub capabilities: Capabilities,
     /// How much memory the process may lock, in bytes; none without a limit.
     pub lockable: Option<u64>,
+    /// Whether a thread of the process may be real-time, or why not.
+    pub real_time: Result<(), String>,
 }
 
 /// A kernel version, such as 6.18.
@@ -166,6 +168,7 @@ pub(super) fn fit() -> Facts {
                 ipc_lock: true,
             },
             lockable: Some(8 << 20),
+            real_time: Ok(()),
         },
     }
 }

@@ -77,6 +77,7 @@ fn host() -> HostFacts {
         irqbalance: runs("irqbalance"),
         capabilities: capabilities(),
         lockable: getrlimit(Resource::Memlock).current,
+        real_time: may_be_real_time(),
     }
 }
 
@@ -143,6 +144,13 @@ fn runs(program: &str) -> bool {
     entries
         .filter_map(|entry| word(&entry.path().join("comm").to_string_lossy()))
         .any(|name| name == program)
+}
+
+/// Tried in a thread that does nothing else.
+fn may_be_real_time() -> Result<(), String> {
+    let tried = std::thread::spawn(|| narrows_cpu::schedule(narrows_cpu::Class::RealTime)).join();
+    let tried = tried.unwrap_or_else(|_| Err(std::io::Error::other("it could not be tried")));
+    tried.map_err(|error| error.to_string())
 }
 
 fn capabilities() -> Capabilities {

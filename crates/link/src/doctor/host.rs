@@ -16,6 +16,7 @@ pub(super) fn judge(host: &HostFacts, wanted: &Wanted) -> Vec<Finding> {
             findings.push(version(host));
             findings.extend(af_xdp(host));
             findings.extend(conntrack(host));
+            findings.extend(real_time(host));
         }
         WantedPlane::Xdp => findings.push(version_in_driver(host)),
     }
@@ -81,6 +82,20 @@ fn privileges(host: &HostFacts) -> Finding {
          setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon,cap_ipc_lock,cap_sys_nice+ep \
          \"$(command -v narrows)\", and install -d -m 700 -o USER /run/narrows",
     )
+}
+
+/// Nice values count only within a session or a service, so an ordinary worker shares its core with
+/// each of the others.
+fn real_time(host: &HostFacts) -> Option<Finding> {
+    let error = host.real_time.as_ref().err()?;
+    let what = format!(
+        "its threads cannot be real-time ({error}): while other programs want all cores, packets \
+         wait for some 100 ms"
+    );
+    Some(Finding::warning("process", what).remedy(
+        "run with CAP_SYS_NICE (as root, or as the service in dist/) and, in a control group with \
+         a real-time budget, cpu.rt_runtime_us above 0",
+    ))
 }
 
 /// The kernel counts the pages of a UMEM against the limit, unless CAP_IPC_LOCK lifts it.
@@ -155,7 +170,7 @@ mod tests {
     fn each_defect_is_judged() {
         use Severity::{Blocker, Note, Warning};
         type Spoil = fn(&mut HostFacts);
-        let cases: [(Spoil, Severity, &str); 10] = [
+        let cases: [(Spoil, Severity, &str); 11] = [
             (|host| host.kernel = KernelVersion::new(5, 9), Blocker, "share frames"),
             (|host| host.kernel = KernelVersion::new(5, 10), Note, "busy polling"),
             (|host| host.af_xdp = Some(false), Blocker, "no AF_XDP"),
@@ -166,6 +181,7 @@ mod tests {
             (|host| host.bridge_netfilter = Some(true), Warning, "firewall"),
             (|host| host.conntrack = Some(false), Note, "conntrack"),
             (|host| host.governors.push("powersave".into()), Note, "powersave"),
+            (|host| host.real_time = Err("no".into()), Warning, "real-time (no)"),
         ];
         for (spoil, severity, words) in cases {
             let worst = worst(spoil, Wanted { bridge: true, ..Wanted::default() });

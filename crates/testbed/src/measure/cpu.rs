@@ -121,8 +121,10 @@ pub fn pin_this_thread(core: usize) -> Result<()> {
 }
 
 /// Gives the calling thread the priority of Narrows' workers, so that on a busy machine senders and
-/// the program under test wait for their cores equally.
+/// the program under test wait for their cores equally. It has to sleep often.
 pub fn prefer_this_thread() -> Result<()> {
+    // Where no thread may be real-time, workers are not either.
+    let _ = narrows_cpu::schedule(narrows_cpu::Class::RealTime);
     // On Linux this affects only the calling thread.
     rustix::process::setpriority_process(None, WORKER_NICE)
         .context("cannot raise a thread's priority")

@@ -23,6 +23,8 @@ pub const PING: Tool = Tool { program: "ping", package: "iputils-ping" };
 pub const IPERF3: Tool = Tool { program: "iperf3", package: "iperf3" };
 /// Which thread goes first.
 pub const CHRT: Tool = Tool { program: "chrt", package: "util-linux" };
+/// Sessions of their own.
+pub const SETSID: Tool = Tool { program: "setsid", package: "util-linux" };
 /// The kernel's packet filter.
 pub const NFT: Tool = Tool { program: "nft", package: "nftables" };
 /// Frames as they arrive, VLAN tags included.

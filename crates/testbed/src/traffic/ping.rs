@@ -81,6 +81,14 @@ impl Ping {
         Self::start_with(command, to, limit)
     }
 
+    /// The same from a process that goes before all ordinary ones, so that what is late is not the
+    /// ping.
+    pub fn start_first(bed: &Testbed, limit: Duration) -> Result<Self> {
+        let mut command = bed.client().command("chrt");
+        command.args(["-f", "1", "ping"]);
+        Self::start_with(command, SERVER_IP, limit)
+    }
+
     fn start_with(mut command: Command, address: Ipv4Addr, limit: Duration) -> Result<Self> {
         let seconds = limit.as_secs().max(1).to_string();
         let interval = INTERVAL.as_secs_f64().to_string();

@@ -58,7 +58,7 @@ pub(super) fn shares(
 }
 
 /// The shares from the rates of all leaves in each window.
-fn of_rates(
+pub(super) fn of_rates(
     nodes: &[Node],
     wanted: &[f64; LEAVES],
     asked: &[[f64; LEAVES]],
