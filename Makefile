@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-vm-cake   of these only Linux's cake and cake_mq beside ours, on the same traffic"
 	@echo "make chaos          faults of all kinds under traffic, for three minutes; SEED=N for a certain run, PLANE=xdp for the driver (root)"
 	@echo "make fuzz           every fuzz target for half a minute"
+	@echo "make explore        the same, and the property tests with another seed: each run tries something else"
 	@echo "make unit           check the services in dist/, and how much systemd lets them do"
 	@echo "make build          build $(NARROWS)"
 	@echo "make check          formatting and lints"
@@ -126,12 +127,13 @@ COMPILER := $(if $(LINT),RUSTC_WORKSPACE_WRAPPER="$(dir $(CARGO))clippy-driver" 
 # Without the one that measures a rate: it runs with the end-to-end tests.
 MEASURING := the_kernels_own_shaper_delivers_its_rate
 crate-tests: deps
-	$(COMPILER) $(CARGO) test --workspace --locked --exclude narrows -- --skip $(MEASURING)
+	$(COMPILER) .ci/counted $(CARGO) test --workspace --locked --exclude narrows -- \
+	  --show-output --skip $(MEASURING)
 
 # Of the whole workspace, as for `tested`: with `-p narrows` crates have fewer features, and half of
 # them would be compiled again. More threads than tests run at once: some wait for their turn. What
 # fails runs once more, alone.
-END_TO_END := $(COMPILER) RUST_TEST_THREADS=6 .ci/again $(CARGO) test --locked --workspace
+END_TO_END := $(COMPILER) RUST_TEST_THREADS=6 .ci/counted .ci/again $(CARGO) test --locked --workspace
 end-to-end: end-to-end-counts end-to-end-measures
 
 end-to-end-counts: deps
@@ -190,7 +192,8 @@ chaos-short: $(PROGRAMS)
 	  wait $$! || status=1; cat target/chaos-xdp.log; exit $$status; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
-# Half a minute each, two at once on each core; the short one a third of it. FUZZ= chooses some.
+# The inputs that are kept, once each; or half a minute of search for others, two at once on each core,
+# or a third of it. FUZZ= chooses some.
 FUZZ := control_answer control_request dissect import kernel_word number policy_file sets sim_scenario \
         tc_line upgrade_state
 fuzz: deps
@@ -198,6 +201,20 @@ fuzz: deps
 
 fuzz-short: deps
 	@CARGO="$(CARGO)" fuzz/run 10 $(FUZZ)
+
+fuzz-kept: deps
+	@CARGO="$(CARGO)" fuzz/run 0 $(FUZZ)
+
+# What explores: other inputs and other random cases each time. A failure says how to repeat it.
+explore: fuzz explore-properties
+explore-short: fuzz-short explore-properties
+
+# The crates' tests, with a seed of their own. `make test` has always the same.
+explore-properties: deps
+	@seed=$${PROPTEST_RNG_SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}; \
+	echo "properties with PROPTEST_RNG_SEED=$$seed"; \
+	PROPTEST_RNG_SEED=$$seed $(MAKE) --no-print-directory crate-tests || \
+	{ echo "again: PROPTEST_RNG_SEED=$$seed make explore-properties"; exit 1; }
 
 # Every interleaving of the lock-free parts, with tiny constants.
 loom: deps

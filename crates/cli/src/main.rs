@@ -1,6 +1,7 @@
 //! The `narrows` command: parse, call, print. The layers below do the work.
 
 mod commands;
+mod output;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -73,6 +74,9 @@ fn main() -> ExitCode {
         Command::Chaos(chaos) => chaos.execute(),
     };
     result.unwrap_or_else(|error| {
+        if let Some(code) = output::nobody_reads(&error) {
+            return ExitCode::from(code);
+        }
         eprintln!("narrows: {}", explain(&error));
         ExitCode::FAILURE
     })
@@ -84,6 +88,7 @@ fn main() -> ExitCode {
 fn abort_at_a_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        output::end_if_unwritable(panic);
         report(panic);
         std::process::abort();
     }));

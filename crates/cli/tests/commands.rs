@@ -155,3 +155,43 @@ fn an_interrupted_simulation_prints_the_runs_that_are_done() {
     assert!(shown.starts_with("mqcake-skew (simulated)"), "{shown}");
     assert_eq!(output.status.code(), Some(130));
 }
+
+const NARROWS: &str = env!("CARGO_BIN_EXE_narrows");
+
+/// Commands that print much without an instance, each with an argument list.
+const PRINTING: [&[&str]; 6] = [
+    &["doctor", "nrw-no-a", "nrw-no-b"],
+    &["--help"],
+    &["run", "--help"],
+    &["tc", "qdisc", "help"],
+    &["import", "--help"],
+    #[cfg(feature = "lab")]
+    &["sim", "--list"],
+];
+
+/// `narrows` with its standard output as the shell's `redirection` leaves it.
+fn redirected(words: &[&str], redirection: &str) -> std::process::Output {
+    let script = format!("exec {NARROWS} {} {redirection}", words.join(" "));
+    Command::new("sh").args(["-c", &script]).output().unwrap()
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    for words in PRINTING {
+        // The reader is gone before anything is written.
+        let script = format!("(sleep 0.2; exec {NARROWS} {}) 2>&3 3>&- | true", words.join(" "));
+        let output = Command::new("sh").args(["-c", &format!("{{ {script}; }} 3>&2")]).output();
+        let said = text(&output.unwrap().stderr);
+        assert!(!said.contains("panic") && !said.contains("Broken pipe"), "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_no_panic() {
+    for words in PRINTING {
+        for redirection in ["> /dev/full", ">&-"] {
+            let said = text(&redirected(words, redirection).stderr);
+            assert!(!said.contains("panicked"), "{words:?} {redirection}: {said}");
+        }
+    }
+}

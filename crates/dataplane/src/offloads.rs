@@ -131,7 +131,7 @@ impl Repairs {
 impl<D: Switches> Repairs<D> {
     /// With the offloads that an earlier instance recorded in `record` and did not restore.
     pub(crate) fn new(record: PathBuf) -> Self {
-        let text = std::fs::read(&record).unwrap_or_default();
+        let text = narrows_tc::read_input(&record).unwrap_or_default();
         let was_on = serde_json::from_slice(&text).unwrap_or_default();
         Self { record, watched: Vec::new(), was_on, stubborn: Vec::new(), unreached: Vec::new() }
     }

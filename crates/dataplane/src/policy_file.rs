@@ -6,7 +6,7 @@
 use crate::tc_host::port_facts;
 use narrows_link::Link;
 use narrows_policy::{Policy, PortFacts};
-use narrows_tc::Host;
+use narrows_tc::{Host, INPUT_MAX};
 use std::fmt::{self, Display};
 use std::io::Read;
 use std::path::Path;
@@ -72,10 +72,10 @@ pub(crate) fn load(
     let unreadable = |source| PolicyFileError::Unreadable { name: name.clone(), source };
     let bytes = if is_stdin(path) {
         let mut bytes = Vec::new();
-        std::io::stdin().read_to_end(&mut bytes).map_err(unreadable)?;
+        std::io::stdin().take(INPUT_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
         bytes
     } else {
-        std::fs::read(path).map_err(unreadable)?
+        narrows_tc::read_input(path).map_err(unreadable)?
     };
     // Text that is not UTF-8 is no valid word either: the complaint about its line will show it.
     let text = String::from_utf8_lossy(&bytes);

@@ -3,7 +3,7 @@
 use crate::instance::InstanceError;
 use crate::upgrade::state::PortManifest;
 use narrows_bpf::{Entry, Hook};
-use narrows_link::{Device, DeviceLosses, Link, QueueCounts};
+use narrows_link::{Device, DeviceLosses, Link, LinkError, QueueCounts};
 
 /// The properties of a port that joining it needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,7 +53,14 @@ impl PortFacts {
     pub(crate) fn change(&self, zero_copy: bool) -> Option<String> {
         match Link::by_name(&self.name) {
             Ok(link) => self.change_to(&Self::of(&link), zero_copy),
-            Err(_) => Some(format!("{} is gone", self.name)),
+            Err(LinkError::NoSuchName(_) | LinkError::NoSuchIndex(_)) => {
+                Some(format!("{} is gone", self.name))
+            }
+            // What cannot be read, for want of descriptors or memory, is not gone.
+            Err(error) => {
+                log::debug!("{}: {error}", self.name);
+                None
+            }
         }
     }
 

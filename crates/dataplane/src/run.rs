@@ -43,6 +43,10 @@ const WATCH: Nanos = Nanos::from_millis(250);
 /// How long a batch runs before other clients are served.
 const SLICE: Nanos = Nanos::from_millis(50);
 
+/// How many link events are handled before signals and clients are served again: what happens to
+/// interfaces may be the work of others, and never ends.
+const EVENTS: u32 = 64;
+
 /// The longest that the ports may be released, in seconds: a day.
 const PAUSE_MAX_S: u64 = 86_400;
 
@@ -136,10 +140,14 @@ pub fn run(
         let [port, _] = ports;
         return Err(RunError::SamePort(port));
     }
+    // From here on, a request to read the policy again waits until there is one.
+    let hangup = Requests::to_reload()?;
+    allow_descriptors();
     let mut sets_file = state.as_deref().map(SetsFile::beside);
     let mut state = state.map(|path| StateFile::new(path, &ports));
     if take_over {
-        let process = succeed(InstanceOptions { ports, fail, plane, session, dispatcher })?;
+        let options = InstanceOptions { ports, fail, plane, session, dispatcher };
+        let process = succeed(options, hangup)?;
         ready(&process.instance);
         return serve(process, batch, state, sets_file);
     }
@@ -147,7 +155,7 @@ pub fn run(
     let sets = sets_file::first(sets.as_deref(), sets_file.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
     let control = ControlServer::open(&ports)?;
-    let ears = Ears::open()?;
+    let ears = Ears::open(hangup)?;
     let manager = Manager::from_environment();
     let findings = refuse_blockers(&ports, fail, plane, &session)?;
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
@@ -164,6 +172,15 @@ pub fn run(
     serve(Process { control, ears, manager, upgrades, instance }, batch, state, sets_file)
 }
 
+/// Raises the limit of open files to what the process may have: each queue takes two sockets and some
+/// maps, and shells often allow 1024 files.
+fn allow_descriptors() {
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = limit.maximum;
+    // It was refused: then the limit is what it was, and what lacks a descriptor says so.
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
+}
+
 /// The events of a process besides its control socket.
 struct Ears {
     monitor: LinkMonitor,
@@ -172,9 +189,9 @@ struct Ears {
 }
 
 impl Ears {
-    fn open() -> Result<Self, RunError> {
+    fn open(hangup: Requests) -> Result<Self, RunError> {
         let monitor = LinkMonitor::open()?;
-        Ok(Self { monitor, stop: Requests::to_stop()?, hangup: Requests::to_reload()? })
+        Ok(Self { monitor, stop: Requests::to_stop()?, hangup })
     }
 }
 
@@ -188,9 +205,9 @@ struct Process {
 }
 
 /// Takes over from the process that started this one.
-fn succeed(options: InstanceOptions) -> Result<Process, RunError> {
+fn succeed(options: InstanceOptions, hangup: Requests) -> Result<Process, RunError> {
     let (mut heir, manifest, descriptors) = Heir::greet(VERSION).map_err(RunError::Succession)?;
-    let taken_in = take_in(&mut heir, options, manifest, descriptors);
+    let taken_in = take_in(&mut heir, options, hangup, manifest, descriptors);
     let TakenIn { heritage, ears, control, calm } =
         taken_in.inspect_err(|error| heir.refuse(&error.to_string()))?;
     heir.take_over().map_err(RunError::Succession)?;
@@ -216,12 +233,13 @@ struct TakenIn {
 fn take_in(
     heir: &mut Heir,
     options: InstanceOptions,
+    hangup: Requests,
     manifest: Manifest,
     mut control: Vec<OwnedFd>,
 ) -> Result<TakenIn, RunError> {
     let of_session = control.split_off(manifest.control.min(control.len()));
     // Before the ports are read, so that no change is missed.
-    let ears = Ears::open()?;
+    let ears = Ears::open(hangup)?;
     // The other process has recorded what it switched off.
     let repairs = Repairs::reach(&options.ports);
     let mut heritage = Heritage::prepare(options, repairs, manifest, of_session)?;
@@ -244,6 +262,7 @@ fn serve(
     let mut refused = None;
     let mut next_tick = clock::now() + TICK;
     let mut pause: Option<Pause> = None;
+    let mut has_more_events = false;
     loop {
         let [control_fd, monitor_fd, stop_fd, hangup_fd, heir_fd] =
             [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd(), upgrades.fd_or(control.fd())]
@@ -252,7 +271,8 @@ fn serve(
         let paused = pause.as_ref().map_or((control.fd(), false), |pause| (pause.fd(), true));
         let end = pause.as_ref().map_or(next_tick, Pause::end);
         let wake = next_tick.min(end).min(manager.next_beat());
-        let at_most = if control.is_busy() { Nanos::ZERO } else { WATCH };
+        let is_busy = control.is_busy() || has_more_events;
+        let at_most = if is_busy { Nanos::ZERO } else { WATCH };
         let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, heir_fd, paused];
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() {
@@ -260,9 +280,14 @@ fn serve(
             sets.iter_mut().for_each(|file| file.keep(&mut instance));
             return Ok(Some(instance.stop()));
         }
-        while let Some(event) = monitor.next_event() {
+        let mut unread = EVENTS;
+        while unread > 0
+            && let Some(event) = monitor.next_event()
+        {
             instance.link_event(&event);
+            unread -= 1;
         }
+        has_more_events = unread == 0;
         if hangup.take() {
             manager.reloading();
             refused = reload(&mut instance, batch.as_deref()).err();

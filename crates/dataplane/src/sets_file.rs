@@ -70,7 +70,7 @@ impl SetsFile {
 pub(crate) fn first(first: Option<&Path>, kept: Option<&mut SetsFile>) -> Result<Sets, RunError> {
     let read = |path: &Path| {
         let wrong = |why: String| RunError::Sets { path: path.to_owned(), why };
-        let text = match std::fs::read(path) {
+        let text = match narrows_tc::read_input(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|error| wrong(error.to_string()))?,
         };

@@ -1,10 +1,11 @@
 //! Policy files that one command at a time edits.
 //!
 //! A new file is written beside the old one and renamed over it, so that neither a reader nor a
-//! power cut ever sees half of a file. Renaming replaces the file, so the lock is on its folder.
+//! power cut ever sees half of a file. Renaming replaces the file, so the lock is on one beside it.
 
+use crate::lock::Lock;
 use std::ffi::OsString;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
@@ -29,13 +30,14 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 pub(crate) struct PolicyFile {
     /// Its path after resolving all links, so that they keep pointing to it.
     pub(crate) path: PathBuf,
-    /// The locked folder. The file itself cannot be locked, because it is replaced. `None` if the
-    /// folder does not exist.
+    /// Its folder; `None` if there is none.
     folder: Option<File>,
+    /// `None` where this user cannot write, so cannot edit either.
+    _lock: Option<Lock>,
 }
 
 impl PolicyFile {
-    /// Waits until no other command edits a file in the folder of `path`, for at most `timeout`.
+    /// Waits until no other command edits the file at `path`, for at most `timeout`.
     pub(crate) fn lock(path: &Path, timeout: Duration) -> io::Result<Self> {
         let path = behind_links(path);
         let folder = match path.parent() {
@@ -47,26 +49,29 @@ impl PolicyFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             folder => Some(folder?),
         };
-        if let Some(folder) = &folder {
-            let end = Instant::now() + timeout;
-            while let Err(error) = folder.try_lock() {
-                match error {
-                    TryLockError::WouldBlock if Instant::now() < end => thread::sleep(LOOK_EVERY),
-                    error => return Err(error.into()),
-                }
+        let beside = path.with_file_name(hidden(&path, ".lock"));
+        let end = Instant::now() + timeout;
+        let lock = loop {
+            match Lock::take(&beside) {
+                Ok(Some(lock)) => break Some(lock),
+                Ok(None) if Instant::now() < end => thread::sleep(LOOK_EVERY),
+                Ok(None) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::NotFound
+                    | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::ReadOnlyFilesystem => break None,
+                    _ => return Err(error),
+                },
             }
-        }
-        Ok(Self { path, folder })
+        };
+        Ok(Self { path, folder, _lock: lock })
     }
 
     /// Replaces the file with `text`, as a whole or not at all. Owner and permissions stay, as far
     /// as this user may set them.
     pub(crate) fn replace(&self, text: &str) -> io::Result<()> {
-        let mut name = OsString::from(".");
-        name.push(self.path.file_name().unwrap_or_default());
-        name.push(".new");
-        let beside = self.path.with_file_name(name);
-        // Left by a killed command: while the folder is locked, no other writes here.
+        let beside = self.path.with_file_name(hidden(&self.path, ".new"));
+        // Left by a killed command: while the lock is held, no other writes here.
         let _ = fs::remove_file(&beside);
         let written = File::create_new(&beside).and_then(|mut file| {
             file.write_all(text.as_bytes())?;
@@ -87,6 +92,14 @@ impl PolicyFile {
         // The rename is part of the folder's content.
         self.folder.as_ref().map_or(Ok(()), File::sync_all)
     }
+}
+
+/// The name of a file for a moment beside that at `path`.
+fn hidden(path: &Path, suffix: &str) -> OsString {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(suffix);
+    name
 }
 
 /// The target of `path` after resolving links, even if it does not exist yet.

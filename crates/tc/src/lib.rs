@@ -10,7 +10,7 @@
 //! running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a policy file
 //! as a whole. If several instances run, [`route`] finds the one that a command is for.
 //!
-//! *Principles.* No I/O except in `offline.rs` and `file.rs`. A line that fails changes nothing,
+//! *Principles.* No I/O except in `offline.rs`, `file.rs`, `input.rs` and `lock.rs`. A line that fails changes nothing,
 //! names the faulty word, and says what to type instead. No input panics. Printed numbers are what
 //! the kernel would report, including the rounding to its clock ticks; saved ones ([`save`]) are
 //! exact.
@@ -26,8 +26,10 @@ mod file;
 mod filter;
 mod graph;
 mod host;
+mod input;
 mod kinds;
 mod listing;
+mod lock;
 mod names;
 mod notation;
 pub mod number;
@@ -46,7 +48,9 @@ pub use command::{CommandLine, Options, execute, execute_named};
 pub use complaint::Outcome;
 pub use file::replace;
 pub use host::Host;
+pub use input::{INPUT_MAX, read_input};
 pub use listing::{classes, qdiscs};
+pub use lock::Lock;
 pub use names::{ClassNames, NAMES_FILE};
 pub use offline::{OfflineHost, offline, read_names};
 pub use route::{Leg, Recipients, gather, recipients, route};

@@ -91,7 +91,7 @@ fn run(path: &Path, line: &CommandLine) -> Result<Outcome, String> {
         None => None,
     };
     let file = PolicyFile::lock(path, TIMEOUT)
-        .map_err(|error| format!("Cannot lock the folder of file \"{name}\": {error}"))?;
+        .map_err(|error| format!("Cannot lock the file \"{name}\": {error}"))?;
     let text = match fs::read(&file.path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

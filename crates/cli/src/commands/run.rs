@@ -169,6 +169,14 @@ impl Run {
         if matches!((self.plane, self.xdp), (Plane::Xsk, Some(Xdp::Tcx))) {
             bail!("there is no AF_XDP at tcx: add --plane xdp, or leave out --xdp tcx");
         }
+        let allowed = allowed_cores()?;
+        if let Some(core) = self.cores.iter().find(|core| !allowed.contains(core)) {
+            let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
+            bail!(
+                "--cores: this process may not run on core {core}, only on {}",
+                allowed.join(", ")
+            );
+        }
         let options = RunOptions {
             ports: self.ports,
             batch: self.batch,
@@ -179,7 +187,7 @@ impl Run {
             session: SessionOptions {
                 frames: self.frames,
                 ring: ring_for(self.frames),
-                cpus: if self.cores.is_empty() { allowed_cores()? } else { self.cores },
+                cpus: if self.cores.is_empty() { allowed } else { self.cores },
                 busy_poll: self.busy_poll,
                 hook: self.xdp.map(Xdp::hook),
                 copy_mode: self.copy.then_some(CopyMode::Copy),

@@ -50,7 +50,7 @@ impl NamesFile {
     fn refresh(&mut self) -> io::Result<()> {
         let written = std::fs::metadata(&self.path)?.modified()?;
         if self.written != Some(written) {
-            let text = std::fs::read(&self.path)?;
+            let text = narrows_tc::read_input(&self.path)?;
             self.names = ClassNames::parse(&String::from_utf8_lossy(&text));
             self.written = Some(written);
         }

@@ -2,17 +2,15 @@
 //!
 //! An instance holds a lock for each of its ports for as long as it lives. So of several that want
 //! a port, at the same moment or later, exactly one gets it. Files whose lock is free are leftovers
-//! and may be removed. The kernel drops a lock with the process that held it.
-//!
-//! The holder of a lock may remove its file after another process has opened it and before that one
-//! has locked it. So a lock counts only on the file that still has the name.
+//! and may be removed ([`Lock`]).
 
 use super::ControlError;
+use narrows_tc::Lock;
 use std::cell::LazyCell;
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +67,7 @@ impl Place {
         }
         let mut taken = Vec::new();
         for (port, path) in locks(folder, ports) {
-            match Lock::take(&path).map_err(|source| failed(&path, source))? {
+            match lock(folder, &path).map_err(|source| failed(&path, source))? {
                 Some(lock) => taken.push(lock),
                 None => return Err(ControlError::Taken { port: port.clone() }),
             }
@@ -85,13 +83,13 @@ impl Place {
     ) -> Self {
         let socket = file(folder, ports, SOCKET);
         let paths = self::locks(folder, ports).map(|(_, path)| path);
-        let lock = |(lock, path)| Lock { _file: File::from(lock), path };
+        let lock = |(lock, path)| Lock::inherited(lock, path);
         Self { socket, locks: locks.zip(paths).map(lock).collect() }
     }
 
     /// Its locks, to be passed on.
     pub(super) fn locks(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.locks.iter().map(|lock| lock._file.as_fd())
+        self.locks.iter().map(|lock| lock.as_fd())
     }
 }
 
@@ -106,45 +104,15 @@ impl Drop for Place {
     }
 }
 
-/// An exclusive lock on a file, which is removed with it.
-struct Lock {
-    _file: File,
-    path: PathBuf,
-}
-
-impl Lock {
-    /// Locks the file at `path`, which is created if missing; `None` if another has the lock.
-    fn take(path: &Path) -> io::Result<Option<Self>> {
-        loop {
-            if let Some(folder) = path.parent() {
-                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            }
-            let mut options = OpenOptions::new();
-            let file = match options.write(true).create(true).mode(0o600).open(path) {
-                // Its folder was removed meanwhile.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                file => file?,
-            };
-            match file.try_lock() {
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(error)) => return Err(error),
-                Ok(()) => {}
-            }
-            let is_this = |named: std::fs::Metadata| {
-                file.metadata()
-                    .is_ok_and(|own| (own.dev(), own.ino()) == (named.dev(), named.ino()))
-            };
-            if std::fs::metadata(path).is_ok_and(is_this) {
-                return Ok(Some(Self { _file: file, path: path.to_owned() }));
-            }
+/// Locks the file at `path` in `folder`, which is created if missing; `None` if another has the lock.
+fn lock(folder: &Path, path: &Path) -> io::Result<Option<Lock>> {
+    loop {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        match Lock::take(path) {
+            // The folder was removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            taken => return taken,
         }
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // While it is held; the descriptor is closed after this.
-        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -173,7 +141,7 @@ pub(super) fn clear_folder(folder: &Path) {
     };
     let mut locks = Vec::new();
     for path in paths(LOCK) {
-        match Lock::take(&path) {
+        match lock(folder, &path) {
             Ok(Some(lock)) => locks.push(lock),
             _ => return,
         }

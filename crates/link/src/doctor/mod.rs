@@ -15,6 +15,7 @@ mod facts;
 mod gather;
 mod host;
 mod interrupts;
+mod loops;
 mod mtu;
 mod offloads;
 mod port;
@@ -159,6 +160,7 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
         let in_driver = [a, b].into_iter().zip(at_tcx).filter(|(_, at_tcx)| !at_tcx);
         findings.extend(in_driver.map(|(link, _)| mtu::fits(link, wanted, &host.kernel)));
         findings.extend(mtu::unequal(a, b));
+        findings.extend(loops::judge([a, b], &facts.others));
         findings.extend(standby::judge([a, b], &facts.others, wanted));
     }
     findings.extend(host::judge(host, wanted));
