@@ -1,5 +1,7 @@
 //! The HTTP server: its answers, and its limits.
 
+use crate::attempts::Attempts;
+use crate::connections::{Connection, Connections};
 use crate::host;
 use crate::page;
 use crate::sampler::{Known, Sampler};
@@ -13,13 +15,15 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Serialize;
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
-/// The most connections that are served at once; others wait.
+/// The most connections that are open at once.
 const CONNECTIONS_MAX: usize = 64;
 /// The longest time for a client to send a request, and between two requests.
 const ASKING: Duration = Duration::from_secs(10);
@@ -49,12 +53,11 @@ pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<
         let address = listener.local_addr().map_err(failed)?;
         let sampler = Sampler::start(options.dev.clone(), options.interval, options.names.clone());
         ready(address);
-        let server = Arc::new(Server { options, sampler });
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let server = Arc::new(Server { options, sampler, attempts: Mutex::default() });
+        let connections = Arc::new(Connections::new(CONNECTIONS_MAX));
         loop {
-            let permit = Arc::clone(&room).acquire_owned().await;
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
+            let (stream, from) = match listener.accept().await {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of descriptors, or the client has gone already.
                     log::warn!("cannot accept a connection: {error}");
@@ -63,17 +66,26 @@ pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<
                 }
             };
             let server = Arc::clone(&server);
+            let connections = Arc::clone(&connections);
+            let connection = connections.open(from.ip(), Instant::now());
             tokio::spawn(async move {
                 let service = service_fn(|request: Request<_>| {
-                    let answer = server.answer(&request);
+                    let answer = server.answer(&request, &connection);
                     async { Ok::<_, Infallible>(answer) }
                 });
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(ASKING).max_buf_size(16 << 10);
-                let connection = http.serve_connection(TokioIo::new(stream), service);
+                let served = http.serve_connection(TokioIo::new(stream), service);
                 // A client that disconnects is not an error.
-                let _ = tokio::time::timeout(CONNECTION, connection).await;
-                drop(permit);
+                let mut served = pin!(tokio::time::timeout(CONNECTION, served));
+                let mut has_to_go = pin!(connection.has_to_go());
+                poll_fn(|context| {
+                    let ends = has_to_go.as_mut().poll(context).is_ready()
+                        || served.as_mut().poll(context).is_ready();
+                    if ends { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+                connections.end(&connection);
             });
         }
     })
@@ -82,10 +94,12 @@ pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<
 struct Server {
     options: Options,
     sampler: Sampler,
+    attempts: Mutex<Attempts>,
 }
 
 impl Server {
-    fn answer<B>(&self, request: &Request<B>) -> Answer {
+    /// The answer to `request`, which came over `connection`.
+    fn answer<B>(&self, request: &Request<B>, connection: &Connection) -> Answer {
         // A client with credentials is no foreign page, and may use a name of its own.
         let target = request.uri().host().map(str::as_bytes);
         let asked =
@@ -97,11 +111,7 @@ impl Server {
                  elsewhere can read this\n",
             );
         }
-        let said = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-        if self.options.credentials.as_ref().is_some_and(|credentials| !credentials.admit(said)) {
-            let mut refusal = plain(StatusCode::UNAUTHORIZED, "credentials are needed\n");
-            let realm = HeaderValue::from_static("Basic realm=\"narrows\", charset=\"UTF-8\"");
-            refusal.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
+        if let Some(refusal) = self.refuse(request, connection) {
             return refusal;
         }
         if ![Method::GET, Method::HEAD].contains(request.method()) {
@@ -129,6 +139,47 @@ impl Server {
                 "not found; available: /, /metrics, /api/snapshot and /api/history?since=SECONDS\n",
             ),
         }
+    }
+}
+
+impl Server {
+    /// The answer to a request without valid credentials, if they are needed. Its connection ends with
+    /// it, so that nobody holds one without them.
+    fn refuse<B>(&self, request: &Request<B>, connection: &Connection) -> Option<Answer> {
+        let now = Instant::now();
+        let Some(credentials) = &self.options.credentials else {
+            connection.asked(false, now);
+            return None;
+        };
+        let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+        let waits = attempts.must_wait(connection.address, now);
+        let mut refusal = match waits.filter(|_| !connection.is_admitted()) {
+            Some(time) => {
+                let said = "too many wrong credentials from this address\n";
+                let mut refusal = plain(StatusCode::TOO_MANY_REQUESTS, said);
+                let seconds = HeaderValue::from(time.as_secs() + 1);
+                refusal.headers_mut().insert(header::RETRY_AFTER, seconds);
+                refusal
+            }
+            None => {
+                let said = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+                if credentials.admit(said) {
+                    connection.asked(true, now);
+                    return None;
+                }
+                // A browser asks without any first.
+                if said.is_some() {
+                    attempts.wrong(connection.address, now);
+                }
+                let mut refusal = plain(StatusCode::UNAUTHORIZED, "credentials are needed\n");
+                let realm = HeaderValue::from_static("Basic realm=\"narrows\", charset=\"UTF-8\"");
+                refusal.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
+                refusal
+            }
+        };
+        connection.asked(false, now);
+        refusal.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        Some(refusal)
     }
 }
 
@@ -196,11 +247,17 @@ mod tests {
         Server {
             sampler: Sampler::start(options.dev.clone(), options.interval, options.names.clone()),
             options,
+            attempts: Mutex::default(),
         }
     }
 
+    fn connection() -> Arc<Connection> {
+        Connections::new(1).open([192, 0, 2, 1].into(), Instant::now())
+    }
+
     fn ask(server: &Server, method: Method, path: &str) -> Answer {
-        server.answer(&Request::builder().method(method).uri(path).body(()).unwrap())
+        let request = Request::builder().method(method).uri(path).body(()).unwrap();
+        server.answer(&request, &connection())
     }
 
     #[test]
@@ -234,7 +291,7 @@ mod tests {
         let server = server(None);
         let ask = |uri: &str, host: &str| {
             let request = Request::builder().uri(uri).header(header::HOST, host);
-            server.answer(&request.body(()).unwrap()).status()
+            server.answer(&request.body(()).unwrap(), &connection()).status()
         };
         assert_eq!(ask("/metrics", "localhost:9466"), StatusCode::OK);
         assert_eq!(ask("/metrics", "127.0.0.1:9466"), StatusCode::OK);
@@ -257,7 +314,23 @@ mod tests {
         }
         let request = Request::builder().uri("/metrics");
         let request = request.header("Authorization", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
-        assert_eq!(server.answer(&request.body(()).unwrap()).status(), StatusCode::OK);
+        assert_eq!(
+            server.answer(&request.body(()).unwrap(), &connection()).status(),
+            StatusCode::OK
+        );
+        // Guessing: after some attempts even the right one waits, except where it was right before.
+        let guess = |connection: &Connection, said: &str| {
+            let request = Request::builder().uri("/metrics").header("Authorization", said);
+            server.answer(&request.body(()).unwrap(), connection)
+        };
+        let (right, before) = ("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", connection());
+        assert_eq!(guess(&before, right).status(), StatusCode::OK);
+        let last = (0..20).map(|_| guess(&connection(), "Basic eDp5")).last().unwrap();
+        assert_eq!(last.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(last.headers().contains_key(header::RETRY_AFTER));
+        assert_eq!(last.headers()[header::CONNECTION], "close");
+        assert_eq!(guess(&connection(), right).status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(guess(&before, right).status(), StatusCode::OK);
         let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
         std::fs::set_permissions(&file, open).unwrap();
         assert!(matches!(Credentials::read(&file), Err(ServeError::Readable(_))));

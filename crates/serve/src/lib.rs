@@ -12,6 +12,8 @@
 //! *Non-goals.* Encryption (use a reverse proxy), storage beyond an hour (use Prometheus), metrics
 //! of hosts and flows, whose number is unbounded.
 
+mod attempts;
+mod connections;
 mod credentials;
 mod history;
 mod host;
