@@ -267,6 +267,7 @@ int front(struct context *ctx)
 
 		packet.bytes = size.bytes;
 		packet.packets = size.packets;
+		packet.is_cut_too_fine = is_cut_too_fine(ctx, size);
 		read_packet(ctx, &packet, reads_transport);
 		if (is_dropped(ctx, &packet)) {
 			count(ALL_DROPPED, size.bytes, size.packets, 1, CONFORMS);

@@ -10,7 +10,10 @@
 #ifndef PACKET_H
 #define PACKET_H
 
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include "frame.h"
+#include "segments.h"
 
 /* The most tags, labels and extension headers that are parsed. */
 #define PACKET_TAGS_MAX 8
@@ -67,7 +70,7 @@ struct packet {
 	__u16 network;		/* where the network layer begins: behind all tags */
 	__u16 transport;	/* where the transport layer does; 0 without IP */
 	__u16 end;		/* where the IP packet ends by its own account */
-	__u16 spare;
+	__u16 is_cut_too_fine;
 };
 
 /* The frames that a packet stands for. */
@@ -196,7 +199,8 @@ static __always_inline __u32 believable(struct context *ctx, __u32 declared, __u
 {
 	__u32 whole = reachable(ctx);
 
-	return declared < least || declared > whole ? whole : declared;
+	/* A merged packet may be longer than any offset of a header. */
+	return min(declared < least || declared > whole ? whole : declared, 0xffff);
 }
 
 static __always_inline void read_packet_v4(struct context *ctx, struct packet *packet, __u32 at,

@@ -22,6 +22,7 @@
 
 #include "find_class.h"
 #include "packet.h"
+#include "segments.h"
 #include "tree.h"
 
 #define TERMS_MAX 64

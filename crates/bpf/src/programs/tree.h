@@ -19,6 +19,7 @@
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "numbers.h"
 
 #define CLASSES_MAX 1024
 #define MASKS_MAX 32
@@ -279,16 +280,6 @@ static __always_inline struct class *class_of(__u32 plan, __u32 class)
 static __always_inline struct node *node_of(__u32 class)
 {
 	return bpf_map_lookup_elem(&nodes, &class);
-}
-
-static __always_inline __u64 min(__u64 one, __u64 other)
-{
-	return one < other ? one : other;
-}
-
-static __always_inline __u64 max(__u64 one, __u64 other)
-{
-	return one > other ? one : other;
 }
 
 #endif
