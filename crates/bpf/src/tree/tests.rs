@@ -9,9 +9,9 @@ use crate::front::{Does, FrontMaps, FrontPort, Step, Term as InFront, Then};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, as_xdp, run_merged, test_run};
 use std::time::Instant;
 
-const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
+pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// The loopback device: nothing is sent in a test run.
-const OTHER: u32 = 1;
+pub(super) const OTHER: u32 = 1;
 
 fn tree() -> Option<Tree> {
     match Tree::load(OWN, false, Entry::Own, Hook::Xdp(XdpMode::Native)) {
