@@ -25,10 +25,12 @@ pub(super) const ACTED_BYTES: usize = 16;
 pub enum Layer {
     /// The Ethernet header.
     Link = 0,
-    /// Behind all tags.
+    /// At the IP header, or behind all tags.
     Network = 1,
     /// Behind the IP header.
     Transport = 2,
+    /// Behind all tags, also where IP is in what is there.
+    Carrier = 3,
 }
 
 /// The number that a test compares.
