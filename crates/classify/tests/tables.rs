@@ -2,8 +2,8 @@
 
 use narrows_classify::{
     AHEAD, ANY_PROTOCOL, ActionId, ActionKind, Actions, Blocks, Classifier, Expression, Filter,
-    Filters, Flower, Found, Mark, Matches, Meta, PortRange, Prefix, Relation, Selector, Subject,
-    SERVICE_VLAN, VLAN,
+    Filters, Flower, Found, Mark, Matches, Meta, PortRange, Prefix, Relation, SERVICE_VLAN,
+    Selector, Subject, VLAN,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -52,8 +52,10 @@ struct selector {
 	__be32 value;
 	__be32 mask;
 	__s16 offset;
-	__u8 is_behind_ip;	/* from the transport layer on, else from the network layer on */
+	__u8 is_behind_ip;	/* from the transport layer on, else from the network layer on, */
+	__u8 is_in_carrier;	/* which then is what is behind all tags, also where IP is in it */
 	__u8 is_used;
+	__u8 reserved[3];
 };
 
 struct step {
@@ -178,7 +180,7 @@ static __always_inline int matches(struct context *ctx, struct packet *packet, i
 
 		if (!terms[term].selectors[i].is_used)
 			break;
-		base = packet->network;
+		base = terms[term].selectors[i].is_in_carrier ? packet->behind_tags : packet->network;
 		if (terms[term].selectors[i].is_behind_ip) {
 			base = packet->transport;
 			if (!base)

@@ -209,6 +209,9 @@ impl Test {
         let Comparison { number, shift, mask, relation, value } = self.comparison;
         let (number, offset, size, is_little_endian) = match number {
             Number::Word(index) => (0, index.into(), 0, false),
+            Number::At { layer: Layer::Carrier, offset, size, is_little_endian } => {
+                (11, offset, size, is_little_endian)
+            }
             Number::At { layer, offset, size, is_little_endian } => {
                 (1 + layer as u8, offset, size, is_little_endian)
             }
