@@ -25,10 +25,14 @@ fuzz_target!(|frame: &[u8]| {
     let dissector = Dissector::new(0x5eed);
     let before = dissector.headers(frame, false);
     let inner = dissector.headers(frame, true);
-    if let Some(keys) = Keys::of(frame)
-        && let Some(ip) = keys.ip
-    {
-        assert!(ip.transport > keys.network, "no header is shorter than a byte");
+    if let Some(keys) = Keys::of(frame) {
+        assert!(keys.inner_tag.is_none() || keys.tag.is_some(), "a second tag without a first one");
+        if let Some(ip) = keys.ip {
+            assert!(ip.at >= keys.network && ip.transport > ip.at, "headers in another order");
+            assert_eq!(keys.carried, if ip.is_v6 { 0x86dd } else { 0x0800 });
+        } else {
+            assert_eq!(keys.carried, keys.ether_type, "there is no IP to be carried");
+        }
     }
     if let Some(keys) = Keys::plain(frame) {
         assert_eq!(Some(keys), Keys::walk(frame), "the short way says something else");

@@ -20,8 +20,10 @@ pub mod has {
     pub const FRAGMENT: u8 = 8;
     /// and the first one.
     pub const FIRST: u8 = 16;
-    /// A tag of IEEE 802.1Q.
+    /// A tag,
     pub const TAG: u8 = 32;
+    /// and another one behind it.
+    pub const INNER_TAG: u8 = 64;
 }
 
 /// Offsets of the fields of `struct packet`. All are in network order.
@@ -40,7 +42,7 @@ pub enum Field {
     SourcePort = 48,
     /// 2 bytes.
     DestinationPort = 50,
-    /// 2 bytes, behind all tags.
+    /// 2 bytes, behind all tags; that of IP, where it is in PPPoE or MPLS.
     EtherType = 52,
     /// 4, 6, or 0 for no IP.
     Ip = 54,
@@ -60,6 +62,24 @@ pub enum Field {
     Tag = 62,
     /// The headers that it [has].
     Has = 64,
+    /// 1 byte: what IP may be in, as [`carrier`] numbers it.
+    Carrier = 65,
+    /// 2 bytes: the EtherType of the outer tag.
+    TagType = 66,
+    /// 2 bytes: priority and VLAN of the second tag.
+    InnerTag = 68,
+    /// 2 bytes: its EtherType.
+    InnerTagType = 70,
+}
+
+/// The number of an EtherType behind all tags that carries IP further: PPPoE sessions, and MPLS.
+pub fn carrier(ether_type: u16) -> Option<u8> {
+    match ether_type {
+        0x8864 => Some(1),
+        0x8847 => Some(2),
+        0x8848 => Some(3),
+        _ => None,
+    }
 }
 
 /// Bits of the headers, and ranges of ports. The default asks for nothing.
@@ -112,7 +132,7 @@ impl Headers {
         fields(Field::SourcePort, Field::EtherType)
             || fields(Field::Protocol, Field::TrafficClass)
             || fields(Field::TcpFlags, Field::Tag)
-            || self.masks[Field::Has as usize] & !has::TAG != 0
+            || self.masks[Field::Has as usize] & !(has::TAG | has::INNER_TAG) != 0
             || self.source_ports.is_some()
             || self.destination_ports.is_some()
     }

@@ -30,7 +30,7 @@ pub use front::{
     LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word,
 };
 pub use gate::{CannotOpen, GateError, Libxdp, PLACES, Place, Placed, place, remove};
-pub use headers::{Field, Headers, has};
+pub use headers::{Field, Headers, carrier, has};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use sets::{SetTables, SetsError};

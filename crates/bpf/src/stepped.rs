@@ -172,6 +172,19 @@ mod tests {
         assert!(gaps[0] >= 99 * MS && last < 50 * MS && last > 15 * MS, "{gaps:?}");
     }
 
+    #[test]
+    fn no_sale_of_any_size_puts_a_class_into_debt_for_long() {
+        let mut tree = Stepped::new(1, &BTreeMap::from([(1, leaf(1_000_000))]));
+        let mut now = 1_000_000_000;
+        for cost in (0..64).map(|bits| 1_u64 << bits).chain([u64::MAX, u64::MAX - 1]) {
+            let (answer, _) = tree.meter(Nanos(now), 0, 1, cost);
+            // More than any packet has on the wire is not sold, and is no demand either.
+            assert!(answer == Answer::Full || cost <= 1 << 21, "{cost}");
+            now += 2_200_000_000;
+            assert_eq!(tree.meter(Nanos(now), 0, 1, 1000).0, Answer::Send, "after {cost}");
+        }
+    }
+
     /// The number of the class above the bands, and its rate.
     const ABOVE: u32 = 9;
     const RATE: u64 = 5_000_000;

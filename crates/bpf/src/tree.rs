@@ -27,6 +27,8 @@ use std::ops::AddAssign;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 pub mod layout;
+#[cfg(test)]
+mod merged;
 mod table;
 pub mod term;
 #[cfg(test)]

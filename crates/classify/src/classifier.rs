@@ -270,6 +270,42 @@ mod tests {
     }
 
     #[test]
+    fn subscribers_are_found_by_address_and_by_tags_whatever_they_come_in() {
+        let to = |last| Flower {
+            destination: Some(Prefix::v4([10, 1, 0, last], 32)),
+            ..Flower::default()
+        };
+        let word = Selector::network(16, 0x0a01_0002, u32::MAX);
+        let tags = Flower {
+            vlan_id: Some(100),
+            vlan_ether_type: Some(crate::VLAN),
+            inner_vlan_id: Some(7),
+            ..Flower::default()
+        };
+        let ip = |filter: Filter| Filter { protocol: 0x0800, ..filter };
+        let classifier = classifier(vec![
+            ip(filter(1, Matches::Flower(to(1)), 1)),
+            ip(filter(2, Matches::Words(vec![word]), 2)),
+            Filter { protocol: crate::SERVICE_VLAN, ..filter(3, Matches::Flower(tags), 3) },
+            Filter { protocol: 0x8864, ..filter(4, Matches::All, 4) },
+            filter(9, Matches::All, 9),
+        ]);
+        let class = |link: &[u8], last: u8| {
+            let plain = frame([10, 1, 0, last], 53);
+            classifier.class(&[&plain[..12], link, &plain[14..]].concat())
+        };
+        let pppoe = [0x88, 0x64, 0x11, 0, 0, 1, 0, 50, 0, 0x21];
+        let labels = [0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64];
+        let in_tags = [&[0x88, 0xa8, 0, 100, 0x81, 0, 0, 7], &pppoe[..]].concat();
+        for link in [&[8, 0][..], &pppoe, &labels, &in_tags] {
+            assert_eq!([class(link, 1), class(link, 2)], [1, 2], "{link:x?}");
+        }
+        assert_eq!([class(&in_tags, 3), class(&pppoe, 3), class(&labels, 3)], [3, 4, 9]);
+        let other = [0x88, 0xa8, 0, 100, 0x88, 0xa8, 0, 7, 8, 0];
+        assert_eq!(class(&other, 3), 9, "the second tag is not of 802.1Q");
+    }
+
+    #[test]
     fn a_protocol_that_is_not_the_packets_does_not_match() {
         let six = Filter { protocol: 0x86dd, ..filter(1, Matches::All, 1) };
         let four = Filter { protocol: 0x0800, ..filter(2, Matches::All, 2) };

@@ -5,7 +5,7 @@
 //!
 //! Source: `tc-ematch(8)`, `net/sched/em_cmp.c`, `em_nbyte.c`, `em_u32.c`, `em_meta.c`.
 
-use crate::{Selector, Subject};
+use crate::{Network, Selector, Subject};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ pub struct Spot {
 pub enum Layer {
     /// At the Ethernet header.
     Link,
-    /// After all VLAN tags.
+    /// At the IP header, or after all VLAN tags ([`Network`](crate::Network)).
     Network,
     /// After the IP header.
     Transport,
@@ -123,23 +123,24 @@ pub enum Meta {
     Length,
     /// The EtherType after all tags.
     Protocol,
-    /// The VLAN tag.
+    /// The outer VLAN tag.
     Vlan,
     /// The class that an action has set.
     Priority,
 }
 
 impl Expression {
-    pub(crate) fn matches(&self, subject: &Subject<'_>) -> bool {
+    pub(crate) fn matches(&self, subject: &Subject<'_>, network: Network) -> bool {
         match self {
-            Self::And(all) => all.iter().all(|one| one.matches(subject)),
-            Self::Or(any) => any.iter().any(|one| one.matches(subject)),
-            Self::Not(not) => !not.matches(subject),
-            Self::Word(selector) => selector.matches(subject),
+            Self::And(all) => all.iter().all(|one| one.matches(subject, network)),
+            Self::Or(any) => any.iter().any(|one| one.matches(subject, network)),
+            Self::Not(not) => !not.matches(subject, network),
+            Self::Word(selector) => selector.matches(subject, network),
             Self::Number { at, size, mask, is_little_endian, relation, value } => {
                 let size = usize::from((*size).min(4));
                 let mut number = [0; 4];
-                let Some(bytes) = at.bytes(subject).and_then(|bytes| bytes.get(..size)) else {
+                let Some(bytes) = at.bytes(subject, network).and_then(|bytes| bytes.get(..size))
+                else {
                     return false;
                 };
                 let number = if *is_little_endian {
@@ -154,7 +155,7 @@ impl Expression {
                 relation.holds(number & mask, *value)
             }
             Self::Bytes { at, bytes } => {
-                at.bytes(subject).is_some_and(|frame| frame.starts_with(bytes))
+                at.bytes(subject, network).is_some_and(|frame| frame.starts_with(bytes))
             }
             Self::Set(_) => false,
             Self::Meta { what, shift, mask, relation, value } => {
@@ -169,8 +170,8 @@ impl Expression {
 
 impl Spot {
     /// The frame from this position on.
-    fn bytes<'a>(&self, subject: &Subject<'a>) -> Option<&'a [u8]> {
-        subject.at(self.layer, self.offset)
+    fn bytes<'a>(&self, subject: &Subject<'a>, network: Network) -> Option<&'a [u8]> {
+        subject.at(self.layer, self.offset, network)
     }
 }
 
@@ -193,8 +194,8 @@ impl Meta {
             Self::Length => u32::try_from(subject.len()).ok(),
             Self::Protocol => Some(u32::from(keys.ether_type)),
             Self::Vlan => {
-                let id = keys.vlan_id?;
-                Some(u32::from(keys.vlan_priority) << 13 | u32::from(id))
+                let tag = keys.tag?;
+                Some(u32::from(tag.priority) << 13 | u32::from(tag.id))
             }
             Self::Priority => Some(subject.priority),
         }

@@ -4,12 +4,14 @@
 //! Properties with few values (the protocol, whether there are ports) have a word of their own. It
 //! decides which tables a look-up visits, and is not part of any key.
 
-use narrows_packet::dissect::{Fragment, Keys};
+use crate::{SERVICE_VLAN, VLAN};
+use narrows_packet::dissect::{Fragment, Keys, Tag};
 
 /// The number of words.
 pub(crate) const WORDS: usize = 10;
 
-/// Flags and the EtherType.
+/// Flags and EtherTypes: those of the outer tag, of what is behind all tags, and of what is
+/// carried.
 pub(crate) const KIND: usize = 0;
 /// IPv4: source in the upper half, destination in the lower. IPv6: lower half of the destination.
 pub(crate) const ADDRESSES: usize = 1;
@@ -19,7 +21,8 @@ pub(crate) const SOURCE_LOW: usize = 3;
 pub(crate) const SOURCE_HIGH: usize = 4;
 /// Source port, destination port, protocol, traffic class, time to live.
 pub(crate) const TRANSPORT: usize = 5;
-/// The VLAN tag without its reserved bit, TCP flags, ICMP type and code.
+/// The outer VLAN tag and the second one without their reserved bits, TCP flags, ICMP type and
+/// code.
 pub(crate) const DETAILS: usize = 6;
 pub(crate) const DESTINATION_MAC: usize = 7;
 pub(crate) const SOURCE_MAC: usize = 8;
@@ -34,7 +37,12 @@ pub(crate) const HAS_FLAGS: u64 = 1 << 4;
 pub(crate) const HAS_ICMP: u64 = 1 << 5;
 pub(crate) const IS_FRAGMENT: u64 = 1 << 6;
 pub(crate) const IS_FIRST: u64 = 1 << 7;
+/// There is a second tag; which is in three bits from [`INNER_TAG_TYPE`] on.
+pub(crate) const HAS_INNER_TAG: u64 = 1 << 11;
+pub(crate) const INNER_TAG_TYPE: u32 = 8;
 pub(crate) const ETHER_TYPE: u32 = 16;
+pub(crate) const CARRIED: u32 = 32;
+pub(crate) const TAG_TYPE: u32 = 48;
 
 /// Bit positions in the word [`TRANSPORT`].
 pub(crate) const SOURCE_PORT: u32 = 48;
@@ -47,8 +55,19 @@ pub(crate) const TTL: u32 = 8;
 pub(crate) const VLAN_PRIORITY: u32 = 60;
 pub(crate) const VLAN_ID: u32 = 48;
 pub(crate) const TCP_FLAGS: u32 = 32;
+pub(crate) const INNER_VLAN_PRIORITY: u32 = 28;
+pub(crate) const INNER_VLAN_ID: u32 = 16;
 pub(crate) const ICMP_TYPE: u32 = 8;
 pub(crate) const ICMP_CODE: u32 = 0;
+
+/// The types of tags, by number from 1 on.
+const TAG_TYPES: [u16; 4] = [VLAN, SERVICE_VLAN, 0x9100, 0x9200];
+
+/// The number of a type of tags; 0 if there are no such tags.
+pub(crate) fn tag_number(ether_type: u16) -> u64 {
+    let place = TAG_TYPES.iter().position(|of| *of == ether_type);
+    place.map_or(0, |place| place as u64 + 1)
+}
 
 /// The words of one packet.
 #[derive(Clone, Copy)]
@@ -58,13 +77,18 @@ impl Fields {
     #[inline(always)]
     pub(crate) fn of(keys: &Keys) -> Self {
         let mut words = [0; WORDS];
-        let mut kind = u64::from(keys.ether_type) << ETHER_TYPE;
+        let mut kind =
+            u64::from(keys.ether_type) << ETHER_TYPE | u64::from(keys.carried) << CARRIED;
         words[DESTINATION_MAC] = keys.destination_mac;
         words[SOURCE_MAC] = keys.source_mac;
-        if let Some(id) = keys.vlan_id {
-            kind |= HAS_TAG;
-            words[DETAILS] =
-                u64::from(keys.vlan_priority) << VLAN_PRIORITY | u64::from(id) << VLAN_ID;
+        if let Some(Tag { ether_type, id, priority }) = keys.tag {
+            kind |= HAS_TAG | u64::from(ether_type) << TAG_TYPE;
+            words[DETAILS] = u64::from(priority) << VLAN_PRIORITY | u64::from(id) << VLAN_ID;
+        }
+        if let Some(Tag { ether_type, id, priority }) = keys.inner_tag {
+            kind |= HAS_INNER_TAG | tag_number(ether_type) << INNER_TAG_TYPE;
+            words[DETAILS] |=
+                u64::from(priority) << INNER_VLAN_PRIORITY | u64::from(id) << INNER_VLAN_ID;
         }
         if let Some(ip) = &keys.ip {
             kind |= HAS_IP;

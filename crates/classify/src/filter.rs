@@ -1,6 +1,8 @@
 //! A filter, and the plain rule for whether it matches. The tables are tested against this rule.
 
+use crate::fields::tag_number;
 use crate::{ActionId, Expression, Flower, Mark, Selector, Subject};
+use narrows_packet::dissect::Keys;
 use std::sync::Arc;
 
 /// The protocol of a filter that accepts all frames (`ETH_P_ALL`).
@@ -8,6 +10,33 @@ pub const ANY_PROTOCOL: u16 = 0x0003;
 
 /// An IEEE 802.1Q tag, as the protocol of a filter.
 pub const VLAN: u16 = 0x8100;
+
+/// A service provider's tag (IEEE 802.1ad), likewise.
+pub const SERVICE_VLAN: u16 = 0x88a8;
+
+/// The EtherTypes of what carries IP further: PPPoE sessions, and MPLS.
+pub(crate) const CARRIERS: [u16; 3] = [0x8864, 0x8847, 0x8848];
+
+/// Whether packets of a protocol of filters have a tag of this type first.
+pub fn is_tag(protocol: u16) -> bool {
+    tag_number(protocol) != 0
+}
+
+/// Where the network layer of a filter's packets begins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Network {
+    /// At the IP header, also that of a packet in PPPoE or MPLS. Without IP, behind all tags.
+    Ip,
+    /// Behind all tags: for filters whose packets are those of PPPoE or MPLS.
+    Carrier,
+}
+
+impl Network {
+    /// For filters with this protocol.
+    pub fn of(protocol: u16) -> Self {
+        if CARRIERS.contains(&protocol) { Self::Carrier } else { Self::Ip }
+    }
+}
 
 /// The condition of a filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,7 +58,8 @@ pub enum Matches {
 pub struct Filter {
     /// The priority (`pref`), never 0. Lower values are evaluated first.
     pub pref: u16,
-    /// The EtherType of its packets, or [`ANY_PROTOCOL`].
+    /// The EtherType of its packets, or [`ANY_PROTOCOL`]: that of the outer tag, what is behind all
+    /// tags, or that of the IP which this carries.
     pub protocol: u16,
     /// The number within its `pref`. Filters of one `pref` are evaluated in the order of their
     /// numbers.
@@ -67,20 +97,27 @@ impl Filter {
         let keys = subject.keys();
         let is_of_protocol = match self.protocol {
             ANY_PROTOCOL => true,
-            VLAN => keys.vlan_id.is_some(),
-            protocol => keys.ether_type == protocol,
+            protocol if is_tag(protocol) => keys.tag.is_some_and(|tag| tag.ether_type == protocol),
+            protocol => is_of(protocol, &keys),
         };
+        let network = Network::of(self.protocol);
         is_of_protocol
             && match &self.matches {
                 Matches::All => true,
                 Matches::Flower(flower) => flower.matches(&keys),
-                Matches::Words(words) => words.iter().all(|word| word.matches(subject)),
+                Matches::Words(words) => words.iter().all(|word| word.matches(subject, network)),
                 Matches::Mark(mark) => mark.matches(subject.mark()),
                 Matches::Basic(expression) => {
-                    expression.as_ref().is_none_or(|e| e.matches(subject))
+                    expression.as_ref().is_none_or(|e| e.matches(subject, network))
                 }
             }
     }
+}
+
+/// Whether packets with `keys` are of an EtherType behind their tags: their own, or that of the IP
+/// that they carry.
+pub(crate) fn is_of(ether_type: u16, keys: &Keys) -> bool {
+    [keys.ether_type, keys.carried].contains(&ether_type)
 }
 
 /// The position of a filter with this `pref` and number.

@@ -1,7 +1,8 @@
 //! `flower`: named fields of a packet.
 
 use crate::Prefix;
-use narrows_packet::dissect::{Fragment, Keys};
+use crate::filter::{is_of, is_tag};
+use narrows_packet::dissect::{Fragment, Keys, Tag};
 
 /// A range of ports, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,12 +16,18 @@ pub struct PortRange {
 /// The conditions of a `flower` filter; `None` matches anything. A pair is a value and a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flower {
-    /// `vlan_id`
+    /// `vlan_id`, of the outer tag.
     pub vlan_id: Option<u16>,
     /// `vlan_prio`, 0 to 7.
     pub vlan_priority: Option<u8>,
-    /// `vlan_ethtype`: the EtherType after the tags.
+    /// `vlan_ethtype`: the EtherType of the second tag, or the one after the tags.
     pub vlan_ether_type: Option<u16>,
+    /// `cvlan_id`, of the second tag.
+    pub inner_vlan_id: Option<u16>,
+    /// `cvlan_prio`, 0 to 7.
+    pub inner_vlan_priority: Option<u8>,
+    /// `cvlan_ethtype`: the EtherType after the tags, of which there are two or more.
+    pub inner_vlan_ether_type: Option<u16>,
     /// `dst_mac`, in the low 48 bits.
     pub destination_mac: Option<(u64, u64)>,
     /// `src_mac`
@@ -58,6 +65,9 @@ impl Flower {
             vlan_id: self.vlan_id,
             vlan_priority: self.vlan_priority,
             vlan_ether_type: self.vlan_ether_type,
+            inner_vlan_id: self.inner_vlan_id,
+            inner_vlan_priority: self.inner_vlan_priority,
+            inner_vlan_ether_type: self.inner_vlan_ether_type,
             destination_mac: self.destination_mac,
             source_mac: self.source_mac,
             ..Self::default()
@@ -66,10 +76,18 @@ impl Flower {
     }
 
     pub(crate) fn matches(&self, keys: &Keys) -> bool {
-        let is_tagged = keys.vlan_id.is_some();
-        let link = self.vlan_id.is_none_or(|id| keys.vlan_id == Some(id))
-            && self.vlan_priority.is_none_or(|prio| is_tagged && keys.vlan_priority == prio)
-            && self.vlan_ether_type.is_none_or(|kind| is_tagged && keys.ether_type == kind)
+        let link = has_tag(keys.tag, self.vlan_id, self.vlan_priority)
+            && has_tag(keys.inner_tag, self.inner_vlan_id, self.inner_vlan_priority)
+            && self.vlan_ether_type.is_none_or(|kind| {
+                keys.tag.is_some()
+                    && match is_tag(kind) {
+                        true => keys.inner_tag.is_some_and(|tag| tag.ether_type == kind),
+                        false => is_of(kind, keys),
+                    }
+            })
+            && self
+                .inner_vlan_ether_type
+                .is_none_or(|kind| keys.inner_tag.is_some() && is_of(kind, keys))
             && agrees(self.destination_mac, keys.destination_mac)
             && agrees(self.source_mac, keys.source_mac);
         if !link || !self.wants_ip() {
@@ -98,6 +116,12 @@ impl Flower {
             && self.is_fragment.is_none_or(|is| is == ip.fragment.is_some())
             && self.is_first_fragment.is_none_or(|is| is == is_first)
     }
+}
+
+/// Whether a tag has what is wanted of it; where nothing is, it may be none.
+fn has_tag(tag: Option<Tag>, id: Option<u16>, priority: Option<u8>) -> bool {
+    id.is_none_or(|id| tag.is_some_and(|tag| tag.id == id))
+        && priority.is_none_or(|priority| tag.is_some_and(|tag| tag.priority == priority))
 }
 
 /// Widens a pair to words.

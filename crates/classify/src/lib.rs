@@ -49,7 +49,9 @@ pub use classifier::{Actions, Blocks, Classifier, Verdict};
 pub use expression::{
     EXPRESSION_DEPTH_MAX, End, Expression, Layer, Meta, Relation, SetMatch, Spot,
 };
-pub use filter::{ANY_PROTOCOL, Filter, Filters, Matches, VLAN, order};
+pub use filter::{
+    ANY_PROTOCOL, Filter, Filters, Matches, Network, SERVICE_VLAN, VLAN, is_tag, order,
+};
 pub use flower::{Flower, PortRange};
 pub use mark::Mark;
 pub use narrows_packet::dissect::Keys;

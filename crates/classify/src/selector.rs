@@ -1,6 +1,6 @@
 //! `u32`: four bytes of a packet under a mask.
 
-use crate::Subject;
+use crate::{Network, Subject};
 
 /// The position of four bytes, and their value under a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,9 +21,9 @@ impl Selector {
         Self { value: value & mask, mask, offset, is_behind_ip: false }
     }
 
-    /// Whether `subject` matches.
-    pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        let word = subject.word(self.offset, self.is_behind_ip);
+    /// Whether `subject` matches, whose network layer is `network`.
+    pub(crate) fn matches(&self, subject: &Subject<'_>, network: Network) -> bool {
+        let word = subject.word(self.offset, self.is_behind_ip, network);
         word.is_some_and(|word| (word ^ self.value) & self.mask == 0)
     }
 }
@@ -36,8 +36,9 @@ mod tests {
     fn bytes_beyond_the_frame_do_not_match() {
         let frame = [0xaa; 20];
         let subject = Subject::new(&frame).unwrap();
-        let at = |offset| Selector::network(offset, 0xaaaa_aaaa, u32::MAX).matches(&subject);
+        let matches = |selector: Selector| selector.matches(&subject, Network::Ip);
+        let at = |offset| matches(Selector::network(offset, 0xaaaa_aaaa, u32::MAX));
         assert!(at(2) && at(-14) && !at(3) && !at(-15) && !at(i16::MAX) && !at(i16::MIN));
-        assert!(Selector::network(0, 5, 0).matches(&subject), "no bit counts");
+        assert!(matches(Selector::network(0, 5, 0)), "no bit counts");
     }
 }

@@ -8,13 +8,17 @@
 
 use crate::ahead::Places;
 use crate::fields::{
-    ADDRESSES, DESTINATION_HIGH, DESTINATION_MAC, DESTINATION_PORT, DETAILS, ETHER_TYPE, HAS_FLAGS,
-    HAS_ICMP, HAS_IP, HAS_PORTS, HAS_TAG, ICMP_CODE, ICMP_TYPE, IS_FIRST, IS_FRAGMENT, IS_V6, KIND,
-    MARK, PROTOCOL, SOURCE_HIGH, SOURCE_LOW, SOURCE_MAC, SOURCE_PORT, TCP_FLAGS, TRAFFIC_CLASS,
-    TRANSPORT, TTL, VLAN_ID, VLAN_PRIORITY, WORDS,
+    ADDRESSES, CARRIED, DESTINATION_HIGH, DESTINATION_MAC, DESTINATION_PORT, DETAILS, ETHER_TYPE,
+    HAS_FLAGS, HAS_ICMP, HAS_INNER_TAG, HAS_IP, HAS_PORTS, HAS_TAG, ICMP_CODE, ICMP_TYPE,
+    INNER_TAG_TYPE, INNER_VLAN_ID, INNER_VLAN_PRIORITY, IS_FIRST, IS_FRAGMENT, IS_V6, KIND, MARK,
+    PROTOCOL, SOURCE_HIGH, SOURCE_LOW, SOURCE_MAC, SOURCE_PORT, TAG_TYPE, TCP_FLAGS, TRAFFIC_CLASS,
+    TRANSPORT, TTL, VLAN_ID, VLAN_PRIORITY, WORDS, tag_number,
 };
+use crate::filter::CARRIERS;
 use crate::flower::wide;
-use crate::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, Subject, VLAN};
+use crate::{
+    ANY_PROTOCOL, Filter, Flower, Matches, Network, PortRange, Prefix, Selector, Subject, is_tag,
+};
 
 /// The most words in a key. The filter itself tests any further ones.
 pub(crate) const KEY_MAX: usize = WORDS;
@@ -25,7 +29,7 @@ pub(crate) enum From {
     /// One of the words of the parsed headers.
     Field(u8),
     /// Four bytes of the frame.
-    Frame { offset: i16, is_behind_ip: bool },
+    Frame { offset: i16, is_behind_ip: bool, network: Network },
 }
 
 /// A word of a key.
@@ -41,7 +45,9 @@ impl Read {
     pub(crate) fn of(self, subject: &Subject<'_>) -> Option<u64> {
         let word = match self.from {
             From::Field(place) => subject.field(usize::from(place)),
-            From::Frame { offset, is_behind_ip } => u64::from(subject.word(offset, is_behind_ip)?),
+            From::Frame { offset, is_behind_ip, network } => {
+                u64::from(subject.word(offset, is_behind_ip, network)?)
+            }
         };
         Some(word & self.mask)
     }
@@ -68,8 +74,8 @@ impl Read {
                 let word = |at: usize| Some(subjects[at].as_ref()?.field(place));
                 places.for_each(|at| each(at, word(at)));
             }
-            From::Frame { offset, is_behind_ip } => {
-                let word = |at: usize| subjects[at].as_ref()?.word(offset, is_behind_ip);
+            From::Frame { offset, is_behind_ip, network } => {
+                let word = |at: usize| subjects[at].as_ref()?.word(offset, is_behind_ip, network);
                 places.for_each(|at| each(at, word(at).map(u64::from)));
             }
         }
@@ -114,9 +120,10 @@ impl Compiled {
         let mut draft = Draft::default();
         match filter.protocol {
             ANY_PROTOCOL => {}
-            VLAN => draft.bits(KIND, HAS_TAG, HAS_TAG),
-            protocol => draft.bits(KIND, u64::from(protocol) << ETHER_TYPE, 0xffff << ETHER_TYPE),
+            protocol if is_tag(protocol) => draft.half(TAG_TYPE, protocol),
+            protocol => draft.ether_type(protocol),
         }
+        let network = Network::of(filter.protocol);
         let mut frame = Vec::new();
         match &filter.matches {
             Matches::All => {}
@@ -126,7 +133,8 @@ impl Compiled {
             Matches::Words(words) => {
                 draft.is_partial |= words.len() > KEY_MAX;
                 let reads = words.iter().take(KEY_MAX).map(|word| {
-                    let from = From::Frame { offset: word.offset, is_behind_ip: word.is_behind_ip };
+                    let Selector { offset, is_behind_ip, .. } = *word;
+                    let from = From::Frame { offset, is_behind_ip, network };
                     let mask = u64::from(word.mask);
                     (Read { from, mask }, u64::from(word.value) & mask)
                 });
@@ -164,6 +172,17 @@ impl Draft {
         self.masks[place] |= mask;
     }
 
+    /// One of the EtherTypes in [`KIND`].
+    fn half(&mut self, shift: u32, ether_type: u16) {
+        self.bits(KIND, u64::from(ether_type) << shift, 0xffff << shift);
+    }
+
+    /// The EtherType behind all tags, or of the IP that is carried.
+    fn ether_type(&mut self, ether_type: u16) {
+        let shift = if CARRIERS.contains(&ether_type) { ETHER_TYPE } else { CARRIED };
+        self.half(shift, ether_type);
+    }
+
     fn flag(&mut self, flag: u64, is: bool) {
         self.bits(KIND, if is { flag } else { 0 }, flag);
     }
@@ -178,9 +197,33 @@ impl Draft {
             self.bits(DETAILS, u64::from(priority) << VLAN_PRIORITY, 7 << VLAN_PRIORITY);
             self.is_contradiction |= priority > 7;
         }
-        if let Some(ether_type) = flower.vlan_ether_type {
-            self.flag(HAS_TAG, true);
-            self.bits(KIND, u64::from(ether_type) << ETHER_TYPE, 0xffff << ETHER_TYPE);
+        match flower.vlan_ether_type {
+            Some(ether_type) if is_tag(ether_type) => {
+                self.flag(HAS_TAG, true);
+                self.bits(KIND, tag_number(ether_type) << INNER_TAG_TYPE, 7 << INNER_TAG_TYPE);
+            }
+            Some(ether_type) => {
+                self.flag(HAS_TAG, true);
+                self.ether_type(ether_type);
+            }
+            None => {}
+        }
+        if let Some(id) = flower.inner_vlan_id {
+            self.flag(HAS_INNER_TAG, true);
+            self.bits(DETAILS, u64::from(id) << INNER_VLAN_ID, 0xfff << INNER_VLAN_ID);
+        }
+        if let Some(priority) = flower.inner_vlan_priority {
+            self.flag(HAS_INNER_TAG, true);
+            self.bits(
+                DETAILS,
+                u64::from(priority) << INNER_VLAN_PRIORITY,
+                7 << INNER_VLAN_PRIORITY,
+            );
+            self.is_contradiction |= priority > 7;
+        }
+        if let Some(ether_type) = flower.inner_vlan_ether_type {
+            self.flag(HAS_INNER_TAG, true);
+            self.ether_type(ether_type);
         }
         self.pair(DESTINATION_MAC, 0, flower.destination_mac);
         self.pair(SOURCE_MAC, 0, flower.source_mac);

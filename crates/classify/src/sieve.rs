@@ -8,6 +8,7 @@
 //! A bit that is set without need costs a look-up and nothing else. So a key that is removed from a
 //! table leaves its bit set until the sieve is rebuilt.
 
+use crate::Network;
 use crate::Subject;
 use crate::fields::{ADDRESSES, DESTINATION_HIGH, HAS_IP, IS_V6, KIND, SOURCE_HIGH};
 use crate::shape::{From, Guard, Read, Shape};
@@ -52,7 +53,9 @@ impl Sight {
                 (kind == HAS_IP).then(|| (subject.field(ADDRESSES) >> shift) as usize & 0xffff)
             }
             Self::V6 { word } => (kind == HAS_IP | IS_V6).then(|| hash(subject.field(word))),
-            Self::Frame { offset } => subject.word(offset, false).map(|word| (word >> 16) as usize),
+            Self::Frame { offset } => {
+                subject.word(offset, false, Network::Ip).map(|word| (word >> 16) as usize)
+            }
         }
     }
 
@@ -67,11 +70,10 @@ impl Sight {
             (Self::V6 { word }, From::Field(place)) if usize::from(place) == word => {
                 (read.mask >> 32 == 0xffff_ffff).then_some(16)
             }
-            (Self::Frame { offset }, From::Frame { offset: at, is_behind_ip: false })
-                if offset == at =>
-            {
-                leading(read.mask >> 16)
-            }
+            (
+                Self::Frame { offset },
+                From::Frame { offset: at, is_behind_ip: false, network: Network::Ip },
+            ) if offset == at => leading(read.mask >> 16),
             _ => None,
         };
         shape.reads.iter().enumerate().find_map(|(index, read)| Some((index, of(read)?)))

@@ -1,14 +1,16 @@
 //! A packet as filters see it.
 
-use crate::Layer;
 use crate::fields::Fields;
+use crate::{Layer, Network};
 use narrows_packet::dissect::Keys;
 
 /// A packet during classification: its frame, its parsed headers, and what actions have set.
 pub struct Subject<'a> {
     /// The frame.
     frame: &'a [u8],
-    /// The offset of its network layer,
+    /// The offsets of what is behind all tags,
+    carrier: u32,
+    /// of its network layer, which is IP if there is IP,
     network: u32,
     /// and of its transport layer; 0 if it has none.
     transport: u32,
@@ -59,9 +61,11 @@ impl<'a> Subject<'a> {
     fn of(frame: &'a [u8], keys: &Keys) -> Self {
         let len = u32::try_from(frame.len()).unwrap_or(u32::MAX);
         // Headers are at the start of a frame, so the offsets fit.
-        let network = keys.network as u32;
+        let carrier = keys.network as u32;
+        let network = keys.ip.map_or(carrier, |ip| ip.at as u32);
         let transport = keys.ip.map_or(0, |ip| ip.transport as u32);
-        Self { frame, network, transport, len, mark: 0, priority: 0, fields: Fields::of(keys) }
+        let fields = Fields::of(keys);
+        Self { frame, carrier, network, transport, len, mark: 0, priority: 0, fields }
     }
 
     /// Sets the length in bytes, if the frame is only the beginning of the packet.
@@ -123,18 +127,21 @@ impl<'a> Subject<'a> {
     /// The four bytes at `offset` from the network layer, or from the transport layer if
     /// `is_behind_ip`. `None` if they are outside the frame.
     #[inline(always)]
-    pub(crate) fn word(&self, offset: i16, is_behind_ip: bool) -> Option<u32> {
+    pub(crate) fn word(&self, offset: i16, is_behind_ip: bool, network: Network) -> Option<u32> {
         let layer = if is_behind_ip { Layer::Transport } else { Layer::Network };
-        let word = self.at(layer, offset)?.first_chunk()?;
+        let word = self.at(layer, offset, network)?.first_chunk()?;
         Some(u32::from_be_bytes(*word))
     }
 
     /// The frame from `offset` after the beginning of `layer`.
     #[inline(always)]
-    pub(crate) fn at(&self, layer: Layer, offset: i16) -> Option<&'a [u8]> {
+    pub(crate) fn at(&self, layer: Layer, offset: i16, network: Network) -> Option<&'a [u8]> {
         let base = match layer {
             Layer::Link => 0,
-            Layer::Network => self.network as usize,
+            Layer::Network => match network {
+                Network::Ip => self.network as usize,
+                Network::Carrier => self.carrier as usize,
+            },
             Layer::Transport if self.transport == 0 => return None,
             Layer::Transport => self.transport as usize,
         };

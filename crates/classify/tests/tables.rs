@@ -2,8 +2,8 @@
 
 use narrows_classify::{
     AHEAD, ANY_PROTOCOL, ActionId, ActionKind, Actions, Blocks, Classifier, Expression, Filter,
-    Filters, Flower, Found, Mark, Matches, Meta, PortRange, Prefix, Relation, Selector, Subject,
-    VLAN,
+    Filters, Flower, Found, Mark, Matches, Meta, PortRange, Prefix, Relation, SERVICE_VLAN,
+    Selector, Subject, VLAN,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -43,7 +43,9 @@ fn some<S: Strategy>(strategy: S) -> impl Strategy<Value = Option<S::Value>> {
 
 fn flower() -> impl Strategy<Value = Flower> {
     let bytes = || (any::<u8>(), prop_oneof![Just(0xff_u8), Just(0xfc), any::<u8>()]);
-    let link = (some(0..3_u16), some(0..8_u8), some(Just(0x0800_u16)), some(Just((2, 0xff_u64))));
+    let behind = || prop_oneof![Just(0x0800_u16), Just(0x8100), Just(0x8864), Just(0x8847)];
+    let tag = || (some(0..3_u16), some(0..8_u8), some(behind()));
+    let link = (tag(), proptest::option::weighted(0.3, tag()), some(Just((2, 0xff_u64))));
     let network = (
         some(prop_oneof![Just(6_u8), Just(17), Just(1)]),
         some(bytes()),
@@ -61,10 +63,13 @@ fn flower() -> impl Strategy<Value = Flower> {
         some(any::<bool>()),
     );
     (link, network, transport).prop_map(|(link, network, transport)| Flower {
-        vlan_id: link.0,
-        vlan_priority: link.1,
-        vlan_ether_type: link.2,
-        destination_mac: link.3,
+        vlan_id: link.0.0,
+        vlan_priority: link.0.1,
+        vlan_ether_type: link.0.2,
+        inner_vlan_id: link.1.and_then(|tag| tag.0),
+        inner_vlan_priority: link.1.and_then(|tag| tag.1),
+        inner_vlan_ether_type: link.1.and_then(|tag| tag.2),
+        destination_mac: link.2,
         source_mac: None,
         protocol: network.0,
         traffic_class: network.1,
@@ -114,7 +119,8 @@ fn matches() -> impl Strategy<Value = Matches> {
 
 fn filter() -> impl Strategy<Value = Filter> {
     let protocol = prop_oneof![
-        3 => Just(ANY_PROTOCOL), 3 => Just(0x0800_u16), 1 => Just(0x86dd), 1 => Just(VLAN)
+        3 => Just(ANY_PROTOCOL), 3 => Just(0x0800_u16), 1 => Just(0x86dd), 1 => Just(VLAN),
+        1 => Just(SERVICE_VLAN), 1 => Just(0x8864), 1 => Just(0x8847), 1 => Just(0x9100),
     ];
     // Some classes exceed the 16 bits that a rank holds.
     let class = prop_oneof![4 => 0..5_u32, 1 => 0xffff..0x1_0004_u32];
@@ -163,23 +169,33 @@ fn prefix_filter() -> impl Strategy<Value = Filter> {
 
 /// A frame; most of its headers are complete.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
-    let head = (any::<bool>(), 0..3_u16, any::<bool>(), 0..=1_u8, 0..80_usize);
+    let tag = prop_oneof![3 => Just(0x8100_u16), 2 => Just(0x88a8), 1 => Just(0x9100)];
+    let tags = proptest::collection::vec((tag, 0..3_u16), 0..4);
+    let under = prop_oneof![4 => Just(0_u16), 1 => Just(0x8864), 1 => Just(0x8847)];
+    let head = ((tags, under), any::<bool>(), 0..=1_u8, 0..80_usize);
     let ip = (address(), address(), prop_oneof![Just(6_u8), Just(17), Just(1)], any::<u8>());
     let transport = (0..4_u16, 0..4_u16, 0..0x40_u8, prop_oneof![5 => Just(0_u16), 1 => 0..3_u16]);
-    (head, ip, transport).prop_map(|((tagged, vlan, is_v6, code, cut), ip, transport)| {
+    (head, ip, transport).prop_map(|(((tags, under), is_v6, code, cut), ip, transport)| {
         let (source, destination, protocol, tos) = ip;
         let (one, other, flags, fragment) = transport;
         let mut frame = vec![0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 1];
-        if tagged {
-            frame.extend([0x81, 0x00]);
+        for (ether_type, vlan) in tags {
+            frame.extend(ether_type.to_be_bytes());
             frame.extend((vlan << 13 | vlan).to_be_bytes());
         }
+        frame.extend(match (under, is_v6) {
+            (0x8864, false) => vec![0x88, 0x64, 0x11, 0, 0, 1, 0, 42, 0, 0x21],
+            (0x8864, true) => vec![0x88, 0x64, 0x11, 0, 0, 1, 0, 62, 0, 0x57],
+            (0x8847, _) => vec![0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64],
+            (_, false) => vec![0x08, 0x00],
+            (_, true) => vec![0x86, 0xdd],
+        });
         if is_v6 {
-            frame.extend([0x86, 0xdd, 0x60 | tos >> 4, tos << 4, 0, 0, 0, 20, protocol, 64]);
+            frame.extend([0x60 | tos >> 4, tos << 4, 0, 0, 0, 20, protocol, 64]);
             frame.extend(six(source).to_be_bytes());
             frame.extend(six(destination).to_be_bytes());
         } else {
-            frame.extend([0x08, 0x00, 0x45, tos, 0, 40, 0, 0]);
+            frame.extend([0x45, tos, 0, 40, 0, 0]);
             frame.extend(match fragment {
                 0 => [0x40, 0],
                 1 => [0x20, 0],

@@ -2,7 +2,7 @@
 
 use narrows_classify::{
     ANY_PROTOCOL, Expression, Filter, Flower, Layer, Mark, Matches, Meta, PortRange, Prefix,
-    Relation, Selector, Spot, VLAN,
+    Relation, SERVICE_VLAN, Selector, Spot, VLAN,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -39,10 +39,19 @@ fn ports() -> impl Strategy<Value = Option<PortRange>> {
 }
 
 pub(crate) fn flower() -> impl Strategy<Value = Matches> {
+    let behind = || {
+        prop_oneof![Just(0x0800_u16), Just(0x86dd), Just(VLAN), Just(SERVICE_VLAN), Just(0x8864)]
+    };
+    let tag = || {
+        (
+            option::weighted(0.05, prop_oneof![Just(5_u16), Just(7), 0_u16..4096]),
+            option::weighted(0.05, 0_u8..8),
+            option::weighted(0.05, behind()),
+        )
+    };
     let link = (
-        option::weighted(0.05, prop_oneof![Just(5_u16), 0_u16..4096]),
-        option::weighted(0.05, 0_u8..8),
-        option::weighted(0.05, prop_oneof![Just(0x0800_u16), Just(0x86dd)]),
+        tag(),
+        tag(),
         option::weighted(0.05, prop_oneof![Just(0x0404_0404_0404_u64), 0..1_u64 << 48]),
     );
     let ip = (
@@ -63,10 +72,13 @@ pub(crate) fn flower() -> impl Strategy<Value = Matches> {
     );
     (link, ip, rest).prop_map(|(link, ip, rest)| {
         Matches::Flower(Flower {
-            vlan_id: link.0,
-            vlan_priority: link.1,
-            vlan_ether_type: link.2,
-            destination_mac: link.3.map(|mac| (mac, (1 << 48) - 1)),
+            vlan_id: link.0.0,
+            vlan_priority: link.0.1,
+            vlan_ether_type: link.0.2,
+            inner_vlan_id: link.1.0,
+            inner_vlan_priority: link.1.1,
+            inner_vlan_ether_type: link.1.2,
+            destination_mac: link.2.map(|mac| (mac, (1 << 48) - 1)),
             source_mac: None,
             protocol: ip.0,
             traffic_class: ip.1,
@@ -163,7 +175,7 @@ pub(crate) fn basic() -> impl Strategy<Value = Matches> {
 pub(crate) fn filter(matches: impl Strategy<Value = Matches>) -> impl Strategy<Value = Filter> {
     let protocols = prop_oneof![
         4 => Just(ANY_PROTOCOL), 2 => Just(0x0800_u16), 1 => Just(0x86dd), 1 => Just(VLAN),
-        1 => Just(0x8864), 1 => Just(0x8847),
+        1 => Just(0x8864), 1 => Just(0x8847), 1 => Just(SERVICE_VLAN), 1 => Just(0x9100),
     ];
     (matches, protocols).prop_map(|(matches, protocol)| Filter {
         pref: 1,
@@ -181,10 +193,13 @@ pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     let tags = prop_oneof![
         4 => Just(Vec::new()),
         1 => Just(vec![0x81, 0, 0x20, 5]),
-        1 => Just(vec![0x88, 0xa8, 0, 7, 0x81, 0, 0, 5]),
+        1 => Just(vec![0x88, 0xa8, 0, 7]),
+        1 => Just(vec![0x88, 0xa8, 0, 7, 0x81, 0, 0x60, 5]),
+        1 => Just(vec![0x91, 0, 0, 5, 0x88, 0xa8, 0, 7, 0x92, 0, 0, 5]),
+        1 => Just(vec![0x81, 0, 0, 5, 0x81, 0, 0, 7, 0x81, 0, 0, 5, 0x88, 0xa8, 0, 7, 0x81, 0, 0, 5]),
     ];
     let under = prop_oneof![
-        6 => Just(Vec::new()),
+        4 => Just(Vec::new()),
         1 => Just(vec![0x88, 0x64, 0x11, 0, 0, 1, 0, 99]),
         1 => Just(vec![0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64]),
     ];

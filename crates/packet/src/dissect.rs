@@ -47,7 +47,7 @@ mod transport;
 mod tunnel;
 
 pub use conversation::{Conversation, Segment, Spin};
-pub use keys::{Fragment, IpKeys, Keys};
+pub use keys::{Fragment, IpKeys, Keys, Tag};
 pub use rewrite::rewrite;
 pub use translation::Translation;
 

@@ -1,15 +1,15 @@
 //! The headers that a filter asks for, as programs compare them.
 
-use narrows_bpf::{Field, Headers, has};
-use narrows_classify::{ANY_PROTOCOL, Flower, PortRange, Prefix, VLAN};
+use narrows_bpf::{Field, Headers, carrier, has};
+use narrows_classify::{ANY_PROTOCOL, Flower, PortRange, Prefix, is_tag};
 
 /// The headers of packets of `protocol` that meet the conditions of `flower`.
 pub fn headers(protocol: u16, flower: &Flower) -> Headers {
     let mut headers = Headers::default();
     match protocol {
         ANY_PROTOCOL => {}
-        VLAN => headers.ask_for(has::TAG),
-        protocol => headers.ask(Field::EtherType, &protocol.to_be_bytes(), &[0xff; 2]),
+        protocol if is_tag(protocol) => ask_type(&mut headers, Field::TagType, protocol),
+        protocol => ask_behind_tags(&mut headers, protocol),
     }
     ask(&mut headers, flower);
     headers
@@ -21,22 +21,38 @@ fn ask(headers: &mut Headers, flower: &Flower) {
         vlan_id: flower.vlan_id,
         vlan_priority: flower.vlan_priority,
         vlan_ether_type: flower.vlan_ether_type,
+        inner_vlan_id: flower.inner_vlan_id,
+        inner_vlan_priority: flower.inner_vlan_priority,
+        inner_vlan_ether_type: flower.inner_vlan_ether_type,
         destination_mac: flower.destination_mac,
         source_mac: flower.source_mac,
         ..Flower::default()
     };
-    if let Some(id) = flower.vlan_id {
-        headers.ask(Field::Tag, &id.to_be_bytes(), &0x0fff_u16.to_be_bytes());
-        headers.ask_for(has::TAG);
-    }
-    if let Some(priority) = flower.vlan_priority {
-        let bits = u16::from(priority) << 13;
-        headers.ask(Field::Tag, &bits.to_be_bytes(), &0xe000_u16.to_be_bytes());
-        headers.ask_for(has::TAG);
+    let tags = [
+        (Field::Tag, has::TAG, flower.vlan_id, flower.vlan_priority),
+        (Field::InnerTag, has::INNER_TAG, flower.inner_vlan_id, flower.inner_vlan_priority),
+    ];
+    for (field, tag, id, priority) in tags {
+        if let Some(id) = id {
+            headers.ask(field, &id.to_be_bytes(), &0x0fff_u16.to_be_bytes());
+            headers.ask_for(tag);
+        }
+        if let Some(priority) = priority {
+            let bits = u16::from(priority) << 13;
+            headers.ask(field, &bits.to_be_bytes(), &0xe000_u16.to_be_bytes());
+            headers.ask_for(tag);
+        }
     }
     if let Some(ether_type) = flower.vlan_ether_type {
-        headers.ask(Field::EtherType, &ether_type.to_be_bytes(), &[0xff; 2]);
         headers.ask_for(has::TAG);
+        match is_tag(ether_type) {
+            true => ask_type(headers, Field::InnerTagType, ether_type),
+            false => ask_behind_tags(headers, ether_type),
+        }
+    }
+    if let Some(ether_type) = flower.inner_vlan_ether_type {
+        headers.ask_for(has::INNER_TAG);
+        ask_behind_tags(headers, ether_type);
     }
     let macs =
         [(Field::DestinationMac, flower.destination_mac), (Field::SourceMac, flower.source_mac)];
@@ -79,6 +95,18 @@ fn ask(headers: &mut Headers, flower: &Flower) {
             headers.ask(Field::Has, &[if is { bit } else { 0 }], &[bit]);
         }
     }
+}
+
+/// The EtherType behind all tags: of PPPoE or MPLS, or of what is carried.
+fn ask_behind_tags(headers: &mut Headers, ether_type: u16) {
+    match carrier(ether_type) {
+        Some(number) => headers.ask(Field::Carrier, &[number], &[0xff]),
+        None => ask_type(headers, Field::EtherType, ether_type),
+    }
+}
+
+fn ask_type(headers: &mut Headers, field: Field, ether_type: u16) {
+    headers.ask(field, &ether_type.to_be_bytes(), &[0xff; 2]);
 }
 
 fn ask_address(headers: &mut Headers, field: Field, prefix: Option<Prefix>) {

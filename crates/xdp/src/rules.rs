@@ -5,9 +5,13 @@
 
 use crate::Refusal;
 use crate::compile::room;
+use narrows_bpf::carrier;
 use narrows_bpf::tree::layout::{Key, MASKS_MAX, Mask, RULES_MAX, Rule};
-use narrows_classify::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, VLAN};
+use narrows_classify::{ANY_PROTOCOL, Filter, Flower, Matches, PortRange, Prefix, is_tag};
 use std::collections::BTreeMap;
+
+/// The bits of [`Key::has`] that say what IP is in.
+const CARRIER_BITS: u8 = 6;
 
 /// EtherTypes.
 const IPV4: u16 = 0x0800;
@@ -88,8 +92,11 @@ fn keys(filter: &Filter) -> Option<Vec<Masked>> {
     };
     match filter.protocol {
         ANY_PROTOCOL => {}
-        VLAN => return None,
-        protocol => (bits.ether_type, key.ether_type) = (u16::MAX, protocol),
+        protocol if is_tag(protocol) => return None,
+        protocol => match carrier(protocol) {
+            Some(number) => (bits.has, key.has) = (CARRIER_BITS, number << 1),
+            None => (bits.ether_type, key.ether_type) = (u16::MAX, protocol),
+        },
     }
     let plain = Flower {
         protocol: None,
@@ -131,13 +138,14 @@ fn keys(filter: &Filter) -> Option<Vec<Masked>> {
             for (destination_mask, destination) in blocks(flower.destination_port) {
                 let asks = flower.source_port.or(flower.destination_port).is_some();
                 let has_ports = u8::from(asks);
+                let [bits_of, key_of] = [bits.has, key.has].map(|has| has | has_ports);
                 let (source_port, destination_port) = (source_mask, destination_mask);
                 let ip_bits = u8::MAX;
                 all.push((
-                    Key { ip: ip_bits, has_ports, source_port, destination_port, ..bits },
+                    Key { ip: ip_bits, has: bits_of, source_port, destination_port, ..bits },
                     Key {
                         ip,
-                        has_ports,
+                        has: key_of,
                         source_port: source,
                         destination_port: destination,
                         ..key

@@ -11,7 +11,7 @@ use narrows_bpf::tree::term::{
     ACTIONS_MAX, Comparison, Does, Layer, Next, Number, Relation, TERMS_MAX, TESTS_MAX, Term, Test,
 };
 use narrows_classify::{
-    self as classify, Action, Control, Expression, Filter, Flower, Matches, Sheaf,
+    self as classify, Action, Control, Expression, Filter, Flower, Matches, Network, Sheaf,
 };
 use narrows_policy::BoundAction;
 
@@ -34,14 +34,17 @@ pub(crate) fn terms(filters: &[Assigned<'_>], acting: &Acting<'_>) -> Result<Vec
 
 fn term(assigned: Assigned<'_>, acting: &Acting<'_>) -> Result<Term, Refusal> {
     let Assigned { scope, filter, class } = assigned;
-    let (mut flower, mut tests) = (Flower::default(), Tests::default());
+    let network = Network::of(filter.protocol);
+    let (mut flower, mut tests) = (Flower::default(), Tests { network, tests: Vec::new() });
     let matches = match &filter.matches {
         Matches::All | Matches::Basic(None) => Next::Matches,
         Matches::Flower(of) => {
             flower = *of;
             Next::Matches
         }
-        Matches::Words(words) => tests.all(words.iter().map(word), Next::Matches),
+        Matches::Words(words) => {
+            tests.all(words.iter().map(|one| word(one, network)), Next::Matches)
+        }
         Matches::Mark(mark) => {
             let value = u64::from(mark.value & mark.mask);
             let mark = masked(Number::Mark, mark.mask, Relation::Equal, value);
@@ -50,7 +53,7 @@ fn term(assigned: Assigned<'_>, acting: &Acting<'_>) -> Result<Term, Refusal> {
         Matches::Basic(Some(expression)) => tests.add(expression, Next::Matches, Next::Fails)?,
     };
     let first = tests.all(headers(filter.protocol, &flower).comparisons(), matches);
-    let Tests(tests) = tests;
+    let Tests { tests, .. } = tests;
     room("comparisons of a filter", TESTS_MAX, tests.len())?;
     let (does, actions) = acted(filter, acting, class)?;
     Ok(Term { scope, order: filter.order(), first, tests, does, actions })
@@ -95,8 +98,11 @@ fn refused<T>(what: &'static str, instead: &'static str) -> Result<T, Refusal> {
 }
 
 /// Tests in the order in which they were added: each behind those to which it leads.
-#[derive(Default)]
-struct Tests(Vec<Test>);
+struct Tests {
+    /// Where the network layer of their packets begins.
+    network: Network,
+    tests: Vec<Test>,
+}
 
 impl Tests {
     /// Adds the tests of `expression`, which lead to `then` where it holds and to `otherwise` where
@@ -115,16 +121,16 @@ impl Tests {
                 any.iter().rev().try_fold(otherwise, |next, one| self.add(one, then, next))?
             }
             Expression::Not(not) => self.add(not, otherwise, then)?,
-            Expression::Word(selector) => self.ask(word(selector), then, otherwise),
+            Expression::Word(selector) => self.ask(word(selector, self.network), then, otherwise),
             Expression::Number { at, size, mask, is_little_endian, relation, value } => {
-                let (layer, offset) = (layer(at.layer), at.offset);
+                let (layer, offset) = (layer(at.layer, self.network), at.offset);
                 let (size, is_little_endian) = (*size, *is_little_endian);
                 let number = Number::At { layer, offset, size, is_little_endian };
                 let (mask, value) = (all_or(*mask), (*value).into());
                 self.ask(masked(number, mask, self::relation(*relation), value), then, otherwise)
             }
             Expression::Bytes { at, bytes } => {
-                let pieces: Vec<Comparison> = pieces(at, bytes).collect();
+                let pieces: Vec<Comparison> = pieces(at, bytes, self.network).collect();
                 let ask = |next, piece: &Comparison| self.ask(*piece, next, otherwise);
                 pieces.iter().rev().fold(then, ask)
             }
@@ -154,9 +160,9 @@ impl Tests {
     }
 
     fn ask(&mut self, comparison: Comparison, then: Next, otherwise: Next) -> Next {
-        self.0.push(Test { comparison, then, otherwise });
+        self.tests.push(Test { comparison, then, otherwise });
         // An index that does not fit is of more tests than a term has, which is refused.
-        Next::Test(u8::try_from(self.0.len() - 1).unwrap_or(u8::MAX))
+        Next::Test(u8::try_from(self.tests.len() - 1).unwrap_or(u8::MAX))
     }
 }
 
@@ -165,16 +171,17 @@ fn masked(number: Number, mask: u32, relation: Relation, value: u64) -> Comparis
     Comparison { mask: mask.into(), ..Comparison::of(number, relation, value) }
 }
 
-fn word(selector: &classify::Selector) -> Comparison {
+fn word(selector: &classify::Selector, network: Network) -> Comparison {
     let classify::Selector { value, mask, offset, is_behind_ip } = *selector;
-    let layer = if is_behind_ip { Layer::Transport } else { Layer::Network };
+    let from = if is_behind_ip { classify::Layer::Transport } else { classify::Layer::Network };
+    let layer = layer(from, network);
     let number = Number::At { layer, offset, size: 4, is_little_endian: false };
     masked(number, mask, Relation::Equal, (value & mask).into())
 }
 
 /// The numbers of 4, 2 and 1 bytes that `bytes` are.
-fn pieces(at: &classify::Spot, bytes: &[u8]) -> impl Iterator<Item = Comparison> {
-    let (from, layer) = (at.offset, layer(at.layer));
+fn pieces(at: &classify::Spot, bytes: &[u8], network: Network) -> impl Iterator<Item = Comparison> {
+    let (from, layer) = (at.offset, layer(at.layer, network));
     let mut left = bytes;
     let mut place = 0_usize;
     std::iter::from_fn(move || {
@@ -189,10 +196,13 @@ fn pieces(at: &classify::Spot, bytes: &[u8]) -> impl Iterator<Item = Comparison>
     })
 }
 
-fn layer(layer: classify::Layer) -> Layer {
+fn layer(layer: classify::Layer, network: Network) -> Layer {
     match layer {
         classify::Layer::Link => Layer::Link,
-        classify::Layer::Network => Layer::Network,
+        classify::Layer::Network => match network {
+            Network::Ip => Layer::Network,
+            Network::Carrier => Layer::Carrier,
+        },
         classify::Layer::Transport => Layer::Transport,
     }
 }

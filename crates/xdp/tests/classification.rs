@@ -263,7 +263,7 @@ impl Packet {
             protocol: self.protocol,
             traffic_class: self.traffic_class,
             ip: 4,
-            has_ports,
+            has: has_ports,
             mark,
         }
     }

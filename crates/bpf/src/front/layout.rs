@@ -28,6 +28,7 @@ pub(super) fn write(into: &mut types::term, term: &Term, has_more: bool) {
         into.mask = word.mask.to_be();
         into.offset = word.offset;
         into.is_behind_ip = word.is_behind_ip.into();
+        into.is_in_carrier = word.is_in_carrier.into();
     }
     for (into, look_up) in into.look_ups.iter_mut().zip(&term.look_ups) {
         into.set = look_up.set;

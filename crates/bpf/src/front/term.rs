@@ -56,6 +56,8 @@ pub struct Word {
     pub offset: i16,
     /// Whether the offset counts from the transport header instead.
     pub is_behind_ip: bool,
+    /// Whether the network header is what is behind all tags, also where IP is in it.
+    pub is_in_carrier: bool,
 }
 
 /// What happens to a packet next.

@@ -79,7 +79,7 @@ static __always_inline void read_ports(struct key *key, struct network *network,
 	network->is_rare = is_short;
 	key->source_port = ports[0];
 	key->destination_port = ports[1];
-	key->has_ports = 1;
+	key->has = 1;
 }
 
 static __always_inline void read_v4(struct key *key, struct network *network, void *at,

@@ -52,8 +52,10 @@ struct selector {
 	__be32 value;
 	__be32 mask;
 	__s16 offset;
-	__u8 is_behind_ip;	/* from the transport layer on, else from the network layer on */
+	__u8 is_behind_ip;	/* from the transport layer on, else from the network layer on, */
+	__u8 is_in_carrier;	/* which then is what is behind all tags, also where IP is in it */
 	__u8 is_used;
+	__u8 reserved[3];
 };
 
 struct step {
@@ -178,7 +180,7 @@ static __always_inline int matches(struct context *ctx, struct packet *packet, i
 
 		if (!terms[term].selectors[i].is_used)
 			break;
-		base = packet->network;
+		base = terms[term].selectors[i].is_in_carrier ? packet->behind_tags : packet->network;
 		if (terms[term].selectors[i].is_behind_ip) {
 			base = packet->transport;
 			if (!base)
@@ -267,6 +269,7 @@ int front(struct context *ctx)
 
 		packet.bytes = size.bytes;
 		packet.packets = size.packets;
+		packet.is_cut_too_fine = is_cut_too_fine(ctx, size);
 		read_packet(ctx, &packet, reads_transport);
 		if (is_dropped(ctx, &packet)) {
 			count(ALL_DROPPED, size.bytes, size.packets, 1, CONFORMS);

@@ -7,7 +7,8 @@
  * of bytes at once: it advances the clock of the leaf and of each class above it, one atomic
  * addition each, and then charges packets to its own memory. So the cost of a packet depends
  * neither on the depth of the tree nor on other CPUs. A class that is sold further ahead than
- * its limit sells nothing. Every sale is booked, so the sum is exact under any concurrency.
+ * its limit sells nothing. Every sale is booked, so the sum is exact under any concurrency. A sale
+ * has a bound, since a class is in debt for the last one before its limit.
  *
  * A CPU's credit expires if it was not renewed for a while, so old purchases cannot make a
  * burst.
@@ -30,6 +31,9 @@
 /* The longest that a refusal holds on a CPU. */
 #define REFUSED_MAX 1000000ULL
 #define COUNT_MAX 0xffff
+/* The most bytes that are sold at once: what the longest packet that the kernel merges (512 KiB) has
+ * on the wire, and what a link adds to its frames. */
+#define SALE_MAX (1 << 21)
 
 enum answer {
 	SEND,
@@ -275,6 +279,8 @@ static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *cla
 	struct node *node;
 	__u64 want = cost;
 
+	if (cost > SALE_MAX)
+		return FULL;
 	seat->offered += cost;
 	/* Signed: the coarse clock may be behind the purchase. */
 	if (seat->credit >= (__s64)cost && seat->delay <= class->target &&

@@ -10,7 +10,10 @@
 #ifndef PACKET_H
 #define PACKET_H
 
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include "frame.h"
+#include "segments.h"
 
 /* The most tags, labels and extension headers that are parsed. */
 #define PACKET_TAGS_MAX 8
@@ -32,6 +35,12 @@
 #define PACKET_FRAGMENT 8
 #define PACKET_FIRST 16
 #define PACKET_TAG 32
+#define PACKET_INNER_TAG 64
+
+/* What carries IP further. */
+#define CARRIED_BY_PPPOE 1
+#define CARRIED_BY_MPLS_UC 2
+#define CARRIED_BY_MPLS_MC 3
 
 #define PACKET_WORDS 9
 
@@ -46,7 +55,8 @@ struct packet {
 			__u8 destination_mac[8];
 			__be16 source_port;
 			__be16 destination_port;
-			__be16 ether_type;	/* behind all tags; 0 if it is a length */
+			__be16 ether_type;	/* behind all tags, or of IP in PPPoE or MPLS;
+						 * 0 if it is a length */
 			__u8 ip;		/* 4, 6, or 0 for none */
 			__u8 protocol;		/* behind all extension headers */
 			__u8 traffic_class;
@@ -56,7 +66,10 @@ struct packet {
 			__u8 icmp_code;
 			__be16 tag;		/* the outer one's priority and VLAN */
 			__u8 has;
-			__u8 reserved[7];
+			__u8 carrier;		/* what IP may be in; 0 for nothing */
+			__be16 tag_type;	/* of the outer tag */
+			__be16 inner_tag;	/* the second one's priority and VLAN, */
+			__be16 inner_tag_type;	/* and its type */
 		};
 		__u64 words[PACKET_WORDS];
 	};
@@ -64,10 +77,12 @@ struct packet {
 	__u32 packets;		/* which is as many */
 	__u32 mark;
 	__u32 priority;
-	__u16 network;		/* where the network layer begins: behind all tags */
+	__u16 network;		/* where IP begins, or else what is behind all tags */
 	__u16 transport;	/* where the transport layer does; 0 without IP */
 	__u16 end;		/* where the IP packet ends by its own account */
-	__u16 spare;
+	__u16 is_cut_too_fine;
+	__u16 behind_tags;	/* where that begins */
+	__u16 spare[3];
 };
 
 /* The frames that a packet stands for. */
@@ -196,7 +211,8 @@ static __always_inline __u32 believable(struct context *ctx, __u32 declared, __u
 {
 	__u32 whole = reachable(ctx);
 
-	return declared < least || declared > whole ? whole : declared;
+	/* A merged packet may be longer than any offset of a header. */
+	return min(declared < least || declared > whole ? whole : declared, 0xffff);
 }
 
 static __always_inline void read_packet_v4(struct context *ctx, struct packet *packet, __u32 at,
@@ -208,6 +224,8 @@ static __always_inline void read_packet_v4(struct context *ctx, struct packet *p
 	if (!ip || ip->version != 4 || ip->ihl < 5)
 		return;
 	packet->ip = 4;
+	packet->ether_type = bpf_htons(ETH_P_IP);
+	packet->network = at;
 	packet->protocol = ip->protocol;
 	packet->traffic_class = ip->tos;
 	packet->ttl = ip->ttl;
@@ -230,6 +248,8 @@ static __always_inline void read_packet_v6(struct context *ctx, struct packet *p
 	if (!ip || ip->version != 6)
 		return;
 	packet->ip = 6;
+	packet->ether_type = bpf_htons(ETH_P_IPV6);
+	packet->network = at;
 	packet->protocol = ip->nexthdr;
 	packet->traffic_class = ip->priority << 4 | ip->flow_lbl[0] >> 4;
 	packet->ttl = ip->hop_limit;
@@ -270,10 +290,28 @@ static __always_inline __u8 pass_pppoe(struct context *ctx, __u32 *at)
 	return header[3] == bpf_htons(0x0021) ? 4 : header[3] == bpf_htons(0x0057) ? 6 : 0;
 }
 
-static __always_inline void set_tag(struct packet *packet, __be16 control)
+/* The next tag of the packet, from the outer one on. */
+static __always_inline void add_tag(struct packet *packet, __be16 type, __be16 control)
 {
-	packet->tag = control & bpf_htons(0xefff);
-	packet->has |= PACKET_TAG;
+	control &= bpf_htons(0xefff);
+	if (!(packet->has & PACKET_TAG)) {
+		packet->tag = control;
+		packet->tag_type = type;
+		packet->has |= PACKET_TAG;
+	} else if (!(packet->has & PACKET_INNER_TAG)) {
+		packet->inner_tag = control;
+		packet->inner_tag_type = type;
+		packet->has |= PACKET_INNER_TAG;
+	}
+}
+
+/* The EtherType behind all tags. */
+static __always_inline __u32 behind_tags(const struct packet *packet)
+{
+	return packet->carrier == CARRIED_BY_PPPOE   ? ETH_P_PPP_SES :
+	       packet->carrier == CARRIED_BY_MPLS_UC ? ETH_P_MPLS_UC :
+	       packet->carrier == CARRIED_BY_MPLS_MC ? ETH_P_MPLS_MC :
+						       bpf_ntohs(packet->ether_type);
 }
 
 /* Reads the headers of the frame. */
@@ -291,8 +329,8 @@ static __always_inline void read_packet(struct context *ctx, struct packet *pack
 	__builtin_memcpy(packet->destination_mac, eth->h_dest, ETH_ALEN);
 	ether_type = eth->h_proto;
 	beside = tag_beside(ctx, &beside_type);
-	if (beside_type == bpf_htons(ETH_P_8021Q))
-		set_tag(packet, beside);
+	if (beside_type)
+		add_tag(packet, beside_type, beside);
 #pragma unroll
 	for (int i = 0; i < PACKET_TAGS_MAX; i++) {
 		__be16 *tag;
@@ -303,21 +341,26 @@ static __always_inline void read_packet(struct context *ctx, struct packet *pack
 		tag = part(ctx, at, 4);
 		if (!tag)
 			break;
-		if (i == 0 && !beside_type && ether_type == bpf_htons(ETH_P_8021Q))
-			set_tag(packet, tag[0]);
+		if (i < 2)
+			add_tag(packet, ether_type, tag[0]);
 		ether_type = tag[1];
 		at += 4;
 	}
 	packet->ether_type = bpf_ntohs(ether_type) < ETH_P_802_3_MIN ? 0 : ether_type;
-	packet->network = at;
-	if (ether_type == bpf_htons(ETH_P_IP))
+	packet->network = packet->behind_tags = at;
+	if (ether_type == bpf_htons(ETH_P_IP)) {
 		ip = 4;
-	else if (ether_type == bpf_htons(ETH_P_IPV6))
+	} else if (ether_type == bpf_htons(ETH_P_IPV6)) {
 		ip = 6;
-	else if (ether_type == bpf_htons(ETH_P_MPLS_UC) || ether_type == bpf_htons(ETH_P_MPLS_MC))
+	} else if (ether_type == bpf_htons(ETH_P_MPLS_UC) ||
+		   ether_type == bpf_htons(ETH_P_MPLS_MC)) {
+		packet->carrier = ether_type == bpf_htons(ETH_P_MPLS_UC) ? CARRIED_BY_MPLS_UC :
+									   CARRIED_BY_MPLS_MC;
 		ip = pass_labels(ctx, &at);
-	else if (ether_type == bpf_htons(ETH_P_PPP_SES))
+	} else if (ether_type == bpf_htons(ETH_P_PPP_SES)) {
+		packet->carrier = CARRIED_BY_PPPOE;
 		ip = pass_pppoe(ctx, &at);
+	}
 	if (ip == 4)
 		read_packet_v4(ctx, packet, at, with_transport);
 	else if (ip == 6)

@@ -226,6 +226,8 @@ static __always_inline int police_packet(const struct packet *packet,
 	__u32 number = police->account;
 	struct common *common;
 
+	if (packet->is_cut_too_fine)
+		return EXCEEDS;
 	if ((__s64)bytes < police->minimum)
 		bytes = police->minimum;
 	if (police->longest && bytes > police->longest)

@@ -113,23 +113,24 @@ static __always_inline __u32 highest(__u64 word)
 /* What a member says: 1 where it is in, 0 where it is an exception, 2 where there is
  * none. */
 static __always_inline int member(void *elements, const struct element_key *key, __u32 counts,
-				  __u32 bytes)
+				  __u32 packets, __u32 bytes)
 {
 	struct element *element = bpf_map_lookup_elem(elements, key);
 
 	if (!element)
 		return 2;
 	if (counts) {
-		__sync_fetch_and_add(&element->packets, 1);
+		__sync_fetch_and_add(&element->packets, packets);
 		__sync_fetch_and_add(&element->bytes, bytes);
 	}
 	return !element->is_exception;
 }
 
 /* What the longest member of table `number` that covers `whole` says. One that counts
- * counts `bytes`. The key is copied, because before Linux 6.2 the verifier takes no
+ * counts `packets` and `bytes`. The key is copied, because before Linux 6.2 the verifier takes no
  * argument of a global function as a map's key. */
-__noinline int longest_member(__u32 number, const struct element_key *whole, __u32 bytes)
+__noinline int longest_member(__u32 number, const struct element_key *whole, __u32 packets,
+			      __u32 bytes)
 {
 	struct element_key own, *key = &own;
 	struct table *table = bpf_map_lookup_elem(&tables, &number);
@@ -150,7 +151,7 @@ __noinline int longest_member(__u32 number, const struct element_key *whole, __u
 		bits &= ~0ULL << (63 - bit);
 		key->address[1] = bpf_cpu_to_be64(bits);
 		key->len = 65 + bit;
-		found = member(elements, key, counts, bytes);
+		found = member(elements, key, counts, packets, bytes);
 		if (found != 2)
 			return found;
 	}
@@ -163,7 +164,7 @@ __noinline int longest_member(__u32 number, const struct element_key *whole, __u
 		bits &= ~0ULL << (63 - bit);
 		key->address[0] = bpf_cpu_to_be64(bits);
 		key->len = 1 + bit;
-		found = member(elements, key, counts, bytes);
+		found = member(elements, key, counts, packets, bytes);
 		if (found != 2)
 			return found;
 	}
@@ -201,6 +202,13 @@ static __always_inline __u32 is_painted(__u64 word, const __u8 *address)
 	return is_painted_v4(first, bpf_ntohl(*(const __be32 *)address));
 }
 
+/* Whether `key` is in the table of the set with `word`; counts `packet` for it. */
+static __always_inline int is_member(__u64 word, const struct element_key *key,
+				     const struct packet *packet)
+{
+	return longest_member(word & TABLE_MASK, key, packets_of(packet), packet->bytes) == 1;
+}
+
 /* Whether `packet` is in the set `set`. A global function: the verifier looks at it by
  * itself, not once for each filter that calls it. */
 __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
@@ -219,7 +227,7 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 	if (mode == ETHERNET) {
 		__builtin_memcpy(&key, how & BY_DESTINATION ? packet->destination_mac :
 							      packet->source_mac, 8);
-		return longest_member(word & TABLE_MASK, &key, packet->bytes) == 1;
+		return is_member(word, &key, packet);
 	}
 	if (!is_of_version(word, packet))
 		return 0;
@@ -234,7 +242,7 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 		key.port = how & BY_DESTINATION_PORT ? packet->destination_port :
 						       packet->source_port;
 	}
-	return longest_member(word & TABLE_MASK, &key, packet->bytes) == 1;
+	return is_member(word, &key, packet);
 }
 
 /* The same without a call, which costs as much as a look-up, if the painting is enough. */

@@ -22,6 +22,7 @@
 
 #include "find_class.h"
 #include "packet.h"
+#include "segments.h"
 #include "tree.h"
 
 #define TERMS_MAX 64
@@ -50,6 +51,7 @@ enum number {
 	ETHER_TYPE,
 	TAG,
 	PRIORITY,
+	AT_CARRIER,
 };
 
 enum relation {
@@ -154,13 +156,16 @@ static __always_inline __u64 number_of(struct context *ctx, const struct packet 
 		/* Of each frame, on average. */
 		return packet->bytes / packets_of(packet);
 	case ETHER_TYPE:
-		return bpf_ntohs(packet->ether_type);
+		return behind_tags(packet);
 	case TAG:
 		return packet->has & PACKET_TAG ? bpf_ntohs(packet->tag) : NONE;
 	case PRIORITY:
 		return packet->priority;
 	case AT_NETWORK:
 		from = packet->network;
+		break;
+	case AT_CARRIER:
+		from = packet->behind_tags;
 		break;
 	case AT_TRANSPORT:
 		if (!packet->transport)
@@ -274,7 +279,7 @@ static __always_inline void key_of(const struct packet *packet, struct key *key)
 	key->protocol = packet->protocol;
 	key->traffic_class = packet->traffic_class;
 	key->ip = packet->ip;
-	key->has_ports = !!(packet->has & PACKET_PORTS);
+	key->has = !!(packet->has & PACKET_PORTS) | packet->carrier << CARRIER_SHIFT;
 	key->mark = packet->mark;
 }
 

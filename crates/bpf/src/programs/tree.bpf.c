@@ -18,6 +18,7 @@
 #include "mark.h"
 #include "meter.h"
 #include "other_port.h"
+#include "segments.h"
 #include "self.h"
 #include "terms.h"
 
@@ -114,7 +115,8 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		return send(total, seat, size);
 
 	cost = charge_of(class, size);
-	switch (meter(number, leaf, class, seat, cost)) {
+	/* Not even asked for: it would put all classes on its way into debt. */
+	switch (is_cut_too_fine(ctx, size) ? FULL : meter(number, leaf, class, seat, cost)) {
 	case FULL:
 		seat->limit_drops += size.packets;
 		return drop(total, &total->limit_drops, size);

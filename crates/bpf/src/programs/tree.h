@@ -19,6 +19,7 @@
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "numbers.h"
 
 #define CLASSES_MAX 1024
 #define MASKS_MAX 32
@@ -38,6 +39,7 @@
 /* The most classes on a way from a leaf to the root. */
 #define LEVELS_MAX 24
 #define PRIORITIES 16
+#define CARRIER_SHIFT 1
 
 /* Instead of a class: such packets are dropped, since no class is theirs, or by a filter. */
 #define NOWHERE 0xffffffff
@@ -60,11 +62,11 @@ struct key {
 			__u8 destination[16];
 			__be16 source_port;
 			__be16 destination_port;
-			__be16 ether_type;	/* behind all tags */
+			__be16 ether_type;	/* behind all tags, or of IP in PPPoE or MPLS */
 			__u8 protocol;
 			__u8 traffic_class;
 			__u8 ip;		/* 4, 6, or 0 for neither */
-			__u8 has_ports;
+			__u8 has;		/* ports; and what IP is in, from CARRIER_SHIFT on */
 			__u16 mask;		/* used by rules */
 			__u32 mark;		/* that a filter in front has set */
 		};
@@ -279,16 +281,6 @@ static __always_inline struct class *class_of(__u32 plan, __u32 class)
 static __always_inline struct node *node_of(__u32 class)
 {
 	return bpf_map_lookup_elem(&nodes, &class);
-}
-
-static __always_inline __u64 min(__u64 one, __u64 other)
-{
-	return one < other ? one : other;
-}
-
-static __always_inline __u64 max(__u64 one, __u64 other)
-{
-	return one > other ? one : other;
 }
 
 #endif

@@ -52,7 +52,7 @@ pub struct Key {
     pub source_port: u16,
     /// The destination's port.
     pub destination_port: u16,
-    /// The EtherType behind all tags; 0 if there is none.
+    /// The EtherType behind all tags, or that of IP in PPPoE or MPLS; 0 if there is none.
     pub ether_type: u16,
     /// The protocol in the IP packet.
     pub protocol: u8,
@@ -60,8 +60,8 @@ pub struct Key {
     pub traffic_class: u8,
     /// 4, 6, or 0 for neither.
     pub ip: u8,
-    /// 1 if there are ports.
-    pub has_ports: u8,
+    /// 1 if there are ports; from the second bit on, what IP is in ([`carrier`](crate::carrier)).
+    pub has: u8,
     /// What a filter in front has set.
     pub mark: u32,
 }
@@ -79,7 +79,7 @@ impl Key {
             protocol: self.protocol & mask.protocol,
             traffic_class: self.traffic_class & mask.traffic_class,
             ip: self.ip & mask.ip,
-            has_ports: self.has_ports & mask.has_ports,
+            has: self.has & mask.has,
             mark: self.mark & mask.mark,
         }
     }
@@ -96,7 +96,7 @@ impl Key {
             self.protocol,
             self.traffic_class,
             self.ip,
-            self.has_ports,
+            self.has,
         ]);
         bytes[KEY_BYTES..44].copy_from_slice(&mask.to_ne_bytes());
         bytes[44..].copy_from_slice(&self.mark.to_ne_bytes());

@@ -272,7 +272,7 @@ mod tests {
             source: u128::from(0x0a00_0000 + (next(4) << 16) + next(40)),
             destination_port: next(64) as u16,
             protocol: [6, 17][next(2) as usize],
-            has_ports: 1,
+            has: 1,
             ip: 4,
             ..Key::default()
         }
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_byte_that_rules_nothing_out_is_no_sieve() {
-        let bits = |port: u16| Key { destination_port: port, has_ports: 1, ..Key::default() };
+        let bits = |port: u16| Key { destination_port: port, has: 1, ..Key::default() };
         let masks = [0xffff, 0xfffe, 0xfffc].map(|port| Mask { bits: bits(port), first: 0 });
         let rules = [0, 1, 2].map(|mask| Rule {
             scope: 0,

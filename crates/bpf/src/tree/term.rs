@@ -25,10 +25,12 @@ pub(super) const ACTED_BYTES: usize = 16;
 pub enum Layer {
     /// The Ethernet header.
     Link = 0,
-    /// Behind all tags.
+    /// At the IP header, or behind all tags.
     Network = 1,
     /// Behind the IP header.
     Transport = 2,
+    /// Behind all tags, also where IP is in what is there.
+    Carrier = 3,
 }
 
 /// The number that a test compares.
@@ -207,6 +209,9 @@ impl Test {
         let Comparison { number, shift, mask, relation, value } = self.comparison;
         let (number, offset, size, is_little_endian) = match number {
             Number::Word(index) => (0, index.into(), 0, false),
+            Number::At { layer: Layer::Carrier, offset, size, is_little_endian } => {
+                (11, offset, size, is_little_endian)
+            }
             Number::At { layer, offset, size, is_little_endian } => {
                 (1 + layer as u8, offset, size, is_little_endian)
             }

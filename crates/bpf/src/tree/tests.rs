@@ -9,9 +9,9 @@ use crate::front::{Does, FrontMaps, FrontPort, Step, Term as InFront, Then};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, as_xdp, run_merged, test_run};
 use std::time::Instant;
 
-const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
+pub(super) const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// The loopback device: nothing is sent in a test run.
-const OTHER: u32 = 1;
+pub(super) const OTHER: u32 = 1;
 
 fn tree() -> Option<Tree> {
     match Tree::load(OWN, false, Entry::Own, Hook::Xdp(XdpMode::Native)) {
@@ -129,7 +129,7 @@ fn a_class_passes_its_rate_and_every_packet_is_counted_once() {
 #[test]
 fn rules_find_classes_and_the_first_by_order_decides() {
     for mut tree in trees() {
-        let to = |port| Key { destination_port: port, has_ports: 1, ..Key::default() };
+        let to = |port| Key { destination_port: port, has: 1, ..Key::default() };
         let by = |bits| Mask { bits, first: 1 };
         let port = to(u16::MAX);
         let network = Key { destination: 0xff00_0000, ip: 0xff, ..Key::default() };
@@ -177,8 +177,8 @@ fn comparing(order: u64, offset: i16, size: u8, value: u64, does: term::Does) ->
 fn terms_and_rules_decide_in_one_order_and_terms_change_with_the_plan() {
     use term::Does::{Assigns, Continues, Defaults, Drops};
     for mut tree in trees() {
-        let port = Key { destination_port: u16::MAX, has_ports: 1, ..Key::default() };
-        let to = |port| Key { destination_port: port, has_ports: 1, ..Key::default() };
+        let port = Key { destination_port: u16::MAX, has: 1, ..Key::default() };
+        let to = |port| Key { destination_port: port, has: 1, ..Key::default() };
         let counted = |term: Term, action| Term { actions: vec![action], ..term };
         let image = Image {
             masks: vec![Mask { bits: port, first: 5 }],

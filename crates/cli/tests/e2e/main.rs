@@ -24,6 +24,7 @@ mod htb;
 mod idle;
 mod instances;
 mod limits;
+mod merged;
 mod nat;
 mod netem;
 mod offloads;

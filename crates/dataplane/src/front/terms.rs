@@ -5,7 +5,7 @@
 
 use super::FrontError;
 use narrows_bpf::{AccountKey, Accounts, Does, Endpoint, LookUp, Policer, Step, Term, Then, Word};
-use narrows_classify::{Action, ActionId, Control, End, Police, Selector};
+use narrows_classify::{Action, ActionId, Control, End, Network, Police, Selector};
 use narrows_policy::{FrontTerm, SetLookUp};
 use narrows_sets::Sets;
 
@@ -43,7 +43,8 @@ pub(crate) fn resolve(front: &[FrontTerm], sets: &Sets) -> Result<Terms, FrontEr
     let resolve = |from: &FrontTerm| {
         let mut term = Term::any();
         term.headers = narrows_xdp::headers(from.protocol, &from.flower);
-        term.words = from.words.iter().map(word).collect();
+        let is_in_carrier = Network::of(from.protocol) == Network::Carrier;
+        term.words = from.words.iter().map(|one| word(one, is_in_carrier)).collect();
         term.mark = from.mark.map(|mark| (mark.value, mark.mask));
         for look_up in &from.look_ups {
             term.look_ups.push(look_up_in(look_up, sets)?);
@@ -83,9 +84,9 @@ fn by(end: End) -> Endpoint {
     }
 }
 
-fn word(selector: &Selector) -> Word {
+fn word(selector: &Selector, is_in_carrier: bool) -> Word {
     let Selector { value, mask, offset, is_behind_ip } = *selector;
-    Word { value, mask, offset, is_behind_ip }
+    Word { value, mask, offset, is_behind_ip, is_in_carrier }
 }
 
 fn step(action: &Action) -> Step {

@@ -1,14 +1,11 @@
 //! The header fields that filters match on.
 
 use super::bytes::{be16, be32, byte, chunk};
-use super::layer::IPV4;
+use super::layer::{IPV4, IPV6, Layer, layer};
 use super::link::{ETHERNET_LEN, Link};
 use super::network::{Carried, Packet};
 use super::plain::plain;
 use super::protocol::{Protocol, TCP, protocol};
-
-/// A tag of IEEE 802.1Q.
-const TAG: u16 = 0x8100;
 
 /// The header fields of a frame that filters can test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,19 +16,35 @@ pub struct Keys {
     pub source_mac: u64,
     /// The EtherType after all tags; 0 if there is none.
     pub ether_type: u16,
-    /// The identifier of the outer VLAN, if there is a tag.
-    pub vlan_id: Option<u16>,
-    /// The outer tag's priority, 0 to 7; 0 without a tag.
-    pub vlan_priority: u8,
+    /// The EtherType of what is carried: that of IP, where IP is in PPPoE or MPLS; else as above.
+    pub carried: u16,
+    /// The outer tag, if there is one.
+    pub tag: Option<Tag>,
+    /// The tag behind it, if there is one.
+    pub inner_tag: Option<Tag>,
     /// The offset of the network layer, after all tags.
     pub network: usize,
     /// The IP header, if there is one.
     pub ip: Option<IpKeys>,
 }
 
+/// A tag of IEEE 802.1Q or 802.1ad.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tag {
+    /// Its own EtherType: 0x8100, or 0x88a8 of a service provider; 0x9100 and 0x9200 came before
+    /// the standard.
+    pub ether_type: u16,
+    /// The identifier of the VLAN, 0 to 4095.
+    pub id: u16,
+    /// The priority, 0 to 7.
+    pub priority: u8,
+}
+
 /// The fields of an IP header and of the header after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IpKeys {
+    /// The offset of the header.
+    pub at: usize,
     /// Whether it is IPv6.
     pub is_v6: bool,
     /// The source address; an IPv4 address is in the last four bytes.
@@ -80,6 +93,7 @@ impl Keys {
         let ([source, destination], ports) = (plain.addresses(), plain.ports());
         let tcp_flags = if plain.protocol() == TCP { plain.tcp_flags(frame) } else { None };
         let ip = IpKeys {
+            at: ETHERNET_LEN,
             is_v6: false,
             source: u128::from(source),
             destination: u128::from(destination),
@@ -97,8 +111,9 @@ impl Keys {
             destination_mac,
             source_mac,
             ether_type: IPV4,
-            vlan_id: None,
-            vlan_priority: 0,
+            carried: IPV4,
+            tag: None,
+            inner_tag: None,
             network: ETHERNET_LEN,
             ip: Some(ip),
         })
@@ -110,18 +125,36 @@ impl Keys {
         let link = Link::walk(frame)?;
         // The link layer was parsed, so both addresses and the EtherType are there.
         let station = |at: usize| chunk::<8>(frame, at).map_or(0, |b| u64::from_be_bytes(*b) >> 16);
-        let is_tagged = be16(frame, 12)? == TAG;
-        let tag = is_tagged.then(|| be16(frame, ETHERNET_LEN)).flatten();
+        let tag = Tag::at(frame, ETHERNET_LEN);
+        let inner_tag = tag.and_then(|_| Tag::at(frame, ETHERNET_LEN + 4));
         let ip = Packet::behind(frame, &link).and_then(|packet| IpKeys::of(frame, &packet));
+        let carried = match &ip {
+            Some(ip) if ip.is_v6 => IPV6,
+            Some(_) => IPV4,
+            None => link.ether_type,
+        };
         Some(Self {
             destination_mac: station(0),
             source_mac: station(6),
             ether_type: link.ether_type,
-            vlan_id: tag.map(|tag| tag & 0xfff),
-            vlan_priority: tag.map_or(0, |tag| (tag >> 13) as u8),
+            carried,
+            tag,
+            inner_tag,
             network: link.network,
             ip,
         })
+    }
+}
+
+impl Tag {
+    /// The tag whose two bytes are at `at`, if the EtherType before it says so and another one
+    /// follows.
+    fn at(frame: &[u8], at: usize) -> Option<Self> {
+        let [first, second, control, id, ..] = *chunk::<6>(frame, at - 2)?;
+        let ether_type = u16::from_be_bytes([first, second]);
+        let control = u16::from_be_bytes([control, id]);
+        let tag = Self { ether_type, id: control & 0xfff, priority: (control >> 13) as u8 };
+        (layer(ether_type) == Some(Layer::Tag)).then_some(tag)
     }
 }
 
@@ -139,6 +172,7 @@ impl IpKeys {
         let ttl = byte(frame, at + if packet.is_v6 { 7 } else { 8 })?;
         let Carried { protocol: number, at: transport, is_fragment, .. } = packet.carried;
         let mut keys = Self {
+            at,
             is_v6: packet.is_v6,
             source,
             destination,
@@ -189,7 +223,7 @@ mod tests {
         let mut frame = Vec::new();
         builder.write(&mut frame, &[0; 20]).unwrap();
         let keys = Keys::of(&frame).unwrap();
-        assert_eq!((keys.ether_type, keys.vlan_id, keys.network), (0x0800, Some(7), 18));
+        assert_eq!((keys.ether_type, keys.tag.unwrap().id, keys.network), (0x0800, 7, 18));
         assert_eq!((keys.source_mac, keys.destination_mac), (0x0202_0202_0202, 0x0404_0404_0404));
         let ip = keys.ip.unwrap();
         assert_eq!((ip.source, ip.destination, ip.ttl), (0x0a00_0001, 0x0a09_0002, 64));
@@ -207,6 +241,32 @@ mod tests {
             if let Some(keys) = Keys::plain(&frame) {
                 proptest::prop_assert_eq!(Some(keys), Keys::walk(&frame));
             }
+        }
+    }
+
+    #[test]
+    fn two_tags_are_read_of_any_kind_and_ip_is_found_behind_pppoe_and_mpls() {
+        let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        ip.extend([0, 7, 0, 53, 0, 8, 0, 0]);
+        let frame = |link: &[u8]| [&[4; 12], link, &ip].concat();
+        let tag = |tag: Option<Tag>| tag.map(|tag| (tag.ether_type, tag.priority, tag.id));
+        let tags = [0x88, 0xa8, 0x20, 7, 0x81, 0, 0x60, 9, 0x91, 0, 0, 1, 8, 0];
+        let keys = Keys::of(&frame(&tags)).unwrap();
+        assert_eq!(tag(keys.tag), Some((0x88a8, 1, 7)));
+        assert_eq!(tag(keys.inner_tag), Some((0x8100, 3, 9)));
+        assert_eq!((keys.ether_type, keys.carried, keys.network), (0x0800, 0x0800, 26));
+        let pppoe = [0x81, 0, 0, 5, 0x88, 0x64, 0x11, 0, 0, 1, 0, 30, 0, 0x21];
+        let labels = [0x88, 0x47, 0, 1, 0, 64, 0, 2, 1, 64];
+        for (link, ether_type, network, at) in
+            [(&pppoe[..], 0x8864, 18, 26), (&labels, 0x8847, 14, 22)]
+        {
+            let keys = Keys::of(&frame(link)).unwrap();
+            assert_eq!((keys.ether_type, keys.carried), (ether_type, 0x0800));
+            assert_eq!((keys.network, keys.ip.unwrap().at), (network, at));
+            assert_eq!(keys.ip.unwrap().ports, Some((7, 53)));
+            // What does not carry IP is what it is.
+            let keys = Keys::of(&[&[4; 12], link].concat()).unwrap();
+            assert_eq!((keys.ether_type, keys.carried, keys.ip), (ether_type, ether_type, None));
         }
     }
 

@@ -3,6 +3,9 @@
 /// IPv4 (RFC 894).
 pub(super) const IPV4: u16 = 0x0800;
 
+/// IPv6 (RFC 2464).
+pub(super) const IPV6: u16 = 0x86dd;
+
 /// ARP for IPv4 (RFC 826).
 pub(super) const ARP: u16 = 0x0806;
 
@@ -29,7 +32,7 @@ pub(super) enum Layer {
 pub(super) const fn layer(ether_type: u16) -> Option<Layer> {
     Some(match ether_type {
         IPV4 => Layer::Ipv4,
-        0x86dd => Layer::Ipv6,
+        IPV6 => Layer::Ipv6,
         0x8100 | 0x88a8 | 0x9100 | 0x9200 => Layer::Tag,
         0x8847 | 0x8848 => Layer::Mpls,
         0x8864 => Layer::Pppoe,

@@ -19,7 +19,8 @@ use std::net::IpAddr;
 
 const USAGE: &str = "Usage: ... matchall [ classid ID ] [ ACTION ]
        ... fw handle MARK[/MASK] [ classid ID ] [ ACTION ]
-       ... flower [ vlan_id ID ] [ vlan_prio N ] [ vlan_ethtype PROTO ] [ dst_mac M[/M] ] [ src_mac M[/M] ]
+       ... flower [ vlan_id ID ] [ vlan_prio N ] [ vlan_ethtype PROTO ]
+                  [ cvlan_id ID ] [ cvlan_prio N ] [ cvlan_ethtype PROTO ] [ dst_mac M[/M] ] [ src_mac M[/M] ]
                   [ ip_proto tcp|udp|icmp|icmpv6|sctp|NUMBER ] [ ip_tos V[/M] ] [ ip_ttl V[/M] ]
                   [ src_ip PREFIX ] [ dst_ip PREFIX ] [ src_port N[-N] ] [ dst_port N[-N] ]
                   [ tcp_flags V[/M] ] [ type V[/M] ] [ code V[/M] ] [ ip_flags [no]frag|[no]firstfrag ]

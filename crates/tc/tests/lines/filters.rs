@@ -104,12 +104,33 @@ fn flower_has_the_keys_that_frames_have() {
         "protocol ip flower vlan_id 7",
         "protocol ip flower tcp_flags 2",
         "protocol ip flower type 8",
+        "protocol 0x88a8 flower cvlan_id 7",
+        "protocol 0x88a8 flower vlan_ethtype ip cvlan_id 7",
+        "protocol 0x88a8 flower vlan_ethtype 802.1Q cvlan_id 4096",
+        "protocol 0x88a8 flower vlan_ethtype 802.1Q cvlan_prio 8",
+        "protocol 0x88a8 flower vlan_ethtype 802.1Q cvlan_ethtype 802.1Q",
+        "protocol 0x88a8 flower vlan_ethtype 802.1Q cvlan_ethtype ipv6 dst_ip 10.0.0.1",
         "flower mpls_label 5",
         "flower dst_mac 02:00",
         "flower ip_flags x",
     ] {
         host.fails(&format!("filter add dev right pref 3 {words} classid 1:30"), 1);
     }
+    survives(&host);
+}
+
+#[test]
+fn flower_has_the_keys_of_a_second_tag() {
+    let mut host = tree();
+    host.ok("filter add dev right pref 1 protocol 0x88a8 flower vlan_id 100 vlan_prio 1 \
+             vlan_ethtype 802.1q cvlan_id 7 cvlan_prio 5 cvlan_ethtype ip dst_ip 10.1.0.0/16 \
+             classid 1:30");
+    let shown = host.ok("filter show dev right pref 1");
+    let keys = "\n  vlan_id 100\n  vlan_prio 1\n  vlan_ethtype 802.1Q\n  cvlan_id 7\n  \
+                cvlan_prio 5\n  cvlan_ethtype ip\n  eth_type ipv4\n  dst_ip 10.1.0.0/16\n";
+    assert!(shown.contains(keys), "{shown}");
+    host.ok("filter add dev right pref 2 protocol 0x9100 flower vlan_id 5 classid 1:30");
+    host.ok("filter add dev right pref 3 protocol 0x88a8 matchall classid 1:30");
     survives(&host);
 }
 

@@ -5,7 +5,7 @@ use crate::complaint::Complaint;
 use crate::number;
 use crate::render::{Json, Line};
 use crate::words::Words;
-use narrows_classify::{ANY_PROTOCOL, Flower, PortRange, Prefix, VLAN};
+use narrows_classify::{ANY_PROTOCOL, Flower, PortRange, Prefix, is_tag};
 use std::fmt::Display;
 
 /// The words of `ip_flags` that apply to frames.
@@ -18,25 +18,35 @@ pub(super) fn parse(
     word: &str,
     words: &mut Words,
 ) -> Result<bool, Complaint> {
-    let behind_tags = flower.vlan_ether_type.unwrap_or(protocol);
+    let behind_tags = behind_tags(flower, protocol);
     let is_ip = matches!(behind_tags, IPV4 | IPV6);
     let mut value = |example: &str| words.value(word, example);
     match word {
-        "vlan_id" | "vlan_prio" => {
-            tagged(word, protocol)?;
-            let most = if word == "vlan_id" { 4095 } else { 7 };
+        "vlan_id" | "vlan_prio" | "cvlan_id" | "cvlan_prio" => {
+            match word.starts_with('c') {
+                true => twice_tagged(word, flower, protocol)?,
+                false => tagged(word, protocol)?,
+            }
+            let most = if word.ends_with("id") { 4095 } else { 7 };
             let number = value("7")?.parse::<u16>().ok().filter(|number| *number <= most);
             let number = number.ok_or_else(|| illegal(word))?;
             match word {
                 "vlan_id" => flower.vlan_id = Some(number),
-                _ => flower.vlan_priority = Some(number as u8),
+                "vlan_prio" => flower.vlan_priority = Some(number as u8),
+                "cvlan_id" => flower.inner_vlan_id = Some(number),
+                _ => flower.inner_vlan_priority = Some(number as u8),
             }
         }
         "vlan_ethtype" => {
             tagged(word, protocol)?;
-            let ether_type =
-                ether_type(value("ip")?).filter(|of| ![ANY_PROTOCOL, VLAN].contains(of));
+            let ether_type = ether_type(value("ip")?).filter(|of| *of != ANY_PROTOCOL);
             flower.vlan_ether_type = Some(ether_type.ok_or_else(|| illegal(word))?);
+        }
+        "cvlan_ethtype" => {
+            twice_tagged(word, flower, protocol)?;
+            let ether_type =
+                ether_type(value("ip")?).filter(|of| *of != ANY_PROTOCOL && !is_tag(*of));
+            flower.inner_vlan_ether_type = Some(ether_type.ok_or_else(|| illegal(word))?);
         }
         "dst_mac" | "src_mac" => {
             let mac = Some(mac(value("02:00:00:00:00:01")?).ok_or_else(|| illegal(word))?);
@@ -109,10 +119,27 @@ pub(super) fn parse(
     Ok(true)
 }
 
+/// The EtherType behind the tags that a filter names.
+fn behind_tags(flower: &Flower, protocol: u16) -> u16 {
+    flower.inner_vlan_ether_type.or(flower.vlan_ether_type).unwrap_or(protocol)
+}
+
+/// Keys about the second tag need one: `vlan_ethtype` says so, or nothing does.
+fn twice_tagged(word: &str, flower: &Flower, protocol: u16) -> Result<(), Complaint> {
+    match flower.vlan_ether_type {
+        Some(ether_type) if is_tag(ether_type) => Ok(()),
+        None if protocol == ANY_PROTOCOL => Ok(()),
+        _ => Err(Complaint::wrong(format!(
+            "Can't set \"{word}\" if inner vlan ethertype isn't 802.1Q or 802.1AD: vlan_ethtype 802.1Q before it."
+        ))),
+    }
+}
+
 /// Keys about tags need a tagged protocol, or any.
 fn tagged(word: &str, protocol: u16) -> Result<(), Complaint> {
     match protocol {
-        VLAN | ANY_PROTOCOL => Ok(()),
+        ANY_PROTOCOL => Ok(()),
+        protocol if is_tag(protocol) => Ok(()),
         _ => Err(Complaint::wrong(format!(
             "Can't set \"{word}\" if ethertype isn't 802.1Q or 802.1AD and num_of_vlans is 0: protocol 802.1Q."
         ))),
@@ -121,9 +148,10 @@ fn tagged(word: &str, protocol: u16) -> Result<(), Complaint> {
 
 fn illegal(word: &str) -> Complaint {
     let hint = match word {
-        "vlan_id" => "0 to 4095",
-        "vlan_prio" => "0 to 7",
-        "vlan_ethtype" => "ip, ipv6, arp or a hexadecimal number",
+        "vlan_id" | "cvlan_id" => "0 to 4095",
+        "vlan_prio" | "cvlan_prio" => "0 to 7",
+        "vlan_ethtype" => "ip, ipv6, arp, 802.1Q or a hexadecimal number",
+        "cvlan_ethtype" => "ip, ipv6, arp or a hexadecimal number, but no further tag",
         "dst_mac" | "src_mac" => "an address, as 02:00:00:00:00:01, or one and a mask",
         "ip_proto" => "tcp, udp, sctp, icmp, icmpv6 or a hexadecimal number",
         "ip_tos" | "ip_ttl" => "a value and a mask, as 0xb8/0xfc",
@@ -203,9 +231,12 @@ pub(super) fn show(flower: &Flower, protocol: u16, line: &mut Line) {
     show("vlan_id", flower.vlan_id.map(|id| number(u64::from(id))));
     show("vlan_prio", flower.vlan_priority.map(|prio| number(u64::from(prio))));
     show("vlan_ethtype", flower.vlan_ether_type.map(|of| said(protocol_name(of))));
+    show("cvlan_id", flower.inner_vlan_id.map(|id| number(u64::from(id))));
+    show("cvlan_prio", flower.inner_vlan_priority.map(|prio| number(u64::from(prio))));
+    show("cvlan_ethtype", flower.inner_vlan_ether_type.map(|of| said(protocol_name(of))));
     show("dst_mac", flower.destination_mac.map(station).map(said));
     show("src_mac", flower.source_mac.map(station).map(said));
-    let family = match flower.vlan_ether_type.unwrap_or(protocol) {
+    let family = match behind_tags(flower, protocol) {
         IPV4 => Some("ipv4"),
         IPV6 => Some("ipv6"),
         _ => None,
@@ -250,6 +281,9 @@ pub(super) fn save(flower: &Flower, add: &mut dyn FnMut(&str, &dyn Display)) {
     say("vlan_id", flower.vlan_id.map(|id| id.to_string()));
     say("vlan_prio", flower.vlan_priority.map(|prio| prio.to_string()));
     say("vlan_ethtype", flower.vlan_ether_type.map(|of| format!("{of:#x}")));
+    say("cvlan_id", flower.inner_vlan_id.map(|id| id.to_string()));
+    say("cvlan_prio", flower.inner_vlan_priority.map(|prio| prio.to_string()));
+    say("cvlan_ethtype", flower.inner_vlan_ether_type.map(|of| format!("{of:#x}")));
     say("dst_mac", flower.destination_mac.map(station));
     say("src_mac", flower.source_mac.map(station));
     say("ip_proto", flower.protocol.map(carried_name));
