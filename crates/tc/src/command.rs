@@ -4,13 +4,14 @@ use crate::complaint::{Complaint, Outcome};
 use crate::notation::Prefixes;
 use crate::render::{self, Line};
 use crate::words::{Words, abbreviates};
-use crate::{ClassNames, Host, action, class, filter, qdisc, save};
+use crate::{ClassNames, Host, Recipients, action, class, filter, qdisc, save};
 use narrows_policy::ClassId;
 use std::sync::Arc;
 
 const USAGE: &str = "Usage: tc [ OPTIONS ] qdisc { show | add | replace | change | del | help } ...
        tc [ OPTIONS ] class { show | add | replace | change | del | help } ...
-       tc [ OPTIONS ] filter show ...
+       tc [ OPTIONS ] filter { show | add | replace | change | del | get | help } ...
+       tc [ OPTIONS ] actions { show | add | replace | change | del | get | flush | help } ...
        tc save [ dev NAME ]
        tc [ -force ] -batch FILE
 OPTIONS := { -s[tatistics] | -d[etails] | -j[son] | -p[retty] | -o[neline] | -iec | -g[raph] |
@@ -195,6 +196,21 @@ pub fn execute_named(
         Ok(line) if line.words.is_empty() => usage(),
         Ok(line) => run(&line.words, &Options { names, ..line.options }, host),
     }
+}
+
+/// The answer to a line that asks for help, or says nothing: it needs no instance. `None` for any
+/// other line.
+pub fn help(line: &CommandLine) -> Option<Outcome> {
+    let asks = match line.words.as_slice() {
+        [] => line.batch.is_none(),
+        [.., before, last] => last == "help" && before != "dev",
+        [only] => abbreviates(only, "help"),
+    };
+    let mut nobody = Recipients::elsewhere(&[]);
+    asks.then(|| match line.words.is_empty() {
+        true => usage(),
+        false => run(&line.words, &line.options, &mut nobody),
+    })
 }
 
 /// Runs the words of one command.

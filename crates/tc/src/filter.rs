@@ -8,9 +8,9 @@ use crate::complaint::{Complaint, Outcome};
 use crate::kinds::filters;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
-use crate::{Host, qdisc};
+use crate::{Host, number, protocols, qdisc};
 use narrows_classify::{ActionId, ActionStats, Filter};
-use narrows_policy::{ClassId, FilterEdit, FilterPlace, Handle, Parent, Policy, Verb};
+use narrows_policy::{ClassId, FilterEdit, FilterPlace, Handle, Parent, Policy, PortPolicy, Verb};
 
 const USAGE: &str = "Usage: tc filter { add | change | replace | del | get } dev NAME
            [ parent ID | root | ingress | egress ] [ protocol PROTO ] [ pref PRIO ] [ handle ID ]
@@ -52,37 +52,67 @@ struct Head<'a> {
     parent: Option<Parent>,
     pref: Option<u16>,
     protocol: Option<u16>,
+    has_chain: bool,
 }
 
 impl<'a> Head<'a> {
-    /// Parses one word and its value. False if the word is unknown.
+    /// Parses one word and its value. False if the word is unknown. As in `tc`, what was given must
+    /// not be given again, and `pref 0` and `parent none` give nothing.
     fn read(&mut self, word: &str, words: &mut Words<'a>) -> Result<bool, Complaint> {
+        let once = |is_given: bool, name: &str, value: &str| match is_given {
+            true => Err(qdisc::twice(name, value)),
+            false => Ok(()),
+        };
         match word {
-            "dev" => self.dev = Some(words.value("dev", "eth0")?),
-            "root" => self.parent = Some(Parent::Root),
-            "ingress" => self.parent = Some(Parent::Class(ClassId::END_INGRESS)),
-            "egress" => self.parent = Some(Parent::Class(ClassId::END_EGRESS)),
-            "parent" => self.parent = qdisc::parent(words.value("parent", "1:")?)?,
-            "handle" => self.handle = Some(words.value("handle", "1")?),
-            "pref" | "prio" | "preference" | "priority" => {
-                let value = words.value(word, "1")?;
-                let pref = value.parse().ok().filter(|pref| *pref != 0);
-                self.pref = Some(pref.ok_or_else(|| wrong(value, "invalid priority value"))?);
+            "dev" => {
+                let value = words.value(word, "eth0")?;
+                once(self.dev.replace(value).is_some(), word, value)?;
             }
-            "protocol" => {
-                let value = words.value("protocol", "ip")?;
-                let protocol = filters::protocol(value);
+            "root" | "ingress" | "egress" => {
+                let parent = match word {
+                    "root" => Parent::Root,
+                    "ingress" => Parent::Class(ClassId::END_INGRESS),
+                    _ => Parent::Class(ClassId::END_EGRESS),
+                };
+                if self.parent.replace(parent).is_some() {
+                    return Err(Complaint::unreadable(format!(
+                        "Error: \"{word}\" is duplicate parent ID: give root, ingress, egress or parent ID, once."
+                    )));
+                }
+            }
+            "parent" => {
+                let value = words.value(word, "1:")?;
+                once(self.parent.is_some(), word, value)?;
+                self.parent = qdisc::parent(value)?;
+            }
+            "handle" => {
+                let value = words.value(word, "1")?;
+                once(self.handle.replace(value).is_some(), word, value)?;
+            }
+            _ if abbreviates(word, "preference") || abbreviates(word, "priority") => {
+                let value = words.value(word, "1")?;
+                once(self.pref.is_some(), "priority", value)?;
+                let pref = number::mask(value).and_then(|pref| u16::try_from(pref).ok());
+                let pref = pref.ok_or_else(|| wrong(value, "invalid priority value"))?;
+                self.pref = Some(pref).filter(|pref| *pref != 0);
+            }
+            _ if abbreviates(word, "protocol") => {
+                let value = words.value(word, "ip")?;
+                once(self.protocol.is_some(), "protocol", value)?;
+                let protocol = protocols::number(value);
                 self.protocol = Some(protocol.ok_or_else(|| wrong(value, "invalid protocol"))?);
             }
-            "chain" => {
-                let value = words.value("chain", "0")?;
-                if value != "0" {
+            _ if abbreviates(word, "chain") => {
+                let value = words.value(word, "0")?;
+                once(std::mem::replace(&mut self.has_chain, true), "chain", value)?;
+                let chain = number::mask(value);
+                if chain.ok_or_else(|| wrong(value, "invalid chain index value"))? != 0 {
                     return Err(Complaint::wrong(
                         "Error: \"chain\" is not supported here: filters are one chain, 0, in the order of their pref.",
                     ));
                 }
             }
-            "block" | "estimator" => {
+            _ if abbreviates(word, "block") || abbreviates(word, "estimator") => {
                 return Err(Complaint::wrong(format!(
                     "Error: \"{word}\" is not supported here: filters are at a qdisc, a class, ingress or egress of a port."
                 )));
@@ -98,11 +128,11 @@ fn no_device() -> Complaint {
 }
 
 /// The number `word` of a filter of `kind`.
-fn number(kind: Option<&str>, word: &str) -> Result<u32, Complaint> {
+fn handle(kind: Option<&str>, word: &str) -> Result<u32, Complaint> {
     let Some(kind) = kind else {
         return Err(Complaint::unreadable("Must specify filter type when using \"handle\""));
     };
-    filters::handle(kind, word).ok_or_else(|| wrong(word, "invalid filter handle"))
+    filters::handle(kind, word)
 }
 
 fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
@@ -121,22 +151,55 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         }
         break;
     }
-    let handle = head.handle.map(|word| number(kind, word)).transpose()?;
-    let (matches, class, actions) = match parsed {
-        Some(filters::Parsed { matches, class, actions }) => (Some(matches), class, actions),
-        None => (None, None, Vec::new()),
-    };
+    let handle = head.handle.map(|word| self::handle(kind, word)).transpose()?;
     let Head { dev, parent, pref, protocol, .. } = head;
-    let kind = kind.map(str::to_owned);
-    let edit = FilterEdit { verb, parent, pref, protocol, kind, handle, matches, class, actions };
     let dev = dev.ok_or_else(no_device)?;
     qdisc::device(dev, host)?;
-    let policy = host
-        .policy()
-        .edit_filter(dev, &edit)
-        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
+    let kind = kind.map(str::to_owned);
+    let mut edit = FilterEdit {
+        verb,
+        parent,
+        pref,
+        protocol,
+        kind,
+        handle,
+        matches: None,
+        class: None,
+        actions: Vec::new(),
+    };
+    if let Some(filters::Parsed { matches, class, actions, order, table }) = parsed {
+        edit.handle = numbered(edit.handle, order)?;
+        if let Some(table) = table {
+            has_table(table, host.policy().port(dev), &edit)?;
+        }
+        edit = FilterEdit { matches: Some(matches), class, actions, ..edit };
+    }
+    let policy = host.policy().edit_filter(dev, &edit).map_err(Complaint::policy)?;
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     Ok(Outcome::default())
+}
+
+/// The number of a `u32` with the `order` that was given for it, too.
+fn numbered(handle: Option<u32>, order: Option<u32>) -> Result<Option<u32>, Complaint> {
+    match (handle, order) {
+        (Some(handle), Some(order)) if ![0, order].contains(&(handle & 0xfff)) => {
+            Err(Complaint::wrong("Illegal \"order\": the handle has another number."))
+        }
+        (handle, Some(order)) => Ok(Some(handle.unwrap_or(0) | order)),
+        (handle, None) => Ok(handle),
+    }
+}
+
+/// Checks that `table` is that of the filters of `edit`'s `pref`; fff: stands for it.
+fn has_table(table: u32, port: &PortPolicy, edit: &FilterEdit) -> Result<(), Complaint> {
+    let Ok(place) = port.filter_place(edit.parent) else { return Ok(()) };
+    let own = port.table_of_u32(place, edit.pref);
+    match [0, 0xfff, own].contains(&table) {
+        true => Ok(()),
+        false => Err(Complaint::refused(format!(
+            "Error: cls_u32: Specified hash table not found. The only one of this pref is {own:x}:, leave ht out."
+        ))),
+    }
 }
 
 fn wrong(value: &str, why: &str) -> Complaint {
@@ -168,7 +231,7 @@ fn get(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, 
     let word = head.handle.ok_or_else(|| missing("handle"))?;
     let parent = head.parent.ok_or_else(|| missing("parent"))?;
     let kind = kind.ok_or_else(|| missing("type"))?;
-    let handle = number(Some(kind), word)?;
+    let handle = self::handle(Some(kind), word)?;
     qdisc::device(dev, host)?;
     let policy = host.policy();
     let refused = |why: &dyn std::fmt::Display| Complaint::refused(format!("Error: {why}"));
@@ -188,15 +251,23 @@ fn get(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, 
     };
     let stats = options.statistics.then(|| host.action_stats());
     let head = Head { parent: Some(parent), ..Head::default() };
-    let shown = Shown { place, policy: &policy, options, stats, head, is_parent_said: true };
+    let has_egress = policy.port(dev).ends.as_ref().is_some_and(|ends| ends.has_egress);
+    let is_parent_said = true;
+    let shown = Shown { place, has_egress, policy: &policy, options, stats, head, is_parent_said };
     Ok(options.print(&[shown.element(filter)]))
 }
 
 fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, Complaint> {
-    let mut head = Head::default();
+    let (mut head, mut is_elsewhere) = (Head::default(), false);
     while let Some(word) = words.next() {
-        if word == "chain" || word == "block" {
-            words.value(word, "1")?;
+        if abbreviates(word, "chain") {
+            // There are no filters in any other chain.
+            let value = words.value("chain", "0")?;
+            if std::mem::replace(&mut head.has_chain, true) {
+                return Err(qdisc::twice("chain", value));
+            }
+            let chain = number::mask(value);
+            is_elsewhere |= chain.ok_or_else(|| wrong(value, "invalid chain index value"))? != 0;
         } else if !head.read(word, &mut words)? {
             if abbreviates(word, "help") {
                 return Ok(usage());
@@ -208,6 +279,9 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
     }
     let Some(dev) = head.dev else { return Ok(options.print(&[])) };
     qdisc::device(dev, host)?;
+    if is_elsewhere {
+        return Ok(options.print(&[]));
+    }
     let policy = host.policy();
     let Ok(place) = policy.port(dev).filter_place(head.parent) else {
         return Ok(options.print(&[]));
@@ -219,8 +293,11 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
     };
     let filters = policy.port(dev).filters(place);
     let stats = options.statistics.then(|| host.action_stats());
-    let is_parent_said = head.parent.is_none_or(|parent| parent == Parent::Root);
-    let shown = Shown { place, policy: &policy, options, stats, head, is_parent_said };
+    let has_egress = policy.port(dev).ends.as_ref().is_some_and(|ends| ends.has_egress);
+    // The kernel gives all filters of an ingress qdisc the same parent, wherever they were asked for.
+    let is_at_qdisc = place == FilterPlace::Ingress && !has_egress;
+    let is_parent_said = is_at_qdisc || head.parent.is_none_or(|parent| parent == Parent::Root);
+    let shown = Shown { place, has_egress, policy: &policy, options, stats, head, is_parent_said };
     let mut lines = Vec::new();
     let mut last = None;
     for (_, filter) in filters.iter().filter(|(_, filter)| wanted(filter)) {
@@ -239,6 +316,8 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
 /// Filters of one place, to be shown.
 struct Shown<'a> {
     place: FilterPlace,
+    /// Whether the port has a `clsact`, not an `ingress`, if the filters are at one of its ends.
+    has_egress: bool,
     policy: &'a Policy,
     options: &'a Options,
     /// The statistics of their actions, if wanted.
@@ -265,16 +344,17 @@ impl Shown<'_> {
                 let class = self.options.class(class);
                 line.add("parent", Json::Text(class.clone()), &format!("parent {class} "));
             };
-            match (self.place, self.head.parent) {
+            match (self.place, self.has_egress) {
                 (FilterPlace::Class(class), _) => parent(class),
-                // As in the request: by the handle of ingress.
-                (_, Some(Parent::Class(class @ ClassId { minor: 0, .. }))) => parent(class),
+                (FilterPlace::Ingress, false) => {
+                    parent(ClassId { minor: 0, ..ClassId::END_INGRESS });
+                }
                 (FilterPlace::Ingress, _) => line.add("ingress", Json::Bool(true), "ingress "),
                 (FilterPlace::Egress, _) => line.add("egress", Json::Bool(true), "egress "),
             }
         }
         if self.head.protocol.is_none() {
-            let protocol = filters::protocol_name(filter.protocol);
+            let protocol = protocols::name(filter.protocol);
             let text = format!("protocol {protocol} ");
             line.add("protocol", Json::Text(protocol), &text);
         }
@@ -309,6 +389,7 @@ impl Shown<'_> {
             filter,
             self.policy,
             self.stats.as_deref(),
+            self.options,
             &mut parameters,
         );
         line.nest("options", parameters);

@@ -169,6 +169,14 @@ pub(crate) fn mask(word: &str) -> Option<u32> {
     if all_digits { u32::from_str_radix(digits, radix).ok() } else { None }
 }
 
+/// A number without a unit that may be negative, in any base.
+pub(crate) fn integer(word: &str) -> Option<i32> {
+    match word.strip_prefix('-') {
+        Some(digits) => i32::try_from(-i64::from(mask(digits)?)).ok(),
+        None => i32::try_from(mask(word)?).ok(),
+    }
+}
+
 /// The largest number of a qdisc, and of a class.
 const WIDEST: u32 = 0x7fff_ffff;
 

@@ -1,10 +1,10 @@
 //! The keys of `flower`.
 
-use super::{IPV4, IPV6, carried, carried_name, ether_type, mac, prefix, protocol_name};
+use super::{IPV4, IPV6, carried, carried_name, mac, prefix};
 use crate::complaint::Complaint;
-use crate::number;
 use crate::render::{Json, Line};
 use crate::words::Words;
+use crate::{number, protocols};
 use narrows_classify::{ANY_PROTOCOL, Flower, PortRange, Prefix, VLAN};
 use std::fmt::Display;
 
@@ -35,7 +35,7 @@ pub(super) fn parse(
         "vlan_ethtype" => {
             tagged(word, protocol)?;
             let ether_type =
-                ether_type(value("ip")?).filter(|of| ![ANY_PROTOCOL, VLAN].contains(of));
+                protocols::number(value("ip")?).filter(|of| ![ANY_PROTOCOL, VLAN].contains(of));
             flower.vlan_ether_type = Some(ether_type.ok_or_else(|| illegal(word))?);
         }
         "dst_mac" | "src_mac" => {
@@ -58,7 +58,7 @@ pub(super) fn parse(
                 IPV6 => prefix.is_v6(),
                 _ => false,
             };
-            let prefix = prefix(value("10.0.0.0/8")?).filter(of_protocol);
+            let prefix = prefix(value("10.0.0.0/8")?, behind_tags).filter(of_protocol);
             let prefix = Some(prefix.ok_or_else(|| illegal(word))?);
             match word {
                 "src_ip" => flower.source = prefix,
@@ -202,7 +202,7 @@ pub(super) fn show(flower: &Flower, protocol: u16, line: &mut Line) {
     };
     show("vlan_id", flower.vlan_id.map(|id| number(u64::from(id))));
     show("vlan_prio", flower.vlan_priority.map(|prio| number(u64::from(prio))));
-    show("vlan_ethtype", flower.vlan_ether_type.map(|of| said(protocol_name(of))));
+    show("vlan_ethtype", flower.vlan_ether_type.map(|of| said(protocols::name(of))));
     show("dst_mac", flower.destination_mac.map(station).map(said));
     show("src_mac", flower.source_mac.map(station).map(said));
     let family = match flower.vlan_ether_type.unwrap_or(protocol) {
