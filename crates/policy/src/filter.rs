@@ -13,6 +13,7 @@ use crate::classful::{Classful, MINOR_MAX};
 use crate::front;
 use crate::{ClassId, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
 use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, order};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The first default priority. Each further filter without a priority goes before the last one.
@@ -67,12 +68,46 @@ pub struct Ends {
     pub ingress: Filters,
     /// Filters at egress.
     pub egress: Filters,
+    /// The priorities at the ingress of an `ingress` qdisc whose filters were given its handle as
+    /// their parent, and not `ingress`: listings say which.
+    pub by_handle: BTreeSet<u16>,
 }
 
 impl Ends {
     /// As `tc` calls it.
     pub fn kind(&self) -> &'static str {
         if self.has_egress { "clsact" } else { "ingress" }
+    }
+
+    /// The parent that filters of `pref` at ingress have in listings: that of the first of them.
+    pub fn parent(&self, pref: u16) -> ClassId {
+        match self.by_handle.contains(&pref) {
+            true => Handle::ENDS.class(0),
+            false => ClassId::END_INGRESS,
+        }
+    }
+
+    /// Applies `edit` to the filters at ingress.
+    fn edit_ingress(
+        &mut self,
+        edit: &FilterEdit,
+        actions: &mut ActionSet,
+    ) -> Result<(), PolicyError> {
+        let before = self.ingress.clone();
+        self.ingress.edit(edit, None, actions)?;
+        let ingress = &self.ingress;
+        self.by_handle.retain(|pref| of_pref(ingress, *pref).next().is_some());
+        let is_by_handle = edit.parent == Some(Parent::Class(Handle::ENDS.class(0)));
+        if is_by_handle && edit.verb != Verb::Delete {
+            // The new one, if its priority is new, too.
+            let new = match edit.pref {
+                Some(pref) => Some(pref),
+                None => ingress.iter().next().map(|(_, filter)| filter.pref),
+            };
+            let new = new.filter(|pref| of_pref(&before, *pref).next().is_none());
+            self.by_handle.extend(new);
+        }
+        Ok(())
     }
 }
 
@@ -88,7 +123,7 @@ impl Policy {
         let port = next.ports.get_mut(dev).ok_or(PolicyError::NoFilterParent)?;
         let place = port.filter_place(edit.parent)?;
         match (place, &mut port.ends) {
-            (FilterPlace::Ingress, Some(ends)) => ends.ingress.edit(edit, None, actions)?,
+            (FilterPlace::Ingress, Some(ends)) => ends.edit_ingress(edit, actions)?,
             (FilterPlace::Egress, Some(ends)) => ends.egress.edit(edit, None, actions)?,
             (FilterPlace::Class(at), _) => {
                 let handle = Handle::new(at.major).ok_or(PolicyError::NoFilterParent)?;
@@ -147,7 +182,9 @@ impl PortPolicy {
                 let ends = self.ends.as_ref().ok_or(PolicyError::NoEnds)?;
                 match class {
                     ClassId::END_INGRESS => Ok(FilterPlace::Ingress),
-                    ClassId { minor: 0, .. } if !ends.has_egress => Ok(FilterPlace::Ingress),
+                    ClassId { minor: 0 | 0xfff1, .. } if !ends.has_egress => {
+                        Ok(FilterPlace::Ingress)
+                    }
                     ClassId::END_EGRESS if ends.has_egress => Ok(FilterPlace::Egress),
                     _ => Err(PolicyError::NoFilterParent),
                 }

@@ -10,7 +10,9 @@ use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
 use crate::{Host, number, protocols, qdisc};
 use narrows_classify::{ActionId, ActionStats, Filter};
-use narrows_policy::{ClassId, FilterEdit, FilterPlace, Handle, Parent, Policy, PortPolicy, Verb};
+use narrows_policy::{
+    ClassId, Ends, FilterEdit, FilterPlace, Handle, Parent, Policy, PortPolicy, Verb,
+};
 
 const USAGE: &str = "Usage: tc filter { add | change | replace | del | get } dev NAME
            [ parent ID | root | ingress | egress ] [ protocol PROTO ] [ pref PRIO ] [ handle ID ]
@@ -251,9 +253,8 @@ fn get(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, 
     };
     let stats = options.statistics.then(|| host.action_stats());
     let head = Head { parent: Some(parent), ..Head::default() };
-    let has_egress = policy.port(dev).ends.as_ref().is_some_and(|ends| ends.has_egress);
-    let is_parent_said = true;
-    let shown = Shown { place, has_egress, policy: &policy, options, stats, head, is_parent_said };
+    let ends = policy.port(dev).ends.as_ref();
+    let shown = Shown { place, ends, is_one: true, policy: &policy, options, stats, head };
     Ok(options.print(&[shown.element(filter)]))
 }
 
@@ -293,11 +294,8 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
     };
     let filters = policy.port(dev).filters(place);
     let stats = options.statistics.then(|| host.action_stats());
-    let has_egress = policy.port(dev).ends.as_ref().is_some_and(|ends| ends.has_egress);
-    // The kernel gives all filters of an ingress qdisc the same parent, wherever they were asked for.
-    let is_at_qdisc = place == FilterPlace::Ingress && !has_egress;
-    let is_parent_said = is_at_qdisc || head.parent.is_none_or(|parent| parent == Parent::Root);
-    let shown = Shown { place, has_egress, policy: &policy, options, stats, head, is_parent_said };
+    let ends = policy.port(dev).ends.as_ref();
+    let shown = Shown { place, ends, is_one: false, policy: &policy, options, stats, head };
     let mut lines = Vec::new();
     let mut last = None;
     for (_, filter) in filters.iter().filter(|(_, filter)| wanted(filter)) {
@@ -316,16 +314,16 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
 /// Filters of one place, to be shown.
 struct Shown<'a> {
     place: FilterPlace,
-    /// Whether the port has a `clsact`, not an `ingress`, if the filters are at one of its ends.
-    has_egress: bool,
+    /// The ends of the port.
+    ends: Option<&'a Ends>,
+    /// Whether it is one filter of `get`, and not a list.
+    is_one: bool,
     policy: &'a Policy,
     options: &'a Options,
     /// The statistics of their actions, if wanted.
     stats: Option<Vec<(ActionId, ActionStats)>>,
     /// The selection; its fields are not repeated in the output.
     head: Head<'a>,
-    /// Whether the parent is printed.
-    is_parent_said: bool,
 }
 
 impl Shown<'_> {
@@ -336,21 +334,35 @@ impl Shown<'_> {
         line
     }
 
+    /// The parent of `filter`, if it is to be printed: a list does not repeat the one that was asked
+    /// for, and a single filter has the one by which it was asked for.
+    fn parent(&self, filter: &Filter) -> Option<ClassId> {
+        let asked = match self.head.parent {
+            Some(Parent::Class(class)) => Some(class),
+            Some(Parent::Root) | None => None,
+        };
+        let own = match (self.place, self.ends) {
+            (FilterPlace::Class(class), _) => class,
+            (FilterPlace::Ingress, Some(ends)) => ends.parent(filter.pref),
+            (FilterPlace::Ingress, None) => ClassId::END_INGRESS,
+            (FilterPlace::Egress, _) => ClassId::END_EGRESS,
+        };
+        match self.is_one {
+            true => Some(asked.unwrap_or(own)),
+            false => Some(own).filter(|own| asked != Some(*own)),
+        }
+    }
+
     fn begin(&self, filter: &Filter) -> Line {
         let mut line = self.options.line();
         line.text("filter ");
-        if self.is_parent_said {
-            let mut parent = |class: ClassId| {
+        match self.parent(filter) {
+            None => {}
+            Some(ClassId::END_INGRESS) => line.add("ingress", Json::Bool(true), "ingress "),
+            Some(ClassId::END_EGRESS) => line.add("egress", Json::Bool(true), "egress "),
+            Some(class) => {
                 let class = self.options.class(class);
                 line.add("parent", Json::Text(class.clone()), &format!("parent {class} "));
-            };
-            match (self.place, self.has_egress) {
-                (FilterPlace::Class(class), _) => parent(class),
-                (FilterPlace::Ingress, false) => {
-                    parent(ClassId { minor: 0, ..ClassId::END_INGRESS });
-                }
-                (FilterPlace::Ingress, _) => line.add("ingress", Json::Bool(true), "ingress "),
-                (FilterPlace::Egress, _) => line.add("egress", Json::Bool(true), "egress "),
             }
         }
         if self.head.protocol.is_none() {
@@ -417,12 +429,15 @@ pub(crate) fn save(dev: &str, policy: &Policy) -> String {
     let port = policy.port(dev);
     let mut text = String::new();
     for place in port.filter_places() {
-        let parent = match place {
-            FilterPlace::Ingress => "ingress".to_owned(),
-            FilterPlace::Egress => "egress".to_owned(),
-            FilterPlace::Class(class) => format!("parent {class}"),
-        };
         for (_, filter) in port.filters(place).iter() {
+            let parent = match (place, &port.ends) {
+                (FilterPlace::Ingress, Some(ends)) if ends.by_handle.contains(&filter.pref) => {
+                    format!("parent {}", Handle::ENDS)
+                }
+                (FilterPlace::Ingress, _) => "ingress".to_owned(),
+                (FilterPlace::Egress, _) => "egress".to_owned(),
+                (FilterPlace::Class(class), _) => format!("parent {class}"),
+            };
             let class = class_of(place, filter, &Options::default());
             text += &filters::save(dev, &parent, class.as_deref(), filter, policy);
         }

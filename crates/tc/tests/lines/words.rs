@@ -234,9 +234,30 @@ fn the_ends_of_a_port_are_deleted_by_their_parent() {
     host.ok("qdisc add dev right ingress");
     host.fails("qdisc del dev right handle 5: parent ffff:", 2);
     host.ok("filter add dev right parent ffff: protocol ip prio 4 u32 match u32 0 0 flowid 1:1");
-    for place in ["ingress", "parent ffff:", "parent ffff:fff2"] {
-        let shown = host.ok(&format!("filter show dev right {place}"));
-        assert!(shown.starts_with("filter parent ffff: protocol ip pref 4 "), "{place}\n{shown}");
+    let place_of = |host: &mut TwoPorts, asked: &str| {
+        let shown = host.ok(&format!("filter show dev right {asked}"));
+        let place = shown.split(" protocol ").next().unwrap_or_default();
+        place.strip_prefix("filter").unwrap_or(place).trim().to_owned()
+    };
+    for (asked, said) in [
+        ("ingress", "parent ffff:"),
+        ("parent ffff:", ""),
+        ("parent ffff:fff1", "parent ffff:"),
+        ("parent ffff:fff2", "parent ffff:"),
+    ] {
+        assert_eq!(place_of(&mut host, asked), said, "{asked}");
+    }
+    let again = load(&save(&host.policy), "saved", &TwoPorts::with_queues(4));
+    assert_eq!(again.as_ref(), Ok(&host.policy));
+    host.ok("filter del dev right ingress");
+    host.ok("filter add dev right ingress protocol ip prio 4 u32 match u32 0 0 flowid 1:1");
+    for (asked, said) in [
+        ("ingress", ""),
+        ("parent ffff:", "ingress"),
+        ("parent ffff:fff1", "ingress"),
+        ("parent ffff:fff2", ""),
+    ] {
+        assert_eq!(place_of(&mut host, asked), said, "{asked}");
     }
 }
 
