@@ -131,7 +131,7 @@ fn illegal(word: &str) -> Complaint {
             "an address or a prefix, as 10.0.0.0/8, of the protocol before it: protocol ip or ipv6"
         }
         "src_port" | "dst_port" => {
-            "a port or a range, as 80 or 5000-5010, after ip_proto tcp, udp or sctp"
+            "a port, a range or a prefix of one, as 80, 5000-5010 or 0x1400/0xff00, after ip_proto tcp, udp or sctp"
         }
         "tcp_flags" => "flags and a mask in hexadecimal, as 0x02/0x12, after ip_proto tcp",
         "type" | "code" => "0 to 255, after ip_proto icmp or icmpv6",
@@ -152,9 +152,16 @@ fn masked(name: &str, word: &str) -> Result<(u8, u8), Complaint> {
     Ok((value & mask, mask))
 }
 
+/// A port, a range, or a port with a mask whose ones are at its beginning, which is a range, too.
 fn ports(word: &str) -> Option<PortRange> {
+    let port = |word: &str| u16::try_from(number::mask(word)?).ok();
+    if let Some((value, mask)) = word.split_once('/') {
+        let (value, mask) = (port(value)?, port(mask)?);
+        let is_prefix = mask.count_ones() == mask.leading_ones();
+        return is_prefix.then_some(PortRange { first: value & mask, last: value | !mask });
+    }
     let (first, last) = word.split_once('-').unwrap_or((word, word));
-    let range = PortRange { first: first.parse().ok()?, last: last.parse().ok()? };
+    let range = PortRange { first: port(first)?, last: port(last)? };
     (range.first <= range.last).then_some(range)
 }
 
