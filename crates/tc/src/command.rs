@@ -37,6 +37,8 @@ pub struct Options {
     pub oneline: bool,
     /// `-iec`: the prefixes of rates in text count by 1024.
     pub iec: bool,
+    /// `-brief`: filters without what they match.
+    pub brief: bool,
     /// `-graph`: classes as a tree.
     pub graph: bool,
     /// `-force`: a batch continues after a failed line.
@@ -144,6 +146,8 @@ impl CommandLine {
                 line.options.json = true;
             } else if abbreviates(word, "-oneline") {
                 line.options.oneline = true;
+            } else if abbreviates(word, "-brief") {
+                line.options.brief = true;
             } else if !is_without_effect(word) {
                 return Err(Complaint::unreadable(format!(
                     "Option \"{word}\" is unknown, the options are -s, -d, -j, -p, -o, -iec, -g, -n NAME, -nm, -cf FILE, -batch FILE, -force and -V."
@@ -157,13 +161,13 @@ impl CommandLine {
 }
 
 /// Whether `word` is an option of `tc` without effect here: colours (there are none), time stamps
-/// of a monitor, brief filters.
+/// of a monitor.
 fn is_without_effect(word: &str) -> bool {
     let colour = word.split_once('=').map_or(word, |(colour, when)| {
         if ["always", "auto", "never"].contains(&when) { colour } else { "" }
     });
     abbreviates(colour, "-color")
-        || ["-Numeric", "-timestamp", "-tshort", "-brief"]
+        || ["-Numeric", "-timestamp", "-tshort"]
             .iter()
             .any(|option| abbreviates(word, option))
         || word == "-ts"

@@ -78,7 +78,7 @@ fn mark(word: &str) -> Option<Mark> {
         Some((value, mask)) => (number::mask(value)?, number::mask(mask)?),
         None => (number::mask(word)?, u32::MAX),
     };
-    Some(Mark { value: value & mask, mask })
+    Some(Mark { value, mask })
 }
 
 /// The words after the name of a kind.
@@ -441,10 +441,13 @@ pub(crate) fn show(
         Matches::Flower(flower) => {
             let handle = u64::from(filter.handle);
             line.add("handle", Json::Number(handle), &format!("handle {number} "));
-            class_of("classid", line);
-            let mut keys = Line::default();
-            flower::show(flower, filter.protocol, &mut keys);
-            line.nest("keys", keys);
+            // The short form is for flower alone, as in the kernel.
+            if !options.brief {
+                class_of("classid", line);
+                let mut keys = Line::default();
+                flower::show(flower, filter.protocol, &mut keys);
+                line.nest("keys", keys);
+            }
             line.add("not_in_hw", Json::Bool(true), "\n  not_in_hw");
         }
         Matches::Mark(Mark { value, mask }) => {
