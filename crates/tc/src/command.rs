@@ -167,9 +167,7 @@ fn is_without_effect(word: &str) -> bool {
         if ["always", "auto", "never"].contains(&when) { colour } else { "" }
     });
     abbreviates(colour, "-color")
-        || ["-Numeric", "-timestamp", "-tshort"]
-            .iter()
-            .any(|option| abbreviates(word, option))
+        || ["-Numeric", "-timestamp", "-tshort"].iter().any(|option| abbreviates(word, option))
         || word == "-ts"
 }
 
