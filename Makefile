@@ -36,7 +36,7 @@ help:
 	@echo "make bench-pacing   flowbundler beside carousel, eiffel and fq, with real packets (root)"
 	@echo "make bench-tree-real the kernel's HTB and ours: the same tree, the same traffic (root)"
 	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it; SCENARIOS='fair-wake' for some"
-	@echo "make tc-testing     Linux's own cases for tc, which it downloads"
+	@echo "make tc-testing     Linux's own cases for tc, which it downloads; LIVE=1 on running instances (root)"
 	@echo "make book           build docs/ as a book, with mdBook, which it installs"
 	@echo "make pictures       take the pictures of docs/pictures of a running instance, in Chromium and tmux (root)"
 	@echo "make deb            build target/package/narrows_*.deb, with cargo-deb, which it installs, and check it"
@@ -247,8 +247,9 @@ $(TC_TESTS):
 	  tar x --xz --strip-components 1 --wildcards '*/tools/testing/selftests/tc-testing/tc-tests/*'; \
 	  rm -f $(LINUX_SOURCE)_*.deb
 
-tc-testing: deps $(TC_TESTS)
-	@$(CARGO) run --locked -q -p narrows-tc --example tc_testing -- $(TC_TESTS)
+# LIVE=1 runs the cases on running instances, as root, and not in memory.
+tc-testing: $(if $(LIVE),build,deps) $(TC_TESTS)
+	@$(CARGO) run --locked -q -p narrows-tc --example tc_testing -- $(LIVE:%=--live $(NARROWS)) $(TC_TESTS)
 
 # The pages of docs/ as HTML in target/book.
 MDBOOK := $(shell command -v mdbook || echo $$HOME/.cargo/bin/mdbook)

@@ -1,6 +1,8 @@
 //! `fw`: the mark of a packet.
 //!
-//! A frame on the wire has no mark; only an earlier `skbedit mark` sets one.
+//! A frame on the wire has no mark; only an earlier `skbedit mark` sets one. As in the kernel, the
+//! bits of the mark under the mask must equal the whole value: with a bit beside the mask it matches
+//! nothing.
 
 /// A value under a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,6 +15,11 @@ pub struct Mark {
 
 impl Mark {
     pub(crate) fn matches(self, mark: u32) -> bool {
-        (self.value ^ mark) & self.mask == 0
+        mark & self.mask == self.value
+    }
+
+    /// Whether no packet matches.
+    pub fn is_impossible(self) -> bool {
+        self.value & !self.mask != 0
     }
 }

@@ -128,7 +128,10 @@ impl Compiled {
         match &filter.matches {
             Matches::All => {}
             Matches::Flower(flower) => draft.flower(flower),
-            Matches::Mark(mark) => draft.bits(MARK, u64::from(mark.value), u64::from(mark.mask)),
+            Matches::Mark(mark) => {
+                draft.is_contradiction |= mark.is_impossible();
+                draft.bits(MARK, u64::from(mark.value), u64::from(mark.mask));
+            }
             Matches::Basic(expression) => draft.is_partial |= expression.is_some(),
             Matches::Words(words) => {
                 draft.is_partial |= words.len() > KEY_MAX;

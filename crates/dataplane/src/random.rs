@@ -110,7 +110,7 @@ pub(crate) fn words() -> impl Strategy<Value = Matches> {
 
 /// The mark that most packets have is 0.
 pub(crate) fn mark() -> impl Strategy<Value = Matches> {
-    (0_u32..2, 0_u32..4).prop_map(|(v, mask)| Matches::Mark(Mark { value: v & mask, mask }))
+    (0_u32..2, 0_u32..4).prop_map(|(v, mask)| Matches::Mark(Mark { value: v, mask }))
 }
 
 /// A number that a comparison finds: often one that occurs.

@@ -175,7 +175,7 @@ impl Policy {
         let present = next.actions.get(id).copied();
         let missing = || PolicyError::NoSuchAction(kind.name(), index);
         let bound = match (verb, present) {
-            (Verb::Add, Some(_)) => return Err(PolicyError::Action("File exists")),
+            (Verb::Add, Some(_)) => return Err(PolicyError::ActionExists),
             (Verb::Delete | Verb::Change, None) => return Err(missing()),
             (Verb::Delete, Some(bound)) => {
                 if bound.filters > 0 {

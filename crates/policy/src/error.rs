@@ -97,6 +97,12 @@ pub enum PolicyError {
         "Parent Qdisc doesn't exists. No class is below {0}, so a filter has nothing to choose: attach it to the qdisc or to an inner class."
     )]
     LeafFilter(ClassId),
+    /// `filter add` for a filter that exists.
+    #[error("Filter already exists.")]
+    FilterExists,
+    /// `actions add` for an action that exists.
+    #[error("File exists.")]
+    ActionExists,
     /// An invalid action.
     #[error("{0}.")]
     Action(&'static str),
@@ -307,6 +313,14 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
+    /// Whether something was to be added that is there already (`EEXIST` in the kernel).
+    pub fn is_about_existence(&self) -> bool {
+        matches!(
+            self,
+            Self::Exists { .. } | Self::ClassExists(_) | Self::FilterExists | Self::ActionExists
+        )
+    }
+
     /// What `tc` exits with when the kernel refuses.
     pub const EXIT_CODE: i32 = 2;
 }

@@ -13,6 +13,7 @@ use crate::classful::{Classful, MINOR_MAX};
 use crate::front;
 use crate::{ClassId, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
 use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, order};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The first default priority. Each further filter without a priority goes before the last one.
@@ -20,6 +21,8 @@ const FIRST_AUTOMATIC: u16 = 49152;
 
 /// The number of the first `u32` filter of a port, and of its hash table.
 const FIRST_NODE: u32 = 0x800;
+/// The numbers of a table end before this one.
+const NODES: u32 = 0x1000;
 const FIRST_TABLE: u32 = 0x800;
 
 /// One change to the filters of a port.
@@ -65,12 +68,46 @@ pub struct Ends {
     pub ingress: Filters,
     /// Filters at egress.
     pub egress: Filters,
+    /// The priorities at the ingress of an `ingress` qdisc whose filters were given its handle as
+    /// their parent, and not `ingress`: listings say which.
+    pub by_handle: BTreeSet<u16>,
 }
 
 impl Ends {
     /// As `tc` calls it.
     pub fn kind(&self) -> &'static str {
         if self.has_egress { "clsact" } else { "ingress" }
+    }
+
+    /// The parent that filters of `pref` at ingress have in listings: that of the first of them.
+    pub fn parent(&self, pref: u16) -> ClassId {
+        match self.by_handle.contains(&pref) {
+            true => Handle::ENDS.class(0),
+            false => ClassId::END_INGRESS,
+        }
+    }
+
+    /// Applies `edit` to the filters at ingress.
+    fn edit_ingress(
+        &mut self,
+        edit: &FilterEdit,
+        actions: &mut ActionSet,
+    ) -> Result<(), PolicyError> {
+        let before = self.ingress.clone();
+        self.ingress.edit(edit, None, actions)?;
+        let ingress = &self.ingress;
+        self.by_handle.retain(|pref| of_pref(ingress, *pref).next().is_some());
+        let is_by_handle = edit.parent == Some(Parent::Class(Handle::ENDS.class(0)));
+        if is_by_handle && edit.verb != Verb::Delete {
+            // The new one, if its priority is new, too.
+            let new = match edit.pref {
+                Some(pref) => Some(pref),
+                None => ingress.iter().next().map(|(_, filter)| filter.pref),
+            };
+            let new = new.filter(|pref| of_pref(&before, *pref).next().is_none());
+            self.by_handle.extend(new);
+        }
+        Ok(())
     }
 }
 
@@ -86,7 +123,7 @@ impl Policy {
         let port = next.ports.get_mut(dev).ok_or(PolicyError::NoFilterParent)?;
         let place = port.filter_place(edit.parent)?;
         match (place, &mut port.ends) {
-            (FilterPlace::Ingress, Some(ends)) => ends.ingress.edit(edit, None, actions)?,
+            (FilterPlace::Ingress, Some(ends)) => ends.edit_ingress(edit, actions)?,
             (FilterPlace::Egress, Some(ends)) => ends.egress.edit(edit, None, actions)?,
             (FilterPlace::Class(at), _) => {
                 let handle = Handle::new(at.major).ok_or(PolicyError::NoFilterParent)?;
@@ -145,7 +182,9 @@ impl PortPolicy {
                 let ends = self.ends.as_ref().ok_or(PolicyError::NoEnds)?;
                 match class {
                     ClassId::END_INGRESS => Ok(FilterPlace::Ingress),
-                    ClassId { minor: 0, .. } if !ends.has_egress => Ok(FilterPlace::Ingress),
+                    ClassId { minor: 0 | 0xfff1, .. } if !ends.has_egress => {
+                        Ok(FilterPlace::Ingress)
+                    }
                     ClassId::END_EGRESS if ends.has_egress => Ok(FilterPlace::Egress),
                     _ => Err(PolicyError::NoFilterParent),
                 }
@@ -163,6 +202,14 @@ impl PortPolicy {
     /// The classful qdisc to which `class` belongs.
     fn classful(&self, class: ClassId) -> Option<&dyn Classful> {
         self.find(Handle::new(class.major)?)?.kind.classful()
+    }
+
+    /// The hash table of the `u32` filters of `pref` at `place`, or the one that they would get.
+    pub fn table_of_u32(&self, place: FilterPlace, pref: Option<u16>) -> u32 {
+        let filters = self.filters(place);
+        let first = pref.and_then(|pref| of_pref(&filters, pref).next().cloned());
+        let first = first.filter(|filter| matches!(filter.matches, Matches::Words(_)));
+        first.map_or_else(|| free_table(&filters), |first| first.handle >> 20)
     }
 
     /// The filters at `place`.
@@ -332,14 +379,14 @@ fn put(
     let behind = (u64::from(pref) + 1) << 32;
     let last = filters.before(behind).filter(|(_, filter)| filter.pref == pref);
     let last = last.map(|(_, filter)| filter.handle);
-    new.handle = number(filters, &new.matches, edit.handle, last)?;
+    new.handle = number(filters, pref, &new.matches, edit.handle, last)?;
     // A port has only one of these; to replace it, delete it.
     if edit.handle.is_none() && new.matches == Matches::All && last.is_some() {
-        return refuse("Filter already exists");
+        return Err(PolicyError::FilterExists);
     }
     let present = filters.get(new.order()).cloned();
     match (edit.verb, &present) {
-        (Verb::Add, Some(_)) => return refuse("Filter already exists"),
+        (Verb::Add, Some(_)) => return Err(PolicyError::FilterExists),
         (Verb::Change, None) => {
             return refuse("Need both RTM_NEWTFILTER and NLM_F_CREATE to create a new filter");
         }
@@ -353,9 +400,32 @@ fn put(
     Ok(())
 }
 
-/// The number of a filter: the given one, or the one after `last` of its priority.
+/// The table for the first `u32` filter of a priority: as in the kernel, each has one of its own.
+fn free_table(filters: &Filters) -> u32 {
+    let of_u32 = |filter: &Arc<Filter>| match filter.matches {
+        Matches::Words(_) => Some(filter.handle >> 20),
+        _ => None,
+    };
+    let tables = filters.iter().filter_map(|(_, filter)| of_u32(filter));
+    tables.max().map_or(FIRST_TABLE, |last| last + 1)
+}
+
+/// The first free number in a table of `pref`: as in the kernel from the middle on, then from its
+/// beginning; beyond the table if it is full.
+fn free_node(filters: &Filters, pref: u16, table: u32) -> u32 {
+    let free = |first: u32, end: u32| {
+        let taken = filters.from(order(pref, table << 20 | first)).map(|(at, _)| at);
+        let gap = (first..end).zip(taken.map(Some).chain(std::iter::repeat(None)));
+        let mut gap = gap.skip_while(|(node, at)| *at == Some(order(pref, table << 20 | node)));
+        gap.next().map(|(node, _)| node)
+    };
+    free(FIRST_NODE, NODES).or_else(|| free(1, FIRST_NODE)).unwrap_or(NODES)
+}
+
+/// The number of a filter: the given one, or a free one of its priority.
 fn number(
     filters: &Filters,
+    pref: u16,
     matches: &Matches,
     given: Option<u32>,
     last: Option<u32>,
@@ -363,28 +433,22 @@ fn number(
     match (matches, given) {
         (Matches::Mark(Mark { value, .. }), _) => Ok(*value),
         (Matches::Words(_), given) => {
-            let of_u32 = |filter: &Arc<Filter>| match filter.matches {
-                Matches::Words(_) => Some(filter.handle >> 20),
-                _ => None,
-            };
             let table = match last {
                 Some(last) => last >> 20,
-                // As in the kernel, each priority has a hash table of its own.
-                None => {
-                    let prefs = filters.iter().filter_map(|(_, filter)| of_u32(filter));
-                    prefs.max().map_or(FIRST_TABLE, |last| last + 1)
-                }
+                None => free_table(filters),
             };
             let node = match given {
                 Some(given) if given >> 20 != 0 && given >> 20 != table => {
                     // Only the first filter of a priority determines its table.
                     return match last {
-                        None => Ok(given),
-                        Some(_) => refuse("cls_u32: Handle specified hash table address mismatch"),
+                        None if given & 0xfff != 0 => Ok(given),
+                        _ => refuse("cls_u32: Handle specified hash table address mismatch"),
                     };
                 }
-                Some(given) => given & 0xfff,
-                None => last.map_or(FIRST_NODE, |last| (last & 0xfff) + 1),
+                Some(given) if given & 0xfff != 0 => given & 0xfff,
+                // The number of the table itself.
+                Some(given) if given != 0 => return Err(PolicyError::FilterExists),
+                _ => free_node(filters, pref, table),
             };
             if table > 0xfff || !(1..=0xfff).contains(&node) {
                 return refuse("no number is left in this table: give another pref");

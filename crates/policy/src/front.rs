@@ -331,6 +331,7 @@ fn in_front(
                 "In the driver a u32 tests at most {FRONT_WORDS_MAX} words; the one at pref {pref} tests more"
             ));
         }
+        Matches::Mark(mark) if mark.is_impossible() => Vec::new(),
         Matches::Mark(mark) => vec![FrontTerm { mark: Some(*mark), ..any }],
         Matches::Basic(Some(expression)) => {
             let mut ways = alternatives(expression, false)?;

@@ -148,11 +148,12 @@ impl Htb {
         Self { default: 0, r2q: R2Q, direct_limit, coordination, classes, filters }
     }
 
-    /// The level of a class, as `tc -d` shows it: 0 for a leaf, otherwise the height of its
-    /// subtree.
-    pub fn level(&self, minor: u32) -> u8 {
-        let below = self.classes.children(minor);
-        below.map(|child| self.level(child) + 1).max().unwrap_or(0)
+    /// The level of a class, as `tc -d` shows it: 0 for a leaf, and from 7 for a class at the root
+    /// downwards for the others. Where the kernel has no level left, 1.
+    pub fn level(&self, minor: u32) -> usize {
+        /// `TC_HTB_MAXDEPTH` without the level of leaves.
+        const ROOT: usize = 7;
+        if self.is_inner(minor) { ROOT.saturating_sub(self.depth(minor)).max(1) } else { 0 }
     }
 
     /// Whether everything but the classes and filters equals `other`.

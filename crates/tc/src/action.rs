@@ -26,7 +26,7 @@ pub(crate) const MOST: usize = 32;
 const MTU: Bytes = Bytes(2040);
 
 const USAGE: &str = "Usage: tc actions { add | replace | change } action ACTION
-       tc actions { del | get } action KIND index N
+       tc actions { del | get } { action KIND index N }...
        tc actions { show | list | flush } action KIND
 ACTION is drop, pass, continue, reclassify, pipe [ random netrand|determ CONTROL N ],
        police [ rate R burst B [ mtu B ] [ peakrate R ] ] [ pkts_rate N pkts_burst N ]
@@ -36,12 +36,13 @@ ACTION is drop, pass, continue, reclassify, pipe [ random netrand|determ CONTROL
               [ index N ] [ cookie HEX ]
 ";
 
+/// In `tc`'s order, which decides what a common beginning stands for.
 const CONTROLS: [(&str, Control); 7] = [
+    ("continue", Control::Continue),
     ("drop", Control::Drop),
     ("shot", Control::Drop),
     ("pass", Control::Pass),
     ("ok", Control::Pass),
-    ("continue", Control::Continue),
     ("reclassify", Control::Reclassify),
     ("pipe", Control::Pipe),
 ];
@@ -57,7 +58,7 @@ const NUMBERS: [(&str, Control); 5] = [
 
 /// Parses a control.
 fn control(word: &str) -> Option<Control> {
-    CONTROLS.iter().find(|(name, _)| *name == word).map(|(_, control)| *control)
+    CONTROLS.iter().find(|(name, _)| abbreviates(word, name)).map(|(_, control)| *control)
 }
 
 /// The name of a control, as `tc` prints it.
@@ -82,7 +83,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
                     words.next();
                     gact(control, words)
                 }
-                None if word == "index" => gact_bound(words),
+                None if abbreviates(word, "index") => gact_bound(words),
                 None => Err(bad(
                     "gact",
                     "Error: give the result for packets: drop, pass, continue, reclassify or pipe.",
@@ -148,7 +149,7 @@ fn cookie(word: &str) -> Option<Cookie> {
 /// these.
 fn common(words: &mut Words, common: &mut Common) -> Result<bool, Complaint> {
     match words.peek() {
-        Some("index") => {
+        Some(word) if abbreviates(word, "index") => {
             words.next();
             let value = words.value("index", "1")?;
             let number = number::mask(value).filter(|number| *number != 0);
@@ -191,11 +192,10 @@ fn gact(control: Control, words: &mut Words) -> Result<ActionDraft, Complaint> {
     };
     let (mut said, mut random) = (Common::default(), None);
     loop {
-        if words.peek() == Some("random") {
-            words.next();
-            let is_determined = match words.next() {
-                Some("determ") => true,
-                Some("netrand") => false,
+        if words.next_if(|word| abbreviates(word, "random")).is_some() {
+            let is_determined = match words.next().unwrap_or_default() {
+                word if abbreviates(word, "netrand") => false,
+                word if abbreviates(word, "determ") => true,
                 _ => return Err(illegal()),
             };
             let control = words.next().and_then(self::control).ok_or_else(illegal)?;
@@ -208,6 +208,19 @@ fn gact(control: Control, words: &mut Words) -> Result<ActionDraft, Complaint> {
     Ok(said.draft(ActionKind::Gact, Some(Action::Gact { control, random })))
 }
 
+/// The words of a policer that must not be given twice; of several for the same, any.
+const ONCE: [&[&str]; 5] =
+    [&["rate"], &["peakrate"], &["burst", "buffer", "maxburst"], &["mtu", "minburst"], &["mpu"]];
+
+/// The word of a policer that `word` stands for, or `word` itself. The others must be whole.
+fn whole(word: &str) -> &str {
+    let abbreviated = ["peakrate", "pkts_rate", "pkts_burst", "overhead", "linklayer"];
+    // "p" is rather pass.
+    let is_control = control(word).is_some();
+    let found = abbreviated.into_iter().find(|whole| !is_control && abbreviates(word, whole));
+    found.unwrap_or(word)
+}
+
 /// Parses a policer after the word `police`.
 pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
     let illegal = |word: &str, why: &str| bad("police", &format!("Illegal \"{word}\": {why}."));
@@ -217,9 +230,18 @@ pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
     let mut overhead = Overhead::default();
     let mut many = Many::default();
     let mut says_any = false;
+    let mut given: Vec<&str> = Vec::new();
     while let Some(word) = words.peek() {
         if common(words, &mut said)? {
             continue;
+        }
+        let word = whole(word);
+        if let Some(name) = ONCE.iter().find(|names| names.contains(&word)).map(|names| names[0]) {
+            if given.contains(&name) {
+                words.next();
+                return Err(qdisc::twice(word, words.value(word, "1")?));
+            }
+            given.push(name);
         }
         let both = |word: &str| {
             let (exceed, conform) = word.split_once('/').unwrap_or((word, "pass"));
@@ -402,10 +424,11 @@ fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
         match word {
             word if abbreviates(word, "priority") => {
                 words.next();
-                let Some(Some(Parent::Class(ClassId { major, minor }))) =
-                    number::parent(words.value(word, "1:10")?)
-                else {
-                    return Err(illegal(word, "a class, as 1:10"));
+                let ClassId { major, minor } = match number::parent(words.value(word, "1:10")?) {
+                    Some(Some(Parent::Class(class))) => class,
+                    // The priority that a packet has without this action.
+                    Some(None) => ClassId { major: 0, minor: 0 },
+                    _ => return Err(illegal("priority", "a class, as 1:10, or 0 for none")),
                 };
                 // A packet's priority has 16 bits for each number.
                 if major.max(minor) > 0xffff {
@@ -416,7 +439,7 @@ fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
                 }
                 priority = Some(major << 16 | minor);
             }
-            "mark" => {
+            word if abbreviates(word, "mark") => {
                 words.next();
                 let value = words.value(word, "5")?;
                 let (value, mask) = value.split_once('/').unwrap_or((value, "0xffffffff"));
@@ -425,13 +448,13 @@ fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
                     both.ok_or_else(|| illegal(word, "a number, or one and a mask"))?;
                 mark = Some(Mark { value: value & mask, mask });
             }
-            "queue_mapping" => {
+            word if abbreviates(word, "queue_mapping") => {
                 return Err(bad(
                     "skbedit",
                     "Error: \"queue_mapping\" is not supported here: a packet leaves by the queue of the worker that took it in, so that flows keep their order.",
                 ));
             }
-            "ptype" | "inheritdsfield" => {
+            word if abbreviates(word, "ptype") || abbreviates(word, "inheritdsfield") => {
                 return Err(bad(
                     "skbedit",
                     &format!("Error: \"{word}\" is not supported here: give priority or mark."),
@@ -456,6 +479,9 @@ fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
 
 /// The class that a priority names.
 fn class(priority: u32) -> String {
+    if priority == 0 {
+        return "none".to_owned();
+    }
     ClassId { major: priority >> 16, minor: priority & 0xffff }.to_string()
 }
 
@@ -530,13 +556,14 @@ pub(crate) fn show_bound(
     ids: &[ActionId],
     policy: &Policy,
     stats: Option<&[(ActionId, ActionStats)]>,
+    options: &Options,
     line: &mut Line,
 ) {
     let mut all = Vec::new();
     let found = ids.iter().filter_map(|id| policy.action(*id));
     for (order, bound) in (1..).zip(found) {
-        let mut one = Line::default();
-        show(order, bound, figures(bound.id, stats), &mut one);
+        let mut one = options.line();
+        show(order, bound, figures(bound.id, stats), options, &mut one);
         let (text, json) = one.into_parts();
         line.text(&format!("\n{text}"));
         all.push(json);
@@ -552,7 +579,13 @@ fn figures(id: ActionId, stats: Option<&[(ActionId, ActionStats)]>) -> Option<Ac
     Some(found.map_or_else(ActionStats::default, |(_, stats)| *stats))
 }
 
-fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut Line) {
+fn show(
+    order: u64,
+    bound: &BoundAction,
+    stats: Option<ActionStats>,
+    options: &Options,
+    line: &mut Line,
+) {
     line.add("order", Json::Number(order), &format!("\taction order {order}: "));
     let BoundAction { id, action, cookie, filters, stays } = bound;
     let text = |text: &str| Json::Text(text.to_owned());
@@ -606,7 +639,7 @@ fn show(order: u64, bound: &BoundAction, stats: Option<ActionStats>, line: &mut 
             line.add("control_action", control(police.exceed), &(shown + " "));
             let overhead = u64::try_from(police.overhead.per_frame).unwrap_or(0);
             line.add("overhead", Json::Number(overhead), &format!("overhead {overhead}b "));
-            overhead::show_framing(&police.overhead, false, line);
+            overhead::show_framing(&police.overhead, options.details, line);
             if let Some(Per { key, block, room, newcomers }) = police.per {
                 line.add("per", text(key.name()), &format!("per {} ", key.name()));
                 if block != Nanos::ZERO {
@@ -689,13 +722,14 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
         return Err(unreadable());
     }
     let refuse = |why: String| Complaint::refused(format!("Error: {why}"));
-    if command == "flush" || qdisc::lists(command) {
+    let is_flush = abbreviates(command, "flush");
+    if is_flush || qdisc::lists(command) {
         let word = words.next().unwrap_or_default();
         let kind = ActionKind::ALL.into_iter().find(|kind| kind.name() == word);
         let kind = kind.ok_or_else(|| {
             refuse(format!("there is no action \"{word}\": there are gact, police and skbedit."))
         })?;
-        if command == "flush" {
+        if is_flush {
             let present = host.policy();
             let policy = present.flush_actions(kind);
             if policy == present && policy.actions().any(|bound| bound.id.kind == kind) {
@@ -707,29 +741,37 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
             host.apply(policy).map_err(refuse)?;
             return Ok(Outcome::default());
         }
-        return Ok(list(kind, None, options, host));
+        return Ok(options.print(&list(kind, None, options, host)));
     }
-    if command == "get" || qdisc::verb(command) == Some(Verb::Delete) {
-        let draft = bound(&mut words)?;
-        let index = draft.index.unwrap_or_default();
-        if command != "get" {
-            let policy = host.policy().edit_action(Verb::Delete, &draft);
-            let policy = policy.map_err(|error| refuse(error.to_string()))?;
-            host.apply(policy).map_err(refuse)?;
-            return Ok(Outcome::default());
+    let is_get = abbreviates(command, "get");
+    if is_get || qdisc::verb(command) == Some(Verb::Delete) {
+        let named = all_named(&mut words)?;
+        let mut policy = host.policy();
+        if is_get {
+            let mut lines = Vec::new();
+            for ActionDraft { kind, index, .. } in named {
+                let id = ActionId { kind, index: index.unwrap_or_default() };
+                if policy.action(id).is_none() {
+                    let name = kind.name();
+                    return Err(refuse(format!(
+                        "TC action \"{name}\" not found: see tc actions show."
+                    )));
+                }
+                lines.extend(list(kind, Some(id), options, host));
+            }
+            return Ok(options.print(&lines));
         }
-        let id = ActionId { kind: draft.kind, index };
-        if host.policy().action(id).is_none() {
-            let name = draft.kind.name();
-            return Err(refuse(format!("TC action \"{name}\" not found: see tc actions show.")));
+        for draft in named {
+            policy = policy.edit_action(Verb::Delete, &draft).map_err(Complaint::policy)?;
         }
-        return Ok(list(draft.kind, Some(id), options, host));
+        host.apply(policy).map_err(refuse)?;
+        return Ok(Outcome::default());
     }
     let Some(verb) = qdisc::verb(command) else { return Err(unreadable()) };
     let mut policy = host.policy();
     loop {
         let draft = parse(&mut words)?;
-        policy = policy.edit_action(verb, &draft).map_err(|error| refuse(error.to_string()))?;
+        policy = policy.edit_action(verb, &draft).map_err(Complaint::policy)?;
         match words.next() {
             None => break,
             Some("action") => {}
@@ -740,21 +782,35 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
     Ok(Outcome::default())
 }
 
-/// `KIND index N`.
-fn bound(words: &mut Words) -> Result<ActionDraft, Complaint> {
-    let word = words.next().unwrap_or_default();
-    let kind = ActionKind::ALL.into_iter().find(|kind| kind.name() == word);
-    let mut said = Common::default();
-    while common(words, &mut said)? {}
-    match (kind, said.index, words.next()) {
-        (Some(kind), Some(_), None) => Ok(said.draft(kind, None)),
-        _ => Err(Complaint::unreadable(format!(
+/// `KIND index N`, once or more often, with or without `action` between.
+fn all_named(words: &mut Words) -> Result<Vec<ActionDraft>, Complaint> {
+    let mut all = Vec::new();
+    while let Some(word) = words.next() {
+        if word == "action" && !all.is_empty() {
+            continue;
+        }
+        let kind = ActionKind::ALL.into_iter().find(|kind| kind.name() == word);
+        let mut said = Common::default();
+        while common(words, &mut said)? {}
+        match kind {
+            Some(kind) if said.index.is_some() => all.push(said.draft(kind, None)),
+            _ => {
+                return Err(Complaint::unreadable(format!(
+                    "Error: no index specified action: {word}: say which, as police index 1.\n{USAGE}"
+                )));
+            }
+        }
+    }
+    match all.is_empty() {
+        true => Err(Complaint::unreadable(format!(
             "Command line is not complete: say which action, as police index 1.\n{USAGE}"
         ))),
+        false => Ok(all),
     }
 }
 
-fn list(kind: ActionKind, only: Option<ActionId>, options: &Options, host: &dyn Host) -> Outcome {
+/// The actions of `kind`, or only one.
+fn list(kind: ActionKind, only: Option<ActionId>, options: &Options, host: &dyn Host) -> Vec<Line> {
     let stats = options.statistics.then(|| host.action_stats());
     let policy = host.policy();
     let wanted =
@@ -766,9 +822,9 @@ fn list(kind: ActionKind, only: Option<ActionId>, options: &Options, host: &dyn 
     let mut lines = if only.is_none() { vec![total] } else { Vec::new() };
     let shown = (0..).zip(found).map(|(order, bound)| {
         let mut line = options.line();
-        show(order, bound, figures(bound.id, stats.as_deref()), &mut line);
+        show(order, bound, figures(bound.id, stats.as_deref()), options, &mut line);
         line
     });
     lines.extend(shown);
-    options.print(&lines)
+    lines
 }

@@ -100,10 +100,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     }
     let dev = dev.ok_or_else(|| Complaint::refused("Error: No such device: give dev NAME."))?;
     qdisc::device(dev, host)?;
-    let policy = host
-        .policy()
-        .edit_class(dev, &edit)
-        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
+    let policy = host.policy().edit_class(dev, &edit).map_err(Complaint::policy)?;
     let minor = edit.class.map(|class| class.minor);
     let major = edit.class.map_or(0, |class| class.major);
     let port = policy.port(dev);

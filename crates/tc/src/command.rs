@@ -4,13 +4,14 @@ use crate::complaint::{Complaint, Outcome};
 use crate::notation::Prefixes;
 use crate::render::{self, Line};
 use crate::words::{Words, abbreviates};
-use crate::{ClassNames, Host, action, class, filter, qdisc, save};
+use crate::{ClassNames, Host, Recipients, action, class, filter, qdisc, save};
 use narrows_policy::ClassId;
 use std::sync::Arc;
 
 const USAGE: &str = "Usage: tc [ OPTIONS ] qdisc { show | add | replace | change | del | help } ...
        tc [ OPTIONS ] class { show | add | replace | change | del | help } ...
-       tc [ OPTIONS ] filter show ...
+       tc [ OPTIONS ] filter { show | add | replace | change | del | get | help } ...
+       tc [ OPTIONS ] actions { show | add | replace | change | del | get | flush | help } ...
        tc save [ dev NAME ]
        tc [ -force ] -batch FILE
 OPTIONS := { -s[tatistics] | -d[etails] | -j[son] | -p[retty] | -o[neline] | -iec | -g[raph] |
@@ -36,6 +37,8 @@ pub struct Options {
     pub oneline: bool,
     /// `-iec`: the prefixes of rates in text count by 1024.
     pub iec: bool,
+    /// `-brief`: filters without what they match.
+    pub brief: bool,
     /// `-graph`: classes as a tree.
     pub graph: bool,
     /// `-force`: a batch continues after a failed line.
@@ -143,6 +146,8 @@ impl CommandLine {
                 line.options.json = true;
             } else if abbreviates(word, "-oneline") {
                 line.options.oneline = true;
+            } else if abbreviates(word, "-brief") {
+                line.options.brief = true;
             } else if !is_without_effect(word) {
                 return Err(Complaint::unreadable(format!(
                     "Option \"{word}\" is unknown, the options are -s, -d, -j, -p, -o, -iec, -g, -n NAME, -nm, -cf FILE, -batch FILE, -force and -V."
@@ -156,15 +161,13 @@ impl CommandLine {
 }
 
 /// Whether `word` is an option of `tc` without effect here: colours (there are none), time stamps
-/// of a monitor, brief filters.
+/// of a monitor.
 fn is_without_effect(word: &str) -> bool {
     let colour = word.split_once('=').map_or(word, |(colour, when)| {
         if ["always", "auto", "never"].contains(&when) { colour } else { "" }
     });
     abbreviates(colour, "-color")
-        || ["-Numeric", "-timestamp", "-tshort", "-brief"]
-            .iter()
-            .any(|option| abbreviates(word, option))
+        || ["-Numeric", "-timestamp", "-tshort"].iter().any(|option| abbreviates(word, option))
         || word == "-ts"
 }
 
@@ -195,6 +198,21 @@ pub fn execute_named(
         Ok(line) if line.words.is_empty() => usage(),
         Ok(line) => run(&line.words, &Options { names, ..line.options }, host),
     }
+}
+
+/// The answer to a line that asks for help, or says nothing: it needs no instance. `None` for any
+/// other line.
+pub fn help(line: &CommandLine) -> Option<Outcome> {
+    let asks = match line.words.as_slice() {
+        [] => line.batch.is_none(),
+        [.., before, last] => last == "help" && before != "dev",
+        [only] => abbreviates(only, "help"),
+    };
+    let mut nobody = Recipients::elsewhere(&[]);
+    asks.then(|| match line.words.is_empty() {
+        true => usage(),
+        false => run(&line.words, &line.options, &mut nobody),
+    })
 }
 
 /// Runs the words of one command.

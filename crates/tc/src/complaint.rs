@@ -1,5 +1,7 @@
 //! The result of a command: text, complaints, an exit code.
 
+use narrows_policy::PolicyError;
+
 /// The output and exit code of the `tc` process.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
@@ -50,6 +52,14 @@ impl Complaint {
     /// Something that the policy does not allow.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self { code: Outcome::REFUSED, message: message.into() }
+    }
+
+    /// What the policy refused. Where something is there already, scripts look for what `tc` prints
+    /// for kernels without a message of their own.
+    pub(crate) fn policy(error: PolicyError) -> Self {
+        let exists =
+            if error.is_about_existence() { "\nRTNETLINK answers: File exists" } else { "" };
+        Self::refused(format!("Error: {error}{exists}"))
     }
 
     /// A line that is not a command.

@@ -8,9 +8,11 @@ use crate::complaint::{Complaint, Outcome};
 use crate::kinds::filters;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
-use crate::{Host, qdisc};
+use crate::{Host, number, protocols, qdisc};
 use narrows_classify::{ActionId, ActionStats, Filter};
-use narrows_policy::{ClassId, FilterEdit, FilterPlace, Handle, Parent, Policy, Verb};
+use narrows_policy::{
+    ClassId, Ends, FilterEdit, FilterPlace, Handle, Parent, Policy, PortPolicy, Verb,
+};
 
 const USAGE: &str = "Usage: tc filter { add | change | replace | del | get } dev NAME
            [ parent ID | root | ingress | egress ] [ protocol PROTO ] [ pref PRIO ] [ handle ID ]
@@ -52,37 +54,67 @@ struct Head<'a> {
     parent: Option<Parent>,
     pref: Option<u16>,
     protocol: Option<u16>,
+    has_chain: bool,
 }
 
 impl<'a> Head<'a> {
-    /// Parses one word and its value. False if the word is unknown.
+    /// Parses one word and its value. False if the word is unknown. As in `tc`, what was given must
+    /// not be given again, and `pref 0` and `parent none` give nothing.
     fn read(&mut self, word: &str, words: &mut Words<'a>) -> Result<bool, Complaint> {
+        let once = |is_given: bool, name: &str, value: &str| match is_given {
+            true => Err(qdisc::twice(name, value)),
+            false => Ok(()),
+        };
         match word {
-            "dev" => self.dev = Some(words.value("dev", "eth0")?),
-            "root" => self.parent = Some(Parent::Root),
-            "ingress" => self.parent = Some(Parent::Class(ClassId::END_INGRESS)),
-            "egress" => self.parent = Some(Parent::Class(ClassId::END_EGRESS)),
-            "parent" => self.parent = qdisc::parent(words.value("parent", "1:")?)?,
-            "handle" => self.handle = Some(words.value("handle", "1")?),
-            "pref" | "prio" | "preference" | "priority" => {
-                let value = words.value(word, "1")?;
-                let pref = value.parse().ok().filter(|pref| *pref != 0);
-                self.pref = Some(pref.ok_or_else(|| wrong(value, "invalid priority value"))?);
+            "dev" => {
+                let value = words.value(word, "eth0")?;
+                once(self.dev.replace(value).is_some(), word, value)?;
             }
-            "protocol" => {
-                let value = words.value("protocol", "ip")?;
-                let protocol = filters::protocol(value);
+            "root" | "ingress" | "egress" => {
+                let parent = match word {
+                    "root" => Parent::Root,
+                    "ingress" => Parent::Class(ClassId::END_INGRESS),
+                    _ => Parent::Class(ClassId::END_EGRESS),
+                };
+                if self.parent.replace(parent).is_some() {
+                    return Err(Complaint::unreadable(format!(
+                        "Error: \"{word}\" is duplicate parent ID: give root, ingress, egress or parent ID, once."
+                    )));
+                }
+            }
+            "parent" => {
+                let value = words.value(word, "1:")?;
+                once(self.parent.is_some(), word, value)?;
+                self.parent = qdisc::parent(value)?;
+            }
+            "handle" => {
+                let value = words.value(word, "1")?;
+                once(self.handle.replace(value).is_some(), word, value)?;
+            }
+            _ if abbreviates(word, "preference") || abbreviates(word, "priority") => {
+                let value = words.value(word, "1")?;
+                once(self.pref.is_some(), "priority", value)?;
+                let pref = number::mask(value).and_then(|pref| u16::try_from(pref).ok());
+                let pref = pref.ok_or_else(|| wrong(value, "invalid priority value"))?;
+                self.pref = Some(pref).filter(|pref| *pref != 0);
+            }
+            _ if abbreviates(word, "protocol") => {
+                let value = words.value(word, "ip")?;
+                once(self.protocol.is_some(), "protocol", value)?;
+                let protocol = protocols::number(value);
                 self.protocol = Some(protocol.ok_or_else(|| wrong(value, "invalid protocol"))?);
             }
-            "chain" => {
-                let value = words.value("chain", "0")?;
-                if value != "0" {
+            _ if abbreviates(word, "chain") => {
+                let value = words.value(word, "0")?;
+                once(std::mem::replace(&mut self.has_chain, true), "chain", value)?;
+                let chain = number::mask(value);
+                if chain.ok_or_else(|| wrong(value, "invalid chain index value"))? != 0 {
                     return Err(Complaint::wrong(
                         "Error: \"chain\" is not supported here: filters are one chain, 0, in the order of their pref.",
                     ));
                 }
             }
-            "block" | "estimator" => {
+            _ if abbreviates(word, "block") || abbreviates(word, "estimator") => {
                 return Err(Complaint::wrong(format!(
                     "Error: \"{word}\" is not supported here: filters are at a qdisc, a class, ingress or egress of a port."
                 )));
@@ -98,11 +130,11 @@ fn no_device() -> Complaint {
 }
 
 /// The number `word` of a filter of `kind`.
-fn number(kind: Option<&str>, word: &str) -> Result<u32, Complaint> {
+fn handle(kind: Option<&str>, word: &str) -> Result<u32, Complaint> {
     let Some(kind) = kind else {
         return Err(Complaint::unreadable("Must specify filter type when using \"handle\""));
     };
-    filters::handle(kind, word).ok_or_else(|| wrong(word, "invalid filter handle"))
+    filters::handle(kind, word)
 }
 
 fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
@@ -121,22 +153,55 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         }
         break;
     }
-    let handle = head.handle.map(|word| number(kind, word)).transpose()?;
-    let (matches, class, actions) = match parsed {
-        Some(filters::Parsed { matches, class, actions }) => (Some(matches), class, actions),
-        None => (None, None, Vec::new()),
-    };
+    let handle = head.handle.map(|word| self::handle(kind, word)).transpose()?;
     let Head { dev, parent, pref, protocol, .. } = head;
-    let kind = kind.map(str::to_owned);
-    let edit = FilterEdit { verb, parent, pref, protocol, kind, handle, matches, class, actions };
     let dev = dev.ok_or_else(no_device)?;
     qdisc::device(dev, host)?;
-    let policy = host
-        .policy()
-        .edit_filter(dev, &edit)
-        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
+    let kind = kind.map(str::to_owned);
+    let mut edit = FilterEdit {
+        verb,
+        parent,
+        pref,
+        protocol,
+        kind,
+        handle,
+        matches: None,
+        class: None,
+        actions: Vec::new(),
+    };
+    if let Some(filters::Parsed { matches, class, actions, order, table }) = parsed {
+        edit.handle = numbered(edit.handle, order)?;
+        if let Some(table) = table {
+            has_table(table, host.policy().port(dev), &edit)?;
+        }
+        edit = FilterEdit { matches: Some(matches), class, actions, ..edit };
+    }
+    let policy = host.policy().edit_filter(dev, &edit).map_err(Complaint::policy)?;
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     Ok(Outcome::default())
+}
+
+/// The number of a `u32` with the `order` that was given for it, too.
+fn numbered(handle: Option<u32>, order: Option<u32>) -> Result<Option<u32>, Complaint> {
+    match (handle, order) {
+        (Some(handle), Some(order)) if ![0, order].contains(&(handle & 0xfff)) => {
+            Err(Complaint::wrong("Illegal \"order\": the handle has another number."))
+        }
+        (handle, Some(order)) => Ok(Some(handle.unwrap_or(0) | order)),
+        (handle, None) => Ok(handle),
+    }
+}
+
+/// Checks that `table` is that of the filters of `edit`'s `pref`; fff: stands for it.
+fn has_table(table: u32, port: &PortPolicy, edit: &FilterEdit) -> Result<(), Complaint> {
+    let Ok(place) = port.filter_place(edit.parent) else { return Ok(()) };
+    let own = port.table_of_u32(place, edit.pref);
+    match [0, 0xfff, own].contains(&table) {
+        true => Ok(()),
+        false => Err(Complaint::refused(format!(
+            "Error: cls_u32: Specified hash table not found. The only one of this pref is {own:x}:, leave ht out."
+        ))),
+    }
 }
 
 fn wrong(value: &str, why: &str) -> Complaint {
@@ -168,7 +233,7 @@ fn get(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, 
     let word = head.handle.ok_or_else(|| missing("handle"))?;
     let parent = head.parent.ok_or_else(|| missing("parent"))?;
     let kind = kind.ok_or_else(|| missing("type"))?;
-    let handle = number(Some(kind), word)?;
+    let handle = self::handle(Some(kind), word)?;
     qdisc::device(dev, host)?;
     let policy = host.policy();
     let refused = |why: &dyn std::fmt::Display| Complaint::refused(format!("Error: {why}"));
@@ -188,15 +253,22 @@ fn get(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, 
     };
     let stats = options.statistics.then(|| host.action_stats());
     let head = Head { parent: Some(parent), ..Head::default() };
-    let shown = Shown { place, policy: &policy, options, stats, head, is_parent_said: true };
+    let ends = policy.port(dev).ends.as_ref();
+    let shown = Shown { place, ends, is_one: true, policy: &policy, options, stats, head };
     Ok(options.print(&[shown.element(filter)]))
 }
 
 fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, Complaint> {
-    let mut head = Head::default();
+    let (mut head, mut is_elsewhere) = (Head::default(), false);
     while let Some(word) = words.next() {
-        if word == "chain" || word == "block" {
-            words.value(word, "1")?;
+        if abbreviates(word, "chain") {
+            // There are no filters in any other chain.
+            let value = words.value("chain", "0")?;
+            if std::mem::replace(&mut head.has_chain, true) {
+                return Err(qdisc::twice("chain", value));
+            }
+            let chain = number::mask(value);
+            is_elsewhere |= chain.ok_or_else(|| wrong(value, "invalid chain index value"))? != 0;
         } else if !head.read(word, &mut words)? {
             if abbreviates(word, "help") {
                 return Ok(usage());
@@ -208,6 +280,9 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
     }
     let Some(dev) = head.dev else { return Ok(options.print(&[])) };
     qdisc::device(dev, host)?;
+    if is_elsewhere {
+        return Ok(options.print(&[]));
+    }
     let policy = host.policy();
     let Ok(place) = policy.port(dev).filter_place(head.parent) else {
         return Ok(options.print(&[]));
@@ -219,8 +294,8 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
     };
     let filters = policy.port(dev).filters(place);
     let stats = options.statistics.then(|| host.action_stats());
-    let is_parent_said = head.parent.is_none_or(|parent| parent == Parent::Root);
-    let shown = Shown { place, policy: &policy, options, stats, head, is_parent_said };
+    let ends = policy.port(dev).ends.as_ref();
+    let shown = Shown { place, ends, is_one: false, policy: &policy, options, stats, head };
     let mut lines = Vec::new();
     let mut last = None;
     for (_, filter) in filters.iter().filter(|(_, filter)| wanted(filter)) {
@@ -239,14 +314,16 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
 /// Filters of one place, to be shown.
 struct Shown<'a> {
     place: FilterPlace,
+    /// The ends of the port.
+    ends: Option<&'a Ends>,
+    /// Whether it is one filter of `get`, and not a list.
+    is_one: bool,
     policy: &'a Policy,
     options: &'a Options,
     /// The statistics of their actions, if wanted.
     stats: Option<Vec<(ActionId, ActionStats)>>,
     /// The selection; its fields are not repeated in the output.
     head: Head<'a>,
-    /// Whether the parent is printed.
-    is_parent_said: bool,
 }
 
 impl Shown<'_> {
@@ -257,24 +334,39 @@ impl Shown<'_> {
         line
     }
 
+    /// The parent of `filter`, if it is to be printed: a list does not repeat the one that was asked
+    /// for, and a single filter has the one by which it was asked for.
+    fn parent(&self, filter: &Filter) -> Option<ClassId> {
+        let asked = match self.head.parent {
+            Some(Parent::Class(class)) => Some(class),
+            Some(Parent::Root) | None => None,
+        };
+        let own = match (self.place, self.ends) {
+            (FilterPlace::Class(class), _) => class,
+            (FilterPlace::Ingress, Some(ends)) => ends.parent(filter.pref),
+            (FilterPlace::Ingress, None) => ClassId::END_INGRESS,
+            (FilterPlace::Egress, _) => ClassId::END_EGRESS,
+        };
+        match self.is_one {
+            true => Some(asked.unwrap_or(own)),
+            false => Some(own).filter(|own| asked != Some(*own)),
+        }
+    }
+
     fn begin(&self, filter: &Filter) -> Line {
         let mut line = self.options.line();
         line.text("filter ");
-        if self.is_parent_said {
-            let mut parent = |class: ClassId| {
+        match self.parent(filter) {
+            None => {}
+            Some(ClassId::END_INGRESS) => line.add("ingress", Json::Bool(true), "ingress "),
+            Some(ClassId::END_EGRESS) => line.add("egress", Json::Bool(true), "egress "),
+            Some(class) => {
                 let class = self.options.class(class);
                 line.add("parent", Json::Text(class.clone()), &format!("parent {class} "));
-            };
-            match (self.place, self.head.parent) {
-                (FilterPlace::Class(class), _) => parent(class),
-                // As in the request: by the handle of ingress.
-                (_, Some(Parent::Class(class @ ClassId { minor: 0, .. }))) => parent(class),
-                (FilterPlace::Ingress, _) => line.add("ingress", Json::Bool(true), "ingress "),
-                (FilterPlace::Egress, _) => line.add("egress", Json::Bool(true), "egress "),
             }
         }
         if self.head.protocol.is_none() {
-            let protocol = filters::protocol_name(filter.protocol);
+            let protocol = protocols::name(filter.protocol);
             let text = format!("protocol {protocol} ");
             line.add("protocol", Json::Text(protocol), &text);
         }
@@ -309,6 +401,7 @@ impl Shown<'_> {
             filter,
             self.policy,
             self.stats.as_deref(),
+            self.options,
             &mut parameters,
         );
         line.nest("options", parameters);
@@ -336,12 +429,15 @@ pub(crate) fn save(dev: &str, policy: &Policy) -> String {
     let port = policy.port(dev);
     let mut text = String::new();
     for place in port.filter_places() {
-        let parent = match place {
-            FilterPlace::Ingress => "ingress".to_owned(),
-            FilterPlace::Egress => "egress".to_owned(),
-            FilterPlace::Class(class) => format!("parent {class}"),
-        };
         for (_, filter) in port.filters(place).iter() {
+            let parent = match (place, &port.ends) {
+                (FilterPlace::Ingress, Some(ends)) if ends.by_handle.contains(&filter.pref) => {
+                    format!("parent {}", Handle::ENDS)
+                }
+                (FilterPlace::Ingress, _) => "ingress".to_owned(),
+                (FilterPlace::Egress, _) => "egress".to_owned(),
+                (FilterPlace::Class(class), _) => format!("parent {class}"),
+            };
             let class = class_of(place, filter, &Options::default());
             text += &filters::save(dev, &parent, class.as_deref(), filter, policy);
         }

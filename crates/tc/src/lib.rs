@@ -34,6 +34,7 @@ mod names;
 mod notation;
 pub mod number;
 mod offline;
+mod protocols;
 mod qdisc;
 mod render;
 mod route;
@@ -44,7 +45,7 @@ mod ticks;
 mod words;
 
 pub use batch::{Batch, execute_batch, load};
-pub use command::{CommandLine, Options, execute, execute_named};
+pub use command::{CommandLine, Options, execute, execute_named, help};
 pub use complaint::Outcome;
 pub use file::replace;
 pub use host::Host;

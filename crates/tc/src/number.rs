@@ -158,8 +158,10 @@ pub(crate) fn signed(word: &str) -> Option<i32> {
     if word.starts_with('+') { None } else { word.parse().ok() }
 }
 
-/// A bit mask: a number without a unit, hexadecimal after `0x`, octal after `0`.
+/// A bit mask: a number without a unit, hexadecimal after `0x`, octal after `0`. As in C, a plus may
+/// stand before it.
 pub(crate) fn mask(word: &str) -> Option<u32> {
+    let word = word.strip_prefix('+').unwrap_or(word);
     let (digits, radix) = match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
         Some(digits) => (digits, 16),
         None if word.len() > 1 && word.starts_with('0') => (word, 8),
@@ -167,6 +169,15 @@ pub(crate) fn mask(word: &str) -> Option<u32> {
     };
     let all_digits = digits.chars().all(|letter| letter.is_digit(radix));
     if all_digits { u32::from_str_radix(digits, radix).ok() } else { None }
+}
+
+/// A number without a unit that may be negative, in any base.
+pub(crate) fn integer(word: &str) -> Option<i32> {
+    match word.strip_prefix('-') {
+        Some(digits) if digits.starts_with('+') => None,
+        Some(digits) => i32::try_from(-i64::from(mask(digits)?)).ok(),
+        None => i32::try_from(mask(word)?).ok(),
+    }
 }
 
 /// The largest number of a qdisc, and of a class.

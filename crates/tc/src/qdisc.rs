@@ -4,16 +4,18 @@ use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
 use crate::words::{Words, abbreviates};
 use crate::{Host, kinds, number, show};
-use narrows_policy::{Edit, Handle, Parent, PortFacts, Verb};
+use narrows_policy::{ClassId, Edit, Handle, Parent, PortFacts, Verb};
 
 const USAGE: &str = "Usage: tc qdisc { add | replace | change | del } dev NAME { root | parent ID }
            [ handle ID ] [ KIND [ PARAMETERS ] ]
+       tc qdisc { add | replace | del } dev NAME { clsact | ingress }
        tc qdisc show [ dev NAME ] [ root | parent ID ] [ handle ID ] [ invisible ]
-KIND is pfifo, bfifo, tbf, htb, cake, cake_mq, fq, carousel, eiffel, flowbundler, mq or noqueue; KIND help tells its parameters.
 ";
 
 pub(crate) fn usage(code: i32) -> Outcome {
-    Outcome { stdout: String::new(), stderr: USAGE.to_owned(), code }
+    let kinds = kinds::NAMES;
+    let stderr = format!("{USAGE}The kinds are {kinds}; KIND help tells its parameters.\n");
+    Outcome { stdout: String::new(), stderr, code }
 }
 
 pub(crate) fn run(
@@ -115,10 +117,19 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         Complaint::refused(format!("Error: No such device: give dev NAME.{}", ports(host)))
     })?;
     let facts = device(dev, host)?;
-    let policy = host
-        .policy()
-        .edit(dev, &edit, &facts)
-        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
+    // As in the kernel, any parent there is the one qdisc at the ends, and so is its handle.
+    let is_end = |class: ClassId| class.major == Handle::ENDS.major() && class.minor != 0xffff;
+    if verb == Verb::Delete && matches!(edit.parent, Some(Parent::Class(class)) if is_end(class)) {
+        if edit.handle.is_some_and(|handle| handle != Handle::ENDS) {
+            return Err(Complaint::refused(format!(
+                "Error: Invalid handle: that of the qdisc there is {}.",
+                Handle::ENDS
+            )));
+        }
+        let has_egress = host.policy().port(dev).ends.as_ref().is_none_or(|ends| ends.has_egress);
+        return ends(verb, has_egress, Some(dev), host);
+    }
+    let policy = host.policy().edit(dev, &edit, &facts).map_err(Complaint::policy)?;
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     let warning = edit.params.and_then(|params| kinds::warning(&params, &facts, host));
     let stderr = warning.filter(|_| verb != Verb::Delete).map(|warning| warning + "\n");
@@ -136,10 +147,7 @@ fn ends(
         Complaint::refused(format!("Error: No such device: give dev NAME.{}", ports(host)))
     })?;
     device(dev, host)?;
-    let policy = host
-        .policy()
-        .edit_ends(dev, verb, has_egress)
-        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
+    let policy = host.policy().edit_ends(dev, verb, has_egress).map_err(Complaint::policy)?;
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     Ok(Outcome::default())
 }

@@ -54,7 +54,10 @@ impl Tc {
             Err(outcome) => outcome,
             Ok(line) => match self.policy.as_deref().or(line.policy.as_deref().map(Path::new)) {
                 Some(path) => narrows_tc::offline(path, &words),
-                None => live(&words, &line)?,
+                None => match narrows_tc::help(&line) {
+                    Some(help) => help,
+                    None => live(&words, &line)?,
+                },
             },
         };
         print_all(&outcome)?;

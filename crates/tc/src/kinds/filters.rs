@@ -5,13 +5,14 @@ mod flower;
 mod selector;
 
 use crate::action;
+use crate::command::Options;
 use crate::complaint::Complaint;
-use crate::number;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
+use crate::{number, protocols};
 use narrows_classify::{
     ANY_PROTOCOL, ActionId, ActionStats, Expression, Filter, Flower, Mark, Matches, Prefix,
-    Selector, VLAN,
+    Selector,
 };
 use narrows_policy::{ActionDraft, ClassId, Parent, Policy};
 use std::fmt::Write;
@@ -35,61 +36,42 @@ ACTION is action { drop | pass | continue | reclassify | police ... | skbedit ..
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 
-/// The names of EtherTypes in `tc`, as far as filters can distinguish them.
-const PROTOCOLS: [(&str, u16); 6] = [
-    ("all", ANY_PROTOCOL),
-    ("ip", IPV4),
-    ("ipv4", IPV4),
-    ("ipv6", IPV6),
-    ("802.1Q", VLAN),
-    ("arp", 0x0806),
-];
-
 /// The names of IP protocols.
 const CARRIED: [(&str, u8); 5] =
     [("tcp", 6), ("udp", 17), ("sctp", 132), ("icmp", 1), ("icmpv6", 58)];
 
-/// The EtherType `word`, a name or a hexadecimal number.
-pub(crate) fn protocol(word: &str) -> Option<u16> {
-    ether_type(word)
-}
-
-fn ether_type(word: &str) -> Option<u16> {
-    let named = PROTOCOLS.iter().find(|(name, _)| name.eq_ignore_ascii_case(word));
-    let number = || {
-        let digits = word.strip_prefix("0x")?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    named.map(|(_, protocol)| *protocol).or_else(number)
-}
-
-/// The name of an EtherType.
-pub(crate) fn protocol_name(protocol: u16) -> String {
-    let named = PROTOCOLS.iter().find(|(_, known)| *known == protocol);
-    named.map_or_else(|| format!("[{protocol}]"), |(name, _)| (*name).to_owned())
-}
-
 /// The number of a filter of `kind`.
-pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
+pub(crate) fn handle(kind: &str, word: &str) -> Result<u32, Complaint> {
+    let wrong = |what: &str| Complaint::wrong(format!("Illegal {what}."));
     match kind {
-        "u32" => node(word),
-        "fw" => mark(word).map(|mark| mark.value),
-        _ => number::mask(word),
+        "u32" => {
+            node(word).ok_or_else(|| wrong("filter ID: a table, a bucket and a number, as 800::1"))
+        }
+        "fw" => mark(word)
+            .map(|mark| mark.value)
+            .ok_or_else(|| wrong("\"handle\": MARK or MARK/MASK, 32 bits each")),
+        _ => number::mask(word).ok_or_else(|| wrong("\"handle\": a number of 32 bits")),
     }
 }
 
-/// `u32`'s table, bucket and node. A filter here has no bucket.
+/// `u32`'s table, bucket and number: `800:0:1`, each up to `fff`, `ff` and `fff`, or all in one
+/// hexadecimal number. Parts that are left out are 0. A table here has only the bucket 0, which any
+/// other stands for, as for a table with one bucket in the kernel.
 fn node(word: &str) -> Option<u32> {
     let hex = |word: &str, most: u32| match word {
         "" => Some(0),
+        word if word.starts_with('+') => None,
         word => u32::from_str_radix(word, 16).ok().filter(|number| *number <= most),
     };
-    let parts: Vec<&str> = word.split(':').collect();
-    match parts.as_slice() {
-        [table, "" | "0", node] => Some(hex(table, 0xfff)? << 20 | hex(node, 0xfff)?),
-        [node] => hex(node, 0xfff),
-        _ => None,
-    }
+    let mut parts = word.splitn(3, ':');
+    let (table, bucket, node) = (parts.next()?, parts.next(), parts.next());
+    let Some(bucket) = bucket else {
+        return hex(word.strip_prefix("0x").filter(|digits| !digits.is_empty())?, u32::MAX);
+    };
+    hex(bucket, 0xff)?;
+    // As in tc, what follows another colon has no meaning.
+    let node = node.map_or("", |node| node.split_once(':').map_or(node, |(node, _)| node));
+    Some(hex(table, 0xfff)? << 20 | hex(node, 0xfff)?)
 }
 
 fn mark(word: &str) -> Option<Mark> {
@@ -97,7 +79,7 @@ fn mark(word: &str) -> Option<Mark> {
         Some((value, mask)) => (number::mask(value)?, number::mask(mask)?),
         None => (number::mask(word)?, u32::MAX),
     };
-    Some(Mark { value: value & mask, mask })
+    Some(Mark { value, mask })
 }
 
 /// The words after the name of a kind.
@@ -105,6 +87,10 @@ pub(crate) struct Parsed {
     pub(crate) matches: Matches,
     pub(crate) class: Option<ClassId>,
     pub(crate) actions: Vec<ActionDraft>,
+    /// The number of a `u32` within its table, given with `order`.
+    pub(crate) order: Option<u32>,
+    /// The table of a `u32`, given with `ht`.
+    pub(crate) table: Option<u32>,
 }
 
 /// Parses them. `handle` is the word that was given for the filter's number.
@@ -116,10 +102,11 @@ pub(crate) fn parse(
 ) -> Result<Parsed, Complaint> {
     let mut draft = Draft { protocol: protocol.unwrap_or(ANY_PROTOCOL), ..Draft::default() };
     match kind {
-        "matchall" | "fw" => draft.read(words, |_, word, _| Err(unknown(word)))?,
-        "flower" => draft.read(words, Draft::flower)?,
-        "u32" => draft.read(words, Draft::selector)?,
-        "basic" => draft.read(words, Draft::expression)?,
+        "matchall" => draft.read(words, &MATCHALL, |_, word, _| Err(unknown(word)))?,
+        "fw" => draft.read(words, &FW, |_, word, _| Err(unknown(word)))?,
+        "flower" => draft.read(words, &FLOWER, Draft::flower)?,
+        "u32" => draft.read(words, &U32, Draft::selector)?,
+        "basic" => draft.read(words, &BASIC, Draft::expression)?,
         "bpf" | "cgroup" | "flow" | "route" | "rsvp" | "rsvp6" | "tcindex" => {
             return Err(Complaint::wrong(format!(
                 "Unknown filter \"{kind}\", hence option is unparsable: frames at a port lack the fields that it compares. The kinds are flower, u32, matchall, fw and basic."
@@ -143,14 +130,14 @@ pub(crate) fn parse(
                 Complaint::refused("Error: an fw wants a mark before its kind: handle MARK[/MASK].")
             })?)
         }
-        _ if draft.words.is_empty() => {
-            return Err(Complaint::wrong(
-                "Error: Selector not specified: give match, as match ip dst 10.0.0.0/8.",
-            ));
-        }
-        _ => Matches::Words(draft.words),
+        _ => Matches::Words(draft.words.ok_or_else(|| {
+            Complaint::refused(
+                "Error: cls_u32: Selector not specified: give match, as match ip dst 10.0.0.0/8.",
+            )
+        })?),
     };
-    Ok(Parsed { matches, class: draft.class, actions: draft.actions })
+    let Draft { class, actions, order, table, .. } = draft;
+    Ok(Parsed { matches, class, actions, order, table })
 }
 
 #[derive(Default)]
@@ -159,9 +146,95 @@ struct Draft {
     class: Option<ClassId>,
     actions: Vec<ActionDraft>,
     flower: Flower,
-    words: Vec<Selector>,
+    order: Option<u32>,
+    table: Option<u32>,
+    /// The selectors of `u32`; none if nothing was to match.
+    words: Option<Vec<Selector>>,
     expression: Option<Expression>,
 }
+
+/// How `tc` reads the words of a kind: those that it abbreviates in its order, which decides which
+/// word a common beginning stands for, and those that it wants whole.
+struct Spellings {
+    abbreviated: &'static [&'static str],
+    whole: &'static [&'static str],
+}
+
+impl Spellings {
+    /// The word that `word` stands for, or `word` itself.
+    fn whole<'a>(&self, word: &'a str) -> &'a str {
+        if self.whole.contains(&word) {
+            return word;
+        }
+        self.abbreviated.iter().find(|whole| abbreviates(word, whole)).map_or(word, |whole| whole)
+    }
+}
+
+const MATCHALL: Spellings =
+    Spellings { abbreviated: &["classid", "action"], whole: &["flowid", "skip_hw", "skip_sw"] };
+const FW: Spellings =
+    Spellings { abbreviated: &["classid", "flowid", "police", "action"], whole: &["indev"] };
+const BASIC: Spellings =
+    Spellings { abbreviated: &["match", "classid", "action", "police"], whole: &["flowid"] };
+const U32: Spellings = Spellings {
+    abbreviated: &["match", "offset", "hashkey", "classid", "divisor", "action", "police"],
+    whole: &["flowid", "order", "link", "ht", "sample", "indev", "skip_hw", "skip_sw"],
+};
+const FLOWER: Spellings = Spellings {
+    abbreviated: &[
+        "classid",
+        "flowid",
+        "hw_tc",
+        "ip_flags",
+        "verbose",
+        "skip_hw",
+        "skip_sw",
+        "ct_state",
+        "ct_zone",
+        "ct_mark",
+        "ct_label",
+        "indev",
+        "vlan_id",
+        "vlan_prio",
+        "vlan_ethtype",
+        "cvlan_id",
+        "cvlan_prio",
+        "cvlan_ethtype",
+        "mpls",
+        "mpls_label",
+        "mpls_tc",
+        "mpls_bos",
+        "mpls_ttl",
+        "dst_mac",
+        "src_mac",
+        "ip_proto",
+        "ip_tos",
+        "ip_ttl",
+        "dst_ip",
+        "src_ip",
+        "dst_port",
+        "src_port",
+        "tcp_flags",
+        "type",
+        "code",
+        "arp_tip",
+        "arp_sip",
+        "arp_op",
+        "arp_tha",
+        "arp_sha",
+        "enc_dst_ip",
+        "enc_src_ip",
+        "enc_key_id",
+        "enc_dst_port",
+        "enc_tos",
+        "enc_ttl",
+        "geneve_opts",
+        "vxlan_opts",
+        "erspan_opts",
+        "action",
+    ],
+    whole: &[],
+};
 
 fn unknown(word: &str) -> Complaint {
     match word {
@@ -171,14 +244,17 @@ fn unknown(word: &str) -> Complaint {
 }
 
 impl Draft {
-    /// Parses the options of all kinds, and with `own` those of a single kind.
+    /// Parses the options of all kinds as `spellings` has them, and with `own` those of a single
+    /// kind.
     fn read(
         &mut self,
         mut words: Words,
+        spellings: &Spellings,
         own: impl Fn(&mut Self, &str, &mut Words) -> Result<(), Complaint>,
     ) -> Result<(), Complaint> {
         while let Some(word) = words.next() {
-            match word {
+            let whole = spellings.whole(word);
+            match whole {
                 "classid" | "flowid" => {
                     let value = words.value(word, "1:10")?;
                     self.class = match number::parent(value) {
@@ -204,20 +280,7 @@ impl Draft {
                         "Error: \"skip_sw\" is not supported here: no hardware filters for Narrows.",
                     ));
                 }
-                "link" | "hashkey" | "offset" | "sample" | "divisor" => {
-                    return Err(Complaint::wrong(format!(
-                        "Error: \"{word}\" is not supported here: every match is in a hash table already, give it alone."
-                    )));
-                }
-                "ht" => {
-                    let table = words.value(word, "800:")?;
-                    if table != "800:" && table != "800" {
-                        return Err(Complaint::refused(
-                            "cls_u32: Specified hash table not found. The only one is 800:, leave ht out.",
-                        ));
-                    }
-                }
-                _ => own(self, word, &mut words)?,
+                _ => own(self, whole, &mut words)?,
             }
             if self.actions.len() > action::MOST {
                 return Err(Complaint::wrong(format!(
@@ -241,42 +304,53 @@ impl Draft {
         }
     }
 
-    /// One `match` of `u32`.
+    /// One word of `u32`. Its hash tables are not there: each word says what is instead.
     fn selector(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
-        if !abbreviates(word, "match") {
-            return Err(unknown(word));
-        }
-        if words.peek() == Some("mark") {
-            return Err(Complaint::wrong(
-                "Error: \"match mark\" is not supported here: give an fw, or basic match meta(nf_mark eq N).",
-            ));
-        }
-        let selectors = selector::parse(words).ok_or_else(|| {
-            Complaint::wrong(
-                "Illegal \"match\": as ip dst 10.0.0.0/8, ip dport 80 0xffff, or u16 0x50 0xffff at nexthdr+2.",
-            )
-        })?;
-        self.words.extend(selectors);
-        if self.words.len() > SELECTORS_MAX {
-            return Err(Complaint::wrong(format!(
-                "Error: a u32 has {SELECTORS_MAX} selectors at most."
-            )));
-        }
-        Ok(())
+        let instead = match word {
+            "match" => return selector::parse(words, self.words.get_or_insert_default()),
+            "order" => {
+                let value = words.value(word, "1")?;
+                let order = number::mask(value).filter(|order| *order <= 0xfff);
+                let illegal = || Complaint::wrong("Illegal \"order\": a number up to 0xfff.");
+                self.order = Some(order.ok_or_else(illegal)?).filter(|order| *order != 0);
+                return Ok(());
+            }
+            "ht" => {
+                let value = words.value(word, "800:")?;
+                let illegal = || Complaint::wrong("Illegal \"ht\": a table, as 800:.");
+                let table = node(value).filter(|_| value.contains(':')).ok_or_else(illegal)?;
+                self.table = Some(table >> 20);
+                return Ok(());
+            }
+            "link" => {
+                "no table can be linked to: give all matches of both filters to one u32, which costs no more"
+            }
+            "hashkey" => {
+                "it says which bytes select a bucket of the linked table, and there is none: give them to match"
+            }
+            "offset" => {
+                "it moves nexthdr for the linked table, and there is none: nexthdr is behind the IP header and its options"
+            }
+            "sample" => {
+                "it says in which bucket of a table the filter lies, and there are no buckets: give it to match"
+            }
+            "divisor" => {
+                "it makes a hash table: here filters are in hash tables by themselves, one for each mask, leave the line out"
+            }
+            word => return Err(unknown(word)),
+        };
+        Err(Complaint::wrong(format!("Error: \"{word}\" is not supported here: {instead}.")))
     }
 
     /// The `match` of `basic`.
     fn expression(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
-        if !abbreviates(word, "match") {
+        if word != "match" {
             return Err(unknown(word));
         }
         self.expression = Some(basic::parse(words)?);
         Ok(())
     }
 }
-
-/// The most selectors, as in the kernel.
-const SELECTORS_MAX: usize = 128;
 
 /// An IP protocol, by name or as a hexadecimal number.
 fn carried(word: &str) -> Option<u8> {
@@ -291,22 +365,32 @@ fn carried_name(number: u8) -> String {
     named.map_or_else(|| format!("{number:02x}"), |(name, _)| (*name).to_owned())
 }
 
-fn prefix(word: &str) -> Option<Prefix> {
-    let word = if matches!(word, "any" | "all" | "default") { "0/0" } else { word };
+/// A prefix of `family`, an EtherType. As in `tc`, a mask may have dots, and `any` is every address.
+fn prefix(word: &str, family: u16) -> Option<Prefix> {
+    let nothing = if family == IPV6 { "::/0" } else { "0/0" };
+    let word = if matches!(word, "any" | "all" | "default") { nothing } else { word };
     let (address, len) = word.split_once('/').map_or((word, None), |(a, l)| (a, Some(l)));
-    let address: IpAddr = address.parse().ok().or_else(|| octets(address))?;
+    let address: IpAddr = address.parse().ok().or_else(|| octets(address).map(IpAddr::from))?;
     let whole = if address.is_ipv6() { 128 } else { 32 };
-    Prefix::new(address, len.map_or(Some(whole), |len| len.parse().ok())?)
+    Prefix::new(address, len.map_or(Some(whole), prefix_len)?)
+}
+
+/// The length of a prefix: a number, or a mask with dots whose ones are at its beginning.
+fn prefix_len(word: &str) -> Option<u8> {
+    if let Some(number) = number::mask(word) {
+        return u8::try_from(number).ok();
+    }
+    let mask = u32::from_be_bytes(octets(word)?);
+    (mask.count_ones() == mask.leading_ones()).then(|| mask.leading_ones() as u8)
 }
 
 /// An IPv4 address with only its first octets, such as `10.1` or `0`: the others are 0.
-fn octets(word: &str) -> Option<IpAddr> {
+fn octets(word: &str) -> Option<[u8; 4]> {
     let mut address = [0; 4];
     for (at, octet) in word.split('.').enumerate() {
-        let is_number = octet.bytes().all(|digit| digit.is_ascii_digit());
-        *address.get_mut(at)? = octet.parse().ok().filter(|_| is_number)?;
+        *address.get_mut(at)? = number::mask(octet)?.try_into().ok()?;
     }
-    Some(IpAddr::from(address))
+    Some(address)
 }
 
 /// A MAC address with a mask, given as a mask or as a prefix length.
@@ -339,6 +423,7 @@ pub(crate) fn show(
     filter: &Filter,
     policy: &Policy,
     stats: Option<&[(ActionId, ActionStats)]>,
+    options: &Options,
     line: &mut Line,
 ) {
     let number = format!("{:#x}", filter.handle);
@@ -357,10 +442,13 @@ pub(crate) fn show(
         Matches::Flower(flower) => {
             let handle = u64::from(filter.handle);
             line.add("handle", Json::Number(handle), &format!("handle {number} "));
-            class_of("classid", line);
-            let mut keys = Line::default();
-            flower::show(flower, filter.protocol, &mut keys);
-            line.nest("keys", keys);
+            // The short form is for flower alone, as in the kernel.
+            if !options.brief {
+                class_of("classid", line);
+                let mut keys = Line::default();
+                flower::show(flower, filter.protocol, &mut keys);
+                line.nest("keys", keys);
+            }
             line.add("not_in_hw", Json::Bool(true), "\n  not_in_hw");
         }
         Matches::Mark(Mark { value, mask }) => {
@@ -402,9 +490,13 @@ pub(crate) fn show(
             }
             line.add("not_in_hw", Json::Bool(true), "not_in_hw ");
             let mut list = Vec::new();
-            for Selector { value, mask, offset, is_behind_ip } in words {
+            for word in words {
+                let Selector { value, mask, offset, is_behind_ip } = word;
                 let from = if *is_behind_ip { "nexthdr+" } else { "" };
-                line.text(&format!("\n  match {value:08x}/{mask:08x} at {from}{offset}"));
+                let read = || selector::explain(word);
+                let read = (options.pretty && filter.protocol == IPV4).then(read).flatten();
+                let raw = || format!("\n  match {value:08x}/{mask:08x} at {from}{offset}");
+                line.text(&read.unwrap_or_else(raw));
                 list.push(vec![
                     ("value", Json::Text(format!("{value:x}"))),
                     ("mask", Json::Text(format!("{mask:x}"))),
@@ -415,7 +507,7 @@ pub(crate) fn show(
             line.json("match", Json::Objects(list));
         }
     }
-    action::show_bound(&filter.actions, policy, stats, line);
+    action::show_bound(&filter.actions, policy, stats, options, line);
 }
 
 /// The command that creates `filter` at `place` of `dev`, with its class as `class`.
@@ -426,10 +518,7 @@ pub(crate) fn save(
     filter: &Filter,
     policy: &Policy,
 ) -> String {
-    let protocol = match filter.protocol {
-        known if PROTOCOLS.iter().any(|(_, of)| *of == known) => protocol_name(known),
-        other => format!("{other:#x}"),
-    };
+    let protocol = protocols::save(filter.protocol);
     let handle = match filter.matches {
         Matches::Words(_) => format!("{:x}::{:x}", filter.handle >> 20, filter.handle & 0xfff),
         Matches::Mark(Mark { value, mask }) => format!("{value:#x}/{mask:#x}"),
@@ -448,6 +537,8 @@ pub(crate) fn save(
         Matches::All | Matches::Mark(_) | Matches::Basic(None) => {}
         Matches::Basic(Some(expression)) => add("match", &basic::save(expression)),
         Matches::Flower(flower) => flower::save(flower, &mut add),
+        // Without a selector: a match of nothing.
+        Matches::Words(words) if words.is_empty() => add("match", &"ip6 dst any"),
         Matches::Words(words) => {
             for Selector { value, mask, offset, is_behind_ip } in words {
                 let from = if *is_behind_ip { "nexthdr+" } else { "" };

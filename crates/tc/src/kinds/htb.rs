@@ -239,12 +239,12 @@ pub(super) fn show_class(htb: &Htb, minor: u32, details: bool, line: &mut Line) 
         let text = notation::size(size.0);
         let mpu = notation::size(u64::from(overhead.minimum));
         let text =
-            if details { format!("{name} {text}/1mpu {mpu} ") } else { format!("{name} {text} ") };
+            if details { format!("{name} {text}/1 mpu {mpu} ") } else { format!("{name} {text} ") };
         line.add(name, Json::Number(size.0), &text);
     }
     label::show(&class.params.label, line);
     if details {
-        let level = u64::from(htb.level(minor));
+        let level = htb.level(minor) as u64;
         line.add("level", Json::Number(level), &format!("level {level} "));
     }
 }

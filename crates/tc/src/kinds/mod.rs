@@ -38,6 +38,9 @@ pub(crate) struct Style {
     pub(crate) shared: bool,
 }
 
+/// The names of all kinds, in the order of the documentation.
+pub(crate) const NAMES: &str = "pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, carousel, eiffel, flowbundler, mq and noqueue";
+
 /// Parses the words after the name of a kind.
 pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
     match kind {
@@ -69,7 +72,7 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
     let kind = params.kind_name();
     Err(Complaint::wrong(match params {
         Params::Unknown(_) => format!(
-            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, carousel, eiffel, flowbundler, mq and noqueue."
+            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are {NAMES}."
         ),
         _ => format!("{kind}: unknown parameter \"{word}\": {kind} takes none."),
     }))

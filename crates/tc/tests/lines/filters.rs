@@ -146,9 +146,10 @@ fn one_filter_is_had_by_its_number() {
          *flowid 1:30 not_in_hw \n  match 00000051/0000ffff at 20\n"
     );
     for (words, why, code) in [
-        ("parent 1: protocol ip pref 9 handle 1 u32", "priority/protocol not found", 2),
+        ("parent 1: protocol ip pref 9 handle 800::1 u32", "priority/protocol not found", 2),
         ("parent 1: protocol ip pref 1 handle 1 flower", "kind does not match", 2),
         ("parent 1: protocol ip pref 1 handle 800::900 u32", "handle not found", 2),
+        ("parent 1: protocol ip pref 1 handle 1 u32", "Illegal filter ID", 1),
         ("parent 1: pref 1 handle 1 u32", "Must specify filter protocol", 255),
         ("parent 1: protocol ip pref 1 u32", "Must specify filter handle", 255),
     ] {

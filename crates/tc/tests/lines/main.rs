@@ -15,3 +15,4 @@ mod pacing;
 mod properties;
 mod route;
 mod save;
+mod words;

@@ -5,6 +5,7 @@
 //! in every output format. Needs root, for a network namespace of its own that is always deleted
 //! afterwards; without root the test says that it was skipped.
 
+mod grammar;
 mod kernel;
 mod scenes;
 
@@ -112,6 +113,11 @@ impl Host for Ours {
 }
 
 impl Ours {
+    fn has_filters(&self) -> bool {
+        let port = self.policy.port("nrwv0");
+        port.filter_places().iter().any(|place| !port.filters(*place).is_empty())
+    }
+
     fn run(&mut self, line: &str) -> Answer {
         let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let outcome = execute(&args, self);
@@ -335,4 +341,61 @@ fn batches_go_as_far_and_say_as_much_as_tc_s() {
             assert_eq!(names[0].text(&ours.stdout), names[1].text(&theirs.stdout), "{batch}");
         }
     }
+}
+
+/// Where Narrows means something else than `tc`, or takes what `tc` does not.
+fn is_meant(line: &str) -> bool {
+    // Behind these tc wants another word, whichever.
+    let wants_more = ["nofrag", "firstfrag", "df", "mf"];
+    // Only where there are cards that run filters.
+    let is_for_hardware = line.contains("skip_hw");
+    wants_more.iter().any(|last| line.ends_with(last)) || is_for_hardware
+}
+
+#[test]
+fn filters_of_any_spelling_are_read_and_shown_as_by_tc() {
+    let kernel = match Kernel::new() {
+        Ok(kernel) => kernel,
+        Err(why) => return eprintln!("SKIPPED: no comparison with the real tc: {why}"),
+    };
+    let tree = [
+        "qdisc add dev nrwv0 root handle 1: htb",
+        "class add dev nrwv0 parent 1: classid 1:1 htb rate 1mbit",
+    ];
+    let mut both = Comparison::new(kernel);
+    let mut accepted = 0;
+    for line in grammar::of_u32(ARBITRARY * 3).iter().filter(|line| !is_meant(line)) {
+        both.start_over();
+        for line in tree {
+            both.line(line);
+        }
+        let before = both.failures.len();
+        both.compare_answers(line);
+        for show in ["filter show dev nrwv0 parent 1:", "filter show dev nrwv0"] {
+            both.compare_show(show, line);
+        }
+        accepted += usize::from(both.failures.len() == before && both.ours.has_filters());
+    }
+    for line in grammar::of_others(ARBITRARY * 2).iter().filter(|line| !is_meant(line)) {
+        both.start_over();
+        for line in tree {
+            both.line(line);
+        }
+        let (theirs, ours) = both.line(line);
+        // 2 is the kernel's answer to what tc could read. Of what tc refuses, some is taken here, such
+        // as numbers in any base and ip_proto for both versions of IP.
+        let is_same = match theirs.code {
+            2 => [0, 2].contains(&ours.code),
+            1 => [0, 1, 2].contains(&ours.code),
+            code => ours.code == code,
+        };
+        if !is_same {
+            both.failures.push(format!(
+                "tc {line}\n  kernel {}: {}\n  ours {}: {}",
+                theirs.code, theirs.stderr, ours.code, ours.stderr
+            ));
+        }
+    }
+    assert!(both.failures.is_empty(), "{}", both.failures.join("\n\n"));
+    assert!(accepted > ARBITRARY / 4, "only {accepted} lines are accepted");
 }

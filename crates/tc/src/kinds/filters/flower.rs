@@ -1,10 +1,10 @@
 //! The keys of `flower`.
 
-use super::{IPV4, IPV6, carried, carried_name, ether_type, mac, prefix, protocol_name};
+use super::{IPV4, IPV6, carried, carried_name, mac, prefix};
 use crate::complaint::Complaint;
-use crate::number;
 use crate::render::{Json, Line};
 use crate::words::Words;
+use crate::{number, protocols};
 use narrows_classify::{ANY_PROTOCOL, Flower, PortRange, Prefix, is_tag};
 use std::fmt::Display;
 
@@ -39,13 +39,13 @@ pub(super) fn parse(
         }
         "vlan_ethtype" => {
             tagged(word, protocol)?;
-            let ether_type = ether_type(value("ip")?).filter(|of| *of != ANY_PROTOCOL);
+            let ether_type = protocols::number(value("ip")?).filter(|of| *of != ANY_PROTOCOL);
             flower.vlan_ether_type = Some(ether_type.ok_or_else(|| illegal(word))?);
         }
         "cvlan_ethtype" => {
             twice_tagged(word, flower, protocol)?;
             let ether_type =
-                ether_type(value("ip")?).filter(|of| *of != ANY_PROTOCOL && !is_tag(*of));
+                protocols::number(value("ip")?).filter(|of| *of != ANY_PROTOCOL && !is_tag(*of));
             flower.inner_vlan_ether_type = Some(ether_type.ok_or_else(|| illegal(word))?);
         }
         "dst_mac" | "src_mac" => {
@@ -68,7 +68,7 @@ pub(super) fn parse(
                 IPV6 => prefix.is_v6(),
                 _ => false,
             };
-            let prefix = prefix(value("10.0.0.0/8")?).filter(of_protocol);
+            let prefix = prefix(value("10.0.0.0/8")?, behind_tags).filter(of_protocol);
             let prefix = Some(prefix.ok_or_else(|| illegal(word))?);
             match word {
                 "src_ip" => flower.source = prefix,
@@ -159,7 +159,7 @@ fn illegal(word: &str) -> Complaint {
             "an address or a prefix, as 10.0.0.0/8, of the protocol before it: protocol ip or ipv6"
         }
         "src_port" | "dst_port" => {
-            "a port or a range, as 80 or 5000-5010, after ip_proto tcp, udp or sctp"
+            "a port, a range or a prefix of one, as 80, 5000-5010 or 0x1400/0xff00, after ip_proto tcp, udp or sctp"
         }
         "tcp_flags" => "flags and a mask in hexadecimal, as 0x02/0x12, after ip_proto tcp",
         "type" | "code" => "0 to 255, after ip_proto icmp or icmpv6",
@@ -180,9 +180,16 @@ fn masked(name: &str, word: &str) -> Result<(u8, u8), Complaint> {
     Ok((value & mask, mask))
 }
 
+/// A port, a range, or a port with a mask whose ones are at its beginning, which is a range, too.
 fn ports(word: &str) -> Option<PortRange> {
+    let port = |word: &str| u16::try_from(number::mask(word)?).ok();
+    if let Some((value, mask)) = word.split_once('/') {
+        let (value, mask) = (port(value)?, port(mask)?);
+        let is_prefix = mask.count_ones() == mask.leading_ones();
+        return is_prefix.then_some(PortRange { first: value & mask, last: value | !mask });
+    }
     let (first, last) = word.split_once('-').unwrap_or((word, word));
-    let range = PortRange { first: first.parse().ok()?, last: last.parse().ok()? };
+    let range = PortRange { first: port(first)?, last: port(last)? };
     (range.first <= range.last).then_some(range)
 }
 
@@ -230,10 +237,10 @@ pub(super) fn show(flower: &Flower, protocol: u16, line: &mut Line) {
     };
     show("vlan_id", flower.vlan_id.map(|id| number(u64::from(id))));
     show("vlan_prio", flower.vlan_priority.map(|prio| number(u64::from(prio))));
-    show("vlan_ethtype", flower.vlan_ether_type.map(|of| said(protocol_name(of))));
+    show("vlan_ethtype", flower.vlan_ether_type.map(|of| said(protocols::name(of))));
     show("cvlan_id", flower.inner_vlan_id.map(|id| number(u64::from(id))));
     show("cvlan_prio", flower.inner_vlan_priority.map(|prio| number(u64::from(prio))));
-    show("cvlan_ethtype", flower.inner_vlan_ether_type.map(|of| said(protocol_name(of))));
+    show("cvlan_ethtype", flower.inner_vlan_ether_type.map(|of| said(protocols::name(of))));
     show("dst_mac", flower.destination_mac.map(station).map(said));
     show("src_mac", flower.source_mac.map(station).map(said));
     let family = match behind_tags(flower, protocol) {

@@ -4,17 +4,22 @@
 //! (Debian's package `linux-source-6.12` has them; they are not part of this repository). Each has
 //! setup commands, a command, its expected exit code, and a pattern with the number of its matches
 //! in the output of another command. Nothing here needs root or a kernel: ports exist only in
-//! memory, as for a policy file.
+//! memory, as for a policy file. With `--live` and the program, as root, two instances run in a
+//! network namespace of their own, and the commands of each case run in a shell there whose `tc` is
+//! `narrows tc`.
 //!
 //! ```text
 //! cargo run -p narrows-tc --example tc_testing -- TC_TESTS [WORDS...]
+//! cargo run -p narrows-tc --example tc_testing -- --live target/release/narrows TC_TESTS [WORDS...]
 //! ```
 //!
 //! `WORDS` select cases whose file or id contains one of them. A case that does not pass is printed
-//! with its difference. Cases that run a shell or other programs are counted as skipped.
+//! with its difference. In memory, cases that run a shell or other programs are skipped.
 
-use narrows_policy::{Policy, PortFacts};
-use narrows_tc::{Host, Outcome, execute};
+mod live;
+mod paper;
+
+use narrows_tc::Outcome;
 use regex::RegexBuilder;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -57,32 +62,6 @@ const DEVICES: [(&str, &str); 5] = [
     ("$ETH", "eth0"),
 ];
 
-/// Ports in memory.
-struct Paper {
-    policy: Policy,
-    queues: u16,
-}
-
-impl Host for Paper {
-    fn devices(&self) -> Vec<String> {
-        DEVICES.map(|(_, name)| name.to_owned()).to_vec()
-    }
-
-    fn port(&self, dev: &str) -> Option<PortFacts> {
-        let is_known = DEVICES.iter().any(|(_, name)| *name == dev);
-        is_known.then_some(PortFacts { queues: Some(self.queues), ..PortFacts::ETHERNET })
-    }
-
-    fn policy(&self) -> Policy {
-        self.policy.clone()
-    }
-
-    fn apply(&mut self, policy: Policy) -> Result<(), String> {
-        self.policy = policy;
-        Ok(())
-    }
-}
-
 /// The result of a case.
 enum Verdict {
     Passed,
@@ -93,37 +72,36 @@ enum Verdict {
 
 const NEEDS_MORE: &str = "needs a shell or another program";
 
-/// Runs a command of a case; `None` if it is not a `tc` command.
-fn run(line: &str, host: &mut Paper) -> Option<Outcome> {
-    if line.starts_with("$IP ") {
-        return Some(Outcome::default());
-    }
-    if let Some(numbers) = line.strip_prefix("echo \"").and_then(|rest| rest.split('"').next()) {
-        // netdevsim's syntax: a bus address, the number of ports, the number of queues.
-        let queues = numbers.split(' ').nth(2).and_then(|word| word.parse().ok());
-        host.queues = queues.unwrap_or(1);
-        return Some(Outcome::default());
-    }
-    let words = line.strip_prefix("$TC ")?;
-    let words = DEVICES.iter().fold(words.to_owned(), |line, (is, name)| line.replace(is, name));
-    if words.contains('$') {
-        return None;
-    }
-    Some(execute(&shlex::split(&words)?, host))
+/// What runs the commands of a case.
+trait Bench {
+    /// Makes everything as it was before the first case.
+    fn start_over(&mut self) -> Result<(), String>;
+
+    /// Runs a command of a case; `None` if that is impossible here.
+    fn run(&mut self, line: &str) -> Option<Outcome>;
+}
+
+/// The number of queues that `line` gives to the device of netdevsim, if it does so.
+fn queues(line: &str) -> Option<u16> {
+    // Its syntax: a bus address, the number of ports, the number of queues.
+    let numbers = line.strip_prefix("echo \"")?.split('"').next()?;
+    Some(numbers.split(' ').nth(2).and_then(|word| word.parse().ok()).unwrap_or(1))
 }
 
 fn text<'a>(case: &'a Value, key: &str) -> &'a str {
     case[key].as_str().unwrap_or_default()
 }
 
-fn judge(case: &Value) -> Verdict {
-    let mut host = Paper { policy: Policy::default(), queues: 1 };
+fn judge(case: &Value, bench: &mut dyn Bench) -> Verdict {
+    if let Err(why) = bench.start_over() {
+        return Verdict::Failed(why);
+    }
     for step in case["setup"].as_array().into_iter().flatten() {
         let (line, codes) = match step {
             Value::Array(step) => (step[0].as_str().unwrap_or_default(), &step[1..]),
             step => (step.as_str().unwrap_or_default(), &[][..]),
         };
-        let Some(outcome) = run(line, &mut host) else { return Verdict::Skipped(NEEDS_MORE) };
+        let Some(outcome) = bench.run(line) else { return Verdict::Skipped(NEEDS_MORE) };
         if outcome.code != 0 && !codes.contains(&outcome.code.into()) {
             return Verdict::Failed(format!(
                 "{line}\n      {}: {}",
@@ -133,14 +111,14 @@ fn judge(case: &Value) -> Verdict {
         }
     }
     let line = text(case, "cmdUnderTest");
-    let Some(outcome) = run(line, &mut host) else { return Verdict::Skipped(NEEDS_MORE) };
+    let Some(outcome) = bench.run(line) else { return Verdict::Skipped(NEEDS_MORE) };
     if outcome.code.to_string() != text(case, "expExitCode") {
         let (code, said) = (outcome.code, outcome.stderr.trim());
         let wanted = text(case, "expExitCode");
         return Verdict::Failed(format!("{line}\n      {code} instead of {wanted}: {said}"));
     }
     let (look, pattern) = (text(case, "verifyCmd"), text(case, "matchPattern"));
-    let Some(seen) = run(look, &mut host) else { return Verdict::Skipped(NEEDS_MORE) };
+    let Some(seen) = bench.run(look) else { return Verdict::Skipped(NEEDS_MORE) };
     let regex = RegexBuilder::new(pattern).multi_line(true).dot_matches_new_line(true).build();
     let Ok(regex) = regex else { return Verdict::Skipped("its pattern is not understood") };
     let count = regex.find_iter(&seen.stdout).count();
@@ -162,9 +140,19 @@ fn cases(path: &Path) -> Result<Vec<Value>, String> {
 }
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let mut bench: Box<dyn Bench> = Box::new(paper::Paper::default());
+    if arguments.next_if(|word| word == "--live").is_some() {
+        match live::Live::new(&arguments.next().unwrap_or_default()) {
+            Ok(live) => bench = Box::new(live),
+            Err(why) => {
+                eprintln!("tc_testing: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
     let Some(folder) = arguments.next().map(PathBuf::from) else {
-        eprintln!("usage: tc_testing TC_TESTS [WORDS...]");
+        eprintln!("usage: tc_testing [--live NARROWS] TC_TESTS [WORDS...]");
         return ExitCode::FAILURE;
     };
     let chosen: Vec<String> = arguments.collect();
@@ -184,7 +172,7 @@ fn main() -> ExitCode {
             if !chosen.is_empty() && !chosen.iter().any(|word| name.contains(word)) {
                 continue;
             }
-            let kind = match judge(case) {
+            let kind = match judge(case, bench.as_mut()) {
                 Verdict::Passed => 0,
                 Verdict::Failed(why) => {
                     println!("  {name}: {}\n    {why}", text(case, "name"));
