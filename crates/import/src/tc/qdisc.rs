@@ -211,7 +211,11 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
 /// The options of cake whose order matters, and those that are not flags.
 fn cake(options: &Object, words: &mut Vec<String>) {
     match options.get("bandwidth") {
-        Some(Value::Number(rate)) => words.push(format!("bandwidth {}bps", rate)),
+        Some(rate @ Value::Number(_)) => match bits(rate) {
+            Some(rate) => words.push(format!("bandwidth {rate}bit")),
+            // Too much for a rate.
+            None => words.push(format!("bandwidth {rate}bps")),
+        },
         _ => words.push("unlimited".to_owned()),
     }
     if options.get("autorate").and_then(Value::as_bool) == Some(true) {
@@ -289,7 +293,7 @@ fn take(
             Rate(key) => match value {
                 // As text, with its unit.
                 Value::String(_) => word(value).map(|rate| format!("{key} {rate}")),
-                _ => value.as_u64().map(|rate| format!("{key} {rate}bps")),
+                _ => bits(value).map(|rate| format!("{key} {rate}bit")),
             },
             // A key without a value is a flag that is on.
             Flag(on, _) if value.is_null() => Some((*on).to_owned()),
@@ -308,6 +312,11 @@ fn take(
             draft.fault(&format!("{of}: {name} {value} has no equivalent: left out"));
         }
     }
+}
+
+/// Bits per second, of bytes per second.
+fn bits(value: &Value) -> Option<u64> {
+    value.as_u64()?.checked_mul(8)
 }
 
 fn micros(value: &Value) -> Option<u64> {
