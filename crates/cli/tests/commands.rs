@@ -125,6 +125,13 @@ fn an_import_prints_a_policy_that_is_accepted_and_a_report() {
     let policy = folder.path("home.tc");
     fs::write(&policy, output.stdout).unwrap();
     assert!(is_accepted(&policy));
+    assert_eq!(output.status.code(), Some(0));
+    // What is left out is in the exit status.
+    fs::write(&file, format!("{sqm} option linklayer 'sonet'\n")).unwrap();
+    let partly = narrows(&["import", "sqm", &file, "--ports", "eth1,eth2"]);
+    assert_eq!(partly.status.code(), Some(3));
+    assert!(text(&partly.stderr).contains("warning: linklayer \"sonet\""));
+    assert!(text(&partly.stdout).contains("# NOTE: linklayer"));
     let missing = narrows(&["import", "libreqos", &folder.path("no"), "--ports", "eth1,eth2"]);
     assert!(text(&missing.stderr).contains("ShapedDevices.csv"));
 }

@@ -58,7 +58,8 @@ impl Display for Mistakes {
     }
 }
 
-/// The policy in the file at `path`, `-` for standard input, for `ports`. Qdiscs without a handle
+/// The policy in the file at `path`, `-` for standard input, for `ports`. Logs a warning about
+/// values that are surely not meant. Qdiscs without a handle
 /// in the file keep the one that they have in `running`.
 ///
 /// # Errors
@@ -79,8 +80,12 @@ pub(crate) fn load(
     };
     // Text that is not UTF-8 is no valid word either: the complaint about its line will show it.
     let text = String::from_utf8_lossy(&bytes);
-    narrows_tc::load(&text, &name, &Reader { ports, running })
-        .map_err(|complaints| PolicyFileError::Wrong(Mistakes::of(&complaints)))
+    let policy = narrows_tc::load(&text, &name, &Reader { ports, running })
+        .map_err(|complaints| PolicyFileError::Wrong(Mistakes::of(&complaints)))?;
+    for warning in narrows_tc::warnings(&text, &name) {
+        log::warn!("{}", warning.trim_start_matches("Warning: "));
+    }
+    Ok(policy)
 }
 
 /// Whether `path` means standard input.

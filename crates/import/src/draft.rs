@@ -1,5 +1,6 @@
 //! A policy under construction, and the report about it.
 
+use narrows_tc::{OfflineHost, execute};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -12,8 +13,14 @@ pub struct Imported {
     pub names: String,
     /// A one-line summary of what was read and written.
     pub summary: String,
-    /// What has no equivalent, or was changed.
+    /// What the operator should know, although nothing is lost.
     pub notes: Vec<Note>,
+    /// What was left out, or is not as it was, one sentence each. If there is any, the policy is
+    /// not all of the configuration.
+    pub faults: Vec<String>,
+    /// The numbers of the classes, for the next import of [`libreqos`](crate::libreqos); empty for
+    /// others.
+    pub numbers: String,
 }
 
 /// Something that the operator should know.
@@ -28,12 +35,15 @@ pub struct Note {
 }
 
 impl Imported {
-    /// The report, one line for each note.
+    /// The report, one line for each fault and each note.
     pub fn report(&self) -> String {
         let mut text = format!("{}\n", self.summary);
+        for fault in &self.faults {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "warning: {fault}");
+        }
         for Note { what, count, example } in &self.notes {
             let times = if *count == 1 { String::new() } else { format!("{count} times, first ") };
-            // Writing to a string cannot fail.
             let _ = match example.is_empty() {
                 true if *count == 1 => writeln!(text, "note: {what}"),
                 true => writeln!(text, "note: {what} ({count} times)"),
@@ -50,6 +60,9 @@ pub(crate) struct Draft {
     text: String,
     names: String,
     notes: Vec<Note>,
+    faults: Vec<String>,
+    /// The policy so far, of the commands that were [tried](Self::attempt).
+    host: OfflineHost,
     /// The index of each note in `notes`.
     places: HashMap<String, usize>,
 }
@@ -59,6 +72,21 @@ impl Draft {
     pub(crate) fn line(&mut self, command: &str) {
         self.text.push_str(command);
         self.text.push('\n');
+    }
+
+    /// Adds a command if the policy so far accepts it. A command that it refuses is left out, with
+    /// `what` it was and the reason.
+    pub(crate) fn attempt(&mut self, command: &str, what: &str) -> bool {
+        let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+        let outcome = execute(&words, &mut self.host);
+        if outcome.code == 0 {
+            self.line(command);
+            return true;
+        }
+        // Complaints may go on with a usage.
+        let why = outcome.stderr.lines().next().unwrap_or("").trim_start_matches("Error: ");
+        self.fault(&format!("{what} is left out: {why} ({command})"));
+        false
     }
 
     /// Names a class, in the one word that the names file allows.
@@ -93,6 +121,12 @@ impl Draft {
         self.report(what, example);
     }
 
+    /// Says what is left out or changed, also as a comment at the present place in the policy.
+    pub(crate) fn fault(&mut self, what: &str) {
+        self.comment(&format!("NOTE: {what}"));
+        self.faults.push(printable(what));
+    }
+
     /// Reports something that has no place in the policy.
     pub(crate) fn report(&mut self, what: &str, example: &str) {
         if let Some(&place) = self.places.get(what) {
@@ -105,13 +139,26 @@ impl Draft {
     }
 
     pub(crate) fn finish(self, summary: String) -> Imported {
-        Imported { policy: self.text, names: self.names, summary, notes: self.notes }
+        let Self { text: policy, names, notes, faults, .. } = self;
+        Imported { policy, names, summary, notes, faults, numbers: String::new() }
     }
+}
+
+/// `1 circuit`, `2 circuits`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    let many = if number == 1 {
+        ""
+    } else if what.ends_with("ss") || what.ends_with('x') {
+        "es"
+    } else {
+        "s"
+    };
+    format!("{number} {what}{many}")
 }
 
 /// The text on one line, without control characters, and shortened if it is long.
 pub(crate) fn printable(text: &str) -> String {
-    const LONGEST: usize = 200;
+    const LONGEST: usize = 400;
     let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
     let mut text: String = text.chars().map(clean).take(LONGEST + 1).collect();
     if text.chars().count() > LONGEST {
@@ -137,6 +184,24 @@ mod tests {
         draft.name("1:10", " Ann #7\n1:1 root ");
         draft.name("1:11", " ");
         assert_eq!(draft.finish(String::new()).names, "1:10 Ann__7_1:1_root\n");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        let said = [count(1, "class"), count(2, "class"), count(0, "circuit"), count(1, "node")];
+        assert_eq!(said, ["1 class", "2 classes", "0 circuits", "1 node"]);
+    }
+
+    #[test]
+    fn faults_are_all_listed_before_the_notes() {
+        let mut draft = Draft::default();
+        draft.report("b", "");
+        draft.fault("line 1: a");
+        draft.fault("line 2: a");
+        let imported = draft.finish("1 circuit".to_owned());
+        let report = "1 circuit\nwarning: line 1: a\nwarning: line 2: a\nnote: b\n";
+        assert_eq!(imported.report(), report);
+        assert_eq!(imported.policy, "# NOTE: line 1: a\n# NOTE: line 2: a\n");
     }
 
     #[test]

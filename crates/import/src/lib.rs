@@ -14,6 +14,7 @@
 //! syntax, so the ordinary parser checks it; the tests load every result.
 
 mod draft;
+mod json;
 pub mod libreqos;
 mod number;
 pub mod sqm;

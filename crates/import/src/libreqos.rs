@@ -6,20 +6,25 @@
 //! of its circuits. Both ports get the same tree: one filters downloads by destination address, the
 //! other uploads by source address.
 //!
-//! A class has the same number, and so the same name, at both ports.
+//! A class has the same number, and so the same name, at both ports. The number follows the
+//! identity of the circuit or node ([`numbers`]), so that a running class keeps its queue and its
+//! counters whatever other rows come and go.
 //!
 //! Formats: LibreQoS's documentation, "Configure LibreQoS", of versions 1.4 to 2.0. Columns are
 //! found by their names, with or without `Mbps`.
 
 mod devices;
 mod network;
+mod numbers;
+mod rows;
 mod tree;
 
-use crate::draft::Draft;
+use crate::draft::{Draft, count};
 use crate::number::rate;
 use crate::{ImportError, Imported, Ports};
 use devices::{Address, Circuit, Sqm};
 use network::Network;
+use numbers::Kept;
 use std::net::IpAddr;
 use tree::{CLASSES_MAX, DEFAULT, Place, ROOT, Tree};
 
@@ -31,6 +36,8 @@ pub struct Options {
     /// The capacity of the uplink, downstream and upstream, in kbit/s. None: the sum of the rates
     /// at the top of the tree.
     pub uplink_kbit: [Option<u64>; 2],
+    /// The [numbers](Imported::numbers) of a former import, which stay; empty for none.
+    pub numbers: String,
 }
 
 /// Downstream and upstream: the comment in the policy, and the address field of the filters.
@@ -58,23 +65,29 @@ pub fn import(
     let places = network.nodes.len() + circuits.len();
     if places > CLASSES_MAX {
         return Err(ImportError::TooMuch(format!(
-            "{} circuits and {} nodes are {places} classes, and one port's htb has at most \
-             {CLASSES_MAX}: leave some sites to another box",
-            circuits.len(),
-            network.nodes.len()
+            "{} and {} are {places} classes, and one port's htb has at most {CLASSES_MAX}: leave \
+             some sites to another box",
+            count(circuits.len(), "circuit"),
+            count(network.nodes.len(), "node")
         )));
     }
+    let mut identities = network.identities();
+    identities.extend(devices::identities(&circuits));
+    let numbers = Kept::read(&options.numbers)?.assign(&identities);
     for (direction, (what, _)) in DIRECTIONS.iter().enumerate() {
-        let tree =
-            Tree::grow(&network, &circuits, direction, options.uplink_kbit[direction], &mut draft);
+        let uplink = options.uplink_kbit[direction];
+        let tree = Tree::grow(&network, &circuits, direction, uplink, &numbers, &mut draft);
         write(&mut draft, what, direction, &tree, &network, &circuits, options);
     }
     let addresses: usize = circuits.iter().map(|circuit| circuit.addresses.len()).sum();
-    Ok(draft.finish(format!(
-        "{} circuits with {addresses} addresses below {} nodes",
-        circuits.len(),
-        network.nodes.len()
-    )))
+    let summary = format!(
+        "{} with {} below {}",
+        count(circuits.len(), "circuit"),
+        count(addresses, "address"),
+        count(network.nodes.len(), "node")
+    );
+    let numbers = numbers::write(&identities, &numbers);
+    Ok(Imported { numbers, ..draft.finish(summary) })
 }
 
 fn write(

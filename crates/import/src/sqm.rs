@@ -3,16 +3,26 @@
 //! A `queue` section shapes one interface, usually the one towards the Internet: `upload` is its
 //! egress rate, `download` its ingress rate. Here the download is shaped where it leaves, at the
 //! other port. With `cake`, both become a `cake` with the script's tins, link layer and options.
-//! The scripts around `htb` and `fq_codel` become `cake` with as many tins, or `tbf` with
-//! `fq_codel`.
+//! The scripts around `htb`, `hfsc` and `fq_codel` become `cake` with as many tins, or `tbf` with
+//! `fq_codel` ([`scripts`]).
+//!
+//! *Overhead.* sqm-scripts gives `overhead` and `tcMPU` to `cake`, or else to `tc`'s size table,
+//! with the same numbers for every link layer. `cake` adds them to the network-layer packet. A size
+//! table adds them to the frame as the interface has it: with the Ethernet header of 14 bytes, but
+//! without one at a `ppp` interface. `tbf` here counts frames with their Ethernet header, as the
+//! size table of an Ethernet interface does.
+//!
+//! Options of `cake` are read by this project's own `cake`: what it takes is taken.
 //!
 //! Source: sqm-scripts' `defaults.sh`, `functions.sh` and `*.qos`, and OpenWrt's "SQM details".
 
+mod scripts;
 mod uci;
 
 use crate::draft::Draft;
 use crate::number::rate;
 use crate::{ImportError, Imported, Ports};
+use scripts::{Becomes, Tins};
 use uci::Section;
 
 const FILE: &str = "sqm";
@@ -128,43 +138,41 @@ impl Shaper<'_> {
         }
         let script = self.get("script").to_owned();
         self.draft.comment(&format!("{option} {kbit} kbit/s, {script}"));
-        match script.as_str() {
-            "simplest.qos" | "simplest_tbf.qos" => self.fq_codel(dev, kbit, direction),
-            _ => self.cake(dev, kbit, direction, &script),
+        let known = scripts::find(&script);
+        let becomes = match known {
+            Some(known) => {
+                self.draft.comment(known.what);
+                known.becomes
+            }
+            None => {
+                let what = "is not one of sqm-scripts': taken for layer_cake.qos";
+                self.draft.fault(&format!("{option}: script \"{script}\" {what}"));
+                Becomes::Cake(Tins::Three)
+            }
+        };
+        match becomes {
+            Becomes::Cake(tins) => self.cake(dev, kbit, direction, tins),
+            Becomes::FqCodel => self.fq_codel(dev, kbit, direction),
         }
         Ok(Some(kbit))
     }
 
-    fn cake(&mut self, dev: &str, kbit: u64, direction: Direction, script: &str) {
+    fn cake(&mut self, dev: &str, kbit: u64, direction: Direction, tins: Tins) {
         let advanced = is_on(self.section.get("qdisc_advanced"));
         let is_download = direction == Direction::Download;
         // Without the advanced options, both are on.
         let squashes = |option: &str| is_download && !(advanced && self.get(option) == "0");
         let (squash, wash) = (squashes("squash_ingress"), squashes("squash_dscp"));
         let mut words = vec![format!("bandwidth {}", rate(kbit))];
-        let tins = match script {
-            "piece_of_cake.qos" | "" => "besteffort",
+        words.push(match tins {
             // Marks from the Internet count only if that was requested.
-            _ if squash => "besteffort",
-            "layer_cake.qos" => "diffserv3",
-            "simple.qos" => {
-                let what = "simple.qos: its three tiers are cake's three tins, with cake's shares";
-                self.draft.note(what, "");
-                "diffserv3"
-            }
-            other => {
-                self.draft.note(
-                    "a script that is not one of sqm-scripts': taken for layer_cake.qos",
-                    other,
-                );
-                "diffserv3"
-            }
-        };
-        words.push(tins.to_owned());
+            Tins::Three if !squash => "diffserv3".to_owned(),
+            Tins::One | Tins::Three => "besteffort".to_owned(),
+        });
         if wash {
             words.push("wash".to_owned());
         }
-        words.extend(self.link());
+        words.extend(self.link_of_cake());
         let (options, ecn) = match direction {
             Direction::Download => ("iqdisc_opts", "ingress_ecn"),
             Direction::Upload => ("eqdisc_opts", "egress_ecn"),
@@ -174,162 +182,142 @@ impl Shaper<'_> {
         }
         if is_on(self.section.get("qdisc_really_really_advanced")) && advanced {
             let given = self.get(options).to_owned();
-            let mut given = given.split_whitespace();
-            while let Some(word) = given.next() {
-                match word {
-                    "rtt" | "overhead" | "mpu" | "memlimit" | "fwmark" => {
-                        let value = given.next().unwrap_or("");
-                        match is_value(word, value) {
-                            true => words.push(format!("{word} {value}")),
-                            false => {
-                                self.draft.note("not a value: left out", &format!("{word} {value}"))
-                            }
-                        }
-                    }
-                    "nat" => self.draft.note(
-                        "Narrows is on the inside of the router and sees the hosts' own addresses",
-                        "nat left out",
-                    ),
-                    "mq" | "cake_mq" => {}
-                    word if is_cake(word) => words.push(word.to_owned()),
-                    word => self.draft.note("not a word of cake: left out", word),
-                }
-            }
+            self.options(options, &given, &mut words);
             for option in ["itarget", "etarget", "ilimit", "elimit"] {
                 if !matches!(self.get(option), "" | "auto" | "1001") {
                     let value = self.get(option).to_owned();
                     let what = "cake sets its target and limit by the rate: left out";
-                    self.draft.note(what, &format!("{option} {value}"));
+                    self.draft.fault(&format!("{option} {value}: {what}"));
                 }
             }
         }
-        self.draft.line(&format!("qdisc replace dev {dev} root cake {}", words.join(" ")));
+        self.draft
+            .attempt(&format!("qdisc replace dev {dev} root cake {}", words.join(" ")), "cake");
+    }
+
+    /// Adds the words of `given` that cake takes behind `words`.
+    fn options(&mut self, option: &str, given: &str, words: &mut Vec<String>) {
+        let takes = |words: &[String], more: &str| {
+            let line = format!("qdisc add dev port root cake {} {more}", words.join(" "));
+            narrows_tc::load(&line, "sqm", &narrows_tc::OfflineHost::default())
+                .map_err(|why| why.lines().next().unwrap_or("").to_owned())
+        };
+        let mut given = given.split_whitespace().peekable();
+        while let Some(word) = given.next() {
+            match word {
+                "nat" => self.draft.note(
+                    "Narrows is on the inside of the router and sees the hosts' own addresses",
+                    "nat left out",
+                ),
+                "mq" | "cake_mq" => self.draft.note("cake here is on all queues of a port", word),
+                word if takes(words, word).is_ok() => words.push(word.to_owned()),
+                word => {
+                    let has_value = HAVE_VALUES.contains(&word);
+                    let value = given.next_if(|_| has_value);
+                    let said = value.map_or(word.to_owned(), |value| format!("{word} {value}"));
+                    match takes(words, &said) {
+                        Ok(_) => words.push(said),
+                        Err(why) => {
+                            self.draft.fault(&format!("{option}: \"{said}\" is left out: {why}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A number of bytes in a range, 0 if it is not given; what is not one is left out.
+    fn bytes(&mut self, option: &str, range: std::ops::RangeInclusive<i32>) -> i32 {
+        let text = self.get(option).to_owned();
+        if text.is_empty() {
+            return 0;
+        }
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        number.unwrap_or_else(|| {
+            let (from, to) = range.into_inner();
+            self.draft.fault(&format!(
+                "{option} \"{text}\" is not a number of bytes from {from} to {to}: left out"
+            ));
+            0
+        })
+    }
+
+    /// Whether the link has ATM cells; none if it has no overhead that counts.
+    fn is_atm(&mut self) -> Option<bool> {
+        match self.get("linklayer").to_owned().as_str() {
+            "none" | "" => None,
+            "atm" | "adsl" => Some(true),
+            "ethernet" => Some(false),
+            other => {
+                self.draft.fault(&format!("linklayer \"{other}\" is unknown: taken for ethernet"));
+                Some(false)
+            }
+        }
     }
 
     /// The overhead of the link, in cake's words.
-    fn link(&mut self) -> Vec<String> {
-        let linklayer = self.get("linklayer").to_owned();
-        let overhead: i32 = self.get("overhead").parse().unwrap_or(0);
-        let mpu: i32 = self.get("tcMPU").parse().unwrap_or(0);
-        let mut words = Vec::new();
-        let framing = match linklayer.as_str() {
-            "none" | "" => return words,
-            "atm" | "adsl" => "atm",
-            "ethernet" => "noatm",
-            other => {
-                self.draft.note("an unknown link layer: taken for ethernet", other);
-                "noatm"
-            }
-        };
-        // Within cake's range.
-        words.push(format!("overhead {}", overhead.clamp(-64, 256)));
-        words.push(framing.to_owned());
-        if (1..=256).contains(&mpu) {
+    fn link_of_cake(&mut self) -> Vec<String> {
+        let Some(is_atm) = self.is_atm() else { return Vec::new() };
+        let mut words = vec![format!("overhead {}", self.bytes("overhead", -64..=256))];
+        words.push(if is_atm { "atm" } else { "noatm" }.to_owned());
+        let mpu = self.bytes("tcMPU", 0..=256);
+        if mpu > 0 {
             words.push(format!("mpu {mpu}"));
         }
         words
     }
 
-    fn fq_codel(&mut self, dev: &str, kbit: u64, direction: Direction) {
-        let script = self.get("script").to_owned();
-        if script == "simplest.qos" {
-            self.draft.note("simplest.qos: its htb with one class is a tbf", "");
+    /// The same in tbf's words.
+    fn link_of_tbf(&mut self) -> String {
+        /// The Ethernet header, which a `ppp` interface lacks.
+        const HEADER: i32 = 14;
+        let Some(is_atm) = self.is_atm() else { return String::new() };
+        let given = self.bytes("overhead", -64..=256);
+        let is_ppp = self.get("interface").contains("ppp");
+        let overhead = if is_ppp { given - HEADER } else { given };
+        if is_ppp {
+            let what = "tbf counts the Ethernet header: overhead is 14 bytes less";
+            self.draft.note(what, "a ppp interface has none");
         }
+        if overhead < 0 {
+            self.draft.fault(&format!(
+                "overhead {given}: tbf takes no negative overhead ({overhead}), so each frame counts \
+                 {} too much",
+                crate::draft::count(overhead.unsigned_abs() as usize, "byte")
+            ));
+        }
+        let mpu = self.bytes("tcMPU", 0..=256);
+        let mut words = String::new();
+        if overhead > 0 {
+            words.push_str(&format!(" overhead {overhead}"));
+        }
+        if mpu > 0 {
+            words.push_str(&format!(" mpu {mpu}"));
+        }
+        if is_atm {
+            words.push_str(" linklayer atm");
+        }
+        words
+    }
+
+    fn fq_codel(&mut self, dev: &str, kbit: u64, direction: Direction) {
         // The bytes of a millisecond, and at least four full frames.
         let burst = (kbit / 8).clamp(1_600 * 4, 1 << 30);
-        let overhead: u32 = self.get("overhead").parse().unwrap_or(0);
-        let link = match self.get("linklayer") {
-            "atm" | "adsl" => format!(" overhead {} linklayer atm", overhead.min(256)),
-            "ethernet" if overhead > 0 => {
-                // tbf counts a frame with its Ethernet header of 14 bytes, cake without it.
-                self.draft.note("tbf counts the Ethernet header: overhead is 14 bytes less", "");
-                format!(" overhead {}", overhead.saturating_sub(14).min(256))
-            }
-            _ => String::new(),
-        };
-        self.draft.line(&format!(
+        let link = self.link_of_tbf();
+        let tbf = format!(
             "qdisc replace dev {dev} root handle 1: tbf rate {} burst {burst} latency 50ms{link}",
             rate(kbit)
-        ));
+        );
+        self.draft.attempt(&tbf, "tbf");
         let is_marking = match direction {
             Direction::Download => self.get("ingress_ecn") != "NOECN",
             Direction::Upload => self.get("egress_ecn") == "ECN",
         };
         let ecn = if is_marking { "ecn" } else { "noecn" };
-        self.draft.line(&format!("qdisc replace dev {dev} parent 1:1 fq_codel {ecn}"));
+        let leaf = format!("qdisc replace dev {dev} parent 1:1 fq_codel {ecn}");
+        self.draft.attempt(&leaf, "fq_codel");
     }
 }
 
-/// Whether cake accepts `value` after `word`.
-fn is_value(word: &str, value: &str) -> bool {
-    let end = value.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(value.len());
-    let (number, unit) = value.split_at(end);
-    let Ok(number) = number.parse::<u32>() else { return false };
-    match word {
-        "rtt" => {
-            (1..=4000).contains(&number)
-                && matches!(unit, "us" | "ms" | "s")
-                && (unit != "s" || number < 4)
-        }
-        "memlimit" => number <= 1000 && matches!(unit, "" | "b" | "k" | "kb" | "m" | "mb"),
-        "fwmark" => {
-            value.strip_prefix("0x").is_some_and(|mask| u32::from_str_radix(mask, 16).is_ok())
-        }
-        _ => unit.is_empty() && number <= 256,
-    }
-}
-
-/// Whether `word` is a cake option without a value.
-fn is_cake(word: &str) -> bool {
-    const WORDS: [&str; 48] = [
-        "flowblind",
-        "srchost",
-        "dsthost",
-        "hosts",
-        "flows",
-        "dual-srchost",
-        "dual-dsthost",
-        "triple-isolate",
-        "nonat",
-        "besteffort",
-        "precedence",
-        "diffserv3",
-        "diffserv4",
-        "diffserv8",
-        "wash",
-        "nowash",
-        "ack-filter",
-        "ack-filter-aggressive",
-        "no-ack-filter",
-        "split-gso",
-        "no-split-gso",
-        "ingress",
-        "egress",
-        "raw",
-        "conservative",
-        "ethernet",
-        "ether-vlan",
-        "docsis",
-        "pppoe-ptm",
-        "bridged-ptm",
-        "pppoa-vcmux",
-        "pppoa-llc",
-        "pppoe-vcmux",
-        "pppoe-llcsnap",
-        "bridged-vcmux",
-        "bridged-llcsnap",
-        "ipoa-vcmux",
-        "ipoa-llcsnap",
-        "atm",
-        "noatm",
-        "ptm",
-        "datacentre",
-        "lan",
-        "metro",
-        "regional",
-        "internet",
-        "oceanic",
-        "satellite",
-    ];
-    WORDS.contains(&word)
-}
+/// The words of cake that have a value behind them.
+const HAVE_VALUES: [&str; 6] = ["bandwidth", "rtt", "overhead", "mpu", "memlimit", "fwmark"];

@@ -4,18 +4,27 @@
 //! qdisc neither. Qdiscs name their device. Classes and filters do not, because `tc` prints those
 //! of one device at a time.
 //!
+//! Some versions print classes as text even with `-j` (6.1, in Debian 12), so text is read, too
+//! ([`class_text`]).
+//!
+//! Nothing is guessed. What has a key or a word that is not known here is left out, with the
+//! reason: a filter without one of its conditions would match more. And each command must be
+//! accepted by the policy that it is for.
+//!
 //! Source: iproute2 6.1 to 7.3, `tc_qdisc.c`, `tc_class.c`, `tc_filter.c` and the kinds'
 //! `print_opt`. In JSON, rates are bytes per second and times are microseconds.
 
+mod class_text;
 mod filter;
 mod qdisc;
 mod value;
 
-use crate::draft::Draft;
+use crate::draft::{Draft, count};
+use crate::json::Kept;
 use crate::{ImportError, Imported};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
-use value::{Kept, text};
+use value::text;
 
 const FILE: &str = "tc -j";
 
@@ -32,10 +41,12 @@ struct Device {
     qdiscs: Vec<Object>,
     classes: Vec<Object>,
     filters: Vec<Object>,
+    /// What could not be read.
+    lacking: Vec<String>,
 }
 
 impl Printed {
-    /// Adds the JSON of `tc -j … show`: one array or several. `dev` is the device of classes and
+    /// Adds the JSON of `tc -j … show`: one array or several; or the text of `tc class show`. `dev` is the device of classes and
     /// filters, `parent` the parent of filters. Both may be missing if the qdiscs are of a single
     /// device; then that device and its root are meant.
     ///
@@ -48,6 +59,12 @@ impl Printed {
         parent: Option<&str>,
     ) -> Result<(), ImportError> {
         let mut rest = Vec::new();
+        let is_text = json.trim_ascii_start().first().is_some_and(|byte| *byte != b'[');
+        if is_text {
+            rest = class_text::read(&String::from_utf8_lossy(json))
+                .map_err(|why| ImportError::format(FILE, why))?;
+        }
+        let json = if is_text { &[] } else { json };
         for array in serde_json::Deserializer::from_slice(json).into_iter::<Kept>() {
             let Kept(array) = array.map_err(|error| {
                 let why = format!("{error}: what `tc -j qdisc show` prints is expected");
@@ -102,16 +119,19 @@ impl Printed {
         self.devices.retain(|name, _| name == dev);
     }
 
+    /// Says that something of a device could not be read, and is left out.
+    pub fn lacks(&mut self, dev: &str, what: &str) {
+        self.devices.entry(dev.to_owned()).or_default().lacking.push(what.to_owned());
+    }
+
     /// The devices with the handles of their qdiscs that may have filters, for further calls of
     /// `tc`.
     pub fn handles(&self) -> Vec<(String, Vec<String>)> {
         let of = |device: &Device| {
-            let handles = device.qdiscs.iter().filter_map(|qdisc| {
-                let kind = text(qdisc, "kind")?;
-                let is_classful = matches!(kind, "htb" | "prio" | "drr" | "ets");
-                is_classful.then(|| text(qdisc, "handle").map(str::to_owned))?
-            });
-            handles.collect()
+            let handles = device.qdiscs.iter().filter_map(|qdisc| text(qdisc, "handle"));
+            // Those of 0: are the kernel's own, and those of ffff: are the ends of the port.
+            let handles = handles.filter(|handle| !matches!(*handle, "0:" | "ffff:"));
+            handles.map(str::to_owned).collect()
         };
         self.devices.iter().map(|(dev, device)| (dev.clone(), of(device))).collect()
     }
@@ -127,7 +147,7 @@ impl Printed {
         for (dev, device) in &self.devices {
             let to = ports.get(dev).map_or(dev.as_str(), String::as_str);
             if !is_device_name(to) {
-                draft.report("not the name of a device: left out", to);
+                draft.fault(&format!("{to} is not the name of a device: left out"));
                 continue;
             }
             let wrote = device.write(to, &mut draft);
@@ -140,7 +160,8 @@ impl Printed {
             let why = "no device has a qdisc to import: all have the kernel's defaults";
             return Err(ImportError::Nothing(why.to_owned()));
         }
-        Ok(draft.finish(format!("{qdiscs} qdiscs, {classes} classes, {filters} filters")))
+        let summary = [count(qdiscs, "qdisc"), count(classes, "class"), count(filters, "filter")];
+        Ok(draft.finish(summary.join(", ")))
     }
 }
 
@@ -150,16 +171,23 @@ impl Device {
         let mut tree = Tree { dev, device: self, kinds: HashMap::new(), counts: [0; 3] };
         for qdisc in &self.qdiscs {
             match text(qdisc, "kind").unwrap_or("") {
-                "clsact" | "ingress" => {
-                    draft.report("filters at ingress and egress of a port are left out", dev);
+                kind @ ("clsact" | "ingress") => {
+                    draft.fault(&format!("{kind} of {dev} is left out, with its filters"));
                 }
                 _ if qdisc.contains_key("root") => tree.qdisc(qdisc, 0, draft),
                 _ => {}
             }
         }
         let Tree { kinds, mut counts, .. } = tree;
+        let is_root = |qdisc: &&Object| qdisc.contains_key("root");
+        let root = self.qdiscs.iter().find(is_root).and_then(|root| text(root, "handle"));
+        let tables = filter::Tables::new(&self.filters);
         for filter in &self.filters {
-            counts[2] += usize::from(filter::write(dev, filter, &kinds, draft));
+            let place = filter::Place { dev, root, kinds: &kinds, tables: &tables };
+            counts[2] += usize::from(filter::write(&place, filter, draft));
+        }
+        for what in &self.lacking {
+            draft.fault(&format!("{what} of {dev}: left out"));
         }
         counts
     }
@@ -191,7 +219,7 @@ impl<'a> Tree<'a> {
             return;
         }
         if level > LEVELS_MAX || self.kinds.contains_key(number) {
-            draft.report("a qdisc occurs twice: the first counts", number);
+            draft.fault(&format!("qdisc {number}: of {} occurs twice: the first counts", self.dev));
             return;
         }
         if level == 0 {
@@ -224,10 +252,8 @@ impl<'a> Tree<'a> {
             queue.extend(by_parent.remove(text(class, "handle").unwrap_or("")).unwrap_or_default());
         }
         if next < own.len() {
-            draft.note(
-                "classes below a missing one: left out",
-                &format!("{} of {top}", own.len() - next),
-            );
+            let many = count(own.len() - next, "class");
+            draft.fault(&format!("{many} of {top} below a missing one: left out"));
         }
         // A cake_mq makes its children itself.
         if kind == "cake_mq" {

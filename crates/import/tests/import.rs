@@ -16,7 +16,20 @@ fn loads(imported: &Imported) -> narrows_policy::Policy {
 }
 
 fn options() -> Options {
-    Options { ports: ports(), uplink_kbit: [Some(1_000_000), Some(500_000)] }
+    Options {
+        ports: ports(),
+        uplink_kbit: [Some(1_000_000), Some(500_000)],
+        numbers: String::new(),
+    }
+}
+
+/// The number of the class that the comment `of` is above, in hexadecimal.
+#[track_caller]
+fn number(policy: &str, of: &str) -> String {
+    let mut lines = policy.lines().skip_while(|line| *line != of).skip(1);
+    let line = lines.next().unwrap_or_else(|| panic!("no {of} in {policy}"));
+    let (_, number) = line.split_once("classid 1:").unwrap();
+    number.split(' ').next().unwrap().to_owned()
 }
 
 /// The published formats with difficult cases: a comment, a device without a name, two devices of a
@@ -49,32 +62,52 @@ fn a_providers_tree_keeps_its_rates_and_addresses() {
         libreqos::import(DEVICES.as_bytes(), Some(NETWORK.as_bytes()), &options()).unwrap();
     loads(&imported);
     let policy = &imported.policy;
+    let number = |of: &str| number(policy, of);
+    let (site_a, ap_a, ap_c) =
+        (number("# site Site_A"), number("# AP AP_A"), number("# node AP_C"));
+    let (site_b, one) = (number("# site Site_B"), number("# circuit 1 12 High St., Springfield"));
+    let (farm, last) = (number("# circuit 2 Farm"), number("# circuit 6 Last"));
     for line in [
         "class add dev lan0 parent 1: classid 1:1 htb rate 1gbit",
         // Site_A: assured the sum of its children, its own bandwidth as the ceiling.
-        "class add dev lan0 parent 1:1 classid 1:3 htb rate 35mbit ceil 500mbit",
-        "class add dev lan0 parent 1:3 classid 1:4 htb rate 25mbit ceil 200mbit",
+        &format!("class add dev lan0 parent 1:1 classid 1:{site_a} htb rate 35mbit ceil 500mbit"),
+        &format!(
+            "class add dev lan0 parent 1:{site_a} classid 1:{ap_a} htb rate 25mbit ceil 200mbit"
+        ),
         // AP_C is below Site_A, because the virtual node has no class; its ceiling is Site_A's.
-        "class add dev lan0 parent 1:3 classid 1:5 htb rate 10mbit ceil 500mbit",
-        "# circuit 1 12 High St., Springfield",
-        "class add dev lan0 parent 1:4 classid 1:7 htb rate 25mbit ceil 155mbit",
-        "qdisc add dev lan0 parent 1:7 handle 7: cake diffserv4",
-        "filter add dev lan0 parent 1: protocol ip pref 1 flower dst_ip 100.64.0.2/32 classid 1:7",
-        "filter add dev lan0 parent 1: protocol ip pref 1 flower dst_ip 100.64.0.3/32 classid 1:7",
-        "filter add dev lan0 parent 1: protocol ipv6 pref 172 flower dst_ip 2001:db8:1::/56 classid 1:7",
-        "filter add dev wan0 parent 1: protocol ip pref 9 flower src_ip 100.64.1.0/24 classid 1:8",
+        &format!(
+            "class add dev lan0 parent 1:{site_a} classid 1:{ap_c} htb rate 10mbit ceil 500mbit"
+        ),
+        &format!("class add dev lan0 parent 1:{ap_a} classid 1:{one} htb rate 25mbit ceil 155mbit"),
+        &format!("qdisc add dev lan0 parent 1:{one} handle {one}: cake diffserv4"),
+        &format!(
+            "filter add dev lan0 parent 1: protocol ip pref 1 flower dst_ip 100.64.0.2/32 classid 1:{one}"
+        ),
+        &format!(
+            "filter add dev lan0 parent 1: protocol ip pref 1 flower dst_ip 100.64.0.3/32 classid 1:{one}"
+        ),
+        &format!(
+            "filter add dev lan0 parent 1: protocol ipv6 pref 172 flower dst_ip 2001:db8:1::/56 classid 1:{one}"
+        ),
+        &format!(
+            "filter add dev wan0 parent 1: protocol ip pref 9 flower src_ip 100.64.1.0/24 classid 1:{farm}"
+        ),
         // An address inside that block is evaluated first.
-        "filter add dev wan0 parent 1: protocol ip pref 1 flower src_ip 100.64.1.9/32 classid 1:b",
-        "class add dev wan0 parent 1:6 classid 1:b htb rate 250kbit ceil 1500kbit",
+        &format!(
+            "filter add dev wan0 parent 1: protocol ip pref 1 flower src_ip 100.64.1.9/32 classid 1:{last}"
+        ),
+        &format!(
+            "class add dev wan0 parent 1:{site_b} classid 1:{last} htb rate 250kbit ceil 1500kbit"
+        ),
     ] {
         assert!(policy.lines().any(|one| one == line), "no line {line}\n{policy}");
     }
     let report = imported.report();
     for said in [
         "5 circuits with 8 addresses below 4 nodes",
-        "no maximal rate and is left out (line 8, circuit 5)",
-        "a parent node is not in network.json: the circuit is below the root (Nowhere, circuit 3)",
-        "a circuit has no address, so nothing is sorted into it (4)",
+        "line 8, circuit 5: the maximum of the download is \"fast\": a number of Mbit/s",
+        "line 6, circuit 3: its parent node Nowhere is not in network.json: it is below the root",
+        "a circuit has no address, so nothing is sorted into it (line 7, circuit 4)",
         "a virtual node has no class: its children move up a level (Building)",
     ] {
         assert!(report.contains(said), "no {said}\n{report}");
@@ -90,8 +123,14 @@ fn columns_are_found_by_name_in_any_version() {
     assert!(old.policy.contains("rate 1mbit ceil 10mbit"));
     let new = libreqos::import(new.as_bytes(), None, &options()).unwrap();
     loads(&new);
-    assert!(new.policy.contains("qdisc add dev lan0 parent 1:3 handle 3: fq_codel\n"));
-    assert!(new.policy.contains("qdisc add dev wan0 parent 1:3 handle 3: pfifo limit 1000\n"));
+    let nine = number(&new.policy, "# circuit 9 A");
+    assert!(
+        new.policy
+            .contains(&format!("qdisc add dev lan0 parent 1:{nine} handle {nine}: fq_codel\n"))
+    );
+    assert!(new.policy.contains(&format!(
+        "qdisc add dev wan0 parent 1:{nine} handle {nine}: pfifo limit 1000\n"
+    )));
 }
 
 #[test]
@@ -103,6 +142,156 @@ fn invalid_files_are_refused_with_a_reason() {
     assert!(matches!(no(&format!("{header}\n")), ImportError::Nothing(_)));
     let network = libreqos::import(DEVICES.as_bytes(), Some(b"[1"), &options()).unwrap_err();
     assert!(network.to_string().starts_with("network.json: "), "{network}");
+}
+
+const COLUMNS: &str = "Circuit ID,Circuit Name,Parent Node,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,sqm\n";
+
+/// The import of one row below a sound one.
+fn beside_a_sound_row(row: &str) -> Imported {
+    let text = format!("{COLUMNS}1,Sound,,10.0.0.1,,5,5,10,10,\n{row}\n");
+    let imported = libreqos::import(text.as_bytes(), None, &options()).unwrap();
+    loads(&imported);
+    imported
+}
+
+#[test]
+fn a_row_that_is_not_sound_is_left_out_and_named_with_its_line() {
+    for (row, why) in [
+        ("2,A,,10.0.0.2,,25M,5,100,100,", "the minimum of the download is \"25M\""),
+        ("2,A,,10.0.0.2,,5,n/a,100,100,", "the minimum of the upload is \"n/a\""),
+        ("2,A,,10.0.0.2,,-5,5,100,100,", "the minimum of the download is \"-5\""),
+        ("2,A,,10.0.0.2,,5,5,\"10,5\",100,", "write a decimal point"),
+        ("2,A,,10.0.0.2,,5,5,inf,100,", "the maximum of the download is \"inf\""),
+        ("2,A,,10.0.0.2,,5,5,100,,", "the maximum of the upload is empty"),
+        ("2,A,,10.0.0.2,,5,5,100,0,", "the maximum of the upload is less than 1 kbit/s"),
+        ("2,A,,10.0.0.2,,5,5,100,100,turbo", "its queue management is \"turbo\""),
+        ("2,A, B,,10.0.0.2,,5,5,100,100,,", "it has 12 fields, and the first line names 10"),
+        ("2,A", "the maximum of the download is empty"),
+    ] {
+        let imported = beside_a_sound_row(row);
+        let fault = imported.faults.first().map_or("", String::as_str);
+        assert!(fault.starts_with("line 3, circuit 2: ") && fault.contains(why), "{row}: {fault}");
+        assert!(fault.ends_with(": the row is left out"), "{fault}");
+        assert!(!imported.policy.contains("circuit 2 A\n"), "{}", imported.policy);
+        assert!(imported.report().starts_with("1 circuit with 1 address below 0 nodes\n"));
+    }
+}
+
+#[test]
+fn what_two_rows_say_differently_is_named_with_both_lines() {
+    for (row, what) in [
+        ("1,Other,,10.0.0.2,,5,5,10,10,", "name"),
+        ("1,Sound,Site,10.0.0.2,,5,5,10,10,", "parent node"),
+        ("1,Sound,,10.0.0.2,,4,5,10,10,", "minimum"),
+        ("1,Sound,,10.0.0.2,,5,5,10,11,", "maximum"),
+        ("1,Sound,,10.0.0.2,,5,5,10,10,none", "queue management"),
+    ] {
+        let imported = beside_a_sound_row(row);
+        let fault = format!(
+            "line 3, circuit 1: its {what} is not that of line 2, the circuit's first device, whose \
+             counts"
+        );
+        assert_eq!(imported.faults, [fault]);
+        assert!(imported.policy.contains("dst_ip 10.0.0.2/32"), "its address is the circuit's");
+    }
+    let twice = beside_a_sound_row("2,A,,10.0.0.1,,5,5,10,10,");
+    assert_eq!(twice.faults, ["line 3, circuit 2: 10.0.0.1/32 is also in line 2, which counts"]);
+}
+
+#[test]
+fn a_minimum_above_the_maximum_is_named() {
+    let imported = beside_a_sound_row("2,A,,10.0.0.2,,50,5,10,10,");
+    assert_eq!(
+        imported.faults,
+        ["line 3, circuit 2: the minimum of the download is above the maximum: the maximum of \
+          10mbit counts for both"]
+    );
+    assert!(imported.policy.contains("htb rate 10mbit ceil 10mbit"));
+}
+
+#[test]
+fn a_quote_that_is_not_closed_refuses_the_file() {
+    let text = format!("{COLUMNS}1,\"High St.,,10.0.0.1,,5,5,10,10,\n2,B,,10.0.0.2,,5,5,10,10,\n");
+    let why = libreqos::import(text.as_bytes(), None, &options()).unwrap_err().to_string();
+    assert!(why.contains("line 2: a quote is not closed"), "{why}");
+}
+
+/// LibreQoS's own example has rows with a comma in a comment without quotes.
+#[test]
+fn rows_with_more_fields_than_columns_are_named_each() {
+    let header = "Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,Upload Max Mbps,Comment,sqm\n";
+    let text = format!(
+        "# one\n{header}10,\"A, B\",12,D,,,100.64.0.12,,50,20,200,50,Down=cake, Up=fq_codel,cake/fq_codel\n\
+         11,C,13,D,,,100.64.0.13,,50,20,200,50,plain,cake/\n"
+    );
+    let imported = libreqos::import(text.as_bytes(), None, &options()).unwrap();
+    loads(&imported);
+    assert_eq!(imported.faults.len(), 1);
+    assert!(imported.faults[0].starts_with("line 3, circuit 10: it has 15 fields"));
+    assert!(imported.policy.contains("# circuit 11 C"));
+}
+
+#[test]
+fn a_networks_bad_values_are_named() {
+    let import = |network: &str| {
+        let text = format!("{COLUMNS}1,A,S,10.0.0.1,,5,5,10,10,\n");
+        libreqos::import(text.as_bytes(), Some(network.as_bytes()), &options())
+    };
+    let rate = import(r#"{"S":{"downloadBandwidthMbps":"100","uploadBandwidthMbps":-1}}"#).unwrap();
+    assert_eq!(rate.faults.len(), 2, "{:?}", rate.faults);
+    assert!(rate.faults[0].contains("network.json, S: downloadBandwidthMbps is \"100\""));
+    let twice = import(r#"{"S":{"children":{}},"S":{"children":{}}}"#).unwrap_err().to_string();
+    assert!(twice.contains("\"S\" occurs twice"), "{twice}");
+    assert!(import(r#"{"S":{"children":[1]}}"#).is_err());
+}
+
+/// Rows of circuits: number and parent.
+fn provider(circuits: &[(u32, u8)], names: &str) -> String {
+    let rows = circuits.iter().map(|(id, site)| {
+        let address = std::net::Ipv4Addr::from(0x0a00_0000 + id);
+        format!("C{id},{names} {id},Site{site},{address},,1,1,{},10,\n", 10 + id % 7)
+    });
+    COLUMNS.to_owned() + &rows.collect::<String>()
+}
+
+const SITES: &str = r#"{"Site0":{"downloadBandwidthMbps":900,"uploadBandwidthMbps":900,"children":{"Site1":{}}},"Site2":{}}"#;
+/// The same sites, moved, and one more.
+const MOVED_SITES: &str = r#"{"New":{},"Site2":{"children":{"Site1":{}}},"Site0":{"downloadBandwidthMbps":500,"uploadBandwidthMbps":500}}"#;
+
+/// The numbers of circuits and sites on a port, by what the comment says without the circuit's
+/// name.
+fn numbers(policy: &str, dev: &str) -> std::collections::BTreeMap<String, String> {
+    let start = format!("class add dev {dev} ");
+    let lines: Vec<&str> = policy.lines().collect();
+    let pairs =
+        lines.windows(2).filter(|pair| pair[0].starts_with("# ") && pair[1].starts_with(&start));
+    pairs
+        .filter(|pair| pair[0].starts_with("# circuit") || pair[0].starts_with("# node"))
+        .map(|pair| {
+            let who = pair[0].split(' ').take(3).collect::<Vec<_>>().join(" ");
+            let number = pair[1].split_once("classid 1:").unwrap().1;
+            (who, number.split(' ').next().unwrap().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn a_circuit_added_before_400_renumbers_none() {
+    let before: Vec<(u32, u8)> = (1..=400).map(|id| (id, (id % 3) as u8)).collect();
+    let mut after = before.clone();
+    after.insert(0, (5000, 1));
+    let import = |rows: &[(u32, u8)]| {
+        libreqos::import(provider(rows, "N").as_bytes(), Some(SITES.as_bytes()), &options())
+            .unwrap()
+    };
+    let (before, after) = (import(&before), import(&after));
+    loads(&after);
+    for dev in ["lan0", "wan0"] {
+        let (before, mut after) = (numbers(&before.policy, dev), numbers(&after.policy, dev));
+        assert_eq!(before.len(), 403);
+        assert!(after.remove("# circuit C5000").is_some());
+        assert_eq!(before, after);
+    }
 }
 
 /// As OpenWrt's page on SQM shows it, with the advanced options on.
@@ -148,7 +337,7 @@ fn a_home_line_of_sqm_becomes_two_cakes() {
     for line in [
         "qdisc replace dev lan0 root cake bandwidth 85mbit diffserv3 overhead 44 atm mpu 64 dual-dsthost ingress rtt 50ms",
         "qdisc replace dev wan0 root cake bandwidth 10mbit diffserv3 overhead 44 atm mpu 64 dual-srchost ack-filter",
-        "# NOTE: not a word of cake: left out: turbo",
+        "# layer_cake.qos: one cake with three tins.",
     ] {
         assert!(
             imported.policy.lines().any(|one| one == line),
@@ -162,13 +351,14 @@ fn a_home_line_of_sqm_becomes_two_cakes() {
         "{report}"
     );
     assert!(report.contains("nat left out"), "{report}");
+    assert!(report.contains("eqdisc_opts: \"turbo\" is left out: What is \"turbo\"?"), "{report}");
 }
 
 #[test]
 fn a_queue_that_is_off_can_be_asked_for_by_name() {
     let imported = sqm::import(SQM, Some("wlan1"), &ports()).unwrap();
     loads(&imported);
-    let lines = "qdisc replace dev lan0 root handle 1: tbf rate 5mbit burst 6400 latency 50ms overhead 8\n\
+    let lines = "qdisc replace dev lan0 root handle 1: tbf rate 5mbit burst 6400 latency 50ms overhead 22\n\
                  qdisc replace dev lan0 parent 1:1 fq_codel ecn\n";
     assert!(imported.policy.contains(lines), "{}", imported.policy);
     assert!(!imported.policy.contains("dev wan0"));
@@ -176,6 +366,122 @@ fn a_queue_that_is_off_can_be_asked_for_by_name() {
     assert_eq!(wrong.to_string(), "no queue is for interface eth9: there are pppoe-wan, wlan1");
     let both = SQM.replace("enabled '0'", "enabled '1'");
     assert!(sqm::import(&both, None, &ports()).unwrap_err().to_string().contains("--interface"));
+}
+
+/// A queue with these options, for both directions.
+fn queue(options: &str) -> Imported {
+    let text = format!(
+        "config queue\n option enabled 1\n option interface eth1\n option download 50000\n option \
+         upload 10000\n{options}"
+    );
+    let imported = sqm::import(&text, None, &ports()).unwrap();
+    loads(&imported);
+    imported
+}
+
+#[test]
+fn every_word_that_cake_takes_is_taken() {
+    for (given, taken) in [
+        ("diffserv", "diffserv"),
+        ("interplanetary", "interplanetary"),
+        ("overhead -4", "overhead -4"),
+        ("rtt 100", "rtt 100"),
+        ("rtt 1.5s", "rtt 1.5s"),
+        ("fwmark 255", "fwmark 255"),
+        ("fwmark 0xff", "fwmark 0xff"),
+        ("memlimit 4Mb", "memlimit 4Mb"),
+        ("mpu 84 docsis wash", "mpu 84 docsis wash"),
+        ("ethernet ether-vlan", "ethernet ether-vlan"),
+        ("unlimited", "unlimited"),
+        ("inner", "inner"),
+    ] {
+        let imported = queue(&format!(
+            " option script piece_of_cake.qos\n option qdisc_advanced 1\n option \
+             qdisc_really_really_advanced 1\n option eqdisc_opts '{given}'\n"
+        ));
+        let line = format!("dev wan0 root cake bandwidth 10mbit besteffort {taken}\n");
+        assert!(imported.policy.contains(&line), "{given}\n{}", imported.policy);
+        assert_eq!(imported.faults, [""; 0], "{given}");
+    }
+}
+
+#[test]
+fn a_word_that_cake_refuses_is_left_out_with_its_value_and_the_reason() {
+    for (given, said) in [
+        ("rtt 5x ack-filter", "\"rtt 5x\" is left out: cake: illegal value for \"rtt\""),
+        ("overhead 999 ack-filter", "\"overhead 999\" is left out"),
+        ("lan metro ack-filter", "\"metro\" is left out: Error: duplicate"),
+        ("ack-filter mpu", "\"mpu\" is left out"),
+        ("quick ack-filter", "\"quick\" is left out"),
+    ] {
+        let imported = queue(&format!(
+            " option qdisc_advanced 1\n option qdisc_really_really_advanced 1\n option eqdisc_opts \
+             '{given}'\n"
+        ));
+        assert!(imported.faults.iter().any(|fault| fault.contains(said)), "{:?}", imported.faults);
+        assert!(imported.policy.contains("ack-filter\n"), "{}", imported.policy);
+    }
+}
+
+#[test]
+fn overhead_means_the_same_for_each_link_layer() {
+    for (script, interface, overhead) in [
+        ("layer_cake.qos", "eth1", "overhead 44"),
+        ("simplest.qos", "eth1", "overhead 44"),
+        ("simplest_tbf.qos", "eth1", "overhead 44"),
+        ("simplest.qos", "pppoe-wan", "overhead 30"),
+        ("layer_cake.qos", "pppoe-wan", "overhead 44"),
+    ] {
+        for layer in ["ethernet", "atm"] {
+            let imported = queue(&format!(
+                " option script {script}\n option linklayer {layer}\n option overhead 44\n option \
+                 tcMPU 64\n option interface {interface}\n"
+            ));
+            let lines: Vec<_> =
+                imported.policy.lines().filter(|line| line.contains(overhead)).collect();
+            assert_eq!(lines.len(), 2, "{script} {layer} {}", imported.policy);
+            assert!(lines.iter().all(|line| line.contains("mpu 64")), "{lines:?}");
+            let is_atm =
+                lines.iter().all(|line| line.ends_with(" linklayer atm") || line.contains(" atm"));
+            assert_eq!(is_atm, layer == "atm", "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn numbers_of_a_link_that_are_none_are_named() {
+    for (options, said) in [
+        (" option linklayer ethernet\n option overhead 44x\n", "overhead \"44x\""),
+        (" option linklayer ethernet\n option overhead 999\n", "overhead \"999\""),
+        (" option linklayer atm\n option tcMPU -1\n", "tcMPU \"-1\""),
+        (" option linklayer sonet\n", "linklayer \"sonet\" is unknown"),
+        (
+            " option linklayer atm\n option script simplest.qos\n option overhead -4\n",
+            "4 bytes too much",
+        ),
+        (" option script mine.qos\n", "\"mine.qos\" is not one of sqm-scripts'"),
+    ] {
+        let imported = queue(options);
+        assert!(imported.faults.iter().any(|fault| fault.contains(said)), "{:?}", imported.faults);
+    }
+}
+
+#[test]
+fn each_script_of_sqm_scripts_has_a_sentence() {
+    for script in [
+        "piece_of_cake.qos",
+        "layer_cake.qos",
+        "simple.qos",
+        "simplest.qos",
+        "simplest_tbf.qos",
+        "hfsc_lite.qos",
+        "hfsc_litest.qos",
+        "nss-rk.qos",
+    ] {
+        let imported = queue(&format!(" option script {script}\n"));
+        assert_eq!(imported.faults, [""; 0], "{script}");
+        assert!(imported.policy.contains(&format!("# {script}: ")), "{}", imported.policy);
+    }
 }
 
 #[test]
@@ -204,6 +510,73 @@ proptest! {
         );
         match libreqos::import(text.as_bytes(), Some(network.as_bytes()), &options()) {
             Ok(imported) => { loads(&imported); }
+            Err(error) => prop_assert!(matches!(error, ImportError::Nothing(_)), "{error}"),
+        }
+    }
+
+    /// Whatever rows come, go, move or get other names and rates: who stays keeps the number, on
+    /// both ports, with the kept file for certain.
+    #[test]
+    fn who_stays_keeps_the_number(
+        before in proptest::collection::hash_map(0..500_u32, 0..3_u8, 1..80),
+        changes in proptest::collection::vec((0..500_u32, 0..4_u8), 0..60),
+        moves_sites: bool,
+    ) {
+        let old: Vec<(u32, u8)> = before.iter().map(|(id, site)| (*id, *site)).collect();
+        let mut after = before.clone();
+        for (id, change) in changes {
+            if change == 3 { after.remove(&id); } else { after.insert(id, change); }
+        }
+        prop_assume!(!after.is_empty());
+        let mut new: Vec<(u32, u8)> = after.into_iter().collect();
+        new.sort();
+        let first =
+            libreqos::import(provider(&old, "N").as_bytes(), Some(SITES.as_bytes()), &options()).unwrap();
+        let sites = if moves_sites { MOVED_SITES } else { SITES };
+        for kept in ["", &first.numbers] {
+            let options = Options { numbers: kept.to_owned(), ..options() };
+            let second =
+                libreqos::import(provider(&new, "Renamed").as_bytes(), Some(sites.as_bytes()), &options)
+                    .unwrap();
+            loads(&second);
+            for dev in ["lan0", "wan0"] {
+                let was = numbers(&first.policy, dev);
+                for (who, number) in numbers(&second.policy, dev) {
+                    if let Some(was) = was.get(&who) {
+                        prop_assert_eq!(was, &number, "{}", who);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Each row is in the policy, or named by its line.
+    #[test]
+    fn no_row_is_lost_without_a_word(
+        rows in proptest::collection::vec((
+            "[a-z]{0,3}",
+            prop_oneof![Just("10.0.0.1"), Just("10.0.0.2/24"), Just("x"), Just(""), Just("::1")],
+            proptest::collection::vec(
+                prop_oneof![Just("5"), Just("25M"), Just("n/a"), Just("-5"), Just(""), Just("\"10,5\""), Just("0.5")],
+                4),
+            prop_oneof![Just(""), Just(",surplus"), Just("\"a\nb\""), Just("cake")],
+        ), 1..12),
+    ) {
+        let text: String = rows.iter().map(|(name, address, rates, end)| {
+            format!("{name},\"N\",,{address},,{},{end}\n", rates.join(","))
+        }).collect();
+        match libreqos::import((COLUMNS.to_owned() + &text).as_bytes(), None, &options()) {
+            Ok(imported) => {
+                loads(&imported);
+                let report = imported.report();
+                let mut line = 2;
+                for (name, _, _, end) in &rows {
+                    let is_there = imported.policy.contains(&format!("# circuit {name} N\n"));
+                    let is_named = report.contains(&format!("line {line}"));
+                    prop_assert!(is_there || is_named, "line {} of\n{}\n{}", line, text, report);
+                    line += 1 + end.matches('\n').count();
+                }
+            }
             Err(error) => prop_assert!(matches!(error, ImportError::Nothing(_)), "{error}"),
         }
     }

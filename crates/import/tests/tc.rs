@@ -106,10 +106,10 @@ fn a_debian_host_is_imported_with_notes_for_the_rest() {
     ), "{}", imported.policy);
     let report = imported.report();
     for said in [
-        "1 qdiscs, 2 classes, 1 filters",
-        "a qdisc without an equivalent (hfsc at lan0)",
-        "a key of flower has no equivalent",
-        "filters at ingress and egress of a port are left out (lan0)",
+        "1 qdisc, 2 classes, 1 filter\n",
+        "the qdisc hfsc of lan0 has no equivalent: left out",
+        "its key \"ct_state\" has no equivalent",
+        "ingress of lan0 is left out, with its filters",
     ] {
         assert!(report.contains(said), "no {said}\n{report}");
     }

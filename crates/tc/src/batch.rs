@@ -3,6 +3,7 @@
 use crate::Host;
 use crate::command::{self, Options};
 use crate::complaint::Outcome;
+use crate::oddities::Oddities;
 use narrows_policy::{Policy, PortFacts};
 
 /// Separators of words.
@@ -23,6 +24,8 @@ pub struct Batch {
     name: String,
     options: Options,
     outcome: Outcome,
+    /// The odd values of the lines so far.
+    oddities: Oddities,
     /// The number of the last line that was run.
     line: usize,
 }
@@ -31,7 +34,14 @@ impl Batch {
     /// The commands in `text`, before the first is run.
     pub fn new(text: &str, name: &str, options: Options) -> Self {
         let lines = lines(text).into_iter();
-        Self { lines, name: name.to_owned(), options, outcome: Outcome::default(), line: 0 }
+        Self {
+            lines,
+            name: name.to_owned(),
+            options,
+            outcome: Outcome::default(),
+            oddities: Oddities::default(),
+            line: 0,
+        }
     }
 
     /// Runs the next line against `host`. False if there is none, or no further line may run.
@@ -40,7 +50,13 @@ impl Batch {
         self.line = line.number;
         let result = match words(&line.text) {
             Ok(words) if words.is_empty() => return true,
-            Ok(words) => command::run(&words, &self.options, host),
+            Ok(words) => {
+                let result = command::run(&words, &self.options, host);
+                if result.code == 0 {
+                    self.oddities.look(&words, || format!(" ({}:{})", self.name, line.number));
+                }
+                result
+            }
             Err(why) => {
                 Outcome { stderr: format!("{why}\n"), code: Outcome::WRONG, ..Outcome::default() }
             }
@@ -63,7 +79,9 @@ impl Batch {
 
     /// Takes the output and exit code of the lines so far.
     pub fn end(&mut self) -> Outcome {
-        std::mem::take(&mut self.outcome)
+        let mut outcome = std::mem::take(&mut self.outcome);
+        outcome.stderr.push_str(&std::mem::take(&mut self.oddities).text());
+        outcome
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::complaint::{Complaint, Outcome};
 use crate::notation::Prefixes;
+use crate::oddities::Oddities;
 use crate::render::{self, Line};
 use crate::words::{Words, abbreviates};
 use crate::{ClassNames, Host, Recipients, action, class, filter, qdisc, save};
@@ -196,7 +197,7 @@ pub fn execute_named(
         ))
         .into(),
         Ok(line) if line.words.is_empty() => usage(),
-        Ok(line) => run(&line.words, &Options { names, ..line.options }, host),
+        Ok(line) => run_alone(&line.words, &Options { names, ..line.options }, host),
     }
 }
 
@@ -213,6 +214,17 @@ pub fn help(line: &CommandLine) -> Option<Outcome> {
         true => usage(),
         false => run(&line.words, &line.options, &mut nobody),
     })
+}
+
+/// Runs the words of a command that is not one of a batch, and warns about odd values.
+pub(crate) fn run_alone(words: &[String], options: &Options, host: &mut dyn Host) -> Outcome {
+    let mut outcome = run(words, options, host);
+    if outcome.code == 0 {
+        let mut oddities = Oddities::default();
+        oddities.look(words, String::new);
+        outcome.stderr.push_str(&oddities.text());
+    }
+    outcome
 }
 
 /// Runs the words of one command.

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 use narrows_import::libreqos::{self, Options};
 use narrows_import::tc::Printed;
 use narrows_import::{Imported, Ports, sqm};
-use narrows_tc::{OfflineHost, load, number};
+use narrows_tc::{OfflineHost, load, number, replace};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -17,7 +17,8 @@ use std::process::{Command, ExitCode};
 ///
 /// Prints tc commands, with a comment for each setting that has no equivalent, and a report of
 /// these on standard error. It checks the policy before it prints it, and changes nothing that
-/// runs.
+/// runs. The exit status is 0 if the policy is all of the configuration, 3 if something was left
+/// out or changed, and 1 if nothing is printed.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows import libreqos /opt/libreqos/src --ports eth1,eth2 --down 10gbit > provider.tc
@@ -28,6 +29,9 @@ pub struct Import {
     #[command(subcommand)]
     from: From,
 }
+
+/// The exit status if something was left out or changed.
+const INCOMPLETE: u8 = 3;
 
 #[derive(Subcommand)]
 enum From {
@@ -59,6 +63,11 @@ struct Libreqos {
     /// Narrows read them: `1:10 NAME`, usually in /etc/iproute2/tc_cls. It must not exist.
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
+
+    /// Keep the numbers of classes in this file from one import to the next. Without it, a class
+    /// changes its number only if a new circuit and it have the same hash.
+    #[arg(long, value_name = "FILE")]
+    numbers: Option<PathBuf>,
 }
 
 /// OpenWrt's sqm-scripts: /etc/config/sqm.
@@ -80,8 +89,8 @@ struct Sqm {
 /// The qdiscs, classes and filters of this host, or the output of `tc -j`.
 #[derive(Args)]
 struct FromTc {
-    /// Files with the output of `tc -j qdisc show`, `tc -j class show dev NAME` and `tc -j filter
-    /// show dev NAME`. Default: query this host.
+    /// Files with the output of `tc -j qdisc show`, `tc -d -j class show dev NAME` (JSON or text,
+    /// as the version of tc prints it) and `tc -j filter show dev NAME`. Default: query this host.
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
 
@@ -110,9 +119,9 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 impl Import {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        let names = match &self.from {
-            From::Libreqos(from) => from.names.clone(),
-            From::Sqm(_) | From::Tc(_) => None,
+        let (names, numbers) = match &self.from {
+            From::Libreqos(from) => (from.names.clone(), from.numbers.clone()),
+            From::Sqm(_) | From::Tc(_) => (None, None),
         };
         let imported = match self.from {
             From::Libreqos(from) => from.import()?,
@@ -125,9 +134,13 @@ impl Import {
         if let Some(file) = names {
             write_new(&file, &imported.names)?;
         }
+        if let Some(file) = numbers {
+            replace(&file, &imported.numbers)
+                .with_context(|| format!("cannot write {}", file.display()))?;
+        }
         print!("{}", imported.policy);
         eprint!("{}", imported.report());
-        Ok(ExitCode::SUCCESS)
+        Ok(if imported.faults.is_empty() { ExitCode::SUCCESS } else { INCOMPLETE.into() })
     }
 }
 
@@ -140,7 +153,12 @@ impl Libreqos {
         let devices = read(&self.directory.join("ShapedDevices.csv"))?;
         let network = self.directory.join("network.json");
         let network = if network.exists() { Some(read(&network)?) } else { None };
-        let options = Options { ports: ports(self.ports), uplink_kbit: [self.down, self.up] };
+        let numbers = match self.numbers.as_ref().filter(|file| file.exists()) {
+            Some(file) => String::from_utf8_lossy(&read(file)?).into_owned(),
+            None => String::new(),
+        };
+        let uplink_kbit = [self.down, self.up];
+        let options = Options { ports: ports(self.ports), uplink_kbit, numbers };
         Ok(libreqos::import(&devices, network.as_deref(), &options)?)
     }
 }
@@ -178,10 +196,17 @@ impl FromTc {
         printed.add(&qdiscs, self.dev.as_deref(), None)?;
         for (dev, handles) in printed.handles() {
             // With details, which have the quantum.
-            printed.add(&tc(["-d", "-j", "class", "show", "dev", &dev])?, Some(&dev), None)?;
+            let words = ["-d", "-j", "class", "show", "dev", &dev];
+            if printed.add(&tc(words)?, Some(&dev), None).is_err() {
+                // Some versions of tc mix text into their JSON.
+                printed.add(&tc(["-d", "class", "show", "dev", &dev])?, Some(&dev), None)?;
+            }
             for handle in handles {
                 let words = ["-j", "filter", "show", "dev", &dev, "parent", &handle];
-                printed.add(&tc(words)?, Some(&dev), Some(&handle))?;
+                if printed.add(&tc(words)?, Some(&dev), Some(&handle)).is_err() {
+                    let what = format!("the filters of {handle}, which tc cannot print as JSON,");
+                    printed.lacks(&dev, &what);
+                }
             }
         }
         Ok(())

@@ -22,6 +22,7 @@ mod front;
 mod hanging;
 mod htb;
 mod idle;
+mod importing;
 mod instances;
 mod limits;
 mod merged;

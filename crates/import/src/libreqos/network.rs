@@ -2,9 +2,10 @@
 
 use crate::ImportError;
 use crate::draft::Draft;
+use crate::json::Kept;
 use crate::number::kbit;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 const FILE: &str = "network.json";
 /// The most levels of nodes: the root and the circuits take two of the sixteen levels of an `htb`.
@@ -31,8 +32,29 @@ pub(super) struct Node {
 }
 
 impl Network {
+    /// What tells a node from all others: its name, and its parents' for the later ones of a name.
+    pub(super) fn identities(&self) -> Vec<String> {
+        let mut taken = HashSet::new();
+        let identity = |index: usize| {
+            let mut identity = format!("node {}", self.nodes[index].name);
+            let mut above = self.nodes[index].parent;
+            while let Some(parent) = above {
+                if !taken.contains(&identity) {
+                    break;
+                }
+                identity = format!("{identity}\nbelow {}", self.nodes[parent].name);
+                above = self.nodes[parent].parent;
+            }
+            while !taken.insert(identity.clone()) {
+                identity.push('\n');
+            }
+            identity
+        };
+        (0..self.nodes.len()).map(identity).collect()
+    }
+
     pub(super) fn read(json: &[u8], draft: &mut Draft) -> Result<Self, ImportError> {
-        let value: Value = serde_json::from_slice(json)
+        let Kept(value) = serde_json::from_slice(json)
             .map_err(|error| ImportError::format(FILE, error.to_string()))?;
         let Value::Object(top) = &value else {
             return Err(ImportError::format(FILE, "an object with the top nodes is expected"));
@@ -50,10 +72,18 @@ impl Network {
         draft: &mut Draft,
     ) -> Result<(), ImportError> {
         for (name, value) in children {
-            let Value::Object(node) = value else {
+            let node = match value {
+                Value::Object(node) => node,
+                // A key that is there twice has the array of its values.
+                Value::Array(twice) if twice.iter().all(Value::is_object) => {
+                    let why = format!("\"{name}\" occurs twice in one place: which is meant?");
+                    return Err(ImportError::format(FILE, why));
+                }
                 // LibreQoS writes an object for each node; anything else is a remark.
-                draft.report("an entry of network.json is not a node and is left out", name);
-                continue;
+                _ => {
+                    draft.report("an entry of network.json is not a node and is left out", name);
+                    continue;
+                }
             };
             let is_virtual = node.get("virtual").and_then(Value::as_bool).unwrap_or(false);
             let mut below = parent;
@@ -72,22 +102,40 @@ impl Network {
                         ),
                     ));
                 }
-                let rate = |key: &str| node.get(key).and_then(Value::as_f64).and_then(kbit);
-                let most = [rate("downloadBandwidthMbps"), rate("uploadBandwidthMbps")];
+                let mut rate = |key: &str| {
+                    let value = node.get(key)?;
+                    let rate = value.as_f64().and_then(kbit).filter(|&rate| rate > 0);
+                    if rate.is_none() {
+                        draft.fault(&format!(
+                            "network.json, {name}: {key} is {value}, not a number of Mbit/s: it \
+                             gets its parent's"
+                        ));
+                    }
+                    rate
+                };
+                let keys = ["downloadBandwidthMbps", "uploadBandwidthMbps"];
+                let most = keys.map(&mut rate);
                 let kind = node.get("type").and_then(Value::as_str).unwrap_or("node").to_owned();
-                if most.contains(&None) {
+                if keys.iter().any(|key| !node.contains_key(*key)) {
                     draft.report("a node has no bandwidth: it gets its parent's", name);
                 }
                 below = Some(self.nodes.len());
                 if self.by_name.contains_key(name) {
-                    draft.report("two nodes have one name: circuits go to the first", name);
+                    let what = "two nodes have one name: circuits go to the first";
+                    draft.fault(&format!("network.json, {name}: {what}"));
                 }
                 self.by_name.entry(name.clone()).or_insert(self.nodes.len());
-                let most = most.map(|rate| rate.filter(|&rate| rate > 0));
                 self.nodes.push(Node { name: name.clone(), kind, parent, most });
             }
-            if let Some(Value::Object(children)) = node.get("children") {
-                self.add(children, below, level + usize::from(!is_virtual), draft)?;
+            match node.get("children") {
+                None | Some(Value::Null) => {}
+                Some(Value::Object(children)) => {
+                    self.add(children, below, level + usize::from(!is_virtual), draft)?;
+                }
+                Some(_) => {
+                    let why = format!("the children of \"{name}\" are not an object with nodes");
+                    return Err(ImportError::format(FILE, why));
+                }
             }
         }
         Ok(())

@@ -8,16 +8,8 @@ use crate::draft::Draft;
 pub(super) const ROOT: u32 = 1;
 /// The class of all other hosts.
 pub(super) const DEFAULT: u32 = 2;
-/// The first class of a node or a circuit.
-const FIRST: u32 = 3;
 /// The most nodes and circuits on a port.
 pub(super) const CLASSES_MAX: usize = 1_000_000;
-
-/// The class number after `minor`. A class and its qdisc share the number, and `ffff:` is the
-/// handle of `clsact`, so it is skipped.
-fn behind(minor: u32) -> u32 {
-    if minor + 1 == 0xffff { 0x1_0000 } else { minor + 1 }
-}
 
 /// The minimum assured rate in kbit/s: an `htb` class must have a rate.
 const RATE_MIN: u64 = 64;
@@ -43,12 +35,14 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// `uplink` is in kbit/s. There are at most [`CLASSES_MAX`] nodes and circuits.
+    /// `uplink` is in kbit/s. There are at most [`CLASSES_MAX`] nodes and circuits; `numbers` has
+    /// those of the nodes, then of the circuits.
     pub(super) fn grow(
         network: &Network,
         circuits: &[Circuit],
         direction: usize,
         uplink: Option<u64>,
+        numbers: &[u32],
         draft: &mut Draft,
     ) -> Self {
         let nodes = &network.nodes;
@@ -63,23 +57,31 @@ impl Tree {
         let whole = whole.max(RATE_MIN);
         // A node comes after its parent.
         let mut places: Vec<Place> = Vec::with_capacity(nodes.len());
-        let mut minor = FIRST;
-        for node in nodes {
+        for (node, &minor) in nodes.iter().zip(numbers) {
             let above = node.parent.map(|parent| places[parent]);
             let limit = above.map_or(whole, |above| above.ceil);
-            let ceil = node.most[direction].unwrap_or(limit).clamp(RATE_MIN, limit);
+            let ceil = node.most[direction].unwrap_or(limit).clamp(RATE_MIN.min(limit), limit);
+            if node.most[direction].is_some_and(|most| most > limit) {
+                draft.report("a node has more bandwidth than its parent, whose counts", &node.name);
+            }
             let parent = above.map_or(ROOT, |above| above.minor);
             places.push(Place { minor, parent, rate: 0, ceil });
-            minor = behind(minor);
         }
         let mut leaves = Vec::with_capacity(circuits.len());
-        for (circuit, parent) in circuits.iter().zip(&parents) {
+        let numbers = &numbers[nodes.len()..];
+        for ((circuit, parent), &minor) in circuits.iter().zip(&parents).zip(numbers) {
+            let place = format!("line {}, circuit {}", circuit.line, circuit.id);
             if parent.is_none() && !circuit.parent.is_empty() && direction == 0 {
-                let what = "a parent node is not in network.json: the circuit is below the root";
-                draft.report(what, &format!("{}, circuit {}", circuit.parent, circuit.id));
+                draft.fault(&format!(
+                    "{place}: its parent node {} is not in network.json: it is below the root",
+                    circuit.parent
+                ));
             }
             let above = parent.map(|parent| places[parent]);
             let limit = above.map_or(whole, |above| above.ceil);
+            if circuit.most[direction] > limit {
+                draft.report("a maximum is above the bandwidth of its node, which counts", &place);
+            }
             let ceil = circuit.most[direction].clamp(RATE_MIN.min(limit), limit);
             let rate = circuit.least[direction].max(RATE_MIN).min(ceil);
             leaves.push(Place {
@@ -88,7 +90,6 @@ impl Tree {
                 rate,
                 ceil,
             });
-            minor = behind(minor);
         }
         // Assured rates add up from the leaves.
         let mut assured = vec![0_u64; nodes.len()];
@@ -100,7 +101,8 @@ impl Tree {
         for index in (0..nodes.len()).rev() {
             let place = &mut places[index];
             if assured[index] > place.ceil {
-                let what = "circuits are assured more than their node carries: its ceiling is kept";
+                let what =
+                    "the minimums of a node's circuits are above its bandwidth, which counts";
                 draft.report(what, &nodes[index].name);
             }
             place.rate = assured[index].clamp(RATE_MIN.min(place.ceil), place.ceil);
@@ -110,15 +112,5 @@ impl Tree {
         }
         let rest = (whole / 100).clamp(RATE_MIN, whole.max(RATE_MIN));
         Self { whole, rest, nodes: places, circuits: leaves }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_class_has_the_number_that_means_the_ends_of_a_port() {
-        assert_eq!([behind(3), behind(0xfffe), behind(0x1_0000)], [4, 0x1_0000, 0x1_0001]);
     }
 }

@@ -1,7 +1,7 @@
 //! Qdiscs and classes: the command-line words for each key of the JSON.
 
 use super::value::{text, word};
-use super::{Draft, Object, is_device_name};
+use super::{Draft, Object};
 use serde_json::Value;
 
 /// How the value of a key becomes words.
@@ -62,6 +62,13 @@ const HTB_CLASS: &[(&str, Take)] = &[
     ("linklayer", Plain("linklayer")),
     ("level", Skip),
 ];
+/// Keys of any class, which are written otherwise or are no setting.
+const ANY_CLASS: [&str; 7] = ["class", "handle", "parent", "root", "leaf", "options", "stats"];
+/// Keys of any qdisc, likewise.
+const ANY_QDISC: [&str; 8] =
+    ["kind", "handle", "dev", "parent", "root", "refcnt", "options", "offloaded"];
+/// Keys of a qdisc that are settings, whatever else is printed.
+const SETTINGS: [&str; 3] = ["ingress_block", "egress_block", "stab"];
 const QUANTUM: &[(&str, Take)] = &[("quantum", Plain("quantum"))];
 const PRIO: &[(&str, Take)] =
     &[("bands", Plain("bands")), ("priomap", List("priomap")), ("multiqueue", Skip)];
@@ -153,7 +160,7 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
         "fq" => FQ,
         "cake" | "cake_mq" => CAKE,
         _ => {
-            draft.note("a qdisc without an equivalent", &format!("{kind} at {dev}"));
+            draft.fault(&format!("the qdisc {kind} of {dev} has no equivalent: left out"));
             return false;
         }
     };
@@ -168,7 +175,7 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
         }
     };
     let Some(place) = place else {
-        draft.note("a qdisc in no place", &format!("{kind} at {dev}"));
+        draft.fault(&format!("the qdisc {kind} of {dev} has no place: left out"));
         return false;
     };
     let empty = Object::new();
@@ -177,20 +184,38 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
     if keys.as_ptr() == CAKE.as_ptr() {
         cake(options, &mut words);
     }
-    take(options, keys, kind, &mut words, draft);
+    let handle = text(qdisc, "handle").unwrap_or("");
+    let of = format!("{kind} {handle} of {dev}");
+    let mut options = options.clone();
+    if kind == "tbf" && options.contains_key("minburst") && !options.contains_key("peakrate") {
+        options.remove("minburst");
+        draft.fault(&format!("{of}: tc's JSON lacks the peakrate: left out"));
+    }
+    take(&options, keys, &[], &of, &mut words, draft);
+    // With statistics, a kind's own are beside them.
+    let counts = qdisc.contains_key("bytes");
+    for key in qdisc.keys().filter(|key| !ANY_QDISC.contains(&key.as_str())) {
+        if !counts || SETTINGS.contains(&key.as_str()) {
+            draft.fault(&format!("{of}: {key} has no equivalent: left out"));
+        }
+    }
     // tc prints it only if it is on, and on is the default.
     if kind == "fq_codel" && !options.contains_key("ecn") {
         words.push("noecn".to_owned());
     }
     let words: String = words.iter().map(|word| format!(" {word}")).collect();
-    draft.line(&format!("qdisc replace dev {dev} {place} {kind}{words}"));
-    true
+    let command = format!("qdisc replace dev {dev} {place} {kind}{words}");
+    draft.attempt(&command, &format!("the qdisc {of}"))
 }
 
 /// The options of cake whose order matters, and those that are not flags.
 fn cake(options: &Object, words: &mut Vec<String>) {
     match options.get("bandwidth") {
-        Some(Value::Number(rate)) => words.push(format!("bandwidth {}bps", rate)),
+        Some(rate @ Value::Number(_)) => match bits(rate) {
+            Some(rate) => words.push(format!("bandwidth {rate}bit")),
+            // Too much for a rate.
+            None => words.push(format!("bandwidth {rate}bps")),
+        },
         _ => words.push("unlimited".to_owned()),
     }
     if options.get("autorate").and_then(Value::as_bool) == Some(true) {
@@ -223,25 +248,31 @@ pub(super) fn write_class(dev: &str, class: &Object, kind: &str, draft: &mut Dra
         // Their classes are bands, which exist already, or queues.
         _ => return false,
     };
-    let Some(handle) = text(class, "handle").filter(|handle| is_id(handle)) else { return false };
+    let Some(handle) = text(class, "handle").filter(|handle| is_id(handle)) else {
+        draft.fault(&format!("a class of {dev} has no handle: left out"));
+        return false;
+    };
     let major = super::major(handle);
     let parent = text(class, "parent").filter(|parent| is_id(parent));
     let parent = parent.map_or_else(|| format!("{major}:"), str::to_owned);
+    let of = format!("class {handle} of {dev}");
     let mut words = Vec::new();
     // Options are among the common keys of a class, or below `options`.
-    take(class, keys, "", &mut words, draft);
+    take(class, keys, &ANY_CLASS, &of, &mut words, draft);
     if let Some(options) = class.get("options").and_then(Value::as_object) {
-        take(options, keys, "", &mut words, draft);
+        take(options, keys, &[], &of, &mut words, draft);
     }
     let words: String = words.iter().map(|word| format!(" {word}")).collect();
-    draft.line(&format!("class add dev {dev} parent {parent} classid {handle} {kind}{words}"));
-    true
+    let command = format!("class add dev {dev} parent {parent} classid {handle} {kind}{words}");
+    draft.attempt(&command, &of)
 }
 
-/// Adds the words for `options`. Keys that `keys` does not list are noted for the qdisc `of`.
+/// Adds the words for `options`. Keys that neither `keys` nor `others` list are left out, and
+/// said so for the qdisc or class `of`.
 fn take(
     options: &Object,
     keys: &[(&str, Take)],
+    others: &[&str],
     of: &str,
     words: &mut Vec<String>,
     draft: &mut Draft,
@@ -254,10 +285,16 @@ fn take(
         }
         let said = match take {
             Skip => continue,
+            // tc sets it by the rate, as without the word.
+            Plain("burst" | "cburst") if value == "0b" || value == 0 => continue,
             Plain(key) => word(value).map(|value| format!("{key} {value}")),
             Micros(key) => micros(value).map(|micros| format!("{key} {micros}us")),
             Codel(key) => micros(value).map(|micros| format!("{key} {}us", given_as(micros))),
-            Rate(key) => value.as_u64().map(|rate| format!("{key} {rate}bps")),
+            Rate(key) => match value {
+                // As text, with its unit.
+                Value::String(_) => word(value).map(|rate| format!("{key} {rate}")),
+                _ => bits(value).map(|rate| format!("{key} {rate}bit")),
+            },
             // A key without a value is a flag that is on.
             Flag(on, _) if value.is_null() => Some((*on).to_owned()),
             Flag(on, off) => value.as_bool().map(|is_on| if is_on { *on } else { *off }.to_owned()),
@@ -267,17 +304,19 @@ fn take(
         match said {
             Some(said) if said.is_empty() => {}
             Some(said) => words.push(said),
-            None => draft.note("an option that is not understood", &format!("{of} {name} {value}")),
+            None => draft.fault(&format!("{of}: {name} {value} is not understood: left out")),
         }
-    }
-    if of.is_empty() {
-        return;
     }
     for (name, value) in options {
-        if !keys.iter().any(|(known, _)| known == name) {
-            draft.note("an option without an equivalent", &format!("{of} {name} {value}"));
+        if !keys.iter().any(|(known, _)| known == name) && !others.contains(&name.as_str()) {
+            draft.fault(&format!("{of}: {name} {value} has no equivalent: left out"));
         }
     }
+}
+
+/// Bits per second, of bytes per second.
+fn bits(value: &Value) -> Option<u64> {
+    value.as_u64()?.checked_mul(8)
 }
 
 fn micros(value: &Value) -> Option<u64> {
@@ -300,9 +339,8 @@ fn list(value: &Value) -> Option<String> {
     numbers.filter(|numbers| !numbers.is_empty()).map(|numbers| numbers.join(" "))
 }
 
-/// `1:`, `1:10`, `8001:`.
+/// `1:`, `1:10`, `8001:`, and Narrows' own longer ones.
 pub(super) fn is_id(text: &str) -> bool {
-    let part = |part: &str| part.len() <= 4 && part.chars().all(|digit| digit.is_ascii_hexdigit());
-    is_device_name(&text.replace(':', ""))
-        && text.split_once(':').is_some_and(|(a, b)| part(a) && part(b))
+    let part = |part: &str| part.len() <= 8 && part.chars().all(|digit| digit.is_ascii_hexdigit());
+    text.split_once(':').is_some_and(|(a, b)| !a.is_empty() && part(a) && part(b))
 }

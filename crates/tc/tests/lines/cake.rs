@@ -172,7 +172,9 @@ fn a_change_sets_what_it_names_and_nothing_else() {
         expected.config.wash = false;
         assert_eq!(params(&host), expected);
         // Zero counts as not given.
-        host.ok(&format!("qdisc change dev right root {kind} bandwidth 0 memlimit 0 mpu 0"));
+        let zeros =
+            host.tc(&format!("qdisc change dev right root {kind} bandwidth 0 memlimit 0 mpu 0"));
+        assert_eq!(zeros.stderr, "Warning: bandwidth 0 is no rate at all, so it limits nothing.\n");
         assert_eq!(params(&host), expected);
         host.ok(&format!("qdisc change dev right root {kind} unlimited"));
         assert_eq!(params(&host).config.rate, None);

@@ -48,8 +48,8 @@ fn parameters_of_tc_testing_are_shown() {
         ("buckets 0", "buckets 1024", "buckets 1024"),
         ("orphan_mask 255", "orphan_mask 1023", "orphan_mask 255"),
         ("timer_slack 100", "timer_slack 10us", "timer_slack 100ns"),
-        ("ce_threshold 100", "40ms", "40ms ce_threshold 100us"),
-        ("horizon 100", "horizon 10s", "horizon 100us"),
+        ("ce_threshold 100us", "40ms", "40ms ce_threshold 100us"),
+        ("horizon 100us", "horizon 10s", "horizon 100us"),
         ("horizon_cap", "horizon_drop", "horizon_cap"),
         ("offload_horizon 0", "0us", "0us"),
         ("weights 20000 30000 40000", "589824 196608 65536", "20000 30000 40000"),
@@ -173,7 +173,8 @@ fn figures_are_printed_as_tc_does() {
         throttled: 1 << 40,
         ..none
     };
-    let some_words = "low_rate_threshold 0 timer_slack 999 quantum 18028 ce_threshold 1 horizon 1";
+    let some_words =
+        "low_rate_threshold 0 timer_slack 999 quantum 18028 ce_threshold 1us horizon 1us";
     for (name, words, figures, sent, queued, drops, requeues) in [
         ("default", "", none, (0, 0), (0, 0), 0, 0),
         ("all", ALL, many, (72_149_092, 48_062), (1280, 1_937_920), 1, 2183),

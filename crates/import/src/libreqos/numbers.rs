@@ -1,0 +1,165 @@
+//! The numbers of classes: each follows the identity of its circuit or node.
+//!
+//! A running class keeps its queue and its counters under its number. So a circuit must not get
+//! another's number because a row was added, removed or moved. The first choice is a hash of the
+//! identity, which is the same in every import. Two identities may choose one number; then the
+//! result depends on nothing but the set of identities. Numbers of a former import, which the
+//! caller may keep in a file, come first.
+//!
+//! Hash: FNV-1a (Fowler, Noll, Vo; 64 bits) with the last mixing step of MurmurHash3. It is part
+//! of the format: another one would renumber every circuit.
+
+use crate::ImportError;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+const FILE: &str = "numbers";
+/// The numbers for circuits and nodes. A class and its qdisc share the number: these are above
+/// those that the kernel and people choose for qdiscs, which have 16 bits.
+const RANGE: std::ops::RangeInclusive<u32> = 0x1_0000..=0xff_ffff;
+
+/// The numbers of a former import, by identity.
+#[derive(Debug, Default)]
+pub(super) struct Kept(HashMap<String, u32>);
+
+impl Kept {
+    /// Reads what [`write`] wrote.
+    pub(super) fn read(text: &str) -> Result<Self, ImportError> {
+        let mut kept = HashMap::new();
+        let mut taken = HashSet::new();
+        for (index, line) in text.lines().enumerate() {
+            if line.trim().is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let entry = line.split_once(' ').and_then(|(number, identity)| {
+                let number = u32::from_str_radix(number, 16).ok();
+                let identity = serde_json::from_str::<String>(identity).ok()?;
+                Some((number.filter(|number| RANGE.contains(number))?, identity))
+            });
+            let why = |why: &str| ImportError::format(FILE, format!("line {}: {why}", index + 1));
+            let (number, identity) = entry.ok_or_else(|| {
+                why("a number and an identity are expected, as an import wrote them")
+            })?;
+            if !taken.insert(number) || kept.insert(identity, number).is_some() {
+                return Err(why("a number or an identity occurs twice"));
+            }
+        }
+        Ok(Self(kept))
+    }
+
+    /// A number for each of `identities`, which differ from each other and fit the range.
+    pub(super) fn assign(&self, identities: &[String]) -> Vec<u32> {
+        let mut numbers: Vec<Option<u32>> =
+            identities.iter().map(|identity| self.0.get(identity).copied()).collect();
+        // A circuit that is gone leaves its number free only for the next import: in this one, the
+        // class of that number still runs.
+        let mut taken: HashSet<u32> = self.0.values().copied().collect();
+        let mut waiting: BTreeSet<(&str, usize)> = (identities.iter().enumerate())
+            .filter(|(index, _)| numbers[*index].is_none())
+            .map(|(index, identity)| (identity.as_str(), index))
+            .collect();
+        // All first choices come before the second ones, so few depend on others.
+        for attempt in 0_u64.. {
+            waiting.retain(|(identity, index)| {
+                let choice = choice(identity, attempt);
+                let is_free = taken.insert(choice);
+                if is_free {
+                    numbers[*index] = Some(choice);
+                }
+                !is_free
+            });
+            if waiting.is_empty() {
+                break;
+            }
+        }
+        numbers.into_iter().flatten().collect()
+    }
+}
+
+/// The file for the next import.
+pub(super) fn write(identities: &[String], numbers: &[u32]) -> String {
+    let sorted: BTreeMap<&String, &u32> = identities.iter().zip(numbers).collect();
+    let mut text = "# The numbers of classes, for the next import.\n".to_owned();
+    for (identity, number) in sorted {
+        text.push_str(&format!("{number:x} {}\n", serde_json::Value::from(identity.as_str())));
+    }
+    text
+}
+
+/// The number that `identity` chooses at an attempt.
+fn choice(identity: &str, attempt: u64) -> u32 {
+    let bytes = identity.bytes().chain(attempt.to_le_bytes());
+    let fnv = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let mixed = (fnv ^ (fnv >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = mixed ^ (mixed >> 33);
+    let width = u64::from(RANGE.end() - RANGE.start()) + 1;
+    // Below the width, which has 24 bits.
+    RANGE.start() + (mixed % width) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(range: std::ops::Range<u32>) -> Vec<String> {
+        range.map(|index| format!("circuit {index}")).collect()
+    }
+
+    #[test]
+    fn the_hash_is_part_of_the_format() {
+        /// Written down from the first version.
+        const KNOWN: [u32; 3] = [7_445_761, 6_832_399, 985_278];
+        assert_eq!(Kept::default().assign(&names(0..3)), KNOWN);
+    }
+
+    #[test]
+    fn numbers_differ_however_many_there_are() {
+        let names = names(0..200_000);
+        let numbers = Kept::default().assign(&names);
+        assert_eq!(numbers.len(), names.len());
+        assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), names.len());
+        assert!(numbers.iter().all(|number| RANGE.contains(number)));
+    }
+
+    #[test]
+    fn the_order_of_rows_does_not_matter() {
+        let names = names(0..100_000);
+        let numbers = Kept::default().assign(&names);
+        let mut turned: Vec<String> = names.clone();
+        turned.reverse();
+        let mut again = Kept::default().assign(&turned);
+        again.reverse();
+        assert_eq!(numbers, again);
+    }
+
+    #[test]
+    fn kept_numbers_stay_and_are_not_given_to_others() {
+        let old = names(0..1_000);
+        let mut numbers = Kept::default().assign(&old);
+        // A number that no hash chose.
+        numbers[7] = 0x1_0001;
+        let kept = Kept::read(&write(&old, &numbers)).unwrap();
+        let new = names(500..2_000);
+        let again = kept.assign(&new);
+        assert_eq!(again[..500], numbers[500..]);
+        let gone: HashSet<u32> = numbers[..500].iter().copied().collect();
+        assert!(again.iter().all(|number| !gone.contains(number)));
+    }
+
+    #[test]
+    fn a_file_that_is_not_a_former_imports_is_refused_with_its_line() {
+        for text in [
+            "x",
+            "10000",
+            "10000 name",
+            "1 \"a\"",
+            "10000 \"a\"\n10000 \"b\"",
+            "10001 \"a\"\n10000 \"a\"",
+        ] {
+            let why = Kept::read(text).unwrap_err().to_string();
+            assert!(why.starts_with("numbers: line "), "{why}");
+        }
+        assert!(Kept::read("# a\n\n10000 \"a \\\" b\"\n").is_ok());
+    }
+}
