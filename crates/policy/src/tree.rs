@@ -6,7 +6,7 @@
 
 use crate::action::ActionSet;
 use crate::automatic::Given;
-use crate::{ClassId, Classes, Ends, Handle, Kind, Parent};
+use crate::{ClassId, Classes, Ends, Handle, Kind, Parent, reuse};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use narrows_classify::ActionId;
@@ -188,6 +188,14 @@ impl PortPolicy {
                 (Some(old.as_ref()), Some(new.as_ref()))
             }
         })
+    }
+
+    /// Takes over the memory of `before` for equal qdiscs; `merge` combines two that differ.
+    pub(crate) fn reuse_nodes(&mut self, before: &Self, merge: impl Fn(&Node, &Node) -> Node) {
+        self.qdiscs =
+            reuse::map(&before.qdiscs, &self.qdiscs, |old, new| Arc::new(merge(old, new)));
+        self.places = reuse::map(&before.places, &self.places, |_, new| *new);
+        self.holders = reuse::map(&before.holders, &self.holders, |(), ()| ());
     }
 
     /// Changes the qdisc `handle`, but not its place or kind.

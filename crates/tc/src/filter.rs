@@ -131,11 +131,8 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     let edit = FilterEdit { verb, parent, pref, protocol, kind, handle, matches, class, actions };
     let dev = dev.ok_or_else(no_device)?;
     qdisc::device(dev, host)?;
-    let policy = host
-        .policy()
-        .edit_filter(dev, &edit)
-        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
-    host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    host.edit(&mut |policy| policy.with_filter(dev, &edit))
+        .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     Ok(Outcome::default())
 }
 

@@ -41,11 +41,11 @@ mod stats;
 mod ticks;
 mod words;
 
-pub use batch::{Batch, execute_batch, load};
-pub use command::{CommandLine, Options, execute, execute_named};
+pub use batch::{Batch, Mark, execute_batch, load};
+pub use command::{CommandLine, Options, execute, execute_named, shows};
 pub use complaint::Outcome;
 pub use file::replace;
-pub use host::Host;
+pub use host::{Editing, Host};
 pub use listing::{classes, qdiscs};
 pub use names::{ClassNames, NAMES_FILE};
 pub use offline::{OfflineHost, offline, read_names};

@@ -115,11 +115,8 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         Complaint::refused(format!("Error: No such device: give dev NAME.{}", ports(host)))
     })?;
     let facts = device(dev, host)?;
-    let policy = host
-        .policy()
-        .edit(dev, &edit, &facts)
-        .map_err(|error| Complaint::refused(format!("Error: {error}")))?;
-    host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    host.edit(&mut |policy| policy.with_qdisc(dev, &edit, &facts))
+        .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     let warning = edit.params.and_then(|params| kinds::warning(&params, &facts, host));
     let stderr = warning.filter(|_| verb != Verb::Delete).map(|warning| warning + "\n");
     Ok(Outcome { stderr: stderr.unwrap_or_default(), ..Outcome::default() })
