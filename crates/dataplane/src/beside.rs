@@ -78,6 +78,16 @@ impl<T> Pending<T> {
     }
 }
 
+impl<T> Pending<T> {
+    /// Waits for the result.
+    ///
+    /// # Errors
+    /// If the thread has ended without one.
+    pub(crate) fn wait(self) -> Result<T, Lost> {
+        self.0.recv().map_err(|_| Lost)
+    }
+}
+
 /// The work ended without a result.
 #[derive(Debug, thiserror::Error)]
 #[error("the thread that did it has ended")]

@@ -266,6 +266,11 @@ fn serve(
         if stop.take() {
             manager.stopping();
             sets.iter_mut().for_each(|file| file.keep(&mut instance));
+            if let Some(Err(Failed::News(why) | Failed::Again(why))) =
+                state.as_mut().map(|state| state.finish(instance.policy()))
+            {
+                instance.warn(why);
+            }
             return Ok(Some(instance.stop()));
         }
         while let Some(event) = monitor.next_event() {
@@ -289,7 +294,7 @@ fn serve(
             let ended = ended.map(|read| last_read = read.or(last_read.take()));
             refused = ended.err();
             drop(reload.take());
-            keep(&mut instance, state.as_mut());
+            keep(&mut instance, state.as_mut(), &beside);
             manager.ready(&standing(&instance, refused.as_deref()));
         }
         instance.watch();
@@ -323,7 +328,7 @@ fn serve(
         }
         if clock::now() >= next_tick {
             instance.tick();
-            keep(&mut instance, state.as_mut());
+            keep(&mut instance, state.as_mut(), &beside);
             sets.iter_mut().for_each(|file| file.keep_in_time(&mut instance));
             next_tick = clock::now() + TICK;
         }
@@ -363,15 +368,19 @@ fn first_policy(
         None => file()?,
     };
     // A failure to save is better known now than after the next restart.
-    match state.keep(&policy) {
+    match state.finish(&policy) {
         Ok(()) => Ok((policy, read)),
         Err(Failed::News(why) | Failed::Again(why)) => Err(RunError::Keep(why)),
     }
 }
 
 /// Saves the policy in force, if configured. Returns why it could not.
-pub(crate) fn keep(instance: &mut Instance, state: Option<&mut StateFile>) -> Option<String> {
-    match state?.keep(instance.policy()).err()? {
+pub(crate) fn keep(
+    instance: &mut Instance,
+    state: Option<&mut StateFile>,
+    beside: &Beside,
+) -> Option<String> {
+    match state?.keep(instance.policy(), beside).err()? {
         Failed::News(why) => {
             instance.warn(why.clone());
             Some(why)

@@ -146,7 +146,7 @@ impl Work<'_> {
 
     /// `outcome` of a change, when the policy is saved.
     fn kept(&mut self, mut outcome: Outcome) -> Answer {
-        if let Some(why) = keep(self.instance, self.state.as_deref_mut()) {
+        if let Some(why) = keep(self.instance, self.state.as_deref_mut(), self.beside) {
             let warning = format!("Warning: this is in force, but not kept: {why}\n");
             outcome.stderr.push_str(&warning);
         }

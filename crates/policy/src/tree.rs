@@ -55,6 +55,23 @@ impl Policy {
         self.ports.get(dev).unwrap_or(&DEFAULT)
     }
 
+    /// How many qdiscs and classes of `htb`s it has.
+    pub fn len(&self) -> usize {
+        let of_port = |port: &PortPolicy| {
+            let classes = port.holders().map(|node| match &node.kind {
+                Kind::Htb(htb) => htb.classes.len(),
+                _ => 0,
+            });
+            port.len() + classes.sum::<usize>()
+        };
+        self.ports.values().map(of_port).sum()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The ports that have a qdisc, by name.
     pub fn ports(&self) -> impl Iterator<Item = (&str, &PortPolicy)> {
         self.ports.iter().map(|(dev, port)| (dev.as_str(), port))
