@@ -45,7 +45,8 @@ mod tests;
 mod view;
 
 pub(crate) use handover::{Heritage, Offer};
-pub(crate) use planning::Planned;
+use planning::Ready;
+pub(crate) use planning::{Planned, Replaced};
 pub(crate) use sets::read_sets;
 
 /// Why a policy was not applied, or a session not opened.
@@ -323,14 +324,15 @@ impl Instance {
     /// If it does not fit the ports.
     pub fn apply(&mut self, policy: Policy) -> Result<(), InstanceError> {
         let planned = self.planner().plan(policy)?;
-        self.put_in_force(planned)
+        self.put_in_force(planned).map(drop)
     }
 
-    /// The same with a policy that was planned before, whatever has changed since.
+    /// The same with a policy that was planned before, whatever has changed since. Returns what was
+    /// in force.
     ///
     /// # Errors
     /// As [`Instance::apply`].
-    pub(crate) fn put_in_force(&mut self, planned: Planned) -> Result<(), InstanceError> {
+    pub(crate) fn put_in_force(&mut self, planned: Planned) -> Result<Replaced, InstanceError> {
         let Planned { policy, mut plans } = planned;
         let mut changes = Vec::new();
         for side in Side::BOTH {
@@ -343,7 +345,8 @@ impl Instance {
             self.resolve(name, &port.in_front())?;
             let Some(plane) = &self.plane else { continue };
             let queues = self.laid_over(plane.queues());
-            let plan = match plans[side.index()].take().filter(|plan| plan.queues() == queues) {
+            let plan = match plans[side.index()].take().filter(|ready| ready.plan().queues() == queues)
+            {
                 Some(plan) => plan,
                 // The ports have changed since, or the policy there was equal when it was planned.
                 None => {
@@ -352,20 +355,26 @@ impl Instance {
                     plan
                 }
             };
-            let terms = self.resolve(name, &plan.front)?;
+            let terms = self.resolve(name, &plan.plan().front)?;
             changes.push((side, plan, terms));
         }
-        let Some(plane) = &mut self.plane else {
-            self.policy = policy;
-            return Ok(());
-        };
-        for (side, plan, terms) in changes {
-            plane.put_in_front(side, &terms, self.tables.as_ref())?;
-            plane.install(side, plan)?;
+        let mut installed = Vec::new();
+        if let Some(plane) = &mut self.plane {
+            for (side, plan, terms) in changes {
+                plane.put_in_front(side, &terms, self.tables.as_ref())?;
+                match plan {
+                    Ready::Plan(plan) => plane.install(side, plan)?,
+                    Ready::Reconciled(reconciled) => {
+                        installed.extend(plane.install_reconciled(side, *reconciled)?);
+                    }
+                }
+            }
         }
-        self.policy = policy;
-        self.look_up();
-        Ok(())
+        let policy = std::mem::replace(&mut self.policy, policy);
+        if self.plane.is_some() {
+            self.look_up();
+        }
+        Ok(Replaced { _policy: policy, _installed: installed })
     }
 
     /// The figures of every qdisc of the port of `side`.

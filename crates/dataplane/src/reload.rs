@@ -92,7 +92,7 @@ impl Reload {
                 Ok(policy) => policy.reusing(planner.policy()),
                 Err(error) => return Ok(Read::Refused(error)),
             };
-            planner.plan(policy).map_or_else(
+            planner.prepare(policy).map_or_else(
                 |error| Err(error.to_string()),
                 |planned| Ok(Read::Policy(source, planned)),
             )
@@ -107,9 +107,13 @@ impl Reload {
 
     /// Puts the result in force, if it is there, and reports the outcome: as events and, on
     /// failure, as the service's status line. Returns what was read, if that is new.
-    pub(crate) fn end(&self, instance: &mut Instance) -> Option<Result<Option<LastRead>, String>> {
+    pub(crate) fn end(
+        &self,
+        instance: &mut Instance,
+        beside: &Beside,
+    ) -> Option<Result<Option<LastRead>, String>> {
         let read = self.reading.take()?;
-        let ended = self.put_in_force(read, instance);
+        let ended = self.put_in_force(read, instance, beside);
         if ended.is_ok() {
             self.give_again(instance);
         }
@@ -120,6 +124,7 @@ impl Reload {
         &self,
         read: Result<Result<Read, String>, Lost>,
         instance: &mut Instance,
+        beside: &Beside,
     ) -> Result<Option<LastRead>, String> {
         let name = &self.name;
         let read = read.map_err(|lost| lost.to_string()).and_then(|read| read);
@@ -131,8 +136,12 @@ impl Reload {
                 let policy = planned.policy.clone();
                 let changes = policy != *instance.policy();
                 let read = LastRead { source, policy };
-                let applied = instance.put_in_force(planned);
-                applied.map(|()| (Some(read), changes)).map_err(|error| error.to_string())
+                let replaced = instance.put_in_force(planned);
+                let replaced = replaced.map(|replaced| {
+                    drop(beside.start("replaced", move || drop(replaced)));
+                    (Some(read), changes)
+                });
+                replaced.map_err(|error| error.to_string())
             }
             Err(error) => Err(error),
         };

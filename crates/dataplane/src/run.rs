@@ -290,9 +290,16 @@ fn serve(
                 }
             }
         }
-        if let Some(ended) = reload.as_ref().and_then(|reload| reload.end(&mut instance)) {
-            let ended = ended.map(|read| last_read = read.or(last_read.take()));
-            refused = ended.err();
+        if let Some(ended) = reload.as_ref().and_then(|reload| reload.end(&mut instance, &beside)) {
+            refused = match ended {
+                Ok(Some(read)) => {
+                    let before = last_read.replace(read);
+                    drop(beside.start("replaced", move || drop(before)));
+                    None
+                }
+                Ok(None) => None,
+                Err(why) => Some(why),
+            };
             drop(reload.take());
             keep(&mut instance, state.as_mut(), &beside);
             manager.ready(&standing(&instance, refused.as_deref()));

@@ -109,6 +109,7 @@ impl Policy {
             }
             _ => return Err(PolicyError::NoFilterParent),
         }
+        next.has_looked_up |= edit.matches.as_ref().is_some_and(front::has_set);
         if place != FilterPlace::Ingress && edit.matches.as_ref().is_some_and(front::has_set) {
             return refuse(
                 "a set is looked up in the driver, where packets come in: say ingress, at the port \

@@ -27,6 +27,9 @@ pub struct Policy {
     /// By port, the automatic handles of the policy that this one replaces.
     pub(crate) given: Arc<BTreeMap<String, Given>>,
     pub(crate) actions: ActionSet,
+    /// Whether any filter has ever looked up a set, so that filters must be checked for what the
+    /// driver can do.
+    pub(crate) has_looked_up: bool,
 }
 
 impl Policy {
@@ -130,6 +133,12 @@ impl PortPolicy {
     /// The number of qdiscs that the operator created.
     pub(crate) fn len(&self) -> usize {
         self.qdiscs.len()
+    }
+
+    /// The highest handle in use from `first` to `last`.
+    pub(crate) fn highest_handle(&self, first: u32, last: u32) -> Option<Handle> {
+        let (first, last) = (Handle::new(first)?, Handle::new(last)?);
+        self.qdiscs.range(first..=last).next_back().map(|(handle, _)| *handle)
     }
 
     /// Whether the operator configured nothing.

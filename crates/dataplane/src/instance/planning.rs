@@ -4,10 +4,11 @@
 //! made; only another number of queues makes it useless.
 
 use super::{Instance, InstanceError, does_not_fit};
-use crate::plane::PlaneKind;
+use crate::plane::{PlaneKind, Reconciled};
 use narrows_policy::{Plan, Policy, PolicyError, PortPolicy};
-use narrows_shaper::Side;
+use narrows_shaper::{Installation, Side};
 use narrows_xdp::Numbers;
+use std::sync::Arc;
 
 /// What a plan depends on besides the policy.
 pub(crate) struct Planner {
@@ -17,6 +18,8 @@ pub(crate) struct Planner {
     policy: Policy,
     /// Its plans, while the ports are joined,
     running: Option<[Plan; 2]>,
+    /// what runs, if plans can be reconciled with it on another thread,
+    installed: [Option<Arc<Installation>>; 2],
     /// and over how many queues each is laid out.
     queues: usize,
 }
@@ -24,7 +27,28 @@ pub(crate) struct Planner {
 /// A policy with the plans of the ports where it differs from that in force when it was planned.
 pub(crate) struct Planned {
     pub(crate) policy: Policy,
-    pub(super) plans: [Option<Plan>; 2],
+    pub(super) plans: [Option<Ready>; 2],
+}
+
+/// A plan, as far as it is prepared.
+pub(super) enum Ready {
+    Plan(Plan),
+    Reconciled(Box<Reconciled>),
+}
+
+impl Ready {
+    pub(super) fn plan(&self) -> &Plan {
+        match self {
+            Self::Plan(plan) => plan,
+            Self::Reconciled(reconciled) => reconciled.next.plan(),
+        }
+    }
+}
+
+/// What was in force before. Dropping it may take long, if it was large.
+pub(crate) struct Replaced {
+    pub(super) _policy: Policy,
+    pub(super) _installed: Vec<Arc<Installation>>,
 }
 
 impl Instance {
@@ -35,6 +59,7 @@ impl Instance {
             ports: self.options.ports.clone(),
             kind: self.options.plane,
             policy: self.policy.clone(),
+            installed: Side::BOTH.map(|side| plane?.installed(side)),
             running: plane.map(|plane| Side::BOTH.map(|side| plane.plan(side).clone())),
             // While the ports are away, their number of queues is unknown.
             queues: self.laid_over(plane.map_or(1, |plane| plane.queues())),
@@ -75,8 +100,26 @@ impl Planner {
             };
             let plan = next.and_then(|plan| filtered(plan, self.kind, port));
             let plan = plan.map_err(|source| does_not_fit(name, source))?;
-            plans[side.index()] = Some(runnable(name, self.kind, plan)?);
+            plans[side.index()] = Some(Ready::Plan(runnable(name, self.kind, plan)?));
         }
+        Ok(Planned { policy, plans })
+    }
+
+    /// The same, and does all else that needs no instance.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`].
+    pub(crate) fn prepare(&self, policy: Policy) -> Result<Planned, InstanceError> {
+        let Planned { policy, plans } = self.plan(policy)?;
+        let [a, b] = plans;
+        let ready = |plan: Option<Ready>, base: &Option<Arc<Installation>>| match (plan?, base) {
+            (Ready::Plan(plan), Some(base)) => {
+                let reconciled = Reconciled::new(plan, Arc::clone(base));
+                Some(Ready::Reconciled(Box::new(reconciled)))
+            }
+            (ready, _) => Some(ready),
+        };
+        let plans = [ready(a, &self.installed[0]), ready(b, &self.installed[1])];
         Ok(Planned { policy, plans })
     }
 }

@@ -22,6 +22,7 @@ use narrows_qdisc::Slot;
 use narrows_shaper::{Installation, Side, Worker};
 use narrows_units::Nanos;
 use narrows_xsk::{CopyMode, RingSizes, Socket, Umem};
+use std::sync::Arc;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -202,6 +203,7 @@ impl InheritedPlane for InheritedSession {
                 hint: "",
             })?;
         }
+        let installed = installed.map(Arc::new);
         let session = Session { prepared, workers: threads, installed, xdp_modes, losses_before };
         Ok((Box::new(session), Some(began)))
     }
