@@ -1,12 +1,12 @@
-//! Any bytes as a request on the control socket.
+//! Any bytes as a request on the control socket, in any parts: its line, and the text of a batch.
 //!
-//! No request may panic, with any words or text; a valid one survives a round trip, and a failing
-//! command changes nothing.
+//! No request may panic, with any words or text; a valid one survives a round trip, it is the same
+//! in whatever parts it arrives, and a failing command changes nothing.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_dataplane::control::Request;
+use narrows_dataplane::control::{Answer, Inbox, Received, Request};
 use narrows_sets::{Host as Users, Key, Named, Restore, Sets};
 use narrows_tc::{
     ClassNames, CommandLine, Host, OfflineHost, Options, execute_batch, execute_named,
@@ -27,8 +27,23 @@ impl Users for Alone {
     }
 }
 
+/// What comes of `bytes` if they arrive in parts of this length, and nothing follows.
+fn received(bytes: &[u8], part: usize) -> Result<Option<Received>, Answer> {
+    let mut inbox = Inbox::default();
+    for part in bytes.chunks(part) {
+        match inbox.take(part, false) {
+            Ok(None) => {}
+            received => return received,
+        }
+    }
+    inbox.take(&[], true)
+}
+
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(request) = serde_json::from_slice::<Request>(bytes) else { return };
+    let whole = received(bytes, bytes.len().max(1));
+    let in_parts = received(bytes, bytes.len() % 61 + 1);
+    assert_eq!(format!("{whole:?}"), format!("{in_parts:?}"));
+    let Ok(Some(Received { request, text })) = whole else { return };
     let written = serde_json::to_string(&request).expect("a request can be written");
     let again: Request = serde_json::from_str(&written).expect("what was written can be read");
     assert_eq!(format!("{again:?}"), format!("{request:?}"));
@@ -55,7 +70,7 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(host.policy() == Default::default(), "a failed line changed the policy");
             }
         }
-        Request::Batch { options, name, text, names } => {
+        Request::Batch { options, name, names, .. } => {
             if let Ok(line) = CommandLine::parse(&options) {
                 let options = Options { names: read(names), ..line.options };
                 execute_batch(&text, &name, &options, &mut host);

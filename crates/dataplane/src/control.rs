@@ -3,12 +3,16 @@
 //! Each instance has a Unix socket in a directory that only its owner may enter. There is a
 //! directory per network namespace, because interface names are local to it: a command finds the
 //! instances of the namespace in which it runs, as `tc` finds its interfaces. Each connection
-//! carries one request and one answer, a line of JSON each; before the answer to a long batch there
-//! are progress lines. A connection that has the ports released for a command stays open until they
-//! are joined again ([`crate::pause`]). The peer's user id is checked, too.
+//! carries one request and one answer, a line of JSON each. The text of a batch follows its line as
+//! it is; before the answer to a long one there are progress lines. A connection that has the ports
+//! released for a command stays open until they are joined again ([`crate::pause`]). The peer's
+//! user id is checked, too.
 //!
-//! `place` decides where the sockets are and which instance owns one; `server` and `client` are the
-//! two sides.
+//! *A batch runs whole or not at all.* It begins when all of it has arrived. From then on it does
+//! not depend on its client or on any other.
+//!
+//! `place` decides where the sockets are and which instance owns one; `inbox` is the format of
+//! requests; `server` and `client` are the two sides.
 //!
 //! Non-goals: remote access, several requests on one connection.
 
@@ -21,18 +25,19 @@ use std::io;
 use std::path::PathBuf;
 
 mod client;
+mod inbox;
 mod names;
+mod outbox;
 mod place;
 mod server;
 
 pub use client::Client;
 pub(crate) use client::{ANSWER_TIME, Turn, receive};
+pub use inbox::{BATCH_MAX, Inbox, LINE_MAX, Received};
 pub use names::NamesFile;
 pub(crate) use place::{RUN_DIR, record};
-pub(crate) use server::{ControlServer, Task};
+pub(crate) use server::{ControlServer, Step, Task, line};
 
-/// The longest request, in bytes: a batch of a hundred thousand lines.
-const MESSAGE_MAX: usize = 16 << 20;
 /// The longest answer, in bytes: a list of some million members of sets.
 const ANSWER_MAX: usize = 256 << 20;
 
@@ -82,18 +87,29 @@ pub enum Request {
     },
     /// How far an upgrade is, and how the last one ended.
     UpgradeStatus,
-    /// The text of a file of `tc` commands.
+    /// A file of `tc` commands. Its text follows the line of the request.
     Batch {
         /// The options on the command line that gave the file.
         options: Vec<String>,
         /// The file's name, for messages.
         name: String,
-        /// Its contents.
-        text: String,
+        /// The length of its text in bytes.
+        bytes: u64,
         /// The text of the file with the names of classes, where the options ask for names.
         #[serde(default)]
         names: Option<String>,
     },
+}
+
+impl Request {
+    /// Whether it changes nothing, so that the answer needs no time.
+    pub(crate) fn only_asks(&self) -> bool {
+        match self {
+            Self::Ports | Self::Show | Self::ShowWithTrees | Self::UpgradeStatus => true,
+            Self::Tc { args, .. } => narrows_tc::shows(args).is_some(),
+            _ => false,
+        }
+    }
 }
 
 /// The instance's answer.
@@ -189,6 +205,34 @@ pub enum ControlError {
     /// It does not serve the request.
     #[error("the instance refuses: {0}")]
     Refused(String),
+    /// It runs, but does not serve the request in time.
+    #[error(
+        "narrows runs here{}, and has not answered for {seconds} s: it is stopped, busy, or hangs; \
+         try again later, or see its log",
+        pid.map_or(String::new(), |pid| format!(" (process {pid})"))
+    )]
+    Silent {
+        /// Its process, as far as known.
+        pid: Option<i32>,
+        /// How long the command has waited.
+        seconds: u64,
+        /// Which.
+        path: PathBuf,
+    },
+    /// It has begun a batch, and does not go on with it.
+    #[error(
+        "narrows runs here{}, and has not gone on with the batch for {seconds} s; the batch is in \
+         force up to line {line}, and goes on when it does: `narrows tc qdisc show` says what is",
+        pid.map_or(String::new(), |pid| format!(" (process {pid})"))
+    )]
+    SilentBatch {
+        /// Its process, as far as known.
+        pid: Option<i32>,
+        /// How long the command has waited.
+        seconds: u64,
+        /// The last line that it has reported as done.
+        line: usize,
+    },
     /// The conversation broke off.
     #[error("the instance at {path} does not answer: {source}")]
     Broken {

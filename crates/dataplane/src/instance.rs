@@ -29,21 +29,24 @@ use narrows_bpf::{Hook, SetTables, SetsError, Stalled, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::bridge::BridgeError;
 use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
-use narrows_policy::{NodeStats, Plan, Policy, PolicyError, PortPolicy};
+use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
 use narrows_sets::Sets;
 use narrows_shaper::Side;
 use narrows_snapshot::{Finding, Snapshot};
 use narrows_units::Nanos;
-use narrows_xdp::{Numbers, Refusal};
+use narrows_xdp::Refusal;
 use std::collections::BTreeMap;
 
 mod handover;
+mod planning;
 mod sets;
 #[cfg(test)]
 mod tests;
 mod view;
 
 pub(crate) use handover::{Heritage, Offer};
+use planning::Ready;
+pub(crate) use planning::{Planned, Replaced};
 pub(crate) use sets::read_sets;
 
 /// Why a policy was not applied, or a session not opened.
@@ -320,41 +323,58 @@ impl Instance {
     /// # Errors
     /// If it does not fit the ports.
     pub fn apply(&mut self, policy: Policy) -> Result<(), InstanceError> {
-        self.check_ports(&policy)?;
+        let planned = self.planner().plan(policy)?;
+        self.put_in_force(planned).map(drop)
+    }
+
+    /// The same with a policy that was planned before, whatever has changed since. Returns what was
+    /// in force.
+    ///
+    /// # Errors
+    /// As [`Instance::apply`].
+    pub(crate) fn put_in_force(&mut self, planned: Planned) -> Result<Replaced, InstanceError> {
+        let Planned { policy, mut plans } = planned;
         let mut changes = Vec::new();
         for side in Side::BOTH {
             let name = &self.options.ports[side.index()];
-            let (before, port) = (self.policy.port(name), policy.port(name));
-            if port == before {
+            let port = policy.port(name);
+            if port == self.policy.port(name) {
                 continue;
             }
             // Even while the ports are away, the sets that it names must exist.
             self.resolve(name, &port.in_front())?;
-            let next = match &self.plane {
-                Some(plane) if plane.plan(side).queues() == self.laid_over(plane.queues()) => {
-                    plane.plan(side).next(before, port)
+            let Some(plane) = &self.plane else { continue };
+            let queues = self.laid_over(plane.queues());
+            let plan =
+                match plans[side.index()].take().filter(|ready| ready.plan().queues() == queues) {
+                    Some(plan) => plan,
+                    // The ports have changed since, or the policy there was equal when it was planned.
+                    None => {
+                        let mut plans = self.planner().plan(policy.clone())?.plans;
+                        let Some(plan) = plans[side.index()].take() else { continue };
+                        plan
+                    }
+                };
+            let terms = self.resolve(name, &plan.plan().front)?;
+            changes.push((side, plan, terms));
+        }
+        let mut installed = Vec::new();
+        if let Some(plane) = &mut self.plane {
+            for (side, plan, terms) in changes {
+                plane.put_in_front(side, &terms, self.tables.as_ref())?;
+                match plan {
+                    Ready::Plan(plan) => plane.install(side, plan)?,
+                    Ready::Reconciled(reconciled) => {
+                        installed.extend(plane.install_reconciled(side, *reconciled)?);
+                    }
                 }
-                Some(plane) => Plan::of(port, self.laid_over(plane.queues())),
-                // While the ports are away, their number of queues is unknown.
-                None if self.needs_no_queues() => Plan::of(port, self.laid_over(1)),
-                None => continue,
-            };
-            let next = next.map_err(|source| does_not_fit(name, source))?;
-            let next = self.filtered(next, name, port)?;
-            let terms = self.resolve(name, &next.front)?;
-            changes.push((side, self.runnable(name, next)?, terms));
+            }
         }
-        let Some(plane) = &mut self.plane else {
-            self.policy = policy;
-            return Ok(());
-        };
-        for (side, plan, terms) in changes {
-            plane.put_in_front(side, &terms, self.tables.as_ref())?;
-            plane.install(side, plan)?;
+        let policy = std::mem::replace(&mut self.policy, policy);
+        if self.plane.is_some() {
+            self.look_up();
         }
-        self.policy = policy;
-        self.look_up();
-        Ok(())
+        Ok(Replaced { _policy: policy, _installed: installed })
     }
 
     /// The figures of every qdisc of the port of `side`.
@@ -570,33 +590,15 @@ impl Instance {
     fn lay_out(&self, policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
         let port = policy.port(name);
         let plan = Plan::of(port, self.laid_over(queues));
-        let plan = plan.map_err(|source| does_not_fit(name, source))?;
-        self.runnable(name, self.filtered(plan, name, port)?)
-    }
-
-    /// `plan` of the port `name`, with those filters in the driver that the plane has there.
-    fn filtered(&self, plan: Plan, name: &str, port: &PortPolicy) -> Result<Plan, InstanceError> {
-        match self.options.plane {
-            PlaneKind::Xsk => Ok(plan.with_driver(port)),
-            PlaneKind::Xdp => {
-                plan.without_workers(port).map_err(|source| does_not_fit(name, source))
-            }
-        }
+        let kind = self.options.plane;
+        let plan = plan.and_then(|plan| planning::filtered(plan, kind, port));
+        planning::runnable(name, kind, plan.map_err(|source| does_not_fit(name, source))?)
     }
 
     /// Over how many queues the plan of a port with `queues` queues is laid out. A plane without
     /// queues gets a plan as if for several: then bands below a rate are classes of one tree.
     fn laid_over(&self, queues: usize) -> usize {
         if self.needs_no_queues() { queues.max(2) } else { queues }
-    }
-
-    /// `plan` of the port `name`, if its plane can run it.
-    fn runnable(&self, name: &str, plan: Plan) -> Result<Plan, InstanceError> {
-        if self.needs_no_queues() {
-            let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
-            narrows_xdp::compile(&plan, &Numbers::default()).map_err(refused)?;
-        }
-        Ok(plan)
     }
 
     /// Whether packets wait elsewhere than in queues that workers serve.

@@ -18,6 +18,7 @@
 mod bare;
 mod bell;
 mod berth;
+mod beside;
 mod carrier;
 mod clock;
 mod confine;
@@ -54,6 +55,7 @@ mod state;
 mod tc_host;
 mod warnings;
 mod watch;
+mod work;
 mod worker_thread;
 mod workers;
 mod xdp_io;

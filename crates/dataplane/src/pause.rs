@@ -91,7 +91,16 @@ pub fn while_let_go<T>(
 ) -> Result<(T, Result<Answer, ControlError>), ControlError> {
     let stream = client.connect()?;
     let broken = |source| client.broken(source);
-    let hear = || receive(&mut BufReader::new(Turn::begin(&stream, ANSWER_TIME)));
+    let hear = || {
+        let mut lines = BufReader::new(Turn::begin(&stream, ANSWER_TIME));
+        loop {
+            match receive(&mut lines) {
+                // Something else has to be done before.
+                Ok(Answer::Working { .. }) => {}
+                heard => return heard,
+            }
+        }
+    };
     let request = Request::LetGo { why, limit_s: limit.as_secs() };
     Turn::begin(&stream, ANSWER_TIME).send(&request).map_err(broken)?;
     match hear().map_err(broken)? {

@@ -26,11 +26,13 @@ use narrows_bpf::{Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
-use narrows_shaper::{Side, Used};
+use narrows_qdisc::Spec;
+use narrows_shaper::{Installation, Side, Used};
 use narrows_snapshot::Worker;
 use narrows_units::Nanos;
 use narrows_xsk::CopyMode;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Two ports joined. Dropped without [`Plane::close`], it releases them at once.
@@ -57,6 +59,24 @@ pub(crate) trait Plane: LooksUp {
     /// # Errors
     /// If the kernel does not take it, for lack of memory: the present one goes on then.
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError>;
+
+    /// What runs at `side`, if a plan can be reconciled with it on another thread.
+    fn installed(&self, _: Side) -> Option<Arc<Installation>> {
+        None
+    }
+
+    /// The same as [`Plane::install`], with a plan that was reconciled before. Returns what it has
+    /// replaced: dropping that may take long.
+    ///
+    /// # Errors
+    /// As [`Plane::install`].
+    fn install_reconciled(
+        &mut self,
+        side: Side,
+        reconciled: Reconciled,
+    ) -> Result<Option<Arc<Installation>>, InstanceError> {
+        self.install(side, reconciled.next.plan().clone()).map(|()| None)
+    }
 
     /// Replaces the filters in front of `side` by `terms`, which look up in `tables`.
     ///
@@ -100,6 +120,23 @@ pub(crate) trait Plane: LooksUp {
     /// Releases the ports. With `drain`, the queues drain for a short while; the rest counts as
     /// dropped. Returns all final counters.
     fn close(self: Box<Self>, drain: bool) -> Closed;
+}
+
+/// A plan that is ready to follow what ran when it was reconciled.
+pub(crate) struct Reconciled {
+    /// What ran.
+    pub(crate) base: Arc<Installation>,
+    pub(crate) next: Installation,
+    /// For each queue.
+    pub(crate) specs: Vec<Spec>,
+}
+
+impl Reconciled {
+    /// Reconciles `plan` with what runs.
+    pub(crate) fn new(plan: Plan, base: Arc<Installation>) -> Self {
+        let (next, specs) = Installation::reconcile(plan, Some(&base));
+        Self { base, next, specs }
+    }
 }
 
 /// Which plane joins the ports.

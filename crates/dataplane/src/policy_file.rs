@@ -1,15 +1,18 @@
 //! The policy file of an instance: read at the start, and again on request.
 //!
 //! It is read against the ports as they are, so it means the same whenever it is read, and
-//! completely before any of it takes effect. All errors are reported, each with its line.
+//! completely before any of it takes effect. All errors are reported, each with its line. Facts
+//! about the ports are asked once for the whole file.
 
 use crate::tc_host::port_facts;
 use narrows_link::Link;
 use narrows_policy::{Policy, PortFacts};
 use narrows_tc::{Host, INPUT_MAX};
 use std::fmt::{self, Display};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Why a policy file was not loaded.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +72,15 @@ pub(crate) fn load(
     ports: &[String; 2],
     running: &Policy,
 ) -> Result<Policy, PolicyFileError> {
+    read(path, ports)?.policy(running)
+}
+
+/// Reads the file at `path`, `-` for standard input, and the facts about `ports` that its meaning
+/// depends on.
+///
+/// # Errors
+/// If the file cannot be read.
+pub(crate) fn read(path: &Path, ports: &[String; 2]) -> Result<PolicyFile, PolicyFileError> {
     let name = path.display().to_string();
     let unreadable = |source| PolicyFileError::Unreadable { name: name.clone(), source };
     let bytes = if is_stdin(path) {
@@ -79,13 +91,56 @@ pub(crate) fn load(
         narrows_tc::read_input(path).map_err(unreadable)?
     };
     // Text that is not UTF-8 is no valid word either: the complaint about its line will show it.
-    let text = String::from_utf8_lossy(&bytes);
-    let policy = narrows_tc::load(&text, &name, &Reader { ports, running })
-        .map_err(|complaints| PolicyFileError::Wrong(Mistakes::of(&complaints)))?;
-    for warning in narrows_tc::warnings(&text, &name) {
-        log::warn!("{}", warning.trim_start_matches("Warning: "));
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    // Once, and not for every line. A port that is away has its policy all the same.
+    let facts = ports.each_ref().map(|port| {
+        Link::by_name(port).map_or(PortFacts::ETHERNET, |link| port_facts(&link, None))
+    });
+    Ok(PolicyFile { name, text, ports: ports.clone(), facts })
+}
+
+/// A policy file that was read, and the ports that it is for.
+pub(crate) struct PolicyFile {
+    name: String,
+    text: String,
+    ports: [String; 2],
+    facts: [PortFacts; 2],
+}
+
+/// Identifies the contents of a policy file and the facts on which their meaning depends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Source {
+    /// Under two secret keys, so that nobody can make another text with the same.
+    digest: [u64; 2],
+    len: usize,
+    facts: [PortFacts; 2],
+}
+
+impl PolicyFile {
+    /// What identifies it.
+    pub(crate) fn source(&self) -> Source {
+        static KEYS: LazyLock<[RandomState; 2]> = LazyLock::new(Default::default);
+        let digest = KEYS.each_ref().map(|keys| {
+            let mut hasher = keys.build_hasher();
+            hasher.write(self.text.as_bytes());
+            hasher.finish()
+        });
+        Source { digest, len: self.text.len(), facts: self.facts }
     }
-    Ok(policy)
+
+    /// The policy in it. Qdiscs without a handle in it keep the one that they have in `running`.
+    ///
+    /// # Errors
+    /// If it has a mistake.
+    pub(crate) fn policy(&self, running: &Policy) -> Result<Policy, PolicyFileError> {
+        let policy = narrows_tc::load(&self.text, &self.name, &Reader { file: self, running })
+            .map_err(|complaints| PolicyFileError::Wrong(Mistakes::of(&complaints)))?;
+        for warning in narrows_tc::warnings(&self.text, &self.name) {
+            log::warn!("{}", warning.trim_start_matches("Warning: "));
+        }
+        Ok(policy)
+    }
 }
 
 /// Whether `path` means standard input.
@@ -95,20 +150,18 @@ pub(crate) fn is_stdin(path: &Path) -> bool {
 
 /// The ports for which a file is read.
 struct Reader<'a> {
-    ports: &'a [String; 2],
+    file: &'a PolicyFile,
     running: &'a Policy,
 }
 
 impl Host for Reader<'_> {
     fn devices(&self) -> Vec<String> {
-        self.ports.to_vec()
+        self.file.ports.to_vec()
     }
 
     fn port(&self, dev: &str) -> Option<PortFacts> {
-        self.ports.iter().any(|port| port == dev).then(|| {
-            // A port that is away has its policy all the same.
-            Link::by_name(dev).map_or(PortFacts::ETHERNET, |link| port_facts(&link, None))
-        })
+        let at = self.file.ports.iter().position(|port| port == dev)?;
+        Some(self.file.facts[at])
     }
 
     fn policy(&self) -> Policy {

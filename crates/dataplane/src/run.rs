@@ -2,9 +2,10 @@
 //! link events, and shutdown.
 
 use crate::bare;
+use crate::beside::Beside;
 use crate::clock;
 use crate::confine::{Needs, confine};
-use crate::control::{Answer, ControlError, ControlServer, Request, Task};
+use crate::control::{ControlError, ControlServer, Request, Task};
 use crate::gates::Gates;
 use crate::instance::{FailMode, Heritage, Instance, InstanceError, InstanceOptions};
 use crate::notify::Manager;
@@ -14,19 +15,19 @@ use crate::plane::PlaneKind;
 use crate::policy_file::{self, PolicyFileError};
 use crate::port::PortFacts;
 use crate::priority::{calm_down, hurry};
-use crate::reload::reload;
+use crate::reload::{LastRead, Reload};
 use crate::session::{Prepared, SessionOptions};
 use crate::sets_file::{self, SetsFile};
 use crate::signals::Requests;
 use crate::state::{Failed, StateFile};
 use crate::upgrade::state::Manifest;
 use crate::upgrade::{Heir, UpgradeStatus, Upgrades, VERSION};
+use crate::work::Work;
 use narrows_bpf::{Hook, Stalled};
 use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
 use narrows_snapshot::Snapshot;
-use narrows_tc::ClassNames;
 use narrows_units::Nanos;
 use narrows_xsk::wait_readable;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -40,9 +41,6 @@ use std::sync::atomic::AtomicBool;
 const TICK: Nanos = Nanos::from_secs(1);
 /// How often workers are checked, to report on them.
 const WATCH: Nanos = Nanos::from_millis(250);
-/// How long a batch runs before other clients are served.
-const SLICE: Nanos = Nanos::from_millis(50);
-
 /// How many link events are handled before signals and clients are served again: what happens to
 /// interfaces may be the work of others, and never ends.
 const EVENTS: u32 = 64;
@@ -149,9 +147,9 @@ pub fn run(
         let options = InstanceOptions { ports, fail, plane, session, dispatcher };
         let process = succeed(options, hangup)?;
         ready(&process.instance);
-        return serve(process, batch, state, sets_file);
+        return serve(process, batch, None, state, sets_file);
     }
-    let policy = first_policy(&ports, batch.as_ref(), state.as_mut())?;
+    let (policy, last_read) = first_policy(&ports, batch.as_ref(), state.as_mut())?;
     let sets = sets_file::first(sets.as_deref(), sets_file.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
     let control = ControlServer::open(&ports)?;
@@ -169,7 +167,13 @@ pub fn run(
     instance.examined(findings);
     ready(&instance);
     let upgrades = Upgrades::new(UpgradeStatus::Never);
-    serve(Process { control, ears, manager, upgrades, instance }, batch, state, sets_file)
+    serve(
+        Process { control, ears, manager, upgrades, instance },
+        batch,
+        last_read,
+        state,
+        sets_file,
+    )
 }
 
 /// Raises the limit of open files to what the process may have: each queue takes two sockets and some
@@ -253,31 +257,41 @@ fn take_in(
 fn serve(
     process: Process,
     batch: Option<PathBuf>,
+    mut last_read: Option<LastRead>,
     mut state: Option<StateFile>,
     mut sets: Option<SetsFile>,
 ) -> Result<Option<Snapshot>, RunError> {
     let Process { mut control, ears, mut manager, mut upgrades, mut instance } = process;
     let Ears { mut monitor, mut stop, mut hangup } = ears;
     manager.ready(&instance.standing());
+    let mut beside = Beside::new()?;
     let mut refused = None;
+    let mut wants_reload = false;
+    let mut reload: Option<Reload> = None;
+    let readers = Arc::new(());
     let mut next_tick = clock::now() + TICK;
     let mut pause: Option<Pause> = None;
     let mut has_more_events = false;
     loop {
-        let [control_fd, monitor_fd, stop_fd, hangup_fd, heir_fd] =
-            [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd(), upgrades.fd_or(control.fd())]
-                .map(|fd| (fd, true));
+        let events = [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd(), beside.fd()];
+        let [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd] = events.map(|fd| (fd, true));
+        let heir_fd = (upgrades.fd_or(control.fd()), true);
         // Without a pause this descriptor, the last one, is not polled.
         let paused = pause.as_ref().map_or((control.fd(), false), |pause| (pause.fd(), true));
         let end = pause.as_ref().map_or(next_tick, Pause::end);
         let wake = next_tick.min(end).min(manager.next_beat());
         let is_busy = control.is_busy() || has_more_events;
         let at_most = if is_busy { Nanos::ZERO } else { WATCH };
-        let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, heir_fd, paused];
+        let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd, heir_fd, paused];
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() {
             manager.stopping();
             sets.iter_mut().for_each(|file| file.keep(&mut instance));
+            if let Some(Err(Failed::News(why) | Failed::Again(why))) =
+                state.as_mut().map(|state| state.finish(instance.policy()))
+            {
+                instance.warn(why);
+            }
             return Ok(Some(instance.stop()));
         }
         let mut unread = EVENTS;
@@ -288,10 +302,32 @@ fn serve(
             unread -= 1;
         }
         has_more_events = unread == 0;
-        if hangup.take() {
+        beside.hear();
+        wants_reload |= hangup.take();
+        // A process that takes over must get the policy that the file makes.
+        if wants_reload && reload.is_none() && !upgrades.is_running() {
+            wants_reload = false;
             manager.reloading();
-            refused = reload(&mut instance, batch.as_deref()).err();
-            keep(&mut instance, state.as_mut());
+            match Reload::begin(&beside, &mut instance, batch.as_deref(), last_read.as_ref()) {
+                Ok(begun) => reload = Some(begun),
+                Err(why) => {
+                    refused = Some(why);
+                    manager.ready(&standing(&instance, refused.as_deref()));
+                }
+            }
+        }
+        if let Some(ended) = reload.as_ref().and_then(|reload| reload.end(&mut instance, &beside)) {
+            refused = match ended {
+                Ok(Some(read)) => {
+                    let before = last_read.replace(read);
+                    drop(beside.start("replaced", move || drop(before)));
+                    None
+                }
+                Ok(None) => None,
+                Err(why) => Some(why),
+            };
+            drop(reload.take());
+            keep(&mut instance, state.as_mut(), &beside);
             manager.ready(&standing(&instance, refused.as_deref()));
         }
         instance.watch();
@@ -301,23 +337,31 @@ fn serve(
         }
         let mut limit = Nanos::ZERO;
         let began = clock::now();
-        let holder = control.serve(|task| {
+        let holder = control.serve(|task, has_begun| {
             if let Task::Whole(Request::LetGo { limit_s, .. }) = &*task {
                 limit = Nanos::from_secs((*limit_s).min(PAUSE_MAX_S));
             }
-            work(&mut instance, &mut upgrades, state.as_mut(), task)
+            let state = state.as_mut();
+            let (instance, upgrades) = (&mut instance, &mut upgrades);
+            let reload = reload.as_mut();
+            let work =
+                Work { instance, upgrades, state, reload, beside: &beside, readers: &readers };
+            work.step(task, has_begun)
         });
         if let Some(stream) = holder {
             pause = Some(Pause::new(stream, began, limit)?);
         }
-        if let Some(heir) = upgrades.proceed(&mut instance, &control) {
+        // What has begun is not left to another process.
+        if !control.is_amid_batch()
+            && let Some(heir) = upgrades.proceed(&mut instance, &control)
+        {
             manager.replaced_by(heir);
             control.leave();
             return Ok(None);
         }
         if clock::now() >= next_tick {
             instance.tick();
-            keep(&mut instance, state.as_mut());
+            keep(&mut instance, state.as_mut(), &beside);
             sets.iter_mut().for_each(|file| file.keep_in_time(&mut instance));
             next_tick = clock::now() + TICK;
         }
@@ -331,14 +375,19 @@ fn first_policy(
     ports: &[String; 2],
     batch: Option<&PathBuf>,
     state: Option<&mut StateFile>,
-) -> Result<Policy, RunError> {
+) -> Result<(Policy, Option<LastRead>), RunError> {
     let file = || match batch {
-        Some(path) => policy_file::load(path, ports, &Policy::default()),
-        None => Ok(Policy::default()),
+        Some(path) => {
+            let file = policy_file::read(path, ports)?;
+            let policy = file.policy(&Policy::default())?;
+            let read = LastRead { source: file.source(), policy: policy.clone() };
+            Ok::<_, PolicyFileError>((policy, Some(read)))
+        }
+        None => Ok((Policy::default(), None)),
     };
     let Some(state) = state else { return Ok(file()?) };
     let wrong = |source| RunError::State { path: state.path().to_owned(), source };
-    let policy = match state.load().map_err(wrong)? {
+    let (policy, read) = match state.load().map_err(wrong)? {
         Some(kept) => {
             if let Some(batch) = batch {
                 log::info!(
@@ -347,20 +396,24 @@ fn first_policy(
                     batch.display()
                 );
             }
-            kept
+            (kept, None)
         }
         None => file()?,
     };
     // A failure to save is better known now than after the next restart.
-    match state.keep(&policy) {
-        Ok(()) => Ok(policy),
+    match state.finish(&policy) {
+        Ok(()) => Ok((policy, read)),
         Err(Failed::News(why) | Failed::Again(why)) => Err(RunError::Keep(why)),
     }
 }
 
 /// Saves the policy in force, if configured. Returns why it could not.
-fn keep(instance: &mut Instance, state: Option<&mut StateFile>) -> Option<String> {
-    match state?.keep(instance.policy()).err()? {
+pub(crate) fn keep(
+    instance: &mut Instance,
+    state: Option<&mut StateFile>,
+    beside: &Beside,
+) -> Option<String> {
+    match state?.keep(instance.policy(), beside).err()? {
         Failed::News(why) => {
             instance.warn(why.clone());
             Some(why)
@@ -462,67 +515,9 @@ pub fn wanted(
     }
 }
 
-/// Works on `task` for a while. Returns the answer, once there is one.
-fn work(
-    instance: &mut Instance,
-    upgrades: &mut Upgrades,
-    state: Option<&mut StateFile>,
-    task: &mut Task,
-) -> Option<Answer> {
-    let mut outcome = match task {
-        Task::Whole(Request::Set { args }) => return Some(instance.run_set(args).into()),
-        Task::Restore(restore) => {
-            let end = clock::now() + SLICE;
-            while instance.restore_set(restore) {
-                if clock::now() >= end {
-                    return None;
-                }
-            }
-            return Some(instance.restored_sets(restore).into());
-        }
-        Task::Whole(Request::RestoreSets { .. }) => {
-            unreachable!("restoring is a separate task")
-        }
-        Task::Whole(Request::Upgrade { binary }) => {
-            return Some(Answer::Upgrade(upgrades.request(binary.as_deref(), instance)));
-        }
-        Task::Whole(Request::UpgradeStatus) => return Some(Answer::Upgrade(upgrades.status())),
-        Task::Whole(Request::Ports) => return Some(Answer::Ports(instance.ports().to_vec())),
-        Task::Whole(Request::Show) => return Some(Answer::Show(Box::new(instance.show()))),
-        Task::Whole(Request::ShowWithTrees) => {
-            return Some(Answer::Show(Box::new(instance.show_with_trees())));
-        }
-        Task::Whole(Request::LetGo { why, .. }) => {
-            return Some(match instance.let_go(std::mem::take(why)) {
-                Ok(()) => Answer::LetGo,
-                Err(error) => Answer::Refused(error.to_string()),
-            });
-        }
-        Task::Whole(Request::Tc { args, names }) => {
-            let names = names.as_deref().map(|text| Arc::new(ClassNames::parse(text)));
-            narrows_tc::execute_named(args, names, instance)
-        }
-        Task::Whole(Request::Batch { .. }) => unreachable!("a batch is a task of its own"),
-        Task::Batch(batch) => {
-            let end = clock::now() + SLICE;
-            while batch.step(instance) {
-                if clock::now() >= end {
-                    return None;
-                }
-            }
-            batch.end()
-        }
-    };
-    if let Some(why) = keep(instance, state) {
-        outcome.stderr.push_str(&format!("Warning: this is in force, but not kept: {why}\n"));
-    }
-    outcome.stderr.push_str(&warning(instance));
-    Some(outcome.into())
-}
-
 /// The note for a client that asks for something while workers are silent. The command has not
 /// failed, and its changes are in force.
-fn warning(instance: &Instance) -> String {
+pub(crate) fn warning(instance: &Instance) -> String {
     let silent = instance.silent_workers();
     silent.iter().map(|worker| format!("Warning: {worker}.\n")).collect()
 }

@@ -252,7 +252,7 @@ pub(crate) struct Session {
     prepared: Prepared,
     workers: Workers,
     /// The live state of each port's plan.
-    installed: [Installation; 2],
+    installed: [Arc<Installation>; 2],
     xdp_modes: [XdpMode; 2],
     /// Packets that each device had lost before.
     losses_before: [DeviceLosses; 2],
@@ -286,7 +286,8 @@ impl Session {
             prepared.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
         }
         let xdp_modes = prepared.attach(options.hook.and_then(Hook::xdp_mode), gates)?;
-        Ok(Self { prepared, workers, installed: [a, b], xdp_modes, losses_before })
+        let installed = [a, b].map(Arc::new);
+        Ok(Self { prepared, workers, installed, xdp_modes, losses_before })
     }
 }
 

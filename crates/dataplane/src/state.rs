@@ -3,11 +3,18 @@
 //! It is an ordinary policy file, written anew after each change: to a temporary file first,
 //! synced, and then renamed over it, so that there is a complete one at any moment. At the start it
 //! takes precedence over the file of `--batch`; a reload takes precedence over it.
+//!
+//! A large policy is written beside the loop. Then a failure is known only later, and of several
+//! changes meanwhile only the last is written.
 
+use crate::beside::{Beside, Pending};
 use crate::policy_file::{self, PolicyFileError};
 use narrows_policy::Policy;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// From how many qdiscs and classes on a policy is large: writing it takes milliseconds.
+const LARGE: usize = 2000;
 
 /// See the module's documentation.
 pub(crate) struct StateFile {
@@ -17,11 +24,13 @@ pub(crate) struct StateFile {
     kept: Option<Policy>,
     /// The last failure, so that it is reported once and not every second.
     failure: Option<String>,
+    /// What is being written.
+    writing: Option<(Policy, Pending<io::Result<()>>)>,
 }
 
 impl StateFile {
     pub(crate) fn new(path: PathBuf, ports: &[String; 2]) -> Self {
-        Self { path, ports: ports.clone(), kept: None, failure: None }
+        Self { path, ports: ports.clone(), kept: None, failure: None, writing: None }
     }
 
     /// Its path.
@@ -45,21 +54,59 @@ impl StateFile {
         }
     }
 
-    /// Writes `policy` if the file does not have it yet.
+    /// Writes `policy` if the file does not have it yet, a large one beside the loop.
     ///
     /// # Errors
-    /// Why it cannot be written; the file is as it was. [`Failed::News`] the first time.
-    pub(crate) fn keep(&mut self, policy: &Policy) -> Result<(), Failed> {
+    /// Why it, or the last large one, cannot be written; the file is as it was. [`Failed::News`]
+    /// the first time.
+    pub(crate) fn keep(&mut self, policy: &Policy, beside: &Beside) -> Result<(), Failed> {
+        if let Some((written, writing)) = self.writing.take() {
+            match writing.take() {
+                None => {
+                    self.writing = Some((written, writing));
+                    return Ok(());
+                }
+                Some(ended) => {
+                    let ended = ended.unwrap_or_else(|lost| Err(io::Error::other(lost)));
+                    self.end(&written, ended)?;
+                }
+            }
+        }
         if self.kept.as_ref() == Some(policy) {
             return Ok(());
         }
-        let [a, b] = &self.ports;
-        let text = format!(
-            "# The policy of {a} and {b}, kept by narrows run --state: it rewrites this file \
-             after each change.\n{}",
-            narrows_tc::save(policy)
-        );
-        match narrows_tc::replace(&self.path, &text) {
+        if policy.len() < LARGE {
+            return self.write(policy);
+        }
+        let (path, ports, copy) = (self.path.clone(), self.ports.clone(), policy.clone());
+        let writing = beside.start("state", move || write(&path, &ports, &copy));
+        self.writing = Some((policy.clone(), writing));
+        Ok(())
+    }
+
+    /// Writes `policy` if the file does not have it yet, and waits for that.
+    ///
+    /// # Errors
+    /// As [`StateFile::keep`].
+    pub(crate) fn finish(&mut self, policy: &Policy) -> Result<(), Failed> {
+        if let Some((written, writing)) = self.writing.take() {
+            let ended = writing.wait().unwrap_or_else(|lost| Err(io::Error::other(lost)));
+            self.end(&written, ended)?;
+        }
+        match self.kept.as_ref() == Some(policy) {
+            true => Ok(()),
+            false => self.write(policy),
+        }
+    }
+
+    fn write(&mut self, policy: &Policy) -> Result<(), Failed> {
+        let ended = write(&self.path, &self.ports, policy);
+        self.end(policy, ended)
+    }
+
+    /// Notes how writing `policy` has ended.
+    fn end(&mut self, policy: &Policy, ended: io::Result<()>) -> Result<(), Failed> {
+        match ended {
             Ok(()) => {
                 self.kept = Some(policy.clone());
                 self.failure = None;
@@ -72,6 +119,16 @@ impl StateFile {
             }
         }
     }
+}
+
+fn write(path: &Path, ports: &[String; 2], policy: &Policy) -> io::Result<()> {
+    let [a, b] = ports;
+    let text = format!(
+        "# The policy of {a} and {b}, kept by narrows run --state: it rewrites this file after each \
+         change.\n{}",
+        narrows_tc::save(policy)
+    );
+    narrows_tc::replace(path, &text)
 }
 
 /// The state file could not be written.
@@ -104,17 +161,45 @@ mod tests {
         let one = policy("qdisc add dev nrw-none-a root cake bandwidth 1mbit");
         let two = policy("qdisc add dev nrw-none-b root pfifo limit 3");
         for policy in [&one, &two, &Policy::default(), &one] {
-            state.keep(policy).unwrap();
+            state.finish(policy).unwrap();
             let again = StateFile::new(path.clone(), &ports());
             assert_eq!(again.load().unwrap().as_ref(), Some(policy));
         }
         // An unchanged policy is not written again.
         std::fs::write(&path, "qdisc add dev\n").unwrap();
-        state.keep(&one).unwrap();
+        state.finish(&one).unwrap();
         let refused = state.load().unwrap_err().to_string();
         assert!(refused.contains(":1: "), "{refused}");
-        state.keep(&two).unwrap();
+        state.finish(&two).unwrap();
         assert_eq!(state.load().unwrap(), Some(two));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_large_policy_is_written_beside_the_loop_and_of_several_the_last() {
+        let path = std::env::temp_dir().join(format!("nrw-state-large-{}", std::process::id()));
+        let large = |limit: u32| {
+            let mut text = "qdisc add dev nrw-none-a root handle 1: htb\n".to_owned();
+            for minor in 1..LARGE {
+                text += &format!(
+                    "class add dev nrw-none-a parent 1: classid 1:{minor:x} htb rate {limit}mbit\n"
+                );
+            }
+            policy(&text)
+        };
+        let beside = Beside::new().unwrap();
+        let mut state = StateFile::new(path.clone(), &ports());
+        let (first, last) = (large(1), large(2));
+        state.keep(&first, &beside).unwrap();
+        state.keep(&last, &beside).unwrap();
+        while state.kept.as_ref() != Some(&last) {
+            std::thread::yield_now();
+            state.keep(&last, &beside).unwrap();
+        }
+        assert_eq!(state.load().unwrap(), Some(last));
+        state.keep(&first, &beside).unwrap();
+        state.finish(&first).unwrap();
+        assert_eq!(state.load().unwrap(), Some(first));
         std::fs::remove_file(&path).unwrap();
     }
 
@@ -123,8 +208,9 @@ mod tests {
         let mut state = StateFile::new("/proc/nowhere/state".into(), &ports());
         let policy = policy("qdisc add dev nrw-none-a root pfifo");
         assert!(
-            matches!(state.keep(&policy), Err(Failed::News(why)) if why.contains("/proc/nowhere"))
+            matches!(state.finish(&policy), Err(Failed::News(why)) if why.contains("/proc/nowhere"))
         );
-        assert!(matches!(state.keep(&policy), Err(Failed::Again(_))));
+        let beside = Beside::new().unwrap();
+        assert!(matches!(state.keep(&policy, &beside), Err(Failed::Again(_))));
     }
 }

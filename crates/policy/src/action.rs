@@ -4,7 +4,7 @@
 //! action. An action exists as long as a filter refers to it. One that was added by itself exists
 //! until it is deleted.
 
-use crate::{Policy, PolicyError, Verb};
+use crate::{Policy, PolicyError, Verb, reuse};
 use narrows_classify::{Action, ActionId, ActionKind, Sheaf};
 
 /// The operator's note on an action: 1 to 16 bytes that Narrows does not interpret.
@@ -84,6 +84,11 @@ impl ActionSet {
         let is_per = self.get(id).is_some_and(|bound| bound.action.per().is_some());
         self.per -= usize::from(is_per);
         self.all.remove(id.key());
+    }
+
+    /// Takes over the memory of `before` for equal actions.
+    pub(crate) fn reuse(&mut self, before: &Self) {
+        self.all = reuse::sheaf(&before.all, &self.all);
     }
 
     /// All actions, by their keys.

@@ -3,8 +3,19 @@
 //! Every command on a class asks whether a filter assigns packets to it, and there may be 100,000
 //! filters. So references are counted when filters change.
 
+use crate::reuse;
 use imbl::OrdMap;
-use narrows_classify::{ActionId, Blocks, Filters};
+use narrows_classify::{ActionId, Blocks, Filter, Filters};
+use std::sync::Arc;
+
+/// What an edit did to the filters of one place.
+#[derive(Default)]
+pub(crate) struct Edited {
+    /// The filters that are no longer there.
+    pub(crate) removed: Vec<Arc<Filter>>,
+    /// The new ones.
+    pub(crate) added: Vec<Arc<Filter>>,
+}
 
 /// See the module's documentation.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -21,28 +32,33 @@ impl Assignments {
         &self.blocks
     }
 
-    /// The filters attached to the class `at`.
-    pub(crate) fn at(&self, at: u32) -> Filters {
-        self.blocks.get(&at).cloned().unwrap_or_default()
+    /// Whether any filter is attached to the class `at`.
+    pub(crate) fn has(&self, at: u32) -> bool {
+        self.blocks.contains_key(&at)
     }
 
-    /// Replaces the filters attached to the class `at`.
-    pub(crate) fn set(&mut self, at: u32, filters: Filters) {
-        let before = self.at(at);
-        before.changes(&filters, |_, old, new| {
-            old.into_iter().for_each(|filter| self.count(filter.class, false));
-            new.into_iter().for_each(|filter| self.count(filter.class, true));
-        });
-        match filters.is_empty() {
-            true => drop(self.blocks.remove(&at)),
-            false => drop(self.blocks.insert(at, filters)),
+    /// Changes the filters attached to the class `at` in place. `edit` returns the filters that it
+    /// removed and added. If it fails, they may be half changed, and so may its policy: it counts
+    /// as lost.
+    pub(crate) fn edit<E>(
+        &mut self,
+        at: u32,
+        edit: impl FnOnce(&mut Filters) -> Result<Edited, E>,
+    ) -> Result<(), E> {
+        let filters = self.blocks.entry(at).or_default();
+        let Edited { removed, added } = edit(filters)?;
+        if filters.is_empty() {
+            self.blocks.remove(&at);
         }
+        removed.iter().for_each(|filter| self.count(filter.class, false));
+        added.iter().for_each(|filter| self.count(filter.class, true));
+        Ok(())
     }
 
     /// Removes the filters attached to the class `at`. Returns their actions.
     pub(crate) fn take(&mut self, at: u32) -> Vec<ActionId> {
-        let gone = self.at(at);
-        self.set(at, Filters::default());
+        let gone = self.blocks.remove(&at).unwrap_or_default();
+        gone.iter().for_each(|(_, filter)| self.count(filter.class, false));
         gone.iter().flat_map(|(_, filter)| filter.actions.clone()).collect()
     }
 
@@ -54,6 +70,17 @@ impl Assignments {
     /// The classes to which filters assign packets.
     pub(crate) fn classes(&self) -> impl Iterator<Item = u32> {
         self.counts.keys().copied()
+    }
+
+    /// The same, with the memory of `before` where both are equal.
+    pub(crate) fn merged(&self, before: &Self) -> Self {
+        let merge = |(at, filters): (&u32, &Filters)| {
+            let before = before.blocks.get(at);
+            let merged = before.map(|before| reuse::filters(before, filters));
+            (*at, merged.unwrap_or_else(|| filters.clone()))
+        };
+        let blocks = self.blocks.iter().map(merge).collect();
+        Self { blocks, counts: reuse::map(&before.counts, &self.counts, |_, new| *new) }
     }
 
     /// Counts one filter more, or one less, for `class`.
@@ -72,10 +99,9 @@ impl Assignments {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_classify::{ANY_PROTOCOL, Filter, Matches};
+    use narrows_classify::{ANY_PROTOCOL, Matches};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
-    use std::sync::Arc;
 
     proptest! {
         #[test]
@@ -84,15 +110,17 @@ mod tests {
         ) {
             let mut assignments = Assignments::default();
             for (at, handle, class, puts) in edits {
-                let mut filters = assignments.at(at);
                 let (pref, protocol, matches) = (1, ANY_PROTOCOL, Matches::All);
                 let (named, actions) = (0, Vec::new());
                 let filter = Filter { pref, protocol, handle, matches, class, named, actions };
-                match puts {
-                    true => filters.insert(filter.order(), Arc::new(filter)),
-                    false => drop(filters.remove(filter.order())),
-                }
-                assignments.set(at, filters);
+                let edited = assignments.edit(at, |filters| {
+                    let removed = filters.remove(filter.order()).into_iter().collect();
+                    let added: Vec<_> = puts.then(|| Arc::new(filter)).into_iter().collect();
+                    added.iter().for_each(|new| filters.insert(new.order(), Arc::clone(new)));
+                    Ok::<_, ()>(Edited { removed, added })
+                });
+                prop_assert!(edited.is_ok());
+                prop_assert!(assignments.blocks().values().all(|filters| !filters.is_empty()));
                 let all = assignments.blocks().values().flat_map(|filters| filters.iter());
                 let named: BTreeSet<u32> =
                     all.map(|(_, filter)| filter.class).filter(|class| *class != 0).collect();

@@ -33,6 +33,12 @@ impl Automatic<'_> {
         let is_full = port.len() > (kernels.1 - first) as usize;
         let (first, last) = if is_full { wide } else { kernels };
         let mut major = self.last.map_or(0, Handle::major);
+        if !(first..last).contains(&major) {
+            // Another port has got a handle of the other range since. To begin anew would be a
+            // look at every handle of this one.
+            let highest = port.highest_handle(first, last);
+            major = highest.map_or(0, Handle::major);
+        }
         for _ in 0..=port.len() {
             major = if (first..last).contains(&major) { major + 1 } else { first };
             let handle = Handle::new(major).ok_or(PolicyError::NoHandleLeft)?;

@@ -8,6 +8,7 @@ use crate::{
     Parent, Policy, PolicyError, PortFacts, PortPolicy, pacing,
 };
 use narrows_classify::ActionId;
+use std::sync::Arc;
 
 /// The verb of a command, with the flags of the rtnetlink request that `tc` sends for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +42,24 @@ impl Policy {
     /// # Errors
     /// What the kernel would refuse. This policy does not change.
     pub fn edit(&self, dev: &str, edit: &Edit, facts: &PortFacts) -> Result<Self, PolicyError> {
-        let mut next = self.clone();
+        self.clone().with_qdisc(dev, edit, facts)
+    }
+
+    /// The same in place: a policy that nobody else has copied is changed without a copy of any
+    /// part of it.
+    ///
+    /// # Errors
+    /// As [`Policy::edit`]. The policy is gone then.
+    pub fn with_qdisc(
+        mut self,
+        dev: &str,
+        edit: &Edit,
+        facts: &PortFacts,
+    ) -> Result<Self, PolicyError> {
+        let given = Arc::clone(&self.given);
+        let next = &mut self;
+        let mut allocator = Automatic { last: next.last_automatic, before: given.get(dev) };
         let port = next.ports.entry(dev.to_owned()).or_default();
-        let mut allocator = Automatic { last: self.last_automatic, before: self.given.get(dev) };
         let gone = match edit.verb {
             Verb::Delete => port.delete(edit, facts)?,
             _ => port.modify(edit, facts, &mut allocator)?,
@@ -53,7 +69,7 @@ impl Policy {
         }
         next.last_automatic = allocator.last;
         next.settle_actions(&gone);
-        Ok(next)
+        Ok(self)
     }
 }
 
@@ -64,7 +80,16 @@ impl Policy {
     /// What the kernel would refuse, and what it accepts to the operator's harm. This policy does
     /// not change.
     pub fn edit_class(&self, dev: &str, edit: &ClassEdit) -> Result<Self, PolicyError> {
-        let mut next = self.clone();
+        self.clone().with_class(dev, edit)
+    }
+
+    /// The same in place: a policy that nobody else has copied is changed without a copy of any
+    /// part of it.
+    ///
+    /// # Errors
+    /// As [`Policy::edit_class`]. The policy is gone then.
+    pub fn with_class(mut self, dev: &str, edit: &ClassEdit) -> Result<Self, PolicyError> {
+        let next = &mut self;
         let major = match (edit.class, edit.parent) {
             (Some(ClassId { major, .. }), _) if major != 0 => major,
             (_, Some(Parent::Class(ClassId { major, .. }))) => major,
@@ -91,7 +116,7 @@ impl Policy {
             gone.extend(port.take(Parent::Class(handle.class(class))));
         }
         next.settle_actions(&gone);
-        Ok(next)
+        Ok(self)
     }
 }
 

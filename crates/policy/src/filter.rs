@@ -9,6 +9,7 @@
 //! evaluated in the order of their numbers, whatever their kind.
 
 use crate::action::{ActionDraft, ActionSet};
+use crate::assignments::Edited;
 use crate::classful::{Classful, MINOR_MAX};
 use crate::front;
 use crate::{ClassId, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
@@ -118,13 +119,24 @@ impl Policy {
     /// What the kernel would refuse, and what it accepts to the operator's harm. This policy does
     /// not change.
     pub fn edit_filter(&self, dev: &str, edit: &FilterEdit) -> Result<Self, PolicyError> {
-        let mut next = self.clone();
+        self.clone().with_filter(dev, edit)
+    }
+
+    /// The same in place: a policy that nobody else has copied is changed without a copy of any
+    /// part of it.
+    ///
+    /// # Errors
+    /// As [`Policy::edit_filter`]. The policy is gone then.
+    pub fn with_filter(mut self, dev: &str, edit: &FilterEdit) -> Result<Self, PolicyError> {
+        // Shared again below. While ports have them, too, a change would be one to a copy.
+        self.ports.values_mut().for_each(|port| port.actions = None);
+        let mut next = self;
         let actions = &mut next.actions;
         let port = next.ports.get_mut(dev).ok_or(PolicyError::NoFilterParent)?;
         let place = port.filter_place(edit.parent)?;
         match (place, &mut port.ends) {
             (FilterPlace::Ingress, Some(ends)) => ends.edit_ingress(edit, actions)?,
-            (FilterPlace::Egress, Some(ends)) => ends.egress.edit(edit, None, actions)?,
+            (FilterPlace::Egress, Some(ends)) => drop(ends.egress.edit(edit, None, actions)?),
             (FilterPlace::Class(at), _) => {
                 let handle = Handle::new(at.major).ok_or(PolicyError::NoFilterParent)?;
                 let edited = port.change_node(handle, |Node { kind, .. }| {
@@ -134,6 +146,7 @@ impl Policy {
             }
             _ => return Err(PolicyError::NoFilterParent),
         }
+        next.has_looked_up |= edit.matches.as_ref().is_some_and(front::has_set);
         if place != FilterPlace::Ingress && edit.matches.as_ref().is_some_and(front::has_set) {
             return refuse(
                 "a set is looked up in the driver, where packets come in: say ingress, at the port \
@@ -266,11 +279,8 @@ impl Kind {
             (_, None) => None,
         };
         let assignments = self.assignments_mut().ok_or(PolicyError::NoFilterParent)?;
-        let mut filters = assignments.at(at);
-        filters.edit(edit, class, actions)?;
-        let is_empty = filters.is_empty();
-        assignments.set(at, filters);
-        match is_empty && at != 0 && assignments.assigns(at) {
+        assignments.edit(at, |filters| filters.edit(edit, class, actions))?;
+        match !assignments.has(at) && at != 0 && assignments.assigns(at) {
             true => Err(PolicyError::InnerClass(handle.class(at))),
             false => Ok(()),
         }
@@ -305,7 +315,7 @@ trait Edits {
         edit: &FilterEdit,
         class: Option<u32>,
         actions: &mut ActionSet,
-    ) -> Result<(), PolicyError>;
+    ) -> Result<Edited, PolicyError>;
 }
 
 impl Edits for Filters {
@@ -314,7 +324,7 @@ impl Edits for Filters {
         edit: &FilterEdit,
         class: Option<u32>,
         actions: &mut ActionSet,
-    ) -> Result<(), PolicyError> {
+    ) -> Result<Edited, PolicyError> {
         match edit.verb {
             Verb::Delete => delete(self, edit, actions),
             _ => put(self, edit, class, actions),
@@ -337,7 +347,7 @@ fn put(
     edit: &FilterEdit,
     class: Option<u32>,
     actions: &mut ActionSet,
-) -> Result<(), PolicyError> {
+) -> Result<Edited, PolicyError> {
     let matches = edit.matches.clone();
     let matches =
         matches.ok_or(PolicyError::Filter("Filter kind and protocol must be specified"))?;
@@ -393,11 +403,12 @@ fn put(
         _ => {}
     }
     new.actions = actions.bind(&edit.actions)?;
-    if let Some(present) = present {
+    if let Some(present) = &present {
         actions.release(&present.actions);
     }
-    filters.insert(new.order(), Arc::new(new));
-    Ok(())
+    let new = Arc::new(new);
+    filters.insert(new.order(), Arc::clone(&new));
+    Ok(Edited { removed: present.into_iter().collect(), added: vec![new] })
 }
 
 /// The table for the first `u32` filter of a priority: as in the kernel, each has one of its own.
@@ -467,7 +478,7 @@ fn delete(
     filters: &mut Filters,
     edit: &FilterEdit,
     actions: &mut ActionSet,
-) -> Result<(), PolicyError> {
+) -> Result<Edited, PolicyError> {
     let gone: Vec<Arc<Filter>> = match edit.pref {
         None if edit.protocol.is_some() || edit.handle.is_some() || edit.kind.is_some() => {
             return refuse("Cannot flush filters with protocol, handle or kind set");
@@ -494,9 +505,9 @@ fn delete(
             }
         }
     };
-    for filter in gone {
+    for filter in &gone {
         filters.remove(filter.order());
         actions.release(&filter.actions);
     }
-    Ok(())
+    Ok(Edited { removed: gone, added: Vec::new() })
 }

@@ -41,6 +41,7 @@ mod netem;
 mod pacing;
 mod plan;
 mod prio;
+mod reuse;
 mod sfq;
 mod shared;
 mod tbf;

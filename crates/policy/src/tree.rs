@@ -6,7 +6,7 @@
 
 use crate::action::ActionSet;
 use crate::automatic::Given;
-use crate::{ClassId, Classes, Ends, Handle, Kind, Parent};
+use crate::{ClassId, Classes, Ends, Handle, Kind, Parent, reuse};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use narrows_classify::ActionId;
@@ -27,6 +27,9 @@ pub struct Policy {
     /// By port, the automatic handles of the policy that this one replaces.
     pub(crate) given: Arc<BTreeMap<String, Given>>,
     pub(crate) actions: ActionSet,
+    /// Whether any filter has ever looked up a set, so that filters must be checked for what the
+    /// driver can do.
+    pub(crate) has_looked_up: bool,
 }
 
 impl Policy {
@@ -53,6 +56,23 @@ impl Policy {
     pub fn port(&self, dev: &str) -> &PortPolicy {
         static DEFAULT: LazyLock<PortPolicy> = LazyLock::new(PortPolicy::default);
         self.ports.get(dev).unwrap_or(&DEFAULT)
+    }
+
+    /// How many qdiscs and classes of `htb`s it has.
+    pub fn len(&self) -> usize {
+        let of_port = |port: &PortPolicy| {
+            let classes = port.holders().map(|node| match &node.kind {
+                Kind::Htb(htb) => htb.classes.len(),
+                _ => 0,
+            });
+            port.len() + classes.sum::<usize>()
+        };
+        self.ports.values().map(of_port).sum()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// The ports that have a qdisc, by name.
@@ -113,6 +133,12 @@ impl PortPolicy {
     /// The number of qdiscs that the operator created.
     pub(crate) fn len(&self) -> usize {
         self.qdiscs.len()
+    }
+
+    /// The highest handle in use from `first` to `last`.
+    pub(crate) fn highest_handle(&self, first: u32, last: u32) -> Option<Handle> {
+        let (first, last) = (Handle::new(first)?, Handle::new(last)?);
+        self.qdiscs.range(first..=last).next_back().map(|(handle, _)| *handle)
     }
 
     /// Whether the operator configured nothing.
@@ -188,6 +214,14 @@ impl PortPolicy {
                 (Some(old.as_ref()), Some(new.as_ref()))
             }
         })
+    }
+
+    /// Takes over the memory of `before` for equal qdiscs; `merge` combines two that differ.
+    pub(crate) fn reuse_nodes(&mut self, before: &Self, merge: impl Fn(&Node, &Node) -> Node) {
+        self.qdiscs =
+            reuse::map(&before.qdiscs, &self.qdiscs, |old, new| Arc::new(merge(old, new)));
+        self.places = reuse::map(&before.places, &self.places, |_, new| *new);
+        self.holders = reuse::map(&before.holders, &self.holders, |(), ()| ());
     }
 
     /// Changes the qdisc `handle`, but not its place or kind.

@@ -159,6 +159,30 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn a_policy_that_reuses_memory_is_the_same_policy_with_the_same_plan(
+        one in prop::collection::vec(prop_oneof![3 => qdiscs(), 4 => classes(), 2 => filters()], 0..40),
+        other in prop::collection::vec(prop_oneof![3 => qdiscs(), 4 => classes(), 2 => filters()], 0..40),
+    ) {
+        let after = |changes: &[Change]| {
+            changes.iter().fold(planted(), |policy, change| change.on(&policy).unwrap_or(policy))
+        };
+        let (before, next) = (after(&one), after(&other));
+        let reusing = next.clone().reusing(&before);
+        prop_assert_eq!(&reusing, &next);
+        prop_assert_eq!(reusing.port(DEV).nodes(), next.port(DEV).nodes());
+        let anew = Plan::of(next.port(DEV), 2);
+        if let Ok(plan) = Plan::of(before.port(DEV), 2) {
+            prop_assert_eq!(&plan.next(before.port(DEV), reusing.port(DEV)), &anew);
+        }
+        // Whatever comes after does not notice.
+        for change in &one {
+            prop_assert_eq!(change.on(&reusing), change.on(&next));
+        }
+    }
+}
+
 #[test]
 fn a_change_of_one_class_leaves_the_memory_of_all_others() {
     let policy = planted();

@@ -4,7 +4,7 @@
 //! `m_police.c`, `m_skbedit.c`. `per` and its options are Narrows' own.
 
 use crate::command::Options;
-use crate::complaint::{Complaint, Outcome};
+use crate::complaint::{Complaint, Outcome, refusal};
 use crate::kinds::overhead;
 use crate::notation;
 use crate::render::{Json, Line};
@@ -762,7 +762,9 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
             return Ok(options.print(&lines));
         }
         for draft in named {
-            policy = policy.edit_action(Verb::Delete, &draft).map_err(Complaint::policy)?;
+            policy = policy
+                .edit_action(Verb::Delete, &draft)
+                .map_err(|error| Complaint::refused(format!("Error: {}", refusal(&error))))?;
         }
         host.apply(policy).map_err(refuse)?;
         return Ok(Outcome::default());
@@ -771,7 +773,9 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
     let mut policy = host.policy();
     loop {
         let draft = parse(&mut words)?;
-        policy = policy.edit_action(verb, &draft).map_err(Complaint::policy)?;
+        policy = policy
+            .edit_action(verb, &draft)
+            .map_err(|error| Complaint::refused(format!("Error: {}", refusal(&error))))?;
         match words.next() {
             None => break,
             Some("action") => {}

@@ -1,10 +1,12 @@
 //! Files of commands: `tc -batch` and policy files, which have the same format.
 
-use crate::Host;
 use crate::command::{self, Options};
 use crate::complaint::Outcome;
+use crate::host::{Editing, Host};
 use crate::oddities::Oddities;
-use narrows_policy::{Policy, PortFacts};
+use crate::qdisc;
+use narrows_policy::{Policy, PortFacts, Verb};
+use std::borrow::Cow;
 
 /// Separators of words.
 const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
@@ -13,14 +15,18 @@ const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 /// file; `name` is the file's name in complaints. As with `tc`, lines before a failed one stay in
 /// effect, and later ones are not run unless [`Options::force`] is set.
 pub fn execute_batch(text: &str, name: &str, options: &Options, host: &mut dyn Host) -> Outcome {
-    let mut batch = Batch::new(text, name, options.clone());
+    let mut batch = Batch::new(text.to_owned(), name, options.clone());
     while batch.step(host) {}
     batch.end()
 }
 
 /// A batch in progress, for hosts that have other work between two lines. See [`execute_batch`].
 pub struct Batch {
-    lines: std::vec::IntoIter<Line>,
+    text: String,
+    /// Where the next line begins.
+    at: usize,
+    /// How many line breaks are before that.
+    breaks: usize,
     name: String,
     options: Options,
     outcome: Outcome,
@@ -30,12 +36,24 @@ pub struct Batch {
     line: usize,
 }
 
+/// A point within a batch to which it can go [back](Batch::back).
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    at: usize,
+    breaks: usize,
+    line: usize,
+    code: i32,
+    /// The lengths of its output.
+    said: [usize; 2],
+}
+
 impl Batch {
     /// The commands in `text`, before the first is run.
-    pub fn new(text: &str, name: &str, options: Options) -> Self {
-        let lines = lines(text).into_iter();
+    pub fn new(text: String, name: &str, options: Options) -> Self {
         Self {
-            lines,
+            text,
+            at: 0,
+            breaks: 0,
             name: name.to_owned(),
             options,
             outcome: Outcome::default(),
@@ -46,7 +64,9 @@ impl Batch {
 
     /// Runs the next line against `host`. False if there is none, or no further line may run.
     pub fn step(&mut self, host: &mut dyn Host) -> bool {
-        let Some(line) = self.lines.next() else { return false };
+        let mut rest = Lines { at: self.at, breaks: self.breaks, text: &self.text };
+        let Some(line) = rest.next() else { return false };
+        (self.at, self.breaks) = (rest.at, rest.breaks);
         self.line = line.number;
         let result = match words(&line.text) {
             Ok(words) if words.is_empty() => return true,
@@ -72,9 +92,38 @@ impl Batch {
         self.options.force
     }
 
+    /// Whether the next line removes something.
+    pub fn removes_next(&self) -> bool {
+        let mut rest = Lines { at: self.at, breaks: self.breaks, text: &self.text };
+        let Some(next) = rest.next() else { return false };
+        let verb = words(&next.text).ok().and_then(|words| qdisc::verb(words.get(1)?));
+        verb == Some(Verb::Delete)
+    }
+
+    /// The length of its text, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// The number of the last line that was run, from 1; 0 before the first.
     pub fn line(&self) -> usize {
         self.line
+    }
+
+    /// The present point.
+    pub fn mark(&self) -> Mark {
+        let Outcome { stdout, stderr, code } = &self.outcome;
+        let said = [stdout.len(), stderr.len()];
+        Mark { at: self.at, breaks: self.breaks, line: self.line, code: *code, said }
+    }
+
+    /// Goes back to `mark`, as if no line had been run since. What those lines did to the host is
+    /// the caller's to undo.
+    pub fn back(&mut self, mark: Mark) {
+        (self.at, self.breaks, self.line) = (mark.at, mark.breaks, mark.line);
+        self.outcome.code = mark.code;
+        self.outcome.stdout.truncate(mark.said[0]);
+        self.outcome.stderr.truncate(mark.said[1]);
     }
 
     /// Takes the output and exit code of the lines so far.
@@ -92,9 +141,18 @@ impl Batch {
 /// # Errors
 /// The complaints about all failed lines, each with file and line.
 pub fn load(text: &str, name: &str, host: &dyn Host) -> Result<Policy, String> {
-    let mut draft = Draft { host, policy: host.policy().anew() };
-    let all = Options { force: true, ..Options::default() };
-    let outcome = execute_batch(text, name, &all, &mut draft);
+    let read = |in_place: bool| {
+        let all = Options { force: true, ..Options::default() };
+        let mut batch = Batch::new(text.to_owned(), name, all);
+        let mut draft = Draft { host, policy: host.policy().anew(), in_place, is_lost: false };
+        while !draft.is_lost && batch.step(&mut draft) {}
+        (batch.end(), draft)
+    };
+    // From the first refusal on, complaints need the policy as it was before that line.
+    let (outcome, draft) = match read(true) {
+        (_, Draft { is_lost: true, .. }) => read(false),
+        read => read,
+    };
     if outcome.code == 0 { Ok(draft.policy.complete()) } else { Err(outcome.stderr) }
 }
 
@@ -102,6 +160,10 @@ pub fn load(text: &str, name: &str, host: &dyn Host) -> Result<Policy, String> {
 struct Draft<'a> {
     host: &'a dyn Host,
     policy: Policy,
+    /// Whether it is changed without a copy, which takes a fraction of the time. A change that is
+    /// refused loses it.
+    in_place: bool,
+    is_lost: bool,
 }
 
 impl Host for Draft<'_> {
@@ -121,11 +183,23 @@ impl Host for Draft<'_> {
         self.policy = policy;
         Ok(())
     }
+
+    fn edit(&mut self, edit: &mut Editing<'_>) -> Result<(), String> {
+        let present =
+            if self.in_place { std::mem::take(&mut self.policy) } else { self.policy.clone() };
+        match edit(present) {
+            Ok(next) => self.apply(next),
+            Err(error) => {
+                self.is_lost = self.in_place;
+                Err(crate::refusal(&error))
+            }
+        }
+    }
 }
 
 /// A line with its continuation lines.
-pub(crate) struct Line {
-    pub(crate) text: String,
+pub(crate) struct Line<'a> {
+    pub(crate) text: Cow<'a, str>,
     /// The number of its first line, from 1.
     pub(crate) first: usize,
     /// The number of its last line, which is the one that `tc` names.
@@ -134,40 +208,52 @@ pub(crate) struct Line {
 
 /// The lines of a file without comments. A comment begins with `#` anywhere; a backslash at the
 /// very end of a line continues it.
-pub(crate) fn lines(text: &str) -> Vec<Line> {
-    let mut lines = Vec::new();
-    let mut open = String::new();
-    let mut number = 0;
-    let mut first = 1;
-    let mut continued = false;
-    for line in text.split('\n') {
-        number += 1;
-        if !continued {
-            first = number;
-        }
-        let code = line.split_once('#').map(|(code, _)| code);
-        // A backslash before a comment is not at the end of the line.
-        match (code, line.strip_suffix('\\')) {
-            (None, Some(begun)) => {
-                open.push_str(begun);
-                continued = true;
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    Lines { text, at: 0, breaks: 0 }
+}
+
+/// See [`lines`].
+struct Lines<'a> {
+    text: &'a str,
+    /// Where the next line begins; behind the text's end after the last.
+    at: usize,
+    /// How many line breaks are before that.
+    breaks: usize,
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Line<'a>;
+
+    fn next(&mut self) -> Option<Line<'a>> {
+        let mut text = Cow::Borrowed("");
+        let first = self.breaks + 1;
+        let mut number = None;
+        while let Some(rest) = self.text.get(self.at..) {
+            let (line, end) = match rest.find('\n') {
+                Some(end) => (&rest[..end], self.at + end + 1),
+                None => (rest, self.text.len() + 1),
+            };
+            self.at = end;
+            self.breaks += 1;
+            number = Some(self.breaks);
+            let code = line.split_once('#').map(|(code, _)| code);
+            // A backslash before a comment is not at the end of the line.
+            match (code, line.strip_suffix('\\')) {
+                (None, Some(begun)) => text += begun,
+                (code, _) => {
+                    text += code.unwrap_or(line);
+                    break;
+                }
             }
-            (code, _) => {
-                open.push_str(code.unwrap_or(line));
-                lines.push(Line { text: std::mem::take(&mut open), first, number });
-                continued = false;
-            }
         }
+        Some(Line { text, first, number: number? })
     }
-    if continued {
-        lines.push(Line { text: open, first, number });
-    }
-    lines
 }
 
 /// The words of a line. A word that begins with a quote extends to the next such quote.
-pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
+pub(crate) fn words(line: &str) -> Result<Vec<&str>, String> {
+    // As many as most have.
+    let mut words = Vec::with_capacity(20);
     let mut rest = line.trim_start_matches(BLANKS);
     while let Some(first) = rest.chars().next() {
         let (word, behind) = if matches!(first, '\'' | '"') {
@@ -177,7 +263,7 @@ pub(crate) fn words(line: &str) -> Result<Vec<String>, String> {
         } else {
             rest.split_at(rest.find(BLANKS).unwrap_or(rest.len()))
         };
-        words.push(word.to_owned());
+        words.push(word);
         rest = behind.trim_start_matches(BLANKS);
     }
     Ok(words)
@@ -188,7 +274,9 @@ mod tests {
     use super::*;
 
     fn split(text: &str) -> Vec<(usize, Vec<String>)> {
-        lines(text).iter().map(|line| (line.number, words(&line.text).unwrap())).collect()
+        let owned =
+            |line: Line| words(&line.text).unwrap().into_iter().map(str::to_owned).collect();
+        lines(text).map(|line| (line.number, owned(line))).collect()
     }
 
     fn say(text: &str) -> Vec<String> {
@@ -214,6 +302,38 @@ mod tests {
     fn quotes_keep_blanks_together() {
         assert_eq!(words("a 'b c'  \"d'\"e").unwrap(), ["a", "b c", "d'", "e"]);
         assert!(words("a 'b").unwrap_err().contains("'b"));
+    }
+
+    #[test]
+    fn a_batch_that_went_back_runs_the_same_lines_again() {
+        let text = "qdisc add dev a root pfifo\nqdisc show dev a\n\nqdisc add dev a root x\n# end";
+        let run = |goes_back: bool| {
+            let mut host = crate::OfflineHost::default();
+            let mut batch =
+                Batch::new(text.to_owned(), "f", Options { force: true, ..Options::default() });
+            assert!(batch.step(&mut host));
+            let (mark, before) = (batch.mark(), host.clone());
+            while goes_back && batch.step(&mut host) {}
+            if goes_back {
+                batch.back(mark);
+                host = before;
+            }
+            while batch.step(&mut host) {}
+            (batch.line(), batch.end())
+        };
+        assert_eq!(run(true), run(false));
+    }
+
+    #[test]
+    fn what_removes_something_is_known_before_it_runs() {
+        let text = "qdisc d dev a root\nclass show dev a\nqdisc \\\n del".to_owned();
+        let mut batch = Batch::new(text, "f", Options { force: true, ..Options::default() });
+        let mut removes = Vec::new();
+        for _ in 0..4 {
+            removes.push(batch.removes_next());
+            batch.step(&mut crate::OfflineHost::default());
+        }
+        assert_eq!(removes, [true, false, true, false]);
     }
 
     #[test]

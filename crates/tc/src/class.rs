@@ -100,16 +100,20 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     }
     let dev = dev.ok_or_else(|| Complaint::refused("Error: No such device: give dev NAME."))?;
     qdisc::device(dev, host)?;
-    let policy = host.policy().edit_class(dev, &edit).map_err(Complaint::policy)?;
     let minor = edit.class.map(|class| class.minor);
     let major = edit.class.map_or(0, |class| class.major);
-    let port = policy.port(dev);
-    let node = Handle::new(major).map_or(port.root(), |handle| port.find(handle));
-    let warning = node.and_then(|node| match &node.kind {
-        Kind::Htb(htb) => htb.warning(node.handle, minor),
-        _ => None,
-    });
-    host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    let mut warning = None;
+    host.edit(&mut |policy| {
+        let next = policy.with_class(dev, &edit)?;
+        let port = next.port(dev);
+        let node = Handle::new(major).map_or(port.root(), |handle| port.find(handle));
+        warning = node.and_then(|node| match &node.kind {
+            Kind::Htb(htb) => htb.warning(node.handle, minor),
+            _ => None,
+        });
+        Ok(next)
+    })
+    .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     let stderr = warning.map(|warning| warning + "\n").unwrap_or_default();
     Ok(Outcome { stderr, ..Outcome::default() })
 }

@@ -105,7 +105,8 @@ impl CommandLine {
     /// The outcome to print instead of executing a command: a complaint, or the requested help.
     pub fn parse(args: &[String]) -> Result<Self, Outcome> {
         let mut line = Self::default();
-        let mut words = Words::new(args);
+        let all: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut words = Words::new(&all);
         let mut rest = args;
         while let Some(word) = words.next().filter(|word| word.starts_with('-')) {
             rest = &rest[1..];
@@ -161,6 +162,13 @@ impl CommandLine {
     }
 }
 
+impl CommandLine {
+    /// The words after the options.
+    pub(crate) fn words(&self) -> Vec<&str> {
+        self.words.iter().map(String::as_str).collect()
+    }
+}
+
 /// Whether `word` is an option of `tc` without effect here: colours (there are none), time stamps
 /// of a monitor.
 fn is_without_effect(word: &str) -> bool {
@@ -180,6 +188,20 @@ pub fn execute(args: &[String], host: &mut dyn Host) -> Outcome {
     execute_named(args, None, host)
 }
 
+/// Whether the command line `args` only shows something: `None` if it may change the policy,
+/// otherwise whether it needs figures of what runs.
+pub fn shows(args: &[String]) -> Option<bool> {
+    let line = CommandLine::parse(args).ok()?;
+    let mut words = line.words.iter().map(String::as_str);
+    let object = words.next()?;
+    let is = |name: &str| abbreviates(object, name);
+    // The kernel prints some figures of a qdisc without being asked.
+    let figures = line.options.statistics || is("qdisc") || is("class");
+    let is_save = is("save") && !["qdisc", "class", "filter", "actions"].into_iter().any(is);
+    let shows = is_save || words.next().is_none_or(|verb| qdisc::lists(verb) || verb == "get");
+    shows.then_some(figures)
+}
+
 /// The same, with the names of classes that the caller has read.
 pub fn execute_named(
     args: &[String],
@@ -197,7 +219,7 @@ pub fn execute_named(
         ))
         .into(),
         Ok(line) if line.words.is_empty() => usage(),
-        Ok(line) => run_alone(&line.words, &Options { names, ..line.options }, host),
+        Ok(line) => run_alone(&line.words(), &Options { names, ..line.options }, host),
     }
 }
 
@@ -212,12 +234,12 @@ pub fn help(line: &CommandLine) -> Option<Outcome> {
     let mut nobody = Recipients::elsewhere(&[]);
     asks.then(|| match line.words.is_empty() {
         true => usage(),
-        false => run(&line.words, &line.options, &mut nobody),
+        false => run(&line.words(), &line.options, &mut nobody),
     })
 }
 
 /// Runs the words of a command that is not one of a batch, and warns about odd values.
-pub(crate) fn run_alone(words: &[String], options: &Options, host: &mut dyn Host) -> Outcome {
+pub(crate) fn run_alone(words: &[&str], options: &Options, host: &mut dyn Host) -> Outcome {
     let mut outcome = run(words, options, host);
     if outcome.code == 0 {
         let mut oddities = Oddities::default();
@@ -228,7 +250,7 @@ pub(crate) fn run_alone(words: &[String], options: &Options, host: &mut dyn Host
 }
 
 /// Runs the words of one command.
-pub(crate) fn run(words: &[String], options: &Options, host: &mut dyn Host) -> Outcome {
+pub(crate) fn run(words: &[&str], options: &Options, host: &mut dyn Host) -> Outcome {
     let mut words = Words::new(words);
     let outcome = match words.next() {
         Some(object) if abbreviates(object, "qdisc") => qdisc::run(words, options, host),

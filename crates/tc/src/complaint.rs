@@ -43,6 +43,13 @@ pub(crate) struct Complaint {
     pub(crate) message: String,
 }
 
+/// What the policy refused, in words. Where something is there already, scripts look for what `tc` prints
+/// for kernels without a message of their own.
+pub fn refusal(error: &PolicyError) -> String {
+    let exists = if error.is_about_existence() { "\nRTNETLINK answers: File exists" } else { "" };
+    format!("{error}{exists}")
+}
+
 impl Complaint {
     /// An invalid parameter.
     pub(crate) fn wrong(message: impl Into<String>) -> Self {
@@ -52,14 +59,6 @@ impl Complaint {
     /// Something that the policy does not allow.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self { code: Outcome::REFUSED, message: message.into() }
-    }
-
-    /// What the policy refused. Where something is there already, scripts look for what `tc` prints
-    /// for kernels without a message of their own.
-    pub(crate) fn policy(error: PolicyError) -> Self {
-        let exists =
-            if error.is_about_existence() { "\nRTNETLINK answers: File exists" } else { "" };
-        Self::refused(format!("Error: {error}{exists}"))
     }
 
     /// A line that is not a command.

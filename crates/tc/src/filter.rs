@@ -176,8 +176,8 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         }
         edit = FilterEdit { matches: Some(matches), class, actions, ..edit };
     }
-    let policy = host.policy().edit_filter(dev, &edit).map_err(Complaint::policy)?;
-    host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    host.edit(&mut |policy| policy.with_filter(dev, &edit))
+        .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     Ok(Outcome::default())
 }
 

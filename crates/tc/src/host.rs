@@ -1,7 +1,10 @@
 //! The target of commands.
 
 use narrows_classify::{ActionId, ActionStats};
-use narrows_policy::{NodeStats, Policy, PortFacts};
+use narrows_policy::{NodeStats, Policy, PolicyError, PortFacts};
+
+/// Makes a new policy of one.
+pub type Editing<'a> = dyn FnMut(Policy) -> Result<Policy, PolicyError> + 'a;
 
 /// An instance of Narrows, running or as a policy file.
 pub trait Host {
@@ -19,6 +22,17 @@ pub trait Host {
     /// # Errors
     /// The reason, as a sentence for the operator. The present policy stays in force.
     fn apply(&mut self, policy: Policy) -> Result<(), String>;
+
+    /// Replaces the present policy by what `edit` makes of it, as a whole or not at all. `edit` gets
+    /// a copy. A host that reads a whole file may give away the policy itself, if nothing needs it
+    /// after a failure: then no part of it is copied for the change.
+    ///
+    /// # Errors
+    /// That of `edit`, or of [`Host::apply`]. The present policy stays in force.
+    fn edit(&mut self, edit: &mut Editing<'_>) -> Result<(), String> {
+        let next = edit(self.policy()).map_err(|error| crate::refusal(&error))?;
+        self.apply(next)
+    }
 
     /// Whether the kernel can be asked for addresses before network address translation, for `cake
     /// nat`. False for a host without such a kernel.

@@ -45,11 +45,11 @@ mod stats;
 mod ticks;
 mod words;
 
-pub use batch::{Batch, execute_batch, load};
-pub use command::{CommandLine, Options, execute, execute_named, help};
-pub use complaint::Outcome;
+pub use batch::{Batch, Mark, execute_batch, load};
+pub use command::{CommandLine, Options, execute, execute_named, help, shows};
+pub use complaint::{Outcome, refusal};
 pub use file::replace;
-pub use host::Host;
+pub use host::{Editing, Host};
 pub use input::{INPUT_MAX, read_input};
 pub use listing::{classes, qdiscs};
 pub use lock::Lock;

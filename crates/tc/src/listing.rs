@@ -20,7 +20,7 @@ pub fn classes(dev: &str, host: &dyn Host) -> String {
 
 fn listed(show: Show, dev: &str, host: &dyn Host) -> String {
     let options = Options { statistics: true, json: true, ..Options::default() };
-    let words = ["dev", dev].map(str::to_owned);
+    let words = ["dev", dev];
     // A port that is absent at the moment has nothing to show.
     show(Words::new(&words), &options, host).map_or_else(|_| "[]".into(), |shown| shown.stdout)
 }

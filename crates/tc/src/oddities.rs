@@ -60,8 +60,9 @@ pub(crate) struct Oddities {
 
 impl Oddities {
     /// Looks at a command that was accepted. `place` is where it stands: ` (FILE:LINE)`, or empty.
-    pub(crate) fn look(&mut self, words: &[String], place: impl Fn() -> String) {
-        for (sort, what) in of_command(words) {
+    pub(crate) fn look(&mut self, words: &[impl AsRef<str>], place: impl Fn() -> String) {
+        let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+        for (sort, what) in of_command(&words) {
             let (_, count) = self.found.entry(sort).or_insert_with(|| (what + &place(), 0));
             *count += 1;
         }
@@ -93,18 +94,18 @@ pub fn warnings(text: &str, name: &str) -> Vec<String> {
     oddities.warnings().collect()
 }
 
-fn of_command(words: &[String]) -> Vec<(Sort, String)> {
+fn of_command(words: &[&str]) -> Vec<(Sort, String)> {
     let mut found = Vec::new();
     let is_change =
-        |verb: &String| ["add", "change", "replace"].iter().any(|full| abbreviates(verb, full));
+        |verb: &&str| ["add", "change", "replace"].iter().any(|full| abbreviates(verb, full));
     if !words.get(1).is_some_and(is_change) {
         return found;
     }
-    let is_netem = words.iter().any(|word| word == "netem");
+    let is_netem = words.contains(&"netem");
     let mut index = 2;
-    while let Some(word) = words.get(index).map(String::as_str) {
+    while let Some(word) = words.get(index).copied() {
         index += 1;
-        let Some(value) = words.get(index).map(String::as_str) else { break };
+        let Some(value) = words.get(index).copied() else { break };
         let is_delay = is_netem
             && (abbreviates(word, "delay")
                 || abbreviates(word, "latency") && !abbreviates(word, "limit"));

@@ -102,7 +102,7 @@ fn run(path: &Path, line: &CommandLine) -> Result<Outcome, String> {
     let mut host = OfflineHost::new(before.clone());
     let outcome = match &batch {
         Some((batch, commands)) => execute_batch(commands, batch, &line.options, &mut host),
-        None => command::run_alone(&line.words, &line.options, &mut host),
+        None => command::run_alone(&line.words(), &line.options, &mut host),
     };
     if host.policy != before {
         let text = format!("{}{}", heading(&text), save(&host.policy));

@@ -1,7 +1,7 @@
 //! `tc qdisc …`.
 
 use crate::command::Options;
-use crate::complaint::{Complaint, Outcome};
+use crate::complaint::{Complaint, Outcome, refusal};
 use crate::words::{Words, abbreviates};
 use crate::{Host, kinds, number, show};
 use narrows_policy::{ClassId, Edit, Handle, Parent, PortFacts, Verb};
@@ -129,8 +129,8 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         let has_egress = host.policy().port(dev).ends.as_ref().is_none_or(|ends| ends.has_egress);
         return ends(verb, has_egress, Some(dev), host);
     }
-    let policy = host.policy().edit(dev, &edit, &facts).map_err(Complaint::policy)?;
-    host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    host.edit(&mut |policy| policy.with_qdisc(dev, &edit, &facts))
+        .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     let warning = edit.params.and_then(|params| kinds::warning(&params, &facts, host));
     let stderr = warning.filter(|_| verb != Verb::Delete).map(|warning| warning + "\n");
     Ok(Outcome { stderr: stderr.unwrap_or_default(), ..Outcome::default() })
@@ -147,7 +147,10 @@ fn ends(
         Complaint::refused(format!("Error: No such device: give dev NAME.{}", ports(host)))
     })?;
     device(dev, host)?;
-    let policy = host.policy().edit_ends(dev, verb, has_egress).map_err(Complaint::policy)?;
+    let policy = host
+        .policy()
+        .edit_ends(dev, verb, has_egress)
+        .map_err(|error| Complaint::refused(format!("Error: {}", refusal(&error))))?;
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     Ok(Outcome::default())
 }

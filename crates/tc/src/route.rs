@@ -70,7 +70,10 @@ pub fn route(text: &str, ports: &[Vec<String>]) -> Vec<Leg> {
     for line in lines(text) {
         let to = match words(&line.text) {
             Ok(words) if words.is_empty() => continue,
-            Ok(words) => recipients(&words, ports),
+            Ok(words) => {
+                let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+                recipients(&words, ports)
+            }
             Err(_) => Recipients::One(0),
         };
         match legs.last_mut() {

@@ -4,11 +4,11 @@ use crate::complaint::Complaint;
 
 /// The words of a line that have not been consumed yet.
 pub(crate) struct Words<'a> {
-    words: &'a [String],
+    words: &'a [&'a str],
 }
 
 impl<'a> Words<'a> {
-    pub(crate) fn new(words: &'a [String]) -> Self {
+    pub(crate) fn new(words: &'a [&'a str]) -> Self {
         Self { words }
     }
 
@@ -27,7 +27,7 @@ impl<'a> Words<'a> {
 
     /// The next word, without consuming it.
     pub(crate) fn peek(&self) -> Option<&'a str> {
-        self.words.first().map(String::as_str)
+        self.words.first().copied()
     }
 
     /// The value that must follow the word `of`, such as `example`.

@@ -34,6 +34,7 @@
 pub mod accuracy;
 pub mod attack;
 pub mod chaos;
+pub mod control;
 pub mod demo;
 pub mod forward;
 mod harness;

@@ -11,8 +11,8 @@ use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
-    Rounds, Testbed, accuracy, attack, forward, interrupt, latency, pacing, policing, tree, uneven,
-    waking,
+    Rounds, Testbed, accuracy, attack, control, forward, interrupt, latency, pacing, policing,
+    tree, uneven, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -44,6 +44,7 @@ enum What {
     #[command(mut_arg("seconds", |it| it.default_value("3")), mut_arg("rounds", |it| it.default_value("5")))]
     Latency(InRounds),
     Waking(Waking),
+    Control(Control),
     /// The cost and accuracy of pacing: `flowbundler` beside `carousel`, `eiffel`, `fq` and no
     /// qdisc, with real packets of 16, 64 and 1024 flows.
     ///
@@ -97,6 +98,7 @@ impl Bench {
             What::Uneven(rounds) => rounds.execute(uneven::run),
             What::Latency(rounds) => rounds.execute(latency::run),
             What::Waking(waking) => waking.execute(),
+            What::Control(control) => control.execute(),
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(rounds) => rounds.execute(tree::real::run),
             What::Busy(rounds) => rounds.execute(tree::busy::run),
@@ -230,6 +232,27 @@ impl Waking {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let Self { limits, rounds } = self;
         rounds.execute(|rounds| waking::run(rounds, &limits))
+    }
+}
+
+/// How long it takes to change a policy of many circuits, and who waits meanwhile: a policy file
+/// that is read again, unchanged, with another comment and with all rates changed, and a batch. The
+/// longest wait of the watchdog, of `show`, of a single `tc` and of a ping. Needs root.
+#[derive(Args)]
+struct Control {
+    /// The numbers of circuits, separated by commas.
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = control::CIRCUITS, value_parser = clap::value_parser!(u32).range(1..=500_000))]
+    circuits: Vec<u32>,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Control {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let program = std::env::current_exe()?;
+        print(&control::run(&program, &self.circuits)?, self.json)
     }
 }
 

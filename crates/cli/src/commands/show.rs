@@ -43,12 +43,15 @@ impl Show {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let mut names = names(self.names.as_deref())?;
         let mut shown = Vec::new();
-        for client in Client::find(self.dev.as_deref())? {
+        let (found, silent) = Client::survey(self.dev.as_deref())?;
+        for client in found {
             let mut snapshot = client.snapshot(self.trees)?;
             names.name(&mut snapshot);
             shown.push(snapshot);
         }
-        if !self.json {
+        if let (true, [_, ..]) = (shown.is_empty(), &silent[..]) {
+            // Nothing to show.
+        } else if !self.json {
             let texts: Vec<String> = shown.iter().map(|show| show.render()).collect();
             print!("{}", texts.join("\n"));
         } else if let [only] = &shown[..] {
@@ -56,6 +59,10 @@ impl Show {
         } else {
             println!("{}", serde_json::to_string_pretty(&shown)?);
         }
-        Ok(ExitCode::SUCCESS)
+        // After what the others say, so that one does not hide them.
+        for error in &silent {
+            eprintln!("narrows: {error}");
+        }
+        Ok(if silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -81,26 +81,25 @@ fn live(words: &[String], line: &CommandLine) -> anyhow::Result<Outcome> {
         Some(name) => Some((name, read(name)?)),
         None => None,
     };
-    let instances = Client::find(None)?;
+    // One that does not answer hinders no command to another.
+    let dev =
+        line.words.iter().position(|word| word == "dev").and_then(|at| line.words.get(at + 1));
+    let only = dev.filter(|_| batch.is_none()).and_then(|dev| Client::find(Some(dev)).ok());
+    let instances = only.map_or_else(|| Client::find(None), Ok)?;
     let ports: Vec<Vec<String>> = instances.iter().map(|client| client.ports.clone()).collect();
     let live = Live { instances: &instances, ports: &ports, options: &line.options };
     let Some((name, text)) = batch else {
-        let request = Request::Tc { args: words.to_vec(), names };
-        return live.ask(narrows_tc::recipients(&line.words, &ports), &request);
+        let to = narrows_tc::recipients(&line.words, &ports);
+        return live.ask(to, &Asked::Command { words, names });
     };
     let options = &words[..words.len() - line.words.len()];
-    let request = |text| Request::Batch {
-        options: options.to_vec(),
-        name: name.clone(),
-        text,
-        names: names.clone(),
-    };
+    let asked = |text| Asked::Batch { options, name, text, names: names.clone() };
     if instances.len() == 1 {
-        return live.ask(Recipients::One(0), &request(text));
+        return live.ask(Recipients::One(0), &asked(&text));
     }
     let mut whole = Outcome::default();
     for leg in narrows_tc::route(&text, &ports) {
-        let outcome = live.ask(leg.to, &request(leg.text))?;
+        let outcome = live.ask(leg.to, &asked(&leg.text))?;
         whole.stdout.push_str(&outcome.stdout);
         whole.stderr.push_str(&outcome.stderr);
         whole.code = whole.code.max(outcome.code);
@@ -126,32 +125,45 @@ struct Live<'a> {
     options: &'a Options,
 }
 
+/// What they are asked.
+enum Asked<'a> {
+    Command { words: &'a [String], names: Option<String> },
+    Batch { options: &'a [String], name: &'a str, text: &'a str, names: Option<String> },
+}
+
 impl Live<'_> {
-    /// The answers of the instances in `to` to `request`.
-    fn ask(&self, to: Recipients, request: &Request) -> anyhow::Result<Outcome> {
+    /// The answers of the instances in `to`.
+    fn ask(&self, to: Recipients, asked: &Asked<'_>) -> anyhow::Result<Outcome> {
         match to {
-            Recipients::One(index) => ask(&self.instances[index], request),
+            Recipients::One(index) => ask(&self.instances[index], asked),
             Recipients::All => {
-                let asked = self.instances.iter().map(|client| ask(client, request));
-                let outcomes: Vec<Outcome> = asked.collect::<anyhow::Result<_>>()?;
+                let answers = self.instances.iter().map(|client| ask(client, asked));
+                let outcomes: Vec<Outcome> = answers.collect::<anyhow::Result<_>>()?;
                 Ok(narrows_tc::gather(&outcomes, self.options))
             }
             Recipients::None => {
                 let mut elsewhere = Recipients::elsewhere(self.ports);
-                Ok(match request {
-                    Request::Batch { name, text, .. } => {
+                Ok(match asked {
+                    Asked::Batch { name, text, .. } => {
                         narrows_tc::execute_batch(text, name, self.options, &mut elsewhere)
                     }
-                    Request::Tc { args, .. } => narrows_tc::execute(args, &mut elsewhere),
-                    other => anyhow::bail!("not a command: {other:?}"),
+                    Asked::Command { words, .. } => narrows_tc::execute(words, &mut elsewhere),
                 })
             }
         }
     }
 }
 
-fn ask(client: &Client, request: &Request) -> anyhow::Result<Outcome> {
-    match client.ask(request)? {
+fn ask(client: &Client, asked: &Asked<'_>) -> anyhow::Result<Outcome> {
+    let answer = match asked {
+        Asked::Command { words, names } => {
+            client.ask(&Request::Tc { args: words.to_vec(), names: names.clone() })?
+        }
+        Asked::Batch { options, name, text, names } => {
+            client.batch(options, name, text, names.clone())?
+        }
+    };
+    match answer {
         Answer::Tc { stdout, stderr, code } => Ok(Outcome { stdout, stderr, code }),
         Answer::Refused(reason) => anyhow::bail!("{reason}"),
         other => anyhow::bail!("the instance gave an unexpected answer: {other:?}"),

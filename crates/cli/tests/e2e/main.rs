@@ -15,6 +15,7 @@ mod cake;
 mod changing;
 mod chaos;
 mod confinement;
+mod control;
 mod failing;
 mod forwarding;
 mod frames;

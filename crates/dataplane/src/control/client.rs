@@ -1,17 +1,28 @@
 //! A command's side of the control socket.
+//!
+//! *No command waits for ever.* Whatever only asks has its answer within [`ANSWER_TIME`], or the
+//! instance is silent. Whatever changes something may take longer, as long as the instance says how
+//! far it is and that this is further than before.
 
+use super::inbox::BATCH_MAX;
 use super::place::{RUN_DIR, SOCKET, folder};
 use super::{ANSWER_MAX, Answer, ControlError, Request};
 use narrows_snapshot::Snapshot;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for data from the instance. It answers within a second, and reports the
-/// progress of a long batch more often.
+/// How long a command waits for the answer to a question, and for progress with anything else. The
+/// instance answers within a second.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// How long it waits for a change to begin, and for a single one. Others may be before it.
+const CHANGE_TIME: Duration = Duration::from_secs(60);
+/// How often a full queue of connections is tried again.
+const TRY_EVERY: Duration = Duration::from_millis(20);
 
 /// An instance, seen from a command.
 #[derive(Clone, Debug)]
@@ -25,38 +36,98 @@ impl Client {
     /// The instances of this network namespace; with `dev` only the one that has that port.
     ///
     /// # Errors
-    /// If there is none, or this user may not ask.
+    /// If there is none, if one does not say which ports it has, or if this user may not ask.
     pub fn find(dev: Option<&str>) -> Result<Vec<Self>, ControlError> {
+        match Self::survey(dev)? {
+            (found, silent) if silent.is_empty() => Ok(found),
+            (_, mut silent) => Err(silent.remove(0)),
+        }
+    }
+
+    /// The same, with those that run and do not answer apart from the others.
+    ///
+    /// # Errors
+    /// If there is none, or if this user may not ask.
+    pub fn survey(dev: Option<&str>) -> Result<(Vec<Self>, Vec<ControlError>), ControlError> {
         let entries = match folder().and_then(std::fs::read_dir) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(ControlError::Forbidden { folder: RUN_DIR.into() });
             }
             entries => entries.into_iter().flatten().flatten(),
         };
-        let mut found: Vec<Self> = entries
+        let sockets = entries
             .map(|entry| entry.path())
-            .filter(|path| path.extension().is_some_and(|extension| extension == SOCKET))
-            .filter_map(|path| {
-                let mut client = Self { path, ports: Vec::new() };
-                match client.ask(&Request::Ports) {
-                    Ok(Answer::Ports(ports)) => client.ports = ports,
-                    _ => return None,
-                }
-                Some(client)
-            })
-            .filter(|client| dev.is_none_or(|dev| client.ports.iter().any(|port| port == dev)))
-            .collect();
-        found.sort_by(|one, two| one.ports.cmp(&two.ports));
-        if found.is_empty() {
-            let with = dev.map(|dev| format!(" with the port \"{dev}\"")).unwrap_or_default();
-            return Err(ControlError::NoInstance(with));
+            .filter(|path| path.extension().is_some_and(|extension| extension == SOCKET));
+        match Self::among(sockets, dev) {
+            (found, silent) if found.is_empty() && silent.is_empty() => {
+                let with = dev.map(|dev| format!(" with the port \"{dev}\"")).unwrap_or_default();
+                Err(ControlError::NoInstance(with))
+            }
+            instances => Ok(instances),
         }
-        Ok(found)
+    }
+
+    /// The same among the instances with these `sockets`.
+    pub(super) fn among(
+        sockets: impl Iterator<Item = PathBuf>,
+        dev: Option<&str>,
+    ) -> (Vec<Self>, Vec<ControlError>) {
+        let (mut found, mut silent) = (Vec::new(), Vec::new());
+        for path in sockets {
+            // A socket is called after its ports.
+            let may_be_it = |dev: &str| {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy();
+                name.split(',').any(|port| port == dev)
+            };
+            if !dev.is_none_or(may_be_it) {
+                continue;
+            }
+            let mut client = Self { path, ports: Vec::new() };
+            match client.ask(&Request::Ports) {
+                Ok(Answer::Ports(ports)) => client.ports = ports,
+                Err(error @ (ControlError::Silent { .. } | ControlError::SilentBatch { .. })) => {
+                    silent.push(error);
+                    continue;
+                }
+                // Left by a killed instance, or gone since.
+                _ => continue,
+            }
+            if dev.is_none_or(|dev| client.ports.iter().any(|port| port == dev)) {
+                found.push(client);
+            }
+        }
+        found.sort_by(|one, two| one.ports.cmp(&two.ports));
+        (found, silent)
     }
 
     /// Opens a connection to it.
     pub(crate) fn connect(&self) -> Result<UnixStream, ControlError> {
-        UnixStream::connect(&self.path).map_err(|source| self.broken(source))
+        self.connect_within(ANSWER_TIME)
+    }
+
+    /// Waits no longer than `time`, even if so many others wait that the kernel takes no more.
+    fn connect_within(&self, time: Duration) -> Result<UnixStream, ControlError> {
+        let end = Instant::now() + time;
+        let connect = || -> io::Result<UnixStream> {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let socket =
+                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+            rustix::net::connect(&socket, &SocketAddrUnix::new(&self.path)?)?;
+            let stream = UnixStream::from(socket);
+            stream.set_nonblocking(false)?;
+            Ok(stream)
+        };
+        loop {
+            match connect() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if Instant::now() >= end {
+                        return Err(self.silent(None, time, None));
+                    }
+                    thread::sleep(TRY_EVERY);
+                }
+                connected => return connected.map_err(|source| self.broken(source)),
+            }
+        }
     }
 
     /// The conversation with it broke off.
@@ -64,12 +135,55 @@ impl Client {
         ControlError::Broken { path: self.path.clone(), source }
     }
 
+    /// It does not answer for `time`; `line` is the last that it has said to be done.
+    fn silent(
+        &self,
+        stream: Option<&UnixStream>,
+        time: Duration,
+        line: Option<usize>,
+    ) -> ControlError {
+        // The process that listens.
+        let peer = stream.and_then(|stream| rustix::net::sockopt::socket_peercred(stream).ok());
+        let pid = peer.map(|peer| peer.pid.as_raw_nonzero().get());
+        let seconds = time.as_secs_f64().ceil() as u64;
+        match line {
+            Some(line @ 1..) => ControlError::SilentBatch { pid, seconds, line },
+            _ => ControlError::Silent { pid, seconds, path: self.path.clone() },
+        }
+    }
+
     /// Asks it.
     ///
     /// # Errors
     /// If it does not answer.
     pub fn ask(&self, request: &Request) -> Result<Answer, ControlError> {
-        self.ask_within(request, ANSWER_TIME)
+        let time = if request.only_asks() { ANSWER_TIME } else { CHANGE_TIME };
+        self.ask_within(request, "", time)
+    }
+
+    /// Has it run the `tc` commands in `text`; `names` is the text of the file with the names of
+    /// classes.
+    ///
+    /// # Errors
+    /// If it does not answer, or does not go on. A batch runs whole or not at all.
+    pub fn batch(
+        &self,
+        options: &[String],
+        name: &str,
+        text: &str,
+        names: Option<String>,
+    ) -> Result<Answer, ControlError> {
+        let bytes = text.len() as u64;
+        if bytes > BATCH_MAX {
+            let most = BATCH_MAX >> 20;
+            return Err(ControlError::Refused(format!(
+                "a batch has at most {most} MiB, and {name} has {}: divide it",
+                bytes >> 20
+            )));
+        }
+        let (options, name) = (options.to_vec(), name.to_owned());
+        let request = Request::Batch { options, name, bytes, names };
+        self.ask_within(&request, text, CHANGE_TIME)
     }
 
     /// Everything about it, or all but its trees of qdiscs and classes.
@@ -85,14 +199,17 @@ impl Client {
         }
     }
 
+    /// Asks, with `text` behind the request. Waits for `time` for the answer to a question, and for
+    /// so long for progress with anything else.
     pub(super) fn ask_within(
         &self,
         request: &Request,
-        timeout: Duration,
+        text: &str,
+        time: Duration,
     ) -> Result<Answer, ControlError> {
-        let end = Instant::now() + timeout;
+        let end = Instant::now() + time;
         loop {
-            match self.ask_once(request, timeout)? {
+            match self.ask_once(request, text, time)? {
                 Answer::Moved if Instant::now() < end => {}
                 answer => return Ok(answer),
             }
@@ -100,26 +217,47 @@ impl Client {
     }
 
     /// Asks the process that serves it now.
-    fn ask_once(&self, request: &Request, timeout: Duration) -> Result<Answer, ControlError> {
-        let stream = self.connect()?;
-        let sent = Turn::begin(&stream, timeout).send(request);
-        let mut lines = BufReader::new(Turn::begin(&stream, timeout));
+    fn ask_once(
+        &self,
+        request: &Request,
+        text: &str,
+        time: Duration,
+    ) -> Result<Answer, ControlError> {
+        let stream = self.connect_within(time)?;
+        let mut turn = Turn::begin(&stream, time);
+        let sent = turn.send(request).and_then(|()| turn.send_all(text.as_bytes()));
+        let mut lines = BufReader::new(Turn::begin(&stream, time));
         let mut applied = None;
         loop {
-            lines.get_mut().end = Instant::now() + timeout;
-            match receive(&mut lines) {
-                Ok(Answer::Working { line }) => applied = Some(line),
-                Ok(answer) => return Ok(answer),
-                Err(source) => {
-                    let path = self.path.clone();
-                    // An instance that refuses does not read to the end; then its answer counts.
-                    let source = sent.err().unwrap_or(source);
-                    return Err(match applied {
-                        Some(line) => ControlError::BrokenBatch { path, line, source },
-                        None => self.broken(source),
-                    });
+            let source = match receive(&mut lines) {
+                Ok(Answer::Working { line }) => {
+                    // A question is answered in time or not; a batch must go on.
+                    if !request.only_asks() && applied.is_none_or(|before| line > before) {
+                        let has_begun = line > 0 || applied.is_none();
+                        applied = Some(line);
+                        if has_begun {
+                            lines.get_mut().end = Instant::now() + time;
+                        }
+                    }
+                    continue;
                 }
-            }
+                Ok(answer) => return Ok(answer),
+                Err(source) => source,
+            };
+            // An instance that refuses does not read to the end; then its answer counts.
+            let source = match sent {
+                Err(error) => error,
+                Ok(()) => source,
+            };
+            return Err(match (source.kind(), applied) {
+                (io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock, line) => {
+                    self.silent(Some(&stream), time, line)
+                }
+                (_, Some(line)) => {
+                    ControlError::BrokenBatch { path: self.path.clone(), line, source }
+                }
+                (_, None) => self.broken(source),
+            });
         }
     }
 }
@@ -149,7 +287,17 @@ impl<'a> Turn<'a> {
     pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        self.write_all(&line)
+        self.send_all(&line)
+    }
+
+    /// Sends `bytes`. The deadline moves with each part that is taken.
+    fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let time = self.end.saturating_duration_since(Instant::now());
+        for part in bytes.chunks(1 << 20) {
+            self.end = Instant::now() + time;
+            self.write_all(part)?;
+        }
+        Ok(())
     }
 
     fn time_left(&self) -> io::Result<Option<Duration>> {

@@ -20,8 +20,8 @@ fn ports() -> [String; 2] {
 }
 
 /// An instance's work: its answers name the request, and a line of a batch takes 5 ms.
-fn echo(task: &mut Task) -> Option<Answer> {
-    Some(match task {
+fn echo(task: &mut Task, _: bool) -> Step {
+    Step::Done(match task {
         Task::Whole(Request::Ports) => Answer::Ports(ports().into()),
         Task::Whole(Request::Tc { args, .. }) => {
             Outcome { stdout: args.join(" "), ..Outcome::default() }.into()
@@ -30,11 +30,12 @@ fn echo(task: &mut Task) -> Option<Answer> {
         Task::Batch(batch) => {
             thread::sleep(Duration::from_millis(5));
             if batch.step(&mut OfflineHost::default()) {
-                return None;
+                return Step::More;
             }
             batch.end().into()
         }
         Task::Restore(restore) => restore.end().into(),
+        Task::Beside(_) => Answer::Refused("nothing runs beside".to_owned()),
     })
 }
 
@@ -139,7 +140,7 @@ fn nonsense_is_refused() {
 #[test]
 fn a_line_without_end_is_cut_off() {
     // The input continues for longer than that and never ends, so only the cut can end this.
-    let bytes = vec![b'x'; MESSAGE_MAX + (1 << 20)];
+    let bytes = vec![b'x'; LINE_MAX + (1 << 20)];
     let answer = answer_to("endless", &bytes, false);
     let is_cut = matches!(&answer, Answer::Refused(why) if why.contains("longer than 16 MiB"));
     assert!(is_cut, "{answer:?}");
@@ -148,9 +149,9 @@ fn a_line_without_end_is_cut_off() {
 #[test]
 fn the_longest_line_is_accepted() {
     // As JSON: quotes and brackets around the words.
-    let args = vec!["x".repeat(MESSAGE_MAX - 100)];
+    let args = vec!["x".repeat(LINE_MAX - 100)];
     let request = serde_json::to_vec(&Request::Tc { args, names: None }).unwrap();
-    assert!(request.len() < MESSAGE_MAX);
+    assert!(request.len() < LINE_MAX);
     assert!(matches!(answer_to("longest", &request, true), Answer::Tc { code: 0, .. }));
 }
 
@@ -187,19 +188,23 @@ fn a_client_that_does_not_read_delays_no_others() {
     assert!(begin.elapsed() < PROMISE, "{:?}", begin.elapsed());
 }
 
-/// A batch of slow lines.
-fn batch(lines: usize) -> Request {
-    let text = "qdisc replace dev a root pfifo limit 7\n".repeat(lines);
-    Request::Batch { options: Vec::new(), name: "-".to_owned(), text, names: None }
+const LINE: &str = "qdisc replace dev a root pfifo limit 7\n";
+
+/// Asks `client` to run a batch of slow lines, with so much patience.
+fn batch(client: &Client, lines: usize, time: Duration) -> Result<Answer, ControlError> {
+    let text = LINE.repeat(lines);
+    let (name, bytes) = ("-".to_owned(), text.len() as u64);
+    let request = Request::Batch { options: Vec::new(), name, bytes, names: None };
+    client.ask_within(&request, &text, time)
 }
 
 #[test]
 fn a_batch_that_takes_longer_than_a_client_waits_for_a_word_is_answered() {
     let folder = Folder::new("batch");
     let mut server = folder.open().unwrap();
-    let (begin, timeout) = (Instant::now(), Duration::from_millis(900));
-    let answer = serving(&mut server, || folder.client().ask_within(&batch(400), timeout));
-    assert!(begin.elapsed() > timeout * 2, "{:?}", begin.elapsed());
+    let (begin, time) = (Instant::now(), Duration::from_millis(900));
+    let answer = serving(&mut server, || batch(&folder.client(), 400, time));
+    assert!(begin.elapsed() > time * 2, "{:?}", begin.elapsed());
     assert!(matches!(answer, Ok(Answer::Tc { code: 0, .. })), "{answer:?}");
 }
 
@@ -209,7 +214,7 @@ fn others_are_served_while_a_batch_is_under_way() {
     let mut server = folder.open().unwrap();
     serving(&mut server, || {
         thread::scope(|scope| {
-            let long = scope.spawn(|| folder.client().ask(&batch(300)));
+            let long = scope.spawn(|| batch(&folder.client(), 300, ANSWER_TIME));
             thread::sleep(Duration::from_millis(100));
             let begin = Instant::now();
             assert!(folder.client().ask(&Request::Ports).is_ok());
@@ -220,29 +225,231 @@ fn others_are_served_while_a_batch_is_under_way() {
     assert!(!server.is_busy());
 }
 
+/// How many lines of batches `work` has run.
+fn counting(lines: &mut usize) -> impl FnMut(&mut Task, bool) -> Step {
+    |task, _| match task {
+        Task::Batch(batch) => {
+            let more = batch.step(&mut OfflineHost::default());
+            // The end of the text is a line, too.
+            *lines += usize::from(more);
+            if more { Step::More } else { Step::Done(batch.end().into()) }
+        }
+        other => echo(other, false),
+    }
+}
+
+/// The bytes of a batch of so many lines.
+fn bytes_of(lines: usize) -> Vec<u8> {
+    let text = LINE.repeat(lines);
+    let (name, bytes) = ("-".to_owned(), text.len() as u64);
+    let request = Request::Batch { options: Vec::new(), name, bytes, names: None };
+    let mut all = serde_json::to_vec(&request).unwrap();
+    all.push(b'\n');
+    all.extend_from_slice(text.as_bytes());
+    all
+}
+
 #[test]
 fn a_client_learns_how_far_its_batch_came_when_the_instance_stops() {
     let folder = Folder::new("stops");
     let mut server = folder.open().unwrap();
     let answer = thread::scope(|scope| {
-        let timeout = Duration::from_millis(600);
+        let time = Duration::from_millis(600);
         let folder = &folder;
-        let asking = scope.spawn(move || folder.client().ask_within(&batch(100_000), timeout));
+        let asking = scope.spawn(move || batch(&folder.client(), 100_000, time));
         let begin = Instant::now();
         while begin.elapsed() < PROMISE {
             server.serve(echo);
         }
-        assert!(server.is_busy());
+        assert!(server.is_busy() && server.is_amid_batch());
         asking.join().unwrap()
     });
-    let Err(ControlError::BrokenBatch { line, .. }) = answer else { panic!("{answer:?}") };
+    let Err(ControlError::SilentBatch { line, pid, .. }) = answer else { panic!("{answer:?}") };
     assert!((20..1000).contains(&line), "{line}");
-    // A batch without a client stops.
-    let begin = Instant::now();
-    while server.is_busy() {
-        server.serve(echo);
-        assert!(begin.elapsed() < PROMISE);
+    assert_eq!(pid, Some(std::process::id() as i32));
+}
+
+#[test]
+fn a_batch_that_has_begun_ends_whole_whatever_becomes_of_its_client() {
+    let folder = Folder::new("whole");
+    let mut server = folder.open().unwrap();
+    let mut lines = 0;
+    let mut client = UnixStream::connect(folder.socket()).unwrap();
+    client.write_all(&bytes_of(1000)).unwrap();
+    while lines == 0 {
+        server.serve(counting(&mut lines));
     }
+    drop(client);
+    // All connections are taken, by clients that say nothing, say half, or do not read.
+    let others: Vec<UnixStream> = (0..200)
+        .map(|number| {
+            let mut stream = UnixStream::connect(folder.socket()).unwrap();
+            let half = bytes_of(9);
+            let said: &[u8] = [&b""[..], b"{\"tc\":", b"\"show\"\n", &half[..90]][number % 4];
+            stream.write_all(said).unwrap();
+            server.serve(counting(&mut lines));
+            stream
+        })
+        .collect();
+    while server.is_busy() {
+        server.serve(counting(&mut lines));
+    }
+    assert_eq!(lines, 1000);
+    drop(others);
+}
+
+#[test]
+fn a_batch_that_did_not_arrive_as_a_whole_is_not_run_at_all() {
+    let folder = Folder::new("half");
+    let mut server = folder.open().unwrap();
+    let whole = bytes_of(1000);
+    for part in [1, whole.len() / 2, whole.len() - 1] {
+        let mut lines = 0;
+        let mut client = UnixStream::connect(folder.socket()).unwrap();
+        client.write_all(&whole[..part]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        for _ in 0..20 {
+            server.serve(counting(&mut lines));
+        }
+        let mut said = Vec::new();
+        client.read_to_end(&mut said).unwrap();
+        assert!(matches!(serde_json::from_slice(&said).unwrap(), Answer::Refused(_)));
+        assert!(lines == 0 && !server.is_busy(), "{part}: {lines}");
+    }
+}
+
+#[test]
+fn a_batch_whose_client_has_left_before_it_began_does_not_begin() {
+    let folder = Folder::new("left");
+    let mut server = folder.open().unwrap();
+    let mut client = UnixStream::connect(folder.socket()).unwrap();
+    client.write_all(&bytes_of(10)).unwrap();
+    let wait = |_: &mut Task, _: bool| Step::Later;
+    (0..5).for_each(|_| drop(server.serve(wait)));
+    assert!(!server.is_busy(), "it waits");
+    drop(client);
+    let mut lines = 0;
+    (0..5).for_each(|_| drop(server.serve(counting(&mut lines))));
+    assert_eq!(lines, 0);
+}
+
+#[test]
+fn several_batches_have_a_turn_after_the_other() {
+    let folder = Folder::new("turns");
+    let mut server = folder.open().unwrap();
+    let clients: Vec<UnixStream> = (0..3)
+        .map(|_| {
+            let mut client = UnixStream::connect(folder.socket()).unwrap();
+            client.write_all(&bytes_of(50)).unwrap();
+            client
+        })
+        .collect();
+    let mut most = 0;
+    let mut lines = 0;
+    for _ in 0..200 {
+        let before = lines;
+        server.serve(counting(&mut lines));
+        most = most.max(lines - before);
+    }
+    assert_eq!((lines, most), (150, 1), "one slice in each turn of the loop");
+    drop(clients);
+}
+
+#[test]
+fn a_batch_of_fifty_megabytes_is_taken() {
+    let folder = Folder::new("large");
+    let mut server = folder.open().unwrap();
+    let comment = format!("# {}\n", "x".repeat(1 << 20)).repeat(50);
+    let (mut lines, client) = (0, folder.client());
+    let answer = thread::scope(|scope| {
+        let asking = scope.spawn(|| client.batch(&[], "-", &comment, None));
+        while !asking.is_finished() {
+            server.serve(counting(&mut lines));
+        }
+        asking.join().unwrap()
+    });
+    assert!(matches!(answer, Ok(Answer::Tc { code: 0, .. })), "{answer:?}");
+    assert_eq!(lines, 51);
+    let most = vec![b'\n'; BATCH_MAX as usize + 1];
+    let refused = client.batch(&[], "-", std::str::from_utf8(&most).unwrap(), None);
+    assert!(matches!(refused, Err(ControlError::Refused(why)) if why.contains("divide it")));
+}
+
+#[test]
+fn a_long_answer_is_read_by_a_client_that_takes_its_time() {
+    let folder = Folder::new("answer");
+    let mut server = folder.open().unwrap();
+    let long = |_: &mut Task, _: bool| {
+        let stdout = "x".repeat(40 << 20);
+        Step::Done(Outcome { stdout, ..Outcome::default() }.into())
+    };
+    let answer = thread::scope(|scope| {
+        let client = folder.client();
+        let asking = scope.spawn(move || client.ask(&Request::Show));
+        while !asking.is_finished() {
+            server.serve(long);
+        }
+        asking.join().unwrap()
+    });
+    assert!(matches!(answer, Ok(Answer::Tc { stdout, .. }) if stdout.len() == 40 << 20));
+}
+
+/// An instance that says `says` to each client, again and again.
+fn says(folder: &Folder, says: &'static str, ask: impl FnOnce() + Send) {
+    let listener = UnixListener::bind(folder.socket()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    thread::scope(|scope| {
+        let asking = scope.spawn(ask);
+        let mut clients = Vec::new();
+        while !asking.is_finished() {
+            clients.extend(listener.accept().map(|(stream, _)| stream));
+            // Whoever has left misses nothing.
+            clients.iter_mut().for_each(|stream| drop(stream.write_all(says.as_bytes())));
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+#[test]
+fn an_instance_that_works_for_ever_holds_no_question_and_no_batch() {
+    let folder = Folder::new("ever");
+    let time = Duration::from_millis(300);
+    let own = std::process::id() as i32;
+    says(&folder, "{\"working\":{\"line\":7}}\n", || {
+        let begin = Instant::now();
+        let answer = folder.client().ask_within(&Request::ShowWithTrees, "", time);
+        let Err(ControlError::Silent { pid, .. }) = &answer else { panic!("{answer:?}") };
+        assert_eq!(*pid, Some(own));
+        let answer = batch(&folder.client(), 10, time);
+        assert!(matches!(answer, Err(ControlError::SilentBatch { line: 7, .. })), "{answer:?}");
+        assert!(begin.elapsed() < ANSWER_TIME, "{:?}", begin.elapsed());
+    });
+}
+
+#[test]
+fn an_instance_that_does_not_answer_runs_all_the_same() {
+    let folder = Folder::new("stopped");
+    // It accepts nobody, as if it were stopped.
+    let listener = UnixListener::bind(folder.socket()).unwrap();
+    let client = folder.client();
+    let time = Duration::from_millis(200);
+    let error = client.ask_within(&Request::Ports, "", time).unwrap_err().to_string();
+    let own = format!("narrows runs here (process {}), and has not", std::process::id());
+    assert!(error.contains(&own), "{error}");
+    assert!(!error.contains("start one"), "{error}");
+    // So many wait that the kernel takes no more: nobody knows the process then.
+    let waiting: Vec<_> = (0..500)
+        .map_while(|_| client.ask_within(&Request::Ports, "", Duration::ZERO).err())
+        .collect();
+    assert!(
+        waiting.iter().all(|error| matches!(error, ControlError::Silent { .. })),
+        "{waiting:?}"
+    );
+    drop(listener);
+    let (found, silent) = Client::among([folder.socket()].into_iter(), None);
+    assert!(found.is_empty() && silent.is_empty(), "it was killed: {silent:?}");
+    let (found, silent) = Client::among([folder.socket()].into_iter(), Some("other"));
+    assert!(found.is_empty() && silent.is_empty());
 }
 
 #[test]

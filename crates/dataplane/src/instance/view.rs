@@ -4,9 +4,11 @@ use super::Instance;
 use crate::clock;
 use crate::counters::{self, Counts, QueueCounters};
 use crate::plane::{PlaneKind, Report};
+use crate::tc_host::Seen;
 use narrows_policy::{Handle, Kind};
-use narrows_shaper::{PathCounters, Side};
+use narrows_shaper::{Beyond, PathCounters, Side};
 use narrows_snapshot::{Conservation, CountedBy, Port, Snapshot};
+use narrows_tc::Host;
 use narrows_units::Rate;
 use serde::de::DeserializeOwned;
 
@@ -46,20 +48,12 @@ impl Instance {
         }
     }
 
-    /// Everything about it.
-    pub fn show_with_trees(&self) -> Snapshot {
+    /// Everything about it, as it is now: what is left to do needs no instance.
+    pub(crate) fn see_with_trees(&self) -> SeenWithTrees {
         let report = self.report();
         let totals = self.totals(&report);
-        let mut snapshot = self.show_totals(&totals, report);
-        for (port, beyond) in snapshot.ports.iter_mut().zip(&totals.beyond) {
-            port.qdiscs = read(&narrows_tc::qdiscs(&port.name, self));
-            port.classes = read(&narrows_tc::classes(&port.name, self));
-            let major = self.policy.port(&port.name).outermost().map(Handle::major);
-            if let (Some(major), Some(beyond)) = (major, beyond) {
-                counters::add_beyond(&mut port.classes, major, beyond);
-            }
-        }
-        snapshot
+        let beyond = totals.beyond.clone();
+        SeenWithTrees { snapshot: self.show_totals(&totals, report), beyond, seen: self.see(true) }
     }
 
     fn view_port(&self, side: Side, totals: &Counts, report: &Report) -> Port {
@@ -109,6 +103,29 @@ impl Instance {
             classes: Vec::new(),
             device_losses: counters::device_losses(totals.losses[side.index()]),
         }
+    }
+}
+
+/// Everything about an instance at one moment.
+pub(crate) struct SeenWithTrees {
+    snapshot: Snapshot,
+    beyond: [Option<Beyond>; 2],
+    seen: Seen,
+}
+
+impl SeenWithTrees {
+    /// The same for people and programs.
+    pub(crate) fn show(self) -> Snapshot {
+        let Self { mut snapshot, beyond, seen } = self;
+        for (port, beyond) in snapshot.ports.iter_mut().zip(&beyond) {
+            port.qdiscs = read(&narrows_tc::qdiscs(&port.name, &seen));
+            port.classes = read(&narrows_tc::classes(&port.name, &seen));
+            let major = seen.policy().port(&port.name).outermost().map(Handle::major);
+            if let (Some(major), Some(beyond)) = (major, beyond) {
+                counters::add_beyond(&mut port.classes, major, beyond);
+            }
+        }
+        snapshot
     }
 }
 

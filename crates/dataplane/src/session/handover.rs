@@ -23,6 +23,7 @@ use narrows_shaper::{Installation, Side, Worker};
 use narrows_units::Nanos;
 use narrows_xsk::{CopyMode, RingSizes, Socket, Umem};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long workers may take to report their sockets.
@@ -204,6 +205,7 @@ impl InheritedPlane for InheritedSession {
                 hint: "",
             })?;
         }
+        let installed = installed.map(Arc::new);
         let session = Session { prepared, workers: threads, installed, xdp_modes, losses_before };
         Ok((Box::new(session), Some(began)))
     }

@@ -7,7 +7,7 @@ use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
-use crate::plane::{Closed, Mode, Plane, Report, Still};
+use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
 use crate::port::PortFacts;
 use crate::runner::WorkerReport;
 use crate::upgrade::state::PlaneManifest;
@@ -20,6 +20,7 @@ use narrows_qdisc::Detail;
 use narrows_shaper::{Installation, Side};
 use narrows_snapshot::Worker;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the queues may keep sending after the programs were detached.
@@ -51,12 +52,33 @@ impl Plane for Session {
     }
 
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
+        let base = Arc::clone(&self.installed[side.index()]);
+        self.install_reconciled(side, Reconciled::new(plan, base)).map(drop)
+    }
+
+    fn installed(&self, side: Side) -> Option<Arc<Installation>> {
+        Some(Arc::clone(&self.installed[side.index()]))
+    }
+
+    fn install_reconciled(
+        &mut self,
+        side: Side,
+        reconciled: Reconciled,
+    ) -> Result<Option<Arc<Installation>>, InstanceError> {
         let installed = &mut self.installed[side.index()];
-        let (next, specs) = Installation::reconcile(plan, Some(installed));
+        let Reconciled { base, next, specs } = reconciled;
+        let (next, specs) = match Arc::ptr_eq(&base, installed) {
+            true => (next, specs),
+            // Something else has been installed since.
+            false => {
+                drop(specs);
+                Installation::reconcile(next.plan().clone(), Some(installed))
+            }
+        };
         next.commit();
+        let replaced = std::mem::replace(installed, Arc::new(next));
         self.workers.update(side, specs);
-        *installed = next;
-        Ok(())
+        Ok(Some(replaced))
     }
 
     fn put_in_front(
@@ -75,7 +97,7 @@ impl Plane for Session {
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
-        let behind = self.installed.iter().flat_map(Installation::action_stats);
+        let behind = self.installed.iter().flat_map(|installed| installed.action_stats());
         behind.chain(self.prepared.fronts.iter().flat_map(PortFront::action_stats)).collect()
     }
 

@@ -44,6 +44,11 @@ impl Upgrades {
         self.status.clone()
     }
 
+    /// Whether one is running.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Starts an upgrade, unless one is running.
     pub(crate) fn request(
         &mut self,

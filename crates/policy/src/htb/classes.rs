@@ -4,6 +4,7 @@
 //! and summed up without a look at any other class.
 
 use super::HtbClass;
+use crate::reuse;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use std::sync::Arc;
@@ -104,6 +105,15 @@ impl HtbClasses {
             self.sums.insert(above, Sum { classes: classes - 1, rates });
         } else {
             self.sums.remove(&above);
+        }
+    }
+
+    /// These classes, with the memory of `before` where both are equal.
+    pub(crate) fn merged(&self, before: &Self) -> Self {
+        Self {
+            all: reuse::map(&before.all, &self.all, |_, new| Arc::clone(new)),
+            below: reuse::map(&before.below, &self.below, |(), ()| ()),
+            sums: reuse::map(&before.sums, &self.sums, |_, new| *new),
         }
     }
 

@@ -10,6 +10,7 @@ mod host;
 mod htb;
 mod leaves;
 mod listing;
+mod loading;
 mod offline;
 mod pacing;
 mod properties;

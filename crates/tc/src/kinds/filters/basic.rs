@@ -168,7 +168,8 @@ impl Tokens<'_, '_> {
 }
 
 fn leaf(name: &str, inner: &[String]) -> Option<Expression> {
-    let mut words = Words::new(inner);
+    let inner: Vec<&str> = inner.iter().map(String::as_str).collect();
+    let mut words = Words::new(&inner);
     let expression = match name {
         "u32" => {
             let size = words.next()?;

@@ -1,0 +1,146 @@
+//! Plans a policy, without the instance: on any thread, while that one goes on.
+//!
+//! A plan is data, complete in itself. So it stays valid if the policy in force changes while it is
+//! made; only another number of queues makes it useless.
+
+use super::{Instance, InstanceError, does_not_fit};
+use crate::plane::{PlaneKind, Reconciled};
+use narrows_policy::{Plan, Policy, PolicyError, PortPolicy};
+use narrows_shaper::{Installation, Side};
+use narrows_xdp::Numbers;
+use std::sync::Arc;
+
+/// What a plan depends on besides the policy.
+pub(crate) struct Planner {
+    ports: [String; 2],
+    kind: PlaneKind,
+    /// The policy in force.
+    policy: Policy,
+    /// Its plans, while the ports are joined,
+    running: Option<[Plan; 2]>,
+    /// what runs, if plans can be reconciled with it on another thread,
+    installed: [Option<Arc<Installation>>; 2],
+    /// and over how many queues each is laid out.
+    queues: usize,
+}
+
+/// A policy with the plans of the ports where it differs from that in force when it was planned.
+pub(crate) struct Planned {
+    pub(crate) policy: Policy,
+    pub(super) plans: [Option<Ready>; 2],
+}
+
+/// A plan, as far as it is prepared.
+pub(super) enum Ready {
+    Plan(Plan),
+    Reconciled(Box<Reconciled>),
+}
+
+impl Ready {
+    pub(super) fn plan(&self) -> &Plan {
+        match self {
+            Self::Plan(plan) => plan,
+            Self::Reconciled(reconciled) => reconciled.next.plan(),
+        }
+    }
+}
+
+/// What was in force before. Dropping it may take long, if it was large.
+pub(crate) struct Replaced {
+    pub(super) _policy: Policy,
+    pub(super) _installed: Vec<Arc<Installation>>,
+}
+
+impl Instance {
+    /// A planner for the policies that may follow the one in force.
+    pub(crate) fn planner(&self) -> Planner {
+        let plane = self.plane.as_deref();
+        Planner {
+            ports: self.options.ports.clone(),
+            kind: self.options.plane,
+            policy: self.policy.clone(),
+            installed: Side::BOTH.map(|side| plane?.installed(side)),
+            running: plane.map(|plane| Side::BOTH.map(|side| plane.plan(side).clone())),
+            // While the ports are away, their number of queues is unknown.
+            queues: self.laid_over(plane.map_or(1, |plane| plane.queues())),
+        }
+    }
+}
+
+impl Planner {
+    /// The policy in force.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Plans `policy`.
+    ///
+    /// # Errors
+    /// If it does not fit the ports or their plane.
+    pub(crate) fn plan(&self, policy: Policy) -> Result<Planned, InstanceError> {
+        if let Some((dev, _)) =
+            policy.ports().find(|(dev, _)| !self.ports.iter().any(|it| it == dev))
+        {
+            return Err(InstanceError::ForeignPort(dev.to_owned()));
+        }
+        let mut plans = [None, None];
+        for side in Side::BOTH {
+            let name = &self.ports[side.index()];
+            let (before, port) = (self.policy.port(name), policy.port(name));
+            if port == before {
+                continue;
+            }
+            let next = match &self.running {
+                Some(plans) if plans[side.index()].queues() == self.queues => {
+                    plans[side.index()].next(before, port)
+                }
+                Some(_) => Plan::of(port, self.queues),
+                None if self.kind == PlaneKind::Xdp => Plan::of(port, self.queues),
+                None => continue,
+            };
+            let plan = next.and_then(|plan| filtered(plan, self.kind, port));
+            let plan = plan.map_err(|source| does_not_fit(name, source))?;
+            plans[side.index()] = Some(Ready::Plan(runnable(name, self.kind, plan)?));
+        }
+        Ok(Planned { policy, plans })
+    }
+
+    /// The same, and does all else that needs no instance.
+    ///
+    /// # Errors
+    /// As [`Planner::plan`].
+    pub(crate) fn prepare(&self, policy: Policy) -> Result<Planned, InstanceError> {
+        let Planned { policy, plans } = self.plan(policy)?;
+        let [a, b] = plans;
+        let ready = |plan: Option<Ready>, base: &Option<Arc<Installation>>| match (plan?, base) {
+            (Ready::Plan(plan), Some(base)) => {
+                let reconciled = Reconciled::new(plan, Arc::clone(base));
+                Some(Ready::Reconciled(Box::new(reconciled)))
+            }
+            (ready, _) => Some(ready),
+        };
+        let plans = [ready(a, &self.installed[0]), ready(b, &self.installed[1])];
+        Ok(Planned { policy, plans })
+    }
+}
+
+/// `plan` of `port`, with those filters in the driver that its plane has there.
+pub(super) fn filtered(
+    plan: Plan,
+    kind: PlaneKind,
+    port: &PortPolicy,
+) -> Result<Plan, PolicyError> {
+    match kind {
+        PlaneKind::Xsk => Ok(plan.with_driver(port)),
+        PlaneKind::Xdp => plan.without_workers(port),
+    }
+}
+
+/// `plan` of the port `name`, if its plane can run it.
+pub(super) fn runnable(name: &str, kind: PlaneKind, plan: Plan) -> Result<Plan, InstanceError> {
+    if kind == PlaneKind::Xdp {
+        let refused = |source| InstanceError::Refused { port: name.to_owned(), source };
+        narrows_xdp::compile(&plan, &Numbers::default()).map_err(refused)?;
+    }
+    Ok(plan)
+}

@@ -1,0 +1,80 @@
+//! Makes a policy share its equal parts with another one.
+//!
+//! A comparison of two versions of a policy skips what they share. A policy that was read from a
+//! file shares nothing with the one in force, however alike they are. Here it takes over that one's
+//! memory wherever both are equal. This compares everything once, on whatever thread. Comparisons
+//! after that visit only the differences.
+
+use crate::{Kind, Policy, PortPolicy};
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use narrows_classify::{Filters, Sheaf};
+
+impl Policy {
+    /// The same policy, with the memory of `before` wherever both are equal.
+    #[must_use]
+    pub fn reusing(mut self, before: &Self) -> Self {
+        self.actions.reuse(&before.actions);
+        for (dev, port) in &mut self.ports {
+            port.reuse(before.port(dev));
+        }
+        self.share_actions();
+        self
+    }
+}
+
+impl PortPolicy {
+    fn reuse(&mut self, before: &Self) {
+        self.reuse_nodes(before, |before, node| {
+            let mut node = node.clone();
+            if let (Kind::Htb(before), Kind::Htb(htb)) = (&before.kind, &mut node.kind) {
+                htb.classes = htb.classes.merged(&before.classes);
+            }
+            if let (Some(before), Some(filters)) =
+                (before.kind.assignments(), node.kind.assignments_mut())
+            {
+                *filters = filters.merged(before);
+            }
+            node
+        });
+        if let (Some(ends), Some(before)) = (&mut self.ends, &before.ends) {
+            ends.ingress = filters(&before.ingress, &ends.ingress);
+            ends.egress = filters(&before.egress, &ends.egress);
+        }
+    }
+}
+
+/// `next` with the memory of `before` where both are equal; `merge` combines two values that are
+/// not.
+pub(crate) fn map<K: Ord + Clone, V: PartialEq + Clone>(
+    before: &OrdMap<K, V>,
+    next: &OrdMap<K, V>,
+    merge: impl Fn(&V, &V) -> V,
+) -> OrdMap<K, V> {
+    let mut merged = before.clone();
+    for change in before.diff(next) {
+        match change {
+            DiffItem::Add(key, new) => drop(merged.insert(key.clone(), new.clone())),
+            DiffItem::Remove(key, _) => drop(merged.remove(key)),
+            DiffItem::Update { old: (_, old), new: (key, new) } => {
+                merged.insert(key.clone(), merge(old, new));
+            }
+        }
+    }
+    merged
+}
+
+/// The same for the filters of one place.
+pub(crate) fn filters(before: &Filters, next: &Filters) -> Filters {
+    sheaf(before, next)
+}
+
+/// The same for a sheaf.
+pub(crate) fn sheaf<V: PartialEq + Clone>(before: &Sheaf<V>, next: &Sheaf<V>) -> Sheaf<V> {
+    let mut merged = before.clone();
+    before.changes(next, |key, _, new| match new {
+        Some(new) => merged.insert(key, new.clone()),
+        None => drop(merged.remove(key)),
+    });
+    merged
+}
