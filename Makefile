@@ -191,7 +191,7 @@ chaos-short: $(PROGRAMS)
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
 # Half a minute each, two at once on each core; the short one a third of it. FUZZ= chooses some.
-FUZZ := control_answer control_request dissect import kernel_word number policy_file sets sim_scenario \
+FUZZ := accepted_plan control_answer control_request dissect import kernel_word number policy_file sets sim_scenario \
         tc_line upgrade_state
 fuzz: deps
 	@CARGO="$(CARGO)" fuzz/run 30 $(FUZZ)

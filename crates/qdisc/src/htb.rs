@@ -395,7 +395,8 @@ impl Htb {
         };
         let lingers = self.lingering.front().map(|(at, _)| *at);
         let next = match self.waiting.first().into_iter().chain(lingers).min() {
-            _ if is_full => Next::Now,
+            // What has no class waits for nothing but room.
+            _ if is_full || !self.direct.backlog().is_empty() => Next::Now,
             Some(at) => Next::Held(at),
             None => Next::Empty,
         };
