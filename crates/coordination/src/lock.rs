@@ -142,6 +142,7 @@ impl Meter for Seat {
             _ => {}
         }
         self.contact.updates += 1;
+        self.contact.locked += 1;
         let mut state = lock(&self.shared.state);
         self.others = state.active - u32::from(self.backlogged);
         state.bucket.refill(now);

@@ -13,7 +13,7 @@ use crate::{ClassId, Handle, HtbLabel, Params, Parent, PolicyError, Verb};
 use narrows_classify::{Blocks, Otherwise};
 use narrows_coordination::TreeStrategy;
 use narrows_qdisc::Config;
-use narrows_qdisc::htb::{self, DEPTH_MAX, PRIORITIES, Unclassified};
+use narrows_qdisc::htb::{self, CLASS_MAX, DEPTH_MAX, PRIORITIES, Unclassified};
 use narrows_units::{Bytes, Rate, wire::Overhead};
 
 mod classes;
@@ -25,9 +25,6 @@ const QUANTUM: std::ops::RangeInclusive<u64> = 1_000..=200_000;
 
 /// The default `r2q`: the ratio of a class's rate, in bytes per second, to its quantum.
 const R2Q: u32 = 10;
-
-/// The last number of a class.
-const CLASS_MAX: u32 = 0x7fff_ffff;
 
 /// The qdisc.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -345,6 +342,12 @@ impl Rules for Htb {
 
     fn change(&mut self, params: &Params, _: &Site<'_>) -> Result<(), PolicyError> {
         let Params::Htb(options) = params else { return Ok(()) };
+        if let Some(default) = options.default.filter(|default| *default > CLASS_MAX) {
+            return Err(PolicyError::Htb(format!(
+                "there can be no class {default:x} for the default: their numbers are 1 to \
+                 {CLASS_MAX:x}."
+            )));
+        }
         self.default = options.default.unwrap_or(self.default);
         self.r2q = options.r2q.unwrap_or(self.r2q).max(1);
         self.direct_limit = options.direct_limit.unwrap_or(self.direct_limit);

@@ -35,6 +35,7 @@
 //! M. Shreedhar, G. Varghese, "Efficient fair queueing using deficit round robin" (1995);
 //! IEEE 802.1Q, 8.6.8 (enhanced transmission selection).
 
+use crate::places::Places;
 use crate::rotation::Rotation;
 use crate::sink::Sink;
 use crate::{
@@ -114,7 +115,7 @@ pub(crate) struct Bands {
     level: u8,
     reading: Reading,
     /// By number, the place of a class in the next table and one more; 0 if there is none.
-    places: Vec<u32>,
+    places: Places,
     classes: Vec<class::Class>,
     /// The number of ordered classes.
     strict: usize,
@@ -151,7 +152,7 @@ impl Bands {
             config,
             level,
             reading: Reading::NOTHING,
-            places: Vec::new(),
+            places: Places::default(),
             classes,
             strict: 0,
             line: Rotation::EMPTY,
@@ -169,16 +170,12 @@ impl Bands {
 
     /// Derives parameters from the classes.
     fn index(&mut self) {
-        self.places.fill(0);
+        self.places.clear();
         self.strict = self.config.classes.partition_point(|class| class.quantum.is_none());
         self.reading = Reading { class: true, ..Reading::NOTHING };
         self.backlog = Backlog::default();
         for (place, class) in (1..).zip(&self.classes) {
-            let id = usize::from(class.id);
-            if self.places.len() <= id {
-                self.places.resize(id + 1, 0);
-            }
-            self.places[id] = place;
+            self.places.set(u32::from(class.id), place);
             self.reading = self.reading.and(class.queue.qdisc().reading());
             self.backlog += class.queue.backlog();
         }
@@ -187,10 +184,7 @@ impl Bands {
     /// The place of the class of `id`.
     #[inline]
     fn place_of(&self, packets: &Packets, id: PacketId) -> Option<u32> {
-        let place = |class: u32| match self.places.get(class as usize) {
-            None | Some(0) => None,
-            Some(place) => Some(place - 1),
-        };
+        let place = |class: u32| self.places.get(class).checked_sub(1);
         let class = packets.meta(id).class_at(self.level);
         place(class).or_else(|| place(u32::from(self.config.otherwise?)))
     }
@@ -415,7 +409,7 @@ impl Bands {
         (self.line, self.waiting) = (Rotation::EMPTY, Rotation::EMPTY);
         (self.wakes, self.last) = (Nanos::MAX, None);
         for id in line {
-            let place = self.places.get(usize::from(id)).and_then(|place| place.checked_sub(1));
+            let place = self.places.get(u32::from(id)).checked_sub(1);
             if let Some(place) = place.filter(|place| *place as usize >= self.strict) {
                 self.classes[place as usize].state = State::InLine;
                 self.line.push_back(&mut self.classes, place);

@@ -35,6 +35,7 @@
 
 use crate::heap::Heap;
 use crate::overlimits::Overlimits;
+use crate::places::Places;
 use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict};
 use leaf::{LINGER, Leaf, State, Turn};
@@ -55,8 +56,8 @@ pub use class::{
 };
 pub use figures::{Figures, LeafFigures};
 
-/// Numbers of classes are below this.
-pub const CLASS_MAX: u32 = 1 << 24;
+/// The last number that a class can have.
+pub const CLASS_MAX: u32 = 0x7fff_ffff;
 
 /// Parameters of the qdisc itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +108,7 @@ pub(crate) struct Htb {
     has_others: bool,
     reading: Reading,
     /// By the number of a class, its place among the leaves and one more; or one of the above.
-    places: Vec<u32>,
+    places: Places,
     leaves: Vec<Leaf>,
     /// Classes that may have credit of their own, by priority, in the order of their turns.
     assured: [Turns; PRIORITIES],
@@ -141,7 +142,7 @@ impl Htb {
             reading: reading(tree.as_ref()),
             tree,
             has_others: false,
-            places: Vec::new(),
+            places: Places::default(),
             leaves: Vec::new(),
             assured: Default::default(),
             borrowing: Default::default(),
@@ -162,32 +163,24 @@ impl Htb {
     /// The place of the leaf for packets of `class`; `None` if they have none.
     #[inline]
     fn place_of(&mut self, class: u32) -> Option<u32> {
-        match self.places.get(class as usize) {
-            None | Some(&UNKNOWN) => self.find(class),
-            Some(&DIRECT) => None,
-            Some(&place) => Some(place - 1),
+        match self.places.get(class) {
+            UNKNOWN => self.find(class),
+            DIRECT => None,
+            place => Some(place - 1),
         }
     }
 
     /// The same for a class's first packet.
     #[cold]
     fn find(&mut self, class: u32) -> Option<u32> {
-        let class = if class < CLASS_MAX { class } else { 0 };
         let place = match self.open(class) {
             Some(place) => Some(place),
             None if class == self.config.default => None,
+            // Ends there: the default class has no other one.
             None => self.place_of(self.config.default),
         };
-        self.remember(class, place.map_or(DIRECT, |place| place + 1));
+        self.places.set(class, place.map_or(DIRECT, |place| place + 1));
         place
-    }
-
-    fn remember(&mut self, class: u32, place: u32) {
-        let class = class as usize;
-        if self.places.len() <= class {
-            self.places.resize(class + 1, UNKNOWN);
-        }
-        self.places[class] = place;
     }
 
     /// The class `id`, if it is a leaf, with the qdisc `runs` in it; a new one gets a seat at the
@@ -402,7 +395,8 @@ impl Htb {
         };
         let lingers = self.lingering.front().map(|(at, _)| *at);
         let next = match self.waiting.first().into_iter().chain(lingers).min() {
-            _ if is_full => Next::Now,
+            // What has no class waits for nothing but room.
+            _ if is_full || !self.direct.backlog().is_empty() => Next::Now,
             Some(at) => Next::Held(at),
             None => Next::Empty,
         };
@@ -700,7 +694,7 @@ impl Htb {
 
     /// The place of the leaf of `class` itself, where this queue has one.
     fn place_known(&self, class: u32) -> Option<u32> {
-        match *self.places.get(class as usize)? {
+        match self.places.get(class) {
             UNKNOWN | DIRECT => None,
             place => Some(place - 1).filter(|place| self.leaves[*place as usize].id == class),
         }
@@ -723,9 +717,7 @@ impl Htb {
                     self.wake(place);
                 }
                 known => {
-                    if let Some(place) = self.places.get_mut(id as usize) {
-                        *place = UNKNOWN;
-                    }
+                    self.places.set(id, UNKNOWN);
                     if let Some(place) = known {
                         self.retire(place, handover);
                     }
@@ -759,7 +751,7 @@ impl Htb {
     /// dropped where classes are bands.
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
-        self.places.fill(UNKNOWN);
+        self.places.clear();
         self.assured.iter_mut().chain(&mut self.borrowing).for_each(Turns::clear);
         self.last = None;
         self.waiting = Heap::default();
@@ -782,7 +774,7 @@ impl Htb {
                     let (id, prio, place) = (leaf.id, leaf.prio, self.leaves.len() as u32);
                     self.leaves.push(leaf);
                     self.make_room_at(prio);
-                    self.remember(id, place + 1);
+                    self.places.set(id, place + 1);
                 }
                 _ => gone.push(leaf),
             }

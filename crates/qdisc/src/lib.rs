@@ -23,6 +23,7 @@ mod held;
 mod lengths;
 mod meter;
 mod overlimits;
+mod places;
 mod probe;
 mod qdisc;
 mod rotation;

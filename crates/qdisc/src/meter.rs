@@ -65,8 +65,10 @@ impl Default for Weight {
 pub struct Contact {
     /// Lines read that a sibling writes.
     pub reads: u64,
-    /// Atomic updates of lines that every seat writes.
+    /// Atomic updates of lines that every seat writes; sections under a lock included.
     pub updates: u64,
+    /// Sections under a lock that every seat takes.
+    pub locked: u64,
 }
 
 /// One queue's seat at a limit.

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Contacts {
     reads: AtomicU64,
     updates: AtomicU64,
+    locked: AtomicU64,
 }
 
 impl Contacts {
@@ -26,12 +27,14 @@ impl Contacts {
         Contact {
             reads: self.reads.load(Ordering::Relaxed),
             updates: self.updates.load(Ordering::Relaxed),
+            locked: self.locked.load(Ordering::Relaxed),
         }
     }
 
-    fn add(&self, reads: u64, updates: u64) {
-        self.reads.fetch_add(reads, Ordering::Relaxed);
-        self.updates.fetch_add(updates, Ordering::Relaxed);
+    fn add(&self, more: Contact) {
+        self.reads.fetch_add(more.reads, Ordering::Relaxed);
+        self.updates.fetch_add(more.updates, Ordering::Relaxed);
+        self.locked.fetch_add(more.locked, Ordering::Relaxed);
     }
 }
 
@@ -71,8 +74,12 @@ impl Meter for Probe {
         // A report ends every batch, so this is all that the batch has touched.
         let contact = self.seat.contact();
         if contact != self.told {
-            let Contact { reads, updates } = self.told;
-            self.contacts.add(contact.reads - reads, contact.updates - updates);
+            let Contact { reads, updates, locked } = self.told;
+            self.contacts.add(Contact {
+                reads: contact.reads - reads,
+                updates: contact.updates - updates,
+                locked: contact.locked - locked,
+            });
             self.told = contact;
         }
     }
@@ -122,6 +129,7 @@ mod tests {
 
         fn take(&mut self, _cost: Bytes, _edt: Nanos, _now: Nanos) -> Take {
             self.0.updates += 1;
+            self.0.locked += 1;
             Take::Granted
         }
 
@@ -166,8 +174,8 @@ mod tests {
             probe.yields(true);
             probe.report(Backlog::default(), Nanos(1));
             assert_eq!((probe.share(), probe.longest()), (Share::one_of(3), Bytes(99)));
-            assert_eq!(probe.contact(), Contact { reads: 1111, updates: 2 });
+            assert_eq!(probe.contact(), Contact { reads: 1111, updates: 2, locked: 1 });
         }
-        assert_eq!(contacts.read(), Contact { reads: 2222, updates: 4 });
+        assert_eq!(contacts.read(), Contact { reads: 2222, updates: 4, locked: 2 });
     }
 }

@@ -182,6 +182,31 @@ fn packets_wait_in_their_class_or_the_default_or_leave_at_once() {
 }
 
 #[test]
+fn what_has_no_class_and_no_room_leaves_in_the_next_batch() {
+    let mut bench = Bench::new(&[(1, 0)], 0);
+    (0..4).for_each(|_| bench.offer(7));
+    assert_eq!(bench.poll(3), (vec![0, 1, 2], Next::Now));
+    assert_eq!(bench.poll(3), (vec![3], Next::Empty));
+}
+
+#[test]
+fn any_number_names_a_class_and_an_unknown_one_or_default_is_none() {
+    let last = htb::CLASS_MAX;
+    let mut bench = Bench::new(&[(0x100_0000, 0), (last, 0)], 0x100_0000);
+    [0x100_0000, last, u32::MAX, 0xff_ffff].into_iter().for_each(|class| bench.offer(class));
+    assert_eq!(bench.poll(8), (vec![], Next::Held(bench.now + LATER)));
+    bench.now += LATER;
+    bench.pay(0x100_0000, 5_000);
+    assert_eq!(bench.poll(8).0, [0, 2, 3]);
+    let leaves = &bench.stats()[0].detail.as_ref().unwrap().htb().unwrap().leaves.clone();
+    assert_eq!(leaves.keys().copied().collect::<Vec<_>>(), [0x100_0000, last]);
+    let mut bench = Bench::new(&[(1, 0)], 0x100_0000);
+    bench.offer(0);
+    bench.offer(0x100_0000);
+    assert_eq!(bench.poll(8), (vec![0, 1], Next::Empty), "there is no default class");
+}
+
+#[test]
 fn a_better_priority_goes_first_and_equal_ones_take_turns() {
     let mut bench = Bench::new(&[(1, 3), (2, 0), (3, 3)], 0);
     [1, 1, 1, 3, 3, 3, 2].into_iter().for_each(|class| bench.offer(class));

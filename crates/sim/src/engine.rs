@@ -9,8 +9,8 @@
 //! *Time.* A step begins at `t`, with its core's clock read: `now = t + offset + 1 s`. The core is
 //! busy for as long as the cost model says: a step, each packet that leaves (a queued packet is
 //! paid for when it leaves), each that is dropped, each cache line of a sibling that is read, each
-//! update of the line that all update and the wait for it. The `k`-th of `n` packets leaves when
-//! `k/n` of that has passed.
+//! update of the line that all update and the wait for it, each section under the lock that all
+//! take and the wait for that. The `k`-th of `n` packets leaves when `k/n` of that has passed.
 //!
 //! *Races.* Reads and writes of a step take effect at `t + u`, with `u` uniform in 0 to
 //! [`Cores::staleness`](crate::setup::Cores::staleness): steps are *executed* in the order of these
@@ -39,6 +39,7 @@ mod departures;
 pub(crate) mod drain;
 mod io;
 mod line;
+mod lock;
 mod next_hop;
 mod shaper;
 
@@ -49,6 +50,7 @@ use self::agenda::{Agenda, Event};
 use self::core::Core;
 use self::departures::{Departure, Departures};
 use self::line::ContendedLine;
+use self::lock::Lock;
 use self::next_hop::NextHop;
 use crate::measure::{Books, Outcome, Recorder};
 use crate::setup::{FaultKind, MAX_QUEUES, Setup};
@@ -172,6 +174,7 @@ struct Engine<'a> {
     agenda: Agenda,
     cores: Vec<Core>,
     line: ContendedLine,
+    lock: Lock,
     departures: Departures,
     next_hop: Option<NextHop>,
     /// Packets of closed-loop traffic in and behind the next hop.
@@ -216,6 +219,7 @@ impl<'a> Engine<'a> {
             agenda: Agenda::default(),
             cores: shapers.into_iter().zip(sources).enumerate().map(core).collect(),
             line: ContendedLine::default(),
+            lock: Lock::new(setup.port.queues),
             departures: Departures::new(queues),
             next_hop: setup.next_hop.as_ref().map(NextHop::new),
             deliveries: VecDeque::new(),
@@ -325,7 +329,7 @@ impl<'a> Engine<'a> {
             return;
         }
         let costs = &self.setup.cores.costs;
-        if let Some(busy) = core.step(costs, &mut self.line, &mut self.departures) {
+        if let Some(busy) = core.step(costs, &mut self.line, &mut self.lock, &mut self.departures) {
             self.recorder.stepped(self.now, core.sent(), busy);
             for offer in core.lost() {
                 self.recorder.dropped(self.now, offer);

@@ -23,6 +23,7 @@
 //!
 //! *Non-goals.* Payload (except for the TCP stack that needs it), routing.
 
+pub mod accepted;
 pub mod engine;
 pub mod estimator;
 pub mod fabric;

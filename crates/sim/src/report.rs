@@ -20,6 +20,7 @@ pub use page::page;
 pub use table::table;
 
 use crate::scenario::{About, Scenario};
+use crate::setup::Costs;
 use serde::Serialize;
 use std::fmt::Debug;
 
@@ -55,13 +56,22 @@ fn heading(scenario: &Scenario) -> Vec<String> {
     let costs = scenario.costs;
     let mut lines = titles(&scenario.about);
     lines.push(format!(
-        "seed {}; a core is busy {} ns a step, {} ns a packet, {} ns a drop, {} ns a line read, {} ns a line updated",
+        "seed {}; a core is busy {} ns a step, {} ns a packet, {} ns a drop, {} ns a line read, {} ns a line updated{}",
         scenario.seed,
         costs.step_ns,
         costs.packet_ns,
         costs.drop_ns,
         costs.line_read_ns,
-        costs.line_update_ns
+        costs.line_update_ns,
+        handed_over(scenario.has_lock(), costs)
     ));
     lines
+}
+
+/// What `costs` say about a lock, if there is one.
+fn handed_over(has_lock: bool, costs: Costs) -> String {
+    match has_lock {
+        true => format!(", {} ns a lock handed over", costs.lock_handover_ns),
+        false => String::new(),
+    }
 }

@@ -50,6 +50,7 @@ pub use tree::{Capacity, CapacityPaper, TreeOutcome, TreePaper, TreeScenario};
 
 use crate::measure::{GroupMeasure, Measure};
 use crate::setup::{Costs, Setup};
+use narrows_coordination::Strategy;
 
 /// A scenario's own description.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,6 +117,12 @@ impl Scenario {
     /// The mistake, where it is, and what to write instead.
     pub fn read(name: &str, text: &str, overrides: &[Override]) -> Result<Self, ScenarioError> {
         cases::expand(name, text, overrides)
+    }
+
+    /// Whether cores take a lock in any run.
+    pub(crate) fn has_lock(&self) -> bool {
+        let lock = Strategy::Lock.name();
+        self.cases.iter().any(|case| case.setup.port.qdisc.iter().any(|word| word == lock))
     }
 
     /// The strategies, in the order of the file.

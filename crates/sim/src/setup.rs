@@ -67,8 +67,20 @@ pub struct Costs {
     pub drop_ns: f64,
     /// Reading a cache line that another core has written since.
     pub line_read_ns: f64,
-    /// Updating a line that all cores update, undisturbed. Only one core at a time can.
+    /// Updating a line that all cores update, undisturbed. Only one core at a time can. A section
+    /// under a lock likewise.
     pub line_update_ns: f64,
+    /// Handing a lock to another core that waits for it. Nobody holds it meanwhile.
+    pub lock_handover_ns: f64,
+}
+
+impl Costs {
+    /// Each of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = f64> {
+        let Self { step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns, lock_handover_ns } =
+            *self;
+        [step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns, lock_handover_ns].into_iter()
+    }
 }
 
 /// The next hop: a queue that drains at a rate.

@@ -16,8 +16,14 @@ use std::collections::VecDeque;
 const FULL_FRAME: u32 = 1514;
 
 /// Next to nothing, so that only rates hold packets back.
-const CHEAP: Costs =
-    Costs { step_ns: 10.0, packet_ns: 1.0, drop_ns: 1.0, line_read_ns: 0.0, line_update_ns: 0.0 };
+const CHEAP: Costs = Costs {
+    step_ns: 10.0,
+    packet_ns: 1.0,
+    drop_ns: 1.0,
+    line_read_ns: 0.0,
+    line_update_ns: 0.0,
+    lock_handover_ns: 0.0,
+};
 
 /// About what a real core takes.
 const REAL: Costs = Costs {
@@ -26,6 +32,7 @@ const REAL: Costs = Costs {
     drop_ns: 20.0,
     line_read_ns: 50.0,
     line_update_ns: 50.0,
+    lock_handover_ns: 0.0,
 };
 
 fn mbit(mbit: u64) -> Rate {

@@ -14,8 +14,14 @@ const BDP: u64 = 250_000;
 
 fn setup(stack: Stack, control: Control, flows: u32) -> Setup {
     let (jitter, clock_offset, staleness) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
-    let costs =
-        Costs { step_ns: 0., packet_ns: 0., drop_ns: 0., line_read_ns: 0., line_update_ns: 0. };
+    let costs = Costs {
+        step_ns: 0.,
+        packet_ns: 0.,
+        drop_ns: 0.,
+        line_read_ns: 0.,
+        line_update_ns: 0.,
+        lock_handover_ns: 0.,
+    };
     let group = Traffic {
         name: "tcp".into(),
         kind: Kind::Tcp { stack, control, rtt: RTT },

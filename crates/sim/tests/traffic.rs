@@ -28,8 +28,14 @@ fn constant(mbit: u64) -> Kind {
 
 fn setup(queues: usize, traffic: Vec<Traffic>) -> Setup {
     let (jitter, clock_offset, staleness) = (Nanos::ZERO, Nanos::ZERO, Nanos::ZERO);
-    let costs =
-        Costs { step_ns: 0., packet_ns: 0., drop_ns: 0., line_read_ns: 0., line_update_ns: 0. };
+    let costs = Costs {
+        step_ns: 0.,
+        packet_ns: 0.,
+        drop_ns: 0.,
+        line_read_ns: 0.,
+        line_update_ns: 0.,
+        lock_handover_ns: 0.,
+    };
     Setup {
         seed: 7,
         port: Port { queues, rate: Rate::default(), qdisc: Vec::new(), weights: Vec::new() },

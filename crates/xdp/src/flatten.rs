@@ -407,7 +407,9 @@ impl<'a> Tree<'a> {
         if let Some(rules) = rules {
             scope.major = rules.major;
             let named = entries.keys().chain(inner.keys());
-            let named = named.filter(|id| (1..=u32::from(u16::MAX)).contains(*id));
+            // As priorities say them: with 16 bits for each number.
+            let fits = |number: u32| (1..=u32::from(u16::MAX)).contains(&number);
+            let named = named.filter(|id| fits(rules.major) && fits(**id));
             self.names.extend(named.map(|id| (rules.major << 16 | id, target(*id))));
         }
         Entry { classified: Target::Scope(at), otherwise: unknown }

@@ -236,7 +236,7 @@ mod tests {
             load,
             window: Nanos::from_secs(1),
             threads: packets.iter().map(|&packets| Work { packets, busy }).collect(),
-            contact: Contact { reads: 50, updates: 200 },
+            contact: Contact { reads: 50, updates: 200, locked: 0 },
             left: 100,
         }
     }

@@ -214,6 +214,9 @@ impl<'a> Layout<'a> {
     fn share_bands(&mut self, above: &Node, below: &Node, keys: [Key; 2], queues: usize) {
         let Some(shared) = Shared::of(&above.kind, &below.kind, queues) else { return };
         let [above_key, below_key] = keys;
+        if self.plan.below(below_key).iter().any(|key| self.has_seats(key)) {
+            return;
+        }
         // The tree keeps the rate.
         self.plan.limits.remove(&above.handle);
         self.change_node(above_key, |node| node.limit = None);
@@ -234,6 +237,12 @@ impl<'a> Layout<'a> {
             (id, Arc::new(PlanClass { class, leaf: leaves.get(&id).copied(), label: None }))
         };
         self.plan.classes.insert(below.handle, shared.classes.into_iter().map(class).collect());
+    }
+
+    /// Whether queues have seats at the qdisc `key`: at a limit, or at a tree.
+    fn has_seats(&self, key: &Key) -> bool {
+        let node = self.plan.nodes.get(key);
+        node.is_some_and(|node| node.limit.is_some() || matches!(*node.config, Config::Htb(_)))
     }
 
     /// Adds the classes of the `htb` with this `handle`; `leaves` are their qdiscs.

@@ -10,6 +10,7 @@ use super::clock::Clock;
 use super::departures::{Departure, Departures};
 use super::io::{SimIo, Tally};
 use super::line::ContendedLine;
+use super::lock::Lock;
 use super::shaper::Shaper;
 use crate::measure::Books;
 use crate::setup::{Cores, Costs};
@@ -141,6 +142,7 @@ impl Core {
         &mut self,
         costs: &Costs,
         line: &mut ContendedLine,
+        lock: &mut Lock,
         departures: &mut Departures,
     ) -> Option<Nanos> {
         let (start, touches) = (self.due, self.touches);
@@ -156,17 +158,14 @@ impl Core {
         let drops = worker.counters(Side::A).drops.total();
         let left = worker.io().left();
         let count = left.len() as u64;
-        let work = costs.step_ns
+        let sections = contact.locked - self.paid.locked;
+        let updates = contact.updates - self.paid.updates - sections;
+        let unlocked = costs.step_ns
             + costs.packet_ns * count as f64
             + costs.drop_ns * (drops - self.drops) as f64
             + costs.line_read_ns * (contact.reads - self.paid.reads) as f64
-            + line.update(
-                self.number,
-                touches,
-                contact.updates - self.paid.updates,
-                costs.line_update_ns,
-                costs.line_read_ns,
-            );
+            + line.update(self.number, touches, updates, costs.line_update_ns, costs.line_read_ns);
+        let work = unlocked + lock.take(self.number, touches, sections, unlocked, costs);
         self.drops = drops;
         self.paid = contact;
         // Time passes at any costs.
@@ -294,9 +293,7 @@ pub(super) fn check(cores: &Cores) -> Result<(), SimError> {
             cores.clock_offset
         )));
     }
-    let Costs { step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns } = cores.costs;
-    let costs = [step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns];
-    match costs.into_iter().find(|cost| !(0.0..=1e9).contains(cost)) {
+    match cores.costs.all().find(|cost| !(0.0..=1e9).contains(cost)) {
         Some(cost) => Err(SimError::Setup(format!(
             "A cost of {cost} ns is none: write a number from 0 to 1000000000."
         ))),

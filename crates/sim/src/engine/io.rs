@@ -42,8 +42,11 @@ pub(super) struct SimIo {
     /// Packets that closed-loop traffic has sent, in the order of arrival.
     sent: VecDeque<Offer>,
     ring: VecDeque<Offer>,
-    /// The content of each frame.
+    /// The content of each frame that has ever been in use. Most queues never use most of theirs.
     frames: Vec<Offer>,
+    /// How many frames there are.
+    places: u32,
+    /// Those of `frames` that are free.
     free: Vec<u32>,
     /// By flow: what its packets say.
     headers: Arc<[Headers]>,
@@ -66,13 +69,13 @@ impl SimIo {
         frames: u32,
         measured: Range<Nanos>,
     ) -> Self {
-        let (at, queue, flow, len, tag, ect) = (Nanos::ZERO, 0, 0, 0, 0, false);
         Self {
             source,
             sent: VecDeque::new(),
             ring: VecDeque::with_capacity(RING),
-            frames: vec![Offer { at, queue, flow, len, tag, ect }; frames as usize],
-            free: (0..frames).rev().collect(),
+            frames: Vec::new(),
+            places: frames,
+            free: Vec::new(),
             headers,
             left: Vec::with_capacity(BATCH),
             lost: Vec::with_capacity(BATCH),
@@ -162,20 +165,33 @@ impl Io for SimIo {
         self.fill(self.at);
         while out.has_room() && !self.ring.is_empty() {
             // Without a free frame a device receives nothing.
-            let Some(frame) = self.free.pop() else { break };
+            let fresh = self.frames.len() as u32;
+            if self.free.is_empty() && fresh == self.places {
+                break;
+            }
             let Some(offer) = self.ring.pop_front() else { break };
+            let frame = match self.free.pop() {
+                Some(frame) => {
+                    self.frames[frame as usize] = offer;
+                    frame
+                }
+                None => {
+                    self.frames.push(offer);
+                    fresh
+                }
+            };
             packets.arrive(PacketId(frame), offer.len, now);
-            self.frames[frame as usize] = offer;
             out.push(PacketId(frame));
         }
     }
 
     fn places(&self) -> u32 {
-        self.frames.len() as u32
+        self.places
     }
 
     fn spare_frames(&self, _ingress: Side) -> Option<u32> {
-        self.free.len().checked_sub(FRAMES_RESERVED).map(|spare| spare as u32)
+        let used = self.frames.len() - self.free.len();
+        (self.places as usize - used).checked_sub(FRAMES_RESERVED).map(|spare| spare as u32)
     }
 
     fn room(&mut self, _side: Side) -> usize {

@@ -22,8 +22,9 @@ use std::sync::Arc;
 /// The fewest frames of a worker.
 const FRAMES_LEAST: u64 = 1 << 13;
 
-/// The most frames of all workers, some 300 MB.
-const FRAMES_MOST: u64 = 1 << 22;
+/// The most frames of all workers: 1 GB, and as much again if they are all in use. Six times what
+/// 4 GiB hold in full frames, the largest limit that `tc` takes, and which queues share unequally.
+const FRAMES_MOST: u64 = 1 << 24;
 
 /// The most packets that a `cake` without a memory limit has frames for: as many as Linux holds.
 const CAKE_PACKETS: u64 = 10_240;

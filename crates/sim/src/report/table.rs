@@ -10,6 +10,7 @@ use crate::measure::{Measure, Outcome};
 use crate::scenario::{Case, Finished};
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
+use narrows_packet::DropReason;
 
 /// As wide as tables get, in columns of text.
 const WIDTH: usize = 110;
@@ -35,7 +36,19 @@ pub fn table(finished: &Finished<'_>) -> String {
     let tables: Vec<String> = tables.map(|table| table.to_string()).collect();
     text.push_str(&tables.join("\n\n"));
     text.push('\n');
+    let notes: Vec<String> = finished.rows().filter_map(out_of_frames).collect();
+    if !notes.is_empty() {
+        text.push_str(&format!("\n{}\n", notes.join("\n")));
+    }
     text
+}
+
+/// A note if it was the memory of the simulated workers that bounded a queue, and not its limit.
+fn out_of_frames((case, outcome): (&Case, &Outcome)) -> Option<String> {
+    let lost = outcome.drops.get(DropReason::NoFrame);
+    let at = case.at.iter().map(|(key, value)| format!(", {key} {value}"));
+    let run = format!("{}{}", case.strategy, at.collect::<String>());
+    (lost != 0).then(|| format!("{run}: {lost} packets found no frame at their worker"))
 }
 
 fn swept(finished: &Finished<'_>) -> bool {

@@ -3,7 +3,7 @@
 
 use super::json::object;
 use super::table::empty;
-use super::{numbers, titles};
+use super::{handed_over, numbers, titles};
 use crate::scenario::{Capacity, Finished, TreeOutcome, TreeScenario};
 use crate::tree::Outcome;
 use serde_json::{Map, Value, json};
@@ -17,8 +17,11 @@ pub fn table(finished: &Finished<'_, TreeScenario>) -> String {
         Some(capacity) => {
             let costs = &capacity.costs;
             lines.push(format!(
-                "a core is busy {} ns a packet, {} ns a line read, {} ns a line updated; millions of packets a second",
-                costs.packet_ns, costs.line_read_ns, costs.line_update_ns
+                "a core is busy {} ns a packet, {} ns a line read, {} ns a line updated{}; millions of packets a second",
+                costs.packet_ns,
+                costs.line_read_ns,
+                costs.line_update_ns,
+                handed_over(scenario.has_lock(), *costs)
             ));
             of_cores(finished, capacity)
         }

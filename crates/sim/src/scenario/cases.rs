@@ -469,9 +469,7 @@ fn qdisc(text: &str) -> Result<Vec<String>, String> {
 }
 
 fn check_costs(costs: Costs) -> Result<(), Wrong> {
-    let Costs { step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns } = costs;
-    let possible = |cost: f64| (0.0..=1e9).contains(&cost);
-    if [step_ns, packet_ns, drop_ns, line_read_ns, line_update_ns].into_iter().all(possible) {
+    if costs.all().all(|cost| (0.0..=1e9).contains(&cost)) {
         return Ok(());
     }
     Err(Wrong::new("cores.costs", "a cost is 0 to 1e9 nanoseconds"))

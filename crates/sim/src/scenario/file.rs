@@ -80,6 +80,7 @@ pub(super) struct CostsTable {
     drop_ns: Option<f64>,
     line_read_ns: Option<f64>,
     line_update_ns: Option<f64>,
+    lock_handover_ns: Option<f64>,
 }
 
 impl CostsTable {
@@ -90,6 +91,7 @@ impl CostsTable {
             drop_ns: self.drop_ns.unwrap_or(measured.drop_ns),
             line_read_ns: self.line_read_ns.unwrap_or(measured.line_read_ns),
             line_update_ns: self.line_update_ns.unwrap_or(measured.line_update_ns),
+            lock_handover_ns: self.lock_handover_ns.unwrap_or(measured.lock_handover_ns),
         }
     }
 }

@@ -9,6 +9,7 @@ use super::{About, Runs, costs};
 use crate::setup::Costs;
 use crate::tree::capacity::{self, Load};
 use crate::tree::{self, App, Keeper, Outcome, Phase, Scheduler, Setup};
+use narrows_coordination::TreeStrategy;
 use narrows_units::{Bytes, Nanos};
 use serde::Deserialize;
 
@@ -166,6 +167,12 @@ struct RunTable {
 }
 
 impl TreeScenario {
+    /// Whether cores take a lock for any system.
+    pub(crate) fn has_lock(&self) -> bool {
+        let lock = Keeper::Workers(TreeStrategy::Lock);
+        self.schedulers.iter().any(|scheduler| scheduler.keeper == lock)
+    }
+
     /// Reads the scenario `text`, which is called `name` in results, with `overrides`.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 //! follows from the accesses to cache lines that other cores write, and from the cost model
 //! ([`Costs`]): a core must fetch a line that another has written, and only one at a time can
 //! update it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it
-//! takes, and `fair` once for a batch, for which it prefetches the lines of all classes of the path
+//! takes, which has to be handed over where another core waits for it, and `fair` once for a batch, for which it prefetches the lines of all classes of the path
 //! at once. The XDP plane's program is asked for each packet, and buys from classes when its CPU
 //! has used up its credit: three updates at the leaf and one at each class above it.
 //!
@@ -167,7 +167,7 @@ impl Model<'_> {
                 path[1..].iter().fold(leaf, |time, at| self.touch(number, *at, 1.0, time))
             }
             // The lock's own line represents all that it protects.
-            Keeper::Workers(TreeStrategy::Lock) => self.touch(number, 0, path.len() as f64, time),
+            Keeper::Workers(TreeStrategy::Lock) => self.hold(number, path.len() as f64, time),
             Keeper::Workers(TreeStrategy::FlowValve) => {
                 // The bucket, and a counter at each class.
                 let leaf = self.touch(number, path[0], 2.0, time);
@@ -197,6 +197,15 @@ impl Model<'_> {
         let is_own = self.lines[line].owner == number;
         let fetched = time + if is_own { 0.0 } else { self.costs.line_read_ns };
         self.update(number, line, updates, fetched)
+    }
+
+    /// When a core that wanted the lock at `time`, to update `updates` lines, has done so. Where it
+    /// has to wait for the lock, nobody has it on its way from the last one.
+    fn hold(&mut self, number: usize, updates: f64, time: f64) -> f64 {
+        let Line { owner, free_at } = self.lines[0];
+        let handed = if owner == number { free_at } else { free_at + self.costs.lock_handover_ns };
+        self.lines[0].free_at = handed;
+        self.touch(number, 0, updates, time)
     }
 
     /// The same for a core that has the line at `fetched`.

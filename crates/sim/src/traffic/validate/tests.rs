@@ -3,8 +3,14 @@ use crate::setup::{Cores, Costs, NextHop, Port, Run};
 use narrows_units::Bytes;
 
 fn setup(group: Traffic) -> Setup {
-    let costs =
-        Costs { step_ns: 0., packet_ns: 0., drop_ns: 0., line_read_ns: 0., line_update_ns: 0. };
+    let costs = Costs {
+        step_ns: 0.,
+        packet_ns: 0.,
+        drop_ns: 0.,
+        line_read_ns: 0.,
+        line_update_ns: 0.,
+        lock_handover_ns: 0.,
+    };
     Setup {
         seed: 1,
         port: Port {
