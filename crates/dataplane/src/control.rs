@@ -28,7 +28,7 @@ mod server;
 pub use client::Client;
 pub(crate) use client::{ANSWER_TIME, Turn, receive};
 pub use names::NamesFile;
-pub(crate) use place::{RUN_DIR, record};
+pub(crate) use place::{ADDRESSES, OFFLOADS, RUN_DIR, record};
 pub(crate) use server::{ControlServer, Task};
 
 /// The longest request, in bytes: a batch of a hundred thousand lines.
