@@ -12,6 +12,7 @@
 
 use crate::attach::Entry;
 use crate::load::{LoadError, explained};
+use crate::own_address::OwnAddress;
 use crate::sets::SetTables;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -31,7 +32,7 @@ pub use term::{
 #[derive(Clone, Copy, Debug)]
 pub struct FrontPort<'a> {
     /// The port's own address.
-    pub mac: [u8; 6],
+    pub own: OwnAddress,
     /// Whether its frames may be in several buffers.
     pub multi_buffer: bool,
     /// How it and the program behind it are attached.

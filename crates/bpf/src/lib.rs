@@ -16,6 +16,7 @@ mod headers;
 mod heartbeat;
 mod load;
 mod mapped;
+mod own_address;
 mod sets;
 mod steer;
 #[cfg(feature = "stepped")]
@@ -33,6 +34,7 @@ pub use gate::{CannotOpen, GateError, Libxdp, PLACES, Place, Placed, place, remo
 pub use headers::{Field, Headers, carrier, has};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
+pub use own_address::OwnAddress;
 pub use sets::{SetTables, SetsError};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use translation::{TRANSLATION_MAX, translation};

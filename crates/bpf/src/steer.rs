@@ -10,6 +10,7 @@ use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
+use crate::own_address::OwnAddress;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
 use narrows_units::Nanos;
@@ -115,7 +116,7 @@ pub struct Steer {
 
 /// The parameters of the programs.
 struct Settings {
-    mac: [u8; 6],
+    own: OwnAddress,
     multi_buffer: bool,
     seal: u32,
     watchdog: Watchdog,
@@ -129,7 +130,8 @@ macro_rules! set_up {
     ($open:expr, $settings:expr) => {{
         let settings: &Settings = $settings;
         if let Some(rodata) = $open.maps.rodata_data.as_deref_mut() {
-            rodata.own_mac = settings.mac;
+            rodata.own_mac = settings.own.mac;
+            rodata.is_addressed = settings.own.is_addressed.into();
             rodata.stalled_after = settings.watchdog.after.0;
             rodata.stalled_action = settings.watchdog.stalled.action();
             rodata.has_coarse_clock = settings.has_coarse_clock.into();
@@ -139,7 +141,7 @@ macro_rules! set_up {
 }
 
 impl Steer {
-    /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
+    /// Loads the program for a port with the address `own`; `multi_buffer` if its frames may be in
     /// several buffers. `seal` marks its metadata about translations; it is not 0 and should be
     /// random. `watchdog` decides when and how it bypasses silent workers. `entry` is how it will
     /// be attached.
@@ -147,14 +149,15 @@ impl Steer {
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.
     pub fn load(
-        mac: [u8; 6],
+        own: impl Into<OwnAddress>,
         multi_buffer: bool,
         seal: u32,
         watchdog: Watchdog,
         entry: Entry,
     ) -> Result<Self, SteerError> {
         let has_coarse_clock = has_coarse_clock();
-        let settings = Settings { mac, multi_buffer, seal, watchdog, entry, has_coarse_clock };
+        let own = own.into();
+        let settings = Settings { own, multi_buffer, seal, watchdog, entry, has_coarse_clock };
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = plain::SteerSkelBuilder::default().open(&mut storage)?;

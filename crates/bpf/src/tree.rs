@@ -16,6 +16,7 @@
 use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
+use crate::own_address::OwnAddress;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject, libbpf_sys,
@@ -271,7 +272,7 @@ pub struct Tree {
 
 /// What programs are loaded for.
 struct Port {
-    mac: [u8; 6],
+    own: OwnAddress,
     multi_buffer: bool,
     /// How they are attached at XDP.
     entry: Entry,
@@ -298,14 +299,16 @@ impl Port {
             if hook == Hook::Tcx {
                 let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
                 if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                    rodata.own_mac = self.mac;
+                    rodata.own_mac = self.own.mac;
+                    rodata.is_addressed = self.own.is_addressed.into();
                 }
                 on_maps(open.open_object_mut())?;
                 return Ok(keep(open.load()?.object()));
             }
             let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.own_mac = self.mac;
+                rodata.own_mac = self.own.mac;
+                rodata.is_addressed = self.own.is_addressed.into();
                 rodata.multi_buffer = u32::from(self.multi_buffer);
             }
             self.entry.set_up(&mut open.progs.tree, self.multi_buffer);
@@ -399,7 +402,7 @@ fn named(object: &Object, name: &'static str) -> Result<MapHandle, TreeError> {
 }
 
 impl Tree {
-    /// Loads the program for a port with the address `mac`; `multi_buffer` if its frames may be in
+    /// Loads the program for a port with the address `own`; `multi_buffer` if its frames may be in
     /// several buffers. Until a plan is installed all frames pass, once it is
     /// [connected](Self::connect). `entry` is how it will be attached at XDP, and `hook` where it
     /// will run at first.
@@ -407,12 +410,12 @@ impl Tree {
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.
     pub fn load(
-        mac: [u8; 6],
+        own: impl Into<OwnAddress>,
         multi_buffer: bool,
         entry: Entry,
         hook: Hook,
     ) -> Result<Self, TreeError> {
-        Self::inherit(mac, multi_buffer, entry, hook, &[])
+        Self::inherit(own, multi_buffer, entry, hook, &[])
     }
 
     /// Loads the program for the same port as one of another process, to run on `maps`, which that
@@ -422,13 +425,13 @@ impl Tree {
     /// # Errors
     /// If the kernel refuses it, or if these are other maps.
     pub fn inherit(
-        mac: [u8; 6],
+        own: impl Into<OwnAddress>,
         multi_buffer: bool,
         entry: Entry,
         hook: Hook,
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
-        let port = Port { mac, multi_buffer, entry };
+        let port = Port { own: own.into(), multi_buffer, entry };
         let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
         let keep = |object: &Object| Ok((Programs::of(object)?, Maps::of(object)?));
         let (loaded, maps) = port.load(hook, &maps, keep)?;

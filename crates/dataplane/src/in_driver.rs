@@ -119,7 +119,7 @@ impl InDriver {
         let load = |side: Side| {
             let port = &ports[side.index()];
             let entry = gates.entry(side);
-            let load = |hook| Tree::load(port.mac, has_several_buffers(port), entry, hook);
+            let load = |hook| Tree::load(port.own(), has_several_buffers(port), entry, hook);
             let first = hooks_for(port, entry, only)[0];
             // Where this kernel has no such hook, its programs may not be loadable.
             let loaded = load(first).or_else(|error| {
@@ -384,7 +384,7 @@ impl Plane for InDriver {
         let tree = &mut self.trees[side.index()];
         let handed = tree.handed().map_err(failed(facts))?;
         let port = FrontPort {
-            mac: facts.mac,
+            own: facts.own(),
             multi_buffer: has_several_buffers(facts),
             entry: tree.entry(),
             handed: Some(&handed),

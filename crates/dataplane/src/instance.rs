@@ -7,8 +7,10 @@
 //! Everything here runs on one thread, at human speed: commands, link events, a tick per second.
 //! Workers handle packets.
 
+use crate::addresses::Addresses;
 use crate::carrier::Carriers;
 use crate::clock;
+use crate::control;
 use crate::counters::{Counts, QueueCounters};
 use crate::events::Events;
 use crate::front::FrontError;
@@ -198,6 +200,9 @@ pub struct Instance {
     _promiscuous: Vec<Promiscuous>,
     standby: StandBy,
     repairs: Repairs,
+    addresses: Addresses,
+    /// Whether addresses of this host have changed since they were looked at.
+    readdressed: bool,
     bypass: Bypass,
     /// Why the ports were released.
     let_go: Option<String>,
@@ -220,6 +225,8 @@ impl Instance {
             watch: Watch::new(options.fail.stalled()),
             standby: StandBy::new(options.fail),
             repairs,
+            addresses: Addresses::new(control::record(&options.ports, control::ADDRESSES)),
+            readdressed: false,
             findings: Vec::new(),
             bypass: Bypass::default(),
             let_go: None,
@@ -256,12 +263,15 @@ impl Instance {
         instance.check_ports(&policy)?;
         instance.policy = policy;
         instance.adopt_sets(sets)?;
+        instance.events.hold();
         if let Err(error) = instance.begin() {
             instance.close(false);
             instance.repairs.undo();
+            instance.addresses.put_back();
             instance.standby.stand_down();
             return Err(error);
         }
+        instance.events.release();
         Ok(instance)
     }
 
@@ -396,9 +406,14 @@ impl Instance {
         if self.standby.concerns(event, &self.options.ports) {
             self.watch_standby();
         }
-        if let LinkEvent::Settings = event {
-            self.repair();
-            return;
+        match event {
+            LinkEvent::Settings => return self.repair(),
+            // Anyone who sends router advertisements to this host causes such events.
+            LinkEvent::Addresses => {
+                self.readdressed = true;
+                return;
+            }
+            _ => {}
         }
         let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {
             if let LinkEvent::Removed { name, .. } = event
@@ -421,6 +436,10 @@ impl Instance {
     /// the ports.
     pub fn tick(&mut self) {
         self.watch_standby();
+        if std::mem::take(&mut self.readdressed) && self.plane.is_some() {
+            self.addresses.take_off(&self.options.ports, &mut self.events);
+            self.reconsider();
+        }
         match &mut self.plane {
             None => self.reconsider(),
             Some(plane) => {
@@ -490,6 +509,7 @@ impl Instance {
     pub fn stop(mut self) -> Snapshot {
         self.close(true);
         self.repairs.undo();
+        self.addresses.put_back();
         self.waiting_for = None;
         self.show()
     }
@@ -521,6 +541,7 @@ impl Instance {
     fn open_plane(&mut self) -> Result<(), InstanceError> {
         // Each time, because an interface that came back is no longer a port of the bridge.
         self.standby.watch(&self.options.ports, &mut self.events)?;
+        self.addresses.take_off(&self.options.ports, &mut self.events);
         let [a, b] = &self.options.ports;
         let ports = [PortFacts::read(a)?, PortFacts::read(b)?];
         if ports[0].queues != ports[1].queues && !self.needs_no_queues() {

@@ -15,6 +15,7 @@
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
 
+mod addresses;
 mod bare;
 mod bell;
 mod berth;
@@ -43,6 +44,7 @@ mod priority;
 mod queue;
 #[cfg(test)]
 mod random;
+mod record;
 mod refused;
 mod reload;
 mod runner;

@@ -9,10 +9,10 @@
 
 use crate::control;
 use crate::events::Events;
+use crate::record;
 use narrows_bpf::{Hook, XdpMode};
 use narrows_link::{Features, Link, Offload, Offloads, PeerId};
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::path::PathBuf;
 
 /// An interface whose offloads can be switched.
@@ -75,7 +75,7 @@ impl Repairs {
     /// For `ports`. Opens the peers of veths, which the process may no longer do once it has
     /// dropped its privileges.
     pub(crate) fn reach(ports: &[String; 2]) -> Self {
-        let mut repairs = Self::new(control::record(ports));
+        let mut repairs = Self::new(control::record(ports, control::OFFLOADS));
         repairs.watch(ports, [Hook::Xdp(XdpMode::Native); 2]);
         repairs
     }
@@ -131,8 +131,7 @@ impl Repairs {
 impl<D: Switches> Repairs<D> {
     /// With the offloads that an earlier instance recorded in `record` and did not restore.
     pub(crate) fn new(record: PathBuf) -> Self {
-        let text = narrows_tc::read_input(&record).unwrap_or_default();
-        let was_on = serde_json::from_slice(&text).unwrap_or_default();
+        let was_on = record::read(&record);
         Self { record, watched: Vec::new(), was_on, stubborn: Vec::new(), unreached: Vec::new() }
     }
 
@@ -152,7 +151,7 @@ impl<D: Switches> Repairs<D> {
                 let entry = WasOn { port: port.clone(), peer: peer.is_some(), offload };
                 if !self.was_on.contains(&entry) {
                     self.was_on.push(entry.clone());
-                    if let Err(error) = write(&self.record, &self.was_on) {
+                    if let Err(error) = record::write(&self.record, &self.was_on) {
                         log::warn!(
                             "cannot record the offloads that were on in {:?}: {error}",
                             self.record
@@ -194,23 +193,13 @@ impl<D: Switches> Repairs<D> {
                 |watched: &&Watched<D>| watched.port == port && watched.peer.is_some() == peer;
             let Some(watched) = self.watched.iter().find(its) else { continue };
             match watched.device.switch(offload, true) {
-                Ok(()) => log::info!("{}: {} is on again", watched.device.name(), offload.word()),
+                Ok(()) => log::debug!("{}: {} is on again", watched.device.name(), offload.word()),
                 Err(error) => log::warn!("{}: {error}", watched.device.name()),
             }
         }
         // There is no file if nothing was switched off.
         let _ = std::fs::remove_file(&self.record);
     }
-}
-
-/// Writes the whole file, or keeps the old one.
-fn write(record: &PathBuf, was_on: &[WasOn]) -> io::Result<()> {
-    if let Some(folder) = record.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let draft = record.with_extension("draft");
-    std::fs::write(&draft, serde_json::to_vec(was_on)?)?;
-    std::fs::rename(draft, record)
 }
 
 #[cfg(test)]

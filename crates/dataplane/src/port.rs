@@ -2,8 +2,8 @@
 
 use crate::instance::InstanceError;
 use crate::upgrade::state::PortManifest;
-use narrows_bpf::{Entry, Hook};
-use narrows_link::{Device, DeviceLosses, Link, LinkError, QueueCounts};
+use narrows_bpf::{Entry, Hook, OwnAddress};
+use narrows_link::{Device, DeviceLosses, Link, LinkError, QueueCounts, is_addressed};
 
 /// The properties of a port that joining it needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,6 +11,8 @@ pub(crate) struct PortFacts {
     pub(crate) name: String,
     pub(crate) ifindex: u32,
     pub(crate) mac: [u8; 6],
+    /// Whether this box has an IP address there that its operator gave it.
+    pub(crate) addressed: bool,
     pub(crate) mtu: u32,
     /// RX and TX queue pairs in use.
     pub(crate) queues: u32,
@@ -32,27 +34,33 @@ impl PortFacts {
         if !link.status.up {
             return Err(InstanceError::Down(name.to_owned()));
         }
-        Ok(Self::of(&link))
+        Ok(Self::of(&link)?)
     }
 
-    fn of(link: &Link) -> Self {
-        Self {
+    fn of(link: &Link) -> Result<Self, LinkError> {
+        Ok(Self {
             name: link.name().to_owned(),
             ifindex: link.status.ifindex,
             mac: link.status.mac,
+            addressed: is_addressed(link.status.ifindex)?,
             mtu: link.status.mtu,
             queues: link.queues.now.pairs(),
             rx_ring: link.rings.map_or(0, |rings| rings.rx),
             counts: link.queues,
             driver: link.driver.name.clone(),
-        }
+        })
+    }
+
+    /// Its own address, as its programs need it.
+    pub(crate) fn own(&self) -> OwnAddress {
+        OwnAddress { mac: self.mac, is_addressed: self.addressed }
     }
 
     /// The changes, in words; `None` if there are none. The device's own rings matter only if they
     /// hold our frames: with `zero_copy`.
     pub(crate) fn change(&self, zero_copy: bool) -> Option<String> {
-        match Link::by_name(&self.name) {
-            Ok(link) => self.change_to(&Self::of(&link), zero_copy),
+        match Link::by_name(&self.name).and_then(|link| Self::of(&link)) {
+            Ok(now) => self.change_to(&now, zero_copy),
             Err(LinkError::NoSuchName(_) | LinkError::NoSuchIndex(_)) => {
                 Some(format!("{} is gone", self.name))
             }
@@ -87,6 +95,10 @@ impl PortFacts {
         }
         if now.mac != self.mac {
             changes.push("another address".to_owned());
+        }
+        if now.addressed != self.addressed {
+            let has = if now.addressed { "an" } else { "no" };
+            changes.push(format!("{has} IP address of this host"));
         }
         (!changes.is_empty()).then(|| format!("{name} has {}", changes.join(" and ")))
     }
@@ -130,6 +142,7 @@ mod tests {
             name: "eth1".into(),
             ifindex: 3,
             mac: [2; 6],
+            addressed: false,
             mtu: 1500,
             queues: 4,
             rx_ring: 512,
@@ -150,6 +163,9 @@ mod tests {
             port().change_to(&now, false).unwrap(),
             "eth1 has 2 queues instead of 4 and MTU 9000 instead of 1500 and another address"
         );
+        let now = PortFacts { addressed: true, ..port() };
+        assert_eq!(port().change_to(&now, false).unwrap(), "eth1 has an IP address of this host");
+        assert_eq!(now.change_to(&port(), false).unwrap(), "eth1 has no IP address of this host");
         let another = PortFacts { ifindex: 9, ..port() };
         assert_eq!(port().change_to(&another, true).unwrap(), "eth1 is another interface now");
     }

@@ -200,10 +200,11 @@ impl Prepared {
         tables: Option<&SetTables>,
     ) -> Result<(), SessionError> {
         let index = side.index();
-        let PortFacts { mac, ref name, .. } = self.ports[index];
+        let name = &self.ports[index].name;
+        let own = self.ports[index].own();
         let steer = &mut self.steers[index];
         let (multi_buffer, entry) = (self.sizing.buffer.several, steer.entry());
-        let port = FrontPort { mac, multi_buffer, entry, handed: None };
+        let port = FrontPort { own, multi_buffer, entry, handed: None };
         self.fronts[index]
             .set(terms, tables, port, |front| steer.put_in_front(front))
             .map_err(|source| SessionError::Front { port: name.clone(), source })
@@ -304,7 +305,7 @@ fn load(
     let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
     let steer = |port: &PortFacts, entry| {
         let (seal, watchdog) = (Secrets::own().seal, watchdog.clone());
-        let loaded = Steer::load(port.mac, multi_buffer, seal, watchdog, entry);
+        let loaded = Steer::load(port.own(), multi_buffer, seal, watchdog, entry);
         loaded.map_err(|source| SessionError::Steer { port: port.name.clone(), hint: "", source })
     };
     let steers = [steer(&ports[0], entries[0])?, steer(&ports[1], entries[1])?];

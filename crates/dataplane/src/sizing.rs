@@ -71,6 +71,7 @@ mod tests {
             name: "a".into(),
             ifindex: 1,
             mac: [0; 6],
+            addressed: false,
             mtu,
             queues: 1,
             rx_ring,

@@ -124,7 +124,7 @@ impl StandBy {
             }
             LinkEvent::Removed { ifindex, .. } => Some(*ifindex) == bridge,
             LinkEvent::Overrun => true,
-            LinkEvent::Settings => false,
+            LinkEvent::Settings | LinkEvent::Addresses => false,
         }
     }
 

@@ -113,7 +113,11 @@ impl StateFile {
                 Ok(())
             }
             Err(error) => {
-                let why = format!("cannot keep the policy in {}: {error}", self.path.display());
+                let mut why = format!("cannot keep the policy in {}: {error}", self.path.display());
+                let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+                    why.push_str(&format!("; try: mkdir -p {}", folder.display()));
+                }
                 let is_news = self.failure.replace(why.clone()).as_ref() != Some(&why);
                 Err(if is_news { Failed::News(why) } else { Failed::Again(why) })
             }
@@ -212,5 +216,14 @@ mod tests {
         );
         let beside = Beside::new().unwrap();
         assert!(matches!(state.keep(&policy, &beside), Err(Failed::Again(_))));
+    }
+
+    #[test]
+    fn a_missing_folder_is_named_with_the_command_that_makes_it() {
+        let mut state = StateFile::new("/proc/nowhere/state".into(), &ports());
+        let refused = state.keep(&Policy::default());
+        assert!(
+            matches!(refused, Err(Failed::News(why)) if why.ends_with("; try: mkdir -p /proc/nowhere"))
+        );
     }
 }

@@ -84,6 +84,7 @@ mod tests {
             name: name.into(),
             ifindex: 1,
             mac: [2; 6],
+            addressed: false,
             mtu,
             queues: now.pairs(),
             counts: QueueCounts { now, most: now, combined: false },

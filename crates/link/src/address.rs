@@ -1,10 +1,12 @@
 //! IP addresses on an interface.
 
-use crate::LinkError;
+use crate::link::all;
 use crate::netlink;
 use crate::status::{each, u32_at};
+use crate::{LinkError, LinkStatus};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressMessage;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -14,7 +16,7 @@ const IFA_LOCAL: u16 = 2;
 const HEADER: usize = 8;
 
 /// An IP address with the length of its prefix.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Address {
     /// The address.
     pub ip: IpAddr,
@@ -52,14 +54,46 @@ impl fmt::Display for Address {
 
 /// Reads the addresses on interface `ifindex`.
 pub(crate) fn addresses(ifindex: u32) -> Result<Vec<Address>, LinkError> {
+    let of_it = |(index, address)| (index == ifindex).then_some(address);
+    Ok(all_addresses()?.into_iter().filter_map(of_it).collect())
+}
+
+/// Reads the addresses on all interfaces of the namespace, each with the interface's index.
+fn all_addresses() -> Result<Vec<(u32, Address)>, LinkError> {
     let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     let answers = netlink::dump("listing IP addresses", request)?;
-    Ok(answers
-        .iter()
-        .filter_map(|answer| Address::parse(answer))
-        .filter(|(index, _)| *index == ifindex)
-        .map(|(_, address)| address)
-        .collect())
+    Ok(answers.iter().filter_map(|answer| Address::parse(answer)).collect())
+}
+
+/// Whether the operator gave this host an address behind the port `ifindex`, so that frames to the
+/// port's MAC address are for it: on the port, on the bridge that it belongs to, or on a VLAN of
+/// either. Addresses that the kernel configured by itself do not count.
+///
+/// # Errors
+///
+/// If the kernel does not list addresses or interfaces.
+pub fn is_addressed(ifindex: u32) -> Result<bool, LinkError> {
+    let given = all_addresses()?.into_iter().filter(|(_, address)| !address.is_automatic());
+    let given: Vec<u32> = given.map(|(index, _)| index).collect();
+    Ok(!given.is_empty() && above(ifindex, &all()?).iter().any(|index| given.contains(index)))
+}
+
+/// The interfaces of this host that receive what arrives at `port`, itself included.
+fn above(port: u32, all: &[LinkStatus]) -> Vec<u32> {
+    let mut found = vec![port];
+    let mut next = 0;
+    while let Some(&below) = found.get(next) {
+        next += 1;
+        let master = all.iter().find(|link| link.ifindex == below).and_then(|link| link.master);
+        let is_upper = |link: &&LinkStatus| {
+            let is_here = |peer: crate::PeerId| peer.ifindex == below && peer.namespace.is_none();
+            !link.is_veth() && link.peer.is_some_and(is_here)
+        };
+        let uppers = all.iter().filter(is_upper).map(|link| link.ifindex);
+        let new: Vec<u32> = uppers.chain(master).filter(|index| !found.contains(index)).collect();
+        found.extend(new);
+    }
+    found
 }
 
 fn ip(value: &[u8]) -> Option<IpAddr> {
@@ -80,6 +114,35 @@ mod tests {
         assert!(of("fe80::1"));
         assert!(!of("2001:db8::1"));
         assert!(!of("169.254.1.1"));
+    }
+
+    #[test]
+    fn an_address_behind_a_port_is_on_it_or_on_its_bridge_or_on_a_vlan_of_either() {
+        let link = |ifindex, kind: &str, lower: Option<u32>, master| LinkStatus {
+            ifindex,
+            kind: Some(kind.to_owned()),
+            peer: lower.map(|ifindex| crate::PeerId { ifindex, namespace: None }),
+            master,
+            ..LinkStatus::default()
+        };
+        let all = [
+            link(2, "veth", Some(3), Some(9)),
+            link(3, "veth", Some(2), None),
+            link(4, "vlan", Some(2), None),
+            link(5, "vlan", Some(9), None),
+            link(6, "vlan", Some(5), None),
+            link(7, "dummy", None, None),
+            link(9, "bridge", None, None),
+        ];
+        let sorted = |port| {
+            let mut found = above(port, &all);
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(sorted(2), [2, 4, 5, 6, 9]);
+        assert_eq!(sorted(3), [3]);
+        // Whatever the kernel says, the search ends.
+        assert_eq!(above(1, &[link(1, "vlan", Some(1), Some(1))]), [1]);
     }
 
     proptest! {

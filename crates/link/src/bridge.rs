@@ -23,11 +23,14 @@
 //!   frames (-01) cannot pass**. They would not cross a wire that ends at a network card either,
 //!   because the card consumes them.
 //! * **Invisible**: no IPv6 address of its own (`addrgenmode none`), and so no router
-//!   solicitations.
+//!   solicitations. In IPv4 it answers only for its own addresses (`arp_ignore 1`), and takes only
+//!   packets whose answers would go through it (`rp_filter 1`): as it has no address unless an
+//!   operator gives it one, none.
 //! * **MTU**: the kernel keeps it at the smaller MTU of the ports unless it is set explicitly.
 //!
-//! Remaining differences: a frame addressed to a port's own MAC address goes to this host, as it
-//! does while Narrows runs. If `br_netfilter` is loaded and `net.bridge.bridge-nf-call-iptables` is
+//! Remaining differences: a frame addressed to a port's own MAC address goes to this host. Its IPv4
+//! refuses it, see above; its global IPv6 addresses, if it has any, can be reached that way until
+//! Narrows runs again (`net.ipv6.conf.BRIDGE.disable_ipv6`). If `br_netfilter` is loaded and `net.bridge.bridge-nf-call-iptables` is
 //! 1, bridged packets pass the host's firewall ([`crate::doctor`] reports it).
 //!
 //! # All or nothing
@@ -49,8 +52,9 @@ use crate::{Address, BridgeSettings, Link, LinkError, LinkStatus, netlink};
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, BridgeStpState, In6AddrGenMode, InfoBridge, InfoBridgePort,
-    InfoData, InfoKind, InfoPortData, InfoPortKind, LinkAttribute, LinkInfo, LinkMessage,
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, BridgeStpState, In6AddrGenMode, InetDevConf, InfoBridge,
+    InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, LinkAttribute, LinkInfo,
+    LinkMessage,
 };
 use std::fmt;
 
@@ -409,16 +413,23 @@ fn configure(bridge: &LinkStatus) -> Result<(), LinkError> {
     }
     set(bridge, &doing, settings)?;
 
-    let mut message = LinkMessage::default();
-    message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![
-        AfSpecInet6::AddrGenMode(In6AddrGenMode::None),
-    ])])];
-    message.header.index = bridge.ifindex;
-    match change(bridge.ifindex, &doing, message) {
-        // A kernel without IPv6 has nothing to turn off.
-        Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => Ok(()),
-        result => result,
+    let mut own_addresses_only = InetDevConf::default();
+    own_addresses_only.arp_ignore = 1;
+    own_addresses_only.rp_filter = 1;
+    for family in [
+        AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(own_addresses_only)]),
+        AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]),
+    ] {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![family])];
+        message.header.index = bridge.ifindex;
+        match change(bridge.ifindex, &doing, message) {
+            // A kernel without IPv6 has nothing to turn off.
+            Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => {}
+            result => result?,
+        }
     }
+    Ok(())
 }
 
 fn set(bridge: &LinkStatus, doing: &str, settings: Vec<InfoBridge>) -> Result<(), LinkError> {

@@ -17,10 +17,11 @@
 //!   of them.
 //! * A change that fails leaves nothing half-applied and says what to type instead.
 //!
-//! Non-goals: configuring addresses or routes; changing queues, rings or MTUs, which interrupts
+//! Non-goals: configuring addresses that the kernel did not choose itself ([`Automatic`]), or routes; changing queues, rings or MTUs, which interrupts
 //! traffic and is the operator's decision ([`doctor`] names the command).
 
 mod address;
+mod automatic;
 pub mod bridge;
 mod buffer;
 mod channels;
@@ -38,7 +39,8 @@ mod promiscuous;
 mod status;
 mod sys;
 
-pub use address::Address;
+pub use address::{Address, is_addressed};
+pub use automatic::Automatic;
 pub use buffer::{Buffer, Receiver};
 pub use device::{Device, DeviceLosses};
 pub use error::LinkError;

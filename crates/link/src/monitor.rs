@@ -24,6 +24,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
+const RTM_NEWADDR: u16 = 20;
+const RTM_DELADDR: u16 = 21;
 
 /// A change of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,6 +48,8 @@ pub enum LinkEvent {
     },
     /// Settings that only ethtool knows were changed on one or more interfaces: offloads, rings.
     Settings,
+    /// An IP address was added, removed or confirmed on some interface.
+    Addresses,
     /// Events were lost: anything may have changed. Read everything again.
     Overrun,
 }
@@ -81,7 +85,9 @@ impl LinkMonitor {
     pub fn open() -> Result<Self, LinkError> {
         let failed = |error| LinkError::from_io("subscribing to changes of interfaces", error);
         let socket = netlink::open().map_err(failed)?;
-        socket.add_membership(libc::RTNLGRP_LINK).map_err(failed)?;
+        for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR] {
+            socket.add_membership(group).map_err(failed)?;
+        }
         socket.set_non_blocking(true).map_err(failed)?;
         let announcements = channels::subscribe().ok();
         let either = both(&socket, announcements.as_ref()).map_err(failed)?;
@@ -158,6 +164,10 @@ impl LinkMonitor {
     }
 
     fn take(&mut self, kind: u16, body: &[u8]) {
+        if let RTM_NEWADDR | RTM_DELADDR = kind {
+            self.ready.push_back(LinkEvent::Addresses);
+            return;
+        }
         let Some(status) = LinkStatus::parse(body) else { return };
         match kind {
             RTM_NEWLINK => {

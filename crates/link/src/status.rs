@@ -15,6 +15,7 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_OPERSTATE: u16 = 16;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_AF_SPEC: u16 = 26;
 const IFLA_PROMISCUITY: u16 = 30;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
@@ -23,6 +24,7 @@ const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_MIN_MTU: u16 = 50;
 const IFLA_MAX_MTU: u16 = 51;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_FORWARD_DELAY: u16 = 1;
@@ -77,6 +79,8 @@ pub struct LinkStatus {
     pub bridge: Option<BridgeSettings>,
     /// The bridge, bond or other device that it is a port of.
     pub master: Option<u32>,
+    /// How the kernel makes its link-local address (`IN6_ADDR_GEN_MODE_…`); none without IPv6.
+    pub address_generation: Option<u8>,
     /// XDP programs attached to it; at most one of each mode.
     pub xdp: Vec<XdpProgram>,
     /// How many users hold it in promiscuous mode.
@@ -194,6 +198,7 @@ impl LinkStatus {
             IFLA_CARRIER => status.carrier = value.first() == Some(&1),
             IFLA_OPERSTATE => status.operstate = operstate(value),
             IFLA_LINKINFO => (status.kind, status.bridge) = info(value),
+            IFLA_AF_SPEC => status.address_generation = address_generation(value),
             IFLA_XDP => status.xdp = xdp(value),
             IFLA_LINK => lower = u32_at(value, 0).filter(|&lower| lower != 0),
             IFLA_LINK_NETNSID => namespace = u32_at(value, 0).map(u32::cast_signed),
@@ -267,6 +272,20 @@ fn bridge_settings(value: &[u8]) -> BridgeSettings {
         _ => {}
     });
     settings
+}
+
+fn address_generation(value: &[u8]) -> Option<u8> {
+    let mut mode = None;
+    each(value, |family, value| {
+        if i32::from(family) == libc::AF_INET6 {
+            each(value, |kind, value| {
+                if kind == IFLA_INET6_ADDR_GEN_MODE {
+                    mode = value.first().copied();
+                }
+            });
+        }
+    });
+    mode
 }
 
 fn xdp(value: &[u8]) -> Vec<XdpProgram> {

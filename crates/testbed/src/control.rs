@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub const CIRCUITS: [u32; 3] = [10_000, 40_000, 100_000];
 
 /// Queues of each port.
-const QUEUES: u16 = 2;
+const QUEUES: u32 = 2;
 /// A command that changes one class, to what it is.
 const SINGLE: &str = "tc class change dev port-a classid 1:2 htb rate 1gbit ceil 100gbit prio 7";
 /// How often the instance must tell the service manager that it is well: half of its timeout.

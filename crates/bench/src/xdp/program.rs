@@ -243,8 +243,12 @@ fn naming(tree: &Tree) -> Result<Front> {
     let mut term = Term::any();
     term.steps.push(Step { does, then: Then::Pass, exceed: Then::Pass, counter: None });
     let handed = tree.handed()?;
-    let port =
-        FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: Some(&handed) };
+    let port = FrontPort {
+        own: [2; 6].into(),
+        multi_buffer: false,
+        entry: Entry::Own,
+        handed: Some(&handed),
+    };
     Ok(Front::load(port, &[term], None, &mut FrontMaps::new()?)?)
 }
 
@@ -258,7 +262,8 @@ fn udp() -> Result<Front> {
 /// The filter `term`, and the fate of what it matches.
 fn deciding(mut term: Term, then: Then, tables: Option<&SetTables>) -> Result<Front> {
     term.steps.push(Step { does: Does::Decide, then, exceed: then, counter: None });
-    let port = FrontPort { mac: [2; 6], multi_buffer: false, entry: Entry::Own, handed: None };
+    let port =
+        FrontPort { own: [2; 6].into(), multi_buffer: false, entry: Entry::Own, handed: None };
     Ok(Front::load(port, &[term], tables, &mut FrontMaps::new()?)?)
 }
 

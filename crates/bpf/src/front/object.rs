@@ -22,7 +22,8 @@ pub(in crate::front) fn load(
     let loaded = explained(|| {
         let mut open = Builder::default().open(&mut storage)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.own_mac = port.mac;
+            rodata.own_mac = port.own.mac;
+            rodata.is_addressed = port.own.is_addressed.into();
             rodata.multi_buffer = port.multi_buffer.into();
             rodata.reads_transport = terms.iter().any(Term::reads_transport).into();
             rodata.hands_over = hands_over.into();

@@ -14,8 +14,12 @@ mod cost;
 mod police;
 
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
-const PORT: FrontPort<'static> =
-    FrontPort { mac: OWN, multi_buffer: false, entry: Entry::Own, handed: None };
+const PORT: FrontPort<'static> = FrontPort {
+    own: OwnAddress { mac: OWN, is_addressed: true },
+    multi_buffer: false,
+    entry: Entry::Own,
+    handed: None,
+};
 
 struct Alone;
 

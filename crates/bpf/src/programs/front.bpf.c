@@ -9,7 +9,7 @@
  * of its filters, and other filters need another program.
  *
  * Frames that are not dropped continue to the plane's program by a tail call. Frames for the
- * box itself go there at once.
+ * box itself, if it has an address there, go there at once.
  *
  * Filters hand the mark and the priority that they set to a tree behind them (handed.h). Workers
  * evaluate the filters again themselves.

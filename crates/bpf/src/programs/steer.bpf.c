@@ -2,7 +2,7 @@
 /*
  * steer: decides, in the driver, who gets a frame.
  *
- * Frames for the box itself go up the stack as usual; all others go to the AF_XDP socket of the
+ * Frames for the box itself go up the stack, if it has an address there; all others go to the AF_XDP socket of the
  * queue on which they arrive. If no socket serves that queue the kernel gets the frame, so with
  * a bridge behind it nothing is lost while Narrows starts, stops or has died.
  *

@@ -52,18 +52,27 @@ static __always_inline int decide(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data;
 	void *data_end = (void *)(long)ctx->data_end;
 	struct ethhdr *eth = data;
+	int has_address = (void *)(eth + 1) <= data_end;
 	int action;
 
-	if ((void *)(eth + 1) <= data_end && is_for_self(eth)) {
+	if (has_address && is_for_self(eth)) {
 		count(TO_SELF);
 		return XDP_PASS;
 	}
 	if (is_stalled(ctx->rx_queue_index)) {
 		count(STALLED);
-		return stalled_action;
+		action = stalled_action;
+	} else {
+		action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
+		if (action == XDP_REDIRECT) {
+			count(TO_WORKER);
+			return action;
+		}
+		count(UNSERVED);
 	}
-	action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS);
-	count(action == XDP_REDIRECT ? TO_WORKER : UNSERVED);
+	/* Passing it to the bridge would pass it to the box. */
+	if (has_address && is_to_own_mac(eth))
+		return XDP_DROP;
 	return action;
 }
 

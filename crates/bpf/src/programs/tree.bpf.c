@@ -3,7 +3,7 @@
  * tree: polices the packets from one port to the other by a tree of classes, in the driver, or
  * (tree_tcx) at tcx.
  *
- * Frames for the box itself go up the stack. All others are classified, metered by the tree,
+ * Frames for the box itself go up the stack, if it has an address there. All others are classified, metered by the tree,
  * and leave through the other port at once; they are marked or dropped if their class is sold
  * too far ahead. Nothing waits here.
  *

@@ -70,6 +70,27 @@ fn a_frame_goes_past_a_worker_that_is_silent_and_to_one_that_is_not() {
 }
 
 #[test]
+fn where_the_box_has_no_address_frames_to_the_port_s_go_as_all_others_and_never_to_the_box() {
+    if steer(Stalled::Pass).is_none() {
+        return;
+    }
+    let heartbeats = Heartbeats::new().unwrap();
+    let mut heart = heartbeats.heart(0, now()).unwrap();
+    let watchdog = Watchdog { heartbeats, after: AFTER, stalled: Stalled::Pass };
+    let own = OwnAddress { mac: OWN, is_addressed: false };
+    let steer = Steer::load(own, false, 1, watchdog, Entry::Own).unwrap();
+    // No socket serves the queue, and then its worker is silent: frames pass to the bridge, but not
+    // to the box.
+    for beat in [now(), now() - AFTER - Nanos::from_millis(50)] {
+        heart.beat(beat);
+        assert_eq!(run(&steer, [2; 6], 1).0, PASS);
+        assert_eq!(run(&steer, OWN, 1).0, DROP);
+    }
+    let expected = Verdicts { to_worker: 0, to_self: 0, unserved: 2, stalled: 2 };
+    assert_eq!(steer.verdicts().unwrap(), expected);
+}
+
+#[test]
 fn a_queue_without_a_heart_is_not_watched() {
     let Some((steer, mut heart)) = steer(Stalled::Drop) else { return };
     heart.beat(Nanos::ZERO);

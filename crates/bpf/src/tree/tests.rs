@@ -267,7 +267,7 @@ fn what_filters_in_front_set_decides_and_lasts_for_one_frame() {
             ];
             let handed = tree.handed().unwrap();
             let port = FrontPort {
-                mac: OWN,
+                own: OWN.into(),
                 multi_buffer: false,
                 entry: tree.entry(),
                 handed: Some(&handed),

@@ -11,8 +11,9 @@ use std::process::ExitCode;
 
 /// Join two ports and shape what passes between them.
 ///
-/// Every frame that arrives at one port leaves through the other; frames addressed to this box go
-/// to its kernel. One worker thread serves each queue pair, pinned to a core. Without a policy
+/// Every frame that arrives at one port leaves through the other. This box cannot be reached through
+/// the ports, unless you gave one, or the bridge between them, an IP address: then frames to the
+/// port's own MAC address go to its kernel. One worker thread serves each queue pair, pinned to a core. Without a policy
 /// nothing is limited; `narrows tc` sets limits at run time:
 ///
 ///   narrows run --ports eth1,eth2
@@ -62,8 +63,9 @@ pub struct Run {
     fail_closed: bool,
 
     /// What joins the ports. `xsk`: queues, and a worker thread for each (AF_XDP). `xdp`: a program
-    /// in the driver, without queues: it costs less and polices instead of shaping, so only tbf
-    /// and htb over pfifo, bfifo or codel run there (docs/xdp.md).
+    /// in the driver, without queues: it costs less and polices instead of shaping, so it runs htb,
+    /// prio, drr, ets and tbf in any order over pfifo, bfifo or codel, and refuses what needs a
+    /// queue: cake, fq_codel, netem and others (docs/xdp.md).
     #[arg(long, value_name = "PLANE", default_value = "xsk")]
     plane: Plane,
 

@@ -35,6 +35,7 @@ mod pacing;
 mod planes;
 mod policing;
 mod ports;
+mod reachability;
 mod reconfigure;
 mod round_trips;
 mod safeguard;

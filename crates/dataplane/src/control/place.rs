@@ -21,8 +21,10 @@ pub(crate) const RUN_DIR: &str = "/run/narrows";
 const LOCK: &str = "lock";
 /// The suffix of sockets.
 pub(super) const SOCKET: &str = "sock";
-/// The suffix of records.
-const RECORD: &str = "offloads";
+/// The suffix of the record of what an instance switched off.
+pub(crate) const OFFLOADS: &str = "offloads";
+/// The suffix of the record of the addresses that it took off.
+pub(crate) const ADDRESSES: &str = "addresses";
 
 /// The folder of the network namespace that this process is in.
 pub(super) fn folder() -> io::Result<PathBuf> {
@@ -30,9 +32,9 @@ pub(super) fn folder() -> io::Result<PathBuf> {
     Ok(Path::new(RUN_DIR).join(format!("net-{namespace}")))
 }
 
-/// The record of the instance that joins `ports`, for the next one.
-pub(crate) fn record(ports: &[String; 2]) -> PathBuf {
-    file(&folder().unwrap_or_else(|_| RUN_DIR.into()), ports, RECORD)
+/// The record with the suffix `kind` of the instance that joins `ports`, for the next one.
+pub(crate) fn record(ports: &[String; 2], kind: &str) -> PathBuf {
+    file(&folder().unwrap_or_else(|_| RUN_DIR.into()), ports, kind)
 }
 
 /// The file in `folder` of the instance that joins `ports`.
@@ -151,7 +153,7 @@ pub(super) fn clear_folder(folder: &Path) {
     if sockets.iter().any(|socket| UnixStream::connect(socket).is_ok()) {
         return;
     }
-    for left in sockets.into_iter().chain(paths(RECORD)) {
+    for left in sockets.into_iter().chain(paths(OFFLOADS)).chain(paths(ADDRESSES)) {
         let _ = std::fs::remove_file(left);
     }
     drop(locks);

@@ -9,8 +9,12 @@ use narrows_sets::Sets;
 use proptest::collection::vec;
 use proptest::prelude::{Just, ProptestConfig, Strategy, prop_assert_eq, prop_oneof, proptest};
 
-const PORT: FrontPort<'static> =
-    FrontPort { mac: [2, 0, 0, 0, 0, 9], multi_buffer: false, entry: Entry::Own, handed: None };
+const PORT: FrontPort<'static> = FrontPort {
+    own: narrows_bpf::OwnAddress { mac: [2, 0, 0, 0, 0, 9], is_addressed: true },
+    multi_buffer: false,
+    entry: Entry::Own,
+    handed: None,
+};
 
 fn filters() -> impl Strategy<Value = Vec<Filter>> {
     let matches = prop_oneof![6 => flower(), 2 => words(), 1 => Just(Matches::All), 1 => mark()];

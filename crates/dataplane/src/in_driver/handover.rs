@@ -99,7 +99,7 @@ impl InheritedPrograms {
             let maps: Vec<OwnedFd> = own.collect();
             let (several, entry) = (has_several_buffers(port), described.entry());
             let tree =
-                Tree::inherit(port.mac, several, entry, hook, &maps).map_err(failed(port))?;
+                Tree::inherit(port.own(), several, entry, hook, &maps).map_err(failed(port))?;
             Ok::<_, InstanceError>((tree, hook, hold))
         };
         let [(tree_a, hook_a, hold_a), (tree_b, hook_b, hold_b)] =

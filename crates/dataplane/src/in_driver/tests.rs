@@ -137,7 +137,7 @@ fn tree(compiled: &Compiled, at_tcx: bool, [mark, priority]: [u32; 2]) -> Tree {
         let steps = vec![Step { does, then: Then::Pass, exceed: Then::Pass, counter: None }];
         let handed = tree.handed().unwrap();
         let entry = tree.entry();
-        let port = FrontPort { mac: MAC, multi_buffer: false, entry, handed: Some(&handed) };
+        let port = FrontPort { own: MAC.into(), multi_buffer: false, entry, handed: Some(&handed) };
         let term = Term { steps, ..Term::any() };
         let front = Front::load(port, &[term], None, &mut FrontMaps::new().unwrap()).unwrap();
         tree.put_in_front(Some(front)).unwrap();

@@ -126,6 +126,7 @@ fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Told>>) {
         name: name.into(),
         ifindex: u32::MAX,
         mac: [2; 6],
+        addressed: false,
         mtu: 1500,
         queues: 2,
         rx_ring: 0,

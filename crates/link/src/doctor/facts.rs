@@ -24,6 +24,8 @@ pub struct PortFacts {
     pub link: Result<Link, String>,
     /// The other end, if it is a veth and the peer is accessible.
     pub peer: Option<Peer>,
+    /// Whether this host has an address behind it that its operator gave it.
+    pub addressed: bool,
     /// The interrupts of its queues; empty if there are none.
     pub interrupts: Vec<QueueInterrupt>,
     /// Those of its XDP programs that are libxdp's dispatcher, as far as its pins say.
@@ -144,6 +146,7 @@ pub(super) fn fit() -> Facts {
             asked: name.to_owned(),
             link: Ok(link),
             peer: None,
+            addressed: false,
             interrupts: interrupts.collect(),
             dispatchers: Vec::new(),
         }

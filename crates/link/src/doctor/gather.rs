@@ -6,9 +6,9 @@
 
 use super::interrupts::{self, QueueInterrupt};
 use super::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts};
-use crate::Link;
 use crate::link::all;
 use crate::peer::Peer;
+use crate::{Link, is_addressed};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
@@ -29,7 +29,9 @@ fn port(name: &str) -> PortFacts {
         (peer, queue_interrupts(link), dispatchers(link))
     };
     let (peer, interrupts, dispatchers) = link.as_ref().map(of_link).unwrap_or_default();
-    PortFacts { asked: name.to_owned(), link, peer, interrupts, dispatchers }
+    let is_addressed = |link: &Link| is_addressed(link.status.ifindex).unwrap_or_default();
+    let addressed = link.as_ref().is_ok_and(is_addressed);
+    PortFacts { asked: name.to_owned(), link, peer, addressed, interrupts, dispatchers }
 }
 
 /// Libxdp pins what runs under a dispatcher in a directory named after the interface and the

@@ -21,6 +21,7 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: boo
     findings.extend(not_ethernet(link));
     findings.push(if at_tcx { behind_driver(link) } else { driver(link, wanted.plane) });
     findings.extend(rings(link));
+    findings.extend(reach(facts, link));
     findings.extend(programs(facts, link, at_tcx));
     findings
 }
@@ -72,6 +73,23 @@ fn driver(link: &Link, plane: WantedPlane) -> Finding {
 fn behind_driver(link: &Link) -> Finding {
     let driver = &link.driver;
     Finding::ok(link.name(), format!("{driver}: the XDP plane runs behind the driver, at tcx"))
+}
+
+/// How the port's network reaches this host.
+fn reach(facts: &PortFacts, link: &Link) -> Option<Finding> {
+    let name = link.name();
+    if facts.addressed {
+        let what = "this host has an IP address behind it: frames to the port's own MAC address go \
+                    to its kernel, whoever sends them, and can reach all its addresses";
+        return Some(Finding::note(name, what));
+    }
+    let mut automatic = link.addresses.iter().filter(|address| address.is_automatic());
+    let address = automatic.next()?;
+    let what = format!(
+        "has the automatic address {address}, by which its network can reach this host: Narrows \
+         takes it off while it runs"
+    );
+    Some(Finding::ok(name, what))
 }
 
 fn rings(link: &Link) -> Option<Finding> {
@@ -156,6 +174,21 @@ mod tests {
         let findings = programs(&facts, &link, false);
         assert_eq!(findings[0].severity, Severity::Blocker);
         assert_eq!(findings[0].remedy.as_deref(), Some("ip link set dev a xdpdrv off"));
+    }
+
+    #[test]
+    fn who_can_reach_the_host_is_said() {
+        let [mut facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        assert_eq!(reach(&facts, &link), None);
+        let ip = "fe80::1".parse().unwrap();
+        link.addresses.push(crate::Address { ip, prefix: 64 });
+        let said = reach(&facts, &link).unwrap();
+        assert!(said.what.starts_with("has the automatic address fe80::1/64"), "{}", said.what);
+        facts.addressed = true;
+        let said = reach(&facts, &link).unwrap();
+        assert_eq!(said.severity, Severity::Note);
+        assert!(said.what.contains("whoever sends them"), "{}", said.what);
     }
 
     fn worst(findings: &[Finding]) -> &Finding {

@@ -63,7 +63,7 @@ fn addresses(port: &Link) -> Option<Finding> {
         .collect();
     (!mine.is_empty()).then(|| {
         let list = mine.join(", ");
-        let what = format!("carries {list}: frames to this host's MAC address go to the kernel");
+        let what = format!("carries {list}, so its automatic addresses stay, too");
         Finding::note(port.name(), what)
     })
 }
