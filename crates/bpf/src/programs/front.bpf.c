@@ -180,7 +180,9 @@ static __always_inline int matches(struct context *ctx, struct packet *packet, i
 
 		if (!terms[term].selectors[i].is_used)
 			break;
-		base = terms[term].selectors[i].is_in_carrier ? packet->behind_tags : packet->network;
+		base = packet->network;
+		if (terms[term].selectors[i].is_in_carrier)
+			base = packet->behind_tags;
 		if (terms[term].selectors[i].is_behind_ip) {
 			base = packet->transport;
 			if (!base)

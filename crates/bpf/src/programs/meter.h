@@ -31,8 +31,8 @@
 /* The longest that a refusal holds on a CPU. */
 #define REFUSED_MAX 1000000ULL
 #define COUNT_MAX 0xffff
-/* The most bytes that are sold at once: what the longest packet that the kernel merges (512 KiB) has
- * on the wire, and what a link adds to its frames. */
+/* The most bytes that are sold at once: what the longest packet that the kernel merges, of
+ * 512 KiB, has on the wire, and what a link adds to its frames. */
 #define SALE_MAX (1 << 21)
 
 enum answer {

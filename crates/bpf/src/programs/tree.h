@@ -66,7 +66,7 @@ struct key {
 			__u8 protocol;
 			__u8 traffic_class;
 			__u8 ip;		/* 4, 6, or 0 for neither */
-			__u8 has;		/* ports; and what IP is in, from CARRIER_SHIFT on */
+			__u8 has;		/* ports; from CARRIER_SHIFT on, what IP is in */
 			__u16 mask;		/* used by rules */
 			__u32 mark;		/* that a filter in front has set */
 		};

@@ -195,7 +195,8 @@ fn no_number_of_a_sender_makes_more_of_a_packet_than_can_be_on_the_wire() {
     let cases = (stacks(), bytes, any::<prop::sample::Index>(), numbers(), numbers());
     let outcome = runner.run(&cases, |(stack, bytes, end, cut, said)| {
         let mut frame = written(&stack);
-        // The kernel takes nothing shorter. Any header may reach beyond the end, and any byte be wrong.
+        // The kernel takes nothing shorter. Any header may reach beyond the end, and any byte be
+        // wrong.
         frame.extend(&bytes);
         frame.truncate(54.max(end.index(frame.len()) + 1));
         for (at, byte) in bytes.chunks_exact(8).map(|some| (usize::from(some[0]), some[1])) {
