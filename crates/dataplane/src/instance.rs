@@ -345,16 +345,16 @@ impl Instance {
             self.resolve(name, &port.in_front())?;
             let Some(plane) = &self.plane else { continue };
             let queues = self.laid_over(plane.queues());
-            let plan = match plans[side.index()].take().filter(|ready| ready.plan().queues() == queues)
-            {
-                Some(plan) => plan,
-                // The ports have changed since, or the policy there was equal when it was planned.
-                None => {
-                    let mut plans = self.planner().plan(policy.clone())?.plans;
-                    let Some(plan) = plans[side.index()].take() else { continue };
-                    plan
-                }
-            };
+            let plan =
+                match plans[side.index()].take().filter(|ready| ready.plan().queues() == queues) {
+                    Some(plan) => plan,
+                    // The ports have changed since, or the policy there was equal when it was planned.
+                    None => {
+                        let mut plans = self.planner().plan(policy.clone())?.plans;
+                        let Some(plan) = plans[side.index()].take() else { continue };
+                        plan
+                    }
+                };
             let terms = self.resolve(name, &plan.plan().front)?;
             changes.push((side, plan, terms));
         }

@@ -11,8 +11,8 @@ use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
-    Rounds, Testbed, accuracy, attack, control, forward, interrupt, latency, pacing, policing, tree, uneven,
-    waking,
+    Rounds, Testbed, accuracy, attack, control, forward, interrupt, latency, pacing, policing,
+    tree, uneven, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;

@@ -88,10 +88,14 @@ fn everyone_is_served_while_a_file_of_thousands_of_circuits_is_read() {
     assert!(after.contains("classid 1:2 htb rate 2000000000bit"), "the command is lost");
 
     // The file wins over the command; after that nothing changes.
-    for wanted in [("circuits.tc", "rate 1000000000bit"), ("which changes nothing", "rate 1000000000bit")] {
+    for wanted in
+        [("circuits.tc", "rate 1000000000bit"), ("which changes nothing", "rate 1000000000bit")]
+    {
         hup(&instance);
         wait_for(&bed, "read again", |show| has_event(show, wanted.0));
-        wait_for(&bed, "in force", |_| saved(&bed).contains(&format!("classid 1:2 htb {}", wanted.1)));
+        wait_for(&bed, "in force", |_| {
+            saved(&bed).contains(&format!("classid 1:2 htb {}", wanted.1))
+        });
     }
     let _ = std::fs::remove_file(&socket);
 }
@@ -106,7 +110,8 @@ fn a_batch_is_in_force_up_to_the_line_that_fails_and_no_further() {
         "qdisc add dev port-a clsact".to_owned(),
     ];
     lines.extend(
-        (1..=3000).map(|id| format!("class add dev port-b parent 1: classid 1:{id:x} htb rate 1mbit")),
+        (1..=3000)
+            .map(|id| format!("class add dev port-b parent 1: classid 1:{id:x} htb rate 1mbit")),
     );
     // Whether there is such a set is known only when it is put in force.
     let refused = "filter add dev port-a ingress basic match 'ipset(nobody src)' action drop";
@@ -135,8 +140,7 @@ fn a_stopped_instance_is_not_taken_for_none() {
     let bed = Testbed::up(1).unwrap();
     let mut instance = run(&bed, &[]);
     instance.freeze().unwrap();
-    let asked: [&[&str]; 3] =
-        [&["tc", "qdisc", "show"], &["show"], &["top", "--once"]];
+    let asked: [&[&str]; 3] = [&["tc", "qdisc", "show"], &["show"], &["top", "--once"]];
     let outputs: Vec<_> = thread::scope(|scope| {
         let asking = asked.map(|words| scope.spawn(|| narrows(&bed, words)));
         asking.into_iter().map(|asking| asking.join().unwrap()).collect()
@@ -146,6 +150,9 @@ fn a_stopped_instance_is_not_taken_for_none() {
         let said = complaint(&output);
         assert!(!output.status.success());
         assert!(said.contains(&format!("runs here (process {})", instance.id())), "{said}");
-        assert!(said.contains("has not answered for 10 s") && !said.contains("start one"), "{said}");
+        assert!(
+            said.contains("has not answered for 10 s") && !said.contains("start one"),
+            "{said}"
+        );
     }
 }

@@ -22,8 +22,8 @@ use narrows_qdisc::Slot;
 use narrows_shaper::{Installation, Side, Worker};
 use narrows_units::Nanos;
 use narrows_xsk::{CopyMode, RingSizes, Socket, Umem};
-use std::sync::Arc;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long workers may take to report their sockets.
