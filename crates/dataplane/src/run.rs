@@ -337,6 +337,7 @@ fn serve(
         }
         let mut limit = Nanos::ZERO;
         let began = clock::now();
+        let amid_batch = control.is_amid_batch();
         let holder = control.serve(|task, has_begun| {
             if let Task::Whole(Request::LetGo { limit_s, .. }) = &*task {
                 limit = Nanos::from_secs((*limit_s).min(PAUSE_MAX_S));
@@ -344,8 +345,15 @@ fn serve(
             let state = state.as_mut();
             let (instance, upgrades) = (&mut instance, &mut upgrades);
             let reload = reload.as_mut();
-            let work =
-                Work { instance, upgrades, state, reload, beside: &beside, readers: &readers };
+            let work = Work {
+                instance,
+                upgrades,
+                state,
+                reload,
+                amid_batch,
+                beside: &beside,
+                readers: &readers,
+            };
             work.step(task, has_begun)
         });
         if let Some(stream) = holder {

@@ -34,6 +34,8 @@ pub(crate) struct Work<'a> {
     /// The policy file that is being read.
     pub(crate) reload: Option<&'a mut Reload>,
     pub(crate) beside: &'a Beside,
+    /// Whether a batch has begun that is not done.
+    pub(crate) amid_batch: bool,
     /// Each command that is being shown has a copy.
     pub(crate) readers: &'a Arc<()>,
 }
@@ -97,6 +99,8 @@ impl Work<'_> {
             Request::Upgrade { .. } | Request::LetGo { .. } if self.has_to_wait() => {
                 return Step::Later;
             }
+            // It would end with this process.
+            Request::Upgrade { .. } if self.amid_batch => return Step::Later,
             Request::Upgrade { binary } => {
                 Answer::Upgrade(self.upgrades.request(binary.as_deref(), self.instance))
             }

@@ -230,7 +230,6 @@ fn counting(lines: &mut usize) -> impl FnMut(&mut Task, bool) -> Step {
     |task, _| match task {
         Task::Batch(batch) => {
             let more = batch.step(&mut OfflineHost::default());
-            // The end of the text is a line, too.
             *lines += usize::from(more);
             if more { Step::More } else { Step::Done(batch.end().into()) }
         }
@@ -241,6 +240,8 @@ fn counting(lines: &mut usize) -> impl FnMut(&mut Task, bool) -> Step {
 /// The bytes of a batch of so many lines.
 fn bytes_of(lines: usize) -> Vec<u8> {
     let text = LINE.repeat(lines);
+    // What follows the last line break is a line, too.
+    let text = text.trim_end();
     let (name, bytes) = ("-".to_owned(), text.len() as u64);
     let request = Request::Batch { options: Vec::new(), name, bytes, names: None };
     let mut all = serde_json::to_vec(&request).unwrap();
