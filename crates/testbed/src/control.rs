@@ -87,7 +87,7 @@ fn measure(program: &Path, circuits: u32) -> Result<Vec<Row>> {
     let notify = format!("NOTIFY_SOCKET={}", socket.display());
     let timeout = format!("WATCHDOG_USEC={}", BEAT.as_micros() * 2);
     let (program_word, file_word) = (program.display().to_string(), file.display().to_string());
-    let words = [&notify, &timeout, &program_word, "run", "--ports", "port-a,port-b"];
+    let words = [notify.as_str(), &timeout, &program_word, "run", "--ports", "port-a,port-b"];
     let words = [&words[..], &["--batch", &file_word]].concat();
     let mut instance = Instance::start_command(&bed, Path::new("env"), &words)?;
     manager.until_ready()?;
@@ -117,7 +117,7 @@ fn measure(program: &Path, circuits: u32) -> Result<Vec<Row>> {
         command.args(["tc", "-batch"]).arg(&batch);
         thread::scope(|scope| {
             let begin = Instant::now();
-            let running = scope.spawn(|| {
+            let running = scope.spawn(|| -> Result<Duration> {
                 let ended = command.status()?;
                 ensure!(ended.success(), "the batch ended with {ended}");
                 Ok(begin.elapsed())

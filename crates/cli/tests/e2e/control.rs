@@ -34,7 +34,7 @@ fn everyone_is_served_while_a_file_of_thousands_of_circuits_is_read() {
     let manager = UnixDatagram::bind(&socket).unwrap();
     let notify = format!("NOTIFY_SOCKET={}", socket.display());
     let words = [
-        &notify,
+        notify.as_str(),
         "WATCHDOG_USEC=200000",
         crate::setup::NARROWS,
         "run",
@@ -141,8 +141,9 @@ fn a_stopped_instance_is_not_taken_for_none() {
     let mut instance = run(&bed, &[]);
     instance.freeze().unwrap();
     let asked: [&[&str]; 3] = [&["tc", "qdisc", "show"], &["show"], &["top", "--once"]];
+    let of = &bed;
     let outputs: Vec<_> = thread::scope(|scope| {
-        let asking = asked.map(|words| scope.spawn(|| narrows(&bed, words)));
+        let asking = asked.map(|words| scope.spawn(move || narrows(of, words)));
         asking.into_iter().map(|asking| asking.join().unwrap()).collect()
     });
     instance.thaw().unwrap();

@@ -74,10 +74,10 @@ impl Client {
     ) -> (Vec<Self>, Vec<ControlError>) {
         let (mut found, mut silent) = (Vec::new(), Vec::new());
         for path in sockets {
-            // A socket is called after its ports.
+            // A socket is called after its ports, whose names may have commas, too.
             let may_be_it = |dev: &str| {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy();
-                name.split(',').any(|port| port == dev)
+                name.starts_with(&format!("{dev},")) || name.ends_with(&format!(",{dev}"))
             };
             if !dev.is_none_or(may_be_it) {
                 continue;
