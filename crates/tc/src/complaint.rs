@@ -54,12 +54,11 @@ impl Complaint {
         Self { code: Outcome::REFUSED, message: message.into() }
     }
 
-    /// What the policy refused. Where something is there already, scripts look for what `tc` prints
-    /// for kernels without a message of their own.
+    /// What the policy refused. A second line has the words of `tc` for kernels without messages of
+    /// their own, if scripts look for those.
     pub(crate) fn policy(error: PolicyError) -> Self {
-        let exists =
-            if error.is_about_existence() { "\nRTNETLINK answers: File exists" } else { "" };
-        Self::refused(format!("Error: {error}{exists}"))
+        let answer = error.answer().map(|answer| format!("\nRTNETLINK answers: {answer}"));
+        Self::refused(format!("Error: {error}{}", answer.unwrap_or_default()))
     }
 
     /// A line that is not a command.

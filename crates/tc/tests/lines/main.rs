@@ -15,4 +15,5 @@ mod pacing;
 mod properties;
 mod route;
 mod save;
+mod tools;
 mod words;
