@@ -313,12 +313,19 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
-    /// Whether something was to be added that is there already (`EEXIST` in the kernel).
-    pub fn is_about_existence(&self) -> bool {
-        matches!(
-            self,
-            Self::Exists { .. } | Self::ClassExists(_) | Self::FilterExists | Self::ActionExists
-        )
+    /// What `tc` says of the kernel's error number, where scripts look for it: `EEXIST` if something
+    /// was to be added that is there already, `ENOENT` if it is not there.
+    pub fn answer(&self) -> Option<&'static str> {
+        match self {
+            Self::Exists { .. }
+            | Self::ClassExists(_)
+            | Self::FilterExists
+            | Self::ActionExists => Some("File exists"),
+            Self::NoSuchHandle | Self::NoSuchParent { .. } | Self::NoSuchClass(_) => {
+                Some("No such file or directory")
+            }
+            _ => None,
+        }
     }
 
     /// What `tc` exits with when the kernel refuses.

@@ -272,7 +272,10 @@ impl Kind {
         }
         let class = match (edit.verb, edit.class) {
             (Verb::Delete, _) => None,
-            (_, Some(class)) => Some(filtered_class(classful, handle, at, class)?),
+            (_, Some(class)) => match filtered_class(classful, handle, at, class) {
+                Ok(minor) => Some(minor),
+                Err(why) => Some(self.default_for_all(handle, at, class, edit).ok_or(why)?),
+            },
             (_, None) if edit.actions.is_empty() => {
                 return Err(PolicyError::Filter("say which class: classid ID"));
             }
@@ -284,6 +287,31 @@ impl Kind {
             true => Err(PolicyError::InnerClass(handle.class(at))),
             false => Ok(()),
         }
+    }
+}
+
+impl Kind {
+    /// The default class of an `htb`, for a filter that assigns everything to a class that does not
+    /// exist. As in the kernel, such packets go where they would go without the filter, and there are
+    /// programs that add it. With a condition, the class is rather a mistake.
+    fn default_for_all(
+        &self,
+        handle: Handle,
+        at: u32,
+        class: ClassId,
+        edit: &FilterEdit,
+    ) -> Option<u32> {
+        let Self::Htb(htb) = self else { return None };
+        let is_here = at == 0 && [0, handle.major()].contains(&class.major);
+        let is_for_all = edit.protocol.is_none_or(|protocol| protocol == ANY_PROTOCOL)
+            && match edit.matches.as_ref()? {
+                Matches::All | Matches::Basic(None) => true,
+                Matches::Words(words) => words.iter().all(|word| word.mask == 0),
+                _ => false,
+            };
+        let is_missing = !htb.has_class(class.minor);
+        let is_default = htb.has_class(htb.default) && !htb.is_inner(htb.default);
+        (is_here && is_for_all && is_missing && is_default).then_some(htb.default)
     }
 }
 

@@ -43,11 +43,11 @@ pub(crate) struct Complaint {
     pub(crate) message: String,
 }
 
-/// What the policy refused, in words. Where something is there already, scripts look for what `tc` prints
-/// for kernels without a message of their own.
+/// What the policy refused, in words. A second line has the words of `tc` for kernels without messages of
+/// their own, if scripts look for those.
 pub fn refusal(error: &PolicyError) -> String {
-    let exists = if error.is_about_existence() { "\nRTNETLINK answers: File exists" } else { "" };
-    format!("{error}{exists}")
+    let answer = error.answer().map(|answer| format!("\nRTNETLINK answers: {answer}"));
+    format!("{error}{}", answer.unwrap_or_default())
 }
 
 impl Complaint {

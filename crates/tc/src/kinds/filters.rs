@@ -388,7 +388,8 @@ fn prefix_len(word: &str) -> Option<u8> {
 fn octets(word: &str) -> Option<[u8; 4]> {
     let mut address = [0; 4];
     for (at, octet) in word.split('.').enumerate() {
-        *address.get_mut(at)? = number::mask(octet)?.try_into().ok()?;
+        let number = number::mask(octet).filter(|_| !octet.starts_with('+'));
+        *address.get_mut(at)? = number?.try_into().ok()?;
     }
     Some(address)
 }

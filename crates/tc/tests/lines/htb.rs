@@ -98,7 +98,7 @@ fn traps_of_the_kernel_are_refused_with_a_reason() {
         ("filter add dev right pref 1 matchall classid 1:10", "Protocol mismatch"),
         ("filter add dev right protocol ip pref 1 matchall classid 1:10", "kind does not match"),
         ("filter add dev right pref 2 matchall classid 1:1", "1:1 has classes below it"),
-        ("filter add dev right pref 2 matchall classid 1:99", "class doesn't exist"),
+        ("filter add dev right pref 2 u32 match ip tos 5 ff classid 1:99", "class doesn't exist"),
         ("filter add dev right pref 2 matchall", "classid ID"),
         ("filter add dev left pref 2 matchall classid 1:10", "Parent Qdisc doesn't exists"),
         ("filter del dev right pref 9", "not found"),

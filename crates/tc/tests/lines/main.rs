@@ -16,4 +16,5 @@ mod pacing;
 mod properties;
 mod route;
 mod save;
+mod tools;
 mod words;

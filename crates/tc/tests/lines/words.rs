@@ -353,6 +353,18 @@ fn what_is_there_already_is_said_in_the_words_that_scripts_look_for() {
         let complaint = host.fails(line, code);
         assert!(complaint.ends_with("\nRTNETLINK answers: File exists\n"), "{line}: {complaint}");
     }
+    host.ok("qdisc del dev right clsact");
+    for line in [
+        "qdisc del dev right ingress",
+        "qdisc del dev right parent ffff:",
+        "class del dev right classid 1:9",
+    ] {
+        let complaint = host.fails(line, 2);
+        assert!(
+            complaint.ends_with("\nRTNETLINK answers: No such file or directory\n"),
+            "{complaint}"
+        );
+    }
 }
 
 #[test]
