@@ -309,7 +309,7 @@ fn a_tree_of_the_kernel_is_shown_the_same_after_its_import() {
         prop_assert_eq!(imported.faults.len(), hashed + limits, "{}", all);
         Ok(())
     });
-    result.unwrap_or_else(|why| panic!("{why}"));
+    result.unwrap_or_else(|why| panic!("{}: {why}", kernel.version()));
 }
 
 /// The rest of what `tc` prints on this machine: hidden settings, and a `tbf` with a peak rate,
