@@ -36,6 +36,8 @@
 #define PACKET_FIRST 16
 #define PACKET_TAG 32
 #define PACKET_INNER_TAG 64
+/* No header: see segments.h. */
+#define PACKET_CUT_TOO_FINE 128
 
 /* What carries IP further. */
 #define CARRIED_BY_PPPOE 1
@@ -80,9 +82,7 @@ struct packet {
 	__u16 network;		/* where IP begins, or else what is behind all tags */
 	__u16 transport;	/* where the transport layer does; 0 without IP */
 	__u16 end;		/* where the IP packet ends by its own account */
-	__u16 is_cut_too_fine;
 	__u16 behind_tags;	/* where that begins */
-	__u16 spare[3];
 };
 
 /* The frames that a packet stands for. */
