@@ -271,7 +271,8 @@ int front(struct context *ctx)
 
 		packet.bytes = size.bytes;
 		packet.packets = size.packets;
-		packet.is_cut_too_fine = is_cut_too_fine(ctx, size);
+		if (is_cut_too_fine(ctx, size))
+			packet.has = PACKET_CUT_TOO_FINE;
 		read_packet(ctx, &packet, reads_transport);
 		if (is_dropped(ctx, &packet)) {
 			count(ALL_DROPPED, size.bytes, size.packets, 1, CONFORMS);

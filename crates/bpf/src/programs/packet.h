@@ -36,6 +36,8 @@
 #define PACKET_FIRST 16
 #define PACKET_TAG 32
 #define PACKET_INNER_TAG 64
+/* No header: see segments.h. */
+#define PACKET_CUT_TOO_FINE 128
 
 /* What carries IP further. */
 #define CARRIED_BY_PPPOE 1
@@ -80,9 +82,7 @@ struct packet {
 	__u16 network;		/* where IP begins, or else what is behind all tags */
 	__u16 transport;	/* where the transport layer does; 0 without IP */
 	__u16 end;		/* where the IP packet ends by its own account */
-	__u16 is_cut_too_fine;
 	__u16 behind_tags;	/* where that begins */
-	__u16 spare[3];
 };
 
 /* The frames that a packet stands for. */
@@ -290,19 +290,18 @@ static __always_inline __u8 pass_pppoe(struct context *ctx, __u32 *at)
 	return header[3] == bpf_htons(0x0021) ? 4 : header[3] == bpf_htons(0x0057) ? 6 : 0;
 }
 
-/* The next tag of the packet, from the outer one on. */
-static __always_inline void add_tag(struct packet *packet, __be16 type, __be16 control)
+static __always_inline void set_tag(struct packet *packet, __be16 type, __be16 control)
 {
-	control &= bpf_htons(0xefff);
-	if (!(packet->has & PACKET_TAG)) {
-		packet->tag = control;
-		packet->tag_type = type;
-		packet->has |= PACKET_TAG;
-	} else if (!(packet->has & PACKET_INNER_TAG)) {
-		packet->inner_tag = control;
-		packet->inner_tag_type = type;
-		packet->has |= PACKET_INNER_TAG;
-	}
+	packet->tag = control & bpf_htons(0xefff);
+	packet->tag_type = type;
+	packet->has |= PACKET_TAG;
+}
+
+static __always_inline void set_inner_tag(struct packet *packet, __be16 type, __be16 control)
+{
+	packet->inner_tag = control & bpf_htons(0xefff);
+	packet->inner_tag_type = type;
+	packet->has |= PACKET_INNER_TAG;
 }
 
 /* The EtherType behind all tags. */
@@ -330,7 +329,7 @@ static __always_inline void read_packet(struct context *ctx, struct packet *pack
 	ether_type = eth->h_proto;
 	beside = tag_beside(ctx, &beside_type);
 	if (beside_type)
-		add_tag(packet, beside_type, beside);
+		set_tag(packet, beside_type, beside);
 #pragma unroll
 	for (int i = 0; i < PACKET_TAGS_MAX; i++) {
 		__be16 *tag;
@@ -341,8 +340,10 @@ static __always_inline void read_packet(struct context *ctx, struct packet *pack
 		tag = part(ctx, at, 4);
 		if (!tag)
 			break;
-		if (i < 2)
-			add_tag(packet, ether_type, tag[0]);
+		if (i == 0 && !beside_type)
+			set_tag(packet, ether_type, tag[0]);
+		else if (i == 0 || (i == 1 && !beside_type))
+			set_inner_tag(packet, ether_type, tag[0]);
 		ether_type = tag[1];
 		at += 4;
 	}

@@ -226,7 +226,7 @@ static __always_inline int police_packet(const struct packet *packet,
 	__u32 number = police->account;
 	struct common *common;
 
-	if (packet->is_cut_too_fine)
+	if (packet->has & PACKET_CUT_TOO_FINE)
 		return EXCEEDS;
 	if ((__s64)bytes < police->minimum)
 		bytes = police->minimum;
