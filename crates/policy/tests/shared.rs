@@ -2,9 +2,11 @@
 
 use narrows_coordination::Strategy;
 use narrows_policy::{
-    Edit, EtsOptions, Handle, Params, Parent, Plan, Policy, PortFacts, PrioParams, TbfParams, Verb,
+    Edit, EtsOptions, Handle, HtbOptions, Params, Parent, Plan, Policy, PortFacts, PrioParams,
+    TbfParams, Verb,
 };
 use narrows_qdisc::Config;
+use narrows_qdisc::htb::CLASS_MAX;
 use narrows_units::{Bytes, Rate, wire::Overhead};
 
 fn tbf() -> TbfParams {
@@ -20,13 +22,18 @@ fn tbf() -> TbfParams {
 
 /// The plan for `below` in `tbf` on that many queues.
 fn plan(tbf: TbfParams, below: Params, queues: usize) -> Plan {
-    let root = Parent::Root;
-    let inner = Parent::Class(Handle::new(1).unwrap().class(1));
+    plan_of(&[Params::Tbf(tbf), below], queues)
+}
+
+/// The plan for `qdiscs`, each in the first class of the one before it, on that many queues.
+fn plan_of(qdiscs: &[Params], queues: usize) -> Plan {
+    let mut parent = Parent::Root;
     let mut policy = Policy::default();
-    for (handle, parent, params) in [(1, root, Params::Tbf(tbf)), (2, inner, below)] {
-        let (verb, handle) = (Verb::Add, Handle::new(handle));
-        let edit = Edit { verb, parent: Some(parent), handle, params: Some(params) };
+    for (handle, params) in (1..).zip(qdiscs.iter().cloned()) {
+        let (verb, number) = (Verb::Add, Handle::new(handle));
+        let edit = Edit { verb, parent: Some(parent), handle: number, params: Some(params) };
         policy = policy.edit("eth0", &edit, &PortFacts::ETHERNET).unwrap();
+        parent = Parent::Class(Handle::new(handle).unwrap().class(1));
     }
     Plan::of(policy.port("eth0"), queues).unwrap()
 }
@@ -51,6 +58,27 @@ fn bands_below_a_shared_rate_are_classes_of_one_tree() {
     assert_eq!((root.class.rate, root.class.burst), (tbf().rate, tbf().burst));
     assert_eq!((root.leaf, root.class.overhead), (None, tbf().overhead));
     assert_eq!(plan.rules.len(), 1);
+}
+
+#[test]
+fn each_queue_has_its_own_bands_where_queues_have_seats_in_one() {
+    for below in [Params::Tbf(tbf()), Params::Htb(HtbOptions::default())] {
+        let plan = plan_of(&[Params::Tbf(tbf()), prio(), below], 2);
+        assert!(plan.limits.contains_key(&Handle::new(1).unwrap()), "{plan}");
+        assert!(!plan.classes.contains_key(&Handle::new(2).unwrap()), "{plan}");
+    }
+}
+
+#[test]
+fn a_default_that_no_class_can_have_is_refused() {
+    let htb = |default| {
+        let options = HtbOptions { default: Some(default), ..HtbOptions::default() };
+        let (verb, parent) = (Verb::Add, Some(Parent::Root));
+        let edit = Edit { verb, parent, handle: None, params: Some(Params::Htb(options)) };
+        Policy::default().edit("eth0", &edit, &PortFacts::ETHERNET)
+    };
+    assert!(htb(CLASS_MAX).is_ok());
+    assert!(htb(CLASS_MAX + 1).unwrap_err().to_string().contains("1 to 7fffffff"));
 }
 
 #[test]
