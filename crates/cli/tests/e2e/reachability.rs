@@ -191,7 +191,7 @@ fn a_start_that_is_refused_leaves_the_addresses() {
 }
 
 #[test]
-fn an_address_that_the_operator_gives_is_reached_at_once_and_until_it_goes() {
+fn an_address_that_the_operator_gives_is_reached_until_it_goes() {
     let Some(_turn) = turn_to_count() else { return };
     let host = Host::new();
     for plane in PLANES {
