@@ -115,8 +115,8 @@ fn measure(program: &Path, circuits: u32) -> Result<Vec<Row>> {
     let row = beside(&bed, program, &manager, |manager| {
         let mut command = bed.shaper().command(program);
         command.args(["tc", "-batch"]).arg(&batch);
+        let begin = Instant::now();
         thread::scope(|scope| {
-            let begin = Instant::now();
             let running = scope.spawn(|| -> Result<Duration> {
                 let ended = command.status()?;
                 ensure!(ended.success(), "the batch ended with {ended}");
