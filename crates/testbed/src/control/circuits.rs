@@ -13,7 +13,9 @@ pub fn policy(circuits: u32, mbit: u32) -> String {
     let mut text = String::new();
     for (dev, field) in [("port-a", "src_ip"), ("port-b", "dst_ip")] {
         // Writing to a string does not fail.
-        let mut add = |line: std::fmt::Arguments<'_>| drop(writeln!(text, "{line}"));
+        let mut add = |line: std::fmt::Arguments<'_>| {
+            let _ = writeln!(text, "{line}");
+        };
         add(format_args!("qdisc replace dev {dev} root handle 1: htb default 2"));
         add(format_args!("class add dev {dev} parent 1: classid 1:1 htb rate 100gbit"));
         add(format_args!(
