@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use clap::Args;
-use narrows_dataplane::control::{Answer, Client, Request};
+use narrows_dataplane::control::{Answer, Client, ControlError, Request};
 use narrows_tc::{CommandLine, Options, Outcome, Recipients};
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -84,8 +84,10 @@ fn live(words: &[String], line: &CommandLine) -> anyhow::Result<Outcome> {
     // One that does not answer hinders no command to another.
     let dev =
         line.words.iter().position(|word| word == "dev").and_then(|at| line.words.get(at + 1));
-    let only = dev.filter(|_| batch.is_none()).and_then(|dev| Client::find(Some(dev)).ok());
-    let instances = only.map_or_else(|| Client::find(None), Ok)?;
+    let instances = match dev.filter(|_| batch.is_none()).map(|dev| Client::find(Some(dev))) {
+        None | Some(Err(ControlError::NoInstance(_))) => Client::find(None)?,
+        Some(found) => found?,
+    };
     let ports: Vec<Vec<String>> = instances.iter().map(|client| client.ports.clone()).collect();
     let live = Live { instances: &instances, ports: &ports, options: &line.options };
     let Some((name, text)) = batch else {
@@ -98,7 +100,8 @@ fn live(words: &[String], line: &CommandLine) -> anyhow::Result<Outcome> {
         return live.ask(Recipients::One(0), &asked(&text));
     }
     let mut whole = Outcome::default();
-    for leg in narrows_tc::route(&text, &ports) {
+    let legs = narrows_tc::route(&text, &ports);
+    for leg in &legs {
         let outcome = live.ask(leg.to, &asked(&leg.text))?;
         whole.stdout.push_str(&outcome.stdout);
         whole.stderr.push_str(&outcome.stderr);

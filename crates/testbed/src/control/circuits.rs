@@ -14,7 +14,6 @@ pub fn policy(circuits: u32, mbit: u32) -> String {
     for (dev, field) in [("port-a", "src_ip"), ("port-b", "dst_ip")] {
         // Writing to a string does not fail.
         let mut add = |line: std::fmt::Arguments<'_>| {
-            // Writing to a string cannot fail.
             let _ = writeln!(text, "{line}");
         };
         add(format_args!("qdisc replace dev {dev} root handle 1: htb default 2"));
