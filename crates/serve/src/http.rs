@@ -325,7 +325,10 @@ mod tests {
         };
         let (right, before) = ("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", connection());
         assert_eq!(guess(&before, right).status(), StatusCode::OK);
-        let last = (0..20).map(|_| guess(&connection(), "Basic eDp5")).last().unwrap();
+        for _ in 0..20 {
+            guess(&connection(), "Basic eDp5");
+        }
+        let last = guess(&connection(), "Basic eDp5");
         assert_eq!(last.status(), StatusCode::TOO_MANY_REQUESTS);
         assert!(last.headers().contains_key(header::RETRY_AFTER));
         assert_eq!(last.headers()[header::CONNECTION], "close");
