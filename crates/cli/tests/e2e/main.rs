@@ -41,5 +41,6 @@ mod stalls;
 mod standby;
 mod starting;
 mod supervision;
+mod tools;
 mod upgrading;
 mod views;
