@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -37,6 +37,7 @@ help:
 	@echo "make bench-tree-real the kernel's HTB and ours: the same tree, the same traffic (root)"
 	@echo "make reproduction   simulate every figure of docs/reproduction.md again and renew it; SCENARIOS='fair-wake' for some"
 	@echo "make tc-testing     Linux's own cases for tc, which it downloads; LIVE=1 on running instances (root)"
+	@echo "make tools          programs that call tc, for the end-to-end tests: FireQOS, tcconfig"
 	@echo "make book           build docs/ as a book, with mdBook, which it installs"
 	@echo "make pictures       take the pictures of docs/pictures of a running instance, in Chromium and tmux (root)"
 	@echo "make deb            build target/package/narrows_*.deb, with cargo-deb, which it installs, and check it"
@@ -250,6 +251,20 @@ $(TC_TESTS):
 # LIVE=1 runs the cases on running instances, as root, and not in memory.
 tc-testing: $(if $(LIVE),build,deps) $(TC_TESTS)
 	@$(CARGO) run --locked -q -p narrows-tc --example tc_testing -- $(LIVE:%=--live $(NARROWS)) $(TC_TESTS)
+
+# Other people's programs that call tc, for the end-to-end tests: FireQOS from Debian and tcconfig from
+# PyPI. They are unpacked in target/tools, and nothing is installed.
+TOOLS := target/tools
+tools: $(TOOLS)/fireqos $(TOOLS)/tcconfig
+
+$(TOOLS)/fireqos:
+	@mkdir -p $(TOOLS)/debs $@
+	@cd $(TOOLS)/debs && apt-get download -qq fireqos firehol-common && \
+	  for deb in *.deb; do dpkg-deb -x $$deb .; done && mv usr/lib/firehol/* ../fireqos
+	@rm -rf $(TOOLS)/debs
+
+$(TOOLS)/tcconfig:
+	@python3 -m venv $@ && $@/bin/pip install --quiet tcconfig
 
 # The pages of docs/ as HTML in target/book.
 MDBOOK := $(shell command -v mdbook || echo $$HOME/.cargo/bin/mdbook)

@@ -407,7 +407,8 @@ mod tests {
         assert_eq!(mask("010"), Some(8));
         assert_eq!(mask("10"), Some(10));
         assert_eq!(mask("0"), Some(0));
-        for word in ["", "0x", "-1", "+1", "08", "4294967296", "ff"] {
+        assert_eq!(mask("+5"), Some(5));
+        for word in ["", "0x", "-1", "++1", "08", "4294967296", "ff"] {
             assert_eq!(mask(word), None, "{word}");
         }
     }

@@ -45,5 +45,6 @@ mod stalls;
 mod standby;
 mod starting;
 mod supervision;
+mod tools;
 mod upgrading;
 mod views;
