@@ -38,9 +38,9 @@ const BEGIN: Nanos = Nanos::from_secs(1);
 /// A worker that has something to do asks again after this.
 const STEP: Nanos = Nanos::from_micros(1);
 /// How often workers are asked, at most: rates of some bits a second take years.
-const STEPS_MOST: u32 = 50_000;
+const STEPS_MOST: u32 = 8_000;
 /// So many steps in which nothing moves, in less time than that, are for nothing.
-const IN_VAIN: (u32, Nanos) = (10_000, Nanos::from_millis(100));
+const IN_VAIN: (u32, Nanos) = (2_000, Nanos::from_millis(2));
 /// Before clocks end.
 const END: Nanos = Nanos(u64::MAX / 4);
 
