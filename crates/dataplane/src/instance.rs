@@ -363,7 +363,7 @@ impl Instance {
             for (side, plan, terms) in changes {
                 plane.put_in_front(side, &terms, self.tables.as_ref())?;
                 match plan {
-                    Ready::Plan(plan) => plane.install(side, plan)?,
+                    Ready::Plan(plan) => plane.install(side, *plan)?,
                     Ready::Reconciled(reconciled) => {
                         installed.extend(plane.install_reconciled(side, *reconciled)?);
                     }

@@ -51,7 +51,7 @@ enum Read {
     /// The file and the policy in force are those of the last time.
     Unchanged,
     /// A policy, planned.
-    Policy(Source, Planned),
+    Policy(Source, Box<Planned>),
     /// The file cannot be read.
     Refused(PolicyFileError),
 }
@@ -94,7 +94,7 @@ impl Reload {
             };
             planner.prepare(policy).map_or_else(
                 |error| Err(error.to_string()),
-                |planned| Ok(Read::Policy(source, planned)),
+                |planned| Ok(Read::Policy(source, Box::new(planned))),
             )
         });
         Ok(Self { name, reading, since: Vec::new() })
@@ -136,7 +136,7 @@ impl Reload {
                 let policy = planned.policy.clone();
                 let changes = policy != *instance.policy();
                 let read = LastRead { source, policy };
-                let replaced = instance.put_in_force(planned);
+                let replaced = instance.put_in_force(*planned);
                 let replaced = replaced.map(|replaced| {
                     drop(beside.start("replaced", move || drop(replaced)));
                     (Some(read), changes)

@@ -32,7 +32,7 @@ pub(crate) struct Planned {
 
 /// A plan, as far as it is prepared.
 pub(super) enum Ready {
-    Plan(Plan),
+    Plan(Box<Plan>),
     Reconciled(Box<Reconciled>),
 }
 
@@ -100,7 +100,7 @@ impl Planner {
             };
             let plan = next.and_then(|plan| filtered(plan, self.kind, port));
             let plan = plan.map_err(|source| does_not_fit(name, source))?;
-            plans[side.index()] = Some(Ready::Plan(runnable(name, self.kind, plan)?));
+            plans[side.index()] = Some(Ready::Plan(Box::new(runnable(name, self.kind, plan)?)));
         }
         Ok(Planned { policy, plans })
     }
@@ -114,7 +114,7 @@ impl Planner {
         let [a, b] = plans;
         let ready = |plan: Option<Ready>, base: &Option<Arc<Installation>>| match (plan?, base) {
             (Ready::Plan(plan), Some(base)) => {
-                let reconciled = Reconciled::new(plan, Arc::clone(base));
+                let reconciled = Reconciled::new(*plan, Arc::clone(base));
                 Some(Ready::Reconciled(Box::new(reconciled)))
             }
             (ready, _) => Some(ready),
