@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_missing_folder_is_named_with_the_command_that_makes_it() {
         let mut state = StateFile::new("/proc/nowhere/state".into(), &ports());
-        let refused = state.keep(&Policy::default());
+        let refused = state.finish(&Policy::default());
         assert!(
             matches!(refused, Err(Failed::News(why)) if why.ends_with("; try: mkdir -p /proc/nowhere"))
         );

@@ -366,8 +366,12 @@ fn install(tree: &mut Tree, image: &Image, edits: &[(u32, u32)]) {
         term
     });
     let handed = tree.handed().unwrap();
-    let port =
-        FrontPort { mac: OWN, multi_buffer: false, entry: tree.entry(), handed: Some(&handed) };
+    let port = FrontPort {
+        own: OWN.into(),
+        multi_buffer: false,
+        entry: tree.entry(),
+        handed: Some(&handed),
+    };
     let terms: Vec<Term> = terms.collect();
     let front = Front::load(port, &terms, None, &mut FrontMaps::new().unwrap()).unwrap();
     tree.put_in_front(Some(front)).unwrap();
