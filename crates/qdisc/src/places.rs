@@ -14,6 +14,8 @@
 const PAGE: usize = 16;
 /// The bits of a number that select the place on its page.
 const PAGE_BITS: u32 = PAGE.trailing_zeros();
+/// The fewest slots of a table that holds any.
+const LEAST: usize = 8;
 /// No page has this number.
 const EMPTY: u32 = u32::MAX;
 /// 2^64 over the golden ratio: numbers in any regular distance spread evenly.
@@ -79,7 +81,7 @@ impl Places {
         slot
     }
 
-    /// Makes room for as many pages again as have a place on them.
+    /// Makes room for one more page than have a place on them, at least, and forgets the others.
     #[cold]
     fn grow(&mut self) {
         let pages = self.numbers.iter().zip(&self.pages);
@@ -87,7 +89,7 @@ impl Places {
             .filter(|(number, page)| **number != EMPTY && **page != [0; PAGE])
             .map(|(number, page)| (*number, *page))
             .collect();
-        let slots = (4 * (kept.len() + 1)).next_power_of_two();
+        let slots = (2 * (kept.len() + 1)).next_power_of_two().max(LEAST);
         self.numbers = vec![EMPTY; slots];
         self.pages = vec![[0; PAGE]; slots];
         self.used = kept.len();
