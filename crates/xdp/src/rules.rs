@@ -83,8 +83,9 @@ fn keys(filter: &Filter) -> Option<Vec<Masked>> {
     let (mut bits, mut key) = (Key::default(), Key::default());
     let flower = match &filter.matches {
         Matches::All => Flower::default(),
+        Matches::Mark(mark) if mark.is_impossible() => return Some(Vec::new()),
         Matches::Mark(mark) => {
-            (bits.mark, key.mark) = (mark.mask, mark.value & mark.mask);
+            (bits.mark, key.mark) = (mark.mask, mark.value);
             Flower::default()
         }
         Matches::Flower(flower) => *flower,

@@ -45,8 +45,9 @@ fn term(assigned: Assigned<'_>, acting: &Acting<'_>) -> Result<Term, Refusal> {
         Matches::Words(words) => {
             tests.all(words.iter().map(|one| word(one, network)), Next::Matches)
         }
+        Matches::Mark(mark) if mark.is_impossible() => Next::Fails,
         Matches::Mark(mark) => {
-            let value = u64::from(mark.value & mark.mask);
+            let value = u64::from(mark.value);
             let mark = masked(Number::Mark, mark.mask, Relation::Equal, value);
             tests.all([mark], Next::Matches)
         }

@@ -26,9 +26,11 @@ proptest! {
 
     #[test]
     fn a_filter_matches_the_same_in_the_driver_and_in_a_worker(
-        filters in filters(),
+        mut filters in filters(),
         frames in vec(frames(), 150),
     ) {
+        // The policy makes no term of a filter that no mark matches.
+        filters.retain(|filter| !matches!(filter.matches, Matches::Mark(mark) if mark.is_impossible()));
         let Ok(mut maps) = FrontMaps::new() else {
             eprintln!("SKIPPED: the kernel makes no maps here");
             return Ok(());
