@@ -2,7 +2,8 @@
 //!
 //! What `tc` accepts of the commands must be in force: no panic, no recursion or memory without
 //! bound, no class above its ceiling, and books that balance. `crates/sim/src/accepted.rs` says how
-//! bytes choose commands, and what is checked. With `COMMANDS=1` in the environment they are printed.
+//! bytes choose commands, and what is checked. With `COMMANDS=1` in the environment they are
+//! printed.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
 //! `fw`: the mark of a packet.
 //!
 //! A frame on the wire has no mark; only an earlier `skbedit mark` sets one. As in the kernel, the
-//! bits of the mark under the mask must equal the whole value: with a bit beside the mask it matches
-//! nothing.
+//! bits of the mark under the mask must equal the whole value: with a bit beside the mask it
+//! matches nothing.
 
 /// A value under a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! Standard output that cannot be written.
 //!
-//! A reader that has seen enough (`| head`) is no error: the program ends without a word and with the
-//! exit code that a shell shows for SIGPIPE, as other tools do. A full disk is an error with a
+//! A reader that has seen enough (`| head`) is no error: the program ends without a word and with
+//! the exit code that a shell shows for SIGPIPE, as other tools do. A full disk is an error with a
 //! sentence. Rust ignores SIGPIPE, and `println!` panics instead of returning an error, so both are
 //! recognised where they arrive.
 //!

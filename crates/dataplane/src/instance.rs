@@ -358,7 +358,8 @@ impl Instance {
             let plan =
                 match plans[side.index()].take().filter(|ready| ready.plan().queues() == queues) {
                     Some(plan) => plan,
-                    // The ports have changed since, or the policy there was equal when it was planned.
+                    // The ports have changed since, or the policy there was equal when it was
+                    // planned.
                     None => {
                         let mut plans = self.planner().plan(policy.clone())?.plans;
                         let Some(plan) = plans[side.index()].take() else { continue };

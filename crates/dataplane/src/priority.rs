@@ -1,22 +1,22 @@
 //! How soon a thread of the data plane gets its core when other programs want it, too.
 //!
 //! Nice values are not enough: they count only within a group of threads, and the kernel makes a
-//! group of each session (autogroup) and of each service (control groups). Beside a build in another
-//! session a worker at nice -20 is one of two groups, and each wake-up may come some 100 ms late. So
-//! a worker's thread is *real-time* (`SCHED_FIFO`), with the lowest priority of that class: it runs as
-//! soon as it has something to do, as the kernel's own packet processing would.
+//! group of each session (autogroup) and of each service (control groups). Beside a build in
+//! another session a worker at nice -20 is one of two groups, and each wake-up may come some 100 ms
+//! late. So a worker's thread is *real-time* (`SCHED_FIFO`), with the lowest priority of that
+//! class: it runs as soon as it has something to do, as the kernel's own packet processing would.
 //!
 //! *Bounded.* A real-time thread that does not sleep would take its core away from everything else:
 //! from the kernel's threads that hand packets to it, too. So each real-time thread looks every
 //! [`WINDOW`] at the CPU time that it used. If that is more than its part, it first lets the others
-//! run, and is an ordinary thread (nice -20) for a ninth of that time. So real-time threads use at most
-//! [`MOST`] of a core, or less where the system throttles them earlier (`sched_rt_runtime_us`,
+//! run, and is an ordinary thread (nice -20) for a ninth of that time. So real-time threads use at
+//! most [`MOST`] of a core, or less where the system throttles them earlier (`sched_rt_runtime_us`,
 //! sched(7)), and this throttle, which stops a thread for 50 ms and longer, has no reason to act.
 //!
-//! *Without the privilege* (CAP_SYS_NICE, or a limit of real-time priorities), or where a control group
-//! has no real-time budget, a thread stays ordinary at nice -20, says so once, and `narrows doctor`
-//! says what is missing. Workers that busy-poll always are: they would use up their part in each
-//! window.
+//! *Without the privilege* (CAP_SYS_NICE, or a limit of real-time priorities), or where a control
+//! group has no real-time budget, a thread stays ordinary at nice -20, says so once, and `narrows
+//! doctor` says what is missing. Workers that busy-poll always are: they would use up their part in
+//! each window.
 //!
 //! Source: sched(7), cgroups(7); the kernel's Documentation/scheduler/sched-rt-group.rst.
 //!
@@ -54,8 +54,8 @@ pub(crate) fn raise_nice() -> io::Result<()> {
     Ok(rustix::process::setpriority_process(None, NICE)?)
 }
 
-/// Makes the calling thread go before all ordinary ones, and returns its former nice value. For moments
-/// in which nothing is forwarded until it is done.
+/// Makes the calling thread go before all ordinary ones, and returns its former nice value. For
+/// moments in which nothing is forwarded until it is done.
 pub(crate) fn hurry() -> i32 {
     let calm = rustix::process::getpriority_process(None).unwrap_or(0);
     // Without the privileges it keeps its priority.
@@ -113,8 +113,8 @@ impl Priority {
         Self { bound, class: Class::Ordinary, since, cpu, next: Nanos::MAX }
     }
 
-    /// Bounds the use of the core, as of `now`. The calling thread is the one that made this; it calls
-    /// it between two steps.
+    /// Bounds the use of the core, as of `now`. The calling thread is the one that made this; it
+    /// calls it between two steps.
     #[inline]
     pub(crate) fn look(&mut self, now: Nanos) {
         if now >= self.next {
@@ -128,7 +128,8 @@ impl Priority {
         let used = (cpu - self.cpu).0.saturating_mul(1000) / (now - self.since).0.max(1);
         let (class, after) = self.bound.next(self.class, used);
         if class != self.class && narrows_cpu::schedule(class).is_err() {
-            // The privilege has gone, so it is ordinary or stays real-time, and neither can be changed.
+            // The privilege has gone, so it is ordinary or stays real-time, and neither can be
+            // changed.
             *self = Self::ordinary();
             return;
         }
@@ -159,8 +160,8 @@ impl Bound {
         Self { part: all / sharing.max(1) as u64, relaxed }
     }
 
-    /// The class of a thread of `class` that used `used` thousandths of its core since its last look,
-    /// and how long until the next.
+    /// The class of a thread of `class` that used `used` thousandths of its core since its last
+    /// look, and how long until the next.
     fn next(self, class: Class, used: u64) -> (Class, Nanos) {
         match class {
             Class::RealTime if used > self.part => (Class::Ordinary, self.relaxed),

@@ -176,8 +176,8 @@ pub fn run(
     )
 }
 
-/// Raises the limit of open files to what the process may have: each queue takes two sockets and some
-/// maps, and shells often allow 1024 files.
+/// Raises the limit of open files to what the process may have: each queue takes two sockets and
+/// some maps, and shells often allow 1024 files.
 fn allow_descriptors() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     limit.current = limit.maximum;

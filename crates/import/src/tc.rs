@@ -46,9 +46,9 @@ struct Device {
 }
 
 impl Printed {
-    /// Adds the JSON of `tc -j … show`: one array or several; or the text of `tc class show`. `dev` is the device of classes and
-    /// filters, `parent` the parent of filters. Both may be missing if the qdiscs are of a single
-    /// device; then that device and its root are meant.
+    /// Adds the JSON of `tc -j … show`: one array or several; or the text of `tc class show`. `dev`
+    /// is the device of classes and filters, `parent` the parent of filters. Both may be missing if
+    /// the qdiscs are of a single device; then that device and its root are meant.
     ///
     /// # Errors
     /// If it is not such JSON, or the device of classes and filters is unknown.

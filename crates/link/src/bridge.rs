@@ -30,8 +30,9 @@
 //!
 //! Remaining differences: a frame addressed to a port's own MAC address goes to this host. Its IPv4
 //! refuses it, see above; its global IPv6 addresses, if it has any, can be reached that way until
-//! Narrows runs again (`net.ipv6.conf.BRIDGE.disable_ipv6`). If `br_netfilter` is loaded and `net.bridge.bridge-nf-call-iptables` is
-//! 1, bridged packets pass the host's firewall ([`crate::doctor`] reports it).
+//! Narrows runs again (`net.ipv6.conf.BRIDGE.disable_ipv6`). If `br_netfilter` is loaded and
+//! `net.bridge.bridge-nf-call-iptables` is 1, bridged packets pass the host's firewall
+//! ([`crate::doctor`] reports it).
 //!
 //! # All or nothing
 //!

@@ -17,8 +17,9 @@
 //!   of them.
 //! * A change that fails leaves nothing half-applied and says what to type instead.
 //!
-//! Non-goals: configuring addresses that the kernel did not choose itself ([`Automatic`]), or routes; changing queues, rings or MTUs, which interrupts
-//! traffic and is the operator's decision ([`doctor`] names the command).
+//! Non-goals: configuring addresses that the kernel did not choose itself ([`Automatic`]), or
+//! routes; changing queues, rings or MTUs, which interrupts traffic and is the operator's decision
+//! ([`doctor`] names the command).
 
 mod address;
 mod automatic;

@@ -313,8 +313,8 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
-    /// What `tc` says of the kernel's error number, where scripts look for it: `EEXIST` if something
-    /// was to be added that is there already, `ENOENT` if it is not there.
+    /// What `tc` says of the kernel's error number, where scripts look for it: `EEXIST` if
+    /// something was to be added that is there already, `ENOENT` if it is not there.
     pub fn answer(&self) -> Option<&'static str> {
         match self {
             Self::Exists { .. }

@@ -292,8 +292,8 @@ impl Kind {
 
 impl Kind {
     /// The default class of an `htb`, for a filter that assigns everything to a class that does not
-    /// exist. As in the kernel, such packets go where they would go without the filter, and there are
-    /// programs that add it. With a condition, the class is rather a mistake.
+    /// exist. As in the kernel, such packets go where they would go without the filter, and there
+    /// are programs that add it. With a condition, the class is rather a mistake.
     fn default_for_all(
         &self,
         handle: Handle,

@@ -1,7 +1,7 @@
 //! The places of classes, by their numbers.
 //!
-//! An operator chooses the numbers: `1`, `10`, `7fffffff`. So the size of the table follows from how
-//! many numbers are in it, and never from the numbers themselves.
+//! An operator chooses the numbers: `1`, `10`, `7fffffff`. So the size of the table follows from
+//! how many numbers are in it, and never from the numbers themselves.
 //!
 //! *Pages.* Numbers that follow each other share a page, which is a cache line: of those that
 //! people and importers choose most do. Pages are found by hash, with linear probing, in a table

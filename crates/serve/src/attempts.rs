@@ -1,11 +1,12 @@
 //! Wrong passwords: few for each address, and in the log.
 //!
-//! An address has ten attempts, and another one each six seconds, so a password of eight random letters
-//! takes thousands of years. Meanwhile nothing is checked for it, right or wrong: otherwise a right one
-//! could still be found. A whole network of IPv6 addresses (/64) counts as one, since a single host has
-//! as many as it likes.
+//! An address has ten attempts, and another one each six seconds, so a password of eight random
+//! letters takes thousands of years. Meanwhile nothing is checked for it, right or wrong: otherwise
+//! a right one could still be found. A whole network of IPv6 addresses (/64) counts as one, since a
+//! single host has as many as it likes.
 //!
-//! Behind a reverse proxy all clients have the proxy's address, so it should check credentials itself.
+//! Behind a reverse proxy all clients have the proxy's address, so it should check credentials
+//! itself.
 //!
 //! Bounded: the addresses of which attempts are remembered. The one that is unused for longest is
 //! forgotten, which gives it its ten attempts again.
@@ -33,7 +34,8 @@ pub(crate) struct Attempts {
 }
 
 impl Attempts {
-    /// How long `address` has to wait at `now` until a password of it is checked; none if it may try.
+    /// How long `address` has to wait at `now` until a password of it is checked; none if it may
+    /// try.
     pub(crate) fn must_wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let full_at = self.full_at.get(&network(address))?;
         let used = full_at.saturating_duration_since(now);

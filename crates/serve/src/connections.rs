@@ -1,9 +1,10 @@
 //! Which connections are open, and which one has to go when another comes.
 //!
-//! There are places for a fixed number. Where all are taken, a new connection gets one, and another is
-//! closed: nobody who only holds connections can keep others out. It is one without valid credentials,
-//! if there is any; of these, one of the address that has most; of these, the one whose last request is
-//! longest ago. A client that keeps a connection open between requests opens another when it needs to.
+//! There are places for a fixed number. Where all are taken, a new connection gets one, and another
+//! is closed: nobody who only holds connections can keep others out. It is one without valid
+//! credentials, if there is any; of these, one of the address that has most; of these, the one
+//! whose last request is longest ago. A client that keeps a connection open between requests opens
+//! another when it needs to.
 //!
 //! Cost: a look at each place for a new connection while all are taken; none for a request.
 

@@ -143,8 +143,8 @@ impl Server {
 }
 
 impl Server {
-    /// The answer to a request without valid credentials, if they are needed. Its connection ends with
-    /// it, so that nobody holds one without them.
+    /// The answer to a request without valid credentials, if they are needed. Its connection ends
+    /// with it, so that nobody holds one without them.
     fn refuse<B>(&self, request: &Request<B>, connection: &Connection) -> Option<Answer> {
         let now = Instant::now();
         let Some(credentials) = &self.options.credentials else {

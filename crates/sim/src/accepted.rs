@@ -1,9 +1,9 @@
 //! Whatever a policy accepts, under traffic.
 //!
 //! A trial takes any bytes. They choose commands, numbers from one end of their range to the other,
-//! packets, and changes under load ([`words`]). `tc` executes the commands, and may refuse any. What
-//! it accepts must be in force: the plan is laid out, installed and run by workers in virtual time,
-//! and compiled for the XDP plane, whose own meter runs, too ([`driver`]). A trial panics if
+//! packets, and changes under load ([`words`]). `tc` executes the commands, and may refuse any.
+//! What it accepts must be in force: the plan is laid out, installed and run by workers in virtual
+//! time, and compiled for the XDP plane, whose own meter runs, too ([`driver`]). A trial panics if
 //!
 //! * the books of a worker do not balance after a step;
 //! * a class passes more than its ceiling and its burst, or a `tbf` more than its rate

@@ -43,8 +43,8 @@ pub(crate) struct Complaint {
     pub(crate) message: String,
 }
 
-/// What the policy refused, in words. A second line has the words of `tc` for kernels without messages of
-/// their own, if scripts look for those.
+/// What the policy refused, in words. A second line has the words of `tc` for kernels without
+/// messages of their own, if scripts look for those.
 pub fn refusal(error: &PolicyError) -> String {
     let answer = error.answer().map(|answer| format!("\nRTNETLINK answers: {answer}"));
     format!("{error}{}", answer.unwrap_or_default())

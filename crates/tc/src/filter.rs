@@ -334,8 +334,8 @@ impl Shown<'_> {
         line
     }
 
-    /// The parent of `filter`, if it is to be printed: a list does not repeat the one that was asked
-    /// for, and a single filter has the one by which it was asked for.
+    /// The parent of `filter`, if it is to be printed: a list does not repeat the one that was
+    /// asked for, and a single filter has the one by which it was asked for.
     fn parent(&self, filter: &Filter) -> Option<ClassId> {
         let asked = match self.head.parent {
             Some(Parent::Class(class)) => Some(class),

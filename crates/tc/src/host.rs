@@ -23,9 +23,9 @@ pub trait Host {
     /// The reason, as a sentence for the operator. The present policy stays in force.
     fn apply(&mut self, policy: Policy) -> Result<(), String>;
 
-    /// Replaces the present policy by what `edit` makes of it, as a whole or not at all. `edit` gets
-    /// a copy. A host that reads a whole file may give away the policy itself, if nothing needs it
-    /// after a failure: then no part of it is copied for the change.
+    /// Replaces the present policy by what `edit` makes of it, as a whole or not at all. `edit`
+    /// gets a copy. A host that reads a whole file may give away the policy itself, if nothing
+    /// needs it after a failure: then no part of it is copied for the change.
     ///
     /// # Errors
     /// That of `edit`, or of [`Host::apply`]. The present policy stays in force.

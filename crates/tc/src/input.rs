@@ -11,7 +11,8 @@ use std::path::Path;
 /// The largest file that is read: the policy of half a million subscribers.
 pub const INPUT_MAX: u64 = 256 << 20;
 
-/// Reads the regular file at `path`, of at most [`INPUT_MAX`] bytes. Never waits for another process.
+/// Reads the regular file at `path`, of at most [`INPUT_MAX`] bytes. Never waits for another
+/// process.
 ///
 /// # Errors
 /// If it cannot be read, is something else than a file, or is larger.

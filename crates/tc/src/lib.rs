@@ -10,10 +10,10 @@
 //! running instance, or a policy file ([`OfflineHost`], [`offline`]). [`load`] reads a policy file
 //! as a whole. If several instances run, [`route`] finds the one that a command is for.
 //!
-//! *Principles.* No I/O except in `offline.rs`, `file.rs`, `input.rs` and `lock.rs`. A line that fails changes nothing,
-//! names the faulty word, and says what to type instead. No input panics. Printed numbers are what
-//! the kernel would report, including the rounding to its clock ticks; saved ones ([`save`]) are
-//! exact.
+//! *Principles.* No I/O except in `offline.rs`, `file.rs`, `input.rs` and `lock.rs`. A line that
+//! fails changes nothing, names the faulty word, and says what to type instead. No input panics.
+//! Printed numbers are what the kernel would report, including the rounding to its clock ticks;
+//! saved ones ([`save`]) are exact.
 //!
 //! *Non-goals.* Kinds that the policy does not have; colour.
 

@@ -158,8 +158,8 @@ pub(crate) fn signed(word: &str) -> Option<i32> {
     if word.starts_with('+') { None } else { word.parse().ok() }
 }
 
-/// A bit mask: a number without a unit, hexadecimal after `0x`, octal after `0`. As in C, a plus may
-/// stand before it.
+/// A bit mask: a number without a unit, hexadecimal after `0x`, octal after `0`. As in C, a plus
+/// may stand before it.
 pub(crate) fn mask(word: &str) -> Option<u32> {
     let word = word.strip_prefix('+').unwrap_or(word);
     let (digits, radix) = match word.strip_prefix("0x").or(word.strip_prefix("0X")) {

@@ -67,8 +67,8 @@ enum What {
     /// What other programs on the same cores cost: Narrows on both planes beside the kernel's `tbf`
     /// and `htb` on a bridge, with endless loops on all cores and without.
     ///
-    /// Round trips of a ping without load, the rate that one limit delivers, and the largest deviation
-    /// of a class of a tree. Needs root.
+    /// Round trips of a ping without load, the rate that one limit delivers, and the largest
+    /// deviation of a class of a tree. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds that each scene takes")))]
     Busy(InRounds),
     Flood(Flood),

@@ -96,7 +96,8 @@ impl Host {
         self.bed.shaper().run("cat", &[&path]).unwrap().trim().to_owned()
     }
 
-    /// Those of `addresses` at which datagrams of the client arrive, sent to the port's MAC address.
+    /// Those of `addresses` at which datagrams of the client arrive, sent to the port's MAC
+    /// address.
     fn reached<'a>(&self, addresses: &[&'a str]) -> Vec<&'a str> {
         let mac = self.mac();
         for address in addresses {

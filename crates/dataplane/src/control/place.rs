@@ -106,7 +106,8 @@ impl Drop for Place {
     }
 }
 
-/// Locks the file at `path` in `folder`, which is created if missing; `None` if another has the lock.
+/// Locks the file at `path` in `folder`, which is created if missing; `None` if another has the
+/// lock.
 fn lock(folder: &Path, path: &Path) -> io::Result<Option<Lock>> {
     loop {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

@@ -1,10 +1,10 @@
 //! Two ports between which frames would circle.
 //!
-//! What arrives at one port leaves by the other. If something else carries it back to the first, one
-//! frame is enough to fill both for ever. So ports that this host itself joins are refused.
+//! What arrives at one port leaves by the other. If something else carries it back to the first,
+//! one frame is enough to fill both for ever. So ports that this host itself joins are refused.
 //!
-//! Non-goals: loops through other namespaces or other machines, which nothing here can see. Spanning
-//! tree frames pass Narrows, so a switch that runs it opens such a loop.
+//! Non-goals: loops through other namespaces or other machines, which nothing here can see.
+//! Spanning tree frames pass Narrows, so a switch that runs it opens such a loop.
 
 use super::Finding;
 use crate::{Link, LinkStatus};

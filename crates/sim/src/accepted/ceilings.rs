@@ -106,8 +106,8 @@ impl Ceilings {
     }
 
     /// # Panics
-    /// If the `stats` of the root on a queue have more packets of a class than have left, or none of
-    /// a class that the queue has sent for.
+    /// If the `stats` of the root on a queue have more packets of a class than have left, or none
+    /// of a class that the queue has sent for.
     pub(super) fn agree(&self, stats: &Stats) {
         let Some(figures) = stats.detail.as_ref().and_then(|detail| detail.htb()) else { return };
         for (id, figures) in &figures.leaves {

@@ -3,14 +3,14 @@
 //! Whoever holds it keeps all others out, so its sections follow each other: they are served in the
 //! order in which cores ask, a step's together.
 //!
-//! *A lock that moves.* As long as several cores are at it, it changes hands with each section. Then
-//! a core has to fetch the lock's line for each of them, and between two sections the lock is on its
-//! way to a core that waits, in vain for all. So many cores together take a contended lock less
-//! often than one core takes a lock of its own, and one more core makes no difference. Only a core
-//! that has the lock for itself pays for its sections alone.
+//! *A lock that moves.* As long as several cores are at it, it changes hands with each section.
+//! Then a core has to fetch the lock's line for each of them, and between two sections the lock is
+//! on its way to a core that waits, in vain for all. So many cores together take a contended lock
+//! less often than one core takes a lock of its own, and one more core makes no difference. Only a
+//! core that has the lock for itself pays for its sections alone.
 //!
-//! *Who is at it.* A step takes the lock once a packet, all along. So a core meets those whose steps
-//! with sections are not over when its own begins.
+//! *Who is at it.* A step takes the lock once a packet, all along. So a core meets those whose
+//! steps with sections are not over when its own begins.
 //!
 //! Source: `narrows bench coordination` has the contended lock's time with two threads. How that
 //! grows with more waiters is not measured, and left out.

@@ -5,9 +5,10 @@
 //! follows from the accesses to cache lines that other cores write, and from the cost model
 //! ([`Costs`]): a core must fetch a line that another has written, and only one at a time can
 //! update it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it
-//! takes, which has to be handed over where another core waits for it, and `fair` once for a batch, for which it prefetches the lines of all classes of the path
-//! at once. The XDP plane's program is asked for each packet, and buys from classes when its CPU
-//! has used up its credit: three updates at the leaf and one at each class above it.
+//! takes, which has to be handed over where another core waits for it, and `fair` once for a batch,
+//! for which it prefetches the lines of all classes of the path at once. The XDP plane's program is
+//! asked for each packet, and buys from classes when its CPU has used up its credit: three updates
+//! at the leaf and one at each class above it.
 //!
 //! *Non-goals.* A network processor, whose memory updates counters in hardware; receiving and
 //! sending, except for the cost of a packet in user space.

@@ -10,7 +10,8 @@
 //!
 //! ```text
 //! cargo run -p narrows-tc --example tc_testing -- TC_TESTS [WORDS...]
-//! cargo run -p narrows-tc --example tc_testing -- --live target/release/narrows TC_TESTS [WORDS...]
+//! cargo run -p narrows-tc --example tc_testing -- --live target/release/narrows TC_TESTS
+//! [WORDS...]
 //! ```
 //!
 //! `WORDS` select cases whose file or id contains one of them. A case that does not pass is printed

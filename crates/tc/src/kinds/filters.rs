@@ -365,7 +365,8 @@ fn carried_name(number: u8) -> String {
     named.map_or_else(|| format!("{number:02x}"), |(name, _)| (*name).to_owned())
 }
 
-/// A prefix of `family`, an EtherType. As in `tc`, a mask may have dots, and `any` is every address.
+/// A prefix of `family`, an EtherType. As in `tc`, a mask may have dots, and `any` is every
+/// address.
 fn prefix(word: &str, family: u16) -> Option<Prefix> {
     let nothing = if family == IPV6 { "::/0" } else { "0/0" };
     let word = if matches!(word, "any" | "all" | "default") { nothing } else { word };

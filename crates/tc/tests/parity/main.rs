@@ -382,8 +382,8 @@ fn filters_of_any_spelling_are_read_and_shown_as_by_tc() {
             both.line(line);
         }
         let (theirs, ours) = both.line(line);
-        // 2 is the kernel's answer to what tc could read. Of what tc refuses, some is taken here, such
-        // as numbers in any base and ip_proto for both versions of IP.
+        // 2 is the kernel's answer to what tc could read. Of what tc refuses, some is taken here,
+        // such as numbers in any base and ip_proto for both versions of IP.
         let is_same = match theirs.code {
             2 => [0, 2].contains(&ours.code),
             1 => [0, 1, 2].contains(&ours.code),

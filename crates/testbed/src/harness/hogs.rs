@@ -15,8 +15,8 @@ pub struct Hogs {
 }
 
 impl Hogs {
-    /// Starts two for each core, in `namespace`, whose guard stops them if this process cannot. Each
-    /// has a session of its own, as programs have that somebody else started: where the kernel
+    /// Starts two for each core, in `namespace`, whose guard stops them if this process cannot.
+    /// Each has a session of its own, as programs have that somebody else started: where the kernel
     /// groups threads by session, priorities between them do not count.
     pub fn start(namespace: &Namespace) -> Result<Self> {
         let mut hogs = Self { processes: Vec::new() };

@@ -1,8 +1,9 @@
-//! `narrows bench busy`: what other programs on the same cores cost, beside the kernel's own shapers.
+//! `narrows bench busy`: what other programs on the same cores cost, beside the kernel's own
+//! shapers.
 //!
 //! [Hogs] take every core, twice over. The kernel shapes in softirqs, which go before all programs;
-//! Narrows' workers are threads, which have to be given their core. Each system is measured with hogs
-//! and without, in three scenes:
+//! Narrows' workers are threads, which have to be given their core. Each system is measured with
+//! hogs and without, in three scenes:
 //!
 //! - *wire*: nothing is limited and nothing else is sent; the round trips of a ping.
 //! - *tbf*: one limit for the whole port, and twice as much offered; the rate delivered.
