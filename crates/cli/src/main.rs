@@ -1,9 +1,12 @@
 //! The `narrows` command: parse, call, print. The layers below do the work.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod commands;
 mod output;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// A multi-core traffic shaper: one rate over many queues and cores, configured with tc commands.
@@ -48,9 +51,23 @@ enum Command {
 fn main() -> ExitCode {
     abort_at_a_panic();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info"))
-        .format_target(false)
+        .format(|out, record| {
+            let (level, time) = (record.level(), out.timestamp());
+            let style = out.default_level_style(level);
+            // Nothing in a message can look like another record, or steer a terminal.
+            let said = record.args().to_string();
+            writeln!(out, "[{time} {style}{level:<5}{style:#}] {}", narrows_escape::indented(&said))
+        })
         .init();
-    let result = match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        if !error.use_stderr() {
+            error.exit();
+        }
+        // It repeats what was given.
+        output::report(error.render());
+        std::process::exit(error.exit_code());
+    });
+    let result = match cli.command {
         Command::Setup(setup) => setup.execute(),
         Command::Run(run) => run.execute(),
         Command::Tc(tc) => tc.execute(),
@@ -77,7 +94,7 @@ fn main() -> ExitCode {
         if let Some(code) = output::nobody_reads(&error) {
             return ExitCode::from(code);
         }
-        eprintln!("narrows: {}", explain(&error));
+        output::complain(explain(&error));
         ExitCode::FAILURE
     })
 }

@@ -6,6 +6,7 @@
 
 use crate::events::Events;
 use crate::record;
+use narrows_escape::shell;
 use narrows_link::{Automatic, Link};
 use std::path::PathBuf;
 
@@ -45,8 +46,9 @@ impl Addresses {
                     list.join(", ")
                 )),
                 Err(error) => events.warn(format!(
-                    "{port} keeps its automatic address: {error}; try: ip link set dev {port} \
-                     addrgenmode none && ip -6 addr flush dev {port} scope link"
+                    "{port} keeps its automatic address: {error}; try: ip link set dev {word} \
+                     addrgenmode none && ip -6 addr flush dev {word} scope link",
+                    word = shell(port)
                 )),
             }
         }

@@ -11,6 +11,7 @@
 use narrows_bpf::tree::TreeError;
 use narrows_bpf::{Counted, Front, FrontMaps, FrontPort, LoadError, SetTables, SteerError, Term};
 use narrows_classify::{ActionId, ActionStats};
+use narrows_escape::shell;
 use narrows_policy::Policy;
 use narrows_sets::{Host, Key, Named};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, thiserror::Error)]
 pub enum FrontError {
     /// They name a missing set.
-    #[error("there is no set \"{0}\": `narrows set create {0} hash:net`")]
+    #[error("there is no set \"{0}\": `narrows set create {word} hash:net`", word = shell(.0))]
     NoSet(String),
     /// Their look-up does not fit the set's type.
     #[error("the set \"{set}\" is a {shape}: ask for ipset({set} {words})")]

@@ -29,6 +29,7 @@ use crate::watch::{self, Watch};
 use narrows_bpf::tree::TreeError;
 use narrows_bpf::{Hook, SetTables, SetsError, Stalled, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
+use narrows_escape::shell;
 use narrows_link::bridge::BridgeError;
 use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
 use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
@@ -118,7 +119,7 @@ pub enum InstanceError {
         "{} has {} queues and {} has {}: each worker serves one queue of both; give both the same \
          number, for instance `ethtool -L {} combined {}` (on veth `rx N tx N`)",
         .0.0, .0.1, .1.0, .1.1,
-        if .0.1 > .1.1 { &.0.0 } else { &.1.0 },
+        shell(if .0.1 > .1.1 { &.0.0 } else { &.1.0 }),
         .0.1.min(.1.1)
     )]
     Queues((String, u32), (String, u32)),
@@ -128,7 +129,9 @@ pub enum InstanceError {
     /// Traffic should stop with this process, but would not.
     #[error(
         "{port} is a port of {master}, which would forward after the end of narrows in spite of \
-         --fail-closed: `ip link set dev {port} nomaster`, or `ip link del {master}`"
+         --fail-closed: `ip link set dev {} nomaster`, or `ip link del {}`",
+        shell(port),
+        shell(master)
     )]
     Master {
         /// The port.
@@ -146,7 +149,7 @@ pub enum InstanceError {
     #[error("{0}")]
     Inheritance(String),
     /// An interface is down.
-    #[error("{0} is down: `ip link set dev {0} up`")]
+    #[error("{0} is down: `ip link set dev {word} up`", word = shell(.0))]
     Down(String),
 }
 

@@ -4,6 +4,7 @@
 //! If no manager listens (`NOTIFY_SOCKET` is not set) nothing is sent, and nothing else differs. A
 //! manager that does not read a message is not waited for.
 
+use narrows_escape::line;
 use narrows_units::Nanos;
 use sd_notify::NotifyState;
 
@@ -81,7 +82,7 @@ fn tell(state: &[NotifyState]) {
 
 /// A newline would end the message.
 fn one_line(status: &str) -> String {
-    status.replace('\n', "; ")
+    line(&status.replace('\n', "; ")).into_owned()
 }
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_second_line_does_not_redirect_notifications() {
-        assert_eq!(one_line("bad:\nf:1: x\nSTOPPING=1"), "bad:; f:1: x; STOPPING=1");
+        assert_eq!(one_line("bad:\nf:1: x\nSTOPPING=1\x1b"), "bad:; f:1: x; STOPPING=1\\x1b");
     }
 
     #[test]

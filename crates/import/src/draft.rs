@@ -1,5 +1,6 @@
 //! A policy under construction, and the report about it.
 
+use narrows_escape::is_hidden;
 use narrows_tc::{OfflineHost, execute};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -92,7 +93,7 @@ impl Draft {
     /// Names a class, in the one word that the names file allows.
     pub(crate) fn name(&mut self, class: &str, name: &str) {
         let word = |letter: char| match letter {
-            letter if letter.is_whitespace() || letter.is_control() || letter == '#' => '_',
+            letter if letter.is_whitespace() || is_hidden(letter) || letter == '#' => '_',
             letter => letter,
         };
         let name: String = printable(name.trim()).chars().map(word).collect();
@@ -156,10 +157,10 @@ pub(crate) fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{many}")
 }
 
-/// The text on one line, without control characters, and shortened if it is long.
+/// The text on one line, without hidden characters, and shortened if it is long.
 pub(crate) fn printable(text: &str) -> String {
     const LONGEST: usize = 400;
-    let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let clean = |letter: char| if is_hidden(letter) { ' ' } else { letter };
     let mut text: String = text.chars().map(clean).take(LONGEST + 1).collect();
     if text.chars().count() > LONGEST {
         text = text.chars().take(LONGEST).chain("…".chars()).collect();

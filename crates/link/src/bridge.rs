@@ -50,6 +50,7 @@
 
 use crate::link::{all, change, set_administrative_state, status_by_name};
 use crate::{Address, BridgeSettings, Link, LinkError, LinkStatus, netlink};
+use narrows_escape::shell;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
@@ -160,9 +161,10 @@ impl BridgeError {
         Some(match self {
             Self::SamePort(_) => "name two interfaces".to_owned(),
             Self::HasMaster { port, .. } => {
-                format!("ip link set dev {port} nomaster (or use --fail-closed)")
+                format!("ip link set dev {} nomaster (or use --fail-closed)", shell(port))
             }
             Self::HasAddresses { port, addresses } => {
+                let port = shell(port);
                 let delete = |address| format!("ip addr del {address} dev {port}");
                 let deletes: Vec<_> = addresses.iter().map(delete).collect();
                 let deletes = deletes.join(" && ");

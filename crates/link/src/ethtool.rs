@@ -6,6 +6,7 @@
 
 use crate::status::{Queues, text};
 use crate::sys::{Ethtool, FeatureState, Question};
+use narrows_escape::shell;
 use std::{fmt, io};
 
 /// `ETH_FLAG_TXVLAN`, `ETH_FLAG_RXVLAN`, `ETH_FLAG_LRO` of `linux/ethtool.h`.
@@ -76,6 +77,7 @@ impl QueueCounts {
 
     /// The command that gives interface `name` this many queues in each direction.
     pub fn command(&self, name: &str, queues: u32) -> String {
+        let name = shell(name);
         if self.combined {
             format!("ethtool -L {name} combined {queues}")
         } else {

@@ -3,6 +3,7 @@
 //!
 //! One that is only mounted elsewhere, without any process in it, is not found.
 
+use narrows_escape::shell;
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// come after those with a name, and the same namespace may come several times.
 pub(crate) fn files() -> impl Iterator<Item = (PathBuf, String)> {
     let named = entries("/run/netns").map(|path| {
-        let prefix = format!("ip netns exec {} ", last(&path));
+        let prefix = format!("ip netns exec {} ", shell(&last(&path)));
         (path, prefix)
     });
     let of_processes = entries("/proc")

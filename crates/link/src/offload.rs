@@ -9,6 +9,7 @@ use crate::ethtool::{self, Offloads};
 use crate::peer::Peer;
 use crate::sys::{Ethtool, Question, Setting};
 use crate::{Link, LinkError};
+use narrows_escape::shell;
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -168,7 +169,7 @@ impl Features {
 
     /// The equivalent command.
     pub fn command(&self, offload: Offload, on: bool) -> String {
-        let Self { name, prefix, .. } = self;
+        let (name, prefix) = (shell(&self.name), &self.prefix);
         format!("{prefix}ethtool -K {name} {} {}", offload.word(), if on { "on" } else { "off" })
     }
 }

@@ -13,6 +13,7 @@ use crate::namespaces;
 use crate::netlink;
 use crate::status::{PeerId, Queues, each, u32_at};
 use crate::sys::Ethtool;
+use narrows_escape::shell;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -78,8 +79,8 @@ impl Peer {
 
     /// The command that runs `ethtool` with `words` on it.
     pub(crate) fn ethtool(&self, words: &str, values: &str) -> String {
-        let Self { name, prefix, .. } = self;
-        match prefix {
+        let name = shell(&self.name);
+        match &self.prefix {
             Some(prefix) => format!("{prefix}ethtool {words} {name} {values}"),
             None => format!("ethtool {words} {name} {values} (in its network namespace)"),
         }

@@ -6,6 +6,7 @@ use crate::key::Key;
 use crate::kind::{Family, Kind, Shape};
 use crate::set::{Addition, Element, Match, Set};
 use crate::text;
+use narrows_escape::shell;
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -89,7 +90,8 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, Failure> {
 
 fn missing(name: &str) -> Failure {
     Failure::Refused(format!(
-        "The set with the given name does not exist: narrows set create {name} hash:net"
+        "The set with the given name does not exist: narrows set create {} hash:net",
+        shell(name)
     ))
 }
 
@@ -330,7 +332,8 @@ impl Sets {
             0 => Ok(()),
             filters => refuse(format!(
                 "Set cannot be destroyed: it is in use by {filters} filter(s); \
-                 `narrows tc filter del` those with ipset({name} ...) first, or `narrows set flush {name}`"
+                 `narrows tc filter del` those with ipset({name} ...) first, or `narrows set flush {}`",
+                shell(name)
             )),
         }
     }

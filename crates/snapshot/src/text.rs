@@ -1,6 +1,7 @@
 //! The text of `narrows show`.
 
 use crate::{CountedBy, DeviceLosses, KernelDrops, Port, Queue, RoundTrips, Snapshot};
+use narrows_escape::{indented, line};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -13,7 +14,8 @@ fn reasons(drops: &BTreeMap<String, u64>) -> String {
     if drops.is_empty() {
         return String::new();
     }
-    let list: Vec<String> = drops.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let list: Vec<String> =
+        drops.iter().map(|(name, count)| format!("{} {count}", line(name))).collect();
     format!(" ({})", list.join(", "))
 }
 
@@ -27,13 +29,14 @@ impl Snapshot {
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
-        write!(out, "narrows {} for {:.0} s, fail-{}", self.state, self.uptime_s, self.fail)?;
+        let (state, fail) = (line(&self.state), line(&self.fail));
+        write!(out, "narrows {state} for {:.0} s, fail-{fail}", self.uptime_s)?;
         match &self.waiting_for {
-            Some(reason) => writeln!(out, ": {reason}")?,
+            Some(reason) => writeln!(out, ": {}", indented(reason))?,
             None => writeln!(out)?,
         }
         for warning in &self.warnings {
-            writeln!(out, "warning: {warning}")?;
+            writeln!(out, "warning: {}", indented(warning))?;
         }
         for port in &self.ports {
             port.write(out, self.fails_closed())?;
@@ -75,7 +78,7 @@ impl Snapshot {
             writeln!(out, "bypassed {}: no worker saw them", sum.bypassed)?;
         }
         for event in &self.events {
-            writeln!(out, "event: {event}")?;
+            writeln!(out, "event: {}", indented(event))?;
         }
         Ok(())
     }
@@ -84,13 +87,16 @@ impl Snapshot {
 impl Port {
     fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
         let (how, queues) = match self.counted_by {
-            CountedBy::Queue => (format!("{} {}", self.xdp, self.copy), "queues"),
-            CountedBy::Cpu => (format!("XDP plane ({})", self.xdp), "receive queues"),
+            CountedBy::Queue => (format!("{} {}", line(&self.xdp), line(&self.copy)), "queues"),
+            CountedBy::Cpu => (format!("XDP plane ({})", line(&self.xdp)), "receive queues"),
         };
         write!(
             out,
             "{}: {how}, mtu {}, {} {queues}, qdisc {}",
-            self.name, self.mtu, self.queues, self.qdisc
+            line(&self.name),
+            self.mtu,
+            self.queues,
+            line(&self.qdisc)
         )?;
         if let Some(set) = self.rate_set_bps {
             write!(out, ", rate {}", rate(set))?;

@@ -4,9 +4,11 @@ use crate::app::App;
 use crate::look::Look;
 use crate::text;
 use crate::view::View;
+use narrows_escape as escape;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
+use std::borrow::Cow;
 
 /// The width of the sparkline beside a port's figures.
 const PORT_BARS: usize = 20;
@@ -48,7 +50,12 @@ struct Screen<'a, 'b> {
 
 impl Screen<'_, '_> {
     /// Adds a line, if there is room.
-    fn add(&mut self, line: Line) {
+    fn add(&mut self, mut line: Line) {
+        for span in &mut line.spans {
+            if let Cow::Owned(shown) = escape::line(&span.content) {
+                span.content = shown.into();
+            }
+        }
         let Rect { x, y, width, height } = self.area;
         if height > 0 {
             self.frame.buffer_mut().set_line(x, y, &line, width);

@@ -6,6 +6,7 @@ use crate::look::Look;
 use crate::number::{duration, percent, short};
 use crate::table::{Column, Row, Sorting, Table};
 use crate::view::View;
+use narrows_escape as escape;
 use narrows_snapshot::{Port, Snapshot};
 use ratatui::text::{Line, Span};
 
@@ -29,7 +30,8 @@ pub fn once(app: &App, only: Option<View>, look: Look) -> String {
         let rows = table.arranged(None, "");
         lines.extend(rows.iter().map(|(depth, row)| self::row(&table, *depth, row, look)));
     }
-    lines.iter().map(|line| format!("{}\n", line.to_string().trim_end())).collect()
+    let shown = |line: &Line<'_>| format!("{}\n", escape::line(line.to_string().trim_end()));
+    lines.iter().map(shown).collect()
 }
 
 /// The lines above every view: the instance, its warnings, its ports with `bars` bars each, packet

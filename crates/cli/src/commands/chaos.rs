@@ -2,6 +2,7 @@
 
 use super::report::print;
 use super::run::{Plane, Xdp};
+use crate::output;
 use clap::Args;
 use narrows_testbed::chaos::{self, Kind};
 use narrows_testbed::interrupt;
@@ -49,7 +50,7 @@ pub struct Chaos {
 
 impl Chaos {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
-        eprintln!("seed {}", self.seed);
+        output::report(format_args!("seed {}\n", self.seed));
         interrupt::watch()?;
         let report = chaos::run(&chaos::Options {
             program: std::env::current_exe()?,

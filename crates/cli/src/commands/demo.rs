@@ -1,6 +1,7 @@
 //! `narrows demo`.
 
 use super::report::print;
+use crate::output;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use narrows_testbed::attack::demo as flood;
@@ -158,6 +159,6 @@ impl Flood {
 
 fn write_plot(file: &Path, svg: &str) -> anyhow::Result<()> {
     std::fs::write(file, svg).with_context(|| format!("cannot write {}", file.display()))?;
-    eprintln!("plot: {}", file.display());
+    output::report(format_args!("plot: {}\n", file.display()));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `narrows doctor`.
 
 use super::run::Plane;
+use crate::output;
 use clap::Args;
 use narrows_dataplane::FailMode;
 use narrows_dataplane::run::wanted;
@@ -50,9 +51,9 @@ impl Doctor {
             &wanted(&ports, fail, self.plane.into(), &session),
         );
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&findings)?);
+            output::json(&findings)?;
         } else {
-            print!("{}", doctor::render(&findings));
+            output::text(doctor::render(&findings));
         }
         let fit = doctor::blockers(&findings).next().is_none();
         Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })

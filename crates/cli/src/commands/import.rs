@@ -1,5 +1,6 @@
 //! `narrows import`.
 
+use crate::output;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use narrows_import::libreqos::{self, Options};
@@ -138,8 +139,8 @@ impl Import {
             replace(&file, &imported.numbers)
                 .with_context(|| format!("cannot write {}", file.display()))?;
         }
-        print!("{}", imported.policy);
-        eprint!("{}", imported.report());
+        output::data(&imported.policy);
+        output::report(imported.report());
         Ok(if imported.faults.is_empty() { ExitCode::SUCCESS } else { INCOMPLETE.into() })
     }
 }
@@ -221,6 +222,7 @@ fn tc<'a>(words: impl IntoIterator<Item = &'a str>) -> anyhow::Result<Vec<u8>> {
         output.context("cannot run tc: install iproute2, or give files with its output")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
+        let words: Vec<_> = words.iter().map(|word| narrows_escape::shell(word)).collect();
         bail!("tc {} failed: {}", words.join(" "), said.trim());
     }
     Ok(output.stdout)

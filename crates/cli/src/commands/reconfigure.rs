@@ -1,9 +1,11 @@
 //! `narrows reconfigure`.
 
+use crate::output;
 use anyhow::bail;
 use clap::Args;
 use narrows_dataplane::control::{Answer, Client, Request};
 use narrows_dataplane::pause::while_let_go;
+use narrows_escape::shell;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -43,7 +45,8 @@ impl Reconfigure {
             Answer::Show(show) => show.fail.starts_with("closed"),
             _ => false,
         };
-        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let words: Vec<_> =
+            self.command.iter().map(|word| shell(&word.to_string_lossy()).into_owned()).collect();
         let words = words.join(" ");
         let run = || Command::new(&self.command[0]).args(&self.command[1..]).status();
         let limit = Duration::from_secs(self.limit);
@@ -52,24 +55,26 @@ impl Reconfigure {
         match joined {
             Ok(Answer::Joined { mode, waiting_for, apart_ms, late }) => {
                 if late {
-                    eprintln!(
-                        "narrows: the ports were joined again after {} s, before the command \
-                         ended: give it more time with --limit",
+                    output::complain(format_args!(
+                        "the ports were joined again after {} s, before the command ended: give \
+                         it more time with --limit",
                         self.limit
-                    );
+                    ));
                 }
-                println!("{what} for {apart_ms} ms");
+                output::say(format_args!("{what} for {apart_ms} ms"));
                 match (mode, waiting_for) {
-                    (Some(mode), _) => println!("joined {mode}"),
-                    (None, reason) => eprintln!(
-                        "narrows: the ports cannot be joined now: {}; Narrows keeps trying, see \
-                         `narrows show`",
+                    (Some(mode), _) => output::say(format_args!("joined {mode}")),
+                    (None, reason) => output::complain(format_args!(
+                        "the ports cannot be joined now: {}; Narrows keeps trying, see `narrows \
+                         show`",
                         reason.unwrap_or_default()
-                    ),
+                    )),
                 }
             }
-            Ok(other) => eprintln!("narrows: the instance gave an unexpected answer: {other:?}"),
-            Err(error) => eprintln!("narrows: {error}"),
+            Ok(other) => {
+                output::complain(format_args!("the instance gave an unexpected answer: {other:?}"))
+            }
+            Err(error) => output::complain(error),
         }
         match status {
             Ok(status) => Ok(ExitCode::from(code(status))),
@@ -88,7 +93,8 @@ impl Reconfigure {
             1 => Ok(found.remove(0)),
             0 => bail!("no narrows joins these ports; `narrows show` lists those that run"),
             _ => {
-                let ports: Vec<_> = found.iter().map(|one| one.ports.join(",")).collect();
+                let ports: Vec<_> =
+                    found.iter().map(|one| shell(&one.ports.join(",")).into_owned()).collect();
                 bail!(
                     "several instances run: say which with --ports {}",
                     ports.join(" or --ports ")

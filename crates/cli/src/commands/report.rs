@@ -1,5 +1,6 @@
 //! Prints the results of a command.
 
+use crate::output;
 use narrows_testbed::interrupt;
 use serde::Serialize;
 use std::fmt::Display;
@@ -17,9 +18,9 @@ pub fn exit_code() -> ExitCode {
 /// Prints a report as text or as JSON.
 pub fn print(report: &(impl Display + Serialize), json: bool) -> anyhow::Result<ExitCode> {
     if json {
-        println!("{}", serde_json::to_string_pretty(report)?);
+        output::json(report)?;
     } else {
-        print!("{report}");
+        output::text(report);
     }
     Ok(exit_code())
 }

@@ -1,5 +1,6 @@
 //! `narrows run`.
 
+use crate::output;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use narrows_bpf::{Hook, XdpMode};
@@ -198,8 +199,8 @@ impl Run {
             dispatcher: self.dispatcher,
             take_over: self.take_over,
         };
-        if let Some(last) = run(options, |_| println!("ready"))? {
-            print!("{}", last.render());
+        if let Some(last) = run(options, |_| output::say("ready"))? {
+            output::text(last.render());
         }
         Ok(ExitCode::SUCCESS)
     }

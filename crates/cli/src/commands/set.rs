@@ -1,9 +1,11 @@
 //! `narrows set`.
 
+use crate::output;
 use anyhow::{Context, bail};
 use clap::Args;
 use narrows_dataplane::control::{Answer, Client, Request};
-use std::io::{Read, Write};
+use narrows_escape::shell;
+use std::io::Read;
 use std::process::ExitCode;
 
 /// How much of a text to restore goes into one request, in bytes; a request has at most 16 MiB.
@@ -89,19 +91,29 @@ impl Set {
                 }
             }
         };
-        std::io::stdout().write_all(said.stdout.as_bytes())?;
-        std::io::stderr().write_all(said.stderr.as_bytes())?;
+        if is_saved(&self.words) {
+            output::data(&said.stdout);
+        } else {
+            output::text(&said.stdout);
+        }
+        output::report(&said.stderr);
         Ok(ExitCode::from(u8::try_from(said.code).unwrap_or(u8::MAX)))
     }
 
     fn instance(&self) -> anyhow::Result<Client> {
         let mut found = Client::find(self.ports.as_ref().map(|[a, _]| a.as_str()))?;
         if found.len() > 1 {
-            let names: Vec<String> = found.iter().map(|client| client.ports.join(",")).collect();
+            let names: Vec<String> =
+                found.iter().map(|one| shell(&one.ports.join(",")).into_owned()).collect();
             bail!("several instances run: choose one with --ports {}", names.join(" or --ports "));
         }
         Ok(found.remove(0))
     }
+}
+
+/// Whether `words` print lines that make sets again.
+fn is_saved(words: &[String]) -> bool {
+    words.iter().any(|word| ["save", "s", "-S", "--save"].contains(&word.as_str()))
 }
 
 /// `words` without `-file FILE`, and the file.

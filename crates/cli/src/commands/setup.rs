@@ -5,6 +5,7 @@ mod interfaces;
 mod policy;
 mod steps;
 
+use crate::output;
 use answers::{Answers, Question};
 use anyhow::bail;
 use clap::Args;
@@ -108,14 +109,14 @@ impl Setup {
         );
         let (good, rest): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| finding.severity == doctor::Severity::Ok);
-        println!("doctor: {} checks are good", good.len());
-        print!("{}", doctor::render(&rest));
+        output::say(format_args!("doctor: {} checks are good", good.len()));
+        output::text(doctor::render(&rest));
 
         let plan = steps::Plan::new(&self.directory, &self.name, &line, steps::has_systemd())?;
-        print!("{plan}");
+        output::text(&plan);
         let blocked = doctor::blockers(&rest).count();
         if self.dry_run {
-            println!("dry run: nothing was done");
+            output::say("dry run: nothing was done");
             return Ok(if blocked == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         if blocked > 0 {
@@ -129,7 +130,7 @@ impl Setup {
             }
             let question = Question { text: "Do this?", hint: "yes or no", preset: Some("yes") };
             if !question.put(&mut stdin.lock(), &mut io::stderr(), answers::yes_or_no)? {
-                println!("nothing was done");
+                output::say("nothing was done");
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -138,11 +139,11 @@ impl Setup {
             return Ok(ExitCode::SUCCESS);
         }
         steps::watch(&line.ports[1], Duration::from_secs(self.watch))?;
-        println!(
+        output::say(format_args!(
             "the policy is {}; after an edit: systemctl reload narrows@{}",
             plan.policy_file(),
             self.name
-        );
+        ));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,5 +1,6 @@
 //! `narrows show`.
 
+use crate::output;
 use anyhow::Context;
 use clap::Args;
 use narrows_dataplane::control::{Client, NamesFile};
@@ -53,15 +54,15 @@ impl Show {
             // Nothing to show.
         } else if !self.json {
             let texts: Vec<String> = shown.iter().map(|show| show.render()).collect();
-            print!("{}", texts.join("\n"));
+            output::text(texts.join("\n"));
         } else if let [only] = &shown[..] {
-            println!("{}", serde_json::to_string_pretty(only)?);
+            output::json(only)?;
         } else {
-            println!("{}", serde_json::to_string_pretty(&shown)?);
+            output::json(&shown)?;
         }
         // After what the others say, so that one does not hide them.
         for error in &silent {
-            eprintln!("narrows: {error}");
+            output::complain(error);
         }
         Ok(if silent.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

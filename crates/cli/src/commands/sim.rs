@@ -1,6 +1,7 @@
 //! `narrows sim`.
 
 use super::report::exit_code;
+use crate::output;
 use anyhow::Context;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -70,11 +71,11 @@ pub struct Sim {
 impl Sim {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         if self.list {
-            print!("{}", list()?);
+            output::text(list()?);
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(name) = &self.show {
-            print!("{}", scenario::embedded(name).with_context(|| unknown(name))?);
+            output::text(scenario::embedded(name).with_context(|| unknown(name))?);
             return Ok(ExitCode::SUCCESS);
         }
         let mut overrides =
@@ -94,7 +95,7 @@ impl Sim {
         let finished = finished?;
         let (done, all) = (finished.count(), experiment.count());
         if done < all {
-            eprintln!("interrupted: results of {done} of {all} runs");
+            output::report(format_args!("interrupted: results of {done} of {all} runs\n"));
         }
         if let Some(path) = &self.report {
             let page =
@@ -103,9 +104,9 @@ impl Sim {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&finished.json())?);
+            output::json(&finished.json())?;
         } else {
-            print!("{}", finished.table());
+            output::text(finished.table());
         }
         Ok(exit_code())
     }

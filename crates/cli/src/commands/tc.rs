@@ -1,11 +1,12 @@
 //! `narrows tc`.
 
+use crate::output;
 use anyhow::Context;
 use clap::Args;
 use narrows_dataplane::control::{Answer, Client, ControlError, Request};
 use narrows_tc::{CommandLine, Options, Outcome, Recipients};
 use std::ffi::OsString;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,7 +51,11 @@ impl Tc {
         // A word that is not UTF-8 cannot be one of tc's: the complaint shows it.
         let words: Vec<String> =
             self.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        let outcome = match CommandLine::parse(&words) {
+        let line = CommandLine::parse(&words);
+        let said = line.as_ref().ok();
+        let is_json = said.is_some_and(|line| line.options.json);
+        let is_saved = said.is_some_and(|line| line.words.first().is_some_and(|it| it == "save"));
+        let outcome = match line {
             Err(outcome) => outcome,
             Ok(line) => match self.policy.as_deref().or(line.policy.as_deref().map(Path::new)) {
                 Some(path) => narrows_tc::offline(path, &words),
@@ -60,7 +65,7 @@ impl Tc {
                 },
             },
         };
-        print_all(&outcome)?;
+        print_all(&outcome, is_json, is_saved);
         Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX)))
     }
 }
@@ -183,8 +188,14 @@ fn read(name: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn print_all(outcome: &Outcome) -> anyhow::Result<()> {
-    std::io::stdout().write_all(outcome.stdout.as_bytes())?;
-    std::io::stderr().write_all(outcome.stderr.as_bytes())?;
-    Ok(())
+/// Prints what an instance said. `is_json` and `is_saved` say what its standard output is.
+fn print_all(outcome: &Outcome, is_json: bool, is_saved: bool) {
+    if is_json {
+        output::json_text(&outcome.stdout);
+    } else if is_saved {
+        output::data(&outcome.stdout);
+    } else {
+        output::text(&outcome.stdout);
+    }
+    output::report(&outcome.stderr);
 }

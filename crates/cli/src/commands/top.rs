@@ -1,5 +1,6 @@
 //! `narrows top`.
 
+use crate::output;
 use clap::Args;
 use narrows_top::{App, Feed, Look, Source, View};
 use std::path::PathBuf;
@@ -60,7 +61,7 @@ impl Top {
             app.feed(Feed::Snapshot(Box::new(source.ask()?)));
             std::thread::sleep(self.interval);
             app.feed(Feed::Snapshot(Box::new(source.ask()?)));
-            print!("{}", narrows_top::once(&app, self.view, Look::from_environment()));
+            output::text(narrows_top::once(&app, self.view, Look::from_environment()));
         } else {
             narrows_top::run(source, self.view.unwrap_or(View::Queues), self.interval)?;
         }

@@ -1,5 +1,6 @@
 //! `narrows upgrade`.
 
+use crate::output;
 use anyhow::Context;
 use clap::Args;
 use narrows_dataplane::control::{Answer, Client, Request};
@@ -51,12 +52,12 @@ impl Upgrade {
             let ports = client.ports.join(",");
             let status = upgrade(&client, binary.clone())?;
             if !self.json {
-                println!("{ports}: {status}");
+                output::say(format_args!("{ports}: {status}"));
             }
             all.push(status);
         }
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&all)?);
+            output::json(&all)?;
         }
         let done = |status: &UpgradeStatus| matches!(status, UpgradeStatus::Done { .. });
         Ok(if all.iter().all(done) { ExitCode::SUCCESS } else { ExitCode::FAILURE })

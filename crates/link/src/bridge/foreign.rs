@@ -1,6 +1,7 @@
 //! Why a foreign bridge is not a usable standby.
 
 use crate::LinkStatus;
+use narrows_escape::shell;
 use std::fmt;
 
 /// Why a bridge is no wire between two ports.
@@ -32,10 +33,11 @@ impl Unfit {
 
     /// The command to type.
     pub(super) fn remedy(&self, bridge: &str) -> String {
+        let bridge = shell(bridge);
         let change = match self {
             Self::SpanningTree => format!("ip link set dev {bridge} type bridge stp_state 0"),
             Self::VlanFiltering => format!("ip link set dev {bridge} type bridge vlan_filtering 0"),
-            Self::ThirdPort(port) => format!("ip link set dev {port} nomaster"),
+            Self::ThirdPort(port) => format!("ip link set dev {} nomaster", shell(port)),
         };
         format!("{change} (or take the two off it: `ip link set dev PORT nomaster`)")
     }

@@ -28,6 +28,7 @@ pub use facts::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortF
 pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
 
+use narrows_escape::line;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -185,7 +186,8 @@ pub fn blockers(findings: &[Finding]) -> impl Iterator<Item = &Finding> {
 
 /// The findings as text: one line each, followed by the command to type.
 pub fn render(findings: &[Finding]) -> String {
-    let width = findings.iter().map(|finding| finding.subject.chars().count()).max().unwrap_or(0);
+    let width = |finding: &Finding| line(&finding.subject).chars().count();
+    let width = findings.iter().map(width).max().unwrap_or(0);
     let mut text = String::new();
     for Finding { subject, severity, what, remedy } in findings {
         let word = match severity {
@@ -194,9 +196,11 @@ pub fn render(findings: &[Finding]) -> String {
             Severity::Warning => "WARNING",
             Severity::Blocker => "BLOCKER",
         };
+        let (subject, what) = (line(subject), line(what));
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{word:<7}  {subject:<width$}  {what}");
         if let Some(remedy) = remedy {
+            let remedy = line(remedy);
             let _ = writeln!(text, "{:<7}  {:<width$}  -> {remedy}", "", "");
         }
     }

@@ -3,6 +3,7 @@
 use super::drivers::support;
 use super::{Finding, KernelVersion, Wanted, WantedPlane};
 use crate::{Buffer, Link, Receiver};
+use narrows_escape::shell;
 
 /// The first version in which AF_XDP receives frames of several buffers.
 const MULTI_BUFFER: KernelVersion = KernelVersion::new(6, 6);
@@ -34,7 +35,7 @@ pub(super) fn fits(link: &Link, wanted: &Wanted, kernel: &KernelVersion) -> Find
 fn needs_several(link: &Link, wanted: &Wanted, kernel: &KernelVersion, large: u32) -> Finding {
     let name = link.name();
     let mtu = link.status.mtu;
-    let shrink = format!("ip link set dev {name} mtu {large}");
+    let shrink = format!("ip link set dev {} mtu {large}", shell(name));
     let refuse = |why: &str| {
         let what = format!("MTU {mtu}: frames above {large} bytes need several buffers, {why}");
         Finding::blocker(name, what).remedy(shrink.clone())
@@ -69,7 +70,7 @@ pub(super) fn unequal(a: &Link, b: &Link) -> Option<Finding> {
             "MTU {large}, but {} has {small}: larger packets are dropped silently",
             less.name()
         );
-        Finding::blocker(name, what).remedy(format!("ip link set dev {name} mtu {small}"))
+        Finding::blocker(name, what).remedy(format!("ip link set dev {} mtu {small}", shell(name)))
     })
 }
 

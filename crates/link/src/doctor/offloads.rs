@@ -7,6 +7,7 @@
 use super::drivers::support;
 use super::{Finding, PortFacts, Wanted};
 use crate::{Link, Offload};
+use narrows_escape::shell;
 
 /// `at_tcx` tells whether programs run behind the driver.
 pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: bool) -> Vec<Finding> {
@@ -29,7 +30,7 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: boo
             Offload::Lro => "merges received packets (LRO), for which most drivers refuse XDP",
             _ => "merges received packets (GRO) before generic XDP sees them",
         };
-        let remedy = format!("ethtool -K {name} {} off", offload.word());
+        let remedy = format!("ethtool -K {} {} off", shell(name), offload.word());
         spoilt(name, &format!("{does}: {}", offload.harm()), remedy, wanted)
     })
     .collect()

@@ -3,6 +3,7 @@
 use super::drivers::support;
 use super::{Dispatcher, Finding, PortFacts, Wanted, WantedPlane};
 use crate::{Link, XdpMode};
+use narrows_escape::shell;
 
 /// A receive ring shorter than this overflows when a worker is away for a scheduling tick of 1 ms
 /// at a million packets per second.
@@ -29,7 +30,8 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: boo
 fn state(facts: &PortFacts, link: &Link) -> Finding {
     let name = link.name();
     if !link.status.up {
-        return Finding::warning(name, "is down").remedy(format!("ip link set dev {name} up"));
+        return Finding::warning(name, "is down")
+            .remedy(format!("ip link set dev {} up", shell(name)));
     }
     if link.status.carrier {
         return Finding::ok(name, "is up, with carrier");
@@ -38,7 +40,7 @@ fn state(facts: &PortFacts, link: &Link) -> Finding {
     match &facts.peer {
         Some(peer) => {
             let prefix = peer.prefix.as_deref().unwrap_or_default();
-            finding.remedy(format!("{prefix}ip link set dev {} up", peer.name))
+            finding.remedy(format!("{prefix}ip link set dev {} up", shell(&peer.name)))
         }
         None => finding,
     }
@@ -98,7 +100,7 @@ fn rings(link: &Link) -> Option<Finding> {
     let wanted = COMFORTABLE_RING.min(rings.rx_max);
     Some(if rings.rx < wanted {
         let what = format!("receive rings of {} descriptors may overflow in bursts", rings.rx);
-        Finding::note(name, what).remedy(format!("ethtool -G {name} rx {wanted}"))
+        Finding::note(name, what).remedy(format!("ethtool -G {} rx {wanted}", shell(name)))
     } else {
         Finding::ok(name, format!("rings of {} (rx) and {} (tx)", rings.rx, rings.tx))
     })
@@ -122,7 +124,8 @@ fn programs(facts: &PortFacts, link: &Link, at_tcx: bool) -> Vec<Finding> {
                 // One of them may be what a Narrows left behind, which the start removes.
                 let what =
                     format!("{there}: no place is left, unless a Narrows that ended has one");
-                return Finding::warning(name, what).remedy(format!("xdp-loader status {name}"));
+                return Finding::warning(name, what)
+                    .remedy(format!("xdp-loader status {}", shell(name)));
             }
             let what = format!("{there}; Narrows takes a place there, behind lower priorities");
             return Finding::ok(name, what);
@@ -133,7 +136,7 @@ fn programs(facts: &PortFacts, link: &Link, at_tcx: bool) -> Vec<Finding> {
         }
         let what =
             format!("has a {mode} XDP program already (id {id}), which may be another Narrows");
-        Finding::blocker(name, what).remedy(format!("ip link set dev {name} {word} off"))
+        Finding::blocker(name, what).remedy(format!("ip link set dev {} {word} off", shell(name)))
     };
     link.status.xdp.iter().map(one).collect()
 }

@@ -3,6 +3,7 @@
 use super::{Finding, Wanted};
 use crate::bridge::{BridgeError, Plan, plan};
 use crate::{Link, LinkStatus};
+use narrows_escape::shell;
 
 pub(super) fn judge(ports: [&Link; 2], others: &[LinkStatus], wanted: &Wanted) -> Vec<Finding> {
     if wanted.bridge {
@@ -51,7 +52,7 @@ fn master(port: &Link, others: &[LinkStatus]) -> Option<Finding> {
     let master = others.iter().find(|other| other.ifindex == master);
     let master = master.map_or("another device", |master| &master.name);
     let what = format!("is a port of {master}, which may forward when Narrows does not");
-    Some(Finding::warning(name, what).remedy(format!("ip link set dev {name} nomaster")))
+    Some(Finding::warning(name, what).remedy(format!("ip link set dev {} nomaster", shell(name))))
 }
 
 fn addresses(port: &Link) -> Option<Finding> {

@@ -1,5 +1,6 @@
 //! The text format: HELP and TYPE once, then samples.
 
+use narrows_escape::label;
 use std::fmt::{Display, Write};
 
 /// A text to which families of metrics are appended.
@@ -156,7 +157,7 @@ impl Family<'_> {
             is_labelled = true;
             self.text.push_str(name);
             self.text.push_str("=\"");
-            escape(self.text, value);
+            self.text.push_str(&label(value));
             self.text.push('"');
         }
         if is_labelled {
@@ -167,17 +168,6 @@ impl Family<'_> {
             Value::Real(real) => real,
         };
         let _ = writeln!(self.text, " {value}");
-    }
-}
-
-fn escape(text: &mut String, value: &str) {
-    for letter in value.chars() {
-        match letter {
-            '\\' => text.push_str("\\\\"),
-            '"' => text.push_str("\\\""),
-            '\n' => text.push_str("\\n"),
-            letter => text.push(letter),
-        }
     }
 }
 

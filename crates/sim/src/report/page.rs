@@ -7,6 +7,7 @@ use super::chart::{Axis, Line, Mark, svg};
 use super::{heading, name, numbers, short_keys};
 use crate::measure::{Measure, Outcome};
 use crate::scenario::{Case, Finished};
+use narrows_escape::html as escape;
 use std::fmt::Write;
 
 /// The most points of a line over time; of the values between two of them the largest is shown.
@@ -52,10 +53,6 @@ pub fn page(finished: &Finished<'_>) -> String {
 /// Writing to a string does not fail.
 fn add(html: &mut String, text: std::fmt::Arguments<'_>) {
     let _ = html.write_fmt(text);
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 fn section(html: &mut String, title: &str, plots: &[String]) {

@@ -73,6 +73,7 @@ impl Answers {
         let ask = |text, hint| Question { text, hint, preset: None };
         if self.ports.is_empty() {
             for Interface { name, what } in interfaces {
+                let name = narrows_escape::line(name);
                 writeln!(to, "  {name:<14} {what}")?;
             }
             let internet = ask("Which port leads to the Internet?", "its name");

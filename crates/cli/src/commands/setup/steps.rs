@@ -3,7 +3,9 @@
 use super::answers::Line;
 use super::policy;
 use crate::commands::show::names;
+use crate::output;
 use anyhow::{Context, bail};
+use narrows_escape::shell;
 use narrows_tc::{OfflineHost, load};
 use narrows_top::{App, Feed, Look, Source, View};
 use std::fmt;
@@ -72,8 +74,9 @@ impl Plan {
         let start = match systemd {
             true => Start::Unit(format!("narrows@{name}")),
             false => Start::ByHand(format!(
-                "narrows run --ports {a},{b} --batch {}",
-                policy_file.display()
+                "narrows run --ports {} --batch {}",
+                shell(&format!("{a},{b}")),
+                shell(&policy_file.to_string_lossy())
             )),
         };
         Ok(Self { files: [(conf_file, conf), (policy_file, text)], start })
@@ -91,7 +94,7 @@ impl Plan {
                 .with_context(|| format!("cannot create {}", folder.display()))?;
             narrows_tc::replace(path, text)
                 .with_context(|| format!("cannot write {}", path.display()))?;
-            println!("wrote {}", path.display());
+            output::say(format_args!("wrote {}", path.display()));
         }
         Ok(())
     }
@@ -101,9 +104,9 @@ impl Plan {
         let unit = match &self.start {
             Start::Unit(unit) => unit,
             Start::ByHand(command) => {
-                println!(
+                output::say(format_args!(
                     "this host has no systemd: start Narrows now and at each boot with\n  {command}"
-                );
+                ));
                 return Ok(false);
             }
         };
@@ -131,7 +134,7 @@ impl fmt::Display for Plan {
 
 fn systemctl(words: &[&str]) -> anyhow::Result<()> {
     let said = format!("systemctl {}", words.join(" "));
-    println!("{said}");
+    output::say(&said);
     let output = Command::new("systemctl").args(words).output();
     let output = output.with_context(|| format!("cannot run {said}"))?;
     if !output.status.success() {
@@ -156,7 +159,10 @@ pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
             Err(_) => sleep(Duration::from_millis(100)),
         }
     };
-    println!("running; the next {} s (Ctrl-C ends this view, not the service):", span.as_secs());
+    let span_s = span.as_secs();
+    output::say(format_args!(
+        "running; the next {span_s} s (Ctrl-C ends this view, not the service):"
+    ));
     let mut app = App::new(View::Queues);
     app.feed(Feed::Snapshot(Box::new(source.ask()?)));
     let end = Instant::now() + span;
@@ -167,7 +173,7 @@ pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
         }
         sleep(left.min(FRAME));
         app.feed(Feed::Snapshot(Box::new(source.ask()?)));
-        print!("{}", narrows_top::once(&app, Some(View::Queues), Look::from_environment()));
+        output::text(narrows_top::once(&app, Some(View::Queues), Look::from_environment()));
     }
 }
 
