@@ -284,6 +284,40 @@ event: joined eth1 and eth2
         assert_eq!(show().render(), expected);
     }
 
+    /// `value` with `hostile` behind every text in it and in the names of its counts.
+    fn poisoned(value: &mut serde_json::Value, hostile: &str) {
+        match value {
+            serde_json::Value::String(text) if !["queue", "cpu"].contains(&text.as_str()) => {
+                text.push_str(hostile);
+            }
+            serde_json::Value::Array(all) => all.iter_mut().for_each(|it| poisoned(it, hostile)),
+            serde_json::Value::Object(fields) => {
+                if let Some(reasons) = fields.get_mut("drops_by_reason") {
+                    *reasons = serde_json::json!({ hostile: 1 });
+                }
+                fields.values_mut().for_each(|it| poisoned(it, hostile));
+            }
+            _ => {}
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_field_steers_the_terminal_or_looks_like_a_line(text in "(?s).{0,8}") {
+            let hostile = format!("\x1b[2J\nevent: forged{text}\u{202e}");
+            let mut show = show();
+            show.warnings.push("w".into());
+            show.waiting_for = Some("w".into());
+            let mut value = serde_json::to_value(&show).unwrap();
+            poisoned(&mut value, &hostile);
+            let text = serde_json::from_value::<Snapshot>(value).unwrap().render();
+            let is_wrong = |it: char| narrows_escape::is_hidden(it) && it != '\n';
+            proptest::prop_assert!(!text.contains(is_wrong), "{text:?}");
+            proptest::prop_assert!(!text.contains("\nevent: forged"), "{text}");
+            proptest::prop_assert_eq!(text.matches("\nevent: ").count(), 1);
+        }
+    }
+
     #[test]
     fn the_xdp_plane_has_cpus_and_no_workers() {
         let mut show = show();

@@ -459,3 +459,44 @@ fn ten_thousand_classes_are_one_screen_around_the_selected_one() {
     press(&mut app, &[KeyCode::Home]);
     line(&app, " 1:1 ");
 }
+
+/// `value` with `hostile` behind every text in it, but for those that say what a thing is.
+fn poisoned(value: &mut serde_json::Value, hostile: &str) {
+    match value {
+        serde_json::Value::String(text) if !["queue", "cpu", "htb", "cake"].contains(&&**text) => {
+            text.push_str(hostile);
+        }
+        serde_json::Value::Array(all) => all.iter_mut().for_each(|it| poisoned(it, hostile)),
+        serde_json::Value::Object(fields) => {
+            fields.values_mut().for_each(|it| poisoned(it, hostile));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn no_view_shows_what_steers_a_terminal() {
+    for hostile in ["\x1b[2J", "\nforged", "\u{202e}", "\u{9b}31m\r", "\0\x07"] {
+        let poison = |seconds| {
+            let mut value = serde_json::to_value(instance(seconds, 30)).unwrap();
+            poisoned(&mut value, hostile);
+            serde_json::from_value::<Snapshot>(value).unwrap()
+        };
+        let mut app = App::new(View::Queues);
+        feed(&mut app, poison(1));
+        feed(&mut app, poison(2));
+        let is_wrong = |it: char| narrows_escape::is_hidden(it) && it != '\n';
+        let text = once(&app, None, PLAIN);
+        assert!(!text.contains(is_wrong) && !text.contains("\nforged"), "{text:?}");
+        for key in "12345678".chars() {
+            for keys in [[KeyCode::Char(key), KeyCode::Enter], [KeyCode::Esc, KeyCode::Esc]] {
+                press(&mut app, &keys);
+                let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+                terminal.draw(|frame| draw(&app, frame, PLAIN)).unwrap();
+                let shown = terminal.backend().buffer().content().iter();
+                let shown: String = shown.map(ratatui::buffer::Cell::symbol).collect();
+                assert!(!shown.contains(is_wrong), "{shown:?}");
+            }
+        }
+    }
+}

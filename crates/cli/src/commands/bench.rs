@@ -4,6 +4,7 @@ mod frames;
 mod work;
 
 use super::report::print;
+use crate::output;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use frames::{Drain, FloodFrames, LiveFrames};
@@ -341,15 +342,18 @@ impl Qdisc {
         let structures = narrows_bench::Structure::all();
         let rows = narrows_bench::qdisc::run(&structures, Default::default());
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?);
+            output::json(&serde_json::json!({ "rows": rows }))?;
             return Ok(ExitCode::SUCCESS);
         }
-        println!("{:<24} {:>6} {:>10} {:>7}", "structure", "queues", "ns/packet", "ratio");
+        output::say(format_args!(
+            "{:<24} {:>6} {:>10} {:>7}",
+            "structure", "queues", "ns/packet", "ratio"
+        ));
         for row in rows {
-            println!(
+            output::say(format_args!(
                 "{:<24} {:>6} {:>10.1} {:>7.2}",
                 row.structure, row.queues, row.ns_per_packet, row.ratio
-            );
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -658,9 +662,9 @@ impl BareForwarder {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let session = super::run::default_session()?;
         let (forwarded, cpu_time) =
-            narrows_dataplane::run::run_bare(&self.ports, &session, || println!("ready"))?;
+            narrows_dataplane::run::run_bare(&self.ports, &session, || output::say("ready"))?;
         let packets = forwarded[0] + forwarded[1];
-        println!("{}", serde_json::json!({ "packets": packets, "cpu_ns": cpu_time.0 }));
+        output::say(serde_json::json!({ "packets": packets, "cpu_ns": cpu_time.0 }));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -16,6 +16,7 @@ mod changing;
 mod chaos;
 mod confinement;
 mod control;
+mod escaping;
 mod failing;
 mod forwarding;
 mod frames;

@@ -286,6 +286,50 @@ mod tests {
         assert_eq!(render(&findings), expected.join("\n"));
     }
 
+    /// Every fact that asks for a command about a port, its peer or its bridge.
+    fn troubled(names: &[String; 2]) -> Facts {
+        let mut facts = fit();
+        for (port, name) in facts.ports.iter_mut().zip(names) {
+            port.peer = Some(crate::Peer {
+                name: name.clone(),
+                prefix: Some(format!("ip netns exec {} ", narrows_escape::shell(name))),
+                inside: None,
+            });
+            let Ok(link) = &mut port.link else { continue };
+            (link.status.name, link.status.mtu) = (name.clone(), 9000);
+            (link.status.up, link.status.carrier, link.status.master) = (true, false, Some(77));
+            (link.offloads.rx_vlan, link.offloads.lro) = (true, true);
+            link.status.xdp = vec![crate::XdpProgram { id: 1, mode: crate::XdpMode::Native }];
+            (link.rings.rx, link.rings.rx_max) = (64, 4096);
+        }
+        if let Ok(link) = &mut facts.ports[0].link {
+            (link.status.up, link.status.mtu) = (false, 1500);
+        }
+        facts
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_name_stays_one_word_of_every_command(
+            names in ["[^/:\\s\u{0}]{1,9}", "[;&|$`'\"<>(){}*?!#~\\\\\\[\u{1b}\u{7f}]{1,9}"]
+        ) {
+            let names = names.map(|name| format!("a{name}reboot"));
+            let wanted = Wanted { bridge: true, ..Wanted::default() };
+            let findings = judge(&troubled(&names), &wanted);
+            let commands: Vec<_> = findings.iter().filter_map(|it| it.remedy.as_ref()).collect();
+            proptest::prop_assert!(commands.iter().filter(|it| it.contains("reboot")).count() >= 5);
+            for command in commands {
+                let rest = names.iter().fold(command.clone(), |rest, name| {
+                    rest.replace(&*narrows_escape::shell(name), "")
+                });
+                proptest::prop_assert!(!rest.contains("reboot"), "{command}");
+            }
+            let text = render(&findings);
+            let is_wrong = |it: char| narrows_escape::is_hidden(it) && it != '\n';
+            proptest::prop_assert!(!text.contains(is_wrong), "{text:?}");
+        }
+    }
+
     #[test]
     fn machines_read_findings_as_objects() {
         let finding = Finding::warning("sa", "slow").remedy("faster");

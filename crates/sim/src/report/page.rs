@@ -34,7 +34,8 @@ th:first-child, td:first-child { text-align: left; }
 pub fn page(finished: &Finished<'_>) -> String {
     let scenario = finished.scenario;
     let mut html = String::new();
-    let title = escape(&format!("{}: {}", scenario.about.name, scenario.about.title));
+    let title = format!("{}: {}", scenario.about.name, scenario.about.title);
+    let title = escape(&title);
     html.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.push_str("<meta name=\"viewport\" content=\"width=device-width\">");
     add(&mut html, format_args!("<title>{title} (simulated)</title>"));

@@ -1,6 +1,7 @@
 //! What sends frames as a driver has them, and what drops frames in a driver, each in a process of
 //! its own: benchmarks put them into their namespaces.
 
+use crate::output;
 use clap::Args;
 use narrows_bench::xdp::driver;
 use narrows_link::Link;
@@ -68,7 +69,7 @@ impl Drain {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let what = if self.udp { driver::Dropped::Udp } else { driver::Dropped::All };
         let _drain = driver::Drain::at(number(&self.device)?, what)?;
-        println!("ready");
+        output::say("ready");
         loop {
             thread::park();
         }
@@ -78,7 +79,7 @@ impl Drain {
 /// Sends frames like `frame` on `core`, until this process is ended.
 fn send(driver: &driver::Driver, frame: &[u8], core: usize) -> anyhow::Result<ExitCode> {
     cpu::pin_this_thread(core)?;
-    println!("ready");
+    output::say("ready");
     loop {
         driver.send(frame)?;
     }

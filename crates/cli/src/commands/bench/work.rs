@@ -1,6 +1,7 @@
 //! The programs that `narrows bench` runs under valgrind to count instructions: this program
 //! itself, doing only the work of one structure.
 
+use crate::output;
 use clap::Args;
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, tree, wheels};
@@ -30,7 +31,7 @@ pub(super) struct CakeWork {
 
 impl CakeWork {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        println!("{}", cake::Work::new(self.structure, self.flows)?.run(self.packets));
+        output::say(cake::Work::new(self.structure, self.flows)?.run(self.packets));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -65,7 +66,7 @@ impl TreeFootprint {
         let Self { structure, classes, depth, active, load } = self;
         let shape = tree::Shape { classes, depth, active, load };
         let footprint = tree::Footprint::measure(structure, shape)?;
-        println!("{}", serde_json::to_string(&footprint)?);
+        output::say(serde_json::to_string(&footprint)?);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -103,7 +104,7 @@ pub(super) struct WheelsWork {
 impl WheelsWork {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let plan = wheels::Plan::new(self.flows, self.rates)?;
-        println!("{}", wheels::Work::new(self.structure, &plan, self.mode).run(self.packets));
+        output::say(wheels::Work::new(self.structure, &plan, self.mode).run(self.packets));
         Ok(ExitCode::SUCCESS)
     }
 }
