@@ -300,7 +300,7 @@ mod tests {
             (link.status.up, link.status.carrier, link.status.master) = (true, false, Some(77));
             (link.offloads.rx_vlan, link.offloads.lro) = (true, true);
             link.status.xdp = vec![crate::XdpProgram { id: 1, mode: crate::XdpMode::Native }];
-            (link.rings.rx, link.rings.rx_max) = (64, 4096);
+            link.rings.as_mut().unwrap().rx = 64;
         }
         if let Ok(link) = &mut facts.ports[0].link {
             (link.status.up, link.status.mtu) = (false, 1500);
