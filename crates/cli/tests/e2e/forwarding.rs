@@ -140,7 +140,10 @@ fn tags_that_a_vlan_device_puts_on_pass() {
 fn frames_for_the_box_itself_go_to_its_kernel_and_not_across() {
     let Some(_turn) = turn_to_count() else { return };
     let bed = Testbed::up(2).unwrap();
-    let instance = run(&bed, &[]);
+    // Without an address of the operator's there, nothing at a port is for the box.
+    ip(bed.shaper(), &format!("addr add 192.0.2.1/24 dev {PORT_A}"));
+    ip(bed.shaper(), &format!("addr add 198.51.100.1/24 dev {PORT_B}"));
+    let instance = run(&bed, &["--fail-closed"]);
     let mut books = Books::open(&bed).unwrap();
     let mac = |device: &str| {
         let text = ip(bed.shaper(), &format!("-o link show dev {device}"));
@@ -151,11 +154,11 @@ fn frames_for_the_box_itself_go_to_its_kernel_and_not_across() {
     let client = RawSocket::open(bed.client(), CLIENT).unwrap();
     let server = RawSocket::open(bed.server(), SERVER).unwrap();
     for _ in 0..7 {
-        client.send(&[frame(mac(PORT_A), CLIENT_MAC, &[0x88, 0xb5], 60)]).unwrap();
-        server.send(&[frame(mac(PORT_B), SERVER_MAC, &[0x88, 0xb5], 60)]).unwrap();
+        client.send(&[frame(mac(PORT_A), CLIENT_MAC, &[0x08, 0x00], 60)]).unwrap();
+        server.send(&[frame(mac(PORT_B), SERVER_MAC, &[0x08, 0x00], 60)]).unwrap();
     }
     // From here, the other port's address is a foreign one.
-    client.send(&[frame(mac(PORT_B), CLIENT_MAC, &[0x88, 0xb5], 60)]).unwrap();
+    client.send(&[frame(mac(PORT_B), CLIENT_MAC, &[0x08, 0x00], 60)]).unwrap();
     let (devices, [forth, back]) = assert_balanced(&mut books, &instance);
     assert_eq!((forth.to_kernel, back.to_kernel), (7, 7));
     assert_eq!((devices.server.rx_packets, devices.client.rx_packets), (1, 0));

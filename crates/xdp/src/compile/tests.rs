@@ -113,7 +113,7 @@ fn filters_become_rules_in_their_order() {
 
 #[test]
 fn a_mark_is_asked_for_and_leaves_are_known_by_their_names() {
-    let filter = "filter add dev a parent 1: pref 1 handle 0x15/0xf0 fw classid 1:10\n";
+    let filter = "filter add dev a parent 1: pref 1 handle 0x10/0xf0 fw classid 1:10\n";
     let Compiled { image, .. } = compiled(&format!("{HTB}{filter}"));
     assert_eq!(image.masks[0].bits, Key { mark: 0xf0, ..Key::default() });
     assert_eq!((image.rules[0].key.mark, image.rules[0].class), (0x10, 2));
