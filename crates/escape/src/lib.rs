@@ -1,7 +1,7 @@
 //! Text from outside, made safe for the place where it goes.
 //!
-//! The name of an interface, a comment in a set, the answer of a control socket: others choose these
-//! texts. A terminal obeys escape sequences in them, a reader of a log believes a forged line, a
+//! Others choose the name of an interface, a comment in a set, the answer of a control socket. A
+//! terminal obeys escape sequences in them, a reader of a log believes a forged line, a
 //! shell runs what follows a `;`. Whatever prints such a text passes it through one of these:
 //!
 //! | where the text goes | function |
@@ -18,7 +18,7 @@
 //! them ([`is_hidden`]). They are shown as `\x1b` or `\u{202e}`. A backslash stays as it is: these
 //! texts are for people, and none is read back.
 //!
-//! Non-goals: text that programs read back as it is (`tc save`, `set save`), when it does not go to a
+//! Non-goals: text that programs read back as it is (`tc save`, `set save`), unless it goes to a
 //! terminal. Letters that only look like others.
 //!
 //! Sources: POSIX.1-2024, Shell Command Language 2.2; Unicode TR36 and TR9.
@@ -95,6 +95,11 @@ pub fn indented(text: &str) -> Cow<'_, str> {
 /// One word of a command that a person may paste into a shell. Hidden characters are written as the
 /// octal numbers of their bytes, within `$'...'`.
 pub fn shell(word: &str) -> Cow<'_, str> {
+    // Ports are written `A,B`, and a comma alone means nothing to a shell.
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.,:/@%+".contains(letter);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return Cow::Borrowed(word);
+    }
     if !word.contains(is_hidden)
         && let Ok(quoted) = shlex::try_quote(word)
     {
@@ -161,7 +166,7 @@ mod tests {
             assert_eq!(line(text), text);
             assert_eq!(lines(text), text);
         }
-        assert_eq!(shell("eth0"), "eth0");
+        assert_eq!(shell("eth0.7,wan@2"), "eth0.7,wan@2");
         assert_eq!(lines("a\tb\n"), "a\tb\n");
     }
 
