@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time limit of a cell. A complete one takes about four minutes on an idle host.
-const LIMIT: Duration = Duration::from_secs(2400);
+const LIMIT: Duration = Duration::from_secs(600);
 /// The time limit of the cell that measures, which takes about fifteen minutes.
 const LIMIT_TO_MEASURE: Duration = Duration::from_secs(3600);
 

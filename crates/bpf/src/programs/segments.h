@@ -194,28 +194,39 @@ static __always_inline struct header behind_protocol(struct __sk_buff *ctx, __u3
 	return (struct header){ ENDS, at };
 }
 
+/* The header behind that at `at`: in the upper half what it is, and where it begins. A function of
+ * its own, which the verifier checks once, and not for each header of a packet. */
+__noinline __u64 header_behind(struct __sk_buff *ctx, __u32 is, __u32 at)
+{
+	struct header next;
+
+	if (!ctx)
+		return (__u64)ENDS << 32;
+	next = is & TYPED ? behind_typed(ctx, is, at) : behind_protocol(ctx, is, at);
+	return (__u64)next.is << 32 | next.at;
+}
+
 /* Where the headers of the packet end, which are in each of its frames; in the upper half, where
  * its network layer begins. */
 __noinline __u64 headers_of(struct __sk_buff *ctx)
 {
-	struct header header = { TYPED | ETH_P_TEB, 0 };
-	__u32 network = 0;
+	__u32 is = TYPED | ETH_P_TEB, at = 0, network = 0;
 
 	if (!ctx)
 		return 0;
 	for (int i = 0; i < HEADERS_DEEP; i++) {
-		int is_outer = i == 0 || (is_tag_header(header.is) && header.at == network);
+		int is_outer = i == 0 || (is_tag_header(is) && at == network);
+		__u64 next;
 
-		if (header.is & ENDS)
+		if (is & ENDS)
 			break;
-		if (header.is & TYPED)
-			header = behind_typed(ctx, header.is, header.at);
-		else
-			header = behind_protocol(ctx, header.is, header.at);
+		next = header_behind(ctx, is, at);
+		is = next >> 32;
+		at = next;
 		if (is_outer)
-			network = header.at;
+			network = at;
 	}
-	return (__u64)network << 32 | header.at;
+	return (__u64)network << 32 | at;
 }
 
 /* How many frames there are at least: as many as fit the device. */

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long it may take to be ready.
-const START: Duration = Duration::from_secs(600);
+const START: Duration = Duration::from_secs(40);
 /// How long any of its commands may take.
 const COMMAND: Duration = Duration::from_secs(60);
 /// How long it may take to end.
