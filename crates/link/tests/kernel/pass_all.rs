@@ -1,6 +1,7 @@
 //! The smallest XDP program, compiled when needed.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,13 +31,16 @@ impl PassAll {
             .arg(&object.0)
             .output();
         let _ = fs::remove_file(&source);
-        match clang {
-            Ok(output) if output.status.success() => Some(object),
-            _ => {
+        let output = match clang {
+            Ok(output) => output,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 println!("SKIPPED: compiling an XDP program needs clang (`apt install clang`)");
-                None
+                return None;
             }
-        }
+            Err(error) => panic!("running clang: {error}"),
+        };
+        assert!(output.status.success(), "clang: {}", String::from_utf8_lossy(&output.stderr));
+        Some(object)
     }
 
     pub fn object(&self) -> impl std::fmt::Display + '_ {
