@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const SOURCE: &str = r#"
 __attribute__((section("xdp"), used)) int pass(void *ctx) { return 2; }
-__attribute__((section("license"), used)) char license[] = "GPL";
+__attribute__((section("license"), used)) char _license[] = "GPL";
 "#;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
