@@ -12,7 +12,7 @@ use narrows_qdisc::bands::{self, Discipline};
 use narrows_qdisc::bucket::Bucket;
 use narrows_qdisc::htb::{self, Class};
 use narrows_qdisc::{
-    Config, Meter, NodeId, Qdisc, Spec, Take, codel, fifo, fq_codel, netem, sfq, tbf,
+    Config, Meter, NodeId, Qdisc, Spec, Take, codel, fifo, fq_codel, netem, red, sfq, tbf,
 };
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::{BTreeMap, VecDeque};
@@ -58,6 +58,10 @@ pub enum Structure {
     Sfq,
     /// `netem` with a delay of [`UNDER_WAY`].
     Netem,
+    /// The same over a `pfifo`.
+    NetemOver,
+    /// `red` over a `bfifo`, with an average below its thresholds.
+    Red,
     /// `tbf` with a bucket of its own.
     Tbf,
     /// `tbf` with seats at a shared limit.
@@ -78,7 +82,8 @@ impl Structure {
     /// Every structure, the floor first.
     pub fn all() -> Vec<Self> {
         let mut all = vec![Self::VecDeque, Self::Fifo, Self::Pfifo];
-        all.extend([Self::Codel, Self::FqCodel, Self::Sfq, Self::Netem, Self::Tbf]);
+        all.extend([Self::Codel, Self::FqCodel, Self::Sfq, Self::Netem]);
+        all.extend([Self::NetemOver, Self::Red, Self::Tbf]);
         all.extend(Strategy::ALL.map(Self::TbfShared));
         all.extend([Self::Htb, Self::HtbBorrowing]);
         all.extend([Discipline::Prio, Discipline::Drr, Discipline::Ets].map(Self::Bands));
@@ -97,6 +102,8 @@ impl Structure {
             Self::FqCodel => "fq_codel".to_owned(),
             Self::Sfq => "sfq".to_owned(),
             Self::Netem => "netem".to_owned(),
+            Self::NetemOver => "netem-pfifo".to_owned(),
+            Self::Red => "red".to_owned(),
             Self::Tbf => "tbf".to_owned(),
             Self::TbfShared(strategy) => format!("tbf-{}", strategy.name()),
             Self::Htb => "htb".to_owned(),
@@ -134,6 +141,12 @@ impl Structure {
             Self::Netem => {
                 leaf(Config::Netem(netem::Config { delay: UNDER_WAY, ..netem::Config::default() }))
             }
+            Self::NetemOver => {
+                let config = netem::Config { delay: UNDER_WAY, ..netem::Config::default() };
+                let spec = Spec::new(Config::Netem(config));
+                vec![Lane::queue(Spec { children: vec![pfifo()], ..spec }.build())]
+            }
+            Self::Red => vec![Lane::queue(red().build())],
             Self::Tbf => vec![Lane::queue(tbf(None).build())],
             Self::TbfShared(strategy) => {
                 let seats = seats(strategy).into_iter();
@@ -210,6 +223,25 @@ fn bands_of(discipline: Discipline) -> Bands {
 fn pfifo() -> Spec {
     let config = Config::Fifo(fifo::Config::Packets(TABLE));
     Spec::new(config)
+}
+
+fn red() -> Spec {
+    let config = red::Config {
+        limit: 1 << 20,
+        min: 1 << 18,
+        max: 1 << 19,
+        avpkt: LEN,
+        burst: 300,
+        bandwidth: RATE,
+        probability: red::Config::probability_of(0.02),
+        ecn: false,
+        harddrop: false,
+        nodrop: false,
+        adaptive: false,
+        stream: 0,
+    };
+    let bfifo = Spec::new(Config::Fifo(fifo::Config::Bytes(Bytes(1 << 20))));
+    Spec { children: vec![bfifo], ..Spec::new(Config::Red(config)) }
 }
 
 fn tbf(meter: Option<Box<dyn Meter>>) -> Spec {

@@ -6,7 +6,7 @@
 //! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`, `net/sched/act_gact.c`,
 //! `act_police.c`, `act_skbedit.c`.
 
-use crate::Mark;
+use crate::{DeviceName, Mark};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 
 /// Identifies an action by kind and index, as `tc actions` does.
@@ -28,11 +28,13 @@ pub enum ActionKind {
     Police,
     /// Sets the packet's mark or priority.
     Skbedit,
+    /// Sends the packet through another device.
+    Mirred,
 }
 
 impl ActionKind {
     /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Gact, Self::Police, Self::Skbedit];
+    pub const ALL: [Self; 4] = [Self::Gact, Self::Police, Self::Skbedit, Self::Mirred];
 
     /// The name in `tc`.
     pub fn name(self) -> &'static str {
@@ -40,6 +42,7 @@ impl ActionKind {
             Self::Gact => "gact",
             Self::Police => "police",
             Self::Skbedit => "skbedit",
+            Self::Mirred => "mirred",
         }
     }
 }
@@ -86,6 +89,12 @@ pub enum Action {
         mark: Option<Mark>,
         /// The fate of the packet afterwards.
         control: Control,
+    },
+    /// `mirred egress redirect`. The packet passes: the policy knows which qdiscs that device
+    /// stands for.
+    Mirred {
+        /// The device.
+        to: DeviceName,
     },
 }
 
@@ -195,6 +204,7 @@ impl Action {
             Self::Gact { .. } => ActionKind::Gact,
             Self::Police(_) => ActionKind::Police,
             Self::Skbedit { .. } => ActionKind::Skbedit,
+            Self::Mirred { .. } => ActionKind::Mirred,
         }
     }
 
@@ -206,6 +216,7 @@ impl Action {
             }
             Self::Police(police) => [police.conform, police.exceed],
             Self::Skbedit { control, .. } => [*control; 2],
+            Self::Mirred { .. } => [Control::Pass; 2],
         }
     }
 

@@ -25,6 +25,7 @@ mod ahead;
 mod block;
 mod classification;
 mod classifier;
+mod device;
 mod expression;
 mod fields;
 mod filter;
@@ -46,6 +47,7 @@ pub use action::{AccountKey, Action, ActionId, ActionKind, Control, Per, Police,
 pub use ahead::{AHEAD, Found};
 pub use classification::{Classification, Otherwise, Path, Rules};
 pub use classifier::{Actions, Blocks, Classifier, Verdict};
+pub use device::DeviceName;
 pub use expression::{
     EXPRESSION_DEPTH_MAX, End, Expression, Layer, Meta, Relation, SetMatch, Spot,
 };

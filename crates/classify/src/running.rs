@@ -82,6 +82,7 @@ impl Running {
                 _ => *control,
             },
             Action::Police(police) => self.police(police, len, now),
+            Action::Mirred { .. } => Control::Pass,
             Action::Skbedit { priority, mark, control } => {
                 subject.priority = priority.unwrap_or(subject.priority);
                 if let Some(mark) = mark {

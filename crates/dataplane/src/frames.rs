@@ -31,6 +31,8 @@ pub(crate) struct Frames {
     locations: Box<[Location]>,
     /// Frames that the kernel returned but did not own.
     strays: u64,
+    /// What is copied from one frame to another.
+    scratch: Box<[u8]>,
 }
 
 impl Frames {
@@ -43,7 +45,8 @@ impl Frames {
         assert_eq!(part.count(), owners.count(), "the shares must add up to all frames");
         let unused = Location { addr: 0, len: 0, next: END };
         let locations = vec![unused; owners.count() as usize].into_boxed_slice();
-        Self { part, owners, locations, strays: 0 }
+        let scratch = vec![0; part.frame_size() as usize].into_boxed_slice();
+        Self { part, owners, locations, strays: 0, scratch }
     }
 
     /// See [`Owners::restore`].
@@ -128,6 +131,64 @@ impl Frames {
     /// Gives back one frame, which is in no chain.
     pub(crate) fn release_one(&mut self, frame: PacketId) {
         self.owners.released(frame.0);
+    }
+
+    /// Takes free frames for a copy of a packet of up to `longest` bytes that arrived at `ingress`.
+    pub(crate) fn put_aside(&mut self, ingress: Side, longest: Bytes) -> Option<PacketId> {
+        let frames = longest.0.div_ceil(u64::from(self.part.frame_size())).max(1) as usize;
+        let (mut first, mut last) = (None, None);
+        for _ in 0..frames.min(FRAMES_PER_PACKET_MAX) {
+            let Some(frame) = self.owners.take(ingress) else {
+                if let Some(first) = first {
+                    self.release(first);
+                }
+                return None;
+            };
+            let addr = self.part.addr_of(frame);
+            self.locations[frame as usize] = Location { addr, len: 0, next: END };
+            if let Some(last) = last.replace(PacketId(frame)) {
+                self.append(last, PacketId(frame));
+            }
+            first.get_or_insert(PacketId(frame));
+        }
+        first
+    }
+
+    /// Copies the bytes of `from` into the frames of `to`, which were put aside for so many, and
+    /// gives back those that it does not need.
+    pub(crate) fn copy(&mut self, from: PacketId, to: PacketId) {
+        let (mut source, mut target) = (from.0, to.0);
+        let mut filled = 0;
+        while source != END {
+            let Location { addr, len, next } = self.locations[source as usize];
+            let mut copied = 0;
+            while copied < len && target != END {
+                let room = self.part.frame_size() - filled;
+                if room == 0 {
+                    (target, filled) = (self.locations[target as usize].next, 0);
+                    continue;
+                }
+                let count = room.min(len - copied);
+                let scratch = &mut self.scratch[..count as usize];
+                if let Some(bytes) = self.part.bytes(addr + u64::from(copied), count) {
+                    scratch.copy_from_slice(bytes);
+                }
+                let location = &mut self.locations[target as usize];
+                if let Some(bytes) = self.part.bytes_mut(location.addr + u64::from(filled), count) {
+                    bytes.copy_from_slice(scratch);
+                }
+                filled += count;
+                location.len = filled;
+                copied += count;
+            }
+            source = next;
+        }
+        if target != END {
+            let rest = std::mem::replace(&mut self.locations[target as usize].next, END);
+            if rest != END {
+                self.release(PacketId(rest));
+            }
+        }
     }
 
     /// Records a frame received at `ingress` as a packet of its own.
@@ -229,6 +290,56 @@ mod tests {
         frames.bytes_mut(last).fill(2);
         assert_eq!(frames.bytes(packet), [1; 100]);
         assert_eq!(frames.bytes(last), [2; 50]);
+    }
+
+    #[test]
+    fn a_copy_has_the_bytes_of_its_packet_in_frames_of_its_own() {
+        for lens in [vec![60], vec![2048], vec![1792, 1792, 300], vec![1500, 1]] {
+            let umem = Umem::new(16, 2048).expect("there is memory");
+            let part = umem.part(16).expect("enough are left");
+            let shares = [Share { receive: 4, wait: 8 }, Share { receive: 2, wait: 2 }];
+            let mut frames = Frames::new(part, shares);
+            let mut packet: Option<(PacketId, PacketId)> = None;
+            let mut bytes = Vec::new();
+            for (at, len) in lens.iter().enumerate() {
+                let offset = if *len > 1792 { 0 } else { 256 };
+                let desc = Desc { addr: lend(&mut frames) + offset, len: *len, options: 0 };
+                let frame = frames.receive(Side::A, desc).expect("ours");
+                frames.bytes_mut(frame).fill(at as u8 + 1);
+                bytes.extend(vec![at as u8 + 1; *len as usize]);
+                if let Some((_, last)) = packet {
+                    frames.append(last, frame);
+                }
+                packet = Some((packet.map_or(frame, |(first, _)| first), frame));
+            }
+            let (packet, _) = packet.expect("there is a frame");
+            let copy = frames.put_aside(Side::A, Bytes(9000)).expect("enough are free");
+            frames.copy(packet, copy);
+            let whole = |frames: &Frames, packet| {
+                let parts: Vec<_> = frames.data(packet).collect();
+                let part = |(addr, len): (u64, u32)| frames.part.bytes(addr, len).unwrap().to_vec();
+                (parts.len(), parts.into_iter().flat_map(part).collect::<Vec<u8>>())
+            };
+            assert_eq!(whole(&frames, packet), (lens.len(), bytes.clone()));
+            assert_eq!(whole(&frames, copy), (bytes.len().div_ceil(2048), bytes));
+            frames.release(packet);
+            frames.release(copy);
+            assert_eq!(frames.counts(), FrameCounts { free: 16, ..FrameCounts::default() });
+        }
+    }
+
+    #[test]
+    fn frames_are_put_aside_while_packets_may_wait_and_all_or_none() {
+        // Nothing may wait there.
+        assert_eq!(frames().put_aside(Side::A, Bytes(60)), None);
+        let umem = Umem::new(8, 2048).expect("there is memory");
+        let part = umem.part(8).expect("enough are left");
+        let shares = [Share { receive: 2, wait: 3 }, Share { receive: 2, wait: 1 }];
+        let mut frames = Frames::new(part, shares);
+        assert!(frames.put_aside(Side::A, Bytes(4096)).is_some());
+        assert_eq!(frames.put_aside(Side::A, Bytes(4096)), None);
+        assert_eq!(frames.counts().waiting, 2);
+        assert!(frames.put_aside(Side::A, Bytes(2048)).is_some());
     }
 
     #[test]

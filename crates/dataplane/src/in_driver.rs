@@ -310,6 +310,7 @@ fn path(totals: &Totals) -> PathCounters {
         rx_bytes: totals.sent_bytes + totals.dropped_bytes,
         tx_packets: totals.sent_packets,
         tx_bytes: totals.sent_bytes,
+        copied: 0,
         drops,
     }
 }

@@ -350,8 +350,8 @@ impl Instance {
         let mut changes = Vec::new();
         for side in Side::BOTH {
             let name = &self.options.ports[side.index()];
-            let port = policy.port(name);
-            if port == self.policy.port(name) {
+            let port = planning::in_force(&policy, &self.options.ports, side)?;
+            if *port == *planning::in_force(&self.policy, &self.options.ports, side)? {
                 continue;
             }
             // Even while the ports are away, the sets that it names must exist.
@@ -519,7 +519,7 @@ impl Instance {
     }
 
     fn check_ports(&self, policy: &Policy) -> Result<(), InstanceError> {
-        match policy.ports().find(|(dev, _)| self.side(dev).is_none()) {
+        match policy.ports().find(|(dev, _)| !planning::is_known(&self.options.ports, dev)) {
             Some((dev, _)) => Err(InstanceError::ForeignPort(dev.to_owned())),
             None => Ok(()),
         }
@@ -607,13 +607,14 @@ impl Instance {
 
     /// Lays the policy of either port out over `queues` queues.
     fn compile(&self, queues: usize) -> Result<[Plan; 2], InstanceError> {
-        let [a, b] = &self.options.ports;
-        Ok([self.lay_out(&self.policy, a, queues)?, self.lay_out(&self.policy, b, queues)?])
+        let [a, b] = Side::BOTH.map(|side| self.lay_out(&self.policy, side, queues));
+        Ok([a?, b?])
     }
 
-    /// Lays out `policy` of the port `name` over `queues` queues, for its plane.
-    fn lay_out(&self, policy: &Policy, name: &str, queues: usize) -> Result<Plan, InstanceError> {
-        let port = policy.port(name);
+    /// Lays out `policy` of the port of `side` over `queues` queues, for its plane.
+    fn lay_out(&self, policy: &Policy, side: Side, queues: usize) -> Result<Plan, InstanceError> {
+        let name = &self.options.ports[side.index()];
+        let port = &*planning::in_force(policy, &self.options.ports, side)?;
         let plan = Plan::of(port, self.laid_over(queues));
         let kind = self.options.plane;
         let plan = plan.and_then(|plan| planning::filtered(plan, kind, port));
@@ -635,11 +636,11 @@ impl Instance {
     /// off for others.
     fn look_up(&mut self) {
         let Some(plane) = &mut self.plane else { return };
-        let wanted = self
-            .options
-            .ports
-            .each_ref()
-            .map(|name| self.policy.port(name).looks_up_translations());
+        let looks_up = |side| {
+            let port = planning::in_force(&self.policy, &self.options.ports, side);
+            port.is_ok_and(|port| port.looks_up_translations())
+        };
+        let wanted = Side::BOTH.map(looks_up);
         self.look_ups.set(wanted, &mut **plane, &self.options.ports, &mut self.events);
     }
 

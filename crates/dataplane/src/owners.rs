@@ -186,6 +186,16 @@ impl Owners {
         Some(frame)
     }
 
+    /// Takes a free frame for a copy of a packet that arrived at `ingress`, if one more may wait.
+    pub(crate) fn take(&mut self, ingress: Side) -> Option<u32> {
+        self.spare(ingress).filter(|spare| *spare > 0)?;
+        let direction = &mut self.directions[ingress.index()];
+        let frame = direction.free.pop()?;
+        direction.waiting += 1;
+        self.owners[frame as usize] = Owner::Waiting;
+        Some(frame)
+    }
+
     /// `frame` has arrived at `ingress`. False if the kernel did not have it to receive into there,
     /// an error of the kernel; then nothing has changed.
     #[inline]
@@ -295,6 +305,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Lend(Side),
+        Take(Side),
         Received(Side, u32),
         Released(u32),
         HandedOver(u32),
@@ -309,6 +320,7 @@ mod tests {
         let frame = 0..16_u32;
         prop_oneof![
             4 => side.clone().prop_map(Step::Lend),
+            2 => side.clone().prop_map(Step::Take),
             4 => (side.clone(), frame.clone()).prop_map(|(side, frame)| Step::Received(side, frame)),
             2 => frame.clone().prop_map(Step::Released),
             3 => frame.clone().prop_map(Step::HandedOver),
@@ -345,6 +357,21 @@ mod tests {
                         if let Some(frame) = frame {
                             prop_assert_eq!(home(frame), side);
                             prop_assert_eq!(model.insert(frame, Owner::Receiving), Some(Owner::Free));
+                        }
+                    }
+                    Step::Take(side) => {
+                        let of = |owners: &[Owner]| {
+                            let own = model.iter().filter(|(f, o)| home(**f) == side && owners.contains(o));
+                            own.count()
+                        };
+                        let used = of(&[Owner::Waiting, Owner::Sending, Owner::Suspect]);
+                        let wait = SHARES[side.index()].wait as usize;
+                        let may = used < wait && of(&[Owner::Free]) > 0;
+                        let frame = owners.take(side);
+                        prop_assert_eq!(frame.is_some(), may);
+                        if let Some(frame) = frame {
+                            prop_assert_eq!(home(frame), side);
+                            prop_assert_eq!(model.insert(frame, Owner::Waiting), Some(Owner::Free));
                         }
                     }
                     Step::Received(side, frame) => {

@@ -7,18 +7,23 @@
 //! class: it runs as soon as it has something to do, as the kernel's own packet processing would.
 //!
 //! *Bounded.* A real-time thread that does not sleep would take its core away from everything else:
-//! from the kernel's threads that hand packets to it, too. So each real-time thread looks every
-//! [`WINDOW`] at the CPU time that it used. If that is more than its part, it first lets the others
-//! run, and is an ordinary thread (nice -20) for a ninth of that time. So real-time threads use at
-//! most [`MOST`] of a core, or less where the system throttles them earlier (`sched_rt_runtime_us`,
-//! sched(7)), and this throttle, which stops a thread for 50 ms and longer, has no reason to act.
+//! from the kernel's threads that hand packets to it, too, and from the thread that answers
+//! commands. So each real-time thread looks every [`WINDOW`] at the time that it ran, or waited for
+//! its core behind others of its class: those of other workers, and of other instances. If that is
+//! more than [`MOST`], it first lets the others run, and is an ordinary thread for a ninth of that
+//! time, at the nice value of the process: at a better one it would go before the others again. So
+//! real-time threads use at most [`MOST`] of a core while others want the rest, however many there
+//! are, or less where the system throttles them earlier (`sched_rt_runtime_us`, sched(7)). This
+//! throttle, which stops a thread for 50 ms and longer, has no reason to act.
 //!
 //! *Without the privilege* (CAP_SYS_NICE, or a limit of real-time priorities), or where a control
 //! group has no real-time budget, a thread stays ordinary at nice -20, says so once, and `narrows
 //! doctor` says what is missing. Workers that busy-poll always are: they would use up their part in
 //! each window.
 //!
-//! Source: sched(7), cgroups(7); the kernel's Documentation/scheduler/sched-rt-group.rst.
+//! Source: sched(7), cgroups(7); the kernel's Documentation/scheduler/sched-rt-group.rst and
+//! sched-stats.rst (`/proc/PID/schedstat`; a kernel without `CONFIG_SCHED_INFO` has none, and then
+//! only the time that a thread ran counts).
 //!
 //! Non-goals: deadlines. `SCHED_DEADLINE` would state the budget to the kernel, but such a thread
 //! cannot be pinned to one core.
@@ -26,7 +31,9 @@
 use crate::clock;
 use narrows_cpu::Class;
 use narrows_units::Nanos;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 
 /// The nice value of ordinary threads of the data plane, the best there is.
 const NICE: i32 = -20;
@@ -43,6 +50,14 @@ const BELOW_THROTTLE: u64 = 40;
 /// The system's throttle, in microseconds.
 const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
+
+/// Gives the calling thread the best nice value, or logs why not.
+fn raise_nice_or_say() {
+    if let Err(error) = raise_nice() {
+        let thread = std::thread::current();
+        log::warn!("{} runs at normal priority: {error}", thread.name().unwrap_or("a thread"));
+    }
+}
 
 /// Gives the calling thread the best nice value.
 ///
@@ -74,21 +89,24 @@ pub(crate) fn calm_down(calm: i32) {
 pub(crate) struct Priority {
     bound: Bound,
     class: Class,
-    /// The time and the thread's CPU time since which its use is counted.
+    demand: Demand,
+    /// The time since which its demand is counted, and the demand until then.
     since: Nanos,
-    cpu: Nanos,
+    demanded: Nanos,
     /// When to look again; never, for a thread that is always ordinary.
     next: Nanos,
 }
 
 impl Priority {
     /// Makes the calling thread real-time, one of `sharing` that share its core. A thread that may
-    /// not be real-time stays as it is, and the reason is logged.
+    /// not be real-time has the best nice value instead, and the reason is logged.
     pub(crate) fn real_time(sharing: usize) -> Self {
         let throttle =
             std::fs::read_to_string(RUNTIME).ok().zip(std::fs::read_to_string(PERIOD).ok());
         let throttle = throttle.and_then(|(runtime, period)| permille(&runtime, &period));
-        let bound = Bound::new(throttle, sharing);
+        let demand = Demand::of_this_thread();
+        // Where the demand has the time behind others, each sees what all of them use.
+        let bound = Bound::new(throttle, if demand.has_waiting() { 1 } else { sharing });
         let entered = match bound.part {
             0 => Err(io::Error::other("the system leaves no time to real-time threads")),
             _ => narrows_cpu::schedule(Class::RealTime),
@@ -101,16 +119,22 @@ impl Priority {
             );
             return Self::ordinary();
         }
-        let now = clock::now();
-        let cpu = clock::thread_cpu_time();
-        Self { bound, class: Class::RealTime, since: now, cpu, next: now + WINDOW }
+        let (now, demanded) = (clock::now(), demand.so_far());
+        let next = now + WINDOW;
+        Self { bound, class: Class::RealTime, demand, since: now, demanded, next }
     }
 
-    /// That of a thread that is always ordinary.
+    /// Makes the calling thread one that is always ordinary, with the best nice value.
     pub(crate) fn ordinary() -> Self {
-        let (since, cpu) = (Nanos::ZERO, Nanos::ZERO);
-        let bound = Bound { part: 0, relaxed: Nanos::ZERO };
-        Self { bound, class: Class::Ordinary, since, cpu, next: Nanos::MAX }
+        raise_nice_or_say();
+        Self {
+            bound: Bound { part: 0, relaxed: Nanos::ZERO },
+            class: Class::Ordinary,
+            demand: Demand(None),
+            since: Nanos::ZERO,
+            demanded: Nanos::ZERO,
+            next: Nanos::MAX,
+        }
     }
 
     /// Bounds the use of the core, as of `now`. The calling thread is the one that made this; it
@@ -124,9 +148,9 @@ impl Priority {
 
     #[cold]
     fn change(&mut self, now: Nanos) {
-        let cpu = clock::thread_cpu_time();
-        let used = (cpu - self.cpu).0.saturating_mul(1000) / (now - self.since).0.max(1);
-        let (class, after) = self.bound.next(self.class, used);
+        let demanded = self.demand.so_far() - self.demanded;
+        let wanted = demanded.0.saturating_mul(1000) / (now - self.since).0.max(1);
+        let (class, after) = self.bound.next(self.class, wanted);
         if class != self.class && narrows_cpu::schedule(class).is_err() {
             // The privilege has gone, so it is ordinary or stays real-time, and neither can be
             // changed.
@@ -138,8 +162,40 @@ impl Priority {
         }
         let now = clock::now();
         (self.class, self.since, self.next) = (class, now, now + after);
-        self.cpu = clock::thread_cpu_time();
+        self.demanded = self.demand.so_far();
     }
+}
+
+/// How long the calling thread wanted its core: it ran, or waited for it. Without the file, how
+/// long it ran.
+struct Demand(Option<File>);
+
+impl Demand {
+    fn of_this_thread() -> Self {
+        let known = Self(File::open("/proc/thread-self/schedstat").ok());
+        if known.waited().is_some() { known } else { Self(None) }
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn so_far(&self) -> Nanos {
+        clock::thread_cpu_time() + self.waited().unwrap_or_default()
+    }
+
+    fn waited(&self) -> Option<Nanos> {
+        // Three numbers of 20 digits at most.
+        let mut text = [0; 64];
+        let length = self.0.as_ref()?.read_at(&mut text, 0).ok()?;
+        waited(std::str::from_utf8(&text[..length]).ok()?)
+    }
+}
+
+/// How long a thread was ready to run and did not, in the text of its schedstat: the second number,
+/// in nanoseconds. The first, how long it ran, is only as exact as the kernel's ticks.
+fn waited(schedstat: &str) -> Option<Nanos> {
+    schedstat.split_ascii_whitespace().nth(1)?.parse().ok().map(Nanos)
 }
 
 /// How much of its core a real-time thread may use.
@@ -147,7 +203,7 @@ impl Priority {
 struct Bound {
     /// In thousandths of the time.
     part: u64,
-    /// How long a thread that used more than its part is ordinary.
+    /// How long a thread that wanted more than its part is ordinary.
     relaxed: Nanos,
 }
 
@@ -160,11 +216,11 @@ impl Bound {
         Self { part: all / sharing.max(1) as u64, relaxed }
     }
 
-    /// The class of a thread of `class` that used `used` thousandths of its core since its last
-    /// look, and how long until the next.
-    fn next(self, class: Class, used: u64) -> (Class, Nanos) {
+    /// The class of a thread of `class` that wanted its core for `wanted` thousandths of the time
+    /// since its last look, and how long until the next.
+    fn next(self, class: Class, wanted: u64) -> (Class, Nanos) {
         match class {
-            Class::RealTime if used > self.part => (Class::Ordinary, self.relaxed),
+            Class::RealTime if wanted > self.part => (Class::Ordinary, self.relaxed),
             Class::RealTime | Class::Ordinary => (Class::RealTime, WINDOW),
         }
     }
@@ -214,6 +270,18 @@ mod tests {
         assert_eq!(Bound::new(Some(500), 1).part, 460);
         assert_eq!(Bound::new(Some(0), 1).part, 0);
         assert_eq!(Bound::new(None, 0).part, 900);
+    }
+
+    #[test]
+    fn the_demand_is_the_time_of_running_and_of_waiting() {
+        assert_eq!(waited("2000 500 3\n"), Some(Nanos(500)));
+        assert_eq!(waited(""), None);
+        assert_eq!(waited("5 x 1\n"), None);
+        for own in [Demand::of_this_thread(), Demand(None)] {
+            let (before, ran) = (own.so_far(), clock::thread_cpu_time());
+            while clock::thread_cpu_time() - ran < Nanos::from_millis(5) {}
+            assert!(own.so_far() - before >= Nanos::from_millis(5));
+        }
     }
 
     #[test]

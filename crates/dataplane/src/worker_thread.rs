@@ -7,7 +7,7 @@
 use crate::berth::Berth;
 use crate::crew::Crew;
 use crate::mailbox::Mailbox;
-use crate::priority::{Priority, raise_nice};
+use crate::priority::Priority;
 use crate::runner::{Paused, Runner, Standing, WorkerReport, WorkerSockets};
 use crate::session::SessionOptions;
 use crate::xdp_io::XdpIo;
@@ -133,8 +133,5 @@ pub(crate) fn settle(cpu: usize) {
     let slack = std::num::NonZeroU64::new(TIMER_SLACK_NS);
     if let Err(error) = rustix::thread::set_current_timer_slack(slack) {
         log::warn!("{name} wakes up to 50 us late: {error}");
-    }
-    if let Err(error) = raise_nice() {
-        log::warn!("{name} runs at normal priority: {error}");
     }
 }

@@ -335,6 +335,17 @@ impl<Q: Queue> Io for XdpIo<Q> {
         self.frames.spare(ingress)
     }
 
+    fn put_aside(&mut self, ingress: Side, longest: Bytes, out: &mut Batch) {
+        while out.has_room() {
+            let Some(packet) = self.frames.put_aside(ingress, longest) else { break };
+            out.push(packet);
+        }
+    }
+
+    fn copy(&mut self, from: PacketId, to: PacketId) {
+        self.frames.copy(from, to);
+    }
+
     fn room(&mut self, side: Side) -> usize {
         if self.queues[side.index()].unsent {
             self.flush(side);

@@ -19,8 +19,8 @@ pub enum DropReason {
     Malformed,
     /// Its interface went away while it was queued.
     PortGone,
-    /// Active queue management: its flow's delay was too long for too long, or the flow does not
-    /// respond.
+    /// Active queue management: its flow's delay was too long for too long, the flow does not
+    /// respond, or the queue was too long on average (`red`).
     Aqm,
     /// A later acknowledgement of the same connection supersedes it (`ack-filter`).
     Acknowledged,

@@ -21,6 +21,10 @@ pub struct Reading {
     pub echoes: bool,
     /// The class that filters assign.
     pub class: bool,
+    /// Frames for copies of packets.
+    pub copies: bool,
+    /// Room for another length of each packet than its frame's.
+    pub sizes: bool,
 }
 
 impl Reading {
@@ -32,6 +36,8 @@ impl Reading {
         acknowledgements: false,
         echoes: false,
         class: false,
+        copies: false,
+        sizes: false,
     };
 
     /// The union of both.
@@ -44,6 +50,8 @@ impl Reading {
             acknowledgements: self.acknowledgements || other.acknowledgements,
             echoes: self.echoes || other.echoes,
             class: self.class || other.class,
+            copies: self.copies || other.copies,
+            sizes: self.sizes || other.sizes,
         }
     }
 

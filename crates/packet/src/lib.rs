@@ -14,16 +14,20 @@
 //! sharing between threads: a table belongs to one worker.
 
 mod batch;
+mod copies;
 pub mod dissect;
 mod drop_reason;
 mod fifo;
 mod headers;
 mod packets;
+mod sizes;
 mod stack;
 
 pub use batch::Batch;
+pub use copies::SPARES_MAX;
 pub use drop_reason::{DropCounters, DropReason};
 pub use fifo::{Backlog, Fifo};
 pub use headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};
 pub use packets::{Bytes32, INNER_LEVELS, Meta, PacketId, Packets};
+pub use sizes::Turnover;
 pub use stack::Stack;

@@ -1,6 +1,8 @@
 //! A worker's table of packet metadata.
 
+use crate::copies::Copies;
 use crate::headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};
+use crate::sizes::{Sizes, Turnover};
 use crate::{Batch, DropCounters, DropReason, Fifo};
 use narrows_units::{Bytes, Nanos};
 
@@ -108,6 +110,9 @@ pub struct Packets {
     spare: u32,
     discarded: Fifo,
     drops: DropCounters,
+    copies: Copies,
+    sizes: Sizes,
+    turnover: Turnover,
 }
 
 impl Packets {
@@ -124,6 +129,9 @@ impl Packets {
             spare: u32::MAX,
             discarded: Fifo::new(),
             drops: DropCounters::default(),
+            copies: Copies::default(),
+            sizes: Sizes::default(),
+            turnover: Turnover::default(),
         }
     }
 
@@ -146,6 +154,12 @@ impl Packets {
         if (reading.acknowledgements || reading.echoes) && self.acknowledgements.is_empty() {
             let none = vec![Acknowledgement::default(); self.records.len()];
             self.acknowledgements = none.into_boxed_slice();
+        }
+        if reading.copies {
+            self.copies.prepare();
+        }
+        if reading.sizes {
+            self.sizes.prepare(self.records.len());
         }
     }
 
@@ -270,6 +284,9 @@ impl Packets {
     /// Drops `id`, which is in no queue. Its frame waits for [`Packets::reclaim`].
     pub fn discard(&mut self, id: PacketId, reason: DropReason) {
         self.drops.add(reason, 1);
+        self.reset_size(id);
+        self.turnover.dropped += 1;
+        self.turnover.dropped_bytes += self.len(id).0;
         let mut discarded = self.discarded;
         discarded.push_back(self, id);
         self.discarded = discarded;
@@ -288,6 +305,78 @@ impl Packets {
     /// How many dropped packets wait for [`Packets::reclaim`].
     pub fn unreclaimed(&self) -> u32 {
         self.discarded.backlog().packets
+    }
+
+    /// Puts `spare` packets aside for copies, each with a frame for `room` bytes.
+    pub fn put_aside(&mut self, spare: &[PacketId], room: Bytes) {
+        self.copies.spare.extend_from_slice(spare);
+        self.copies.room = room;
+    }
+
+    /// A copy of `id`, in a packet that was put aside. `None` if there is none, or if `id` is too
+    /// long: then the copy counts as made and dropped.
+    pub fn copy(&mut self, id: PacketId) -> Option<PacketId> {
+        self.copies.count += 1;
+        let frame = self.sizes.frame(id).unwrap_or(self.meta(id).len);
+        let fits = Bytes::from(frame) <= self.copies.room;
+        let Some(copy) = self.copies.spare.pop_if(|_| fits) else {
+            self.drops.add(DropReason::NoFrame, 1);
+            return None;
+        };
+        let mut record = *self.record(id);
+        record.meta.next = PacketId::NONE;
+        *self.record_mut(copy) = record;
+        self.set_acknowledgement(copy, self.acknowledgement(id));
+        self.sizes.forget(copy);
+        if self.sizes.frame(id).is_some() {
+            self.sizes.remember(copy, frame);
+        }
+        self.turnover.copied_bytes += Bytes::from(frame).0;
+        self.copies.made.push((id, copy));
+        Some(copy)
+    }
+
+    /// The next copy whose bytes are to be copied: of which packet, and which, in the order in
+    /// which they were made.
+    pub fn copies(&mut self) -> impl Iterator<Item = (PacketId, PacketId)> + '_ {
+        self.copies.made.drain(..)
+    }
+
+    /// Takes back what was put aside and not used, as much as fits into `out`.
+    pub fn take_aside(&mut self, out: &mut Batch) {
+        while out.has_room() {
+            let Some(spare) = self.copies.spare.pop() else { break };
+            out.push(spare);
+        }
+    }
+
+    /// From here on `id` counts as `len` bytes. Its frame's length is remembered. Allocates on the
+    /// first call, unless [prepared](Packets::prepare).
+    #[inline]
+    pub fn set_size(&mut self, id: PacketId, len: Bytes) {
+        let frame = self.meta(id).len;
+        self.sizes.prepare(self.records.len());
+        self.sizes.remember(id, frame);
+        self.meta_mut(id).len = Bytes32(u32::try_from(len.0).unwrap_or(u32::MAX));
+    }
+
+    /// From here on `id` counts as its frame is.
+    #[inline]
+    pub fn reset_size(&mut self, id: PacketId) {
+        if let Some(frame) = self.sizes.forget(id) {
+            self.meta_mut(id).len = frame;
+        }
+    }
+
+    /// What was dropped and copied so far.
+    #[inline]
+    pub fn turnover(&self) -> Turnover {
+        self.turnover
+    }
+
+    /// How many copies were to be made since the last call.
+    pub fn take_copied(&mut self) -> u64 {
+        std::mem::take(&mut self.copies.count)
     }
 
     /// The drops since the last [`Packets::take_drops`], by reason.

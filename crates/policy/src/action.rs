@@ -62,6 +62,8 @@ pub(crate) struct ActionSet {
     all: Sheaf<BoundAction>,
     /// How many of them are per-key policers.
     per: usize,
+    /// How many of them redirect.
+    redirects: usize,
 }
 
 impl ActionSet {
@@ -74,15 +76,23 @@ impl ActionSet {
         self.per > 0
     }
 
+    /// Whether any of them redirects.
+    pub(crate) fn has_redirects(&self) -> bool {
+        self.redirects > 0
+    }
+
     fn put(&mut self, bound: BoundAction) {
         self.remove(bound.id);
         self.per += usize::from(bound.action.per().is_some());
+        self.redirects += usize::from(bound.id.kind == ActionKind::Mirred);
         self.all.insert(bound.id.key(), bound);
     }
 
     fn remove(&mut self, id: ActionId) {
         let is_per = self.get(id).is_some_and(|bound| bound.action.per().is_some());
         self.per -= usize::from(is_per);
+        let is_redirect = id.kind == ActionKind::Mirred && self.get(id).is_some();
+        self.redirects -= usize::from(is_redirect);
         self.all.remove(id.key());
     }
 
@@ -200,6 +210,7 @@ impl Policy {
         next.actions.put(bound);
         next.share_actions();
         next.check_place(id)?;
+        next.check_redirects()?;
         next.ports.keys().try_for_each(|dev| next.check_front(dev))?;
         Ok(next)
     }

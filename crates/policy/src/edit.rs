@@ -5,7 +5,7 @@ use crate::classful::{MINOR_MAX, must_be_unassigned};
 use crate::kind::Site;
 use crate::{
     CLASSFUL_DEPTH, ClassEdit, ClassId, Classes, Ends, Handle, Kind, MAX_DEPTH, Node, Params,
-    Parent, Policy, PolicyError, PortFacts, PortPolicy, pacing,
+    Parent, Policy, PolicyError, PortFacts, PortPolicy, is_intermediate, pacing,
 };
 use narrows_classify::ActionId;
 use std::sync::Arc;
@@ -136,6 +136,11 @@ impl Policy {
     /// # Errors
     /// What the kernel would refuse. This policy does not change.
     pub fn edit_ends(&self, dev: &str, verb: Verb, has_egress: bool) -> Result<Self, PolicyError> {
+        if is_intermediate(dev) && verb != Verb::Delete {
+            return Err(PolicyError::Redirect(format!(
+                "{dev} has no ends of its own: give ingress and clsact to the ports."
+            )));
+        }
         let mut next = self.clone();
         let port = next.ports.entry(dev.to_owned()).or_default();
         let wanted = Ends { has_egress, ..Ends::default() };
@@ -345,7 +350,7 @@ impl PortPolicy {
             Some(handle) => handle,
             None => handles.next(self, parent)?,
         };
-        let node = Node { handle, parent, kind };
+        let node = Node { handle, parent, kind, stab: None };
         let gone = match parent {
             Parent::Root => self.put(node),
             Parent::Class(class) => self.graft(class, node)?,
@@ -375,8 +380,11 @@ impl PortPolicy {
         match parent.kind.classes() {
             Classes::None => Err(PolicyError::NotClassful { handle, kind: parent.kind.name() }),
             Classes::Alike => Err(PolicyError::CakeMqChild),
-            Classes::One(_) if noqueue => {
-                Err(PolicyError::NoqueueInClass("a tbf holds a bfifo with its own limit"))
+            Classes::One(Some(_)) if noqueue => {
+                Err(PolicyError::NoqueueInClass("a tbf or red holds a bfifo with its own limit"))
+            }
+            Classes::One(None) if noqueue => {
+                Err(PolicyError::NoqueueInClass("a netem without one passes its packets on"))
             }
             Classes::Queues if noqueue => Err(PolicyError::NoqueueInClass(
                 "a queue without a qdisc sends its packets at once",

@@ -106,6 +106,9 @@ pub enum PolicyError {
     /// An invalid action.
     #[error("{0}.")]
     Action(&'static str),
+    /// A redirection to another device that has no meaning here.
+    #[error("mirred: {0}")]
+    Redirect(String),
     /// No action has this number.
     #[error("TC action \"{0}\" not found. There is no {0} with index {1}: see tc actions show.")]
     NoSuchAction(&'static str, u32),
@@ -274,6 +277,9 @@ pub enum PolicyError {
         /// What is wrong, and what to give instead.
         why: String,
     },
+    /// A size table where none is possible.
+    #[error("stab: {0}")]
+    Stab(String),
     /// Invalid parameters of a fair queue.
     #[error("fq: {0}")]
     Fq(String),

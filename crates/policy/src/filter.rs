@@ -174,6 +174,7 @@ impl Policy {
         if named.count() > 0 {
             next.ports.keys().try_for_each(|dev| next.check_front(dev))?;
         }
+        next.check_redirect(dev, place, edit)?;
         next.check_front(dev)?;
         Ok(next)
     }

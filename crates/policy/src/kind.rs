@@ -13,7 +13,7 @@ use crate::{
 };
 use narrows_coordination::Strategy;
 use narrows_qdisc::pacing::{self, Structure};
-use narrows_qdisc::{Config, codel, fifo, fq_codel, netem, sfq};
+use narrows_qdisc::{Config, codel, fifo, fq_codel, netem, red, sfq};
 
 /// The kind of a qdisc, with its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +38,8 @@ pub enum Kind {
     Netem(netem::Config),
     /// A rate per flow: `carousel`, `eiffel`, `flowbundler`.
     Pacing(pacing::Config),
+    /// Random early detection.
+    Red(red::Config),
     /// A tree of classes.
     Htb(Htb),
     /// Strict bands.
@@ -55,8 +57,8 @@ pub enum Kind {
 pub enum Classes {
     /// Nothing.
     None,
-    /// One qdisc, with any class number. By default a FIFO with the limit of the parent.
-    One(Fifo),
+    /// One qdisc, with any class number. By default that FIFO, or nothing: packets go on at once.
+    One(Option<Fifo>),
     /// One qdisc for each queue of the port. A queue without one sends at once.
     Queues,
     /// One for each class that the operator creates. The default is a `pfifo`.
@@ -77,7 +79,7 @@ impl Classes {
     pub(crate) fn default(self) -> Option<&'static str> {
         match self {
             Self::None => None,
-            Self::One(fifo) => Some(fifo.unit.kind_name()),
+            Self::One(fifo) => Some(fifo.map_or("noqueue", |fifo| fifo.unit.kind_name())),
             Self::Made | Self::Bands => Some("pfifo"),
             Self::Queues => Some("noqueue"),
             Self::Alike => Some("cake"),
@@ -177,6 +179,7 @@ impl Kind {
             Self::Sfq(config) => config,
             Self::Netem(config) => config,
             Self::Pacing(config) => config,
+            Self::Red(config) => config,
             Self::Htb(htb) => htb,
             Self::Prio(prio) => prio,
             Self::Drr(drr) => drr,
@@ -213,6 +216,7 @@ impl Kind {
             Params::Pacing { structure, .. } => {
                 Self::Pacing(pacing::Config::new(*structure, site.facts.frame()))
             }
+            Params::Red(config) => Self::Red(**config),
             Params::Htb(_) => Self::Htb(Htb::new(site)),
             Params::Prio(_) => Self::Prio(Prio::new(site)),
             Params::Drr => Self::Drr(Drr::new(site)),
@@ -240,6 +244,7 @@ impl Kind {
             Self::Sfq(config) => config.change(params, site),
             Self::Netem(config) => config.change(params, site),
             Self::Pacing(config) => config.change(params, site),
+            Self::Red(config) => config.change(params, site),
             Self::Htb(htb) => htb.change(params, site),
             Self::Prio(prio) => prio.change(params, site),
             Self::Drr(drr) => drr.change(params, site),
@@ -283,6 +288,8 @@ pub enum Params {
         /// The given options.
         options: PacingOptions,
     },
+    /// `red`, with all parameters.
+    Red(Box<red::Config>),
     /// `htb`. Missing parameters stay, or get the defaults.
     Htb(HtbOptions),
     /// `prio`
@@ -311,6 +318,7 @@ impl Params {
             Self::Sfq(_) => "sfq",
             Self::Netem(_) => "netem",
             Self::Pacing { structure, .. } => structure.name(),
+            Self::Red(_) => "red",
             Self::Htb(_) => "htb",
             Self::Prio(_) => "prio",
             Self::Drr => "drr",

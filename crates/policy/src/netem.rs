@@ -1,11 +1,12 @@
 //! `netem`: parameters that exclude each other, and the scope of its rate.
 //!
 //! As in the kernel (`netem_change()`), a command sets everything: what it does not name gets its
-//! default. At the root, the rate is the port's, and the queues share it as those of a `tbf` do.
+//! default. At the root, the rate is the port's, and the queues share it as those of a `tbf` do. It
+//! may have one child, which packets enter after their delay.
 //!
 //! *Non-goals.* The meaning of the parameters: see `narrows_qdisc::netem`.
 
-use crate::kind::{Rules, Site, Stamps, strategy};
+use crate::kind::{Classes, Rules, Site, Stamps, strategy};
 use crate::plan::SharedLimit;
 use crate::{Params, PolicyError};
 use narrows_coordination::{Limit, Strategy};
@@ -21,6 +22,11 @@ impl Rules for Config {
         let Params::Netem(config) = params else { return Ok(()) };
         *self = Self { frame: site.facts.frame(), ..*config };
         Ok(())
+    }
+
+    /// Without a child, packets that have been under way go on at once.
+    fn classes(&self) -> Classes {
+        Classes::One(None)
     }
 
     /// It stores its own times in the packets.

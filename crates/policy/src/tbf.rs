@@ -65,7 +65,7 @@ impl Rules for TbfParams {
     /// A `bfifo` with the filter's own limit, which `show` does not list.
     fn classes(&self) -> Classes {
         let limit = u32::try_from(self.limit.0).unwrap_or(u32::MAX);
-        Classes::One(Fifo { unit: FifoUnit::Bytes, limit })
+        Classes::One(Some(Fifo { unit: FifoUnit::Bytes, limit }))
     }
 
     fn change(&mut self, params: &Params, site: &Site<'_>) -> Result<(), PolicyError> {

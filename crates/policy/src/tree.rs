@@ -6,7 +6,7 @@
 
 use crate::action::ActionSet;
 use crate::automatic::Given;
-use crate::{ClassId, Classes, Ends, Handle, Kind, Parent, reuse};
+use crate::{ClassId, Classes, Ends, Handle, Kind, Parent, Stab, reuse};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use narrows_classify::ActionId;
@@ -168,7 +168,7 @@ impl PortPolicy {
         self.in_place(Parent::Class(node.handle.class(minor)))
     }
 
-    fn in_place(&self, place: Parent) -> Option<&Node> {
+    pub(crate) fn in_place(&self, place: Parent) -> Option<&Node> {
         self.find(*self.places.get(&place)?)
     }
 
@@ -268,7 +268,7 @@ impl PortPolicy {
     }
 
     /// The normalized place for `parent`.
-    fn place(&self, parent: Parent) -> Parent {
+    pub(crate) fn place(&self, parent: Parent) -> Parent {
         let Parent::Class(class) = parent else { return parent };
         let holder = Handle::new(class.major).and_then(|handle| self.find(handle));
         holder.map_or(parent, |holder| {
@@ -286,6 +286,8 @@ pub struct Node {
     pub parent: Parent,
     /// Its kind.
     pub kind: Kind,
+    /// Its size table, if it has one.
+    pub stab: Option<Box<Stab>>,
 }
 
 impl Node {

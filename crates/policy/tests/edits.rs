@@ -9,6 +9,7 @@ use narrows_policy::{
     PolicyError, PortFacts, PrioParams, TbfParams, Verb,
 };
 use narrows_qdisc::tbf::Peak;
+use narrows_qdisc::{netem, red};
 use narrows_units::{Bytes, Rate};
 use policies::tbf_params;
 use proptest::prelude::{
@@ -17,6 +18,20 @@ use proptest::prelude::{
 
 const FOUR_QUEUES: PortFacts = PortFacts { queues: Some(4), ..PortFacts::ETHERNET };
 const ROOT: Option<Parent> = Some(Parent::Root);
+const RED: red::Config = red::Config {
+    limit: 400_000,
+    min: 30_000,
+    max: 90_000,
+    avpkt: 1000,
+    burst: 55,
+    bandwidth: Rate::from_bits_per_sec(10_000_000),
+    probability: u32::MAX / 50,
+    ecn: false,
+    harddrop: false,
+    nodrop: false,
+    adaptive: false,
+    stream: 0,
+};
 
 fn class(major: u32, minor: u32) -> Option<Parent> {
     Some(Parent::Class(ClassId { major, minor }))
@@ -206,6 +221,9 @@ fn a_port_runs_out_of_handles_only_when_all_are_taken() {
     assert!(policy.port("eth0").find(Handle::FIRST_AUTOMATIC).is_some());
 }
 
+/// Kinds with one class.
+const ONE: [&str; 3] = ["tbf", "red", "netem"];
+
 /// The kernel's rules over a flat table, as simple as possible.
 #[derive(Clone, Default)]
 struct Model {
@@ -231,12 +249,14 @@ impl Model {
             Parent::Class(id) => {
                 let holder = self.row(id.major).ok_or(())?;
                 let same_place = |row: &Row| match row.parent {
-                    Parent::Class(other) if holder.kind == "tbf" => other.major == id.major,
+                    Parent::Class(other) if ONE.contains(&holder.kind) => other.major == id.major,
                     other => other == parent,
                 };
                 match holder.kind {
                     "mq" if !(1..=4).contains(&id.minor) => Err(()),
-                    "mq" | "tbf" => Ok(self.rows.iter().copied().find(same_place)),
+                    "mq" | "tbf" | "red" | "netem" => {
+                        Ok(self.rows.iter().copied().find(same_place))
+                    }
                     _ => Err(()),
                 }
             }
@@ -315,6 +335,8 @@ fn edits() -> impl proptest::strategy::Strategy<Value = Vec<(Edit, &'static str)
         3 => Just(("tbf", tbf(1).unwrap())),
         2 => Just(("mq", Params::Mq)),
         2 => Just(("pfifo", pfifo(5).unwrap())),
+        1 => Just(("netem", Params::Netem(netem::Config::default()))),
+        1 => Just(("red", Params::Red(Box::new(RED)))),
         1 => Just(("noqueue", Params::Noqueue)),
         1 => Just(("cake", cake(false))),
         1 => Just(("cake_mq", cake(true))),

@@ -22,7 +22,7 @@ use crate::{Detail, Handover, Next, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
 use narrows_units::Nanos;
 
-pub(crate) use aqm::{Aqm, Fate};
+pub(crate) use aqm::{Aqm, Fate, mark};
 pub(crate) use law::{Codel, Terms, after};
 
 pub use config::{CeThreshold, Config, Selector};

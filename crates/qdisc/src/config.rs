@@ -1,11 +1,13 @@
 //! The specification of a qdisc: its kind and parameters, and its meters.
 
+use crate::inner::Inner;
 use crate::{
     Census, Feedback, Meter, NodeId, Qdisc, bands, cake, codel, fifo, fq, fq_codel, htb, netem,
-    pacing, sfq, tbf,
+    pacing, red, sfq, stab, tbf,
 };
 use narrows_classify::{Classification, Classifier};
 use narrows_packet::Reading;
+use narrows_units::wire::Overhead;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -36,6 +38,10 @@ pub enum Config {
     Netem(netem::Config),
     /// A rate for each flow (`carousel`, `eiffel`, `flowbundler`).
     Pacing(pacing::Config),
+    /// Random early detection (`red`).
+    Red(red::Config),
+    /// The length of packets, for the qdisc below (`stab`).
+    Stab(Overhead),
 }
 
 impl Config {
@@ -49,6 +55,8 @@ impl Config {
             | (Self::Tbf(_), Self::Tbf(_))
             | (Self::Htb(_), Self::Htb(_))
             | (Self::Codel(_), Self::Codel(_))
+            | (Self::Red(_), Self::Red(_))
+            | (Self::Stab(_), Self::Stab(_))
             | (Self::Netem(_), Self::Netem(_)) => true,
             (Self::FqCodel(one), Self::FqCodel(other)) => one.sorting() == other.sorting(),
             (Self::Sfq(one), Self::Sfq(other)) => one.sorting() == other.sorting(),
@@ -68,7 +76,9 @@ impl Config {
                 | Self::FqCodel(_)
                 | Self::Sfq(_)
                 | Self::Netem(_)
-                | Self::Pacing(_),
+                | Self::Pacing(_)
+                | Self::Red(_)
+                | Self::Stab(_),
                 _,
             ) => false,
         }
@@ -86,6 +96,8 @@ impl Config {
             Self::Cake(config) => config.reading(),
             Self::Codel(config) => config.reading(),
             Self::Netem(config) => config.reading(),
+            Self::Red(config) => config.reading(),
+            Self::Stab(_) => Reading { sizes: true, ..Reading::NOTHING },
             Self::Fq(_) | Self::FqCodel(_) | Self::Sfq(_) => headers,
             Self::Pacing(pacing::Config { safeguard: echoes, .. }) => {
                 Reading { acknowledgements: *echoes, echoes: *echoes, ..headers }
@@ -107,7 +119,8 @@ impl Config {
 
     /// Whether it has bands in an order: whether its [`Qdisc::ranking`] is ever another.
     pub(crate) fn has_ranks(&self) -> bool {
-        let Self::Bands(bands) = self else { return false };
+        // Of a stab, it is what is below that has them.
+        let Self::Bands(bands) = self else { return matches!(self, Self::Stab(_)) };
         bands.classes.len() > 1 && bands.classes.iter().any(|class| class.quantum.is_none())
     }
 
@@ -119,8 +132,11 @@ impl Config {
                 | Self::Cake(_)
                 | Self::Fq(_)
                 | Self::FqCodel(_)
+                | Self::Netem(_)
                 | Self::Pacing(_)
+                | Self::Red(_)
                 | Self::Sfq(_)
+                | Self::Stab(_)
         )
     }
 }
@@ -170,7 +186,8 @@ pub struct Spec {
     pub level: u8,
     /// The filters of the port whose root it is: on arrival, and on departure.
     pub ends: Ends,
-    /// The qdiscs below it: for `tbf` exactly one, for bands one each.
+    /// The qdiscs below it: for `tbf`, `red` and `stab` exactly one, for `netem` one or none, for
+    /// bands one each.
     pub children: Vec<Spec>,
 }
 
@@ -208,13 +225,14 @@ impl Spec {
     /// feedback that arrives on its own queue.
     ///
     /// # Panics
-    /// If the number of children does not fit the kind: one for `tbf`, one for each band, else
+    /// If the number of children does not fit the kind: one for `tbf` and `red`, one or none for
+    /// `netem`, one for each band, else
     /// none. If it should keep a meter, or an `htb` its tree: a new one has none.
     pub fn build(self) -> Box<dyn Qdisc> {
         if let Some(fifo) = self.fifo::<fifo::Counts>() {
             return Box::new(fifo);
         }
-        let Self { config, metering, census, feedback, tree, level, mut children, .. } = self;
+        let Self { config, metering, census, feedback, tree, level, children, .. } = self;
         let meter = match metering {
             Metering::Own => None,
             Metering::Shared(meter) => Some(meter),
@@ -223,9 +241,7 @@ impl Spec {
         match config {
             Config::Noqueue | Config::Fifo(_) => unreachable!("those have been made"),
             Config::Tbf(config) => {
-                let inner = children.pop().filter(|_| children.is_empty());
-                let inner = inner.expect("a tbf has exactly one qdisc below it");
-                Box::new(tbf::Tbf::new(config, meter, inner))
+                Box::new(tbf::Tbf::new(config, meter, Inner::of(children, "tbf")))
             }
             Config::Htb(config) => {
                 assert!(children.is_empty(), "children of an htb are children of its classes");
@@ -253,12 +269,15 @@ impl Spec {
                 Box::new(sfq::Sfq::new(config))
             }
             Config::Netem(config) => {
-                assert!(children.is_empty(), "a netem has no qdisc below it");
-                Box::new(netem::Netem::new(config, meter))
+                Box::new(netem::Netem::new(config, meter, netem::one_at_most(children)))
             }
             Config::Pacing(config) => {
                 assert!(children.is_empty(), "a {} has no qdisc below it", config.structure.name());
                 pacing::build(config, feedback)
+            }
+            Config::Red(config) => Box::new(red::Red::new(config, Inner::of(children, "red"))),
+            Config::Stab(overhead) => {
+                Box::new(stab::Stab::new(overhead, Inner::of(children, "stab")))
             }
         }
     }

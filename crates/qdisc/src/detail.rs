@@ -1,6 +1,6 @@
 //! What only one kind of qdisc counts.
 
-use crate::{bands, cake, codel, fq, fq_codel, htb, pacing};
+use crate::{bands, cake, codel, fq, fq_codel, htb, pacing, red};
 
 /// The figures of one kind (`tc -s` prints them below the common ones).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +19,8 @@ pub enum Detail {
     Bands(Box<bands::Figures>),
     /// `carousel`, `eiffel`, `flowbundler`
     Pacing(Box<pacing::Figures>),
+    /// `red`
+    Red(Box<red::Figures>),
 }
 
 impl Detail {
@@ -33,6 +35,7 @@ impl Detail {
             (Self::Htb(ours), Self::Htb(theirs)) => ours.merge(theirs),
             (Self::Bands(ours), Self::Bands(theirs)) => ours.merge(theirs),
             (Self::Pacing(ours), Self::Pacing(theirs)) => ours.merge(theirs),
+            (Self::Red(ours), Self::Red(theirs)) => ours.merge(theirs),
             _ => {}
         }
     }
@@ -70,5 +73,10 @@ impl Detail {
     /// Those of a pacing qdisc.
     pub fn pacing(&self) -> Option<&pacing::Figures> {
         if let Self::Pacing(figures) = self { Some(figures) } else { None }
+    }
+
+    /// Those of a `red`.
+    pub fn red(&self) -> Option<&red::Figures> {
+        if let Self::Red(figures) = self { Some(figures) } else { None }
     }
 }

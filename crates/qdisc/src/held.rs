@@ -4,7 +4,7 @@
 
 use crate::Stats;
 use narrows_packet::Backlog;
-use narrows_units::Bytes;
+use narrows_units::{Bytes, wire::Overhead};
 
 /// Packets that a qdisc has released and parents hold.
 #[derive(Clone, Copy, Default)]
@@ -25,6 +25,16 @@ impl Above {
             sum.bytes += len.unwrap_or(Bytes::ZERO);
         }
         self
+    }
+
+    /// The same where packets count with `overhead`.
+    pub(crate) fn charged(self, overhead: &Overhead) -> Self {
+        let charge = |Backlog { packets, bytes }: Backlog| {
+            let count = u64::from(packets);
+            let mean = bytes.0.checked_div(count).unwrap_or(0);
+            Backlog { packets, bytes: Bytes(overhead.cost(Bytes(mean)).0 * count) }
+        };
+        Self { inherited: charge(self.inherited), held: charge(self.held) }
     }
 
     /// The same for a class of the qdisc: the one whose packet left last, if `is_last`. Packets

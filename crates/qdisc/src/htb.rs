@@ -260,6 +260,7 @@ impl Htb {
         let before = leaf.queue.backlog();
         let verdict = leaf.enqueue(packets, id, now);
         let after = leaf.queue.backlog();
+        self.came += u64::from(verdict == Verdict::Copied);
         self.count(before, after);
         self.wake(place);
         verdict
@@ -332,6 +333,13 @@ impl Htb {
         leaf.state = State::Ready;
         let prio = usize::from(leaf.prio);
         self.assured[prio].push(place);
+    }
+
+    /// Packets dropped here or below.
+    fn drops(&self) -> u64 {
+        // Copies that were made below as packets left have not come here.
+        let there = self.stats.sent_packets + u64::from(self.backlog.packets);
+        self.came.saturating_sub(there)
     }
 
     fn count(&mut self, before: Backlog, after: Backlog) {
@@ -904,7 +912,7 @@ impl Qdisc for Htb {
         };
         let mut own = Stats {
             backlog: self.backlog,
-            drops: self.came - self.stats.sent_packets - u64::from(self.backlog.packets),
+            drops: self.drops(),
             detail: Some(crate::Detail::Htb(Box::new(figures))),
             ..self.stats.clone()
         };

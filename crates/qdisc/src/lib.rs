@@ -20,6 +20,7 @@ mod feedback;
 mod flow_table;
 mod heap;
 mod held;
+mod inner;
 mod lengths;
 mod meter;
 mod overlimits;
@@ -41,7 +42,9 @@ pub mod fq_codel;
 pub mod htb;
 pub mod netem;
 pub mod pacing;
+pub mod red;
 pub mod sfq;
+mod stab;
 pub mod tbf;
 
 pub use census::{Census, HostKey, TINS_MAX, TinCensus};

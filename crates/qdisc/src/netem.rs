@@ -24,11 +24,20 @@
 //! correlated draws keep their distribution ([`chance::Draw`]), and a reordered packet goes through
 //! the bottleneck like any other.
 //!
+//! *A qdisc below.* With one, packets enter it when their delay and the rate have let them pass,
+//! and leave when it lets them: a `tbf` below emulates a bottleneck behind a long path. Its packets
+//! do not count for `limit`.
+//!
+//! *Duplicates.* A copy has a frame of its own and goes through this `netem` alone, behind its
+//! original's place in the order of arrival: it may be lost, delayed or corrupted otherwise, but is
+//! not copied again here. In Linux it passes the whole port again, which two such qdiscs can make
+//! endless; here each makes at most one copy of what it gets. Without a free frame the copy counts
+//! as made and dropped.
+//!
 //! Cost: O(1) a packet with a constant delay, O(log n) with a varying one. Memory grows by
 //! doubling, with packets that are out of order.
 //!
-//! Non-goals: duplicates (a frame is sent once or dropped once, and there is no way to copy one),
-//! queue management (that belongs to a qdisc of its own, above or below in the path).
+//! Non-goals: queue management (that belongs to a qdisc of its own, above or below in the path).
 
 mod chance;
 mod config;
@@ -37,7 +46,8 @@ mod line;
 mod loss;
 mod slot;
 
-use crate::{Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict};
+use crate::inner::Inner;
+use crate::{Above, Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict, Weight};
 use chance::{Chances, Draw};
 use line::Line;
 use loss::Losses;
@@ -67,12 +77,28 @@ impl Seat {
     }
 }
 
+/// How many packets enter the qdisc below at once.
+const ENTERING: usize = 64;
+
+/// The qdisc below, and packets on their way into it.
+struct Below {
+    inner: Inner,
+    entering: Batch,
+}
+
+impl Below {
+    fn new(spec: Spec) -> Self {
+        Self { inner: Inner::new(spec), entering: Batch::new(ENTERING) }
+    }
+}
+
 /// An instance: one queue's.
 pub(crate) struct Netem {
     config: Config,
     seat: Option<Seat>,
     chances: Chances,
     losses: Losses,
+    duplicates: Draw,
     delays: Draw,
     corruptions: Draw,
     reorderings: Draw,
@@ -83,17 +109,22 @@ pub(crate) struct Netem {
     line: Line,
     /// Packets that have arrived at the bottleneck.
     queue: Fifo,
+    /// The qdisc below, which packets enter then.
+    below: Option<Below>,
+    /// Packets of a former qdisc below: they go before all others.
+    ready: Fifo,
     /// How many packets may wait for the rate, as of the last dequeue.
     part: u32,
     stats: Stats,
 }
 
 impl Netem {
-    pub(crate) fn new(config: Config, meter: Option<Box<dyn Meter>>) -> Self {
+    pub(crate) fn new(config: Config, meter: Option<Box<dyn Meter>>, below: Option<Spec>) -> Self {
         Self {
             seat: Seat::of(&config, meter),
             chances: Chances::new(config.seed, config.stream),
             losses: Losses::default(),
+            duplicates: Draw::default(),
             delays: Draw::default(),
             corruptions: Draw::default(),
             reorderings: Draw::default(),
@@ -101,6 +132,8 @@ impl Netem {
             slots: Slots::default(),
             line: Line::default(),
             queue: Fifo::new(),
+            below: below.map(Below::new),
+            ready: Fifo::new(),
             part: config.limit,
             stats: Stats::default(),
             config,
@@ -109,7 +142,7 @@ impl Netem {
 
     /// Why `id` is refused, if it is.
     fn refusal(&self, packets: &Packets, id: PacketId) -> Option<DropReason> {
-        if self.backlog().packets >= self.config.limit {
+        if self.under_way().packets >= self.config.limit {
             return Some(DropReason::Limit);
         }
         let (Some(rate), Some(Seat::Shared(meter))) = (&self.config.rate, &self.seat) else {
@@ -157,10 +190,76 @@ impl Netem {
         }
     }
 
+    /// Queues `id` and a copy of it; or one of them, or drops both.
+    #[cold]
+    fn enqueue_twice(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        // As in Linux: of the two one is lost.
+        let has_copy = !self.is_lost(packets, id) && self.duplicate(packets, id, now);
+        match (self.accept(packets, id, now), has_copy) {
+            (Verdict::Queued, true) => Verdict::Copied,
+            (verdict, _) => verdict,
+        }
+    }
+
+    /// Queues `id`, or drops it. Apart from duplicates and losses, which are decided before.
+    #[inline]
+    fn accept(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        if self.corruptions.happens(&self.config.corrupt, &mut self.chances) {
+            packets.meta_mut(id).rewrite.flip(self.chances.place());
+        }
+        if let Some(reason) = self.refusal(packets, id) {
+            return self.discard(packets, id, reason);
+        }
+        self.send_off(packets, id, now);
+        Verdict::Queued
+    }
+
+    /// Queues a copy of `id`, unless it is lost on its own. Returns whether there is one.
+    fn duplicate(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> bool {
+        let Some(copy) = packets.copy(id) else {
+            self.stats.drops += 1;
+            return false;
+        };
+        if self.is_lost(packets, copy) {
+            self.discard(packets, copy, DropReason::Loss);
+            return false;
+        }
+        self.accept(packets, copy, now) == Verdict::Queued
+    }
+
+    /// What is on its way to the qdisc below.
+    #[inline]
+    fn under_way(&self) -> Backlog {
+        let mut backlog = self.line.backlog();
+        backlog += self.queue.backlog();
+        backlog
+    }
+
     fn discard(&mut self, packets: &mut Packets, id: PacketId, reason: DropReason) -> Verdict {
         self.stats.drops += 1;
         packets.discard(id, reason);
         Verdict::Dropped
+    }
+
+    /// Applies the specification of the qdisc below, if there is to be one. Packets stay queued.
+    fn follow_below(&mut self, spec: Option<Spec>, handover: &mut Handover<'_>) {
+        let queued =
+            |below: &Option<Below>| below.as_ref().map_or(0, |below| below.inner.backlog().packets);
+        let before = queued(&self.below);
+        match (spec, &mut self.below) {
+            (Some(spec), Some(below)) => drop(below.inner.take_over(spec, handover)),
+            (spec, none @ None) => *none = spec.map(Below::new),
+            (None, Some(below)) => {
+                while let Some(id) = below.inner.qdisc_mut().drain(handover.packets()) {
+                    handover.packets().meta_mut(id).edt = Nanos::ZERO;
+                    self.ready.push_back(handover.packets(), id);
+                }
+                self.below = None;
+                return;
+            }
+        }
+        // Classes were removed from it, with their packets.
+        self.stats.drops += u64::from(before.saturating_sub(queued(&self.below)));
     }
 
     /// Caches the meter's answers, so that arrivals need not call it.
@@ -176,21 +275,25 @@ impl Netem {
 
 impl Qdisc for Netem {
     fn reading(&self) -> Reading {
-        self.config.reading()
+        let below =
+            self.below.as_ref().map_or(Reading::NOTHING, |below| below.inner.qdisc().reading());
+        self.config.reading().and(below)
+    }
+
+    fn observe_reverse(&mut self, packets: &Packets, ids: &[PacketId], now: Nanos) {
+        if let Some(below) = &mut self.below {
+            below.inner.qdisc_mut().observe_reverse(packets, ids, now);
+        }
     }
 
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        if self.duplicates.happens(&self.config.duplicate, &mut self.chances) {
+            return self.enqueue_twice(packets, id, now);
+        }
         if self.is_lost(packets, id) {
             return self.discard(packets, id, DropReason::Loss);
         }
-        if self.corruptions.happens(&self.config.corrupt, &mut self.chances) {
-            packets.meta_mut(id).rewrite.flip(self.chances.place());
-        }
-        if let Some(reason) = self.refusal(packets, id) {
-            return self.discard(packets, id, reason);
-        }
-        self.send_off(packets, id, now);
-        Verdict::Queued
+        self.accept(packets, id, now)
     }
 
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
@@ -208,17 +311,33 @@ impl Qdisc for Netem {
     }
 
     fn backlog(&self) -> Backlog {
-        let mut backlog = self.line.backlog();
-        backlog += self.queue.backlog();
+        let mut backlog = self.under_way();
+        backlog += self.ready.backlog();
+        if let Some(below) = &self.below {
+            backlog += below.inner.backlog();
+        }
         backlog
     }
 
-    fn stats(&self, into: &mut Vec<Stats>) {
-        into.push(Stats { backlog: self.backlog(), ..self.stats.clone() });
+    fn weight(&self) -> Weight {
+        self.below.as_ref().map_or(Weight::ONE, |below| below.inner.qdisc().weight())
     }
 
-    fn retune(&mut self, spec: Spec, _handover: &mut Handover<'_>) {
-        let Spec { config: crate::Config::Netem(config), metering, .. } = spec else {
+    fn stats(&self, into: &mut Vec<Stats>) {
+        self.stats_below(Above::default(), into);
+    }
+
+    fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
+        let mut own = Stats { backlog: self.backlog(), ..self.stats.clone() };
+        above.restate(&mut own);
+        into.push(own);
+        if let Some(below) = &self.below {
+            below.inner.stats_below(above, into);
+        }
+    }
+
+    fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
+        let Spec { config: crate::Config::Netem(config), metering, children, .. } = spec else {
             panic!("a netem cannot be retuned to {:?}", spec.config)
         };
         if (config.seed, config.stream) != (self.config.seed, self.config.stream) {
@@ -238,9 +357,17 @@ impl Qdisc for Netem {
             _ => self.seat = Seat::of(&config, None),
         }
         self.follow_meter();
+        self.follow_below(one_at_most(children), handover);
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
+        if let Some(id) = self.ready.pop_front(packets) {
+            return Some(id);
+        }
+        let below = self.below.as_mut();
+        if let Some(id) = below.and_then(|below| below.inner.qdisc_mut().drain(packets)) {
+            return Some(id);
+        }
         let Some(id) = self.queue.pop_front(packets) else {
             return self.line.pop(packets, Nanos::MAX).map(|(_, id)| id);
         };
@@ -253,4 +380,14 @@ impl Qdisc for Netem {
         let at = packets.meta(id).arrival + self.config.delay;
         self.line.append(packets, id, at);
     }
+}
+
+/// The only one of `children`, if there is any.
+///
+/// # Panics
+/// If there are more.
+pub(crate) fn one_at_most(mut children: Vec<Spec>) -> Option<Spec> {
+    let child = children.pop();
+    assert!(children.is_empty(), "a netem has at most one qdisc below it");
+    child
 }

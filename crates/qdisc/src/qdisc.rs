@@ -9,6 +9,8 @@ use narrows_units::{Bytes, Nanos};
 pub enum Verdict {
     /// It is queued.
     Queued,
+    /// It is queued, and so is a copy of it.
+    Copied,
     /// It, or another one instead of it, was discarded; the packet table has the reason.
     Dropped,
 }

@@ -31,6 +31,7 @@
 
 use crate::bucket::{Bucket, Shape};
 use crate::coalescing::Coalescing;
+use crate::inner::Inner;
 use crate::sink::Sink;
 use crate::{Above, Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, Batch, DropReason, PacketId, Packets, Reading};
@@ -288,10 +289,9 @@ impl Qdisc for Tbf {
     }
 
     fn retune(&mut self, spec: Spec, handover: &mut Handover<'_>) {
-        let Spec { config: crate::Config::Tbf(config), metering, mut children, .. } = spec else {
+        let Spec { config: crate::Config::Tbf(config), metering, children, .. } = spec else {
             panic!("a tbf cannot be retuned to {:?}", spec.config)
         };
-        let inner = children.pop().filter(|_| children.is_empty());
         self.limit = config.limit;
         self.coalescing = Coalescing::new(&config.shape());
         self.queue.reweigh(config.overhead);
@@ -311,7 +311,7 @@ impl Qdisc for Tbf {
             }
         }
         let before = self.queue.accepted();
-        self.queue.take_over(inner.expect("a tbf has exactly one qdisc below it"), handover);
+        self.queue.take_over(Inner::of(children, "tbf"), handover);
         let lost = before - self.queue.accepted();
         if lost.packets != 0 {
             // Classes were removed from the inner qdisc, with their packets.

@@ -6,7 +6,8 @@
 //! carry on keeps its name, and with it its queues, its credit and its seats; any other gets a new
 //! name, and the workers build it.
 //!
-//! *One rule of sameness.* A qdisc carries on if its parent does, its key is the same,
+//! *One rule of sameness.* A qdisc carries on if its parent does, its key is the same, it has a
+//! size table as before or none,
 //! [`Config::carries_on`](narrows_qdisc::Config::carries_on) agrees, and it keeps the same limit by
 //! the same strategy with the same number of queues. This is decided nowhere else.
 //!
@@ -171,6 +172,7 @@ impl Installation {
         };
         self.plan.nodes.get(key).is_some_and(|present| {
             present.config.carries_on(&node.config)
+                && is_sized(&self.plan, key) == is_sized(plan, key)
                 && present.limit == node.limit
                 && terms(&self.plan, present.limit) == terms(plan, node.limit)
                 && self.plan.queues() == plan.queues()
@@ -185,9 +187,11 @@ impl Installation {
         };
         let is_new = previous.and_then(|previous| previous.names.get(&key)) != Some(&id);
         let mut config = (*node.config).clone();
-        if let Config::Netem(netem) = &mut config {
-            // Random numbers are each queue's own.
-            netem.stream = queue as u64;
+        // Random numbers are each queue's own.
+        match &mut config {
+            Config::Netem(netem) => netem.stream = queue as u64,
+            Config::Red(red) => red.stream = queue as u64,
+            _ => {}
         }
         let mut spec = Spec { id, level: node.level, ..Spec::new(config) };
         if let Some(handle) = node.limit
@@ -340,6 +344,12 @@ pub struct Used {
     pub limits: BTreeMap<Handle, Nanos>,
     /// The classes of each tree that do not have their whole credit.
     pub classes: BTreeMap<Handle, Vec<Spent>>,
+}
+
+/// Whether the qdisc `key` of `plan` has a size table: one more qdisc in its place.
+fn is_sized(plan: &Plan, key: &Key) -> bool {
+    let there = plan.nodes.get(&Key { handle: None, ..*key }).filter(|_| key.handle.is_some());
+    there.is_some_and(|node| matches!(*node.config, Config::Stab(_)))
 }
 
 /// The classes of trees in which `next` differs from `plan`, including their contents; `None` if

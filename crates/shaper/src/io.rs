@@ -67,6 +67,14 @@ pub trait Io {
     /// exceed it.
     fn spare_frames(&self, ingress: Side) -> Option<u32>;
 
+    /// Takes free frames for copies of packets that arrived at `ingress`: packets with room for
+    /// `longest` bytes each, into `out` until it is full or no more may wait. [`Io::release`] takes
+    /// back those that are not used.
+    fn put_aside(&mut self, _ingress: Side, _longest: Bytes, _out: &mut Batch) {}
+
+    /// Copies the bytes of `from` to `to`, which was put aside with room for them.
+    fn copy(&mut self, _from: PacketId, _to: PacketId) {}
+
     /// How many packets [`Io::transmit`] takes at `side` now.
     fn room(&mut self, side: Side) -> usize;
 

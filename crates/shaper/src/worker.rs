@@ -5,8 +5,8 @@
 //! its qdiscs. It reads no clock (`now` is an argument, one for the whole step) and does its I/O
 //! through [`Io`], so the simulator runs this same code on virtual cores.
 //!
-//! *Conservation:* for each direction `received = sent + queued + dropped by reason`, at every
-//! moment between two steps.
+//! *Conservation:* for each direction `received + copied = sent + queued + dropped by reason`, at
+//! every moment between two steps. Only a qdisc that duplicates copies.
 //!
 //! Cost: per step and direction a dozen comparisons and two virtual calls; per packet one virtual
 //! call to enqueue and what the qdisc and the rings cost.
@@ -16,11 +16,11 @@ use crate::io::{Io, Side};
 use crate::round_trips::RoundTrips;
 use crate::{Beyond, Delays, Heaviest, Told};
 use narrows_packet::{
-    Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading,
+    Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading, SPARES_MAX,
 };
 use narrows_qdisc::{Handover, Next, Slot, Spec, Stats};
 use narrows_roundtrip::Awaited;
-use narrows_units::Nanos;
+use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
 /// The most packets that move at once. Long enough to spread a system call thin (at 64 it
@@ -44,6 +44,9 @@ pub struct PathCounters {
     pub tx_packets: u64,
     /// Their frame bytes.
     pub tx_bytes: u64,
+    /// Copies that a qdisc made, or wanted to make: those for which there was no frame are among
+    /// the dropped.
+    pub copied: u64,
     /// Packets dropped.
     pub drops: DropCounters,
 }
@@ -55,14 +58,15 @@ impl PathCounters {
         self.rx_bytes += other.rx_bytes;
         self.tx_packets += other.tx_packets;
         self.tx_bytes += other.tx_bytes;
+        self.copied += other.copied;
         self.drops.merge(&other.drops);
     }
 
-    /// Received packets that are unaccounted for when `queued` are in the qdisc: 0, or there is a
-    /// bug.
+    /// Received or copied packets that are unaccounted for when `queued` are in the qdisc: 0, or
+    /// there is a bug.
     pub fn unaccounted(&self, queued: u64) -> i64 {
         let accounted = self.tx_packets + queued + self.drops.total();
-        self.rx_packets.wrapping_sub(accounted) as i64
+        (self.rx_packets + self.copied).wrapping_sub(accounted) as i64
     }
 }
 
@@ -71,6 +75,8 @@ struct Path {
     slot: Slot,
     /// The packet fields that its qdisc reads.
     reading: Reading,
+    /// The longest packet that came, where its qdisc copies.
+    longest: Bytes,
     counters: PathCounters,
     /// The delays of packets that it has sent.
     delays: Delays,
@@ -119,6 +125,8 @@ pub struct Worker<I> {
     arrivals: Batch,
     departures: Batch,
     dropped: Batch,
+    /// What is put aside for copies.
+    spare: Batch,
 }
 
 impl<I: Io> Worker<I> {
@@ -131,7 +139,8 @@ impl<I: Io> Worker<I> {
             let reading = slot.qdisc().reading();
             table.prepare(reading);
             let (counters, delays) = (PathCounters::default(), Delays::default());
-            Path { slot, reading, counters, delays, heaviest: Heaviest::default() }
+            let heaviest = Heaviest::default();
+            Path { slot, reading, longest: Bytes::ZERO, counters, delays, heaviest }
         };
         // Packets that arrive at A leave at B.
         let paths = [path(out_of_b), path(out_of_a)];
@@ -143,6 +152,7 @@ impl<I: Io> Worker<I> {
             arrivals: Batch::new(BATCH),
             departures: Batch::new(BATCH),
             dropped: Batch::new(BATCH),
+            spare: Batch::new(SPARES_MAX),
         }
     }
 
@@ -215,7 +225,16 @@ impl<I: Io> Worker<I> {
                 let arrivals = self.arrivals.as_slice();
                 if let Some(spare) = self.io.spare_frames(ingress) {
                     self.packets.set_spare_frames(spare);
+                    if path.reading.copies {
+                        let (io, packets) = (&mut self.io, &mut self.packets);
+                        let lens = arrivals.iter().map(|id| packets.len(*id));
+                        path.longest = lens.fold(path.longest, Bytes::max);
+                        put_aside(io, ingress, path.longest, &mut self.spare, packets);
+                    }
                     path.slot.qdisc_mut().enqueue_all(&mut self.packets, arrivals, now);
+                    if path.reading.copies {
+                        finish_copies(&mut self.io, &mut self.spare, &mut self.packets);
+                    }
                 } else {
                     path.slot.qdisc_mut().refuse_all(&mut self.packets, arrivals);
                 }
@@ -223,7 +242,17 @@ impl<I: Io> Worker<I> {
 
             self.departures.clear();
             self.departures.limit(self.io.room(egress).min(BATCH));
+            if path.reading.copies {
+                let (io, packets) = (&mut self.io, &mut self.packets);
+                put_aside(io, ingress, path.longest, &mut self.spare, packets);
+            }
             let next = path.slot.qdisc_mut().dequeue(&mut self.packets, now, &mut self.departures);
+            if path.reading.copies {
+                finish_copies(&mut self.io, &mut self.spare, &mut self.packets);
+                path.counters.copied += self.packets.take_copied();
+                // A copy without a frame has none to be reclaimed.
+                path.counters.drops.merge(&self.packets.take_drops());
+            }
             for &id in self.departures.as_slice() {
                 path.counters.tx_packets += 1;
                 let len = self.packets.meta(id).len.0;
@@ -306,6 +335,7 @@ impl<I: Io> Worker<I> {
     pub fn adopt(&mut self, egress: Side, id: PacketId, len: u32, arrival: Nanos, now: Nanos) {
         let path = &mut self.paths[egress.other().index()];
         self.packets.arrive(id, len, arrival);
+        path.longest = path.longest.max(Bytes(u64::from(len)));
         self.packets.set_headers(id, Headers::default());
         if path.reading != Reading::NOTHING {
             self.io.read(id, path.reading, &mut self.packets);
@@ -398,6 +428,29 @@ impl<I: Io> Worker<I> {
             self.io.release(&self.dropped);
         }
     }
+}
+
+/// Puts frames aside for copies of packets that arrived at `ingress`, `longest` bytes at most.
+#[cold]
+fn put_aside<I: Io>(
+    io: &mut I,
+    ingress: Side,
+    longest: Bytes,
+    spare: &mut Batch,
+    packets: &mut Packets,
+) {
+    spare.clear();
+    io.put_aside(ingress, longest, spare);
+    packets.put_aside(spare.as_slice(), longest);
+}
+
+/// Copies the bytes of the copies that were made, and gives back what was put aside for others.
+#[cold]
+fn finish_copies<I: Io>(io: &mut I, spare: &mut Batch, packets: &mut Packets) {
+    packets.copies().for_each(|(from, to)| io.copy(from, to));
+    spare.clear();
+    packets.take_aside(spare);
+    io.release(spare);
 }
 
 /// The path of packets that arrive at `ingress`, and the path of those that leave there.

@@ -14,6 +14,8 @@ use std::collections::VecDeque;
 /// Frames of each worker, half for each direction, and those that reception needs of a half.
 const FRAMES: u32 = 200;
 const RESERVED: usize = 10;
+/// The number in a frame that was put aside for a copy.
+const UNUSED: u64 = u64::MAX;
 /// The names of the ports, in a policy.
 const PORTS: [&str; 2] = ["a", "b"];
 
@@ -53,6 +55,10 @@ struct FakeIo {
     unsent: bool,
     /// How many flows the packets are of, in turn. A flow's order is kept.
     flows: u64,
+    /// Whether a qdisc duplicates: then frames come back unused, and a number twice.
+    copies: bool,
+    /// Frames that were put aside and not used.
+    unused: u64,
 }
 
 impl FakeIo {
@@ -70,6 +76,8 @@ impl FakeIo {
             without_frame: 0.into(),
             unsent: false,
             flows: 1,
+            copies: false,
+            unused: 0,
         }
     }
 
@@ -120,6 +128,21 @@ impl Io for FakeIo {
         spare.map(|spare| spare as u32)
     }
 
+    fn put_aside(&mut self, ingress: Side, longest: Bytes, out: &mut Batch) {
+        assert!(longest.0 < 1600);
+        self.copies = true;
+        while out.has_room() && self.free[ingress.index()].len() > RESERVED {
+            let frame = self.free[ingress.index()].pop().expect("some are left");
+            self.owners[frame as usize] = Owner::Worker { side: ingress, number: UNUSED };
+            out.push(PacketId(frame));
+        }
+    }
+
+    fn copy(&mut self, from: PacketId, to: PacketId) {
+        assert!(matches!(self.owners[to.0 as usize], Owner::Worker { number: UNUSED, .. }));
+        self.owners[to.0 as usize] = self.owners[from.0 as usize];
+    }
+
     fn room(&mut self, side: Side) -> usize {
         self.room[side.index()]
     }
@@ -149,15 +172,19 @@ impl Io for FakeIo {
             assert_eq!(from, side.other(), "packets that arrive at one port leave at the other");
             let sent = &mut self.sent[side.index()];
             let before = sent.iter().rev().find(|sent| *sent % self.flows == number % self.flows);
-            assert!(before < Some(&number), "{number} was overtaken by {before:?}");
+            let is_copy = self.copies && before == Some(&number);
+            assert!(before < Some(&number) || is_copy, "{number} was overtaken by {before:?}");
             sent.push(number);
         }
     }
 
     fn release(&mut self, dropped: &Batch) {
         for &id in dropped.as_slice() {
-            let (from, _) = self.take_back(id);
-            self.dropped[from.index()] += 1;
+            let (from, number) = self.take_back(id);
+            match number {
+                UNUSED => self.unused += 1,
+                _ => self.dropped[from.index()] += 1,
+            }
         }
     }
 
@@ -271,7 +298,10 @@ impl Bed {
                 assert_eq!(counters.unaccounted(queued), 0, "{counters:?}, {queued} queued");
                 assert_eq!(counters.rx_packets, io.arrived[ingress.index()]);
                 assert_eq!(counters.tx_packets, io.sent[egress.index()].len() as u64);
-                assert_eq!(counters.drops.total(), io.dropped[ingress.index()]);
+                // Copies without a frame never had one.
+                let dropped = io.dropped[ingress.index()];
+                let without = counters.drops.total() - dropped;
+                assert!(without <= counters.copied, "{counters:?}, {dropped} came back");
                 let malformed = counters.drops.get(DropReason::Malformed);
                 assert_eq!(malformed, io.malformed[ingress.index()]);
                 // The root's backlog is what its own figures say.
@@ -316,6 +346,7 @@ fn a_qdisc_receives_acknowledgements_only_on_request() {
 const WORDS: &[&str] = &[
     "qdisc replace dev PORT root handle 1: tbf rate 20mbit burst 10k latency 10ms",
     "qdisc replace dev PORT parent 1:1 handle d: flowbundler maxrate 5mbit",
+    "qdisc replace dev PORT parent 1:1 handle 14: netem delay 1ms duplicate 20%",
     "qdisc replace dev PORT parent 1:1 handle e: pfifo limit 70",
     "qdisc replace dev PORT root handle 1: tbf rate 3mbit burst 3k limit 9k",
     "qdisc change dev PORT root handle 1: tbf rate 90mbit burst 50k limit 300k",
@@ -338,6 +369,18 @@ const WORDS: &[&str] = &[
     "qdisc replace dev PORT root handle a: carousel maxrate 20mbit limit 40",
     "qdisc replace dev PORT root handle b: eiffel maxrate 20mbit",
     "qdisc replace dev PORT root handle c: fq maxrate 20mbit",
+    "qdisc replace dev PORT root handle 10: netem delay 1ms",
+    "qdisc replace dev PORT parent 10:1 handle 11: tbf rate 20mbit burst 10k limit 90k",
+    "qdisc replace dev PORT parent 10:1 handle 12: netem delay 500us duplicate 50%",
+    "qdisc replace dev PORT parent 12: handle 13: red limit 60k min 9k max 30k avpkt 1000 burst 20",
+    "qdisc del dev PORT parent 10:1",
+    "qdisc change dev PORT root handle 10: netem delay 1ms duplicate 100%",
+    "qdisc replace dev PORT root handle 15: red limit 60k min 9k max 30k avpkt 1000 burst 20 adaptive",
+    "qdisc replace dev PORT root handle 16: stab overhead 24 mpu 84 tbf rate 20mbit burst 10k limit 90k",
+    "qdisc replace dev PORT parent 16: handle 17: fq_codel limit 40",
+    "qdisc change dev PORT root handle 16: stab linklayer atm overhead 44 tbf rate 20mbit burst 10k limit 90k",
+    "qdisc change dev PORT root handle 16: tbf rate 20mbit burst 10k limit 90k",
+    "qdisc replace dev PORT parent 16: handle 18: stab overhead 10 pfifo limit 50",
     "qdisc replace dev PORT root noqueue",
     "qdisc del dev PORT root",
 ];
@@ -670,4 +713,38 @@ fn a_change_of_coordination_under_load_neither_stalls_nor_exceeds_the_limit() {
             "{sent} bytes in 10 ms from {at} ms: {windows:?}"
         );
     }
+}
+
+#[test]
+fn copies_and_originals_leave_and_the_books_say_so() {
+    let mut bed = Bed::new(1);
+    bed.tc("qdisc replace dev b root netem delay 1ms duplicate 100%");
+    bed.arrive(0, Side::A, 20, 1000, false);
+    bed.step(0);
+    bed.now += Nanos::from_millis(1);
+    bed.step(0);
+    let worker = &bed.workers[0];
+    let counters = worker.counters(Side::A);
+    assert_eq!((counters.rx_packets, counters.copied, counters.tx_packets), (20, 20, 40));
+    assert_eq!(counters.tx_bytes, 40_000);
+    let sent = &worker.io().sent[Side::B.index()];
+    assert!((1..=20).all(|number| sent.iter().filter(|sent| **sent == number).count() == 2));
+}
+
+#[test]
+fn where_no_frame_is_left_for_a_copy_the_original_leaves() {
+    let mut bed = Bed::new(1);
+    bed.tc("qdisc replace dev b root netem delay 1ms duplicate 100%");
+    // So many that few frames are left.
+    bed.arrive(0, Side::A, 64, 1000, false);
+    bed.step(0);
+    let counters = bed.workers[0].counters(Side::A);
+    let refused = counters.drops.get(DropReason::NoFrame);
+    assert_eq!((counters.rx_packets, counters.copied), (64, 64), "{counters:?}");
+    assert!((30..64).contains(&refused), "{refused}");
+    bed.now += Nanos::from_millis(1);
+    while matches!(bed.step(0), Activity::Busy) {}
+    let sent = &bed.workers[0].io().sent[Side::B.index()];
+    assert!((1..=64).all(|number| sent.contains(&number)), "no original is lost");
+    assert_eq!(sent.len() as u64, 128 - refused);
 }

@@ -139,6 +139,8 @@ pub struct Books {
     pub overflowed: u64,
     /// Still in a RX ring.
     pub waiting: u64,
+    /// Copied by a qdisc, besides those offered.
+    pub copied: u64,
     /// Left the shaper.
     pub sent: u64,
     /// Dropped by a worker.
@@ -156,6 +158,7 @@ impl Books {
         self.offered += other.offered;
         self.overflowed += other.overflowed;
         self.waiting += other.waiting;
+        self.copied += other.copied;
         self.sent += other.sent;
         self.dropped += other.dropped;
         self.queued += other.queued;
@@ -166,7 +169,7 @@ impl Books {
     pub fn unaccounted(&self) -> i64 {
         let before = self.overflowed + self.waiting + self.lost_to_fault;
         let accounted = before + self.sent + self.dropped + self.queued;
-        self.offered.wrapping_sub(accounted) as i64
+        (self.offered + self.copied).wrapping_sub(accounted) as i64
     }
 }
 

@@ -3,11 +3,14 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Packets received = sent + queued + dropped, in both directions together.
+/// Packets received + copied = sent + queued + dropped, in both directions together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conservation {
     /// Packets that the workers received.
     pub received: u64,
+    /// Copies that a qdisc made (`netem duplicate`), those without a frame included.
+    #[serde(default)]
+    pub copied: u64,
     /// Packets that they passed to a device.
     pub sent: u64,
     /// Packets queued.
@@ -20,4 +23,14 @@ pub struct Conservation {
     /// worker, or a silent one.
     #[serde(default)]
     pub bypassed: u64,
+}
+
+impl Conservation {
+    /// The copies in a line of the balance; empty without any, as almost always.
+    pub fn copies(&self) -> String {
+        match self.copied {
+            0 => String::new(),
+            copied => format!(" + copied {copied}"),
+        }
+    }
 }

@@ -66,8 +66,9 @@ impl Snapshot {
         let sum = &self.conservation;
         writeln!(
             out,
-            "received {} = sent {} + queued {} + dropped {}{}, {} unaccounted",
+            "received {}{} = sent {} + queued {} + dropped {}{}, {} unaccounted",
             sum.received,
+            sum.copies(),
             sum.sent,
             sum.queued,
             sum.dropped.values().sum::<u64>(),

@@ -7,12 +7,14 @@ use crate::command::Options;
 use crate::complaint::{Complaint, Outcome, refusal};
 use crate::kinds::overhead;
 use crate::notation;
+use crate::offline::is_device_name;
 use crate::render::{Json, Line};
 use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
 use crate::{Host, number, qdisc};
 use narrows_classify::{
-    AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Per, Police, Random,
+    AccountKey, Action, ActionId, ActionKind, ActionStats, Control, DeviceName, Mark, Per, Police,
+    Random,
 };
 use narrows_policy::{ActionDraft, BoundAction, ClassId, Cookie, Parent, Policy, Verb};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
@@ -32,7 +34,8 @@ ACTION is drop, pass, continue, reclassify, pipe [ random netrand|determ CONTROL
        police [ rate R burst B [ mtu B ] [ peakrate R ] ] [ pkts_rate N pkts_burst N ]
               [ overhead B ] [ mpu B ] [ linklayer L ] [ conform-exceed EXCEED[/CONFORM] ]
               [ per src|dst|flow [ block TIME ] [ room N ] [ newcomers N ] ], or
-       skbedit [ priority CLASSID ] [ mark M[/MASK] ] [ CONTROL ]; each with
+       skbedit [ priority CLASSID ] [ mark M[/MASK] ] [ CONTROL ], or
+       mirred egress redirect dev IFB; each with
               [ index N ] [ cookie HEX ]
 ";
 
@@ -97,10 +100,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
             kind,
             "Error: \"trap\" is not supported here: there is no other plane to trap to.",
         )),
-        "mirred" => Err(bad(
-            kind,
-            "Error: \"mirred\" is not supported here: packets that arrive at one port leave at the other.",
-        )),
+        "mirred" => mirred(words),
         "pedit" | "vlan" | "nat" | "csum" | "mpls" | "tunnel_key" | "skbmod" | "ife" => Err(bad(
             kind,
             &format!(
@@ -111,14 +111,14 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
             Err(bad(
                 kind,
                 &format!(
-                    "Error: \"{kind}\" is not supported here: there are gact, police and skbedit."
+                    "Error: \"{kind}\" is not supported here: there are gact, police, skbedit and mirred."
                 ),
             ))
         }
         _ => match control(kind) {
             Some(control) => gact(control, words),
             None => Err(Complaint::unreadable(format!(
-                "Error: there is no action \"{kind}\": there are drop, pass, continue, reclassify, pipe, police and skbedit."
+                "Error: there is no action \"{kind}\": there are drop, pass, continue, reclassify, pipe, police, skbedit and mirred."
             ))),
         },
     }
@@ -413,6 +413,62 @@ impl Many {
     }
 }
 
+/// Parses `mirred` after that word: only what stands for qdiscs at the other port.
+fn mirred(words: &mut Words) -> Result<ActionDraft, Complaint> {
+    let illegal = |why: &str| bad("mirred", &format!("Error: {why}."));
+    let (mut said, mut is_egress, mut is_redirect, mut to) =
+        (Common::default(), false, false, None);
+    while let Some(word) = words.peek() {
+        if common(words, &mut said)? {
+            continue;
+        }
+        match word {
+            _ if abbreviates(word, "egress") && !is_egress => is_egress = true,
+            _ if abbreviates(word, "ingress") => {
+                return Err(illegal(
+                    "\"mirred ingress\" is not supported here: packets come in by the ports alone; redirect to the egress of an ifb, as mirred egress redirect dev ifb0",
+                ));
+            }
+            _ if abbreviates(word, "mirror") => {
+                return Err(illegal(
+                    "\"mirror\" is not supported here: a packet leaves once, at the other port. To see packets, capture at the port",
+                ));
+            }
+            _ if abbreviates(word, "redirect") && !is_redirect => is_redirect = true,
+            _ if abbreviates(word, "dev") && to.is_none() => {
+                words.next();
+                let name = words.value(word, "ifb0")?;
+                let device = DeviceName::new(name).filter(|_| is_device_name(name));
+                to = Some(
+                    device
+                        .ok_or_else(|| illegal(&format!("no device can be called \"{name}\"")))?,
+                );
+                continue;
+            }
+            _ if abbreviates(word, "blockid") => {
+                return Err(illegal(
+                    "\"blockid\" is not supported here: redirect to one device, as dev ifb0",
+                ));
+            }
+            // It is stolen from the port in any case.
+            "stolen" | "pipe" | "pass" | "ok" => {}
+            _ => break,
+        }
+        words.next();
+    }
+    if to.is_none() && !is_egress && !is_redirect && said.index.is_some() {
+        return Ok(said.draft(ActionKind::Mirred, None));
+    }
+    match to {
+        Some(to) if is_egress && is_redirect => {
+            Ok(said.draft(ActionKind::Mirred, Some(Action::Mirred { to })))
+        }
+        _ => {
+            Err(illegal("mirred wants egress redirect dev IFB, as mirred egress redirect dev ifb0"))
+        }
+    }
+}
+
 fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
     let illegal = |word: &str, why: &str| bad("skbedit", &format!("Illegal \"{word}\": {why}."));
     let (mut said, mut priority, mut mark) = (Common::default(), None, None);
@@ -533,6 +589,7 @@ pub(crate) fn save(bound: &BoundAction) -> String {
             let (exceed, conform) = (control_name(police.exceed), control_name(police.conform));
             write!(text, " conform-exceed {exceed}/{conform}")
         }
+        Action::Mirred { to } => write!(text, "mirred egress redirect dev {}", to.as_str()),
         Action::Skbedit { priority, mark, control } => {
             text.push_str("skbedit");
             if let Some(priority) = priority {
@@ -653,6 +710,18 @@ fn show(
             line.add("ref", Json::Number(references), &format!("\n\tref {references} "));
             line.add("bind", Json::Number(bound), &format!("bind {bound} \n"));
         }
+        Action::Mirred { to } => {
+            let to = to.as_str();
+            line.add("kind", text("mirred"), "mirred ");
+            line.json("mirred_action", text("redirect"));
+            line.json("direction", text("egress"));
+            line.add("to_dev", text(to), &format!("(Egress Redirect to device {to})"));
+            let stolen = Json::Object(vec![("type", text("stolen"))]);
+            line.add("control_action", stolen, " stolen");
+            line.add("index", Json::Number(index), &format!("\n\tindex {index}"));
+            line.add("ref", Json::Number(references), &format!(" ref {references}"));
+            line.add("bind", Json::Number(bound), &format!(" bind {bound}\n"));
+        }
         Action::Skbedit { priority, mark, control: does } => {
             line.add("kind", text("skbedit"), "skbedit ");
             if let Some(priority) = priority {
@@ -727,7 +796,9 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
         let word = words.next().unwrap_or_default();
         let kind = ActionKind::ALL.into_iter().find(|kind| kind.name() == word);
         let kind = kind.ok_or_else(|| {
-            refuse(format!("there is no action \"{word}\": there are gact, police and skbedit."))
+            refuse(format!(
+                "there is no action \"{word}\": there are gact, police, skbedit and mirred."
+            ))
         })?;
         if is_flush {
             let present = host.policy();

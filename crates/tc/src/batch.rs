@@ -175,6 +175,10 @@ impl Host for Draft<'_> {
         self.host.port(dev)
     }
 
+    fn is_asked(&self) -> bool {
+        false
+    }
+
     fn policy(&self) -> Policy {
         self.policy.clone()
     }

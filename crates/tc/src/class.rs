@@ -12,7 +12,7 @@ use crate::render::{Json, Line};
 use crate::show::Figures;
 use crate::stats::StatsOf;
 use crate::words::{Words, abbreviates};
-use crate::{Host, graph, notation, qdisc, render};
+use crate::{Host, graph, intermediate, notation, qdisc, render};
 use narrows_policy::{
     ClassEdit, ClassId, Classes, Handle, HtbClass, Kind, Node, Parent, PortPolicy, Verb,
 };
@@ -169,7 +169,7 @@ pub(crate) fn show(
     }
     let Some(dev) = dev else { return Ok(options.print(&[])) };
     let facts = qdisc::device(dev, host)?;
-    let stats = if options.statistics { host.stats(dev) } else { Vec::new() };
+    let stats = if options.statistics { intermediate::stats(dev, host) } else { Vec::new() };
     let stats = StatsOf::new(&stats);
     let policy = host.policy();
     let port = policy.port(dev);
@@ -234,6 +234,8 @@ fn classes(port: &PortPolicy, node: &Node, queues: u32) -> Vec<Class> {
     };
     match (&node.kind, node.kind.classes()) {
         (_, Classes::None) => Vec::new(),
+        // As in the kernel, a netem's class exists while it has a child.
+        (_, Classes::One(None)) if port.child(node, 1).is_none() => Vec::new(),
         (_, Classes::One(_)) => vec![class(1, Above::Qdisc)],
         (_, Classes::Queues | Classes::Alike) => {
             (1..=queues).map(|queue| class(queue, Above::Root)).collect()
@@ -329,7 +331,7 @@ impl Shown<'_> {
                 (self.leaf_stats(class), self.delays(class), text, json)
             }
             // The kernel keeps no statistics for it.
-            _ if self.is_tbf() => return line.text("\n"),
+            _ if self.has_one() => return line.text("\n"),
             _ => (self.leaf_stats(class), self.delays(class), String::new(), Vec::new()),
         };
         line.text(&Figures(&stats).text());
@@ -340,7 +342,8 @@ impl Shown<'_> {
         line.json("stats", Json::Object(json));
     }
 
-    fn is_tbf(&self) -> bool {
+    /// Whether its only class is there for its child alone.
+    fn has_one(&self) -> bool {
         matches!(self.node.kind.classes(), Classes::One(_))
     }
 
@@ -368,7 +371,7 @@ impl Shown<'_> {
     /// The statistics in a graph: those that every class has.
     fn graph_figures(&self, class: &Class) -> Vec<String> {
         let stats = match &self.node.kind {
-            _ if !self.options.statistics || self.is_tbf() => return Vec::new(),
+            _ if !self.options.statistics || self.has_one() => return Vec::new(),
             Kind::Htb(htb) => ClassFigures::of(htb, class.id.minor, self.own_stats()).stats,
             _ => self.leaf_stats(class),
         };

@@ -8,8 +8,8 @@ use crate::complaint::{Complaint, Outcome};
 use crate::kinds::filters;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
-use crate::{Host, number, protocols, qdisc};
-use narrows_classify::{ActionId, ActionStats, Filter};
+use crate::{Host, intermediate, number, protocols, qdisc};
+use narrows_classify::{Action, ActionId, ActionStats, Filter};
 use narrows_policy::{
     ClassId, Ends, FilterEdit, FilterPlace, Handle, Parent, Policy, PortPolicy, Verb,
 };
@@ -176,9 +176,20 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         }
         edit = FilterEdit { matches: Some(matches), class, actions, ..edit };
     }
+    let to = edit.actions.iter().find_map(|draft| match draft.action {
+        Some(Action::Mirred { to }) => Some(to),
+        _ => None,
+    });
+    if let Some(to) = to.filter(|to| host.devices().iter().any(|port| port == to.as_str())) {
+        let to = to.as_str();
+        return Err(Complaint::refused(format!(
+            "Error: mirred: {to} is a port here: what comes in at one leaves at the other without a filter. To shape it, give qdiscs to the port where it leaves, or redirect to ifb0 and give them to that."
+        )));
+    }
     host.edit(&mut |policy| policy.with_filter(dev, &edit))
         .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
-    Ok(Outcome::default())
+    let note = to.filter(|_| host.is_asked()).map(|to| intermediate::note(to.as_str(), host));
+    Ok(Outcome { stderr: note.unwrap_or_default(), ..Outcome::default() })
 }
 
 /// The number of a `u32` with the `order` that was given for it, too.

@@ -34,6 +34,11 @@ pub trait Host {
         self.apply(next)
     }
 
+    /// Whether somebody reads the notes about what commands come to. False while a file is read.
+    fn is_asked(&self) -> bool {
+        true
+    }
+
     /// Whether the kernel can be asked for addresses before network address translation, for `cake
     /// nat`. False for a host without such a kernel.
     fn looks_up_translations(&self) -> bool {

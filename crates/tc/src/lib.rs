@@ -27,6 +27,7 @@ mod filter;
 mod graph;
 mod host;
 mod input;
+mod intermediate;
 mod kinds;
 mod listing;
 mod lock;

@@ -102,6 +102,8 @@ fn of_command(words: &[&str]) -> Vec<(Sort, String)> {
         return found;
     }
     let is_netem = words.contains(&"netem");
+    // Its burst is a number of packets.
+    let is_red = words.contains(&"red");
     let mut index = 2;
     while let Some(word) = words.get(index).copied() {
         index += 1;
@@ -120,7 +122,7 @@ fn of_command(words: &[&str]) -> Vec<(Sort, String)> {
             let jitter = words.get(index + 1).filter(|_| is_delay);
             found.extend(jitter.and_then(|jitter| time("jitter", jitter)));
             index += 1;
-        } else if SIZES.contains(&word) {
+        } else if SIZES.contains(&word) && !is_red {
             found.extend(size(word, value));
             index += 1;
         }

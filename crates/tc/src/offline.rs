@@ -9,6 +9,7 @@ use crate::command::{self, CommandLine};
 use crate::complaint::{Complaint, Outcome};
 use crate::file::PolicyFile;
 use crate::{ClassNames, Host, NAMES_FILE, execute_batch, load, save};
+use narrows_classify::DeviceName;
 use narrows_policy::{Policy, PortFacts};
 use std::fs;
 use std::io::{self, Read};
@@ -53,10 +54,8 @@ impl Host for OfflineHost {
 }
 
 /// Whether the kernel would accept the name, and a policy file can hold it.
-fn is_device_name(name: &str) -> bool {
-    /// `IFNAMSIZ` without the terminating zero.
-    const LONGEST: usize = 15;
-    (1..=LONGEST).contains(&name.len())
+pub(crate) fn is_device_name(name: &str) -> bool {
+    (1..=DeviceName::LONGEST).contains(&name.len())
         && !matches!(name, "." | "..")
         && !name.contains(|letter: char| {
             letter.is_whitespace() || letter.is_control() || "/:#'\"\\".contains(letter)

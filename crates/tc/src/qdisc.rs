@@ -3,11 +3,11 @@
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome, refusal};
 use crate::words::{Words, abbreviates};
-use crate::{Host, kinds, number, show};
+use crate::{Host, intermediate, kinds, number, show};
 use narrows_policy::{ClassId, Edit, Handle, Parent, PortFacts, Verb};
 
 const USAGE: &str = "Usage: tc qdisc { add | replace | change | del } dev NAME { root | parent ID }
-           [ handle ID ] [ KIND [ PARAMETERS ] ]
+           [ handle ID ] [ stab ... ] [ KIND [ PARAMETERS ] ]
        tc qdisc { add | replace | del } dev NAME { clsact | ingress }
        tc qdisc show [ dev NAME ] [ root | parent ID ] [ handle ID ] [ invisible ]
 ";
@@ -61,6 +61,7 @@ pub(crate) fn lists(command: &str) -> bool {
 fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
     let mut dev: Option<&str> = None;
     let mut edit = Edit { verb, parent: None, handle: None, params: None };
+    let mut stab = None;
     while let Some(word) = words.next() {
         if word == "dev" {
             let name = words.value("dev", "eth0")?;
@@ -101,9 +102,9 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
                 }
             }
             return ends(verb, word == "clsact", dev, host);
-        } else if abbreviates(word, "estimator")
-            || abbreviates(word, "stab")
-            || matches!(word, "ingress_block" | "egress_block")
+        } else if abbreviates(word, "stab") {
+            stab = Some(kinds::stab::parse(&mut words)?);
+        } else if abbreviates(word, "estimator") || matches!(word, "ingress_block" | "egress_block")
         {
             return Err(unsupported(word));
         } else if abbreviates(word, "help") {
@@ -129,11 +130,17 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         let has_egress = host.policy().port(dev).ends.as_ref().is_none_or(|ends| ends.has_egress);
         return ends(verb, has_egress, Some(dev), host);
     }
-    host.edit(&mut |policy| policy.with_qdisc(dev, &edit, &facts))
+    host.edit(&mut |policy| policy.with_sized_qdisc(dev, &edit, stab.as_ref(), &facts))
         .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     let warning = edit.params.and_then(|params| kinds::warning(&params, &facts, host));
     let stderr = warning.filter(|_| verb != Verb::Delete).map(|warning| warning + "\n");
-    Ok(Outcome { stderr: stderr.unwrap_or_default(), ..Outcome::default() })
+    let mut stderr = stderr.unwrap_or_default();
+    let is_new_root =
+        edit.parent == Some(Parent::Root) && matches!(verb, Verb::Add | Verb::Replace);
+    if is_new_root && narrows_policy::is_intermediate(dev) && host.is_asked() {
+        stderr += &intermediate::note(dev, host);
+    }
+    Ok(Outcome { stderr, ..Outcome::default() })
 }
 
 /// Creates or deletes `clsact` or `ingress`.
@@ -157,7 +164,7 @@ fn ends(
 
 /// The facts about the named port.
 pub(crate) fn device(dev: &str, host: &dyn Host) -> Result<PortFacts, Complaint> {
-    host.port(dev)
+    intermediate::facts(dev, host)
         .ok_or_else(|| Complaint::wrong(format!("Cannot find device \"{dev}\".{}", ports(host))))
 }
 
@@ -193,7 +200,6 @@ pub(crate) fn twice(name: &str, value: &str) -> Complaint {
 fn unsupported(word: &str) -> Complaint {
     let instead = match word {
         "ingress_block" | "egress_block" => "filters belong to a port: give them to each",
-        word if abbreviates(word, "stab") => "give overhead, mpu and linklayer to the qdisc itself",
         _ => "measured rates are in \"narrows show\"",
     };
     Complaint::wrong(format!("Error: \"{word}\" is not supported here: {instead}."))

@@ -10,7 +10,7 @@ use crate::complaint::Outcome;
 use crate::render;
 use crate::words::abbreviates;
 use crate::{Host, Options};
-use narrows_policy::{Policy, PortFacts};
+use narrows_policy::{Policy, PortFacts, is_intermediate};
 
 /// The instances that run a command. An instance is identified by its index in the list of ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +47,8 @@ pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
         Some(dev) => ports
             .iter()
             .position(|ports| ports.contains(dev))
+            // An intermediate device belongs to the only instance, if there is one alone.
+            .or((ports.len() == 1 && is_intermediate(dev)).then_some(0))
             .map_or(Recipients::None, Recipients::One),
         // Actions belong to no interface, so each instance has them all.
         None if lists(words) || words.first().is_some_and(|word| abbreviates(word, "actions")) => {

@@ -2,7 +2,7 @@
 
 use crate::complaint::{Complaint, Outcome};
 use crate::words::{Words, abbreviates};
-use crate::{Host, action, filter, kinds, qdisc};
+use crate::{Host, action, filter, intermediate, kinds, qdisc};
 use narrows_policy::{Policy, PortPolicy};
 use std::fmt::Write;
 
@@ -27,9 +27,10 @@ fn save_port(dev: &str, port: &PortPolicy, policy: &Policy) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "qdisc replace dev {dev} {} handle {} {}{}",
+            "qdisc replace dev {dev} {} handle {} {}{}{}",
             node.parent,
             node.handle,
+            node.stab.as_deref().map(kinds::stab::save).unwrap_or_default(),
             node.kind.name(),
             kinds::save(&node.kind)
         );
@@ -46,7 +47,7 @@ pub(crate) fn run(mut words: Words, host: &dyn Host) -> Result<Outcome, Complain
         Some("dev") => {
             let dev = words.value("dev", "eth0")?;
             // A port that is absent at the moment still has its policy.
-            if !host.devices().iter().any(|known| known == dev) {
+            if !intermediate::devices(host).iter().any(|known| known == dev) {
                 qdisc::device(dev, host)?;
             }
             save_port(dev, policy.port(dev), &policy)

@@ -6,7 +6,7 @@ use crate::kinds::{self, Style};
 use crate::render::{Json, Line};
 use crate::stats::StatsOf;
 use crate::words::{Words, abbreviates};
-use crate::{Host, notation, qdisc};
+use crate::{Host, intermediate, notation, qdisc};
 use narrows_policy::{ClassId, Classes, Handle, Kind, Node, Parent, PortFacts, PortPolicy};
 use narrows_qdisc::Stats;
 
@@ -55,16 +55,17 @@ pub(crate) fn show(
     let devices = match &filter.dev {
         Some(dev) => vec![(dev.clone(), qdisc::device(dev, host)?)],
         None => {
-            let known = |dev: String| host.port(&dev).map(|facts| (dev, facts));
-            host.devices().into_iter().filter_map(known).collect()
+            let known = |dev: String| intermediate::facts(&dev, host).map(|facts| (dev, facts));
+            intermediate::devices(host).into_iter().filter_map(known).collect()
         }
     };
     let policy = host.policy();
     let mut lines = Vec::new();
     for (dev, facts) in devices {
-        let stats = if options.statistics { host.stats(&dev) } else { Vec::new() };
+        let stats = if options.statistics { intermediate::stats(&dev, host) } else { Vec::new() };
         let stats = StatsOf::new(&stats);
-        let shown = Port { name: &dev, facts, policy: policy.port(&dev), stats };
+        let is_pending = intermediate::is_pending(&dev, host);
+        let shown = Port { name: &dev, facts, is_pending, policy: policy.port(&dev), stats };
         shown.lines(&filter, options, &mut lines);
     }
     Ok(options.print(&lines))
@@ -91,6 +92,8 @@ impl Filter {
 struct Port<'a> {
     name: &'a str,
     facts: PortFacts,
+    /// Whether its qdiscs are not in force yet.
+    is_pending: bool,
     policy: &'a PortPolicy,
     stats: StatsOf<'a>,
 }
@@ -131,7 +134,7 @@ impl Port<'_> {
                 continue;
             }
             match node.kind.classes() {
-                Classes::One(fifo) if self.policy.child(node, 1).is_none() => {
+                Classes::One(Some(fifo)) if self.policy.child(node, 1).is_none() => {
                     let mut parameters = Line::default();
                     kinds::show_implicit(fifo, &mut parameters);
                     let kind = fifo.unit.kind_name();
@@ -185,8 +188,17 @@ impl Port<'_> {
         if let Some(count) = self.references(parent, handle, kind) {
             line.add("refcnt", Json::Number(count), &format!("refcnt {count} "));
         }
+        if self.is_pending && parent == Parent::Root {
+            line.add("pending", Json::Bool(true), "pending ");
+        }
         line.nest("options", parameters);
         line.text("\n");
+        let node = handle.and_then(|handle| self.policy.find(handle));
+        if let Some(stab) = node.and_then(|node| node.stab.as_deref()).filter(|_| options.details) {
+            line.text(" ");
+            line.nest("stab", kinds::stab::show(stab));
+            line.text("\n");
+        }
         if options.statistics {
             let stats = self.stats.of(parent, handle).cloned().unwrap_or_default();
             line.text(&Figures(&stats).text());

@@ -16,8 +16,11 @@ impl<'a> StatsOf<'a> {
     pub(crate) fn new(all: &'a [NodeStats]) -> Self {
         let mut found = Self::default();
         for NodeStats { parent, handle, stats } in all {
-            // If there are two in a place, the first counts.
-            found.places.entry(*parent).or_insert((*handle, stats));
+            // If there are two in a place, the first with a handle counts: a size table has none.
+            let there = found.places.entry(*parent).or_insert((*handle, stats));
+            if there.0.is_none() {
+                *there = (*handle, stats);
+            }
             if let Some(handle) = handle {
                 found.handles.entry(*handle).or_insert(stats);
             }

@@ -106,8 +106,12 @@ fn books(now: &Snapshot, look: Look) -> Line<'static> {
     let sum = &now.conservation;
     let dropped: u64 = sum.dropped.values().sum();
     let text = format!(
-        "received {} = sent {} + queued {} + dropped {}",
-        sum.received, sum.sent, sum.queued, dropped
+        "received {}{} = sent {} + queued {} + dropped {}",
+        sum.received,
+        sum.copies(),
+        sum.sent,
+        sum.queued,
+        dropped
     );
     let mut line = Line::from(text);
     if sum.unaccounted != 0 {

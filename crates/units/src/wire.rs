@@ -57,9 +57,49 @@ impl Overhead {
     }
 }
 
+impl Overhead {
+    /// The charge of `outer` for what this charges, as one. `None` if no single charge is that:
+    /// once a frame is divided, nothing more can be added to it.
+    pub fn then(self, outer: Self) -> Option<Self> {
+        if outer == Self::NONE {
+            return Some(self);
+        }
+        let raised = u64::from(self.minimum).saturating_add_signed(i64::from(outer.per_frame));
+        let joined = Self {
+            per_frame: self.per_frame.checked_add(outer.per_frame)?,
+            minimum: u32::try_from(raised).ok()?.max(outer.minimum),
+            framing: outer.framing,
+        };
+        (self.framing == Framing::Whole).then_some(joined)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_charge_of_a_charge_is_one_unless_the_first_divides() {
+        let overheads = [-20, 0, 4, 30].into_iter().flat_map(|per_frame| {
+            [0, 10, 84].map(|minimum| Overhead { per_frame, minimum, framing: Framing::Whole })
+        });
+        let overheads: Vec<Overhead> = overheads.collect();
+        for inner in &overheads {
+            for outer in &overheads {
+                for framing in [Framing::Whole, Framing::Atm, Framing::Ptm] {
+                    let outer = Overhead { framing, ..*outer };
+                    let both = inner.then(outer).unwrap();
+                    for len in [0, 1, 14, 60, 84, 1514] {
+                        let expected = outer.cost(inner.cost(Bytes(len)));
+                        assert_eq!(both.cost(Bytes(len)), expected, "{inner:?} {outer:?} {len}");
+                    }
+                }
+            }
+        }
+        let atm = Overhead { framing: Framing::Atm, ..Overhead::NONE };
+        assert_eq!(atm.then(Overhead::NONE), Some(atm));
+        assert_eq!(atm.then(Overhead { per_frame: 1, ..Overhead::NONE }), None);
+    }
 
     #[test]
     fn a_plain_frame_costs_what_it_weighs() {

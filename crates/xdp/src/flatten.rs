@@ -41,6 +41,8 @@ pub(crate) struct Tree<'a> {
     /// Where packets of a class go that no qdisc in it classifies.
     pub(crate) ends: BTreeMap<Name, Target>,
     plan: &'a Plan,
+    /// The length of packets where it is not that of frames.
+    stab: Overhead,
 }
 
 /// A class.
@@ -146,11 +148,12 @@ impl At {
 impl<'a> Tree<'a> {
     /// The classes below `root`; `None` if there is none.
     pub(crate) fn of(plan: &'a Plan, root: Key) -> Result<Option<Self>, Refusal> {
-        if matches!(config(plan, root), None | Some(Config::Noqueue | Config::Fifo(_))) {
+        let outermost = below_stab(plan, root);
+        if matches!(config(plan, outermost), None | Some(Config::Noqueue | Config::Fifo(_))) {
             return Ok(None);
         }
         let (classes, scopes, names, ends) = Default::default();
-        let mut tree = Self { classes, scopes, names, ends, plan };
+        let mut tree = Self { classes, scopes, names, ends, plan, stab: Overhead::NONE };
         let Entry { classified, otherwise } = tree.place(root, plan.rules.get(&root), At::Root)?;
         if tree.scopes.is_empty() {
             let (unknown, otherwise) = (otherwise, [classified; PRIORITIES]);
@@ -165,8 +168,21 @@ impl<'a> Tree<'a> {
             (Some(Config::Tbf(tbf)), Some(handle)) => self.tbf(key, handle, tbf, rules, at),
             (Some(Config::Htb(htb)), Some(handle)) => self.htb(handle, *htb, rules, at),
             (Some(Config::Bands(bands)), Some(handle)) => self.bands(key, handle, bands, rules, at),
+            (Some(Config::Stab(overhead)), _) => {
+                let before = std::mem::replace(&mut self.stab, *overhead);
+                let entry = self.place(below_stab(self.plan, key), rules, at);
+                self.stab = before;
+                entry
+            }
             (config, _) => self.leaf(queue(config)?, at),
         }
+    }
+
+    /// The charge of a frame for what is charged `own`, with the length of packets there.
+    fn charge(&self, own: Overhead) -> Result<Overhead, Refusal> {
+        let what = "overhead, mpu or linklayer below a stab with cells";
+        let instead = "say them in one place";
+        self.stab.then(own).ok_or(Refusal::Filter { what, instead })
     }
 
     /// A virtual queue.
@@ -222,7 +238,7 @@ impl<'a> Tree<'a> {
             rate: tbf.rate,
             ceil: tbf.rate,
             burst: tbf.rate.time_for(tbf.burst),
-            overhead: tbf.overhead,
+            overhead: self.charge(tbf.overhead)?,
         };
         self.add(name, at.parent(), rates, (0, 1), false);
         let entry = match below {
@@ -268,6 +284,7 @@ impl<'a> Tree<'a> {
                 // It has no class of its qdisc to borrow from.
                 None => (at.parent(), rate, rate.time_for(burst)),
             };
+            let overhead = self.charge(overhead)?;
             let order = (u16::from(prio(&classes, id)), quantum);
             self.add((handle, id), parent, Rates { rate, ceil, burst, overhead }, order, !is_bands);
         }
@@ -441,6 +458,16 @@ fn prio(classes: &BTreeMap<u32, &PlanClass>, id: u32) -> u8 {
     below.map(|(_, leaf)| leaf.class.prio).min().unwrap_or(0)
 }
 
+/// The qdisc in the size table `key`, or `key` itself.
+fn below_stab(plan: &Plan, key: Key) -> Key {
+    match plan.nodes.get(&key) {
+        Some(node) if matches!(*node.config, Config::Stab(_)) => {
+            node.children.first().copied().unwrap_or(key)
+        }
+        _ => key,
+    }
+}
+
 fn config(plan: &Plan, key: Key) -> Option<&Config> {
     plan.nodes.get(&key).map(|node| &*node.config)
 }
@@ -473,5 +500,7 @@ fn kind(config: &Config) -> &'static str {
         Config::Sfq(_) => "sfq",
         Config::Netem(_) => "netem",
         Config::Pacing(_) => "carousel, eiffel or flowbundler",
+        Config::Red(_) => "red",
+        Config::Stab(_) => "stab",
     }
 }

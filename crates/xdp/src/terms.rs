@@ -74,6 +74,8 @@ fn acted(filter: &Filter, acting: &Acting<'_>, class: u32) -> Result<(Does, Vec<
                 return refused("random drops", "say what happens to each packet");
             }
             Action::Gact { control, random: None } => control,
+            // Only at ingress.
+            Action::Mirred { .. } => Control::Pass,
             Action::Police(_) | Action::Skbedit { .. } => {
                 let instead = "give them to a filter at ingress of the other port";
                 return refused("police and skbedit at a qdisc", instead);

@@ -2,8 +2,8 @@
 //! that the guide lists as kept.
 
 use crate::setup::{
-    NARROWS, Scratch, complaint, devices, flood, ip, own_path, set_mtu, show, tc, turn_to_count,
-    wait_for,
+    NARROWS, Scratch, complaint, devices, flood, hang_up, ip, own_path, set_mtu, show, tc,
+    turn_to_count, wait_for,
 };
 use narrows_testbed::bed::{PORT_B, SERVER};
 use narrows_testbed::counters::Counters;
@@ -11,7 +11,6 @@ use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const GUIDE: &str = include_str!("../../../../docs/guide.md");
 const UNIT: &str = include_str!("../../../../dist/narrows@.service");
@@ -90,11 +89,6 @@ fn assert_confined(id: u32, capabilities: u64) {
 fn events(show: &Value) -> String {
     let events = show["events"].as_array().unwrap().iter();
     events.map(|event| event.as_str().unwrap()).collect::<Vec<_>>().join("\n")
-}
-
-fn hang_up(instance: &Instance) {
-    let id = instance.id().to_string();
-    assert!(Command::new("kill").args(["-s", "HUP", &id]).status().unwrap().success());
 }
 
 fn sent(show: &Value) -> u64 {

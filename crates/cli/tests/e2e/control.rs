@@ -1,11 +1,10 @@
 //! Large policies through the control path: who is served meanwhile, and what is in force after.
 
-use crate::setup::{Scratch, complaint, narrows, run, show, tc, turn_to_count, wait_for};
+use crate::setup::{Scratch, complaint, hang_up, narrows, run, show, tc, turn_to_count, wait_for};
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, control};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,11 +13,6 @@ const CIRCUITS: u32 = 5000;
 
 fn saved(bed: &Testbed) -> String {
     String::from_utf8_lossy(&tc(bed, "save").stdout).into_owned()
-}
-
-fn hup(instance: &Instance) {
-    let id = instance.id().to_string();
-    assert!(Command::new("kill").args(["-s", "HUP", &id]).status().unwrap().success());
 }
 
 fn has_event(show: &serde_json::Value, words: &str) -> bool {
@@ -67,7 +61,7 @@ fn everyone_is_served_while_a_file_of_thousands_of_circuits_is_read() {
             }
         }
     });
-    hup(&instance);
+    hang_up(&instance);
     receiver.recv().unwrap();
     // It is in force at once, and counts as given after the reload.
     let change = "class change dev port-a classid 1:2 htb rate 2gbit ceil 100gbit prio 7";
@@ -91,7 +85,7 @@ fn everyone_is_served_while_a_file_of_thousands_of_circuits_is_read() {
     for wanted in
         [("circuits.tc", "rate 1000000000bit"), ("which changes nothing", "rate 1000000000bit")]
     {
-        hup(&instance);
+        hang_up(&instance);
         wait_for(&bed, "read again", |show| has_event(show, wanted.0));
         wait_for(&bed, "in force", |_| {
             saved(&bed).contains(&format!("classid 1:2 htb {}", wanted.1))

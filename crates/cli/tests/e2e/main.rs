@@ -38,6 +38,7 @@ mod policing;
 mod ports;
 mod reachability;
 mod reconfigure;
+mod redirects;
 mod round_trips;
 mod safeguard;
 mod sets;

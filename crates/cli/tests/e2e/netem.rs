@@ -91,3 +91,70 @@ fn a_rate_is_one_over_all_queues() {
     let (_, [forth, _]) = assert_balanced(&mut books, &instance);
     assert!(forth.dropped_by_narrows > 0, "{SERVER} got all of it");
 }
+
+#[test]
+fn copies_are_sent_and_the_books_have_them() {
+    let Some(_turn) = turn_to_count() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let instance = run(&bed, &[]);
+    instance.tc("qdisc add dev port-b root handle 1: netem delay 2ms duplicate 50%").unwrap();
+    instance.tc("qdisc add dev port-b parent 1:1 handle 2: pfifo limit 10000").unwrap();
+    let [_, server] = bed.ends();
+    let mut meter = Meter::at(server).unwrap();
+    let before = meter.read().unwrap();
+    let ports: Vec<u16> = (0..16).map(frames::port).collect();
+    let load = flood(&bed, &ports, 300, 6e6);
+    sleep(Duration::from_secs(2));
+    load.stop().unwrap();
+    sleep(Duration::from_millis(200));
+    let after = meter.read().unwrap();
+    let now = show(&bed);
+    let balance = &now["conservation"];
+    let number = |key: &str| balance[key].as_u64().unwrap();
+    assert_eq!((balance["unaccounted"].as_i64(), number("queued")), (Some(0), 0), "{balance}");
+    let share = number("copied") as f64 / number("received") as f64;
+    assert!((0.4..0.6).contains(&share), "{balance}");
+    let got = after.counts.rx_packets - before.counts.rx_packets;
+    // Besides a few of the machines' own.
+    assert!(got.abs_diff(number("sent")) < 50, "{got} arrived: {balance}");
+}
+
+#[test]
+fn a_tbf_below_a_delay_and_a_delay_below_a_tbf_keep_both_while_they_change() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let instance = run(&bed, &[]);
+    let without = round_trip(&bed);
+    let mut books = Books::open(&bed).unwrap();
+    for [first, second] in [
+        [
+            "root handle 1: netem delay 20ms",
+            "parent 1:1 handle 2: tbf rate 8mbit burst 20k latency 50ms",
+        ],
+        [
+            "root handle 3: tbf rate 8mbit burst 20k latency 50ms",
+            "parent 3:1 handle 4: netem delay 20ms",
+        ],
+    ] {
+        instance.tc(&format!("qdisc replace dev port-b {first}")).unwrap();
+        instance.tc(&format!("qdisc replace dev port-b {second}")).unwrap();
+        let more = round_trip(&bed) - without;
+        assert!((19.0..27.0).contains(&more), "{first}, {second}: {more} ms more");
+        let ports: Vec<u16> = (0..8).map(frames::port).collect();
+        let load = flood(&bed, &ports, 1000, 16e6);
+        let [_, server] = bed.ends();
+        let mut meter = Meter::at(server).unwrap();
+        sleep(Duration::from_millis(500));
+        let before = meter.read().unwrap();
+        for _ in 0..10 {
+            sleep(Duration::from_millis(100));
+            instance.tc(&format!("qdisc replace dev port-b {first}")).unwrap();
+            instance.tc(&format!("qdisc replace dev port-b {second}")).unwrap();
+        }
+        let after = meter.read().unwrap();
+        let rate = Delivered::between(&before, &after).rate().bits_per_sec() as f64;
+        assert!((0.8 * 8e6..1.04 * 8e6).contains(&rate), "{first}, {second}: {rate}");
+        load.stop().unwrap();
+    }
+    assert_balanced(&mut books, &instance);
+}

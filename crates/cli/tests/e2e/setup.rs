@@ -10,7 +10,7 @@ use narrows_testbed::{Namespace, Testbed, frames};
 use serde_json::Value;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -181,6 +181,12 @@ pub fn assert_refused(output: &Output, code: i32, words: &[&str]) {
     for word in words {
         assert!(said.contains(word), "the refusal does not say {word:?}:\n{said}");
     }
+}
+
+/// Lets `instance` read its policy file again.
+pub fn hang_up(instance: &Instance) {
+    let id = instance.id().to_string();
+    assert!(Command::new("kill").args(["-s", "HUP", &id]).status().unwrap().success());
 }
 
 /// All of `narrows show --json`.

@@ -324,6 +324,7 @@ fn path_counted(path: &PathCounters) -> PathCounted {
     PathCounted {
         received: [path.rx_packets, path.rx_bytes],
         sent: [path.tx_packets, path.tx_bytes],
+        copied: path.copied,
         dropped: counters::by_reason(&path.drops),
     }
 }
@@ -354,5 +355,6 @@ fn path(counted: &PathCounted) -> Option<PathCounters> {
         drops.add(reason, packets);
     }
     let ([rx_packets, rx_bytes], [tx_packets, tx_bytes]) = (counted.received, counted.sent);
-    Some(PathCounters { rx_packets, rx_bytes, tx_packets, tx_bytes, drops })
+    let copied = counted.copied;
+    Some(PathCounters { rx_packets, rx_bytes, tx_packets, tx_bytes, copied, drops })
 }

@@ -5,9 +5,10 @@
 
 use super::{Instance, InstanceError, does_not_fit};
 use crate::plane::{PlaneKind, Reconciled};
-use narrows_policy::{Plan, Policy, PolicyError, PortPolicy};
+use narrows_policy::{Plan, Policy, PolicyError, PortPolicy, is_intermediate};
 use narrows_shaper::{Installation, Side};
 use narrows_xdp::Numbers;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What a plan depends on besides the policy.
@@ -78,15 +79,15 @@ impl Planner {
     /// # Errors
     /// If it does not fit the ports or their plane.
     pub(crate) fn plan(&self, policy: Policy) -> Result<Planned, InstanceError> {
-        if let Some((dev, _)) =
-            policy.ports().find(|(dev, _)| !self.ports.iter().any(|it| it == dev))
-        {
+        if let Some((dev, _)) = policy.ports().find(|(dev, _)| !is_known(&self.ports, dev)) {
             return Err(InstanceError::ForeignPort(dev.to_owned()));
         }
         let mut plans = [None, None];
         for side in Side::BOTH {
             let name = &self.ports[side.index()];
-            let (before, port) = (self.policy.port(name), policy.port(name));
+            let before = in_force(&self.policy, &self.ports, side)?;
+            let port = in_force(&policy, &self.ports, side)?;
+            let (before, port) = (&*before, &*port);
             if port == before {
                 continue;
             }
@@ -122,6 +123,21 @@ impl Planner {
         let plans = [ready(a, &self.installed[0]), ready(b, &self.installed[1])];
         Ok(Planned { policy, plans })
     }
+}
+
+/// Whether `dev` is one of `ports`, or a device through which they redirect.
+pub(super) fn is_known(ports: &[String; 2], dev: &str) -> bool {
+    ports.iter().any(|port| port == dev) || is_intermediate(dev)
+}
+
+/// What the port of `side` runs under `policy`.
+pub(super) fn in_force<'a>(
+    policy: &'a Policy,
+    ports: &[String; 2],
+    side: Side,
+) -> Result<Cow<'a, PortPolicy>, InstanceError> {
+    let [name, opposite] = [side, side.other()].map(|side| &ports[side.index()]);
+    policy.in_force(name, opposite).map_err(|source| does_not_fit(name, source))
 }
 
 /// `plan` of `port`, with those filters in the driver that its plane has there.

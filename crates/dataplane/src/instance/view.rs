@@ -1,6 +1,6 @@
 //! The snapshot of an instance.
 
-use super::Instance;
+use super::{Instance, planning};
 use crate::clock;
 use crate::counters::{self, Counts, QueueCounters};
 use crate::plane::{PlaneKind, Report};
@@ -38,6 +38,7 @@ impl Instance {
             workers: report.workers,
             conservation: Conservation {
                 received: paths.rx_packets,
+                copied: paths.copied,
                 sent: paths.tx_packets,
                 queued,
                 dropped: counters::by_reason(&paths.drops),
@@ -60,7 +61,8 @@ impl Instance {
         let name = self.options.ports[side.index()].clone();
         let queues = &totals.queues[side.index()];
         let verdicts = totals.verdicts[side.index()];
-        let root = self.policy.port(&name).root();
+        let in_force = planning::in_force(&self.policy, &self.options.ports, side);
+        let root = in_force.as_ref().ok().and_then(|port| port.root());
         let rate_set_bps = root.and_then(|root| match &root.kind {
             Kind::Tbf(tbf) => Some(tbf.rate.bits_per_sec()),
             Kind::Cake(cake) => cake.params.config.rate.map(Rate::bits_per_sec),
@@ -117,10 +119,16 @@ impl SeenWithTrees {
     /// The same for people and programs.
     pub(crate) fn show(self) -> Snapshot {
         let Self { mut snapshot, beyond, seen } = self;
-        for (port, beyond) in snapshot.ports.iter_mut().zip(&beyond) {
-            port.qdiscs = read(&narrows_tc::qdiscs(&port.name, &seen));
-            port.classes = read(&narrows_tc::classes(&port.name, &seen));
-            let major = seen.policy().port(&port.name).outermost().map(Handle::major);
+        let names: Vec<String> = snapshot.ports.iter().map(|port| port.name.clone()).collect();
+        let policy = seen.policy();
+        for ((port, beyond), opposite) in
+            snapshot.ports.iter_mut().zip(&beyond).zip(names.iter().rev())
+        {
+            // That of an intermediate device, if what comes in opposite is redirected to one.
+            let shaping = policy.shaping(&port.name, opposite);
+            port.qdiscs = read(&narrows_tc::qdiscs(&shaping, &seen));
+            port.classes = read(&narrows_tc::classes(&shaping, &seen));
+            let major = policy.port(&shaping).outermost().map(Handle::major);
             if let (Some(major), Some(beyond)) = (major, beyond) {
                 counters::add_beyond(&mut port.classes, major, beyond);
             }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the heir's handling
 /// of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): an heir with
 /// another version is refused.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// The state cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -198,6 +198,8 @@ pub struct PathCounted {
     pub received: [u64; 2],
     /// Packets sent, and their bytes.
     pub sent: [u64; 2],
+    /// Copies of packets that a qdisc made.
+    pub copied: u64,
     /// Packets dropped, by reason.
     pub dropped: BTreeMap<String, u64>,
 }
@@ -260,6 +262,7 @@ mod tests {
                 inward: PathCounted {
                     received: [1, 60],
                     sent: [2, 120],
+                    copied: 1,
                     dropped: [("limit".to_owned(), 3)].into(),
                 },
                 tx_kicks: 4,
@@ -318,10 +321,11 @@ mod tests {
 
     /// Fails when the state changes. Then raise [`FORMAT`].
     #[test]
-    fn this_is_format_5() {
+    fn this_is_format_6() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
-            r#""dropped":{"limit":3}},"outward":{"received":[0,0],"sent":[0,0],"dropped":{}},"#,
+            r#""copied":1,"dropped":{"limit":3}},"#,
+            r#""outward":{"received":[0,0],"sent":[0,0],"copied":0,"dropped":{}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
             r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
@@ -343,6 +347,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 5));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 6));
     }
 }

@@ -98,6 +98,20 @@ const SFQ: &[(&str, Take)] = &[
     ("headdrop", Flag("headdrop", "")),
     ("flows", Skip),
 ];
+/// `tc` prints the derived weight, not the `burst` and `bandwidth` that it was derived from.
+const RED: &[(&str, Take)] = &[
+    ("limit", Plain("limit")),
+    ("min", Plain("min")),
+    ("max", Plain("max")),
+    ("probability", Plain("probability")),
+    ("ecn", Flag("ecn", "")),
+    ("harddrop", Flag("harddrop", "")),
+    ("adaptive", Flag("adaptive", "")),
+    ("nodrop", Flag("nodrop", "")),
+    ("ewma", Skip),
+    ("Plog", Skip),
+    ("Scell_log", Skip),
+];
 const FQ: &[(&str, Take)] = &[
     ("limit", Plain("limit")),
     ("flow_limit", Plain("flow_limit")),
@@ -157,6 +171,7 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
         "drr" | "mq" | "noqueue" => &[],
         "codel" | "fq_codel" => CODEL,
         "sfq" => SFQ,
+        "red" => RED,
         "fq" => FQ,
         "cake" | "cake_mq" => CAKE,
         _ => {
@@ -198,6 +213,12 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
         if !counts || SETTINGS.contains(&key.as_str()) {
             draft.fault(&format!("{of}: {key} has no equivalent: left out"));
         }
+    }
+    if kind == "red" {
+        words.push("avpkt 1000".to_owned());
+        draft.fault(&format!(
+            "{of}: tc prints neither avpkt nor burst nor bandwidth: avpkt 1000 and what follows from it is assumed"
+        ));
     }
     // tc prints it only if it is on, and on is the default.
     if kind == "fq_codel" && !options.contains_key("ecn") {

@@ -11,7 +11,7 @@ use crate::kind::fifo_config;
 use crate::shared::Shared;
 use crate::{
     ClassId, Classes, Ends, Fifo, Handle, Htb, HtbClass, Kind, Node, Parent, PolicyError,
-    PortPolicy, Reach,
+    PortPolicy, Reach, Stab,
 };
 use imbl::OrdMap;
 use narrows_qdisc::Config;
@@ -125,7 +125,9 @@ impl<'a> Layout<'a> {
     fn add_filters(&mut self) {
         self.plan.rules.clear();
         for key in self.plan.roots.iter().copied().collect::<BTreeSet<Key>>() {
+            // A stab, which has no handle, is in the place of its qdisc.
             let node = key.handle.and_then(|handle| self.port.find(handle));
+            let node = node.or_else(|| self.port.node_at(key.parent));
             if let Some(rules) = node.and_then(|node| self.port.rules(node)) {
                 self.plan.rules.insert(key, rules);
             }
@@ -156,11 +158,17 @@ impl<'a> Layout<'a> {
         self.insert_of(node, key, at);
         if let Classes::One(default) = node.kind.classes() {
             let below = self.port.child(node, 1);
-            let child = self.add_leaf(node, 1, &default, at);
-            self.change_node(key, |node| node.children = vec![child]);
-            if let Some(below) = below {
+            let child = match (below, default) {
+                (Some(below), _) => Some(self.add(below, at)),
+                (None, Some(fifo)) => Some(self.add_leaf(node, 1, &fifo, at)),
+                (None, None) => None,
+            };
+            self.change_node(key, |node| node.children = child.into_iter().collect());
+            if let Some((below, child)) = below.zip(child) {
                 self.leave_limit_to_classes(key, below);
-                self.share_bands(node, below, [key, child], at.queues);
+                if below.stab.is_none() {
+                    self.share_bands(node, below, [key, child], at.queues);
+                }
             }
         }
         if let Some(classful) = node.kind.classful() {
@@ -172,6 +180,16 @@ impl<'a> Layout<'a> {
                 self.change_node(key, |node| node.children = children);
             }
         }
+        match &node.stab {
+            Some(stab) => self.add_stab(key, stab, at),
+            None => key,
+        }
+    }
+
+    /// Adds the size table of the qdisc `sized`, as a qdisc above it.
+    fn add_stab(&mut self, sized: Key, stab: &Stab, at: At) -> Key {
+        let key = self.insert(Key { handle: None, ..sized }, at, Config::Stab(stab.charge()));
+        self.change_node(key, |node| node.children = vec![sized]);
         key
     }
 
@@ -306,10 +324,11 @@ fn class_of(htb: &Htb, class: &HtbClass, leaf: Option<Key>) -> PlanClass {
 pub(super) fn changed_classes(before: &PortPolicy, port: &PortPolicy) -> Option<BTreeSet<ClassId>> {
     let mut changed = BTreeSet::new();
     for (old, new) in before.changes(port) {
-        if let (Some(Node { kind: Kind::Htb(old), parent, .. }), Some(new)) = (old, new)
+        if let (Some(Node { kind: Kind::Htb(old), parent, stab, .. }), Some(new)) = (old, new)
             && let Kind::Htb(htb) = &new.kind
             && *parent == new.parent
             && old.is_alike(htb)
+            && *stab == new.stab
         {
             for minor in old.classes.changes(&htb.classes) {
                 changed.insert(new.handle.class(minor));

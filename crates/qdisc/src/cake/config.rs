@@ -56,8 +56,7 @@ impl Config {
             inner: self.inner,
             nat: self.nat,
             acknowledgements: self.ack_filter != AckFilter::Off,
-            echoes: false,
-            class: false,
+            ..Reading::NOTHING
         }
     }
 

@@ -58,7 +58,7 @@ impl Aqm {
 }
 
 /// Marks `id`, if it can be.
-fn mark(packets: &mut Packets, id: PacketId) -> bool {
+pub(crate) fn mark(packets: &mut Packets, id: PacketId) -> bool {
     let is_capable = packets.headers(id).ecn.is_capable();
     if is_capable {
         packets.meta_mut(id).rewrite.mark();

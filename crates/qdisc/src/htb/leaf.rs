@@ -456,10 +456,8 @@ impl Leaf {
     #[inline]
     fn count_drops(&mut self, queued: u32) {
         let left = self.queue.backlog().packets;
-        if left != queued {
-            let dropped = i64::from(queued) - i64::from(left);
-            self.drops = self.drops.wrapping_add_signed(dropped);
-        }
+        // Copies of queued packets may have been made meanwhile.
+        self.drops += u64::from(queued.saturating_sub(left));
     }
 
     pub(super) fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {

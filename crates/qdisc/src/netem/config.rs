@@ -166,6 +166,8 @@ pub struct Config {
     pub loss: Loss,
     /// Whether those that can be marked are, instead of lost (`ecn`).
     pub ecn: bool,
+    /// Packets of which a copy is sent, too (`duplicate`).
+    pub duplicate: Happening,
     /// Packets in which a bit is wrong (`corrupt`).
     pub corrupt: Happening,
     /// Packets that do not wait (`reorder`, `gap`).
@@ -195,6 +197,7 @@ impl Config {
             distribution: Distribution::Uniform,
             loss: Loss::None,
             ecn: false,
+            duplicate: NEVER,
             corrupt: NEVER,
             reorder: None,
             rate: None,
@@ -207,7 +210,8 @@ impl Config {
 
     /// The packet fields that it reads.
     pub(crate) fn reading(&self) -> Reading {
-        Reading { headers: self.ecn, ..Reading::NOTHING }
+        let copies = self.duplicate.probability != Probability::NEVER;
+        Reading { headers: self.ecn, copies, ..Reading::NOTHING }
     }
 }
 

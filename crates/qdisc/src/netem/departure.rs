@@ -1,9 +1,9 @@
 //! What has been under way for long enough leaves: at once, in slots, or as fast as the rate lets
 //! it.
 
-use super::{LEAST_QUEUE, Netem, Seat};
+use super::{Below, LEAST_QUEUE, Netem, Seat};
 use crate::sink::Sink;
-use crate::{Next, Take};
+use crate::{Next, Qdisc, Take, Verdict};
 use narrows_packet::{DropReason, PacketId, Packets};
 use narrows_units::Nanos;
 
@@ -16,9 +16,82 @@ impl Netem {
         now: Nanos,
         out: &mut impl Sink,
     ) -> Next {
+        if self.below.is_some() || self.ready.front().is_some() {
+            return self.through_below(packets, now, out);
+        }
+        self.pass(packets, now, out)
+    }
+
+    /// Moves packets that have passed the delay and the rate at `now` into `out`.
+    #[inline]
+    fn pass(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         // After a change some packets may still wait for a former rate.
         let has_rate = self.seat.is_some() || self.queue.front().is_some();
         if has_rate { self.by_rate(packets, now, out) } else { self.at_once(packets, now, out) }
+    }
+
+    /// The same by way of the qdisc below.
+    #[inline(never)]
+    fn through_below(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
+        while out.has_room() {
+            let Some(id) = self.ready.pop_front(packets) else { break };
+            self.send(packets, id, out);
+        }
+        let Some(mut below) = self.below.take() else {
+            return self.pass(packets, now, out);
+        };
+        let arrives = self.enter(&mut below, packets, now);
+        let mut left = below.inner.backlog().packets;
+        let leaves = loop {
+            if !out.has_room() {
+                break Next::Now;
+            }
+            match below.inner.dequeue_one(packets, now) {
+                Ok(id) => {
+                    left = left.saturating_sub(1);
+                    self.send(packets, id, out);
+                }
+                Err(next) => break next,
+            }
+        };
+        // What it has dropped by itself.
+        self.stats.drops += u64::from(left.saturating_sub(below.inner.backlog().packets));
+        self.below = Some(below);
+        match (leaves, arrives) {
+            (Next::Now, _) if self.backlog().is_empty() => Next::Empty,
+            (Next::Now, _) => Next::Now,
+            (Next::At(one) | Next::Held(one), Next::At(other) | Next::Held(other)) => {
+                Next::Held(one.min(other))
+            }
+            // Not `At`: an arrival starts its delay at once, whatever else waits here.
+            (Next::At(at), _) | (Next::Empty, Next::At(at)) => Next::Held(at),
+            (Next::Empty, arrives) => arrives,
+            (leaves, _) => leaves,
+        }
+    }
+
+    /// Moves packets that have passed the delay and the rate at `now` into `below`. Returns when
+    /// there will be more.
+    fn enter(&mut self, below: &mut Below, packets: &mut Packets, now: Nanos) -> Next {
+        let Below { inner, entering } = below;
+        // They are sent when they leave it.
+        let sent = (self.stats.sent_packets, self.stats.sent_bytes);
+        let next = loop {
+            entering.clear();
+            let next = self.pass(packets, now, entering);
+            for &id in entering.as_slice() {
+                let there = inner.backlog().packets + 1;
+                if inner.enqueue(packets, id, now) == Verdict::Dropped {
+                    let left = inner.backlog().packets;
+                    self.stats.drops += u64::from(there.saturating_sub(left));
+                }
+            }
+            if next != Next::Now {
+                break next;
+            }
+        };
+        (self.stats.sent_packets, self.stats.sent_bytes) = sent;
+        next
     }
 
     fn at_once(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {

@@ -1,37 +1,12 @@
 //! What waits in a `tbf`: the inner qdisc and the packet that is held in front of it.
 
 use crate::coalescing::Coalescing;
-use crate::fifo::Fifo;
+use crate::inner::Inner;
 use crate::overlimits::Overlimits;
 use crate::sink::Sink;
-use crate::{Above, Config, Handover, Meter, Next, NodeId, Qdisc, Spec, Stats, Take, Verdict};
+use crate::{Above, Handover, Meter, Next, Qdisc, Spec, Stats, Take, Verdict};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
-
-/// Where packets wait. The FIFO that almost every `tbf` has is a special case, to avoid virtual
-/// calls per packet.
-enum Inner {
-    Fifo(Fifo),
-    Other(Box<dyn Qdisc>),
-}
-
-impl Inner {
-    fn new(spec: Spec) -> Self {
-        match spec {
-            Spec { config: Config::Fifo(config), children, .. } if children.is_empty() => {
-                Self::Fifo(Fifo::new(Some(config)))
-            }
-            other => Self::Other(other.build()),
-        }
-    }
-
-    fn qdisc_mut(&mut self) -> &mut dyn Qdisc {
-        match self {
-            Self::Fifo(fifo) => fifo,
-            Self::Other(other) => other.as_mut(),
-        }
-    }
-}
 
 /// The packet that leaves next, out of the inner qdisc already.
 #[derive(Clone, Copy)]
@@ -62,15 +37,17 @@ impl std::ops::Sub for Passed {
 
     #[inline]
     fn sub(self, other: Self) -> Self {
-        Self { packets: self.packets - other.packets, bytes: self.bytes - other.bytes }
+        // Copies of queued packets may have been made meanwhile.
+        Self {
+            packets: self.packets.saturating_sub(other.packets),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
     }
 }
 
 /// The packets of a `tbf`, in the order in which they leave.
 pub(super) struct Queue {
     inner: Inner,
-    /// The inner qdisc's name.
-    inner_id: NodeId,
     held: Option<Held>,
     /// The length of the packet that a former inner qdisc had handed over, if there was one.
     inherited: Option<Bytes>,
@@ -85,25 +62,19 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new(inner: Spec, overhead: Overhead) -> Self {
-        let (inner_id, inner) = (inner.id, Inner::new(inner));
-        let (stats, overlimits) = (Stats::default(), Overlimits::default());
         Self {
-            inner,
-            inner_id,
+            inner: Inner::new(inner),
             held: None,
             inherited: None,
             unstamped: 0,
             overhead,
-            stats,
-            overlimits,
+            stats: Stats::default(),
+            overlimits: Overlimits::default(),
         }
     }
 
     pub(super) fn inner(&self) -> &dyn Qdisc {
-        match &self.inner {
-            Inner::Fifo(fifo) => fifo,
-            Inner::Other(other) => other.as_ref(),
-        }
+        self.inner.qdisc()
     }
 
     pub(super) fn inner_mut(&mut self) -> &mut dyn Qdisc {
@@ -112,10 +83,7 @@ impl Queue {
 
     #[inline]
     pub(super) fn backlog(&self) -> Backlog {
-        let mut backlog = match &self.inner {
-            Inner::Fifo(fifo) => fifo.backlog(),
-            Inner::Other(other) => other.backlog(),
-        };
+        let mut backlog = self.inner.backlog();
         if let Some(held) = self.held {
             backlog.packets += 1;
             backlog.bytes += held.len;
@@ -125,19 +93,13 @@ impl Queue {
 
     #[inline]
     pub(super) fn push(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
-        match &mut self.inner {
-            Inner::Fifo(fifo) => fifo.enqueue(packets, id, now),
-            Inner::Other(other) => other.enqueue(packets, id, now),
-        }
+        self.inner.enqueue(packets, id, now)
     }
 
     /// The next packet of the inner qdisc, or when there will be one.
     #[inline(always)]
     fn next(&mut self, packets: &mut Packets, now: Nanos) -> Result<Held, Next> {
-        let id = match &mut self.inner {
-            Inner::Fifo(fifo) => fifo.dequeue_one(packets, now),
-            Inner::Other(other) => other.dequeue_one(packets, now),
-        }?;
+        let id = self.inner.dequeue_one(packets, now)?;
         let meta = packets.meta(id);
         let len = Bytes::from(meta.len);
         Ok(Held { id, len, cost: self.overhead.cost(len), edt: meta.edt })
@@ -206,7 +168,7 @@ impl Queue {
     /// Whether the inner qdisc only drops arrivals, never queued packets.
     #[inline]
     pub(super) fn drops_only_arrivals(&self) -> bool {
-        matches!(self.inner, Inner::Fifo(_))
+        self.inner.drops_only_arrivals()
     }
 
     /// Departures and backlog.
@@ -268,13 +230,9 @@ impl Queue {
     /// Applies `spec` to the inner qdisc. The held packet stays the next, and the others keep their
     /// stamps.
     pub(super) fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
-        if spec.id == self.inner_id {
-            return self.inner_mut().retune(spec, handover);
+        if self.inner.take_over(spec, handover) {
+            self.inherited = self.held.map(|held| held.len);
         }
-        self.inner_id = spec.id;
-        self.inherited = self.held.map(|held| held.len);
-        let mut before = std::mem::replace(&mut self.inner, Inner::new(spec));
-        handover.hand_over(before.qdisc_mut(), self.inner_mut());
     }
 
     /// Queues a packet from another qdisc, behind all others.
@@ -297,10 +255,7 @@ impl Queue {
         let mut own = Stats { backlog: self.backlog(), ..self.stats.clone() };
         above.restate(&mut own);
         into.push(own);
-        let (inner, held) = (into.len(), self.held.map(|held| held.len));
-        self.inner().stats_below(above.and(self.inherited, held), into);
-        if let Some(inner) = into.get_mut(inner) {
-            inner.id = self.inner_id;
-        }
+        let held = self.held.map(|held| held.len);
+        self.inner.stats_below(above.and(self.inherited, held), into);
     }
 }

@@ -4,4 +4,6 @@ mod codel;
 mod fq_codel;
 mod netem;
 mod port;
+mod red;
 mod sfq;
+mod stab;

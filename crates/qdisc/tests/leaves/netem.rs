@@ -5,8 +5,8 @@ use narrows_packet::DropReason;
 use narrows_qdisc::netem::{
     Config, Distribution, Happening, Loss, Probability, RateLimit, Reorder, SlotDelay, Slotting,
 };
-use narrows_qdisc::{Config as AnyConfig, Next, Verdict};
-use narrows_units::{Nanos, Rate};
+use narrows_qdisc::{Config as AnyConfig, Next, Spec, Verdict};
+use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use proptest::prelude::*;
 
 fn port(config: Config) -> Port {
@@ -282,4 +282,57 @@ proptest! {
             prop_assert!(sent <= passes.0, "{sent} of {passes}");
         }
     }
+}
+
+/// A `netem` over a `tbf` with a bucket of 2000 bytes.
+fn over_tbf(config: Config, bits: u64) -> Spec {
+    let tbf = narrows_qdisc::tbf::Config {
+        rate: Rate::from_bits_per_sec(bits),
+        burst: Bytes(2_000),
+        limit: Bytes(10_000),
+        peak: None,
+        overhead: Overhead::NONE,
+    };
+    let pfifo = Spec::new(AnyConfig::Fifo(narrows_qdisc::fifo::Config::Packets(1000)));
+    let tbf = Spec { children: vec![pfifo], ..Spec::new(AnyConfig::Tbf(tbf)) };
+    Spec { children: vec![tbf], ..Spec::new(AnyConfig::Netem(config)) }
+}
+
+#[test]
+fn packets_enter_the_qdisc_below_after_their_delay() {
+    let mut port = Port::of(over_tbf(Config { delay: ms(20), ..Config::default() }, 8_000_000));
+    // A packet of 1000 bytes takes 1 ms of the rate; they come twice as fast, ten of them.
+    stream(&mut port, 10, Nanos(500_000));
+    assert_eq!(port.left.len(), 10);
+    let first = port.left[0].came;
+    // Two at once by the bucket, then each ms.
+    for (number, left) in port.left.iter().enumerate().skip(3) {
+        let expected = first + ms(20) + ms(number as u64 - 1);
+        let late = left.at.0.abs_diff(expected.0);
+        assert!(late <= 500_000, "{number}: {late}");
+    }
+    assert!(port.left.iter().all(|left| delay(left) >= ms(20)));
+}
+
+#[test]
+fn the_limit_counts_what_is_under_way_and_the_qdisc_below_has_its_own() {
+    let config = Config { delay: ms(5), limit: 30, ..Config::default() };
+    let mut port = Port::of(over_tbf(config, 8_000));
+    port.arrive_all([flow(1); 31].into_iter(), 1000);
+    assert_eq!(port.dropped.len(), 1);
+    port.leave_until(port.now + ms(5));
+    // Ten fit the limit of 10 kB of the tbf, of which two leave at once by its bucket.
+    assert_eq!((port.left.len(), port.qdisc.backlog().packets), (2, 8));
+    // What is below does not count.
+    port.arrive_all([flow(1); 30].into_iter(), 1000);
+    assert_eq!(port.qdisc.backlog().packets, 38);
+}
+
+#[test]
+fn delays_of_two_netems_add_up() {
+    let below = Spec::new(AnyConfig::Netem(Config { delay: ms(7), ..Config::default() }));
+    let above = AnyConfig::Netem(Config { delay: ms(5), ..Config::default() });
+    let mut port = Port::of(Spec { children: vec![below], ..Spec::new(above) });
+    stream(&mut port, 100, Nanos(300_000));
+    assert!(port.left.iter().all(|left| delay(left) == ms(12)));
 }

@@ -42,15 +42,21 @@ pub struct Port {
     pub left: Vec<Left>,
     /// Packets that were dropped: which they were.
     pub dropped: Vec<u64>,
-    queued: BTreeMap<PacketId, u64>,
+    /// Which packets are queued, and how long each came.
+    queued: BTreeMap<PacketId, (u64, u32)>,
     free: Vec<PacketId>,
     pub came: u64,
 }
 
 impl Port {
     pub fn new(config: Config) -> Self {
+        Self::of(Spec::new(config))
+    }
+
+    /// A port with that qdisc.
+    pub fn of(spec: Spec) -> Self {
         Self {
-            qdisc: Spec::new(config).build(),
+            qdisc: spec.build(),
             packets: Packets::new(CAPACITY),
             now: Nanos::from_secs(1),
             next: Next::Empty,
@@ -66,7 +72,7 @@ impl Port {
         let id = self.free.pop().expect("fewer packets are queued than there are");
         self.packets.arrive(id, len, self.now);
         self.packets.set_headers(id, headers);
-        self.queued.insert(id, self.came);
+        self.queued.insert(id, (self.came, len));
         self.came += 1;
         let verdict = self.qdisc.enqueue(&mut self.packets, id, self.now);
         let before = self.dropped.len();
@@ -87,8 +93,8 @@ impl Port {
             let mut back = Batch::new(64);
             self.packets.reclaim(&mut back);
             for id in back.as_slice() {
-                let number = self.queued.remove(id);
-                self.dropped.push(number.expect("what is dropped was queued"));
+                let (number, _) = self.queued.remove(id).expect("what is dropped was queued");
+                self.dropped.push(number);
                 self.free.push(*id);
             }
         }
@@ -100,7 +106,7 @@ impl Port {
         self.next = self.qdisc.dequeue(&mut self.packets, self.now, &mut out);
         self.reclaim();
         for id in out.as_slice() {
-            let number = self.queued.remove(id).expect("what leaves was queued");
+            let (number, _) = self.queued.remove(id).expect("what leaves was queued");
             let meta = *self.packets.meta(*id);
             self.left.push(Left {
                 number,
@@ -156,7 +162,7 @@ impl Port {
 
     /// Nothing is lost, and the qdisc knows what it holds.
     pub fn check(&self) {
-        let bytes = Bytes(self.queued.keys().map(|id| self.packets.len(*id).0).sum());
+        let bytes = Bytes(self.queued.values().map(|(_, len)| u64::from(*len)).sum());
         let backlog = Backlog { packets: self.queued.len() as u32, bytes };
         assert_eq!(self.qdisc.backlog(), backlog);
         let stats = self.stats();

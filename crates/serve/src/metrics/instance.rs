@@ -44,6 +44,8 @@ fn books(text: &mut Exposition, now: &Snapshot) {
     let sum = &now.conservation;
     text.counter("narrows_received_packets_total", "Packets that workers received.")
         .add(&[], sum.received);
+    text.counter("narrows_copied_packets_total", "Copies that a netem made of packets.")
+        .add(&[], sum.copied);
     text.counter("narrows_sent_packets_total", "Packets handed to a device.").add(&[], sum.sent);
     text.gauge("narrows_queued_packets", "Packets queued.").add(&[], sum.queued);
     let mut dropped = text.counter("narrows_dropped_packets_total", "Packets dropped, by reason.");
@@ -52,7 +54,7 @@ fn books(text: &mut Exposition, now: &Snapshot) {
     }
     text.gauge(
         "narrows_unaccounted_packets",
-        "Received minus sent, queued and dropped; anything but 0 is a bug in Narrows.",
+        "Received and copied minus sent, queued and dropped; anything but 0 is a bug in Narrows.",
     )
     .add(&[], sum.unaccounted as f64);
     text.counter("narrows_bypassed_packets_total", "Packets that no worker saw.")

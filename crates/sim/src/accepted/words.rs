@@ -174,13 +174,19 @@ impl<'a> Words<'a> {
         let handle = self.handle();
         let (kind, words) = self.kind(depth);
         self.qdiscs.push((handle, kind));
-        self.lines.push(format!("qdisc add dev B {place} handle {handle:x}: {words}"));
+        // Chosen by what is there, so that the bytes of kept inputs mean the same.
+        let stab = match (handle as usize + self.qdiscs.len()) % 9 {
+            3 => "stab overhead 24 mpu 64 ",
+            5 => "stab linklayer atm overhead 10 ",
+            _ => "",
+        };
+        self.lines.push(format!("qdisc add dev B {place} handle {handle:x}: {stab}{words}"));
         let classes: Vec<u32> = match kind {
             "htb" => self.tree(handle),
             "drr" => (0..1 + self.below(4)).map(|_| self.drr_class(handle)).collect(),
             "prio" | "ets" => (1..=self.below(4) as u32).collect(),
             "mq" => (1..=self.below(5) as u32).collect(),
-            "tbf" => (1..=self.below(2) as u32).collect(),
+            "tbf" | "red" | "netem" => (1..=self.below(2) as u32).collect(),
             _ => Vec::new(),
         };
         for minor in classes {
@@ -214,7 +220,10 @@ impl<'a> Words<'a> {
             16 => ("bfifo", self.options(&[("limit", &SIZES)])),
             17 => ("flowbundler", self.pacing()),
             18 => ("carousel", self.pacing()),
-            _ => ("eiffel", self.pacing()),
+            _ => match self.below(3) {
+                0 => ("eiffel", self.pacing()),
+                _ => ("red", self.red()),
+            },
         };
         (kind, format!("{kind} {words}"))
     }
@@ -368,7 +377,7 @@ impl<'a> Words<'a> {
     }
 
     fn netem(&mut self) -> String {
-        let options: [(&str, &[&str]); 9] = [
+        let options: [(&str, &[&str]); 11] = [
             ("limit", &COUNTS),
             ("delay", &TIMES),
             ("delay 1s", &TIMES),
@@ -378,8 +387,25 @@ impl<'a> Words<'a> {
             ("rate", &RATES),
             ("slot", &TIMES),
             ("seed", &COUNTS),
+            ("duplicate", &SHARES),
+            ("loss 1% ecn duplicate", &SHARES),
         ];
         self.options(&options)
+    }
+
+    fn red(&mut self) -> String {
+        let (limit, min) = (self.of(&SIZES), self.of(&SIZES));
+        let options: [(&str, &[&str]); 8] = [
+            ("max", &SIZES),
+            ("burst", &COUNTS),
+            ("probability", &["0.02", "0", "1", "0.5"]),
+            ("bandwidth", &RATES),
+            ("ecn", &[]),
+            ("harddrop", &[]),
+            ("ecn nodrop", &[]),
+            ("adaptive", &[]),
+        ];
+        format!("limit {limit} min {min} avpkt 1000{}", self.options(&options))
     }
 
     fn pacing(&mut self) -> String {
@@ -447,6 +473,7 @@ impl<'a> Words<'a> {
                     "cake" | "cake_mq" => self.cake(),
                     "fq" => self.fq(),
                     "netem" => self.netem(),
+                    "red" => self.red(),
                     _ => String::new(),
                 };
                 format!("qdisc change dev B root handle {major:x}: {kind} {words}")

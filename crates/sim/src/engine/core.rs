@@ -276,6 +276,7 @@ impl Core {
             offered: tally.packets,
             overflowed: tally.overflowed,
             waiting: worker.io().waiting(),
+            copied: counters.copied,
             sent: counters.tx_packets,
             dropped: counters.drops.total(),
             queued,

@@ -194,6 +194,29 @@ impl Io for SimIo {
         (self.places as usize - used).checked_sub(FRAMES_RESERVED).map(|spare| spare as u32)
     }
 
+    fn put_aside(&mut self, ingress: Side, _longest: Bytes, out: &mut Batch) {
+        while out.has_room() && self.spare_frames(ingress).is_some_and(|spare| spare > 0) {
+            let fresh = self.frames.len() as u32;
+            let (at, queue, flow, len, tag, ect) = (Nanos::ZERO, 0, 0, 0, 0, false);
+            let empty = Offer { at, queue, flow, len, tag, ect };
+            let frame = match self.free.pop() {
+                Some(frame) => {
+                    self.frames[frame as usize] = empty;
+                    frame
+                }
+                None => {
+                    self.frames.push(empty);
+                    fresh
+                }
+            };
+            out.push(PacketId(frame));
+        }
+    }
+
+    fn copy(&mut self, from: PacketId, to: PacketId) {
+        self.frames[to.0 as usize] = self.frames[from.0 as usize];
+    }
+
     fn room(&mut self, _side: Side) -> usize {
         BATCH
     }
@@ -222,6 +245,11 @@ impl Io for SimIo {
 
     fn release(&mut self, dropped: &Batch) {
         for id in dropped.as_slice() {
+            // What was put aside for a copy and not used is nobody's.
+            if self.frames[id.0 as usize].len == 0 {
+                self.free.push(id.0);
+                continue;
+            }
             self.lost.push(self.frames[id.0 as usize]);
             self.free.push(id.0);
         }

@@ -129,7 +129,13 @@ fn capacity(spec: &Spec, shortest: u32) -> u64 {
         Config::Codel(codel) => u64::from(codel.limit),
         Config::FqCodel(fq_codel) => u64::from(fq_codel.limit),
         Config::Sfq(sfq) => u64::from(sfq.limit),
-        Config::Netem(netem) => u64::from(netem.limit),
+        Config::Netem(netem) => {
+            let below = spec.children.iter().map(|child| capacity(child, shortest)).sum::<u64>();
+            u64::from(netem.limit) + below
+        }
+        Config::Red(_) | Config::Stab(_) => {
+            spec.children.iter().map(|child| capacity(child, shortest)).sum()
+        }
         Config::Fifo(fifo::Config::Packets(limit)) => u64::from(*limit),
         Config::Fifo(fifo::Config::Bytes(limit)) => packets(*limit),
         Config::Tbf(tbf) => {

@@ -16,7 +16,9 @@ mod label;
 mod netem;
 pub(crate) mod overhead;
 mod pacing;
+mod red;
 mod sfq;
+pub(crate) mod stab;
 mod tbf;
 
 pub(crate) use htb::{ClassFigures, show_direct};
@@ -39,7 +41,7 @@ pub(crate) struct Style {
 }
 
 /// The names of all kinds, in the order of the documentation.
-pub(crate) const NAMES: &str = "pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, carousel, eiffel, flowbundler, mq and noqueue";
+pub(crate) const NAMES: &str = "pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, red, carousel, eiffel, flowbundler, mq and noqueue";
 
 /// Parses the words after the name of a kind.
 pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
@@ -54,6 +56,7 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "codel" => codel::parse(words),
         "sfq" => sfq::parse(words),
         "netem" => netem::parse(words),
+        "red" => red::parse(words),
         "htb" => htb::parse(words),
         "prio" => bands::parse_prio(words),
         "drr" => bands::parse_drr(words),
@@ -63,8 +66,37 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "flowbundler" => pacing::parse(Structure::FlowBundler, words),
         "noqueue" => without_parameters(Params::Noqueue, words),
         "mq" => without_parameters(Params::Mq, words),
-        _ => without_parameters(Params::Unknown(kind.to_owned()), words),
+        _ => match nearest(kind) {
+            Some(instead) => Err(Complaint::wrong(format!(
+                "Unknown qdisc \"{kind}\": it is not one of the kinds here. Nearest is {instead}."
+            ))),
+            None => without_parameters(Params::Unknown(kind.to_owned()), words),
+        },
     }
+}
+
+/// What to use in place of a kind that Linux has and Narrows has not.
+fn nearest(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "gred" => "prio with a red in each class",
+        "choke" | "sfb" | "hhf" | "fq_pie" => {
+            "fq_codel, or cake, which bound each flow's delay and hold flows that send too much apart"
+        }
+        "pie" | "dualpi2" => "codel, which holds the delay of one queue, or fq_codel",
+        "pfifo_head_drop" => "codel, which drops what has waited longest",
+        "hfsc" | "cbq" => "htb",
+        "qfq" => "drr, or ets, whose classes take turns, too",
+        "pfifo_fast" | "skbprio" => "prio",
+        "dsmark" => "prio with filters that match ip_tos, or cake diffserv4",
+        "mqprio" | "multiq" => "mq, with a qdisc for each queue of the port",
+        "taprio" => "tbf, or fq, which paces: nothing here opens gates by the clock",
+        "etf" => "fq, which sends packets at their times, or carousel",
+        "cbs" => "tbf",
+        "plug" => "netem slot, which holds packets back for a time",
+        "atm" => "linklayer atm at a tbf or an htb class: packets leave by the other port alone",
+        "teql" | "teql0" => "none: packets of a port leave in one queue order by one port",
+        _ => return None,
+    })
 }
 
 fn without_parameters(params: Params, mut words: Words) -> Result<Params, Complaint> {
@@ -107,6 +139,7 @@ pub(crate) fn warning(params: &Params, facts: &PortFacts, host: &dyn Host) -> Op
     match params {
         Params::Tbf(params) => tbf::warning(params, facts),
         Params::Netem(config) => netem::warning(config),
+        Params::Red(config) => red::warning(config),
         Params::Cake { options, .. } => cake::warning(options, || host.looks_up_translations()),
         _ => None,
     }
@@ -124,6 +157,7 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
         Kind::Codel(config) => codel::show(config, line),
         Kind::Sfq(config) => sfq::show(config, style.details, line),
         Kind::Netem(config) => netem::show(config, line),
+        Kind::Red(config) => red::show(config, style.details, line),
         Kind::Htb(htb) => htb::show(htb, line),
         Kind::Prio(prio) => bands::show_prio(prio, line),
         Kind::Drr(_) => {}
@@ -167,6 +201,7 @@ pub(crate) fn show_detail(detail: &Detail, line: &mut Line) {
         // Printed with the parameters, as the kernel does, or with the classes.
         Detail::Htb(_) | Detail::Bands(_) => {}
         Detail::Pacing(figures) => pacing::figures(figures, line),
+        Detail::Red(figures) => red::figures(figures, line),
     }
 }
 
@@ -182,6 +217,7 @@ pub(crate) fn save(kind: &Kind) -> String {
         Kind::Codel(config) => codel::save(config),
         Kind::Sfq(config) => sfq::save(config),
         Kind::Netem(config) => netem::save(config),
+        Kind::Red(config) => red::save(config),
         Kind::Htb(htb) => htb::save(htb),
         Kind::Prio(prio) => bands::save_prio(prio),
         Kind::Drr(_) => String::new(),

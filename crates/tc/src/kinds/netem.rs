@@ -19,6 +19,7 @@ const USAGE: &str = "Usage: ... netem [ limit PACKETS ]
                  [ delay TIME [ JITTER [CORRELATION]]]
                  [ distribution {uniform|normal|pareto|paretonormal} ]
                  [ corrupt PERCENT [CORRELATION]]
+                 [ duplicate PERCENT [CORRELATION]]
                  [ loss random PERCENT [CORRELATION]]
                  [ loss state P13 [P31 [P32 [P23 P14]]]
                  [ loss gemodel PERCENT [R [1-H [1-K]]]
@@ -79,9 +80,7 @@ impl Draft {
         } else if abbreviates(word, "gap") {
             self.gap = value("gap", words, "5", number::mask, NUMBER_HINT)?;
         } else if abbreviates(word, "duplicate") {
-            return Err(wrong(
-                "duplicate: a frame here is sent once or dropped once and cannot be copied. To test duplicates, send each packet twice.".to_owned(),
-            ));
+            config.duplicate = happening("duplicate", words)?;
         } else if abbreviates(word, "distribution") {
             self.is_spread = true;
             config.distribution =

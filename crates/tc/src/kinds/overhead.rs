@@ -21,7 +21,7 @@ pub(crate) fn framing(word: &str) -> Option<Framing> {
     }
 }
 
-fn framing_name(framing: Framing) -> &'static str {
+pub(crate) fn framing_name(framing: Framing) -> &'static str {
     match framing {
         Framing::Whole => "ethernet",
         Framing::Atm => "atm",

@@ -243,7 +243,7 @@ fn an_action_is_shared_by_its_number_and_goes_with_its_last_filter() {
 fn impossible_actions_are_refused_with_a_reason() {
     let mut host = tree();
     for (action, why) in [
-        ("mirred egress redirect dev left", "leave at the other"),
+        ("mirred egress mirror dev left", "a packet leaves once"),
         ("skbedit queue_mapping 1", "keep their order"),
         ("goto chain 5", "one chain"),
         ("pedit x", "changes no packet"),

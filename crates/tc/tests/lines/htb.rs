@@ -119,7 +119,7 @@ fn traps_of_the_kernel_are_refused_with_a_reason() {
         ("filter add dev right protocol ip pref 2 flower dst_port 80 classid 1:10", 1),
         ("filter add dev right pref 2 u32 classid 1:10", 2),
         ("filter add dev right pref 2 u32 match ip dst x classid 1:10", 1),
-        ("filter add dev right pref 2 matchall action mirred egress redirect dev left", 1),
+        ("filter add dev right pref 2 matchall action mirred egress redirect dev left", 2),
         ("filter add dev right pref 70000 matchall classid 1:10", 255),
         ("filter add dev right ingress matchall classid 1:10", 2),
     ] {

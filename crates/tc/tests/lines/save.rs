@@ -53,7 +53,7 @@ fn fq_words() -> impl Strategy<Value = String> {
 }
 
 /// One of every kind, as short as possible: the defaults depend on the port.
-const KINDS: [&str; 20] = [
+const KINDS: [&str; 24] = [
     "pfifo",
     "bfifo",
     "noqueue",
@@ -74,6 +74,10 @@ const KINDS: [&str; 20] = [
     "netem delay 20ms reorder 25% 50% gap 5 loss gemodel 1% 10% 70% 0.1% ecn",
     "netem loss state 5% slot 800us 1ms packets 20 bytes 32k",
     "netem rate 10mbit 20 48 5 limit 500",
+    "stab overhead 44 linklayer atm pfifo",
+    "netem delay 5ms duplicate 1% 30%",
+    "red limit 400k avpkt 1000",
+    "red limit 400000 min 30000 max 90000 avpkt 1000 burst 55 ecn nodrop adaptive probability 0.1 bandwidth 3mbit",
 ];
 
 proptest! {

@@ -179,3 +179,54 @@ fn vyos_makes_its_policies() {
         "filter add dev {} parent ffff: protocol ip prio 10 u32 match ip src 10.0.0.0/8 action police rate 1000000 burst 15k mtu 1600 conform-exceed drop/ok flowid :1",
     ]);
 }
+
+#[test]
+fn tools_shape_what_comes_in_by_an_ifb() {
+    // sqm-scripts
+    takes(&[
+        "qdisc add dev {} handle ffff: ingress",
+        "qdisc add dev ifb4{} root stab mtu 2047 tsize 512 mpu 64 overhead 34 linklayer atm handle 1: htb default 10",
+        "class add dev ifb4{} parent 1: classid 1:1 htb quantum 1514 rate 40000kbit ceil 40000kbit",
+        "class add dev ifb4{} parent 1:1 classid 1:10 htb quantum 1514 rate 40000kbit ceil 40000kbit prio 0",
+        "qdisc add dev ifb4{} parent 1:10 handle 110: fq_codel limit 1001 target 15.0ms interval 110.0ms ecn flows 1024 quantum 1514",
+        "filter add dev {} parent ffff: protocol all prio 10 u32 match u32 0 0 flowid 1:1 action mirred egress redirect dev ifb4{}",
+        "qdisc del dev {} ingress",
+        "qdisc del dev ifb4{} root",
+    ]);
+    // wondershaper
+    takes(&[
+        "qdisc add dev {} handle ffff: ingress",
+        "filter add dev {} parent ffff: protocol ip u32 match u32 0 0 action mirred egress redirect dev ifb0",
+        "qdisc add dev ifb0 root handle 1: htb default 10",
+        "class add dev ifb0 parent 1: classid 1:1 htb rate 8000kbit",
+        "class add dev ifb0 parent 1:1 classid 1:10 htb rate 8000kbit",
+        "qdisc del dev {} ingress",
+        "qdisc del dev ifb0 root",
+    ]);
+    // tcconfig
+    takes(&[
+        "qdisc add dev {} ingress",
+        "filter add dev {} parent ffff: protocol ip u32 match u32 0 0 flowid 1f87: action mirred egress redirect dev ifb8071",
+        "qdisc add dev ifb8071 root handle 1f87: htb default 1",
+        "class add dev ifb8071 parent 1f87: classid 1f87:1 htb rate 10000000.0kbit",
+        "class add dev ifb8071 parent 1f87: classid 1f87:2 htb rate 100.0Kbit ceil 100.0Kbit burst 12.5KB cburst 12.5KB",
+        "qdisc add dev ifb8071 parent 1f87:2 handle 2007: netem delay 100.0ms duplicate 1%",
+        "filter add dev ifb8071 protocol ip parent 1f87: prio 5 u32 match ip dst 0.0.0.0/0 match ip src 192.168.0.10/32 flowid 1f87:2",
+        "qdisc del dev {} ingress",
+        "qdisc del dev ifb8071 root",
+    ]);
+    // VyOS
+    takes(&[
+        "qdisc replace dev ifb0 root handle 1: htb r2q 444 default b",
+        "class replace dev ifb0 parent 1: classid 1:1 htb rate 10000000",
+        "class replace dev ifb0 parent 1:1 classid 1:b htb rate 8000000 ceil 10000000 burst 15360 quantum 1514 prio 20",
+        "qdisc replace dev ifb0 parent 1:b sfq",
+        "qdisc add dev {} handle ffff: ingress",
+        "filter add dev {} parent ffff: protocol all prio 10 u32 match u32 0 0 flowid 1:1 action mirred egress redirect dev ifb0",
+    ]);
+    // A bandwidth limit behind a delay, as tc-netem(8) has it.
+    takes(&[
+        "qdisc add dev {} root handle 1:0 netem delay 100ms",
+        "qdisc add dev {} parent 1:1 handle 10: tbf rate 256kbit buffer 1600 limit 3000",
+    ]);
+}

@@ -376,7 +376,7 @@ fn help_is_there_without_an_instance() {
     for (words, part) in [
         ("", "actions {"),
         ("help", "actions {"),
-        ("qdisc help", "netem, carousel"),
+        ("qdisc help", "netem, red, carousel"),
         ("class help", "htb PARAMETERS"),
         ("filter help", "flower"),
         ("actions help", "police"),

@@ -2,6 +2,31 @@
 
 /// Sequences of commands, each starting on an untouched device.
 pub const SCENES: &[&[&str]] = &[
+    // Size tables.
+    &[
+        "qdisc add dev nrwv0 root handle 1: stab overhead 10 pfifo",
+        "qdisc change dev nrwv0 root handle 1: stab overhead -4 mpu 64 pfifo",
+        "qdisc change dev nrwv0 root handle 1: stab linklayer atm overhead 10 mtu 2000 mpu 64 tsize 512 pfifo limit 7",
+        "qdisc change dev nrwv0 root handle 1: stab linklayer ethernet mtu 900 tsize 9 pfifo",
+        "qdisc change dev nrwv0 root handle 1: pfifo limit 9",
+        "qdisc replace dev nrwv0 root handle 2: stab linkl adsl over 44 tbf rate 1mbit burst 5k latency 9ms",
+        "qdisc add dev nrwv0 stab mpu 64 parent 2:1 handle 3: bfifo",
+        "qdisc change dev nrwv0 root handle 2: tbf rate 1mbit burst 5k latency 9ms",
+        "qdisc add dev nrwv0 stab overhead 2 parent 2:1 handle 3: pfifo limit 5",
+        "qdisc del dev nrwv0 root",
+        "qdisc add dev nrwv0 root handle 1: stab overhead 4 htb default 10",
+        "class add dev nrwv0 parent 1: classid 1:10 htb rate 1mbit",
+        "qdisc add dev nrwv0 root stab",
+        "qdisc add dev nrwv0 root stab pfifo",
+        "qdisc add dev nrwv0 root stab mtu 1500 pfifo",
+        "qdisc add dev nrwv0 root stab overhead x pfifo",
+        "qdisc add dev nrwv0 root stab overhead 1 overhead 2 pfifo",
+        "qdisc add dev nrwv0 root stab linklayer wifi pfifo",
+        "qdisc add dev nrwv0 root stab mpu -1 pfifo",
+        "qdisc add dev nrwv0 root stab overhead",
+        "qdisc add dev nrwv0 root stab help",
+        "qdisc add dev nrwv0 root s overhead 4 handle 5: pfifo",
+    ],
     // The life of a filter at the root.
     &[
         "qdisc add dev nrwv0 root tbf rate 1mbit burst 32k latency 5ms",
@@ -495,7 +520,8 @@ pub const DIFFERENT: &[(&str, i32, i32)] = &[
     ("qdisc add dev nrwv0 root tbf rate 1mbit burst 5k limit 5k linklayer ptm", 1, 0),
     ("qdisc add dev nrwv0 root tbf rate 1mbit burst 5k limit 5k coordination lock", 1, 0),
     ("qdisc add dev nrwv0 root pfifo_fast", 0, 2),
-    ("qdisc add dev nrwv0 root stab overhead 10 pfifo", 0, 1),
+    ("qdisc add dev nrwv0 root stab overhead 10 linklayer ptm pfifo", 255, 0),
+    ("qdisc add dev nrwv0 root stab overhead 99999 pfifo", 0, 255),
     ("qdisc link dev nrwv0 root pfifo", 2, 255),
     ("-c qdisc show", 255, 0),
 ];

@@ -424,3 +424,26 @@ fn the_deepest_tree_that_a_port_may_have_fits() {
     assert_eq!(std::iter::successors(Some(leaf), up).count(), 23);
     const { assert!(LEVELS_MAX >= 23) }
 }
+
+#[test]
+fn a_stab_is_the_overhead_of_all_below_it() {
+    let stabbed = HTB.replace("handle 1: htb", "handle 1: stab overhead 10 mpu 64 htb");
+    let Compiled { image, numbers, .. } = compiled(&stabbed);
+    assert_eq!(numbers, compiled(HTB).numbers);
+    assert!(image.classes.values().all(|class| (class.per_frame, class.minimum) == (10, 64)));
+    let own = stabbed.replace("rate 4mbit", "rate 4mbit overhead 4");
+    assert_eq!(compiled(&own).image.classes[&3].per_frame, 14);
+    let atm =
+        "qdisc add dev a root handle 1: stab linklayer atm tbf rate 8mbit burst 10k latency 20ms";
+    let class = compiled(&format!("{atm}\n")).image.classes[&1];
+    assert_eq!(class.framing, layout::Framing::Atm);
+    assert_refused(&format!("{atm} overhead 4\n"), "say them in one place");
+    // What only queues is not there, with a size table or without.
+    let pfifo = "qdisc add dev a root stab overhead 4 pfifo\n";
+    assert_eq!(compiled(pfifo).image, compiled("qdisc add dev a root pfifo\n").image);
+    assert_refused("qdisc add dev a root red limit 100k avpkt 1000\n", "red");
+    assert_refused(
+        "qdisc add dev a root handle 1: netem delay 1ms\nqdisc add dev a parent 1:1 pfifo\n",
+        "netem",
+    );
+}

@@ -65,6 +65,9 @@ pub(crate) fn show(config: &Config, line: &mut Line) {
         line.nest("delay", delay(config));
     }
     show_loss(&config.loss, line);
+    if config.duplicate.probability != Probability::NEVER {
+        show_happening("duplicate", "duplicate", &config.duplicate, line);
+    }
     if let Some(reorder) = &config.reorder {
         show_happening("reorder", "reorder", &reorder.happening, line);
     }
@@ -216,6 +219,9 @@ fn save_rest(config: &Config) -> String {
     let mut words = String::new();
     if config.ecn {
         words += " ecn";
+    }
+    if config.duplicate.probability != Probability::NEVER {
+        save_happening("duplicate", &config.duplicate, &mut words);
     }
     if config.corrupt.probability != Probability::NEVER {
         save_happening("corrupt", &config.corrupt, &mut words);
