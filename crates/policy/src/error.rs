@@ -1,6 +1,6 @@
 //! The refusals of the "kernel".
 
-use crate::{ClassId, Handle, Parent};
+use crate::{ClassId, Handle, KINDS, Parent};
 use narrows_units::Nanos;
 use thiserror::Error;
 
@@ -180,7 +180,7 @@ pub enum PolicyError {
     },
     /// An unknown kind, or none.
     #[error(
-        "Specified qdisc kind is unknown. {}Known are pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, carousel, eiffel, flowbundler, mq and noqueue.",
+        "Specified qdisc kind is unknown. {}Known are {KINDS}.",
         .0.as_ref().map_or(String::new(), |name| format!("There is no \"{name}\". "))
     )]
     UnknownKind(Option<String>),

@@ -15,6 +15,9 @@ use narrows_coordination::Strategy;
 use narrows_qdisc::pacing::{self, Structure};
 use narrows_qdisc::{Config, codel, fifo, fq_codel, netem, red, sfq};
 
+/// The names of all kinds, in the order of the documentation.
+pub const KINDS: &str = "pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, red, carousel, eiffel, flowbundler, mq and noqueue";
+
 /// The kind of a qdisc, with its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {

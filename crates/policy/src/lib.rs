@@ -66,7 +66,7 @@ pub use fq_codel::FqCodelOptions;
 pub use front::{FRONT_LOOK_UPS_MAX, FRONT_TERMS_MAX, FrontTerm, Reach, SetLookUp};
 pub use handle::{ClassId, Handle, Parent};
 pub use htb::{ClassEdit, ClassParams, Htb, HtbClass, HtbClasses, HtbOptions, HtbParams};
-pub use kind::{Classes, Kind, Params};
+pub use kind::{Classes, KINDS, Kind, Params};
 pub use label::HtbLabel;
 pub use pacing::{CodelOptions, PacingOptions};
 pub use plan::{Key, NodeStats, Plan, PlanClass, PlanNode, SharedLimit, Within, filling};

@@ -4,7 +4,7 @@ use crate::command::Options;
 use crate::complaint::{Complaint, Outcome, refusal};
 use crate::words::{Words, abbreviates};
 use crate::{Host, intermediate, kinds, number, show};
-use narrows_policy::{ClassId, Edit, Handle, Parent, PortFacts, Verb};
+use narrows_policy::{ClassId, Edit, Handle, KINDS, Parent, PortFacts, Verb};
 
 const USAGE: &str = "Usage: tc qdisc { add | replace | change | del } dev NAME { root | parent ID }
            [ handle ID ] [ stab ... ] [ KIND [ PARAMETERS ] ]
@@ -13,8 +13,7 @@ const USAGE: &str = "Usage: tc qdisc { add | replace | change | del } dev NAME {
 ";
 
 pub(crate) fn usage(code: i32) -> Outcome {
-    let kinds = kinds::NAMES;
-    let stderr = format!("{USAGE}The kinds are {kinds}; KIND help tells its parameters.\n");
+    let stderr = format!("{USAGE}The kinds are {KINDS}; KIND help tells its parameters.\n");
     Outcome { stdout: String::new(), stderr, code }
 }
 

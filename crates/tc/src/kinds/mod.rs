@@ -27,7 +27,7 @@ use crate::complaint::Complaint;
 use crate::host::Host;
 use crate::render::Line;
 use crate::words::Words;
-use narrows_policy::{ClassParams, Fifo, FifoUnit, Handle, Kind, Params, PortFacts};
+use narrows_policy::{ClassParams, Fifo, FifoUnit, Handle, KINDS, Kind, Params, PortFacts};
 use narrows_qdisc::Detail;
 use narrows_qdisc::pacing::Structure;
 
@@ -39,9 +39,6 @@ pub(crate) struct Style {
     /// Whether several queues share the qdisc's limit, so that their coordination matters.
     pub(crate) shared: bool,
 }
-
-/// The names of all kinds, in the order of the documentation.
-pub(crate) const NAMES: &str = "pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, red, carousel, eiffel, flowbundler, mq and noqueue";
 
 /// Parses the words after the name of a kind.
 pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
@@ -67,9 +64,14 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "noqueue" => without_parameters(Params::Noqueue, words),
         "mq" => without_parameters(Params::Mq, words),
         _ => match nearest(kind) {
-            Some(instead) => Err(Complaint::wrong(format!(
-                "Unknown qdisc \"{kind}\": it is not one of the kinds here. Nearest is {instead}."
-            ))),
+            Some(instead) => {
+                let why = format!(
+                    "Unknown qdisc \"{kind}\": it is not one of the kinds here. Nearest is {instead}."
+                );
+                // Without parameters tc leaves it to the kernel.
+                let is_bare = words.peek().is_none();
+                Err(if is_bare { Complaint::refused(why) } else { Complaint::wrong(why) })
+            }
             None => without_parameters(Params::Unknown(kind.to_owned()), words),
         },
     }
@@ -104,7 +106,7 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
     let kind = params.kind_name();
     Err(Complaint::wrong(match params {
         Params::Unknown(_) => format!(
-            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are {NAMES}."
+            "Unknown qdisc \"{kind}\", hence option \"{word}\" is unparsable: the kinds are {KINDS}."
         ),
         _ => format!("{kind}: unknown parameter \"{word}\": {kind} takes none."),
     }))

@@ -26,7 +26,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<Stab, Complaint> {
         let Some(name) = full.into_iter().find(|full| abbreviates(word, full)) else { break };
         words.next();
         if name == "help" {
-            return Err(Complaint::wrong(USAGE));
+            return Err(Complaint::unreadable(USAGE));
         }
         let value = words.value(word, if name == "linklayer" { "atm" } else { "64" })?;
         let is_given = match name {
@@ -45,7 +45,7 @@ pub(crate) fn parse(words: &mut Words) -> Result<Stab, Complaint> {
                 stab.linklayer = Some(framing.ok_or_else(|| wrong(value, overhead::FRAMING_HINT))?);
             }
             "overhead" => {
-                let bytes = value.parse().ok().filter(|bytes: &i32| bytes.abs() <= MOST);
+                let bytes = value.parse().ok().filter(|bytes| (-MOST..=MOST).contains(bytes));
                 stab.overhead =
                     bytes.ok_or_else(|| wrong(value, "a number of bytes from -65535 to 65535"))?;
             }

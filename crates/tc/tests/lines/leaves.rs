@@ -487,8 +487,8 @@ fn a_red_that_fits_no_average_is_refused_with_what_to_give() {
         ("pfifo_head_drop", "codel"),
         ("dualpi2", "codel"),
     ] {
-        for words in ["", " limit 100"] {
-            let complaint = host.fails(&format!("qdisc add dev right root {kind}{words}"), 1);
+        for (words, code) in [("", 2), (" limit 100", 1)] {
+            let complaint = host.fails(&format!("qdisc add dev right root {kind}{words}"), code);
             assert!(complaint.contains(kind) && complaint.contains(nearest), "{kind}: {complaint}");
         }
     }
