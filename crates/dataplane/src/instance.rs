@@ -263,7 +263,7 @@ impl Instance {
         gates: Gates,
     ) -> Result<Self, InstanceError> {
         let mut instance = Self::new(options, repairs, gates);
-        instance.check_ports(&policy)?;
+        planning::check_ports(&policy, &instance.options.ports)?;
         instance.policy = policy;
         instance.adopt_sets(sets)?;
         instance.events.hold();
@@ -516,13 +516,6 @@ impl Instance {
         self.addresses.put_back();
         self.waiting_for = None;
         self.show()
-    }
-
-    fn check_ports(&self, policy: &Policy) -> Result<(), InstanceError> {
-        match policy.ports().find(|(dev, _)| !planning::is_known(&self.options.ports, dev)) {
-            Some((dev, _)) => Err(InstanceError::ForeignPort(dev.to_owned())),
-            None => Ok(()),
-        }
     }
 
     fn report(&self) -> Report {

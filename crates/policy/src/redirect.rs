@@ -38,18 +38,14 @@ impl Policy {
     /// If it has both.
     pub fn in_force(&self, dev: &str, opposite: &str) -> Result<Cow<'_, PortPolicy>, PolicyError> {
         let own = self.port(dev);
-        let Some(to) = self.redirected(opposite) else { return Ok(Cow::Borrowed(own)) };
-        let through = self.port(to.as_str());
-        if through.root().is_none() {
-            return Ok(Cow::Borrowed(own));
-        }
+        let Some(to) = self.shaping_instead(opposite) else { return Ok(Cow::Borrowed(own)) };
+        let to = to.as_str();
         if own.root().is_some() {
-            let to = to.as_str();
             return refuse(format!(
                 "{dev} and {to} both have a root qdisc, and what comes in at {opposite} is redirected to {to} and leaves at {dev}: only one of them can shape it. Delete the root of {dev}, that of {to}, or the filter at {opposite}."
             ));
         }
-        let mut port = through.clone();
+        let mut port = self.port(to).clone();
         port.ends = own.ends.clone();
         Ok(Cow::Owned(port))
     }
@@ -65,9 +61,13 @@ impl Policy {
 
     /// The device whose qdiscs are in force at the egress of `dev`, as [`Policy::in_force`].
     pub fn shaping(&self, dev: &str, opposite: &str) -> String {
-        let through = self.redirected(opposite);
-        let through = through.as_ref().map(DeviceName::as_str);
-        through.filter(|to| self.port(to).root().is_some()).unwrap_or(dev).to_owned()
+        self.shaping_instead(opposite).as_ref().map_or(dev, DeviceName::as_str).to_owned()
+    }
+
+    /// The intermediate device to which what comes in at `opposite` is redirected, if that has
+    /// qdiscs.
+    fn shaping_instead(&self, opposite: &str) -> Option<DeviceName> {
+        self.redirected(opposite).filter(|to| self.port(to.as_str()).root().is_some())
     }
 
     /// The port from which the intermediate device `dev` gets packets.
@@ -83,11 +83,15 @@ impl Policy {
 
     /// The device to which `filter` redirects.
     fn target(&self, filter: &Filter) -> Option<DeviceName> {
-        let mut actions = filter.actions.iter().filter_map(|id| self.action(*id));
-        actions.find_map(|bound| match bound.action {
-            Action::Mirred { to } => Some(to),
+        self.actions_of(filter).find_map(|action| match action {
+            Action::Mirred { to } => Some(*to),
             _ => None,
         })
+    }
+
+    /// The actions of `filter`, in their order.
+    fn actions_of(&self, filter: &Filter) -> impl Iterator<Item = &Action> {
+        filter.actions.iter().filter_map(|id| Some(&self.action(*id)?.action))
     }
 
     /// Checks the filters of `dev` after `edit`, which was made at `place`.
@@ -162,32 +166,20 @@ impl Policy {
         Ok(())
     }
 
-    /// The fates of packets at the actions of `filter`.
-    fn controls(&self, filter: &Filter) -> impl Iterator<Item = [Control; 2]> {
-        filter.actions.iter().filter_map(|id| Some(self.action(*id)?.action.controls()))
-    }
-
     /// Whether `filter` ends the search for packets that are not dropped.
     fn lets_pass(&self, filter: &Filter) -> bool {
         // After the last action that pipes, a packet passes.
-        let mut piped = true;
-        for controls in self.controls(filter) {
-            if controls.contains(&Control::Pass) {
-                return true;
-            }
-            if !controls.contains(&Control::Pipe) {
-                piped = false;
-                break;
-            }
-        }
-        piped
+        let mut controls = self.actions_of(filter).map(Action::controls);
+        let end = controls
+            .find(|fates| fates.contains(&Control::Pass) || !fates.contains(&Control::Pipe));
+        end.is_none_or(|fates| fates.contains(&Control::Pass))
     }
 
     /// Whether each packet that `filter` matches is redirected or dropped.
     fn is_whole(&self, filter: &Filter) -> bool {
-        let before = filter.actions.iter().filter_map(|id| self.action(*id));
-        let before = before.take_while(|bound| !matches!(bound.action, Action::Mirred { .. }));
-        let mut controls = before.flat_map(|bound| bound.action.controls());
+        let before = self.actions_of(filter);
+        let before = before.take_while(|action| !matches!(action, Action::Mirred { .. }));
+        let mut controls = before.flat_map(Action::controls);
         controls.all(|control| matches!(control, Control::Pipe | Control::Drop))
     }
 }

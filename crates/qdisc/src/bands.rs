@@ -189,13 +189,6 @@ impl Bands {
         place(class).or_else(|| place(u32::from(self.config.otherwise?)))
     }
 
-    /// Packets dropped here or below.
-    fn drops(&self) -> u64 {
-        // Copies that were made below as packets left have not come here.
-        let there = self.stats.sent_packets + u64::from(self.backlog.packets);
-        self.came.saturating_sub(there)
-    }
-
     fn count(&mut self, before: Backlog, after: Backlog) {
         self.backlog.packets = self.backlog.packets - before.packets + after.packets;
         self.backlog.bytes = self.backlog.bytes - before.bytes + after.bytes;
@@ -513,8 +506,12 @@ impl Qdisc for Bands {
         let delays = self.classes.iter().map(|class| (class.id, class.delays.clone()));
         let delays = delays.filter(|(_, delays)| !delays.is_empty()).collect();
         let detail = Some(Detail::Bands(Box::new(Figures { deficits, delays })));
-        let mut own =
-            Stats { backlog: self.backlog, drops: self.drops(), detail, ..self.stats.clone() };
+        let mut own = Stats {
+            backlog: self.backlog,
+            drops: self.stats.dropped_of(self.came, self.backlog),
+            detail,
+            ..self.stats.clone()
+        };
         above.restate(&mut own);
         into.push(own);
         for (place, class) in (0..).zip(&self.classes) {

@@ -16,6 +16,15 @@ pub struct Above {
     held: Backlog,
 }
 
+/// The charge of `backlog` as if all of its packets had the same length.
+pub(crate) fn cost_of_alike(overhead: &Overhead, backlog: Backlog) -> Bytes {
+    let packets = u64::from(backlog.packets);
+    match backlog.bytes.0.checked_div(packets) {
+        Some(mean) => Bytes(overhead.cost(Bytes(mean)).0 * packets),
+        None => Bytes::ZERO,
+    }
+}
+
 impl Above {
     /// With what one more parent holds, by its length: a packet that a former qdisc had handed
     /// over, and one now.
@@ -29,11 +38,8 @@ impl Above {
 
     /// The same where packets count with `overhead`.
     pub(crate) fn charged(self, overhead: &Overhead) -> Self {
-        let charge = |Backlog { packets, bytes }: Backlog| {
-            let count = u64::from(packets);
-            let mean = bytes.0.checked_div(count).unwrap_or(0);
-            Backlog { packets, bytes: Bytes(overhead.cost(Bytes(mean)).0 * count) }
-        };
+        let charge =
+            |backlog: Backlog| Backlog { bytes: cost_of_alike(overhead, backlog), ..backlog };
         Self { inherited: charge(self.inherited), held: charge(self.held) }
     }
 

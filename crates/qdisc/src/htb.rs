@@ -335,13 +335,6 @@ impl Htb {
         self.assured[prio].push(place);
     }
 
-    /// Packets dropped here or below.
-    fn drops(&self) -> u64 {
-        // Copies that were made below as packets left have not come here.
-        let there = self.stats.sent_packets + u64::from(self.backlog.packets);
-        self.came.saturating_sub(there)
-    }
-
     fn count(&mut self, before: Backlog, after: Backlog) {
         self.backlog.packets = self.backlog.packets - before.packets + after.packets;
         self.backlog.bytes = self.backlog.bytes - before.bytes + after.bytes;
@@ -912,7 +905,7 @@ impl Qdisc for Htb {
         };
         let mut own = Stats {
             backlog: self.backlog,
-            drops: self.drops(),
+            drops: self.stats.dropped_of(self.came, self.backlog),
             detail: Some(crate::Detail::Htb(Box::new(figures))),
             ..self.stats.clone()
         };

@@ -1,6 +1,7 @@
 //! The one qdisc below another: of a `tbf`, a `red`, a `netem`.
 
 use crate::fifo::Fifo;
+use crate::sink::Sink;
 use crate::{Above, Config, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict};
 use narrows_packet::{Backlog, PacketId, Packets};
 use narrows_units::Nanos;
@@ -81,6 +82,28 @@ impl Inner {
             Place::Fifo(fifo) => fifo.dequeue_one(packets, now),
             Place::Other(other) => other.dequeue_one(packets, now),
         }
+    }
+
+    /// Moves packets that may leave at `now` into `out`, while there is room. `leave` comes first
+    /// for each.
+    #[inline(always)]
+    pub(crate) fn release<S: Sink>(
+        &mut self,
+        packets: &mut Packets,
+        now: Nanos,
+        out: &mut S,
+        mut leave: impl FnMut(&mut Packets, PacketId),
+    ) -> Next {
+        while out.has_room() {
+            match self.dequeue_one(packets, now) {
+                Ok(id) => {
+                    leave(packets, id);
+                    out.push(id);
+                }
+                Err(next) => return next,
+            }
+        }
+        Next::Now
     }
 
     /// Whether it only drops arrivals, never queued packets.

@@ -60,6 +60,13 @@ pub(crate) fn refuse(packets: &mut Packets, ids: &[PacketId]) -> u64 {
 }
 
 impl Stats {
+    /// Of `came` packets, those that were dropped by it or below it: they neither left nor wait in
+    /// `backlog`.
+    pub(crate) fn dropped_of(&self, came: u64, backlog: Backlog) -> u64 {
+        // Copies that were made below as packets left have not come here.
+        came.saturating_sub(self.sent_packets + u64::from(backlog.packets))
+    }
+
     /// Drops `ids` for lack of frames and counts them.
     pub(crate) fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
         self.drops += refuse(packets, ids);

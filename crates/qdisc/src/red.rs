@@ -107,19 +107,11 @@ impl Red {
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         let before = self.accepted();
-        let next = loop {
-            if !out.has_room() {
-                break Next::Now;
-            }
-            match self.inner.dequeue_one(packets, now) {
-                Ok(id) => {
-                    self.stats.sent_packets += 1;
-                    self.stats.sent_bytes += packets.len(id).0;
-                    out.push(id);
-                }
-                Err(next) => break next,
-            }
-        };
+        let stats = &mut self.stats;
+        let next = self.inner.release(packets, now, out, |packets, id| {
+            stats.sent_packets += 1;
+            stats.sent_bytes += packets.len(id).0;
+        });
         // What the inner qdisc has dropped meanwhile.
         self.stats.drops += before.saturating_sub(self.accepted());
         if self.inner.backlog().is_empty() {

@@ -45,13 +45,6 @@ impl Stab {
         packets.set_size(id, self.overhead.cost(frame).max(Bytes(1)));
     }
 
-    /// Counts `id`, which leaves, as it is.
-    #[inline]
-    fn restore(&mut self, packets: &mut Packets, id: PacketId) {
-        packets.reset_size(id);
-        self.bytes.0 -= packets.len(id).0;
-    }
-
     /// Takes note of what was dropped or copied below since `before`.
     #[inline]
     fn settle(&mut self, packets: &Packets, before: Turnover) {
@@ -63,23 +56,23 @@ impl Stab {
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         let before = packets.turnover();
-        let next = loop {
-            if !out.has_room() {
-                break Next::Now;
-            }
-            match self.inner.dequeue_one(packets, now) {
-                Ok(id) => {
-                    self.restore(packets, id);
-                    self.stats.sent_packets += 1;
-                    self.stats.sent_bytes += packets.len(id).0;
-                    out.push(id);
-                }
-                Err(next) => break next,
-            }
-        };
+        let (bytes, stats) = (&mut self.bytes, &mut self.stats);
+        let next = self.inner.release(packets, now, out, |packets, id| {
+            let frame = restore(packets, id);
+            bytes.0 -= frame.0;
+            stats.sent_packets += 1;
+            stats.sent_bytes += frame.0;
+        });
         self.settle(packets, before);
         if next == Next::Now && self.inner.backlog().is_empty() { Next::Empty } else { next }
     }
+}
+
+/// Counts `id`, which leaves, as its frame is, and returns how long that is.
+#[inline]
+fn restore(packets: &mut Packets, id: PacketId) -> Bytes {
+    packets.reset_size(id);
+    packets.len(id)
 }
 
 impl Qdisc for Stab {
@@ -149,7 +142,7 @@ impl Qdisc for Stab {
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
         let id = self.inner.qdisc_mut().drain(packets)?;
-        self.restore(packets, id);
+        self.bytes.0 -= restore(packets, id).0;
         Some(id)
     }
 

@@ -1,7 +1,7 @@
 //! An instance that continues in another process: the state that it passes on, and how the other
 //! inherits it.
 
-use super::{Instance, InstanceError, InstanceOptions, read_sets};
+use super::{Instance, InstanceError, InstanceOptions, planning, read_sets};
 use crate::clock;
 use crate::counters::{self, QueueCounters};
 use crate::events::Events;
@@ -182,7 +182,7 @@ impl Heritage {
         };
         let mut instance = Instance::new(options, repairs, gates);
         instance.began = Nanos(manifest.began);
-        instance.check_ports(&policy)?;
+        planning::check_ports(&policy, &instance.options.ports)?;
         instance.policy = policy;
         instance.adopt_sets(read_sets(manifest.sets).map_err(unfit)?)?;
         let inherited = match manifest.plane {

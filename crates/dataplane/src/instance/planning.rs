@@ -79,9 +79,7 @@ impl Planner {
     /// # Errors
     /// If it does not fit the ports or their plane.
     pub(crate) fn plan(&self, policy: Policy) -> Result<Planned, InstanceError> {
-        if let Some((dev, _)) = policy.ports().find(|(dev, _)| !is_known(&self.ports, dev)) {
-            return Err(InstanceError::ForeignPort(dev.to_owned()));
-        }
+        check_ports(&policy, &self.ports)?;
         let mut plans = [None, None];
         for side in Side::BOTH {
             let name = &self.ports[side.index()];
@@ -125,9 +123,13 @@ impl Planner {
     }
 }
 
-/// Whether `dev` is one of `ports`, or a device through which they redirect.
-pub(super) fn is_known(ports: &[String; 2], dev: &str) -> bool {
-    ports.iter().any(|port| port == dev) || is_intermediate(dev)
+/// Checks that each device of `policy` is one of `ports`, or one through which they redirect.
+pub(super) fn check_ports(policy: &Policy, ports: &[String; 2]) -> Result<(), InstanceError> {
+    let is_known = |dev: &str| ports.iter().any(|port| port == dev) || is_intermediate(dev);
+    match policy.ports().find(|(dev, _)| !is_known(dev)) {
+        Some((dev, _)) => Err(InstanceError::ForeignPort(dev.to_owned())),
+        None => Ok(()),
+    }
 }
 
 /// What the port of `side` runs under `policy`.

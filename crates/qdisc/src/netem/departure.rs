@@ -42,18 +42,12 @@ impl Netem {
         };
         let arrives = self.enter(&mut below, packets, now);
         let mut left = below.inner.backlog().packets;
-        let leaves = loop {
-            if !out.has_room() {
-                break Next::Now;
-            }
-            match below.inner.dequeue_one(packets, now) {
-                Ok(id) => {
-                    left = left.saturating_sub(1);
-                    self.send(packets, id, out);
-                }
-                Err(next) => break next,
-            }
-        };
+        let stats = &mut self.stats;
+        let leaves = below.inner.release(packets, now, out, |packets, id| {
+            left = left.saturating_sub(1);
+            stats.sent_packets += 1;
+            stats.sent_bytes += packets.len(id).0;
+        });
         // What it has dropped by itself.
         self.stats.drops += u64::from(left.saturating_sub(below.inner.backlog().packets));
         self.below = Some(below);

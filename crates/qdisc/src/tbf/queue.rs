@@ -1,6 +1,7 @@
 //! What waits in a `tbf`: the inner qdisc and the packet that is held in front of it.
 
 use crate::coalescing::Coalescing;
+use crate::held::cost_of_alike;
 use crate::inner::Inner;
 use crate::overlimits::Overlimits;
 use crate::sink::Sink;
@@ -214,12 +215,7 @@ impl Queue {
 
     /// Charges the backlog as if all packets had the same length.
     pub(super) fn cost(&self) -> Bytes {
-        let Backlog { packets, bytes } = self.backlog();
-        let packets = u64::from(packets);
-        match bytes.0.checked_div(packets) {
-            Some(mean) => Bytes(self.overhead.cost(Bytes(mean)).0 * packets),
-            None => Bytes::ZERO,
-        }
+        cost_of_alike(&self.overhead, self.backlog())
     }
 
     /// The meter was replaced. The new one has stamped none of the queued packets.

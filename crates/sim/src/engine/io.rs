@@ -155,6 +155,16 @@ impl SimIo {
             }
         }
     }
+
+    /// Puts `offer` into a free frame, or into the next that was never used.
+    fn place(&mut self, offer: Offer) -> u32 {
+        if let Some(frame) = self.free.pop() {
+            self.frames[frame as usize] = offer;
+            return frame;
+        }
+        self.frames.push(offer);
+        self.frames.len() as u32 - 1
+    }
 }
 
 impl Io for SimIo {
@@ -165,21 +175,11 @@ impl Io for SimIo {
         self.fill(self.at);
         while out.has_room() && !self.ring.is_empty() {
             // Without a free frame a device receives nothing.
-            let fresh = self.frames.len() as u32;
-            if self.free.is_empty() && fresh == self.places {
+            if self.free.is_empty() && self.frames.len() as u32 == self.places {
                 break;
             }
             let Some(offer) = self.ring.pop_front() else { break };
-            let frame = match self.free.pop() {
-                Some(frame) => {
-                    self.frames[frame as usize] = offer;
-                    frame
-                }
-                None => {
-                    self.frames.push(offer);
-                    fresh
-                }
-            };
+            let frame = self.place(offer);
             packets.arrive(PacketId(frame), offer.len, now);
             out.push(PacketId(frame));
         }
@@ -196,20 +196,8 @@ impl Io for SimIo {
 
     fn put_aside(&mut self, ingress: Side, _longest: Bytes, out: &mut Batch) {
         while out.has_room() && self.spare_frames(ingress).is_some_and(|spare| spare > 0) {
-            let fresh = self.frames.len() as u32;
             let (at, queue, flow, len, tag, ect) = (Nanos::ZERO, 0, 0, 0, 0, false);
-            let empty = Offer { at, queue, flow, len, tag, ect };
-            let frame = match self.free.pop() {
-                Some(frame) => {
-                    self.frames[frame as usize] = empty;
-                    frame
-                }
-                None => {
-                    self.frames.push(empty);
-                    fresh
-                }
-            };
-            out.push(PacketId(frame));
+            out.push(PacketId(self.place(Offer { at, queue, flow, len, tag, ect })));
         }
     }
 
