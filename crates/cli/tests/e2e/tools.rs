@@ -21,7 +21,8 @@ fn tool(name: &str) -> Option<PathBuf> {
 
 /// Runs `words` in the shaper's namespace with a `tc` that is `narrows tc`.
 fn with_our_tc(bed: &Testbed, words: &[&str]) -> Output {
-    let folder = std::env::temp_dir().join(format!("nrw-shim-{}", std::process::id()));
+    // One for each network: tests run beside each other.
+    let folder = std::env::temp_dir().join(format!("nrw-shim-{}", bed.shaper().name()));
     fs::create_dir_all(&folder).unwrap();
     let tc = format!("exec {} tc \"$@\"", crate::setup::NARROWS);
     // tcconfig looks for the kernel's netem, which has no part in this.
