@@ -27,6 +27,9 @@ const PLACES: usize = if cfg!(loom) { 1 } else { 8192 };
 /// An answer that takes longer is given up.
 const PATIENCE: Nanos = Nanos::from_secs(4);
 
+/// How far the clock of a queue may be behind that of another.
+const CLOCK_SKEW: Nanos = Nanos::from_secs(1);
+
 /// Shift from nanoseconds to units of 1.024 us.
 const TICK_BITS: u32 = 10;
 
@@ -188,12 +191,13 @@ fn is_of(word: u64, connection: u64) -> bool {
     word >> 32 == connection >> 32 & TAG | TAKEN
 }
 
-/// The time since the packet left. Clocks of queues may differ: if this one is behind, the time is
-/// 0.
+/// The time since the packet left, of which 73 minutes are told apart. Clocks of queues may differ:
+/// if this one is behind by up to [`CLOCK_SKEW`], the time is 0.
 #[inline]
 fn waited(word: u64, now: Nanos) -> Nanos {
-    let ticks = ((now.0 >> TICK_BITS) as u32).wrapping_sub(word as u32) as i32;
-    Nanos(u64::from(ticks.max(0) as u32) << TICK_BITS)
+    const AHEAD: u32 = u32::MAX - (CLOCK_SKEW.0 >> TICK_BITS) as u32;
+    let ticks = ((now.0 >> TICK_BITS) as u32).wrapping_sub(word as u32);
+    Nanos(if ticks >= AHEAD { 0 } else { u64::from(ticks) << TICK_BITS })
 }
 
 #[cfg(test)]
@@ -240,6 +244,30 @@ mod tests {
         assert!(board.awaits(ONE) && !board.awaits(other));
         board.expect(other, Answer::Spin(false), 4, NOW + PATIENCE + millis(1));
         assert!(board.awaits(other) && !board.awaits(ONE));
+    }
+
+    #[test]
+    fn a_place_that_nobody_answers_is_free_after_any_time() {
+        // Also where 31 and 32 bits of ticks wrap: after 36 and 73 minutes.
+        let wraps = [31, 32].map(|bits| (1u64 << bits << TICK_BITS) / 1_000_000_000);
+        for seconds in (5..10_000).step_by(3).chain(wraps).chain(wraps.map(|wrap| wrap + 5)) {
+            let board = Awaited::new();
+            board.expect(ONE, SEVEN, 3, NOW);
+            let other = ONE + (1 << 50);
+            let mut now = NOW + Nanos::from_secs(seconds);
+            board.expect(other, Answer::Spin(false), 4, now);
+            // Shortly after a wrap it looks as young as it was then.
+            now += PATIENCE + CLOCK_SKEW + millis(1);
+            board.expect(other, Answer::Spin(false), 4, now);
+            assert!(board.awaits(other), "{seconds} s later");
+        }
+    }
+
+    #[test]
+    fn a_receiver_whose_clock_is_behind_sees_no_time_at_all() {
+        let board = Awaited::new();
+        board.expect(ONE, SEVEN, 3, NOW);
+        assert_eq!(board.comes(ONE, NOW - millis(5), yes), Some((Nanos::ZERO, 3)));
     }
 
     #[test]
