@@ -13,7 +13,7 @@ use crate::clock;
 use crate::control;
 use crate::counters::{Counts, QueueCounters};
 use crate::events::Events;
-use crate::front::FrontError;
+use crate::front::{FrontError, Terms};
 use crate::gates::{Gates, NoGate};
 use crate::heartbeat::SilentWorker;
 use crate::in_driver::{self, InDriver};
@@ -34,11 +34,12 @@ use narrows_link::bridge::BridgeError;
 use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
 use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
 use narrows_sets::Sets;
-use narrows_shaper::Side;
+use narrows_shaper::{Installation, Side};
 use narrows_snapshot::{Finding, Snapshot};
 use narrows_units::Nanos;
 use narrows_xdp::Refusal;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 mod handover;
 mod planning;
@@ -372,23 +373,60 @@ impl Instance {
             let terms = self.resolve(name, &plan.plan().front)?;
             changes.push((side, plan, terms));
         }
-        let mut installed = Vec::new();
-        if let Some(plane) = &mut self.plane {
-            for (side, plan, terms) in changes {
-                plane.put_in_front(side, &terms, self.tables.as_ref())?;
-                match plan {
-                    Ready::Plan(plan) => plane.install(side, *plan)?,
-                    Ready::Reconciled(reconciled) => {
-                        installed.extend(plane.install_reconciled(side, *reconciled)?);
-                    }
-                }
-            }
-        }
+        let installed = self.install(changes)?;
         let policy = std::mem::replace(&mut self.policy, policy);
         if self.plane.is_some() {
             self.look_up();
         }
         Ok(Replaced { _policy: policy, _installed: installed })
+    }
+
+    /// Installs the plan of each side and the filters in front of it: all of them or, if one is
+    /// refused, none. Returns what is replaced.
+    fn install(
+        &mut self,
+        changes: Vec<(Side, Ready, Terms)>,
+    ) -> Result<Vec<Arc<Installation>>, InstanceError> {
+        let (mut replaced, mut sides) = (Vec::new(), Vec::new());
+        for (side, plan, terms) in changes {
+            let Some(plane) = &mut self.plane else { break };
+            sides.push(side);
+            let installed =
+                plane.put_in_front(side, &terms, self.tables.as_ref()).and_then(|()| match plan {
+                    Ready::Plan(plan) => plane.install(side, *plan).map(|()| None),
+                    Ready::Reconciled(reconciled) => plane.install_reconciled(side, *reconciled),
+                });
+            match installed {
+                Ok(before) => replaced.extend(before),
+                Err(error) => {
+                    self.restore(&sides);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(replaced)
+    }
+
+    /// Installs what the policy in force has at `sides`, some of which have another one now.
+    fn restore(&mut self, sides: &[Side]) {
+        for &side in sides {
+            if let Err(error) = self.install_again(side) {
+                let port = &self.options.ports[side.index()];
+                self.warn(format!(
+                    "{port} has its part of a policy that was refused: {error}; apply a policy that \
+                     changes {port}, or restart"
+                ));
+            }
+        }
+    }
+
+    fn install_again(&mut self, side: Side) -> Result<(), InstanceError> {
+        let Some(plane) = &self.plane else { return Ok(()) };
+        let plan = self.lay_out(&self.policy, side, plane.queues())?;
+        let terms = self.resolve(&self.options.ports[side.index()], &plan.front)?;
+        let Some(plane) = &mut self.plane else { return Ok(()) };
+        plane.put_in_front(side, &terms, self.tables.as_ref())?;
+        plane.install(side, plan)
     }
 
     /// The figures of every qdisc of the port of `side`.

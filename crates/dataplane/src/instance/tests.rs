@@ -33,7 +33,26 @@ struct FakePlane {
     plans: [Plan; 2],
     counts: Counts,
     silent: Vec<SilentWorker>,
+    refuses: Refuses,
     told: Rc<RefCell<Told>>,
+}
+
+/// What the kernel does not take, once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Refuses {
+    Nothing,
+    Front(Side),
+    Plan(Side),
+}
+
+impl Refuses {
+    fn check(&mut self, what: Self) -> Result<(), InstanceError> {
+        if *self != what {
+            return Ok(());
+        }
+        *self = Self::Nothing;
+        Err(InstanceError::ForeignPort("out of memory".to_owned()))
+    }
 }
 
 impl LooksUp for FakePlane {
@@ -65,6 +84,7 @@ impl Plane for FakePlane {
     }
 
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
+        self.refuses.check(Refuses::Plan(side))?;
         self.plans[side.index()] = plan.clone();
         self.told.borrow_mut().installed.push((side, plan));
         Ok(())
@@ -72,11 +92,11 @@ impl Plane for FakePlane {
 
     fn put_in_front(
         &mut self,
-        _: Side,
+        side: Side,
         _: &Terms,
         _: Option<&SetTables>,
     ) -> Result<(), InstanceError> {
-        Ok(())
+        self.refuses.check(Refuses::Front(side))
     }
 
     fn stats(&self, _: Side) -> Vec<NodeStats> {
@@ -134,7 +154,8 @@ fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Told>>) {
         driver: "none".into(),
     });
     let (plans, silent) = (Default::default(), Vec::new());
-    (FakePlane { ports, plans, counts, silent, told: Rc::clone(&told) }, told)
+    let refuses = Refuses::Nothing;
+    (FakePlane { ports, plans, counts, silent, refuses, told: Rc::clone(&told) }, told)
 }
 
 /// An instance whose ports `plane` joins.
@@ -178,6 +199,35 @@ fn counts(received: u64, queued: u32) -> Counts {
     ];
     counts.verdicts[0] = Verdicts { unserved: 3, ..Verdicts::default() };
     counts
+}
+
+/// The plans that run at the end, if the plane refuses that while a policy for both ports follows
+/// another one.
+fn plans_after(refuses: Refuses) -> [Plan; 2] {
+    let text = |limit: u32| {
+        let line = |port| format!("qdisc add dev {port} root handle 1: pfifo limit {limit}\n");
+        PORTS.map(line).concat()
+    };
+    let (mut plane, _) = plane(Counts::default());
+    plane.plans = PORTS.map(|port| Plan::of(policy(&text(10)).port(port), 2).unwrap());
+    plane.refuses = refuses;
+    let mut instance = joined(plane);
+    instance.policy = policy(&text(10));
+    let applied = instance.apply(policy(&text(20)));
+    let in_force = if refuses == Refuses::Nothing { 20 } else { 10 };
+    assert_eq!(applied.is_ok(), in_force == 20, "{refuses:?}");
+    assert_eq!(*instance.policy(), policy(&text(in_force)), "{refuses:?}");
+    Side::BOTH.map(|side| instance.plane.as_ref().unwrap().plan(side).clone())
+}
+
+#[test]
+fn a_policy_is_in_force_at_both_ports_or_at_none() {
+    let new = plans_after(Refuses::Nothing);
+    let old = plans_after(Refuses::Front(Side::A));
+    assert_ne!(new, old);
+    assert_eq!(old, plans_after(Refuses::Plan(Side::A)));
+    assert_eq!(old, plans_after(Refuses::Front(Side::B)));
+    assert_eq!(old, plans_after(Refuses::Plan(Side::B)));
 }
 
 #[test]
