@@ -35,6 +35,7 @@
 //! M. Shreedhar, G. Varghese, "Efficient fair queueing using deficit round robin" (1995);
 //! IEEE 802.1Q, 8.6.8 (enhanced transmission selection).
 
+use crate::draining::Draining;
 use crate::places::Places;
 use crate::rotation::Rotation;
 use crate::sink::Sink;
@@ -129,6 +130,7 @@ pub(crate) struct Bands {
     siblings: Option<Siblings>,
     /// The place of the class whose packet left last.
     last: Option<u32>,
+    draining: Draining,
     backlog: Backlog,
     /// All but drops and backlog.
     stats: Stats,
@@ -160,6 +162,7 @@ impl Bands {
             wakes: Nanos::MAX,
             siblings: census.map(Siblings::new),
             last: None,
+            draining: Draining::default(),
             backlog: Backlog::default(),
             stats: Stats::default(),
             came: 0,
@@ -533,7 +536,9 @@ impl Qdisc for Bands {
     }
 
     fn drain(&mut self, packets: &mut Packets) -> Option<PacketId> {
-        let class = self.classes.iter_mut().find(|class| !class.queue.backlog().is_empty())?;
+        let has_packets = |class: &class::Class| !class.queue.backlog().is_empty();
+        let place = self.draining.next(&self.classes, has_packets)?;
+        let class = &mut self.classes[place];
         let before = class.queue.backlog();
         let id = class.queue.drain(packets)?;
         let after = class.queue.backlog();

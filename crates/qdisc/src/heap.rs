@@ -67,6 +67,16 @@ impl Heap {
         self.entries[place] = entry;
     }
 
+    /// Removes all flows for which `stays` is false.
+    pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+        let before = self.entries.len();
+        self.entries.retain(|entry| stays(entry.flow));
+        if self.entries.len() != before {
+            // What is sorted is a heap.
+            self.entries.sort_unstable_by_key(|entry| entry.at);
+        }
+    }
+
     /// Takes the first.
     pub(crate) fn pop(&mut self) -> Option<(Nanos, u32)> {
         let first = *self.entries.first()?;
@@ -130,6 +140,7 @@ mod tests {
         #[test]
         fn the_earliest_comes_out_first(
             steps in prop::collection::vec(prop::option::weighted(0.6, 0u64..50), 1..400),
+            removed in prop::option::of((0usize..400, 2u32..9)),
         ) {
             let mut heap = Heap::default();
             let mut model = BTreeSet::new();
@@ -145,6 +156,10 @@ mod tests {
                         prop_assert_eq!(popped.map(|(at, _)| at), earliest);
                         prop_assert!(popped.is_none_or(|entry| model.remove(&entry)));
                     }
+                }
+                if let Some((_, every)) = removed.filter(|(at, _)| *at == flow) {
+                    heap.retain(|flow| flow % every != 0);
+                    model.retain(|(_, flow)| flow % every != 0);
                 }
                 prop_assert_eq!(heap.len(), model.len());
                 prop_assert_eq!(heap.first(), model.first().map(|(at, _)| *at));

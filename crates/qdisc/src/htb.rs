@@ -33,6 +33,7 @@
 //!
 //! Source: M. Devera, `sch_htb.c`, `tc-htb(8)`.
 
+use crate::draining::Draining;
 use crate::heap::Heap;
 use crate::overlimits::Overlimits;
 use crate::places::Places;
@@ -94,6 +95,14 @@ const AHEAD: usize = 32;
 /// The resting classes to look ahead.
 const REST_AHEAD: usize = 16;
 
+/// Places of retired classes are searched for and cleared when there are this many,
+const RETIRED_FEWEST: usize = 64;
+/// and at least this part of all. So a class takes a few steps, however many there are.
+const RETIRED_PART: usize = 8;
+
+/// Lines that nobody uses are forgotten when there are this many times as many as leaves.
+const LINES_MOST: usize = 2;
+
 /// The most times in the heap for a class: one, and an earlier one that was added before it came
 /// due.
 const TIMES_A_CLASS: usize = 2;
@@ -110,6 +119,11 @@ pub(crate) struct Htb {
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Places,
     leaves: Vec<Leaf>,
+    /// Places of leaves whose classes are gone, which may still take turns or stand in a line.
+    retired: Vec<u32>,
+    /// Places for new leaves: nothing refers to them.
+    vacant: Vec<u32>,
+    draining: Draining,
     /// Classes that may have credit of their own, by priority, in the order of their turns.
     assured: [Turns; PRIORITIES],
     /// Classes without credit of their own that have not tried to borrow yet. A class takes turns
@@ -144,6 +158,9 @@ impl Htb {
             has_others: false,
             places: Places::default(),
             leaves: Vec::new(),
+            retired: Vec::new(),
+            vacant: Vec::new(),
+            draining: Draining::default(),
             assured: Default::default(),
             borrowing: Default::default(),
             waiting: Heap::default(),
@@ -200,13 +217,18 @@ impl Htb {
         }
         let meter = self.tree.meter(class)?;
         let leaf = self.leaf(class, None)?;
+        let leaf = Leaf::new(class, leaf, meter);
+        let prio = leaf.prio;
+        if let Some(place) = self.vacant.pop() {
+            self.leaves[place as usize] = leaf;
+            self.make_room_at(prio);
+            return Some(place);
+        }
         let place = self.leaves.len() as u32;
         if self.leaves.len() == self.leaves.capacity() {
             self.leaves.reserve(1);
             narrows_cpu::ask_for_huge_pages(&mut self.leaves);
         }
-        let leaf = Leaf::new(class, leaf, meter);
-        let prio = leaf.prio;
         self.leaves.push(leaf);
         let room = self.leaves.capacity();
         self.waiting.make_room(TIMES_A_CLASS * room);
@@ -725,15 +747,18 @@ impl Htb {
                 }
             }
         }
+        self.clear_retired(handover.now);
     }
 
-    /// Removes the class of the leaf at `place`. Its place stays until all leaves are checked
-    /// again: it may take turns or stand in a line, where it is found to be empty.
+    /// Removes the class of the leaf at `place`. Its place stays until there are
+    /// [several](Self::clear_retired): it may take turns or stand in a line, where it is found to be
+    /// empty.
     fn retire(&mut self, place: u32, handover: &mut Handover<'_>) {
         let (packets, now) = (Handover::packets, handover.now);
         let leaf = &mut self.leaves[place as usize];
         leaf.id = RETIRED;
         leaf.sleep();
+        self.retired.push(place);
         loop {
             let leaf = &mut self.leaves[place as usize];
             let before = leaf.queue.backlog();
@@ -742,9 +767,35 @@ impl Htb {
             self.count(before, after);
             let Some(id) = id else { break };
             self.adopt_at(packets(handover), id, now);
-            if let Some(place) = self.place_of(packets(handover).meta(id).class) {
+            if let Some(place) = self.place_of(packets(handover).meta(id).class_at(self.level)) {
                 self.wake(place);
             }
+        }
+    }
+
+    /// Frees the retired leaves and their places, if there are enough of them.
+    fn clear_retired(&mut self, now: Nanos) {
+        if self.retired.len() < RETIRED_FEWEST.max(self.leaves.len() / RETIRED_PART) {
+            return;
+        }
+        let retired = std::mem::take(&mut self.retired);
+        for &place in &retired {
+            self.pass_on(place, 0, false, now);
+            self.lines.remove(&mut self.leaves, place);
+        }
+        let leaves = &self.leaves;
+        let is_present = |place: u32| leaves[place as usize].id != RETIRED;
+        let turns = self.assured.iter_mut().chain(&mut self.borrowing);
+        turns.for_each(|turns| turns.retain(is_present));
+        self.waiting.retain(is_present);
+        self.lingering.retain(|(_, place)| is_present(*place));
+        self.last = self.last.filter(|place| is_present(*place));
+        if self.lines.forget_unused(LINES_MOST * self.leaves.len()) {
+            self.leaves.iter_mut().for_each(Leaf::forget_lines);
+        }
+        for place in retired {
+            self.leaves[place as usize] = Leaf::vacant();
+            self.vacant.push(place);
         }
     }
 
@@ -752,6 +803,8 @@ impl Htb {
     /// dropped where classes are bands.
     fn rebuild(&mut self, handover: &mut Handover<'_>) {
         let leaves = std::mem::take(&mut self.leaves);
+        self.retired.clear();
+        self.vacant.clear();
         self.places.clear();
         self.assured.iter_mut().chain(&mut self.borrowing).for_each(Turns::clear);
         self.last = None;
@@ -938,7 +991,9 @@ impl Qdisc for Htb {
         let (id, before, after) = match self.direct.pop_front(packets) {
             Some(id) => (id, before, self.direct.backlog()),
             None => {
-                let leaf = self.leaves.iter_mut().find(|leaf| !leaf.queue.backlog().is_empty())?;
+                let has_packets = |leaf: &Leaf| !leaf.queue.backlog().is_empty();
+                let place = self.draining.next(&self.leaves, has_packets)?;
+                let leaf = &mut self.leaves[place];
                 let before = leaf.queue.backlog();
                 (leaf.drain(packets)?, before, leaf.queue.backlog())
             }

@@ -16,6 +16,7 @@ mod census;
 mod coalescing;
 mod config;
 mod detail;
+mod draining;
 mod feedback;
 mod flow_table;
 mod heap;

@@ -265,3 +265,77 @@ fn changes_under_load_lose_and_reorder_nothing_of_other_classes() {
     assert_eq!(of(&second), second);
     assert_eq!(left.len(), first.len() + second.len());
 }
+
+#[test]
+fn packets_of_a_class_that_goes_leave_by_the_default_one_at_any_level() {
+    let drr = ["qdisc add dev b root handle 1: drr", "class add dev b parent 1: classid 1:1 drr"];
+    for above in [&["qdisc add dev b root handle 1: prio"][..], &drr] {
+        let lines = [
+            "qdisc add dev b parent 1:1 handle 2: htb default 20",
+            "class add dev b parent 2: classid 2:10 htb rate 100mbit burst 100k",
+            "class add dev b parent 2: classid 2:20 htb rate 100mbit burst 100k",
+            &filter("1:", 90, "1:1"),
+            &filter("2:", 90, "2:10"),
+        ];
+        let mut bed = Bed::new(&[above, &lines].concat());
+        let marks: Vec<u32> = (0..3).map(|_| bed.come(90, 0)).collect();
+        bed.tc("filter del dev b parent 2: pref 90");
+        bed.tc("class del dev b classid 2:10");
+        assert_eq!(bed.leave(), marks, "below {}", above[0]);
+    }
+}
+
+/// Classes come, send and go, `count` times: a few at a time, each with packets queued when it goes.
+fn come_and_go(bed: &mut Bed, count: u32) {
+    const TOGETHER: u32 = 3;
+    for number in 0..count {
+        let class = |number: u32| format!("1:{:x}", 0x100 + number);
+        let port = |number: u32| 1000 + (number % 1000) as u16;
+        let (new, to) = (class(number), port(number));
+        bed.tc(&format!("class add dev b parent 1:1 classid {new} htb rate 8kbit ceil 1gbit"));
+        bed.tc(&filter("1:", to, &new));
+        for _ in 0..3 {
+            bed.come(to, 0);
+        }
+        bed.leave();
+        bed.come(to, 0);
+        if let Some(old) = number.checked_sub(TOGETHER) {
+            bed.tc(&format!("filter del dev b parent 1: pref {}", port(old)));
+            bed.tc(&format!("class del dev b classid {}", class(old)));
+        }
+        bed.leave();
+    }
+    for old in count.saturating_sub(TOGETHER)..count {
+        bed.tc(&format!("filter del dev b parent 1: pref {}", 1000 + old % 1000));
+        bed.tc(&format!("class del dev b classid 1:{:x}", 0x100 + old));
+    }
+    bed.leave();
+}
+
+/// What stays allocated after `count` classes have come and gone.
+fn kept(count: u32) -> i64 {
+    let mut bed = None;
+    let memory = allocation_counter::measure(|| {
+        let bed = bed.insert(Bed::new(&[
+            "qdisc add dev b root handle 1: htb default 2",
+            "class add dev b parent 1: classid 1:1 htb rate 1gbit",
+            "class add dev b parent 1:1 classid 1:2 htb rate 100mbit ceil 1gbit",
+        ]));
+        come_and_go(bed, count);
+    });
+    memory.bytes_current
+}
+
+#[test]
+fn classes_that_come_and_go_leave_nothing_behind() {
+    let (few, many) = (kept(2500), kept(5000));
+    assert!(many <= few + few / 10, "{few} bytes after 2500 classes, {many} after 5000");
+}
+
+/// `cargo test --release -p narrows-shaper --test classes -- --ignored`: some minutes.
+#[test]
+#[ignore = "takes minutes"]
+fn a_million_classes_that_come_and_go_leave_nothing_behind() {
+    let (few, many) = (kept(2500), kept(1_000_000));
+    assert!(many <= few + few / 10, "{few} bytes after 2500 classes, {many} after a million");
+}

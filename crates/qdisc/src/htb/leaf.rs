@@ -4,10 +4,10 @@ use super::lines::{Place, Standing, Top};
 use super::{Class, ClassMeter, DEPTH_MAX, Grant, LeafFigures, Line, OwnCredit, TreeMeter};
 use crate::class_queue::{ClassQueue, Held, Tenure, Totals};
 use crate::sink::Sink;
-use crate::{Above, Handover, Next, NodeId, Spec, Stats, Verdict, Weight};
+use crate::{Above, Config, Handover, Next, NodeId, Spec, Stats, Verdict, Weight, fifo};
 use narrows_cpu::prefetch;
 use narrows_packet::{Backlog, PacketId, Packets};
-use narrows_units::{Bytes, Nanos, Spread, wire::Overhead};
+use narrows_units::{Bytes, Nanos, Rate, Spread, wire::Overhead};
 use std::sync::Arc;
 
 /// What a class is waiting for.
@@ -189,6 +189,22 @@ impl Leaf {
         new.follow(&leaf.class);
         new.ask_for_own();
         new
+    }
+
+    /// One that is for no class, and takes no memory beside its own.
+    pub(super) fn vacant() -> Self {
+        let class = Class {
+            parent: None,
+            rate: Rate::default(),
+            ceil: Rate::default(),
+            burst: Bytes::ZERO,
+            cburst: Bytes::ZERO,
+            prio: 0,
+            quantum: 0,
+            overhead: Overhead::NONE,
+        };
+        let qdisc = Spec::new(Config::Fifo(fifo::Config::Packets(0)));
+        Self::new(super::RETIRED, super::class::Leaf { class, qdisc }, Box::new(NoMeter))
     }
 
     /// Buys of the class's own credit, if it can be bought apart from the seat, which is new.
@@ -650,6 +666,23 @@ impl Leaf {
             tokens: self.meter.tokens(now),
             delays: self.delays.clone(),
         }
+    }
+}
+
+/// The meter of no class: it sells nothing.
+struct NoMeter;
+
+impl ClassMeter for NoMeter {
+    fn buy(&mut self, _: Bytes, _: Bytes, _: bool, _: Nanos) -> Result<Grant, Nanos> {
+        Err(Nanos::MAX)
+    }
+
+    fn give_back(&mut self, _: Bytes) {}
+
+    fn set_active(&mut self, _: bool) {}
+
+    fn tokens(&self, _: Nanos) -> Vec<[i64; 2]> {
+        Vec::new()
     }
 }
 

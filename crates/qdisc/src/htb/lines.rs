@@ -78,10 +78,13 @@ struct Line {
     level: u8,
 }
 
-/// The lines of one queue, by what each waits for. A line is kept once it was needed.
+/// The lines of one queue, by what each waits for. A line is kept once it was needed, until there
+/// are many that nobody uses.
 #[derive(Default)]
 pub(super) struct Lines {
     lines: Vec<Line>,
+    /// Those that have no name.
+    vacant: Vec<u32>,
     by_id: HashMap<u64, u32, BuildHasherDefault<Multiply>>,
 }
 
@@ -89,11 +92,33 @@ impl Lines {
     /// The line `id`, at a class `level` above the leaves.
     #[inline]
     pub(super) fn of(&mut self, id: u64, level: u8) -> u32 {
-        let lines = &mut self.lines;
-        *self.by_id.entry(id).or_insert_with(|| {
-            lines.push(Line { first: NONE, before: NONE, below: NONE, level });
+        let Self { lines, vacant, by_id } = self;
+        *by_id.entry(id).or_insert_with(|| {
+            let new = Line { first: NONE, before: NONE, below: NONE, level };
+            if let Some(line) = vacant.pop() {
+                lines[line as usize] = new;
+                return line;
+            }
+            lines.push(new);
             lines.len() as u32 - 1
         })
+    }
+
+    /// Forgets the lines for which no class asks, if there are more than `most` lines. Returns
+    /// whether it did: then the number of a line may be that of another one from now on.
+    pub(super) fn forget_unused(&mut self, most: usize) -> bool {
+        let is_due = self.by_id.len() > most;
+        if is_due {
+            let Self { lines, vacant, by_id } = self;
+            by_id.retain(|_, line| {
+                let is_used = lines[*line as usize].before != NONE;
+                if !is_used {
+                    vacant.push(*line);
+                }
+                is_used
+            });
+        }
+        is_due
     }
 
     /// The level of the class of `line` above the leaves.
@@ -292,6 +317,19 @@ mod tests {
         let (taken, count) = lines.take_above(&mut top, 1);
         assert_eq!(taken[..count], [two, three]);
         assert_eq!((lines.level_of(top), lines.asker(two), lines.asker(one)), (1, None, Some(7)));
+    }
+
+    #[test]
+    fn lines_that_nobody_uses_are_forgotten_when_there_are_many() {
+        let (mut lines, mut top) = (Lines::default(), Top::NONE);
+        let used = lines.of(1_000_000, 1);
+        lines.put_before(&mut top, 7, used);
+        for id in 0..100_000 {
+            lines.of(id, 1);
+            lines.forget_unused(100);
+        }
+        assert!(lines.lines.len() <= 102, "{}", lines.lines.len());
+        assert_eq!((lines.of(1_000_000, 1), lines.asker(used)), (used, Some(7)));
     }
 
     proptest! {

@@ -76,6 +76,15 @@ impl Turns {
         self.passed = [self.taken; Stage::ALL.len()];
     }
 
+    /// Removes all classes for which `stays` is false. The others are looked at again.
+    pub(super) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+        let before = self.places.len();
+        self.places.retain(|place| stays(*place));
+        if self.places.len() != before {
+            self.passed = [self.taken; Stage::ALL.len()];
+        }
+    }
+
     /// Whether to look ahead: the next turn has not passed all stages, and there are enough turns
     /// to gain by it.
     #[inline]
@@ -180,5 +189,7 @@ mod tests {
         let mut passed = Vec::new();
         turns.look_ahead(|stage, place| passed.push((stage, place)));
         assert_eq!(passed, Stage::ALL.map(|stage| (stage, 7)));
+        turns.retain(|place| place != 7);
+        assert!(turns.is_empty());
     }
 }
