@@ -57,5 +57,5 @@ pub use label::{LENDERS_MAX, Label, Lenders};
 pub use limit::Limit;
 pub use policer::SharedPolicer;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};
-pub use tree::{Below, Classes, Spent, Tree};
+pub use tree::{Below, Change, Classes, Spent, Tree};
 pub use trees::{SharedTree, TreeStrategy};

@@ -139,6 +139,46 @@ pub struct Spent {
     pub ceil: Nanos,
 }
 
+/// A change of some classes, prepared beside what runs.
+pub struct Change {
+    classes: Arc<dyn Classes>,
+    /// The numbers of those that change, in order.
+    ids: Vec<u32>,
+    /// By how many qdiscs more, or less, each reading is needed.
+    readings: Vec<(Reading, isize)>,
+}
+
+impl Change {
+    /// The change from `before` to `classes`, which differ in the classes `ids` only. `None` if one
+    /// of them moves, and with it those below, or if there were none before.
+    pub fn of(before: &dyn Classes, classes: Arc<dyn Classes>, mut ids: Vec<u32>) -> Option<Self> {
+        before.ids().next()?;
+        ids.sort_unstable();
+        let mut readings = Vec::new();
+        for &id in &ids {
+            if let (Some(present), Some(next)) = (before.class(id), classes.class(id))
+                && present.parent != next.parent
+            {
+                return None;
+            }
+            for (below, more) in [(before.below(id), -1), (classes.below(id), 1)] {
+                if let Some(below) = below {
+                    count_readers(&mut readings, below.reading(), more);
+                }
+            }
+        }
+        Some(Self { classes, ids, readings })
+    }
+}
+
+/// Counts `more` readers of `reading`.
+fn count_readers(readings: &mut Vec<(Reading, isize)>, reading: Reading, more: isize) {
+    match readings.iter_mut().find(|(known, _)| *known == reading) {
+        Some((_, readers)) => *readers += more,
+        None => readings.push((reading, more)),
+    }
+}
+
 /// The state of all classes.
 struct Members {
     classes: Arc<dyn Classes>,
@@ -146,7 +186,7 @@ struct Members {
     /// subscribers few are active at once.
     nodes: HashMap<u32, Arc<Node>>,
     /// The packet fields that qdiscs below them read, each with the number of readers.
-    readings: Vec<(Reading, usize)>,
+    readings: Vec<(Reading, isize)>,
     log: Log,
     /// How many nodes have been made.
     made: u64,
@@ -183,25 +223,18 @@ impl Tree {
     /// before. The work of the queues depends on what changes.
     pub fn become_these(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
-        match members.changes_to(classes.as_ref()) {
-            Some(changes) => members.change(&changes, classes),
+        let changed = members.changes_to(classes.as_ref());
+        let change = Change::of(members.classes.as_ref(), Arc::clone(&classes), changed);
+        match change {
+            Some(change) => members.apply(&change),
             None => members.replace(classes),
         }
     }
 
-    /// The same if only `changed` differ. False if one of them moves, or there were no classes
-    /// before: then nothing has changed.
-    pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
-        let mut members = lock(&self.members);
-        let moves = |id: &u32| match (members.classes.class(*id), classes.class(*id)) {
-            (Some(present), Some(next)) => present.parent != next.parent,
-            _ => false,
-        };
-        if members.is_empty() || changed.iter().any(moves) {
-            return false;
-        }
-        members.change(changed, classes);
-        true
+    /// Applies `change`, which was prepared of the tree's present classes. It looks at the changed
+    /// classes that a queue has sent for, and at no others.
+    pub fn apply(&self, change: &Change) {
+        lock(&self.members).apply(change);
     }
 
     /// The classes that do not have their whole credit at `now`.
@@ -235,46 +268,34 @@ impl Tree {
 }
 
 impl Members {
-    fn is_empty(&self) -> bool {
-        self.classes.ids().next().is_none()
+    /// The numbers of the classes that differ in `next`, or are in only one.
+    fn changes_to(&self, next: &dyn Classes) -> Vec<u32> {
+        let differs = |id: &u32| {
+            self.classes.class(*id) != next.class(*id) || self.classes.below(*id) != next.below(*id)
+        };
+        let gone = self.classes.ids().filter(|id| next.class(*id).is_none());
+        next.ids().filter(differs).chain(gone).collect()
     }
 
-    /// The numbers of the classes that differ in `next`, or are in only one; `None` if one of them
-    /// moves, and with it those below, or if there were none before.
-    fn changes_to(&self, next: &dyn Classes) -> Option<Vec<u32>> {
-        if self.is_empty() {
-            return None;
+    fn apply(&mut self, change: &Change) {
+        let Change { classes, ids, readings } = change;
+        self.log.add(ids);
+        for &(reading, more) in readings {
+            self.count_readers(reading, more);
         }
-        let mut changes = Vec::new();
-        for id in next.ids() {
-            match (self.classes.class(id), next.class(id)) {
-                (Some(present), Some(class)) if present.parent != class.parent => return None,
-                (Some(present), Some(class))
-                    if present == class && self.classes.below(id) == next.below(id) => {}
-                _ => changes.push(id),
-            }
-        }
-        changes.extend(self.classes.ids().filter(|id| next.class(*id).is_none()));
-        Some(changes)
-    }
-
-    /// Applies `classes` to the classes `changed`; missing ones are removed.
-    fn change(&mut self, changed: &[u32], classes: Arc<dyn Classes>) {
-        self.log.add(changed.iter().copied());
-        for &id in changed {
-            if let Some(below) = self.classes.below(id) {
-                self.forget_reading(below.reading());
-            }
-            if let Some(below) = classes.below(id) {
-                self.add_reading(below.reading());
-            }
+        // Of many changed classes few have sent, and of many that have sent few change.
+        let known: Vec<u32> = if self.nodes.len() < ids.len() {
+            self.nodes.keys().copied().filter(|id| ids.binary_search(id).is_ok()).collect()
+        } else {
+            ids.iter().copied().filter(|id| self.nodes.contains_key(id)).collect()
+        };
+        for id in known {
             match (classes.class(id), self.nodes.get(&id)) {
                 (Some(class), Some(node)) => node.set(&class),
-                (Some(_), None) => {}
-                (None, _) => drop(self.nodes.remove(&id)),
+                _ => drop(self.nodes.remove(&id)),
             }
         }
-        self.classes = classes;
+        self.classes = Arc::clone(classes);
     }
 
     /// Applies `classes`.
@@ -282,7 +303,7 @@ impl Members {
         self.log.forget();
         self.readings.clear();
         for below in classes.ids().filter_map(|id| classes.below(id)) {
-            self.add_reading(below.reading());
+            self.count_readers(below.reading(), 1);
         }
         let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().collect();
         // Parents first: whether a class carries on depends on them.
@@ -302,20 +323,9 @@ impl Members {
         self.classes = classes;
     }
 
-    fn add_reading(&mut self, reading: Reading) {
-        match self.readings.iter_mut().find(|(known, _)| *known == reading) {
-            Some((_, count)) => *count += 1,
-            None => self.readings.push((reading, 1)),
-        }
-    }
-
-    fn forget_reading(&mut self, reading: Reading) {
-        if let Some(at) = self.readings.iter().position(|(known, _)| *known == reading) {
-            self.readings[at].1 -= 1;
-            if self.readings[at].1 == 0 {
-                self.readings.swap_remove(at);
-            }
-        }
+    fn count_readers(&mut self, reading: Reading, more: isize) {
+        count_readers(&mut self.readings, reading, more);
+        self.readings.retain(|(_, readers)| *readers != 0);
     }
 
     /// The shared state of the class `id`, made if it does not exist; `None` if there is no such

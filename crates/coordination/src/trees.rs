@@ -1,6 +1,7 @@
 //! The strategies of a tree of classes, by name, and a tree that is kept by one of them.
 
 use crate::label::Label;
+use crate::tree::Change;
 use crate::{Below, Classes, Spent, Tree, flowvalve, locked};
 use narrows_qdisc::htb::{Class, TreeMeter};
 use narrows_units::Nanos;
@@ -81,11 +82,14 @@ impl SharedTree {
         }
     }
 
-    /// The same if only `changed` differ. False if it needs all classes instead: then nothing has
-    /// changed.
-    pub fn change(&self, changed: &[u32], classes: Arc<dyn Classes>) -> bool {
+    /// Applies a [`Change`] of the present classes. False if it needs all classes instead: then
+    /// nothing has changed.
+    pub fn apply(&self, change: &Change) -> bool {
         match self {
-            Self::Fair(tree) => tree.change(changed, classes),
+            Self::Fair(tree) => {
+                tree.apply(change);
+                true
+            }
             Self::FlowValve(_) | Self::Lock(_) => false,
         }
     }

@@ -21,7 +21,7 @@ use narrows_classify::{
     Action, ActionId, ActionStats, Actions, Blocks, Classification, Classifier, Counters, Filters,
     Running,
 };
-use narrows_coordination::{Classes, Coordination, Destinations, SharedPolicer, SharedTree, Spent};
+use narrows_coordination::{Change, Coordination, Destinations, SharedPolicer, SharedTree, Spent};
 use narrows_policy::{
     BoundAction, Handle, Key, NodeStats, Parent, Plan, PlanClass, PlanNode, SharedLimit, filling,
 };
@@ -53,8 +53,8 @@ pub struct Installation {
     destinations: Option<Arc<Destinations>>,
     /// The limits that carry on.
     kept: Vec<Handle>,
-    /// The changed classes by tree; for a tree that is missing here, any may have changed.
-    changed: Changed,
+    /// How the classes of trees that carry on change; of a tree that is missing here, any may have.
+    changes: BTreeMap<Handle, Change>,
 }
 
 /// By the handle of a tree, numbers of classes.
@@ -88,7 +88,7 @@ impl Installation {
             actions,
             destinations: previous.and_then(|previous| previous.destinations.clone()),
             kept: Vec::new(),
-            changed: Changed::new(),
+            changes: BTreeMap::new(),
         };
         let roots = next.plan.roots.clone();
         match previous.and_then(|previous| Some((previous, changes(&previous.plan, &next.plan)?))) {
@@ -130,7 +130,21 @@ impl Installation {
         let present: Vec<Key> =
             all().filter_map(|(handle, id)| leaf(&self.plan, handle, id)).collect();
         present.into_iter().for_each(|key| self.name(key, Some(previous)));
-        self.changed = changed;
+        let prepared = changed.into_iter().filter_map(|(handle, ids)| {
+            let before = previous.classes(handle)?;
+            let ids = ids.into_iter().collect();
+            Some((handle, Change::of(&before, Arc::new(self.classes(handle)?), ids)?))
+        });
+        self.changes = prepared.collect();
+    }
+
+    /// The classes of the tree `handle`.
+    fn classes(&self, handle: Handle) -> Option<PlanClasses> {
+        Some(PlanClasses {
+            classes: self.plan.classes.get(&handle)?.clone(),
+            nodes: self.plan.nodes.clone(),
+            names: self.names.clone(),
+        })
     }
 
     /// Names the qdisc `key` and those below it: as in `above` if they carry on.
@@ -249,24 +263,15 @@ impl Installation {
     }
 
     fn commit_tree(&self, handle: Handle) {
-        if let (Some(tree), Some(classes)) =
-            (self.trees.get(&handle), self.plan.classes.get(&handle))
-        {
-            let of_plan: Arc<dyn Classes> = Arc::new(PlanClasses {
-                classes: classes.clone(),
-                nodes: self.plan.nodes.clone(),
-                names: self.names.clone(),
-            });
-            if let Some(changed) = self.changed.get(&handle) {
-                let changed: Vec<u32> = changed.iter().copied().collect();
-                if changed.is_empty() || tree.change(&changed, Arc::clone(&of_plan)) {
-                    return;
-                }
-            }
-            let label =
-                |(id, class): (&u32, &Arc<PlanClass>)| Some((*id, *class.label.as_deref()?));
-            tree.become_these(of_plan, &classes.iter().filter_map(label).collect());
+        let (Some(tree), Some(classes)) = (self.trees.get(&handle), self.classes(handle)) else {
+            return;
+        };
+        if self.changes.get(&handle).is_some_and(|change| tree.apply(change)) {
+            return;
         }
+        let label = |(id, class): (&u32, &Arc<PlanClass>)| Some((*id, *class.label.as_deref()?));
+        let labels = classes.classes.iter().filter_map(label).collect();
+        tree.become_these(Arc::new(classes), &labels);
     }
 
     /// The counters of each action at this port.

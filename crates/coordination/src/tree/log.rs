@@ -23,11 +23,12 @@ impl Log {
     }
 
     /// These classes have changed.
-    pub(super) fn add(&mut self, classes: impl Iterator<Item = u32>) {
-        self.classes.extend(classes);
-        let surplus = self.classes.len().saturating_sub(MOST);
+    pub(super) fn add(&mut self, classes: &[u32]) {
+        let (skipped, last) = classes.split_at(classes.len().saturating_sub(MOST));
+        let surplus = (self.classes.len() + last.len()).saturating_sub(MOST);
         self.classes.drain(..surplus);
-        self.before += surplus as u64;
+        self.before += (skipped.len() + surplus) as u64;
+        self.classes.extend(last);
     }
 
     /// Any may have changed.
@@ -51,9 +52,9 @@ mod tests {
     #[test]
     fn a_reader_gets_the_changes_since_its_last_read() {
         let mut log = Log::default();
-        log.add([1, 2].into_iter());
+        log.add(&[1, 2]);
         let seen = log.end();
-        log.add([3].into_iter());
+        log.add(&[3]);
         assert_eq!(log.since(0), Some(vec![1, 2, 3]));
         assert_eq!(log.since(seen), Some(vec![3]));
         assert_eq!(log.since(log.end()), Some(vec![]));
@@ -64,10 +65,14 @@ mod tests {
     #[test]
     fn a_late_reader_hears_that_anything_may_have_changed() {
         let mut log = Log::default();
-        log.add(0..MOST as u32);
+        log.add(&[7; MOST]);
         assert!(log.since(0).is_some());
-        log.add([7].into_iter());
+        log.add(&[7]);
         assert_eq!(log.since(0), None);
         assert_eq!(log.since(1).map(|all| all.len()), Some(MOST));
+        let end = log.end();
+        log.add(&[8; 3 * MOST]);
+        assert_eq!((log.end(), log.since(end)), (end + 3 * MOST as u64, None));
+        assert_eq!(log.classes.len(), MOST);
     }
 }
