@@ -19,7 +19,7 @@ fn main() -> Result<()> {
             let options = Options {
                 classes: list(classes, |number| number.parse().ok())?,
                 structures: list(or_all(0, "tree-fifo,tree-cake"), Subject::from_name)?,
-                loads: list(or_all(1, "free,bound"), Load::from_name)?,
+                loads: list(or_all(1, "free,bound,ceil,mixed"), Load::from_name)?,
                 packets: 100_000,
                 repeats: repeats.parse()?,
                 threads: Some(1),

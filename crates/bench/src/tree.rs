@@ -10,10 +10,11 @@
 //! *Depth* is how many classes are above a leaf. `rte_sched` always has four above a queue: port,
 //! subport, pipe, traffic class.
 //!
-//! *Two loads* ([`Load`]). `free`: credits are checked at every level and always suffice. That is
+//! *Four loads* ([`Load`]). `free`: credits are checked at every level and always suffice. That is
 //! what `rte_sched` does here, whose own limits cannot bind in virtual time
 //! ([`cake`](crate::cake)); both are asked for 32 packets a turn. `bound`: the root's rate binds,
-//! and each leaf waits for its share of it.
+//! and each leaf waits for its share of it. `ceil`: each leaf waits for its own ceiling. `mixed`:
+//! the root's rate binds, half of the leaves are at their ceilings, and the others borrow the rest.
 //!
 //! *Memory* is the growth of a separate process's resident size once the structure is built
 //! ([`Footprint`]): with all leaves idle, and after each has had packets.

@@ -7,7 +7,7 @@
 
 use anyhow::{Context, bail, ensure};
 use narrows_bench::callgrind::{self, Program};
-use narrows_bench::{Structure, cake, classify, heaviest, wheels};
+use narrows_bench::{Structure, cake, classify, heaviest, tree, wheels};
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::Path;
@@ -17,6 +17,9 @@ const FEW: u64 = 10_000;
 const MANY: u64 = 110_000;
 /// Flows of `cake`: as many as a tin has queues.
 const CAKE_FLOWS: u32 = 1024;
+/// The tree of `bench tree` in the middle: leaf classes, and classes above each.
+const TREE_CLASSES: u32 = 1024;
+const TREE_DEPTH: u32 = 4;
 /// Flows that timing wheels hold: what `bench wheels` is about.
 const WHEELS_FLOWS: u32 = 1024;
 /// How far over its budget a structure may be, in percent: compilers differ by less.
@@ -88,6 +91,8 @@ enum Work {
     Classify(classify::Rules),
     /// `cake` with flows.
     Cake(cake::Subject),
+    /// A tree of classes, each with a FIFO.
+    Tree(tree::Load),
     /// Timing wheels.
     Wheels(wheels::Subject),
     /// The heaviest hosts and flows, from the start of a window.
@@ -105,6 +110,10 @@ impl Work {
                 packets
             }
             Self::Cake(subject) => cake::Work::new(subject, CAKE_FLOWS)?.run(packets),
+            Self::Tree(load) => {
+                let shape = tree::Shape::busy(TREE_CLASSES, TREE_DEPTH, load);
+                tree::Work::new(tree::Subject::TreeFifo, shape)?.run(packets)
+            }
             Self::Wheels(subject) => {
                 let plan = wheels::Plan::new(WHEELS_FLOWS, wheels::Rates::Equal)?;
                 wheels::Work::new(subject, &plan, wheels::Mode::Drain).run(packets)
@@ -125,11 +134,13 @@ fn works() -> Vec<(String, Work)> {
     let rules = rules.map(|it| (format!("classify-{}", it.name()), Work::Classify(it)));
     let cakes = [cake::Subject::CakeBesteffort, cake::Subject::CakeDiffserv4];
     let cakes = cakes.map(|it| (it.name().to_owned(), Work::Cake(it)));
+    let trees = tree::Load::ALL.map(|it| (format!("tree-{}", it.name()), Work::Tree(it)));
     let wheels = [Carousel, Eiffel, FlowBundler];
     let wheels = wheels.map(|it| (it.name().to_owned(), Work::Wheels(it)));
     structures
         .chain(rules)
         .chain(cakes)
+        .chain(trees)
         .chain(wheels)
         .chain([("heaviest".to_owned(), Work::Heaviest)])
         .collect()

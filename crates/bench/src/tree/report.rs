@@ -20,7 +20,7 @@ pub struct Report {
 pub struct Row {
     /// Its name.
     pub structure: &'static str,
-    /// The load: `free` or `bound`.
+    /// The load: `free`, `bound`, `ceil` or `mixed`.
     pub load: &'static str,
     /// Classes above each leaf.
     pub depth: u32,

@@ -22,11 +22,17 @@ pub enum Load {
     /// The root's rate, to which the leaves' assured rates add up: each leaf waits for its own rate
     /// and borrows what it can.
     Bound,
+    /// Each leaf's own ceiling, twice its assured rate: it borrows the other half, which the classes
+    /// above always have.
+    Ceil,
+    /// The root's rate, of which half is assured. Every second leaf has what it is assured as its
+    /// ceiling, and the others borrow the rest.
+    Mixed,
 }
 
 impl Load {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Free, Self::Bound];
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Free, Self::Bound, Self::Ceil, Self::Mixed];
 
     /// The one of that name.
     pub fn from_name(name: &str) -> Option<Self> {
@@ -38,6 +44,22 @@ impl Load {
         match self {
             Self::Free => "free",
             Self::Bound => "bound",
+            Self::Ceil => "ceil",
+            Self::Mixed => "mixed",
+        }
+    }
+
+    /// The assured rate and the ceiling of class `number` of `size` at its level.
+    fn limits(self, number: u32, size: u32, is_leaf: bool) -> [Rate; 2] {
+        let part = |of: u64| Rate::from_bits_per_sec(RATE.bits_per_sec() / (u64::from(size) * of));
+        match self {
+            Self::Free => [NEVER, NEVER],
+            Self::Bound => [part(1), RATE],
+            Self::Ceil if is_leaf => [part(2), part(1)],
+            Self::Ceil => [NEVER, NEVER],
+            Self::Mixed if is_leaf && number % 2 == 1 => [part(2), part(2)],
+            Self::Mixed if is_leaf => [part(2), RATE],
+            Self::Mixed => [part(1), RATE],
         }
     }
 }
@@ -75,10 +97,6 @@ impl Shape {
     ///
     /// Leaves have the numbers from 1 on.
     pub(super) fn tree(self, below: &Config) -> Arc<Tree> {
-        let rate = match self.load {
-            Load::Free => NEVER,
-            Load::Bound => RATE,
-        };
         let mut classes = BTreeMap::new();
         let below = Arc::new(below.clone());
         let sizes: Vec<u32> = (0..=self.depth).map(|level| self.size(level)).collect();
@@ -88,11 +106,9 @@ impl Shape {
             level => 1 + self.classes + sizes[..level as usize].iter().sum::<u32>(),
         };
         for (level, &size) in (0u32..).zip(&sizes) {
-            let assured = match self.load {
-                Load::Free => rate,
-                Load::Bound => Rate::from_bits_per_sec(rate.bits_per_sec() / u64::from(size)),
-            };
+            let is_leaf = level == self.depth;
             for number in 0..size {
+                let [assured, ceil] = self.load.limits(number, size, is_leaf);
                 let parent = level.checked_sub(1).map(|above| {
                     let siblings = u64::from(sizes[above as usize]);
                     first(above) + (u64::from(number) * siblings / u64::from(size)) as u32
@@ -101,15 +117,14 @@ impl Shape {
                 let class = Class {
                     parent,
                     rate: assured,
-                    ceil: rate,
+                    ceil,
                     burst,
-                    cburst: BURST.max(Bytes(rate.bytes_per_sec() / 1000)),
+                    cburst: BURST.max(Bytes(ceil.bytes_per_sec() / 1000)),
                     prio: 0,
                     quantum: (assured.bytes_per_sec() / 10).clamp(1_000, 200_000) as u32,
                     overhead: Overhead::NONE,
                 };
                 let id = first(level) + number;
-                let is_leaf = level == self.depth;
                 let below = || Below::new(NodeId(u64::from(id)), Arc::clone(&below));
                 classes.insert(id, (class, is_leaf.then(below)));
             }

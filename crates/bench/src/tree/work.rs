@@ -194,7 +194,8 @@ mod tests {
                 continue;
             }
             let idle = |load| Shape { classes: 300, depth: 1, active: 20, load };
-            for shape in [Shape::busy(16, 4, Load::Bound), idle(Load::Free), idle(Load::Bound)] {
+            let busy = Load::ALL.map(|load| Shape::busy(16, 4, load));
+            for shape in busy.into_iter().chain([idle(Load::Free), idle(Load::Bound)]) {
                 let mut work = Work::new(subject, shape).unwrap();
                 let round = work.round();
                 assert!(work.run(round) >= round);

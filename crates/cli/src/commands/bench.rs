@@ -491,8 +491,10 @@ impl Cake {
 /// Nanoseconds per packet for enqueue and dequeue on one core, all structures in turns, with one
 /// class above each leaf and with four, `pfifo` and `cake` below each leaf; then several threads on
 /// one tree. Rows with load `free` check every credit and never wait for one, as `rte_sched` does;
-/// in rows with load `bound` the root's rate is the limit. Also memory per class. A row that does
-/// not fit into memory says so. `rte_sched` needs Debian's package librte-sched23.
+/// in rows with load `bound` the root's rate is the limit, with `ceil` each leaf's own ceiling, and
+/// with `mixed` half of the leaves are at their ceilings and the others borrow at the root. Also
+/// memory per class. A row that does not fit into memory says so. `rte_sched` needs Debian's package
+/// librte-sched23.
 #[derive(Args)]
 struct Tree {
     /// The numbers of leaf classes, separated by commas.
@@ -503,8 +505,8 @@ struct Tree {
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', hide_default_value = true, default_values = ["tree-fifo", "tree-cake"], value_parser = work::parse_tree)]
     structures: Vec<class_tree::Subject>,
 
-    /// What holds packets back, separated by commas: free, bound [default: both]
-    #[arg(long, value_name = "LOAD,..", value_delimiter = ',', hide_default_value = true, default_values = ["free", "bound"], value_parser = work::parse_load)]
+    /// What holds packets back, separated by commas: free, bound, ceil, mixed [default: all]
+    #[arg(long, value_name = "LOAD,..", value_delimiter = ',', hide_default_value = true, default_values = ["free", "bound", "ceil", "mixed"], value_parser = work::parse_load)]
     loads: Vec<class_tree::Load>,
 
     /// Repetitions of everything; medians are shown.

@@ -79,7 +79,10 @@ pub(super) fn parse_tree(name: &str) -> Result<tree::Subject, String> {
 }
 
 pub(super) fn parse_load(name: &str) -> Result<tree::Load, String> {
-    tree::Load::from_name(name).ok_or_else(|| "there are free and bound".to_owned())
+    tree::Load::from_name(name).ok_or_else(|| {
+        let names = tree::Load::ALL.map(tree::Load::name).join(", ");
+        format!("there are {names}")
+    })
 }
 
 /// Do the work of one structure of `bench wheels`, for valgrind.
