@@ -4,7 +4,7 @@ use crate::attempts::Attempts;
 use crate::connections::{Connection, Connections};
 use crate::host;
 use crate::page;
-use crate::sampler::{Known, Sampler};
+use crate::sampler::{self, Known, Sampler};
 use crate::{Options, ServeError, metrics};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -13,6 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use narrows_snapshot::Snapshot;
 use serde::Serialize;
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -42,6 +43,16 @@ type Answer = Response<Full<Bytes>>;
 
 /// Listens, starts to query the instance, and serves until the process ends.
 pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
+    let dev = options.dev.clone();
+    serve_from(move || sampler::ask(dev.as_deref()), options, ready)
+}
+
+/// The same, with `ask` to query an instance.
+pub(crate) fn serve_from(
+    ask: impl FnMut() -> Result<Snapshot, String> + Send + 'static,
+    options: Options,
+    ready: impl FnOnce(SocketAddr),
+) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -51,7 +62,7 @@ pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<
         let failed = |error| ServeError::Listen(options.listen, error);
         let listener = TcpListener::bind(options.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let sampler = Sampler::start(options.dev.clone(), options.interval, options.names.clone());
+        let sampler = Sampler::start(ask, options.interval, options.names.clone());
         ready(address);
         let server = Arc::new(Server { options, sampler, attempts: Mutex::default() });
         let connections = Arc::new(Connections::new(CONNECTIONS_MAX));
@@ -198,7 +209,7 @@ fn snapshot(known: &Known) -> Answer {
     #[derive(Serialize)]
     struct Latest<'a> {
         gone: Option<&'a str>,
-        snapshot: Option<&'a narrows_snapshot::Snapshot>,
+        snapshot: Option<&'a Snapshot>,
     }
     json(&Latest { gone: known.gone.as_deref(), snapshot: known.snapshot.as_deref() })
 }
@@ -238,14 +249,17 @@ mod tests {
         let options = Options {
             listen: ([127, 0, 0, 1], 0).into(),
             credentials,
-            // No instance has such a port.
-            dev: Some("no/port".into()),
+            dev: None,
             interval: Duration::from_secs(3600),
             classes_max: 10,
             names: narrows_dataplane::control::NamesFile::open(None).unwrap(),
         };
         Server {
-            sampler: Sampler::start(options.dev.clone(), options.interval, options.names.clone()),
+            sampler: Sampler::start(
+                || Err("no instance".into()),
+                options.interval,
+                options.names.clone(),
+            ),
             options,
             attempts: Mutex::default(),
         }

@@ -21,6 +21,8 @@ mod http;
 mod metrics;
 mod page;
 mod sampler;
+#[cfg(test)]
+mod tests;
 
 pub use credentials::Credentials;
 pub use history::{History, Key};

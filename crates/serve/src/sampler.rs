@@ -29,9 +29,12 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts to query the instance with the port `dev`, or the only one, every `interval`, and
-    /// adds the names of classes.
-    pub(crate) fn start(dev: Option<String>, interval: Duration, mut names: NamesFile) -> Self {
+    /// Starts to `ask` every `interval`, and adds the names of classes.
+    pub(crate) fn start(
+        mut ask: impl FnMut() -> Result<Snapshot, String> + Send + 'static,
+        interval: Duration,
+        mut names: NamesFile,
+    ) -> Self {
         let known = Known {
             snapshot: None,
             taken: None,
@@ -45,7 +48,7 @@ impl Sampler {
         thread::spawn(move || {
             loop {
                 let began = Instant::now();
-                let mut answer = ask(dev.as_deref());
+                let mut answer = ask();
                 if let Ok(snapshot) = &mut answer {
                     names.name(snapshot);
                 }
@@ -63,7 +66,8 @@ impl Sampler {
     }
 }
 
-fn ask(dev: Option<&str>) -> Result<Snapshot, String> {
+/// Asks the instance with the port `dev`, or the only one.
+pub(crate) fn ask(dev: Option<&str>) -> Result<Snapshot, String> {
     let found = Client::find(dev).map_err(|error| error.to_string())?;
     match &found[..] {
         [only] => only.snapshot(true).map_err(|error: ControlError| error.to_string()),

@@ -29,8 +29,7 @@ fn class(minor: usize) -> Class {
         class.stats.round_trip = Some(RoundTrip { min_us: 20_100, p50_us: 24_000, p99_us: 60_000 });
         class.stats.losses = Some(Losses { segments: 50, before: 1, beyond: 0 });
     }
-    class.stats.detail.insert("lended".into(), 7.into());
-    class.stats.detail.insert("borrowed".into(), 8.into());
+    class.stats.detail = serde_json::from_str(r#"{"lended":7,"borrowed":8}"#).unwrap();
     class
 }
 

@@ -5,6 +5,7 @@
 //! was restarted) has no rate: `None`, not zero.
 
 use crate::{Class, Delays, Figures, Port, Qdisc, Queue, Snapshot};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 /// Two snapshots of one instance, and the time between them.
@@ -12,8 +13,8 @@ use std::collections::HashMap;
 pub struct Change<'a> {
     seconds: f64,
     earlier: &'a Snapshot,
-    /// The earlier classes, by port and handle: there may be many.
-    classes: HashMap<(&'a str, &'a str), &'a Class>,
+    /// The earlier classes, by port and handle: there may be many. Made when one is asked for.
+    classes: OnceCell<HashMap<(&'a str, &'a str), &'a Class>>,
 }
 
 /// The rates of a queue; `None` if a counter went back.
@@ -47,13 +48,7 @@ impl<'a> Change<'a> {
     /// restarted, or no time passed.
     pub fn between(earlier: &'a Snapshot, later: &Snapshot) -> Option<Self> {
         let seconds = later.uptime_s - earlier.uptime_s;
-        let of_port = |port: &'a Port| {
-            port.classes
-                .iter()
-                .map(move |class| ((port.name.as_str(), class.handle.as_str()), class))
-        };
-        let classes = earlier.ports.iter().flat_map(of_port).collect();
-        (seconds > 0.0).then_some(Self { seconds, earlier, classes })
+        (seconds > 0.0).then_some(Self { seconds, earlier, classes: OnceCell::new() })
     }
 
     /// The time between the two, in seconds.
@@ -116,7 +111,13 @@ impl<'a> Change<'a> {
 
     /// The earlier state of `class` of the port with this name.
     pub fn class(&self, port: &str, class: &Class) -> Option<&'a Class> {
-        self.classes.get(&(port, class.handle.as_str())).copied()
+        let of_port = |port: &'a Port| {
+            let key = |class: &'a Class| (port.name.as_str(), class.handle.as_str());
+            port.classes.iter().map(move |class| (key(class), class))
+        };
+        let classes =
+            self.classes.get_or_init(|| self.earlier.ports.iter().flat_map(of_port).collect());
+        classes.get(&(port, class.handle.as_str())).copied()
     }
 
     /// The earlier state of `qdisc` on the port with this name: the same kind in the same place.

@@ -14,8 +14,12 @@
 
 mod change;
 mod conservation;
+mod counts;
 mod delays;
+mod fields;
 mod heaviest;
+mod names;
+mod packed;
 mod port;
 mod qdisc;
 mod queue;
@@ -26,7 +30,9 @@ mod worker;
 
 pub use change::{Change, FigureRates, QueueRates};
 pub use conservation::Conservation;
+pub use counts::Counts;
 pub use delays::Delays;
+pub use fields::Fields;
 pub use heaviest::{Heaviest, Heavy};
 pub use port::{CountedBy, DeviceLosses, KernelDrops, Port};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};

@@ -1,34 +1,37 @@
 //! Qdiscs and classes, as `tc -s -d -j qdisc show` and `class show` print them.
 //!
-//! Fields common to all kinds are typed. Those of a single kind are kept as the JSON that tc
-//! prints, by key, so a new kind needs no change here.
+//! Fields common to all kinds are typed. Those of a single kind are kept as the JSON object that tc
+//! prints, so a new kind needs no change here.
+//!
+//! There may be tens of thousands, and views hold two snapshots. So kinds and handles, which have up
+//! to 24 bytes, are kept in place, and all that has no fixed length takes few bytes.
 
-use crate::{Delays, Losses, RoundTrip};
+use crate::{Delays, Fields, Losses, RoundTrip};
+use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 /// A qdisc. Its keys are tc's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Qdisc {
     /// Its kind.
-    pub kind: String,
+    pub kind: CompactString,
     /// Its handle: `1:`.
-    pub handle: String,
+    pub handle: CompactString,
     /// Whether it is the root.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub root: bool,
     /// The class that it is attached to, unless it is the root.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub parent: Option<String>,
+    pub parent: Option<CompactString>,
     /// Its parameters. Rates are bytes per second, times microseconds, as in tc's JSON.
     #[serde(default)]
-    pub options: Map<String, Value>,
+    pub options: Fields,
     /// The counters of all kinds.
     #[serde(flatten)]
     pub figures: Figures,
     /// Further counters of its kind.
     #[serde(flatten)]
-    pub detail: Map<String, Value>,
+    pub detail: Fields,
 }
 
 /// A class. Its keys are tc's.
@@ -36,21 +39,21 @@ pub struct Qdisc {
 pub struct Class {
     /// Its kind.
     #[serde(rename = "class")]
-    pub kind: String,
+    pub kind: CompactString,
     /// Its id: `1:10`.
-    pub handle: String,
+    pub handle: CompactString,
     /// The operator's name for it. The instance does not know it; the client adds it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub name: Option<String>,
+    pub name: Option<CompactString>,
     /// Whether its parent is the qdisc itself.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub root: bool,
     /// Its parent class, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub parent: Option<String>,
+    pub parent: Option<CompactString>,
     /// The major number of its child qdisc, if that has a handle: `0x10`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub leaf: Option<String>,
+    pub leaf: Option<CompactString>,
     /// Its assured rate, in bytes per second.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub rate: Option<u64>,
@@ -65,7 +68,7 @@ pub struct Class {
     pub stats: ClassStats,
     /// Its other parameters.
     #[serde(flatten)]
-    pub options: Map<String, Value>,
+    pub options: Fields,
 }
 
 impl Class {
@@ -97,7 +100,7 @@ pub struct ClassStats {
     pub losses: Option<Losses>,
     /// Further counters of its kind, such as `lended` and `borrowed`.
     #[serde(flatten)]
-    pub detail: Map<String, Value>,
+    pub detail: Fields,
 }
 
 /// The counters of every qdisc and class.

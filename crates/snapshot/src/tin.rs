@@ -49,9 +49,12 @@ pub struct Tin {
 impl Qdisc {
     /// Its tins with their names. None if it is not a `cake`.
     pub fn tins(&self) -> Vec<(String, Tin)> {
-        let tins = self.detail.get("tins").and_then(Value::as_array);
+        let tins = match self.detail.get("tins") {
+            Some(Value::Array(tins)) => tins,
+            _ => Vec::new(),
+        };
         let tins: Vec<Tin> =
-            tins.into_iter().flatten().filter_map(|tin| Tin::deserialize(tin).ok()).collect();
+            tins.into_iter().filter_map(|tin| serde_json::from_value(tin).ok()).collect();
         let name = |number: usize| match tins.len() {
             3 => THREE[number].to_owned(),
             4 => FOUR[number].to_owned(),

@@ -37,7 +37,8 @@ fn instance(seconds: u64, mbit: u64) -> Snapshot {
         };
         class.stats.figures.bytes = bytes / part;
         class.stats.delays = Delays::new(vec![(2_000.0, seconds * 90), (400_000.0, seconds * 10)]);
-        class.stats.detail.insert("borrowed".into(), (seconds * 5).into());
+        let detail = serde_json::json!({ "borrowed": seconds * 5 });
+        class.stats.detail = serde_json::from_value(detail).unwrap();
         class
     };
     let mut cake: Qdisc = serde_json::from_str(

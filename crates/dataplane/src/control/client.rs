@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// How long it waits for a change to begin, and for a single one. Others may be before it.
 const CHANGE_TIME: Duration = Duration::from_secs(60);
+/// The most bytes between a message and its line break. There are none.
+const REST_MAX: u64 = 16;
+/// How much is read at once, in bytes.
+const READ_AT_ONCE: usize = 1 << 16;
 /// How often a full queue of connections is tried again.
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
@@ -33,6 +37,11 @@ pub struct Client {
 }
 
 impl Client {
+    /// The instance whose socket is at `path`. Its ports are not asked for.
+    pub fn at(path: PathBuf) -> Self {
+        Self { path, ports: Vec::new() }
+    }
+
     /// The instances of this network namespace; with `dev` only the one that has that port.
     ///
     /// # Errors
@@ -82,7 +91,7 @@ impl Client {
             if !dev.is_none_or(may_be_it) {
                 continue;
             }
-            let mut client = Self { path, ports: Vec::new() };
+            let mut client = Self::at(path);
             match client.ask(&Request::Ports) {
                 Ok(Answer::Ports(ports)) => client.ports = ports,
                 Err(error @ (ControlError::Silent { .. } | ControlError::SilentBatch { .. })) => {
@@ -226,7 +235,7 @@ impl Client {
         let stream = self.connect_within(time)?;
         let mut turn = Turn::begin(&stream, time);
         let sent = turn.send(request).and_then(|()| turn.send_all(text.as_bytes()));
-        let mut lines = BufReader::new(Turn::begin(&stream, time));
+        let mut lines = BufReader::with_capacity(READ_AT_ONCE, Turn::begin(&stream, time));
         let mut applied = None;
         loop {
             let source = match receive(&mut lines) {
@@ -236,7 +245,7 @@ impl Client {
                         let has_begun = line > 0 || applied.is_none();
                         applied = Some(line);
                         if has_begun {
-                            lines.get_mut().end = Instant::now() + time;
+                            lines.get_mut().left = time;
                         }
                     }
                     continue;
@@ -262,26 +271,32 @@ impl Client {
     }
 }
 
+/// Reads a message and its line break. It is not held as text: that of many classes is longer than
+/// what is made of it.
 pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
     lines: &mut BufReader<Turn<'_>>,
 ) -> io::Result<T> {
-    let mut line = Vec::new();
-    lines.take(ANSWER_MAX as u64).read_until(b'\n', &mut line)?;
-    if line.is_empty() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    let mut line = lines.take(ANSWER_MAX as u64);
+    let message = T::deserialize(&mut serde_json::Deserializer::from_reader(&mut line))?;
+    let mut rest = Vec::new();
+    line.take(REST_MAX).read_until(b'\n', &mut rest)?;
+    match rest.trim_ascii().is_empty() {
+        true => Ok(message),
+        false => Err(io::ErrorKind::InvalidData.into()),
     }
-    Ok(serde_json::from_slice(&line)?)
 }
 
-/// A transfer with a deadline, however slowly the other side writes or reads.
+/// A transfer that waits for the other side for a limited time, however slowly that writes or reads.
+/// The time between two parts, in which this side works on one, does not count.
 pub(crate) struct Turn<'a> {
     stream: &'a UnixStream,
-    end: Instant,
+    /// How long it may still wait.
+    left: Duration,
 }
 
 impl<'a> Turn<'a> {
     pub(crate) fn begin(stream: &'a UnixStream, time: Duration) -> Self {
-        Self { stream, end: Instant::now() + time }
+        Self { stream, left: time }
     }
 
     pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
@@ -290,35 +305,46 @@ impl<'a> Turn<'a> {
         self.send_all(&line)
     }
 
-    /// Sends `bytes`. The deadline moves with each part that is taken.
+    /// Sends `bytes`. The time begins again with each part that is taken.
     fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let time = self.end.saturating_duration_since(Instant::now());
+        let time = self.left;
         for part in bytes.chunks(1 << 20) {
-            self.end = Instant::now() + time;
+            self.left = time;
             self.write_all(part)?;
         }
         Ok(())
     }
 
-    fn time_left(&self) -> io::Result<Option<Duration>> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    /// Does `part` of the transfer, which waits for no longer than it is told.
+    fn wait<T>(
+        &mut self,
+        part: impl FnOnce(&UnixStream, Option<Duration>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        if self.left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let began = Instant::now();
+        let done = part(self.stream, Some(self.left));
+        self.left = self.left.saturating_sub(began.elapsed());
+        done
     }
 }
 
 impl Read for Turn<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.time_left()?)?;
-        let mut stream = self.stream;
-        stream.read(into)
+        self.wait(|mut stream, time| {
+            stream.set_read_timeout(time)?;
+            stream.read(into)
+        })
     }
 }
 
 impl Write for Turn<'_> {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.time_left()?)?;
-        let mut stream = self.stream;
-        stream.write(from)
+        self.wait(|mut stream, time| {
+            stream.set_write_timeout(time)?;
+            stream.write(from)
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -43,7 +43,7 @@ impl NamesFile {
             return;
         }
         for class in snapshot.ports.iter_mut().flat_map(|port| &mut port.classes) {
-            class.name = self.names.of(&class.handle).map(str::to_owned);
+            class.name = self.names.of(&class.handle).map(Into::into);
         }
     }
 

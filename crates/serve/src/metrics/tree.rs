@@ -139,7 +139,7 @@ fn roots(text: &mut Exposition, now: &Snapshot) {
     let mut roots = Vec::new();
     for port in &now.ports {
         for it in port.qdiscs.iter().filter(|qdisc| qdisc.root) {
-            let labels = vec![("device", port.name.clone()), ("kind", it.kind.clone())];
+            let labels = vec![("device", port.name.clone()), ("kind", it.kind.to_string())];
             roots.push(Labelled { labels, it });
         }
     }
@@ -177,9 +177,9 @@ fn classes(text: &mut Exposition, now: &Snapshot, max: usize) {
     for (port, it) in kept {
         let labels = vec![
             ("device", port.name.clone()),
-            ("classid", it.handle.clone()),
-            ("name", it.name.clone().unwrap_or_default()),
-            ("parent", it.parent.clone().unwrap_or_else(|| "root".into())),
+            ("classid", it.handle.to_string()),
+            ("name", it.name.as_deref().unwrap_or_default().to_owned()),
+            ("parent", it.parent.as_deref().unwrap_or("root").to_owned()),
         ];
         classes.push(Labelled { labels, it });
     }
@@ -230,8 +230,8 @@ fn tins(text: &mut Exposition, now: &Snapshot, max: usize) {
         for (name, tin) in qdisc.tins() {
             let labels = vec![
                 ("device", port.name.clone()),
-                ("handle", qdisc.handle.clone()),
-                ("parent", qdisc.parent.clone().unwrap_or_else(|| "root".into())),
+                ("handle", qdisc.handle.to_string()),
+                ("parent", qdisc.parent.as_deref().unwrap_or("root").to_owned()),
                 ("tin", name),
             ];
             tins.push((labels, tin));

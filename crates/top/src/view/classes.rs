@@ -1,11 +1,10 @@
 //! The tree of classes of each port.
 
-use super::{Fact, facts};
+use super::{Fact, facts_of};
 use crate::cell::Cell;
 use crate::number::short;
 use crate::table::{Column, Row, Table};
 use narrows_snapshot::{Change, Class, Delays, Port, Snapshot};
-use serde_json::Value;
 use std::collections::HashMap;
 
 const COLUMNS: &[Column] = &[
@@ -69,9 +68,10 @@ fn class_row(port: &Port, class: &Class, above: usize, change: Option<&Change>) 
     let figures = &class.stats.figures;
     let [p50, p99] = delays(change.map(|change| change.delays_of_class(&port.name, class)));
     let grown = |key: &str| {
-        let is = class.stats.detail.get(key).and_then(Value::as_u64)?;
+        let count = |class: &Class| class.stats.detail.get(key)?.as_u64();
+        let is = count(class)?;
         let change = change?;
-        let was = change.class(&port.name, class)?.stats.detail.get(key).and_then(Value::as_u64)?;
+        let was = count(change.class(&port.name, class)?)?;
         change.per_second(was, is)
     };
     let cells = vec![
@@ -106,7 +106,7 @@ fn used(rate: Option<f64>, limit: Option<f64>) -> Option<f64> {
 fn name(class: &Class) -> String {
     match &class.name {
         Some(name) => format!("{name}#{}", class.handle),
-        None => class.handle.clone(),
+        None => class.handle.to_string(),
     }
 }
 
@@ -118,17 +118,17 @@ pub(super) fn details(now: &Snapshot, key: &str) -> Vec<Fact> {
     let of_port = |port: &Port| {
         let class = port.classes.iter().find(|class| self::key(port, class) == key)?;
         let text = |name: &str, value: String| (name.to_owned(), value);
-        let mut all = vec![text("kind", class.kind.clone())];
-        all.extend(class.name.as_ref().map(|name| text("name", name.clone())));
-        all.extend(class.parent.as_ref().map(|parent| text("parent", parent.clone())));
+        let mut all = vec![text("kind", class.kind.to_string())];
+        all.extend(class.name.as_ref().map(|name| text("name", name.to_string())));
+        all.extend(class.parent.as_ref().map(|parent| text("parent", parent.to_string())));
         for (name, bytes) in [("rate", class.rate), ("ceil", class.ceil)] {
             all.extend(
                 bytes.map(|bytes| text(name, format!("{}bit/s", short(bytes as f64 * 8.0)))),
             );
         }
         all.extend(class.prio.map(|prio| text("prio", prio.to_string())));
-        all.extend(facts(&class.options));
-        all.extend(super::facts_of(&class.stats));
+        all.extend(facts_of(&class.options));
+        all.extend(facts_of(&class.stats));
         Some(all)
     };
     now.ports.iter().find_map(of_port).unwrap_or_default()

@@ -1,6 +1,6 @@
 //! The qdiscs of each port.
 
-use super::{Fact, facts, facts_of};
+use super::{Fact, facts_of};
 use crate::cell::Cell;
 use crate::table::{Column, Row, Table};
 use narrows_snapshot::{Change, Port, Qdisc, Snapshot};
@@ -52,9 +52,9 @@ pub(super) fn key(port: &Port, qdisc: &Qdisc) -> String {
 pub(super) fn details(now: &Snapshot, key: &str) -> Vec<Fact> {
     let of_port = |port: &Port| {
         let qdisc = port.qdiscs.iter().find(|qdisc| self::key(port, qdisc) == key)?;
-        let mut all = facts(&qdisc.options);
+        let mut all = facts_of(&qdisc.options);
         all.extend(facts_of(&qdisc.figures));
-        all.extend(facts(&qdisc.detail));
+        all.extend(facts_of(&qdisc.detail));
         Some(all)
     };
     now.ports.iter().find_map(of_port).unwrap_or_default()

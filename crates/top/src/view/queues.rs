@@ -3,7 +3,7 @@
 use super::{Fact, facts_of};
 use crate::cell::Cell;
 use crate::table::{Column, Row, Table};
-use narrows_snapshot::{Change, Delays, Heaviest, Port, Queue, QueueRates, Snapshot};
+use narrows_snapshot::{Counts, Change, Delays, Heaviest, Port, Queue, QueueRates, Snapshot};
 
 const COLUMNS: &[Column] = &[
     Column { name: "Port, queue", width: 16 },
@@ -67,7 +67,7 @@ pub(super) fn details(now: &Snapshot, key: &str) -> Vec<Fact> {
         let alone = Port { total: Queue::default(), per_queue: Vec::new(), ..port.clone() };
         let alone = Port { qdiscs: Vec::new(), classes: Vec::new(), ..alone };
         let alone = Port { heaviest: Heaviest::default(), ..alone };
-        let delays = Delays { counts: Vec::new(), ..alone.delays.clone() };
+        let delays = Delays { counts: Counts::default(), ..alone.delays.clone() };
         let alone = Port { delays, ..alone };
         let of_port = facts_of(&alone).into_iter().filter(|(name, _)| !name.starts_with("total "));
         return of_port.chain(facts_of(&port.total)).collect();

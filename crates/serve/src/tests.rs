@@ -1,0 +1,158 @@
+//! What `narrows serve` takes with many classes, in a process of its own.
+//!
+//! The test starts itself again as the process that serves. Here are the instance that it asks over
+//! a control socket, a browser and Prometheus.
+
+mod instance;
+
+use crate::{Options, http};
+use instance::{Instance, Leaf};
+use narrows_dataplane::control::{Client, NamesFile};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Tells the process that serves where the socket of the instance is.
+const SOCKET: &str = "NARROWS_TEST_SOCKET";
+/// What it prints before its address.
+const LISTENS: &str = "listens at ";
+/// The periods in which it is asked: from the third on, memory of earlier ones is used again.
+const PERIODS: usize = 4;
+/// Without optimisation to parse as many takes longer than an instance has to answer. What memory
+/// holds is the same in each build.
+const CLASSES: usize = if cfg!(debug_assertions) { 12_000 } else { 60_000 };
+/// `narrows-serve.service` has 256 MiB for 60,000 classes. Two snapshots are held at a time, and up
+/// to two more for clients that read slowly ([`crate::download`]).
+const CLASS_MAX: u64 = 2_200;
+/// What it takes without classes.
+const REST_MAX: u64 = 24_000_000;
+
+/// The process that serves; ended when dropped.
+struct Serve {
+    process: Child,
+    address: String,
+}
+
+impl Serve {
+    /// As which this test continues in the process that serves.
+    fn be(socket: PathBuf) {
+        let options = Options {
+            listen: ([127, 0, 0, 1], 0).into(),
+            credentials: None,
+            dev: None,
+            interval: Duration::from_secs(1),
+            classes_max: 500,
+            names: NamesFile::open(None).unwrap(),
+        };
+        let client = Client::at(socket);
+        let ask = move || client.snapshot(true).map_err(|error| error.to_string());
+        http::serve_from(ask, options, |address| println!("\n{LISTENS}{address}")).unwrap();
+    }
+
+    fn start(test: &str, socket: &Path) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", &format!("tests::{test}"), "--nocapture"])
+            .env(SOCKET, socket)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = lines.map_while(Result::ok).find_map(|line| {
+            let address = line.strip_prefix(LISTENS)?;
+            Some(address.to_owned())
+        });
+        Self { process, address: address.unwrap() }
+    }
+
+    /// The length of the answer to a request for `path`, and its last bytes.
+    fn get(&self, path: &str) -> (usize, Vec<u8>) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let (mut length, mut last, mut part) = (0, Vec::new(), vec![0; 1 << 16]);
+        loop {
+            let read = stream.read(&mut part).unwrap();
+            if read == 0 {
+                return (length, last);
+            }
+            length += read;
+            last.extend_from_slice(&part[..read]);
+            last.drain(..last.len().saturating_sub(1000));
+        }
+    }
+
+    /// The most memory that it had, in bytes.
+    fn peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()));
+        let status = status.unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    }
+}
+
+impl Drop for Serve {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The peak of the process that serves `classes` classes, each with a `leaf`, to a browser and to
+/// Prometheus; none in that process itself.
+fn peak(test: &str, classes: usize, leaf: Leaf) -> Option<u64> {
+    if let Some(socket) = std::env::var_os(SOCKET) {
+        Serve::be(socket.into());
+        return None;
+    }
+    let instance = Instance::start(test, classes, leaf);
+    let serve = Serve::start(test, instance.socket());
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let client = |path: &'static str, holds: &'static str, least: usize| {
+            let (serve, is_over) = (&serve, &is_over);
+            move || {
+                let mut whole = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    let (length, last) = serve.get(path);
+                    let last = String::from_utf8_lossy(&last).into_owned();
+                    assert!(last.contains(holds), "{path} ends with {last}");
+                    whole += usize::from(length > least);
+                    thread::sleep(Duration::from_millis(100));
+                }
+                assert!(whole > 0, "{path} never told of the classes");
+            }
+        };
+        scope.spawn(client("/api/snapshot", "}", instance.bytes() / 2));
+        scope.spawn(client("/metrics", "\n", 50_000));
+        let end = Instant::now() + Duration::from_secs(300);
+        while instance.answers() < PERIODS && Instant::now() < end {
+            thread::sleep(Duration::from_millis(100));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert!(instance.answers() >= PERIODS, "only {} periods", instance.answers());
+    let peak = serve.peak();
+    let json = instance.bytes() / classes;
+    println!("{classes} classes with {leaf:?}, {json} B of JSON each: {} kB at most", peak / 1000);
+    Some(peak)
+}
+
+/// That each class, and the rest, take no more than they may.
+fn check(test: &str, leaf: Leaf) {
+    let Some(peak) = peak(test, CLASSES, leaf) else { return };
+    assert!(peak < REST_MAX + CLASS_MAX * CLASSES as u64, "{peak} B");
+}
+
+#[test]
+fn a_class_with_flows_takes_little_memory() {
+    check("a_class_with_flows_takes_little_memory", Leaf::FqCodel);
+}
+
+#[test]
+fn a_class_with_tins_takes_little_memory() {
+    check("a_class_with_tins_takes_little_memory", Leaf::Cake);
+}
