@@ -2,11 +2,12 @@
 
 use crate::attempts::Attempts;
 use crate::connections::{Connection, Connections};
+use crate::download::{Download, Downloads};
 use crate::host;
 use crate::page;
 use crate::sampler::{self, Known, Sampler};
 use crate::{Options, ServeError, metrics};
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
@@ -39,7 +40,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-type Answer = Response<Full<Bytes>>;
+type Body = Either<Full<Bytes>, Download>;
+type Answer = Response<Body>;
 
 /// Listens, starts to query the instance, and serves until the process ends.
 pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<(), ServeError> {
@@ -64,7 +66,8 @@ pub(crate) fn serve_from(
         let address = listener.local_addr().map_err(failed)?;
         let sampler = Sampler::start(ask, options.interval, options.names.clone());
         ready(address);
-        let server = Arc::new(Server { options, sampler, attempts: Mutex::default() });
+        let (attempts, downloads) = (Mutex::default(), Downloads::default());
+        let server = Arc::new(Server { options, sampler, attempts, downloads });
         let connections = Arc::new(Connections::new(CONNECTIONS_MAX));
         loop {
             let (stream, from) = match listener.accept().await {
@@ -106,6 +109,7 @@ struct Server {
     options: Options,
     sampler: Sampler,
     attempts: Mutex<Attempts>,
+    downloads: Downloads,
 }
 
 impl Server {
@@ -140,7 +144,7 @@ impl Server {
                 let text = metrics::exposition(&sample, self.options.classes_max);
                 answer(StatusCode::OK, METRICS, text)
             }
-            "/api/snapshot" => snapshot(&self.sampler.known()),
+            "/api/snapshot" => self.snapshot(&self.sampler.known()),
             "/api/history" => match since(request.uri().query()) {
                 Ok(time) => json(&self.sampler.known().history.since(time)),
                 Err(problem) => plain(StatusCode::BAD_REQUEST, problem),
@@ -154,6 +158,22 @@ impl Server {
 }
 
 impl Server {
+    /// The latest snapshot, and the error if the instance no longer answers.
+    fn snapshot(&self, known: &Known) -> Answer {
+        #[derive(Serialize)]
+        struct Nothing<'a> {
+            gone: &'a Option<String>,
+            snapshot: Option<()>,
+        }
+        let Some(told) = &known.told else {
+            return json(&Nothing { gone: &known.gone, snapshot: None });
+        };
+        let gone = serde_json::Value::from(known.gone.as_deref());
+        let reading = self.downloads.begin(told, Instant::now());
+        let begin = format!("{{\"gone\":{gone},\"snapshot\":");
+        respond(StatusCode::OK, JSON, Either::Right(Download::new(begin, reading, "}")))
+    }
+
     /// The answer to a request without valid credentials, if they are needed. Its connection ends
     /// with it, so that nobody holds one without them.
     fn refuse<B>(&self, request: &Request<B>, connection: &Connection) -> Option<Answer> {
@@ -204,16 +224,6 @@ fn since(query: Option<&str>) -> Result<f64, &'static str> {
     time.ok_or("since is a number of seconds since 1970\n")
 }
 
-/// The latest snapshot, and the error if the instance no longer answers.
-fn snapshot(known: &Known) -> Answer {
-    #[derive(Serialize)]
-    struct Latest<'a> {
-        gone: Option<&'a str>,
-        snapshot: Option<&'a Snapshot>,
-    }
-    json(&Latest { gone: known.gone.as_deref(), snapshot: known.snapshot.as_deref() })
-}
-
 fn json(value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
         Ok(body) => answer(StatusCode::OK, JSON, body),
@@ -226,7 +236,11 @@ fn plain(status: StatusCode, text: impl Into<Bytes>) -> Answer {
 }
 
 fn answer(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    respond(status, kind, Either::Left(Full::new(body.into())))
+}
+
+fn respond(status: StatusCode, kind: &'static str, body: Body) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     for (name, value) in [
         (header::CONTENT_TYPE, kind),
@@ -262,6 +276,7 @@ mod tests {
             ),
             options,
             attempts: Mutex::default(),
+            downloads: Downloads::default(),
         }
     }
 

@@ -15,6 +15,7 @@
 mod attempts;
 mod connections;
 mod credentials;
+mod download;
 mod history;
 mod host;
 mod http;

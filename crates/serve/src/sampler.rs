@@ -1,5 +1,6 @@
 //! The thread that queries the instance, and its results.
 
+use crate::download::Told;
 use crate::history::{self, History};
 use crate::metrics::Sample;
 use narrows_dataplane::control::{Client, ControlError, NamesFile};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Debug)]
 pub(crate) struct Known {
     /// The latest snapshot, even after the instance is gone.
-    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    pub(crate) told: Option<Arc<Told>>,
     /// When it was taken.
     taken: Option<Instant>,
     /// Why the instance does not answer, if it does not.
@@ -36,7 +37,7 @@ impl Sampler {
         mut names: NamesFile,
     ) -> Self {
         let known = Known {
-            snapshot: None,
+            told: None,
             taken: None,
             gone: None,
             events: 0,
@@ -53,6 +54,8 @@ impl Sampler {
                     names.name(snapshot);
                 }
                 let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let answer = answer
+                    .and_then(|snapshot| Told::new(snapshot).map_err(|error| error.to_string()));
                 thread.known().learn(answer, time.as_secs_f64(), Instant::now());
                 thread::sleep(interval.saturating_sub(began.elapsed()));
             }
@@ -60,7 +63,7 @@ impl Sampler {
         sampler
     }
 
-    /// The present state. The lock is held while an answer is made.
+    /// The present state. The lock is held while an answer with history is made.
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -83,7 +86,7 @@ pub(crate) fn ask(dev: Option<&str>) -> Result<Snapshot, String> {
 
 impl Known {
     /// Records an answer; `time` is in seconds since 1970.
-    fn learn(&mut self, answer: Result<Snapshot, String>, time: f64, now: Instant) {
+    fn learn(&mut self, answer: Result<Told, String>, time: f64, now: Instant) {
         let next = match answer {
             Err(reason) => {
                 if self.gone.as_ref() != Some(&reason) {
@@ -100,19 +103,21 @@ impl Known {
         };
         if self.gone.take().is_some() {
             log::info!("the instance answers");
-        } else if let Some(was) = &self.snapshot
-            && let Some(change) = Change::between(was, &next)
+        } else if let Some(was) = &self.told
+            && let (was, now) = (&was.snapshot, &next.snapshot)
+            && let Some(change) = Change::between(was, now)
         {
-            self.history.push(time, history::values(&next, &change));
-            self.events += new_events(&was.events, &next.events) as u64;
+            self.history.push(time, history::values(now, &change));
+            self.events += new_events(&was.events, &now.events) as u64;
         }
-        self.snapshot = Some(Arc::new(next));
+        self.told = Some(Arc::new(next));
         self.taken = Some(now);
     }
 
     /// The input of the metrics; no snapshot if the instance is gone.
     pub(crate) fn sample(&self, now: Instant) -> Sample {
-        let snapshot = self.snapshot.clone().filter(|_| self.gone.is_none());
+        let told = self.told.as_ref().filter(|_| self.gone.is_none());
+        let snapshot = told.map(|told| Arc::clone(&told.snapshot));
         let age = self.taken.map_or(Duration::ZERO, |taken| now.saturating_duration_since(taken));
         Sample { snapshot, age, events: self.events }
     }
@@ -131,7 +136,7 @@ mod tests {
 
     fn known() -> Known {
         Known {
-            snapshot: None,
+            told: None,
             taken: None,
             gone: None,
             events: 0,
@@ -139,9 +144,10 @@ mod tests {
         }
     }
 
-    fn at(uptime_s: f64) -> Result<Snapshot, String> {
+    fn at(uptime_s: f64) -> Result<Told, String> {
         let port = narrows_snapshot::Port { name: "eth1".into(), ..Default::default() };
-        Ok(Snapshot { uptime_s, ports: vec![port], ..Snapshot::default() })
+        let snapshot = Snapshot { uptime_s, ports: vec![port], ..Snapshot::default() };
+        Told::new(snapshot).map_err(|error| error.to_string())
     }
 
     /// The number of points, and of those with values.

@@ -71,7 +71,8 @@ impl Serve {
     /// The length of the answer to a request for `path`, and its last bytes.
     fn get(&self, path: &str) -> (usize, Vec<u8>) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let (mut length, mut last, mut part) = (0, Vec::new(), vec![0; 1 << 16]);
         loop {

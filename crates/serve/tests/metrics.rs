@@ -16,7 +16,7 @@ const MAX: usize = 500;
 fn class(minor: usize) -> Class {
     let mut class = Class {
         kind: "htb".into(),
-        handle: format!("1:{minor:x}"),
+        handle: format!("1:{minor:x}").into(),
         root: minor == 1,
         parent: (minor > 1).then(|| "1:1".into()),
         rate: Some(1_250_000),

@@ -92,12 +92,16 @@ fn skip(from: &mut Unpack<'_>) {
         tag::UNSIGNED | tag::NEGATIVE | tag::THOUSANDTHS => drop(from.number()),
         tag::REAL => drop(from.real()),
         tag::TEXT => drop(from.text()),
-        tag::LIST => while list_goes_on(from) {
-            skip(from);
-        },
-        tag::OBJECT => while next_name(from).is_some() {
-            skip(from);
-        },
+        tag::LIST => {
+            while list_goes_on(from) {
+                skip(from);
+            }
+        }
+        tag::OBJECT => {
+            while next_name(from).is_some() {
+                skip(from);
+            }
+        }
         _ => {}
     }
 }

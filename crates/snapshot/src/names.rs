@@ -53,7 +53,10 @@ mod tests {
     fn a_name_keeps_its_number() {
         let [one, two] = ["lended", "borrowed"].map(|name| number(name).unwrap());
         assert_ne!(one, two);
-        assert_eq!((number("lended"), known("lended"), name(one)), (Some(one), Some(one), "lended"));
+        assert_eq!(
+            (number("lended"), known("lended"), name(one)),
+            (Some(one), Some(one), "lended")
+        );
         assert_eq!((number(&"x".repeat(LENGTH_MAX + 1)), known("never told")), (None, None));
     }
 }

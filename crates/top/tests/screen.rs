@@ -30,7 +30,7 @@ fn instance(seconds: u64, mbit: u64) -> Snapshot {
             kind: "htb".into(),
             handle: handle.into(),
             root: parent.is_none(),
-            parent: parent.map(str::to_owned),
+            parent: parent.map(Into::into),
             rate: Some(1_250_000),
             ceil: Some(5_000_000),
             ..Class::default()
@@ -451,8 +451,10 @@ fn ten_thousand_classes_are_one_screen_around_the_selected_one() {
     let mut snapshot = instance(1, 1);
     let class = snapshot.ports[1].classes[1].clone();
     snapshot.ports[1].classes.extend(
-        (0..10_000)
-            .map(|number| Class { handle: format!("1:{:x}", 0x100 + number), ..class.clone() }),
+        (0..10_000).map(|number| Class {
+            handle: format!("1:{:x}", 0x100 + number).into(),
+            ..class.clone()
+        }),
     );
     feed(&mut app, snapshot);
     press(&mut app, &[KeyCode::End]);

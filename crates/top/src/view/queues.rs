@@ -3,7 +3,7 @@
 use super::{Fact, facts_of};
 use crate::cell::Cell;
 use crate::table::{Column, Row, Table};
-use narrows_snapshot::{Counts, Change, Delays, Heaviest, Port, Queue, QueueRates, Snapshot};
+use narrows_snapshot::{Change, Counts, Delays, Heaviest, Port, Queue, QueueRates, Snapshot};
 
 const COLUMNS: &[Column] = &[
     Column { name: "Port, queue", width: 16 },
