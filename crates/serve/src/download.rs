@@ -8,6 +8,7 @@
 use hyper::body::{Body, Bytes, Frame};
 use narrows_snapshot::Snapshot;
 use serde::Serialize;
+use serde::ser::Error;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -47,7 +48,9 @@ impl Told {
         }
         snapshot.ports = ports;
         // Within a text in JSON there is no quotation mark without a backslash before it.
-        let (before, behind) = around.split_once(NO_PORTS).unwrap_or_default();
+        let (before, behind) = around
+            .split_once(NO_PORTS)
+            .ok_or_else(|| serde_json::Error::custom("a snapshot has no list of ports"))?;
         Ok(Self {
             snapshot: Arc::new(snapshot),
             before_ports: format!("{before}\"ports\":["),
@@ -110,6 +113,8 @@ pub(crate) struct Download {
     /// What follows behind the snapshot.
     end: &'static str,
     part: Vec<u8>,
+    /// Whether other connections had their turn since the last part.
+    has_waited: bool,
 }
 
 /// What comes next.
@@ -127,7 +132,8 @@ enum Next {
 impl Download {
     /// The snapshot of `reading` between `begin` and `end`.
     pub(crate) fn new(begin: String, reading: Arc<Reading>, end: &'static str) -> Self {
-        Self { reading, next: Next::Begin, end, part: begin.into_bytes() }
+        let (next, part) = (Next::Begin, begin.into_bytes());
+        Self { reading, next, end, part, has_waited: true }
     }
 
     /// Appends what comes next to the part.
@@ -224,8 +230,14 @@ impl Body for Download {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        // A scrape must not wait until a client that reads fast has it all.
+        if !std::mem::replace(&mut self.has_waited, false) {
+            self.has_waited = true;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         Poll::Ready(self.part().map(|part| part.map(Frame::data)))
     }
 }

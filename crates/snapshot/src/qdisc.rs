@@ -122,3 +122,46 @@ pub struct Figures {
     /// Packets queued.
     pub qlen: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::de::DeserializeOwned;
+
+    /// What is read from `text` is written as the same bytes.
+    #[track_caller]
+    fn check<T: DeserializeOwned + Serialize>(text: &str) {
+        let read: Vec<T> = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+    }
+
+    #[test]
+    fn qdiscs_are_written_as_they_are_read() {
+        check::<Qdisc>(concat!(
+            r#"[{"kind":"htb","handle":"1:","root":true,"options":{"r2q":10,"default":"0x10","#,
+            r#""direct_packets_stat":0,"direct_qlen":1000},"bytes":18446744073709551615,"#,
+            r#""packets":4294967296,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0,"#,
+            r#""refcnt":2},"#,
+            r#"{"kind":"cake","handle":"11:","parent":"1:11","options":{"bandwidth":"unlimited","#,
+            r#""nat":false,"split_gso":true,"fwmark":"0","deep":{"list":[null,-1,2.5,"a\"b"],"#,
+            r#""empty":{},"none":[]}},"bytes":1,"packets":2,"drops":3,"overlimits":4,"#,
+            r#""requeues":5,"backlog":6,"qlen":7,"memory_used":131072,"tins":["#,
+            r#"{"threshold_rate":1250000,"avg_delay_us":97,"delays":{"p50_us":24.584,"p99_us":5,"#,
+            r#""p999_us":0.001,"max_us":1e+300,"counts":[[3.0,1],[14417.919,70000]]}},{}]}]"#,
+        ));
+    }
+
+    #[test]
+    fn classes_are_written_as_they_are_read() {
+        check::<Class>(concat!(
+            r#"[{"class":"htb","handle":"1:10","name":"a name of more than 24 bytes: Zürich","#,
+            r#""parent":"1:1","leaf":"0x10","rate":625000,"ceil":2500000,"prio":0,"stats":{"#,
+            r#""bytes":123456789012,"packets":2,"drops":3,"overlimits":4,"requeues":5,"backlog":6,"#,
+            r#""qlen":7,"delays":{"p50_us":24.584,"p99_us":812.125,"p999_us":3604.479,"#,
+            r#""max_us":14417.919,"counts":[[24.584,7],[812.125,70000]]},"#,
+            r#""round_trip":{"min_us":20100,"p50_us":24000,"p99_us":60000},"#,
+            r#""losses":{"segments":5000,"before":1,"beyond":12},"lended":7,"borrowed":0,"#,
+            r#""giants":0,"tokens":-40000,"ctokens":10000},"burst":1600,"cburst":1600}]"#,
+        ));
+    }
+}

@@ -36,10 +36,11 @@ fn get(bed: &Testbed, path: &str) -> Option<(String, String)> {
 
 /// The same, with `host` as the host name.
 fn get_under(host: &str, bed: &Testbed, path: &str) -> Option<(String, String)> {
-    // A separate program, because a socket belongs to the namespace in which it is created.
+    // A separate program, because a socket belongs to the namespace in which it is created. With
+    // HTTP/1.0 the body is not in chunks.
     let script = format!(
         "import socket\ns = socket.create_connection(('127.0.0.1', 9466), 5)\n\
-         s.sendall(b'GET {path} HTTP/1.1\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n')\n\
+         s.sendall(b'GET {path} HTTP/1.0\\r\\nHost: {host}\\r\\nConnection: close\\r\\n\\r\\n')\n\
          b = b''.join(iter(lambda: s.recv(65536), b''))\nprint(b.decode())"
     );
     let output = bed.shaper().command("python3").args(["-c", &script]).output().unwrap();
