@@ -176,6 +176,7 @@ pub(crate) fn filter(matches: impl Strategy<Value = Matches>) -> impl Strategy<V
     let protocols = prop_oneof![
         4 => Just(ANY_PROTOCOL), 2 => Just(0x0800_u16), 1 => Just(0x86dd), 1 => Just(VLAN),
         1 => Just(0x8864), 1 => Just(0x8847), 1 => Just(SERVICE_VLAN), 1 => Just(0x9100),
+        1 => Just(0x0001), 1 => Just(0x0004), 1 => Just(0x0060),
     ];
     (matches, protocols).prop_map(|(matches, protocol)| Filter {
         pref: 1,
@@ -184,6 +185,7 @@ pub(crate) fn filter(matches: impl Strategy<Value = Matches>) -> impl Strategy<V
         matches,
         class: 0,
         named: 0,
+        skips_hardware: false,
         actions: Vec::new(),
     })
 }
@@ -222,8 +224,10 @@ pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     // Also some that leave hardly any room.
     let lens = prop_oneof![0_u16..100, 0_u16..5, 20_u16..25];
     let lens = prop_oneof![3 => Just(None), 1 => lens.prop_map(Some)];
-    (tags, under, ip, protocols, (extension, 0_u8..3), fragment, payload, lens, (byte(), byte()))
-        .prop_map(|(tags, under, ip, protocol, extension, fragment, payload, len, (tos, ttl))| {
+    let length = prop_oneof![9 => Just(None), 1 => (0_u16..0x600).prop_map(Some)];
+    let rest = (byte(), byte(), length);
+    (tags, under, ip, protocols, (extension, 0_u8..3), fragment, payload, lens, rest).prop_map(
+        |(tags, under, ip, protocol, extension, fragment, payload, len, (tos, ttl, length))| {
             let mut frame = vec![4; 12];
             frame.extend(tags);
             let is_plain = under.is_empty();
@@ -251,11 +255,18 @@ pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
                 frame.extend([10, 0, 0, 1, 10, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 1]);
             }
             let mut payload = payload;
+            if let Some(length) = length.filter(|_| is_plain) {
+                // Its payload begins with a checksum of IPX or with a header of IEEE 802.2.
+                let at = frame.len() - if ip == 4 { 22 } else { 42 };
+                frame[at..at + 2].copy_from_slice(&length.to_be_bytes());
+                frame[at + 2..at + 4].fill(if length % 2 == 0 { 0xff } else { 0x42 });
+            }
             if payload.len() > 4 {
                 (payload[0], payload[1]) = extension;
             }
             frame.extend(payload);
             frame.resize(frame.len().max(60), 0);
             frame
-        })
+        },
+    )
 }

@@ -75,6 +75,15 @@ pub(crate) fn name(number: u16) -> String {
     named(number).map_or_else(|| format!("[{number}]"), str::to_owned)
 }
 
+/// Whether no frame on Ethernet is of this protocol. Smaller numbers than those of EtherTypes are
+/// the kernel's own, for other media; a frame with a length is `802_3` or `802_2`
+/// (`eth_type_trans()`).
+pub(crate) fn is_of_no_frame(number: u16) -> bool {
+    const ETHER_TYPE_MIN: u16 = 0x600;
+    let are_frames = ["802_3", "802_2"].map(self::number).contains(&Some(number));
+    number < ETHER_TYPE_MIN && number != ANY_PROTOCOL && !are_frames
+}
+
 /// The words that [`number()`] reads back.
 pub(crate) fn save(number: u16) -> String {
     named(number).map_or_else(|| format!("{number:#x}"), str::to_owned)

@@ -139,8 +139,12 @@ static __always_inline void read_headers(struct key *key, struct network *networ
 		at += 4;
 	}
 	network->at = at;
-	/* Below 1536 it is a length. */
-	key->ether_type = bpf_ntohs(ether_type) < 1536 ? 0 : ether_type;
+	/* Below 1536 it is a length: the rule of eth_type_trans() in the kernel. */
+	key->ether_type = ether_type;
+	if (bpf_ntohs(ether_type) < 1536)
+		key->ether_type = data + at + 2 <= data_end && *(__be16 *)(data + at) == 0xffff ?
+					  bpf_htons(ETH_P_802_3) :
+					  bpf_htons(ETH_P_802_2);
 	if (ether_type == bpf_htons(ETH_P_IP))
 		read_v4(key, network, data + at, data_end);
 	else if (ether_type == bpf_htons(ETH_P_IPV6))

@@ -58,7 +58,7 @@ struct packet {
 			__be16 source_port;
 			__be16 destination_port;
 			__be16 ether_type;	/* behind all tags, or of IP in PPPoE or MPLS;
-						 * 0 if it is a length */
+						 * ETH_P_802_2 or 3 if it is a length */
 			__u8 ip;		/* 4, 6, or 0 for none */
 			__u8 protocol;		/* behind all extension headers */
 			__u8 traffic_class;
@@ -347,7 +347,14 @@ static __always_inline void read_packet(struct context *ctx, struct packet *pack
 		ether_type = tag[1];
 		at += 4;
 	}
-	packet->ether_type = bpf_ntohs(ether_type) < ETH_P_802_3_MIN ? 0 : ether_type;
+	packet->ether_type = ether_type;
+	if (bpf_ntohs(ether_type) < ETH_P_802_3_MIN) {
+		/* The rule of eth_type_trans() in the kernel. */
+		__be16 *first = part(ctx, at, 2);
+
+		packet->ether_type = first && *first == 0xffff ? bpf_htons(ETH_P_802_3) :
+								 bpf_htons(ETH_P_802_2);
+	}
 	packet->network = packet->behind_tags = at;
 	if (ether_type == bpf_htons(ETH_P_IP)) {
 		ip = 4;

@@ -14,7 +14,8 @@ pub struct Keys {
     pub destination_mac: u64,
     /// The source MAC address, in the low 48 bits.
     pub source_mac: u64,
-    /// The EtherType after all tags; 0 if there is none.
+    /// The EtherType after all tags. Of a frame that has a length there it is 1 if the payload
+    /// begins with `ffff`, and 4 if not: `802_3` and `802_2` in Linux.
     pub ether_type: u16,
     /// The EtherType of what is carried: that of IP, where IP is in PPPoE or MPLS; else as above.
     pub carried: u16,
@@ -268,6 +269,23 @@ mod tests {
             let keys = Keys::of(&[&[4; 12], link].concat()).unwrap();
             assert_eq!((keys.ether_type, keys.carried, keys.ip), (ether_type, ether_type, None));
         }
+    }
+
+    #[test]
+    fn a_length_is_802_2_or_802_3_by_what_comes_behind_it() {
+        let of = |link: &[u8], payload: &[u8]| {
+            let keys = Keys::of(&[&[4; 12], link, payload].concat()).unwrap();
+            (keys.ether_type, keys.carried)
+        };
+        let (spanning_tree, ipx) = ([0x42, 0x42, 3], [0xff, 0xff, 0]);
+        for link in [&[0, 38][..], &[5, 0xff], &[0x81, 0, 0, 5, 0, 38]] {
+            assert_eq!(of(link, &spanning_tree), (4, 4));
+            assert_eq!(of(link, &ipx), (1, 1));
+            assert_eq!([of(link, &[]), of(link, &[0xff])], [(4, 4); 2]);
+        }
+        assert_eq!(of(&[6, 0], &ipx), (0x600, 0x600));
+        // These are the numbers of no frame, although a length can be the same.
+        assert_eq!(of(&[0, 0x60], &spanning_tree), (4, 4));
     }
 
     #[test]

@@ -12,6 +12,15 @@ pub(super) const ARP: u16 = 0x0806;
 /// Smaller numbers are not EtherTypes but the length of an IEEE 802.3 frame.
 pub(super) const ETHER_TYPE_MIN: u16 = 0x0600;
 
+/// What a frame with a length carries, as a protocol of Linux (`ETH_P_802_3`): a packet of IPX by
+/// itself, which begins with this checksum.
+pub(super) const RAW: u16 = 0x0001;
+/// The first bytes of it.
+pub(super) const RAW_BEGINS: u16 = 0xffff;
+
+/// Likewise (`ETH_P_802_2`): a header of IEEE 802.2, as that of spanning trees.
+pub(super) const LLC: u16 = 0x0004;
+
 /// The layer after an EtherType.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layer {

@@ -1,7 +1,7 @@
 //! From the Ethernet header to the IP header.
 
 use super::bytes::{be16, be32, byte};
-use super::layer::{ETHER_TYPE_MIN, Layer, layer};
+use super::layer::{ETHER_TYPE_MIN, LLC, Layer, RAW, RAW_BEGINS, layer};
 
 /// The length of an Ethernet header without tags.
 pub(super) const ETHERNET_LEN: usize = 14;
@@ -12,7 +12,7 @@ const LAYERS_MAX: usize = 8;
 /// Where the stack of tags or labels ends and IP begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Link {
-    /// The EtherType after all tags; 0 if the field is a length.
+    /// The EtherType after all tags; of a frame with a length, the number that Linux has for it.
     pub(super) ether_type: u16,
     /// The offset of the network layer: after all tags, before PPPoE and MPLS.
     pub(super) network: usize,
@@ -52,7 +52,12 @@ impl Link {
             Some(Layer::Pppoe) => behind_pppoe(frame, network),
             Some(Layer::Tag | Layer::Ethernet) | None => None,
         };
-        let ether_type = if ether_type < ETHER_TYPE_MIN { 0 } else { ether_type };
+        // The rule of eth_type_trans() in the kernel.
+        let ether_type = match ether_type {
+            ETHER_TYPE_MIN.. => ether_type,
+            _ if be16(frame, network) == Some(RAW_BEGINS) => RAW,
+            _ => LLC,
+        };
         Self { ether_type, network, ip }
     }
 }
