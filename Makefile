@@ -236,21 +236,23 @@ reproduction-check: deps
 	$(TESTED) --bin figures --test pages
 	target/debug/figures --check
 
-# Linux's own cases for tc, from Debian's package of its source. They are not part of this repository.
-LINUX_SOURCE := linux-source-6.12
-TC_TESTS := target/tc-testing/tools/testing/selftests/tc-testing/tc-tests
+# Linux's own cases for tc, from the newest Debian package of its source that apt knows; they are not
+# part of this repository. LINUX_SOURCE names another package, TC_TESTS a folder that is there.
+LINUX_SOURCE ?= $(shell apt-cache search --names-only '^linux-source-[0-9]' | cut -d ' ' -f 1 | sort -V | tail -n 1)
+TC_TESTS ?= target/tc-testing/tc-tests
 
 $(TC_TESTS):
-	@echo "downloading $(LINUX_SOURCE), 150 MB, for its cases"
-	@mkdir -p target/tc-testing
-	@cd target/tc-testing && apt-get download -qq $(LINUX_SOURCE) && \
-	  dpkg-deb --fsys-tarfile $(LINUX_SOURCE)_*.deb | tar x --to-stdout --wildcards '*.tar.xz' | \
-	  tar x --xz --strip-components 1 --wildcards '*/tools/testing/selftests/tc-testing/tc-tests/*'; \
-	  rm -f $(LINUX_SOURCE)_*.deb
+	@mkdir -p $(@D)
+	@package=$(LINUX_SOURCE); echo "downloading $$package, 170 MB, for its cases" && cd $(@D) && \
+	  apt-get download -qq $$package && \
+	  dpkg-deb --fsys-tarfile $${package}_*.deb | tar x --to-stdout --wildcards '*.tar.xz' | \
+	  tar x --xz --strip-components 5 --wildcards '*/tools/testing/selftests/tc-testing/tc-tests/*'; \
+	  rm -f $${package}_*.deb
 
-# LIVE=1 runs the cases on running instances, as root, and not in memory.
+# LIVE=1 runs the cases on running instances, as root, and not in memory. WORDS='qdiscs/mq 8c17' for
+# some of them.
 tc-testing: $(if $(LIVE),build,deps) $(TC_TESTS)
-	@$(CARGO) run --locked -q -p narrows-tc --example tc_testing -- $(LIVE:%=--live $(NARROWS)) $(TC_TESTS)
+	@$(CARGO) run --locked -q -p narrows-tc --example tc_testing -- $(LIVE:%=--live $(NARROWS)) $(TC_TESTS) $(WORDS)
 
 # Other people's programs that call tc, for the end-to-end tests: FireQOS from Debian and tcconfig from
 # PyPI. They are unpacked in target/tools, and nothing is installed.
