@@ -67,6 +67,9 @@ pub enum Control {
     Reclassify,
     /// The next action of the filter runs; after the last one, the same as `Pass`.
     Pipe,
+    /// The action of the filter with this index runs next, counted from 0; the same as `Pass` if
+    /// the filter has none there, and for 0.
+    Jump(u16),
 }
 
 /// The parameters of an action.
@@ -87,15 +90,45 @@ pub enum Action {
         priority: Option<u32>,
         /// The bits of the mark to set.
         mark: Option<Mark>,
+        /// What is kept as given, and which no packet can have.
+        idle: Idle,
         /// The fate of the packet afterwards.
         control: Control,
     },
-    /// `mirred egress redirect`. The packet passes: the policy knows which qdiscs that device
-    /// stands for.
-    Mirred {
-        /// The device.
-        to: DeviceName,
-    },
+    /// `mirred`
+    Mirred(Mirred),
+}
+
+/// What `skbedit` sets of a packet that no frame at a port has. No filter can have such an action.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Idle {
+    /// `queue_mapping`: the queue by which the packet is to leave.
+    pub queue: Option<u16>,
+    /// `ptype`: whom the packet is for, as a `PACKET_` number of `linux/if_packet.h`.
+    pub packet_type: Option<u16>,
+    /// `inheritdsfield`: the priority is that of the DS field.
+    pub inherits_ds_field: bool,
+}
+
+/// Sends packets through a device. With [`Mirred::is_served`] the packet passes: the policy knows
+/// which qdiscs that device stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mirred {
+    /// The device.
+    pub to: DeviceName,
+    /// Whether a copy goes there, and not the packet itself.
+    pub is_mirror: bool,
+    /// Whether it arrives there, and does not leave there.
+    pub is_ingress: bool,
+    /// The fate of the packet of which a copy goes; redirected packets are stolen.
+    pub control: Control,
+}
+
+impl Mirred {
+    /// Whether a filter can have it: `egress redirect`.
+    pub fn is_served(&self) -> bool {
+        !self.is_mirror && !self.is_ingress
+    }
 }
 
 /// Selects one packet in `of` for another fate.
@@ -204,7 +237,7 @@ impl Action {
             Self::Gact { .. } => ActionKind::Gact,
             Self::Police(_) => ActionKind::Police,
             Self::Skbedit { .. } => ActionKind::Skbedit,
-            Self::Mirred { .. } => ActionKind::Mirred,
+            Self::Mirred(_) => ActionKind::Mirred,
         }
     }
 
@@ -216,7 +249,35 @@ impl Action {
             }
             Self::Police(police) => [police.conform, police.exceed],
             Self::Skbedit { control, .. } => [*control; 2],
-            Self::Mirred { .. } => [Control::Pass; 2],
+            Self::Mirred(_) => [Control::Pass; 2],
+        }
+    }
+
+    /// Why no filter can have this action; `None` if one can. Without a filter it does nothing, as
+    /// in the kernel.
+    pub fn why_idle(&self) -> Option<&'static str> {
+        match self {
+            Self::Mirred(Mirred { is_ingress: true, .. }) => Some(
+                "\"mirred ingress\" is not supported here: packets come in by the ports alone; \
+                 redirect to the egress of an ifb, as mirred egress redirect dev ifb0",
+            ),
+            Self::Mirred(Mirred { is_mirror: true, .. }) => Some(
+                "\"mirror\" is not supported here: a packet leaves once, at the other port. To \
+                 see packets, capture at the port",
+            ),
+            Self::Skbedit { idle: Idle { queue: Some(_), .. }, .. } => Some(
+                "\"queue_mapping\" is not supported here: a packet leaves by the queue of the \
+                 worker that took it in, so that flows keep their order",
+            ),
+            Self::Skbedit { idle: Idle { packet_type: Some(_), .. }, .. } => Some(
+                "\"ptype\" is not supported here: what comes in at a port leaves at the other \
+                 one, whomever it is for. Give priority or mark",
+            ),
+            Self::Skbedit { idle: Idle { inherits_ds_field: true, .. }, .. } => Some(
+                "\"inheritdsfield\" is not supported here: give priority or mark, and a filter by \
+                 ip_tos",
+            ),
+            _ => None,
         }
     }
 

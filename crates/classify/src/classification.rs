@@ -172,8 +172,16 @@ mod tests {
         let ports = Some(PortRange { first: port, last: port });
         let matches = Matches::Flower(Flower { destination_port: ports, ..Flower::default() });
         let protocol = ANY_PROTOCOL;
-        let filter =
-            Filter { pref: 1, protocol, handle: 1, matches, class, named: 0, actions: Vec::new() };
+        let filter = Filter {
+            pref: 1,
+            protocol,
+            handle: 1,
+            matches,
+            class,
+            named: 0,
+            actions: Vec::new(),
+            skips_hardware: false,
+        };
         Blocks::from([(0, [(filter.order(), Arc::new(filter))].into_iter().collect())])
     }
 

@@ -17,6 +17,9 @@ pub type Actions = Sheaf<Arc<Running>>;
 /// How often a packet may be reclassified, as in the kernel.
 const RECLASSIFIED_MAX: u32 = 16;
 
+/// The most jumps between the actions of a filter (`TCA_ACT_MAX_PRIO`).
+const JUMPS_MAX: u32 = 32;
+
 /// The filters of a qdisc; see the crate's documentation.
 #[derive(Clone, Default)]
 pub struct Classifier {
@@ -150,7 +153,9 @@ impl Classifier {
         while let Some(rank) = found {
             let Some(filter) = block.filters().get(rank.order()) else { break };
             match self.acted(&filter.actions, subject, now) {
-                Control::Pass | Control::Pipe => return Verdict::Class(filter.class),
+                Control::Pass | Control::Pipe | Control::Jump(_) => {
+                    return Verdict::Class(filter.class);
+                }
                 Control::Drop => return Verdict::Drop,
                 Control::Continue => found = block.find(subject, behind(filter)),
                 Control::Reclassify if reclassified < RECLASSIFIED_MAX => {
@@ -164,10 +169,21 @@ impl Classifier {
     }
 
     fn acted(&self, actions: &[ActionId], subject: &mut Subject<'_>, now: Nanos) -> Control {
-        for action in actions {
-            let Some(action) = self.actions.get(action.key()) else { continue };
+        let (mut at, mut jumps) = (0, 0);
+        while let Some(id) = actions.get(at) {
+            let Some(action) = self.actions.get(id.key()) else {
+                at += 1;
+                continue;
+            };
             match action.act(subject, now) {
-                Control::Pipe => {}
+                Control::Pipe => at += 1,
+                // As in the kernel, a circle ends after as many jumps as a filter can have actions.
+                Control::Jump(0) => return Control::Pass,
+                Control::Jump(to) if jumps + 1 < JUMPS_MAX => {
+                    jumps += 1;
+                    at = usize::from(to);
+                }
+                Control::Jump(_) => return Control::Pass,
                 control => return control,
             }
         }
@@ -221,6 +237,7 @@ mod tests {
             matches,
             class,
             named: 0,
+            skips_hardware: false,
             actions: vec![],
         }
     }
@@ -241,6 +258,44 @@ mod tests {
         let class = |to| classifier.class(&frame(to, 53));
         assert_eq!([class([10, 9, 1, 2]), class([10, 8, 1, 2]), class([10, 7, 1, 2])], [1, 2, 3]);
         assert_eq!(classifier.class(&[0; 10]), 0, "not even an Ethernet header");
+    }
+
+    #[test]
+    fn a_jump_leads_to_an_action_by_its_place_and_a_circle_of_them_ends() {
+        use crate::{Action, ActionKind, Running};
+        // The index of an action that marks a packet is its mark.
+        let id = |index| ActionId { kind: ActionKind::Gact, index };
+        let jump = |to| Action::Gact { control: Control::Jump(to), random: None };
+        let mark = |value: u32| Action::Skbedit {
+            priority: None,
+            mark: Some(crate::Mark { value, mask: value }),
+            idle: crate::Idle::default(),
+            control: Control::Pipe,
+        };
+        let drop = Action::Gact { control: Control::Drop, random: None };
+        let verdict = |all: &[Action]| {
+            let running = (1..).zip(all).map(|(index, action)| {
+                (id(index).key(), Arc::new(Running::new(*action, Arc::default(), None)))
+            });
+            let acting = Filter {
+                actions: (1..).zip(all).map(|(index, _)| id(index)).collect(),
+                ..filter(1, Matches::All, 7)
+            };
+            let filters = std::iter::once((acting.order(), Arc::new(acting))).collect();
+            let blocks = Blocks::from_iter([(0, filters)]);
+            let classifier = Classifier::default().with(&blocks, &running.collect());
+            let frame = frame([10, 0, 0, 1], 53);
+            let mut subject = Subject::new(&frame).unwrap();
+            let verdict = classifier.classify(Found::default(), &mut subject, Nanos::ZERO);
+            (verdict, subject.mark())
+        };
+        let passed = Verdict::Class(7);
+        assert_eq!(verdict(&[jump(2), drop, mark(4)]), (passed, 4));
+        assert_eq!(verdict(&[mark(1), jump(3), mark(2), mark(4), drop]), (Verdict::Drop, 5));
+        // Where no action is, the packet passes.
+        assert_eq!(verdict(&[jump(9), drop]), (passed, 0));
+        assert_eq!(verdict(&[jump(0), drop]), (passed, 0));
+        assert_eq!(verdict(&[mark(1), jump(1), drop]), (passed, 1));
     }
 
     #[test]

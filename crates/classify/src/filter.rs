@@ -73,6 +73,8 @@ pub struct Filter {
     pub named: u32,
     /// The actions for matching packets, in order.
     pub actions: Vec<ActionId>,
+    /// Whether it is not to be given to hardware. None is; it is shown again.
+    pub skips_hardware: bool,
 }
 
 impl Filter {

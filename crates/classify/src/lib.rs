@@ -43,7 +43,9 @@ mod subject;
 mod table;
 mod trie;
 
-pub use action::{AccountKey, Action, ActionId, ActionKind, Control, Per, Police, Random};
+pub use action::{
+    AccountKey, Action, ActionId, ActionKind, Control, Idle, Mirred, Per, Police, Random,
+};
 pub use ahead::{AHEAD, Found};
 pub use classification::{Classification, Otherwise, Path, Rules};
 pub use classifier::{Actions, Blocks, Classifier, Verdict};

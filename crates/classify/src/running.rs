@@ -82,8 +82,8 @@ impl Running {
                 _ => *control,
             },
             Action::Police(police) => self.police(police, len, now),
-            Action::Mirred { .. } => Control::Pass,
-            Action::Skbedit { priority, mark, control } => {
+            Action::Mirred(_) => Control::Pass,
+            Action::Skbedit { priority, mark, control, .. } => {
                 subject.priority = priority.unwrap_or(subject.priority);
                 if let Some(mark) = mark {
                     subject.set_mark(subject.mark() & !mark.mask | mark.value & mark.mask);

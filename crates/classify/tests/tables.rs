@@ -132,6 +132,7 @@ fn filter() -> impl Strategy<Value = Filter> {
         matches,
         class,
         named: 0,
+        skips_hardware: false,
         actions: match acts {
             true => vec![ActionId { kind: ActionKind::Gact, index: 1 }],
             false => vec![],
@@ -388,6 +389,7 @@ fn the_longest_prefix_decides_where_priorities_say_so() {
                     }),
                     class: u32::from(len) + 1,
                     named: 0,
+                    skips_hardware: false,
                     actions: vec![],
                 },
             );

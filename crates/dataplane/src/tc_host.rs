@@ -107,6 +107,10 @@ impl Host for Commands<'_> {
         *self.facts[side.index()].get_or_init(|| self.instance.borrow().facts_of(side))
     }
 
+    fn has_device(&self, name: &str) -> bool {
+        narrows_link::Link::by_name(name).is_ok()
+    }
+
     fn policy(&self) -> Policy {
         let draft = self.draft.borrow().clone();
         draft.unwrap_or_else(|| self.instance.borrow().policy().clone())

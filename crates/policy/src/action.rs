@@ -7,6 +7,17 @@
 use crate::{Policy, PolicyError, Verb, reuse};
 use narrows_classify::{Action, ActionId, ActionKind, Sheaf};
 
+/// Words of an action that change nothing here, and are shown again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ActionFlags {
+    /// `no_percpu`: the kernel counts its packets for all processors together.
+    pub no_percpu: bool,
+    /// `skip_hw`: it is not to be given to hardware.
+    pub skips_hardware: bool,
+    /// Whether the mark of a `skbedit` was given with a mask.
+    pub has_mask: bool,
+}
+
 /// The operator's note on an action: 1 to 16 bytes that Narrows does not interpret.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cookie {
@@ -39,6 +50,8 @@ pub struct ActionDraft {
     pub action: Option<Action>,
     /// The note.
     pub cookie: Option<Cookie>,
+    /// What is shown again.
+    pub flags: ActionFlags,
 }
 
 /// An action of a policy.
@@ -50,6 +63,8 @@ pub struct BoundAction {
     pub action: Action,
     /// The note.
     pub cookie: Option<Cookie>,
+    /// What is shown again.
+    pub flags: ActionFlags,
     /// How many filters refer to it.
     pub filters: u32,
     /// Whether it stays when no filter refers to it.
@@ -106,19 +121,32 @@ impl ActionSet {
         &self.all
     }
 
-    /// Adds one reference to each action of `drafts`. Actions that do not exist are created.
-    pub(crate) fn bind(&mut self, drafts: &[ActionDraft]) -> Result<Vec<ActionId>, PolicyError> {
+    /// Adds one reference to each action of `drafts`, for a filter that `skips_hardware` or not.
+    /// Actions that do not exist are created.
+    pub(crate) fn bind(
+        &mut self,
+        drafts: &[ActionDraft],
+        skips_hardware: bool,
+    ) -> Result<Vec<ActionId>, PolicyError> {
         let bind = |draft: &ActionDraft| {
             let index = draft.index.map_or_else(|| self.free(draft.kind), Ok)?;
             let id = ActionId { kind: draft.kind, index };
             // As in the kernel, an existing action keeps its parameters.
             let bound = match (self.get(id), draft.action) {
+                (Some(bound), _) if bound.stays && bound.flags.skips_hardware != skips_hardware => {
+                    return Err(PolicyError::Action(
+                        "Mismatch between action and filter offload flags: give skip_hw to both or \
+                         to neither",
+                    ));
+                }
                 (Some(bound), _) => BoundAction { filters: bound.filters + 1, ..*bound },
                 (None, Some(action)) => {
-                    BoundAction { id, action, cookie: draft.cookie, filters: 1, stays: false }
+                    let ActionDraft { cookie, flags, .. } = *draft;
+                    BoundAction { id, action, cookie, flags, filters: 1, stays: false }
                 }
                 (None, None) => return Err(PolicyError::NoSuchAction(id.kind.name(), index)),
             };
+            check_served(&bound)?;
             self.put(bound);
             Ok(id)
         };
@@ -144,6 +172,12 @@ impl ActionSet {
         let last = last.map_or(0, |(_, bound)| bound.id.index);
         last.checked_add(1).ok_or(PolicyError::Action("no number is left: give one with index"))
     }
+}
+
+/// Checks that filters which refer to `bound` can run it.
+fn check_served(bound: &BoundAction) -> Result<(), PolicyError> {
+    let why = bound.action.why_idle().filter(|_| bound.filters > 0);
+    why.map_or(Ok(()), |why| Err(PolicyError::Action(why)))
 }
 
 impl Policy {
@@ -204,9 +238,11 @@ impl Policy {
                 let action = draft.action.ok_or_else(missing)?;
                 let filters = present.map_or(0, |bound| bound.filters);
                 let stays = present.is_none_or(|bound| bound.stays);
-                BoundAction { id, action, cookie: draft.cookie, filters, stays }
+                let ActionDraft { cookie, flags, .. } = *draft;
+                BoundAction { id, action, cookie, flags, filters, stays }
             }
         };
+        check_served(&bound)?;
         next.actions.put(bound);
         next.share_actions();
         next.check_place(id)?;

@@ -72,9 +72,8 @@ impl Drr {
         let is_here = match edit.parent {
             None => present.is_some(),
             Some(Parent::Root) => true,
-            Some(Parent::Class(ClassId { major, minor })) => {
-                minor == 0 && [0, handle.major()].contains(&major)
-            }
+            // As in the kernel, a class counts as its qdisc: classes have no classes below them.
+            Some(Parent::Class(ClassId { major, .. })) => [0, handle.major()].contains(&major),
         };
         if !is_here {
             return Err(PolicyError::Drr(format!(

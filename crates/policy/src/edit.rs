@@ -108,6 +108,7 @@ impl Policy {
             Kind::Htb(htb) => htb.edit(handle, edit),
             Kind::Drr(drr) => drr.edit(handle, edit),
             Kind::Ets(ets) => ets.edit(handle, edit),
+            Kind::Prio(prio) if prio.is_fast() => Err(none()),
             Kind::Prio(_) => Err(PolicyError::FixedClasses { handle, kind: "prio" }),
             _ => Err(none()),
         });
@@ -378,7 +379,9 @@ impl PortPolicy {
         let keeps_a_rate = node.kind.rules().plan(2).1.is_some();
         let has_rates = matches!(node.kind, Kind::Htb(_)) || keeps_a_rate;
         match parent.kind.classes() {
-            Classes::None => Err(PolicyError::NotClassful { handle, kind: parent.kind.name() }),
+            Classes::None | Classes::Hidden => {
+                Err(PolicyError::NotClassful { handle, kind: parent.kind.name() })
+            }
             Classes::Alike => Err(PolicyError::CakeMqChild),
             Classes::One(Some(_)) if noqueue => {
                 Err(PolicyError::NoqueueInClass("a tbf or red holds a bfifo with its own limit"))

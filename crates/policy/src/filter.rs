@@ -12,7 +12,7 @@ use crate::action::{ActionDraft, ActionSet};
 use crate::assignments::Edited;
 use crate::classful::{Classful, MINOR_MAX};
 use crate::front;
-use crate::{ClassId, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
+use crate::{ClassId, Classes, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
 use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, order};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub struct FilterEdit {
     pub class: Option<ClassId>,
     /// The actions for matching packets.
     pub actions: Vec<ActionDraft>,
+    /// Whether it is not to be given to hardware.
+    pub skips_hardware: bool,
 }
 
 /// Where filters are attached.
@@ -188,7 +190,7 @@ impl PortPolicy {
     pub fn filter_place(&self, parent: Option<Parent>) -> Result<FilterPlace, PolicyError> {
         match parent {
             None | Some(Parent::Root) => {
-                let root = self.root().filter(|root| root.kind.classful().is_some());
+                let root = self.root().filter(|root| takes_filters(&root.kind));
                 let root = root.ok_or(PolicyError::NoFilterParent)?;
                 Ok(FilterPlace::Class(root.handle.class(0)))
             }
@@ -215,7 +217,8 @@ impl PortPolicy {
 
     /// The classful qdisc to which `class` belongs.
     fn classful(&self, class: ClassId) -> Option<&dyn Classful> {
-        self.find(Handle::new(class.major)?)?.kind.classful()
+        let kind = &self.find(Handle::new(class.major)?)?.kind;
+        kind.classful().filter(|_| takes_filters(kind))
     }
 
     /// The hash table of the `u32` filters of `pref` at `place`, or the one that they would get.
@@ -256,6 +259,11 @@ impl PortPolicy {
         }
         places
     }
+}
+
+/// Whether filters can be attached to a qdisc of this kind.
+fn takes_filters(kind: &Kind) -> bool {
+    kind.classful().is_some() && kind.classes() != Classes::Hidden
 }
 
 impl Kind {
@@ -400,7 +408,17 @@ fn put(
         return refuse("an fw without a class or an action does nothing: give classid or action");
     }
     let class = class.unwrap_or(0);
-    let mut new = Filter { pref, protocol, handle: 0, matches, class, named, actions: Vec::new() };
+    let skips_hardware = edit.skips_hardware;
+    let mut new = Filter {
+        pref,
+        protocol,
+        handle: 0,
+        matches,
+        class,
+        named,
+        actions: Vec::new(),
+        skips_hardware,
+    };
     let first = of_pref(filters, pref).next();
     if let Some(present) = first {
         if present.protocol != protocol {
@@ -431,7 +449,7 @@ fn put(
         }
         _ => {}
     }
-    new.actions = actions.bind(&edit.actions)?;
+    new.actions = actions.bind(&edit.actions, skips_hardware)?;
     if let Some(present) = &present {
         actions.release(&present.actions);
     }

@@ -362,7 +362,9 @@ fn check_action(action: &Action, pref: u16) -> Result<(), PolicyError> {
              or pipe, as police with conform-exceed drop/continue"
         ));
     }
+    let jumps = action.controls().iter().any(|control| matches!(control, Control::Jump(_)));
     let why = match action {
+        _ if jumps => "jump",
         Action::Gact { random: Some(_), .. } => "random drops",
         Action::Police(police) if police.peak_rate.is_some() => "peakrate",
         Action::Police(police) if police.overhead.framing != Framing::Whole => "linklayer",

@@ -2,7 +2,7 @@
 //!
 //! As in the kernel (`net/sched/sch_htb.c`), except for its traps. A parent that does not exist is
 //! refused; the kernel makes a root class. A ceiling below the rate, and a default that is no leaf,
-//! are refused or cause a warning; the kernel accepts the ceiling and passes packets unshaped.
+//! cause a warning.
 
 use crate::assignments::Assignments;
 use crate::classful::Classful;
@@ -168,7 +168,8 @@ impl Htb {
 
     /// The class in the form that queues use.
     pub(crate) fn class(&self, class: &HtbClass) -> htb::Class {
-        let HtbParams { rate, ceil, burst, cburst, prio, overhead, .. } = class.params;
+        let HtbParams { ceil, burst, cburst, prio, overhead, .. } = class.params;
+        let rate = class.params.assured();
         let quantum = self.quantum(class);
         let parent = class.parent;
         htb::Class { parent, rate, ceil, burst, cburst, prio, quantum, overhead }
@@ -265,6 +266,15 @@ impl Htb {
             ));
         }
         if let Some(minor) = minor
+            && let Some(class) = self.classes.get(minor)
+            && class.params.assured() < class.params.rate
+        {
+            let class = handle.class(minor);
+            return Some(format!(
+                "Warning: htb: the ceil of {class} is below its rate: it gets the ceil, and no more."
+            ));
+        }
+        if let Some(minor) = minor
             && self.coordination != TreeStrategy::FlowValve
             && self.classes.get(minor).is_some_and(|class| !class.params.label.is_empty())
         {
@@ -285,13 +295,15 @@ impl Htb {
 }
 
 impl HtbParams {
+    /// The rate that is assured: not above the ceiling, which holds for each packet.
+    pub fn assured(&self) -> Rate {
+        self.rate.min(self.ceil)
+    }
+
     fn check(&self) -> Result<(), PolicyError> {
         let refuse = |why: &str| Err(PolicyError::Htb(why.to_owned()));
         if self.rate == Rate::default() {
             return refuse("a rate of 0 assures nothing: give a rate of at least 8bit.");
-        }
-        if self.ceil < self.rate {
-            return refuse("ceil is below rate: raise it, or leave it out.");
         }
         if usize::from(self.prio) >= PRIORITIES {
             return refuse("prio is 0 to 7.");

@@ -16,7 +16,7 @@ use narrows_qdisc::pacing::{self, Structure};
 use narrows_qdisc::{Config, codel, fifo, fq_codel, netem, red, sfq};
 
 /// The names of all kinds, in the order of the documentation.
-pub const KINDS: &str = "pfifo, bfifo, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, red, carousel, eiffel, flowbundler, mq and noqueue";
+pub const KINDS: &str = "pfifo, bfifo, pfifo_fast, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, red, carousel, eiffel, flowbundler, mq and noqueue";
 
 /// The kind of a qdisc, with its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub enum Kind {
     Red(red::Config),
     /// A tree of classes.
     Htb(Htb),
-    /// Strict bands.
+    /// Strict bands: `prio`, `pfifo_fast`.
     Prio(Prio),
     /// Classes that take turns.
     Drr(Drr),
@@ -70,6 +70,8 @@ pub enum Classes {
     Bands,
     /// One for each queue of the port. All are alike; they are created and deleted with the parent.
     Alike,
+    /// Nothing: only the qdisc itself knows its classes.
+    Hidden,
 }
 
 impl Classes {
@@ -81,7 +83,7 @@ impl Classes {
     /// The kind of the default child.
     pub(crate) fn default(self) -> Option<&'static str> {
         match self {
-            Self::None => None,
+            Self::None | Self::Hidden => None,
             Self::One(fifo) => Some(fifo.map_or("noqueue", |fifo| fifo.unit.kind_name())),
             Self::Made | Self::Bands => Some("pfifo"),
             Self::Queues => Some("noqueue"),
@@ -222,6 +224,7 @@ impl Kind {
             Params::Red(config) => Self::Red(**config),
             Params::Htb(_) => Self::Htb(Htb::new(site)),
             Params::Prio(_) => Self::Prio(Prio::new(site)),
+            Params::PfifoFast => Self::Prio(Prio::fast(site)),
             Params::Drr => Self::Drr(Drr::new(site)),
             Params::Ets(_) => Self::Ets(Ets::new(site)),
             Params::Mq => Self::Mq,
@@ -297,6 +300,8 @@ pub enum Params {
     Htb(HtbOptions),
     /// `prio`
     Prio(PrioParams),
+    /// `pfifo_fast`
+    PfifoFast,
     /// `drr`
     Drr,
     /// `ets`
@@ -324,6 +329,7 @@ impl Params {
             Self::Red(_) => "red",
             Self::Htb(_) => "htb",
             Self::Prio(_) => "prio",
+            Self::PfifoFast => "pfifo_fast",
             Self::Drr => "drr",
             Self::Ets(_) => "ets",
             Self::Mq => "mq",

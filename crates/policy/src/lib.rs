@@ -50,7 +50,7 @@ mod stab;
 mod tbf;
 mod tree;
 
-pub use action::{ActionDraft, BoundAction, Cookie};
+pub use action::{ActionDraft, ActionFlags, BoundAction, Cookie};
 pub use cake::{Cake, CakeOptions, CakeParams};
 pub use classful::{CLASSFUL_DEPTH, Classful};
 pub use codel::CodelQueueOptions;

@@ -2,6 +2,9 @@
 //!
 //! As in the kernel (`net/sched/sch_prio.c`). Difference: bands to which filters assign packets
 //! cannot be removed.
+//!
+//! `pfifo_fast` is a `prio` with three bands that cannot be changed, and whose classes nobody sees
+//! (`net/sched/sch_generic.c`).
 
 use crate::assignments::Assignments;
 use crate::classful::Classful;
@@ -21,6 +24,8 @@ pub struct Prio {
     /// Its parameters.
     pub params: PrioParams,
     leaf_limit: u32,
+    /// Whether it is a `pfifo_fast`.
+    is_fast: bool,
     pub(crate) filters: Assignments,
 }
 
@@ -59,7 +64,18 @@ impl PrioParams {
 impl Prio {
     pub(crate) fn new(site: &Site<'_>) -> Self {
         let leaf_limit = site.facts.tx_queue_len;
-        Self { params: PrioParams::default(), leaf_limit, filters: Assignments::default() }
+        let (params, filters) = (PrioParams::default(), Assignments::default());
+        Self { params, leaf_limit, is_fast: false, filters }
+    }
+
+    /// A `pfifo_fast`.
+    pub(crate) fn fast(site: &Site<'_>) -> Self {
+        Self { is_fast: true, ..Self::new(site) }
+    }
+
+    /// Whether it is a `pfifo_fast`.
+    pub fn is_fast(&self) -> bool {
+        self.is_fast
     }
 }
 
@@ -92,11 +108,11 @@ impl Classful for Prio {
 
 impl Rules for Prio {
     fn name(&self) -> &'static str {
-        "prio"
+        if self.is_fast { "pfifo_fast" } else { "prio" }
     }
 
     fn classes(&self) -> Classes {
-        Classes::Bands
+        if self.is_fast { Classes::Hidden } else { Classes::Bands }
     }
 
     fn change(&mut self, params: &Params, _: &Site<'_>) -> Result<(), PolicyError> {

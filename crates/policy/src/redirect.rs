@@ -84,7 +84,7 @@ impl Policy {
     /// The device to which `filter` redirects.
     fn target(&self, filter: &Filter) -> Option<DeviceName> {
         self.actions_of(filter).find_map(|action| match action {
-            Action::Mirred { to } => Some(*to),
+            Action::Mirred(mirred) => Some(mirred.to),
             _ => None,
         })
     }
@@ -168,17 +168,19 @@ impl Policy {
 
     /// Whether `filter` ends the search for packets that are not dropped.
     fn lets_pass(&self, filter: &Filter) -> bool {
+        let passes = |fates: &[Control; 2]| {
+            fates.iter().any(|fate| matches!(fate, Control::Pass | Control::Jump(_)))
+        };
         // After the last action that pipes, a packet passes.
         let mut controls = self.actions_of(filter).map(Action::controls);
-        let end = controls
-            .find(|fates| fates.contains(&Control::Pass) || !fates.contains(&Control::Pipe));
-        end.is_none_or(|fates| fates.contains(&Control::Pass))
+        let end = controls.find(|fates| passes(fates) || !fates.contains(&Control::Pipe));
+        end.is_none_or(|fates| passes(&fates))
     }
 
     /// Whether each packet that `filter` matches is redirected or dropped.
     fn is_whole(&self, filter: &Filter) -> bool {
         let before = self.actions_of(filter);
-        let before = before.take_while(|action| !matches!(action, Action::Mirred { .. }));
+        let before = before.take_while(|action| !matches!(action, Action::Mirred(_)));
         let mut controls = before.flat_map(Action::controls);
         controls.all(|control| matches!(control, Control::Pipe | Control::Drop))
     }

@@ -80,8 +80,17 @@ impl Rules for Config {
         }
         let flows = options.flows.unwrap_or(self.flows).min(self.divisor).min(DEPTH_MAX);
         let depth = options.depth.unwrap_or(self.depth).min(DEPTH_MAX);
+        let limit = options.limit.unwrap_or(self.limit).min(depth.saturating_mul(flows));
+        if limit == 1 {
+            return Err(PolicyError::Leaf {
+                kind: "sfq",
+                why: format!(
+                    "invalid limit. {flows} flows of {depth} packets are a limit of 1, with which no two flows could take turns: give more flows or depth."
+                ),
+            });
+        }
         *self = Self {
-            limit: options.limit.unwrap_or(self.limit).min(depth.saturating_mul(flows)),
+            limit,
             depth,
             flows,
             divisor: self.divisor,
@@ -142,6 +151,7 @@ mod tests {
             SfqOptions { divisor: Some(DIVISOR_MAX * 2), ..nothing },
             SfqOptions { divisor: Some(512), ..nothing },
             SfqOptions { limit: Some(1), ..nothing },
+            SfqOptions { limit: Some(2), depth: Some(1), flows: Some(1), ..nothing },
             SfqOptions { quantum: Some(u32::MAX), ..nothing },
         ] {
             let refused = changed(Config::default(), options);

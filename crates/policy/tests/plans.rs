@@ -101,6 +101,7 @@ fn filters() -> impl Strategy<Value = Change> {
                 matches: (!is_delete).then_some(Matches::Flower(flower)),
                 class: (!is_delete).then_some(ClassId { major, minor }),
                 actions: Vec::new(),
+                skips_hardware: false,
             })
         },
     )

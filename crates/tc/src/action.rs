@@ -3,25 +3,31 @@
 //! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`; iproute2's `m_action.c`, `m_gact.c`,
 //! `m_police.c`, `m_skbedit.c`. `per` and its options are Narrows' own.
 
+mod editing;
+
 use crate::command::Options;
 use crate::complaint::{Complaint, Outcome, refusal};
 use crate::kinds::overhead;
 use crate::notation;
-use crate::offline::is_device_name;
 use crate::render::{Json, Line};
-use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};
 use crate::{Host, number, qdisc};
+use editing::{PACKET_TYPES, mirred, skbedit};
 use narrows_classify::{
-    AccountKey, Action, ActionId, ActionKind, ActionStats, Control, DeviceName, Mark, Per, Police,
+    AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Mirred, Per, Police,
     Random,
 };
-use narrows_policy::{ActionDraft, BoundAction, ClassId, Cookie, Parent, Policy, Verb};
+use narrows_policy::{
+    ActionDraft, ActionFlags, BoundAction, ClassId, Cookie, Policy, Verb, is_intermediate,
+};
 use narrows_units::{Bytes, Nanos, wire::Overhead};
 use std::fmt::Write;
 
 /// The most actions of a filter, as in the kernel.
 pub(crate) const MOST: usize = 32;
+
+/// The longest jump between actions (`TCA_ACT_MAX_PRIO_MASK`).
+const JUMP_MAX: u32 = 0x1ff;
 
 /// The default `mtu`; longer packets never conform. It is what the kernel's table of 256 cells of 8
 /// bytes covers.
@@ -64,9 +70,42 @@ fn control(word: &str) -> Option<Control> {
     CONTROLS.iter().find(|(name, _)| abbreviates(word, name)).map(|(_, control)| *control)
 }
 
+/// Parses a control that may be `jump N`. `None` if the next word begins none.
+fn control_or_jump(words: &mut Words) -> Option<Result<Control, Complaint>> {
+    let word = words.peek()?;
+    if !abbreviates(word, "jump") {
+        let read = control(word)?;
+        words.next();
+        return Some(Ok(read));
+    }
+    words.next();
+    let to = words.next().and_then(number::mask).filter(|to| *to <= JUMP_MAX);
+    let illegal = || {
+        Complaint::wrong(format!(
+            "Illegal \"jump\": the place of an action, counted from 0 and up to {JUMP_MAX}, as jump 2."
+        ))
+    };
+    Some(to.map(|to| Control::Jump(to as u16)).ok_or_else(illegal))
+}
+
 /// The name of a control, as `tc` prints it.
-fn control_name(control: Control) -> &'static str {
-    CONTROLS.iter().find(|(_, of)| *of == control).map_or("pass", |(name, _)| name)
+fn control_name(control: Control) -> String {
+    if let Control::Jump(to) = control {
+        return format!("jump {to}");
+    }
+    let named = CONTROLS.iter().find(|(_, of)| *of == control);
+    named.map_or("pass", |(name, _)| name).to_owned()
+}
+
+/// A control in JSON.
+fn control_json(control: Control) -> Json {
+    let text = |text: &str| Json::Text(text.to_owned());
+    Json::Object(match control {
+        Control::Jump(to) => {
+            vec![("type", text("jump")), ("jump", Json::Number(u64::from(to)))]
+        }
+        control => vec![("type", Json::Text(control_name(control)))],
+    })
 }
 
 fn bad(kind: &str, why: &str) -> Complaint {
@@ -81,11 +120,8 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
         "skbedit" => skbedit(words),
         "gact" => {
             let word = words.peek().unwrap_or_default();
-            match control(word) {
-                Some(control) => {
-                    words.next();
-                    gact(control, words)
-                }
+            match control_or_jump(words) {
+                Some(control) => gact(control?, words),
                 None if abbreviates(word, "index") => gact_bound(words),
                 None => Err(bad(
                     "gact",
@@ -93,7 +129,14 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
                 )),
             }
         }
-        "goto" | "jump" => {
+        "jump" => {
+            let to = words.value("jump", "2")?;
+            let to = number::mask(to).filter(|to| *to <= JUMP_MAX).ok_or_else(|| {
+                bad(kind, "Error: \"jump\" names the place of an action, as jump 2.")
+            })?;
+            gact(Control::Jump(to as u16), words)
+        }
+        "goto" => {
             Err(bad(kind, "Error: \"goto chain\" is not supported here: filters are one chain."))
         }
         "trap" => Err(bad(
@@ -129,11 +172,13 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
 struct Common {
     index: Option<u32>,
     cookie: Option<Cookie>,
+    flags: ActionFlags,
 }
 
 impl Common {
     fn draft(self, kind: ActionKind, action: Option<Action>) -> ActionDraft {
-        ActionDraft { kind, index: self.index, action, cookie: self.cookie }
+        let Self { index, cookie, flags } = self;
+        ActionDraft { kind, index, action, cookie, flags }
     }
 }
 
@@ -167,7 +212,14 @@ fn common(words: &mut Words, common: &mut Common) -> Result<bool, Complaint> {
             })?);
         }
         // How the kernel counts, and that hardware is not to be used: no choice here.
-        Some("no_percpu" | "skip_hw") => drop(words.next()),
+        Some("no_percpu") => {
+            words.next();
+            common.flags.no_percpu = true;
+        }
+        Some("skip_hw") => {
+            words.next();
+            common.flags.skips_hardware = true;
+        }
         Some("hw_stats") => {
             words.next();
             words.value("hw_stats", "disabled")?;
@@ -413,126 +465,6 @@ impl Many {
     }
 }
 
-/// Parses `mirred` after that word: only what stands for qdiscs at the other port.
-fn mirred(words: &mut Words) -> Result<ActionDraft, Complaint> {
-    let illegal = |why: &str| bad("mirred", &format!("Error: {why}."));
-    let (mut said, mut is_egress, mut is_redirect, mut to) =
-        (Common::default(), false, false, None);
-    while let Some(word) = words.peek() {
-        if common(words, &mut said)? {
-            continue;
-        }
-        match word {
-            _ if abbreviates(word, "egress") && !is_egress => is_egress = true,
-            _ if abbreviates(word, "ingress") => {
-                return Err(illegal(
-                    "\"mirred ingress\" is not supported here: packets come in by the ports alone; redirect to the egress of an ifb, as mirred egress redirect dev ifb0",
-                ));
-            }
-            _ if abbreviates(word, "mirror") => {
-                return Err(illegal(
-                    "\"mirror\" is not supported here: a packet leaves once, at the other port. To see packets, capture at the port",
-                ));
-            }
-            _ if abbreviates(word, "redirect") && !is_redirect => is_redirect = true,
-            _ if abbreviates(word, "dev") && to.is_none() => {
-                words.next();
-                let name = words.value(word, "ifb0")?;
-                let device = DeviceName::new(name).filter(|_| is_device_name(name));
-                to = Some(
-                    device
-                        .ok_or_else(|| illegal(&format!("no device can be called \"{name}\"")))?,
-                );
-                continue;
-            }
-            _ if abbreviates(word, "blockid") => {
-                return Err(illegal(
-                    "\"blockid\" is not supported here: redirect to one device, as dev ifb0",
-                ));
-            }
-            // It is stolen from the port in any case.
-            "stolen" | "pipe" | "pass" | "ok" => {}
-            _ => break,
-        }
-        words.next();
-    }
-    if to.is_none() && !is_egress && !is_redirect && said.index.is_some() {
-        return Ok(said.draft(ActionKind::Mirred, None));
-    }
-    match to {
-        Some(to) if is_egress && is_redirect => {
-            Ok(said.draft(ActionKind::Mirred, Some(Action::Mirred { to })))
-        }
-        _ => {
-            Err(illegal("mirred wants egress redirect dev IFB, as mirred egress redirect dev ifb0"))
-        }
-    }
-}
-
-fn skbedit(words: &mut Words) -> Result<ActionDraft, Complaint> {
-    let illegal = |word: &str, why: &str| bad("skbedit", &format!("Illegal \"{word}\": {why}."));
-    let (mut said, mut priority, mut mark) = (Common::default(), None, None);
-    let mut control = Control::Pipe;
-    while let Some(word) = words.peek() {
-        if common(words, &mut said)? {
-            continue;
-        }
-        match word {
-            word if abbreviates(word, "priority") => {
-                words.next();
-                let ClassId { major, minor } = match number::parent(words.value(word, "1:10")?) {
-                    Some(Some(Parent::Class(class))) => class,
-                    // The priority that a packet has without this action.
-                    Some(None) => ClassId { major: 0, minor: 0 },
-                    _ => return Err(illegal("priority", "a class, as 1:10, or 0 for none")),
-                };
-                // A packet's priority has 16 bits for each number.
-                if major.max(minor) > 0xffff {
-                    return Err(illegal(
-                        word,
-                        "a class up to ffff:ffff: give classid to the filter",
-                    ));
-                }
-                priority = Some(major << 16 | minor);
-            }
-            word if abbreviates(word, "mark") => {
-                words.next();
-                let value = words.value(word, "5")?;
-                let (value, mask) = value.split_once('/').unwrap_or((value, "0xffffffff"));
-                let both = number::mask(value).zip(number::mask(mask));
-                let (value, mask) =
-                    both.ok_or_else(|| illegal(word, "a number, or one and a mask"))?;
-                mark = Some(Mark { value: value & mask, mask });
-            }
-            word if abbreviates(word, "queue_mapping") => {
-                return Err(bad(
-                    "skbedit",
-                    "Error: \"queue_mapping\" is not supported here: a packet leaves by the queue of the worker that took it in, so that flows keep their order.",
-                ));
-            }
-            word if abbreviates(word, "ptype") || abbreviates(word, "inheritdsfield") => {
-                return Err(bad(
-                    "skbedit",
-                    &format!("Error: \"{word}\" is not supported here: give priority or mark."),
-                ));
-            }
-            word => match self::control(word) {
-                Some(read) => {
-                    words.next();
-                    control = read;
-                }
-                None => break,
-            },
-        }
-    }
-    let says_any = priority.is_some() || mark.is_some();
-    if !says_any && said.index.is_none() {
-        return Err(bad("skbedit", "Error: say what to set: priority CLASSID or mark M."));
-    }
-    let action = says_any.then_some(Action::Skbedit { priority, mark, control });
-    Ok(said.draft(ActionKind::Skbedit, action))
-}
-
 /// The class that a priority names.
 fn class(priority: u32) -> String {
     if priority == 0 {
@@ -589,14 +521,33 @@ pub(crate) fn save(bound: &BoundAction) -> String {
             let (exceed, conform) = (control_name(police.exceed), control_name(police.conform));
             write!(text, " conform-exceed {exceed}/{conform}")
         }
-        Action::Mirred { to } => write!(text, "mirred egress redirect dev {}", to.as_str()),
-        Action::Skbedit { priority, mark, control } => {
+        Action::Mirred(Mirred { to, is_mirror, is_ingress, control }) => {
+            let end = if *is_ingress { "ingress" } else { "egress" };
+            let (does, then) = match is_mirror {
+                true => ("mirror", format!(" {}", control_name(*control))),
+                false => ("redirect", String::new()),
+            };
+            write!(text, "mirred {end} {does} dev {}{then}", to.as_str())
+        }
+        Action::Skbedit { priority, mark, idle, control } => {
             text.push_str("skbedit");
+            if let Some(queue) = idle.queue {
+                let _ = write!(text, " queue_mapping {queue}");
+            }
             if let Some(priority) = priority {
                 let _ = write!(text, " priority {}", class(*priority));
             }
             if let Some(Mark { value, mask }) = mark {
-                let _ = write!(text, " mark {value:#x}/{mask:#x}");
+                let _ = write!(text, " mark {value:#x}");
+                if bound.flags.has_mask {
+                    let _ = write!(text, "/{mask:#x}");
+                }
+            }
+            if let Some(packet_type) = idle.packet_type {
+                let _ = write!(text, " ptype {packet_type}");
+            }
+            if idle.inherits_ds_field {
+                text.push_str(" inheritdsfield");
             }
             write!(text, " {}", control_name(*control))
         }
@@ -605,7 +556,15 @@ pub(crate) fn save(bound: &BoundAction) -> String {
     if let Some(cookie) = bound.cookie {
         let _ = write!(text, " cookie {}", digits(&cookie));
     }
+    for (is_set, word) in flag_words(bound.flags) {
+        text.push_str(if is_set { word } else { "" });
+    }
     text
+}
+
+/// The words of `flags`, each with a blank before it.
+fn flag_words(flags: ActionFlags) -> [(bool, &'static str); 2] {
+    [(flags.no_percpu, " no_percpu"), (flags.skips_hardware, " skip_hw")]
 }
 
 /// Prints the actions of a filter after it.
@@ -644,15 +603,18 @@ fn show(
     line: &mut Line,
 ) {
     line.add("order", Json::Number(order), &format!("\taction order {order}: "));
-    let BoundAction { id, action, cookie, filters, stays } = bound;
+    let BoundAction { id, action, cookie, flags, filters, stays } = bound;
     let text = |text: &str| Json::Text(text.to_owned());
-    let control = |control: Control| Json::Object(vec![("type", text(control_name(control)))]);
     let index = u64::from(id.index);
     let (references, bound) = (u64::from(*filters) + u64::from(*stays), u64::from(*filters));
     match action {
         Action::Gact { control: does, random } => {
             line.add("kind", text("gact"), "gact ");
-            line.add("control_action", control(*does), &format!("action {}", control_name(*does)));
+            line.add(
+                "control_action",
+                control_json(*does),
+                &format!("action {}", control_name(*does)),
+            );
             let (sort, other, of) = match random {
                 None => ("none", Control::Pass, 0),
                 Some(Random { is_determined: true, of, control }) => ("determ", *control, *of),
@@ -661,7 +623,7 @@ fn show(
             let shown = format!("\n\t random type {sort} {} val {of}", control_name(other));
             let random = vec![
                 ("random_type", text(sort)),
-                ("control_action", control(other)),
+                ("control_action", control_json(other)),
                 ("val", Json::Number(u64::from(of))),
             ];
             line.add("prob", Json::Object(random), &shown);
@@ -675,7 +637,8 @@ fn show(
             let rate = police.rate.unwrap_or_default();
             let shown = format!("rate {} ", line.rate(rate));
             line.add("rate", Json::Number(rate.bytes_per_sec()), &shown);
-            let burst = Bucket::new(police.burst, rate, &Overhead::default()).size(rate);
+            // As tc prints it since 6.15. Before, it was rounded to whole microseconds.
+            let burst = police.burst.0;
             let shown = format!("burst {} ", notation::size(burst));
             line.add("burst", Json::Number(burst), &shown);
             // No limit is shown as the kernel's largest value.
@@ -693,7 +656,7 @@ fn show(
             if police.conform != Control::Pass {
                 shown += &format!("/{}", control_name(police.conform));
             }
-            line.add("control_action", control(police.exceed), &(shown + " "));
+            line.add("control_action", control_json(police.exceed), &(shown + " "));
             let overhead = u64::try_from(police.overhead.per_frame).unwrap_or(0);
             line.add("overhead", Json::Number(overhead), &format!("overhead {overhead}b "));
             overhead::show_framing(&police.overhead, options.details, line);
@@ -710,32 +673,59 @@ fn show(
             line.add("ref", Json::Number(references), &format!("\n\tref {references} "));
             line.add("bind", Json::Number(bound), &format!("bind {bound} \n"));
         }
-        Action::Mirred { to } => {
+        Action::Mirred(Mirred { to, is_mirror, is_ingress, control }) => {
             let to = to.as_str();
+            let direction = if *is_ingress { "ingress" } else { "egress" };
+            let does = if *is_mirror { "mirror" } else { "redirect" };
+            let shown = match (is_ingress, is_mirror) {
+                (false, false) => "Egress Redirect",
+                (false, true) => "Egress Mirror",
+                (true, false) => "Ingress Redirect",
+                (true, true) => "Ingress Mirror",
+            };
             line.add("kind", text("mirred"), "mirred ");
-            line.json("mirred_action", text("redirect"));
-            line.json("direction", text("egress"));
-            line.add("to_dev", text(to), &format!("(Egress Redirect to device {to})"));
-            let stolen = Json::Object(vec![("type", text("stolen"))]);
-            line.add("control_action", stolen, " stolen");
+            line.json("mirred_action", text(does));
+            line.json("direction", text(direction));
+            line.add("to_dev", text(to), &format!("({shown} to device {to})"));
+            let (json, name) = match is_mirror {
+                true => (control_json(*control), control_name(*control)),
+                false => (Json::Object(vec![("type", text("stolen"))]), "stolen".to_owned()),
+            };
+            line.add("control_action", json, &format!(" {name}"));
             line.add("index", Json::Number(index), &format!("\n\tindex {index}"));
             line.add("ref", Json::Number(references), &format!(" ref {references}"));
             line.add("bind", Json::Number(bound), &format!(" bind {bound}\n"));
         }
-        Action::Skbedit { priority, mark, control: does } => {
+        Action::Skbedit { priority, mark, idle, control: does } => {
             line.add("kind", text("skbedit"), "skbedit ");
+            if let Some(queue) = idle.queue {
+                let shown = format!("queue_mapping {queue}");
+                line.add("queue_mapping", Json::Number(u64::from(queue)), &shown);
+            }
             if let Some(priority) = priority {
                 let class = class(*priority);
                 line.add("priority", text(&class), &format!(" priority {class}"));
             }
             if let Some(Mark { value, mask }) = mark {
                 line.add("mark", Json::Number(u64::from(*value)), &format!(" mark {value}"));
-                if *mask != u32::MAX {
+                if flags.has_mask {
                     let mask = format!("{mask:#x}");
                     line.add("mask", text(&mask), &format!("/{mask}"));
                 }
             }
-            line.add("control_action", control(*does), &format!(" {}", control_name(*does)));
+            if let Some(number) = idle.packet_type {
+                match PACKET_TYPES.get(usize::from(number)) {
+                    Some(name) => line.add("ptype", text(name), &format!(" ptype {name}")),
+                    None => {
+                        let json = Json::Number(u64::from(number));
+                        line.add("ptype", json, &format!(" ptype {number}"));
+                    }
+                }
+            }
+            if idle.inherits_ds_field {
+                line.add("inheritdsfield", Json::Null, " inheritdsfield");
+            }
+            line.add("control_action", control_json(*does), &format!(" {}", control_name(*does)));
             line.add("index", Json::Number(index), &format!("\n\t index {index}"));
             line.add("ref", Json::Number(references), &format!(" ref {references}"));
             line.add("bind", Json::Number(bound), &format!(" bind {bound}\n"));
@@ -768,6 +758,12 @@ fn show(
         let cookie = digits(cookie);
         line.add("cookie", text(&cookie), &format!("\tcookie {cookie}\n"));
     }
+    let set = flag_words(*flags).into_iter().filter(|(is_set, _)| *is_set);
+    let set: Vec<&str> = set.map(|(_, word)| word.trim_start()).collect();
+    for word in &set {
+        line.add(word, Json::Bool(true), &format!("\t{word}"));
+    }
+    line.text(if set.is_empty() { "" } else { "\n" });
 }
 
 /// `tc actions …`. All failures have the same exit code, except those of `flush`.
@@ -844,6 +840,13 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
     let mut policy = host.policy();
     loop {
         let draft = parse(&mut words)?;
+        if let Some(Action::Mirred(Mirred { to, .. })) = draft.action
+            && !is_intermediate(to.as_str())
+            && !host.has_device(to.as_str())
+        {
+            let to = to.as_str();
+            return Err(refuse(format!("mirred: there is no device {to}, see ip link.")));
+        }
         policy = policy
             .edit_action(verb, &draft)
             .map_err(|error| Complaint::refused(format!("Error: {}", refusal(&error))))?;

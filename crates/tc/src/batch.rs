@@ -167,6 +167,10 @@ struct Draft<'a> {
 }
 
 impl Host for Draft<'_> {
+    fn has_device(&self, name: &str) -> bool {
+        self.host.has_device(name)
+    }
+
     fn devices(&self) -> Vec<String> {
         self.host.devices()
     }

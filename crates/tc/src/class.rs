@@ -176,7 +176,10 @@ pub(crate) fn show(
     let queues = u32::from(facts.queues.unwrap_or(0));
     let of = |node| Shown { node, stats: &stats, options };
     // Others have no classes.
-    let nodes = port.nodes().into_iter().filter(|node| node.kind.classes() != Classes::None);
+    let nodes = port
+        .nodes()
+        .into_iter()
+        .filter(|node| !matches!(node.kind.classes(), Classes::None | Classes::Hidden));
     if options.graph {
         let graph = |node| {
             let mut below: BTreeMap<Option<u32>, Vec<Class>> = BTreeMap::new();
@@ -233,7 +236,7 @@ fn classes(port: &PortPolicy, node: &Node, queues: u32) -> Vec<Class> {
         Class { id: node.handle.class(minor), parent, leaf }
     };
     match (&node.kind, node.kind.classes()) {
-        (_, Classes::None) => Vec::new(),
+        (_, Classes::None | Classes::Hidden) => Vec::new(),
         // As in the kernel, a netem's class exists while it has a child.
         (_, Classes::One(None)) if port.child(node, 1).is_none() => Vec::new(),
         (_, Classes::One(_)) => vec![class(1, Above::Qdisc)],

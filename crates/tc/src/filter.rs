@@ -168,16 +168,18 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         matches: None,
         class: None,
         actions: Vec::new(),
+        skips_hardware: false,
     };
-    if let Some(filters::Parsed { matches, class, actions, order, table }) = parsed {
+    if let Some(filters::Parsed { matches, class, actions, order, table, skips_hardware }) = parsed
+    {
         edit.handle = numbered(edit.handle, order)?;
         if let Some(table) = table {
             has_table(table, host.policy().port(dev), &edit)?;
         }
-        edit = FilterEdit { matches: Some(matches), class, actions, ..edit };
+        edit = FilterEdit { matches: Some(matches), class, actions, skips_hardware, ..edit };
     }
     let to = edit.actions.iter().find_map(|draft| match draft.action {
-        Some(Action::Mirred { to }) => Some(to),
+        Some(Action::Mirred(mirred)) if mirred.is_served() => Some(mirred.to),
         _ => None,
     });
     if let Some(to) = to.filter(|to| host.devices().iter().any(|port| port == to.as_str())) {
@@ -188,8 +190,18 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     }
     host.edit(&mut |policy| policy.with_filter(dev, &edit))
         .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
-    let note = to.filter(|_| host.is_asked()).map(|to| intermediate::note(to.as_str(), host));
-    Ok(Outcome { stderr: note.unwrap_or_default(), ..Outcome::default() })
+    let mut stderr = String::new();
+    if let Some(to) = to.filter(|_| host.is_asked()) {
+        stderr += &intermediate::note(to.as_str(), host);
+    }
+    let protocol = edit.protocol.filter(|_| verb != Verb::Delete && host.is_asked());
+    if let Some(protocol) = protocol.filter(|protocol| protocols::is_of_no_frame(*protocol)) {
+        stderr += &format!(
+            "Warning: no frame is of protocol {}, as in Linux: one with a length is 802_3 or 802_2. The filter matches nothing.\n",
+            protocols::name(protocol)
+        );
+    }
+    Ok(Outcome { stderr, ..Outcome::default() })
 }
 
 /// The number of a `u32` with the `order` that was given for it, too.

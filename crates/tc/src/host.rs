@@ -14,6 +14,11 @@ pub trait Host {
     /// The facts about port `dev` that a policy needs; `None` if there is no such port.
     fn port(&self, dev: &str) -> Option<PortFacts>;
 
+    /// Whether the kernel has a network device of this name. A host without a kernel believes so.
+    fn has_device(&self, _name: &str) -> bool {
+        true
+    }
+
     /// The present policy.
     fn policy(&self) -> Policy;
 

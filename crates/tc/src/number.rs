@@ -194,7 +194,8 @@ pub(crate) fn handle(word: &str) -> Option<Option<Handle>> {
 }
 
 /// The place of a qdisc: `root`, `MAJOR:`, `MAJOR:MINOR`, or both as one number; the inner `None`
-/// for `none` and 0. Numbers above ffff before or after a colon are an extension of Narrows.
+/// for `none` and 0. Numbers above ffff before or after a colon are an extension of Narrows. As in
+/// `tc`, of a longer number without a colon the last eight digits count.
 pub(crate) fn parent(word: &str) -> Option<Option<Parent>> {
     const ROOT: (u32, u32) = (0xffff, 0xffff);
     let (major, minor) = match word {
@@ -202,7 +203,7 @@ pub(crate) fn parent(word: &str) -> Option<Option<Parent>> {
         "none" => (0, 0),
         _ => match word.split_once(':') {
             None => {
-                let both = long_hexadecimal(word)?;
+                let both = last_eight_digits(word)?;
                 (both >> 16, both & 0xffff)
             }
             Some((major, minor)) => {
@@ -219,6 +220,14 @@ pub(crate) fn parent(word: &str) -> Option<Option<Parent>> {
         ROOT => Some(Parent::Root),
         (major, minor) => Some(Parent::Class(ClassId { major, minor })),
     })
+}
+
+/// The number that the last eight hexadecimal digits are.
+fn last_eight_digits(word: &str) -> Option<u32> {
+    let digits = word.strip_prefix("0x").or(word.strip_prefix("0X")).unwrap_or(word);
+    let all_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let last = digits.get(digits.len().saturating_sub(8)..).filter(|_| all_digits)?;
+    u32::from_str_radix(last, 16).ok()
 }
 
 /// The number of a qdisc or of a class.

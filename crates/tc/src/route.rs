@@ -43,6 +43,10 @@ pub struct Leg {
 /// The recipients of the command `words`; `ports` are those of each instance.
 pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
     let named = words.iter().position(|word| word == "dev").and_then(|dev| words.get(dev + 1));
+    // Actions belong to no interface, so each instance has them all.
+    if words.first().is_some_and(|word| abbreviates(word, "actions")) {
+        return Recipients::All;
+    }
     match named {
         Some(dev) => ports
             .iter()
@@ -50,10 +54,7 @@ pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
             // An intermediate device belongs to the only instance, if there is one alone.
             .or((ports.len() == 1 && is_intermediate(dev)).then_some(0))
             .map_or(Recipients::None, Recipients::One),
-        // Actions belong to no interface, so each instance has them all.
-        None if lists(words) || words.first().is_some_and(|word| abbreviates(word, "actions")) => {
-            Recipients::All
-        }
+        None if lists(words) => Recipients::All,
         // One instance refuses it.
         None => Recipients::One(0),
     }
@@ -102,7 +103,13 @@ fn only(all: &[&str], wanted: &[(usize, usize)]) -> String {
 }
 
 /// Joins the answers of several instances to the same command.
+/// Equal answers are one: each instance has the actions that no filter refers to.
 pub fn gather(outcomes: &[Outcome], options: &Options) -> Outcome {
+    if let [first, others @ ..] = outcomes
+        && others.iter().all(|other| other == first)
+    {
+        return first.clone();
+    }
     let stdouts = outcomes.iter().map(|outcome| outcome.stdout.as_str());
     let is_json = options.json && outcomes.iter().all(|outcome| outcome.stdout.starts_with('['));
     Outcome {

@@ -130,6 +130,13 @@ impl Port<'_> {
                     add(Parent::Class(node.handle.class(queue)), None, "cake", parameters);
                 }
             }
+            if node.kind.classes() == Classes::Queues {
+                let is_empty = |queue: &u32| self.policy.child(node, *queue).is_none();
+                for queue in (1..=queues).filter(is_empty) {
+                    let parent = Parent::Class(node.handle.class(queue));
+                    add(parent, None, "noqueue", Line::default());
+                }
+            }
             if !filter.invisible {
                 continue;
             }
@@ -141,14 +148,6 @@ impl Port<'_> {
                     add(Parent::Class(node.handle.class(1)), None, kind, parameters);
                 }
                 Classes::Made | Classes::Bands => implicit_leaves(self.policy, node, &mut add),
-                Classes::Queues => {
-                    for queue in 1..=queues {
-                        if self.policy.child(node, queue).is_none() {
-                            let parent = Parent::Class(node.handle.class(queue));
-                            add(parent, None, "noqueue", Line::default());
-                        }
-                    }
-                }
                 _ => {}
             }
         }

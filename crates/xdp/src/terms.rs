@@ -70,12 +70,15 @@ fn acted(filter: &Filter, acting: &Acting<'_>, class: u32) -> Result<(Does, Vec<
             Action::Gact { control: Control::Reclassify, .. } => {
                 return refused("reclassify", "write drop, pass, continue or pipe");
             }
+            Action::Gact { control: Control::Jump(_), .. } => {
+                return refused("jump", "leave out the actions that it skips");
+            }
             Action::Gact { random: Some(_), .. } => {
                 return refused("random drops", "say what happens to each packet");
             }
             Action::Gact { control, random: None } => control,
             // Only at ingress.
-            Action::Mirred { .. } => Control::Pass,
+            Action::Mirred(_) => Control::Pass,
             Action::Police(_) | Action::Skbedit { .. } => {
                 let instead = "give them to a filter at ingress of the other port";
                 return refused("police and skbedit at a qdisc", instead);

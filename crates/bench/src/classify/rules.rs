@@ -95,7 +95,16 @@ impl Rules {
             let matches = Matches::Flower(flower);
             let protocol = if self.are_v6() { IPV6 } else { IPV4 };
             let (handle, actions) = (number, Vec::new());
-            let filter = Filter { pref, protocol, handle, matches, class, named: 0, actions };
+            let filter = Filter {
+                pref,
+                protocol,
+                handle,
+                matches,
+                class,
+                named: 0,
+                actions,
+                skips_hardware: false,
+            };
             filters.insert(filter.order(), Arc::new(filter));
         }
         filters

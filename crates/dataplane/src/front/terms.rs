@@ -92,7 +92,7 @@ fn word(selector: &Selector, is_in_carrier: bool) -> Word {
 fn step(action: &Action) -> Step {
     let [then_control, other] = action.controls();
     let does = match action {
-        Action::Gact { .. } | Action::Mirred { .. } => Does::Decide,
+        Action::Gact { .. } | Action::Mirred(_) => Does::Decide,
         Action::Police(police) => Does::Police(policer(police)),
         Action::Skbedit { mark, priority, .. } => {
             let mark = mark.map(|mark| (mark.value, mark.mask));
@@ -107,8 +107,8 @@ fn then(control: Control) -> Then {
         Control::Pass => Then::Pass,
         Control::Drop => Then::Drop,
         Control::Continue => Then::Continue,
-        // No action that runs here restarts the filters.
-        Control::Pipe | Control::Reclassify => Then::Pipe,
+        // No action that runs here restarts the filters or jumps.
+        Control::Pipe | Control::Reclassify | Control::Jump(_) => Then::Pipe,
     }
 }
 

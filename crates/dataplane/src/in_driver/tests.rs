@@ -8,7 +8,7 @@ use narrows_classify::{
     Action, ActionId, ActionKind, Actions, Classification, Control, Counters, Filter, Filters,
     Found, Matches, Rules, Running, Subject,
 };
-use narrows_policy::{BoundAction, Handle, Plan};
+use narrows_policy::{ActionFlags, BoundAction, Handle, Plan};
 use narrows_tc::OfflineHost;
 use narrows_units::Nanos;
 use narrows_xdp::{Compiled, Numbers, Refusal, compile};
@@ -77,7 +77,8 @@ fn planned(
         .zip(GACTS)
         .map(|(index, control)| {
             let (id, action) = (gact(index), Action::Gact { control, random: None });
-            (id.key(), BoundAction { id, action, cookie: None, filters: 1, stays: true })
+            let (cookie, flags) = (None, ActionFlags::default());
+            (id.key(), BoundAction { id, action, cookie, flags, filters: 1, stays: true })
         })
         .collect();
     let mut compiled = compile(&plan, &Numbers::default()).unwrap();

@@ -89,7 +89,7 @@ impl HtbClasses {
         let above = class.parent.unwrap_or(0);
         self.below.insert((above, minor), ());
         let Sum { classes, rates } = self.sums.get(&above).copied().unwrap_or_default();
-        let rates = rates + u128::from(class.params.rate.bits_per_sec());
+        let rates = rates + u128::from(class.params.assured().bits_per_sec());
         self.sums.insert(above, Sum { classes: classes + 1, rates });
         self.all.insert(minor, Arc::new(class));
     }
@@ -101,7 +101,7 @@ impl HtbClasses {
         self.below.remove(&(above, minor));
         let Sum { classes, rates } = self.sums.get(&above).copied().unwrap_or_default();
         if classes > 1 {
-            let rates = rates - u128::from(class.params.rate.bits_per_sec());
+            let rates = rates - u128::from(class.params.assured().bits_per_sec());
             self.sums.insert(above, Sum { classes: classes - 1, rates });
         } else {
             self.sums.remove(&above);

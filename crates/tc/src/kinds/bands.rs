@@ -277,6 +277,9 @@ fn words<T: ToString>(numbers: impl IntoIterator<Item = T>) -> String {
 
 /// The parameters of a `prio` as words, each after a space.
 pub(super) fn save_prio(prio: &Prio) -> String {
+    if prio.is_fast() {
+        return String::new();
+    }
     let PrioParams { bands, priomap } = prio.params;
     format!(" bands {bands} priomap{}", words(priomap))
 }

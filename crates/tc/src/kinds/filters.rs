@@ -91,6 +91,8 @@ pub(crate) struct Parsed {
     pub(crate) order: Option<u32>,
     /// The table of a `u32`, given with `ht`.
     pub(crate) table: Option<u32>,
+    /// Whether `skip_hw` was given.
+    pub(crate) skips_hardware: bool,
 }
 
 /// Parses them. `handle` is the word that was given for the filter's number.
@@ -136,8 +138,8 @@ pub(crate) fn parse(
             )
         })?),
     };
-    let Draft { class, actions, order, table, .. } = draft;
-    Ok(Parsed { matches, class, actions, order, table })
+    let Draft { class, actions, order, table, skips_hardware, .. } = draft;
+    Ok(Parsed { matches, class, actions, order, table, skips_hardware })
 }
 
 #[derive(Default)]
@@ -148,6 +150,7 @@ struct Draft {
     flower: Flower,
     order: Option<u32>,
     table: Option<u32>,
+    skips_hardware: bool,
     /// The selectors of `u32`; none if nothing was to match.
     words: Option<Vec<Selector>>,
     expression: Option<Expression>,
@@ -267,7 +270,7 @@ impl Draft {
                         }
                     };
                 }
-                "skip_hw" => {}
+                "skip_hw" => self.skips_hardware = true,
                 "action" => self.actions.push(action::parse(&mut words)?),
                 "police" => self.actions.push(action::police(&mut words)?),
                 "indev" => {
@@ -339,7 +342,8 @@ impl Draft {
             }
             word => return Err(unknown(word)),
         };
-        Err(Complaint::wrong(format!("Error: \"{word}\" is not supported here: {instead}.")))
+        // tc takes the word, so the complaint is the kernel's.
+        Err(Complaint::refused(format!("Error: \"{word}\" is not supported here: {instead}.")))
     }
 
     /// The `match` of `basic`.
@@ -434,11 +438,17 @@ pub(crate) fn show(
             line.add(name, Json::Text(class.to_owned()), &format!("{name} {class} "));
         }
     };
+    let skip_hw = |shown: &str, line: &mut Line| {
+        if filter.skips_hardware {
+            line.add("skip_hw", Json::Bool(true), shown);
+        }
+    };
     match &filter.matches {
         Matches::All => {
             line.add("handle", Json::Text(number.clone()), &format!("handle {number} "));
             class_of("flowid", line);
             line.text("\n");
+            skip_hw("  skip_hw\n", line);
             line.add("not_in_hw", Json::Bool(true), "  not_in_hw");
         }
         Matches::Flower(flower) => {
@@ -451,6 +461,7 @@ pub(crate) fn show(
                 flower::show(flower, filter.protocol, &mut keys);
                 line.nest("keys", keys);
             }
+            skip_hw("\n  skip_hw", line);
             line.add("not_in_hw", Json::Bool(true), "\n  not_in_hw");
         }
         Matches::Mark(Mark { value, mask }) => {
@@ -490,6 +501,7 @@ pub(crate) fn show(
                 }
                 None => line.add("terminal", Json::Bool(true), "terminal flowid "),
             }
+            skip_hw("skip_hw ", line);
             line.add("not_in_hw", Json::Bool(true), "not_in_hw ");
             let mut list = Vec::new();
             for word in words {
@@ -506,7 +518,12 @@ pub(crate) fn show(
                     ("off", Json::Signed(i64::from(*offset))),
                 ]);
             }
-            line.json("match", Json::Objects(list));
+            // One is what tc prints. Of several, tc has the key several times.
+            let all = match list.len() {
+                1 => Json::Object(list.remove(0)),
+                _ => Json::Objects(list),
+            };
+            line.json("match", all);
         }
     }
     action::show_bound(&filter.actions, policy, stats, options, line);
@@ -531,6 +548,9 @@ pub(crate) fn save(
         filter.pref,
         filter.kind()
     );
+    if filter.skips_hardware {
+        text.push_str(" skip_hw");
+    }
     let mut add = |name: &str, value: &dyn std::fmt::Display| {
         // Writing to a string cannot fail.
         let _ = write!(text, " {name} {value}");

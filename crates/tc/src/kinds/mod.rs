@@ -63,6 +63,7 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "flowbundler" => pacing::parse(Structure::FlowBundler, words),
         "noqueue" => without_parameters(Params::Noqueue, words),
         "mq" => without_parameters(Params::Mq, words),
+        "pfifo_fast" => without_parameters(Params::PfifoFast, words),
         _ => match nearest(kind) {
             Some(instead) => {
                 let why = format!(
@@ -88,7 +89,7 @@ fn nearest(kind: &str) -> Option<&'static str> {
         "pfifo_head_drop" => "codel, which drops what has waited longest",
         "hfsc" | "cbq" => "htb",
         "qfq" => "drr, or ets, whose classes take turns, too",
-        "pfifo_fast" | "skbprio" => "prio",
+        "skbprio" => "prio",
         "dsmark" => "prio with filters that match ip_tos, or cake diffserv4",
         "mqprio" | "multiq" => "mq, with a qdisc for each queue of the port",
         "taprio" => "tbf, or fq, which paces: nothing here opens gates by the clock",

@@ -39,8 +39,14 @@ pub(super) fn parse(mut words: Words) -> Result<Params, Complaint> {
             "perturb" => {
                 let value = words.value(word, "10")?;
                 let hint = "a number of seconds below 2147484, as 10";
-                let secs = |word: &str| number::mask(word).filter(|secs| *secs <= PERTURB_MAX);
-                let secs = legal("sfq", word, value, secs, hint)?;
+                // tc takes negative numbers, and the kernel refuses them.
+                let digits = value.strip_prefix('-');
+                let secs = legal("sfq", word, digits.unwrap_or(value), number::mask, hint)?;
+                if secs > PERTURB_MAX || digits.is_some() {
+                    return Err(Complaint::refused(format!(
+                        "Error: sfq: invalid perturb interval. {value} is none: give {hint}."
+                    )));
+                }
                 options.perturb = Some(Nanos::from_secs(u64::from(secs)));
             }
             "headdrop" => options.headdrop = true,

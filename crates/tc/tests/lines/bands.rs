@@ -68,6 +68,10 @@ fn a_drr_is_shown_as_tc_shows_it() {
         serde_json::from_str(&host.ok("-s -j class show dev right classid 1:2")).unwrap();
     assert_eq!(json[0]["quantum"], 1514);
     assert_eq!(json[0]["stats"]["deficit"], 1414);
+    // As in the kernel, a parent that is a class counts as the qdisc.
+    host.ok("class add dev right parent 1:9 classid 1:3 drr");
+    assert!(host.ok("class show dev right").contains("class drr 1:3 root "));
+    host.ok("class del dev right classid 1:3");
     host.ok("class change dev right classid 1:2 drr quantum 100");
     assert!(host.ok("class show dev right classid 1:2").contains("quantum 256b"), "as the kernel");
 }
@@ -234,7 +238,7 @@ fn what_the_kernel_refuses_of_classes_is_refused_in_the_same_words() {
         ("drr", "class add dev right parent 1: classid 1:7 drr quantum x", 1, "illegal value"),
         ("drr", "class add dev right parent 1: classid 1:7 drr foo", 1, "What is \"foo\"?"),
         ("drr", "class add dev right parent 1: classid 1:7 drr quantum 0", 2, "cannot be zero"),
-        ("drr", "class add dev right parent 1:1 classid 1:7 drr", 2, "give parent 1:"),
+        ("drr", "class add dev right parent 2:1 classid 1:7 drr", 2, "give parent 1:"),
         ("drr", "class add dev right parent 1: classid 2:7 drr", 2, "There is no"),
         ("drr", "class add dev right parent 1: drr", 2, "classid ID"),
         ("drr", "class change dev right classid 1:7 drr", 2, "no class 1:7"),
@@ -303,6 +307,43 @@ fn qdiscs_with_classes_stand_below_each_other_three_deep() {
     let complaint = host.fails("qdisc add dev right parent 4:1 cake bandwidth 1mbit", 2);
     assert!(complaint.contains("give it a ceil"), "{complaint}");
     host.ok("qdisc add dev right parent 2:2 handle 6: tbf rate 1mbit burst 10k limit 50k");
+}
+
+#[test]
+fn a_pfifo_fast_is_a_prio_whose_classes_nobody_sees() {
+    let mut host = TwoPorts::with_queues(1);
+    host.ok("qdisc add dev right root pfifo_fast");
+    host.ok("qdisc replace dev right root handle 1: pfifo_fast");
+    let shown =
+        "qdisc pfifo_fast 1: root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1 \n";
+    assert_eq!(host.ok("qdisc show dev right"), shown);
+    assert_eq!(host.ok("qdisc show dev right invisible"), shown);
+    assert_eq!(host.ok("class show dev right"), "");
+    let text = narrows_tc::save(&host.policy);
+    assert_eq!(text, "qdisc replace dev right root handle 1: pfifo_fast\n");
+    assert_eq!(
+        narrows_tc::load(&text, "saved", &TwoPorts::with_queues(1)).as_ref(),
+        Ok(&host.policy)
+    );
+    for (line, code, why) in [
+        ("qdisc add dev right root pfifo_fast limit 5", 1, "takes none"),
+        ("qdisc add dev right parent 1:1 pfifo", 2, "not classful"),
+        ("filter add dev right parent 1: pref 1 matchall classid 1:1", 2, "Parent Qdisc"),
+        ("filter add dev right pref 1 matchall classid 1:1", 2, "Parent Qdisc"),
+        ("class change dev right classid 1:1 drr", 2, "There is no htb"),
+        ("qdisc del dev right root handle 2:", 2, "The qdisc there is 1:"),
+    ] {
+        let complaint = host.fails(line, code);
+        assert!(complaint.contains(why), "{line}: {complaint}");
+    }
+    // It runs what a prio does.
+    let fast = narrows_policy::Plan::of(host.policy.port("right"), 1).unwrap();
+    host.ok("qdisc del dev right root");
+    host.ok("qdisc replace dev right root handle 1: prio");
+    assert_eq!(fast, narrows_policy::Plan::of(host.policy.port("right"), 1).unwrap());
+    host.ok("qdisc replace dev right root handle 2: htb default 10");
+    host.ok("class add dev right parent 2: classid 2:10 htb rate 1mbit");
+    host.ok("qdisc add dev right parent 2:10 pfifo_fast");
 }
 
 #[test]

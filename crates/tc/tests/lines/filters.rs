@@ -243,8 +243,6 @@ fn an_action_is_shared_by_its_number_and_goes_with_its_last_filter() {
 fn impossible_actions_are_refused_with_a_reason() {
     let mut host = tree();
     for (action, why) in [
-        ("mirred egress mirror dev left", "a packet leaves once"),
-        ("skbedit queue_mapping 1", "keep their order"),
         ("goto chain 5", "one chain"),
         ("pedit x", "changes no packet"),
         ("police burst 5k", "MUST be specified"),
@@ -258,14 +256,146 @@ fn impossible_actions_are_refused_with_a_reason() {
             host.fails(&format!("filter add dev right ingress pref 1 matchall action {action}"), 1);
         assert!(complaint.contains(why), "{action}: {complaint}");
     }
+    // By itself, an action does nothing. So these can be added, and no filter can have them.
+    for (action, shown, why) in [
+        (
+            "mirred egress mirror dev left",
+            "mirred (Egress Mirror to device left) pipe\n\tindex 5",
+            "a packet leaves once",
+        ),
+        (
+            "mirred ingress mirror dev lo jump 3",
+            "mirred (Ingress Mirror to device lo) jump 3\n\tindex 5",
+            "come in by the ports",
+        ),
+        (
+            "mirred ingress redirect dev lo",
+            "mirred (Ingress Redirect to device lo) stolen\n\tindex 5",
+            "come in by the ports",
+        ),
+        (
+            "skbedit queue_mapping 1 mark 5",
+            "skbedit queue_mapping 1 mark 5 pipe\n",
+            "keep their order",
+        ),
+        ("skbedit ptype host pass", "skbedit  ptype host pass\n", "whomever it is for"),
+        ("skbedit inheritdsfield", "skbedit  inheritdsfield pipe\n", "by ip_tos"),
+    ] {
+        let filter = "filter add dev right ingress pref 1 matchall action";
+        let complaint = host.fails(&format!("{filter} {action}"), 2);
+        assert!(complaint.contains(why), "{action}: {complaint}");
+        let kind = action.split(' ').next().unwrap();
+        host.ok(&format!("actions add action {action} index 5"));
+        let listed = host.ok(&format!("actions list action {kind}"));
+        assert!(listed.contains(shown), "{action}: {listed}");
+        survives(&host);
+        let complaint = host.fails(&format!("{filter} {kind} index 5"), 2);
+        assert!(complaint.contains(why), "{action}: {complaint}");
+        host.ok(&format!("actions flush action {kind}"));
+    }
+    // Nor can one that a filter has become such.
+    host.ok("actions add action skbedit mark 1 index 5");
+    host.ok("filter add dev right ingress pref 1 matchall action skbedit index 5");
+    host.fails("actions replace action skbedit queue_mapping 1 index 5", 255);
+    host.ok("filter del dev right ingress pref 1");
+    host.ok("actions replace action skbedit queue_mapping 1 index 5");
     host.fails("filter add dev right ingress pref 1 matchall action police index 9", 2);
     let complaint = host.fails("filter add dev right ingress pref 1 matchall action x", 255);
     assert!(complaint.contains("there is no action"), "{complaint}");
     host.fails("filter add dev right ingress pref 1 matchall action drop cookie abc", 255);
     host.fails("filter add dev right ingress pref 1 matchall classid 1:x", 1);
+    host.fails("filter add dev right ingress pref 1 matchall classid 98765fedcg", 1);
     host.fails("filter add dev left ingress pref 1 matchall action drop", 2);
-    host.fails("filter add dev right ingress pref 1 u32 divisor 256", 1);
+    host.fails("filter add dev right ingress pref 1 u32 divisor 256", 2);
     host.fails("filter add dev right ingress chain 5 pref 1 matchall action drop", 1);
+}
+
+#[test]
+fn a_protocol_that_no_frame_has_is_accepted_with_a_warning() {
+    let mut host = tree();
+    for (protocol, shown, is_of_none) in [
+        ("802_2", "802_2", false),
+        ("802_3", "802_3", false),
+        ("1", "802_3", false),
+        ("4", "802_2", false),
+        ("aarp", "aarp", false),
+        ("loop", "loop", true),
+        ("snap", "snap", true),
+        ("localtalk", "localtalk", true),
+        ("255", "[255]", true),
+    ] {
+        let filter = format!("filter add dev right ingress protocol {protocol} pref 1 matchall");
+        let outcome = host.tc(&format!("{filter} action drop"));
+        assert_eq!(outcome.code, 0, "{protocol}: {}", outcome.stderr);
+        let is_warned = outcome.stderr.contains("one with a length is 802_3 or 802_2");
+        assert_eq!(is_warned, is_of_none, "{protocol}: {}", outcome.stderr);
+        let listed = host.ok("filter show dev right ingress");
+        assert!(listed.contains(&format!("protocol {shown} pref 1 ")), "{protocol}: {listed}");
+        survives(&host);
+        host.ok(&format!("filter del dev right ingress protocol {protocol} pref 1"));
+    }
+}
+
+#[test]
+fn of_a_long_number_of_a_class_the_last_eight_digits_count() {
+    let mut host = tree();
+    for (number, shown) in [("98765fedcb", "765f:edcb"), ("0x100010002", "1:2"), ("10002", "1:2")] {
+        host.ok(&format!("filter add dev right ingress pref 1 matchall classid {number}"));
+        let listed = host.ok("filter show dev right ingress");
+        assert!(listed.contains(&format!("flowid {shown} ")), "{number}: {listed}");
+        survives(&host);
+        host.ok("filter del dev right ingress pref 1");
+    }
+}
+
+#[test]
+fn words_without_effect_are_shown_again() {
+    let mut host = tree();
+    for (action, shown) in [
+        (
+            "pass no_percpu",
+            "gact action pass\n\t random type none pass val 0\n\t index 1 ref 1 bind 0\n\tno_percpu\n",
+        ),
+        ("drop no_percpu skip_hw", "\tno_percpu\tskip_hw\n"),
+        ("jump 3", "gact action jump 3\n"),
+        ("gact jump 0x1ff index 7", "gact action jump 511\n"),
+    ] {
+        host.ok(&format!("actions add action {action}"));
+        let listed = host.ok("actions list action gact");
+        assert!(listed.contains(shown), "{action}: {listed}");
+        survives(&host);
+        host.ok("actions flush action gact");
+    }
+    host.fails("actions add action jump 512", 255);
+    host.fails("actions add action gact jump", 255);
+    for (mark, shown) in [
+        ("1", " mark 1 pipe"),
+        ("1/0xffffffff", " mark 1/0xffffffff pipe"),
+        ("3/2", " mark 2/0x2 pipe"),
+    ] {
+        host.ok(&format!("actions add action skbedit mark {mark}"));
+        assert!(host.ok("actions list action skbedit").contains(shown), "{mark}");
+        survives(&host);
+        host.ok("actions flush action skbedit");
+    }
+    for (kind, shown) in [
+        ("matchall", "handle 0x1 \n  skip_hw\n  not_in_hw"),
+        ("flower", "handle 0x1 \n  skip_hw\n  not_in_hw"),
+        ("u32 match u32 0 0", "terminal flowid skip_hw not_in_hw "),
+    ] {
+        host.ok(&format!("filter add dev right ingress pref 1 {kind} skip_hw action drop"));
+        let listed = host.ok("filter show dev right ingress");
+        assert!(listed.contains(shown), "{kind}: {listed}");
+        survives(&host);
+        host.ok("filter del dev right ingress pref 1");
+    }
+    // An action of its own is given to hardware if its filters are.
+    host.ok("actions add action drop index 4");
+    let line = "filter add dev right ingress pref 1 matchall skip_hw action gact index 4";
+    assert!(host.fails(line, 2).contains("Mismatch between action and filter offload flags"));
+    host.ok("actions replace action drop index 4 skip_hw");
+    host.ok(line);
+    survives(&host);
 }
 
 #[test]
@@ -293,7 +423,7 @@ fn a_policer_at_ingress_may_name_a_missing_class() {
         host.ok("filter get dev right parent ffff: protocol ip prio 50 handle 800::800 u32"),
         "filter parent ffff: protocol ip pref 50 u32 chain 0 fh 800::800 order 2048 key ht 800 bkt 0 \
          flowid :1 not_in_hw \n  match 00000000/00000000 at 12\n\
-         \taction order 1:  police 0x1 rate 7Mbit burst 1024Kb mtu 2Kb action drop overhead 0b \n\
+         \taction order 1:  police 0x1 rate 7Mbit burst 1Mb mtu 2Kb action drop overhead 0b \n\
          \tref 1 bind 1 \n\tcookie c0ffee\n\n"
     );
     for all in ["0/0", "any", "10/0"] {
@@ -359,7 +489,9 @@ proptest! {
                 _ => "",
             };
             let actions: String = actions.iter().map(|action| format!(" action {action}")).collect();
-            host.ok(&format!("filter add dev right {place} pref {pref} handle {mark} fw{class}{actions}"));
+            let line = format!("filter add dev right {place} pref {pref} handle {mark} fw{class}{actions}");
+            // There may be a warning about a small burst.
+            prop_assert_eq!(host.tc(&line).code, 0, "{}", line);
         }
         let text = save(&host.policy);
         let again = load(&text, "saved", &TwoPorts::with_queues(4));

@@ -75,11 +75,25 @@ fn a_class_has_the_figures_of_those_below_it() {
 }
 
 #[test]
+fn a_ceiling_below_the_rate_is_what_a_class_gets() {
+    let mut host = tree();
+    let line = "class add dev right parent 1:1 classid 1:30 htb rate 2mbit ceil 1mbit";
+    let outcome = host.tc(line);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("the ceil of 1:30 is below its rate"), "{}", outcome.stderr);
+    // It is shown as given, and the queues know no rate above the ceiling.
+    let shown = host.ok("class show dev right classid 1:30");
+    assert!(shown.contains("rate 2Mbit ceil 1Mbit"), "{shown}");
+    let plan = narrows_policy::Plan::of(host.policy.port("right"), 4).unwrap();
+    let class = &plan.classes.values().next().unwrap().get(&0x30).unwrap().class;
+    assert_eq!((class.rate, class.ceil.bits_per_sec()), (class.ceil, 1_000_000));
+}
+
+#[test]
 fn traps_of_the_kernel_are_refused_with_a_reason() {
     let mut host = tree();
     for (line, why) in [
         ("class add dev right parent 1:7 classid 1:30 htb rate 1mbit", "no class 1:7"),
-        ("class add dev right parent 1:1 classid 1:30 htb rate 2mbit ceil 1mbit", "ceil is below"),
         ("class add dev right parent 1:1 classid 1:10 htb rate 1mbit", "1:10 is there already"),
         ("class change dev right classid 1:30 htb rate 1mbit", "no class 1:30"),
         ("class add dev right parent 1:1 htb rate 1mbit", "classid ID"),

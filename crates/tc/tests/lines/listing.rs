@@ -25,6 +25,10 @@ fn the_classes_are_those_that_tbf_and_mq_make_themselves() {
     );
     host.ok("qdisc replace dev left root handle 2: mq");
     host.ok("qdisc add dev left parent 2:2 handle 7: pfifo limit 9");
+    assert_eq!(
+        host.ok("qdisc show dev left"),
+        "qdisc mq 2: root \nqdisc noqueue 0: parent 2:1 \nqdisc pfifo 7: parent 2:2 limit 9p\n"
+    );
     let both = "class mq 2:1 root \nclass mq 2:2 root leaf 7: \n";
     assert_eq!(host.ok("class show dev left"), both);
     assert_eq!(host.ok("class show dev left parent 2:"), both);

@@ -19,4 +19,5 @@ mod route;
 mod save;
 mod stab;
 mod tools;
+mod vyos;
 mod words;

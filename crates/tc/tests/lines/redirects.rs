@@ -120,13 +120,17 @@ fn what_would_be_only_a_part_or_another_way_is_refused_with_what_to_do() {
         ("dev left egress matchall action mirred egress redirect dev ifb0", "is for ingress"),
         ("dev right parent 1: matchall action mirred egress redirect dev ifb0", "is for ingress"),
         ("dev left ingress matchall action mirred index 9", "There is no mirred with index 9"),
+        ("dev left ingress matchall action mirred egress mirror dev ifb0", "a packet leaves once"),
+        ("dev left ingress matchall action mirred ingress redirect dev ifb0", "by the ports"),
+        (
+            "dev left ingress matchall action jump 1 action mirred egress redirect dev ifb0",
+            "Only a",
+        ),
     ] {
         let complaint = host.fails(&format!("filter add {filter}"), 2);
         assert!(complaint.contains(why), "{filter}: {complaint}");
     }
     for (action, why) in [
-        ("mirred egress mirror dev ifb0", "a packet leaves once"),
-        ("mirred ingress redirect dev ifb0", "come in by the ports"),
         ("mirred egress redirect", "mirred egress redirect dev ifb0"),
         ("mirred redirect dev ifb0", "mirred egress redirect dev ifb0"),
         ("mirred egress redirect dev a/b", "no device can be called"),

@@ -31,6 +31,20 @@ fn a_list_without_an_interface_is_for_all() {
 }
 
 #[test]
+fn actions_belong_to_all_instances_whatever_device_they_name() {
+    for line in ["actions list action gact", "actions add action mirred egress redirect dev b"] {
+        assert_eq!(recipients(&words(line), &two()), Recipients::All, "{line}");
+    }
+    // Each has those that no filter refers to, so their answers are one.
+    let answer = |stdout: &str| Outcome { stdout: stdout.to_owned(), ..Outcome::default() };
+    let options = Options::default();
+    let [one, other] = [answer("total acts 1\n"), answer("total acts 2\n")];
+    assert_eq!(gather(&[one.clone(), one.clone()], &options), one);
+    let both = gather(&[one, other], &options);
+    assert_eq!(both.stdout, "total acts 1\ntotal acts 2\n");
+}
+
+#[test]
 fn comments_quotes_and_continuations_name_no_interface() {
     let text = "# dev a\nqdisc add \\\n 'dev' \"c\" root pfifo # dev b\n";
     assert_eq!(

