@@ -195,8 +195,8 @@ chaos-short: $(PROGRAMS)
 
 # The inputs that are kept, once each; or half a minute of search for others, two at once on each core,
 # or a third of it. FUZZ= chooses some.
-FUZZ := accepted_plan control_answer control_request dissect import kernel_word number policy_file sets sim_scenario \
-        tc_line upgrade_state
+FUZZ := accepted_plan control_answer control_request dissect escaping import kernel_word number policy_file sets \
+        sim_scenario tc_line upgrade_state
 fuzz: deps
 	@CARGO="$(CARGO)" fuzz/run 30 $(FUZZ)
 

@@ -8,7 +8,8 @@ use narrows_units::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The filters of a qdisc by the class to which they are attached; 0 for the qdisc itself.
+/// The filters of a qdisc by the class to which they are attached; 0 for the qdisc itself. A class
+/// with an empty list takes no packets: those assigned to it have no class.
 pub type Blocks = BTreeMap<u32, Filters>;
 
 /// Running actions, by their [keys](ActionId::key).
@@ -51,7 +52,7 @@ impl Classifier {
     #[must_use]
     pub fn with(&self, blocks: &Blocks, actions: &Actions) -> Self {
         let root = blocks.get(&0).cloned().unwrap_or_default();
-        let inner = blocks.iter().filter(|(class, filters)| **class != 0 && !filters.is_empty());
+        let inner = blocks.iter().filter(|(class, _)| **class != 0);
         let inner = inner.map(|(class, filters)| {
             let block = self.inner.get(class).map(|block| block.with(filters));
             (*class, block.unwrap_or_else(|| Block::new(filters.clone())))

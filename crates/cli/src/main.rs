@@ -3,6 +3,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
+#[cfg(test)]
+mod numbers;
 mod output;
 
 use clap::{Parser, Subcommand};

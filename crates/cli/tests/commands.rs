@@ -202,3 +202,33 @@ fn output_that_cannot_be_written_is_an_error_and_no_panic() {
         }
     }
 }
+
+#[test]
+fn cores_that_are_not_there_are_refused_before_the_ports_are_looked_at() {
+    for cores in ["1024", "0,1,1024", "4294967296", "18446744073709551615"] {
+        let output = narrows(&["run", "--ports", "nrw-no-a,nrw-no-b", "--cores", cores]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("--cores: this process may not run on core"), "{said}");
+    }
+}
+
+#[test]
+fn numbers_that_are_text_until_a_policy_is_made_are_refused_then() {
+    for rate in ["", "-1", "0", "inf", "nan", "1e400", "18446744073709551616gbit"] {
+        let ports = ["setup", "--ports", "nrw-no-a", "nrw-no-b", "--link", "docsis", "--dry-run"];
+        let rates = [format!("--down={rate}"), "--up=20mbit".to_owned()];
+        let words: Vec<&str> = ports.into_iter().chain(rates.iter().map(String::as_str)).collect();
+        let output = narrows(&words);
+        let said = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{rate}: {said}");
+        assert!(said.contains("--down"), "{rate}: {said}");
+        assert!(!text(&output.stdout).contains("bandwidth"), "{rate} is in a policy");
+    }
+    for seed in ["", "-1", "1.5", "18446744073709551616", "inf"] {
+        let output = narrows(&["sim", "fair-elephant", "--set", &format!("run.seed={seed}")]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("run.seed") && said.contains("whole number"), "{said}");
+    }
+}

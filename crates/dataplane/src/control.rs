@@ -36,7 +36,7 @@ pub(crate) use client::{ANSWER_TIME, Turn, receive};
 pub use inbox::{BATCH_MAX, Inbox, LINE_MAX, Received};
 pub use names::NamesFile;
 pub(crate) use place::{ADDRESSES, OFFLOADS, RUN_DIR, record};
-pub(crate) use server::{ControlServer, Step, Task, line};
+pub(crate) use server::{CLIENTS_MAX, ControlServer, Step, Task, line};
 
 /// The longest answer, in bytes: a list of some million members of sets.
 const ANSWER_MAX: usize = 256 << 20;

@@ -25,6 +25,7 @@ mod clock;
 mod confine;
 mod counters;
 mod crew;
+mod descriptors;
 mod events;
 mod frames;
 mod front;

@@ -6,6 +6,7 @@ use crate::beside::Beside;
 use crate::clock;
 use crate::confine::{Needs, confine};
 use crate::control::{ControlError, ControlServer, Request, Task};
+use crate::descriptors::{self, TooFewDescriptors};
 use crate::gates::Gates;
 use crate::instance::{FailMode, Heritage, Instance, InstanceError, InstanceOptions};
 use crate::notify::Manager;
@@ -109,6 +110,9 @@ pub enum RunError {
     /// A setup that cannot work.
     #[error("cannot join the ports:\n{0}")]
     Blocked(String),
+    /// The limit of open files is too low.
+    #[error(transparent)]
+    Descriptors(#[from] TooFewDescriptors),
     /// The ports cannot be joined.
     #[error(transparent)]
     Instance(#[from] InstanceError),
@@ -138,9 +142,9 @@ pub fn run(
         let [port, _] = ports;
         return Err(RunError::SamePort(port));
     }
+    descriptors::allow(1)?;
     // From here on, a request to read the policy again waits until there is one.
     let hangup = Requests::to_reload()?;
-    allow_descriptors();
     let mut sets_file = state.as_deref().map(SetsFile::beside);
     let mut state = state.map(|path| StateFile::new(path, &ports));
     if take_over {
@@ -156,6 +160,11 @@ pub fn run(
     let ears = Ears::open(hangup)?;
     let manager = Manager::from_environment();
     let findings = refuse_blockers(&ports, fail, plane, &session)?;
+    // In the other plane no queue is opened.
+    if plane == PlaneKind::Xsk {
+        let [a, b] = [PortFacts::read(&ports[0])?, PortFacts::read(&ports[1])?];
+        descriptors::allow(a.queues.min(b.queues))?;
+    }
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
     let repairs = Repairs::reach(&ports);
     // It keeps the privileges that this process gives up.
@@ -174,15 +183,6 @@ pub fn run(
         state,
         sets_file,
     )
-}
-
-/// Raises the limit of open files to what the process may have: each queue takes two sockets and
-/// some maps, and shells often allow 1024 files.
-fn allow_descriptors() {
-    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    limit.current = limit.maximum;
-    // It was refused: then the limit is what it was, and what lacks a descriptor says so.
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, limit);
 }
 
 /// The events of a process besides its control socket.

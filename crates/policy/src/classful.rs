@@ -2,7 +2,7 @@
 
 use crate::assignments::Assignments;
 use crate::{Fifo, FifoUnit, Handle, Kind, Node, Parent, PolicyError, PortPolicy};
-use narrows_classify::{Blocks, Otherwise, Rules};
+use narrows_classify::{Blocks, Filters, Otherwise, Rules};
 use narrows_packet::INNER_LEVELS;
 use std::collections::BTreeMap;
 
@@ -41,6 +41,12 @@ pub trait Classful {
 
     /// The filters, by the class to which they are attached; 0 for the qdisc itself.
     fn filters(&self) -> &Blocks;
+
+    /// The inner classes that have no filters and to which others assign packets: these go to the
+    /// default class.
+    fn unfiltered(&self) -> Vec<u32> {
+        Vec::new()
+    }
 
     /// The class of packets that no filter matches.
     fn otherwise(&self) -> Otherwise;
@@ -127,9 +133,12 @@ fn rules(node: &Node, below: &BTreeMap<Handle, Vec<&Node>>) -> Option<Rules> {
     // A leaf class has no filters to continue with.
     let filters = classful.filters().iter();
     let filters = filters.filter(|(at, _)| **at == 0 || classful.is_inner(**at));
+    let filters = filters.map(|(at, filters)| (*at, filters.clone()));
+    let unfiltered = classful.unfiltered().into_iter().map(|at| (at, Filters::default()));
+    let blocks: Blocks = filters.chain(unfiltered).collect();
     Some(Rules {
         major: node.handle.major(),
-        filters: filters.map(|(at, filters)| (*at, filters.clone())).collect(),
+        filters: blocks,
         otherwise: classful.otherwise(),
         below: children.filter_map(child).collect(),
     })

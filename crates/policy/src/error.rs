@@ -124,9 +124,7 @@ pub enum PolicyError {
     )]
     ClassInUse(ClassId),
     /// A qdisc cannot be attached there: the class is not a leaf.
-    #[error(
-        "Specified class not found. {0} has classes below it: choose a leaf, or a class with filters of its own."
-    )]
+    #[error("Specified class not found. {0} has classes below it: choose a leaf.")]
     InnerClass(ClassId),
     /// A qdisc with a rate of its own below a class.
     #[error(

@@ -3,10 +3,13 @@
 //! Filters are attached to a classful qdisc, to one of its inner classes, or to the ingress or
 //! egress of a port. Filters at an inner class refine the choice of a filter above it.
 //!
-//! Differences from the kernel: a filter assigns a class that exists and either is a leaf or has
-//! filters of its own; the kernel accepts any number and passes such packets unshaped. A filter at
-//! a class assigns a class below it, so that classification terminates. Filters of one priority are
-//! evaluated in the order of their numbers, whatever their kind.
+//! As in the kernel, packets for an inner class go to the default class if no filter there matches
+//! them, or if there is none: programs make groups of classes in any order.
+//!
+//! Differences from the kernel: a filter assigns a class that exists; the kernel accepts any number
+//! and passes such packets unshaped. A filter at a class assigns a class below it, so that
+//! classification terminates. Filters of one priority are evaluated in the order of their numbers,
+//! whatever their kind.
 
 use crate::action::{ActionDraft, ActionSet};
 use crate::assignments::Edited;
@@ -242,8 +245,17 @@ impl PortPolicy {
         filters.cloned().unwrap_or_default()
     }
 
-    /// All places with filters, in the order in which they must be restored: those at a class
-    /// before those that assign packets to it.
+    /// A warning about settings that are allowed but probably not meant, after `edit`.
+    pub fn filter_warning(&self, edit: &FilterEdit) -> Option<String> {
+        let FilterPlace::Class(at) = self.filter_place(edit.parent).ok()? else { return None };
+        let node = self.find(Handle::new(at.major)?)?;
+        let Kind::Htb(htb) = &node.kind else { return None };
+        let minors = edit.class.map(|class| class.minor).into_iter().chain([at.minor]);
+        minors.into_iter().find_map(|minor| htb.filter_warning(node.handle, minor))
+    }
+
+    /// All places with filters, in the order in which they are restored: those at a class before
+    /// those that assign packets to it.
     pub fn filter_places(&self) -> Vec<FilterPlace> {
         let mut places = Vec::new();
         for node in self.holders() {
@@ -291,11 +303,7 @@ impl Kind {
             (_, None) => None,
         };
         let assignments = self.assignments_mut().ok_or(PolicyError::NoFilterParent)?;
-        assignments.edit(at, |filters| filters.edit(edit, class, actions))?;
-        match !assignments.has(at) && at != 0 && assignments.assigns(at) {
-            true => Err(PolicyError::InnerClass(handle.class(at))),
-            false => Ok(()),
-        }
+        assignments.edit(at, |filters| filters.edit(edit, class, actions))
     }
 }
 
@@ -324,7 +332,7 @@ impl Kind {
     }
 }
 
-/// The minor number of the class that a filter at `at` assigns: a leaf, or a class with filters.
+/// The minor number of the class that a filter at `at` assigns.
 fn filtered_class(
     classful: &dyn Classful,
     handle: Handle,
@@ -334,9 +342,6 @@ fn filtered_class(
     let ClassId { major, minor } = class;
     if ![0, handle.major()].contains(&major) || !classful.has_class(minor) {
         return Err(PolicyError::Filter("Specified class doesn't exist"));
-    }
-    if classful.is_inner(minor) && !classful.filters().contains_key(&minor) {
-        return Err(PolicyError::InnerClass(handle.class(minor)));
     }
     let above = |minor: &u32| classful.parent(*minor);
     if at != 0 && !std::iter::successors(above(&minor), above).any(|above| above == at) {

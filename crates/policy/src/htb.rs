@@ -234,12 +234,6 @@ impl Htb {
                     "there is no class {parent} to be the parent: add it first."
                 ));
             }
-            if self.filters.assigns(parent) {
-                let parent = handle.class(parent);
-                return refuse(format!(
-                    "filters assign packets to {parent}: delete them first, as only a leaf can have some."
-                ));
-            }
             if self.depth(parent) + 2 > DEPTH_MAX {
                 return refuse(format!(
                     "tree is too deep: classes can nest at most {DEPTH_MAX} deep."
@@ -264,6 +258,10 @@ impl Htb {
                 "Warning: htb: the rates of the classes below {parent} add up to more than its \
                  ceil: they cannot all be had."
             ));
+        }
+        let above = minor.and_then(|minor| self.classes.get(minor)?.parent);
+        if let Some(warning) = above.and_then(|above| self.filter_warning(handle, above)) {
+            return Some(warning);
         }
         if let Some(minor) = minor
             && let Some(class) = self.classes.get(minor)
@@ -291,6 +289,24 @@ impl Htb {
             ));
         }
         None
+    }
+
+    /// Whether filters assign packets to the class `minor`, which has classes below it and no
+    /// filters to choose one.
+    fn is_unfiltered(&self, minor: u32) -> bool {
+        self.is_inner(minor) && !self.filters.has(minor) && self.filters.assigns(minor)
+    }
+
+    /// A warning if filters assign packets to the class `minor`, which has classes below it and no
+    /// filters to choose one. As in the kernel, these packets go to the default class.
+    pub(crate) fn filter_warning(&self, handle: Handle, minor: u32) -> Option<String> {
+        let class = handle.class(minor);
+        self.is_unfiltered(minor).then(|| {
+            format!(
+                "Warning: htb: filters assign packets to {class}, which has classes below it: they \
+                 go to the default class until filters at {class} assign them."
+            )
+        })
     }
 }
 
@@ -336,6 +352,10 @@ impl Classful for Htb {
 
     fn filters(&self) -> &Blocks {
         self.filters.blocks()
+    }
+
+    fn unfiltered(&self) -> Vec<u32> {
+        self.classes.inner().filter(|minor| self.is_unfiltered(*minor)).collect()
     }
 
     fn otherwise(&self) -> Otherwise {

@@ -188,9 +188,14 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
             "Error: mirred: {to} is a port here: what comes in at one leaves at the other without a filter. To shape it, give qdiscs to the port where it leaves, or redirect to ifb0 and give them to that."
         )));
     }
-    host.edit(&mut |policy| policy.with_filter(dev, &edit))
-        .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
-    let mut stderr = String::new();
+    let mut warning = None;
+    host.edit(&mut |policy| {
+        let next = policy.with_filter(dev, &edit)?;
+        warning = next.port(dev).filter_warning(&edit);
+        Ok(next)
+    })
+    .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
+    let mut stderr = warning.map_or_else(String::new, |warning| warning + "\n");
     if let Some(to) = to.filter(|_| host.is_asked()) {
         stderr += &intermediate::note(to.as_str(), host);
     }

@@ -408,14 +408,19 @@ impl<'a> Tree<'a> {
             Otherwise::Class(id) => [leaf(id); PRIORITIES],
             Otherwise::Priority(map) => map.map(leaf),
         };
-        let blocks = rules.into_iter().flat_map(|rules| &rules.filters);
-        let blocks: BTreeMap<u32, _> =
-            blocks.filter(|(_, filters)| !filters.is_empty()).map(|(id, it)| (*id, it)).collect();
-        let inner = blocks.keys().filter(|id| **id != 0);
-        let inner: BTreeMap<u32, usize> = inner.map(|id| (*id, self.open())).collect();
-        let target = |id: u32| inner.get(&id).map_or_else(|| leaf(id), |at| Target::Scope(*at));
-        for (id, filters) in blocks {
-            let scope = &mut self.scopes[inner.get(&id).copied().unwrap_or(at)];
+        let blocks = || rules.into_iter().flat_map(|rules| &rules.filters);
+        let inner = blocks().filter(|(id, filters)| **id != 0 && !filters.is_empty());
+        let inner: BTreeMap<u32, usize> = inner.map(|(id, _)| (*id, self.open())).collect();
+        // Only an `htb` has inner classes, and its default is the same for all priorities.
+        let unfiltered = blocks().filter(|(id, filters)| **id != 0 && filters.is_empty());
+        let unfiltered: BTreeSet<u32> = unfiltered.map(|(id, _)| *id).collect();
+        let target = |id: u32| match inner.get(&id) {
+            Some(at) => Target::Scope(*at),
+            None if unfiltered.contains(&id) => otherwise[0],
+            None => leaf(id),
+        };
+        for (id, filters) in blocks().filter(|(_, filters)| !filters.is_empty()) {
+            let scope = &mut self.scopes[inner.get(id).copied().unwrap_or(at)];
             let assigned = filters.iter().map(|(_, filter)| (&**filter, target(filter.class)));
             (scope.filters, scope.otherwise) = (assigned.collect(), otherwise);
         }
@@ -423,7 +428,7 @@ impl<'a> Tree<'a> {
         (scope.unknown, scope.otherwise) = (unknown, otherwise);
         if let Some(rules) = rules {
             scope.major = rules.major;
-            let named = entries.keys().chain(inner.keys());
+            let named = entries.keys().chain(inner.keys()).chain(&unfiltered);
             // As priorities say them: with 16 bits for each number.
             let fits = |number: u32| (1..=u32::from(u16::MAX)).contains(&number);
             let named = named.filter(|id| fits(rules.major) && fits(**id));

@@ -153,9 +153,8 @@ impl Draft {
         let is_inner = |id: u32| parents.contains(&Some(id));
         let leaves: Vec<u32> = all.clone().filter(|id| !is_inner(*id)).collect();
         self.inside(handle, &leaves, classful, 0);
-        // Inner classes, the deepest first: a filter leads to one that has filters.
-        let mut filtered = Vec::new();
-        for id in all.rev().filter(|id| is_inner(*id)) {
+        // Inner classes, some without filters of their own.
+        for id in all.clone().filter(|id| is_inner(*id)) {
             self.names.push(handle << 16 | id);
             let is_below = |below: &u32| {
                 let mut above = std::iter::successors(parents[*below as usize - 1], |id| {
@@ -163,17 +162,17 @@ impl Draft {
                 });
                 above.any(|above| above == id)
             };
-            let to: Vec<u32> = leaves.iter().chain(&filtered).copied().filter(is_below).collect();
-            if !self.next.one_in(3) && self.filters(handle, id, &to) {
-                filtered.push(id);
+            let to: Vec<u32> = all.clone().filter(is_below).collect();
+            if !self.next.one_in(3) {
+                self.filters(handle, id, &to);
             }
         }
-        let to: Vec<u32> = leaves.into_iter().chain(filtered).collect();
+        let to: Vec<u32> = all.collect();
         self.filters(handle, 0, &to);
     }
 
-    /// Filters at the class `at` for classes of `to`; whether there is one.
-    fn filters(&mut self, handle: u32, at: u32, to: &[u32]) -> bool {
+    /// Filters at the class `at` for classes of `to`.
+    fn filters(&mut self, handle: u32, at: u32, to: &[u32]) {
         let count = if to.is_empty() { 0 } else { self.next.below(4) };
         let at = if at == 0 { String::new() } else { format!("{at:x}") };
         for _ in 0..count {
@@ -202,7 +201,6 @@ impl Draft {
                  classid {handle:x}:{class:x}"
             ));
         }
-        count > 0
     }
 
     /// A mark and a priority.

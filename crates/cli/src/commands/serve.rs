@@ -40,7 +40,8 @@ pub struct Serve {
 
     /// Export metrics of at most N classes and N qdiscs. A metric counts those left out.
     #[arg(long, value_name = "N", default_value_t = 500)]
-    classes_max: usize,
+    #[arg(value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    classes_max: u32,
 
     /// Names of classes, a line `1:10 NAME` each. Default: tc's /etc/iproute2/tc_cls.
     #[arg(long, value_name = "FILE")]
@@ -55,7 +56,7 @@ impl Serve {
             credentials,
             dev: self.dev,
             interval: Duration::from_secs(self.interval),
-            classes_max: self.classes_max,
+            classes_max: self.classes_max as usize,
             names: super::show::names(self.names.as_deref())?,
         };
         narrows_serve::run(options, |address| log::info!("http://{address}/"))?;

@@ -56,8 +56,8 @@ pub struct Sim {
     set: Vec<String>,
 
     /// The number of parallel runs. Default: the number of cores. Does not change results.
-    #[arg(long, value_name = "N")]
-    jobs: Option<std::num::NonZero<usize>>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
 
     /// List the built-in scenarios, with the figure that each reproduces.
     #[arg(long, conflicts_with_all = ["scenario", "show"])]
@@ -85,12 +85,12 @@ impl Sim {
         }
         let what = self.scenario.as_deref().unwrap_or_default();
         let experiment = read(what, &overrides)?;
-        let jobs = self.jobs.or_else(|| std::thread::available_parallelism().ok());
+        let cores = || std::thread::available_parallelism().ok().map(usize::from);
+        let jobs = self.jobs.map(usize::from).or_else(cores);
         let bar = bar();
         interrupt::watch()?;
         let tell = |part| bar.set_position((part * STEPS) as u64);
-        let finished =
-            experiment.run_until(jobs.map_or(1, Into::into), &tell, &interrupt::requested);
+        let finished = experiment.run_until(jobs.unwrap_or(1), &tell, &interrupt::requested);
         bar.finish_and_clear();
         let finished = finished?;
         let (done, all) = (finished.count(), experiment.count());

@@ -16,6 +16,8 @@ mod changing;
 mod chaos;
 mod confinement;
 mod control;
+mod crowding;
+mod descriptors;
 mod escaping;
 mod failing;
 mod forwarding;

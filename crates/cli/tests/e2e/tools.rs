@@ -54,7 +54,7 @@ fn fireqos_starts_with_nested_classes() {
         &format!(
             "interface {PORT_B} world output rate 10mbit\n\
              class voip commit 1mbit\n  match udp ports 5060\n\
-             class group office commit 2mbit ceil 5mbit\n\
+             class group office commit 2mbit ceil 5mbit\n  match dst 10.0.0.0/8\n\
              \x20 class ssh commit 500kbit\n    match tcp ports 22\n\
              \x20 class default\n\
              class group end\n\

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 /// The most clients at a time. One more replaces the one that has been asking for longest, or else
 /// has been reading its answer for longest.
-const CLIENTS_MAX: usize = 64;
+pub(crate) const CLIENTS_MAX: usize = 64;
 /// How long a client may take to send its request, and to read its answer,
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// and how long in addition for each of so many bytes.

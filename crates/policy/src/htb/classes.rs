@@ -58,6 +58,11 @@ impl HtbClasses {
         self.sums.contains_key(&minor)
     }
 
+    /// The classes that have children, by number.
+    pub(crate) fn inner(&self) -> impl Iterator<Item = u32> {
+        self.sums.keys().copied().filter(|minor| *minor != 0)
+    }
+
     /// The children of `minor`, by number; 0 is the qdisc.
     pub fn children(&self, minor: u32) -> impl Iterator<Item = u32> {
         self.below.range((minor, 0)..=(minor, u32::MAX)).map(|((_, child), ())| *child)
@@ -185,6 +190,8 @@ mod tests {
                     let rates = below().map(|(_, class)| class.params.rate.bits_per_sec());
                     prop_assert_eq!(classes.rates_below(at), rates.map(u128::from).sum::<u128>());
                 }
+                let inner = (1..40).filter(|at| classes.is_inner(*at));
+                prop_assert!(classes.inner().eq(inner));
                 let differs = before.1.get(&minor) != model.get(&minor);
                 let changes: Vec<u32> = before.0.changes(&classes).collect();
                 prop_assert_eq!(changes, if differs { vec![minor] } else { vec![] });

@@ -161,8 +161,6 @@ fn one_filter_is_had_by_its_number() {
 #[test]
 fn filters_at_an_inner_class_go_on_below_it() {
     let mut host = tree();
-    let refused = host.fails("filter add dev right parent 1: pref 1 matchall classid 1:2", 2);
-    assert!(refused.contains("1:2 has classes below it"), "{refused}");
     host.ok(
         "filter add dev right parent 1:2 protocol ip pref 1 flower dst_ip 10.0.0.0/8 classid 1:10",
     );
@@ -173,12 +171,47 @@ fn filters_at_an_inner_class_go_on_below_it() {
         ("filter add dev right parent 1:2 pref 2 matchall classid 1:30", "one below it"),
         ("filter add dev right parent 1:2 pref 2 matchall classid 1:2", "one below it"),
         ("filter add dev right parent 1:10 pref 2 matchall classid 1:20", "No class is below 1:10"),
-        ("filter del dev right parent 1:2", "1:2 has classes below it"),
         ("class del dev right classid 1:10", "in use"),
     ] {
         let complaint = host.fails(line, 2);
         assert!(complaint.contains(why), "{line}: {complaint}");
     }
+    survives(&host);
+}
+
+#[test]
+fn filters_may_assign_an_inner_class_before_it_has_filters_and_after() {
+    let mut host = tree();
+    let warns = |host: &mut TwoPorts, line: &str, class: &str| {
+        let outcome = host.tc(line);
+        let warning = format!(
+            "Warning: htb: filters assign packets to {class}, which has classes below it: they go \
+             to the default class until filters at {class} assign them.\n"
+        );
+        assert_eq!((outcome.code, outcome.stderr), (0, warning), "{line}");
+    };
+    warns(&mut host, "filter add dev right parent 1: pref 1 matchall classid 1:2", "1:2");
+    survives(&host);
+    host.ok("filter add dev right parent 1:2 pref 1 matchall classid 1:10");
+    host.ok("filter add dev right parent 1:2 pref 2 matchall classid 1:20");
+    host.ok("filter del dev right parent 1:2 pref 1");
+    warns(&mut host, "filter del dev right parent 1:2", "1:2");
+    assert_eq!(host.ok("filter show dev right parent 1:2"), "");
+    survives(&host);
+    // A leaf to which filters assign packets becomes an inner class, and a leaf again.
+    host.ok("filter add dev right parent 1: pref 2 matchall classid 1:20");
+    warns(&mut host, "class add dev right parent 1:20 classid 1:21 htb rate 1mbit", "1:20");
+    warns(&mut host, "class add dev right parent 1:20 classid 1:22 htb rate 1mbit", "1:20");
+    host.ok("filter add dev right parent 1:20 pref 1 matchall classid 1:22");
+    survives(&host);
+    for class in ["1:2", "1:20", "1:22"] {
+        let complaint = host.fails(&format!("class del dev right classid {class}"), 2);
+        assert!(complaint.contains("in use"), "{class}: {complaint}");
+    }
+    warns(&mut host, "filter del dev right parent 1:20", "1:20");
+    host.ok("class del dev right classid 1:21");
+    host.ok("class del dev right classid 1:22");
+    host.ok("qdisc add dev right parent 1:20 handle 20: pfifo limit 5");
     survives(&host);
 }
 

@@ -117,6 +117,22 @@ fn fireqos_nests_classes() {
 }
 
 #[test]
+fn fireqos_matches_at_a_group() {
+    takes(&[
+        "qdisc add dev {} root handle 1: htb default 8000 r2q 8",
+        "class add dev {} parent 1: classid 1:1 htb rate 10000kbit ceil 10000kbit quantum 1500",
+        "class add dev {} parent 1:1 classid 1:11 htb rate 2000kbit ceil 5000kbit prio 2 quantum 1500",
+        "filter add dev {} parent 1:0 protocol ip prio 20 u32 match ip dst 10.0.0.0/8 flowid 1:11",
+        "class add dev {} parent 1:11 classid 1:12 htb rate 500kbit ceil 5000kbit prio 0 quantum 1500",
+        "qdisc add dev {} parent 1:12 handle 12: sfq perturb 10 quantum 1500",
+        "filter add dev {} parent 1:11 protocol ip prio 30 u32 match ip protocol 6 0xff match ip sport 22 0xffff flowid 1:12",
+        "class add dev {} parent 1:11 classid 1:8001 htb rate 100kbit ceil 5000kbit prio 2 quantum 1500",
+        "filter add dev {} parent 1:11 protocol ip prio 0xfffe u32 match ip protocol 0 0x00 flowid 1:8001",
+        "class add dev {} parent 1:1 classid 1:8000 htb rate 1000kbit ceil 10000kbit prio 3 quantum 1500",
+    ]);
+}
+
+#[test]
 fn wondershaper_shapes_both_ways() {
     takes(&[
         "qdisc add dev {} root handle 1: htb default 20",

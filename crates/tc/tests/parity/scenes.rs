@@ -81,6 +81,32 @@ pub const SCENES: &[&[&str]] = &[
         "class del dev nrwv0 classid 1:30",
         "qdisc del dev nrwv0 root",
     ],
+    // Filters that assign packets to an inner class, whatever comes first. Those at the qdisc come
+    // first: Linux counts the tables of all `u32` filters of a port together.
+    &[
+        "qdisc add dev nrwv0 root handle 1: htb default 12",
+        "class add dev nrwv0 parent 1: classid 1:1 htb rate 10mbit",
+        "filter add dev nrwv0 parent 1: protocol ip pref 2 u32 match ip dst 10.0.0.0/8 flowid 1:1",
+        "class add dev nrwv0 parent 1:1 classid 1:12 htb rate 1mbit",
+        "class add dev nrwv0 parent 1:1 classid 1:13 htb rate 1mbit",
+        "filter add dev nrwv0 parent 1: protocol ip pref 3 u32 match ip dport 53 0xffff flowid 1:13",
+        "class add dev nrwv0 parent 1:13 classid 1:14 htb rate 1mbit",
+        "class add dev nrwv0 parent 1: classid 1:20 htb rate 1mbit",
+        "class add dev nrwv0 parent 1:20 classid 1:21 htb rate 1mbit",
+        "filter add dev nrwv0 parent 1: protocol ip pref 4 u32 match ip dport 22 0xffff flowid 1:20",
+        "filter add dev nrwv0 parent 1:1 protocol ip pref 1 u32 match ip dport 80 0xffff flowid 1:12",
+        "filter add dev nrwv0 parent 1:13 protocol ip pref 1 u32 match ip dport 53 0xffff flowid 1:14",
+        "class add dev nrwv0 parent 1:1 classid 1:15 htb rate 1mbit",
+        "class del dev nrwv0 classid 1:14",
+        "class del dev nrwv0 classid 1:13",
+        "filter del dev nrwv0 parent 1:13",
+        "filter del dev nrwv0 parent 1: protocol ip pref 3",
+        "class del dev nrwv0 classid 1:13",
+        "class del dev nrwv0 classid 1:20",
+        "filter del dev nrwv0 parent 1:1",
+        "filter del dev nrwv0 parent 1:",
+        "class del dev nrwv0 classid 1:15",
+    ],
     // FIFOs, and one kind after another in the same place.
     &[
         "qdisc add dev nrwv0 root pfifo",

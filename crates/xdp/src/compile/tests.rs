@@ -402,6 +402,24 @@ fn filters_at_a_class_and_in_a_class_are_scopes_of_their_own() {
 }
 
 #[test]
+fn an_inner_class_without_filters_sends_its_packets_to_the_default_class_and_what_is_in_it() {
+    let of = compiled(
+        "qdisc add dev a root handle 1: htb default 30\n\
+         class add dev a parent 1: classid 1:1 htb rate 40mbit\n\
+         class add dev a parent 1: classid 1:30 htb rate 4mbit\n\
+         qdisc add dev a parent 1:30 handle 3: prio bands 2 priomap 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n\
+         filter add dev a parent 3: protocol ip pref 1 flower ip_proto tcp classid 3:1\n\
+         filter add dev a parent 1: protocol ip pref 1 flower dst_ip 10.1.0.0/16 classid 1:1\n\
+         class add dev a parent 1:1 classid 1:10 htb rate 10mbit\n",
+    );
+    let Image { rules, outermost, names, .. } = &of.image;
+    let of_the_default = outermost.otherwise[0];
+    assert_eq!(of_the_default, SCOPE | 1, "filters of the prio are asked");
+    let rule = rules.iter().find(|rule| rule.scope == 0).unwrap();
+    assert_eq!([rule.class, names[&0x1_0001]], [of_the_default; 2]);
+}
+
+#[test]
 fn the_deepest_tree_that_a_port_may_have_fits() {
     let tbf = |handle: u32, above: u32| {
         let place = if above == 0 { "root".to_owned() } else { format!("parent {above:x}:1") };

@@ -10,6 +10,11 @@ use narrows_testbed::{attack, cpu, frames};
 use std::process::ExitCode;
 use std::thread;
 
+/// The highest number of a core that Linux has by default.
+const CORES: i64 = 8191;
+/// More frames a second than any core sends.
+const RATE_MOST: f64 = 1e9;
+
 /// Send frames that never had a socket buffer, until this is ended.
 #[derive(Args)]
 #[command(hide = true)]
@@ -17,15 +22,17 @@ pub(super) struct LiveFrames {
     /// The interface by which they leave.
     device: String,
     /// The length of a frame, without the frame check sequence.
-    bytes: usize,
+    #[arg(value_parser = clap::value_parser!(u16).range(60..=9216))]
+    bytes: u16,
     /// The core that sends.
-    core: usize,
+    #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
+    core: u16,
 }
 
 impl LiveFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let frame = frames::udp(frames::port(0), SINK_MAC, self.bytes)?;
-        send(&driver::Driver::of(number(&self.device)?)?, &frame, self.core)
+        let frame = frames::udp(frames::port(0), SINK_MAC, self.bytes.into())?;
+        send(&driver::Driver::of(number(&self.device)?)?, &frame, self.core.into())
     }
 }
 
@@ -37,9 +44,10 @@ pub(super) struct FloodFrames {
     /// The interface by which they leave.
     device: String,
     /// The core that sends.
-    core: usize,
+    #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
+    core: u16,
     /// Frames a second [default: as many as the core sends]
-    #[arg(long)]
+    #[arg(long, value_parser = parse_rate)]
     rate: Option<f64>,
     /// From a new address each, and not from those of the blocklist.
     #[arg(long)]
@@ -50,7 +58,7 @@ impl FloodFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let sources = if self.spoofed { Vec::new() } else { attack::blocklist() };
         let driver = driver::Driver::flooding(number(&self.device)?, self.rate, &sources)?;
-        send(&driver, &attack::frame()?, self.core)
+        send(&driver, &attack::frame()?, self.core.into())
     }
 }
 
@@ -82,6 +90,13 @@ fn send(driver: &driver::Driver, frame: &[u8], core: usize) -> anyhow::Result<Ex
     output::say("ready");
     loop {
         driver.send(frame)?;
+    }
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (1.0..=RATE_MOST).contains(&rate) => Ok(rate),
+        _ => Err(format!("give a number of frames a second from 1 to {RATE_MOST}")),
     }
 }
 

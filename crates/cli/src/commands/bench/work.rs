@@ -7,6 +7,11 @@ use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, tree, wheels};
 use std::process::ExitCode;
 
+/// The most flows, or classes, of one run.
+const MOST: i64 = 1 << 22;
+/// The most packets of one run.
+const PACKETS_MOST: u64 = 1 << 30;
+
 /// The program that valgrind runs if instructions are counted: this one, doing `work`.
 pub(super) fn counted(no_instructions: bool, work: &str) -> anyhow::Result<Option<Program>> {
     if no_instructions {
@@ -24,8 +29,10 @@ pub(super) struct CakeWork {
     #[arg(value_parser = parse_subject)]
     structure: cake::Subject,
     /// Flows, a power of two.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST))]
     flows: u32,
     /// Packets.
+    #[arg(value_parser = clap::value_parser!(u64).range(..=PACKETS_MOST))]
     packets: u64,
 }
 
@@ -51,10 +58,13 @@ pub(super) struct TreeFootprint {
     #[arg(value_parser = parse_tree)]
     structure: tree::Subject,
     /// Leaf classes.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST))]
     classes: u32,
     /// Levels of classes above each leaf.
+    #[arg(value_parser = clap::value_parser!(u32).range(..=8))]
     depth: u32,
     /// Leaf classes with packets.
+    #[arg(value_parser = clap::value_parser!(u32).range(..=MOST))]
     active: u32,
     /// `free` or `bound`.
     #[arg(value_parser = parse_load)]
@@ -93,6 +103,7 @@ pub(super) struct WheelsWork {
     #[arg(value_parser = parse_holder)]
     structure: wheels::Subject,
     /// Flows.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST))]
     flows: u32,
     /// `equal` or `mix`.
     #[arg(value_parser = parse_rates)]
@@ -101,6 +112,7 @@ pub(super) struct WheelsWork {
     #[arg(value_parser = parse_mode)]
     mode: wheels::Mode,
     /// Packets.
+    #[arg(value_parser = clap::value_parser!(u64).range(..=PACKETS_MOST))]
     packets: u64,
 }
 
