@@ -751,8 +751,8 @@ impl Htb {
     }
 
     /// Removes the class of the leaf at `place`. Its place stays until there are
-    /// [several](Self::clear_retired): it may take turns or stand in a line, where it is found to be
-    /// empty.
+    /// [several](Self::clear_retired): it may take turns or stand in a line, where it is found to
+    /// be empty.
     fn retire(&mut self, place: u32, handover: &mut Handover<'_>) {
         let (packets, now) = (Handover::packets, handover.now);
         let leaf = &mut self.leaves[place as usize];

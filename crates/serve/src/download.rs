@@ -1,9 +1,10 @@
 //! The latest snapshot as JSON, made while it is sent.
 //!
-//! The text of many classes is longer than what it is made of, and clients may read it slowly. So no
-//! text is held beyond the part that is sent next. What a slow client holds is a snapshot that is no
-//! longer the latest. At most [`HELD_MAX`] are held: clients share one that is not old, and the one
-//! that has been read for longest is given up, with the connections of its clients, for a new one.
+//! The text of many classes is longer than what it is made of, and clients may read it slowly. So
+//! no text is held beyond the part that is sent next. What a slow client holds is a snapshot that
+//! is no longer the latest. At most [`HELD_MAX`] are held: clients share one that is not old, and
+//! the one that has been read for longest is given up, with the connections of its clients, for a
+//! new one.
 
 use hyper::body::{Body, Bytes, Frame};
 use narrows_snapshot::Snapshot;

@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 const SOCKET: &str = "NARROWS_TEST_SOCKET";
 /// What it prints before its address.
 const LISTENS: &str = "listens at ";
-/// The periods in which it is asked, and how many whole answers each client gets: from the third on,
-/// memory of earlier ones is used again.
+/// The periods in which it is asked, and how many whole answers each client gets: from the third
+/// on, memory of earlier ones is used again.
 const PERIODS: usize = 4;
 /// Without optimisation to parse as many takes longer than an instance has to answer. What memory
 /// holds is the same in each build.

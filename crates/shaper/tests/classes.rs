@@ -289,7 +289,8 @@ fn packets_of_a_class_that_goes_leave_by_the_default_one_at_any_level() {
     }
 }
 
-/// Classes come, send and go, `count` times: a few at a time, each with packets queued when it goes.
+/// Classes come, send and go, `count` times: a few at a time, each with packets queued when it
+/// goes.
 fn come_and_go(bed: &mut Bed, count: u32) {
     const TOGETHER: u32 = 3;
     for number in 0..count {

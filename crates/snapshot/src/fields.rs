@@ -1,9 +1,10 @@
 //! The fields that a kind of qdisc or class has beyond those of all: a JSON object, in few bytes.
 //!
-//! *Idea.* The object is kept as one string of bytes, in its order: for each field the number of its
-//! name ([`names`]) and its value, nested ones in the same way. A parameter or counter takes two to
-//! seven bytes, where an entry of `serde_json::Map` takes 104 and the heap for its name. A lookup
-//! reads from the front, and builds a value only if it is found: there are a few dozen fields.
+//! *Idea.* The object is kept as one string of bytes, in its order: for each field the number of
+//! its name ([`names`]) and its value, nested ones in the same way. A parameter or counter takes
+//! two to seven bytes, where an entry of `serde_json::Map` takes 104 and the heap for its name. A
+//! lookup reads from the front, and builds a value only if it is found: there are a few dozen
+//! fields.
 //!
 //! It is read and written as the object that it is. A name that occurs twice stays twice, and the
 //! first counts.

@@ -1,8 +1,8 @@
 //! Names of fields, each of which is in memory once.
 //!
-//! tc has a few hundred, and each class and qdisc has dozens of them. Names are kept for the life of
-//! the process, so their number and length are bounded: what an instance sends cannot fill memory.
-//! Others are written out where they are.
+//! tc has a few hundred, and each class and qdisc has dozens of them. Names are kept for the life
+//! of the process, so their number and length are bounded: what an instance sends cannot fill
+//! memory. Others are written out where they are.
 
 use std::collections::HashMap;
 use std::sync::{OnceLock, PoisonError, RwLock};

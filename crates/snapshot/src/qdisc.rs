@@ -3,8 +3,8 @@
 //! Fields common to all kinds are typed. Those of a single kind are kept as the JSON object that tc
 //! prints, so a new kind needs no change here.
 //!
-//! There may be tens of thousands, and views hold two snapshots. So kinds and handles, which have up
-//! to 24 bytes, are kept in place, and all that has no fixed length takes few bytes.
+//! There may be tens of thousands, and views hold two snapshots. So kinds and handles, which have
+//! up to 24 bytes, are kept in place, and all that has no fixed length takes few bytes.
 
 use crate::{Delays, Fields, Losses, RoundTrip};
 use compact_str::CompactString;

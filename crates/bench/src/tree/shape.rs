@@ -22,8 +22,8 @@ pub enum Load {
     /// The root's rate, to which the leaves' assured rates add up: each leaf waits for its own rate
     /// and borrows what it can.
     Bound,
-    /// Each leaf's own ceiling, twice its assured rate: it borrows the other half, which the classes
-    /// above always have.
+    /// Each leaf's own ceiling, twice its assured rate: it borrows the other half, which the
+    /// classes above always have.
     Ceil,
     /// The root's rate, of which half is assured. Every second leaf has what it is assured as its
     /// ceiling, and the others borrow the rest.

@@ -493,8 +493,8 @@ impl Cake {
 /// one tree. Rows with load `free` check every credit and never wait for one, as `rte_sched` does;
 /// in rows with load `bound` the root's rate is the limit, with `ceil` each leaf's own ceiling, and
 /// with `mixed` half of the leaves are at their ceilings and the others borrow at the root. Also
-/// memory per class. A row that does not fit into memory says so. `rte_sched` needs Debian's package
-/// librte-sched23.
+/// memory per class. A row that does not fit into memory says so. `rte_sched` needs Debian's
+/// package librte-sched23.
 #[derive(Args)]
 struct Tree {
     /// The numbers of leaf classes, separated by commas.

@@ -286,8 +286,8 @@ pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
     }
 }
 
-/// A transfer that waits for the other side for a limited time, however slowly that writes or reads.
-/// The time between two parts, in which this side works on one, does not count.
+/// A transfer that waits for the other side for a limited time, however slowly that writes or
+/// reads. The time between two parts, in which this side works on one, does not count.
 pub(crate) struct Turn<'a> {
     stream: &'a UnixStream,
     /// How long it may still wait.
