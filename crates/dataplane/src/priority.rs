@@ -8,13 +8,18 @@
 //!
 //! *Bounded.* A real-time thread that does not sleep would take its core away from everything else:
 //! from the kernel's threads that hand packets to it, too, and from the thread that answers
-//! commands. So each real-time thread looks every [`WINDOW`] at the time that it ran, or waited for
-//! its core behind others of its class: those of other workers, and of other instances. If that is
-//! more than [`MOST`], it first lets the others run, and is an ordinary thread for a ninth of that
-//! time, at the nice value of the process: at a better one it would go before the others again. So
-//! real-time threads use at most [`MOST`] of a core while others want the rest, however many there
-//! are, or less where the system throttles them earlier (`sched_rt_runtime_us`, sched(7)). This
-//! throttle, which stops a thread for 50 ms and longer, has no reason to act.
+//! commands. So each [`PERIOD`] ends with a pause. A real-time thread that finds itself in it looks
+//! at the time that it ran since the last one, or waited for its core behind others of its class:
+//! those of other workers, and of other instances. If that is more than its part, it lets the
+//! others run, and is an ordinary thread until the pause ends, at the nice value of the process: at
+//! a better one it would go before the others again. So real-time threads use at most [`MOST`] of a
+//! core while others want the rest, however many there are, or less where the system throttles them
+//! earlier (`sched_rt_runtime_us`, sched(7)). This throttle, which stops a thread for 50 ms and
+//! longer, has no reason to act.
+//!
+//! *All pause together.* The pauses of all threads of a machine are at the same times of one clock.
+//! If each had its own, another real-time thread would take the core whenever one pauses, and
+//! ordinary threads would wait for a second.
 //!
 //! *Without the privilege* (CAP_SYS_NICE, or a limit of real-time priorities), or where a control
 //! group has no real-time budget, a thread stays ordinary at nice -20, says so once, and `narrows
@@ -33,13 +38,14 @@ use narrows_cpu::Class;
 use narrows_units::Nanos;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// The nice value of ordinary threads of the data plane, the best there is.
 const NICE: i32 = -20;
 
-/// How often a real-time thread looks at the CPU time that it used.
-const WINDOW: Nanos = Nanos::from_millis(10);
+/// From the end of a pause to that of the next, at whole numbers of this since the clock's start.
+const PERIOD: Nanos = Nanos::from_millis(10);
 
 /// The most that real-time threads may use of a core, in thousandths of the time.
 const MOST: u64 = 900;
@@ -48,8 +54,8 @@ const MOST: u64 = 900;
 const BELOW_THROTTLE: u64 = 40;
 
 /// The system's throttle, in microseconds.
-const RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
-const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
+const THROTTLE_RUNTIME: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+const THROTTLE_PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
 
 /// Gives the calling thread the best nice value, or logs why not.
 fn raise_nice_or_say() {
@@ -101,8 +107,9 @@ impl Priority {
     /// Makes the calling thread real-time, one of `sharing` that share its core. A thread that may
     /// not be real-time has the best nice value instead, and the reason is logged.
     pub(crate) fn real_time(sharing: usize) -> Self {
-        let throttle =
-            std::fs::read_to_string(RUNTIME).ok().zip(std::fs::read_to_string(PERIOD).ok());
+        let throttle = std::fs::read_to_string(THROTTLE_RUNTIME)
+            .ok()
+            .zip(std::fs::read_to_string(THROTTLE_PERIOD).ok());
         let throttle = throttle.and_then(|(runtime, period)| permille(&runtime, &period));
         let demand = Demand::of_this_thread();
         // Where the demand has the time behind others, each sees what all of them use.
@@ -120,7 +127,7 @@ impl Priority {
             return Self::ordinary();
         }
         let (now, demanded) = (clock::now(), demand.so_far());
-        let next = now + WINDOW;
+        let next = bound.pause(now).start;
         Self { bound, class: Class::RealTime, demand, since: now, demanded, next }
     }
 
@@ -128,7 +135,7 @@ impl Priority {
     pub(crate) fn ordinary() -> Self {
         raise_nice_or_say();
         Self {
-            bound: Bound { part: 0, relaxed: Nanos::ZERO },
+            bound: Bound { part: 0, pause: Nanos::ZERO },
             class: Class::Ordinary,
             demand: Demand(None),
             since: Nanos::ZERO,
@@ -150,7 +157,7 @@ impl Priority {
     fn change(&mut self, now: Nanos) {
         let demanded = self.demand.so_far() - self.demanded;
         let wanted = demanded.0.saturating_mul(1000) / (now - self.since).0.max(1);
-        let (class, after) = self.bound.next(self.class, wanted);
+        let Look { class, next, ends_count } = self.bound.look(self.class, wanted, now);
         if class != self.class && narrows_cpu::schedule(class).is_err() {
             // The privilege has gone, so it is ordinary or stays real-time, and neither can be
             // changed.
@@ -160,9 +167,10 @@ impl Priority {
         if self.class == Class::RealTime && class == Class::Ordinary {
             std::thread::yield_now();
         }
-        let now = clock::now();
-        (self.class, self.since, self.next) = (class, now, now + after);
-        self.demanded = self.demand.so_far();
+        (self.class, self.next) = (class, next);
+        if ends_count {
+            (self.since, self.demanded) = (clock::now(), self.demand.so_far());
+        }
     }
 }
 
@@ -203,8 +211,19 @@ fn waited(schedstat: &str) -> Option<Nanos> {
 struct Bound {
     /// In thousandths of the time.
     part: u64,
-    /// How long a thread that wanted more than its part is ordinary.
-    relaxed: Nanos,
+    /// The end of each period, in which a thread that wanted more than its part is ordinary.
+    pause: Nanos,
+}
+
+/// The result of a look at the time that a thread wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Look {
+    /// Its class from now on,
+    class: Class,
+    /// until it looks again.
+    next: Nanos,
+    /// Whether its time is counted anew.
+    ends_count: bool,
 }
 
 impl Bound {
@@ -212,16 +231,32 @@ impl Bound {
     fn new(throttle: Option<u64>, sharing: usize) -> Self {
         let all =
             throttle.map_or(MOST, |throttle| MOST.min(throttle.saturating_sub(BELOW_THROTTLE)));
-        let relaxed = Nanos(WINDOW.0 * (1000 - all) / all.max(1));
-        Self { part: all / sharing.max(1) as u64, relaxed }
+        Self { part: all / sharing.max(1) as u64, pause: Nanos(PERIOD.0 * (1000 - all) / 1000) }
     }
 
-    /// The class of a thread of `class` that wanted its core for `wanted` thousandths of the time
-    /// since its last look, and how long until the next.
-    fn next(self, class: Class, wanted: u64) -> (Class, Nanos) {
+    /// The pause of the period of `now`.
+    fn pause(self, now: Nanos) -> Range<Nanos> {
+        let end = Nanos((now.0 / PERIOD.0 + 1) * PERIOD.0);
+        end - self.pause..end
+    }
+
+    /// A thread of `class` looks at `now`. It wanted its core for `wanted` thousandths of the time
+    /// since the last count.
+    fn look(self, class: Class, wanted: u64, now: Nanos) -> Look {
+        let pause = self.pause(now);
+        let is_in_pause = pause.contains(&now);
         match class {
-            Class::RealTime if wanted > self.part => (Class::Ordinary, self.relaxed),
-            Class::RealTime | Class::Ordinary => (Class::RealTime, WINDOW),
+            Class::RealTime if is_in_pause && wanted > self.part => {
+                Look { class: Class::Ordinary, next: pause.end, ends_count: false }
+            }
+            Class::RealTime if is_in_pause => {
+                Look { class, next: pause.start + PERIOD, ends_count: true }
+            }
+            // It slept, or waited, until another period. What it wanted until the pause counts.
+            Class::RealTime => Look { class, next: pause.start, ends_count: false },
+            // It had its turn only in another pause.
+            Class::Ordinary if is_in_pause => Look { class, next: pause.end, ends_count: false },
+            Class::Ordinary => Look { class: Class::RealTime, next: pause.start, ends_count: true },
         }
     }
 }
@@ -242,24 +277,125 @@ mod tests {
     #[test]
     fn a_thread_that_sleeps_stays_real_time_and_one_that_does_not_is_ordinary_for_a_while() {
         let bound = Bound::new(None, 1);
-        assert_eq!(bound.next(Class::RealTime, 100), (Class::RealTime, WINDOW));
-        assert_eq!(bound.next(Class::RealTime, 901), (Class::Ordinary, bound.relaxed));
-        assert_eq!(bound.next(Class::Ordinary, 1000), (Class::RealTime, WINDOW));
+        let micros = |micros: u64| Nanos::from_micros(micros);
+        let look = |class, wanted, at| {
+            let Look { class, next, ends_count } = bound.look(class, wanted, micros(at));
+            (class, next.0 / 1000, ends_count)
+        };
+        // The pause is from 9 to 10 ms.
+        assert_eq!(look(Class::RealTime, 900, 9_100), (Class::RealTime, 19_000, true));
+        assert_eq!(look(Class::RealTime, 901, 9_100), (Class::Ordinary, 10_000, false));
+        assert_eq!(look(Class::RealTime, 1000, 12_000), (Class::RealTime, 19_000, false));
+        assert_eq!(look(Class::Ordinary, 1000, 10_000), (Class::RealTime, 19_000, true));
+        assert_eq!(look(Class::Ordinary, 1000, 19_500), (Class::Ordinary, 20_000, false));
+    }
+
+    /// A thread that never sleeps.
+    struct Busy {
+        class: Class,
+        next: Nanos,
+        since: Nanos,
+        wanted: Nanos,
+    }
+
+    impl Busy {
+        fn look(&mut self, bound: Bound, now: Nanos) {
+            if now < self.next {
+                return;
+            }
+            let wanted = self.wanted.0 * 1000 / (now - self.since).0.max(1);
+            let Look { class, next, ends_count } = bound.look(self.class, wanted, now);
+            (self.class, self.next) = (class, next);
+            if ends_count {
+                (self.since, self.wanted) = (now, Nanos::ZERO);
+            }
+        }
+    }
+
+    /// One core for a second, with threads that never sleep, which became real-time at these times,
+    /// and an ordinary one that does not sleep either.
+    struct Core {
+        /// How long no real-time thread ran.
+        ordinary: Nanos,
+        /// How long the ordinary one ran,
+        ran: Nanos,
+        /// and the longest time for which it did not.
+        longest: Nanos,
+    }
+
+    /// Runs the core as the kernel would: real-time threads first come, first served, and ordinary
+    /// ones in equal parts, where one that becomes ordinary comes behind the others.
+    fn run(bound: Bound, began: &[Nanos]) -> Core {
+        const STEP: Nanos = Nanos::from_micros(50);
+        let begin = |at: &Nanos| Busy {
+            class: Class::RealTime,
+            next: bound.pause(*at).start,
+            since: *at,
+            wanted: Nanos::ZERO,
+        };
+        let mut threads: Vec<Busy> = began.iter().map(begin).collect();
+        // The places of those that are real-time, in the order in which they became so.
+        let mut queue: Vec<usize> = (0..threads.len()).collect();
+        // How long each ran as an ordinary thread; the last is the one that always is.
+        let mut shares = vec![Nanos::ZERO; threads.len() + 1];
+        let last = threads.len();
+        let mut core = Core { ordinary: Nanos::ZERO, ran: Nanos::ZERO, longest: Nanos::ZERO };
+        let (mut now, mut waits) = (*began.iter().max().unwrap(), Nanos::ZERO);
+        let end = now + Nanos::from_secs(1);
+        while now < end {
+            let ordinary = (0..=last).filter(|at| !queue.contains(at));
+            let next = ordinary.min_by_key(|at| shares[*at].0).unwrap();
+            let runs = queue.first().copied().unwrap_or(next);
+            now += STEP;
+            threads.iter_mut().for_each(|thread| thread.wanted += STEP);
+            waits = if runs == last { Nanos::ZERO } else { waits + STEP };
+            core.longest = core.longest.max(waits);
+            if queue.is_empty() {
+                core.ordinary += STEP;
+                shares[runs] += STEP;
+            }
+            if runs == last {
+                core.ran += STEP;
+                continue;
+            }
+            let was = threads[runs].class;
+            threads[runs].look(bound, now);
+            match (was, threads[runs].class) {
+                (Class::RealTime, Class::Ordinary) => {
+                    queue.retain(|at| *at != runs);
+                    shares[runs] = *shares.iter().max_by_key(|share| share.0).unwrap();
+                }
+                (Class::Ordinary, Class::RealTime) => queue.push(runs),
+                _ => {}
+            }
+        }
+        core
+    }
+
+    #[test]
+    fn others_have_a_part_of_the_core_however_many_real_time_threads_want_it() {
+        for count in 1..=6 {
+            for spread in [0, 1, 700, 1_900, 3_333] {
+                let at = |index: u64| Nanos::from_millis(500) + Nanos::from_micros(index * spread);
+                let began: Vec<Nanos> = (0..count).map(at).collect();
+                let Core { ordinary, ran, longest } = run(Bound::new(Some(950), 1), &began);
+                let told = format!(
+                    "{count} threads {spread} us apart: {ordinary:?}, {ran:?}, {longest:?}"
+                );
+                assert!(ordinary >= Nanos::from_millis(80), "{told}");
+                assert!(ran >= Nanos::from_millis(80 / (count + 1)), "{told}");
+                assert!(longest.0 <= (count + 2) * PERIOD.0, "{told}");
+            }
+        }
     }
 
     /// The worst that a thread can do is never to sleep.
     #[test]
     fn the_systems_throttle_has_no_reason_to_act() {
         for throttle in [950, 500, 100, 41] {
-            let bound = Bound::new(Some(throttle), 1);
-            let (mut class, mut length) = (Class::RealTime, WINDOW);
-            let (mut real_time, mut all) = (0, 0);
-            for _ in 0..1000 {
-                real_time += if class == Class::RealTime { length.0 } else { 0 };
-                all += length.0;
-                (class, length) = bound.next(class, 1000);
-            }
-            assert!(real_time * 1000 / all < throttle, "{real_time} of {all} under {throttle}");
+            let core = run(Bound::new(Some(throttle), 1), &[Nanos::from_millis(500)]);
+            let ordinary = core.ordinary.0 / 1_000_000;
+            assert!(ordinary > 1000 - throttle, "{ordinary} ms beside {throttle}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Several instances on one core under more traffic than it can carry: each forwards and answers.
 
-use crate::setup::{NARROWS, complaint, flood, narrows, turn_to_measure};
+use crate::setup::{NARROWS, complaint, flood, narrows, turn_to_measure_alone};
 use narrows_testbed::Testbed;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::window::{Delivered, Meter};
@@ -17,7 +17,7 @@ const OFFERED: f64 = 2e9;
 
 #[test]
 fn instances_that_share_a_core_all_forward_and_answer_within_a_second() {
-    let Some(_turn) = turn_to_measure() else { return };
+    let Some(_turn) = turn_to_measure_alone() else { return };
     let beds: Vec<Testbed> = (0..INSTANCES).map(|_| Testbed::up(1).unwrap()).collect();
     // All their threads, those that answer, too.
     let words = ["--cpu-list", "0", NARROWS, "run", "--ports", "port-a,port-b"];

@@ -52,7 +52,7 @@ impl Kind {
 
 /// The tests that run, and those that wait for their turn.
 static MACHINE: Mutex<Machine> =
-    Mutex::new(Machine { kind: Kind::Counts, running: 0, waiting: [0; 2] });
+    Mutex::new(Machine { kind: Kind::Counts, running: 0, waiting: [0; 2], is_alone: false });
 
 /// Notified of every change of [`MACHINE`].
 static CHANGED: Condvar = Condvar::new();
@@ -64,13 +64,16 @@ struct Machine {
     running: usize,
     /// By kind.
     waiting: [usize; 2],
+    /// Whether the one that runs wants no other beside it.
+    is_alone: bool,
 }
 
 impl Machine {
-    fn may_begin(&self, kind: Kind) -> bool {
+    fn may_begin(&self, kind: Kind, alone: bool) -> bool {
         let is_its_turn =
             kind == self.kind || (self.running == 0 && self.waiting[self.kind as usize] == 0);
-        is_its_turn && self.running < AT_ONCE
+        let room = if alone { 1 } else { AT_ONCE };
+        is_its_turn && !self.is_alone && self.running < room
     }
 }
 
@@ -89,7 +92,7 @@ pub struct Turn {
 
 impl Turn {
     /// Waits for the turn. `None`, with a message, if the test cannot run here or is not chosen.
-    fn begin(kind: Kind) -> Option<Self> {
+    fn begin(kind: Kind, alone: bool) -> Option<Self> {
         let is_chosen = std::env::var(TURNS).map_or(true, |chosen| chosen == kind.name());
         if !is_chosen || !can_run() {
             return None;
@@ -97,11 +100,11 @@ impl Turn {
         stalls::watch();
         let mut waiting = machine();
         waiting.waiting[kind as usize] += 1;
-        let waited = CHANGED.wait_while(waiting, |machine| !machine.may_begin(kind));
+        let waited = CHANGED.wait_while(waiting, |machine| !machine.may_begin(kind, alone));
         let mut machine = waited.unwrap_or_else(PoisonError::into_inner);
         machine.waiting[kind as usize] -= 1;
         machine.running += 1;
-        machine.kind = kind;
+        (machine.kind, machine.is_alone) = (kind, alone);
         drop(machine);
         CHANGED.notify_all();
         let (end, ended) = mpsc::channel();
@@ -129,19 +132,27 @@ impl Drop for Turn {
             told += &format!("  the machine stood still for {stall:.1?} meanwhile\n");
         }
         let _ = std::io::stderr().write_all(told.as_bytes());
-        machine().running -= 1;
+        let mut machine = machine();
+        machine.running -= 1;
+        machine.is_alone = false;
+        drop(machine);
         CHANGED.notify_all();
     }
 }
 
 /// The turn of a test of a rate or a time.
 pub fn turn_to_measure() -> Option<Turn> {
-    Turn::begin(Kind::Measures)
+    Turn::begin(Kind::Measures, false)
+}
+
+/// The turn of a test that leaves nothing of the machine to others: none runs beside it.
+pub fn turn_to_measure_alone() -> Option<Turn> {
+    Turn::begin(Kind::Measures, true)
 }
 
 /// The turn of a test of behaviour, or of numbers of packets.
 pub fn turn_to_count() -> Option<Turn> {
-    Turn::begin(Kind::Counts)
+    Turn::begin(Kind::Counts, false)
 }
 
 fn can_run() -> bool {
