@@ -50,6 +50,10 @@ const PERIOD: Nanos = Nanos::from_millis(10);
 /// The most that real-time threads may use of a core, in thousandths of the time.
 const MOST: u64 = 900;
 
+/// Waiting for more than this behind others of its class, in thousandths of the time, a thread is
+/// one of several that may together use up their core, although none does alone.
+const CONTENDED: u64 = 50;
+
 /// What is left below the system's own throttle, in thousandths.
 const BELOW_THROTTLE: u64 = 40;
 
@@ -98,7 +102,7 @@ pub(crate) struct Priority {
     demand: Demand,
     /// The time since which its demand is counted, and the demand until then.
     since: Nanos,
-    demanded: Nanos,
+    demanded: Wanted<Nanos>,
     /// When to look again; never, for a thread that is always ordinary.
     next: Nanos,
 }
@@ -139,7 +143,7 @@ impl Priority {
             class: Class::Ordinary,
             demand: Demand(None),
             since: Nanos::ZERO,
-            demanded: Nanos::ZERO,
+            demanded: Wanted::default(),
             next: Nanos::MAX,
         }
     }
@@ -155,8 +159,13 @@ impl Priority {
 
     #[cold]
     fn change(&mut self, now: Nanos) {
-        let demanded = self.demand.so_far() - self.demanded;
-        let wanted = demanded.0.saturating_mul(1000) / (now - self.since).0.max(1);
+        let all = self.demand.so_far();
+        let time = now - self.since;
+        let part = |span: Nanos| span.0.saturating_mul(1000) / time.0.max(1);
+        let wanted = Wanted {
+            ran: part(all.ran - self.demanded.ran),
+            waited: part(all.waited - self.demanded.waited),
+        };
         let Look { class, next, ends_count } = self.bound.look(self.class, wanted, now);
         if class != self.class && narrows_cpu::schedule(class).is_err() {
             // The privilege has gone, so it is ordinary or stays real-time, and neither can be
@@ -174,8 +183,15 @@ impl Priority {
     }
 }
 
-/// How long the calling thread wanted its core: it ran, or waited for it. Without the file, how
-/// long it ran.
+/// How long a thread wanted its core, or for which part of the time, in thousandths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Wanted<T> {
+    ran: T,
+    /// Ready to run, behind others.
+    waited: T,
+}
+
+/// How long the calling thread wanted its core. Without the file, how long it ran.
 struct Demand(Option<File>);
 
 impl Demand {
@@ -188,8 +204,9 @@ impl Demand {
         self.0.is_some()
     }
 
-    fn so_far(&self) -> Nanos {
-        clock::thread_cpu_time() + self.waited().unwrap_or_default()
+    fn so_far(&self) -> Wanted<Nanos> {
+        let waited = self.waited().unwrap_or_default();
+        Wanted { ran: clock::thread_cpu_time(), waited }
     }
 
     fn waited(&self) -> Option<Nanos> {
@@ -240,13 +257,14 @@ impl Bound {
         end - self.pause..end
     }
 
-    /// A thread of `class` looks at `now`. It wanted its core for `wanted` thousandths of the time
+    /// A thread of `class` looks at `now`. It `wanted` its core for these thousandths of the time
     /// since the last count.
-    fn look(self, class: Class, wanted: u64, now: Nanos) -> Look {
+    fn look(self, class: Class, wanted: Wanted<u64>, now: Nanos) -> Look {
         let pause = self.pause(now);
         let is_in_pause = pause.contains(&now);
+        let wants_too_much = wanted.ran + wanted.waited > self.part || wanted.waited > CONTENDED;
         match class {
-            Class::RealTime if is_in_pause && wanted > self.part => {
+            Class::RealTime if is_in_pause && wants_too_much => {
                 Look { class: Class::Ordinary, next: pause.end, ends_count: false }
             }
             Class::RealTime if is_in_pause => {
@@ -278,7 +296,8 @@ mod tests {
     fn a_thread_that_sleeps_stays_real_time_and_one_that_does_not_is_ordinary_for_a_while() {
         let bound = Bound::new(None, 1);
         let micros = |micros: u64| Nanos::from_micros(micros);
-        let look = |class, wanted, at| {
+        let look = |class, ran, at| {
+            let wanted = Wanted { ran, waited: 0 };
             let Look { class, next, ends_count } = bound.look(class, wanted, micros(at));
             (class, next.0 / 1000, ends_count)
         };
@@ -288,32 +307,42 @@ mod tests {
         assert_eq!(look(Class::RealTime, 1000, 12_000), (Class::RealTime, 19_000, false));
         assert_eq!(look(Class::Ordinary, 1000, 10_000), (Class::RealTime, 19_000, true));
         assert_eq!(look(Class::Ordinary, 1000, 19_500), (Class::Ordinary, 20_000, false));
+        let waits = Wanted { ran: 200, waited: CONTENDED + 1 };
+        assert_eq!(bound.look(Class::RealTime, waits, micros(9_100)).class, Class::Ordinary);
     }
 
-    /// A thread that never sleeps.
+    /// A thread that wants its core for `duty` of every [`CYCLE`].
     struct Busy {
+        duty: Nanos,
         class: Class,
         next: Nanos,
         since: Nanos,
-        wanted: Nanos,
+        wanted: Wanted<Nanos>,
+        /// What it still has to do.
+        work: Nanos,
     }
+
+    const CYCLE: Nanos = Nanos::from_micros(600);
+    const STEP: Nanos = Nanos::from_micros(50);
 
     impl Busy {
         fn look(&mut self, bound: Bound, now: Nanos) {
             if now < self.next {
                 return;
             }
-            let wanted = self.wanted.0 * 1000 / (now - self.since).0.max(1);
+            let part = |span: Nanos| span.0 * 1000 / (now - self.since).0.max(1);
+            let Wanted { ran, waited } = self.wanted;
+            let wanted = Wanted { ran: part(ran), waited: part(waited) };
             let Look { class, next, ends_count } = bound.look(self.class, wanted, now);
             (self.class, self.next) = (class, next);
             if ends_count {
-                (self.since, self.wanted) = (now, Nanos::ZERO);
+                (self.since, self.wanted) = (now, Wanted::default());
             }
         }
     }
 
-    /// One core for a second, with threads that never sleep, which became real-time at these times,
-    /// and an ordinary one that does not sleep either.
+    /// One core for a second, with such threads, which became real-time at these times, and an
+    /// ordinary one that never sleeps.
     struct Core {
         /// How long no real-time thread ran.
         ordinary: Nanos,
@@ -323,18 +352,20 @@ mod tests {
         longest: Nanos,
     }
 
-    /// Runs the core as the kernel would: real-time threads first come, first served, and ordinary
-    /// ones in equal parts, where one that becomes ordinary comes behind the others.
-    fn run(bound: Bound, began: &[Nanos]) -> Core {
-        const STEP: Nanos = Nanos::from_micros(50);
+    /// Runs the core as the kernel would: real-time threads first come, first served until they
+    /// sleep, and ordinary ones in equal parts, where one that becomes ordinary comes behind the
+    /// others.
+    fn run(bound: Bound, duty: Nanos, began: &[Nanos]) -> Core {
         let begin = |at: &Nanos| Busy {
+            duty,
             class: Class::RealTime,
             next: bound.pause(*at).start,
             since: *at,
-            wanted: Nanos::ZERO,
+            wanted: Wanted::default(),
+            work: duty,
         };
         let mut threads: Vec<Busy> = began.iter().map(begin).collect();
-        // The places of those that are real-time, in the order in which they became so.
+        // The places of those that are real-time and do not sleep, in their order.
         let mut queue: Vec<usize> = (0..threads.len()).collect();
         // How long each ran as an ordinary thread; the last is the one that always is.
         let mut shares = vec![Nanos::ZERO; threads.len() + 1];
@@ -343,11 +374,27 @@ mod tests {
         let (mut now, mut waits) = (*began.iter().max().unwrap(), Nanos::ZERO);
         let end = now + Nanos::from_secs(1);
         while now < end {
-            let ordinary = (0..=last).filter(|at| !queue.contains(at));
+            if now.0.is_multiple_of(CYCLE.0) {
+                for (at, thread) in threads.iter_mut().enumerate() {
+                    // More than a cycle's work is lost, as when a ring is full.
+                    thread.work = duty;
+                    if thread.class == Class::RealTime && !queue.contains(&at) {
+                        queue.push(at);
+                    }
+                }
+            }
+            let is_ready = |at: usize| {
+                at == last || threads[at].class == Class::Ordinary && threads[at].work.0 > 0
+            };
+            let ordinary = (0..=last).filter(|at| is_ready(*at));
             let next = ordinary.min_by_key(|at| shares[*at].0).unwrap();
             let runs = queue.first().copied().unwrap_or(next);
             now += STEP;
-            threads.iter_mut().for_each(|thread| thread.wanted += STEP);
+            for (at, thread) in threads.iter_mut().enumerate().filter(|(_, it)| it.work.0 > 0) {
+                let count =
+                    if at == runs { &mut thread.wanted.ran } else { &mut thread.wanted.waited };
+                *count += STEP;
+            }
             waits = if runs == last { Nanos::ZERO } else { waits + STEP };
             core.longest = core.longest.max(waits);
             if queue.is_empty() {
@@ -358,14 +405,20 @@ mod tests {
                 core.ran += STEP;
                 continue;
             }
-            let was = threads[runs].class;
-            threads[runs].look(bound, now);
-            match (was, threads[runs].class) {
+            let thread = &mut threads[runs];
+            // One that wants all never sleeps.
+            thread.work = if thread.duty < CYCLE { thread.work - STEP } else { CYCLE };
+            let was = thread.class;
+            thread.look(bound, now);
+            let (is, sleeps) = (thread.class, thread.work == Nanos::ZERO);
+            if was == Class::RealTime && (is == Class::Ordinary || sleeps) {
+                queue.retain(|at| *at != runs);
+            }
+            match (was, is) {
                 (Class::RealTime, Class::Ordinary) => {
-                    queue.retain(|at| *at != runs);
                     shares[runs] = *shares.iter().max_by_key(|share| share.0).unwrap();
                 }
-                (Class::Ordinary, Class::RealTime) => queue.push(runs),
+                (Class::Ordinary, Class::RealTime) if !sleeps => queue.push(runs),
                 _ => {}
             }
         }
@@ -374,16 +427,22 @@ mod tests {
 
     #[test]
     fn others_have_a_part_of_the_core_however_many_real_time_threads_want_it() {
-        for count in 1..=6 {
+        // They never sleep, or together they want the whole core.
+        let together = |count: u64| Nanos((CYCLE.0 / count).next_multiple_of(STEP.0));
+        for (count, sleeps) in (1..=6).flat_map(|count| [(count, false), (count, true)]) {
+            let duty = if sleeps { together(count) } else { CYCLE };
             for spread in [0, 1, 700, 1_900, 3_333] {
-                let at = |index: u64| Nanos::from_millis(500) + Nanos::from_micros(index * spread);
+                let at = |index: u64| Nanos::from_millis(540) + Nanos::from_micros(index * spread);
                 let began: Vec<Nanos> = (0..count).map(at).collect();
-                let Core { ordinary, ran, longest } = run(Bound::new(Some(950), 1), &began);
+                let Core { ordinary, ran, longest } = run(Bound::new(Some(950), 1), duty, &began);
                 let told = format!(
-                    "{count} threads {spread} us apart: {ordinary:?}, {ran:?}, {longest:?}"
+                    "{count} threads of {duty:?}, {spread} us apart: {ordinary:?}, {ran:?}, \
+                     {longest:?}"
                 );
-                assert!(ordinary >= Nanos::from_millis(80), "{told}");
-                assert!(ran >= Nanos::from_millis(80 / (count + 1)), "{told}");
+                // One that wakes in a pause runs until it looks.
+                let least = if sleeps { 40 } else { 80 };
+                assert!(ordinary >= Nanos::from_millis(least), "{told}");
+                assert!(ran >= Nanos::from_millis(least / (count + 1)), "{told}");
                 assert!(longest.0 <= (count + 2) * PERIOD.0, "{told}");
             }
         }
@@ -393,7 +452,7 @@ mod tests {
     #[test]
     fn the_systems_throttle_has_no_reason_to_act() {
         for throttle in [950, 500, 100, 41] {
-            let core = run(Bound::new(Some(throttle), 1), &[Nanos::from_millis(500)]);
+            let core = run(Bound::new(Some(throttle), 1), CYCLE, &[Nanos::from_millis(540)]);
             let ordinary = core.ordinary.0 / 1_000_000;
             assert!(ordinary > 1000 - throttle, "{ordinary} ms beside {throttle}");
         }
@@ -414,9 +473,11 @@ mod tests {
         assert_eq!(waited(""), None);
         assert_eq!(waited("5 x 1\n"), None);
         for own in [Demand::of_this_thread(), Demand(None)] {
-            let (before, ran) = (own.so_far(), clock::thread_cpu_time());
-            while clock::thread_cpu_time() - ran < Nanos::from_millis(5) {}
-            assert!(own.so_far() - before >= Nanos::from_millis(5));
+            let before = own.so_far();
+            while clock::thread_cpu_time() - before.ran < Nanos::from_millis(5) {}
+            let after = own.so_far();
+            assert!(after.ran - before.ran >= Nanos::from_millis(5));
+            assert!(after.waited >= before.waited);
         }
     }
 
