@@ -74,8 +74,8 @@ pub(crate) fn ports(group: u16) -> Vec<u16> {
     (0..FLOWS).map(|flow| frames::port(group * FLOWS + flow)).collect()
 }
 
-/// The bytes sent by each class, and when, in seconds by the instance's own clock: on a busy machine
-/// the program that asks starts sooner or later.
+/// The bytes sent by each class, and when, in seconds by the instance's own clock: on a busy
+/// machine the program that asks starts sooner or later.
 fn sent(instance: &Instance) -> (f64, BTreeMap<String, u64>) {
     let output = instance.command("show").args(["--json", "--trees"]).output().unwrap();
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
