@@ -185,17 +185,7 @@ fn few() -> Filters {
     let filter = |leaf: u32| {
         let destination = Some(Prefix::v4([(leaf << 4) as u8, 0, 0, 0], 4));
         let matches = Matches::Flower(Flower { destination, ..Flower::default() });
-        let (protocol, handle, class) = (ANY_PROTOCOL, leaf + 1, FIRST_LEAF + leaf);
-        Filter {
-            pref: 1,
-            protocol,
-            handle,
-            matches,
-            class,
-            named: 0,
-            actions: vec![],
-            skips_hardware: false,
-        }
+        Filter::new(1, leaf + 1, ANY_PROTOCOL, matches, FIRST_LEAF + leaf)
     };
     let filters = (0..LEAVES).map(filter).map(|filter| (filter.order(), Arc::new(filter)));
     filters.collect()

@@ -171,17 +171,7 @@ mod tests {
     fn to_port(port: u16, class: u32) -> Blocks {
         let ports = Some(PortRange { first: port, last: port });
         let matches = Matches::Flower(Flower { destination_port: ports, ..Flower::default() });
-        let protocol = ANY_PROTOCOL;
-        let filter = Filter {
-            pref: 1,
-            protocol,
-            handle: 1,
-            matches,
-            class,
-            named: 0,
-            actions: Vec::new(),
-            skips_hardware: false,
-        };
+        let filter = Filter::new(1, 1, ANY_PROTOCOL, matches, class);
         Blocks::from([(0, [(filter.order(), Arc::new(filter))].into_iter().collect())])
     }
 

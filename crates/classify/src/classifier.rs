@@ -179,8 +179,7 @@ impl Classifier {
             match action.act(subject, now) {
                 Control::Pipe => at += 1,
                 // As in the kernel, a circle ends after as many jumps as a filter can have actions.
-                Control::Jump(0) => return Control::Pass,
-                Control::Jump(to) if jumps + 1 < JUMPS_MAX => {
+                Control::Jump(to) if to > 0 && jumps + 1 < JUMPS_MAX => {
                     jumps += 1;
                     at = usize::from(to);
                 }
@@ -231,16 +230,7 @@ mod tests {
     }
 
     fn filter(pref: u16, matches: Matches, class: u32) -> Filter {
-        Filter {
-            pref,
-            protocol: ANY_PROTOCOL,
-            handle: 1,
-            matches,
-            class,
-            named: 0,
-            skips_hardware: false,
-            actions: vec![],
-        }
+        Filter::new(pref, 1, ANY_PROTOCOL, matches, class)
     }
 
     fn classifier(filters: Vec<Filter>) -> Classifier {

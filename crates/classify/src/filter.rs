@@ -78,6 +78,12 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// One that assigns `class`, without actions.
+    pub fn new(pref: u16, handle: u32, protocol: u16, matches: Matches, class: u32) -> Self {
+        let (named, actions, skips_hardware) = (0, Vec::new(), false);
+        Self { pref, protocol, handle, matches, class, named, actions, skips_hardware }
+    }
+
     /// The kind, as `tc` calls it.
     pub fn kind(&self) -> &'static str {
         match self.matches {

@@ -126,17 +126,11 @@ fn filter() -> impl Strategy<Value = Filter> {
     let class = prop_oneof![4 => 0..5_u32, 1 => 0xffff..0x1_0004_u32];
     let head = (1..6_u16, protocol, 1..8_u32, class, any::<bool>());
     (head, matches()).prop_map(|((pref, protocol, handle, class, acts), matches)| Filter {
-        pref,
-        protocol,
-        handle,
-        matches,
-        class,
-        named: 0,
-        skips_hardware: false,
         actions: match acts {
             true => vec![ActionId { kind: ActionKind::Gact, index: 1 }],
             false => vec![],
         },
+        ..Filter::new(pref, handle, protocol, matches, class)
     })
 }
 
@@ -379,19 +373,13 @@ fn the_longest_prefix_decides_where_priorities_say_so() {
             let bits = prefix.bits().0 as u32;
             add(
                 &mut model,
-                Filter {
-                    pref: 33 - len,
-                    protocol: 0x0800,
-                    handle: bits,
-                    matches: Matches::Flower(Flower {
-                        destination: Some(prefix),
-                        ..Flower::default()
-                    }),
-                    class: u32::from(len) + 1,
-                    named: 0,
-                    skips_hardware: false,
-                    actions: vec![],
-                },
+                Filter::new(
+                    33 - len,
+                    bits,
+                    0x0800,
+                    Matches::Flower(Flower { destination: Some(prefix), ..Flower::default() }),
+                    u32::from(len) + 1,
+                ),
             );
         }
     }

@@ -281,8 +281,9 @@ impl Members {
         let Change { classes, ids, readings } = change;
         self.log.add(ids);
         for &(reading, more) in readings {
-            self.count_readers(reading, more);
+            count_readers(&mut self.readings, reading, more);
         }
+        self.readings.retain(|(_, readers)| *readers != 0);
         // Of many changed classes few have sent, and of many that have sent few change.
         let known: Vec<u32> = if self.nodes.len() < ids.len() {
             self.nodes.keys().copied().filter(|id| ids.binary_search(id).is_ok()).collect()
@@ -303,7 +304,7 @@ impl Members {
         self.log.forget();
         self.readings.clear();
         for below in classes.ids().filter_map(|id| classes.below(id)) {
-            self.count_readers(below.reading(), 1);
+            count_readers(&mut self.readings, below.reading(), 1);
         }
         let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().collect();
         // Parents first: whether a class carries on depends on them.
@@ -321,11 +322,6 @@ impl Members {
             }
         }
         self.classes = classes;
-    }
-
-    fn count_readers(&mut self, reading: Reading, more: isize) {
-        count_readers(&mut self.readings, reading, more);
-        self.readings.retain(|(_, readers)| *readers != 0);
     }
 
     /// The shared state of the class `id`, made if it does not exist; `None` if there is no such

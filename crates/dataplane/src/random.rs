@@ -178,16 +178,7 @@ pub(crate) fn filter(matches: impl Strategy<Value = Matches>) -> impl Strategy<V
         1 => Just(0x8864), 1 => Just(0x8847), 1 => Just(SERVICE_VLAN), 1 => Just(0x9100),
         1 => Just(0x0001), 1 => Just(0x0004), 1 => Just(0x0060),
     ];
-    (matches, protocols).prop_map(|(matches, protocol)| Filter {
-        pref: 1,
-        protocol,
-        handle: 1,
-        matches,
-        class: 0,
-        named: 0,
-        skips_hardware: false,
-        actions: Vec::new(),
-    })
+    (matches, protocols).prop_map(|(matches, protocol)| Filter::new(1, 1, protocol, matches, 0))
 }
 
 /// A random frame, most of whose headers are valid.

@@ -110,19 +110,7 @@ mod tests {
         ) {
             let mut assignments = Assignments::default();
             for (at, handle, class, puts) in edits {
-                let (pref, protocol, matches) = (1, ANY_PROTOCOL, Matches::All);
-                let (named, actions) = (0, Vec::new());
-                let skips_hardware = false;
-                let filter = Filter {
-                    pref,
-                    protocol,
-                    handle,
-                    matches,
-                    class,
-                    named,
-                    actions,
-                    skips_hardware,
-                };
+                let filter = Filter::new(1, handle, ANY_PROTOCOL, Matches::All, class);
                 let edited = assignments.edit(at, |filters| {
                     let removed = filters.remove(filter.order()).into_iter().collect();
                     let added: Vec<_> = puts.then(|| Arc::new(filter)).into_iter().collect();

@@ -412,18 +412,9 @@ fn put(
     if matches!(matches, Matches::Mark(_)) && edit.class.is_none() && edit.actions.is_empty() {
         return refuse("an fw without a class or an action does nothing: give classid or action");
     }
-    let class = class.unwrap_or(0);
     let skips_hardware = edit.skips_hardware;
-    let mut new = Filter {
-        pref,
-        protocol,
-        handle: 0,
-        matches,
-        class,
-        named,
-        actions: Vec::new(),
-        skips_hardware,
-    };
+    let plain = Filter::new(pref, 0, protocol, matches, class.unwrap_or(0));
+    let mut new = Filter { named, skips_hardware, ..plain };
     let first = of_pref(filters, pref).next();
     if let Some(present) = first {
         if present.protocol != protocol {

@@ -263,12 +263,11 @@ impl Installation {
     }
 
     fn commit_tree(&self, handle: Handle) {
-        let (Some(tree), Some(classes)) = (self.trees.get(&handle), self.classes(handle)) else {
-            return;
-        };
+        let Some(tree) = self.trees.get(&handle) else { return };
         if self.changes.get(&handle).is_some_and(|change| tree.apply(change)) {
             return;
         }
+        let Some(classes) = self.classes(handle) else { return };
         let label = |(id, class): (&u32, &Arc<PlanClass>)| Some((*id, *class.label.as_deref()?));
         let labels = classes.classes.iter().filter_map(label).collect();
         tree.become_these(Arc::new(classes), &labels);

@@ -79,13 +79,19 @@ fn control_or_jump(words: &mut Words) -> Option<Result<Control, Complaint>> {
         return Some(Ok(read));
     }
     words.next();
-    let to = words.next().and_then(number::mask).filter(|to| *to <= JUMP_MAX);
+    let to = words.next().and_then(jump);
     let illegal = || {
         Complaint::wrong(format!(
             "Illegal \"jump\": the place of an action, counted from 0 and up to {JUMP_MAX}, as jump 2."
         ))
     };
-    Some(to.map(|to| Control::Jump(to as u16)).ok_or_else(illegal))
+    Some(to.ok_or_else(illegal))
+}
+
+/// The jump to the action at the place `word`.
+fn jump(word: &str) -> Option<Control> {
+    let to = number::mask(word).filter(|to| *to <= JUMP_MAX)?;
+    u16::try_from(to).ok().map(Control::Jump)
 }
 
 /// The name of a control, as `tc` prints it.
@@ -130,11 +136,10 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
             }
         }
         "jump" => {
-            let to = words.value("jump", "2")?;
-            let to = number::mask(to).filter(|to| *to <= JUMP_MAX).ok_or_else(|| {
+            let control = jump(words.value("jump", "2")?).ok_or_else(|| {
                 bad(kind, "Error: \"jump\" names the place of an action, as jump 2.")
             })?;
-            gact(Control::Jump(to as u16), words)
+            gact(control, words)
         }
         "goto" => {
             Err(bad(kind, "Error: \"goto chain\" is not supported here: filters are one chain."))
@@ -556,15 +561,16 @@ pub(crate) fn save(bound: &BoundAction) -> String {
     if let Some(cookie) = bound.cookie {
         let _ = write!(text, " cookie {}", digits(&cookie));
     }
-    for (is_set, word) in flag_words(bound.flags) {
-        text.push_str(if is_set { word } else { "" });
+    for word in flag_words(bound.flags) {
+        let _ = write!(text, " {word}");
     }
     text
 }
 
-/// The words of `flags`, each with a blank before it.
-fn flag_words(flags: ActionFlags) -> [(bool, &'static str); 2] {
-    [(flags.no_percpu, " no_percpu"), (flags.skips_hardware, " skip_hw")]
+/// The words of `flags`.
+fn flag_words(flags: ActionFlags) -> Vec<&'static str> {
+    let all = [(flags.no_percpu, "no_percpu"), (flags.skips_hardware, "skip_hw")];
+    all.into_iter().filter(|(is_set, _)| *is_set).map(|(_, word)| word).collect()
 }
 
 /// Prints the actions of a filter after it.
@@ -758,8 +764,7 @@ fn show(
         let cookie = digits(cookie);
         line.add("cookie", text(&cookie), &format!("\tcookie {cookie}\n"));
     }
-    let set = flag_words(*flags).into_iter().filter(|(is_set, _)| *is_set);
-    let set: Vec<&str> = set.map(|(_, word)| word.trim_start()).collect();
+    let set = flag_words(*flags);
     for word in &set {
         line.add(word, Json::Bool(true), &format!("\t{word}"));
     }

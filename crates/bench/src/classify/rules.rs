@@ -94,17 +94,7 @@ impl Rules {
             let class = number % 60_000 + 2;
             let matches = Matches::Flower(flower);
             let protocol = if self.are_v6() { IPV6 } else { IPV4 };
-            let (handle, actions) = (number, Vec::new());
-            let filter = Filter {
-                pref,
-                protocol,
-                handle,
-                matches,
-                class,
-                named: 0,
-                actions,
-                skips_hardware: false,
-            };
+            let filter = Filter::new(pref, number, protocol, matches, class);
             filters.insert(filter.order(), Arc::new(filter));
         }
         filters

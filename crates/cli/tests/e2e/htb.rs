@@ -1,7 +1,8 @@
 //! One tree of classes over four queues, with real packets.
 
 use crate::setup::{
-    NARROWS, Scratch, assert_balanced, complaint, flood, narrows, run, turn_to_measure, wait_for,
+    NARROWS, Scratch, assert_balanced, complaint, flood, narrows, port_in, run, turn_to_measure,
+    wait_for,
 };
 use narrows_testbed::accounting::Books;
 use narrows_testbed::flood::Running;
@@ -79,14 +80,13 @@ pub(crate) fn ports(group: u16) -> Vec<u16> {
 fn sent(instance: &Instance) -> (f64, BTreeMap<String, u64>) {
     let output = instance.command("show").args(["--json", "--trees"]).output().unwrap();
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let ports = shown["ports"].as_array().unwrap();
-    let port = ports.iter().find(|port| port["name"] == "port-b").unwrap();
     // The class of a tbf has no statistics.
     let sent = |class: &Value| {
         let bytes = class["stats"]["bytes"].as_u64()?;
         Some((class["handle"].as_str().unwrap().to_owned(), bytes))
     };
-    let classes = port["classes"].as_array().unwrap().iter().filter_map(sent).collect();
+    let classes =
+        port_in(&shown, "port-b")["classes"].as_array().unwrap().iter().filter_map(sent).collect();
     (shown["uptime_s"].as_f64().unwrap(), classes)
 }
 

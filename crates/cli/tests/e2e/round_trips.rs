@@ -7,7 +7,7 @@
 //!              10 ms each way      measures       15 ms each way
 //! ```
 
-use crate::setup::{NARROWS, complaint, ip, tc, turn_to_count, turn_to_measure};
+use crate::setup::{NARROWS, complaint, ip, port_in, tc, turn_to_count, turn_to_measure};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{CLIENT_IP, End, SERVER_IP};
 use narrows_testbed::narrows::Instance;
@@ -53,9 +53,7 @@ fn set(bed: &Testbed, words: &str) {
 /// The state of this port, from its instance.
 fn port(bed: &Testbed, name: &str) -> Value {
     let text = bed.shaper().run(NARROWS, &["show", "--json", "--trees", name]).unwrap();
-    let now: Value = serde_json::from_str(&text).unwrap();
-    let ports = now["ports"].as_array().unwrap();
-    ports.iter().find(|port| port["name"] == name).unwrap().clone()
+    port_in(&serde_json::from_str(&text).unwrap(), name).clone()
 }
 
 /// That many connections from one end to the other, each sending as fast as it can.

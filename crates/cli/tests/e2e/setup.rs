@@ -179,6 +179,12 @@ pub fn tc(bed: &Testbed, words: &str) -> Output {
     narrows(bed, &words)
 }
 
+/// The port `name` in the output of `narrows show --json`.
+pub fn port_in<'a>(shown: &'a Value, name: &str) -> &'a Value {
+    let ports = shown["ports"].as_array().unwrap();
+    ports.iter().find(|port| port["name"] == name).unwrap()
+}
+
 /// The standard error of a program.
 pub fn complaint(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
