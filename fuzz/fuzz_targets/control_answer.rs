@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_dataplane::control::Answer;
+use narrows_control::Answer;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(answer) = serde_json::from_slice::<Answer>(bytes) else { return };

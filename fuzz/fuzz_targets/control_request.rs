@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_dataplane::control::{Answer, Inbox, Received, Request};
+use narrows_control::{Answer, Inbox, Received, Request};
 use narrows_sets::{Host as Users, Key, Named, Restore, Sets};
 use narrows_tc::{
     ClassNames, CommandLine, Host, OfflineHost, Options, execute_batch, execute_named,

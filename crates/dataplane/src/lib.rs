@@ -10,7 +10,7 @@
 //! real time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or
 //! several), `workers` (all of them), `plane` (what joins two ports, whatever way), `session` (the
 //! plane of AF_XDP), `instance` (policy, events, counters), `watch` (reports workers that hang),
-//! [`run`] (the process), [`control`] (how commands reach it), [`gates`] (ports that it shares with
+//! [`run`] (the process), `control` (how it serves commands), [`gates`] (ports that it shares with
 //! other XDP programs).
 //!
 //! Non-goals: payload (the kernel side classifies), policy (the layer below), words (`tc`).
@@ -23,6 +23,7 @@ mod beside;
 mod carrier;
 mod clock;
 mod confine;
+mod control;
 mod counters;
 mod crew;
 mod descriptors;
@@ -38,6 +39,7 @@ mod meter;
 mod notify;
 mod offloads;
 mod owners;
+mod pause;
 mod plane;
 mod policy_file;
 mod port;
@@ -63,12 +65,11 @@ mod worker_thread;
 mod workers;
 mod xdp_io;
 
-pub mod control;
 pub mod gates;
-pub mod pause;
 pub mod run;
 pub mod upgrade;
 
+pub use control::PlaceError;
 pub use heartbeat::SilentWorker;
 pub use instance::{FailMode, Instance, InstanceError, InstanceOptions};
 pub use plane::PlaneKind;

@@ -6,13 +6,14 @@
 //! not at all with `--fail-closed`.
 //!
 //! The pause must not outlast the command, even if the client crashes. So it ends with the client's
-//! connection, which the kernel closes when the client dies, and at a time limit.
+//! connection, which the kernel closes when the client dies, and at a time limit. The client's side
+//! is [`narrows_control::while_let_go`].
 
 use crate::clock;
-use crate::control::{ANSWER_TIME, Answer, Client, ControlError, Request, Turn, receive};
 use crate::instance::Instance;
+use narrows_control::{Answer, Turn};
 use narrows_units::Nanos;
-use std::io::{self, BufReader};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use std::time::Duration;
 /// How long the client may take to read that the ports are joined.
 const TELLING_TIME: Duration = Duration::from_millis(100);
 
-/// The ports are released for a client: the instance's side.
+/// The ports are released for a client.
 pub(crate) struct Pause {
     /// Readable when the command is over, or its connection is.
     stream: UnixStream,
@@ -75,41 +76,4 @@ impl Pause {
             log::debug!("the client is gone before the ports are joined: {error}");
         }
     }
-}
-
-/// Makes the instance release its ports, does `work`, and makes it join them again. Returns the
-/// result of `work`, and the instance's last answer.
-///
-/// # Errors
-/// If the instance does not release the ports; then `work` is not done. If the instance is gone
-/// afterwards, the last answer is missing.
-pub fn while_let_go<T>(
-    client: &Client,
-    why: String,
-    limit: Duration,
-    work: impl FnOnce() -> T,
-) -> Result<(T, Result<Answer, ControlError>), ControlError> {
-    let stream = client.connect()?;
-    let broken = |source| client.broken(source);
-    let hear = || {
-        let mut lines = BufReader::new(Turn::begin(&stream, ANSWER_TIME));
-        loop {
-            match receive(&mut lines) {
-                // Something else has to be done before.
-                Ok(Answer::Working { .. }) => {}
-                heard => return heard,
-            }
-        }
-    };
-    let request = Request::LetGo { why, limit_s: limit.as_secs() };
-    Turn::begin(&stream, ANSWER_TIME).send(&request).map_err(broken)?;
-    match hear().map_err(broken)? {
-        Answer::LetGo => {}
-        Answer::Refused(reason) => return Err(broken(io::Error::other(reason))),
-        other => return Err(broken(io::Error::other(format!("it answers {other:?}")))),
-    }
-    let result = work();
-    // It fails if the time limit has passed; the answer is there all the same.
-    let _ = Turn::begin(&stream, ANSWER_TIME).send(&"done");
-    Ok((result, hear().map_err(broken)))
 }

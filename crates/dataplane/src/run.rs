@@ -5,7 +5,7 @@ use crate::bare;
 use crate::beside::Beside;
 use crate::clock;
 use crate::confine::{Needs, confine};
-use crate::control::{ControlError, ControlServer, Request, Task};
+use crate::control::{ControlServer, PlaceError, Task};
 use crate::descriptors::{self, TooFewDescriptors};
 use crate::gates::Gates;
 use crate::instance::{FailMode, Heritage, Instance, InstanceError, InstanceOptions};
@@ -22,9 +22,10 @@ use crate::sets_file::{self, SetsFile};
 use crate::signals::Requests;
 use crate::state::{Failed, StateFile};
 use crate::upgrade::state::Manifest;
-use crate::upgrade::{Heir, UpgradeStatus, Upgrades, VERSION};
+use crate::upgrade::{Heir, Upgrades, VERSION};
 use crate::work::Work;
 use narrows_bpf::{Hook, Stalled};
+use narrows_control::{Request, UpgradeStatus};
 use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
@@ -118,7 +119,7 @@ pub enum RunError {
     Instance(#[from] InstanceError),
     /// No control socket.
     #[error(transparent)]
-    Control(#[from] ControlError),
+    Control(#[from] PlaceError),
     /// Taking over from another process failed.
     #[error("cannot take over: {0}")]
     Succession(String),

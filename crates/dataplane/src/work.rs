@@ -8,13 +8,14 @@
 
 use crate::beside::{Beside, Pending};
 use crate::clock;
-use crate::control::{Answer, Request, Step, Task, line};
+use crate::control::{Step, Task, line};
 use crate::instance::Instance;
 use crate::reload::Reload;
 use crate::run::{keep, warning};
 use crate::state::StateFile;
 use crate::tc_host::Commands;
 use crate::upgrade::Upgrades;
+use narrows_control::{Answer, Request};
 use narrows_tc::{Batch, ClassNames, Outcome};
 use narrows_units::Nanos;
 use std::sync::Arc;

@@ -266,7 +266,7 @@ mod tests {
             dev: None,
             interval: Duration::from_secs(3600),
             classes_max: 10,
-            names: narrows_dataplane::control::NamesFile::open(None).unwrap(),
+            names: narrows_control::NamesFile::open(None).unwrap(),
         };
         Server {
             sampler: Sampler::start(

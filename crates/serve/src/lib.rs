@@ -29,7 +29,7 @@ pub use credentials::Credentials;
 pub use history::{History, Key};
 pub use metrics::{Sample, exposition};
 
-use narrows_dataplane::control::NamesFile;
+use narrows_control::NamesFile;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use crate::download::Told;
 use crate::history::{self, History};
 use crate::metrics::Sample;
-use narrows_dataplane::control::{Client, ControlError, NamesFile};
+use narrows_control::{Client, ControlError, NamesFile};
 use narrows_snapshot::{Change, Snapshot};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;

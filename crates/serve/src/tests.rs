@@ -7,7 +7,7 @@ mod instance;
 
 use crate::{Options, http};
 use instance::{Instance, Leaf};
-use narrows_dataplane::control::{Client, NamesFile};
+use narrows_control::{Client, NamesFile};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

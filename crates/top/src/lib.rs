@@ -36,7 +36,7 @@ pub use view::View;
 pub enum TopError {
     /// No instance answers.
     #[error(transparent)]
-    Control(#[from] narrows_dataplane::control::ControlError),
+    Control(#[from] narrows_control::ControlError),
     /// More than one instance runs here, and none was named.
     #[error("several instances run here ({0}); name a port of one: narrows top DEV")]
     Several(String),

@@ -2,7 +2,7 @@
 
 use crate::TopError;
 use crate::app::Feed;
-use narrows_dataplane::control::{Client, ControlError, NamesFile};
+use narrows_control::{Client, ControlError, NamesFile};
 use narrows_snapshot::Snapshot;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;

@@ -3,8 +3,7 @@
 use crate::output;
 use anyhow::bail;
 use clap::Args;
-use narrows_dataplane::control::{Answer, Client, Request};
-use narrows_dataplane::pause::while_let_go;
+use narrows_control::{Answer, Client, Request, while_let_go};
 use narrows_escape::shell;
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;

@@ -3,7 +3,7 @@
 use crate::output;
 use anyhow::{Context, bail};
 use clap::Args;
-use narrows_dataplane::control::{Answer, Client, Request};
+use narrows_control::{Answer, Client, Request};
 use narrows_escape::shell;
 use std::io::Read;
 use std::process::ExitCode;

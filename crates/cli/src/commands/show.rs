@@ -3,7 +3,7 @@
 use crate::output;
 use anyhow::Context;
 use clap::Args;
-use narrows_dataplane::control::{Client, NamesFile};
+use narrows_control::{Client, NamesFile};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 use crate::output;
 use anyhow::Context;
 use clap::Args;
-use narrows_dataplane::control::{Answer, Client, ControlError, Request};
+use narrows_control::{Answer, Client, ControlError, Request};
 use narrows_tc::{CommandLine, Options, Outcome, Recipients};
 use std::ffi::OsString;
 use std::io::Read;

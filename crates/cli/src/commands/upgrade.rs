@@ -3,8 +3,7 @@
 use crate::output;
 use anyhow::Context;
 use clap::Args;
-use narrows_dataplane::control::{Answer, Client, Request};
-use narrows_dataplane::upgrade::UpgradeStatus;
+use narrows_control::{Answer, Client, Request, UpgradeStatus};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::sleep;

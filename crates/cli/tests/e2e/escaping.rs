@@ -2,7 +2,7 @@
 //! command is pasted.
 
 use crate::setup::{NARROWS, complaint, narrows, run, tc, turn_to_count};
-use narrows_dataplane::control::Answer;
+use narrows_control::Answer;
 use narrows_testbed::Testbed;
 use narrows_testbed::narrows::Instance;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use crate::setup::{
     NARROWS, assert_balanced, complaint, flood, narrows, run, show, turn_to_count, turn_to_measure,
     wait_for,
 };
-use narrows_dataplane::upgrade::UpgradeStatus;
+use narrows_control::UpgradeStatus;
 use narrows_dataplane::upgrade::state::FORMAT;
 use narrows_testbed::accounting::{Books, Direction};
 use narrows_testbed::bed::{CLIENT, End, SERVER};

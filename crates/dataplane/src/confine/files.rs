@@ -5,11 +5,11 @@
 //! directories of both count.
 
 use super::Needs;
-use crate::control::RUN_DIR;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
     RulesetStatus, path_beneath_rules,
 };
+use narrows_control::place::RUN_DIR;
 use std::path::{Path, PathBuf};
 
 /// Files that are read besides the policy: interfaces, cores and BTF, and the libraries of a

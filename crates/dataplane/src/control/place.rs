@@ -1,45 +1,58 @@
-//! Where the control sockets are, and which process may open one.
+//! Which process may open a control socket.
 //!
 //! An instance holds a lock for each of its ports for as long as it lives. So of several that want
 //! a port, at the same moment or later, exactly one gets it. Files whose lock is free are leftovers
 //! and may be removed ([`Lock`]).
 
-use super::ControlError;
+use narrows_control::place::{RUN_DIR, SOCKET, file, folder};
 use narrows_tc::Lock;
 use std::cell::LazyCell;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Where the folders of all namespaces are.
-pub(crate) const RUN_DIR: &str = "/run/narrows";
-
 /// The suffix of locks.
 const LOCK: &str = "lock";
-/// The suffix of sockets.
-pub(super) const SOCKET: &str = "sock";
 /// The suffix of the record of what an instance switched off.
 pub(crate) const OFFLOADS: &str = "offloads";
 /// The suffix of the record of the addresses that it took off.
 pub(crate) const ADDRESSES: &str = "addresses";
 
-/// The folder of the network namespace that this process is in.
-pub(super) fn folder() -> io::Result<PathBuf> {
-    let namespace = std::fs::metadata("/proc/self/ns/net")?.ino();
-    Ok(Path::new(RUN_DIR).join(format!("net-{namespace}")))
+/// An instance that cannot have its place.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The folder or the socket cannot be made.
+    #[error("cannot open the control socket {path}: {source}{}", hint(source))]
+    Open {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another instance has it.
+    #[error(
+        "another narrows already joins {port}, or is about to; stop it first, or change it with \
+         `narrows tc`"
+    )]
+    Taken {
+        /// Its port that is taken.
+        port: String,
+    },
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; joining ports needs root: run it with sudo",
+        _ => "",
+    }
 }
 
 /// The record with the suffix `kind` of the instance that joins `ports`, for the next one.
 pub(crate) fn record(ports: &[String; 2], kind: &str) -> PathBuf {
     file(&folder().unwrap_or_else(|_| RUN_DIR.into()), ports, kind)
-}
-
-/// The file in `folder` of the instance that joins `ports`.
-fn file(folder: &Path, ports: &[String; 2], extension: &str) -> PathBuf {
-    folder.join(format!("{},{}.{extension}", ports[0], ports[1]))
 }
 
 /// The locks in `folder` of the instance that joins `ports`, each with its port. In a fixed order,
@@ -61,9 +74,9 @@ pub(super) struct Place {
 
 impl Place {
     /// Takes the place of the instance that joins `ports` in `folder`, if it is free.
-    pub(super) fn take(folder: &Path, ports: &[String; 2]) -> Result<Self, ControlError> {
+    pub(super) fn take(folder: &Path, ports: &[String; 2]) -> Result<Self, PlaceError> {
         let socket = file(folder, ports, SOCKET);
-        let failed = |path: &Path, source| ControlError::Open { path: path.to_owned(), source };
+        let failed = |path: &Path, source| PlaceError::Open { path: path.to_owned(), source };
         if ports.iter().any(|port| port.contains('/')) {
             return Err(failed(&socket, io::ErrorKind::InvalidInput.into()));
         }
@@ -71,7 +84,7 @@ impl Place {
         for (port, path) in locks(folder, ports) {
             match lock(folder, &path).map_err(|source| failed(&path, source))? {
                 Some(lock) => taken.push(lock),
-                None => return Err(ControlError::Taken { port: port.clone() }),
+                None => return Err(PlaceError::Taken { port: port.clone() }),
             }
         }
         Ok(Self { socket, locks: taken })

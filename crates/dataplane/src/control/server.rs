@@ -10,11 +10,11 @@
 //!
 //! Memory is bounded: what clients send and have not read ([`HELD_MAX`]), and their number.
 
-use super::inbox::{Inbox, Received};
 use super::outbox::Outbox;
-use super::place::{self, Place};
-use super::{Answer, ControlError, Request};
+use super::place::{self, Place, PlaceError};
 use crate::beside::Pending;
+use narrows_control::place::folder;
+use narrows_control::{Answer, Inbox, Received, Request};
 use narrows_sets::Restore;
 use narrows_tc::{Batch, ClassNames, CommandLine, Options};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
@@ -113,14 +113,14 @@ pub(crate) struct ControlServer {
 impl ControlServer {
     /// Opens the socket of the instance that joins `ports`, and removes the files of killed
     /// instances.
-    pub(crate) fn open(ports: &[String; 2]) -> Result<Self, ControlError> {
+    pub(crate) fn open(ports: &[String; 2]) -> Result<Self, PlaceError> {
         place::clear();
-        let folder = place::folder()
-            .map_err(|source| ControlError::Open { path: "/proc/self/ns/net".into(), source })?;
+        let folder = folder()
+            .map_err(|source| PlaceError::Open { path: "/proc/self/ns/net".into(), source })?;
         Self::open_in(&folder, ports)
     }
 
-    pub(super) fn open_in(folder: &Path, ports: &[String; 2]) -> Result<Self, ControlError> {
+    pub(super) fn open_in(folder: &Path, ports: &[String; 2]) -> Result<Self, PlaceError> {
         let place = Place::take(folder, ports)?;
         let listen = || {
             // By an instance that knows no locks.
@@ -139,9 +139,9 @@ impl ControlServer {
             watch(&ready, listener.as_fd(), epoll::EventFlags::IN)?;
             Ok(Some((listener, ready)))
         };
-        let failed = |source| ControlError::Open { path: place.socket.clone(), source };
+        let failed = |source| PlaceError::Open { path: place.socket.clone(), source };
         let Some((listener, ready)) = listen().map_err(failed)? else {
-            return Err(ControlError::Taken { port: ports.join(",") });
+            return Err(PlaceError::Taken { port: ports.join(",") });
         };
         Ok(Self::new(listener, ready, place))
     }
@@ -157,7 +157,7 @@ impl ControlServer {
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().map(UnixListener::from);
         let listener = listener.ok_or(io::ErrorKind::InvalidInput)?;
-        let place = Place::inherited(&place::folder()?, ports, descriptors);
+        let place = Place::inherited(&folder()?, ports, descriptors);
         listener.set_nonblocking(true)?;
         // Clients learn from the socket which process listens.
         rustix::net::listen(&listener, BACKLOG)?;

@@ -1,6 +1,6 @@
-use super::place::clear_folder;
-use super::server::may_ask;
-use super::*;
+use super::place::{PlaceError, clear_folder};
+use super::server::{ControlServer, Step, Task, may_ask};
+use narrows_control::{ANSWER_TIME, Answer, BATCH_MAX, Client, ControlError, LINE_MAX, Request};
 use narrows_tc::{OfflineHost, Outcome};
 use proptest::prelude::*;
 use rustix::process::Uid;
@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -50,14 +51,14 @@ impl Folder {
     }
 
     fn client(&self) -> Client {
-        Client { path: self.socket(), ports: Vec::new() }
+        Client::at(self.socket())
     }
 
     fn socket(&self) -> PathBuf {
         self.0.join("a,b.sock")
     }
 
-    fn open(&self) -> Result<ControlServer, ControlError> {
+    fn open(&self) -> Result<ControlServer, PlaceError> {
         ControlServer::open_in(&self.0, &ports())
     }
 
@@ -395,64 +396,6 @@ fn a_long_answer_is_read_by_a_client_that_takes_its_time() {
     assert!(matches!(answer, Ok(Answer::Tc { stdout, .. }) if stdout.len() == 40 << 20));
 }
 
-/// An instance that says `says` to each client, again and again.
-fn says(folder: &Folder, says: &'static str, ask: impl FnOnce() + Send) {
-    let listener = UnixListener::bind(folder.socket()).unwrap();
-    listener.set_nonblocking(true).unwrap();
-    thread::scope(|scope| {
-        let asking = scope.spawn(ask);
-        let mut clients = Vec::new();
-        while !asking.is_finished() {
-            clients.extend(listener.accept().map(|(stream, _)| stream));
-            // Whoever has left misses nothing.
-            clients.iter_mut().for_each(|stream| drop(stream.write_all(says.as_bytes())));
-            thread::sleep(Duration::from_millis(10));
-        }
-    });
-}
-
-#[test]
-fn an_instance_that_works_for_ever_holds_no_question_and_no_batch() {
-    let folder = Folder::new("ever");
-    let time = Duration::from_millis(300);
-    let own = std::process::id() as i32;
-    says(&folder, "{\"working\":{\"line\":7}}\n", || {
-        let begin = Instant::now();
-        let answer = folder.client().ask_within(&Request::ShowWithTrees, "", time);
-        let Err(ControlError::Silent { pid, .. }) = &answer else { panic!("{answer:?}") };
-        assert_eq!(*pid, Some(own));
-        let answer = batch(&folder.client(), 10, time);
-        assert!(matches!(answer, Err(ControlError::SilentBatch { line: 7, .. })), "{answer:?}");
-        assert!(begin.elapsed() < ANSWER_TIME, "{:?}", begin.elapsed());
-    });
-}
-
-#[test]
-fn an_instance_that_does_not_answer_runs_all_the_same() {
-    let folder = Folder::new("stopped");
-    // It accepts nobody, as if it were stopped.
-    let listener = UnixListener::bind(folder.socket()).unwrap();
-    let client = folder.client();
-    let time = Duration::from_millis(200);
-    let error = client.ask_within(&Request::Ports, "", time).unwrap_err().to_string();
-    let own = format!("narrows runs here (process {}), and has not", std::process::id());
-    assert!(error.contains(&own), "{error}");
-    assert!(!error.contains("start one"), "{error}");
-    // So many wait that the kernel takes no more: nobody knows the process then.
-    let waiting: Vec<_> = (0..500)
-        .map_while(|_| client.ask_within(&Request::Ports, "", Duration::ZERO).err())
-        .collect();
-    assert!(
-        waiting.iter().all(|error| matches!(error, ControlError::Silent { .. })),
-        "{waiting:?}"
-    );
-    drop(listener);
-    let (found, silent) = Client::among([folder.socket()].into_iter(), None);
-    assert!(found.is_empty() && silent.is_empty(), "it was killed: {silent:?}");
-    let (found, silent) = Client::among([folder.socket()].into_iter(), Some("other"));
-    assert!(found.is_empty() && silent.is_empty());
-}
-
 #[test]
 fn a_waiting_client_is_redirected_to_the_process_that_takes_over() {
     let folder = Folder::new("moved");
@@ -463,24 +406,6 @@ fn a_waiting_client_is_redirected_to_the_process_that_takes_over() {
     let mut said = Vec::new();
     early.read_to_end(&mut said).unwrap();
     assert!(matches!(serde_json::from_slice(&said).unwrap(), Answer::Moved));
-}
-
-#[test]
-fn a_client_asks_the_process_that_it_is_sent_to() {
-    let folder = Folder::new("sent");
-    let listener = UnixListener::bind(folder.socket()).unwrap();
-    let said = thread::scope(|scope| {
-        scope.spawn(|| {
-            for answer in [Answer::Moved, Answer::Refused("heard".to_owned())] {
-                let (mut stream, _) = listener.accept().unwrap();
-                serde_json::to_writer(&mut stream, &answer).unwrap();
-                stream.write_all(b"\n").unwrap();
-                // Its request stays unread, as if the process ended.
-            }
-        });
-        folder.client().ask(&Request::Ports).unwrap()
-    });
-    assert!(matches!(said, Answer::Refused(why) if why == "heard"));
 }
 
 #[test]
@@ -520,7 +445,7 @@ fn only_an_unserved_socket_is_replaced() {
     drop(UnixListener::bind(folder.socket()).unwrap());
     assert!(folder.socket().exists());
     let mut server = folder.open().unwrap();
-    assert!(matches!(folder.open(), Err(ControlError::Taken { port }) if port == "a"));
+    assert!(matches!(folder.open(), Err(PlaceError::Taken { port }) if port == "a"));
     assert!(serving(&mut server, || folder.client().ask(&Request::Ports)).is_ok());
     drop(server);
     assert!(!folder.socket().exists());
@@ -538,13 +463,6 @@ fn files_of_killed_instances_are_removed_and_others_kept() {
     clear_folder(&alive.0);
     assert_eq!(alive.names(), before);
     assert!(serving(&mut server, || alive.client().ask(&Request::Ports)).is_ok());
-}
-
-#[test]
-fn a_missing_instance_is_an_error_that_names_the_socket() {
-    let folder = Folder::new("nobody");
-    let error = folder.client().ask(&Request::Show).unwrap_err().to_string();
-    assert!(error.contains("a,b.sock"), "{error}");
 }
 
 proptest! {

@@ -11,13 +11,13 @@ use crate::offloads::Repairs;
 use crate::plane::{InheritedPlane, PlaneKind, Still};
 use crate::port::PortFacts;
 use crate::session::{InheritedSession, Secrets};
-use crate::upgrade::UpgradeStatus;
 use crate::upgrade::spent;
 use crate::upgrade::state::{
     Contents, Manifest, PathCounted, PlaneManifest, PortCounted, QueueCounted,
 };
 use crate::workers::Standstill;
 use narrows_bpf::Verdicts;
+use narrows_control::UpgradeStatus;
 use narrows_link::DeviceLosses;
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::Policy;

@@ -1,7 +1,7 @@
 //! The giver's part: starts the heir, talks to it while packets flow, and hands over.
 
+use super::stage::Stage;
 use super::state::{Contents, FORMAT, Manifest};
-use super::status::Stage;
 use super::wire::{Channel, Kind, Message};
 use serde::Deserialize;
 use std::ffi::OsString;

@@ -26,14 +26,13 @@ mod giver;
 mod heir;
 mod queued;
 pub(crate) mod spent;
+mod stage;
 pub mod state;
-mod status;
 mod upgrades;
 mod wire;
 
 pub(crate) use heir::Heir;
 pub use queued::{Frame, Queued, WorkerQueued};
 pub use spent::SpentClass;
-pub use status::UpgradeStatus;
 pub(crate) use upgrades::{Upgrades, VERSION};
 pub(crate) use wire::{Channel, Kind, Message};

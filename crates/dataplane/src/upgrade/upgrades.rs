@@ -1,10 +1,10 @@
 //! The upgrades of a process: at most one at a time, and the result of the last one.
 
 use super::giver::{Giver, Origin, Outcome};
-use super::status::UpgradeStatus;
 use crate::control::ControlServer;
 use crate::instance::{Instance, Offer};
 use crate::priority::{calm_down, hurry};
+use narrows_control::UpgradeStatus;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};

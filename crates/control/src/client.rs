@@ -4,25 +4,20 @@
 //! instance is silent. Whatever changes something may take longer, as long as the instance says how
 //! far it is and that this is further than before.
 
-use super::inbox::BATCH_MAX;
-use super::place::{RUN_DIR, SOCKET, folder};
-use super::{ANSWER_MAX, Answer, ControlError, Request};
+use crate::inbox::BATCH_MAX;
+use crate::place::{RUN_DIR, SOCKET, folder};
+use crate::turn::{ANSWER_TIME, Turn, receive};
+use crate::{Answer, ControlError, Request};
 use narrows_snapshot::Snapshot;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a command waits for the answer to a question, and for progress with anything else. The
-/// instance answers within a second.
-pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// How long it waits for a change to begin, and for a single one. Others may be before it.
 const CHANGE_TIME: Duration = Duration::from_secs(60);
-/// The most bytes between a message and its line break. There are none.
-const REST_MAX: u64 = 16;
 /// How much is read at once, in bytes.
 const READ_AT_ONCE: usize = 1 << 16;
 /// How often a full queue of connections is tried again.
@@ -31,7 +26,7 @@ const TRY_EVERY: Duration = Duration::from_millis(20);
 /// An instance, seen from a command.
 #[derive(Clone, Debug)]
 pub struct Client {
-    pub(super) path: PathBuf,
+    path: PathBuf,
     /// Its ports.
     pub ports: Vec<String>,
 }
@@ -77,7 +72,7 @@ impl Client {
     }
 
     /// The same among the instances with these `sockets`.
-    pub(super) fn among(
+    pub(crate) fn among(
         sockets: impl Iterator<Item = PathBuf>,
         dev: Option<&str>,
     ) -> (Vec<Self>, Vec<ControlError>) {
@@ -210,7 +205,10 @@ impl Client {
 
     /// Asks, with `text` behind the request. Waits for `time` for the answer to a question, and for
     /// so long for progress with anything else.
-    pub(super) fn ask_within(
+    ///
+    /// # Errors
+    /// If it does not answer, or does not go on.
+    pub fn ask_within(
         &self,
         request: &Request,
         text: &str,
@@ -245,7 +243,7 @@ impl Client {
                         let has_begun = line > 0 || applied.is_none();
                         applied = Some(line);
                         if has_begun {
-                            lines.get_mut().left = time;
+                            lines.get_mut().renew(time);
                         }
                     }
                     continue;
@@ -268,86 +266,5 @@ impl Client {
                 (_, None) => self.broken(source),
             });
         }
-    }
-}
-
-/// Reads a message and its line break. It is not held as text: that of many classes is longer than
-/// what is made of it.
-pub(crate) fn receive<T: for<'de> Deserialize<'de>>(
-    lines: &mut BufReader<Turn<'_>>,
-) -> io::Result<T> {
-    let mut line = lines.take(ANSWER_MAX as u64);
-    let message = T::deserialize(&mut serde_json::Deserializer::from_reader(&mut line))?;
-    let mut rest = Vec::new();
-    line.take(REST_MAX).read_until(b'\n', &mut rest)?;
-    match rest.trim_ascii().is_empty() {
-        true => Ok(message),
-        false => Err(io::ErrorKind::InvalidData.into()),
-    }
-}
-
-/// A transfer that waits for the other side for a limited time, however slowly that writes or
-/// reads. The time between two parts, in which this side works on one, does not count.
-pub(crate) struct Turn<'a> {
-    stream: &'a UnixStream,
-    /// How long it may still wait.
-    left: Duration,
-}
-
-impl<'a> Turn<'a> {
-    pub(crate) fn begin(stream: &'a UnixStream, time: Duration) -> Self {
-        Self { stream, left: time }
-    }
-
-    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(message)?;
-        line.push(b'\n');
-        self.send_all(&line)
-    }
-
-    /// Sends `bytes`. The time begins again with each part that is taken.
-    fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let time = self.left;
-        for part in bytes.chunks(1 << 20) {
-            self.left = time;
-            self.write_all(part)?;
-        }
-        Ok(())
-    }
-
-    /// Does `part` of the transfer, which waits for no longer than it is told.
-    fn wait<T>(
-        &mut self,
-        part: impl FnOnce(&UnixStream, Option<Duration>) -> io::Result<T>,
-    ) -> io::Result<T> {
-        if self.left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let began = Instant::now();
-        let done = part(self.stream, Some(self.left));
-        self.left = self.left.saturating_sub(began.elapsed());
-        done
-    }
-}
-
-impl Read for Turn<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.wait(|mut stream, time| {
-            stream.set_read_timeout(time)?;
-            stream.read(into)
-        })
-    }
-}
-
-impl Write for Turn<'_> {
-    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
-        self.wait(|mut stream, time| {
-            stream.set_write_timeout(time)?;
-            stream.write(from)
-        })
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -71,24 +71,3 @@ impl fmt::Display for UpgradeStatus {
         }
     }
 }
-
-/// The step that the giver waits for, or does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
-    /// The heir introduces itself.
-    Greeting,
-    /// It loads its programs, and maps frames and rings.
-    Preparing,
-    /// It queues the packets that it received. Nothing is forwarded meanwhile.
-    Taking,
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Greeting => "introducing itself",
-            Self::Preparing => "getting ready",
-            Self::Taking => "taking over queued packets",
-        })
-    }
-}

@@ -2,7 +2,7 @@
 //!
 //! Both are bounded before any of it is kept: the line by [`LINE_MAX`], the text by [`BATCH_MAX`].
 
-use super::{Answer, Request};
+use crate::{Answer, Request};
 
 /// The longest line of a request, in bytes.
 pub const LINE_MAX: usize = 16 << 20;
@@ -89,7 +89,7 @@ impl Inbox {
     }
 
     /// How much memory the request may take, in bytes, as far as known.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         match self {
             Self::Line(line) => line.len(),
             Self::Text { bytes, .. } => *bytes,
