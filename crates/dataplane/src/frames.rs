@@ -1,13 +1,25 @@
-//! A worker's own part of the UMEM: where packets are in its frames.
+//! A worker's own part of the UMEM: where packets are in its frames, and their bytes.
 //!
 //! A packet's id is the number of its first frame within this part. A packet that needs more (a
 //! jumbo frame) names its further frames in a chain. [`Owners`] tracks who has which frame.
+//!
+//! *Who may touch a byte.* Only this module gives frames to the kernel and borrows bytes, and both
+//! go by the record: a frame is the kernel's before its address is in a ring, and the worker's
+//! again when the kernel says so (or the process that this one continues, whose word counts the
+//! same: it has the same memory). Bytes are borrowed of the worker's frames only, and the record
+//! with them, so that the owner stays. Whatever other modules do with the id of a packet, they
+//! reach no frame that the kernel has.
+//!
+//! Cost: to borrow bytes compares one byte of the record, which the next change of owner writes.
+//!
+//! Non-goals: what the bytes mean; memory that the kernel writes where it must not.
+#![allow(unsafe_code)]
 
 use crate::owners::{FrameCounts, Owners, Share};
 use narrows_packet::PacketId;
 use narrows_shaper::Side;
 use narrows_units::Bytes;
-use narrows_xsk::{Desc, UmemPart};
+use narrows_xsk::{Consumer, Desc, Producer, UmemPart};
 
 /// No further frame.
 const END: u32 = u32::MAX;
@@ -102,18 +114,32 @@ impl Frames {
         self.owners.spare(ingress)
     }
 
-    /// Takes a free frame for the kernel to receive into at `ingress`: its address, for a fill
-    /// ring.
+    /// Gives the kernel a free frame to receive into at `ingress`, whose ring `fill` is and has
+    /// room. False if none is left for that.
     #[inline]
-    pub(crate) fn lend(&mut self, ingress: Side) -> Option<u64> {
-        let frame = self.owners.lend(ingress)?;
-        Some(self.part.addr_of(frame))
+    pub(crate) fn lend(&mut self, ingress: Side, fill: &mut Producer<u64>) -> bool {
+        let Some(frame) = self.owners.lend(ingress) else { return false };
+        // SAFETY: the record has it as the kernel's now, and was not borrowed, so neither were
+        // bytes.
+        unsafe { fill.push(self.part.addr_of(frame)) };
+        true
+    }
+
+    /// Takes back the frames that the kernel has sent. False if there were none.
+    #[inline]
+    pub(crate) fn complete(&mut self, completion: &mut Consumer<u64>) -> bool {
+        let mut any = false;
+        while let Some(addr) = completion.pop() {
+            self.take_back(addr);
+            any = true;
+        }
+        any
     }
 
     /// Takes back the sent frame that contains `addr`. An address that the kernel did not have to
     /// send is an error of the kernel; accepting it would corrupt another packet.
     #[inline]
-    pub(crate) fn complete(&mut self, addr: u64) {
+    fn take_back(&mut self, addr: u64) {
         let known = self.part.frame_at(addr).is_some_and(|frame| self.owners.completed(frame));
         self.strays += u64::from(!known);
     }
@@ -123,14 +149,16 @@ impl Frames {
     pub(crate) fn release(&mut self, packet: PacketId) {
         let mut frame = packet.0;
         while frame != END {
-            self.owners.released(frame);
+            self.release_one(PacketId(frame));
             frame = self.locations[frame as usize].next;
         }
     }
 
-    /// Gives back one frame, which is in no chain.
+    /// Gives back one frame, and no other of its packet.
+    #[inline]
     pub(crate) fn release_one(&mut self, frame: PacketId) {
-        self.owners.released(frame.0);
+        let waited = self.owners.released(frame.0);
+        debug_assert!(waited, "{frame:?} does not wait");
     }
 
     /// Takes free frames for a copy of a packet of up to `longest` bytes that arrived at `ingress`.
@@ -170,11 +198,14 @@ impl Frames {
                 }
                 let count = room.min(len - copied);
                 let scratch = &mut self.scratch[..count as usize];
-                if let Some(bytes) = self.part.bytes(addr + u64::from(copied), count) {
+                let start = addr + u64::from(copied);
+                if let Some(bytes) = borrow(&self.part, &self.owners, source, start, count) {
                     scratch.copy_from_slice(bytes);
                 }
                 let location = &mut self.locations[target as usize];
-                if let Some(bytes) = self.part.bytes_mut(location.addr + u64::from(filled), count) {
+                let start = location.addr + u64::from(filled);
+                if let Some(bytes) = borrow_mut(&mut self.part, &self.owners, target, start, count)
+                {
                     bytes.copy_from_slice(scratch);
                 }
                 filled += count;
@@ -191,9 +222,22 @@ impl Frames {
         }
     }
 
-    /// Records a frame received at `ingress` as a packet of its own.
+    /// Takes the next frame that was received at `ingress`, whose ring `rx` is: its descriptor, and
+    /// which packet of its own it is now, if it is one of these frames.
     #[inline]
-    pub(crate) fn receive(&mut self, ingress: Side, desc: Desc) -> Option<PacketId> {
+    pub(crate) fn receive(
+        &mut self,
+        ingress: Side,
+        rx: &mut Consumer<Desc>,
+    ) -> Option<(Desc, Option<PacketId>)> {
+        let desc = rx.pop()?;
+        Some((desc, self.take_in(ingress, desc)))
+    }
+
+    /// Records a frame as a packet of its own that the kernel, or the process that this one
+    /// continues, has received at `ingress`.
+    #[inline]
+    pub(crate) fn take_in(&mut self, ingress: Side, desc: Desc) -> Option<PacketId> {
         let frame = self.part.frame_at(desc.addr);
         let Some(frame) = frame.filter(|&frame| self.owners.received(ingress, frame)) else {
             self.strays += 1;
@@ -209,12 +253,11 @@ impl Frames {
         self.locations[last.0 as usize].next = frame.0;
     }
 
-    /// The bytes in the first frame of `packet`, which was received and is not yet sent: until
-    /// then no other owner has its frames.
+    /// The bytes in the first frame of `packet`; none if it is not the worker's.
     #[inline]
     pub(crate) fn bytes(&self, packet: PacketId) -> &[u8] {
         let Location { addr, len, .. } = self.locations[packet.0 as usize];
-        self.part.bytes(addr, len).unwrap_or_default()
+        borrow(&self.part, &self.owners, packet.0, addr, len).unwrap_or_default()
     }
 
     /// The `len` bytes in front of `packet`; none if its first frame does not begin that far in
@@ -223,8 +266,7 @@ impl Frames {
     pub(crate) fn before(&self, packet: PacketId, len: u32) -> &[u8] {
         let Location { addr, .. } = self.locations[packet.0 as usize];
         addr.checked_sub(u64::from(len))
-            .filter(|&start| self.part.frame_at(start) == Some(packet.0))
-            .and_then(|start| self.part.bytes(start, len))
+            .and_then(|start| borrow(&self.part, &self.owners, packet.0, start, len))
             .unwrap_or_default()
     }
 
@@ -232,23 +274,24 @@ impl Frames {
     #[inline]
     pub(crate) fn bytes_mut(&mut self, packet: PacketId) -> &mut [u8] {
         let Location { addr, len, .. } = self.locations[packet.0 as usize];
-        self.part.bytes_mut(addr, len).unwrap_or_default()
+        borrow_mut(&mut self.part, &self.owners, packet.0, addr, len).unwrap_or_default()
     }
 
-    /// Passes `packet` to the kernel: the descriptors that send it, in order.
+    /// Passes `packet` to the kernel to send: its descriptors, in order, to `tx`, which has room.
     #[inline]
-    pub(crate) fn hand_over(&mut self, packet: PacketId) -> impl Iterator<Item = Desc> + '_ {
+    pub(crate) fn hand_over(&mut self, packet: PacketId, tx: &mut Producer<Desc>) {
         let mut frame = packet.0;
-        std::iter::from_fn(move || {
-            if frame == END {
-                return None;
+        while frame != END {
+            let Location { addr, len, next } = self.locations[frame as usize];
+            let waited = self.owners.handed_over(frame);
+            debug_assert!(waited, "{frame} does not wait");
+            if waited {
+                let options = if next == END { 0 } else { Desc::CONTINUES };
+                // SAFETY: as in `lend`; and a location is in the frame that it is recorded for.
+                unsafe { tx.push(Desc { addr, len, options }) };
             }
-            self.owners.handed_over(frame);
-            let location = self.locations[frame as usize];
-            frame = location.next;
-            let options = if frame == END { 0 } else { Desc::CONTINUES };
-            Some(Desc { addr: location.addr, len: location.len, options })
-        })
+            frame = next;
+        }
     }
 
     /// Marks all frames that are being sent at `egress` as possibly refused.
@@ -262,10 +305,44 @@ impl Frames {
     }
 }
 
+/// The `len` bytes at `addr` in `frame`; none if it is not the worker's, or if they are not all in
+/// it.
+#[inline]
+fn borrow<'a>(
+    part: &'a UmemPart,
+    owners: &'a Owners,
+    frame: u32,
+    addr: u64,
+    len: u32,
+) -> Option<&'a [u8]> {
+    if !owners.waits(frame) {
+        return None;
+    }
+    // SAFETY: the frame is the worker's, and stays so: to give it to the kernel changes the record,
+    // which is borrowed as long as the bytes.
+    unsafe { part.bytes(frame, addr, len) }
+}
+
+/// The same, to write to.
+#[inline]
+fn borrow_mut<'a>(
+    part: &'a mut UmemPart,
+    owners: &'a Owners,
+    frame: u32,
+    addr: u64,
+    len: u32,
+) -> Option<&'a mut [u8]> {
+    if !owners.waits(frame) {
+        return None;
+    }
+    // SAFETY: as above.
+    unsafe { part.bytes_mut(frame, addr, len) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_xsk::Umem;
+    use narrows_xsk::{Umem, ring_in_memory};
 
     fn frames() -> Frames {
         let umem = Umem::new(8, 2048).expect("there is memory");
@@ -274,17 +351,27 @@ mod tests {
         Frames::new(part, [share(3), share(1)])
     }
 
-    fn lend(frames: &mut Frames) -> u64 {
-        frames.lend(Side::A).expect("a free frame")
+    fn lend(frames: &mut Frames, ingress: Side) -> u64 {
+        let (mut fill, mut kernel) = ring_in_memory(1);
+        assert!(frames.lend(ingress, &mut fill), "a free frame");
+        fill.submit();
+        kernel.pop().expect("what was lent")
+    }
+
+    fn hand_over(frames: &mut Frames, packet: PacketId) -> Vec<Desc> {
+        let (mut tx, mut kernel) = ring_in_memory(4);
+        frames.hand_over(packet, &mut tx);
+        tx.submit();
+        std::iter::from_fn(|| kernel.pop()).collect()
     }
 
     #[test]
     fn a_packets_bytes_are_those_of_its_first_frame() {
         let mut frames = frames();
-        let addrs: Vec<u64> = (0..2).map(|_| lend(&mut frames) + 256).collect();
+        let addrs: Vec<u64> = (0..2).map(|_| lend(&mut frames, Side::A) + 256).collect();
         let desc = |i: usize, len| Desc { addr: addrs[i], len, options: 0 };
-        let packet = frames.receive(Side::A, desc(0, 100)).expect("ours");
-        let last = frames.receive(Side::A, desc(1, 50)).expect("ours");
+        let packet = frames.take_in(Side::A, desc(0, 100)).expect("ours");
+        let last = frames.take_in(Side::A, desc(1, 50)).expect("ours");
         frames.append(packet, last);
         frames.bytes_mut(packet).fill(1);
         frames.bytes_mut(last).fill(2);
@@ -303,8 +390,9 @@ mod tests {
             let mut bytes = Vec::new();
             for (at, len) in lens.iter().enumerate() {
                 let offset = if *len > 1792 { 0 } else { 256 };
-                let desc = Desc { addr: lend(&mut frames) + offset, len: *len, options: 0 };
-                let frame = frames.receive(Side::A, desc).expect("ours");
+                let desc =
+                    Desc { addr: lend(&mut frames, Side::A) + offset, len: *len, options: 0 };
+                let frame = frames.take_in(Side::A, desc).expect("ours");
                 frames.bytes_mut(frame).fill(at as u8 + 1);
                 bytes.extend(vec![at as u8 + 1; *len as usize]);
                 if let Some((_, last)) = packet {
@@ -317,7 +405,10 @@ mod tests {
             frames.copy(packet, copy);
             let whole = |frames: &Frames, packet| {
                 let parts: Vec<_> = frames.data(packet).collect();
-                let part = |(addr, len): (u64, u32)| frames.part.bytes(addr, len).unwrap().to_vec();
+                let part = |(addr, len): (u64, u32)| {
+                    let frame = frames.part.frame_at(addr).unwrap();
+                    borrow(&frames.part, &frames.owners, frame, addr, len).unwrap().to_vec()
+                };
                 (parts.len(), parts.into_iter().flat_map(part).collect::<Vec<u8>>())
             };
             assert_eq!(whole(&frames, packet), (lens.len(), bytes.clone()));
@@ -343,10 +434,25 @@ mod tests {
     }
 
     #[test]
+    fn bytes_of_a_frame_are_out_of_reach_while_the_kernel_has_it_or_nobody() {
+        let mut frames = frames();
+        let addr = lend(&mut frames, Side::A);
+        let frame = PacketId(frames.part.frame_at(addr).expect("ours"));
+        assert!(frames.bytes(frame).is_empty());
+        let desc = Desc { addr, len: 60, options: 0 };
+        let packet = frames.take_in(Side::A, desc).expect("ours");
+        assert_eq!((packet, frames.bytes(packet).len()), (frame, 60));
+        assert_eq!(hand_over(&mut frames, packet), [desc]);
+        assert!(frames.bytes(packet).is_empty() && frames.bytes_mut(packet).is_empty());
+        frames.take_back(addr);
+        assert!(frames.bytes(packet).is_empty() && frames.before(packet, 0).is_empty());
+    }
+
+    #[test]
     fn a_packet_that_claims_more_than_its_frame_has_no_bytes() {
         let mut frames = frames();
-        let addr = lend(&mut frames) + 256;
-        let packet = frames.receive(Side::A, Desc { addr, len: 2048, options: 0 }).expect("ours");
+        let addr = lend(&mut frames, Side::A) + 256;
+        let packet = frames.take_in(Side::A, Desc { addr, len: 2048, options: 0 }).expect("ours");
         assert!(frames.bytes(packet).is_empty() && frames.bytes_mut(packet).is_empty());
     }
 
@@ -354,18 +460,18 @@ mod tests {
     fn metadata_before_a_packet_is_read_within_its_frame_only() {
         for (headroom, len, seen) in [(0, 44, 0), (43, 44, 0), (44, 44, 44), (256, 44, 44)] {
             let mut frames = frames();
-            let start = lend(&mut frames);
-            let neighbour = lend(&mut frames);
+            let start = lend(&mut frames, Side::A);
+            let neighbour = lend(&mut frames, Side::A);
             let whole = |addr| Desc { addr, len: 2048, options: 0 };
             for (addr, value) in [(start, 1), (neighbour, 2)] {
-                let packet = frames.receive(Side::A, whole(addr)).expect("ours");
+                let packet = frames.take_in(Side::A, whole(addr)).expect("ours");
                 frames.bytes_mut(packet).fill(value);
                 frames.release(packet);
             }
-            let again = [lend(&mut frames), lend(&mut frames)];
+            let again = [lend(&mut frames, Side::A), lend(&mut frames, Side::A)];
             assert!(again.contains(&neighbour));
             let desc = Desc { addr: neighbour + headroom, len: 100, options: 0 };
-            let packet = frames.receive(Side::A, desc).expect("ours");
+            let packet = frames.take_in(Side::A, desc).expect("ours");
             assert_eq!(frames.before(packet, len), vec![2; seen], "headroom {headroom}");
         }
     }
@@ -373,20 +479,20 @@ mod tests {
     #[test]
     fn a_jumbo_packet_is_sent_as_it_came_and_gives_all_its_frames_back() {
         let mut frames = frames();
-        let addrs: Vec<u64> = (0..3).map(|_| lend(&mut frames) + 256).collect();
+        let addrs: Vec<u64> = (0..3).map(|_| lend(&mut frames, Side::A) + 256).collect();
         let desc = |i: usize, options| Desc { addr: addrs[i], len: 100 + i as u32, options };
-        let packet = frames.receive(Side::A, desc(0, Desc::CONTINUES)).expect("ours");
+        let packet = frames.take_in(Side::A, desc(0, Desc::CONTINUES)).expect("ours");
         let mut last = packet;
         for (i, options) in [(1, Desc::CONTINUES), (2, 0)] {
-            let next = frames.receive(Side::A, desc(i, options)).expect("ours");
+            let next = frames.take_in(Side::A, desc(i, options)).expect("ours");
             frames.append(last, next);
             last = next;
         }
-        let sent: Vec<Desc> = frames.hand_over(packet).collect();
+        let sent = hand_over(&mut frames, packet);
         assert_eq!(sent, [desc(0, Desc::CONTINUES), desc(1, Desc::CONTINUES), desc(2, 0)]);
         let sending = FrameCounts { free: 1, sending: 3, ..FrameCounts::default() };
         assert_eq!(frames.counts(), sending);
-        sent.iter().for_each(|desc| frames.complete(desc.addr));
+        sent.iter().for_each(|desc| frames.take_back(desc.addr));
         assert_eq!(frames.counts(), FrameCounts { free: 4, ..FrameCounts::default() });
         assert_eq!(frames.strays(), 0);
     }
@@ -397,10 +503,10 @@ mod tests {
         let desc = |addr| Desc { addr, len: 60, options: 0 };
         // A frame of another worker, one out of range, one that the kernel does not have, one lent
         // at the other port.
-        let lent = frames.lend(Side::B).expect("a free frame");
+        let lent = lend(&mut frames, Side::B);
         for addr in [0, 8 * 2048, 4 * 2048, lent] {
-            frames.complete(addr);
-            assert_eq!(frames.receive(Side::A, desc(addr)), None);
+            frames.take_back(addr);
+            assert_eq!(frames.take_in(Side::A, desc(addr)), None);
         }
         assert_eq!(frames.strays(), 8);
         let counts = FrameCounts { free: 3, receiving: 1, ..FrameCounts::default() };

@@ -13,6 +13,9 @@
 //! frame never reaches the completion ring. The kernel counts them; [`Owners::suspect`] and
 //! [`Owners::take_back_suspects`] find them as the remainder when all others have come back.
 //!
+//! *The record decides.* An operation on a frame that another has changes nothing, whoever asks for
+//! it. `frames` relies on this where it borrows bytes.
+//!
 //! Cost: one byte and one counter written at each change of owner; a byte per frame.
 
 use narrows_shaper::Side;
@@ -210,24 +213,38 @@ impl Owners {
         is_lent
     }
 
-    /// The worker releases `frame` of a queued packet.
+    /// Whether `frame` is the worker's, with a packet in it or as room for one.
     #[inline]
-    pub(crate) fn released(&mut self, frame: u32) {
-        debug_assert!(self.has(frame, Owner::Waiting), "{frame} does not wait");
-        self.owners[frame as usize] = Owner::Free;
-        let direction = &mut self.directions[self.ingress(frame).index()];
-        direction.waiting -= 1;
-        direction.free.push(frame);
+    pub(crate) fn waits(&self, frame: u32) -> bool {
+        self.has(frame, Owner::Waiting)
     }
 
-    /// The worker passes `frame` of a queued packet to the kernel, to send.
+    /// The worker releases `frame` of a queued packet. False if it does not wait; then nothing has
+    /// changed.
     #[inline]
-    pub(crate) fn handed_over(&mut self, frame: u32) {
-        debug_assert!(self.has(frame, Owner::Waiting), "{frame} does not wait");
-        self.owners[frame as usize] = Owner::Sending;
-        let direction = &mut self.directions[self.ingress(frame).index()];
-        direction.waiting -= 1;
-        direction.sending += 1;
+    pub(crate) fn released(&mut self, frame: u32) -> bool {
+        let waits = self.waits(frame);
+        if waits {
+            self.owners[frame as usize] = Owner::Free;
+            let direction = &mut self.directions[self.ingress(frame).index()];
+            direction.waiting -= 1;
+            direction.free.push(frame);
+        }
+        waits
+    }
+
+    /// The worker passes `frame` of a queued packet to the kernel, to send. False if it does not
+    /// wait; then nothing has changed.
+    #[inline]
+    pub(crate) fn handed_over(&mut self, frame: u32) -> bool {
+        let waits = self.waits(frame);
+        if waits {
+            self.owners[frame as usize] = Owner::Sending;
+            let direction = &mut self.directions[self.ingress(frame).index()];
+            direction.waiting -= 1;
+            direction.sending += 1;
+        }
+        waits
     }
 
     /// The kernel has sent `frame`. False if it did not have it to send; then nothing has changed.
@@ -381,16 +398,20 @@ mod tests {
                             model.insert(frame, Owner::Waiting);
                         }
                     }
-                    Step::Released(frame) if model.get(&frame) == Some(&Owner::Waiting) => {
-                        owners.released(frame);
-                        model.insert(frame, Owner::Free);
+                    Step::Released(frame) => {
+                        let may = model.get(&frame) == Some(&Owner::Waiting);
+                        prop_assert_eq!(owners.released(frame), may);
+                        if may {
+                            model.insert(frame, Owner::Free);
+                        }
                     }
-                    Step::HandedOver(frame) if model.get(&frame) == Some(&Owner::Waiting) => {
-                        owners.handed_over(frame);
-                        model.insert(frame, Owner::Sending);
+                    Step::HandedOver(frame) => {
+                        let may = model.get(&frame) == Some(&Owner::Waiting);
+                        prop_assert_eq!(owners.handed_over(frame), may);
+                        if may {
+                            model.insert(frame, Owner::Sending);
+                        }
                     }
-                    // The worker never does this.
-                    Step::Released(_) | Step::HandedOver(_) => {}
                     Step::Completed(frame) => {
                         let may = sent(model.get(&frame));
                         prop_assert_eq!(owners.completed(frame), may);
@@ -447,7 +468,7 @@ mod tests {
         }
         // One too many was received; it is dropped, and then there is room as before.
         assert_eq!(waiting, SHARES[0].wait + 1);
-        owners.released(0);
+        assert!(owners.released(0));
         assert_eq!(std::iter::from_fn(|| owners.lend(Side::A)).count(), 3);
         assert_eq!(std::iter::from_fn(|| owners.lend(Side::B)).count(), 4);
     }

@@ -159,7 +159,8 @@ impl<Q: Queue> XdpIo<Q> {
     fn piece(&mut self, ingress: Side, frames: &[Frame]) -> Option<Partial> {
         frames.iter().fold(None, |begun, frame| {
             let desc = Desc { addr: frame.addr, len: frame.len, options: 0 };
-            self.join(ingress, begun, &desc)
+            let frame = self.frames.take_in(ingress, desc);
+            self.join(begun, &desc, frame)
         })
     }
 
@@ -217,8 +218,9 @@ impl<Q: Queue> XdpIo<Q> {
         }
         let mut any = false;
         for _ in 0..room {
-            let Some(addr) = self.frames.lend(side) else { break };
-            fill.push(addr);
+            if !self.frames.lend(side, fill) {
+                break;
+            }
             any = true;
         }
         if !any {
@@ -235,20 +237,20 @@ impl<Q: Queue> XdpIo<Q> {
     /// Takes back the frames that the kernel has sent out of `side`.
     fn complete(&mut self, side: Side) {
         let completion = self.queues[side.index()].queue.completion();
-        let mut any = false;
-        while let Some(addr) = completion.pop() {
-            self.frames.complete(addr);
-            any = true;
-        }
-        if any {
+        if self.frames.complete(completion) {
             completion.release();
         }
     }
 
-    /// The packet that `desc` completes, after the frames in `begun`; `None` if it is not complete.
+    /// What `frame` makes of the frames in `begun`, as `desc` describes it; it is missing if it was
+    /// not the kernel's. `None` if there is nothing.
     #[inline]
-    fn join(&mut self, side: Side, begun: Option<Partial>, desc: &Desc) -> Option<Partial> {
-        let frame = self.frames.receive(side, *desc);
+    fn join(
+        &mut self,
+        begun: Option<Partial>,
+        desc: &Desc,
+        frame: Option<PacketId>,
+    ) -> Option<Partial> {
         let Some(mut partial) = begun else {
             return frame.map(|frame| Partial::begin(frame, desc));
         };
@@ -306,9 +308,10 @@ impl<Q: Queue> Io for XdpIo<Q> {
         let mut partial = self.partial[side.index()];
         let mut any = false;
         while out.has_room() {
-            let Some(desc) = self.queues[side.index()].queue.rx().pop() else { break };
+            let rx = self.queues[side.index()].queue.rx();
+            let Some((desc, frame)) = self.frames.receive(side, rx) else { break };
             any = true;
-            let Some(packet) = self.join(side, partial.take(), &desc) else { continue };
+            let Some(packet) = self.join(partial.take(), &desc, frame) else { continue };
             if desc.continues() {
                 partial = Some(packet);
                 continue;
@@ -396,9 +399,7 @@ impl<Q: Queue> Io for XdpIo<Q> {
                 // Where there is no IP header there is nothing to mark or to wash.
                 rewrite(self.frames.bytes_mut(packet), wanted);
             }
-            for desc in self.frames.hand_over(packet) {
-                tx.push(desc);
-            }
+            self.frames.hand_over(packet, tx);
         }
         tx.submit();
         self.flush(side);

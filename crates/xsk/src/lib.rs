@@ -3,12 +3,13 @@
 //! One [`Umem`] of equal frames serves any number of [`Socket`]s. Each socket is bound to one queue
 //! of one interface and has its own four rings: fill (empty frames to the kernel), RX (received
 //! frames from the kernel), TX (frames to send), completion (sent frames from the kernel). A frame
-//! is identified by its address in the UMEM and has exactly one owner at any moment. The caller
-//! must keep that true. If it does not, a packet may be garbled, but memory outside the UMEM is
-//! never touched. A [`UmemPart`] is the right to read and write the bytes of some frames.
+//! is identified by its address in the UMEM and has exactly one owner at any moment. Who it is
+//! depends on what the caller has put into the rings, and has taken from them. So these two are
+//! `unsafe`: to give a frame to the kernel ([`Producer::push`]), and to borrow bytes of one that it
+//! does not have ([`UmemPart::bytes`]). Memory outside of the frame is never touched.
 //!
-//! All `unsafe` of the data plane is in this crate and in four of its modules: system calls in
-//! `sys`, shared memory in `ring`, `mapping` and `umem` (and `heap`, for tests).
+//! Four modules are made for `unsafe`: `sys` (system calls), `ring`, `mapping` and `umem` (shared
+//! memory); and `heap`, for tests.
 //!
 //! Non-goals: steering frames to sockets (the `bpf` layer does), deciding what is sent when,
 //! interpreting the bytes of a frame.

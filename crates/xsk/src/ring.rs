@@ -99,10 +99,14 @@ impl<T: Copy> Producer<T> {
 
     /// Writes `entry` to the end of the ring; the kernel sees it after [`Producer::submit`].
     ///
+    /// # Safety
+    /// In a fill or TX ring, `entry` gives the kernel a frame: its bytes are not borrowed, and will
+    /// not be until the frame has returned in the RX or completion ring.
+    ///
     /// # Panics
     /// If the ring is full: callers check [`Producer::free`] first.
     #[inline]
-    pub fn push(&mut self, entry: T) {
+    pub unsafe fn push(&mut self, entry: T) {
         assert!(self.free(1) > 0, "a ring of {} is full", self.ring.size);
         // SAFETY: this entry is free, so the kernel does not read it until `submit` has moved
         // the producer index past it; `self` is the only producer.
@@ -187,6 +191,11 @@ mod tests {
         both_ends(&heap(size, start))
     }
 
+    fn push(producer: &mut Producer<u64>, value: u64) {
+        // SAFETY: these entries are numbers, of no frame.
+        unsafe { producer.push(value) };
+    }
+
     #[cfg(not(loom))]
     mod oracle {
         use super::*;
@@ -202,12 +211,12 @@ mod tests {
             ) {
                 let (mut producer, mut consumer) = ends(4, start);
                 let mut model = VecDeque::new();
-                for (value, push) in steps.into_iter().enumerate() {
-                    if push && model.len() < 4 {
-                        producer.push(value as u64);
+                for (value, pushes) in steps.into_iter().enumerate() {
+                    if pushes && model.len() < 4 {
+                        push(&mut producer, value as u64);
                         producer.submit();
                         model.push_back(value as u64);
-                    } else if !push {
+                    } else if !pushes {
                         prop_assert_eq!(consumer.pop(), model.pop_front());
                         consumer.release();
                     }
@@ -223,7 +232,7 @@ mod tests {
             let [(mut producer, mut consumer), (mut heir, mut other)] =
                 [(); 2].map(|()| both_ends(&heap));
             for value in 1..=3 {
-                producer.push(value);
+                push(&mut producer, value);
             }
             producer.submit();
             assert_eq!(consumer.pop(), Some(1));
@@ -231,7 +240,7 @@ mod tests {
             drop((producer, consumer));
             heir.catch_up();
             other.catch_up();
-            heir.push(4);
+            push(&mut heir, 4);
             heir.submit();
             assert_eq!([(); 4].map(|()| other.pop()), [Some(2), Some(3), Some(4), None]);
             assert_eq!(heir.outstanding(), 3);
@@ -240,9 +249,9 @@ mod tests {
         #[test]
         fn entries_are_invisible_until_submitted_and_kept_until_released() {
             let (mut producer, mut consumer) = ends(2, 0);
-            producer.push(1);
+            push(&mut producer, 1);
             assert_eq!(consumer.pop(), None);
-            producer.push(2);
+            push(&mut producer, 2);
             producer.submit();
             assert_eq!((consumer.pop(), consumer.pop()), (Some(1), Some(2)));
             assert_eq!(producer.free(1), 0);
@@ -263,7 +272,7 @@ mod tests {
                     while producer.free(1) == 0 {
                         loom::thread::yield_now();
                     }
-                    producer.push(value);
+                    push(&mut producer, value);
                     producer.submit();
                 }
             });

@@ -5,11 +5,13 @@
 //! Rust's borrowing rules apply. Towards the kernel, the rings are the protocol: a frame belongs to
 //! the kernel from the moment its address is in the fill or TX ring until it returns in the RX or
 //! completion ring. Loading the ring's index with acquire ordering makes the kernel's writes
-//! visible. The owner of the part must only read frames that have returned.
+//! visible. Only the owner of the part knows which frames have returned. So to borrow bytes is
+//! `unsafe`, as is [`push`](crate::Producer::push), which ends the time in which they may be
+//! borrowed: a module that does both, and nothing else does, can prove its accesses.
 //!
-//! *What a violation can do.* Accesses never leave the part, for any address and length. The bytes
-//! may change while they are read, so readers must not rely on reading the same value twice; no
-//! byte is ever used as an address or as anything but a number.
+//! *What a violation can do.* Accesses never leave the frame, for any address and length.
+//!
+//! Non-goals: to record who has a frame, which would be the owner's record a second time.
 #![allow(unsafe_code)]
 
 use crate::{mapping::Mapping, sys};
@@ -120,7 +122,7 @@ impl Umem {
         self.frame_size
     }
 
-    /// The address of the frame that contains `addr`.
+    /// The number of the frame that contains `addr`.
     #[inline]
     pub fn frame_at(&self, addr: u64) -> u64 {
         addr / u64::from(self.frame_size)
@@ -152,8 +154,7 @@ fn size(frames: u32, frame_size: u32) -> Result<u64, UmemError> {
     Ok(u64::from(frames) * u64::from(frame_size))
 }
 
-/// Some frames of a [`Umem`], owned exclusively: the right to read and write their bytes while the
-/// kernel does not own them.
+/// Some frames of a [`Umem`], owned exclusively: no other part has any of them.
 pub struct UmemPart {
     umem: Umem,
     /// The number of its first frame in the whole UMEM.
@@ -186,33 +187,42 @@ impl UmemPart {
         (frame < u64::from(self.count)).then_some(frame as u32)
     }
 
-    /// The `len` bytes at `addr`, if they are within one frame of this part. The kernel must not
-    /// own the frame.
+    /// The `len` bytes at `addr`, if they are within frame number `frame` of this part.
+    ///
+    /// # Safety
+    /// As long as they are borrowed, the frame is with this process: the kernel does not have it
+    /// from a fill or TX ring, and no other process that maps the memory uses it.
     #[inline]
-    pub fn bytes(&self, addr: u64, len: u32) -> Option<&[u8]> {
-        let place = self.place(addr, len)?;
+    pub unsafe fn bytes(&self, frame: u32, addr: u64, len: u32) -> Option<&[u8]> {
+        let place = self.place(frame, addr, len)?;
         // SAFETY: `place` points to `len` mapped bytes, all of them in this part, which stay mapped
         // as long as `self.umem` lives. No other part reaches them, and `self` is borrowed, so no
-        // thread of Narrows writes to them meanwhile. The kernel does not either while it does not
-        // own the frame, which the caller must ensure.
+        // thread of this process writes to them meanwhile. The caller vouches for the kernel and
+        // for other processes.
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), len as usize) })
     }
 
     /// The same, mutable.
+    ///
+    /// # Safety
+    /// As for [`UmemPart::bytes`].
     #[inline]
-    pub fn bytes_mut(&mut self, addr: u64, len: u32) -> Option<&mut [u8]> {
-        let place = self.place(addr, len)?;
-        // SAFETY: as above; and `self` is borrowed mutably, so no thread of Narrows reads them
+    pub unsafe fn bytes_mut(&mut self, frame: u32, addr: u64, len: u32) -> Option<&mut [u8]> {
+        let place = self.place(frame, addr, len)?;
+        // SAFETY: as above; and `self` is borrowed mutably, so no thread of this process reads them
         // meanwhile.
         Some(unsafe { std::slice::from_raw_parts_mut(place.as_ptr(), len as usize) })
     }
 
-    /// The first of `len` bytes at `addr`, if they are within one frame of this part.
+    /// The first of `len` bytes at `addr`, if they are within `frame`.
     #[inline]
-    fn place(&self, addr: u64, len: u32) -> Option<NonNull<u8>> {
-        let frame = self.frame_at(addr)?;
-        let end = addr.checked_add(u64::from(len))?;
-        if end > self.addr_of(frame) + u64::from(self.frame_size()) {
+    fn place(&self, frame: u32, addr: u64, len: u32) -> Option<NonNull<u8>> {
+        if frame >= self.count {
+            return None;
+        }
+        let offset = addr.checked_sub(self.addr_of(frame))?;
+        let room = u64::from(self.frame_size()).checked_sub(u64::from(len))?;
+        if offset > room {
             return None;
         }
         self.umem.region.place(addr, len as usize)
@@ -222,6 +232,17 @@ impl UmemPart {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No kernel has any of these frames.
+    fn bytes(part: &UmemPart, frame: u32, addr: u64, len: u32) -> Option<&[u8]> {
+        // SAFETY: no socket has this memory, and no process maps it but this one, in turns.
+        unsafe { part.bytes(frame, addr, len) }
+    }
+
+    fn bytes_mut(part: &mut UmemPart, frame: u32, addr: u64, len: u32) -> Option<&mut [u8]> {
+        // SAFETY: as above.
+        unsafe { part.bytes_mut(frame, addr, len) }
+    }
 
     #[test]
     fn no_frame_is_given_out_twice() {
@@ -238,11 +259,12 @@ mod tests {
     fn what_one_process_writes_another_reads() {
         let umem = Umem::new(4, 2048).expect("there is memory");
         let mut part = umem.part(4).expect("enough are left");
-        part.bytes_mut(2048, 3).expect("ours").copy_from_slice(b"abc");
+        bytes_mut(&mut part, 1, 2048, 3).expect("ours").copy_from_slice(b"abc");
         let passed_on = || umem.as_fd().try_clone_to_owned().expect("a descriptor");
         let other = Umem::open(passed_on(), 4, 2048).expect("the same memory");
         drop((part, umem.clone()));
-        assert_eq!(other.part(4).expect("all are left").bytes(2048, 3).expect("ours"), b"abc");
+        let part = other.part(4).expect("all are left");
+        assert_eq!(bytes(&part, 1, 2048, 3).expect("ours"), b"abc");
         for (frames, frame_size) in [(5, 2048), (3, 2048), (4, 4096)] {
             let refused = Umem::open(passed_on(), frames, frame_size);
             assert!(matches!(refused, Err(UmemError::Foreign { .. })), "{frames} x {frame_size}");
@@ -255,37 +277,42 @@ mod tests {
     fn bytes_written_into_a_frame_are_read_only_there() {
         let umem = Umem::new(4, 2048).expect("there is memory");
         let [mut one, mut other] = [2, 2].map(|count| umem.part(count).expect("enough are left"));
-        one.bytes_mut(2048 + 256, 3).expect("ours").copy_from_slice(b"abc");
-        other.bytes_mut(4096, 2048).expect("ours").fill(7);
-        assert_eq!(one.bytes(2048 + 255, 5).expect("ours"), b"\0abc\0");
-        assert!(one.bytes(0, 2048).expect("ours").iter().all(|byte| *byte == 0));
-        assert!(one.bytes(2048 + 259, 2048 - 259).expect("ours").iter().all(|byte| *byte == 0));
+        bytes_mut(&mut one, 1, 2048 + 256, 3).expect("ours").copy_from_slice(b"abc");
+        bytes_mut(&mut other, 0, 4096, 2048).expect("ours").fill(7);
+        assert_eq!(bytes(&one, 1, 2048 + 255, 5).expect("ours"), b"\0abc\0");
+        assert!(bytes(&one, 0, 0, 2048).expect("ours").iter().all(|byte| *byte == 0));
+        assert!(
+            bytes(&one, 1, 2048 + 259, 2048 - 259).expect("ours").iter().all(|byte| *byte == 0)
+        );
     }
 
     #[test]
     fn bytes_outside_of_one_frame_of_the_part_are_out_of_reach() {
         let umem = Umem::new(6, 2048).expect("there is memory");
         let [_, mut middle, _] = [2, 2, 2].map(|count| umem.part(count).expect("enough are left"));
-        let reachable = [(4096, 2048), (4096 + 2047, 1), (6144, 0), (6144 + 2048 - 1, 1)];
-        for (addr, len) in reachable {
-            assert_eq!(middle.bytes(addr, len).expect("ours").len(), len as usize);
+        let reachable = [(0, 4096, 2048), (0, 4096 + 2047, 1), (1, 6144, 0), (1, 8192 - 1, 1)];
+        for (frame, addr, len) in reachable {
+            assert_eq!(bytes(&middle, frame, addr, len).expect("ours").len(), len as usize);
         }
         let beyond = [
-            (0, 1),
-            (4095, 1),
-            (4095, 2),
-            (4096, 2049),
-            (4096 + 2047, 2),
-            (6144, u32::MAX),
-            (8192, 0),
-            (8192, 1),
-            (6 * 2048, 1),
-            (u64::MAX, 1),
-            (u64::MAX - 1, u32::MAX),
+            (0, 0, 1),
+            (0, 4095, 1),
+            (0, 4095, 2),
+            (0, 4096, 2049),
+            (0, 4096 + 2047, 2),
+            (0, 6144, 1),
+            (1, 4096, 1),
+            (1, 6144, u32::MAX),
+            (1, 8192, 1),
+            (2, 8192, 0),
+            (2, 8192, 1),
+            (u32::MAX, 4096, 1),
+            (1, u64::MAX, 1),
+            (1, u64::MAX - 1, u32::MAX),
         ];
-        for (addr, len) in beyond {
-            assert!(middle.bytes(addr, len).is_none(), "{len} bytes at {addr}");
-            assert!(middle.bytes_mut(addr, len).is_none(), "{len} bytes at {addr}");
+        for (frame, addr, len) in beyond {
+            assert!(bytes(&middle, frame, addr, len).is_none(), "{len} bytes at {addr}");
+            assert!(bytes_mut(&mut middle, frame, addr, len).is_none(), "{len} bytes at {addr}");
         }
     }
 }
