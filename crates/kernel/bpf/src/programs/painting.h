@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Whether an address is painted. crates/core/sets/src/image.rs and the modules below it say
+ * how words are laid out, and have the same look-ups for tests.
+ *
+ * Chunks are maps of the same size with one value, so the kernel looks them up without a call. A
+ * painting has adjacent ones.
+ */
+#ifndef PAINTING_H
+#define PAINTING_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#define CHUNKS_MAX 4096
+#define CHUNK_SHIFT 16
+#define CHUNK_WORDS (1 << CHUNK_SHIFT)
+/* Behind each: a block whose first word may be any word, as far as the verifier knows, is read
+ * up to the last of its 64 halves of a word. A page. */
+#define SPARE_WORDS 512
+
+/* IPv4: behind the top, a block with nothing in it. */
+#define NO_BLOCK (1 << 16)
+/* Bits of half a word of a block. */
+#define LEAF_SHIFT 31
+#define LIST_IS_IN_SHIFT 30
+#define FLIP_BITS 12
+
+/* IPv6: a node, of either. Of what begins with other bits than those it passes over, all is in
+ * or nothing. */
+#define IS_NODE (1U << 31)
+/* Of the 128 bits of an address the top takes 12 and each node at least 6. */
+#define NODES_MAX 20
+
+struct chunk {
+	__u64 words[CHUNK_WORDS + SPARE_WORDS];
+};
+
+struct painting {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct chunk));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, CHUNKS_MAX);
+	__type(key, __u32);
+	__array(values, struct painting);
+} paintings SEC(".maps");
+
+/* How many bits are set. */
+static __always_inline __u32 ones(__u64 word)
+{
+	word -= word >> 1 & 0x5555555555555555ULL;
+	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
+	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return word * 0x0101010101010101ULL >> 56;
+}
+
+/* 1 if a word of at most 63 bits is 0. Branch-free: a branch would be unpredictable. */
+static __always_inline __u32 is_zero(__u64 word)
+{
+	word -= 1;
+	/* Hides the value, so that the compiler makes no branch of it. */
+	asm volatile("" : "+r"(word));
+	return word >> 63;
+}
+
+/* Word `at` of the painting whose first chunk is `first`, and what is behind it. */
+static __always_inline const __u64 *words_at(__u32 first, __u32 at)
+{
+	__u32 number = first + (at >> CHUNK_SHIFT), zero = 0;
+	void *painting = bpf_map_lookup_elem(&paintings, &number);
+	const struct chunk *chunk;
+
+	if (!painting)
+		return 0;
+	chunk = bpf_map_lookup_elem(painting, &zero);
+	/* Hides what the compiler knows of it, or there is no mask where it is small enough. The
+	 * verifier of Linux 6.1 knows less: a word whose bytes were swapped may be any. */
+	asm volatile("" : "+r"(at));
+	return chunk ? &chunk->words[at & (CHUNK_WORDS - 1)] : 0;
+}
+
+/* The word of the part `number`. Published last, so what it leads to is there. */
+static __always_inline __u64 part_word(__u32 first, __u32 number)
+{
+	const volatile __u64 *word = words_at(first, number);
+
+	return word ? *word : 0;
+}
+
+static __always_inline __u32 is_painted_v4(__u32 first, __u32 address)
+{
+	__u64 part = part_word(first, address >> 16), offset, full, partial;
+	__u64 is_partial, is_leaf, is_in, is_listed;
+	__u32 slot = address >> 8 & 63, half, before;
+	const __u64 *words;
+
+	offset = part >> 32 >> (address >> 14 & 3) * 8 & 255;
+	words = words_at(first, NO_BLOCK + (((__u32)part + (__u32)offset) & (is_zero(offset) - 1)));
+	if (!words)
+		return 0;
+	full = words[0];
+	partial = words[1];
+	is_partial = partial >> slot & 1;
+	before = ones(partial & ((1ULL << slot) - 1));
+	/* Even if it is none of the block's: a branch would be unpredictable. */
+	half = ((const __u32 *)(words + 2))[before & 63];
+	is_leaf = is_partial & half >> LEAF_SHIFT;
+	/* One branch, which few addresses take, instead of one for each condition. */
+	asm volatile("" : "+r"(is_leaf));
+	if (is_leaf) {
+		words = words_at(first, half & ~(1U << LEAF_SHIFT));
+		return words ? words[address >> 6 & 3] >> (address & 63) & 1 : 0;
+	}
+	is_in = full >> slot & 1;
+	is_listed = (half >> LIST_IS_IN_SHIFT & 1) ^
+		    is_zero(((address ^ half) & 255) >> (half >> 8 & 15)) ^
+		    is_zero(((address ^ half >> FLIP_BITS) & 255) >> (half >> (FLIP_BITS + 8) & 15));
+	return is_in ^ ((is_in ^ is_listed) & is_partial);
+}
+
+/* Whether an address is in, of whose flips the cell has a list. A long flip is two words,
+ * both of which have to be the address's; of short ones an odd number. */
+static __always_inline __u32 is_listed(const __u64 *cell, __u64 high, __u64 low)
+{
+	__u32 kind = cell[3] >> 32, shifts = cell[3], first, second, third;
+	__u64 is_long = kind >> 30 & 1, next = high << 63 | low >> 1;
+
+	next = high ^ ((high ^ next) & -is_long);
+	first = is_zero((cell[0] ^ high) >> 1 >> (shifts & 63));
+	second = is_zero((cell[1] ^ next) >> 1 >> (shifts >> 8 & 63));
+	third = is_zero((cell[2] ^ high) >> 1 >> (shifts >> 16 & 63));
+	/* Of two words (a ^ b) ^ (a | b) is a & b. */
+	return (kind >> 29 & 1) ^ first ^ second ^ third ^ ((first | second) & is_long);
+}
+
+/* The look-up of an address as two words. Bits that led to a cell are shifted out. */
+static __always_inline __u32 is_painted_v6(__u32 first, __u64 high, __u64 low)
+{
+	__u32 at = part_word(first, high >> 52);
+	const __u64 *cell;
+
+	/* No cell has these numbers. */
+	if (at <= 1)
+		return at;
+	high = high << 12 | low >> 52;
+	low <<= 12;
+	for (int i = 0; i <= NODES_MAX; i++) {
+		__u32 kind, skip, slot;
+
+		cell = words_at(first, at);
+		if (!cell)
+			return 0;
+		kind = cell[3] >> 32;
+		if (!(kind & IS_NODE))
+			return is_listed(cell, high, low);
+		skip = kind & 63;
+		if ((cell[2] ^ high) >> 1 >> (63 - skip))
+			return kind >> 29 & 1;
+		/* Two shifts, because a shift by 64 bits is undefined. */
+		high = high << skip | low >> 1 >> (63 - skip);
+		low <<= skip;
+		slot = high >> 58;
+		if (!(cell[1] >> slot & 1))
+			return cell[0] >> slot & 1;
+		at = cell[3] + 4 * ones(cell[1] & ((1ULL << slot) - 1));
+		high = high << 6 | low >> 58;
+		low <<= 6;
+	}
+	return 0;
+}
+
+#endif

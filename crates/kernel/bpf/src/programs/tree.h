@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The layout of the maps that user space and `tree` share.
+ *
+ * A plan configures one port's egress: scopes, masks and rules that find a packet's class, and
+ * the classes. There is room for two plans. One is in force; user space writes the other one, and
+ * then switches the number of the one in force. A program reads that number once for each
+ * packet, so each packet sees one whole plan.
+ *
+ * A class keeps its number from plan to plan, and with it its credit (`nodes`) and
+ * its counters (`seats`). Number 0 is no class: packets pass unmetered.
+ *
+ * src/tree/layout.rs says the same in Rust.
+ */
+#ifndef TREE_H
+#define TREE_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "numbers.h"
+
+#define CLASSES_MAX 1024
+#define MASKS_MAX 32
+/* The most bytes of a key that sieve masks, and the bytes of a key that rules can compare. */
+#define SIEVES_MAX 8
+#define KEY_BYTES 42
+/* In the place of a mask: the mark is a class's handle, its major number in the upper half. */
+#define BY_NAME MASKS_MAX
+/* What has filters or an order of its own: a qdisc, or a class. In a rule's key its number is
+ * above that of the mask. */
+#define SCOPES_MAX 1024
+#define SCOPE_SHIFT 6
+/* The most of them on a packet's way. */
+#define SCOPES_DEEP 32
+/* The most slots behind a rule's own place in which it may be. */
+#define PROBES_MAX 8
+/* The most classes on a way from a leaf to the root. */
+#define LEVELS_MAX 24
+#define PRIORITIES 16
+#define CARRIER_SHIFT 1
+
+/* Instead of a class: such packets are dropped, since no class is theirs, or by a filter. */
+#define NOWHERE 0xffffffff
+#define FILTERED 0xfffffffe
+/* Instead of a class: all headers have to be read (terms.h). */
+#define RARE 0xfffffffd
+
+/* The number in force, and whether its plan has terms (terms.h). */
+#define NUMBER_MASK 1
+#define HAS_TERMS 2
+
+/* With this bit, and below RARE, it is not a class but a scope, where the search goes on. */
+#define SCOPE 0x80000000
+
+/* The fields of a packet that rules compare, as eight-byte words: masking is six operations. */
+struct key {
+	union {
+		struct {
+			__u8 source[16];	/* an IPv4 address in the last four bytes */
+			__u8 destination[16];
+			__be16 source_port;
+			__be16 destination_port;
+			__be16 ether_type;	/* behind all tags, or of IP in PPPoE or MPLS */
+			__u8 protocol;
+			__u8 traffic_class;
+			__u8 ip;		/* 4, 6, or 0 for neither */
+			__u8 has;		/* ports; from CARRIER_SHIFT on, what IP is in */
+			__u16 mask;		/* used by rules */
+			__u32 mark;		/* that a filter in front has set */
+		};
+		__u64 words[6];
+		__u8 bytes[48];
+	};
+};
+
+/* The mask of some rules. */
+struct mask {
+	struct key bits;
+	__u64 first;			/* the least rank of its rules */
+};
+
+/* A slot for a rule. */
+struct slot {
+	struct key key;			/* the packet's fields under its mask */
+	__u64 rule;			/* rank and class; 0 if empty */
+	__u64 unused;
+};
+
+/* A qdisc with classes, or a class with filters: what finds a packet's class there. */
+struct scope {
+	__u32 masks;			/* a bit for each mask that its rules use */
+	__u32 major;			/* of the qdisc whose classes a priority may name; 0 for none */
+	__u32 unknown;			/* the class of what names one that is not there */
+	__u16 term;			/* the first of its filters that no rule can say, */
+	__u16 terms;			/* and how many these are */
+	__u32 otherwise[16];		/* the class of packets without a rule, by priority */
+};
+
+struct plan {
+	__u32 shift;			/* of a hash, to a slot's number */
+	__u32 sieves;
+	__u8 sieve[SIEVES_MAX];		/* which bytes of a key */
+	struct scope outermost;		/* number 0 */
+	struct mask by[MASKS_MAX];	/* of all scopes, in the order of `first` */
+};
+
+/* How a link divides frames, as in crates/core/units/src/wire.rs. */
+#define WHOLE 0
+#define ATM 1
+#define PTM 2
+
+struct class {
+	__u64 rate;			/* assured, in bytes per second; 0 if nothing limits it */
+	__u64 ceil;			/* never exceeded, in bytes per second */
+	__u64 burst;			/* credit after a pause, in ns */
+	__u64 limit;			/* how far ahead it may be sold, in ns */
+	__u64 target;			/* the target of its AQM's virtual delay, in ns */
+	__u64 interval;			/* the time that it gives senders to respond */
+	__u32 batch;			/* for how long a busy CPU buys at once, in ns */
+	__u32 quantum;			/* its weight among those that borrow */
+	__s32 per_frame;		/* added to each frame's length */
+	__u16 minimum;			/* the least that a frame is charged, before framing */
+	__u16 framing;			/* how the link divides frames: WHOLE, ATM or PTM */
+	__u32 parent;			/* 0 at the root */
+	__u32 child;			/* the first below it, 0 at a leaf */
+	__u32 sibling;			/* the next beside it, 0 at the last */
+	__u16 prio;
+	__u16 lender;			/* at a leaf, the class whose assured rate is its own; 0 for itself */
+};
+
+/* Of a class, shared by all CPUs. Two cache lines: what each purchase writes, and
+ * what is written once an epoch. */
+struct node {
+	__u64 clock;			/* up to when its present rate is sold */
+	__u64 own;			/* up to when its assured rate is */
+	__u64 offered;			/* bytes that arrived for it, in total */
+	__u64 grant;			/* the rate from its parent, in bytes per second */
+	__u64 hungry_at;		/* when it last had less than it wanted */
+	__u64 aqm_next;			/* when its AQM drops or marks next; 0 for never */
+	__u64 aqm_count;		/* how often it has since the delay is too long */
+	__u64 aqm_last;			/* when it did last */
+	__u64 refreshed;		/* when it last divided its rate among its children */
+	__u64 locked;			/* since when a CPU does; 0 if none */
+	__u64 seen;			/* `offered` at the parent's last division */
+	__u64 demand;			/* of its children together, in bytes per second */
+	__u64 want;			/* its demand at the last division, */
+	__u64 share;			/* and its share */
+	__u64 aqm_inverse;		/* 1 / sqrt(aqm_count), as a fraction of 2^32 */
+	__u64 aqm_delay;		/* the virtual delay when it last looked */
+};
+
+/* Of a class, on one CPU. */
+struct seat {
+	__s64 credit;			/* bytes bought and not used */
+	__u64 bought;			/* when */
+	__u64 delay;			/* how far ahead the class was sold then, in ns */
+	__u64 offered;			/* bytes that arrived since the class's last update */
+	__u64 refused_until;		/* no purchase succeeds before that */
+	__u64 borrows;			/* whether the credit is borrowed */
+	__u64 own_packets;		/* sent within the assured rate */
+	__u64 borrowed_packets;		/* sent with borrowed credit */
+	__u64 bytes;			/* sent */
+	__u64 aqm_drops;
+	__u64 limit_drops;
+	__u64 marked;
+};
+
+/* Of a port, on one CPU. Every packet is in exactly one of these. */
+struct totals {
+	__u64 to_self;			/* addressed to this box, given to its kernel */
+	__u64 sent_packets;
+	__u64 sent_bytes;
+	__u64 dropped_bytes;
+	__u64 limit_drops;		/* the virtual queue was full */
+	__u64 aqm_drops;
+	__u64 unclassified_drops;
+	__u64 port_gone_drops;		/* the other port takes no frames */
+	__u64 filter_drops;		/* a filter said so */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} in_force SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct plan);
+} plans SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * CLASSES_MAX);
+	__type(key, __u32);
+	__type(value, struct class);
+} classes SEC(".maps");
+
+/* The scopes of both plans. Those with number 0 are in the plans as well. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * SCOPES_MAX);
+	__type(key, __u32);
+	__type(value, struct scope);
+} scopes SEC(".maps");
+
+/* For each plan, byte of a key and value of that byte: the masks with a rule that it may fit. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * KEY_BYTES * 256);
+	__type(key, __u32);
+	__type(value, __u32);
+} sieves SEC(".maps");
+
+/* The rules of a plan, in as many slots as they need. */
+struct slots {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	/* Sizes and no types: of what only an inner map names, BTF says no size. */
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct slot));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__array(values, struct slots);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, CLASSES_MAX);
+	__type(key, __u32);
+	__type(value, struct node);
+} nodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, CLASSES_MAX);
+	__type(key, __u32);
+	__type(value, struct seat);
+} seats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct totals);
+} totals SEC(".maps");
+
+/* Updating a map of maps waits until no program runs any more that read the maps
+ * before. User space does it between two plans, for that alone. */
+struct nothing {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct nothing);
+} grace SEC(".maps");
+
+static __always_inline struct class *class_of(__u32 plan, __u32 class)
+{
+	__u32 index = plan * CLASSES_MAX + class;
+
+	return bpf_map_lookup_elem(&classes, &index);
+}
+
+static __always_inline struct node *node_of(__u32 class)
+{
+	return bpf_map_lookup_elem(&nodes, &class);
+}
+
+#endif

@@ -1,0 +1,529 @@
+//! Sets as programs look them up: `programs/sets.h`.
+//!
+//! All programs of an instance share one [`SetTables`], which follows [`Sets`]: after each change,
+//! [`SetTables::follow`] makes the same change here. A small change is made in place. After a large
+//! one the contents are built anew beside the old ones and replace them with one word. So no packet
+//! ever meets half of a set. What was replaced is freed when no packet is looked up in it any more.
+//!
+//! *Freeing.* A bitmap is a few large pieces of memory and a hash is allocated in advance, so a
+//! million members are freed as fast as ten. A trie of a million nodes would not be.
+//!
+//! Non-goals: the meaning of the words (`crates/core/sets`), which filters look up
+//! ([`front`](crate::Front)).
+
+use crate::load::{LoadError, explained};
+use crate::mapped::{Mapped, Region, SharedTable};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use narrows_sets::image::{CHUNK_WORDS, Full, Layout, Memory};
+use narrows_sets::{Changes, Element, Family, Key, SETS_MAX, Set, Sets, Shape};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// `TABLES_MAX` of `programs/sets.h`, and `CHUNKS_MAX` and `SPARE_WORDS` of `programs/painting.h`.
+const TABLES_MAX: u32 = 128;
+const CHUNKS_MAX: u32 = 4096;
+const CHUNK_SPARE_WORDS: usize = 512;
+/// The bits of a set's word, as in `programs/sets.h`.
+const MODE_SHIFT: u32 = 8;
+const IS_V6: u64 = 1 << 16;
+const HAS_PORTS: u64 = 1 << 17;
+const FIRST_SHIFT: u32 = 32;
+/// The size of `struct element_key` and `struct element`.
+const KEY_BYTES: u32 = 20;
+const ELEMENT_BYTES: u32 = 24;
+/// The free words of a new painting, in addition to a quarter of its words.
+const ROOM_WORDS: usize = 16_384;
+/// The chunks per system call; each has a descriptor until then.
+const CHUNKS_AT_ONCE: usize = 64;
+/// The least room of a hash of members.
+const MEMBERS_MIN: usize = 1024;
+/// The members per system call.
+const AT_ONCE: usize = 16_384;
+
+/// Sets cannot be looked up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetsError {
+    /// The kernel does not make the maps.
+    #[error("the kernel offers no sets: {0}")]
+    Load(LoadError),
+    /// One of them cannot be made or written.
+    #[error("the set cannot be put where packets are looked up: {0}")]
+    Map(#[from] libbpf_rs::Error),
+    /// There are more than tables.
+    #[error("no table is free for the set")]
+    Tables,
+    /// All of them together are too large.
+    #[error("the sets take more than {} MiB", (CHUNKS_MAX as usize * CHUNK_WORDS * 8) >> 20)]
+    Chunks,
+}
+
+/// `enum mode` of `programs/sets.h`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Mode {
+    Painted = 1,
+    Walked,
+    Ethernet,
+}
+
+impl Mode {
+    fn of(set: &Set) -> Self {
+        let kind = set.kind();
+        match kind.shape {
+            Shape::Mac => Self::Ethernet,
+            Shape::NetPort => Self::Walked,
+            _ if kind.counters => Self::Walked,
+            _ => Self::Painted,
+        }
+    }
+}
+
+/// See the module's documentation.
+pub struct SetTables {
+    words: Mapped<AtomicU64>,
+    tables: Mapped<SharedTable>,
+    paintings: MapHandle,
+    members: MapHandle,
+    /// Instead of a chunk, and of members, that nothing leads to.
+    blank: Mapped<AtomicU64>,
+    nobody: MapHandle,
+    /// By the number of the contents.
+    contents: BTreeMap<u64, Contents>,
+    /// Unused tables, and used chunks: how many from which on.
+    free: Vec<u32>,
+    used: BTreeMap<u32, u32>,
+}
+
+/// The contents of a set.
+struct Contents {
+    /// The set's word but its painting.
+    kind: u64,
+    painting: Option<Painting>,
+    members: Option<Members>,
+    /// Whether a change failed.
+    is_stale: bool,
+}
+
+/// Prefixes as a bitmap.
+struct Painting {
+    layout: Layout,
+    chunks: Chunks,
+}
+
+/// The memory of a painting.
+struct Chunks {
+    /// The number of the first; the others follow.
+    first: u32,
+    chunks: Vec<Region<AtomicU64>>,
+}
+
+/// What nothing leads to any more.
+#[derive(Default)]
+struct Replaced {
+    chunks: Vec<Chunks>,
+    members: Vec<Members>,
+}
+
+/// Members that are looked up one by one.
+struct Members {
+    table: u32,
+    map: MapHandle,
+    room: usize,
+    len: usize,
+}
+
+impl Chunks {
+    fn numbers(&self) -> Range<u32> {
+        self.first..self.first + self.chunks.len() as u32
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.chunks[at / CHUNK_WORDS][at % CHUNK_WORDS]
+    }
+}
+
+impl Memory for Chunks {
+    fn len(&self) -> usize {
+        self.chunks.len() * CHUNK_WORDS
+    }
+
+    fn read(&self, at: usize) -> u64 {
+        self.word(at).load(Relaxed)
+    }
+
+    fn write(&mut self, at: usize, word: u64) {
+        self.word(at).store(word, Relaxed);
+    }
+
+    fn publish(&mut self, at: usize, word: u64) {
+        // After the words that it leads to. The program reads them through it (address dependency).
+        self.word(at).store(word, Release);
+    }
+}
+
+impl Contents {
+    /// The set's word.
+    fn word(&self) -> u64 {
+        let first = self.painting.as_ref().map_or(0, |painting| painting.chunks.first);
+        self.kind | u64::from(first) << FIRST_SHIFT
+    }
+}
+
+impl SetTables {
+    /// Makes the maps.
+    ///
+    /// # Errors
+    /// If the kernel refuses them: for lack of privileges, memory or a feature (Linux 5.19).
+    pub fn new() -> Result<Self, SetsError> {
+        explained(Self::make).map_err(SetsError::Load)
+    }
+
+    fn make() -> Result<Self, libbpf_rs::Error> {
+        let blank = chunk()?;
+        let nobody = hash(1)?;
+        let outer = |name, inner: &MapHandle, max| {
+            let options = libbpf_sys::bpf_map_create_opts {
+                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+                inner_map_fd: inner.as_fd().as_raw_fd() as u32,
+                ..Default::default()
+            };
+            MapHandle::create(MapType::ArrayOfMaps, Some(name), 4, 4, max, &options)
+        };
+        Ok(Self {
+            words: Mapped::new("set_words", SETS_MAX)?,
+            tables: Mapped::new("tables", TABLES_MAX as usize)?,
+            paintings: outer("paintings", blank.map(), CHUNKS_MAX)?,
+            members: outer("members", &nobody, TABLES_MAX)?,
+            blank,
+            nobody,
+            contents: BTreeMap::new(),
+            // Table 0 is nobody's.
+            free: (1..TABLES_MAX).collect(),
+            used: BTreeMap::new(),
+        })
+    }
+
+    /// The maps, in the order in which `programs/sets.h` has them.
+    pub(crate) fn maps(&self) -> [&MapHandle; 4] {
+        [self.words.map(), self.tables.map(), &self.paintings, &self.members]
+    }
+
+    /// Applies the present `sets` to look-ups.
+    ///
+    /// # Errors
+    /// The set that could not be changed; the others are up to date, and the next call tries again.
+    pub fn follow(&mut self, sets: &mut Sets) -> Result<(), SetsError> {
+        let mut outcome = Ok(());
+        let mut replaced = Replaced::default();
+        for (_, named) in sets.iter_mut() {
+            let changes = named.set.take_changes();
+            let present = self.contents.get(&named.contents);
+            let fits = present.is_some_and(|present| !present.is_stale);
+            let followed = match changes {
+                Changes::Of(keys) if fits && keys.is_empty() => Ok(()),
+                Changes::Of(keys) if fits => {
+                    match self.change(named.contents, &named.set, &keys, &mut replaced) {
+                        Ok(true) => Ok(()),
+                        Ok(false) => self.renew(named.contents, &named.set, &mut replaced),
+                        Err(error) => Err(error),
+                    }
+                }
+                _ => self.renew(named.contents, &named.set, &mut replaced),
+            };
+            if let Err(error) = followed {
+                if let Some(contents) = self.contents.get_mut(&named.contents) {
+                    contents.is_stale = true;
+                }
+                outcome = Err(error);
+            }
+        }
+        let mut words = [0; SETS_MAX];
+        for (_, named) in sets.iter() {
+            let contents = self.contents.get(&named.contents);
+            words[named.slot as usize] = contents.map_or(0, Contents::word);
+        }
+        for (slot, word) in self.words.iter().zip(words) {
+            slot.store(word, Release);
+        }
+        let kept: Vec<u64> = sets.iter().map(|(_, named)| named.contents).collect();
+        let gone = self.contents.extract_if(.., |contents, _| !kept.contains(contents));
+        gone.for_each(|(_, contents)| replaced.add(contents));
+        self.let_go(replaced)?;
+        outcome
+    }
+
+    /// Packets and bytes of the member `key` of the set whose contents have that number; `None`
+    /// if nothing is counted.
+    pub fn counted(&self, contents: u64, key: &Key) -> Option<(u64, u64)> {
+        self.contents.get(&contents)?.members.as_ref()?.counted(key)
+    }
+
+    /// Rebuilds the contents `id` of `set`, out of packets' sight. The old contents are added to
+    /// `replaced`.
+    fn renew(&mut self, id: u64, set: &Set, replaced: &mut Replaced) -> Result<(), SetsError> {
+        let mode = Mode::of(set);
+        let painting = match mode {
+            Mode::Ethernet => None,
+            _ => Some(self.painted(set)?),
+        };
+        let mut contents =
+            Contents { kind: kind(mode, set), painting, members: None, is_stale: false };
+        if mode != Mode::Painted {
+            match self.with_members(id, set) {
+                Ok(members) => {
+                    contents.kind |= u64::from(members.table);
+                    contents.members = Some(members);
+                }
+                Err(error) => {
+                    replaced.add(contents);
+                    return Err(error);
+                }
+            }
+        }
+        if let Some(before) = self.contents.insert(id, contents) {
+            replaced.add(before);
+        }
+        Ok(())
+    }
+
+    /// The members of `set`, whose present contents are `id`, in a table.
+    fn with_members(&mut self, id: u64, set: &Set) -> Result<Members, SetsError> {
+        let before = self.contents.get(&id).and_then(|before| before.members.as_ref());
+        let table = *self.free.last().ok_or(SetsError::Tables)?;
+        let members = Members::new(table, set, before)?;
+        put(&self.members, table, &members.map)?;
+        self.describe(table, set);
+        self.tables[table as usize].counts.store(set.kind().counters.into(), Relaxed);
+        self.free.pop();
+        Ok(members)
+    }
+
+    /// The painting of `set`, which no word leads to.
+    fn painted(&mut self, set: &Set) -> Result<Painting, SetsError> {
+        let size = Layout::size(set);
+        let count = (size + size / 4 + ROOM_WORDS).div_ceil(CHUNK_WORDS);
+        let first = self.room(count as u32).ok_or(SetsError::Chunks)?;
+        let mut chunks = Chunks { first, chunks: Vec::with_capacity(count) };
+        let numbers: Vec<u32> = (first..first + count as u32).collect();
+        for numbers in numbers.chunks(CHUNKS_AT_ONCE) {
+            let mapped: Vec<_> = numbers.iter().map(|_| chunk()).collect::<Result<_, _>>()?;
+            put_all(&self.paintings, numbers, mapped.iter().map(Mapped::map))?;
+            chunks.chunks.extend(mapped.into_iter().map(Mapped::into_region));
+        }
+        let layout = Layout::new(set, &mut chunks);
+        // It has just been measured.
+        let out_of_memory = |_: Full| io::Error::from(io::ErrorKind::OutOfMemory);
+        let layout = layout.map_err(out_of_memory).map_err(libbpf_rs::Error::from)?;
+        self.used.insert(first, count as u32);
+        Ok(Painting { layout, chunks })
+    }
+
+    /// The first of `count` adjacent chunks that are free.
+    fn room(&self, count: u32) -> Option<u32> {
+        let mut first = 0;
+        for (begin, len) in &self.used {
+            if begin - first >= count {
+                break;
+            }
+            first = begin + len;
+        }
+        (first + count <= CHUNKS_MAX).then_some(first)
+    }
+
+    /// Updates the contents `id` after changes of `keys` in `set`. False if they must be rebuilt.
+    fn change(
+        &mut self,
+        id: u64,
+        set: &Set,
+        keys: &[Key],
+        replaced: &mut Replaced,
+    ) -> Result<bool, SetsError> {
+        let Some(contents) = self.contents.get_mut(&id) else { return Ok(false) };
+        if let Some(members) = &mut contents.members {
+            for key in keys {
+                if let Some(element) = set.get(key)
+                    && !members.put(key, element, set)?
+                {
+                    return Ok(false);
+                }
+            }
+            let described = &self.tables[members.table as usize];
+            for (word, bits) in described.lengths.iter().zip(lengths(set)) {
+                word.fetch_or(bits, Release);
+            }
+        }
+        let painting = contents.painting.as_mut();
+        let updated =
+            painting.map_or(Ok(()), |Painting { layout, chunks }| layout.update(set, keys, chunks));
+        if updated.is_err() {
+            let renewed = self.painted(set)?;
+            let contents = self.contents.get_mut(&id);
+            let before = contents.and_then(|contents| contents.painting.replace(renewed));
+            replaced.chunks.extend(before.map(|before| before.chunks));
+        }
+        let contents = self.contents.get_mut(&id);
+        if let Some(members) = contents.and_then(|contents| contents.members.as_mut()) {
+            for key in keys.iter().filter(|key| set.get(key).is_none()) {
+                members.remove(key)?;
+            }
+            let table = members.table;
+            self.describe(table, set);
+        }
+        Ok(true)
+    }
+
+    /// Says in `table` which lengths of prefixes `set` has.
+    fn describe(&self, table: u32, set: &Set) {
+        for (word, bits) in self.tables[table as usize].lengths.iter().zip(lengths(set)) {
+            word.store(bits, Release);
+        }
+    }
+
+    /// Frees `replaced`, when nobody reads it any more.
+    fn let_go(&mut self, replaced: Replaced) -> Result<(), libbpf_rs::Error> {
+        let Replaced { chunks, members } = replaced;
+        if chunks.is_empty() && members.is_empty() {
+            return Ok(());
+        }
+        // Waits for those who read the words before they were written.
+        put(&self.members, 0, &self.nobody)?;
+        for members in members {
+            put(&self.members, members.table, &self.nobody)?;
+            self.free.push(members.table);
+        }
+        for chunks in chunks {
+            let numbers: Vec<u32> = chunks.numbers().collect();
+            // All at once; the kernel would wait for readers after each deletion.
+            put_all(&self.paintings, &numbers, numbers.iter().map(|_| self.blank.map()))?;
+            self.used.remove(&chunks.first);
+        }
+        Ok(())
+    }
+}
+
+impl Replaced {
+    fn add(&mut self, contents: Contents) {
+        self.chunks.extend(contents.painting.map(|painting| painting.chunks));
+        self.members.extend(contents.members);
+    }
+}
+
+/// The word of `set` but its table and painting.
+fn kind(mode: Mode, set: &Set) -> u64 {
+    let kind = set.kind();
+    let is_six = kind.family == Family::Inet6 && kind.shape != Shape::Mac;
+    let flag = |is: bool, flag: u64| if is { flag } else { 0 };
+    (mode as u64) << MODE_SHIFT
+        | flag(is_six, IS_V6)
+        | flag(kind.shape == Shape::NetPort, HAS_PORTS)
+}
+
+/// Replaces the map of the table `number` by `inner`. Readers of the old one are done on return.
+fn put(outer: &MapHandle, number: u32, inner: &MapHandle) -> Result<(), libbpf_rs::Error> {
+    let fd = inner.as_fd().as_raw_fd();
+    outer.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+}
+
+/// The same for several. Readers of the old ones are done on return.
+fn put_all<'a>(
+    outer: &MapHandle,
+    numbers: &[u32],
+    inner: impl Iterator<Item = &'a MapHandle>,
+) -> Result<(), libbpf_rs::Error> {
+    let keys: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    let fds: Vec<u8> = inner.flat_map(|map| map.as_fd().as_raw_fd().to_ne_bytes()).collect();
+    outer.update_batch(&keys, &fds, numbers.len() as u32, MapFlags::ANY, MapFlags::ANY)
+}
+
+/// A chunk, `struct painting` of `programs/painting.h`.
+fn chunk() -> Result<Mapped<AtomicU64>, libbpf_rs::Error> {
+    Mapped::of_one_value("painting", CHUNK_WORDS + CHUNK_SPARE_WORDS)
+}
+
+/// The lengths of prefixes, if members are looked up: bit n for n + 1 bits.
+fn lengths(set: &Set) -> [u64; 2] {
+    let mut bits = [0; 2];
+    for len in set.lengths() {
+        let bit = usize::from(len.saturating_sub(1)).min(127);
+        bits[bit / 64] |= 1_u64 << (bit % 64);
+    }
+    bits
+}
+
+fn hash(room: usize) -> Result<MapHandle, libbpf_rs::Error> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
+    MapHandle::create(MapType::Hash, Some("members"), KEY_BYTES, ELEMENT_BYTES, room, &options)
+}
+
+/// A member as the program has it: packets, bytes, and whether it is an exception.
+fn value(counters: (u64, u64), element: &Element) -> [u8; ELEMENT_BYTES as usize] {
+    let words = [counters.0, counters.1, u64::from(element.is_exception)];
+    let mut bytes = [0; ELEMENT_BYTES as usize];
+    for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
+        part.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+impl Members {
+    /// The contents of `set`, with room for more; the counters of `before` continue.
+    fn new(table: u32, set: &Set, before: Option<&Self>) -> Result<Self, libbpf_rs::Error> {
+        let len = set.len();
+        let room = (len + len / 4).next_power_of_two().max(MEMBERS_MIN);
+        let map = hash(room)?;
+        let (mut keys, mut values, mut count) = (Vec::new(), Vec::new(), 0);
+        for (index, (key, element)) in set.iter().enumerate() {
+            let counters = match before.filter(|_| set.kind().counters) {
+                Some(before) => before.counted(key).unwrap_or_else(|| set.initial(key)),
+                None => set.initial(key),
+            };
+            keys.extend(key.layout());
+            values.extend(value(counters, element));
+            count += 1;
+            if count as usize == AT_ONCE || index + 1 == len {
+                map.update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)?;
+                keys.clear();
+                values.clear();
+                count = 0;
+            }
+        }
+        Ok(Self { table, map, room, len })
+    }
+
+    /// Adds or replaces `key` of `set`. False if there is no room.
+    fn put(&mut self, key: &Key, element: &Element, set: &Set) -> Result<bool, libbpf_rs::Error> {
+        let present = self.counted(key);
+        if present.is_none() && self.len >= self.room {
+            return Ok(false);
+        }
+        self.len += usize::from(present.is_none());
+        // Given initial counters count; otherwise the old ones continue.
+        let said = Some(set.initial(key)).filter(|counters| *counters != (0, 0));
+        let counters = said.or(present).unwrap_or_default();
+        self.map.update(&key.layout(), &value(counters, element), MapFlags::ANY)?;
+        Ok(true)
+    }
+
+    fn remove(&mut self, key: &Key) -> Result<(), libbpf_rs::Error> {
+        // A key may be reported twice.
+        if self.counted(key).is_some() {
+            self.map.delete(&key.layout())?;
+            self.len -= 1;
+        }
+        Ok(())
+    }
+
+    fn counted(&self, key: &Key) -> Option<(u64, u64)> {
+        let value = self.map.lookup(&key.layout(), MapFlags::ANY).ok()??;
+        let word = |at: usize| Some(u64::from_ne_bytes(value.get(at..at + 8)?.try_into().ok()?));
+        Some((word(0)?, word(8)?))
+    }
+}
