@@ -361,17 +361,18 @@ impl Plane for InDriver {
         let forgotten = actions.into_iter().try_for_each(|action| tree.forget(action));
         forgotten.and_then(|()| tree.install(image, &new)).map_err(error)?;
         let Installed { plan: before, numbers: old, inherited, .. } = &self.installed[side.index()];
-        let mut heirs: BTreeMap<Name, Seat> = BTreeMap::new();
+        let mut successors: BTreeMap<Name, Seat> = BTreeMap::new();
         for (name, seat) in inherited.iter().filter(|(name, _)| numbers.get(**name).is_some()) {
-            heirs.insert(*name, *seat);
+            successors.insert(*name, *seat);
         }
-        for (number, heir) in narrows_xdp::heirs(before, old, &numbers) {
+        for (number, successor) in narrows_xdp::successors(before, old, &numbers) {
             let mut counted = self.tree(side).seat(number).unwrap_or_default();
             let gone = inherited.iter().filter(|(name, _)| old.get(**name) == Some(number));
             gone.for_each(|(_, seat)| counted += *seat);
-            *heirs.entry(heir).or_default() += counted;
+            *successors.entry(successor).or_default() += counted;
         }
-        self.installed[side.index()] = Installed { plan, numbers, before_root, inherited: heirs };
+        self.installed[side.index()] =
+            Installed { plan, numbers, before_root, inherited: successors };
         Ok(())
     }
 

@@ -48,7 +48,7 @@ mod sets;
 mod tests;
 mod view;
 
-pub(crate) use handover::{Heritage, Offer};
+pub(crate) use handover::{Inherited, Offer};
 use planning::Ready;
 pub(crate) use planning::{Planned, Replaced};
 pub(crate) use sets::read_sets;

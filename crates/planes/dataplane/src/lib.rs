@@ -7,7 +7,7 @@
 //!
 //! From the inside out: `owners` and `frames` (which frames a worker has, and where they are),
 //! `xdp_io` (its I/O over AF_XDP), `sizing` (how many frames, and how large), `runner` (a worker in
-//! real time), with its `heartbeat` and its `mailbox`, `crew` (a thread that serves one or
+//! real time), with its `heartbeat` and its `mailbox`, `worker_loop` (a thread that serves one or
 //! several), `workers` (all of them), `plane` (what joins two ports, whatever way), `session` (the
 //! plane of AF_XDP), `instance` (policy, events, counters), `watch` (reports workers that hang),
 //! [`run`] (the process), `control` (how it serves commands), [`gates`] (ports that it shares with
@@ -18,18 +18,17 @@
 mod addresses;
 mod bare;
 mod bell;
-mod berth;
 mod beside;
 mod carrier;
 mod clock;
 mod confine;
 mod control;
 mod counters;
-mod crew;
 mod descriptors;
 mod events;
 mod frames;
 mod front;
+mod handoff;
 mod heartbeat;
 mod in_driver;
 mod instance;
@@ -61,6 +60,7 @@ mod tc_host;
 mod warnings;
 mod watch;
 mod work;
+mod worker_loop;
 mod worker_thread;
 mod workers;
 mod xdp_io;

@@ -44,9 +44,9 @@ impl Manager {
         tell(&[NotifyState::Stopping]);
     }
 
-    /// Process `heir` has taken over, and is the service from now on.
-    pub(crate) fn replaced_by(&self, heir: u32) {
-        tell(&[NotifyState::MainPid(heir)]);
+    /// Process `new_process` has taken over, and is the service from now on.
+    pub(crate) fn replaced_by(&self, new_process: u32) {
+        tell(&[NotifyState::MainPid(new_process)]);
     }
 
     /// The instance's state; sent if it has changed.

@@ -8,7 +8,7 @@ use crate::confine::{Needs, confine};
 use crate::control::{ControlServer, PlaceError, Task};
 use crate::descriptors::{self, TooFewDescriptors};
 use crate::gates::Gates;
-use crate::instance::{FailMode, Heritage, Instance, InstanceError, InstanceOptions};
+use crate::instance::{FailMode, Inherited, Instance, InstanceError, InstanceOptions};
 use crate::notify::Manager;
 use crate::offloads::Repairs;
 use crate::pause::Pause;
@@ -22,7 +22,7 @@ use crate::sets_file::{self, SetsFile};
 use crate::signals::Requests;
 use crate::state::{Failed, StateFile};
 use crate::upgrade::state::Manifest;
-use crate::upgrade::{Heir, Upgrades, VERSION};
+use crate::upgrade::{NewProcess, Upgrades, VERSION};
 use crate::work::Work;
 use narrows_bpf::{Hook, Stalled};
 use narrows_control::{Request, UpgradeStatus};
@@ -158,7 +158,7 @@ pub fn run(
     let sets = sets_file::first(sets.as_deref(), sets_file.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
     let control = ControlServer::open(&ports)?;
-    let ears = Ears::open(hangup)?;
+    let sources = EventSources::open(hangup)?;
     let manager = Manager::from_environment();
     let findings = refuse_blockers(&ports, fail, plane, &session)?;
     // In the other plane no queue is opened.
@@ -178,7 +178,7 @@ pub fn run(
     ready(&instance);
     let upgrades = Upgrades::new(UpgradeStatus::Never);
     serve(
-        Process { control, ears, manager, upgrades, instance },
+        Process { control, sources, manager, upgrades, instance },
         batch,
         last_read,
         state,
@@ -187,13 +187,13 @@ pub fn run(
 }
 
 /// The events of a process besides its control socket.
-struct Ears {
+struct EventSources {
     monitor: LinkMonitor,
     stop: Requests,
     hangup: Requests,
 }
 
-impl Ears {
+impl EventSources {
     fn open(hangup: Requests) -> Result<Self, RunError> {
         let monitor = LinkMonitor::open()?;
         Ok(Self { monitor, stop: Requests::to_stop()?, hangup })
@@ -203,7 +203,7 @@ impl Ears {
 /// The parts of a process that serves an instance.
 struct Process {
     control: ControlServer,
-    ears: Ears,
+    sources: EventSources,
     manager: Manager,
     upgrades: Upgrades,
     instance: Instance,
@@ -211,23 +211,24 @@ struct Process {
 
 /// Takes over from the process that started this one.
 fn succeed(options: InstanceOptions, hangup: Requests) -> Result<Process, RunError> {
-    let (mut heir, manifest, descriptors) = Heir::greet(VERSION).map_err(RunError::Succession)?;
-    let taken_in = take_in(&mut heir, options, hangup, manifest, descriptors);
-    let TakenIn { heritage, ears, control, calm } =
-        taken_in.inspect_err(|error| heir.refuse(&error.to_string()))?;
-    heir.take_over().map_err(RunError::Succession)?;
+    let (mut new_process, manifest, descriptors) =
+        NewProcess::greet(VERSION).map_err(RunError::Succession)?;
+    let taken_in = take_in(&mut new_process, options, hangup, manifest, descriptors);
+    let TakenIn { inherited, sources, control, calm } =
+        taken_in.inspect_err(|error| new_process.refuse(&error.to_string()))?;
+    new_process.take_over().map_err(RunError::Succession)?;
     // From here on it belongs to this process.
-    let (instance, status) = heritage.go_on(VERSION);
+    let (instance, status) = inherited.go_on(VERSION);
     let control = ControlServer::take_over(instance.ports(), control)?;
     calm_down(calm);
     let manager = Manager::from_environment();
-    Ok(Process { control, ears, manager, upgrades: Upgrades::new(status), instance })
+    Ok(Process { control, sources, manager, upgrades: Upgrades::new(status), instance })
 }
 
 /// The state of another process, while that one can still continue itself.
 struct TakenIn {
-    heritage: Heritage,
-    ears: Ears,
+    inherited: Inherited,
+    sources: EventSources,
     /// The control socket's.
     control: Vec<OwnedFd>,
     /// The priority to return to.
@@ -236,7 +237,7 @@ struct TakenIn {
 
 /// Prepares to take over, and receives the other process's state when it pauses.
 fn take_in(
-    heir: &mut Heir,
+    new_process: &mut NewProcess,
     options: InstanceOptions,
     hangup: Requests,
     manifest: Manifest,
@@ -244,14 +245,14 @@ fn take_in(
 ) -> Result<TakenIn, RunError> {
     let of_session = control.split_off(manifest.control.min(control.len()));
     // Before the ports are read, so that no change is missed.
-    let ears = Ears::open(hangup)?;
+    let sources = EventSources::open(hangup)?;
     // The other process has recorded what it switched off.
     let repairs = Repairs::reach(&options.ports);
-    let mut heritage = Heritage::prepare(options, repairs, manifest, of_session)?;
+    let mut inherited = Inherited::prepare(options, repairs, manifest, of_session)?;
     let calm = hurry();
-    let contents = heir.ask().map_err(RunError::Succession)?;
-    heritage.take_in(contents)?;
-    Ok(TakenIn { heritage, ears, control, calm })
+    let contents = new_process.ask().map_err(RunError::Succession)?;
+    inherited.take_in(contents)?;
+    Ok(TakenIn { inherited, sources, control, calm })
 }
 
 /// Serves until a signal asks to stop, or until another process has taken over.
@@ -262,8 +263,8 @@ fn serve(
     mut state: Option<StateFile>,
     mut sets: Option<SetsFile>,
 ) -> Result<Option<Snapshot>, RunError> {
-    let Process { mut control, ears, mut manager, mut upgrades, mut instance } = process;
-    let Ears { mut monitor, mut stop, mut hangup } = ears;
+    let Process { mut control, sources, mut manager, mut upgrades, mut instance } = process;
+    let EventSources { mut monitor, mut stop, mut hangup } = sources;
     manager.ready(&instance.standing());
     let mut beside = Beside::new()?;
     let mut refused = None;
@@ -362,9 +363,9 @@ fn serve(
         }
         // What has begun is not left to another process.
         if !control.is_amid_batch()
-            && let Some(heir) = upgrades.proceed(&mut instance, &control)
+            && let Some(new_process) = upgrades.proceed(&mut instance, &control)
         {
-            manager.replaced_by(heir);
+            manager.replaced_by(new_process);
             control.leave();
             return Ok(None);
         }

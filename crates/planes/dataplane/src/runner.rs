@@ -1,7 +1,7 @@
 //! A worker in real time: its turn each time its thread serves it.
 //!
-//! A thread runs one worker or several ([`Crew`](crate::crew::Crew)); a worker does not notice
-//! which. Its heartbeat, its mailbox and its counters go with it.
+//! A thread runs one worker or several ([`WorkerLoop`](crate::worker_loop::WorkerLoop)); a worker
+//! does not notice which. Its heartbeat, its mailbox and its counters go with it.
 //!
 //! A worker that is so late that its frames bypassed it drops what it still holds: newer frames of
 //! the same flows have overtaken it.
@@ -9,13 +9,13 @@
 //! Non-goals: shared state with other threads. Messages arrive through a mailbox and reports go
 //! back through a channel, so counters need no locks and no atomics and always add up.
 
-use crate::berth::Berth;
 use crate::clock;
+use crate::handoff::Handoff;
 use crate::heartbeat::{self, BEAT_EVERY};
 use crate::mailbox::Mailbox;
 use crate::owners::FrameCounts;
 use crate::upgrade::WorkerQueued;
-use crate::worker_thread::Seat;
+use crate::worker_thread::Settings;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_packet::{Backlog, DropReason};
@@ -104,12 +104,12 @@ pub(crate) enum Turn {
 /// A worker with all state that moves with it between threads.
 pub(crate) struct Runner {
     worker: Worker<XdpIo>,
-    seat: Seat,
+    settings: Settings,
     mailbox: Arc<Mailbox>,
     heart: Heart,
     last_words: Sender<WorkerReport>,
-    /// The berth of its own thread.
-    home: Arc<Berth>,
+    /// The handoff of its own thread.
+    home: Arc<Handoff>,
     /// It was told to end, and only sends its last report.
     has_ended: bool,
     /// The time until which it stays on its own thread.
@@ -128,18 +128,18 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// That of `seat`'s queue; `home` is its own thread's.
+    /// That of `settings`'s queue; `home` is its own thread's.
     pub(crate) fn new(
         worker: Worker<XdpIo>,
-        seat: Seat,
+        settings: Settings,
         mailbox: Arc<Mailbox>,
         heart: Heart,
         last_words: Sender<WorkerReport>,
-        home: Arc<Berth>,
+        home: Arc<Handoff>,
     ) -> Self {
         Self {
             worker,
-            seat,
+            settings,
             mailbox,
             heart,
             last_words,
@@ -157,14 +157,14 @@ impl Runner {
         }
     }
 
-    /// The berth of its own thread.
-    pub(crate) fn home(&self) -> &Arc<Berth> {
+    /// The handoff of its own thread.
+    pub(crate) fn home(&self) -> &Arc<Handoff> {
         &self.home
     }
 
     /// Whether it may move to another thread at `now`: it does not busy-poll, and has no messages.
     pub(crate) fn may_leave(&self, now: Nanos) -> bool {
-        !self.seat.busy_poll && now >= self.stays_until && !self.mailbox.is_full()
+        !self.settings.busy_poll && now >= self.stays_until && !self.mailbox.is_full()
     }
 
     /// Whether it was told to end.
@@ -183,9 +183,9 @@ impl Runner {
         self.mailbox.wants_one_alone()
     }
 
-    /// Handles its messages and moves packets. `crew` serves it.
+    /// Handles its messages and moves packets. `worker_loop` serves it.
     #[inline]
-    pub(crate) fn turn(&mut self, now: Nanos, crew: &Berthed<'_>) -> Turn {
+    pub(crate) fn turn(&mut self, now: Nanos, here: &OnThread<'_>) -> Turn {
         if self.was_idle {
             self.idle += now - self.last;
         } else {
@@ -195,7 +195,7 @@ impl Runner {
         if heartbeat::is_due(&self.heart, now) {
             self.beat(now);
         }
-        if self.mailbox.is_full() && !self.handle_mail(now, crew) {
+        if self.mailbox.is_full() && !self.handle_mail(now, here) {
             self.has_ended = true;
             return Turn::End;
         }
@@ -209,7 +209,7 @@ impl Runner {
                 self.busy_turns += 1;
                 return Turn::Busy;
             }
-            _ if self.seat.busy_poll => {
+            _ if self.settings.busy_poll => {
                 self.worker.io_mut().wake_drivers();
                 std::hint::spin_loop();
                 return Turn::Busy;
@@ -278,21 +278,21 @@ impl Runner {
 
     /// Handles the messages in the mailbox. Returns false if the worker is to stop.
     #[cold]
-    fn handle_mail(&mut self, now: Nanos, crew: &Berthed<'_>) -> bool {
-        let Some(mut mail) = self.mailbox.take(crew.alone) else { return true };
+    fn handle_mail(&mut self, now: Nanos, here: &OnThread<'_>) -> bool {
+        let Some(mut mail) = self.mailbox.take(here.alone) else { return true };
         for (egress, spec) in mail.take_updates() {
             self.worker.update(egress, spec, now);
         }
         if let Some(answer) = mail.asked {
             self.worker.io_mut().recover(now);
             // The client may have stopped waiting.
-            let _ = answer.send(self.report(crew.thread));
+            let _ = answer.send(self.report(here.thread));
         }
         if let Some(answer) = mail.sockets {
             let _ = answer.send(self.worker.io().sockets());
         }
         if let Some(pause) = mail.pause
-            && self.stand_still(&pause, crew)
+            && self.stand_still(&pause, here)
         {
             return false;
         }
@@ -305,8 +305,8 @@ impl Runner {
 
     /// Reports what is queued and waits for the decision who continues: this worker, or, if true,
     /// another process.
-    fn stand_still(&mut self, Standing { answer, leave }: &Standing, crew: &Berthed<'_>) -> bool {
-        let report = self.report(crew.thread);
+    fn stand_still(&mut self, Standing { answer, leave }: &Standing, here: &OnThread<'_>) -> bool {
+        let report = self.report(here.thread);
         let ids = Side::BOTH.map(|egress| self.worker.take_out(egress));
         let mut queued = self.worker.io().at_rest();
         for (ids, into) in ids.iter().zip(&mut queued.queued) {
@@ -320,7 +320,7 @@ impl Runner {
             match leave.recv_timeout(STANDING_LOOK) {
                 Ok(()) => return true,
                 Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => crew.turn_away(),
+                Err(RecvTimeoutError::Timeout) => here.turn_away(),
             }
         }
         let now = clock::now();
@@ -366,26 +366,29 @@ impl Runner {
     pub(crate) fn go_home(self: Box<Self>) {
         let home = Arc::clone(&self.home);
         if let Err(runner) = home.put(self) {
-            unreachable!("the thread of queue {} has ended before its worker", runner.seat.queue)
+            unreachable!(
+                "the thread of queue {} has ended before its worker",
+                runner.settings.queue
+            )
         }
     }
 }
 
 /// The thread that serves a worker, as far as the worker is concerned.
-pub(crate) struct Berthed<'a> {
+pub(crate) struct OnThread<'a> {
     /// By the queue whose home it is.
     pub(crate) thread: u32,
     /// It serves no other worker.
     pub(crate) alone: bool,
     /// Where other workers are handed over to it.
-    pub(crate) berth: &'a Berth,
+    pub(crate) handoff: &'a Handoff,
 }
 
-impl Berthed<'_> {
+impl OnThread<'_> {
     /// Sends back the workers that were handed over: they would wait for a paused worker.
     fn turn_away(&self) {
-        if self.berth.is_full() {
-            for runner in self.berth.take() {
+        if self.handoff.is_full() {
+            for runner in self.handoff.take() {
                 runner.go_home();
             }
         }

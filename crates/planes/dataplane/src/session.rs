@@ -10,7 +10,7 @@ use crate::gates::{Gates, NoGate};
 use crate::heartbeat::SILENT_AFTER;
 use crate::port::{PortFacts, losses};
 use crate::sizing::Sizing;
-use crate::worker_thread::Seat;
+use crate::worker_thread::Settings;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
@@ -279,8 +279,8 @@ impl Session {
         for (((queue, io), of_a), of_b) in ios.zip(of_a).zip(of_b) {
             let qdiscs = [Slot::new(of_a), Slot::new(of_b)];
             let worker = boards.seat(Worker::new(io, prepared.sizing.frames(), qdiscs));
-            let seat = Seat::of(queue, queues, options);
-            workers.start(worker, seat).map_err(SessionError::Thread)?;
+            let settings = Settings::of(queue, queues, options);
+            workers.start(worker, settings).map_err(SessionError::Thread)?;
         }
         let losses_before = losses(&prepared.ports);
         for side in Side::BOTH {

@@ -2,14 +2,14 @@
 //! reports.
 //!
 //! Each worker has a thread of its own, pinned to its core; at low load the first of them may serve
-//! all ([`Crew`]). Messages reach a worker on any thread.
+//! all ([`WorkerLoop`]). Messages reach a worker on any thread.
 
-use crate::berth::Berth;
-use crate::crew::Crew;
+use crate::handoff::Handoff;
 use crate::mailbox::Mailbox;
 use crate::priority::Priority;
 use crate::runner::{Paused, Runner, Standing, WorkerReport, WorkerSockets};
 use crate::session::SessionOptions;
+use crate::worker_loop::WorkerLoop;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_qdisc::Spec;
@@ -25,7 +25,7 @@ const TIMER_SLACK_NS: u64 = 1;
 
 /// How a worker is run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct Settings {
     /// The queue that it serves on both ports.
     pub(crate) queue: u32,
     /// The core that it is pinned to.
@@ -36,7 +36,7 @@ pub(crate) struct Seat {
     pub(crate) busy_poll: bool,
 }
 
-impl Seat {
+impl Settings {
     /// The settings of the worker of `queue`, one of `queues`.
     pub(crate) fn of(queue: u32, queues: u32, options: &SessionOptions) -> Self {
         let cpu =
@@ -51,7 +51,7 @@ impl Seat {
 pub(crate) struct WorkerThread {
     mailbox: Arc<Mailbox>,
     last_word: Receiver<WorkerReport>,
-    berth: Arc<Berth>,
+    handoff: Arc<Handoff>,
     pub(crate) cpu: usize,
 }
 
@@ -59,26 +59,26 @@ impl WorkerThread {
     /// Starts it. If `host` is given, its thread serves this worker, too, while it can.
     pub(crate) fn spawn(
         worker: Worker<XdpIo>,
-        seat: Seat,
+        settings: Settings,
         heart: Heart,
         host: Option<&Self>,
     ) -> io::Result<Self> {
-        let (mailbox, berth) = (Arc::new(Mailbox::new()?), Arc::new(Berth::new()?));
+        let (mailbox, handoff) = (Arc::new(Mailbox::new()?), Arc::new(Handoff::new()?));
         let (last_words, last_word) = channel();
-        let Seat { queue, cpu, sharing, busy_poll } = seat;
-        let home = Arc::clone(&berth);
-        let runner = Runner::new(worker, seat, mailbox.clone(), heart, last_words, home);
-        let host = host.map(|host| Arc::clone(&host.berth));
-        let crew = Crew::new(queue, Arc::clone(&berth), host, runner);
+        let Settings { queue, cpu, sharing, busy_poll } = settings;
+        let home = Arc::clone(&handoff);
+        let runner = Runner::new(worker, settings, mailbox.clone(), heart, last_words, home);
+        let host = host.map(|host| Arc::clone(&host.handoff));
+        let worker_loop = WorkerLoop::new(queue, Arc::clone(&handoff), host, runner);
         // No thread joins it, because a hanging thread would block the joining one. Its worker's
         // final report comes when its sockets are closed.
         std::thread::Builder::new().name(format!("nrw-q{queue}")).spawn(move || {
             settle(cpu);
             let priority =
                 if busy_poll { Priority::ordinary() } else { Priority::real_time(sharing) };
-            crew.run(priority);
+            worker_loop.run(priority);
         })?;
-        Ok(Self { mailbox, last_word, berth, cpu })
+        Ok(Self { mailbox, last_word, handoff, cpu })
     }
 
     /// Makes the worker apply `spec` to `egress`, at its next step.

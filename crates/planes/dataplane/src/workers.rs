@@ -7,7 +7,7 @@
 use crate::clock;
 use crate::heartbeat::{SILENT_AFTER, SilentWorker};
 use crate::runner::{Paused, WorkerReport, WorkerSockets};
-use crate::worker_thread::{Seat, WorkerThread};
+use crate::worker_thread::{Settings, WorkerThread};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Heartbeats, Pulse};
 use narrows_packet::DropReason;
@@ -61,10 +61,10 @@ impl Workers {
     }
 
     /// Starts the worker of the next queue.
-    pub(crate) fn start(&mut self, worker: Worker<XdpIo>, seat: Seat) -> io::Result<()> {
-        let heart = self.heartbeats.heart(seat.queue, clock::now());
+    pub(crate) fn start(&mut self, worker: Worker<XdpIo>, settings: Settings) -> io::Result<()> {
+        let heart = self.heartbeats.heart(settings.queue, clock::now());
         let heart = heart.ok_or_else(|| io::Error::other("more queues than can be steered"))?;
-        let thread = WorkerThread::spawn(worker, seat, heart, self.threads.first())?;
+        let thread = WorkerThread::spawn(worker, settings, heart, self.threads.first())?;
         self.threads.push(thread);
         self.known.get_mut().push(WorkerReport::default());
         Ok(())

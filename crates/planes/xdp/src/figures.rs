@@ -36,7 +36,7 @@ pub fn figures(plan: &Plan, numbers: &Numbers, counted: &Counted) -> Vec<NodeSta
 
 /// The numbers of the classes that are gone since `before`, which was that of `plan`, each with the
 /// class that was round it and is still there: what they counted is the latter's now.
-pub fn heirs(plan: &Plan, before: &Numbers, after: &Numbers) -> Vec<(u32, Name)> {
+pub fn successors(plan: &Plan, before: &Numbers, after: &Numbers) -> Vec<(u32, Name)> {
     let keys: BTreeMap<Handle, Key> =
         plan.nodes.keys().filter_map(|key| Some((key.handle?, *key))).collect();
     let round = |(qdisc, _): &Name| {
@@ -47,11 +47,11 @@ pub fn heirs(plan: &Plan, before: &Numbers, after: &Numbers) -> Vec<(u32, Name)>
         Some((above, if is_class { class.minor } else { 0 }))
     };
     let gone = before.named().filter(|(name, _)| after.get(*name).is_none());
-    let heir = |(name, number)| {
+    let successor = |(name, number)| {
         let mut round = std::iter::successors(Some(name), round);
         Some((number, round.find(|name| after.get(*name).is_some())?))
     };
-    gone.filter_map(heir).collect()
+    gone.filter_map(successor).collect()
 }
 
 /// What was counted in qdiscs.
@@ -242,7 +242,7 @@ mod tests {
             let after = compile(&plan(&lines), &first).unwrap().numbers;
             let name = |(major, id): (u32, u32)| (Handle::new(major).unwrap(), id);
             let from = from.into_iter().map(|from| (first.get(name(from)).unwrap(), name(to)));
-            assert_eq!(heirs(&before, &first, &after), from.collect::<Vec<_>>(), "{lines}");
+            assert_eq!(successors(&before, &first, &after), from.collect::<Vec<_>>(), "{lines}");
         }
     }
 }

@@ -1,8 +1,10 @@
-//! The XDP plane continues in another process: what the giver offers, and how the heir inherits it.
+//! The XDP plane continues in another process: what the old process offers, and how the new process
+//! inherits it.
 //!
-//! The heir loads programs of its own onto the giver's maps, and then replaces the giver's in their
-//! links. So plan, credit and counters are the same before and after, no frame waits, and no
-//! program has to stop. Only after that the heir installs the plan as it compiles it itself.
+//! The new process loads programs of its own onto the old process's maps, and then replaces the old
+//! process's in their links. So plan, credit and counters are the same before and after, no frame
+//! waits, and no program has to stop. Only after that the new process installs the plan as it
+//! compiles it itself.
 //!
 //! *Non-goals.* Filters in front start over, with counters and accounts of their own, as on the
 //! other plane.

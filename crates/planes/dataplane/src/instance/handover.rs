@@ -143,7 +143,7 @@ impl Instance {
 }
 
 /// An instance that another process still runs, ready to continue in this one.
-pub(crate) struct Heritage {
+pub(crate) struct Inherited {
     instance: Instance,
     inherited: Option<Box<dyn InheritedPlane>>,
     attempt: u64,
@@ -152,7 +152,7 @@ pub(crate) struct Heritage {
     stopped: Nanos,
 }
 
-impl Heritage {
+impl Inherited {
     /// Prepares to continue from `manifest`, whose `descriptors` are those of its gates and its
     /// plane. Nothing of the other process is changed.
     pub(crate) fn prepare(

@@ -1,5 +1,5 @@
-//! A session that continues in another process: what the giver offers, and how the heir inherits
-//! it.
+//! A session that continues in another process: what the old process offers, and how the new
+//! process inherits it.
 
 use super::{Boards, Prepared, Secrets, Session, SessionError, SessionOptions, load};
 use crate::clock;
@@ -11,7 +11,7 @@ use crate::port::{PortFacts, losses};
 use crate::sizing::Sizing;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PortManifest, SessionManifest, WorkerManifest};
-use crate::worker_thread::Seat;
+use crate::worker_thread::Settings;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Hook, Stalled, XdpMode};
@@ -192,8 +192,8 @@ impl InheritedPlane for InheritedSession {
         let mut threads = Workers::new(prepared.heartbeats.clone());
         let queues = workers.len() as u32;
         for (queue, worker) in (0u32..).zip(workers) {
-            let seat = Seat::of(queue, queues, options);
-            threads.start(worker, seat).map_err(SessionError::Thread)?;
+            let settings = Settings::of(queue, queues, options);
+            threads.start(worker, settings).map_err(SessionError::Thread)?;
         }
         let began = clock::now();
         let losses_before = losses(&prepared.ports);

@@ -1,11 +1,11 @@
-//! The stages of an upgrade, as its giver sees them.
+//! The stages of an upgrade, as its old process sees them.
 
 use std::fmt;
 
-/// The step that the giver waits for, or does.
+/// The step that the old process waits for, or does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// The heir introduces itself.
+    /// The new process introduces itself.
     Greeting,
     /// It loads its programs, and maps frames and rings.
     Preparing,

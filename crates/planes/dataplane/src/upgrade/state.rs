@@ -1,11 +1,12 @@
-//! The state that the giver sends and the heir must understand, with a version.
+//! The state that the old process sends and the new process must understand, with a version.
 //!
-//! Two messages: the [`Manifest`] while the giver still forwards (the policy, and the descriptors
-//! that come with it), and the [`Contents`] once it has stopped (counters, limits, packets). Both
-//! begin in JSON; [classes](super::spent) and [packets](super::queued) follow in binary.
+//! Two messages: the [`Manifest`] while the old process still forwards (the policy, and the
+//! descriptors that come with it), and the [`Contents`] once it has stopped (counters, limits,
+//! packets). Both begin in JSON; [classes](super::spent) and [packets](super::queued) follow in
+//! binary.
 //!
 //! The programs of the XDP plane keep plans, credit and counters in maps of the kernel, which the
-//! heir gets and continues with. So of these only the descriptors are passed on.
+//! new process gets and continues with. So of these only the descriptors are passed on.
 
 use super::queued::{WorkerQueued, read_u32};
 use super::spent::{self, SpentClass};
@@ -14,9 +15,9 @@ use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The version of the state. Raise it with any change of its form, its meaning, the heir's handling
-/// of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): an heir with
-/// another version is refused.
+/// The version of the state. Raise it with any change of its form, its meaning, the new process's
+/// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
+/// new process with another version is refused.
 pub const FORMAT: u32 = 6;
 
 /// The state cannot be used.
@@ -41,7 +42,7 @@ pub struct Manifest {
     pub sets: String,
     /// The number of the upgrade.
     pub attempt: u64,
-    /// The giver's version.
+    /// The old process's version.
     pub version: String,
     /// When the first process of the instance began, in nanoseconds of the monotonic clock.
     pub began: u64,
@@ -49,7 +50,7 @@ pub struct Manifest {
     pub hash_key: u64,
     /// The seal of the steering programs' metadata.
     pub seal: u32,
-    /// What joins the ports; none while the giver waits for them.
+    /// What joins the ports; none while the old process waits for them.
     pub plane: Option<PlaneManifest>,
     /// The number of descriptors of the control socket: itself, and its locks.
     pub control: usize,
@@ -129,7 +130,7 @@ pub struct WorkerManifest {
     pub rings: [[u32; 2]; 2],
 }
 
-/// The state of a giver that has paused.
+/// The state of an old process that has paused.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Contents {
     /// When the first worker was asked to stop, in nanoseconds of the monotonic clock.
@@ -242,7 +243,7 @@ impl Contents {
         self.workers.iter().map(|worker| worker.packets() as u64).sum()
     }
 
-    /// The time at which the giver paused.
+    /// The time at which the old process paused.
     pub fn stopped(&self) -> Nanos {
         Nanos(self.stopped)
     }

@@ -29,19 +29,19 @@ const HEADER: usize = 9;
 /// The kind of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// The heir: this is what I am.
+    /// The new process: this is what I am.
     Hello = 1,
-    /// The giver: this is what there is.
+    /// The old process: this is what there is.
     Manifest = 2,
-    /// The heir: I can go on from there.
+    /// The new process: I can go on from there.
     Prepared = 3,
-    /// The giver: I have stopped, and this is queued.
+    /// The old process: I have stopped, and this is queued.
     Contents = 4,
-    /// The heir: I have queued it.
+    /// The new process: I have queued it.
     Ready = 5,
-    /// The giver: it is yours.
+    /// The old process: it is yours.
     Go = 6,
-    /// The heir, or the keeper of gates: I cannot, and why.
+    /// The new process, or the keeper of gates: I cannot, and why.
     Refused = 7,
     /// To the keeper of gates: put one there.
     Place = 8,

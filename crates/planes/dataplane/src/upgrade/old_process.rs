@@ -1,4 +1,4 @@
-//! The giver's part: starts the heir, talks to it while packets flow, and hands over.
+//! The old process's part: starts the new process, talks to it while packets flow, and hands over.
 
 use super::stage::Stage;
 use super::state::{Contents, FORMAT, Manifest};
@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long an heir may take to introduce itself: at most the time to be loaded from disk.
+/// How long a new process may take to introduce itself: at most the time to be loaded from disk.
 const GREETING_TIME: Duration = Duration::from_secs(5);
 /// How long it may take to prepare: the kernel verifies its programs, which takes long on a slow
 /// processor, and maps memory. Packets flow meanwhile.
 const PREPARING_TIME: Duration = Duration::from_secs(45);
-/// How long the giver's workers may pause. Well below the time after which a worker counts as
+/// How long the old process's workers may pause. Well below the time after which a worker counts as
 /// silent; arrivals wait in the RX rings.
 pub(super) const TAKING_TIME: Duration = Duration::from_millis(350);
-/// How long the giver may take to send its messages.
+/// How long the old process may take to send its messages.
 const SAYING_TIME: Duration = Duration::from_secs(1);
 
-/// The argument that makes a new process an heir.
+/// The argument that makes a process take over from the one that starts it.
 const TAKE_OVER: &str = "--take-over";
 
 /// How this process was started, to start another one like it.
@@ -41,7 +41,7 @@ impl Origin {
     }
 }
 
-/// The heir's first message.
+/// The new process's first message.
 #[derive(Debug, serde::Serialize, Deserialize)]
 pub(super) struct Hello {
     pub(super) format: u32,
@@ -49,15 +49,15 @@ pub(super) struct Hello {
 }
 
 /// An upgrade that is under way.
-pub(crate) struct Giver {
-    heir: Child,
+pub(crate) struct OldProcess {
+    new_process: Child,
     channel: Channel,
     stage: Stage,
     until: Instant,
     version: String,
 }
 
-/// The result of waiting for the heir.
+/// The result of waiting for the new process.
 pub(crate) enum Outcome {
     /// It needs more time.
     Wait,
@@ -67,34 +67,34 @@ pub(crate) enum Outcome {
     Ready,
 }
 
-impl Giver {
-    /// Starts the heir: `binary`, or the present file at this process's path, with the arguments of
-    /// this process.
+impl OldProcess {
+    /// Starts the new process: `binary`, or the present file at this process's path, with the
+    /// arguments of this process.
     pub(crate) fn start(origin: &Origin, binary: Option<&Path>) -> Result<Self, String> {
         let binary = binary.unwrap_or(&origin.binary);
         let failed = |error| format!("cannot start {}: {error}", binary.display());
         let (channel, its_end) = Channel::pair().map_err(failed)?;
-        let heir = Command::new(binary)
+        let new_process = Command::new(binary)
             .args(&origin.arguments)
             .arg(TAKE_OVER)
-            // The heir is another process; with this variable it would ignore the watchdog.
+            // The new process is another process; with this variable it would ignore the watchdog.
             .env_remove("WATCHDOG_PID")
             .stdin(Stdio::from(OwnedFd::from(its_end)))
             .spawn()
             .map_err(failed)?;
         let until = Instant::now() + GREETING_TIME;
         let version = String::new();
-        Ok(Self { heir, channel, stage: Stage::Greeting, until, version })
+        Ok(Self { new_process, channel, stage: Stage::Greeting, until, version })
     }
 
-    /// What to wait on for the heir.
+    /// What to wait on for the new process.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.channel.as_fd()
     }
 
     /// Its process id.
     pub(crate) fn pid(&self) -> u32 {
-        self.heir.id()
+        self.new_process.id()
     }
 
     /// Its version, once received.
@@ -102,7 +102,7 @@ impl Giver {
         &self.version
     }
 
-    /// The heir's latest message.
+    /// The new process's latest message.
     ///
     /// # Errors
     /// If the upgrade has failed, and why.
@@ -132,7 +132,7 @@ impl Giver {
         }
     }
 
-    /// Sends the manifest to the heir.
+    /// Sends the manifest to the new process.
     pub(crate) fn offer(
         &mut self,
         manifest: &Manifest,
@@ -162,18 +162,18 @@ impl Giver {
         sent.map_err(|error| self.broken(&error))
     }
 
-    /// Ends the heir, which must not take over.
+    /// Ends the new process, which must not take over.
     pub(crate) fn give_up(mut self) {
         // It may have ended on its own.
-        let _ = self.heir.kill();
-        let _ = self.heir.wait();
+        let _ = self.new_process.kill();
+        let _ = self.new_process.wait();
     }
 
     fn late(&self) -> String {
         format!("the new binary took too long {}", self.stage)
     }
 
-    /// Why the heir sends nothing more.
+    /// Why the new process sends nothing more.
     fn broken(&mut self, error: &io::Error) -> String {
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => self.late(),
@@ -183,7 +183,7 @@ impl Giver {
             _ => {
                 // It has closed its end: it ends, or has ended.
                 std::thread::sleep(Duration::from_millis(10));
-                match self.heir.try_wait() {
+                match self.new_process.try_wait() {
                     Ok(Some(status)) => format!(
                         "the new binary ended ({status}) {}; its log says why",
                         match self.stage {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module's documentation.
-pub(crate) struct Berth {
+pub(crate) struct Handoff {
     arrived: Mutex<Arrived>,
     bell: Bell,
     /// The thread's load of its core, in thousandths, including reserved room.
@@ -28,7 +28,7 @@ struct Arrived {
     is_closed: bool,
 }
 
-impl Berth {
+impl Handoff {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { arrived: Mutex::default(), bell: Bell::new()?, load: AtomicU32::new(0) })
     }
@@ -70,8 +70,8 @@ impl Berth {
         std::mem::take(&mut self.arrived().runners)
     }
 
-    /// Closes the berth of a thread that serves no worker, if none will come back. Returns whether
-    /// it is closed.
+    /// Closes the handoff of a thread that serves no worker, if none will come back. Returns
+    /// whether it is closed.
     pub(crate) fn close(&self) -> bool {
         let mut arrived = self.arrived();
         arrived.is_closed = arrived.is_over && arrived.runners.is_empty();
@@ -103,21 +103,21 @@ mod tests {
 
     #[test]
     fn room_is_promised_once() {
-        let berth = Berth::new().unwrap();
-        berth.set_load(100);
-        assert!(berth.claim(300, 500));
-        assert!(!berth.claim(101, 500));
-        assert!(berth.claim(100, 500));
-        berth.set_load(0);
-        assert!(berth.claim(500, 500) && !berth.claim(u32::MAX, 500));
+        let handoff = Handoff::new().unwrap();
+        handoff.set_load(100);
+        assert!(handoff.claim(300, 500));
+        assert!(!handoff.claim(101, 500));
+        assert!(handoff.claim(100, 500));
+        handoff.set_load(0);
+        assert!(handoff.claim(500, 500) && !handoff.claim(u32::MAX, 500));
     }
 
     #[test]
-    fn a_berth_closes_when_its_own_worker_has_ended_and_not_before() {
-        let berth = Berth::new().unwrap();
-        assert!(!berth.close() && !berth.is_full());
-        berth.end();
-        assert!(berth.is_full() && berth.take().is_empty() && !berth.is_full());
-        assert!(berth.close());
+    fn a_handoff_queue_closes_when_its_own_worker_has_ended_and_not_before() {
+        let handoff = Handoff::new().unwrap();
+        assert!(!handoff.close() && !handoff.is_full());
+        handoff.end();
+        assert!(handoff.is_full() && handoff.take().is_empty() && !handoff.is_full());
+        assert!(handoff.close());
     }
 }

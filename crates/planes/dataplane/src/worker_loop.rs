@@ -6,7 +6,7 @@
 //! the *host*, which sleeps once and wakes up once for all of them. When its load begins to cost
 //! delay, the host sends them back.
 //!
-//! *Ownership does not change.* A worker belongs to one thread at any moment ([`Berth`]), takes
+//! *Ownership does not change.* A worker belongs to one thread at any moment ([`Handoff`]), takes
 //! along its packets, qdiscs and timers, and is handed over between two steps: nothing is
 //! reordered, nothing is shared.
 //!
@@ -27,11 +27,11 @@
 //!
 //! Non-goals: balancing. The device decides which queue a flow takes.
 
-use crate::berth::Berth;
 use crate::clock;
+use crate::handoff::Handoff;
 use crate::heartbeat::BEAT_EVERY;
 use crate::priority::Priority;
-use crate::runner::{Berthed, Runner, Turn};
+use crate::runner::{OnThread, Runner, Turn};
 use narrows_units::Nanos;
 use narrows_xsk::PollSet;
 use std::sync::Arc;
@@ -61,12 +61,12 @@ const STREAK_WORK: Nanos = Nanos::from_micros(500);
 const STAY: Nanos = Nanos::from_secs(1);
 
 /// See the module's documentation.
-pub(crate) struct Crew {
+pub(crate) struct WorkerLoop {
     /// The queue whose worker belongs to this thread.
     queue: u32,
-    berth: Arc<Berth>,
-    /// The host's berth, if the host is another thread.
-    host: Option<Arc<Berth>>,
+    handoff: Arc<Handoff>,
+    /// The host's handoff, if the host is another thread.
+    host: Option<Arc<Handoff>>,
     /// In boxes, because they are sorted after each sleep.
     runners: Vec<Box<Runner>>,
     polled: PollSet,
@@ -108,18 +108,18 @@ impl Gauge {
     }
 }
 
-impl Crew {
-    /// The crew of `runner`, the worker of `queue`.
+impl WorkerLoop {
+    /// The loop of `runner`, the worker of `queue`.
     pub(crate) fn new(
         queue: u32,
-        berth: Arc<Berth>,
-        host: Option<Arc<Berth>>,
+        handoff: Arc<Handoff>,
+        host: Option<Arc<Handoff>>,
         runner: Runner,
     ) -> Self {
         let now = clock::now();
         Self {
             queue,
-            berth,
+            handoff,
             host,
             runners: vec![Box::new(runner)],
             polled: PollSet::default(),
@@ -133,12 +133,12 @@ impl Crew {
     /// Bounds the thread's `priority` meanwhile.
     pub(crate) fn run(mut self, mut priority: Priority) {
         loop {
-            if self.berth.is_full() {
+            if self.handoff.is_full() {
                 self.account();
-                self.runners.extend(self.berth.take());
+                self.runners.extend(self.handoff.take());
             }
             if self.runners.is_empty() {
-                if self.berth.close() {
+                if self.handoff.close() {
                     return;
                 }
                 self.polled.clear();
@@ -162,7 +162,7 @@ impl Crew {
             }
         }
         let alone = self.runners.len() == 1;
-        let here = Berthed { thread: self.queue, alone, berth: &self.berth };
+        let here = OnThread { thread: self.queue, alone, handoff: &self.handoff };
         let (mut busy, mut ended) = (false, false);
         for runner in &mut self.runners {
             match runner.turn(now, &here) {
@@ -229,7 +229,7 @@ impl Crew {
 
     /// Sleeps for at most `at_most`, or until a polled queue has packets or a worker arrives.
     fn sleep(&mut self, at_most: Option<Nanos>) {
-        self.polled.add(self.berth.wake(), true);
+        self.polled.add(self.handoff.wake(), true);
         match self.polled.wait(at_most.map(|time| time.0)) {
             Ok(wake) if wake.failed && !wake.readable => std::thread::sleep(FAILED_WAIT),
             Ok(_) => {}
@@ -243,7 +243,7 @@ impl Crew {
     fn look(&mut self, now: Nanos) {
         let load = self.gauge.look(now);
         let Some(host) = &self.host else {
-            self.berth.set_load(load);
+            self.handoff.set_load(load);
             if load > HOST_FULL && self.runners.len() > 1 {
                 self.send_home(now);
             }
@@ -281,7 +281,7 @@ impl Crew {
     fn send_home(&mut self, now: Nanos) {
         self.account();
         for mut runner in
-            self.runners.extract_if(.., |runner| !Arc::ptr_eq(runner.home(), &self.berth))
+            self.runners.extract_if(.., |runner| !Arc::ptr_eq(runner.home(), &self.handoff))
         {
             runner.stays_until = now + STAY;
             runner.go_home();

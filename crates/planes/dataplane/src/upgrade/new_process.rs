@@ -1,6 +1,7 @@
-//! The heir's part: identifies itself, prepares, and takes over when the giver says so.
+//! The new process's part: identifies itself, prepares, and takes over when the old process says
+//! so.
 
-use super::giver::{Hello, TAKING_TIME};
+use super::old_process::{Hello, TAKING_TIME};
 use super::state::{Contents, FORMAT, Manifest};
 use super::wire::{Channel, Kind, Message};
 use std::io;
@@ -8,15 +9,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How long the giver may take to send the manifest, and then to pause.
+/// How long the old process may take to send the manifest, and then to pause.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// This process, while it takes over from another.
-pub(crate) struct Heir {
+pub(crate) struct NewProcess {
     channel: Channel,
 }
 
-impl Heir {
+impl NewProcess {
     /// Introduces this binary and receives the manifest, over the connection that it got as
     /// standard input.
     pub(crate) fn greet(version: &str) -> Result<(Self, Manifest, Vec<OwnedFd>), String> {
@@ -25,19 +26,19 @@ impl Heir {
         let stream = stream.ok().filter(is_socket).ok_or(
             "--take-over is for `narrows upgrade`, which starts the new binary with it itself",
         )?;
-        // The giver no longer reads; the connection ends with the channel.
+        // The old process no longer reads; the connection ends with the channel.
         let nothing = std::fs::File::open("/dev/null").map_err(|error| error.to_string())?;
         rustix::stdio::dup2_stdin(nothing).map_err(|error| error.to_string())?;
-        let mut heir = Self { channel: Channel::new(UnixStream::from(stream)) };
+        let mut new_process = Self { channel: Channel::new(UnixStream::from(stream)) };
         let hello = Hello { format: FORMAT, version: version.to_owned() };
         let hello = serde_json::to_vec(&hello).map_err(|error| error.to_string())?;
-        heir.say(Kind::Hello, &hello)?;
-        let message = heir.hear(Kind::Manifest, TIMEOUT)?;
+        new_process.say(Kind::Hello, &hello)?;
+        let message = new_process.hear(Kind::Manifest, TIMEOUT)?;
         let manifest = serde_json::from_slice(&message.bytes).map_err(|error| error.to_string())?;
-        Ok((heir, manifest, message.descriptors))
+        Ok((new_process, manifest, message.descriptors))
     }
 
-    /// Reports that this process is prepared, and receives the contents of the paused giver.
+    /// Reports that this process is prepared, and receives the contents of the paused old process.
     pub(crate) fn ask(&mut self) -> Result<Contents, String> {
         self.say(Kind::Prepared, &[])?;
         let message = self.hear(Kind::Contents, TIMEOUT)?;
@@ -52,7 +53,7 @@ impl Heir {
 
     /// Reports why this process cannot take over.
     pub(crate) fn refuse(&self, reason: &str) {
-        // A giver that no longer listens has given up already.
+        // An old process that no longer listens has given up already.
         let _ = self.channel.send(Kind::Refused, reason.as_bytes(), &[], TAKING_TIME);
     }
 
