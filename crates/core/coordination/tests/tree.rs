@@ -534,6 +534,12 @@ struct Shares {
 impl Shares {
     fn of(case: &Case, used: (usize, bool, Asking)) -> Self {
         let (bed, rates) = rates(case, used);
+        if std::env::var("SHOW").is_ok() {
+            eprintln!(
+                "GRANTED {:x?}",
+                bed.granted().iter().map(|(id, g)| format!("{id:x}: {g:?}")).collect::<Vec<_>>()
+            );
+        }
         let due = due_rates(case);
         let rate = |id: &u32| rates.get(id).copied().unwrap_or(0.0);
         let mut broken = Vec::new();
@@ -607,6 +613,24 @@ fn errors(trees: impl Strategy<Value = Case>, seed: u64, count: usize) -> (Vec<f
     for _ in 0..count {
         let (tree, used) = cases.new_tree(&mut runner).unwrap().current();
         let shares = Shares::of(&tree, used);
+        if shares.error() > 0.01 || !shares.broken.is_empty() {
+            eprintln!("BAD {used:?} {:?}", shares.broken);
+            let parents: BTreeMap<u32, Class> = tree.0.iter().copied().collect();
+            for (id, rate, due) in &shares.rates {
+                let c = &parents[id];
+                let d = tree.1.iter().find(|d| d.0 == *id).map(|d| d.1);
+                eprintln!(
+                    "  {id:x} parent {:x?} rate {} ceil {} prio {} q {} demand {d:?}: {:.1} due {:.1}",
+                    c.parent,
+                    c.rate.bits_per_sec() / 1000000,
+                    c.ceil.bits_per_sec() / 1000000,
+                    c.prio,
+                    c.quantum,
+                    rate / 1e6,
+                    due / 1e6
+                );
+            }
+        }
         errors.push(shares.error());
         broken.extend(shares.broken);
     }

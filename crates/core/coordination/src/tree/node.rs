@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use super::race::Race;
 use super::terms::{Bucket, Portion, Terms};
 use crate::census;
-use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_qdisc::{Census, RANKS};
@@ -23,10 +23,6 @@ pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
     pub(super) sales: Sales,
     pub(super) terms: Terms,
-    /// What the queue that alone has a seat has bought so far by [`OwnCredit`], in bytes. It wraps.
-    ///
-    /// [`OwnCredit`]: narrows_qdisc::htb::OwnCredit
-    pub(super) bought: AtomicU32,
     /// How many queues have a seat at it.
     seats: AtomicU16,
     /// Whether a queue runs, or ran, in a race of another rank than the first.
@@ -98,7 +94,6 @@ impl Node {
             terms: Terms::new(class),
             portion: Portion::new(class),
             sales: Sales::default(),
-            bought: AtomicU32::default(),
             seats: AtomicU16::default(),
             has_ranks: AtomicBool::default(),
             entry: AtomicU64::default(),
@@ -267,6 +262,22 @@ impl Node {
     #[inline]
     pub(super) fn place(&self, steps: usize, limit: Limit) -> &AtomicU64 {
         &self.places[steps - 1][limit as usize]
+    }
+
+    /// The same, as it is now.
+    #[inline]
+    pub(super) fn time(&self, steps: usize, limit: Limit) -> u64 {
+        self.place(steps, limit).load(Ordering::Relaxed)
+    }
+
+    /// The credit at `now` at rate and ceiling, of the class first and then of those above it, in
+    /// nanoseconds.
+    pub(super) fn tokens(&self, now: Nanos) -> Vec<[i64; 2]> {
+        let tokens = |at: &Self| {
+            let (ledger, bucket) = at.rate();
+            [ledger.level(bucket.depth, now), at.sales.ceil.level(at.terms.ceil().depth, now)]
+        };
+        self.path().map(tokens).collect()
     }
 
     /// Runs in the races above it from now on.

@@ -1,9 +1,9 @@
 //! Queues that keep a tree together, in virtual time.
 
 use narrows_coordination::{Below, Label, SharedTree, Spent, TreeStrategy};
-use narrows_packet::{Batch, Headers, PacketId, Packets, Reading};
-use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass, TreeMeter};
-use narrows_qdisc::{Census, Config, Next, NodeId, Qdisc, Spec, bands, fifo};
+use narrows_packet::{Batch, Headers, PacketId, Packets};
+use narrows_qdisc::htb::{self, Class};
+use narrows_qdisc::{Config, Next, NodeId, Qdisc, Spec, bands, fifo};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,45 +46,6 @@ pub enum Asking {
 
 impl Asking {
     pub const BOTH: [Self; 2] = [Self::All, Self::First];
-}
-
-/// A queue's seat, with its way of asking.
-struct Seat {
-    seat: Box<dyn TreeMeter>,
-    asking: Asking,
-}
-
-impl TreeMeter for Seat {
-    fn asking_alone(&self) -> usize {
-        match self.asking {
-            Asking::All => usize::MAX,
-            Asking::First => 0,
-        }
-    }
-
-    fn leaf(&self, id: u32) -> Option<LeafClass> {
-        self.seat.leaf(id)
-    }
-
-    fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
-        self.seat.meter(id)
-    }
-
-    fn census(&self, id: u32) -> Option<Box<dyn Census>> {
-        self.seat.census(id)
-    }
-
-    fn is_seat_of(&self, seat: u64, id: u32) -> bool {
-        self.seat.is_seat_of(seat, id)
-    }
-
-    fn changes(&mut self) -> Option<Vec<u32>> {
-        self.seat.changes()
-    }
-
-    fn reading(&self) -> Reading {
-        self.seat.reading()
-    }
 }
 
 struct Source {
@@ -211,7 +172,7 @@ impl Bed {
 
     fn made(
         strategy: TreeStrategy,
-        asking: Asking,
+        _asking: Asking,
         queues: usize,
         classes: &[(u32, Class)],
         labels: &BTreeMap<u32, Label>,
@@ -220,8 +181,7 @@ impl Bed {
         let tree = SharedTree::new(strategy);
         let bed_queue = || {
             let config = htb::Config { default: 0, unclassified: htb::Unclassified::Sent(1000) };
-            let seat = Box::new(Seat { seat: tree.seat(), asking });
-            let spec = Spec { tree: Some(seat), ..Spec::new(Config::Htb(config)) };
+            let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
             let mut packets = Packets::new(8192);
             packets.prepare(leaf.config.reading());
             Queue {
@@ -259,6 +219,25 @@ impl Bed {
         }
         bed.tree.become_these(Arc::new(members), labels);
         bed
+    }
+
+    pub fn granted(&self) -> BTreeMap<u32, Vec<u64>> {
+        let mut all: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        for queue in &self.queues {
+            let mut stats = Vec::new();
+            queue.qdisc.stats(&mut stats);
+            for one in stats {
+                if let Some(narrows_qdisc::Detail::Htb(figures)) = one.detail {
+                    for (id, leaf) in &figures.leaves {
+                        let sum = all.entry(*id).or_insert_with(|| vec![0; 5]);
+                        for (s, g) in sum.iter_mut().zip(leaf.granted) {
+                            *s += g;
+                        }
+                    }
+                }
+            }
+        }
+        all
     }
 
     /// Offers packets of `len` bytes for `class` on `queue`.

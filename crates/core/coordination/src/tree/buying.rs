@@ -1,0 +1,249 @@
+//! How a queue buys for a leaf class: of what the class has of its own, or from one lender.
+//!
+//! Either is looked at first, with loads alone: has each class on the way to the root credit, after
+//! what goes first? If so, credit is taken at each of them ([`Node::take`]), which is whole or has
+//! no effect. If not, the class that has credit last is what the leaf waits for.
+
+use super::claim::{Claim, passes_by_any_right};
+use super::node::{Limit, Node};
+use super::purchase::Offer;
+use super::queue_handle::QueueHandle;
+use super::race::laps;
+use crate::sync::Ordering;
+use narrows_units::{Bytes, Nanos};
+
+/// What a leaf lacks, and until when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lack {
+    /// At which class, counted from the leaf.
+    pub(super) steps: usize,
+    /// Which of its limits.
+    pub(super) limit: Limit,
+    /// When it has credit.
+    pub(super) until: Nanos,
+    /// The ceilings that have none either, one bit for each class, by the same count.
+    pub(super) ceilings: u32,
+    /// Whether others of its class or priority go first: then the leaf waits alone.
+    pub(super) is_late: bool,
+    /// Whether a class below the lender has credit, but for others: then the leaf does not ask
+    /// further up. The lender is the lowest class with credit, not the one that is least in demand.
+    pub(super) has: bool,
+}
+
+/// Collects what is lacking on the way up.
+struct Search<'a> {
+    handle: &'a QueueHandle,
+    bytes: Bytes,
+    now: Nanos,
+    last: Option<Lack>,
+    ceilings: u32,
+    is_late: bool,
+}
+
+impl Search<'_> {
+    fn add(&mut self, steps: usize, limit: Limit, until: Nanos) {
+        if until <= self.now {
+            return;
+        }
+        if limit == Limit::Ceil {
+            self.ceilings |= 1 << steps;
+        }
+        if self.last.is_none_or(|last| until >= last.until) {
+            self.last = Some(Lack { steps, limit, until, ceilings: 0, is_late: false, has: false });
+        }
+    }
+
+    /// The ceiling of `at`, for the claim that is only made up where it matters.
+    #[inline]
+    fn ceiling(&mut self, steps: usize, at: &Node, claim: impl FnOnce() -> Claim) {
+        let (ledger, bucket, total) = (&at.sales.ceil, at.terms.ceil(), self.handle.total);
+        if !passes_by_any_right(ledger, bucket, total, self.bytes, self.now) {
+            self.add(steps, Limit::Ceil, claim().due(ledger, bucket, total, self.bytes, self.now));
+        }
+    }
+
+    fn rate(&mut self, steps: usize, at: &Node, claim: Claim) {
+        let (ledger, bucket) = at.rate();
+        let due = claim.due(ledger, bucket, self.handle.total, self.bytes, self.now);
+        if due > self.now {
+            self.add(steps, Limit::Rate, due);
+        }
+    }
+
+    fn end(self) -> Result<(), Lack> {
+        match self.last {
+            None => Ok(()),
+            Some(last) => {
+                let Self { ceilings, is_late, .. } = self;
+                Err(Lack { ceilings, is_late, ..last })
+            }
+        }
+    }
+}
+
+impl QueueHandle {
+    fn search(&self, bytes: Bytes, now: Nanos) -> Search<'_> {
+        Search { handle: self, bytes, now, last: None, ceilings: 0, is_late: false }
+    }
+
+    /// When the class has `bytes` at its own rate.
+    #[inline]
+    pub(super) fn own_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
+        let (ledger, bucket) = self.node.rate();
+        self.claim(now).due(ledger, bucket, self.total, bytes, now)
+    }
+
+    /// When the class has `bytes` at its own ceiling, apart from its rate.
+    #[inline]
+    pub(super) fn ceil_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
+        let (ledger, bucket) = (&self.node.sales.ceil, self.node.terms.ceil());
+        if self.node.rate_apart().is_none()
+            || passes_by_any_right(ledger, bucket, self.total, bytes, now)
+        {
+            return Nanos::ZERO;
+        }
+        self.claim(now).due(ledger, bucket, self.total, bytes, now)
+    }
+
+    /// Buys `least` bytes, or up to `want`, of what the class has of its own.
+    #[inline]
+    pub(super) fn buy_own(&mut self, least: Bytes, want: Bytes, now: Nanos) -> Result<Bytes, Lack> {
+        self.join();
+        if !self.is_shared()
+            && let Some(bytes) = self.node.offer_own(least, want, self.total, now)
+            && self.node.take(bytes, self.total, &Offer::OWN, now)
+        {
+            self.bought(bytes, now);
+            return Ok(bytes);
+        }
+        self.buy_least_own(least, now).map(|()| least)
+    }
+
+    /// The same, where others of its class go first, or the classes above do not let it all pass.
+    #[inline(never)]
+    fn buy_least_own(&mut self, bytes: Bytes, now: Nanos) -> Result<(), Lack> {
+        let own = self.claim(now);
+        let until = self.own_due(bytes, now);
+        if until > now {
+            return Err(Lack {
+                steps: 0,
+                limit: Limit::Rate,
+                until,
+                ceilings: 0,
+                is_late: false,
+                has: false,
+            });
+        }
+        let mut search = self.search(bytes, now);
+        for (steps, at) in self.node.path().enumerate() {
+            // Between its queues it has been decided already.
+            search.ceiling(steps, at, || if steps == 0 { own } else { Claim::ASSURED });
+        }
+        search.end()?;
+        self.take(bytes, &Offer::OWN, now)
+    }
+
+    /// Buys `bytes` from the class `lender` above this one, or from one below that has credit now.
+    /// Returns how many classes above this one the lender stands.
+    pub(super) fn borrow_up_to(
+        &mut self,
+        lender: usize,
+        bytes: Bytes,
+        now: Nanos,
+    ) -> Result<usize, Lack> {
+        let lender = self.lowest_lender(lender, bytes, now)?;
+        self.borrow(lender, bytes, now).map(|()| lender)
+    }
+
+    /// The class that has credit for it now below the one `lender` above it, or that one.
+    fn lowest_lender(&self, lender: usize, bytes: Bytes, now: Nanos) -> Result<usize, Lack> {
+        for (steps, at) in self.node.path().enumerate().take(lender).skip(1) {
+            let (ledger, bucket) = at.rate();
+            let claim = Claim::at(at.counted(Limit::Rate), at, &self.node, self.claim(now), now);
+            let until = claim.due(ledger, bucket, self.total, bytes, now);
+            if until <= now {
+                return Ok(steps);
+            }
+        }
+        Ok(lender)
+    }
+
+    /// Buys `bytes` from the class `lender` above this one.
+    pub(super) fn borrow(&mut self, lender: usize, bytes: Bytes, now: Nanos) -> Result<(), Lack> {
+        self.join();
+        let (own, prio) = (self.claim(now), self.node.prio());
+        let mut search = self.search(bytes, now);
+        let (mut owes, mut lent) = (false, Claim::ASSURED);
+        for (steps, at) in self.node.path().enumerate() {
+            if steps == 0 {
+                search.ceiling(steps, at, || own);
+                continue;
+            }
+            let claim = |limit| Claim::at(limit, at, &self.node, own, now);
+            if steps == lender {
+                let claim = claim(at.counted(Limit::Rate));
+                (owes, lent) = (claim.right.owes(), claim.above(prio));
+                search.is_late = claim.right.is_late();
+                search.rate(steps, at, claim);
+            }
+            search.ceiling(steps, at, || if steps > lender { lent } else { claim(Limit::Ceil) });
+        }
+        search.end()?;
+        self.node.enter();
+        self.take(bytes, &Offer { lender, owes }, now)?;
+        self.advance(lender, bytes, now);
+        Ok(())
+    }
+
+    fn take(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Result<(), Lack> {
+        if !self.node.take(bytes, self.total, offer, now) {
+            // Another queue was faster.
+            let (steps, until) = (offer.lender, now + Nanos(1));
+            let limit = Limit::Rate;
+            return Err(Lack { steps, limit, until, ceilings: 0, is_late: false, has: false });
+        }
+        self.bought(bytes, now);
+        Ok(())
+    }
+
+    /// Advances its virtual times for `bytes` from the class `lender` above this one.
+    fn advance(&self, lender: usize, bytes: Bytes, now: Nanos) {
+        let node = &self.node;
+        let (prio, weight) = (node.prio(), u64::from(node.quantum()));
+        let laps = laps(bytes, weight);
+        for (steps, above) in node.path().enumerate().take(lender + 1).skip(1) {
+            if steps < lender {
+                // It keeps its priority where it found nothing.
+                let gap = node.terms.ceil().pace.span(0, bytes);
+                above.borrowers(above.counted(Limit::Rate))[prio].passed_over(gap, now);
+            }
+            for limit in counts(lender, above, steps) {
+                let from = node.place(steps, limit).fetch_add(laps, Ordering::Relaxed);
+                let to = from.wrapping_add(laps);
+                above.borrowers(limit)[prio].advance(from, to, bytes, weight);
+            }
+        }
+    }
+
+    /// Gives back `bytes` of the last purchase, of which the lender stands `lender` above the class.
+    pub(super) fn give_back(&mut self, lender: usize, bytes: Bytes) {
+        self.returned(bytes);
+        let node = &self.node;
+        node.undo(bytes, self.total, lender, usize::MAX);
+        let (prio, weight) = (node.prio(), u64::from(node.quantum()));
+        for (steps, above) in node.path().enumerate().take(lender + 1).skip(1) {
+            for limit in counts(lender, above, steps) {
+                above.borrowers(limit)[prio].returned(bytes, weight);
+                node.place(steps, limit).fetch_sub(laps(bytes, weight), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// For which limits of `above`, as [`Node::counted`], a purchase counts: `steps` above the class,
+/// which borrows from the one `lender` above it.
+#[inline]
+fn counts(lender: usize, above: &Node, steps: usize) -> impl Iterator<Item = Limit> {
+    let lends = steps == lender && above.rate_apart().is_some();
+    lends.then_some(Limit::Rate).into_iter().chain([Limit::Ceil])
+}

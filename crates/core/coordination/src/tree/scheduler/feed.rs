@@ -1,0 +1,223 @@
+//! A wait queue: children of a class in the order of their virtual times.
+//!
+//! An implicit heap of four-fold nodes. A child that is itself a class with children learns its
+//! position, so that it can move when its own first child changes; a leaf stays where it is until
+//! it comes first.
+//!
+//! Cost: O(log n) to insert, to take out, and to move.
+
+/// A child: the place of a leaf, or of a class with children.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Child(u32);
+
+impl Child {
+    const IS_INNER: u32 = 1 << 31;
+
+    pub(super) const fn leaf(place: u32) -> Self {
+        Self(place)
+    }
+
+    pub(super) const fn inner(place: u32) -> Self {
+        Self(place | Self::IS_INNER)
+    }
+
+    /// The place of a leaf, or (`Err`) of a class with children.
+    #[inline]
+    pub(super) const fn get(self) -> Result<u32, u32> {
+        if self.0 & Self::IS_INNER == 0 { Ok(self.0) } else { Err(self.0 & !Self::IS_INNER) }
+    }
+}
+
+/// Children of a node of the heap.
+const ARITY: usize = 4;
+
+/// No position.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    time: u64,
+    child: Child,
+}
+
+/// Whether the virtual time `one` comes before `other`. Virtual times wrap.
+#[inline]
+pub(super) fn is_before(one: u64, other: u64) -> bool {
+    (one.wrapping_sub(other) as i64) < 0
+}
+
+/// See the module's documentation.
+#[derive(Default, Debug)]
+pub(super) struct Feed {
+    entries: Vec<Entry>,
+}
+
+impl Feed {
+    /// The first child, and its time.
+    #[inline]
+    pub(super) fn first(&self) -> Option<(u64, Child)> {
+        self.entries.first().map(|entry| (entry.time, entry.child))
+    }
+
+    /// The time of the first child.
+    #[inline]
+    pub(super) fn first_time(&self) -> Option<u64> {
+        self.entries.first().map(|entry| entry.time)
+    }
+
+    /// Adds `child`. `moved` learns each inner child's new position.
+    #[inline]
+    pub(super) fn insert(&mut self, time: u64, child: Child, moved: &mut impl FnMut(u32, u32)) {
+        self.entries.push(Entry { time, child });
+        self.rise(self.entries.len() - 1, moved);
+    }
+
+    /// Gives the child at `position` another time.
+    #[inline]
+    pub(super) fn set(&mut self, position: u32, time: u64, moved: &mut impl FnMut(u32, u32)) {
+        let position = position as usize;
+        let before = std::mem::replace(&mut self.entries[position].time, time);
+        if is_before(time, before) {
+            self.rise(position, moved);
+        } else {
+            self.sink(position, moved);
+        }
+    }
+
+    /// Takes out the child at `position`.
+    #[inline]
+    pub(super) fn remove(&mut self, position: u32, moved: &mut impl FnMut(u32, u32)) {
+        let position = position as usize;
+        let gone = self.entries.swap_remove(position);
+        if let Err(inner) = gone.child.get() {
+            moved(inner, NOWHERE);
+        }
+        if position < self.entries.len() {
+            if is_before(self.entries[position].time, gone.time) {
+                self.rise(position, moved);
+            } else {
+                self.sink(position, moved);
+            }
+        }
+    }
+
+    /// Takes out all for which `stays` is false.
+    pub(super) fn retain(
+        &mut self,
+        stays: impl Fn(Child) -> bool,
+        moved: &mut impl FnMut(u32, u32),
+    ) {
+        let entries = std::mem::take(&mut self.entries);
+        for Entry { time, child } in entries {
+            if stays(child) {
+                self.insert(time, child, moved);
+            } else if let Err(inner) = child.get() {
+                moved(inner, NOWHERE);
+            }
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, position: usize, entry: Entry, moved: &mut impl FnMut(u32, u32)) {
+        self.entries[position] = entry;
+        if let Err(inner) = entry.child.get() {
+            moved(inner, position as u32);
+        }
+    }
+
+    #[inline]
+    fn rise(&mut self, mut position: usize, moved: &mut impl FnMut(u32, u32)) {
+        let entry = self.entries[position];
+        while position > 0 {
+            let parent = (position - 1) / ARITY;
+            if !is_before(entry.time, self.entries[parent].time) {
+                break;
+            }
+            self.put(position, self.entries[parent], moved);
+            position = parent;
+        }
+        self.put(position, entry, moved);
+    }
+
+    #[inline]
+    fn sink(&mut self, mut position: usize, moved: &mut impl FnMut(u32, u32)) {
+        let entry = self.entries[position];
+        let len = self.entries.len();
+        loop {
+            let first = position * ARITY + 1;
+            if first >= len {
+                break;
+            }
+            let mut least = first;
+            for child in first + 1..(first + ARITY).min(len) {
+                if is_before(self.entries[child].time, self.entries[least].time) {
+                    least = child;
+                }
+            }
+            if !is_before(self.entries[least].time, entry.time) {
+                break;
+            }
+            self.put(position, self.entries[least], moved);
+            position = least;
+        }
+        self.put(position, entry, moved);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    proptest! {
+        /// Compared with a sorted set, with times on both sides of the wrap.
+        #[test]
+        fn the_first_child_has_the_lowest_time(
+            acts in prop::collection::vec((0..4, 0u32..24, 0u64..1000), 0..300),
+        ) {
+            let (mut feed, mut model) = (Feed::default(), BTreeSet::new());
+            let (mut positions, mut times) = (BTreeMap::new(), BTreeMap::new());
+            for (at, (act, place, time)) in (0..).zip(acts) {
+                // No two times are the same.
+                let time = time << 16 | at;
+                let wrapping = time.wrapping_sub(1 << 25);
+                let mut moved = |place, position| {
+                    positions.insert(place, position);
+                };
+                match (act, times.get(&place).copied()) {
+                    (0, Some(before)) => {
+                        feed.remove(positions[&place], &mut moved);
+                        times.remove(&place);
+                        model.remove(&(before, place));
+                    }
+                    (1, Some(before)) => {
+                        feed.set(positions[&place], wrapping, &mut moved);
+                        times.insert(place, time);
+                        model.remove(&(before, place));
+                        model.insert((time, place));
+                    }
+                    (2, Some(_)) => {
+                        feed.retain(|child| child != Child::inner(place), &mut moved);
+                        let before = times.remove(&place).unwrap();
+                        model.remove(&(before, place));
+                    }
+                    (_, None) => {
+                        feed.insert(wrapping, Child::inner(place), &mut moved);
+                        times.insert(place, time);
+                        model.insert((time, place));
+                    }
+                    (_, Some(_)) => {}
+                }
+                let first = feed.first().map(|(time, child)| (time.wrapping_add(1 << 25), child));
+                prop_assert_eq!(
+                    first,
+                    model.first().map(|(time, place)| (*time, Child::inner(*place)))
+                );
+                prop_assert!(positions.iter().all(|(place, position)| {
+                    (*position == NOWHERE) != times.contains_key(place)
+                }));
+            }
+        }
+    }
+}
