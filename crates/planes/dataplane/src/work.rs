@@ -22,8 +22,9 @@ use std::sync::Arc;
 
 /// How long a batch runs before other clients are served,
 const SLICE: Nanos = Nanos::from_millis(50);
-/// and how many lines at most: queues that have more to catch up with build everything anew.
-const LINES: usize = 2000;
+/// and how many lines at most. A request takes several turns of the loop, and with each of them a
+/// slice.
+const LINES: usize = 500;
 /// How many commands are shown at a time; others wait.
 const READERS: usize = 4;
 
