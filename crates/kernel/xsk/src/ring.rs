@@ -229,7 +229,7 @@ mod tests {
         #[test]
         fn another_pair_of_hands_goes_on_where_the_first_stopped() {
             let heap = heap::<u64>(4, u32::MAX);
-            let [(mut producer, mut consumer), (mut heir, mut other)] =
+            let [(mut producer, mut consumer), (mut next, mut other)] =
                 [(); 2].map(|()| both_ends(&heap));
             for value in 1..=3 {
                 push(&mut producer, value);
@@ -238,12 +238,12 @@ mod tests {
             assert_eq!(consumer.pop(), Some(1));
             consumer.release();
             drop((producer, consumer));
-            heir.catch_up();
+            next.catch_up();
             other.catch_up();
-            push(&mut heir, 4);
-            heir.submit();
+            push(&mut next, 4);
+            next.submit();
             assert_eq!([(); 4].map(|()| other.pop()), [Some(2), Some(3), Some(4), None]);
-            assert_eq!(heir.outstanding(), 3);
+            assert_eq!(next.outstanding(), 3);
         }
 
         #[test]

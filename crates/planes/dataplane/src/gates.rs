@@ -379,11 +379,11 @@ mod tests {
         gates.place("a", 3, XdpMode::Native, false).unwrap();
         let (shared, connection) = gates.offer().unwrap().unwrap();
         // As after an upgrade.
-        let new_process = Gates::take_over(shared, connection, None);
+        let inherited = Gates::take_over(shared, connection, None);
         drop(gates);
-        new_process.place("b", 5, XdpMode::Native, false).unwrap();
+        inherited.place("b", 5, XdpMode::Native, false).unwrap();
         told(&what);
-        drop(new_process);
+        drop(inherited);
         keeper.join().unwrap();
         assert_eq!(told(&what), ["remove 3 103", "remove 5 105"]);
     }

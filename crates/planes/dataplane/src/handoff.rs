@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module's documentation.
-pub(crate) struct Handoff {
+pub(crate) struct HandoffQueue {
     arrived: Mutex<Arrived>,
     bell: Bell,
     /// The thread's load of its core, in thousandths, including reserved room.
@@ -28,7 +28,7 @@ struct Arrived {
     is_closed: bool,
 }
 
-impl Handoff {
+impl HandoffQueue {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { arrived: Mutex::default(), bell: Bell::new()?, load: AtomicU32::new(0) })
     }
@@ -70,7 +70,7 @@ impl Handoff {
         std::mem::take(&mut self.arrived().runners)
     }
 
-    /// Closes the handoff of a thread that serves no worker, if none will come back. Returns
+    /// Closes the handoff queue of a thread that serves no worker, if none will come back. Returns
     /// whether it is closed.
     pub(crate) fn close(&self) -> bool {
         let mut arrived = self.arrived();
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn room_is_promised_once() {
-        let handoff = Handoff::new().unwrap();
+        let handoff = HandoffQueue::new().unwrap();
         handoff.set_load(100);
         assert!(handoff.claim(300, 500));
         assert!(!handoff.claim(101, 500));
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_handoff_queue_closes_when_its_own_worker_has_ended_and_not_before() {
-        let handoff = Handoff::new().unwrap();
+        let handoff = HandoffQueue::new().unwrap();
         assert!(!handoff.close() && !handoff.is_full());
         handoff.end();
         assert!(handoff.is_full() && handoff.take().is_empty() && !handoff.is_full());

@@ -10,7 +10,7 @@
 //! back through a channel, so counters need no locks and no atomics and always add up.
 
 use crate::clock;
-use crate::handoff::Handoff;
+use crate::handoff::HandoffQueue;
 use crate::heartbeat::{self, BEAT_EVERY};
 use crate::mailbox::Mailbox;
 use crate::owners::FrameCounts;
@@ -108,8 +108,8 @@ pub(crate) struct Runner {
     mailbox: Arc<Mailbox>,
     heart: Heart,
     last_words: Sender<WorkerReport>,
-    /// The handoff of its own thread.
-    home: Arc<Handoff>,
+    /// The handoff queue of its own thread.
+    home: Arc<HandoffQueue>,
     /// It was told to end, and only sends its last report.
     has_ended: bool,
     /// The time until which it stays on its own thread.
@@ -135,7 +135,7 @@ impl Runner {
         mailbox: Arc<Mailbox>,
         heart: Heart,
         last_words: Sender<WorkerReport>,
-        home: Arc<Handoff>,
+        home: Arc<HandoffQueue>,
     ) -> Self {
         Self {
             worker,
@@ -157,8 +157,8 @@ impl Runner {
         }
     }
 
-    /// The handoff of its own thread.
-    pub(crate) fn home(&self) -> &Arc<Handoff> {
+    /// The handoff queue of its own thread.
+    pub(crate) fn home(&self) -> &Arc<HandoffQueue> {
         &self.home
     }
 
@@ -381,7 +381,7 @@ pub(crate) struct OnThread<'a> {
     /// It serves no other worker.
     pub(crate) alone: bool,
     /// Where other workers are handed over to it.
-    pub(crate) handoff: &'a Handoff,
+    pub(crate) handoff: &'a HandoffQueue,
 }
 
 impl OnThread<'_> {

@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 /// How long a batch runs before other clients are served,
 const SLICE: Nanos = Nanos::from_millis(50);
-/// and how many lines at most. A request takes several turns of the loop, and with each of them a
-/// slice.
+/// and how many lines at most: a request takes several turns of the loop, each with a slice, and
+/// queues that have thousands of lines to catch up with build everything anew.
 const LINES: usize = 500;
 /// How many commands are shown at a time; others wait.
 const READERS: usize = 4;

@@ -6,8 +6,8 @@
 //! the *host*, which sleeps once and wakes up once for all of them. When its load begins to cost
 //! delay, the host sends them back.
 //!
-//! *Ownership does not change.* A worker belongs to one thread at any moment ([`Handoff`]), takes
-//! along its packets, qdiscs and timers, and is handed over between two steps: nothing is
+//! *Ownership does not change.* A worker belongs to one thread at any moment ([`HandoffQueue`]),
+//! takes along its packets, qdiscs and timers, and is handed over between two steps: nothing is
 //! reordered, nothing is shared.
 //!
 //! *When.* Each thread measures ten times per second how much of its core it uses. A worker leaves
@@ -28,7 +28,7 @@
 //! Non-goals: balancing. The device decides which queue a flow takes.
 
 use crate::clock;
-use crate::handoff::Handoff;
+use crate::handoff::HandoffQueue;
 use crate::heartbeat::BEAT_EVERY;
 use crate::priority::Priority;
 use crate::runner::{OnThread, Runner, Turn};
@@ -64,9 +64,9 @@ const STAY: Nanos = Nanos::from_secs(1);
 pub(crate) struct WorkerLoop {
     /// The queue whose worker belongs to this thread.
     queue: u32,
-    handoff: Arc<Handoff>,
-    /// The host's handoff, if the host is another thread.
-    host: Option<Arc<Handoff>>,
+    handoff: Arc<HandoffQueue>,
+    /// The host's handoff queue, if the host is another thread.
+    host: Option<Arc<HandoffQueue>>,
     /// In boxes, because they are sorted after each sleep.
     runners: Vec<Box<Runner>>,
     polled: PollSet,
@@ -112,8 +112,8 @@ impl WorkerLoop {
     /// The loop of `runner`, the worker of `queue`.
     pub(crate) fn new(
         queue: u32,
-        handoff: Arc<Handoff>,
-        host: Option<Arc<Handoff>>,
+        handoff: Arc<HandoffQueue>,
+        host: Option<Arc<HandoffQueue>>,
         runner: Runner,
     ) -> Self {
         let now = clock::now();

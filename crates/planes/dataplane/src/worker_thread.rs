@@ -4,7 +4,7 @@
 //! Each worker has a thread of its own, pinned to its core; at low load the first of them may serve
 //! all ([`WorkerLoop`]). Messages reach a worker on any thread.
 
-use crate::handoff::Handoff;
+use crate::handoff::HandoffQueue;
 use crate::mailbox::Mailbox;
 use crate::priority::Priority;
 use crate::runner::{Paused, Runner, Standing, WorkerReport, WorkerSockets};
@@ -51,7 +51,7 @@ impl Settings {
 pub(crate) struct WorkerThread {
     mailbox: Arc<Mailbox>,
     last_word: Receiver<WorkerReport>,
-    handoff: Arc<Handoff>,
+    handoff: Arc<HandoffQueue>,
     pub(crate) cpu: usize,
 }
 
@@ -63,7 +63,7 @@ impl WorkerThread {
         heart: Heart,
         host: Option<&Self>,
     ) -> io::Result<Self> {
-        let (mailbox, handoff) = (Arc::new(Mailbox::new()?), Arc::new(Handoff::new()?));
+        let (mailbox, handoff) = (Arc::new(Mailbox::new()?), Arc::new(HandoffQueue::new()?));
         let (last_words, last_word) = channel();
         let Settings { queue, cpu, sharing, busy_poll } = settings;
         let home = Arc::clone(&handoff);

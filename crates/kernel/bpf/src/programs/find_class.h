@@ -18,9 +18,9 @@
  * Sources: V. Srinivasan et al., Packet classification using tuple space search; T. V.
  * Lakshman, D. Stiliadis, High-speed policy-based packet forwarding (the bit vectors).
  *
- * Headers are read as in crates/core/packet/src/dissect. What few packets have is read by packet.h, at
- * the cost of a second look at these: more than a few tags, MPLS, PPPoE, extension headers, and
- * lengths that leave no room for ports.
+ * Headers are read as in crates/core/packet/src/dissect. What few packets have is read by
+ * packet.h, at the cost of a second look at these: more than a few tags, MPLS, PPPoE, extension
+ * headers, and lengths that leave no room for ports.
  */
 #ifndef FIND_CLASS_H
 #define FIND_CLASS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The headers that filters read, parsed as in crates/core/packet/src/dissect: through VLAN tags, MPLS
- * labels and PPPoE to the first IP header, and through extension headers to the transport
+ * The headers that filters read, parsed as in crates/core/packet/src/dissect: through VLAN tags,
+ * MPLS labels and PPPoE to the first IP header, and through extension headers to the transport
  * header. So a filter matches the same here as in a worker.
  *
  * The depth of parsing is a constant of each program: if its filters use only addresses,

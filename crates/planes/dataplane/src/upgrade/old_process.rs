@@ -49,7 +49,7 @@ pub(super) struct Hello {
 }
 
 /// An upgrade that is under way.
-pub(crate) struct OldProcess {
+pub(crate) struct Upgrade {
     new_process: Child,
     channel: Channel,
     stage: Stage,
@@ -67,7 +67,7 @@ pub(crate) enum Outcome {
     Ready,
 }
 
-impl OldProcess {
+impl Upgrade {
     /// Starts the new process: `binary`, or the present file at this process's path, with the
     /// arguments of this process.
     pub(crate) fn start(origin: &Origin, binary: Option<&Path>) -> Result<Self, String> {
@@ -92,12 +92,12 @@ impl OldProcess {
         self.channel.as_fd()
     }
 
-    /// Its process id.
+    /// The id of the new process.
     pub(crate) fn pid(&self) -> u32 {
         self.new_process.id()
     }
 
-    /// Its version, once received.
+    /// The version of the new process, once received.
     pub(crate) fn version(&self) -> &str {
         &self.version
     }

@@ -1,6 +1,6 @@
 //! The upgrades of a process: at most one at a time, and the result of the last one.
 
-use super::old_process::{OldProcess, Origin, Outcome};
+use super::old_process::{Origin, Outcome, Upgrade};
 use crate::control::ControlServer;
 use crate::instance::{Instance, Offer};
 use crate::priority::{calm_down, hurry};
@@ -24,7 +24,7 @@ pub(crate) struct Upgrades {
 }
 
 struct Running {
-    old_process: OldProcess,
+    upgrade: Upgrade,
     /// The messages sent to the new process.
     offer: Option<Offer>,
 }
@@ -58,12 +58,12 @@ impl Upgrades {
         if self.running.is_none() {
             let attempt = self.status.attempt() + 1;
             let started = match &self.origin {
-                Some(origin) => OldProcess::start(origin, binary),
+                Some(origin) => Upgrade::start(origin, binary),
                 None => Err("where this binary came from is unknown".to_owned()),
             };
             self.status = match started {
-                Ok(old_process) => {
-                    self.running = Some(Running { old_process, offer: None });
+                Ok(upgrade) => {
+                    self.running = Some(Running { upgrade, offer: None });
                     UpgradeStatus::Running { attempt }
                 }
                 Err(reason) => Self::failed(attempt, reason, instance),
@@ -74,7 +74,7 @@ impl Upgrades {
 
     /// An additional descriptor to wait on; `other` if there is none.
     pub(crate) fn fd_or<'a>(&'a self, other: BorrowedFd<'a>) -> BorrowedFd<'a> {
-        self.running.as_ref().map_or(other, |running| running.old_process.fd())
+        self.running.as_ref().map_or(other, |running| running.upgrade.fd())
     }
 
     /// Advances the running upgrade. Returns the id of the process that has taken over, if any:
@@ -90,14 +90,14 @@ impl Upgrades {
             Ok(true) => {
                 log::info!(
                     "process {} with narrows {} has taken over",
-                    running.old_process.pid(),
-                    running.old_process.version()
+                    running.upgrade.pid(),
+                    running.upgrade.version()
                 );
-                return Some(running.old_process.pid());
+                return Some(running.upgrade.pid());
             }
             Ok(false) => self.running = Some(running),
             Err(reason) => {
-                running.old_process.give_up();
+                running.upgrade.give_up();
                 self.status = Self::failed(attempt, reason, instance);
             }
         }
@@ -114,7 +114,7 @@ impl Upgrades {
 impl Drop for Upgrades {
     fn drop(&mut self) {
         if let Some(running) = self.running.take() {
-            running.old_process.give_up();
+            running.upgrade.give_up();
         }
     }
 }
@@ -126,20 +126,20 @@ impl Running {
         instance: &Instance,
         control: &ControlServer,
     ) -> Result<bool, String> {
-        match self.old_process.proceed()? {
+        match self.upgrade.proceed()? {
             Outcome::Wait => {}
             Outcome::Asks => {
                 let own = control.descriptors();
                 let (offer, manifest, descriptors) = instance.offer(attempt, VERSION, own.len())?;
                 let passed_on: Vec<BorrowedFd<'_>> =
                     own.into_iter().chain(descriptors.iter().map(OwnedFd::as_fd)).collect();
-                self.old_process.offer(&manifest, &passed_on)?;
+                self.upgrade.offer(&manifest, &passed_on)?;
                 self.offer = Some(offer);
             }
             Outcome::Ready => {
                 let offer = self.offer.as_ref().ok_or("it is ready for nothing")?;
                 let calm = hurry();
-                let handed_over = Self::hand_over(&mut self.old_process, instance, offer);
+                let handed_over = Self::hand_over(&mut self.upgrade, instance, offer);
                 calm_down(calm);
                 return handed_over.map(|()| true);
             }
@@ -147,14 +147,10 @@ impl Running {
         Ok(false)
     }
 
-    fn hand_over(
-        old_process: &mut OldProcess,
-        instance: &Instance,
-        offer: &Offer,
-    ) -> Result<(), String> {
+    fn hand_over(upgrade: &mut Upgrade, instance: &Instance, offer: &Offer) -> Result<(), String> {
         let since = Instant::now();
         let (contents, standstill) = instance.stand_still(offer, STOPPING_TIME)?;
         // Unless it leaves, all workers resume when it is dropped.
-        old_process.hand_over(&contents, since).map(|()| standstill.leave())
+        upgrade.hand_over(&contents, since).map(|()| standstill.leave())
     }
 }
