@@ -48,7 +48,7 @@ use crate::sync::{Mutex, lock};
 use crate::trees::from_above;
 use graph::{Graph, State};
 use narrows_packet::Reading;
-use narrows_qdisc::htb::{Class, ClassMeter, LeafClass, TreeMeter};
+use narrows_qdisc::htb::{Alone, Class, ClassMeter, LeafClass, Meters, Scheduler};
 use seat::Seat;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -95,9 +95,9 @@ impl Tree {
         *members = Members { graph: Arc::new(graph), places, roster: Roster::new(classes.clone()) };
     }
 
-    /// A queue's seat.
-    pub(crate) fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
-        Box::new(Queue { tree: Arc::clone(self) })
+    /// The scheduler of one queue.
+    pub(crate) fn seat(self: &Arc<Self>) -> Box<dyn Scheduler> {
+        Box::new(Alone::new(Queue { tree: Arc::clone(self) }))
     }
 }
 
@@ -120,7 +120,7 @@ struct Queue {
     tree: Arc<Tree>,
 }
 
-impl TreeMeter for Queue {
+impl Meters for Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
         lock(&self.tree.members).roster.leaf(id)
     }

@@ -28,7 +28,7 @@ use crate::sync::{Mutex, lock};
 use crate::trees::from_above;
 use class::{LockedClass, Mode};
 use narrows_packet::Reading;
-use narrows_qdisc::htb::{Class, ClassMeter, Grant, LeafClass, TreeMeter};
+use narrows_qdisc::htb::{Alone, Class, ClassMeter, Grant, LeafClass, Meters, Scheduler};
 use narrows_units::{Bytes, Nanos};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -70,9 +70,9 @@ impl Tree {
         state.roster = Roster::new(classes.clone());
     }
 
-    /// A queue's seat.
-    pub(crate) fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
-        Box::new(Queue { tree: Arc::clone(self) })
+    /// The scheduler of one queue.
+    pub(crate) fn seat(self: &Arc<Self>) -> Box<dyn Scheduler> {
+        Box::new(Alone::new(Queue { tree: Arc::clone(self) }))
     }
 }
 
@@ -80,7 +80,7 @@ struct Queue {
     tree: Arc<Tree>,
 }
 
-impl TreeMeter for Queue {
+impl Meters for Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
         lock(&self.tree.state).roster.leaf(id)
     }

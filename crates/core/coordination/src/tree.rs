@@ -53,20 +53,25 @@
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 use log::Log;
 use narrows_packet::Reading;
-use narrows_qdisc::htb::{Class, ClassMeter, LeafClass, TreeMeter};
+use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass};
 use narrows_qdisc::{Census, Config, NodeId, Spec};
 use narrows_units::Nanos;
 use node::Node;
-use seat::Seat;
+use scheduler::Scheduler;
+use single::Single;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+mod buying;
+mod claim;
 pub(crate) mod ledger;
 mod log;
 mod node;
 mod purchase;
+mod queue_handle;
 mod race;
-mod seat;
+mod scheduler;
+mod single;
 mod terms;
 
 /// The qdisc below a leaf class.
@@ -258,12 +263,12 @@ impl Tree {
         }
     }
 
-    /// A queue's seat.
-    pub fn seat(self: &Arc<Self>) -> Box<dyn TreeMeter> {
+    /// The scheduler of one queue.
+    pub fn seat(self: &Arc<Self>) -> Box<dyn htb::Scheduler> {
         let seen = lock(&self.members).log.end();
         // Relaxed: a queue opens a class only after it has received the newest specification.
         self.queues.fetch_add(1, Ordering::Relaxed);
-        Box::new(Queue { tree: Arc::clone(self), seen })
+        Box::new(Scheduler::new(Queue { tree: Arc::clone(self), seen }))
     }
 }
 
@@ -342,6 +347,7 @@ impl Members {
     }
 }
 
+/// One queue of a tree.
 struct Queue {
     tree: Arc<Tree>,
     /// The position up to which it has read the log of changes.
@@ -354,7 +360,7 @@ impl Drop for Queue {
     }
 }
 
-impl TreeMeter for Queue {
+impl Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
         // Under the lock, so that a queue never drops the last reference to old state.
         let members = lock(&self.tree.members);
@@ -362,26 +368,30 @@ impl TreeMeter for Queue {
         Some(LeafClass { qdisc: classes.below(id)?.spec(), class: classes.class(id)? })
     }
 
+    /// The shared state of the class `id`.
+    fn node(&self, id: u32) -> Option<Arc<Node>> {
+        lock(&self.tree.members).node(id)
+    }
+
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
-        let node = lock(&self.tree.members).node(id)?;
-        Some(Box::new(Seat::new(node)))
+        Some(Box::new(Single::new(self.node(id)?)))
     }
 
     fn census(&self, id: u32) -> Option<Box<dyn Census>> {
         if !self.has_others() {
             return None;
         }
-        let node = lock(&self.tree.members).node(id)?;
-        Some(node.census())
+        Some(self.node(id)?.census())
     }
 
     fn has_others(&self) -> bool {
         self.tree.queues.load(Ordering::Relaxed) > 1
     }
 
-    fn is_seat_of(&self, seat: u64, id: u32) -> bool {
+    /// Whether `node` is the state of the class that has its number now.
+    fn is_current(&self, node: &Node) -> bool {
         let members = lock(&self.tree.members);
-        members.nodes.get(&id).is_some_and(|node| node.serial == seat)
+        members.nodes.get(&node.id).is_some_and(|present| present.serial == node.serial)
     }
 
     fn changes(&mut self) -> Option<Vec<u32>> {

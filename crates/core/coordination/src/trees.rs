@@ -3,7 +3,7 @@
 use crate::label::Label;
 use crate::tree::Change;
 use crate::{Below, Classes, Spent, Tree, flowvalve, locked};
-use narrows_qdisc::htb::{Class, TreeMeter};
+use narrows_qdisc::htb::{Class, Scheduler};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,8 +110,8 @@ impl SharedTree {
         }
     }
 
-    /// A queue's seat.
-    pub fn seat(&self) -> Box<dyn TreeMeter> {
+    /// The scheduler of one queue.
+    pub fn seat(&self) -> Box<dyn Scheduler> {
         match self {
             Self::Fair(tree) => tree.seat(),
             Self::FlowValve(tree) => tree.seat(),

@@ -179,7 +179,7 @@ pub struct Spec {
     /// present one.
     pub feedback: Option<Box<dyn Feedback>>,
     /// Its seat at a tree of classes, for `htb`. `None` in [`Qdisc::retune`] keeps the present one.
-    pub tree: Option<Box<dyn htb::TreeMeter>>,
+    pub tree: Option<Box<dyn htb::Scheduler>>,
     /// The classifier of a root qdisc, if it or a qdisc below it has classes.
     pub classification: Option<Arc<Classification>>,
     /// The number of classful qdiscs above it: the index of its class in a packet's path.

@@ -24,13 +24,13 @@ struct Entry {
 
 /// Flows by time. Of those with the same time any may be first.
 #[derive(Default)]
-pub(crate) struct Heap {
+pub struct Heap {
     entries: Vec<Entry>,
 }
 
 impl Heap {
     /// Makes room for `flows` in all, so that nothing is allocated while there are no more.
-    pub(crate) fn make_room(&mut self, flows: usize) {
+    pub fn make_room(&mut self, flows: usize) {
         self.entries.reserve_exact(flows.saturating_sub(self.entries.len()));
     }
 
@@ -41,18 +41,18 @@ impl Heap {
 
     /// The first time.
     #[inline]
-    pub(crate) fn first(&self) -> Option<Nanos> {
+    pub fn first(&self) -> Option<Nanos> {
         self.entries.first().map(|entry| entry.at)
     }
 
     /// The flow that has this time.
     #[inline]
-    pub(crate) fn first_flow(&self) -> Option<u32> {
+    pub fn first_flow(&self) -> Option<u32> {
         self.entries.first().map(|entry| entry.flow)
     }
 
     /// Puts `flow` in, to come out at `at`.
-    pub(crate) fn insert(&mut self, at: Nanos, flow: u32) {
+    pub fn insert(&mut self, at: Nanos, flow: u32) {
         let mut place = self.entries.len();
         let entry = Entry { at, flow };
         self.entries.push(entry);
@@ -68,7 +68,7 @@ impl Heap {
     }
 
     /// Removes all flows for which `stays` is false.
-    pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+    pub fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         let before = self.entries.len();
         self.entries.retain(|entry| stays(entry.flow));
         if self.entries.len() != before {
@@ -78,7 +78,7 @@ impl Heap {
     }
 
     /// Takes the first.
-    pub(crate) fn pop(&mut self) -> Option<(Nanos, u32)> {
+    pub fn pop(&mut self) -> Option<(Nanos, u32)> {
         let first = *self.entries.first()?;
         let last = self.entries.pop()?;
         let len = self.entries.len();

@@ -1,7 +1,7 @@
 //! What an `htb` does on one queue, with a tree that is not shared.
 
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
-use narrows_qdisc::htb::{self, Class, ClassMeter, Grant, LeafClass, OwnCredit, TreeMeter};
+use narrows_qdisc::htb::{self, Alone, Class, ClassMeter, Grant, LeafClass, Meters, Scheduler};
 use narrows_qdisc::{Config, Handover, Next, NodeId, Slot, Spec, Stats, fifo};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
@@ -15,14 +15,11 @@ type Credits = Arc<Mutex<BTreeMap<u32, u64>>>;
 struct Leaves {
     classes: Arc<Mutex<BTreeMap<u32, u8>>>,
     credits: Credits,
-    /// What classes have apart from their seats.
-    own: Credits,
 }
 
 struct Meter {
     class: u32,
     credits: Credits,
-    own: Credits,
 }
 
 /// A class without credit asks again after this.
@@ -44,15 +41,6 @@ impl ClassMeter for Meter {
         *self.credits.lock().unwrap().entry(self.class).or_default() += bytes.0;
     }
 
-    fn own_credit(&self) -> Option<Arc<dyn OwnCredit>> {
-        let has_some = self.own.lock().unwrap().contains_key(&self.class);
-        has_some.then(|| Arc::new(Purse(self.class, Arc::clone(&self.own))) as _)
-    }
-
-    fn buys_alone(&self) -> bool {
-        true
-    }
-
     fn set_active(&mut self, _: bool) {}
 
     fn tokens(&self, _: Nanos) -> Vec<[i64; 2]> {
@@ -60,27 +48,7 @@ impl ClassMeter for Meter {
     }
 }
 
-struct Purse(u32, Credits);
-
-impl OwnCredit for Purse {
-    fn buy(&self, least: Bytes, want: Bytes, _: Nanos) -> Option<Bytes> {
-        let mut own = self.1.lock().unwrap();
-        let credit = own.get_mut(&self.0).unwrap();
-        let bytes = want.0.min(*credit);
-        *credit -= if bytes < least.0 { return None } else { bytes };
-        Some(Bytes(bytes))
-    }
-
-    fn give_back(&self, bytes: Bytes) {
-        *self.1.lock().unwrap().get_mut(&self.0).unwrap() += bytes.0;
-    }
-
-    fn expect(&self) {}
-    fn expect_above(&self) {}
-    fn expect_purchase(&self) {}
-}
-
-impl TreeMeter for Leaves {
+impl Meters for Leaves {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
         let prio = *self.classes.lock().unwrap().get(&id)?;
         let rate = Rate::from_bits_per_sec(8_000_000);
@@ -99,8 +67,7 @@ impl TreeMeter for Leaves {
     }
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
-        let [credits, own] = [&self.credits, &self.own].map(Arc::clone);
-        Some(Box::new(Meter { class: id, credits, own }))
+        Some(Box::new(Meter { class: id, credits: Arc::clone(&self.credits) }))
     }
 
     fn reading(&self) -> Reading {
@@ -121,7 +88,7 @@ impl Bench {
     fn new(classes: &[(u32, u8)], default: u32) -> Self {
         let leaves = Leaves::default();
         *leaves.classes.lock().unwrap() = classes.iter().copied().collect();
-        let slot = Slot::new(spec(default, Some(Box::new(leaves.clone()))));
+        let slot = Slot::new(spec(default, Some(Box::new(Alone::new(leaves.clone())))));
         Self { leaves, slot, packets: Packets::new(64), came: 0, now: Nanos::from_secs(1) }
     }
 
@@ -160,7 +127,7 @@ impl Bench {
     }
 }
 
-fn spec(default: u32, tree: Option<Box<dyn TreeMeter>>) -> Spec {
+fn spec(default: u32, tree: Option<Box<dyn Scheduler>>) -> Spec {
     let config = Config::Htb(htb::Config { default, unclassified: htb::Unclassified::Sent(4) });
     Spec { tree, ..Spec::new(config) }
 }
@@ -225,37 +192,14 @@ fn unused_purchases_are_returned() {
 }
 
 #[test]
-fn a_class_buys_its_own_credit_apart_from_its_seat_until_that_is_short() {
+fn what_is_left_of_a_quantum_is_returned() {
     let mut bench = Bench::new(&[(1, 0)], 0);
-    let left = |bench: &Bench| {
-        [&bench.leaves.own, &bench.leaves.credits].map(|credits| credits.lock().unwrap()[&1])
-    };
-    bench.leaves.own.lock().unwrap().insert(1, 2_500);
-    bench.pay(1, 10_000);
-    (0..3).for_each(|_| bench.offer(1));
-    assert_eq!(bench.poll(8).0, [0, 1, 2]);
-    assert_eq!(left(&bench), [500, 9_000], "the third did not fit, and its seat sold it");
-    *bench.leaves.own.lock().unwrap().get_mut(&1).unwrap() += 2_000;
-    (0..2).for_each(|_| bench.offer(1));
-    assert_eq!(bench.poll(1).0, [3]);
-    assert_eq!(left(&bench), [1_500, 9_000], "what a full batch left over went back there");
-    assert_eq!(bench.poll(1).0, [4]);
-    (0..3).for_each(|_| bench.offer(1));
-    assert_eq!(bench.poll(2).0, [5, 6]);
-    assert_eq!(left(&bench), [500, 7_000], "the seat sold a quantum and got nothing back");
-}
-
-#[test]
-fn what_its_seat_sold_in_vain_goes_back_to_the_seat() {
-    let mut bench = Bench::new(&[(1, 0)], 0);
-    bench.leaves.own.lock().unwrap().insert(1, 0);
     bench.pay(1, 10_000);
     // The quantum is 2,000 bytes, and only one packet of 1,001 fits in.
     bench.offer_long(1, 1_001);
     bench.offer_long(1, 1_001);
     assert_eq!(bench.poll(8).0, [0, 1]);
-    let credits = [&bench.leaves.own, &bench.leaves.credits];
-    assert_eq!(credits.map(|credits| credits.lock().unwrap()[&1]), [0, 10_000 - 2_002]);
+    assert_eq!(bench.leaves.credits.lock().unwrap()[&1], 10_000 - 2_002);
 }
 
 #[test]

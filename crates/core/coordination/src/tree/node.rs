@@ -4,7 +4,7 @@ use super::ledger::Ledger;
 use super::race::Race;
 use super::terms::{Bucket, Portion, Terms};
 use crate::census;
-use crate::sync::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_qdisc::{Census, RANKS};
@@ -23,12 +23,8 @@ pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
     pub(super) sales: Sales,
     pub(super) terms: Terms,
-    /// What the queue that alone has a seat has bought so far by [`OwnCredit`], in bytes. It wraps.
-    ///
-    /// [`OwnCredit`]: narrows_qdisc::htb::OwnCredit
-    pub(super) bought: AtomicU32,
     /// How many queues have a seat at it.
-    seats: AtomicU16,
+    seats: AtomicU32,
     /// Whether a queue runs, or ran, in a race of another rank than the first.
     has_ranks: AtomicBool,
 
@@ -98,8 +94,7 @@ impl Node {
             terms: Terms::new(class),
             portion: Portion::new(class),
             sales: Sales::default(),
-            bought: AtomicU32::default(),
-            seats: AtomicU16::default(),
+            seats: AtomicU32::default(),
             has_ranks: AtomicBool::default(),
             entry: AtomicU64::default(),
             queues: Race::default(),
@@ -121,13 +116,6 @@ impl Node {
         prefetch(self);
     }
 
-    /// Prefetches what any purchase touches.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        prefetch(self);
-        prefetch(&self.portion);
-    }
-
     /// Starts to fetch all that a purchase writes, of this class and those above it. Otherwise each
     /// class would be waited for after the one below it, where other cores have bought since.
     /// A core that alone has bought only pays for it: what it wrote, it still has.
@@ -141,6 +129,12 @@ impl Node {
     #[inline]
     pub(super) fn most(&self) -> Bytes {
         self.portion.most()
+    }
+
+    /// How much it waits for of this limit at once if it has many packets.
+    #[inline]
+    pub(super) fn group(&self, limit: Limit) -> Bytes {
+        self.portion.group(limit)
     }
 
     /// Its weight in the races above it, in bytes; at least one.
@@ -267,6 +261,22 @@ impl Node {
     #[inline]
     pub(super) fn place(&self, steps: usize, limit: Limit) -> &AtomicU64 {
         &self.places[steps - 1][limit as usize]
+    }
+
+    /// The same, as it is now.
+    #[inline]
+    pub(super) fn time(&self, steps: usize, limit: Limit) -> u64 {
+        self.place(steps, limit).load(Ordering::Relaxed)
+    }
+
+    /// The credit at `now` at rate and ceiling, of the class first and then of those above it, in
+    /// nanoseconds.
+    pub(super) fn tokens(&self, now: Nanos) -> Vec<[i64; 2]> {
+        let tokens = |at: &Self| {
+            let (ledger, bucket) = at.rate();
+            [ledger.level(bucket.depth, now), at.sales.ceil.level(at.terms.ceil().depth, now)]
+        };
+        self.path().map(tokens).collect()
     }
 
     /// Runs in the races above it from now on.

@@ -6,10 +6,8 @@
 //! whole or has no effect.
 
 use super::ledger::Ledger;
-use super::node::Node;
+use super::node::{Limit, Node};
 use super::terms::{Bucket, FRAME};
-use crate::sync::Ordering;
-use narrows_qdisc::htb::OwnCredit;
 use narrows_units::{Bytes, Nanos};
 
 /// Assured traffic may put the classes above in debt for this long: `mbuffer`, as in the kernel.
@@ -21,13 +19,11 @@ pub(super) struct Offer {
     pub(super) lender: usize,
     /// Whether it may owe the lender a frame.
     pub(super) owes: bool,
-    /// The classes below the lender that had too little, one bit each, by the same count.
-    pub(super) short: u32,
 }
 
 impl Offer {
     /// Of the class itself.
-    pub(super) const OWN: Self = Self { lender: 0, owes: false, short: 0 };
+    pub(super) const OWN: Self = Self { lender: 0, owes: false };
 }
 
 impl Node {
@@ -50,9 +46,10 @@ impl Node {
             return None;
         }
         if want > least {
-            let most = want.min(self.most());
-            if most > least && has(most) {
-                return Some(want.min(self.most_on_path()).max(least));
+            for some in [want.min(self.most()), want.min(self.group(Limit::Rate))] {
+                if some > least && has(some) {
+                    return Some(some.min(self.most_on_path()).max(least));
+                }
             }
         }
         Some(least)
@@ -110,47 +107,6 @@ impl Node {
     }
 }
 
-/// For the queue that alone has a seat. Another one may sit down meanwhile, and buy at its seat:
-/// ledgers do not care who buys.
-impl OwnCredit for Node {
-    #[inline]
-    fn buy(&self, least: Bytes, want: Bytes, now: Nanos) -> Option<Bytes> {
-        if self.is_shared() {
-            return None;
-        }
-        let before = self.bought.load(Ordering::Relaxed);
-        let bytes = self.offer_own(least, want, before.into(), now)?;
-        if !self.take(bytes, before.into(), &Offer::OWN, now) {
-            return None;
-        }
-        self.bought.store(before.wrapping_add(bytes.0 as u32), Ordering::Relaxed);
-        Some(bytes)
-    }
-
-    fn give_back(&self, bytes: Bytes) {
-        let before = self.bought.load(Ordering::Relaxed).wrapping_sub(bytes.0 as u32);
-        self.bought.store(before, Ordering::Relaxed);
-        self.undo(bytes, before.into(), 0, usize::MAX);
-    }
-
-    #[inline]
-    fn expect(&self) {
-        self.prefetch_own();
-    }
-
-    #[inline]
-    fn expect_above(&self) {
-        if let Some(parent) = &self.parent {
-            parent.prefetch_own();
-        }
-    }
-
-    #[inline]
-    fn expect_purchase(&self) {
-        Self::expect_purchase(self);
-    }
-}
-
 #[cfg(test)]
 mod sample {
     use super::Node;
@@ -180,91 +136,73 @@ mod sample {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::super::seat::Seat;
+    use super::super::queue_handle::QueueHandle;
     use super::sample::{NOW, PACKET, leaf};
     use super::*;
-    use narrows_qdisc::htb::{ClassMeter as _, Grant};
     use proptest::prelude::*;
     use std::sync::Arc;
 
-    fn tokens(node: &Arc<Node>, now: Nanos) -> Vec<[i64; 2]> {
-        Seat::new(Arc::clone(node)).tokens(now)
-    }
-
     proptest! {
-        /// A new seat is the oracle: of an equal tree it buys the same. Where several packets are
-        /// too much for the classes above, it goes on to ask for one.
+        /// A queue that shares an equal class with one that never asks is the oracle: it looks at
+        /// each class on the way up before it buys.
         #[test]
-        fn own_credit_is_what_a_seat_would_have_sold(
+        fn a_queue_alone_buys_what_one_of_several_would(
             kbit in [1_000u64..20_000, 1_000u64..20_000],
             above in [1_000u64..20_000, 1_000u64..20_000],
             burst in [3_000u64..60_000, 3_000u64..60_000],
-            start in prop::sample::select(vec![0, u32::MAX - 2_000]),
+            start in 0u64..1 << 40,
             steps in prop::collection::vec((64u64..1_515, 0u64..9_000, 0u64..5, 0u64..2_000), 1..60),
         ) {
-            let node = || leaf((kbit, burst), (above, burst));
-            let (node, twin) = (node(), node());
-            node.bought.store(start, Ordering::Relaxed);
-            let (mut now, mut bought) = (NOW, u64::from(start));
+            let [node, twin] = std::array::from_fn(|_| leaf((kbit, burst), (above, burst)));
+            let mut alone = QueueHandle::new(Arc::clone(&node));
+            let mut oracle = QueueHandle::new(Arc::clone(&twin));
+            let _silent = QueueHandle::new(Arc::clone(&twin));
+            for handle in [&mut alone, &mut oracle] {
+                handle.total = start;
+                handle.set_active(true);
+            }
+            let mut now = NOW;
             for (least, more, back, micros) in steps {
                 now += Nanos::from_micros(micros);
                 let (least, want) = (Bytes(least), Bytes(least + more));
-                let mut oracle = Seat::new(Arc::clone(&twin));
-                oracle.has_bought_before(bought);
-                let own = node.buy(least, want, now);
-                match (own, oracle.buy(least, want, false, now)) {
-                    (Some(bytes), sold) => {
-                        prop_assert_eq!(sold, Ok(Grant { bytes, lender: 0 }));
+                match alone.buy_own(least, want, now) {
+                    Ok(bytes) => {
+                        prop_assert!(least <= bytes && bytes <= want);
+                        prop_assert_eq!(oracle.buy_own(bytes, bytes, now), Ok(bytes));
                         let back = Bytes(back * 100).min(bytes);
-                        OwnCredit::give_back(node.as_ref(), back);
-                        oracle.give_back(back);
-                        bought += bytes.0 - back.0;
+                        alone.give_back(0, back);
+                        oracle.give_back(0, back);
                     }
-                    (None, Ok(sold)) => {
-                        prop_assert!(want > least && sold.bytes == least);
-                        oracle.give_back(least);
-                    }
-                    (None, Err(_)) => {}
+                    Err(lack) => prop_assert_eq!(oracle.buy_own(least, want, now), Err(lack)),
                 }
-                drop(oracle);
-                prop_assert_eq!(tokens(&node, now), tokens(&twin, now));
+                prop_assert_eq!(node.tokens(now), twin.tokens(now));
             }
         }
     }
 
     #[test]
-    fn a_class_with_two_seats_sells_nothing_apart_from_them() {
-        let node = leaf(([1_000; 2], [9_000; 2]), ([9_000; 2], [9_000; 2]));
-        let _own = Seat::new(Arc::clone(&node));
-        assert_eq!(node.buy(PACKET, PACKET, NOW), Some(PACKET));
-        let other = Seat::new(Arc::clone(&node));
-        assert_eq!(node.buy(PACKET, PACKET, NOW), None);
-        drop(other);
-        assert_eq!(node.buy(PACKET, PACKET, NOW), Some(PACKET));
-    }
-
-    #[test]
     fn what_the_classes_above_do_not_let_pass_is_not_sold() {
         let node = leaf(([9_000; 2], [90_000; 2]), ([1_000; 2], [9_000; 2]));
-        let sold = (0..20).filter(|_| node.buy(PACKET, PACKET, NOW).is_some()).count();
+        let mut handle = QueueHandle::new(Arc::clone(&node));
+        handle.set_active(true);
+        let sold = (0..20).filter(|_| handle.buy_own(PACKET, PACKET, NOW).is_ok()).count();
         assert_eq!(sold, 6, "of 60 in its bucket, as many as there are in the one above");
-        let [own, above] = tokens(&node, NOW).try_into().unwrap();
+        let [own, above] = node.tokens(NOW).try_into().unwrap();
         assert_eq!((own[0], above[0]), (80_000_000 - 8_000_000, 0));
     }
 }
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::super::seat::Seat;
+    use super::super::queue_handle::QueueHandle;
     use super::sample::{NOW, PACKET, leaf};
     use super::*;
     use loom::model::Builder;
     use loom::thread;
-    use narrows_qdisc::htb::ClassMeter as _;
     use std::sync::Arc;
 
-    /// A queue buys of the class's own credit while another sits down, buys and goes: each packet
-    /// is sold once, at both classes.
+    /// A queue buys of the class's own credit while another comes, buys and goes: each packet is
+    /// sold once, at both classes.
     #[test]
     fn loom_own_credit_is_sold_once_while_another_queue_comes_and_goes() {
         let mut model = Builder::new();
@@ -273,28 +211,27 @@ mod loom_tests {
             let limits = ([10_000; 2], [6_500; 2]);
             let node = leaf(limits, limits);
             let root = node.parent.as_ref().unwrap();
-            let seat = Seat::new(Arc::clone(&node));
             let levels = || [&node, root].map(|at| at.sales.ceil.level(at.terms.ceil().depth, NOW));
             let before = levels();
             let other = {
                 let node = Arc::clone(&node);
                 thread::spawn(move || {
-                    let mut seat = Seat::new(node);
-                    seat.set_active(true);
-                    let bought = seat.buy(PACKET, PACKET, false, NOW).is_ok();
-                    seat.set_active(false);
+                    let mut handle = QueueHandle::new(node);
+                    handle.set_active(true);
+                    let bought = handle.buy_own(PACKET, PACKET, NOW).is_ok();
+                    handle.set_active(false);
                     u32::from(bought)
                 })
             };
-            let mut bought = u32::from(node.buy(PACKET, PACKET, NOW).is_some());
-            if node.buy(PACKET, PACKET, NOW).is_some() {
-                OwnCredit::give_back(&*node, PACKET);
+            let take = |before| node.take(PACKET, before, &Offer::OWN, NOW);
+            let mut bought = u32::from(take(0));
+            if take(PACKET.0) {
+                node.undo(PACKET, PACKET.0, 0, usize::MAX);
             }
             bought += other.join().unwrap();
             let span = node.terms.ceil().pace.span(0, PACKET).0 as i64;
             assert_eq!(before.map(|level| level - i64::from(bought) * span), levels());
-            assert!(bought >= 1, "the other had a seat, or this one bought");
-            drop(seat);
+            assert_eq!(bought, 2, "there is credit for three");
         });
     }
 }

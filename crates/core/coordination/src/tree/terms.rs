@@ -5,6 +5,7 @@
 //!
 //! Memory ordering: relaxed. Each figure is valid by itself.
 
+use super::node::Limit;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -19,6 +20,15 @@ pub(super) const LEAST_FRAMES: u64 = 4;
 /// No purchase takes more than this part of a bucket at once, so that there is something left for
 /// others; but a packet may.
 const MOST_PART: u64 = 4;
+
+/// A class that has many packets waits until it has credit for several: for as much as it earns in
+/// this time, and no more than this part of its bucket;
+const GROUP_TIME: Nanos = Nanos::from_micros(50);
+const GROUP_PART: u64 = 8;
+
+/// or for this many full frames, if it earns them within [`LEAST_TIME`] and if they are no more than
+/// [a part](MOST_PART) of its bucket.
+const GROUP_FRAMES: u64 = 3;
 
 /// A full frame.
 pub(super) const FRAME: Bytes = Bytes(1514);
@@ -118,6 +128,8 @@ pub(super) struct Portion {
     most: AtomicU32,
     /// In bytes; the lowest bits are the priority.
     quantum_and_prio: AtomicU32,
+    /// In bytes, at the rate and at the ceiling.
+    groups: [AtomicU32; 2],
 }
 
 impl Portion {
@@ -131,6 +143,14 @@ impl Portion {
         let earned = class.ceil.bytes_per_sec() / (1_000_000_000 / LEAST_TIME.0);
         let most = class.cburst.0.max(LEAST_FRAMES * FRAME.0).max(earned) / MOST_PART;
         self.most.store(u32::try_from(most).unwrap_or(u32::MAX), Ordering::Relaxed);
+        let limits = [(class.rate, class.burst), (class.ceil.max(class.rate), class.cburst)];
+        for (group, (rate, burst)) in self.groups.iter().zip(limits) {
+            let in_time = |time: Nanos| rate.bytes_per_sec() / (1_000_000_000 / time.0);
+            let bucket = burst.0.max(LEAST_FRAMES * FRAME.0).max(in_time(LEAST_TIME));
+            let frames = in_time(LEAST_TIME).min(GROUP_FRAMES * FRAME.0).min(bucket / MOST_PART);
+            let bytes = in_time(GROUP_TIME).min(bucket / GROUP_PART).max(frames);
+            group.store(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
         let prio = u32::from(class.prio).min(PRIORITIES as u32 - 1);
         let quantum = class.quantum.clamp(1, u32::MAX >> 3);
         self.quantum_and_prio.store(quantum << 3 | prio, Ordering::Relaxed);
@@ -140,6 +160,13 @@ impl Portion {
     #[inline]
     pub(super) fn most(&self) -> Bytes {
         Bytes(u64::from(self.most.load(Ordering::Relaxed)))
+    }
+
+    /// How much of its rate, or of its ceiling, the class waits for at once if it has many packets,
+    /// in bytes.
+    #[inline]
+    pub(super) fn group(&self, limit: Limit) -> Bytes {
+        Bytes(u64::from(self.groups[limit as usize].load(Ordering::Relaxed)))
     }
 
     /// In bytes, at least one.

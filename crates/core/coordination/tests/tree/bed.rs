@@ -1,9 +1,9 @@
 //! Queues that keep a tree together, in virtual time.
 
 use narrows_coordination::{Below, Label, SharedTree, Spent, TreeStrategy};
-use narrows_packet::{Batch, Headers, PacketId, Packets, Reading};
-use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass, TreeMeter};
-use narrows_qdisc::{Census, Config, Next, NodeId, Qdisc, Spec, bands, fifo};
+use narrows_packet::{Batch, Headers, PacketId, Packets};
+use narrows_qdisc::htb::{self, Class};
+use narrows_qdisc::{Config, Next, NodeId, Qdisc, Spec, bands, fifo};
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,58 +33,6 @@ pub enum Demand {
     Endless,
     /// Bits per second.
     Rate(u64),
-}
-
-/// How a queue asks for its classes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Asking {
-    /// Each for itself.
-    All,
-    /// The first of those that wait for the same lender asks for all.
-    First,
-}
-
-impl Asking {
-    pub const BOTH: [Self; 2] = [Self::All, Self::First];
-}
-
-/// A queue's seat, with its way of asking.
-struct Seat {
-    seat: Box<dyn TreeMeter>,
-    asking: Asking,
-}
-
-impl TreeMeter for Seat {
-    fn asking_alone(&self) -> usize {
-        match self.asking {
-            Asking::All => usize::MAX,
-            Asking::First => 0,
-        }
-    }
-
-    fn leaf(&self, id: u32) -> Option<LeafClass> {
-        self.seat.leaf(id)
-    }
-
-    fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
-        self.seat.meter(id)
-    }
-
-    fn census(&self, id: u32) -> Option<Box<dyn Census>> {
-        self.seat.census(id)
-    }
-
-    fn is_seat_of(&self, seat: u64, id: u32) -> bool {
-        self.seat.is_seat_of(seat, id)
-    }
-
-    fn changes(&mut self) -> Option<Vec<u32>> {
-        self.seat.changes()
-    }
-
-    fn reading(&self) -> Reading {
-        self.seat.reading()
-    }
 }
 
 struct Source {
@@ -176,27 +124,22 @@ const TICK: Nanos = Nanos::from_micros(2);
 
 impl Bed {
     /// `queues` that keep `classes` together. Those without one below are leaves.
-    pub fn new(asking: Asking, queues: usize, classes: &[(u32, Class)]) -> Self {
-        Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new(), &below(fifo()))
+    pub fn new(queues: usize, classes: &[(u32, Class)]) -> Self {
+        Self::made(TreeStrategy::Fair, queues, classes, &BTreeMap::new(), &below(fifo()))
     }
 
     /// The same with `leaf` in each leaf class.
     pub fn with_leaves(queues: usize, classes: &[(u32, Class)], leaf: &Config) -> Self {
         let leaf = below(leaf.clone());
-        Self::made(TreeStrategy::Fair, Asking::All, queues, classes, &BTreeMap::new(), &leaf)
+        Self::made(TreeStrategy::Fair, queues, classes, &BTreeMap::new(), &leaf)
     }
 
     /// The same with bands in each leaf class, and a FIFO in each band.
-    pub fn with_bands(
-        asking: Asking,
-        queues: usize,
-        classes: &[(u32, Class)],
-        bands: &bands::Config,
-    ) -> Self {
+    pub fn with_bands(queues: usize, classes: &[(u32, Class)], bands: &bands::Config) -> Self {
         let child = |id| Below { level: 2, ..Below::new(NodeId(id), fifo()) };
         let children = (1..).take(bands.classes.len()).map(child).collect();
         let leaf = Below { children, ..below(Config::Bands(bands.clone())) };
-        Self::made(TreeStrategy::Fair, asking, queues, classes, &BTreeMap::new(), &leaf)
+        Self::made(TreeStrategy::Fair, queues, classes, &BTreeMap::new(), &leaf)
     }
 
     /// The same by `strategy`, with FlowValve's `labels`.
@@ -206,12 +149,11 @@ impl Bed {
         classes: &[(u32, Class)],
         labels: &BTreeMap<u32, Label>,
     ) -> Self {
-        Self::made(strategy, Asking::All, queues, classes, labels, &below(fifo()))
+        Self::made(strategy, queues, classes, labels, &below(fifo()))
     }
 
     fn made(
         strategy: TreeStrategy,
-        asking: Asking,
         queues: usize,
         classes: &[(u32, Class)],
         labels: &BTreeMap<u32, Label>,
@@ -220,8 +162,7 @@ impl Bed {
         let tree = SharedTree::new(strategy);
         let bed_queue = || {
             let config = htb::Config { default: 0, unclassified: htb::Unclassified::Sent(1000) };
-            let seat = Box::new(Seat { seat: tree.seat(), asking });
-            let spec = Spec { tree: Some(seat), ..Spec::new(Config::Htb(config)) };
+            let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
             let mut packets = Packets::new(8192);
             packets.prepare(leaf.config.reading());
             Queue {
@@ -316,7 +257,7 @@ impl Bed {
     /// Another process continues, with the same load.
     pub fn hand_over(&mut self) {
         let classes: Vec<(u32, Class)> = self.classes.iter().map(|(id, it)| (*id, *it)).collect();
-        let mut heir = Self::new(Asking::All, self.queues.len(), &classes);
+        let mut heir = Self::new(self.queues.len(), &classes);
         heir.tree.resume(&self.spent());
         (self.tree, self.queues) = (heir.tree, std::mem::take(&mut heir.queues));
         self.sources.iter_mut().for_each(|source| source.queued = 0);

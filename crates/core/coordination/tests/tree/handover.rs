@@ -1,6 +1,6 @@
 //! What another process continues with.
 
-use super::bed::{Asking, Bed, Demand, MBIT, class};
+use super::bed::{Bed, Demand, MBIT, class};
 use super::{GBIT, millis};
 use narrows_qdisc::htb::Class;
 use narrows_units::Bytes;
@@ -20,7 +20,7 @@ fn tree() -> Vec<(u32, Class)> {
 #[test]
 fn no_burst_is_granted_twice() {
     for queues in [1, 4] {
-        let mut bed = Bed::new(Asking::All, queues, &tree());
+        let mut bed = Bed::new(queues, &tree());
         for leaf in [0x11, 0x12] {
             bed.demand_everywhere(leaf, 1514, Demand::Endless);
         }
@@ -36,7 +36,7 @@ fn no_burst_is_granted_twice() {
 
 #[test]
 fn credit_that_was_not_used_stays() {
-    let mut bed = Bed::new(Asking::All, 2, &tree());
+    let mut bed = Bed::new(2, &tree());
     assert!(bed.spent().is_empty(), "all have their whole credit");
     bed.demand(0x11, 0, 1514, Demand::Rate(200 * MBIT));
     bed.run(millis(20));

@@ -1,7 +1,7 @@
 //! Flows and hosts of one class, on whichever queues they are.
 
 use super::{assert_near, flat, millis};
-use crate::bed::{Asking, Bed, Demand, MBIT, class};
+use crate::bed::{Bed, Demand, MBIT, class};
 use narrows_qdisc::bands::{self, Discipline};
 use narrows_qdisc::{Config, cake, fq, fq_codel, pacing};
 use narrows_units::Rate;
@@ -60,22 +60,20 @@ fn classes_by_turns_get_their_share_on_any_number_of_queues() {
     ] {
         let bands = bands::Config { discipline, classes, otherwise: None };
         let tree = flat(1000 * MBIT, &[class(Some(1), RATE, RATE)]);
-        for asking in Asking::BOTH {
-            let mut bed = Bed::with_bands(asking, 4, &tree, &bands);
-            (0..4).for_each(|queue| bed.demand_band(0x10, 1, queue, Demand::Endless));
-            bed.demand_band(0x10, 2, 2, Demand::Endless);
-            bed.run(millis(100));
-            let rates = bed.run_by_host(millis(500));
-            assert_near(rates[&1], RATE / 4, 0.03, &format!("{discipline:?}: on all queues"));
-            assert_near(rates[&2], 3 * RATE / 4, 0.03, &format!("{discipline:?}: on one"));
-            // Where one class is alone it has all.
-            bed.rest(0x10);
-            bed.run(millis(50));
-            bed.demand_band(0x10, 1, 3, Demand::Endless);
-            bed.run(millis(10));
-            let rates = bed.run_by_host(millis(100));
-            assert_near(rates[&1], RATE, 0.001, "alone");
-        }
+        let mut bed = Bed::with_bands(4, &tree, &bands);
+        (0..4).for_each(|queue| bed.demand_band(0x10, 1, queue, Demand::Endless));
+        bed.demand_band(0x10, 2, 2, Demand::Endless);
+        bed.run(millis(100));
+        let rates = bed.run_by_host(millis(500));
+        assert_near(rates[&1], RATE / 4, 0.03, &format!("{discipline:?}: on all queues"));
+        assert_near(rates[&2], 3 * RATE / 4, 0.03, &format!("{discipline:?}: on one"));
+        // Where one class is alone it has all.
+        bed.rest(0x10);
+        bed.run(millis(50));
+        bed.demand_band(0x10, 1, 3, Demand::Endless);
+        bed.run(millis(10));
+        let rates = bed.run_by_host(millis(100));
+        assert_near(rates[&1], RATE, 0.001, "alone");
     }
 }
 

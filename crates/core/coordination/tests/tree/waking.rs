@@ -1,6 +1,6 @@
 //! How soon shares follow when a class has packets again, or no more.
 
-use super::bed::{Asking, Bed, Demand, class};
+use super::bed::{Bed, Demand, class};
 use super::{GBIT, millis};
 use narrows_coordination::Fluid;
 use narrows_qdisc::htb::Class;
@@ -38,7 +38,7 @@ fn due(classes: &[(u32, Class)]) -> f64 {
 }
 
 /// Each case: what it is, the number of queues, and the tree.
-fn cases() -> impl Iterator<Item = (String, usize, Asking, u64, Vec<(u32, Class)>)> {
+fn cases() -> impl Iterator<Item = (String, usize, u64, Vec<(u32, Class)>)> {
     let leaves = [[(400, 6_000), (400, 6_000)], [(100, 9_000), (100, 3_000)]];
     let trees = [1, 10].into_iter().flat_map(move |gbit| {
         [false, true].into_iter().flat_map(move |has_sites| {
@@ -49,12 +49,9 @@ fn cases() -> impl Iterator<Item = (String, usize, Asking, u64, Vec<(u32, Class)
         })
     });
     trees.flat_map(|(name, root, classes)| {
-        [1, 4, 16].into_iter().flat_map(move |queues| {
-            let (name, classes) = (name.clone(), classes.clone());
-            Asking::BOTH.into_iter().map(move |asking| {
-                let name = format!("{name}, {queues} queues, {asking:?}");
-                (name, queues, asking, root, classes.clone())
-            })
+        [1, 4, 16].into_iter().map(move |queues| {
+            let name = format!("{name}, {queues} queues");
+            (name, queues, root, classes.clone())
         })
     })
 }
@@ -75,8 +72,8 @@ fn bursts(classes: &[(u32, Class)]) -> f64 {
 
 #[test]
 fn a_class_has_its_share_from_a_millisecond_after_it_comes() {
-    for (what, queues, asking, _, classes) in cases() {
-        let mut bed = Bed::new(asking, queues, &classes);
+    for (what, queues, _, classes) in cases() {
+        let mut bed = Bed::new(queues, &classes);
         let (due, bursts) = (due(&classes), bursts(&classes));
         bed.demand_everywhere(STAYS, 1514, Demand::Endless);
         bed.run(millis(10));
@@ -103,8 +100,8 @@ fn a_class_has_its_share_from_a_millisecond_after_it_comes() {
 
 #[test]
 fn the_others_have_everything_after_a_class_has_gone() {
-    for (what, queues, asking, root, classes) in cases() {
-        let mut bed = Bed::new(asking, queues, &classes);
+    for (what, queues, root, classes) in cases() {
+        let mut bed = Bed::new(queues, &classes);
         bed.demand_everywhere(STAYS, 1514, Demand::Endless);
         bed.demand_everywhere(COMES, 1514, Demand::Endless);
         bed.run(millis(10));

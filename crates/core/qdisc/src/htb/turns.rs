@@ -10,23 +10,11 @@
 //! In a queue that is shorter than the distance between the first stage and the last, several
 //! stages follow each other at once. In a very short one there is nothing to gain.
 
+use super::class::Stage;
 use std::collections::VecDeque;
 
-/// What is fetched of a class, in this order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    /// Its own cache lines.
-    Leaf,
-    /// What they point to: its seat at the tree, and a qdisc that is no FIFO.
-    Parts,
-    /// What these point to: its state at the tree, and its first packet.
-    Turn,
-    /// The state of the class above it.
-    Above,
-}
-
 impl Stage {
-    const ALL: [Self; 4] = [Self::Leaf, Self::Parts, Self::Turn, Self::Above];
+    const ALL: [Self; 3] = [Self::Leaf, Self::Parts, Self::Turn];
 }
 
 /// Turns that are fetched together.
@@ -37,8 +25,8 @@ const WORTH: usize = 16;
 
 /// See the module's documentation. A list through the classes would show the next turn only when
 /// the class before it is in the cache.
-#[derive(Default)]
-pub(super) struct Turns {
+#[derive(Default, Debug)]
+pub struct Turns {
     places: VecDeque<u32>,
     /// How many turns there have been,
     taken: usize,
@@ -47,37 +35,34 @@ pub(super) struct Turns {
 }
 
 impl Turns {
+    /// Whether no class has its turn.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
     /// Makes room for `room` classes in all.
     #[inline]
-    pub(super) fn make_room(&mut self, room: usize) {
-        self.places.reserve_exact(room - self.places.len());
+    pub fn make_room(&mut self, room: usize) {
+        self.places.reserve_exact(room.saturating_sub(self.places.len()));
     }
 
+    /// Adds a class behind all others.
     #[inline]
-    pub(super) fn push(&mut self, place: u32) {
+    pub fn push(&mut self, place: u32) {
         self.places.push_back(place);
     }
 
+    /// Takes the first class.
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<u32> {
+    pub fn pop(&mut self) -> Option<u32> {
         let place = self.places.pop_front()?;
         self.taken = self.taken.wrapping_add(1);
         Some(place)
     }
 
-    #[inline]
-    pub(super) fn clear(&mut self) {
-        self.places.clear();
-        self.passed = [self.taken; Stage::ALL.len()];
-    }
-
     /// Removes all classes for which `stays` is false. The others are looked at again.
-    pub(super) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+    pub fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         let before = self.places.len();
         self.places.retain(|place| stays(*place));
         if self.places.len() != before {
@@ -88,7 +73,7 @@ impl Turns {
     /// Whether to look ahead: the next turn has not passed all stages, and there are enough turns
     /// to gain by it.
     #[inline]
-    pub(super) fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         !self.is_prepared() && self.places.len() >= WORTH
     }
 
@@ -102,7 +87,7 @@ impl Turns {
     /// Passes the next turns through the stages: the next group through all of them, each group
     /// behind it through one less.
     #[inline]
-    pub(super) fn look_ahead(&mut self, mut pass: impl FnMut(Stage, u32)) {
+    pub fn look_ahead(&mut self, mut pass: impl FnMut(Stage, u32)) {
         for (before_last, (stage, passed)) in
             (0..Stage::ALL.len()).rev().zip(Stage::ALL.into_iter().zip(&mut self.passed))
         {
@@ -129,7 +114,7 @@ mod tests {
             steps in prop::collection::vec((0usize..40, 0usize..40), 1..20),
             start in prop::sample::select(vec![0, usize::MAX - 20]),
         ) {
-            let mut turns = Turns { taken: start, passed: [start; 4], ..Turns::default() };
+            let mut turns = Turns { taken: start, passed: [start; 3], ..Turns::default() };
             let mut model: VecDeque<(u32, Vec<Stage>)> = VecDeque::new();
             let mut next = 0;
             for (pushes, pops) in steps {
@@ -172,10 +157,9 @@ mod tests {
             turns.pop();
         }
         let group = |stage, start: usize| (start..start + GROUP).map(move |at| (stage, at));
-        let expected = group(Stage::Leaf, 5 * GROUP)
-            .chain(group(Stage::Parts, 4 * GROUP))
-            .chain(group(Stage::Turn, 3 * GROUP))
-            .chain(group(Stage::Above, 2 * GROUP));
+        let expected = group(Stage::Leaf, 4 * GROUP)
+            .chain(group(Stage::Parts, 3 * GROUP))
+            .chain(group(Stage::Turn, 2 * GROUP));
         assert!(passed.into_iter().eq(expected));
     }
 
@@ -184,7 +168,7 @@ mod tests {
         let mut turns = Turns::default();
         (0..100).for_each(|place| turns.push(place));
         turns.look_ahead(|_, _| {});
-        turns.clear();
+        turns.retain(|_| false);
         turns.push(7);
         let mut passed = Vec::new();
         turns.look_ahead(|stage, place| passed.push((stage, place)));

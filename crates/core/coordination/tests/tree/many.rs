@@ -1,6 +1,6 @@
-//! Classes that wait in one line, where one asks for all, share as if each asked for itself.
+//! Many classes that wait for the same lender share what it has.
 
-use super::bed::{Asking, Bed, Demand, MBIT, class};
+use super::bed::{Bed, Demand, MBIT, class};
 use super::{GBIT, millis};
 use narrows_coordination::Fluid;
 use narrows_qdisc::htb::Class;
@@ -31,13 +31,8 @@ fn tree(has_sites: bool, leaf: impl Fn(u32) -> Class) -> Vec<(u32, Class)> {
 
 /// The rate of each overloaded leaf over a tenth of a second, on one of the queues or on all, and
 /// its due rate: in bits per second.
-fn rates(
-    asking: Asking,
-    queues: usize,
-    everywhere: bool,
-    classes: &[(u32, Class)],
-) -> BTreeMap<u32, (f64, f64)> {
-    let mut bed = Bed::new(asking, queues, classes);
+fn rates(queues: usize, everywhere: bool, classes: &[(u32, Class)]) -> BTreeMap<u32, (f64, f64)> {
+    let mut bed = Bed::new(queues, classes);
     let leaves = classes.iter().map(|(id, _)| *id).filter(|id| id & 0xff != 0 && *id != 1);
     let mut demands = BTreeMap::new();
     for (number, leaf) in leaves.enumerate() {
@@ -61,21 +56,19 @@ fn many_classes_share_borrowed_rate_within_a_few_frames() {
     let small = class(None, MBIT, GBIT);
     let by_quantum = |number| Class { quantum: 2_000 + 2_000 * (number % 4), ..small };
     let by_rate = |number| class(None, (1 + u64::from(number % 4) * 5) * MBIT, GBIT);
-    for asking in Asking::BOTH {
-        for (name, classes) in [
-            ("equal ones", tree(false, |_| small)),
-            ("by quantum", tree(false, by_quantum)),
-            ("with rates of their own", tree(false, by_rate)),
-            ("below sites", tree(true, |_| small)),
-        ] {
-            for (queues, everywhere) in [(1, true), (4, false), (4, true)] {
-                for (leaf, (rate, due)) in rates(asking, queues, everywhere, &classes) {
-                    let (had, due) = (rate / FRAME, due / FRAME);
-                    assert!(
-                        (had - due).abs() <= 6.0,
-                        "{asking:?}, {queues} queues, {name}, {leaf:x}: {had:.0} frames of {due:.0}"
-                    );
-                }
+    for (name, classes) in [
+        ("equal ones", tree(false, |_| small)),
+        ("by quantum", tree(false, by_quantum)),
+        ("with rates of their own", tree(false, by_rate)),
+        ("below sites", tree(true, |_| small)),
+    ] {
+        for (queues, everywhere) in [(1, true), (4, false), (4, true)] {
+            for (leaf, (rate, due)) in rates(queues, everywhere, &classes) {
+                let (had, due) = (rate / FRAME, due / FRAME);
+                assert!(
+                    (had - due).abs() <= 6.0,
+                    "{queues} queues, {name}, {leaf:x}: {had:.0} frames of {due:.0}"
+                );
             }
         }
     }
@@ -84,21 +77,19 @@ fn many_classes_share_borrowed_rate_within_a_few_frames() {
 #[test]
 fn no_site_waits_for_credit_that_another_borrows() {
     let classes = tree(true, |_| class(None, MBIT, GBIT));
-    for asking in Asking::BOTH {
-        let mut bed = Bed::new(asking, 1, &classes);
-        for (id, _) in classes.iter().filter(|(id, _)| id & 0xff != 0 && *id != 1) {
-            bed.demand_everywhere(*id, 1514, Demand::Endless);
-        }
-        // All begin with their whole credit, and are in debt at their sites.
-        bed.run(millis(6));
-        for _ in 0..10 {
-            let rates = bed.run(millis(2));
-            let assured = |id: &u32| bed.classes[id].rate.bits_per_sec() as f64;
-            // Six frames in two milliseconds.
-            let least = |id: &u32| assured(id) - 6.0 * 50.0 * FRAME;
-            for site in (1..=SITES).map(|site| site << 8).filter(|site| assured(site) > 1e8) {
-                assert!(rates[&site] >= least(&site), "{asking:?}, {site:x}: {:.0}", rates[&site]);
-            }
+    let mut bed = Bed::new(1, &classes);
+    for (id, _) in classes.iter().filter(|(id, _)| id & 0xff != 0 && *id != 1) {
+        bed.demand_everywhere(*id, 1514, Demand::Endless);
+    }
+    // All begin with their whole credit, and are in debt at their sites.
+    bed.run(millis(6));
+    for _ in 0..10 {
+        let rates = bed.run(millis(2));
+        let assured = |id: &u32| bed.classes[id].rate.bits_per_sec() as f64;
+        // Six frames in two milliseconds.
+        let least = |id: &u32| assured(id) - 6.0 * 50.0 * FRAME;
+        for site in (1..=SITES).map(|site| site << 8).filter(|site| assured(site) > 1e8) {
+            assert!(rates[&site] >= least(&site), "{site:x}: {:.0}", rates[&site]);
         }
     }
 }

@@ -1,0 +1,270 @@
+//! How a queue buys for a leaf class: of what the class has of its own, or from one lender.
+//!
+//! Either is looked at first, with loads alone: has each class on the way to the root credit, after
+//! what goes first? If so, credit is taken at each of them ([`Node::take`]), which is whole or has
+//! no effect. If not, the class that has credit last is what the leaf waits for.
+
+use super::claim::{Claim, passes_by_any_right};
+use super::node::{Limit, Node};
+use super::purchase::Offer;
+use super::queue_handle::QueueHandle;
+use super::race::laps;
+use crate::sync::Ordering;
+use narrows_units::{Bytes, Nanos};
+
+/// What a leaf lacks, and until when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lack {
+    /// At which class, counted from the leaf.
+    pub(super) steps: usize,
+    /// Which of its limits.
+    pub(super) limit: Limit,
+    /// When it has credit.
+    pub(super) until: Nanos,
+    /// The ceilings that have none either, one bit for each class, by the same count.
+    pub(super) ceilings: u32,
+    /// Whether others of its class or priority go first: then the leaf waits alone.
+    pub(super) is_late: bool,
+}
+
+/// Collects what is lacking on the way up.
+struct Search<'a> {
+    handle: &'a QueueHandle,
+    bytes: Bytes,
+    now: Nanos,
+    last: Option<Lack>,
+    ceilings: u32,
+    is_late: bool,
+}
+
+impl Search<'_> {
+    fn add(&mut self, steps: usize, limit: Limit, until: Nanos) {
+        if until <= self.now {
+            return;
+        }
+        if limit == Limit::Ceil {
+            self.ceilings |= 1 << steps;
+        }
+        if self.last.is_none_or(|last| until >= last.until) {
+            self.last = Some(Lack { steps, limit, until, ceilings: 0, is_late: false });
+        }
+    }
+
+    /// The ceiling of `at`, for the claim that is only made up where it matters. Where it does not
+    /// let pass `most`, that becomes the least.
+    #[inline]
+    fn ceiling(
+        &mut self,
+        steps: usize,
+        at: &Node,
+        most: &mut Bytes,
+        claim: impl FnOnce() -> Claim,
+    ) {
+        let (ledger, bucket, total) = (&at.sales.ceil, at.terms.ceil(), self.handle.total);
+        if !passes_by_any_right(ledger, bucket, total, *most, self.now) {
+            let claim = claim();
+            let due = |bytes| claim.due(ledger, bucket, total, bytes, self.now);
+            if *most == self.bytes || due(*most) > self.now {
+                *most = self.bytes;
+                self.add(steps, Limit::Ceil, due(self.bytes));
+            }
+        }
+    }
+
+    /// The same for the rate of the lender `at`.
+    fn rate(&mut self, steps: usize, at: &Node, claim: Claim, most: &mut Bytes) {
+        let (ledger, bucket) = at.rate();
+        let due = |bytes| claim.due(ledger, bucket, self.handle.total, bytes, self.now);
+        if *most == self.bytes || due(*most) > self.now {
+            *most = self.bytes;
+            self.add(steps, Limit::Rate, due(self.bytes));
+        }
+    }
+
+    fn end(self) -> Result<(), Lack> {
+        match self.last {
+            None => Ok(()),
+            Some(last) => {
+                let Self { ceilings, is_late, .. } = self;
+                Err(Lack { ceilings, is_late, ..last })
+            }
+        }
+    }
+}
+
+impl QueueHandle {
+    fn search(&self, bytes: Bytes, now: Nanos) -> Search<'_> {
+        Search { handle: self, bytes, now, last: None, ceilings: 0, is_late: false }
+    }
+
+    /// When the class has `bytes` at its own rate.
+    #[inline]
+    pub(super) fn own_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
+        let (ledger, bucket) = self.node.rate();
+        self.claim(now).due(ledger, bucket, self.total, bytes, now)
+    }
+
+    /// When the class has `bytes` at its own ceiling.
+    #[inline]
+    pub(super) fn ceil_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
+        let (ledger, bucket) = (&self.node.sales.ceil, self.node.terms.ceil());
+        if passes_by_any_right(ledger, bucket, self.total, bytes, now) {
+            return Nanos::ZERO;
+        }
+        self.claim(now).due(ledger, bucket, self.total, bytes, now)
+    }
+
+    /// When the ceiling of `above` lets pass `bytes` of the class's own.
+    #[inline]
+    pub(super) fn ceil_of_due(&self, above: &Node, bytes: Bytes, now: Nanos) -> Nanos {
+        let (ledger, bucket) = (&above.sales.ceil, above.terms.ceil());
+        Claim::ASSURED.due(ledger, bucket, self.total, bytes, now)
+    }
+
+    /// Buys `least` bytes, or up to `want`, of what the class has of its own.
+    #[inline]
+    pub(super) fn buy_own(&mut self, least: Bytes, want: Bytes, now: Nanos) -> Result<Bytes, Lack> {
+        self.join();
+        if !self.is_shared()
+            && let Some(bytes) = self.node.offer_own(least, want, self.total, now)
+            && self.node.take(bytes, self.total, &Offer::OWN, now)
+        {
+            self.bought(bytes, now);
+            return Ok(bytes);
+        }
+        self.buy_least_own(least, now).map(|()| least)
+    }
+
+    /// The same, where others of its class go first, or the classes above do not let it all pass.
+    #[inline(never)]
+    fn buy_least_own(&mut self, bytes: Bytes, now: Nanos) -> Result<(), Lack> {
+        let own = self.claim(now);
+        let until = self.own_due(bytes, now);
+        if until > now {
+            return Err(Lack { steps: 0, limit: Limit::Rate, until, ceilings: 0, is_late: false });
+        }
+        let mut search = self.search(bytes, now);
+        for (steps, at) in self.node.path().enumerate() {
+            // Between its queues it has been decided already.
+            let claim = || if steps == 0 { own } else { Claim::ASSURED };
+            search.ceiling(steps, at, &mut { bytes }, claim);
+        }
+        search.end()?;
+        self.take(bytes, &Offer::OWN, now)
+    }
+
+    /// Buys `want` bytes, or at least `least`, from the class `lender` above this one, or from one
+    /// below that has credit now. Returns how many classes above this one the lender stands, and
+    /// how much it has sold.
+    pub(super) fn borrow_up_to(
+        &mut self,
+        lender: usize,
+        least: Bytes,
+        want: Bytes,
+        now: Nanos,
+    ) -> Result<(usize, Bytes), Lack> {
+        let lender = self.lowest_lender(lender, least, now);
+        Ok((lender, self.borrow(lender, least, want, now)?))
+    }
+
+    /// The class that has credit for it now below the one `lender` above it, or that one.
+    fn lowest_lender(&self, lender: usize, bytes: Bytes, now: Nanos) -> usize {
+        let below = self.node.path().enumerate().take(lender).skip(1);
+        let mut below = below.filter(|(_, at)| {
+            let (ledger, bucket) = at.rate();
+            let claim = Claim::at(at.counted(Limit::Rate), at, &self.node, self.claim(now), now);
+            claim.due(ledger, bucket, self.total, bytes, now) <= now
+        });
+        below.next().map_or(lender, |(steps, _)| steps)
+    }
+
+    /// Buys `want` bytes, or at least `least`, from the class `lender` above this one.
+    pub(super) fn borrow(
+        &mut self,
+        lender: usize,
+        least: Bytes,
+        want: Bytes,
+        now: Nanos,
+    ) -> Result<Bytes, Lack> {
+        self.join();
+        let (own, prio) = (self.claim(now), self.node.prio());
+        let mut search = self.search(least, now);
+        let mut most = self.group(Limit::Ceil, least, want);
+        let (mut owes, mut lent) = (false, Claim::ASSURED);
+        for (steps, at) in self.node.path().enumerate() {
+            let claim = |limit| Claim::at(limit, at, &self.node, own, now);
+            if steps == lender {
+                // What a ceiling below the lender holds up wants nothing of it yet.
+                if search.last.is_some() {
+                    return search.end().map(|()| least);
+                }
+                let claim = claim(at.counted(Limit::Rate));
+                (owes, lent) = (claim.right.owes(), claim.above(prio));
+                search.is_late = claim.right.is_late();
+                search.rate(steps, at, claim, &mut most);
+            }
+            search.ceiling(steps, at, &mut most, || match steps {
+                0 => own,
+                steps if steps > lender => lent,
+                _ => claim(Limit::Ceil),
+            });
+        }
+        search.end()?;
+        self.enter();
+        self.take(most, &Offer { lender, owes }, now)?;
+        self.advance(lender, most, now);
+        Ok(most)
+    }
+
+    fn take(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Result<(), Lack> {
+        if !self.node.take(bytes, self.total, offer, now) {
+            // Another queue was faster.
+            let (steps, until) = (offer.lender, now + Nanos(1));
+            let limit = Limit::Rate;
+            return Err(Lack { steps, limit, until, ceilings: 0, is_late: false });
+        }
+        self.bought(bytes, now);
+        Ok(())
+    }
+
+    /// Advances its virtual times for `bytes` from the class `lender` above this one.
+    fn advance(&self, lender: usize, bytes: Bytes, now: Nanos) {
+        let node = &self.node;
+        let (prio, weight) = (node.prio(), u64::from(node.quantum()));
+        let laps = laps(bytes, weight);
+        for (steps, above) in node.path().enumerate().take(lender + 1).skip(1) {
+            if steps < lender {
+                // It keeps its priority where it found nothing.
+                let gap = node.terms.ceil().pace.span(0, bytes);
+                above.borrowers(above.counted(Limit::Rate))[prio].passed_over(gap, now);
+            }
+            for limit in counts(lender, above, steps) {
+                let from = node.place(steps, limit).fetch_add(laps, Ordering::Relaxed);
+                let to = from.wrapping_add(laps);
+                above.borrowers(limit)[prio].advance(from, to, bytes, weight);
+            }
+        }
+    }
+
+    /// Gives back `bytes` of the last purchase, of which the lender stands `lender` above the class.
+    pub(super) fn give_back(&mut self, lender: usize, bytes: Bytes) {
+        self.returned(bytes);
+        let node = &self.node;
+        node.undo(bytes, self.total, lender, usize::MAX);
+        let (prio, weight) = (node.prio(), u64::from(node.quantum()));
+        for (steps, above) in node.path().enumerate().take(lender + 1).skip(1) {
+            for limit in counts(lender, above, steps) {
+                above.borrowers(limit)[prio].returned(bytes, weight);
+                node.place(steps, limit).fetch_sub(laps(bytes, weight), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// For which limits of `above`, as [`Node::counted`], a purchase counts: `steps` above the class,
+/// which borrows from the one `lender` above it.
+#[inline]
+fn counts(lender: usize, above: &Node, steps: usize) -> impl Iterator<Item = Limit> {
+    let lends = steps == lender && above.rate_apart().is_some();
+    lends.then_some(Limit::Rate).into_iter().chain([Limit::Ceil])
+}

@@ -1,0 +1,468 @@
+//! Which class of a queue sends next.
+//!
+//! A class waits for one of three things, each of which has a structure of its own:
+//!
+//! * *Its own rate or ceiling*: for a time. Nobody shares the reason.
+//! * *A lender*: in the [wait queue](wait_queue) of the class above it, ordered by virtual time.
+//!   What a lender refuses to the first that waits for it, it refuses to all; so the lender waits
+//!   for the time at which it has credit, and those in its queue cost nothing.
+//! * *The ceiling of a class above it*, although it has credit of its own: in the line of those
+//!   that this class [holds up](inner).
+//!
+//! *Order, as in HTB.* Classes with credit of their own take turns, better priorities first. Then
+//! the lenders lend, the lowest first, the best priority first, and within a priority to the class
+//! with the least virtual time.
+//!
+//! *Between queues* the first of each wait queue stands for all: it compares virtual times with
+//! those of other queues ([`claim`](super::claim)), and what it waits for is announced to them. A
+//! class that has had more than other queues' classes lets others ask, and waits for a time.
+//!
+//! Source: M. Devera, `sch_htb.c` (feeds and wait queues); P. Goyal, H. Vin, H. Cheng, "Start-time
+//! fair queueing" (1996).
+//!
+//! Cost: for a class with credit of its own, a purchase. For one that borrows, an entry in the
+//! calendar of times more, and one in the wait queue of its lender.
+
+use super::Queue;
+use super::buying::Lack;
+use super::node::Limit;
+use super::queue_handle::QueueHandle;
+use event::Event;
+use inner::Inner;
+use leaf::{Leaf, Mark, NONE, State};
+use lenders::Lenders;
+use narrows_cpu::prefetch;
+use narrows_packet::Reading;
+use narrows_qdisc::htb::{ClassMeter, Grant, LeafClass, Stage, Then, Times};
+use narrows_qdisc::{Census, Weight};
+use narrows_units::{Bytes, Nanos};
+use ready::Ready;
+use std::collections::{HashMap, VecDeque};
+use wait_queue::{LetsPass, WaitQueue};
+
+mod event;
+mod heap;
+mod inner;
+mod leaf;
+mod lenders;
+mod ready;
+mod wait_queue;
+
+/// How long a class without packets still counts as active, so that a sparse class does not come
+/// and go with each packet.
+const LINGER: Nanos = Nanos::from_millis(1);
+
+/// The most times in the calendar for a leaf: one, and an earlier one that was added before it came
+/// due.
+const TIMES_A_LEAF: usize = 2;
+
+/// How the leaf comes to its turn that has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// It may have credit of its own.
+    Own,
+    /// So it had, and a class above held it up.
+    Released,
+    /// The class of this wait queue may lend to it.
+    Borrows(u32),
+}
+
+/// See the module's documentation.
+pub(super) struct Scheduler {
+    queue: Queue,
+    /// Whether other queues send for the tree, too, as of the last batch.
+    has_others: bool,
+    /// What each leaf waits for, apart from all else: an arrival needs no more.
+    marks: Vec<Mark>,
+    leaves: Vec<Option<Leaf>>,
+    inners: Vec<Inner>,
+    vacant_inners: Vec<u32>,
+    /// The places of classes that have none above them.
+    roots: Vec<u32>,
+    queues: Vec<WaitQueue>,
+    vacant_queues: Vec<u32>,
+    /// The places of classes with children, by the serial number of each.
+    places: HashMap<u64, u32>,
+    ready: Ready,
+    /// How many classes hold leaves up,
+    holding: u32,
+    /// and which may let those pass again.
+    released: VecDeque<u32>,
+    lenders: Lenders,
+    /// What the only root lets pass of what is lent below it, if it does not let all pass.
+    lets_pass: Option<LetsPass>,
+    times: Times,
+    /// Leaves without packets, and when to check whether that is still so: in the order of these
+    /// times, because all linger equally long.
+    lingering: VecDeque<(Nanos, u32)>,
+    turn: Turn,
+    /// How many classes above the leaf whose turn it is the lender stands.
+    steps: usize,
+}
+
+impl Scheduler {
+    pub(super) fn new(queue: Queue) -> Self {
+        Self {
+            queue,
+            has_others: false,
+            marks: Vec::new(),
+            leaves: Vec::new(),
+            inners: Vec::new(),
+            vacant_inners: Vec::new(),
+            roots: Vec::new(),
+            queues: Vec::new(),
+            vacant_queues: Vec::new(),
+            places: HashMap::new(),
+            ready: Ready::default(),
+            holding: 0,
+            released: VecDeque::new(),
+            lenders: Lenders::default(),
+            lets_pass: None,
+            times: Times::default(),
+            lingering: VecDeque::new(),
+            turn: Turn::Own,
+            steps: 0,
+        }
+    }
+
+    #[inline]
+    fn leaf_mut(&mut self, place: u32) -> Option<&mut Leaf> {
+        self.leaves.get_mut(place as usize)?.as_mut()
+    }
+
+    /// The leaf at `place` takes turns from now on.
+    #[inline]
+    fn make_ready(&mut self, place: u32) {
+        if let Some(mark) = self.marks.get_mut(place as usize) {
+            mark.state = State::Ready;
+            self.ready.push(mark.prio, place);
+        }
+    }
+
+    /// The leaf at `place` asks again at `until`.
+    #[inline]
+    fn wait(&mut self, place: u32, state: State, until: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        self.marks[place as usize].state = state;
+        leaf.until = until;
+        if until < leaf.looked_at {
+            leaf.looked_at = until;
+            self.times.insert(until, Event::Leaf(place).to_number());
+        }
+    }
+
+    /// Whether it is time for the leaf at `place`, which was to be looked at now, to ask again.
+    #[inline]
+    fn look_at(&mut self, place: u32, at: Nanos, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        if leaf.looked_at != at {
+            return;
+        }
+        leaf.looked_at = Nanos::MAX;
+        let (state, until) = (self.marks[place as usize].state, leaf.until);
+        if !matches!(state, State::Borrows | State::Waits) {
+            return;
+        }
+        if until > now {
+            return self.wait(place, state, until);
+        }
+        if leaf.own_from > now {
+            return self.wait_for_lenders(place, now);
+        }
+        self.leave_lenders(place, now);
+        self.make_ready(place);
+    }
+
+    #[inline]
+    fn come(&mut self, event: Event, at: Nanos, now: Nanos) {
+        match event {
+            Event::Leaf(place) => self.look_at(place, at, now),
+            Event::Lends(queue) => self.lends(queue, now),
+            Event::Opens(queue) => self.opens(queue, now),
+            Event::Releases(inner) => self.releases(inner, now),
+        }
+    }
+
+    fn has_lingered(&mut self, place: u32, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let is_idle = self.marks[place as usize].state == State::Idle;
+        if !std::mem::take(&mut leaf.is_looked_after) || !is_idle {
+            return;
+        }
+        if leaf.lingers_until > now {
+            leaf.is_looked_after = true;
+            self.lingering.push_back((leaf.lingers_until, place));
+        } else {
+            leaf.handle.set_active(false);
+        }
+    }
+
+    /// After a turn, the leaf at `place` has more packets, for which it wants `want` bytes or at
+    /// least `least`.
+    #[inline]
+    fn has_more(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let due = leaf.handle.own_due(leaf.handle.group(Limit::Rate, least, want), now);
+        if due > now {
+            let bytes = leaf.handle.group(Limit::Ceil, least, want);
+            self.wait_for_credit(place, bytes, due, now);
+        } else {
+            self.make_ready(place);
+        }
+    }
+}
+
+impl narrows_qdisc::htb::Scheduler for Scheduler {
+    fn leaf(&self, id: u32) -> Option<LeafClass> {
+        self.queue.leaf(id)
+    }
+
+    fn census(&self, id: u32) -> Option<Box<dyn Census>> {
+        self.queue.census(id)
+    }
+
+    fn changes(&mut self) -> Option<Vec<u32>> {
+        self.queue.changes()
+    }
+
+    fn reading(&self) -> Reading {
+        self.queue.reading()
+    }
+
+    fn open(&mut self, place: u32, id: u32) -> bool {
+        let Some(node) = self.queue.node(id) else { return false };
+        self.close(place);
+        let parent = node.parent.as_ref().map_or(NONE, |parent| self.open_inner(parent));
+        if let Some(above) = self.inners.get_mut(parent as usize) {
+            above.children += 1;
+        }
+        let at = place as usize;
+        if self.leaves.len() <= at {
+            if self.leaves.capacity() <= at {
+                self.leaves.reserve(at + 1 - self.leaves.len());
+                narrows_cpu::ask_for_huge_pages(&mut self.leaves);
+            }
+            self.leaves.resize_with(at + 1, || None);
+            self.marks.resize(self.leaves.len(), Mark::default());
+        }
+        let prio = node.prio() as u8;
+        let queue = self.open_queue(parent, prio);
+        self.marks[at] = Mark { state: State::Idle, prio };
+        self.leaves[at] = Some(Leaf {
+            handle: QueueHandle::new(node),
+            is_queued: false,
+            is_looked_after: false,
+            announced: 0,
+            parent,
+            queue,
+            until: Nanos::MAX,
+            own_from: Nanos::ZERO,
+            looked_at: Nanos::MAX,
+            lingers_until: Nanos::ZERO,
+        });
+        let room = self.leaves.capacity();
+        self.ready.make_room(prio, room);
+        self.times.make_room(TIMES_A_LEAF * room);
+        self.lingering.reserve_exact(room.saturating_sub(self.lingering.len()));
+        true
+    }
+
+    fn close(&mut self, place: u32) {
+        if self.leaf_mut(place).is_none() {
+            return;
+        }
+        self.leave_queue(place);
+        self.leave_held(place);
+        let Some(leaf) = self.leaves[place as usize].take() else { return };
+        self.ready.remove(std::mem::take(&mut self.marks[place as usize]).prio, place);
+        self.times.retain(|one| one != Event::Leaf(place).to_number());
+        self.lingering.retain(|(_, one)| *one != place);
+        self.close_inner(leaf.parent);
+    }
+
+    fn is_current(&self, place: u32) -> bool {
+        let leaf = self.leaves.get(place as usize).and_then(Option::as_ref);
+        leaf.is_some_and(|leaf| self.queue.is_current(&leaf.handle.node))
+    }
+
+    fn retune(&mut self, place: u32, _: Nanos) {
+        self.leave_queue(place);
+        self.leave_held(place);
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let (prio, parent) = (leaf.handle.node.prio() as u8, leaf.parent);
+        let before = std::mem::replace(&mut self.marks[place as usize].prio, prio);
+        leaf.own_from = Nanos::ZERO;
+        let queue = self.open_queue(parent, prio);
+        if let Some(leaf) = self.leaf_mut(place) {
+            leaf.queue = queue;
+        }
+        self.ready.make_room(prio, self.leaves.capacity());
+        if self.marks[place as usize].state != State::Idle {
+            self.ready.remove(before, place);
+            self.make_ready(place);
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, place: u32, _: Nanos) {
+        if self.marks.get(place as usize).is_some_and(|mark| mark.state == State::Idle) {
+            self.make_ready(place);
+        }
+    }
+
+    fn hasten(&mut self, place: u32) {
+        let Some(Mark { state, .. }) = self.marks.get(place as usize) else { return };
+        if matches!(state, State::Borrows | State::Held | State::Waits) {
+            self.leave_held(place);
+            self.leave_lenders(place, Nanos::ZERO);
+            self.make_ready(place);
+        }
+    }
+
+    fn weigh(&mut self, place: u32, weight: Weight) {
+        if let Some(leaf) = self.leaf_mut(place) {
+            leaf.handle.weigh(weight);
+        }
+    }
+
+    fn rank(&mut self, place: u32, rank: u8, now: Nanos) {
+        if let Some(leaf) = self.leaf_mut(place) {
+            leaf.handle.rank(rank, now);
+        }
+    }
+
+    fn begin(&mut self, now: Nanos, _: Bytes) {
+        self.has_others = self.queue.has_others();
+        while let Some(at) = self.times.first()
+            && at <= now
+            && let Some((at, number)) = self.times.pop()
+        {
+            self.come(Event::of_number(number), at, now);
+        }
+        while let Some(&(at, place)) = self.lingering.front()
+            && at <= now
+        {
+            self.lingering.pop_front();
+            self.has_lingered(place, now);
+        }
+    }
+
+    fn next(&mut self, now: Nanos) -> Option<u32> {
+        (self.turn, self.steps) = (Turn::Own, 0);
+        if !self.released.is_empty()
+            && let Some(place) = self.next_released(now)
+        {
+            self.turn = Turn::Released;
+            return Some(place);
+        }
+        if self.nothing_passes(now) {
+            return None;
+        }
+        if let Some(place) = self.ready.pop() {
+            return Some(place);
+        }
+        let (place, lender) = self.next_borrower(now)?;
+        self.turn = Turn::Borrows(lender);
+        Some(place)
+    }
+
+    fn acquire(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) -> Option<Grant> {
+        let has_others = self.has_others;
+        let leaf = self.leaf_mut(place)?;
+        leaf.handle.set_active(true);
+        if let Turn::Borrows(lender) = self.turn {
+            return self.borrow(place, lender, least, want, now);
+        }
+        if self.holding > 0 && self.turn == Turn::Own && self.is_held_with_others(place, least, now)
+        {
+            return None;
+        }
+        let leaf = self.leaf_mut(place)?;
+        if has_others {
+            leaf.handle.node.expect_purchase();
+        }
+        match leaf.handle.buy_own(least, want, now) {
+            Ok(bytes) => {
+                self.withdraw_above(place, now);
+                return Some(Grant { bytes, lender: 0 });
+            }
+            Err(Lack { steps: 0, limit: Limit::Rate, until, .. }) => {
+                let group = leaf.handle.group(Limit::Rate, least, want);
+                let due = if group > least { leaf.handle.own_due(group, now) } else { until };
+                let bytes = leaf.handle.group(Limit::Ceil, least, want);
+                self.wait_for_credit(place, bytes, due, now);
+            }
+            Err(Lack { steps: 0, until, .. }) => {
+                leaf.handle.announce(until, now);
+                self.wait(place, State::Waits, until);
+            }
+            Err(lack) => self.hold(place, lack, now),
+        }
+        None
+    }
+
+    fn finish(&mut self, place: u32, unused: Bytes, then: Then, now: Nanos) {
+        let steps = self.steps;
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        if unused > Bytes::ZERO {
+            leaf.handle.give_back(steps, unused);
+        }
+        match then {
+            Then::More(Some((least, want))) => self.has_more(place, least, want, now),
+            Then::More(None) => {
+                self.leave_lenders(place, now);
+                self.make_ready(place);
+            }
+            Then::Held(at) => {
+                if at > now + LINGER {
+                    leaf.handle.set_active(false);
+                }
+                self.leave_lenders(place, now);
+                self.wait(place, State::Waits, at);
+            }
+            Then::Empty => {
+                self.leave_lenders(place, now);
+                let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+                self.marks[place as usize].state = State::Idle;
+                if !leaf.handle.rests() {
+                    leaf.lingers_until = now + LINGER;
+                    if !std::mem::replace(&mut leaf.is_looked_after, true) {
+                        self.lingering.push_back((leaf.lingers_until, place));
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, _: Nanos) -> Option<Nanos> {
+        let lingers = self.lingering.front().map(|(at, _)| *at);
+        self.times.first().into_iter().chain(lingers).min()
+    }
+
+    fn tokens(&self, place: u32, now: Nanos) -> Vec<[i64; 2]> {
+        let leaf = self.leaves.get(place as usize).and_then(Option::as_ref);
+        leaf.map(|leaf| leaf.node().tokens(now)).unwrap_or_default()
+    }
+
+    fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
+        self.queue.meter(id)
+    }
+
+    fn look_ahead(&mut self, others: &mut dyn FnMut(Stage, u32)) {
+        let Self { ready, leaves, .. } = self;
+        ready.look_ahead(|stage, place| {
+            if let Some(Some(leaf)) = leaves.get(place as usize) {
+                match stage {
+                    Stage::Leaf => prefetch(leaf),
+                    Stage::Parts => leaf.node().prefetch_own(),
+                    Stage::Turn => {
+                        if let Some(above) = &leaf.node().parent {
+                            above.prefetch_own();
+                        }
+                    }
+                }
+            }
+            others(stage, place);
+        });
+    }
+}

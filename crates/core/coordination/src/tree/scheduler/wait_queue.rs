@@ -1,0 +1,535 @@
+//! Who waits for what a class lends, or for what its ceiling lets pass: its wait queues, one for
+//! each priority.
+//!
+//! A wait queue has the leaves directly below the class, and the wait queues of the classes
+//! directly below it. Each level is ordered by the virtual times at that level's class. So the first
+//! of a wait queue is found from class to class, and where a ceiling binds, those below it are in
+//! the order of what it has let pass.
+//!
+//! *Wait queues are kept lazily.* A leaf that is served from elsewhere, or runs empty, stays in its
+//! wait queue until it comes first; and so does one whose virtual time has advanced.
+
+use super::Scheduler;
+use super::event::Event;
+use super::heap::{Child, Heap, NOWHERE, is_before};
+use super::leaf::{NONE, State};
+use crate::sync::Ordering;
+use crate::tree::buying::Lack;
+use crate::tree::node::{Limit, Node};
+use narrows_qdisc::htb::Grant;
+use narrows_units::{Bytes, Nanos};
+use std::sync::Arc;
+
+/// What is lent below a root may have to wait for the root's ceiling. All wait for the same who
+/// borrow from classes as high as this one, with the same priority or a worse one; and so do those
+/// who borrow from classes further up, because more has to be left for others there.
+#[derive(Clone, Copy)]
+pub(super) struct LetsPass {
+    until: Nanos,
+    /// How many classes are above the lender.
+    depth: usize,
+    prio: u8,
+}
+
+/// See the module's documentation.
+pub(super) struct WaitQueue {
+    pub(super) node: Arc<Node>,
+    /// The place of its class.
+    pub(super) inner: u32,
+    /// The wait queue of the class above that one, or [`NONE`].
+    pub(super) above: u32,
+    pub(super) prio: u8,
+    heap: Heap,
+    /// The first leaf in it or in one below it, or [`NONE`].
+    first: u32,
+    /// Its position in the heap of the one above.
+    position: u32,
+    /// How many leaves wait in it and in those below it.
+    waiting: u32,
+    /// Whether it is among the lenders.
+    is_listed: bool,
+    /// From when on the class lends.
+    lends_from: Nanos,
+    /// The virtual time of the leaf to which it lent nothing before.
+    refused: u64,
+    /// From when on its ceiling lets borrowers pass; zero if it does.
+    closed_until: Nanos,
+    /// The times that were announced to other queues, by limit.
+    announced: [Option<Nanos>; 2],
+}
+
+impl WaitQueue {
+    pub(super) fn new(node: &Arc<Node>, inner: u32, above: u32, prio: u8) -> Self {
+        Self {
+            node: Arc::clone(node),
+            inner,
+            above,
+            prio,
+            heap: Heap::default(),
+            first: NONE,
+            position: NOWHERE,
+            waiting: 0,
+            is_listed: false,
+            lends_from: Nanos::ZERO,
+            refused: 0,
+            closed_until: Nanos::ZERO,
+            announced: [None; 2],
+        }
+    }
+
+    #[inline]
+    fn depth(&self) -> usize {
+        self.node.depth()
+    }
+
+    /// Announces to other queues that the `leaf` waits for `limit` until `until`.
+    pub(super) fn announce(&mut self, limit: Limit, leaf: &Node, until: Nanos, now: Nanos) {
+        let (prio, weight) = (leaf.prio(), u64::from(leaf.quantum()));
+        let kind = limit as usize;
+        let limit = self.node.counted(limit);
+        let race = &self.node.borrowers(limit)[prio];
+        let place = leaf.place(leaf.depth() - self.depth(), limit);
+        let from = place.load(Ordering::Relaxed);
+        let to = race.floor(from, weight);
+        if to != from {
+            // If another queue has bought meanwhile, the class is less far behind.
+            let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        self.announced[kind] = Some(race.want(to, until, now));
+    }
+
+    /// Withdraws what was announced, after `leaf` has had its turn or waits no longer.
+    #[inline]
+    pub(super) fn withdraw(&mut self, leaf: &Node, now: Nanos) {
+        if self.announced == [None; 2] {
+            return;
+        }
+        let prio = leaf.prio();
+        for limit in Limit::BOTH {
+            if let Some(wanted) = self.announced[limit as usize].take() {
+                let limit = self.node.counted(limit);
+                let race = &self.node.borrowers(limit)[prio];
+                race.has_had(wanted, now);
+                let place = leaf.place(leaf.depth() - self.depth(), limit);
+                race.rests(place.load(Ordering::Relaxed), now);
+            }
+        }
+    }
+}
+
+impl Scheduler {
+    /// The leaf at `place`, which waits until its ceiling lets `bytes` pass, has no credit of its own
+    /// before `due`.
+    pub(super) fn wait_for_credit(&mut self, place: u32, bytes: Bytes, due: Nanos, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let opens = leaf.handle.ceil_due(bytes, now);
+        if opens > now || leaf.queue == NONE {
+            let until = if opens > now { opens } else { due };
+            leaf.own_from = if leaf.queue == NONE { Nanos::ZERO } else { due };
+            leaf.handle.announce(until, now);
+            return self.wait(place, State::Waits, until);
+        }
+        leaf.own_from = due;
+        self.wait_for_lenders(place, now);
+    }
+
+    /// The leaf at `place`, which has no credit of its own for a while, may borrow until then.
+    pub(super) fn wait_for_lenders(&mut self, place: u32, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let due = std::mem::take(&mut leaf.own_from);
+        leaf.handle.comes(due);
+        leaf.handle.enter();
+        self.wait(place, State::Borrows, due);
+        self.join(place);
+        self.ask_lenders(place, now);
+        self.announce_to_queues(place, now);
+    }
+
+    /// Puts the leaf at `place` into its wait queue, unless it is still there.
+    #[inline]
+    fn join(&mut self, place: u32) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let queue = leaf.queue;
+        if std::mem::replace(&mut leaf.is_queued, true) {
+            return;
+        }
+        let time = self.time_in(queue, place);
+        self.change(queue, |heap, mut moved| heap.insert(time, Child::leaf(place), &mut moved));
+        self.update(queue);
+    }
+
+    /// The leaf at `place` waits for all classes above it.
+    #[inline]
+    fn ask_lenders(&mut self, place: u32, now: Nanos) {
+        let Self { leaves, queues, lenders, .. } = self;
+        let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
+        let mut at = leaf.queue;
+        while let Some(queue) = queues.get_mut(at as usize) {
+            queue.waiting += 1;
+            if queue.lends_from > now {
+                if is_before(leaf.time(&queue.node, Limit::Rate), queue.refused) {
+                    // It may have a better right than the one that was refused.
+                    queue.lends_from = now;
+                } else if queue.announced[Limit::Rate as usize].is_none() {
+                    leaf.announced |= 1 << queue.depth();
+                    queue.announce(Limit::Rate, leaf.node(), queue.lends_from, now);
+                }
+            }
+            if !queue.is_listed && queue.lends_from <= now {
+                queue.is_listed = true;
+                lenders.push(queue.depth(), queue.prio.into(), at);
+            }
+            at = queue.above;
+        }
+    }
+
+    /// Announces to the other queues of the class of the leaf at `place` until when it waits, once
+    /// no lender is left that it has not asked.
+    #[inline]
+    fn announce_to_queues(&mut self, place: u32, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        if !leaf.handle.is_shared() {
+            return;
+        }
+        let (mut at, mut first) = (leaf.queue, leaf.until);
+        while let Some(queue) = self.queues.get(at as usize) {
+            first = first.min(queue.lends_from);
+            at = queue.above;
+        }
+        if first > now {
+            leaf.handle.announce(first, now);
+        }
+    }
+
+    /// The leaf at `place` waits for lenders no longer.
+    #[inline]
+    pub(super) fn leave_lenders(&mut self, place: u32, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let mark = &mut self.marks[place as usize];
+        if mark.state != State::Borrows {
+            return;
+        }
+        mark.state = State::Ready;
+        let mut at = leaf.queue;
+        while let Some(queue) = self.queues.get_mut(at as usize) {
+            queue.waiting -= 1;
+            if queue.waiting == 0 {
+                queue.withdraw(&leaf.handle.node, now);
+            }
+            at = queue.above;
+        }
+    }
+
+    /// Withdraws what was announced for the leaf at `place`, which has bought.
+    #[inline]
+    pub(super) fn withdraw_above(&mut self, place: u32, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let announced = std::mem::take(&mut leaf.announced);
+        if announced == 0 {
+            return;
+        }
+        let mut at = leaf.queue;
+        while let Some(queue) = self.queues.get_mut(at as usize) {
+            if announced & (1 << queue.depth()) != 0 {
+                queue.withdraw(&leaf.handle.node, now);
+            }
+            at = queue.above;
+        }
+    }
+
+    /// Changes the heap of the wait queue `at`.
+    #[inline]
+    fn change(&mut self, at: u32, change: impl FnOnce(&mut Heap, &mut dyn FnMut(u32, u32))) {
+        let mut heap = std::mem::take(&mut self.queues[at as usize].heap);
+        let queues = &mut self.queues;
+        change(&mut heap, &mut |queue, position| queues[queue as usize].position = position);
+        self.queues[at as usize].heap = heap;
+    }
+
+    /// The virtual time of the leaf at `place` that orders it in the wait queue `at`.
+    #[inline]
+    fn time_in(&self, at: u32, place: u32) -> u64 {
+        let leaf = self.leaves[place as usize].as_ref();
+        leaf.map_or(0, |leaf| leaf.time(&self.queues[at as usize].node, Limit::Ceil))
+    }
+
+    /// The first has changed in the wait queue `at`, or its virtual time has: those above follow.
+    #[inline]
+    fn update(&mut self, mut at: u32) {
+        loop {
+            let queue = &self.queues[at as usize];
+            let first = match queue.heap.first().map(|(_, child)| child.get()) {
+                None => NONE,
+                Some(Ok(leaf)) => leaf,
+                Some(Err(below)) => self.queues[below as usize].first,
+            };
+            let (above, position) = (queue.above, queue.position);
+            let is_closed = queue.closed_until != Nanos::ZERO;
+            self.queues[at as usize].first = first;
+            if above == NONE {
+                return;
+            }
+            let time = (first != NONE && !is_closed).then(|| self.time_in(above, first));
+            match (time, position) {
+                (None, NOWHERE) => return,
+                (Some(time), position)
+                    if position != NOWHERE
+                        && self.queues[above as usize].heap.time(position) == time
+                        && (position != 0 || self.queues[above as usize].first == first) =>
+                {
+                    return;
+                }
+                _ => {}
+            }
+            self.change(above, |heap, mut moved| match (time, position) {
+                (Some(time), NOWHERE) => heap.insert(time, Child::queue(at), &mut moved),
+                (Some(time), position) => heap.set(position, time, &mut moved),
+                (None, position) => heap.remove(position, &mut moved),
+            });
+            at = above;
+        }
+    }
+
+    /// Takes the wait queue `at` out of the one above it.
+    pub(super) fn detach(&mut self, at: u32) {
+        let WaitQueue { above, position, .. } = self.queues[at as usize];
+        if position != NOWHERE {
+            self.change(above, |heap, mut moved| heap.remove(position, &mut moved));
+            self.update(above);
+        }
+    }
+
+    /// The wait queue `at` is no longer among the lenders.
+    pub(super) fn unlist(&mut self, at: u32) {
+        let queue = &mut self.queues[at as usize];
+        if std::mem::take(&mut queue.is_listed) {
+            self.lenders.remove(queue.node.depth(), queue.prio.into(), at);
+        }
+    }
+
+    /// Puts the wait queue `at` among the lenders, if leaves wait in it and its class may lend.
+    #[inline]
+    fn list(&mut self, at: u32, now: Nanos) {
+        let queue = &mut self.queues[at as usize];
+        if !queue.is_listed && queue.waiting > 0 && queue.lends_from <= now {
+            queue.is_listed = true;
+            self.lenders.push(queue.node.depth(), queue.prio.into(), at);
+        }
+    }
+
+    /// The first leaf that waits for the class of the wait queue `lender`.
+    fn first_borrower(&mut self, lender: u32) -> Option<u32> {
+        loop {
+            let place = self.queues[lender as usize].first;
+            let leaf = self.leaves.get_mut(place as usize)?.as_mut()?;
+            let mut at = leaf.queue;
+            if self.marks[place as usize].state != State::Borrows {
+                leaf.is_queued = false;
+                self.change(at, |heap, mut moved| heap.remove(0, &mut moved));
+                self.update(at);
+                continue;
+            }
+            // It is the first at each level, if its virtual times have not advanced.
+            let outdated = loop {
+                let time = self.time_in(at, place);
+                if self.queues[at as usize].heap.time(0) != time {
+                    break Some(time);
+                }
+                if at == lender {
+                    break None;
+                }
+                at = self.queues[at as usize].above;
+            };
+            let Some(time) = outdated else { return Some(place) };
+            self.change(at, |heap, mut moved| heap.set(0, time, &mut moved));
+            self.update(at);
+        }
+    }
+
+    /// The next borrower, and the wait queue of its lender.
+    pub(super) fn next_borrower(&mut self, now: Nanos) -> Option<(u32, u32)> {
+        while let Some(lender) = self.lenders.first() {
+            if let Some(LetsPass { until, depth, prio }) = self.lets_pass {
+                let queue = &self.queues[lender as usize];
+                if until <= now {
+                    self.lets_pass = None;
+                } else if queue.depth() < depth || (queue.depth() == depth && queue.prio >= prio) {
+                    return None;
+                }
+            }
+            if let Some(place) = self.first_borrower(lender) {
+                return Some((place, lender));
+            }
+            self.unlist(lender);
+        }
+        None
+    }
+
+    /// The wait queue of the class `steps` above the leaf at `place`.
+    #[inline]
+    pub(super) fn queue_above(&self, place: u32, steps: usize) -> u32 {
+        let mut at = self.leaves[place as usize].as_ref().map_or(NONE, |leaf| leaf.queue);
+        for _ in 1..steps {
+            at = self.queues[at as usize].above;
+        }
+        at
+    }
+
+    /// Buys `want` bytes, or at least `least`, for the leaf at `place` from the class of the wait
+    /// queue `lender`. Where others go first there, also from those above it.
+    pub(super) fn borrow(
+        &mut self,
+        place: u32,
+        lender: u32,
+        least: Bytes,
+        want: Bytes,
+        now: Nanos,
+    ) -> Option<Grant> {
+        let (mut at, mut aside) = (lender, None::<Nanos>);
+        while let Some(queue) = self.queues.get_mut(at as usize) {
+            let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return None };
+            let steps = leaf.node().depth() - queue.node.depth();
+            if at != lender
+                && queue.lends_from > now
+                && !is_before(leaf.time(&queue.node, Limit::Rate), queue.refused)
+            {
+                at = queue.above;
+                continue;
+            }
+            match leaf.handle.borrow_up_to(steps, least, want, now) {
+                Ok((steps, bytes)) => {
+                    leaf.announced = u16::MAX;
+                    self.steps = steps;
+                    self.lenders.rotate(queue.node.depth(), queue.prio.into());
+                    self.leave_lenders(place, now);
+                    self.withdraw_above(place, now);
+                    return Some(Grant { bytes, lender: steps as u8 });
+                }
+                Err(Lack { steps: 0, until, .. }) => {
+                    leaf.handle.announce(until, now);
+                    self.leave_lenders(place, now);
+                    self.wait(place, State::Waits, until);
+                    return None;
+                }
+                Err(lack) => {
+                    at = queue.above;
+                    self.announce_lack(place, steps, lack, now);
+                    if !lack.is_late {
+                        self.close_for(place, steps, lack, now);
+                    }
+                    aside = match aside {
+                        Some(aside) => Some(aside.min(lack.until)),
+                        None if lack.is_late => Some(lack.until),
+                        None => break,
+                    };
+                }
+            }
+        }
+        if let Some(until) = aside {
+            self.stand_aside(place, until, now);
+        }
+        self.announce_to_queues(place, now);
+        None
+    }
+
+    /// Announces what the leaf at `place` lacks to borrow from the class `lender` above it.
+    fn announce_lack(&mut self, place: u32, lender: usize, lack: Lack, now: Nanos) {
+        let Lack { steps, limit, until, ceilings, .. } = lack;
+        let Self { leaves, queues, .. } = self;
+        let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
+        let mut at = leaf.queue;
+        for step in 1..=steps.max(lender) {
+            let Some(queue) = queues.get_mut(at as usize) else { break };
+            if ceilings & (1 << step) != 0 {
+                leaf.announced |= 1 << queue.depth();
+                queue.announce(Limit::Ceil, &leaf.handle.node, until, now);
+            }
+            if step == lender && (steps >= lender || limit == Limit::Rate) {
+                leaf.announced |= 1 << queue.depth();
+                queue.announce(Limit::Rate, &leaf.handle.node, until, now);
+            }
+            at = queue.above;
+        }
+    }
+
+    /// What the leaf at `place` lacks to borrow from the class `lender` above it, all lack who wait
+    /// for the same.
+    fn close_for(&mut self, place: u32, lender: usize, lack: Lack, now: Nanos) {
+        let Lack { steps, until, .. } = lack;
+        if steps > lender && self.is_only_root(place, steps) {
+            let at = self.queue_above(place, lender);
+            let queue = &self.queues[at as usize];
+            let (depth, prio) = (queue.depth(), queue.prio);
+            if self.lets_pass.is_none_or(|before| before.until <= now || until <= before.until) {
+                self.lets_pass = Some(LetsPass { until, depth, prio });
+                self.times.insert(until, Event::Lends(at).to_number());
+                return;
+            }
+        }
+        if steps >= lender {
+            let at = self.queue_above(place, lender);
+            self.unlist(at);
+            let queue = &mut self.queues[at as usize];
+            queue.lends_from = until;
+            if let Some(leaf) = &self.leaves[place as usize] {
+                queue.refused = leaf.time(&queue.node, Limit::Rate);
+            }
+            self.times.insert(until, Event::Lends(at).to_number());
+        } else {
+            let at = self.queue_above(place, steps);
+            self.queues[at as usize].closed_until = until;
+            self.detach(at);
+            self.times.insert(until, Event::Opens(at).to_number());
+        }
+    }
+
+    /// The leaf at `place` asks again at `until`, or before if a lender that has refused lends again
+    /// before. Meanwhile it lets others ask. What was announced for it remains.
+    fn stand_aside(&mut self, place: u32, until: Nanos, now: Nanos) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let mut until = until.min(leaf.until);
+        let mut at = leaf.queue;
+        while let Some(queue) = self.queues.get_mut(at as usize) {
+            queue.waiting -= 1;
+            if queue.lends_from > now {
+                until = until.min(queue.lends_from);
+            }
+            at = queue.above;
+        }
+        self.wait(place, State::Waits, until);
+    }
+
+    /// The class of the wait queue `at` may lend again.
+    pub(super) fn lends(&mut self, at: u32, now: Nanos) {
+        self.list(at, now);
+    }
+
+    /// The ceiling of the class of the wait queue `at` may let borrowers pass again.
+    pub(super) fn opens(&mut self, at: u32, now: Nanos) {
+        let queue = &mut self.queues[at as usize];
+        if queue.closed_until > now {
+            return;
+        }
+        queue.closed_until = Nanos::ZERO;
+        self.update(at);
+        // Lenders above may have found nobody to lend to.
+        let mut above = self.queues[at as usize].above;
+        while above != NONE {
+            self.list(above, now);
+            above = self.queues[above as usize].above;
+        }
+    }
+
+    /// Takes the leaf at `place` out of its wait queue.
+    pub(super) fn leave_queue(&mut self, place: u32) {
+        self.leave_lenders(place, Nanos::ZERO);
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let queue = leaf.queue;
+        if std::mem::take(&mut leaf.is_queued) {
+            self.change(queue, |heap, mut moved| {
+                heap.retain(|child| child != Child::leaf(place), &mut moved);
+            });
+            self.update(queue);
+        }
+    }
+}
