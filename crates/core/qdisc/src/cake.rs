@@ -51,6 +51,7 @@ use crate::{
     Census, Detail, Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict, Weight,
 };
 use flow::Standing;
+use load::WHOLE_HOST;
 use memory::Memory;
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -60,7 +61,7 @@ use rotation::List;
 use seat::Seat;
 use sizes::Sizes;
 use slab::Slab;
-use tin::{Tin, WHOLE_HOST};
+use tin::Tin;
 use tins::Scheme;
 use windows::Windows;
 
@@ -73,6 +74,7 @@ mod config;
 mod delays;
 mod departure;
 mod estimator;
+mod ewma;
 mod figures;
 mod flow;
 mod hosts;
@@ -506,12 +508,6 @@ fn estimator(config: &Config) -> Option<estimator::Estimator> {
 fn part_of(rate: Rate, part: u32) -> Rate {
     let bits = (u128::from(rate.bits_per_sec()) * u128::from(part)) >> 16;
     Rate::from_bits_per_sec(bits as u64)
-}
-
-/// A moving average that follows `sample` by one part of 2^`shift`.
-#[inline]
-fn average(average: u64, sample: u64, shift: u32) -> u64 {
-    average - (average >> shift) + (sample >> shift)
 }
 
 /// Numbers of which only their distribution matters: the same in every run (xorshift*).

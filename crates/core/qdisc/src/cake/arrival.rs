@@ -2,10 +2,11 @@
 
 use super::ack_filter::superfluous;
 use super::flow::{Flow, Home, Standing};
+use super::load::WHOLE_HOST;
 use super::rotation::{Link, Linked};
 use super::slab::NONE;
 use super::tables::Tables;
-use super::tin::{Came, WHOLE_HOST};
+use super::tin::Came;
 use super::ways::{Found, Known};
 use super::{AckFilter, Cake, Isolation};
 use crate::Verdict;

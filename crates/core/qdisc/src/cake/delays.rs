@@ -7,7 +7,7 @@
 //!
 //! Cost: some twenty instructions per packet, no unpredictable branch.
 
-use super::average;
+use super::ewma::average;
 use narrows_units::Nanos;
 
 /// Averages follow a value beyond their purpose by 1/4, others by 1/256.

@@ -14,7 +14,7 @@
 //! differs: Linux lets every window count, and its averages start at zero, so a few pings on an
 //! idle link give an estimate of some bytes per second, at which it then shapes.
 
-use super::average;
+use super::ewma::average;
 use narrows_units::{Bytes, Nanos, Rate};
 
 /// The longest pause that reflects the link: a full frame on the slowest link takes less.

@@ -22,7 +22,7 @@
 //!
 //! Cost: once per period some lines of shared memory and a dozen divisions.
 
-use super::tin::WHOLE_HOST;
+use super::load::WHOLE_HOST;
 use super::tins::Share;
 use crate::{Census, TINS_MAX, TinCensus, Weight};
 use narrows_units::{Nanos, Rate};

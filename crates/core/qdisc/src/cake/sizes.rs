@@ -1,6 +1,7 @@
 //! The charge of a packet, and the range of lengths.
 
-use super::{Config, average};
+use super::Config;
+use super::ewma::average;
 use narrows_units::{Bytes, wire::Overhead};
 
 /// The average offset follows by 1/256,
