@@ -5,13 +5,12 @@
 
 mod editing;
 
-use crate::command::Options;
 use crate::complaint::{Complaint, Outcome, refusal};
-use crate::kinds::overhead;
 use crate::notation;
+use crate::options::Options;
 use crate::render::{Json, Line};
-use crate::words::{Words, abbreviates};
-use crate::{Host, number, qdisc};
+use crate::words::{Words, abbreviates, twice};
+use crate::{Host, number, overhead, verb};
 use editing::{PACKET_TYPES, mirred, skbedit};
 use narrows_classify::{
     AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Mirred, Per, Police,
@@ -296,7 +295,7 @@ pub(crate) fn police(words: &mut Words) -> Result<ActionDraft, Complaint> {
         if let Some(name) = ONCE.iter().find(|names| names.contains(&word)).map(|names| names[0]) {
             if given.contains(&name) {
                 words.next();
-                return Err(qdisc::twice(word, words.value(word, "1")?));
+                return Err(twice(word, words.value(word, "1")?));
             }
             given.push(name);
         }
@@ -793,7 +792,7 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
     }
     let refuse = |why: String| Complaint::refused(format!("Error: {why}"));
     let is_flush = abbreviates(command, "flush");
-    if is_flush || qdisc::lists(command) {
+    if is_flush || verb::lists(command) {
         let word = words.next().unwrap_or_default();
         let kind = ActionKind::ALL.into_iter().find(|kind| kind.name() == word);
         let kind = kind.ok_or_else(|| {
@@ -816,7 +815,7 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
         return Ok(options.print(&list(kind, None, options, host)));
     }
     let is_get = abbreviates(command, "get");
-    if is_get || qdisc::verb(command) == Some(Verb::Delete) {
+    if is_get || verb::parse(command) == Some(Verb::Delete) {
         let named = all_named(&mut words)?;
         let mut policy = host.policy();
         if is_get {
@@ -841,7 +840,7 @@ fn execute(mut words: Words, options: &Options, host: &mut dyn Host) -> Result<O
         host.apply(policy).map_err(refuse)?;
         return Ok(Outcome::default());
     }
-    let Some(verb) = qdisc::verb(command) else { return Err(unreadable()) };
+    let Some(verb) = verb::parse(command) else { return Err(unreadable()) };
     let mut policy = host.policy();
     loop {
         let draft = parse(&mut words)?;

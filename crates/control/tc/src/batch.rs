@@ -1,15 +1,13 @@
 //! Files of commands: `tc -batch` and policy files, which have the same format.
 
-use crate::command::{self, Options};
+use crate::command;
 use crate::complaint::Outcome;
 use crate::host::{Editing, Host};
+use crate::lines::{Lines, words};
 use crate::oddities::Oddities;
-use crate::qdisc;
+use crate::options::Options;
+use crate::verb;
 use narrows_policy::{Policy, PortFacts, Verb};
-use std::borrow::Cow;
-
-/// Separators of words.
-const BLANKS: [char; 4] = [' ', '\t', '\r', '\n'];
 
 /// Runs the commands in `text`, line by line, with the options of the command line that named the
 /// file; `name` is the file's name in complaints. As with `tc`, lines before a failed one stay in
@@ -96,7 +94,7 @@ impl Batch {
     pub fn removes_next(&self) -> bool {
         let mut rest = Lines { at: self.at, breaks: self.breaks, text: &self.text };
         let Some(next) = rest.next() else { return false };
-        let verb = words(&next.text).ok().and_then(|words| qdisc::verb(words.get(1)?));
+        let verb = words(&next.text).ok().and_then(|words| verb::parse(words.get(1)?));
         verb == Some(Verb::Delete)
     }
 
@@ -205,112 +203,9 @@ impl Host for Draft<'_> {
     }
 }
 
-/// A line with its continuation lines.
-pub(crate) struct Line<'a> {
-    pub(crate) text: Cow<'a, str>,
-    /// The number of its first line, from 1.
-    pub(crate) first: usize,
-    /// The number of its last line, which is the one that `tc` names.
-    pub(crate) number: usize,
-}
-
-/// The lines of a file without comments. A comment begins with `#` anywhere; a backslash at the
-/// very end of a line continues it.
-pub(crate) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
-    Lines { text, at: 0, breaks: 0 }
-}
-
-/// See [`lines`].
-struct Lines<'a> {
-    text: &'a str,
-    /// Where the next line begins; behind the text's end after the last.
-    at: usize,
-    /// How many line breaks are before that.
-    breaks: usize,
-}
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = Line<'a>;
-
-    fn next(&mut self) -> Option<Line<'a>> {
-        let mut text = Cow::Borrowed("");
-        let first = self.breaks + 1;
-        let mut number = None;
-        while let Some(rest) = self.text.get(self.at..) {
-            let (line, end) = match rest.find('\n') {
-                Some(end) => (&rest[..end], self.at + end + 1),
-                None => (rest, self.text.len() + 1),
-            };
-            self.at = end;
-            self.breaks += 1;
-            number = Some(self.breaks);
-            let code = line.split_once('#').map(|(code, _)| code);
-            // A backslash before a comment is not at the end of the line.
-            match (code, line.strip_suffix('\\')) {
-                (None, Some(begun)) => text += begun,
-                (code, _) => {
-                    text += code.unwrap_or(line);
-                    break;
-                }
-            }
-        }
-        Some(Line { text, first, number: number? })
-    }
-}
-
-/// The words of a line. A word that begins with a quote extends to the next such quote.
-pub(crate) fn words(line: &str) -> Result<Vec<&str>, String> {
-    // As many as most have.
-    let mut words = Vec::with_capacity(20);
-    let mut rest = line.trim_start_matches(BLANKS);
-    while let Some(first) = rest.chars().next() {
-        let (word, behind) = if matches!(first, '\'' | '"') {
-            rest[1..].split_once(first).ok_or_else(|| {
-                format!("Unterminated quoted string: {rest}: a {first} is missing at its end.")
-            })?
-        } else {
-            rest.split_at(rest.find(BLANKS).unwrap_or(rest.len()))
-        };
-        words.push(word);
-        rest = behind.trim_start_matches(BLANKS);
-    }
-    Ok(words)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn split(text: &str) -> Vec<(usize, Vec<String>)> {
-        let owned =
-            |line: Line| words(&line.text).unwrap().into_iter().map(str::to_owned).collect();
-        lines(text).map(|line| (line.number, owned(line))).collect()
-    }
-
-    fn say(text: &str) -> Vec<String> {
-        text.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn comments_and_blank_lines_hold_no_words_but_count() {
-        assert_eq!(
-            split("# a\n\nb c # d\ne#f"),
-            [(1, say("")), (2, say("")), (3, say("b c")), (4, say("e"))]
-        );
-    }
-
-    #[test]
-    fn a_backslash_at_the_end_continues_a_line() {
-        assert_eq!(split("a \\\n b\\\nc\nd"), [(3, say("a bc")), (4, say("d"))]);
-        assert_eq!(split("a \\ # no\nb"), [(1, say("a \\")), (2, say("b"))]);
-        assert_eq!(split("a \\"), [(1, say("a"))]);
-    }
-
-    #[test]
-    fn quotes_keep_blanks_together() {
-        assert_eq!(words("a 'b c'  \"d'\"e").unwrap(), ["a", "b c", "d'", "e"]);
-        assert!(words("a 'b").unwrap_err().contains("'b"));
-    }
 
     #[test]
     fn a_batch_that_went_back_runs_the_same_lines_again() {
@@ -342,10 +237,5 @@ mod tests {
             batch.step(&mut crate::OfflineHost::default());
         }
         assert_eq!(removes, [true, false, true, false]);
-    }
-
-    #[test]
-    fn carriage_returns_are_blanks() {
-        assert_eq!(split("a b\r\nc"), [(1, say("a b")), (2, say("c"))]);
     }
 }

@@ -5,14 +5,14 @@
 //! from `tc` are in `docs/tc.md`: a kind other than that of the qdisc is refused, and so is a
 //! parent that does not exist.
 
-use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
+use crate::figures::Figures;
 use crate::kinds::{self, ClassFigures};
+use crate::options::Options;
 use crate::render::{Json, Line};
-use crate::show::Figures;
 use crate::stats::StatsOf;
-use crate::words::{Words, abbreviates};
-use crate::{Host, graph, intermediate, notation, qdisc, render};
+use crate::words::{Words, abbreviates, twice};
+use crate::{Host, device, graph, handles, intermediate, notation, render, verb};
 use narrows_policy::{
     ClassEdit, ClassId, Classes, Handle, HtbClass, Kind, Node, Parent, PortPolicy, Verb,
 };
@@ -36,9 +36,9 @@ pub(crate) fn run(
     host: &mut dyn Host,
 ) -> Result<Outcome, Complaint> {
     let Some(command) = words.next() else { return show(words, options, host) };
-    if let Some(verb) = qdisc::verb(command) {
+    if let Some(verb) = verb::parse(command) {
         modify(verb, words, host)
-    } else if qdisc::lists(command) {
+    } else if verb::lists(command) {
         show(words, options, host)
     } else if abbreviates(command, "help") {
         Ok(usage(0))
@@ -56,15 +56,15 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         if word == "dev" {
             let name = words.value("dev", "eth0")?;
             if dev.is_some() {
-                return Err(qdisc::twice(word, name));
+                return Err(twice(word, name));
             }
             dev = Some(name);
         } else if word == "classid" {
             let value = words.value("classid", "1:10")?;
             if edit.class.is_some() {
-                return Err(qdisc::twice(word, value));
+                return Err(twice(word, value));
             }
-            edit.class = match qdisc::parent(value)? {
+            edit.class = match handles::parent(value)? {
                 Some(Parent::Class(class)) => Some(class),
                 _ => {
                     return Err(Complaint::unreadable(format!(
@@ -77,9 +77,9 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         } else if word == "root" || word == "parent" {
             let value = if word == "root" { "root" } else { words.value("parent", "1:1")? };
             if edit.parent.is_some() {
-                return Err(qdisc::twice(word, value));
+                return Err(twice(word, value));
             }
-            edit.parent = qdisc::parent(value)?;
+            edit.parent = handles::parent(value)?;
         } else if abbreviates(word, "estimator") {
             return Err(Complaint::wrong(
                 "Error: \"estimator\" is not supported here: measured rates are in \"narrows show\".",
@@ -99,7 +99,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         }
     }
     let dev = dev.ok_or_else(|| Complaint::refused("Error: No such device: give dev NAME."))?;
-    qdisc::device(dev, host)?;
+    device::named(dev, host)?;
     let minor = edit.class.map(|class| class.minor);
     let major = edit.class.map_or(0, |class| class.major);
     let mut warning = None;
@@ -144,7 +144,7 @@ pub(crate) fn show(
 ) -> Result<Outcome, Complaint> {
     let mut selection = Selection::default();
     let mut dev = None;
-    let class = |word: &str| match qdisc::parent(word)? {
+    let class = |word: &str| match handles::parent(word)? {
         Some(Parent::Class(class)) => Ok(Some(class)),
         _ => Ok(None),
     };
@@ -152,7 +152,7 @@ pub(crate) fn show(
         if word == "dev" {
             dev = Some(words.value("dev", "eth0")?);
         } else if abbreviates(word, "qdisc") {
-            selection.major = qdisc::handle(words.value("qdisc", "1:")?)?.map(Handle::major);
+            selection.major = handles::handle(words.value("qdisc", "1:")?)?.map(Handle::major);
         } else if abbreviates(word, "classid") {
             selection.class = class(words.value("classid", "1:1")?)?;
         } else if word == "root" {
@@ -168,7 +168,7 @@ pub(crate) fn show(
         }
     }
     let Some(dev) = dev else { return Ok(options.print(&[])) };
-    let facts = qdisc::device(dev, host)?;
+    let facts = device::named(dev, host)?;
     let stats = if options.statistics { intermediate::stats(dev, host) } else { Vec::new() };
     let stats = StatsOf::new(&stats);
     let policy = host.policy();

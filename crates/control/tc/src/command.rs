@@ -1,12 +1,10 @@
 //! A whole command line: options, object, command.
 
 use crate::complaint::{Complaint, Outcome};
-use crate::notation::Prefixes;
 use crate::oddities::Oddities;
-use crate::render::{self, Line};
+use crate::options::Options;
 use crate::words::{Words, abbreviates};
-use crate::{ClassNames, Host, Recipients, action, class, filter, qdisc, save};
-use narrows_policy::ClassId;
+use crate::{ClassNames, Host, Recipients, action, class, filter, qdisc, save, verb};
 use std::sync::Arc;
 
 const USAGE: &str = "Usage: tc [ OPTIONS ] qdisc { show | add | replace | change | del | help } ...
@@ -22,57 +20,6 @@ FILE may be - for standard input.
 
 /// What `-V` prints.
 const VERSION: &str = concat!("tc utility, narrows-", env!("CARGO_PKG_VERSION"), "\n");
-
-/// Output format, and behaviour after errors.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Options {
-    /// `-s`: with statistics.
-    pub statistics: bool,
-    /// `-d`: with details.
-    pub details: bool,
-    /// `-j`: as JSON.
-    pub json: bool,
-    /// `-p`: JSON with line breaks.
-    pub pretty: bool,
-    /// `-oneline`: text with backslashes instead of line breaks.
-    pub oneline: bool,
-    /// `-iec`: the prefixes of rates in text count by 1024.
-    pub iec: bool,
-    /// `-brief`: filters without what they match.
-    pub brief: bool,
-    /// `-graph`: classes as a tree.
-    pub graph: bool,
-    /// `-force`: a batch continues after a failed line.
-    pub force: bool,
-    /// `-nm`: names are printed with the handles of classes. The caller provides them from the
-    /// [file](CommandLine::conf).
-    pub names: Option<Arc<ClassNames>>,
-}
-
-impl Options {
-    /// An empty line of output.
-    pub(crate) fn line(&self) -> Line {
-        Line::new(if self.iec { Prefixes::Binary } else { Prefixes::Decimal })
-    }
-
-    /// A class as it is printed: `1:10`, or `NAME#1:10` if names are requested and it has one.
-    pub(crate) fn class(&self, class: ClassId) -> String {
-        match self.names.as_ref().and_then(|names| names.get(class)) {
-            Some(name) => format!("{name}#{class}"),
-            None => class.to_string(),
-        }
-    }
-
-    /// Prints lines in the requested format.
-    pub(crate) fn print(&self, lines: &[Line]) -> Outcome {
-        Outcome::printed(match (self.json, self.pretty) {
-            (true, true) => render::pretty_json(lines),
-            (true, false) => render::json(lines),
-            (false, _) if self.oneline => render::text(lines).replace('\n', "\\"),
-            (false, _) => render::text(lines),
-        })
-    }
-}
 
 /// A parsed command line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -198,7 +145,7 @@ pub fn shows(args: &[String]) -> Option<bool> {
     // The kernel prints some figures of a qdisc without being asked.
     let figures = line.options.statistics || is("qdisc") || is("class");
     let is_save = is("save") && !["qdisc", "class", "filter", "actions"].into_iter().any(is);
-    let shows = is_save || words.next().is_none_or(|verb| qdisc::lists(verb) || verb == "get");
+    let shows = is_save || words.next().is_none_or(|verb| verb::lists(verb) || verb == "get");
     shows.then_some(figures)
 }
 

@@ -3,12 +3,12 @@
 //! Differences from `tc` are in `docs/tc.md`: a filter assigns an existing leaf class, or a class
 //! that has filters of its own.
 
-use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
 use crate::kinds::filters;
+use crate::options::Options;
 use crate::render::{Json, Line};
-use crate::words::{Words, abbreviates};
-use crate::{Host, intermediate, number, protocols, qdisc};
+use crate::words::{Words, abbreviates, twice};
+use crate::{Host, device, handles, intermediate, number, protocols, verb};
 use narrows_classify::{Action, ActionId, ActionStats, Filter};
 use narrows_policy::{
     ClassId, Ends, FilterEdit, FilterPlace, Handle, Parent, Policy, PortPolicy, Verb,
@@ -27,11 +27,11 @@ pub(crate) fn run(
     host: &mut dyn Host,
 ) -> Result<Outcome, Complaint> {
     let Some(command) = words.next() else { return show(words, options, host) };
-    if let Some(verb) = qdisc::verb(command) {
+    if let Some(verb) = verb::parse(command) {
         modify(verb, words, host)
     } else if command == "get" {
         get(words, options, host)
-    } else if qdisc::lists(command) {
+    } else if verb::lists(command) {
         show(words, options, host)
     } else if abbreviates(command, "help") {
         Ok(usage())
@@ -62,7 +62,7 @@ impl<'a> Head<'a> {
     /// not be given again, and `pref 0` and `parent none` give nothing.
     fn read(&mut self, word: &str, words: &mut Words<'a>) -> Result<bool, Complaint> {
         let once = |is_given: bool, name: &str, value: &str| match is_given {
-            true => Err(qdisc::twice(name, value)),
+            true => Err(twice(name, value)),
             false => Ok(()),
         };
         match word {
@@ -85,7 +85,7 @@ impl<'a> Head<'a> {
             "parent" => {
                 let value = words.value(word, "1:")?;
                 once(self.parent.is_some(), word, value)?;
-                self.parent = qdisc::parent(value)?;
+                self.parent = handles::parent(value)?;
             }
             "handle" => {
                 let value = words.value(word, "1")?;
@@ -156,7 +156,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     let handle = head.handle.map(|word| self::handle(kind, word)).transpose()?;
     let Head { dev, parent, pref, protocol, .. } = head;
     let dev = dev.ok_or_else(no_device)?;
-    qdisc::device(dev, host)?;
+    device::named(dev, host)?;
     let kind = kind.map(str::to_owned);
     let mut edit = FilterEdit {
         verb,
@@ -262,7 +262,7 @@ fn get(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome, 
     let parent = head.parent.ok_or_else(|| missing("parent"))?;
     let kind = kind.ok_or_else(|| missing("type"))?;
     let handle = self::handle(Some(kind), word)?;
-    qdisc::device(dev, host)?;
+    device::named(dev, host)?;
     let policy = host.policy();
     let refused = |why: &dyn std::fmt::Display| Complaint::refused(format!("Error: {why}"));
     let place = policy.port(dev).filter_place(Some(parent)).map_err(|error| refused(&error))?;
@@ -293,7 +293,7 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
             // There are no filters in any other chain.
             let value = words.value("chain", "0")?;
             if std::mem::replace(&mut head.has_chain, true) {
-                return Err(qdisc::twice("chain", value));
+                return Err(twice("chain", value));
             }
             let chain = number::mask(value);
             is_elsewhere |= chain.ok_or_else(|| wrong(value, "invalid chain index value"))? != 0;
@@ -307,7 +307,7 @@ fn show(mut words: Words, options: &Options, host: &dyn Host) -> Result<Outcome,
         }
     }
     let Some(dev) = head.dev else { return Ok(options.print(&[])) };
-    qdisc::device(dev, host)?;
+    device::named(dev, host)?;
     if is_elsewhere {
         return Ok(options.print(&[]));
     }

@@ -1,16 +1,16 @@
 //! Qdiscs and classes of a port as JSON, for programs with displays of their own.
 
-use crate::command::Options;
 use crate::complaint::{Complaint, Outcome};
+use crate::options::Options;
 use crate::words::Words;
-use crate::{Host, class, show};
+use crate::{Host, class, qdisc};
 
 /// Runs a `show` command with `words` on `host`.
 type Show = fn(Words, &Options, &dyn Host) -> Result<Outcome, Complaint>;
 
 /// The qdiscs of port `dev`, as `tc -s -j qdisc show dev` prints them.
 pub fn qdiscs(dev: &str, host: &dyn Host) -> String {
-    listed(show::show, dev, host)
+    listed(qdisc::show, dev, host)
 }
 
 /// The classes of port `dev`, as `tc -s -j class show dev` prints them.

@@ -7,7 +7,7 @@
 //! The words alone are looked at, so this works for a file without loading it. It is no check:
 //! words that are wrong get their complaint elsewhere.
 
-use crate::batch;
+use crate::lines::{lines, words};
 use crate::number;
 use crate::words::abbreviates;
 use narrows_units::{Nanos, Rate};
@@ -86,8 +86,8 @@ impl Oddities {
 /// The warnings about the values in a policy file, which is called `name`. The file need not load.
 pub fn warnings(text: &str, name: &str) -> Vec<String> {
     let mut oddities = Oddities::default();
-    for line in batch::lines(text) {
-        if let Ok(words) = batch::words(&line.text) {
+    for line in lines(text) {
+        if let Ok(words) = words(&line.text) {
             oddities.look(&words, || format!(" ({name}:{})", line.number));
         }
     }

@@ -8,8 +8,7 @@
 use crate::command::{self, CommandLine};
 use crate::complaint::{Complaint, Outcome};
 use crate::file::PolicyFile;
-use crate::{ClassNames, Host, NAMES_FILE, execute_batch, load, save};
-use narrows_classify::DeviceName;
+use crate::{ClassNames, Host, NAMES_FILE, device, execute_batch, load, save};
 use narrows_policy::{Policy, PortFacts};
 use std::fs;
 use std::io::{self, Read};
@@ -40,7 +39,7 @@ impl Host for OfflineHost {
     }
 
     fn port(&self, dev: &str) -> Option<PortFacts> {
-        is_device_name(dev).then_some(PortFacts::ETHERNET)
+        device::is_name(dev).then_some(PortFacts::ETHERNET)
     }
 
     fn policy(&self) -> Policy {
@@ -51,15 +50,6 @@ impl Host for OfflineHost {
         self.policy = policy;
         Ok(())
     }
-}
-
-/// Whether the kernel would accept the name, and a policy file can hold it.
-pub(crate) fn is_device_name(name: &str) -> bool {
-    (1..=DeviceName::LONGEST).contains(&name.len())
-        && !matches!(name, "." | "..")
-        && !name.contains(|letter: char| {
-            letter.is_whitespace() || letter.is_control() || "/:#'\"\\".contains(letter)
-        })
 }
 
 /// Runs one command line, the words after `tc --policy PATH`, on the policy file at `path`. A
@@ -160,16 +150,6 @@ fn heading(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn device_names_are_valid_for_the_kernel_and_in_files() {
-        for name in ["eth0", "wan.100", "a", "fifteen-letters"] {
-            assert!(is_device_name(name), "{name}");
-        }
-        for name in ["", ".", "..", "a/b", "a:b", "a b", "a#b", "a\"b", "sixteen-letters-", "a\0"] {
-            assert!(!is_device_name(name), "{name}");
-        }
-    }
 
     #[test]
     fn the_heading_ends_at_the_first_command() {

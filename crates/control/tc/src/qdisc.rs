@@ -1,36 +1,31 @@
 //! `tc qdisc …`.
 
-use crate::command::Options;
 use crate::complaint::{Complaint, Outcome, refusal};
-use crate::words::{Words, abbreviates};
-use crate::{Host, intermediate, kinds, number, show};
-use narrows_policy::{ClassId, Edit, Handle, KINDS, Parent, PortFacts, Verb};
+use crate::options::Options;
+use crate::words::{Words, abbreviates, twice};
+use crate::{Host, device, handles, intermediate, kinds, verb};
+use narrows_policy::{ClassId, Edit, Handle, Parent, Verb};
+use usage::usage;
 
-const USAGE: &str = "Usage: tc qdisc { add | replace | change | del } dev NAME { root | parent ID }
-           [ handle ID ] [ stab ... ] [ KIND [ PARAMETERS ] ]
-       tc qdisc { add | replace | del } dev NAME { clsact | ingress }
-       tc qdisc show [ dev NAME ] [ root | parent ID ] [ handle ID ] [ invisible ]
-";
+mod show;
+mod usage;
 
-pub(crate) fn usage(code: i32) -> Outcome {
-    let stderr = format!("{USAGE}The kinds are {KINDS}; KIND help tells its parameters.\n");
-    Outcome { stdout: String::new(), stderr, code }
-}
+pub(crate) use show::show;
 
 pub(crate) fn run(
     mut words: Words,
     options: &Options,
     host: &mut dyn Host,
 ) -> Result<Outcome, Complaint> {
-    let Some(command) = words.next() else { return show::show(words, options, host) };
-    if let Some(verb) = verb(command) {
+    let Some(command) = words.next() else { return show(words, options, host) };
+    if let Some(verb) = verb::parse(command) {
         modify(verb, words, host)
     } else if abbreviates(command, "link") {
         Err(Complaint::unreadable(format!(
             "Command \"{command}\" is unknown: link moves nothing here, try replace."
         )))
-    } else if lists(command) {
-        show::show(words, options, host)
+    } else if verb::lists(command) {
+        show(words, options, host)
     } else if abbreviates(command, "help") {
         Ok(usage(0))
     } else {
@@ -38,23 +33,6 @@ pub(crate) fn run(
             "Command \"{command}\" is unknown, try add, replace, change, del or show."
         )))
     }
-}
-
-/// What `command` does to qdiscs, classes or filters, if it changes them.
-pub(crate) fn verb(command: &str) -> Option<Verb> {
-    // The order decides between words that begin alike, and is tc's.
-    let verbs = [
-        ("add", Verb::Add),
-        ("change", Verb::Change),
-        ("replace", Verb::Replace),
-        ("delete", Verb::Delete),
-    ];
-    verbs.into_iter().find(|(name, _)| abbreviates(command, name)).map(|(_, verb)| verb)
-}
-
-/// Whether `command` lists them.
-pub(crate) fn lists(command: &str) -> bool {
-    ["list", "show", "lst"].iter().any(|list| abbreviates(command, list))
 }
 
 fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, Complaint> {
@@ -73,7 +51,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
             if edit.handle.is_some() {
                 return Err(twice(word, value));
             }
-            edit.handle = handle(value)?;
+            edit.handle = handles::handle(value)?;
         } else if word == "root" {
             if edit.parent.is_some() {
                 return Err(Complaint::unreadable(
@@ -86,7 +64,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
             if edit.parent.is_some() {
                 return Err(twice(word, value));
             }
-            edit.parent = parent(value)?;
+            edit.parent = handles::parent(value)?;
         } else if matches!(word, "ingress" | "clsact") {
             let mut rest = words;
             // The parent and the handle may be given, too.
@@ -114,9 +92,9 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         }
     }
     let dev = dev.ok_or_else(|| {
-        Complaint::refused(format!("Error: No such device: give dev NAME.{}", ports(host)))
+        Complaint::refused(format!("Error: No such device: give dev NAME.{}", device::ports(host)))
     })?;
-    let facts = device(dev, host)?;
+    let facts = device::named(dev, host)?;
     // As in the kernel, any parent there is the one qdisc at the ends, and so is its handle.
     let is_end = |class: ClassId| class.major == Handle::ENDS.major() && class.minor != 0xffff;
     if verb == Verb::Delete && matches!(edit.parent, Some(Parent::Class(class)) if is_end(class)) {
@@ -150,50 +128,15 @@ fn ends(
     host: &mut dyn Host,
 ) -> Result<Outcome, Complaint> {
     let dev = dev.ok_or_else(|| {
-        Complaint::refused(format!("Error: No such device: give dev NAME.{}", ports(host)))
+        Complaint::refused(format!("Error: No such device: give dev NAME.{}", device::ports(host)))
     })?;
-    device(dev, host)?;
+    device::named(dev, host)?;
     let policy = host
         .policy()
         .edit_ends(dev, verb, has_egress)
         .map_err(|error| Complaint::refused(format!("Error: {}", refusal(&error))))?;
     host.apply(policy).map_err(|why| Complaint::refused(format!("Error: {why}")))?;
     Ok(Outcome::default())
-}
-
-/// The facts about the named port.
-pub(crate) fn device(dev: &str, host: &dyn Host) -> Result<PortFacts, Complaint> {
-    intermediate::facts(dev, host)
-        .ok_or_else(|| Complaint::wrong(format!("Cannot find device \"{dev}\".{}", ports(host))))
-}
-
-fn ports(host: &dyn Host) -> String {
-    match host.devices().as_slice() {
-        [] => String::new(),
-        devices => format!(" Ports here are {}.", devices.join(", ")),
-    }
-}
-
-pub(crate) fn handle(word: &str) -> Result<Option<Handle>, Complaint> {
-    number::handle(word).ok_or_else(|| {
-        Complaint::unreadable(format!(
-            "Error: argument \"{word}\" is wrong: a handle is a hexadecimal number up to 7fffffff and a colon, as 1:."
-        ))
-    })
-}
-
-pub(crate) fn parent(word: &str) -> Result<Option<Parent>, Complaint> {
-    number::parent(word).ok_or_else(|| {
-        Complaint::unreadable(format!(
-            "Error: argument \"{word}\" is wrong: a parent is two hexadecimal numbers up to 7fffffff with a colon between, as 1:2, or root."
-        ))
-    })
-}
-
-pub(crate) fn twice(name: &str, value: &str) -> Complaint {
-    Complaint::unreadable(format!(
-        "Error: duplicate \"{name}\": \"{value}\" is the second value, give one."
-    ))
 }
 
 fn unsupported(word: &str) -> Complaint {

@@ -5,11 +5,11 @@
 //! one. A batch is divided into legs, each for one recipient, to be run in order. A leg keeps the
 //! line numbers of the batch, so that complaints name the right lines.
 
-use crate::batch::{lines, words};
 use crate::complaint::Outcome;
+use crate::lines::{lines, words};
 use crate::render;
 use crate::words::abbreviates;
-use crate::{Host, Options};
+use crate::{Host, Options, verb};
 use narrows_policy::{Policy, PortFacts, is_intermediate};
 
 /// The instances that run a command. An instance is identified by its index in the list of ports.
@@ -62,8 +62,7 @@ pub fn recipients(words: &[String], ports: &[Vec<String>]) -> Recipients {
 
 /// Whether `words` list something without changing it.
 fn lists(words: &[String]) -> bool {
-    let list = |word: &String| ["list", "show", "lst"].iter().any(|list| abbreviates(word, list));
-    words.get(1).is_none_or(list)
+    words.get(1).is_none_or(|word| verb::lists(word))
 }
 
 /// Divides the batch `text` into legs; `ports` are those of each instance. A line for all instances

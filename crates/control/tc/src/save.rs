@@ -2,7 +2,7 @@
 
 use crate::complaint::{Complaint, Outcome};
 use crate::words::{Words, abbreviates};
-use crate::{Host, action, filter, intermediate, kinds, qdisc};
+use crate::{Host, action, device, filter, intermediate, kinds};
 use narrows_policy::{Policy, PortPolicy};
 use std::fmt::Write;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(mut words: Words, host: &dyn Host) -> Result<Outcome, Complain
             let dev = words.value("dev", "eth0")?;
             // A port that is absent at the moment still has its policy.
             if !intermediate::devices(host).iter().any(|known| known == dev) {
-                qdisc::device(dev, host)?;
+                device::named(dev, host)?;
             }
             save_port(dev, policy.port(dev), &policy)
         }

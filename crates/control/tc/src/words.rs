@@ -40,6 +40,13 @@ impl<'a> Words<'a> {
     }
 }
 
+/// The complaint about a second `value` of the word `name`.
+pub(crate) fn twice(name: &str, value: &str) -> Complaint {
+    Complaint::unreadable(format!(
+        "Error: duplicate \"{name}\": \"{value}\" is the second value, give one."
+    ))
+}
+
 /// Whether `word` abbreviates `full`. `tc` accepts any prefix of most of its words, and takes the
 /// first match in its own order.
 pub(crate) fn abbreviates(word: &str, full: &str) -> bool {

@@ -5,9 +5,8 @@
 
 use super::{Common, bad, common, control_or_jump};
 use crate::complaint::Complaint;
-use crate::number;
-use crate::offline::is_device_name;
 use crate::words::{Words, abbreviates};
+use crate::{device, number};
 use narrows_classify::{Action, ActionKind, Control, DeviceName, Idle, Mark, Mirred};
 use narrows_policy::{ActionDraft, ClassId, Parent};
 
@@ -28,7 +27,7 @@ pub(super) fn mirred(words: &mut Words) -> Result<ActionDraft, Complaint> {
             _ if abbreviates(word, "dev") && to.is_none() => {
                 words.next();
                 let name = words.value(word, "ifb0")?;
-                let device = DeviceName::new(name).filter(|_| is_device_name(name));
+                let device = DeviceName::new(name).filter(|_| device::is_name(name));
                 to = Some(
                     device
                         .ok_or_else(|| illegal(&format!("no device can be called \"{name}\"")))?,

@@ -5,8 +5,8 @@ mod flower;
 mod selector;
 
 use crate::action;
-use crate::command::Options;
 use crate::complaint::Complaint;
+use crate::options::Options;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
 use crate::{number, protocols};

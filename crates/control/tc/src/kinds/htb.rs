@@ -3,10 +3,11 @@
 //! Bursts are printed as they were given, as in `tc` since iproute2 6.15. Older versions print the
 //! result of two roundings to whole microseconds.
 
-use super::{label, legal, overhead};
+use super::{label, legal};
 use crate::complaint::Complaint;
 use crate::notation;
 use crate::number;
+use crate::overhead;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
 use narrows_policy::{Classful, Handle, Htb, HtbClass, HtbLabel, HtbOptions, HtbParams, Params};

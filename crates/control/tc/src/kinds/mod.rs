@@ -14,7 +14,6 @@ mod fq_codel;
 mod htb;
 mod label;
 mod netem;
-pub(crate) mod overhead;
 mod pacing;
 mod red;
 mod sfq;

@@ -1,10 +1,9 @@
 //! `stab`: the words of `tc-stab(8)`, before those of a kind. As in `tc`, they may be abbreviated.
 
-use super::overhead;
 use crate::complaint::Complaint;
-use crate::qdisc::twice;
+use crate::overhead;
 use crate::render::{Json, Line};
-use crate::words::{Words, abbreviates};
+use crate::words::{Words, abbreviates, twice};
 use narrows_policy::Stab;
 use narrows_units::wire::Framing;
 use std::fmt::Write;

@@ -1,9 +1,10 @@
 //! `tbf`, with the words for shared rates: `coordination` and `sync`.
 
-use super::{Style, coordination, overhead};
+use super::{Style, coordination};
 use crate::complaint::Complaint;
 use crate::notation::{self, Prefixes};
 use crate::number;
+use crate::overhead;
 use crate::render::{Json, Line};
 use crate::ticks::Bucket;
 use crate::words::{Words, abbreviates};

@@ -1,4 +1,4 @@
-//! The overhead of a frame, in the words of `tbf` and `htb`.
+//! The overhead of a frame, in the words of `tbf`, `htb`, `stab` and `police`.
 
 use crate::render::{Json, Line};
 use crate::words::abbreviates;
@@ -21,6 +21,7 @@ pub(crate) fn framing(word: &str) -> Option<Framing> {
     }
 }
 
+/// The word for a link layer.
 pub(crate) fn framing_name(framing: Framing) -> &'static str {
     match framing {
         Framing::Whole => "ethernet",

@@ -1,14 +1,15 @@
 //! `tc qdisc show`.
 
-use crate::command::Options;
+use super::usage::usage;
 use crate::complaint::{Complaint, Outcome};
+use crate::figures::Figures;
 use crate::kinds::{self, Style};
+use crate::options::Options;
 use crate::render::{Json, Line};
 use crate::stats::StatsOf;
 use crate::words::{Words, abbreviates};
-use crate::{Host, intermediate, notation, qdisc};
+use crate::{Host, device, handles, intermediate};
 use narrows_policy::{ClassId, Classes, Handle, Kind, Node, Parent, PortFacts, PortPolicy};
-use narrows_qdisc::Stats;
 
 /// Selects the qdiscs to show.
 #[derive(Default)]
@@ -20,6 +21,7 @@ struct Filter {
     invisible: bool,
 }
 
+/// Runs `tc qdisc show`.
 pub(crate) fn show(
     mut words: Words,
     options: &Options,
@@ -34,16 +36,16 @@ pub(crate) fn show(
         } else if matches!(word, "ingress" | "clsact") {
             filter.set_parent(word, Some(Parent::Class(ClassId::INGRESS)))?;
         } else if abbreviates(word, "parent") {
-            filter.set_parent(word, qdisc::parent(words.value("parent", "1:1")?)?)?;
+            filter.set_parent(word, handles::parent(words.value("parent", "1:1")?)?)?;
         } else if abbreviates(word, "handle") {
             if filter.handle.is_some() {
                 return Err(Complaint::unreadable(
                     "Error: argument \"handle\" is wrong: it was given already.",
                 ));
             }
-            filter.handle = qdisc::handle(words.value("handle", "1:")?)?;
+            filter.handle = handles::handle(words.value("handle", "1:")?)?;
         } else if abbreviates(word, "help") {
-            return Ok(qdisc::usage(0));
+            return Ok(usage(0));
         } else if word == "invisible" {
             filter.invisible = true;
         } else {
@@ -53,7 +55,7 @@ pub(crate) fn show(
         }
     }
     let devices = match &filter.dev {
-        Some(dev) => vec![(dev.clone(), qdisc::device(dev, host)?)],
+        Some(dev) => vec![(dev.clone(), device::named(dev, host)?)],
         None => {
             let known = |dev: String| intermediate::facts(&dev, host).map(|facts| (dev, facts));
             intermediate::devices(host).into_iter().filter_map(known).collect()
@@ -233,41 +235,5 @@ fn implicit_leaves(port: &PortPolicy, node: &Node, add: &mut Add<'_>) {
         kinds::show_implicit(fifo, &mut parameters);
         let parent = Parent::Class(node.handle.class(minor));
         add(parent, None, fifo.unit.kind_name(), parameters);
-    }
-}
-
-/// The statistics of every qdisc and class.
-pub(crate) struct Figures<'a>(pub(crate) &'a Stats);
-
-impl Figures<'_> {
-    /// As text.
-    pub(crate) fn text(&self) -> String {
-        let stats = self.0;
-        format!(
-            " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues {}) \n backlog {} {}p requeues {}\n",
-            stats.sent_bytes,
-            stats.sent_packets,
-            stats.drops,
-            stats.overlimits,
-            stats.requeues,
-            notation::size(stats.backlog.bytes.0),
-            stats.backlog.packets,
-            stats.requeues,
-        )
-    }
-
-    /// As JSON.
-    pub(crate) fn json(&self) -> [(&'static str, Json); 7] {
-        let stats = self.0;
-        [
-            ("bytes", stats.sent_bytes),
-            ("packets", stats.sent_packets),
-            ("drops", stats.drops),
-            ("overlimits", stats.overlimits),
-            ("requeues", stats.requeues),
-            ("backlog", stats.backlog.bytes.0),
-            ("qlen", u64::from(stats.backlog.packets)),
-        ]
-        .map(|(key, value)| (key, Json::Number(value)))
     }
 }
