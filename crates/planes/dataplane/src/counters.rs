@@ -1,6 +1,6 @@
 //! The workers' counters, added up over sessions, in the form of the snapshot.
 
-use crate::runner::WorkerReport;
+use crate::worker_report::WorkerReport;
 use narrows_bpf::{Counted, Verdicts};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};

@@ -5,48 +5,47 @@
 //! that neither holds while packets move.
 
 use crate::bell::Bell;
-use crate::runner::Runner;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module's documentation.
-pub(crate) struct HandoffQueue {
-    arrived: Mutex<Arrived>,
+/// See the module's documentation. `W` is a worker with all that moves with it.
+pub(crate) struct HandoffQueue<W> {
+    arrived: Mutex<Arrived<W>>,
     bell: Bell,
     /// The thread's load of its core, in thousandths, including reserved room.
     load: AtomicU32,
 }
 
-#[derive(Default)]
-struct Arrived {
-    runners: Vec<Box<Runner>>,
+struct Arrived<W> {
+    workers: Vec<Box<W>>,
     /// The worker of this thread has ended, and none will come back.
     is_over: bool,
     /// The thread is gone.
     is_closed: bool,
 }
 
-impl HandoffQueue {
+impl<W> HandoffQueue<W> {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { arrived: Mutex::default(), bell: Bell::new()?, load: AtomicU32::new(0) })
+        let nothing = Arrived { workers: Vec::new(), is_over: false, is_closed: false };
+        Ok(Self { arrived: Mutex::new(nothing), bell: Bell::new()?, load: AtomicU32::new(0) })
     }
 
-    fn arrived(&self) -> MutexGuard<'_, Arrived> {
+    fn arrived(&self) -> MutexGuard<'_, Arrived<W>> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands `runner` over.
+    /// Hands `worker` over.
     ///
     /// # Errors
-    /// The runner itself, if the thread is gone.
-    pub(crate) fn put(&self, runner: Box<Runner>) -> Result<(), Box<Runner>> {
+    /// The worker itself, if the thread is gone.
+    pub(crate) fn put(&self, worker: Box<W>) -> Result<(), Box<W>> {
         let mut arrived = self.arrived();
         if arrived.is_closed {
-            return Err(runner);
+            return Err(worker);
         }
-        arrived.runners.push(runner);
+        arrived.workers.push(worker);
         drop(arrived);
         self.bell.ring();
         Ok(())
@@ -65,16 +64,16 @@ impl HandoffQueue {
     }
 
     /// Takes all workers that have arrived.
-    pub(crate) fn take(&self) -> Vec<Box<Runner>> {
+    pub(crate) fn take(&self) -> Vec<Box<W>> {
         self.bell.silence();
-        std::mem::take(&mut self.arrived().runners)
+        std::mem::take(&mut self.arrived().workers)
     }
 
     /// Closes the handoff queue of a thread that serves no worker, if none will come back. Returns
     /// whether it is closed.
     pub(crate) fn close(&self) -> bool {
         let mut arrived = self.arrived();
-        arrived.is_closed = arrived.is_over && arrived.runners.is_empty();
+        arrived.is_closed = arrived.is_over && arrived.workers.is_empty();
         arrived.is_closed
     }
 
@@ -103,7 +102,7 @@ mod tests {
 
     #[test]
     fn room_is_promised_once() {
-        let handoff = HandoffQueue::new().unwrap();
+        let handoff = HandoffQueue::<()>::new().unwrap();
         handoff.set_load(100);
         assert!(handoff.claim(300, 500));
         assert!(!handoff.claim(101, 500));
@@ -114,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_handoff_queue_closes_when_its_own_worker_has_ended_and_not_before() {
-        let handoff = HandoffQueue::new().unwrap();
+        let handoff = HandoffQueue::<()>::new().unwrap();
         assert!(!handoff.close() && !handoff.is_full());
         handoff.end();
         assert!(handoff.is_full() && handoff.take().is_empty() && !handoff.is_full());

@@ -61,6 +61,7 @@ mod warnings;
 mod watch;
 mod work;
 mod worker_loop;
+mod worker_report;
 mod worker_thread;
 mod workers;
 mod xdp_io;

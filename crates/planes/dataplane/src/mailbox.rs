@@ -8,12 +8,12 @@
 //! The worker checks a flag once per step and takes the lock only if it is set.
 
 use crate::bell::Bell;
-use crate::runner::{Standing, WorkerReport, WorkerSockets};
+use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
 use narrows_qdisc::Spec;
 use narrows_shaper::Side;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// See the module's documentation.
@@ -34,6 +34,15 @@ pub(crate) struct Mail {
     pub(crate) pause: Option<Standing>,
     /// The worker must end.
     pub(crate) stop: bool,
+}
+
+/// The request to pause.
+pub(crate) struct Standing {
+    /// Where it reports its state once it has paused.
+    pub(crate) answer: Sender<Paused>,
+    /// A message means that another process has taken over; if the sender is dropped without one,
+    /// the worker continues.
+    pub(crate) leave: Receiver<()>,
 }
 
 impl Mail {

@@ -12,20 +12,17 @@
 use crate::clock;
 use crate::handoff::HandoffQueue;
 use crate::heartbeat::{self, BEAT_EVERY};
-use crate::mailbox::Mailbox;
-use crate::owners::FrameCounts;
-use crate::upgrade::WorkerQueued;
-use crate::worker_thread::Settings;
+use crate::mailbox::{Mailbox, Standing};
+use crate::session::SessionOptions;
+use crate::worker_report::{Paused, WorkerReport};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
-use narrows_packet::{Backlog, DropReason};
-use narrows_qdisc::Stats;
-use narrows_shaper::{Activity, Beyond, Delays, PathCounters, Pause, Side, Told, Worker};
+use narrows_packet::DropReason;
+use narrows_shaper::{Activity, Pause, Side, Worker};
 use narrows_units::Nanos;
-use narrows_xsk::{KernelDrops, PollSet, RingSizes};
-use std::os::fd::OwnedFd;
+use narrows_xsk::PollSet;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::Duration;
 
 /// How long a worker waits for a device that has not taken all packets, at first and at most. The
@@ -36,58 +33,28 @@ const BLOCKED_WAIT_MAX: Nanos = Nanos::from_millis(1);
 /// How often a paused worker checks whether another has been handed to its thread.
 const STANDING_LOOK: Duration = Duration::from_millis(1);
 
-/// The sockets of a worker on either port, with the sizes of their rings.
-pub(crate) type WorkerSockets = [(OwnedFd, RingSizes); 2];
-
-/// The state of a paused worker.
-pub(crate) struct Paused {
-    /// Its counters and its backlog.
-    pub(crate) report: WorkerReport,
-    /// Queued packets and free frames.
-    pub(crate) queued: WorkerQueued,
+/// How a worker is run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// The queue that it serves on both ports.
+    pub(crate) queue: u32,
+    /// The core that it is pinned to.
+    pub(crate) cpu: usize,
+    /// How many workers are pinned to that core.
+    pub(crate) sharing: usize,
+    /// Never sleep.
+    pub(crate) busy_poll: bool,
 }
 
-/// The request to pause.
-pub(crate) struct Standing {
-    pub(crate) answer: Sender<Paused>,
-    /// A message means that another process has taken over; if the sender is dropped without one,
-    /// the worker continues.
-    pub(crate) leave: Receiver<()>,
-}
-
-/// A worker's counters, all taken between two steps.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WorkerReport {
-    /// By the port at which packets arrived.
-    pub(crate) paths: [PathCounters; 2],
-    /// By the port through which they leave.
-    pub(crate) backlogs: [Backlog; 2],
-    /// By the port that they left through.
-    pub(crate) delays: [Delays; 2],
-    /// Likewise: the recent heaviest hosts and flows.
-    pub(crate) heaviest: [Told; 2],
-    /// By port: round trips beyond it, if measured.
-    pub(crate) beyond: [Option<Beyond>; 2],
-    /// By the port through which packets leave; depth first.
-    pub(crate) qdiscs: [Vec<Stats>; 2],
-    /// By port: system calls made to send.
-    pub(crate) tx_kicks: [u64; 2],
-    /// By port.
-    pub(crate) kernel_drops: [KernelDrops; 2],
-    /// Time spent with something to do.
-    pub(crate) busy: Nanos,
-    /// Time spent asleep or polling without result.
-    pub(crate) idle: Nanos,
-    /// CPU time used, as far as it can be separated from that of others on the same thread.
-    pub(crate) cpu_time: Nanos,
-    /// The thread that serves it, by its queue.
-    pub(crate) thread: u32,
-    /// Where its frames are.
-    pub(crate) frames: FrameCounts,
-    /// All frames of this worker.
-    pub(crate) all_frames: u32,
-    /// Frames that the kernel returned but did not own.
-    pub(crate) stray_frames: u64,
+impl Settings {
+    /// The settings of the worker of `queue`, one of `queues`.
+    pub(crate) fn of(queue: u32, queues: u32, options: &SessionOptions) -> Self {
+        let cpu =
+            |queue: u32| options.cpus.get(queue as usize % options.cpus.len().max(1)).copied();
+        let sharing = (0..queues).filter(|&other| cpu(other) == cpu(queue)).count();
+        let busy_poll = options.busy_poll;
+        Self { queue, cpu: cpu(queue).unwrap_or_default(), sharing, busy_poll }
+    }
 }
 
 /// The result of a turn.
@@ -109,7 +76,7 @@ pub(crate) struct Runner {
     heart: Heart,
     last_words: Sender<WorkerReport>,
     /// The handoff queue of its own thread.
-    home: Arc<HandoffQueue>,
+    home: Arc<HandoffQueue<Runner>>,
     /// It was told to end, and only sends its last report.
     has_ended: bool,
     /// The time until which it stays on its own thread.
@@ -135,7 +102,7 @@ impl Runner {
         mailbox: Arc<Mailbox>,
         heart: Heart,
         last_words: Sender<WorkerReport>,
-        home: Arc<HandoffQueue>,
+        home: Arc<HandoffQueue<Runner>>,
     ) -> Self {
         Self {
             worker,
@@ -158,7 +125,7 @@ impl Runner {
     }
 
     /// The handoff queue of its own thread.
-    pub(crate) fn home(&self) -> &Arc<HandoffQueue> {
+    pub(crate) fn home(&self) -> &Arc<HandoffQueue<Runner>> {
         &self.home
     }
 
@@ -381,7 +348,7 @@ pub(crate) struct OnThread<'a> {
     /// It serves no other worker.
     pub(crate) alone: bool,
     /// Where other workers are handed over to it.
-    pub(crate) handoff: &'a HandoffQueue,
+    pub(crate) handoff: &'a HandoffQueue<Runner>,
 }
 
 impl OnThread<'_> {

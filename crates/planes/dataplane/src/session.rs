@@ -9,8 +9,8 @@ use crate::front::{FrontError, Fronts, PortFront, Terms};
 use crate::gates::{Gates, NoGate};
 use crate::heartbeat::SILENT_AFTER;
 use crate::port::{PortFacts, losses};
+use crate::runner::Settings;
 use crate::sizing::Sizing;
-use crate::worker_thread::Settings;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{

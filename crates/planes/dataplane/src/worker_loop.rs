@@ -64,9 +64,9 @@ const STAY: Nanos = Nanos::from_secs(1);
 pub(crate) struct WorkerLoop {
     /// The queue whose worker belongs to this thread.
     queue: u32,
-    handoff: Arc<HandoffQueue>,
+    handoff: Arc<HandoffQueue<Runner>>,
     /// The host's handoff queue, if the host is another thread.
-    host: Option<Arc<HandoffQueue>>,
+    host: Option<Arc<HandoffQueue<Runner>>>,
     /// In boxes, because they are sorted after each sleep.
     runners: Vec<Box<Runner>>,
     polled: PollSet,
@@ -112,8 +112,8 @@ impl WorkerLoop {
     /// The loop of `runner`, the worker of `queue`.
     pub(crate) fn new(
         queue: u32,
-        handoff: Arc<HandoffQueue>,
-        host: Option<Arc<HandoffQueue>>,
+        handoff: Arc<HandoffQueue<Runner>>,
+        host: Option<Arc<HandoffQueue<Runner>>>,
         runner: Runner,
     ) -> Self {
         let now = clock::now();

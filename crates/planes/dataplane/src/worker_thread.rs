@@ -5,11 +5,11 @@
 //! all ([`WorkerLoop`]). Messages reach a worker on any thread.
 
 use crate::handoff::HandoffQueue;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Mailbox, Standing};
 use crate::priority::Priority;
-use crate::runner::{Paused, Runner, Standing, WorkerReport, WorkerSockets};
-use crate::session::SessionOptions;
+use crate::runner::{Runner, Settings};
 use crate::worker_loop::WorkerLoop;
+use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
 use narrows_qdisc::Spec;
@@ -23,35 +23,11 @@ use std::time::Instant;
 /// timers. The default of 50 us would make every departure that late.
 const TIMER_SLACK_NS: u64 = 1;
 
-/// How a worker is run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    /// The queue that it serves on both ports.
-    pub(crate) queue: u32,
-    /// The core that it is pinned to.
-    pub(crate) cpu: usize,
-    /// How many workers are pinned to that core.
-    pub(crate) sharing: usize,
-    /// Never sleep.
-    pub(crate) busy_poll: bool,
-}
-
-impl Settings {
-    /// The settings of the worker of `queue`, one of `queues`.
-    pub(crate) fn of(queue: u32, queues: u32, options: &SessionOptions) -> Self {
-        let cpu =
-            |queue: u32| options.cpus.get(queue as usize % options.cpus.len().max(1)).copied();
-        let sharing = (0..queues).filter(|&other| cpu(other) == cpu(queue)).count();
-        let busy_poll = options.busy_poll;
-        Self { queue, cpu: cpu(queue).unwrap_or_default(), sharing, busy_poll }
-    }
-}
-
 /// A running worker, seen from outside.
 pub(crate) struct WorkerThread {
     mailbox: Arc<Mailbox>,
     last_word: Receiver<WorkerReport>,
-    handoff: Arc<HandoffQueue>,
+    handoff: Arc<HandoffQueue<Runner>>,
     pub(crate) cpu: usize,
 }
 

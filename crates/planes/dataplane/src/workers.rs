@@ -6,8 +6,9 @@
 
 use crate::clock;
 use crate::heartbeat::{SILENT_AFTER, SilentWorker};
-use crate::runner::{Paused, WorkerReport, WorkerSockets};
-use crate::worker_thread::{Settings, WorkerThread};
+use crate::runner::Settings;
+use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
+use crate::worker_thread::WorkerThread;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Heartbeats, Pulse};
 use narrows_packet::DropReason;

@@ -1,0 +1,58 @@
+//! What a worker says of itself: its counters, its sockets, and what it holds while it pauses.
+//!
+//! It is a copy, taken between two steps, so whoever reads it shares nothing with the worker.
+
+use crate::owners::FrameCounts;
+use crate::upgrade::WorkerQueued;
+use narrows_packet::Backlog;
+use narrows_qdisc::Stats;
+use narrows_shaper::{Beyond, Delays, PathCounters, Told};
+use narrows_units::Nanos;
+use narrows_xsk::{KernelDrops, RingSizes};
+use std::os::fd::OwnedFd;
+
+/// The sockets of a worker on either port, with the sizes of their rings.
+pub(crate) type WorkerSockets = [(OwnedFd, RingSizes); 2];
+
+/// The state of a paused worker.
+pub(crate) struct Paused {
+    /// Its counters and its backlog.
+    pub(crate) report: WorkerReport,
+    /// Queued packets and free frames.
+    pub(crate) queued: WorkerQueued,
+}
+
+/// A worker's counters, all taken between two steps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorkerReport {
+    /// By the port at which packets arrived.
+    pub(crate) paths: [PathCounters; 2],
+    /// By the port through which they leave.
+    pub(crate) backlogs: [Backlog; 2],
+    /// By the port that they left through.
+    pub(crate) delays: [Delays; 2],
+    /// Likewise: the recent heaviest hosts and flows.
+    pub(crate) heaviest: [Told; 2],
+    /// By port: round trips beyond it, if measured.
+    pub(crate) beyond: [Option<Beyond>; 2],
+    /// By the port through which packets leave; depth first.
+    pub(crate) qdiscs: [Vec<Stats>; 2],
+    /// By port: system calls made to send.
+    pub(crate) tx_kicks: [u64; 2],
+    /// By port.
+    pub(crate) kernel_drops: [KernelDrops; 2],
+    /// Time spent with something to do.
+    pub(crate) busy: Nanos,
+    /// Time spent asleep or polling without result.
+    pub(crate) idle: Nanos,
+    /// CPU time used, as far as it can be separated from that of others on the same thread.
+    pub(crate) cpu_time: Nanos,
+    /// The thread that serves it, by its queue.
+    pub(crate) thread: u32,
+    /// Where its frames are.
+    pub(crate) frames: FrameCounts,
+    /// All frames of this worker.
+    pub(crate) all_frames: u32,
+    /// Frames that the kernel returned but did not own.
+    pub(crate) stray_frames: u64,
+}
