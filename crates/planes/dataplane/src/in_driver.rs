@@ -16,10 +16,10 @@
 //! into a frame, and let nobody send it long ones, so it has tcx first.
 
 use crate::counters::{Counts, QueueCounters};
+use crate::error::InstanceError;
 use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
-use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
 use crate::port::{PortFacts, losses};

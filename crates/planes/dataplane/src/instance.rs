@@ -12,32 +12,30 @@ use crate::carrier::Carriers;
 use crate::clock;
 use crate::control;
 use crate::counters::{Counts, QueueCounters};
+use crate::error::InstanceError;
 use crate::events::Events;
-use crate::front::{FrontError, Terms};
-use crate::gates::{Gates, NoGate};
+use crate::front::Terms;
+use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
 use crate::in_driver::{self, InDriver};
 use crate::look_ups::LookUps;
 use crate::meter::RateMeter;
 use crate::offloads::Repairs;
+use crate::options::SessionOptions;
 use crate::plane::{Closed, Plane, PlaneKind, Report};
 use crate::port::PortFacts;
-use crate::session::{Session, SessionError, SessionOptions};
-use crate::standby::StandBy;
+use crate::session::Session;
+use crate::standby::{FailMode, StandBy};
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
-use narrows_bpf::tree::TreeError;
-use narrows_bpf::{Hook, SetTables, SetsError, Stalled, XdpMode};
+use narrows_bpf::{Hook, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
-use narrows_escape::shell;
-use narrows_link::bridge::BridgeError;
-use narrows_link::{LinkError, LinkEvent, Promiscuous, doctor};
+use narrows_link::{LinkEvent, Promiscuous, doctor};
 use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
 use narrows_sets::Sets;
 use narrows_shaper::{Installation, Side};
 use narrows_snapshot::{Finding, Snapshot};
 use narrows_units::Nanos;
-use narrows_xdp::Refusal;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,126 +50,6 @@ pub(crate) use handover::{Inherited, Offer};
 use planning::Ready;
 pub(crate) use planning::{Planned, Replaced};
 pub(crate) use sets::read_sets;
-
-/// Why a policy was not applied, or a session not opened.
-#[derive(Debug, thiserror::Error)]
-pub enum InstanceError {
-    /// An interface cannot be read.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// The policy does not fit the ports.
-    #[error("{port}: {source}")]
-    Policy {
-        /// The port that it does not fit.
-        port: String,
-        /// Why.
-        source: PolicyError,
-    },
-    /// The plane cannot run the policy.
-    #[error("{port}: {source}")]
-    Refused {
-        /// The port whose policy it is.
-        port: String,
-        /// What the plane cannot do, and which plane can.
-        source: Refusal,
-    },
-    /// Its filters cannot run in the driver.
-    #[error("{port}: {source}")]
-    Front {
-        /// The port whose filters they are.
-        port: String,
-        /// Why.
-        source: FrontError,
-    },
-    /// Its sets cannot be looked up.
-    #[error(transparent)]
-    Sets(#[from] SetsError),
-    /// The XDP plane gets no place beside other programs.
-    #[error(transparent)]
-    Gate(#[from] NoGate),
-    /// The XDP plane cannot be used.
-    #[error("{port}: {source}")]
-    Driver {
-        /// The port.
-        port: String,
-        /// Why.
-        source: TreeError,
-    },
-    /// The XDP plane cannot run: the driver would lose all redirected frames.
-    #[error(
-        "{port}: its driver ({driver}) does not send what the other port's program redirects to it, \
-         so --xdp native would lose it: leave out --xdp native{}",
-        if driver == "veth" { ", or switch GRO on at its peer (`ethtool -K PEER gro on`)" } else { "" }
-    )]
-    NotTaken {
-        /// The port.
-        port: String,
-        /// Its driver.
-        driver: String,
-    },
-    /// The policy names a port that is not this instance's.
-    #[error("the policy has a qdisc for \"{0}\", which is not a port of this instance")]
-    ForeignPort(String),
-    /// The ports cannot be joined.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The ports do not have the same queues.
-    #[error(
-        "{} has {} queues and {} has {}: each worker serves one queue of both; give both the same \
-         number, for instance `ethtool -L {} combined {}` (on veth `rx N tx N`)",
-        .0.0, .0.1, .1.0, .1.1,
-        shell(if .0.1 > .1.1 { &.0.0 } else { &.1.0 }),
-        .0.1.min(.1.1)
-    )]
-    Queues((String, u32), (String, u32)),
-    /// The fail-open bridge cannot be prepared.
-    #[error("cannot prepare the bridge for fail-open: {0}")]
-    Bridge(#[from] BridgeError),
-    /// Traffic should stop with this process, but would not.
-    #[error(
-        "{port} is a port of {master}, which would forward after the end of narrows in spite of \
-         --fail-closed: `ip link set dev {} nomaster`, or `ip link del {}`",
-        shell(port),
-        shell(master)
-    )]
-    Master {
-        /// The port.
-        port: String,
-        /// Its owner.
-        master: String,
-    },
-    /// A harmful offload cannot be switched off.
-    #[error("{0}")]
-    Offloads(String),
-    /// The ports are released for a while.
-    #[error("ports released: {0}")]
-    LetGo(String),
-    /// This process cannot continue from the state of the other.
-    #[error("{0}")]
-    Inheritance(String),
-    /// An interface is down.
-    #[error("{0} is down: `ip link set dev {word} up`", word = shell(.0))]
-    Down(String),
-}
-
-/// Who forwards when this process is gone.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FailMode {
-    /// A kernel bridge, prepared beforehand: traffic continues, unshaped.
-    Open,
-    /// None: traffic stops.
-    Closed,
-}
-
-impl FailMode {
-    /// The treatment of frames for a hanging worker: the same as without the process.
-    const fn stalled(self) -> Stalled {
-        match self {
-            Self::Open => Stalled::Pass,
-            Self::Closed => Stalled::Drop,
-        }
-    }
-}
 
 /// How an instance is run.
 #[derive(Clone, Debug)]

@@ -13,12 +13,12 @@
 //! for every plane.
 
 use crate::counters::Counts;
+use crate::error::InstanceError;
 use crate::front::Terms;
 use crate::heartbeat::SilentWorker;
-use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
+use crate::options::SessionOptions;
 use crate::port::PortFacts;
-use crate::session::SessionOptions;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PlaneManifest, ProgramState};
 use crate::workers::Standstill;

@@ -1,6 +1,6 @@
 //! The properties of a port when it is joined, and later changes.
 
-use crate::instance::InstanceError;
+use crate::error::InstanceError;
 use crate::upgrade::state::PortManifest;
 use narrows_bpf::{Entry, Hook, OwnAddress};
 use narrows_link::{Device, DeviceLosses, Link, LinkError, QueueCounts, is_addressed};

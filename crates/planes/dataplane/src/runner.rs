@@ -13,7 +13,7 @@ use crate::clock;
 use crate::handoff::HandoffQueue;
 use crate::heartbeat::{self, BEAT_EVERY};
 use crate::mailbox::{Mailbox, Standing};
-use crate::session::SessionOptions;
+use crate::options::SessionOptions;
 use crate::worker_report::{Paused, WorkerReport};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;

@@ -5,12 +5,14 @@
 //! reverse. An interface that disappears or changes ends a session; the instance opens the next
 //! one.
 
-use crate::front::{FrontError, Fronts, PortFront, Terms};
-use crate::gates::{Gates, NoGate};
+use crate::error::SessionError;
+use crate::front::{Fronts, PortFront, Terms};
+use crate::gates::Gates;
 use crate::heartbeat::SILENT_AFTER;
+use crate::options::SessionOptions;
 use crate::port::{PortFacts, losses};
 use crate::runner::Settings;
-use crate::sizing::Sizing;
+use crate::sizing::{Sizing, may_share};
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
@@ -23,7 +25,7 @@ use narrows_policy::Plan;
 use narrows_qdisc::Slot;
 use narrows_roundtrip::Awaited;
 use narrows_shaper::{Installation, Io, Side, Worker};
-use narrows_xsk::{CopyMode, RingSizes, Socket, SocketError, Umem, UmemError};
+use narrows_xsk::{CopyMode, RingSizes, Socket, Umem, UmemError};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::os::fd::AsFd;
@@ -61,95 +63,6 @@ impl Secrets {
         // If keys were already taken, they stay: then queued packets count as other flows.
         let _ = SECRETS.set(self);
     }
-}
-
-/// How sessions are run.
-#[derive(Clone, Debug)]
-pub struct SessionOptions {
-    /// Frames of each worker for queued packets, half of them for each direction. Frames for
-    /// reception are extra.
-    pub frames: u32,
-    /// Entries of each ring of a socket.
-    pub ring: u32,
-    /// The cores to pin workers to, in turn.
-    pub cpus: Vec<usize>,
-    /// Workers never sleep.
-    pub busy_poll: bool,
-    /// Only this hook for programs, instead of the best that works.
-    pub hook: Option<Hook>,
-    /// Only this copy mode, instead of the best that works.
-    pub copy_mode: Option<CopyMode>,
-    /// Workers measure round trips beyond the ports.
-    pub round_trips: bool,
-}
-
-impl SessionOptions {
-    /// How much memory the kernel locks for the frames of the workers that join `ports`, in bytes,
-    /// in the most demanding mode that is tried.
-    pub(crate) fn locked_bytes(&self, ports: &[PortFacts; 2]) -> u64 {
-        let mode = match self.copy_mode {
-            Some(only) => only,
-            None if may_share(ports) => CopyMode::ZeroCopy,
-            None => CopyMode::Copy,
-        };
-        let queues = ports[0].queues.min(ports[1].queues);
-        Sizing::new(ports, self, mode).bytes(queues)
-    }
-}
-
-/// Whether zero copy is worth trying: a device without its own rings, such as a veth, cannot do it.
-fn may_share(ports: &[PortFacts; 2]) -> bool {
-    ports.iter().all(|port| port.rx_ring > 0)
-}
-
-/// A session cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// No memory for frames.
-    #[error(transparent)]
-    Umem(#[from] UmemError),
-    /// A socket cannot be bound.
-    #[error("{port}, queue {queue}: {source}{hint}")]
-    Socket {
-        /// The port's name.
-        port: String,
-        /// The queue's number.
-        queue: u32,
-        /// What went wrong.
-        source: SocketError,
-        /// What to do about it.
-        hint: &'static str,
-    },
-    /// The steering program cannot be loaded or attached.
-    #[error("{port}: {source}{hint}")]
-    Steer {
-        /// The port's name.
-        port: String,
-        /// What went wrong.
-        source: SteerError,
-        /// What to do about it.
-        hint: &'static str,
-    },
-    /// It gets no place beside other programs.
-    #[error(transparent)]
-    Gate(#[from] NoGate),
-    /// Filters cannot run in front of it.
-    #[error("{port}: {source}")]
-    Front {
-        /// The port's name.
-        port: String,
-        /// What went wrong.
-        source: FrontError,
-    },
-    /// Workers cannot be watched.
-    #[error(transparent)]
-    Heartbeats(SteerError),
-    /// A thread cannot be started.
-    #[error("cannot start a worker: {0}")]
-    Thread(std::io::Error),
-    /// The state of another process is inconsistent.
-    #[error("cannot continue the session of another process: {0}")]
-    Inheritance(String),
 }
 
 /// Ports whose sockets are bound and whose programs are loaded, but not attached.

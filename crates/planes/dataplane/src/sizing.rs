@@ -9,9 +9,9 @@
 //!
 //! Frames that are being sent count as queued: the packets are in one more queue, the device's.
 
+use crate::options::SessionOptions;
 use crate::owners::Share;
 use crate::port::PortFacts;
-use crate::session::SessionOptions;
 use narrows_link::{Buffer, Receiver};
 use narrows_shaper::Side;
 use narrows_xsk::CopyMode;
@@ -45,6 +45,25 @@ impl Sizing {
     pub(crate) fn bytes(&self, queues: u32) -> u64 {
         u64::from(queues) * u64::from(self.frames()) * u64::from(self.buffer.size)
     }
+}
+
+impl SessionOptions {
+    /// How much memory the kernel locks for the frames of the workers that join `ports`, in bytes,
+    /// in the most demanding mode that is tried.
+    pub(crate) fn locked_bytes(&self, ports: &[PortFacts; 2]) -> u64 {
+        let mode = match self.copy_mode {
+            Some(only) => only,
+            None if may_share(ports) => CopyMode::ZeroCopy,
+            None => CopyMode::Copy,
+        };
+        let queues = ports[0].queues.min(ports[1].queues);
+        Sizing::new(ports, self, mode).bytes(queues)
+    }
+}
+
+/// Whether zero copy is worth trying: a device without its own rings, such as a veth, cannot do it.
+pub(crate) fn may_share(ports: &[PortFacts; 2]) -> bool {
+    ports.iter().all(|port| port.rx_ring > 0)
 }
 
 /// How many frames the device's own ring of each queue may take.

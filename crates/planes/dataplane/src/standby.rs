@@ -9,10 +9,30 @@
 //! A bridge that Narrows did not create is never changed. If it stops being a wire (spanning tree,
 //! a third port), Narrows must not forward between its ports: see [`narrows_link::bridge`].
 
+use crate::error::InstanceError;
 use crate::events::Events;
-use crate::instance::{FailMode, InstanceError};
+use narrows_bpf::Stalled;
 use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
 use narrows_link::{Link, LinkEvent};
+
+/// Who forwards when this process is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FailMode {
+    /// A kernel bridge, prepared beforehand: traffic continues, unshaped.
+    Open,
+    /// None: traffic stops.
+    Closed,
+}
+
+impl FailMode {
+    /// The treatment of frames for a hanging worker: the same as without the process.
+    pub(crate) const fn stalled(self) -> Stalled {
+        match self {
+            Self::Open => Stalled::Pass,
+            Self::Closed => Stalled::Drop,
+        }
+    }
+}
 
 /// See the module's documentation.
 pub(crate) struct StandBy {

@@ -11,11 +11,11 @@
 
 use super::{InDriver, Installed, failed, has_several_buffers};
 use crate::counters::Counts;
+use crate::error::InstanceError;
 use crate::front::{Fronts, PortFront};
-use crate::instance::InstanceError;
+use crate::options::SessionOptions;
 use crate::plane::{InheritedPlane, Plane, Still};
 use crate::port::{PortFacts, losses};
-use crate::session::SessionOptions;
 use crate::upgrade::state::{DriverManifest, PortManifest, ProgramState};
 use narrows_bpf::Hook;
 use narrows_bpf::tree::{Seat, Totals, Tree};

@@ -1,9 +1,10 @@
 //! An instance that continues in another process: the state that it passes on, and how the other
 //! inherits it.
 
-use super::{Instance, InstanceError, InstanceOptions, planning, read_sets};
+use super::{Instance, InstanceOptions, planning, read_sets};
 use crate::clock;
 use crate::counters::{self, QueueCounters};
+use crate::error::InstanceError;
 use crate::events::Events;
 use crate::gates::Gates;
 use crate::in_driver::InheritedPrograms;

@@ -3,7 +3,8 @@
 //! A plan is data, complete in itself. So it stays valid if the policy in force changes while it is
 //! made; only another number of queues makes it useless.
 
-use super::{Instance, InstanceError, does_not_fit};
+use super::{Instance, does_not_fit};
+use crate::error::InstanceError;
 use crate::plane::{PlaneKind, Reconciled};
 use narrows_policy::{Plan, Policy, PolicyError, PortPolicy, is_intermediate};
 use narrows_shaper::{Installation, Side};

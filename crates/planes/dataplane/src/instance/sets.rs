@@ -1,7 +1,8 @@
 //! The sets of an instance: commands, times, and the programs that look them up.
 
-use super::{Instance, InstanceError};
+use super::Instance;
 use crate::clock;
+use crate::error::InstanceError;
 use crate::front::{Fronts, Terms, Uses, resolve};
 use narrows_bpf::{SetTables, SetsError};
 use narrows_policy::{FrontTerm, Plan};

@@ -1,10 +1,11 @@
 //! A session that continues in another process: what the old process offers, and how the new
 //! process inherits it.
 
-use super::{Boards, Prepared, Secrets, Session, SessionError, SessionOptions, load};
+use super::{Boards, Prepared, Secrets, Session, load};
 use crate::clock;
+use crate::error::{InstanceError, SessionError};
 use crate::front::Fronts;
-use crate::instance::InstanceError;
+use crate::options::SessionOptions;
 use crate::owners::Share;
 use crate::plane::{InheritedPlane, Plane, Still};
 use crate::port::{PortFacts, losses};

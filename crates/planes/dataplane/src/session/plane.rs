@@ -3,9 +3,9 @@
 use super::Session;
 use crate::clock;
 use crate::counters::Counts;
+use crate::error::InstanceError;
 use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
-use crate::instance::InstanceError;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
 use crate::port::PortFacts;

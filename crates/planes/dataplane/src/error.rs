@@ -1,0 +1,166 @@
+//! Why ports are not joined, or a policy is not put in force.
+//!
+//! Each error says which port it is about, and what to do. They are for people: they end in the
+//! answer to a command, in the events of an instance, or at the end of a process.
+
+use crate::front::FrontError;
+use crate::gates::NoGate;
+use narrows_bpf::tree::TreeError;
+use narrows_bpf::{SetsError, SteerError};
+use narrows_escape::shell;
+use narrows_link::LinkError;
+use narrows_link::bridge::BridgeError;
+use narrows_policy::PolicyError;
+use narrows_xdp::Refusal;
+use narrows_xsk::{SocketError, UmemError};
+
+/// Why a policy was not applied, or a session not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum InstanceError {
+    /// An interface cannot be read.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The policy does not fit the ports.
+    #[error("{port}: {source}")]
+    Policy {
+        /// The port that it does not fit.
+        port: String,
+        /// Why.
+        source: PolicyError,
+    },
+    /// The plane cannot run the policy.
+    #[error("{port}: {source}")]
+    Refused {
+        /// The port whose policy it is.
+        port: String,
+        /// What the plane cannot do, and which plane can.
+        source: Refusal,
+    },
+    /// Its filters cannot run in the driver.
+    #[error("{port}: {source}")]
+    Front {
+        /// The port whose filters they are.
+        port: String,
+        /// Why.
+        source: FrontError,
+    },
+    /// Its sets cannot be looked up.
+    #[error(transparent)]
+    Sets(#[from] SetsError),
+    /// The XDP plane gets no place beside other programs.
+    #[error(transparent)]
+    Gate(#[from] NoGate),
+    /// The XDP plane cannot be used.
+    #[error("{port}: {source}")]
+    Driver {
+        /// The port.
+        port: String,
+        /// Why.
+        source: TreeError,
+    },
+    /// The XDP plane cannot run: the driver would lose all redirected frames.
+    #[error(
+        "{port}: its driver ({driver}) does not send what the other port's program redirects to it, \
+         so --xdp native would lose it: leave out --xdp native{}",
+        if driver == "veth" { ", or switch GRO on at its peer (`ethtool -K PEER gro on`)" } else { "" }
+    )]
+    NotTaken {
+        /// The port.
+        port: String,
+        /// Its driver.
+        driver: String,
+    },
+    /// The policy names a port that is not this instance's.
+    #[error("the policy has a qdisc for \"{0}\", which is not a port of this instance")]
+    ForeignPort(String),
+    /// The ports cannot be joined.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The ports do not have the same queues.
+    #[error(
+        "{} has {} queues and {} has {}: each worker serves one queue of both; give both the same \
+         number, for instance `ethtool -L {} combined {}` (on veth `rx N tx N`)",
+        .0.0, .0.1, .1.0, .1.1,
+        shell(if .0.1 > .1.1 { &.0.0 } else { &.1.0 }),
+        .0.1.min(.1.1)
+    )]
+    Queues((String, u32), (String, u32)),
+    /// The fail-open bridge cannot be prepared.
+    #[error("cannot prepare the bridge for fail-open: {0}")]
+    Bridge(#[from] BridgeError),
+    /// Traffic should stop with this process, but would not.
+    #[error(
+        "{port} is a port of {master}, which would forward after the end of narrows in spite of \
+         --fail-closed: `ip link set dev {} nomaster`, or `ip link del {}`",
+        shell(port),
+        shell(master)
+    )]
+    Master {
+        /// The port.
+        port: String,
+        /// Its owner.
+        master: String,
+    },
+    /// A harmful offload cannot be switched off.
+    #[error("{0}")]
+    Offloads(String),
+    /// The ports are released for a while.
+    #[error("ports released: {0}")]
+    LetGo(String),
+    /// This process cannot continue from the state of the other.
+    #[error("{0}")]
+    Inheritance(String),
+    /// An interface is down.
+    #[error("{0} is down: `ip link set dev {word} up`", word = shell(.0))]
+    Down(String),
+}
+
+/// A session cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// No memory for frames.
+    #[error(transparent)]
+    Umem(#[from] UmemError),
+    /// A socket cannot be bound.
+    #[error("{port}, queue {queue}: {source}{hint}")]
+    Socket {
+        /// The port's name.
+        port: String,
+        /// The queue's number.
+        queue: u32,
+        /// What went wrong.
+        source: SocketError,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// The steering program cannot be loaded or attached.
+    #[error("{port}: {source}{hint}")]
+    Steer {
+        /// The port's name.
+        port: String,
+        /// What went wrong.
+        source: SteerError,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// It gets no place beside other programs.
+    #[error(transparent)]
+    Gate(#[from] NoGate),
+    /// Filters cannot run in front of it.
+    #[error("{port}: {source}")]
+    Front {
+        /// The port's name.
+        port: String,
+        /// What went wrong.
+        source: FrontError,
+    },
+    /// Workers cannot be watched.
+    #[error(transparent)]
+    Heartbeats(SteerError),
+    /// A thread cannot be started.
+    #[error("cannot start a worker: {0}")]
+    Thread(std::io::Error),
+    /// The state of another process is inconsistent.
+    #[error("cannot continue the session of another process: {0}")]
+    Inheritance(String),
+}
