@@ -59,6 +59,7 @@ mod sizing;
 mod standby;
 mod state;
 mod tc_host;
+mod upgrades;
 mod warnings;
 mod watch;
 mod work;

@@ -14,7 +14,7 @@ use crate::reload::Reload;
 use crate::run::{keep, warning};
 use crate::state::StateFile;
 use crate::tc_host::Commands;
-use crate::upgrade::Upgrades;
+use crate::upgrades::Upgrades;
 use narrows_control::{Answer, Request};
 use narrows_tc::{Batch, ClassNames, Outcome};
 use narrows_units::Nanos;

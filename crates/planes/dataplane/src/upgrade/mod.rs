@@ -30,11 +30,10 @@ mod queued;
 pub(crate) mod spent;
 mod stage;
 pub mod state;
-mod upgrades;
 mod wire;
 
 pub(crate) use new_process::NewProcess;
+pub(crate) use old_process::{Origin, Outcome, Upgrade};
 pub use queued::{Frame, Queued, WorkerQueued};
 pub use spent::SpentClass;
-pub(crate) use upgrades::{Upgrades, VERSION};
 pub(crate) use wire::{Channel, Kind, Message};

@@ -1,9 +1,9 @@
 //! The upgrades of a process: at most one at a time, and the result of the last one.
 
-use super::old_process::{Origin, Outcome, Upgrade};
 use crate::control::ControlServer;
 use crate::instance::{Instance, Offer};
 use crate::priority::{calm_down, hurry};
+use crate::upgrade::{Origin, Outcome, Upgrade};
 use narrows_control::UpgradeStatus;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
