@@ -52,6 +52,7 @@ mod record;
 mod refused;
 mod reload;
 mod runner;
+mod seen;
 mod session;
 mod sets_file;
 mod signals;

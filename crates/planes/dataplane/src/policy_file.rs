@@ -4,7 +4,7 @@
 //! completely before any of it takes effect. All errors are reported, each with its line. Facts
 //! about the ports are asked once for the whole file.
 
-use crate::tc_host::port_facts;
+use crate::port::policy_facts;
 use narrows_link::Link;
 use narrows_policy::{Policy, PortFacts};
 use narrows_tc::{Host, INPUT_MAX};
@@ -95,7 +95,7 @@ pub(crate) fn read(path: &Path, ports: &[String; 2]) -> Result<PolicyFile, Polic
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     // Once, and not for every line. A port that is away has its policy all the same.
     let facts = ports.each_ref().map(|port| {
-        Link::by_name(port).map_or(PortFacts::ETHERNET, |link| port_facts(&link, None))
+        Link::by_name(port).map_or(PortFacts::ETHERNET, |link| policy_facts(&link, None))
     });
     Ok(PolicyFile { name, text, ports: ports.clone(), facts })
 }

@@ -1,4 +1,5 @@
-//! The properties of a port when it is joined, and later changes.
+//! The properties of a port when it is joined, and later changes; and those that a policy depends
+//! on.
 
 use crate::error::InstanceError;
 use crate::upgrade::state::PortManifest;
@@ -101,6 +102,20 @@ impl PortFacts {
             changes.push(format!("{has} IP address of this host"));
         }
         (!changes.is_empty()).then(|| format!("{name} has {}", changes.join(" and ")))
+    }
+}
+
+/// The properties of a port that a policy depends on, with `queues` queues, or as many as it has.
+pub(crate) fn policy_facts(link: &Link, queues: Option<usize>) -> narrows_policy::PortFacts {
+    let queues = queues.map_or(link.queues.now.pairs(), |queues| queues as u32);
+    narrows_policy::PortFacts {
+        queues: u16::try_from(queues).ok(),
+        mtu: link.status.mtu,
+        // As in the kernel: a queue length of 0 would be an empty queue.
+        tx_queue_len: match link.status.tx_queue_len {
+            0 => narrows_policy::PortFacts::ETHERNET.tx_queue_len,
+            length => length,
+        },
     }
 }
 

@@ -1,11 +1,14 @@
-//! The snapshot of an instance.
+//! An instance as it is now, for those who only look: its snapshot, and the host of `tc` commands
+//! that show it.
 
 use super::{Instance, planning};
 use crate::clock;
 use crate::counters::{self, Counts, QueueCounters};
 use crate::plane::{PlaneKind, Report};
-use crate::tc_host::Seen;
-use narrows_policy::{Handle, Kind};
+use crate::port::policy_facts;
+use crate::seen::Seen;
+use narrows_link::Link;
+use narrows_policy::{Handle, Kind, PortFacts};
 use narrows_shaper::{Beyond, PathCounters, Side};
 use narrows_snapshot::{Conservation, CountedBy, Port, Snapshot};
 use narrows_tc::Host;
@@ -104,6 +107,30 @@ impl Instance {
             qdiscs: Vec::new(),
             classes: Vec::new(),
             device_losses: counters::device_losses(totals.losses[side.index()]),
+        }
+    }
+}
+
+impl Instance {
+    /// The facts about the port of `side` now.
+    pub(crate) fn facts_of(&self, side: Side) -> Option<PortFacts> {
+        // A port that is away keeps its policy, but there is nothing to set.
+        let link = Link::by_name(&self.ports()[side.index()]).ok()?;
+        Some(policy_facts(&link, self.queues()))
+    }
+
+    /// The instance as it is now, `with_figures` or without.
+    pub(crate) fn see(&self, with_figures: bool) -> Seen {
+        Seen {
+            ports: self.ports().clone(),
+            facts: Side::BOTH.map(|side| self.facts_of(side)),
+            policy: self.policy().clone(),
+            stats: Side::BOTH.map(|side| match with_figures {
+                true => self.qdisc_stats(side),
+                false => Vec::new(),
+            }),
+            actions: if with_figures { self.action_stats() } else { Vec::new() },
+            looks_up: self.can_look_up(),
         }
     }
 }
