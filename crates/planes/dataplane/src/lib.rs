@@ -81,4 +81,5 @@ pub use instance::{Instance, InstanceOptions};
 pub use options::SessionOptions;
 pub use plane::PlaneKind;
 pub use policy_file::PolicyFileError;
+pub use sets_file::SetsFileError;
 pub use standby::FailMode;

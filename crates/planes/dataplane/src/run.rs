@@ -20,10 +20,10 @@ use crate::port::PortFacts;
 use crate::priority::{calm_down, hurry};
 use crate::reload::{LastRead, Reload};
 use crate::session::Prepared;
-use crate::sets_file::{self, SetsFile};
+use crate::sets_file::{self, SetsFile, SetsFileError};
 use crate::signals::Requests;
 use crate::standby::FailMode;
-use crate::state::{Failed, StateFile};
+use crate::state::{Failed, StateFile, keep};
 use crate::upgrade::NewProcess;
 use crate::upgrade::state::Manifest;
 use crate::upgrades::{Upgrades, VERSION};
@@ -92,13 +92,8 @@ pub enum RunError {
     #[error(transparent)]
     Policy(#[from] PolicyFileError),
     /// A file of sets cannot be used.
-    #[error("cannot use the sets in {path}: {why}")]
-    Sets {
-        /// The file.
-        path: PathBuf,
-        /// The mistake.
-        why: String,
-    },
+    #[error(transparent)]
+    Sets(#[from] SetsFileError),
     /// The saved policy cannot be used.
     #[error(
         "{source}\nThis is the state file {path}: correct it, or remove it to begin with --batch"
@@ -421,21 +416,6 @@ fn first_policy(
     }
 }
 
-/// Saves the policy in force, if configured. Returns why it could not.
-pub(crate) fn keep(
-    instance: &mut Instance,
-    state: Option<&mut StateFile>,
-    beside: &Beside,
-) -> Option<String> {
-    match state?.keep(instance.policy(), beside).err()? {
-        Failed::News(why) => {
-            instance.warn(why.clone());
-            Some(why)
-        }
-        Failed::Again(why) => Some(why),
-    }
-}
-
 /// The instance's state, for the service manager.
 fn standing(instance: &Instance, refused: Option<&str>) -> String {
     match refused {
@@ -527,11 +507,4 @@ pub fn wanted(
         repairs: true,
         locked_bytes: locked.unwrap_or(0),
     }
-}
-
-/// The note for a client that asks for something while workers are silent. The command has not
-/// failed, and its changes are in force.
-pub(crate) fn warning(instance: &Instance) -> String {
-    let silent = instance.silent_workers();
-    silent.iter().map(|worker| format!("Warning: {worker}.\n")).collect()
 }

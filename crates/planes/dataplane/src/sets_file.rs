@@ -8,7 +8,6 @@
 
 use crate::clock;
 use crate::instance::{Instance, read_sets};
-use crate::run::RunError;
 use narrows_sets::Sets;
 use narrows_units::Nanos;
 use std::io;
@@ -16,6 +15,16 @@ use std::path::{Path, PathBuf};
 
 /// After writing, no writes for this many times as long.
 const REST: u64 = 20;
+
+/// A file of sets cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use the sets in {path}: {why}")]
+pub struct SetsFileError {
+    /// The file.
+    pub path: PathBuf,
+    /// The mistake.
+    pub why: String,
+}
 
 /// See the module's documentation.
 pub(crate) struct SetsFile {
@@ -67,9 +76,12 @@ impl SetsFile {
 }
 
 /// The initial sets: the saved ones, or those of the file at `first`, or none.
-pub(crate) fn first(first: Option<&Path>, kept: Option<&mut SetsFile>) -> Result<Sets, RunError> {
+pub(crate) fn first(
+    first: Option<&Path>,
+    kept: Option<&mut SetsFile>,
+) -> Result<Sets, SetsFileError> {
     let read = |path: &Path| {
-        let wrong = |why: String| RunError::Sets { path: path.to_owned(), why };
+        let wrong = |why: String| SetsFileError { path: path.to_owned(), why };
         let text = match narrows_tc::read_input(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             read => read.map_err(|error| wrong(error.to_string()))?,
@@ -83,6 +95,6 @@ pub(crate) fn first(first: Option<&Path>, kept: Option<&mut SetsFile>) -> Result
         return Ok(sets);
     }
     let Some(path) = first else { return Ok(Sets::default()) };
-    let missing = || RunError::Sets { path: path.to_owned(), why: "there is no such file".into() };
+    let missing = || SetsFileError { path: path.to_owned(), why: "there is no such file".into() };
     read(path)?.ok_or_else(missing)
 }

@@ -8,6 +8,7 @@
 //! changes meanwhile only the last is written.
 
 use crate::beside::{Beside, Pending};
+use crate::instance::Instance;
 use crate::policy_file::{self, PolicyFileError};
 use narrows_policy::Policy;
 use std::io;
@@ -122,6 +123,21 @@ impl StateFile {
                 Err(if is_news { Failed::News(why) } else { Failed::Again(why) })
             }
         }
+    }
+}
+
+/// Saves the policy in force, if configured. Returns why it could not.
+pub(crate) fn keep(
+    instance: &mut Instance,
+    state: Option<&mut StateFile>,
+    beside: &Beside,
+) -> Option<String> {
+    match state?.keep(instance.policy(), beside).err()? {
+        Failed::News(why) => {
+            instance.warn(why.clone());
+            Some(why)
+        }
+        Failed::Again(why) => Some(why),
     }
 }
 

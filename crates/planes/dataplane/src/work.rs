@@ -11,8 +11,7 @@ use crate::clock;
 use crate::control::{Step, Task, line};
 use crate::instance::Instance;
 use crate::reload::Reload;
-use crate::run::{keep, warning};
-use crate::state::StateFile;
+use crate::state::{StateFile, keep};
 use crate::tc_host::Commands;
 use crate::upgrades::Upgrades;
 use narrows_control::{Answer, Request};
@@ -202,4 +201,11 @@ fn slice(instance: &mut Instance, batch: &mut Batch) -> bool {
         }
     }
     false
+}
+
+/// The note for a client that asks for something while workers are silent. The command has not
+/// failed, and its changes are in force.
+fn warning(instance: &Instance) -> String {
+    let silent = instance.silent_workers();
+    silent.iter().map(|worker| format!("Warning: {worker}.\n")).collect()
 }
