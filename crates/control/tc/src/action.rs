@@ -3,7 +3,9 @@
 //! Source: `tc-actions(8)`, `tc-police(8)`, `tc-skbedit(8)`; iproute2's `m_action.c`, `m_gact.c`,
 //! `m_police.c`, `m_skbedit.c`. `per` and its options are Narrows' own.
 
+mod control;
 mod editing;
+mod options;
 
 use crate::complaint::{Complaint, Outcome, refusal};
 use crate::notation;
@@ -11,6 +13,7 @@ use crate::options::Options;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates, twice};
 use crate::{Host, number, overhead, verb};
+use control::{NUMBERS, control, control_json, control_name, control_or_jump, jump};
 use editing::{PACKET_TYPES, mirred, skbedit};
 use narrows_classify::{
     AccountKey, Action, ActionId, ActionKind, ActionStats, Control, Mark, Mirred, Per, Police,
@@ -20,13 +23,11 @@ use narrows_policy::{
     ActionDraft, ActionFlags, BoundAction, ClassId, Cookie, Policy, Verb, is_intermediate,
 };
 use narrows_units::{Bytes, Nanos, wire::Overhead};
+use options::{Common, bad, common};
 use std::fmt::Write;
 
 /// The most actions of a filter, as in the kernel.
 pub(crate) const MOST: usize = 32;
-
-/// The longest jump between actions (`TCA_ACT_MAX_PRIO_MASK`).
-const JUMP_MAX: u32 = 0x1ff;
 
 /// The default `mtu`; longer packets never conform. It is what the kernel's table of 256 cells of 8
 /// bytes covers.
@@ -43,79 +44,6 @@ ACTION is drop, pass, continue, reclassify, pipe [ random netrand|determ CONTROL
        mirred egress redirect dev IFB; each with
               [ index N ] [ cookie HEX ]
 ";
-
-/// In `tc`'s order, which decides what a common beginning stands for.
-const CONTROLS: [(&str, Control); 7] = [
-    ("continue", Control::Continue),
-    ("drop", Control::Drop),
-    ("shot", Control::Drop),
-    ("pass", Control::Pass),
-    ("ok", Control::Pass),
-    ("reclassify", Control::Reclassify),
-    ("pipe", Control::Pipe),
-];
-
-/// The kernel's numbers of controls.
-const NUMBERS: [(&str, Control); 5] = [
-    ("-1", Control::Continue),
-    ("0", Control::Pass),
-    ("1", Control::Reclassify),
-    ("2", Control::Drop),
-    ("3", Control::Pipe),
-];
-
-/// Parses a control.
-fn control(word: &str) -> Option<Control> {
-    CONTROLS.iter().find(|(name, _)| abbreviates(word, name)).map(|(_, control)| *control)
-}
-
-/// Parses a control that may be `jump N`. `None` if the next word begins none.
-fn control_or_jump(words: &mut Words) -> Option<Result<Control, Complaint>> {
-    let word = words.peek()?;
-    if !abbreviates(word, "jump") {
-        let read = control(word)?;
-        words.next();
-        return Some(Ok(read));
-    }
-    words.next();
-    let to = words.next().and_then(jump);
-    let illegal = || {
-        Complaint::wrong(format!(
-            "Illegal \"jump\": the place of an action, counted from 0 and up to {JUMP_MAX}, as jump 2."
-        ))
-    };
-    Some(to.ok_or_else(illegal))
-}
-
-/// The jump to the action at the place `word`.
-fn jump(word: &str) -> Option<Control> {
-    let to = number::mask(word).filter(|to| *to <= JUMP_MAX)?;
-    u16::try_from(to).ok().map(Control::Jump)
-}
-
-/// The name of a control, as `tc` prints it.
-fn control_name(control: Control) -> String {
-    if let Control::Jump(to) = control {
-        return format!("jump {to}");
-    }
-    let named = CONTROLS.iter().find(|(_, of)| *of == control);
-    named.map_or("pass", |(name, _)| name).to_owned()
-}
-
-/// A control in JSON.
-fn control_json(control: Control) -> Json {
-    let text = |text: &str| Json::Text(text.to_owned());
-    Json::Object(match control {
-        Control::Jump(to) => {
-            vec![("type", text("jump")), ("jump", Json::Number(u64::from(to)))]
-        }
-        control => vec![("type", Json::Text(control_name(control)))],
-    })
-}
-
-fn bad(kind: &str, why: &str) -> Complaint {
-    Complaint::wrong(format!("{why}\nbad action parsing\nparse_action: bad value ({kind})!"))
-}
 
 /// Parses an action after the word `action`, up to the first word that does not belong to it.
 pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
@@ -171,68 +99,6 @@ pub(crate) fn parse(words: &mut Words) -> Result<ActionDraft, Complaint> {
     }
 }
 
-/// Options of all actions.
-#[derive(Clone, Copy, Default)]
-struct Common {
-    index: Option<u32>,
-    cookie: Option<Cookie>,
-    flags: ActionFlags,
-}
-
-impl Common {
-    fn draft(self, kind: ActionKind, action: Option<Action>) -> ActionDraft {
-        let Self { index, cookie, flags } = self;
-        ActionDraft { kind, index, action, cookie, flags }
-    }
-}
-
-/// Decodes pairs of hexadecimal digits.
-fn cookie(word: &str) -> Option<Cookie> {
-    let pair = |at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..word.len()).step_by(2).map(pair).collect();
-    let is_hexadecimal = word.bytes().all(|digit| digit.is_ascii_hexdigit());
-    Cookie::new(&bytes.filter(|_| is_hexadecimal)?)
-}
-
-/// Parses `index N`, `cookie C` and options without effect. False if the next word is none of
-/// these.
-fn common(words: &mut Words, common: &mut Common) -> Result<bool, Complaint> {
-    match words.peek() {
-        Some(word) if abbreviates(word, "index") => {
-            words.next();
-            let value = words.value("index", "1")?;
-            let number = number::mask(value).filter(|number| *number != 0);
-            common.index = Some(number.ok_or_else(|| {
-                Complaint::wrong(format!("Illegal \"index\" {value}: a number from 1."))
-            })?);
-        }
-        Some("cookie") => {
-            words.next();
-            let value = words.value("cookie", "a1b2")?;
-            common.cookie = Some(cookie(value).ok_or_else(|| {
-                Complaint::unreadable(format!(
-                    "Error: argument \"{value}\" is wrong: cookie: 1 to 16 bytes, two hexadecimal digits each."
-                ))
-            })?);
-        }
-        // How the kernel counts, and that hardware is not to be used: no choice here.
-        Some("no_percpu") => {
-            words.next();
-            common.flags.no_percpu = true;
-        }
-        Some("skip_hw") => {
-            words.next();
-            common.flags.skips_hardware = true;
-        }
-        Some("hw_stats") => {
-            words.next();
-            words.value("hw_stats", "disabled")?;
-        }
-        _ => return Ok(false),
-    }
-    Ok(true)
-}
-
 fn gact_bound(words: &mut Words) -> Result<ActionDraft, Complaint> {
     let mut said = Common::default();
     while common(words, &mut said)? {}
@@ -254,7 +120,7 @@ fn gact(control: Control, words: &mut Words) -> Result<ActionDraft, Complaint> {
                 word if abbreviates(word, "determ") => true,
                 _ => return Err(illegal()),
             };
-            let control = words.next().and_then(self::control).ok_or_else(illegal)?;
+            let control = words.next().and_then(self::control::control).ok_or_else(illegal)?;
             let of = words.next().and_then(|of| of.parse().ok()).filter(|of| *of != 0);
             random = Some(Random { is_determined, of: of.ok_or_else(illegal)?, control });
         } else if !common(words, &mut said)? {

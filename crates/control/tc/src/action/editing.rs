@@ -3,7 +3,8 @@
 //! Words that no packet at a port can follow are kept as they are given: without a filter an action
 //! does nothing. The policy refuses such an action once a filter is to have it.
 
-use super::{Common, bad, common, control_or_jump};
+use super::control::control_or_jump;
+use super::options::{Common, bad, common};
 use crate::complaint::Complaint;
 use crate::words::{Words, abbreviates};
 use crate::{device, number};

@@ -4,7 +4,7 @@
 //! until the next word. Differences: `bands` after `priomap` is refused, while `tc` prints its
 //! usage and continues; JSON has the quanta and deficits of `drr`, which `tc` leaves out.
 
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::notation;
 use crate::number;

@@ -8,7 +8,8 @@ mod figures;
 mod print;
 mod words;
 
-use super::{coordination, legal};
+use super::coordination;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::number;
 use crate::words::Words;

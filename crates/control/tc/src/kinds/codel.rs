@@ -1,6 +1,6 @@
 //! `codel`: the words of `tc-codel(8)`. As in `tc`, none of them may be abbreviated.
 
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;

@@ -1,7 +1,7 @@
 //! `coordination` and `sync`: how the queues of a port share the rate of a qdisc. Narrows' own
 //! words, the same for every kind with a rate.
 
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::number;
 use crate::render::{Json, Line};

@@ -3,7 +3,7 @@
 
 mod figures;
 
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;

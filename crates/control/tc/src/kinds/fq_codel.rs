@@ -1,7 +1,7 @@
 //! `fq_codel`: the words of `tc-fq_codel(8)`. As in `tc`, none of them may be abbreviated.
 
 use super::codel::{packets, show_time, span};
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;

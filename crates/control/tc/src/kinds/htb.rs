@@ -3,7 +3,8 @@
 //! Bursts are printed as they were given, as in `tc` since iproute2 6.15. Older versions print the
 //! result of two roundings to whole microseconds.
 
-use super::{label, legal};
+use super::label;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::notation;
 use crate::number;

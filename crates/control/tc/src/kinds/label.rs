@@ -1,7 +1,7 @@
 //! FlowValve's options: `weight` and `borrow` of a class of an `htb`, `coordination` of the tree.
 //! These are Narrows' own, in addition to HTB's; there is no `sync`.
 
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::number;
 use crate::render::{Json, Line};

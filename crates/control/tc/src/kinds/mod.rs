@@ -13,14 +13,17 @@ mod fq;
 mod fq_codel;
 mod htb;
 mod label;
+mod legal;
 mod netem;
 mod pacing;
 mod red;
 mod sfq;
 pub(crate) mod stab;
+mod style;
 mod tbf;
 
 pub(crate) use htb::{ClassFigures, show_direct};
+pub(crate) use style::Style;
 
 use crate::complaint::Complaint;
 use crate::host::Host;
@@ -29,15 +32,6 @@ use crate::words::Words;
 use narrows_policy::{ClassParams, Fifo, FifoUnit, Handle, KINDS, Kind, Params, PortFacts};
 use narrows_qdisc::Detail;
 use narrows_qdisc::pacing::Structure;
-
-/// How a qdisc is printed.
-#[derive(Clone, Copy)]
-pub(crate) struct Style {
-    /// `-details`.
-    pub(crate) details: bool,
-    /// Whether several queues share the qdisc's limit, so that their coordination matters.
-    pub(crate) shared: bool,
-}
 
 /// Parses the words after the name of a kind.
 pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
@@ -121,19 +115,6 @@ pub(crate) fn parse_class(kind: &str, words: Words) -> Option<Result<ClassParams
         "ets" => Some(bands::parse_ets_class(words)),
         _ => None,
     }
-}
-
-/// The value of a parameter, or a complaint with what it should be.
-fn legal<T>(
-    kind: &str,
-    name: &str,
-    value: &str,
-    read: impl Fn(&str) -> Option<T>,
-    hint: &str,
-) -> Result<T, Complaint> {
-    read(value).ok_or_else(|| {
-        Complaint::wrong(format!("{kind}: illegal value for \"{name}\": \"{value}\": {hint}."))
-    })
 }
 
 /// A warning about parameters that are allowed but probably not meant.

@@ -3,7 +3,7 @@
 
 mod print;
 
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::number;
 use crate::words::{Words, abbreviates};

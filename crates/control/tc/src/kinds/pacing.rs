@@ -4,7 +4,7 @@
 //! As in `tc fq`, no word may be abbreviated, and of two that exclude each other the later one
 //! counts.
 
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;

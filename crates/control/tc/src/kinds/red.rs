@@ -1,6 +1,6 @@
 //! `red`: the words of `tc-red(8)`. As in `tc`, none of them may be abbreviated.
 
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;

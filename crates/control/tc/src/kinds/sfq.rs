@@ -2,7 +2,7 @@
 //! abbreviated.
 
 use super::codel::packets;
-use super::legal;
+use super::legal::legal;
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;

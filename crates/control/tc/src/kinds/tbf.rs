@@ -1,6 +1,8 @@
 //! `tbf`, with the words for shared rates: `coordination` and `sync`.
 
-use super::{Style, coordination};
+use super::coordination;
+use super::legal;
+use super::style::Style;
 use crate::complaint::Complaint;
 use crate::notation::{self, Prefixes};
 use crate::number;
@@ -174,7 +176,7 @@ fn legal<T>(
     read: impl Fn(&str) -> Option<T>,
     hint: &str,
 ) -> Result<T, Complaint> {
-    super::legal("tbf", name, value, read, hint)
+    legal::legal("tbf", name, value, read, hint)
 }
 
 pub(super) fn rate(kind: &str, name: &str, value: &str) -> Result<Rate, Complaint> {
@@ -184,7 +186,7 @@ pub(super) fn rate(kind: &str, name: &str, value: &str) -> Result<Rate, Complain
     } else {
         number::RATE_HINT
     };
-    super::legal(kind, name, value, number::rate, hint)
+    legal::legal(kind, name, value, number::rate, hint)
 }
 
 /// Warns if the bucket is smaller than a frame, because such frames are dropped.

@@ -1,6 +1,7 @@
 //! Prints the parameters of `cake`, as `tc` shows them and as words that create them again.
 
-use super::super::{Style, coordination};
+use super::super::coordination;
+use super::super::style::Style;
 use super::words::{ACK_FILTERS, DIFFSERVS, FRAMINGS, ISOLATIONS, name};
 use crate::notation;
 use crate::render::{Json, Line};

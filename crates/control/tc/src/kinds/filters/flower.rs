@@ -1,6 +1,6 @@
 //! The keys of `flower`.
 
-use super::{IPV4, IPV6, carried, carried_name, mac, prefix};
+use super::address::{IPV4, IPV6, carried, carried_name, mac, prefix};
 use crate::complaint::Complaint;
 use crate::render::{Json, Line};
 use crate::words::Words;

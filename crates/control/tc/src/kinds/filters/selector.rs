@@ -7,7 +7,7 @@
 //! word it is about. The code of ICMPv6 (`ip6 icmp_code`) is at 41, where `tc` asks for it behind
 //! the next header, too, so that it finds nothing.
 
-use super::prefix;
+use super::address::{IPV4, IPV6, mac, prefix};
 use crate::complaint::Complaint;
 use crate::number;
 use crate::words::{Words, abbreviates};
@@ -271,7 +271,7 @@ impl Selectors<'_, '_, '_> {
             word => return Err(illegal(word, "src or dst")),
         };
         let word = self.words.next();
-        let station = word.and_then(super::mac);
+        let station = word.and_then(mac);
         let (mac, mask) = station.ok_or_else(|| illegal(word, "an address of Ethernet"))?;
         let mut left = 48;
         for (offset, len) in places {
@@ -284,7 +284,7 @@ impl Selectors<'_, '_, '_> {
 
     fn address_v4(&mut self, offset: i16) -> Result<(), Complaint> {
         let word = self.words.next();
-        let prefix = word.and_then(|word| prefix(word, super::IPV4)).filter(|of| !of.is_v6());
+        let prefix = word.and_then(|word| prefix(word, IPV4)).filter(|of| !of.is_v6());
         let prefix = prefix.ok_or_else(|| illegal(word, "an address or a prefix of IPv4"))?;
         // Also without a mask: it asks for an IPv4 header's bytes.
         self.add(Selector::network(offset, prefix.bits().0 as u32, prefix.mask() as u32))
@@ -292,7 +292,7 @@ impl Selectors<'_, '_, '_> {
 
     fn address_v6(&mut self, offset: i16) -> Result<(), Complaint> {
         let word = self.words.next();
-        let prefix = word.and_then(|word| prefix(word, super::IPV6)).filter(Prefix::is_v6);
+        let prefix = word.and_then(|word| prefix(word, IPV6)).filter(Prefix::is_v6);
         let prefix = prefix.ok_or_else(|| illegal(word, "an address or a prefix of IPv6"))?;
         for place in 0..4 {
             let shift = 32 * (3 - place);
