@@ -22,16 +22,7 @@ mod calls;
 mod capabilities;
 mod files;
 
-use std::path::Path;
-
-/// Needs beyond those of every instance.
-#[derive(Clone, Copy)]
-pub(crate) struct Needs<'a> {
-    /// The policy file, which may be read again.
-    pub(crate) batch: Option<&'a Path>,
-    /// The state file, which is written.
-    pub(crate) state: Option<&'a Path>,
-}
+pub(crate) use files::Needs;
 
 /// Confines the calling thread, and all threads that it starts later. Must be called while it is
 /// the only one. Returns the confinements that failed, a line each.

@@ -4,7 +4,6 @@
 //! same holds for the state file, which Narrows replaces itself. For a file behind a link, the
 //! directories of both count.
 
-use super::Needs;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
     RulesetStatus, path_beneath_rules,
@@ -21,6 +20,16 @@ const READ: [&str; 7] =
 /// kernels.
 const RIGHTS: ABI = ABI::V6;
 
+/// The files that this instance needs beyond those of every instance.
+#[derive(Clone, Copy)]
+pub(crate) struct Needs<'a> {
+    /// The policy file, which may be read again.
+    pub(crate) batch: Option<&'a Path>,
+    /// The state file, which is written.
+    pub(crate) state: Option<&'a Path>,
+}
+
+/// Restricts the calling thread to the files of every instance and those of `needs`.
 pub(super) fn restrict(needs: Needs) -> Result<(), String> {
     match apply(needs).map_err(|error| format!("files are not restricted: {error}"))? {
         RulesetStatus::FullyEnforced => Ok(()),

@@ -24,6 +24,7 @@
 //! qdisc's state beside packets (CoDel, a pacer's flows, statistics) starts over, as when a qdisc
 //! is replaced.
 
+mod binary;
 mod new_process;
 mod old_process;
 mod queued;

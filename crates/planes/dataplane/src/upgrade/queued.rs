@@ -9,7 +9,7 @@
 //! 32 bits, and each). A packet is its arrival (64 bits), the number of its frames (a byte), and
 //! for each where its data begins (64) and its length (32).
 
-use super::state::StateError;
+use super::binary::{StateError, read, read_u32};
 use narrows_units::Nanos;
 use std::collections::HashSet;
 
@@ -164,16 +164,6 @@ fn read_packets(from: &mut &[u8], count: usize) -> Result<Queued, StateError> {
         packets.heads.push((arrival, frames));
     }
     Ok(packets)
-}
-
-pub(super) fn read_u32(from: &mut &[u8]) -> Result<u32, StateError> {
-    read(from).map(u32::from_le_bytes)
-}
-
-pub(super) fn read<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], StateError> {
-    let (bytes, rest) = from.split_first_chunk().ok_or(StateError::Malformed("its end"))?;
-    *from = rest;
-    Ok(*bytes)
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 //! binary, little-endian: for each port the number of classes (32 bits), and for each the major
 //! number of its qdisc and its own (32), and up to when its rate and its ceiling are sold (64).
 
-use super::queued::{read, read_u32};
-use super::state::StateError;
+use super::binary::{StateError, read, read_u32};
 use narrows_coordination::Spent;
 use narrows_policy::Handle;
 use narrows_shaper::Used;

@@ -8,7 +8,9 @@
 //! The programs of the XDP plane keep plans, credit and counters in maps of the kernel, which the
 //! new process gets and continues with. So of these only the descriptors are passed on.
 
-use super::queued::{WorkerQueued, read_u32};
+pub use super::binary::StateError;
+use super::binary::read_u32;
+use super::queued::WorkerQueued;
 use super::spent::{self, SpentClass};
 use narrows_snapshot::KernelDrops;
 use narrows_units::Nanos;
@@ -19,17 +21,6 @@ use std::collections::BTreeMap;
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
 pub const FORMAT: u32 = 6;
-
-/// The state cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    /// It does not fit the format.
-    #[error("its state is malformed, at {0}")]
-    Malformed(&'static str),
-    /// Its part in JSON.
-    #[error("its state is malformed: {0}")]
-    Json(#[from] serde_json::Error),
-}
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
