@@ -31,7 +31,7 @@ use crate::watch::{self, Watch};
 use narrows_bpf::{Hook, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_link::{LinkEvent, Promiscuous, doctor};
-use narrows_policy::{NodeStats, Plan, Policy, PolicyError};
+use narrows_policy::{NodeStats, Plan, Policy};
 use narrows_sets::Sets;
 use narrows_shaper::{Installation, Side};
 use narrows_snapshot::{Finding, Snapshot};
@@ -47,8 +47,8 @@ mod tests;
 mod view;
 
 pub(crate) use handover::{Inherited, Offer};
-use planning::Ready;
 pub(crate) use planning::{Planned, Replaced};
+use planning::{Planner, Ready};
 pub(crate) use sets::read_sets;
 
 /// How an instance is run.
@@ -205,6 +205,20 @@ impl Instance {
                 copy.name()
             ),
             None => format!("{ports}, without queues"),
+        }
+    }
+
+    /// A planner for the policies that may follow the one in force.
+    pub(crate) fn planner(&self) -> Planner {
+        let plane = self.plane.as_deref();
+        Planner {
+            ports: self.options.ports.clone(),
+            kind: self.options.plane,
+            policy: self.policy.clone(),
+            installed: Side::BOTH.map(|side| plane?.installed(side)),
+            running: plane.map(|plane| Side::BOTH.map(|side| plane.plan(side).clone())),
+            // While the ports are away, their number of queues is unknown.
+            queues: self.laid_over(plane.map_or(1, |plane| plane.queues())),
         }
     }
 
@@ -527,7 +541,7 @@ impl Instance {
         let plan = Plan::of(port, self.laid_over(queues));
         let kind = self.options.plane;
         let plan = plan.and_then(|plan| planning::filtered(plan, kind, port));
-        planning::runnable(name, kind, plan.map_err(|source| does_not_fit(name, source))?)
+        planning::runnable(name, kind, plan.map_err(|source| planning::does_not_fit(name, source))?)
     }
 
     /// Over how many queues the plan of a port with `queues` queues is laid out. A plane without
@@ -658,8 +672,4 @@ impl Instance {
             }
         }
     }
-}
-
-fn does_not_fit(port: &str, source: PolicyError) -> InstanceError {
-    InstanceError::Policy { port: port.to_owned(), source }
 }

@@ -3,7 +3,6 @@
 //! A plan is data, complete in itself. So it stays valid if the policy in force changes while it is
 //! made; only another number of queues makes it useless.
 
-use super::{Instance, does_not_fit};
 use crate::error::InstanceError;
 use crate::plane::{PlaneKind, Reconciled};
 use narrows_policy::{Plan, Policy, PolicyError, PortPolicy, is_intermediate};
@@ -14,16 +13,16 @@ use std::sync::Arc;
 
 /// What a plan depends on besides the policy.
 pub(crate) struct Planner {
-    ports: [String; 2],
-    kind: PlaneKind,
+    pub(super) ports: [String; 2],
+    pub(super) kind: PlaneKind,
     /// The policy in force.
-    policy: Policy,
+    pub(super) policy: Policy,
     /// Its plans, while the ports are joined,
-    running: Option<[Plan; 2]>,
+    pub(super) running: Option<[Plan; 2]>,
     /// what runs, if plans can be reconciled with it on another thread,
-    installed: [Option<Arc<Installation>>; 2],
+    pub(super) installed: [Option<Arc<Installation>>; 2],
     /// and over how many queues each is laid out.
-    queues: usize,
+    pub(super) queues: usize,
 }
 
 /// A policy with the plans of the ports where it differs from that in force when it was planned.
@@ -51,22 +50,6 @@ impl Ready {
 pub(crate) struct Replaced {
     pub(super) _policy: Policy,
     pub(super) _installed: Vec<Arc<Installation>>,
-}
-
-impl Instance {
-    /// A planner for the policies that may follow the one in force.
-    pub(crate) fn planner(&self) -> Planner {
-        let plane = self.plane.as_deref();
-        Planner {
-            ports: self.options.ports.clone(),
-            kind: self.options.plane,
-            policy: self.policy.clone(),
-            installed: Side::BOTH.map(|side| plane?.installed(side)),
-            running: plane.map(|plane| Side::BOTH.map(|side| plane.plan(side).clone())),
-            // While the ports are away, their number of queues is unknown.
-            queues: self.laid_over(plane.map_or(1, |plane| plane.queues())),
-        }
-    }
 }
 
 impl Planner {
@@ -162,4 +145,9 @@ pub(super) fn runnable(name: &str, kind: PlaneKind, plan: Plan) -> Result<Plan, 
         narrows_xdp::compile(&plan, &Numbers::default()).map_err(refused)?;
     }
     Ok(plan)
+}
+
+/// The refusal of a policy that does not fit `port`.
+pub(super) fn does_not_fit(port: &str, source: PolicyError) -> InstanceError {
+    InstanceError::Policy { port: port.to_owned(), source }
 }
