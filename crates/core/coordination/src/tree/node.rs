@@ -2,9 +2,9 @@
 
 use super::ledger::Ledger;
 use super::race::Race;
-use super::terms::{Bucket, Portion, Terms};
+use super::terms::{Bucket, Groups, Portion, Terms};
 use crate::census;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_qdisc::{Census, RANKS};
@@ -24,9 +24,10 @@ pub(super) struct Node {
     pub(super) sales: Sales,
     pub(super) terms: Terms,
     /// How many queues have a seat at it.
-    seats: AtomicU32,
+    seats: AtomicU16,
     /// Whether a queue runs, or ran, in a race of another rank than the first.
     has_ranks: AtomicBool,
+    groups: Groups,
 
     portion: Portion,
     /// The weight and priority with which it runs in the races above it; 0 while it does not.
@@ -94,8 +95,9 @@ impl Node {
             terms: Terms::new(class),
             portion: Portion::new(class),
             sales: Sales::default(),
-            seats: AtomicU32::default(),
+            seats: AtomicU16::default(),
             has_ranks: AtomicBool::default(),
+            groups: Groups::new(class),
             entry: AtomicU64::default(),
             queues: Race::default(),
             borrowers: OnceLock::new(),
@@ -108,6 +110,7 @@ impl Node {
     pub(super) fn set(&self, class: &Class) {
         self.terms.set(class);
         self.portion.set(class);
+        self.groups.set(class);
     }
 
     /// Prefetches what a purchase of its own credit touches.
@@ -134,7 +137,7 @@ impl Node {
     /// How much it waits for of this limit at once if it has many packets.
     #[inline]
     pub(super) fn group(&self, limit: Limit) -> Bytes {
-        self.portion.group(limit)
+        self.groups.get(limit)
     }
 
     /// Its weight in the races above it, in bytes; at least one.

@@ -27,19 +27,21 @@ use super::Queue;
 use super::buying::Lack;
 use super::node::Limit;
 use super::queue_handle::QueueHandle;
+use calendar::Calendar;
 use event::Event;
 use inner::Inner;
 use leaf::{Leaf, Mark, NONE, State};
 use lenders::Lenders;
 use narrows_cpu::prefetch;
 use narrows_packet::Reading;
-use narrows_qdisc::htb::{ClassMeter, Grant, LeafClass, Stage, Then, Times};
+use narrows_qdisc::htb::{ClassMeter, Grant, LeafClass, Stage, Then};
 use narrows_qdisc::{Census, Weight};
 use narrows_units::{Bytes, Nanos};
 use ready::Ready;
 use std::collections::{HashMap, VecDeque};
 use wait_queue::{LetsPass, WaitQueue};
 
+mod calendar;
 mod event;
 mod heap;
 mod inner;
@@ -91,7 +93,7 @@ pub(super) struct Scheduler {
     lenders: Lenders,
     /// What the only root lets pass of what is lent below it, if it does not let all pass.
     lets_pass: Option<LetsPass>,
-    times: Times,
+    times: Calendar,
     /// Leaves without packets, and when to check whether that is still so: in the order of these
     /// times, because all linger equally long.
     lingering: VecDeque<(Nanos, u32)>,
@@ -118,7 +120,7 @@ impl Scheduler {
             released: VecDeque::new(),
             lenders: Lenders::default(),
             lets_pass: None,
-            times: Times::default(),
+            times: Calendar::default(),
             lingering: VecDeque::new(),
             turn: Turn::Own,
             steps: 0,
@@ -275,7 +277,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         self.leave_held(place);
         let Some(leaf) = self.leaves[place as usize].take() else { return };
         self.ready.remove(std::mem::take(&mut self.marks[place as usize]).prio, place);
-        self.times.retain(|one| one != Event::Leaf(place).to_number());
+        self.times.remove(Event::Leaf(place).to_number());
         self.lingering.retain(|(_, one)| *one != place);
         self.close_inner(leaf.parent);
     }
@@ -333,10 +335,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
 
     fn begin(&mut self, now: Nanos, _: Bytes) {
         self.has_others = self.queue.has_others();
-        while let Some(at) = self.times.first()
-            && at <= now
-            && let Some((at, number)) = self.times.pop()
-        {
+        while let Some((at, number)) = self.times.pop(now) {
             self.come(Event::of_number(number), at, now);
         }
         while let Some(&(at, place)) = self.lingering.front()

@@ -30,6 +30,9 @@ const GROUP_PART: u64 = 8;
 /// [a part](MOST_PART) of its bucket.
 const GROUP_FRAMES: u64 = 3;
 
+/// The unit of such a group, in bytes.
+const GROUP_UNIT: u64 = 64;
+
 /// A full frame.
 pub(super) const FRAME: Bytes = Bytes(1514);
 
@@ -128,8 +131,6 @@ pub(super) struct Portion {
     most: AtomicU32,
     /// In bytes; the lowest bits are the priority.
     quantum_and_prio: AtomicU32,
-    /// In bytes, at the rate and at the ceiling.
-    groups: [AtomicU32; 2],
 }
 
 impl Portion {
@@ -143,14 +144,6 @@ impl Portion {
         let earned = class.ceil.bytes_per_sec() / (1_000_000_000 / LEAST_TIME.0);
         let most = class.cburst.0.max(LEAST_FRAMES * FRAME.0).max(earned) / MOST_PART;
         self.most.store(u32::try_from(most).unwrap_or(u32::MAX), Ordering::Relaxed);
-        let limits = [(class.rate, class.burst), (class.ceil.max(class.rate), class.cburst)];
-        for (group, (rate, burst)) in self.groups.iter().zip(limits) {
-            let in_time = |time: Nanos| rate.bytes_per_sec() / (1_000_000_000 / time.0);
-            let bucket = burst.0.max(LEAST_FRAMES * FRAME.0).max(in_time(LEAST_TIME));
-            let frames = in_time(LEAST_TIME).min(GROUP_FRAMES * FRAME.0).min(bucket / MOST_PART);
-            let bytes = in_time(GROUP_TIME).min(bucket / GROUP_PART).max(frames);
-            group.store(u32::try_from(bytes).unwrap_or(u32::MAX), Ordering::Relaxed);
-        }
         let prio = u32::from(class.prio).min(PRIORITIES as u32 - 1);
         let quantum = class.quantum.clamp(1, u32::MAX >> 3);
         self.quantum_and_prio.store(quantum << 3 | prio, Ordering::Relaxed);
@@ -160,13 +153,6 @@ impl Portion {
     #[inline]
     pub(super) fn most(&self) -> Bytes {
         Bytes(u64::from(self.most.load(Ordering::Relaxed)))
-    }
-
-    /// How much of its rate, or of its ceiling, the class waits for at once if it has many packets,
-    /// in bytes.
-    #[inline]
-    pub(super) fn group(&self, limit: Limit) -> Bytes {
-        Bytes(u64::from(self.groups[limit as usize].load(Ordering::Relaxed)))
     }
 
     /// In bytes, at least one.
@@ -179,6 +165,42 @@ impl Portion {
     #[inline]
     pub(super) fn prio(&self) -> usize {
         (self.quantum_and_prio.load(Ordering::Relaxed) & 7) as usize
+    }
+}
+
+/// For how much a class waits at once if it has many packets: in [units](GROUP_UNIT), at the rate in
+/// the lower half of the word, at the ceiling in the upper one.
+#[derive(Default)]
+pub(super) struct Groups(AtomicU32);
+
+impl Groups {
+    pub(super) fn new(class: &Class) -> Self {
+        let new = Self::default();
+        new.set(class);
+        new
+    }
+
+    pub(super) fn set(&self, class: &Class) {
+        let limits = [(class.rate, class.burst), (class.ceil.max(class.rate), class.cburst)];
+        let groups = limits.map(|(rate, burst)| {
+            let in_time = |time: Nanos| rate.bytes_per_sec() / (1_000_000_000 / time.0);
+            let bucket = burst.0.max(LEAST_FRAMES * FRAME.0).max(in_time(LEAST_TIME));
+            let frames = in_time(LEAST_TIME).min(GROUP_FRAMES * FRAME.0).min(bucket / MOST_PART);
+            let bytes = in_time(GROUP_TIME).min(bucket / GROUP_PART).max(frames);
+            u32::from(u16::try_from(bytes / GROUP_UNIT).unwrap_or(u16::MAX))
+        });
+        self.0.store(groups[0] | groups[1] << 16, Ordering::Relaxed);
+    }
+
+    /// For how much of this limit.
+    #[inline]
+    pub(super) fn get(&self, limit: Limit) -> Bytes {
+        let groups = self.0.load(Ordering::Relaxed);
+        let units = match limit {
+            Limit::Rate => groups & 0xffff,
+            Limit::Ceil => groups >> 16,
+        };
+        Bytes(u64::from(units) * GROUP_UNIT)
     }
 }
 
