@@ -58,6 +58,10 @@ const LINGER: Nanos = Nanos::from_millis(1);
 /// due.
 const TIMES_A_LEAF: usize = 2;
 
+/// The most times for a wait queue: two at which it may lend, one at which it opens, and one at which
+/// its class lets those pass that it holds up.
+const TIMES_A_QUEUE: usize = 4;
+
 /// How the leaf comes to its turn that has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
@@ -179,7 +183,7 @@ impl Scheduler {
     fn come(&mut self, event: Event, at: Nanos, now: Nanos) {
         match event {
             Event::Leaf(place) => self.look_at(place, at, now),
-            Event::Lends(queue) => self.lends(queue, now),
+            Event::Lends(queue) => self.lends(queue, at, now),
             Event::Opens(queue) => self.opens(queue, now),
             Event::Releases(inner) => self.releases(inner, now),
         }
@@ -264,7 +268,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         });
         let room = self.leaves.capacity();
         self.ready.make_room(prio, room);
-        self.times.make_room(TIMES_A_LEAF * room);
+        self.times.make_room(TIMES_A_LEAF * room + TIMES_A_QUEUE * self.queues.len());
         self.lingering.reserve_exact(room.saturating_sub(self.lingering.len()));
         true
     }

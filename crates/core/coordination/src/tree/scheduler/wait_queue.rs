@@ -48,8 +48,10 @@ pub(super) struct WaitQueue {
     waiting: u32,
     /// Whether it is among the lenders.
     is_listed: bool,
-    /// From when on the class lends.
+    /// From when on the class lends,
     lends_from: Nanos,
+    /// and when to check whether it does; [`Nanos::MAX`] for never.
+    looked_at: Nanos,
     /// The virtual time of the leaf to which it lent nothing before.
     refused: u64,
     /// From when on its ceiling lets borrowers pass; zero if it does.
@@ -71,6 +73,7 @@ impl WaitQueue {
             waiting: 0,
             is_listed: false,
             lends_from: Nanos::ZERO,
+            looked_at: Nanos::MAX,
             refused: 0,
             closed_until: Nanos::ZERO,
             announced: [None; 2],
@@ -462,7 +465,7 @@ impl Scheduler {
             let (depth, prio) = (queue.depth(), queue.prio);
             if self.lets_pass.is_none_or(|before| before.until <= now || until <= before.until) {
                 self.lets_pass = Some(LetsPass { until, depth, prio });
-                self.times.insert(until, Event::Lends(at).to_number());
+                self.times.insert(until, Event::Releases(self.roots[0]).to_number());
                 return;
             }
         }
@@ -474,7 +477,7 @@ impl Scheduler {
             if let Some(leaf) = &self.leaves[place as usize] {
                 queue.refused = leaf.time(&queue.node, Limit::Rate);
             }
-            self.times.insert(until, Event::Lends(at).to_number());
+            self.look_at_lender(at);
         } else {
             let at = self.queue_above(place, steps);
             self.queues[at as usize].closed_until = until;
@@ -499,9 +502,28 @@ impl Scheduler {
         self.wait(place, State::Waits, until);
     }
 
-    /// The class of the wait queue `at` may lend again.
-    pub(super) fn lends(&mut self, at: u32, now: Nanos) {
-        self.list(at, now);
+    /// Schedules the time at which the class of the wait queue `at` lends again.
+    #[inline]
+    fn look_at_lender(&mut self, at: u32) {
+        let queue = &mut self.queues[at as usize];
+        if queue.lends_from < queue.looked_at {
+            queue.looked_at = queue.lends_from;
+            self.times.insert(queue.lends_from, Event::Lends(at).to_number());
+        }
+    }
+
+    /// The class of the wait queue `at`, which was to be looked at now, may lend again.
+    pub(super) fn lends(&mut self, at: u32, time: Nanos, now: Nanos) {
+        let queue = &mut self.queues[at as usize];
+        if queue.looked_at != time {
+            return;
+        }
+        queue.looked_at = Nanos::MAX;
+        if queue.lends_from > now {
+            self.look_at_lender(at);
+        } else {
+            self.list(at, now);
+        }
     }
 
     /// The ceiling of the class of the wait queue `at` may let borrowers pass again.
