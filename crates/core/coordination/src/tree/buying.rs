@@ -4,7 +4,7 @@
 //! what goes first? If so, credit is taken at each of them ([`Node::take`]), which is whole or has
 //! no effect. If not, the class that has credit last is what the leaf waits for.
 
-use super::claim::{Claim, passes_by_any_right};
+use super::claim::{Claim, Right, passes_by_any_right};
 use super::node::{Limit, Node};
 use super::purchase::Offer;
 use super::queue_handle::QueueHandle;
@@ -125,7 +125,9 @@ impl QueueHandle {
     #[inline]
     pub(super) fn buy_own(&mut self, least: Bytes, want: Bytes, now: Nanos) -> Result<Bytes, Lack> {
         self.join();
-        if !self.is_shared()
+        // A queue that others went before rarely finds more than it needs.
+        let want = if self.was_refused() { least } else { want };
+        if self.claim(now).right == Right::Assured
             && let Some(bytes) = self.node.offer_own(least, want, self.total, now)
             && self.node.take(bytes, self.total, &Offer::OWN, now)
         {

@@ -134,10 +134,15 @@ impl Node {
         self.portion.most()
     }
 
-    /// How much it waits for of this limit at once if it has many packets.
+    /// For how much of this limit it waits that wants `want`, or `least`.
     #[inline]
-    pub(super) fn group(&self, limit: Limit) -> Bytes {
-        self.groups.get(limit)
+    pub(super) fn group(&self, limit: Limit, least: Bytes, want: Bytes) -> Bytes {
+        let most = self.groups.get(limit);
+        if want <= most || least >= most || least == Bytes::ZERO {
+            return want.min(most).max(least);
+        }
+        // Packets are likely to be alike: what is not used has to be given back.
+        Bytes(most.0 / least.0 * least.0)
     }
 
     /// Its weight in the races above it, in bytes; at least one.

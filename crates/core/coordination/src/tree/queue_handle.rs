@@ -72,7 +72,13 @@ impl QueueHandle {
     /// no queue waits for more than a packet.
     #[inline]
     pub(super) fn group(&self, limit: Limit, least: Bytes, want: Bytes) -> Bytes {
-        if self.runs { least } else { want.min(self.node.group(limit)).max(least) }
+        if self.runs { least } else { self.node.group(limit, least, want) }
+    }
+
+    /// Whether it has announced to other queues of the class that it waits.
+    #[inline]
+    pub(super) fn was_refused(&self) -> bool {
+        self.wanted.is_some()
     }
 
     /// Starts in the race of its rank.
