@@ -51,7 +51,7 @@ pub struct Leaf {
 /// What a class has after its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// More packets: what the next one costs, and what all of its turn would cost, if that is known.
+    /// More packets: what the next one costs, and what the whole turn would cost, if that is known.
     More(Option<(Bytes, Bytes)>),
     /// No packets.
     Empty,
