@@ -248,7 +248,8 @@ impl QueueHandle {
         }
     }
 
-    /// Gives back `bytes` of the last purchase, of which the lender stands `lender` above the class.
+    /// Gives back `bytes` of the last purchase, of which the lender stands `lender` above the
+    /// class.
     pub(super) fn give_back(&mut self, lender: usize, bytes: Bytes) {
         self.returned(bytes);
         let node = &self.node;

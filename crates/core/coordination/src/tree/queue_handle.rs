@@ -68,8 +68,8 @@ impl QueueHandle {
         self.runs
     }
 
-    /// For how much of `limit` it waits that wants `want`, or `least`. Where queues share the class,
-    /// no queue waits for more than a packet.
+    /// For how much of `limit` it waits that wants `want`, or `least`. Where queues share the
+    /// class, no queue waits for more than a packet.
     #[inline]
     pub(super) fn group(&self, limit: Limit, least: Bytes, want: Bytes) -> Bytes {
         if self.runs { least } else { self.node.group(limit, least, want) }
@@ -447,9 +447,9 @@ mod loom_tests {
         ledger.charge(depth - pace.span(0, rest), depth, LONGEST_DEBT, NOW);
     }
 
-    /// Two classes below `root` each want a packet, of their own or (`borrows`) from the root, which
-    /// lets one pass. One gets it. The other may find out only when it has bought at some ledgers:
-    /// it gives that back.
+    /// Two classes below `root` each want a packet, of their own or (`borrows`) from the root,
+    /// which lets one pass. One gets it. The other may find out only when it has bought at some
+    /// ledgers: it gives that back.
     fn one_buys_and_the_other_gives_back(root: &Arc<Node>, borrows: bool) {
         let [mut one, mut other] = [2, 3].map(|id| {
             let node = Node::new(id, u64::from(id), &class(Some(1), 1), Some(Arc::clone(root)));

@@ -58,8 +58,8 @@ const LINGER: Nanos = Nanos::from_millis(1);
 /// due.
 const TIMES_A_LEAF: usize = 2;
 
-/// The most times for a wait queue: two at which it may lend, one at which it opens, and one at which
-/// its class lets those pass that it holds up.
+/// The most times for a wait queue: two at which it may lend, one at which it opens, and one at
+/// which its class lets those pass that it holds up.
 const TIMES_A_QUEUE: usize = 4;
 
 /// How the leaf comes to its turn that has it.

@@ -26,8 +26,8 @@ const MOST_PART: u64 = 4;
 const GROUP_TIME: Nanos = Nanos::from_micros(50);
 const GROUP_PART: u64 = 8;
 
-/// or for this many full frames, if it earns them within [`LEAST_TIME`] and if they are no more than
-/// [a part](MOST_PART) of its bucket.
+/// or for this many full frames, if it earns them within [`LEAST_TIME`] and if they are no more
+/// than [a part](MOST_PART) of its bucket.
 const GROUP_FRAMES: u64 = 3;
 
 /// The unit of such a group, in bytes.
@@ -168,8 +168,8 @@ impl Portion {
     }
 }
 
-/// For how much a class waits at once if it has many packets: in [units](GROUP_UNIT), at the rate in
-/// the lower half of the word, at the ceiling in the upper one.
+/// For how much a class waits at once if it has many packets: in [units](GROUP_UNIT), at the rate
+/// in the lower half of the word, at the ceiling in the upper one.
 #[derive(Default)]
 pub(super) struct Groups(AtomicU32);
 

@@ -2,9 +2,9 @@
 //! each priority.
 //!
 //! A wait queue has the leaves directly below the class, and the wait queues of the classes
-//! directly below it. Each level is ordered by the virtual times at that level's class. So the first
-//! of a wait queue is found from class to class, and where a ceiling binds, those below it are in
-//! the order of what it has let pass.
+//! directly below it. Each level is ordered by the virtual times at that level's class. So the
+//! first of a wait queue is found from class to class, and where a ceiling binds, those below it
+//! are in the order of what it has let pass.
 //!
 //! *Wait queues are kept lazily.* A leaf that is served from elsewhere, or runs empty, stays in its
 //! wait queue until it comes first; and so does one whose virtual time has advanced.
@@ -121,8 +121,8 @@ impl WaitQueue {
 }
 
 impl Scheduler {
-    /// The leaf at `place`, which waits until its ceiling lets `bytes` pass, has no credit of its own
-    /// before `due`.
+    /// The leaf at `place`, which waits until its ceiling lets `bytes` pass, has no credit of its
+    /// own before `due`.
     pub(super) fn wait_for_credit(&mut self, place: u32, bytes: Bytes, due: Nanos, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let opens = leaf.handle.ceil_due(bytes, now);
@@ -486,8 +486,8 @@ impl Scheduler {
         }
     }
 
-    /// The leaf at `place` asks again at `until`, or before if a lender that has refused lends again
-    /// before. Meanwhile it lets others ask. What was announced for it remains.
+    /// The leaf at `place` asks again at `until`, or before if a lender that has refused lends
+    /// again before. Meanwhile it lets others ask. What was announced for it remains.
     fn stand_aside(&mut self, place: u32, until: Nanos, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let mut until = until.min(leaf.until);
