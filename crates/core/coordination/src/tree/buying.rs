@@ -191,7 +191,12 @@ impl QueueHandle {
         self.join();
         let (own, prio) = (self.claim(now), self.node.prio());
         let mut search = self.search(least, now);
-        let mut most = self.group(Limit::Ceil, least, want);
+        let mut most = if self.is_shared() && !self.was_refused() {
+            // A purchase writes what other cores have written before: it had better be a large one.
+            want.min(self.node.most_on_path()).max(least)
+        } else {
+            self.group(Limit::Ceil, least, want)
+        };
         let (mut owes, mut lent) = (false, Claim::ASSURED);
         for (steps, at) in self.node.path().enumerate() {
             let claim = |limit| Claim::at(limit, at, &self.node, own, now);

@@ -131,7 +131,7 @@ impl Calendar {
     /// Takes one that comes at `now` or before.
     #[inline]
     pub(super) fn pop(&mut self, now: Nanos) -> Option<(Nanos, u32)> {
-        while let Some(tick_of_slot) = self.first_tick()
+        if let Some(tick_of_slot) = self.first_tick()
             && tick_of_slot <= tick(now)
         {
             self.head = tick_of_slot;
@@ -152,7 +152,6 @@ impl Calendar {
                 }
                 (before, at) = (at, next);
             }
-            break;
         }
         self.head = self.head.max(tick(now));
         self.far.first().filter(|at| *at <= now)?;
