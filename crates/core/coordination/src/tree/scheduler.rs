@@ -189,6 +189,48 @@ impl Scheduler {
         }
     }
 
+    /// The next time at which something comes. What has become outdated is removed before: to wake
+    /// up for it costs more.
+    fn next_time(&mut self, now: Nanos) -> Option<Nanos> {
+        loop {
+            let first = self.times.first()?;
+            if first <= now {
+                return Some(first);
+            }
+            let (at, number) = self.times.pop_first(first)?;
+            let event = Event::of_number(number);
+            let is_needed = match event {
+                Event::Leaf(place) => self.is_looked_at(place, at),
+                Event::Lends(queue) => self.is_lender_looked_at(queue, at),
+                Event::Opens(_) => true,
+                Event::Releases(inner) => self.holds(inner) || self.lets_pass_at(at),
+            };
+            if is_needed {
+                self.times.insert(at, number);
+                return Some(at);
+            }
+        }
+    }
+
+    /// Whether the leaf at `place` asks again at `at`, at which it was to be looked at. If it asks
+    /// later, it is looked at then.
+    fn is_looked_at(&mut self, place: u32, at: Nanos) -> bool {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return false };
+        if leaf.looked_at != at {
+            return false;
+        }
+        let (state, until) = (self.marks[place as usize].state, leaf.until);
+        let waits = matches!(state, State::Borrows | State::Waits);
+        if waits && until <= at {
+            return true;
+        }
+        leaf.looked_at = Nanos::MAX;
+        if waits {
+            self.wait(place, state, until);
+        }
+        false
+    }
+
     fn has_lingered(&mut self, place: u32, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let is_idle = self.marks[place as usize].state == State::Idle;
@@ -370,23 +412,27 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn acquire(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) -> Option<Grant> {
+        if let Turn::Borrows(lender) = self.turn {
+            self.leaf_mut(place)?.handle.set_active(true);
+            return self.borrow(place, lender, least, want, now);
+        }
+        if self.holding > 0 && self.turn == Turn::Own {
+            self.leaf_mut(place)?.handle.set_active(true);
+            if self.is_held_with_others(place, least, now) {
+                return None;
+            }
+        }
         let has_others = self.has_others;
         let leaf = self.leaf_mut(place)?;
         leaf.handle.set_active(true);
-        if let Turn::Borrows(lender) = self.turn {
-            return self.borrow(place, lender, least, want, now);
-        }
-        if self.holding > 0 && self.turn == Turn::Own && self.is_held_with_others(place, least, now)
-        {
-            return None;
-        }
-        let leaf = self.leaf_mut(place)?;
         if has_others {
             leaf.handle.node.expect_purchase();
         }
         match leaf.handle.buy_own(least, want, now) {
             Ok(bytes) => {
-                self.withdraw_above(place, now);
+                if leaf.announced != 0 {
+                    self.withdraw_above(place, now);
+                }
                 return Some(Grant { bytes, lender: 0 });
             }
             Err(Lack { steps: 0, limit: Limit::Rate, until, .. }) => {
@@ -424,10 +470,13 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                 self.wait(place, State::Waits, at);
             }
             Then::Empty => {
-                self.leave_lenders(place, now);
-                let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+                if self.marks[place as usize].state == State::Borrows {
+                    self.leave_lenders(place, now);
+                }
                 self.marks[place as usize].state = State::Idle;
-                if !leaf.handle.rests() {
+                if let Some(Some(leaf)) = self.leaves.get_mut(place as usize)
+                    && !leaf.handle.rests()
+                {
                     leaf.lingers_until = now + LINGER;
                     if !std::mem::replace(&mut leaf.is_looked_after, true) {
                         self.lingering.push_back((leaf.lingers_until, place));
@@ -437,9 +486,9 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         }
     }
 
-    fn end(&mut self, _: Nanos) -> Option<Nanos> {
+    fn end(&mut self, now: Nanos) -> Option<Nanos> {
         let lingers = self.lingering.front().map(|(at, _)| *at);
-        self.times.first().into_iter().chain(lingers).min()
+        self.next_time(now).into_iter().chain(lingers).min()
     }
 
     fn tokens(&self, place: u32, now: Nanos) -> Vec<[i64; 2]> {

@@ -135,27 +135,47 @@ impl Calendar {
             && tick_of_slot <= tick(now)
         {
             self.head = tick_of_slot;
-            let slot = tick_of_slot as usize % SLOTS;
-            let (mut before, mut at) = (NONE, self.slots[slot]);
-            while let Some(&Entry { at: time, number, next }) = self.entries.get(at as usize) {
-                if time <= now {
-                    match self.entries.get_mut(before as usize) {
-                        Some(before) => before.next = next,
-                        None => self.slots[slot] = next,
-                    }
-                    if self.slots[slot] == NONE {
-                        self.filled[slot / WORD] &= !(1 << (slot % WORD));
-                    }
-                    self.entries[at as usize].next = std::mem::replace(&mut self.vacant, at);
-                    self.len -= 1;
-                    return Some((time, number));
-                }
-                (before, at) = (at, next);
+            let taken = self.take(tick_of_slot as usize % SLOTS, now);
+            if taken.is_some() {
+                return taken;
             }
         }
         self.head = self.head.max(tick(now));
         self.far.first().filter(|at| *at <= now)?;
         self.far.pop()
+    }
+
+    /// Takes one that comes at `first`, which is the first time of all and may be in the future.
+    pub(super) fn pop_first(&mut self, first: Nanos) -> Option<(Nanos, u32)> {
+        if let Some(tick) = self.first_tick() {
+            let taken = self.take(tick as usize % SLOTS, first);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+        self.far.pop()
+    }
+
+    /// Takes one from this slot that comes at `until` or before.
+    #[inline]
+    fn take(&mut self, slot: usize, until: Nanos) -> Option<(Nanos, u32)> {
+        let (mut before, mut at) = (NONE, self.slots[slot]);
+        while let Some(&Entry { at: time, number, next }) = self.entries.get(at as usize) {
+            if time <= until {
+                match self.entries.get_mut(before as usize) {
+                    Some(before) => before.next = next,
+                    None => self.slots[slot] = next,
+                }
+                if self.slots[slot] == NONE {
+                    self.filled[slot / WORD] &= !(1 << (slot % WORD));
+                }
+                self.entries[at as usize].next = std::mem::replace(&mut self.vacant, at);
+                self.len -= 1;
+                return Some((time, number));
+            }
+            (before, at) = (at, next);
+        }
+        None
     }
 
     /// Removes all of this number.
@@ -202,6 +222,12 @@ mod tests {
                         if model.insert((at, number)) {
                             calendar.insert(at, number);
                         }
+                    }
+                    5 => {
+                        let first = model.first().map(|(at, _)| *at);
+                        let taken = first.and_then(|first| calendar.pop_first(first));
+                        prop_assert_eq!(taken.map(|(at, _)| at), first);
+                        prop_assert!(taken.is_none_or(|taken| model.remove(&taken)));
                     }
                     _ => {
                         now += Nanos(span / 4);

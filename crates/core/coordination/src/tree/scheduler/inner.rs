@@ -168,6 +168,11 @@ impl Scheduler {
         }
     }
 
+    /// Whether the class at `place` holds leaves up.
+    pub(super) fn holds(&self, place: u32) -> bool {
+        !self.inners[place as usize].held.is_empty()
+    }
+
     /// The class at `place` may let those pass that it holds up.
     pub(super) fn releases(&mut self, place: u32, now: Nanos) {
         let inner = &self.inners[place as usize];

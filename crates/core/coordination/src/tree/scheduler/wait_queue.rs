@@ -164,7 +164,7 @@ impl Scheduler {
     /// The leaf at `place` waits for all classes above it.
     #[inline]
     fn ask_lenders(&mut self, place: u32, now: Nanos) {
-        let Self { leaves, queues, lenders, .. } = self;
+        let Self { leaves, queues, lenders, times, .. } = self;
         let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
         let mut at = leaf.queue;
         while let Some(queue) = queues.get_mut(at as usize) {
@@ -177,6 +177,10 @@ impl Scheduler {
                     leaf.announced |= 1 << queue.depth();
                     queue.announce(Limit::Rate, leaf.node(), queue.lends_from, now);
                 }
+            }
+            if queue.lends_from > now && queue.looked_at == Nanos::MAX {
+                queue.looked_at = queue.lends_from;
+                times.insert(queue.lends_from, Event::Lends(at).to_number());
             }
             if !queue.is_listed && queue.lends_from <= now {
                 queue.is_listed = true;
@@ -510,6 +514,28 @@ impl Scheduler {
             queue.looked_at = queue.lends_from;
             self.times.insert(queue.lends_from, Event::Lends(at).to_number());
         }
+    }
+
+    /// Whether the class of the wait queue `at` lends again at `time`, at which it was to be looked
+    /// at, and leaves wait for it. If it lends later, it is looked at then.
+    pub(super) fn is_lender_looked_at(&mut self, at: u32, time: Nanos) -> bool {
+        let queue = &mut self.queues[at as usize];
+        if queue.looked_at != time {
+            return false;
+        }
+        if queue.waiting > 0 && queue.lends_from <= time {
+            return true;
+        }
+        queue.looked_at = Nanos::MAX;
+        if queue.waiting > 0 {
+            self.look_at_lender(at);
+        }
+        false
+    }
+
+    /// Whether the only root lets pass again at `time` what is lent below it.
+    pub(super) fn lets_pass_at(&self, time: Nanos) -> bool {
+        self.lets_pass.is_some_and(|lets_pass| lets_pass.until == time)
     }
 
     /// The class of the wait queue `at`, which was to be looked at now, may lend again.
