@@ -17,8 +17,6 @@ pub(super) struct QueueHandle {
     weight: u64,
     /// Whether it runs in that race. A queue that alone sends for the class does not.
     runs: bool,
-    /// Whether it has entered the class into the races above since it has had packets.
-    has_entered: bool,
     /// The rank of its next packet: there is a race for each rank.
     rank: u8,
     /// The queue's weight among the queues of the class.
@@ -43,7 +41,6 @@ impl QueueHandle {
             part: Weight::ONE,
             rank: 0,
             runs: false,
-            has_entered: false,
             wanted: None,
         }
     }
@@ -129,8 +126,7 @@ impl QueueHandle {
 
     /// The class runs in the races above it from now on.
     #[inline]
-    pub(super) fn enter(&mut self) {
-        self.has_entered = true;
+    pub(super) fn enter(&self) {
         self.node.enter();
     }
 
@@ -222,14 +218,7 @@ impl QueueHandle {
             return self.join();
         }
         let weight = std::mem::take(&mut self.weight);
-        let has_entered = std::mem::take(&mut self.has_entered);
-        let is_last = if std::mem::take(&mut self.runs) {
-            self.queues().leave(weight)
-        } else {
-            // Others that entered it take it out again.
-            has_entered
-        };
-        if is_last {
+        if !std::mem::take(&mut self.runs) || self.queues().leave(weight) {
             self.node.retire();
         }
     }
@@ -239,14 +228,11 @@ impl QueueHandle {
     pub(super) fn rests(&mut self) -> bool {
         // Alone in its race, and where it would start again, it can as well not run. A class that
         // runs in races above it lingers there.
-        let rests = if self.runs {
-            let queues = self.queues();
-            queues.is_alone(self.weight)
-                && queues.start(self.place, self.weight) == self.place
-                && !self.node.has_entered()
-        } else {
-            !self.has_entered
-        };
+        let queues = self.queues();
+        let is_free = !self.runs
+            || (queues.is_alone(self.weight)
+                && queues.start(self.place, self.weight) == self.place);
+        let rests = is_free && !self.node.has_entered();
         if rests {
             self.set_active(false);
         }
