@@ -33,13 +33,13 @@ mod alone;
 mod class;
 mod figures;
 mod leaf;
-
 mod turns;
 
 pub use crate::heap::Heap as Times;
 pub use alone::{Alone, Meters};
 pub use class::{
-    Class, ClassMeter, DEPTH_MAX, Grant, Leaf as LeafClass, PRIORITIES, Scheduler, Stage, Then,
+    Class, ClassMeter, DEPTH_MAX, Grant, LINGER, Leaf as LeafClass, PRIORITIES, Scheduler, Stage,
+    Then,
 };
 pub use figures::{Figures, LeafFigures};
 pub use turns::Turns;
@@ -206,7 +206,7 @@ impl Htb {
             self.backlog.packets += 1;
             self.backlog.bytes += packets.len(id);
             if was_empty {
-                self.scheduler.arrived(place, now);
+                self.scheduler.arrived(place);
             }
         }
         verdict
@@ -227,7 +227,7 @@ impl Htb {
         let after = leaf.queue.backlog();
         self.came += u64::from(verdict == Verdict::Copied);
         self.count(before, after);
-        self.wake(place, now);
+        self.wake(place);
         verdict
     }
 
@@ -267,10 +267,10 @@ impl Htb {
 
     /// Packets have come to the leaf at `place`, or it has others.
     #[inline]
-    fn wake(&mut self, place: u32, now: Nanos) {
+    fn wake(&mut self, place: u32) {
         let leaf = &self.leaves[place as usize];
         if !leaf.queue.backlog().is_empty() {
-            self.scheduler.arrived(place, now);
+            self.scheduler.arrived(place);
             if leaf.is_hastened() {
                 self.scheduler.hasten(place);
             }
@@ -305,7 +305,7 @@ impl Htb {
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         self.now = now;
         self.send_direct(packets, out);
-        self.scheduler.begin(now, self.backlog.bytes);
+        self.scheduler.begin(now);
         let are_many = self.leaves.len() > NEAR;
         let is_full = loop {
             if !out.has_room() {
@@ -391,13 +391,13 @@ impl Htb {
                 Some(place) if self.is_current(place) => {
                     let runs = self.leaves[place as usize].qdisc_id();
                     let Some(class) = self.leaf(id, Some(runs)) else { continue };
-                    self.scheduler.retune(place, handover.now);
+                    self.scheduler.retune(place);
                     let leaf = &mut self.leaves[place as usize];
                     let before = leaf.queue.backlog();
                     leaf.retune(place, class, self.scheduler.as_mut(), handover);
                     let after = leaf.queue.backlog();
                     self.count(before, after);
-                    self.wake(place, handover.now);
+                    self.wake(place);
                 }
                 known => {
                     self.places.set(id, UNKNOWN);
@@ -426,7 +426,7 @@ impl Htb {
             let Some(id) = id else { break };
             self.adopt_at(packets(handover), id, now);
             if let Some(place) = self.place_of(packets(handover).meta(id).class_at(self.level)) {
-                self.wake(place, now);
+                self.wake(place);
             }
         }
     }
@@ -476,7 +476,7 @@ impl Htb {
             }
         }
         for place in 0..self.leaves.len() as u32 {
-            self.wake(place, handover.now);
+            self.wake(place);
         }
     }
 
@@ -646,7 +646,7 @@ impl Qdisc for Htb {
         self.overlimits.adopted();
         self.adopt_at(packets, id, now);
         if let Some(place) = self.place_of(packets.meta(id).class_at(self.level)) {
-            self.wake(place, now);
+            self.wake(place);
         }
     }
 }

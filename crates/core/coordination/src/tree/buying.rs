@@ -27,6 +27,13 @@ pub(super) struct Lack {
     pub(super) is_late: bool,
 }
 
+impl Lack {
+    /// Of one limit, and nothing else.
+    const fn of(steps: usize, limit: Limit, until: Nanos) -> Self {
+        Self { steps, limit, until, ceilings: 0, is_late: false }
+    }
+}
+
 /// Collects what is lacking on the way up.
 struct Search<'a> {
     handle: &'a QueueHandle,
@@ -46,7 +53,7 @@ impl Search<'_> {
             self.ceilings |= 1 << steps;
         }
         if self.last.is_none_or(|last| until >= last.until) {
-            self.last = Some(Lack { steps, limit, until, ceilings: 0, is_late: false });
+            self.last = Some(Lack::of(steps, limit, until));
         }
     }
 
@@ -100,8 +107,14 @@ impl QueueHandle {
     /// When the class has `bytes` at its own rate.
     #[inline]
     pub(super) fn own_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
+        self.own_due_by(self.claim(now), bytes, now)
+    }
+
+    /// The same for a claim among the queues of the class.
+    #[inline]
+    fn own_due_by(&self, claim: Claim, bytes: Bytes, now: Nanos) -> Nanos {
         let (ledger, bucket) = self.node.rate();
-        self.claim(now).due(ledger, bucket, self.total, bytes, now)
+        claim.due(ledger, bucket, self.total, bytes, now)
     }
 
     /// When the class has `bytes` at its own ceiling.
@@ -127,23 +140,23 @@ impl QueueHandle {
         self.join();
         // A queue that others went before rarely finds more than it needs.
         let want = if self.was_refused() { least } else { want };
-        if self.claim(now).right == Right::Assured
+        let own = self.claim(now);
+        if own.right == Right::Assured
             && let Some(bytes) = self.node.offer_own(least, want, self.total, now)
             && self.node.take(bytes, self.total, &Offer::OWN, now)
         {
             self.bought(bytes, now);
             return Ok(bytes);
         }
-        self.buy_least_own(least, now).map(|()| least)
+        self.buy_least_own(least, own, now).map(|()| least)
     }
 
     /// The same, where others of its class go first, or the classes above do not let it all pass.
     #[inline(never)]
-    fn buy_least_own(&mut self, bytes: Bytes, now: Nanos) -> Result<(), Lack> {
-        let own = self.claim(now);
-        let until = self.own_due(bytes, now);
+    fn buy_least_own(&mut self, bytes: Bytes, own: Claim, now: Nanos) -> Result<(), Lack> {
+        let until = self.own_due_by(own, bytes, now);
         if until > now {
-            return Err(Lack { steps: 0, limit: Limit::Rate, until, ceilings: 0, is_late: false });
+            return Err(Lack::of(0, Limit::Rate, until));
         }
         let mut search = self.search(bytes, now);
         for (steps, at) in self.node.path().enumerate() {
@@ -171,10 +184,11 @@ impl QueueHandle {
 
     /// The class that has credit for it now below the one `lender` above it, or that one.
     fn lowest_lender(&self, lender: usize, bytes: Bytes, now: Nanos) -> usize {
+        let own = self.claim(now);
         let below = self.node.path().enumerate().take(lender).skip(1);
         let mut below = below.filter(|(_, at)| {
             let (ledger, bucket) = at.rate();
-            let claim = Claim::at(at.counted(Limit::Rate), at, &self.node, self.claim(now), now);
+            let claim = Claim::at(at.counted(Limit::Rate), at, &self.node, own, now);
             claim.due(ledger, bucket, self.total, bytes, now) <= now
         });
         below.next().map_or(lender, |(steps, _)| steps)
@@ -217,7 +231,7 @@ impl QueueHandle {
             });
         }
         search.end()?;
-        self.enter();
+        self.node.enter();
         self.take(most, &Offer { lender, owes }, now)?;
         self.advance(lender, most, now);
         Ok(most)
@@ -226,9 +240,7 @@ impl QueueHandle {
     fn take(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Result<(), Lack> {
         if !self.node.take(bytes, self.total, offer, now) {
             // Another queue was faster.
-            let (steps, until) = (offer.lender, now + Nanos(1));
-            let limit = Limit::Rate;
-            return Err(Lack { steps, limit, until, ceilings: 0, is_late: false });
+            return Err(Lack::of(offer.lender, Limit::Rate, now + Nanos(1)));
         }
         self.bought(bytes, now);
         Ok(())

@@ -124,12 +124,6 @@ impl QueueHandle {
         better.max().unwrap_or_default()
     }
 
-    /// The class runs in the races above it from now on.
-    #[inline]
-    pub(super) fn enter(&self) {
-        self.node.enter();
-    }
-
     /// Announces to the other queues that it waits until `until`.
     #[inline]
     pub(super) fn announce(&mut self, until: Nanos, now: Nanos) {

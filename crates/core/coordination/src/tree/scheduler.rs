@@ -34,7 +34,7 @@ use leaf::{Leaf, Mark, NONE, State};
 use lenders::Lenders;
 use narrows_cpu::prefetch;
 use narrows_packet::Reading;
-use narrows_qdisc::htb::{ClassMeter, Grant, LeafClass, Stage, Then};
+use narrows_qdisc::htb::{ClassMeter, Grant, LINGER, LeafClass, Stage, Then};
 use narrows_qdisc::{Census, Weight};
 use narrows_units::{Bytes, Nanos};
 use ready::Ready;
@@ -49,10 +49,6 @@ mod leaf;
 mod lenders;
 mod ready;
 mod wait_queue;
-
-/// How long a class without packets still counts as active, so that a sparse class does not come
-/// and go with each packet.
-const LINGER: Nanos = Nanos::from_millis(1);
 
 /// The most times in the calendar for a leaf: one, and an earlier one that was added before it came
 /// due.
@@ -157,26 +153,39 @@ impl Scheduler {
         }
     }
 
-    /// Whether it is time for the leaf at `place`, which was to be looked at now, to ask again.
+    /// The leaf at `place`, which was to be looked at at `at`, may ask again.
     #[inline]
     fn look_at(&mut self, place: u32, at: Nanos, now: Nanos) {
-        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
-        if leaf.looked_at != at {
+        if !self.asks_by(place, at, now) {
             return;
         }
+        let Some(leaf) = self.leaf_mut(place) else { return };
         leaf.looked_at = Nanos::MAX;
-        let (state, until) = (self.marks[place as usize].state, leaf.until);
-        if !matches!(state, State::Borrows | State::Waits) {
-            return;
-        }
-        if until > now {
-            return self.wait(place, state, until);
-        }
         if leaf.own_from > now {
             return self.wait_for_lenders(place, now);
         }
         self.leave_lenders(place, now);
         self.make_ready(place);
+    }
+
+    /// Whether the leaf at `place`, which was to be looked at at `at`, asks again by `by`. If it
+    /// asks later, it is looked at then.
+    #[inline]
+    fn asks_by(&mut self, place: u32, at: Nanos, by: Nanos) -> bool {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return false };
+        if leaf.looked_at != at {
+            return false;
+        }
+        let (state, until) = (self.marks[place as usize].state, leaf.until);
+        let waits = matches!(state, State::Borrows | State::Waits);
+        if waits && until <= by {
+            return true;
+        }
+        leaf.looked_at = Nanos::MAX;
+        if waits {
+            self.wait(place, state, until);
+        }
+        false
     }
 
     #[inline]
@@ -200,8 +209,8 @@ impl Scheduler {
             let (at, number) = self.times.pop_first(first)?;
             let event = Event::of_number(number);
             let is_needed = match event {
-                Event::Leaf(place) => self.is_looked_at(place, at),
-                Event::Lends(queue) => self.is_lender_looked_at(queue, at),
+                Event::Leaf(place) => self.asks_by(place, at, at),
+                Event::Lends(queue) => self.lends_by(queue, at, at),
                 Event::Opens(_) => true,
                 Event::Releases(inner) => self.holds(inner) || self.lets_pass_at(at),
             };
@@ -210,25 +219,6 @@ impl Scheduler {
                 return Some(at);
             }
         }
-    }
-
-    /// Whether the leaf at `place` asks again at `at`, at which it was to be looked at. If it asks
-    /// later, it is looked at then.
-    fn is_looked_at(&mut self, place: u32, at: Nanos) -> bool {
-        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return false };
-        if leaf.looked_at != at {
-            return false;
-        }
-        let (state, until) = (self.marks[place as usize].state, leaf.until);
-        let waits = matches!(state, State::Borrows | State::Waits);
-        if waits && until <= at {
-            return true;
-        }
-        leaf.looked_at = Nanos::MAX;
-        if waits {
-            self.wait(place, state, until);
-        }
-        false
     }
 
     fn has_lingered(&mut self, place: u32, now: Nanos) {
@@ -245,10 +235,10 @@ impl Scheduler {
         }
     }
 
-    /// After a turn, the leaf at `place` has more packets, for which it wants `want` bytes or at
-    /// least `least`.
+    /// The leaf at `place` wants `want` bytes, or at least `least`. It takes turns if it has them of
+    /// its own, and waits otherwise.
     #[inline]
-    fn has_more(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) {
+    fn wait_for_turn(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let due = leaf.handle.own_due(leaf.handle.group(Limit::Rate, least, want), now);
         if due > now {
@@ -333,7 +323,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         leaf.is_some_and(|leaf| self.queue.is_current(&leaf.handle.node))
     }
 
-    fn retune(&mut self, place: u32, _: Nanos) {
+    fn retune(&mut self, place: u32) {
         self.leave_queue(place);
         self.leave_held(place);
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
@@ -352,7 +342,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     #[inline]
-    fn arrived(&mut self, place: u32, _: Nanos) {
+    fn arrived(&mut self, place: u32) {
         if self.marks.get(place as usize).is_some_and(|mark| mark.state == State::Idle) {
             self.make_ready(place);
         }
@@ -379,7 +369,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         }
     }
 
-    fn begin(&mut self, now: Nanos, _: Bytes) {
+    fn begin(&mut self, now: Nanos) {
         self.has_others = self.queue.has_others();
         while let Some((at, number)) = self.times.pop(now) {
             self.come(Event::of_number(number), at, now);
@@ -412,34 +402,26 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn acquire(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) -> Option<Grant> {
+        self.leaf_mut(place)?.handle.set_active(true);
         if let Turn::Borrows(lender) = self.turn {
-            self.leaf_mut(place)?.handle.set_active(true);
             return self.borrow(place, lender, least, want, now);
         }
-        if self.holding > 0 && self.turn == Turn::Own {
-            self.leaf_mut(place)?.handle.set_active(true);
-            if self.is_held_with_others(place, least, now) {
-                return None;
-            }
+        if self.holding > 0 && self.turn == Turn::Own && self.is_held_with_others(place, least, now)
+        {
+            return None;
         }
         let has_others = self.has_others;
         let leaf = self.leaf_mut(place)?;
-        leaf.handle.set_active(true);
         if has_others {
             leaf.handle.node.expect_purchase();
         }
         match leaf.handle.buy_own(least, want, now) {
             Ok(bytes) => {
-                if leaf.announced != 0 {
-                    self.withdraw_above(place, now);
-                }
+                self.withdraw_above(place, now);
                 return Some(Grant { bytes, lender: 0 });
             }
-            Err(Lack { steps: 0, limit: Limit::Rate, until, .. }) => {
-                let group = leaf.handle.group(Limit::Rate, least, want);
-                let due = if group > least { leaf.handle.own_due(group, now) } else { until };
-                let bytes = leaf.handle.group(Limit::Ceil, least, want);
-                self.wait_for_credit(place, bytes, due, now);
+            Err(Lack { steps: 0, limit: Limit::Rate, .. }) => {
+                self.wait_for_turn(place, least, want, now);
             }
             Err(Lack { steps: 0, until, .. }) => {
                 leaf.handle.announce(until, now);
@@ -457,7 +439,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             leaf.handle.give_back(steps, unused);
         }
         match then {
-            Then::More(Some((least, want))) => self.has_more(place, least, want, now),
+            Then::More(Some((least, want))) => self.wait_for_turn(place, least, want, now),
             Then::More(None) => {
                 self.leave_lenders(place, now);
                 self.make_ready(place);
@@ -470,9 +452,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                 self.wait(place, State::Waits, at);
             }
             Then::Empty => {
-                if self.marks[place as usize].state == State::Borrows {
-                    self.leave_lenders(place, now);
-                }
+                self.leave_lenders(place, now);
                 self.marks[place as usize].state = State::Idle;
                 if let Some(Some(leaf)) = self.leaves.get_mut(place as usize)
                     && !leaf.handle.rests()

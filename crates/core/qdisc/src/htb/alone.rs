@@ -7,7 +7,9 @@
 //!
 //! Cost: a call of the class's [`ClassMeter`] for each turn, or two for one that borrows.
 
-use super::{Class, ClassMeter, Grant, LeafClass, PRIORITIES, Scheduler, Then, Times, Turns};
+use super::{
+    Class, ClassMeter, Grant, LINGER, LeafClass, PRIORITIES, Scheduler, Then, Times, Turns,
+};
 use narrows_packet::Reading;
 use narrows_units::{Bytes, Nanos};
 
@@ -22,10 +24,6 @@ pub trait Meters: Send {
     /// The packet fields that the qdiscs below any class read.
     fn reading(&self) -> Reading;
 }
-
-/// How long a class without packets still counts as active, so that a sparse class does not come
-/// and go with each packet.
-const LINGER: Nanos = Nanos::from_millis(1);
 
 /// What a class waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,12 +112,12 @@ impl<M: Meters> Scheduler for Alone<M> {
         }
     }
 
-    fn retune(&mut self, place: u32, _: Nanos) {
+    fn retune(&mut self, place: u32) {
         // Where classes change, all are opened anew.
         self.hasten(place);
     }
 
-    fn arrived(&mut self, place: u32, _: Nanos) {
+    fn arrived(&mut self, place: u32) {
         if self.at(place).is_some_and(|leaf| leaf.state == State::Idle) {
             self.make_ready(place);
         }
@@ -131,7 +129,7 @@ impl<M: Meters> Scheduler for Alone<M> {
         }
     }
 
-    fn begin(&mut self, now: Nanos, _: Bytes) {
+    fn begin(&mut self, now: Nanos) {
         while let Some(at) = self.times.first()
             && at <= now
             && let Some((_, place)) = self.times.pop()

@@ -10,6 +10,10 @@ pub const PRIORITIES: usize = 8;
 /// The most classes one below the other, the leaf included.
 pub const DEPTH_MAX: usize = 16;
 
+/// How long a class without packets still counts as active, so that a sparse class does not come
+/// and go with each packet.
+pub const LINGER: Nanos = Nanos::from_millis(1);
+
 /// The parameters of a class, as `tc-htb(8)` has them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class {
@@ -108,10 +112,10 @@ pub trait Scheduler: Send {
     }
 
     /// Applies new parameters of the class at `place`.
-    fn retune(&mut self, place: u32, now: Nanos);
+    fn retune(&mut self, place: u32);
 
     /// The class at `place` has packets.
-    fn arrived(&mut self, place: u32, now: Nanos);
+    fn arrived(&mut self, place: u32);
 
     /// If the class at `place` waits, it need not: its next packet is another one.
     fn hasten(&mut self, place: u32);
@@ -123,8 +127,8 @@ pub trait Scheduler: Send {
     /// of the class.
     fn rank(&mut self, _place: u32, _rank: u8, _now: Nanos) {}
 
-    /// The queue sends at `now`, `most` bytes or less.
-    fn begin(&mut self, now: Nanos, most: Bytes);
+    /// The queue sends at `now`.
+    fn begin(&mut self, now: Nanos);
 
     /// The class that has its turn.
     fn next(&mut self, now: Nanos) -> Option<u32>;

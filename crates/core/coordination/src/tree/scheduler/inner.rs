@@ -114,10 +114,9 @@ impl Scheduler {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         self.marks[place as usize].state = State::Held;
         leaf.handle.announce(lack.until, now);
-        leaf.handle.enter();
+        leaf.handle.node.enter();
         let queue = &mut self.queues[at as usize];
-        leaf.announced |= 1 << queue.node.depth();
-        queue.announce(Limit::Ceil, &leaf.handle.node, lack.until, now);
+        queue.announce(Limit::Ceil, leaf, lack.until, now);
         let at = queue.inner;
         let inner = &mut self.inners[at as usize];
         self.holding += u32::from(inner.held.is_empty());

@@ -10,9 +10,11 @@
 //! wait queue until it comes first; and so does one whose virtual time has advanced.
 
 use super::Scheduler;
+use super::calendar::Calendar;
 use super::event::Event;
 use super::heap::{Child, Heap, NOWHERE, is_before};
-use super::leaf::{NONE, State};
+use super::leaf::{Leaf, NONE, State};
+use super::lenders::Lenders;
 use crate::sync::Ordering;
 use crate::tree::buying::Lack;
 use crate::tree::node::{Limit, Node};
@@ -85,8 +87,29 @@ impl WaitQueue {
         self.node.depth()
     }
 
+    /// Puts it, which is at the place `at`, among the lenders if leaves wait in it and its class may
+    /// lend.
+    #[inline]
+    fn list(&mut self, at: u32, lenders: &mut Lenders, now: Nanos) {
+        if !self.is_listed && self.waiting > 0 && self.lends_from <= now {
+            self.is_listed = true;
+            lenders.push(self.depth(), self.prio.into(), at);
+        }
+    }
+
+    /// Schedules the time at which its class lends again.
+    #[inline]
+    fn schedule(&mut self, at: u32, times: &mut Calendar) {
+        if self.lends_from < self.looked_at {
+            self.looked_at = self.lends_from;
+            times.insert(self.lends_from, Event::Lends(at).to_number());
+        }
+    }
+
     /// Announces to other queues that the `leaf` waits for `limit` until `until`.
-    pub(super) fn announce(&mut self, limit: Limit, leaf: &Node, until: Nanos, now: Nanos) {
+    pub(super) fn announce(&mut self, limit: Limit, leaf: &mut Leaf, until: Nanos, now: Nanos) {
+        leaf.announced |= 1 << self.depth();
+        let leaf = leaf.node();
         let (prio, weight) = (leaf.prio(), u64::from(leaf.quantum()));
         let kind = limit as usize;
         let limit = self.node.counted(limit);
@@ -141,7 +164,7 @@ impl Scheduler {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let due = std::mem::take(&mut leaf.own_from);
         leaf.handle.comes(due);
-        leaf.handle.enter();
+        leaf.handle.node.enter();
         self.wait(place, State::Borrows, due);
         self.join(place);
         self.ask_lenders(place, now);
@@ -174,17 +197,13 @@ impl Scheduler {
                     // It may have a better right than the one that was refused.
                     queue.lends_from = now;
                 } else if queue.announced[Limit::Rate as usize].is_none() {
-                    leaf.announced |= 1 << queue.depth();
-                    queue.announce(Limit::Rate, leaf.node(), queue.lends_from, now);
+                    queue.announce(Limit::Rate, leaf, queue.lends_from, now);
                 }
             }
-            if queue.lends_from > now && queue.looked_at == Nanos::MAX {
-                queue.looked_at = queue.lends_from;
-                times.insert(queue.lends_from, Event::Lends(at).to_number());
-            }
-            if !queue.is_listed && queue.lends_from <= now {
-                queue.is_listed = true;
-                lenders.push(queue.depth(), queue.prio.into(), at);
+            if queue.lends_from > now {
+                queue.schedule(at, times);
+            } else {
+                queue.list(at, lenders, now);
             }
             at = queue.above;
         }
@@ -314,16 +333,6 @@ impl Scheduler {
         }
     }
 
-    /// Puts the wait queue `at` among the lenders, if leaves wait in it and its class may lend.
-    #[inline]
-    fn list(&mut self, at: u32, now: Nanos) {
-        let queue = &mut self.queues[at as usize];
-        if !queue.is_listed && queue.waiting > 0 && queue.lends_from <= now {
-            queue.is_listed = true;
-            self.lenders.push(queue.node.depth(), queue.prio.into(), at);
-        }
-    }
-
     /// The first leaf that waits for the class of the wait queue `lender`.
     fn first_borrower(&mut self, lender: u32) -> Option<u32> {
         loop {
@@ -448,12 +457,10 @@ impl Scheduler {
         for step in 1..=steps.max(lender) {
             let Some(queue) = queues.get_mut(at as usize) else { break };
             if ceilings & (1 << step) != 0 {
-                leaf.announced |= 1 << queue.depth();
-                queue.announce(Limit::Ceil, &leaf.handle.node, until, now);
+                queue.announce(Limit::Ceil, leaf, until, now);
             }
             if step == lender && (steps >= lender || limit == Limit::Rate) {
-                leaf.announced |= 1 << queue.depth();
-                queue.announce(Limit::Rate, &leaf.handle.node, until, now);
+                queue.announce(Limit::Rate, leaf, until, now);
             }
             at = queue.above;
         }
@@ -481,7 +488,7 @@ impl Scheduler {
             if let Some(leaf) = &self.leaves[place as usize] {
                 queue.refused = leaf.time(&queue.node, Limit::Rate);
             }
-            self.look_at_lender(at);
+            queue.schedule(at, &mut self.times);
         } else {
             let at = self.queue_above(place, steps);
             self.queues[at as usize].closed_until = until;
@@ -506,29 +513,19 @@ impl Scheduler {
         self.wait(place, State::Waits, until);
     }
 
-    /// Schedules the time at which the class of the wait queue `at` lends again.
-    #[inline]
-    fn look_at_lender(&mut self, at: u32) {
-        let queue = &mut self.queues[at as usize];
-        if queue.lends_from < queue.looked_at {
-            queue.looked_at = queue.lends_from;
-            self.times.insert(queue.lends_from, Event::Lends(at).to_number());
-        }
-    }
-
-    /// Whether the class of the wait queue `at` lends again at `time`, at which it was to be looked
-    /// at, and leaves wait for it. If it lends later, it is looked at then.
-    pub(super) fn is_lender_looked_at(&mut self, at: u32, time: Nanos) -> bool {
+    /// Whether the class of the wait queue `at`, which was to be looked at at `time`, lends by `by`
+    /// and leaves wait for it. If it lends later, it is looked at then.
+    pub(super) fn lends_by(&mut self, at: u32, time: Nanos, by: Nanos) -> bool {
         let queue = &mut self.queues[at as usize];
         if queue.looked_at != time {
             return false;
         }
-        if queue.waiting > 0 && queue.lends_from <= time {
+        if queue.waiting > 0 && queue.lends_from <= by {
             return true;
         }
         queue.looked_at = Nanos::MAX;
         if queue.waiting > 0 {
-            self.look_at_lender(at);
+            queue.schedule(at, &mut self.times);
         }
         false
     }
@@ -538,17 +535,12 @@ impl Scheduler {
         self.lets_pass.is_some_and(|lets_pass| lets_pass.until == time)
     }
 
-    /// The class of the wait queue `at`, which was to be looked at now, may lend again.
+    /// The class of the wait queue `at`, which was to be looked at at `time`, may lend again.
     pub(super) fn lends(&mut self, at: u32, time: Nanos, now: Nanos) {
-        let queue = &mut self.queues[at as usize];
-        if queue.looked_at != time {
-            return;
-        }
-        queue.looked_at = Nanos::MAX;
-        if queue.lends_from > now {
-            self.look_at_lender(at);
-        } else {
-            self.list(at, now);
+        if self.lends_by(at, time, now) {
+            let queue = &mut self.queues[at as usize];
+            queue.looked_at = Nanos::MAX;
+            queue.list(at, &mut self.lenders, now);
         }
     }
 
@@ -562,9 +554,9 @@ impl Scheduler {
         self.update(at);
         // Lenders above may have found nobody to lend to.
         let mut above = self.queues[at as usize].above;
-        while above != NONE {
-            self.list(above, now);
-            above = self.queues[above as usize].above;
+        while let Some(queue) = self.queues.get_mut(above as usize) {
+            queue.list(above, &mut self.lenders, now);
+            above = queue.above;
         }
     }
 
