@@ -235,8 +235,8 @@ impl Scheduler {
         }
     }
 
-    /// The leaf at `place` wants `want` bytes, or at least `least`. It takes turns if it has them of
-    /// its own, and waits otherwise.
+    /// The leaf at `place` wants `want` bytes, or at least `least`. It takes turns if it has them
+    /// of its own, and waits otherwise.
     #[inline]
     fn wait_for_turn(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };

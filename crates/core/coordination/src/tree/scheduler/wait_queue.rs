@@ -87,8 +87,8 @@ impl WaitQueue {
         self.node.depth()
     }
 
-    /// Puts it, which is at the place `at`, among the lenders if leaves wait in it and its class may
-    /// lend.
+    /// Puts it, which is at the place `at`, among the lenders if leaves wait in it and its class
+    /// may lend.
     #[inline]
     fn list(&mut self, at: u32, lenders: &mut Lenders, now: Nanos) {
         if !self.is_listed && self.waiting > 0 && self.lends_from <= now {
