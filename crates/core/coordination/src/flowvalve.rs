@@ -125,6 +125,10 @@ impl Meters for Queue {
         lock(&self.tree.members).roster.leaf(id)
     }
 
+    fn class(&self, id: u32) -> Option<Class> {
+        lock(&self.tree.members).roster.class(id)
+    }
+
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
         let members = lock(&self.tree.members);
         let place = *members.places.get(&id)?;

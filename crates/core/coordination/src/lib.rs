@@ -12,8 +12,8 @@
 //! | `equal` | nothing | once all have scanned, if all use their part | by division |
 //! | `fair` | a word, every lease | in every window | max-min, by weight |
 //!
-//! A whole tree of limits is a [`SharedTree`], kept by a [`TreeStrategy`]: `fair`, `flowvalve` or
-//! `lock`.
+//! A whole tree of limits is a [`SharedTree`]: an `htb`, kept by a [`TreeStrategy`] (`fair`,
+//! `flowvalve` or `lock`), or an [`hfsc`].
 //!
 //! *Principles.* A seat's published state is on cache lines of its own. Only a strategy's own state
 //! is contended; noticing a changed limit never is. Memory orderings are argued where they are
@@ -35,6 +35,7 @@ mod fair;
 mod fairness;
 pub mod flowvalve;
 mod fluid;
+pub mod hfsc;
 mod label;
 mod limit;
 mod line;
@@ -58,4 +59,4 @@ pub use limit::Limit;
 pub use policer::SharedPolicer;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};
 pub use tree::{Below, Change, Classes, Spent, Tree};
-pub use trees::{SharedTree, TreeStrategy};
+pub use trees::{SharedTree, TreeKind, TreeStrategy};

@@ -85,6 +85,10 @@ impl Meters for Queue {
         lock(&self.tree.state).roster.leaf(id)
     }
 
+    fn class(&self, id: u32) -> Option<Class> {
+        lock(&self.tree.state).roster.class(id)
+    }
+
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
         let mut state = lock(&self.tree.state);
         state.classes.get(&id)?;

@@ -16,7 +16,12 @@ impl Roster {
     /// The class `id`, if there is one and no class is below it.
     pub(crate) fn leaf(&self, id: u32) -> Option<LeafClass> {
         let (class, below) = self.0.get(&id)?;
-        Some(LeafClass { class: *class, qdisc: below.as_ref()?.spec() })
+        Some(LeafClass::of(class, below.as_ref()?.spec()))
+    }
+
+    /// The parameters of the class `id`, if there is one.
+    pub(crate) fn class(&self, id: u32) -> Option<Class> {
+        Some(self.0.get(&id)?.0)
     }
 
     /// The packet fields that the qdiscs below any class read.

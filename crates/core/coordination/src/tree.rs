@@ -107,24 +107,25 @@ impl Below {
     }
 }
 
-/// The classes of a tree by number. Their owner is the plan; the tree has no copy.
-pub trait Classes: Send + Sync {
+/// The classes of a tree by number, with parameters `C`. Their owner is the plan; the tree has no
+/// copy.
+pub trait Classes<C = Class>: Send + Sync {
     /// The numbers of all of them.
     fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_>;
 
     /// The parameters of the class `id`, if there is one.
-    fn class(&self, id: u32) -> Option<Class>;
+    fn class(&self, id: u32) -> Option<C>;
 
     /// The qdisc of the class `id`, if it is a leaf.
     fn below(&self, id: u32) -> Option<Below>;
 }
 
-impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
+impl<C: Copy + Send + Sync> Classes<C> for BTreeMap<u32, (C, Option<Below>)> {
     fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         Box::new(self.keys().copied())
     }
 
-    fn class(&self, id: u32) -> Option<Class> {
+    fn class(&self, id: u32) -> Option<C> {
         self.get(&id).map(|(class, _)| *class)
     }
 
@@ -365,7 +366,7 @@ impl Queue {
         // Under the lock, so that a queue never drops the last reference to old state.
         let members = lock(&self.tree.members);
         let classes = &members.classes;
-        Some(LeafClass { qdisc: classes.below(id)?.spec(), class: classes.class(id)? })
+        Some(LeafClass::of(&classes.class(id)?, classes.below(id)?.spec()))
     }
 
     /// The shared state of the class `id`.

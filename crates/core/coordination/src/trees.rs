@@ -2,7 +2,8 @@
 
 use crate::label::Label;
 use crate::tree::Change;
-use crate::{Below, Classes, Spent, Tree, flowvalve, locked};
+use crate::{Below, Classes, Spent, Tree, flowvalve, hfsc, locked};
+use narrows_qdisc::hfsc::Class as HfscClass;
 use narrows_qdisc::htb::{Class, Scheduler};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
@@ -39,9 +40,26 @@ impl TreeStrategy {
     }
 }
 
+/// What schedules the classes of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TreeKind {
+    /// Rates, ceilings and priorities (`htb`), kept in this way.
+    Htb(TreeStrategy),
+    /// Service curves (`hfsc`).
+    Hfsc,
+}
+
+impl Default for TreeKind {
+    fn default() -> Self {
+        Self::Htb(TreeStrategy::default())
+    }
+}
+
 /// A tree, kept by one of the strategies.
 #[derive(Clone)]
 pub enum SharedTree {
+    /// See [`TreeKind::Hfsc`].
+    Hfsc(Arc<hfsc::Tree>),
     /// See [`TreeStrategy::Fair`].
     Fair(Arc<Tree>),
     /// See [`TreeStrategy::FlowValve`].
@@ -52,30 +70,36 @@ pub enum SharedTree {
 
 impl SharedTree {
     /// One without classes.
-    pub fn new(strategy: TreeStrategy) -> Self {
-        match strategy {
-            TreeStrategy::Fair => Self::Fair(Tree::new()),
-            TreeStrategy::FlowValve => Self::FlowValve(Arc::default()),
-            TreeStrategy::Lock => Self::Lock(Arc::default()),
+    pub fn new(kind: TreeKind) -> Self {
+        match kind {
+            TreeKind::Hfsc => Self::Hfsc(Arc::default()),
+            TreeKind::Htb(TreeStrategy::Fair) => Self::Fair(Tree::new()),
+            TreeKind::Htb(TreeStrategy::FlowValve) => Self::FlowValve(Arc::default()),
+            TreeKind::Htb(TreeStrategy::Lock) => Self::Lock(Arc::default()),
         }
     }
 
-    /// How it is kept.
-    pub fn strategy(&self) -> TreeStrategy {
+    /// What schedules its classes, and how it is kept.
+    pub fn kind(&self) -> TreeKind {
         match self {
-            Self::Fair(_) => TreeStrategy::Fair,
-            Self::FlowValve(_) => TreeStrategy::FlowValve,
-            Self::Lock(_) => TreeStrategy::Lock,
+            Self::Hfsc(_) => TreeKind::Hfsc,
+            Self::Fair(_) => TreeKind::Htb(TreeStrategy::Fair),
+            Self::FlowValve(_) => TreeKind::Htb(TreeStrategy::FlowValve),
+            Self::Lock(_) => TreeKind::Htb(TreeStrategy::Lock),
         }
     }
 
-    /// Applies `classes`. `labels` are FlowValve's; the other strategies follow rates, ceilings,
-    /// priorities and quanta only. A class carries on if its ancestors are the same as before.
+    /// Applies `classes`, of which those of the tree's kind count. `labels` are FlowValve's; the
+    /// other strategies follow rates, ceilings, priorities and quanta only. A class carries on if its ancestors are the same as before.
     ///
     /// # Panics
     /// If a parent is not among the classes. The policy checks this.
-    pub fn become_these(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
+    pub fn become_these<C>(&self, classes: Arc<C>, labels: &BTreeMap<u32, Label>)
+    where
+        C: Classes + Classes<HfscClass> + 'static,
+    {
         match self {
+            Self::Hfsc(tree) => tree.replace(classes),
             Self::Fair(tree) => tree.become_these(classes),
             Self::FlowValve(tree) => tree.become_these(&all_of(classes.as_ref()), labels),
             Self::Lock(tree) => tree.become_these(&all_of(classes.as_ref())),
@@ -90,7 +114,7 @@ impl SharedTree {
                 tree.apply(change);
                 true
             }
-            Self::FlowValve(_) | Self::Lock(_) => false,
+            Self::Hfsc(_) | Self::FlowValve(_) | Self::Lock(_) => false,
         }
     }
 
@@ -99,7 +123,7 @@ impl SharedTree {
     pub fn spent(&self, now: Nanos) -> Vec<Spent> {
         match self {
             Self::Fair(tree) => tree.spent(now),
-            Self::FlowValve(_) | Self::Lock(_) => Vec::new(),
+            Self::Hfsc(_) | Self::FlowValve(_) | Self::Lock(_) => Vec::new(),
         }
     }
 
@@ -113,6 +137,7 @@ impl SharedTree {
     /// The scheduler of one queue.
     pub fn seat(&self) -> Box<dyn Scheduler> {
         match self {
+            Self::Hfsc(tree) => tree.scheduler(),
             Self::Fair(tree) => tree.seat(),
             Self::FlowValve(tree) => tree.seat(),
             Self::Lock(tree) => tree.seat(),
@@ -122,6 +147,7 @@ impl SharedTree {
     /// Whether both are one tree.
     pub fn is(&self, other: &Self) -> bool {
         match (self, other) {
+            (Self::Hfsc(one), Self::Hfsc(other)) => Arc::ptr_eq(one, other),
             (Self::Fair(one), Self::Fair(other)) => Arc::ptr_eq(one, other),
             (Self::FlowValve(one), Self::FlowValve(other)) => Arc::ptr_eq(one, other),
             (Self::Lock(one), Self::Lock(other)) => Arc::ptr_eq(one, other),
@@ -155,7 +181,8 @@ mod tests {
     fn every_strategy_is_found_by_its_name() {
         for strategy in TreeStrategy::ALL {
             assert_eq!(TreeStrategy::from_name(strategy.name()), Some(strategy));
-            assert_eq!(SharedTree::new(strategy).strategy(), strategy);
+            let kind = TreeKind::Htb(strategy);
+            assert_eq!(SharedTree::new(kind).kind(), kind);
         }
         assert_eq!(TreeStrategy::from_name("edt"), None);
     }

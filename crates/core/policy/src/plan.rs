@@ -17,9 +17,8 @@ use crate::{
 use imbl::OrdMap;
 use layout::{Layout, changed_classes};
 use narrows_classify::{Filters, Rules, Sheaf};
-use narrows_coordination::{Label, Limit, Strategy, TreeStrategy};
-use narrows_qdisc::htb::Class;
-use narrows_qdisc::{Config, Stats};
+use narrows_coordination::{Label, Limit, Strategy, TreeKind};
+use narrows_qdisc::{Class, Config, Stats};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -81,7 +80,7 @@ impl Within {
     }
 }
 
-/// A class of an `htb`.
+/// A class of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanClass {
     /// Its parameters.
@@ -123,10 +122,10 @@ pub struct Plan {
     pub nodes: OrdMap<Key, Arc<PlanNode>>,
     /// The root of each queue.
     pub roots: Vec<Key>,
-    /// The classes of each `htb`, by handle and class number.
+    /// The classes of each tree, by handle and class number.
     pub classes: BTreeMap<Handle, OrdMap<u32, Arc<PlanClass>>>,
-    /// How the queues coordinate each `htb`, by handle.
-    pub trees: BTreeMap<Handle, TreeStrategy>,
+    /// What schedules the classes of each tree, by handle.
+    pub trees: BTreeMap<Handle, TreeKind>,
     /// The classification rules, by root, if there are any.
     pub rules: BTreeMap<Key, Rules>,
     /// The filters that run in the driver, before everything else.

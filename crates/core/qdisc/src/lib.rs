@@ -13,6 +13,7 @@
 
 mod acknowledgements;
 mod census;
+mod class;
 mod coalescing;
 mod config;
 mod detail;
@@ -40,6 +41,7 @@ pub mod codel;
 pub mod fifo;
 pub mod fq;
 pub mod fq_codel;
+pub mod hfsc;
 pub mod htb;
 pub mod netem;
 pub mod pacing;
@@ -49,6 +51,7 @@ mod stab;
 pub mod tbf;
 
 pub use census::{Census, HostKey, TINS_MAX, TinCensus};
+pub use class::Class;
 pub use config::{Config, Ends, Metering, Spec};
 pub use detail::Detail;
 pub use feedback::{Alone, DESTINATIONS, Feedback, Word};

@@ -50,9 +50,15 @@ impl ClassMeter for Meter {
 
 impl Meters for Leaves {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
+        let config = Config::Fifo(fifo::Config::Packets(8));
+        let qdisc = Spec { id: NodeId(u64::from(id)), ..Spec::new(config) };
+        Some(LeafClass::of(&self.class(id)?, qdisc))
+    }
+
+    fn class(&self, id: u32) -> Option<Class> {
         let prio = *self.classes.lock().unwrap().get(&id)?;
         let rate = Rate::from_bits_per_sec(8_000_000);
-        let class = Class {
+        Some(Class {
             parent: None,
             rate,
             ceil: rate,
@@ -61,9 +67,7 @@ impl Meters for Leaves {
             prio,
             quantum: 2_000,
             overhead: Overhead::NONE,
-        };
-        let config = Config::Fifo(fifo::Config::Packets(8));
-        Some(LeafClass { class, qdisc: Spec { id: NodeId(u64::from(id)), ..Spec::new(config) } })
+        })
     }
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {

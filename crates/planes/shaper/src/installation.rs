@@ -168,10 +168,10 @@ impl Installation {
             self.limits.entry(handle).or_insert_with(|| present.cloned().unwrap_or_else(limit));
         }
         if let (Config::Htb(_), Some(handle)) = (&*node.config, key.handle) {
-            let strategy = self.plan.trees.get(&handle).copied().unwrap_or_default();
+            let kind = self.plan.trees.get(&handle).copied().unwrap_or_default();
             let present = above.and_then(|previous| previous.trees.get(&handle).cloned());
-            let present = present.filter(|tree| tree.strategy() == strategy);
-            self.trees.insert(handle, present.unwrap_or_else(|| SharedTree::new(strategy)));
+            let present = present.filter(|tree| tree.kind() == kind);
+            self.trees.insert(handle, present.unwrap_or_else(|| SharedTree::new(kind)));
         }
         node.children.iter().for_each(|child| self.name(*child, above));
         let leaves = self.plan.leaves(key);

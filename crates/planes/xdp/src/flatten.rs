@@ -18,7 +18,7 @@ use crate::numbers::DIRECT;
 use crate::{Name, Refusal};
 use narrows_bpf::tree::layout::PRIORITIES;
 use narrows_classify::{Filter, Otherwise, Rules};
-use narrows_coordination::{Strategy, TreeStrategy};
+use narrows_coordination::{Strategy, TreeKind, TreeStrategy};
 use narrows_policy::{Handle, Key, Plan, PlanClass};
 use narrows_qdisc::htb::Unclassified;
 use narrows_qdisc::{Config, bands, fifo, htb, tbf};
@@ -260,9 +260,10 @@ impl<'a> Tree<'a> {
         rules: Option<&'a Rules>,
         at: At,
     ) -> Result<Entry, Refusal> {
-        let strategy = self.plan.trees.get(&handle);
-        if strategy.is_some_and(|strategy| *strategy != TreeStrategy::Fair) {
-            return Err(Refusal::Coordination("coordination"));
+        match self.plan.trees.get(&handle) {
+            None | Some(TreeKind::Htb(TreeStrategy::Fair)) => {}
+            Some(TreeKind::Htb(_)) => return Err(Refusal::Coordination("coordination")),
+            Some(TreeKind::Hfsc) => return Err(Refusal::NeedsQueue("hfsc")),
         }
         let scope = self.open();
         // Bands that share a rate are classes of a tree, too.
@@ -276,8 +277,8 @@ impl<'a> Tree<'a> {
             .map(|(id, class)| (*id, &**class))
             .collect();
         for &id in &from_above(&classes) {
-            let htb::Class { parent, rate, ceil, burst, cburst, quantum, overhead, .. } =
-                classes[&id].class;
+            let narrows_qdisc::Class::Htb(class) = classes[&id].class else { continue };
+            let htb::Class { parent, rate, ceil, burst, cburst, quantum, overhead, .. } = class;
             let rate = rate.min(ceil);
             let (parent, ceil, burst) = match parent {
                 Some(parent) => (Some((handle, parent)), ceil, ceil.time_for(cburst)),
@@ -289,7 +290,7 @@ impl<'a> Tree<'a> {
             self.add((handle, id), parent, Rates { rate, ceil, burst, overhead }, order, !is_bands);
         }
         let inner: BTreeSet<u32> =
-            classes.values().filter_map(|class| class.class.parent).collect();
+            classes.values().filter_map(|class| class.class.parent()).collect();
         let mut entries = BTreeMap::new();
         for (&id, class) in &classes {
             if let Some(leaf) = class.leaf.filter(|_| !inner.contains(&id)) {
@@ -452,7 +453,7 @@ fn from_above(classes: &BTreeMap<u32, &PlanClass>) -> Vec<u32> {
 
 /// The classes from `id` up to the root.
 fn path<'a>(classes: &'a BTreeMap<u32, &'a PlanClass>, id: u32) -> impl Iterator<Item = u32> + 'a {
-    let above = |id: &u32| classes.get(id)?.class.parent;
+    let above = |id: &u32| classes.get(id)?.class.parent();
     std::iter::successors(Some(id), above).take(classes.len())
 }
 
@@ -460,7 +461,7 @@ fn path<'a>(classes: &'a BTreeMap<u32, &'a PlanClass>, id: u32) -> impl Iterator
 fn prio(classes: &BTreeMap<u32, &PlanClass>, id: u32) -> u8 {
     let leaves = classes.iter().filter(|(_, class)| class.leaf.is_some());
     let below = leaves.filter(|(leaf, _)| path(classes, **leaf).any(|above| above == id));
-    below.map(|(_, leaf)| leaf.class.prio).min().unwrap_or(0)
+    below.filter_map(|(_, leaf)| Some(leaf.class.htb()?.prio)).min().unwrap_or(0)
 }
 
 /// The qdisc in the size table `key`, or `key` itself.

@@ -1,6 +1,7 @@
 //! `htb`, its classes and its filters.
 
 use crate::host::TwoPorts;
+use narrows_coordination::{TreeKind, TreeStrategy};
 use narrows_policy::{Handle, NodeStats, Parent, Plan};
 use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_qdisc::{Detail, Stats};
@@ -86,6 +87,7 @@ fn a_ceiling_below_the_rate_is_what_a_class_gets() {
     assert!(shown.contains("rate 2Mbit ceil 1Mbit"), "{shown}");
     let plan = narrows_policy::Plan::of(host.policy.port("right"), 4).unwrap();
     let class = &plan.classes.values().next().unwrap().get(&0x30).unwrap().class;
+    let class = class.htb().unwrap();
     assert_eq!((class.rate, class.ceil.bits_per_sec()), (class.ceil, 1_000_000));
 }
 
@@ -316,8 +318,9 @@ fn the_examples_of_flowvalve_are_policies() {
         let [classes] = plan.classes.values().collect::<Vec<_>>()[..] else { panic!("{name}") };
         let leaves = classes.values().filter(|class| class.leaf.is_some()).count();
         assert_eq!(leaves, if name == "motivation-htb" { 3 } else { 4 }, "{name}");
-        let [strategy] = plan.trees.values().collect::<Vec<_>>()[..] else { panic!("{name}") };
-        assert_eq!(strategy.name() == "flowvalve", name != "motivation-htb", "{name}");
+        let [kind] = plan.trees.values().collect::<Vec<_>>()[..] else { panic!("{name}") };
+        let flowvalve = TreeKind::Htb(TreeStrategy::FlowValve);
+        assert_eq!(*kind == flowvalve, name != "motivation-htb", "{name}");
         assert_eq!(plan.rules.len(), 1, "{name}");
     }
 }

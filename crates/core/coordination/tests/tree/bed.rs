@@ -1,6 +1,6 @@
 //! Queues that keep a tree together, in virtual time.
 
-use narrows_coordination::{Below, Label, SharedTree, Spent, TreeStrategy};
+use narrows_coordination::{Below, Label, SharedTree, Spent, TreeKind, TreeStrategy};
 use narrows_packet::{Batch, Headers, PacketId, Packets};
 use narrows_qdisc::htb::{self, Class};
 use narrows_qdisc::{Config, Next, NodeId, Qdisc, Spec, bands, fifo};
@@ -159,7 +159,7 @@ impl Bed {
         labels: &BTreeMap<u32, Label>,
         leaf: &Below,
     ) -> Self {
-        let tree = SharedTree::new(strategy);
+        let tree = SharedTree::new(TreeKind::Htb(strategy));
         let bed_queue = || {
             let config = htb::Config { default: 0, unclassified: htb::Unclassified::Sent(1000) };
             let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };

@@ -14,7 +14,8 @@ use crate::{
     PortPolicy, Reach, Stab,
 };
 use imbl::OrdMap;
-use narrows_qdisc::Config;
+use narrows_coordination::TreeKind;
+use narrows_qdisc::{Class, Config};
 use narrows_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -252,7 +253,8 @@ impl<'a> Layout<'a> {
             }
         }
         let class = |(id, class)| {
-            (id, Arc::new(PlanClass { class, leaf: leaves.get(&id).copied(), label: None }))
+            let (class, leaf) = (Class::Htb(class), leaves.get(&id).copied());
+            (id, Arc::new(PlanClass { class, leaf, label: None }))
         };
         self.plan.classes.insert(below.handle, shared.classes.into_iter().map(class).collect());
     }
@@ -270,7 +272,7 @@ impl<'a> Layout<'a> {
         };
         let classes: Vec<_> = htb.classes.iter().collect();
         let classes: OrdMap<_, _> = filling(&classes).map(class).collect();
-        self.plan.trees.insert(handle, htb.coordination);
+        self.plan.trees.insert(handle, TreeKind::Htb(htb.coordination));
         self.plan.classes.insert(handle, classes);
     }
 
@@ -316,7 +318,7 @@ impl<'a> Layout<'a> {
 
 /// The class `class` of `htb`, with the qdisc `leaf`.
 fn class_of(htb: &Htb, class: &HtbClass, leaf: Option<Key>) -> PlanClass {
-    PlanClass { class: htb.class(class), leaf, label: class.params.label.label() }
+    PlanClass { class: Class::Htb(htb.class(class)), leaf, label: class.params.label.label() }
 }
 
 /// The classes of `htb`s in which `before` and `port` differ, with their ancestors; `None` if

@@ -18,6 +18,9 @@ pub trait Meters: Send {
     /// The class `id`, if there is one and no class is below it.
     fn leaf(&self, id: u32) -> Option<LeafClass>;
 
+    /// The parameters of the class `id`, if there is one.
+    fn class(&self, id: u32) -> Option<Class>;
+
     /// The queue's meter of the class `id`, if there is one.
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>>;
 
@@ -92,8 +95,8 @@ impl<M: Meters> Scheduler for Alone<M> {
     }
 
     fn open(&mut self, place: u32, id: u32) -> bool {
-        let opened = self.meters.leaf(id).zip(self.meters.meter(id));
-        let Some((LeafClass { class, .. }, meter)) = opened else { return false };
+        let opened = self.meters.class(id).zip(self.meters.meter(id));
+        let Some((class, meter)) = opened else { return false };
         if self.leaves.len() <= place as usize {
             self.leaves.resize_with(place as usize + 1, || None);
         }

@@ -46,10 +46,19 @@ pub struct Grant {
 
 /// A leaf class, as a queue sends for it.
 pub struct Leaf {
-    /// Its parameters.
-    pub class: Class,
+    /// The charge of a frame.
+    pub overhead: Overhead,
+    /// How many bytes it may send in a turn, if there is credit.
+    pub quantum: u32,
     /// The qdisc of its packets.
     pub qdisc: Spec,
+}
+
+impl Leaf {
+    /// The leaf of a class with these parameters.
+    pub const fn of(class: &Class, qdisc: Spec) -> Self {
+        Self { overhead: class.overhead, quantum: class.quantum, qdisc }
+    }
 }
 
 /// What a class has after its turn.

@@ -1,12 +1,12 @@
 //! A leaf class on one queue: its packets, and what it has sent.
 
-use super::{Class, DEPTH_MAX, LeafFigures, Scheduler, Then};
+use super::{DEPTH_MAX, LeafFigures, Scheduler, Then};
 use crate::class_queue::{ClassQueue, Held, Tenure, Totals};
 use crate::sink::Sink;
 use crate::{Above, Config, Handover, Next, NodeId, Spec, Stats, Verdict, fifo};
 use narrows_cpu::prefetch;
 use narrows_packet::{Backlog, PacketId, Packets};
-use narrows_units::{Bytes, Nanos, Rate, Spread, wire::Overhead};
+use narrows_units::{Bytes, Nanos, Spread, wire::Overhead};
 
 /// What holds for some leaves only.
 #[derive(Clone, Copy)]
@@ -73,9 +73,9 @@ pub(super) struct Backlog64 {
 
 impl Leaf {
     pub(super) fn new(id: u32, leaf: super::class::Leaf) -> Self {
-        let traits = Traits::of(&leaf.qdisc, leaf.class.overhead);
+        let traits = Traits::of(&leaf.qdisc, leaf.overhead);
         let (queue, tenure) = ClassQueue::new(leaf.qdisc);
-        let mut new = Self {
+        Self {
             queue,
             traits,
             next_rank: 0,
@@ -84,36 +84,20 @@ impl Leaf {
             id,
             delays: Spread::default(),
             sent: Backlog64::default(),
-            quantum: 0,
-            overhead: Overhead::NONE,
+            quantum: leaf.quantum,
+            overhead: leaf.overhead,
             drops: 0,
             overlimits: 0,
             tenure,
             lent: [0; DEPTH_MAX - 1],
-        };
-        new.follow(&leaf.class);
-        new
+        }
     }
 
     /// One that is for no class, and takes no memory beside its own.
     pub(super) fn vacant() -> Self {
-        let class = Class {
-            parent: None,
-            rate: Rate::default(),
-            ceil: Rate::default(),
-            burst: Bytes::ZERO,
-            cburst: Bytes::ZERO,
-            prio: 0,
-            quantum: 0,
-            overhead: Overhead::NONE,
-        };
         let qdisc = Spec::new(Config::Fifo(fifo::Config::Packets(0)));
-        Self::new(super::RETIRED, super::class::Leaf { class, qdisc })
-    }
-
-    fn follow(&mut self, class: &Class) {
-        self.quantum = class.quantum;
-        self.overhead = class.overhead;
+        let none = super::class::Leaf { overhead: Overhead::NONE, quantum: 0, qdisc };
+        Self::new(super::RETIRED, none)
     }
 
     /// Prefetches the data of an arrival.
@@ -219,9 +203,9 @@ impl Leaf {
         scheduler: &mut dyn Scheduler,
         handover: &mut Handover<'_>,
     ) {
-        let super::class::Leaf { class, qdisc } = class;
-        self.follow(&class);
-        self.traits = Traits::of(&qdisc, class.overhead);
+        let super::class::Leaf { overhead, quantum, qdisc } = class;
+        (self.overhead, self.quantum) = (overhead, quantum);
+        self.traits = Traits::of(&qdisc, overhead);
         if !self.traits.has(Traits::RANKS) && self.asked_rank != 0 {
             self.asked_rank = 0;
             scheduler.rank(place, 0, handover.now);

@@ -4,7 +4,7 @@
 //! counts with its own bytes here; with what is added to it, qdiscs only sell less.
 
 use super::ports::Sent;
-use narrows_coordination::{Strategy, TreeStrategy};
+use narrows_coordination::{Strategy, TreeKind, TreeStrategy};
 use narrows_policy::{Handle, Key, NodeStats, Plan};
 use narrows_qdisc::{Config, Stats};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -142,33 +142,32 @@ pub(super) fn totals(plan: &Plan, nodes: &[NodeStats], since: Nanos) {
             assert!(sent <= most(tbf.rate, tbf.burst), "{handle} has sent {sent} bytes");
         }
         let figures = stats.detail.as_ref().and_then(|detail| detail.htb());
-        let is_fair = plan.trees.get(handle).is_none_or(|it| *it == TreeStrategy::Fair);
+        let is_fair = plan.trees.get(handle).is_none_or(|it| *it == TreeKind::default());
         let leaves = figures.filter(|_| is_fair).map(|figures| &figures.leaves);
         for (id, figures) in leaves.into_iter().flatten() {
             let class = plan.classes.get(handle).and_then(|classes| classes.get(id));
-            let Some(class) = class else { continue };
-            let (sent, most) =
-                (figures.sent_bytes as f64, most(class.class.ceil, class.class.cburst));
+            let Some(class) = class.and_then(|class| class.class.htb()) else { continue };
+            let (sent, most) = (figures.sent_bytes as f64, most(class.ceil, class.cburst));
             assert!(sent <= most, "class {handle}{id:x} has sent {sent} bytes of {most}");
         }
     }
 }
 
 fn classes(plan: &Plan, handle: Handle) -> BTreeMap<u32, Class> {
-    let strategy = plan.trees.get(&handle).copied().unwrap_or_default();
+    let kind = plan.trees.get(&handle).copied().unwrap_or_default();
     let classes = plan.classes.get(&handle).into_iter().flatten();
     let class = |(id, class): (&u32, &std::sync::Arc<narrows_policy::PlanClass>)| {
-        let narrows_qdisc::htb::Class { parent, ceil, cburst, .. } = class.class;
+        let &narrows_qdisc::htb::Class { parent, ceil, cburst, .. } = class.class.htb()?;
         let least = LEAST.1.max(ceil.bits_per_sec() as f64 / 8.0 * LEAST.0);
         let depth = least.max(cburst.0 as f64);
-        let bucket = match strategy {
-            TreeStrategy::Fair => Some(Bucket::new(ceil, depth, ROUNDING)),
-            TreeStrategy::Lock if LOCK.1.contains(&ceil) && class.leaf.is_some() => {
+        let bucket = match kind {
+            TreeKind::Htb(TreeStrategy::Fair) => Some(Bucket::new(ceil, depth, ROUNDING)),
+            TreeKind::Htb(TreeStrategy::Lock) if LOCK.1.contains(&ceil) && class.leaf.is_some() => {
                 Some(Bucket::new(ceil, depth, LOCK.0))
             }
             _ => None,
         };
-        (*id, Class { parent, is_leaf: class.leaf.is_some(), bucket, sent: 0 })
+        Some((*id, Class { parent, is_leaf: class.leaf.is_some(), bucket, sent: 0 }))
     };
-    classes.map(class).collect()
+    classes.filter_map(class).collect()
 }

@@ -115,7 +115,7 @@ fn paths(plan: &Plan, classes: &[u32]) -> Vec<Vec<usize>> {
     let all = plan.classes.values().flatten();
     let place: BTreeMap<u32, usize> = all.clone().map(|(id, _)| *id).zip(0..).collect();
     let parents: BTreeMap<u32, Option<u32>> =
-        all.map(|(id, class)| (*id, class.class.parent)).collect();
+        all.map(|(id, class)| (*id, class.class.parent())).collect();
     let above = |id: &u32| parents.get(id).copied().flatten();
     let path = |id: &u32| {
         let path = std::iter::successors(Some(*id), above);

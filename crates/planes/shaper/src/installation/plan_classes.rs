@@ -6,8 +6,7 @@
 use imbl::OrdMap;
 use narrows_coordination::{Below, Classes};
 use narrows_policy::{Key, PlanClass, PlanNode};
-use narrows_qdisc::NodeId;
-use narrows_qdisc::htb::Class;
+use narrows_qdisc::{Class, NodeId, hfsc, htb};
 use std::sync::Arc;
 
 /// See the module's documentation.
@@ -29,18 +28,40 @@ impl PlanClasses {
             children,
         })
     }
+
+    fn present(&self, id: u32) -> Option<Class> {
+        self.classes.get(&id).map(|class| class.class)
+    }
+
+    fn leaf(&self, id: u32) -> Option<Below> {
+        self.at(self.classes.get(&id)?.leaf?)
+    }
 }
 
-impl Classes for PlanClasses {
+impl Classes<htb::Class> for PlanClasses {
     fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         Box::new(self.classes.keys().copied())
     }
 
-    fn class(&self, id: u32) -> Option<Class> {
-        self.classes.get(&id).map(|class| class.class)
+    fn class(&self, id: u32) -> Option<htb::Class> {
+        self.present(id)?.htb().copied()
     }
 
     fn below(&self, id: u32) -> Option<Below> {
-        self.at(self.classes.get(&id)?.leaf?)
+        self.leaf(id)
+    }
+}
+
+impl Classes<hfsc::Class> for PlanClasses {
+    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+        Box::new(self.classes.keys().copied())
+    }
+
+    fn class(&self, id: u32) -> Option<hfsc::Class> {
+        self.present(id)?.hfsc().copied()
+    }
+
+    fn below(&self, id: u32) -> Option<Below> {
+        self.leaf(id)
     }
 }

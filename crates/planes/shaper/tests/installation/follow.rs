@@ -128,9 +128,11 @@ proptest! {
             for id in 0..10 {
                 let planned = plan.classes[&handle].get(&id);
                 let leaf = seat.leaf(id);
+                let planned_leaf = planned.filter(|class| class.leaf.is_some());
+                let planned_leaf = planned_leaf.and_then(|class| class.class.htb());
                 prop_assert_eq!(
-                    leaf.as_ref().map(|leaf| leaf.class),
-                    planned.filter(|class| class.leaf.is_some()).map(|class| class.class)
+                    leaf.as_ref().map(|leaf| (leaf.quantum, leaf.overhead)),
+                    planned_leaf.map(|class| (class.quantum, class.overhead))
                 );
                 prop_assert_eq!(seat.meter(id).is_some(), planned.is_some());
                 if let (Some(leaf), Some(key)) = (leaf, planned.and_then(|class| class.leaf)) {
