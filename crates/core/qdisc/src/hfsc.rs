@@ -6,7 +6,7 @@
 //! Source: I. Stoica, H. Zhang, T. S. E. Ng, "A hierarchical fair service curve algorithm for
 //! link-sharing, real-time and priority services" (1997); `tc-hfsc(7)`.
 
-use narrows_units::{Nanos, Rate};
+use narrows_units::{Bytes, Nanos, Rate};
 
 /// A service curve of two pieces: how much service is due how long after a backlogged period
 /// began.
@@ -25,6 +25,17 @@ impl Curve {
     pub const fn line(rate: Rate) -> Self {
         Self { m1: rate, d: Nanos::ZERO, m2: rate }
     }
+}
+
+/// What a class has had, as `tc -s class show` says it; over all queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Service {
+    /// How many backlogged periods it had.
+    pub period: u32,
+    /// What it has sent.
+    pub work: Bytes,
+    /// What of that it has sent by its real-time curve.
+    pub real_time: Bytes,
 }
 
 /// The parameters of a class, as `tc-hfsc(8)` has them.

@@ -589,7 +589,8 @@ impl Qdisc for Htb {
             leaves: self
                 .present()
                 .map(|(place, leaf)| {
-                    (leaf.id, leaf.figures(self.scheduler.tokens(place, self.now)))
+                    let tokens = self.scheduler.tokens(place, self.now);
+                    (leaf.id, leaf.figures(tokens, self.scheduler.service(place)))
                 })
                 .collect(),
         };

@@ -1,5 +1,6 @@
 //! The parameters of a class in a tree, and the interface of what schedules the classes of a queue.
 
+use crate::hfsc::Service;
 use crate::{Census, Spec, Weight};
 use narrows_packet::Reading;
 use narrows_units::{Bytes, Nanos, Rate, wire::Overhead};
@@ -155,6 +156,12 @@ pub trait Scheduler: Send {
     /// The credit of the class at `place` at `now`, at the rate and at the ceiling; negative for
     /// debt. In nanoseconds, as `tc` shows tokens; of the class first, and then of those above it.
     fn tokens(&self, place: u32, now: Nanos) -> Vec<[i64; 2]>;
+
+    /// What the class at `place` has had, and then what those above it have had, where classes have
+    /// service curves.
+    fn service(&self, _place: u32) -> Vec<Service> {
+        Vec::new()
+    }
 
     /// Credit of the class `id` apart from packets, if it has such.
     fn meter(&self, _id: u32) -> Option<Box<dyn ClassMeter>> {

@@ -1,6 +1,7 @@
 //! What an `htb` and its classes count on one queue.
 
 use super::DEPTH_MAX;
+use crate::hfsc::Service;
 use narrows_packet::Backlog;
 use narrows_units::Spread;
 use std::collections::BTreeMap;
@@ -32,6 +33,9 @@ pub struct LeafFigures {
     /// The credit at the rate and at the ceiling, in nanoseconds: of the class first, and then of
     /// those above it. Queues differ only by the moment at which each looked.
     pub tokens: Vec<[i64; 2]>,
+    /// What the class has had, and then those above it, where classes have service curves. Queues
+    /// differ only by the moment at which each looked.
+    pub service: Vec<Service>,
     /// The delays of sent packets.
     pub delays: Spread,
 }
@@ -57,6 +61,7 @@ impl LeafFigures {
             *ours += theirs;
         }
         self.tokens.clone_from(&other.tokens);
+        self.service.clone_from(&other.service);
         self.delays.merge(&other.delays);
     }
 }

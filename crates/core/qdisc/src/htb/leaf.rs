@@ -2,6 +2,7 @@
 
 use super::{DEPTH_MAX, LeafFigures, Scheduler, Then};
 use crate::class_queue::{ClassQueue, Held, Tenure, Totals};
+use crate::hfsc::Service;
 use crate::sink::Sink;
 use crate::{Above, Config, Handover, Next, NodeId, Spec, Stats, Verdict, fifo};
 use narrows_cpu::prefetch;
@@ -365,7 +366,7 @@ impl Leaf {
         self.queue.stats_below(&self.tenure, self.totals(), above, into);
     }
 
-    pub(super) fn figures(&self, tokens: Vec<[i64; 2]>) -> LeafFigures {
+    pub(super) fn figures(&self, tokens: Vec<[i64; 2]>, service: Vec<Service>) -> LeafFigures {
         let mut granted = [0; DEPTH_MAX];
         granted[1..].copy_from_slice(&self.lent);
         granted[0] = self.sent.packets - self.lent.iter().sum::<u64>();
@@ -377,6 +378,7 @@ impl Leaf {
             backlog: self.queue.backlog(),
             granted,
             tokens,
+            service,
             delays: self.delays.clone(),
         }
     }
