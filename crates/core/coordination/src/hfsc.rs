@@ -1,7 +1,6 @@
 //! A tree of classes with service curves.
 
 use crate::Classes;
-use narrows_qdisc::hfsc::Class;
 use narrows_qdisc::htb;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ pub struct Tree;
 
 impl Tree {
     /// Applies `classes`.
-    pub fn replace(&self, _classes: Arc<dyn Classes<Class>>) {
+    pub fn replace(&self, _classes: Arc<dyn Classes>) {
         unimplemented!()
     }
 

@@ -26,6 +26,7 @@
 //!
 //! Source: the mq-cake papers (IFIP; Netdev 0x19), Algorithms 1 and 2.
 
+mod byte_time;
 mod census;
 mod coordination;
 mod destinations;

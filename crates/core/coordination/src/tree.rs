@@ -54,7 +54,7 @@ use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 use log::Log;
 use narrows_packet::Reading;
 use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass};
-use narrows_qdisc::{Census, Config, NodeId, Spec};
+use narrows_qdisc::{Census, Config, NodeId, Spec, hfsc};
 use narrows_units::Nanos;
 use node::Node;
 use scheduler::Scheduler;
@@ -107,25 +107,29 @@ impl Below {
     }
 }
 
-/// The classes of a tree by number, with parameters `C`. Their owner is the plan; the tree has no
-/// copy.
-pub trait Classes<C = Class>: Send + Sync {
+/// The classes of a tree by number. Their owner is the plan; the tree has no copy.
+pub trait Classes: Send + Sync {
     /// The numbers of all of them.
     fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_>;
 
-    /// The parameters of the class `id`, if there is one.
-    fn class(&self, id: u32) -> Option<C>;
+    /// The parameters of the class `id`, if there is one and it is of an `htb`.
+    fn class(&self, id: u32) -> Option<Class>;
+
+    /// The parameters of the class `id`, if there is one and it is of an `hfsc`.
+    fn curves(&self, _id: u32) -> Option<hfsc::Class> {
+        None
+    }
 
     /// The qdisc of the class `id`, if it is a leaf.
     fn below(&self, id: u32) -> Option<Below>;
 }
 
-impl<C: Copy + Send + Sync> Classes<C> for BTreeMap<u32, (C, Option<Below>)> {
+impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
     fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         Box::new(self.keys().copied())
     }
 
-    fn class(&self, id: u32) -> Option<C> {
+    fn class(&self, id: u32) -> Option<Class> {
         self.get(&id).map(|(class, _)| *class)
     }
 

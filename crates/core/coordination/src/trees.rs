@@ -3,7 +3,6 @@
 use crate::label::Label;
 use crate::tree::Change;
 use crate::{Below, Classes, Spent, Tree, flowvalve, hfsc, locked};
-use narrows_qdisc::hfsc::Class as HfscClass;
 use narrows_qdisc::htb::{Class, Scheduler};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
@@ -94,10 +93,7 @@ impl SharedTree {
     ///
     /// # Panics
     /// If a parent is not among the classes. The policy checks this.
-    pub fn become_these<C>(&self, classes: Arc<C>, labels: &BTreeMap<u32, Label>)
-    where
-        C: Classes + Classes<HfscClass> + 'static,
-    {
+    pub fn become_these(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
         match self {
             Self::Hfsc(tree) => tree.replace(classes),
             Self::Fair(tree) => tree.become_these(classes),

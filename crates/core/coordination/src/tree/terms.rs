@@ -6,6 +6,7 @@
 //! Memory ordering: relaxed. Each figure is valid by itself.
 
 use super::node::Limit;
+use crate::byte_time::ByteTime;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -36,37 +37,16 @@ const GROUP_UNIT: u64 = 64;
 /// A full frame.
 pub(super) const FRAME: Bytes = Bytes(1514);
 
-/// Nanoseconds a byte have this many binary places.
-const PLACES: u32 = 32;
-
-/// How long bytes take at a rate: exact over any number of them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pace(u64);
-
-impl Pace {
-    fn of(rate: Rate) -> Self {
-        let bits = u128::from(rate.bits_per_sec().max(1));
-        Self(u64::try_from((8_000_000_000u128 << PLACES) / bits).unwrap_or(u64::MAX))
-    }
-
-    /// How long `bytes` take that follow `before` others. The sum over them is rounded once.
-    #[inline]
-    pub(super) fn span(self, before: u64, bytes: Bytes) -> Nanos {
-        let end = |bytes: u64| ((u128::from(bytes) * u128::from(self.0)) >> PLACES) as u64;
-        Nanos(end(before.wrapping_add(bytes.0)).wrapping_sub(end(before)))
-    }
-}
-
 /// A bucket: how fast it fills, and how much it holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bucket {
-    pub(super) pace: Pace,
+    pub(super) pace: ByteTime,
     pub(super) depth: Nanos,
 }
 
 impl Bucket {
     fn of(rate: Rate, burst: Bytes) -> Self {
-        let pace = Pace::of(rate);
+        let pace = ByteTime::of(rate);
         let frames = Bytes(LEAST_FRAMES * FRAME.0);
         let depth = pace.span(0, burst.max(frames)).max(LEAST_TIME);
         Self { pace, depth }
@@ -81,14 +61,14 @@ struct Shape {
 
 impl Shape {
     fn set(&self, bucket: Bucket) {
-        self.pace.store(bucket.pace.0, Ordering::Relaxed);
+        self.pace.store(bucket.pace.word(), Ordering::Relaxed);
         self.depth.store(bucket.depth.0, Ordering::Relaxed);
     }
 
     #[inline]
     fn get(&self) -> Bucket {
         Bucket {
-            pace: Pace(self.pace.load(Ordering::Relaxed)),
+            pace: ByteTime::of_word(self.pace.load(Ordering::Relaxed)),
             depth: Nanos(self.depth.load(Ordering::Relaxed)),
         }
     }
@@ -207,16 +187,6 @@ impl Groups {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_sum_of_packet_times_is_rounded_once() {
-        for mbit in [1, 7, 100, 3_333, 100_000] {
-            let pace = Pace::of(Rate::from_bits_per_sec(mbit * 1_000_000));
-            let sum: u64 = (0..100_000u64).map(|packet| pace.span(packet * 64, Bytes(64)).0).sum();
-            let exact = 100_000 * 64 * 8_000 / mbit;
-            assert!(sum.abs_diff(exact) <= 1 + exact / 10_000_000, "{mbit}: {sum} and {exact}");
-        }
-    }
 
     #[test]
     fn no_bucket_is_too_small_to_wake_up_for() {

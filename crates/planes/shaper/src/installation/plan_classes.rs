@@ -32,13 +32,9 @@ impl PlanClasses {
     fn present(&self, id: u32) -> Option<Class> {
         self.classes.get(&id).map(|class| class.class)
     }
-
-    fn leaf(&self, id: u32) -> Option<Below> {
-        self.at(self.classes.get(&id)?.leaf?)
-    }
 }
 
-impl Classes<htb::Class> for PlanClasses {
+impl Classes for PlanClasses {
     fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
         Box::new(self.classes.keys().copied())
     }
@@ -47,21 +43,11 @@ impl Classes<htb::Class> for PlanClasses {
         self.present(id)?.htb().copied()
     }
 
-    fn below(&self, id: u32) -> Option<Below> {
-        self.leaf(id)
-    }
-}
-
-impl Classes<hfsc::Class> for PlanClasses {
-    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
-        Box::new(self.classes.keys().copied())
-    }
-
-    fn class(&self, id: u32) -> Option<hfsc::Class> {
+    fn curves(&self, id: u32) -> Option<hfsc::Class> {
         self.present(id)?.hfsc().copied()
     }
 
     fn below(&self, id: u32) -> Option<Below> {
-        self.leaf(id)
+        self.at(self.classes.get(&id)?.leaf?)
     }
 }

@@ -1,0 +1,51 @@
+//! How long bytes take at a rate, exact over any number of them.
+
+use narrows_units::{Bytes, Nanos, Rate};
+
+/// Nanoseconds a byte have this many binary places.
+const PLACES: u32 = 32;
+
+/// The time that a byte takes. Rates below 2 bit/s count as that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ByteTime(u64);
+
+impl ByteTime {
+    pub(crate) fn of(rate: Rate) -> Self {
+        let bits = u128::from(rate.bits_per_sec().max(1));
+        Self(u64::try_from((8_000_000_000u128 << PLACES) / bits).unwrap_or(u64::MAX))
+    }
+
+    /// From one word of shared memory.
+    #[inline]
+    pub(crate) const fn of_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// As one word of shared memory.
+    #[inline]
+    pub(crate) const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// How long `bytes` take that follow `before` others. The sum over them is rounded once.
+    #[inline]
+    pub(crate) fn span(self, before: u64, bytes: Bytes) -> Nanos {
+        let end = |bytes: u64| ((u128::from(bytes) * u128::from(self.0)) >> PLACES) as u64;
+        Nanos(end(before.wrapping_add(bytes.0)).wrapping_sub(end(before)))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_packet_times_is_rounded_once() {
+        for mbit in [1, 7, 100, 3_333, 100_000] {
+            let pace = ByteTime::of(Rate::from_bits_per_sec(mbit * 1_000_000));
+            let sum: u64 = (0..100_000u64).map(|packet| pace.span(packet * 64, Bytes(64)).0).sum();
+            let exact = 100_000 * 64 * 8_000 / mbit;
+            assert!(sum.abs_diff(exact) <= 1 + exact / 10_000_000, "{mbit}: {sum} and {exact}");
+        }
+    }
+}
