@@ -100,7 +100,8 @@ fn bands_below_a_shared_rate_are_one_tree_that_follows_a_change() {
     assert!(told[2].children[0].tree.is_none());
     next.commit();
     assert!(leaf(4).is_some());
-    assert_eq!(leaf(4).unwrap().class.prio, 3);
+    let band = &next.plan().classes.values().next().unwrap()[&4];
+    assert_eq!(band.class.htb().unwrap().prio, 3);
     // A single queue shares its bands with no other.
     let plan = Plan::of(after.port("eth0"), 1).unwrap();
     assert!(!plan.nodes.values().any(|node| matches!(*node.config, Config::Htb(_))));

@@ -39,10 +39,10 @@ fn with_class(policy: &Policy, verb: Verb, minor: u32, mbit: u64) -> Policy {
     policy.edit_class("eth0", &edit).unwrap()
 }
 
-/// A queue's view at its seat: the rate of class 16, if there is one.
+/// What a queue knows of the rate of class 16, if there is one, in Mbit/s: its quantum is a tenth.
 fn rate(spec: &Spec) -> Option<u64> {
     let leaf = spec.tree.as_ref().unwrap().leaf(16)?;
-    Some(leaf.class.rate.bits_per_sec() / 1_000_000)
+    Some(u64::from(leaf.quantum) * 10 * 8 / 1_000_000)
 }
 
 #[test]
