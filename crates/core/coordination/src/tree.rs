@@ -69,7 +69,7 @@ mod log;
 mod node;
 mod purchase;
 mod queue_handle;
-mod race;
+pub(crate) mod race;
 mod scheduler;
 mod single;
 mod terms;

@@ -95,7 +95,7 @@ impl SharedTree {
     /// If a parent is not among the classes. The policy checks this.
     pub fn become_these(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
         match self {
-            Self::Hfsc(tree) => tree.replace(classes),
+            Self::Hfsc(tree) => tree.replace(classes.as_ref()),
             Self::Fair(tree) => tree.become_these(classes),
             Self::FlowValve(tree) => tree.become_these(&all_of(classes.as_ref()), labels),
             Self::Lock(tree) => tree.become_these(&all_of(classes.as_ref())),

@@ -86,6 +86,8 @@ pub(crate) struct Htb {
     /// The number of classful qdiscs above it.
     level: u8,
     scheduler: Box<dyn Scheduler>,
+    /// Whether the scheduler has to know what packets cost.
+    needs_costs: bool,
     reading: Reading,
     /// By the number of a class, its place among the leaves and one more; or one of the above.
     places: Places,
@@ -115,6 +117,7 @@ impl Htb {
             config,
             level,
             reading: reading(scheduler.as_ref()),
+            needs_costs: scheduler.needs_costs(),
             scheduler,
             places: Places::default(),
             leaves: Vec::new(),
@@ -206,7 +209,11 @@ impl Htb {
             self.backlog.packets += 1;
             self.backlog.bytes += packets.len(id);
             if was_empty {
-                self.scheduler.arrived(place);
+                let cost = if self.needs_costs { leaf.next_cost(packets, now) } else { None };
+                match cost {
+                    None => self.scheduler.arrived(place),
+                    Some(cost) => self.scheduler.costs(place, cost, now),
+                }
             }
         }
         verdict
@@ -616,6 +623,7 @@ impl Qdisc for Htb {
         self.level = level;
         if let Some(tree) = tree {
             self.scheduler = tree;
+            self.needs_costs = self.scheduler.needs_costs();
         }
         self.reading = reading(self.scheduler.as_ref());
         match self.scheduler.changes().filter(|_| is_same) {

@@ -24,10 +24,10 @@ use crate::sync::{AtomicU64, Ordering};
 use narrows_units::{Bytes, Nanos};
 
 /// The bytes by which a runner may be ahead, at any weight: two full frames.
-pub(super) const LEAD: Bytes = Bytes(2 * 1514);
+pub(crate) const LEAD: Bytes = Bytes(2 * 1514);
 
 /// For at most this long, a runner that has not waited comes before worse priorities.
-pub(super) const RETURN: Nanos = Nanos::from_millis(1);
+pub(crate) const RETURN: Nanos = Nanos::from_millis(1);
 
 /// How late a runner may be that said when it would ask again.
 const SLACK: Nanos = Nanos::from_micros(50);
@@ -44,7 +44,7 @@ const LAG_LEADS: u64 = 64;
 const START_LEADS: u64 = 3;
 
 #[derive(Default)]
-pub(super) struct Race {
+pub(crate) struct Race {
     time: AtomicU64,
     /// The sum of all runners' weights.
     weight: AtomicU64,
@@ -58,13 +58,13 @@ pub(super) struct Race {
 
 /// The virtual time that `bytes` take at weight `weight`.
 #[inline]
-pub(super) fn laps(bytes: Bytes, weight: u64) -> u64 {
+pub(crate) fn laps(bytes: Bytes, weight: u64) -> u64 {
     (bytes.0 << 32) / weight.max(1)
 }
 
 /// The bytes that `laps` of virtual time are worth at weight `weight`.
 #[inline]
-pub(super) fn bytes(laps: u64, weight: u64) -> Bytes {
+pub(crate) fn bytes(laps: u64, weight: u64) -> Bytes {
     Bytes(((u128::from(laps) * u128::from(weight)) >> 32) as u64)
 }
 
@@ -75,30 +75,30 @@ fn behind(time: u64, other: u64) -> Option<u64> {
 }
 
 impl Race {
-    pub(super) fn join(&self, weight: u64) {
+    pub(crate) fn join(&self, weight: u64) {
         self.weight.fetch_add(weight, Ordering::Relaxed);
     }
 
     /// Whether there are no runners.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.weight.load(Ordering::Acquire) == 0
     }
 
     /// Whether the runner of weight `weight` is the only one.
     #[inline]
-    pub(super) fn is_alone(&self, weight: u64) -> bool {
+    pub(crate) fn is_alone(&self, weight: u64) -> bool {
         self.weight.load(Ordering::Relaxed) == weight
     }
 
     /// Whether no other runner is left.
-    pub(super) fn leave(&self, weight: u64) -> bool {
+    pub(crate) fn leave(&self, weight: u64) -> bool {
         self.weight.fetch_sub(weight, Ordering::AcqRel) == weight
     }
 
     /// At `now`, a runner at `time` waits for a sale, and asks again at `until`. Returns the time
     /// to pass to [`Self::has_had`] when it no longer waits.
     #[inline]
-    pub(super) fn want(&self, time: u64, until: Nanos, now: Nanos) -> Nanos {
+    pub(crate) fn want(&self, time: u64, until: Nanos, now: Nanos) -> Nanos {
         let wanted = until + PATIENCE;
         if self.wanted.load(Ordering::Relaxed) < wanted.0 {
             self.wanted.store(wanted.0, Ordering::Relaxed);
@@ -117,7 +117,7 @@ impl Race {
     /// A runner that waits elsewhere comes at `until`, and goes before worse priorities. Returns
     /// the time to pass to [`Self::has_had`] when it no longer waits.
     #[inline]
-    pub(super) fn comes(&self, until: Nanos) -> Nanos {
+    pub(crate) fn comes(&self, until: Nanos) -> Nanos {
         let wanted = until + SLACK;
         if self.wanted.load(Ordering::Relaxed) < wanted.0 {
             self.wanted.store(wanted.0, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Race {
 
     /// A runner that found no credit here buys elsewhere, and comes back after `gap`.
     #[inline]
-    pub(super) fn passed_over(&self, gap: Nanos, now: Nanos) {
+    pub(crate) fn passed_over(&self, gap: Nanos, now: Nanos) {
         let until = now + Nanos(2 * gap.0).max(SLACK).min(RETURN);
         // Storing each time would be more often than necessary.
         let half = Nanos(now.0 + (until - now).0 / 2);
@@ -139,7 +139,7 @@ impl Race {
     /// The runner that announced the time `wanted` no longer waits at `now`. If no other has
     /// announced a later time, worse priorities need not wait any more.
     #[inline]
-    pub(super) fn has_had(&self, wanted: Nanos, now: Nanos) {
+    pub(crate) fn has_had(&self, wanted: Nanos, now: Nanos) {
         if self.wanted.load(Ordering::Relaxed) == wanted.0 {
             self.wanted.store((now + SLACK).0, Ordering::Relaxed);
         }
@@ -147,7 +147,7 @@ impl Race {
 
     /// The runner at `time` no longer waits. If it was the last, those ahead need not wait for it.
     #[inline]
-    pub(super) fn rests(&self, time: u64, now: Nanos) {
+    pub(crate) fn rests(&self, time: u64, now: Nanos) {
         if self.last.load(Ordering::Relaxed) == time && self.due.load(Ordering::Relaxed) > now.0 {
             self.due.store(now.0, Ordering::Relaxed);
         }
@@ -155,14 +155,14 @@ impl Race {
 
     /// The time until which a runner waits.
     #[inline]
-    pub(super) fn wanted_until(&self) -> Nanos {
+    pub(crate) fn wanted_until(&self) -> Nanos {
         Nanos(self.wanted.load(Ordering::Relaxed))
     }
 
     /// By how much a runner at `time` is too far ahead of the hindmost waiting runner, and the time
     /// until which that one waits.
     #[inline]
-    pub(super) fn ahead_of_last(&self, time: u64, weight: u64, now: Nanos) -> Option<(u64, Nanos)> {
+    pub(crate) fn ahead_of_last(&self, time: u64, weight: u64, now: Nanos) -> Option<(u64, Nanos)> {
         let due = Nanos(self.due.load(Ordering::Relaxed));
         if due <= now {
             return None;
@@ -173,7 +173,7 @@ impl Race {
 
     /// Where a runner that was at `time` starts again. Others have had its unused share meanwhile.
     #[inline]
-    pub(super) fn start(&self, time: u64, weight: u64) -> u64 {
+    pub(crate) fn start(&self, time: u64, weight: u64) -> u64 {
         let race = self.time.load(Ordering::Relaxed);
         let ahead = time.wrapping_sub(race) as i64;
         race.wrapping_add_signed(ahead.clamp(0, (START_LEADS * laps(LEAD, weight)) as i64))
@@ -182,7 +182,7 @@ impl Race {
     /// The time from which a runner at `time` continues: never further back than a runner that is
     /// entitled to more.
     #[inline]
-    pub(super) fn floor(&self, time: u64, weight: u64) -> u64 {
+    pub(crate) fn floor(&self, time: u64, weight: u64) -> u64 {
         let race = self.time.load(Ordering::Relaxed);
         let least = race.wrapping_sub(LAG_LEADS * laps(LEAD, weight));
         if behind(time, least).is_some() { least } else { time }
@@ -190,21 +190,21 @@ impl Race {
 
     /// By how much a runner at `time` is too far ahead.
     #[inline]
-    pub(super) fn ahead(&self, time: u64, weight: u64) -> Option<u64> {
+    pub(crate) fn ahead(&self, time: u64, weight: u64) -> Option<u64> {
         let ahead = behind(self.time.load(Ordering::Relaxed), time)?;
         ahead.checked_sub(laps(LEAD, weight)).filter(|ahead| *ahead > 0)
     }
 
     /// Whether a runner at `time` is too far behind.
     #[inline]
-    pub(super) fn is_behind(&self, time: u64, weight: u64) -> bool {
+    pub(crate) fn is_behind(&self, time: u64, weight: u64) -> bool {
         let behind = behind(time, self.time.load(Ordering::Relaxed));
         behind.is_some_and(|behind| behind > laps(LEAD, weight))
     }
 
     /// How many bytes others buy while the race advances by `laps`.
     #[inline]
-    pub(super) fn bytes(&self, laps: u64) -> Bytes {
+    pub(crate) fn bytes(&self, laps: u64) -> Bytes {
         bytes(laps, self.weight.load(Ordering::Relaxed))
     }
 
@@ -212,7 +212,7 @@ impl Race {
     /// another. If it was the hindmost, its new time is the reference until a runner further back
     /// announces itself.
     #[inline]
-    pub(super) fn advance(&self, from: u64, to: u64, bytes: Bytes, weight: u64) {
+    pub(crate) fn advance(&self, from: u64, to: u64, bytes: Bytes, weight: u64) {
         let was_ahead = self.ahead(from, weight).is_some();
         let all = self.weight.load(Ordering::Relaxed).max(weight);
         self.time.fetch_add(laps(bytes, all), Ordering::Relaxed);
@@ -226,7 +226,7 @@ impl Race {
 
     /// Undoes the race's part of [`Self::advance`].
     #[inline]
-    pub(super) fn returned(&self, bytes: Bytes, weight: u64) {
+    pub(crate) fn returned(&self, bytes: Bytes, weight: u64) {
         let all = self.weight.load(Ordering::Relaxed).max(weight);
         self.time.fetch_sub(laps(bytes, all), Ordering::Relaxed);
     }

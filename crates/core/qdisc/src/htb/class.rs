@@ -127,6 +127,16 @@ pub trait Scheduler: Send {
     /// The class at `place` has packets.
     fn arrived(&mut self, place: u32);
 
+    /// Whether the order depends on what packets [cost](Self::costs).
+    fn needs_costs(&self) -> bool {
+        false
+    }
+
+    /// The class at `place`, which had no packets, has one at `now` that costs `next`.
+    fn costs(&mut self, place: u32, _next: Bytes, _now: Nanos) {
+        self.arrived(place);
+    }
+
     /// If the class at `place` waits, it need not: its next packet is another one.
     fn hasten(&mut self, place: u32);
 
@@ -146,6 +156,12 @@ pub trait Scheduler: Send {
     /// Asks for `want` bytes, or at least `least`, for the class at `place`, which has its turn. If
     /// there is no credit the turn is over, and the class waits.
     fn acquire(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) -> Option<Grant>;
+
+    /// Whether the class that got no credit lacks it. If not, its turn was to say what its next
+    /// packet costs.
+    fn lacks_credit(&self) -> bool {
+        true
+    }
 
     /// Ends the turn of the class at `place`, which has `unused` bytes of its grant.
     fn finish(&mut self, place: u32, unused: Bytes, then: Then, now: Nanos);

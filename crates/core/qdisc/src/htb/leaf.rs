@@ -250,6 +250,16 @@ impl Leaf {
         Some(id)
     }
 
+    /// What its next packet costs, if it has one now and its qdisc is a FIFO.
+    pub(super) fn next_cost(&mut self, packets: &mut Packets, now: Nanos) -> Option<Bytes> {
+        if self.queue.held.is_none() {
+            let held = self.queue.next(packets, now).ok()?;
+            self.rank_next();
+            self.queue.held = Some(held);
+        }
+        self.queue.held.map(|held| self.cost(held))
+    }
+
     /// Sends up to a quantum, as far as `scheduler` has credit for the class, which is at `place`.
     /// Returns what it has sent.
     #[inline]
@@ -305,7 +315,7 @@ impl Leaf {
             Bytes(u64::from(self.quantum)).min(queued).max(cost)
         };
         let Some(grant) = scheduler.acquire(place, cost, want, now) else {
-            self.overlimits += 1;
+            self.overlimits += u64::from(scheduler.lacks_credit());
             return sent;
         };
         let mut credit = grant.bytes;

@@ -1,0 +1,142 @@
+//! Queues with an `hfsc` each over one tree, in virtual time.
+
+use narrows_coordination::{Below, Classes, SharedTree, TreeKind};
+use narrows_packet::{PacketId, Packets};
+use narrows_qdisc::hfsc::{Class, Curve, Service};
+use narrows_qdisc::htb::{self, Unclassified};
+use narrows_qdisc::{Config, Detail, Next, NodeId, Qdisc, Spec, Verdict, fifo};
+use narrows_units::{Nanos, Rate};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub const MBIT: u64 = 1_000_000;
+pub const MILLI: u64 = 1_000_000;
+
+/// A curve of two pieces, in bits a second, the first in nanoseconds.
+pub fn curve(m1: u64, d: u64, m2: u64) -> Curve {
+    let [m1, m2] = [m1, m2].map(Rate::from_bits_per_sec);
+    Curve { m1, d: Nanos(d), m2 }
+}
+
+/// A straight one.
+pub fn line(rate: u64) -> Curve {
+    Curve::line(Rate::from_bits_per_sec(rate))
+}
+
+/// A class with these curves: real time, link share, upper limit.
+pub fn class(parent: Option<u32>, curves: [Option<Curve>; 3]) -> Class {
+    let [real_time, link_share, upper_limit] = curves;
+    Class { parent, real_time, link_share, upper_limit }
+}
+
+struct Members(BTreeMap<u32, Class>);
+
+impl Classes for Members {
+    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+        Box::new(self.0.keys().copied())
+    }
+
+    fn class(&self, _: u32) -> Option<htb::Class> {
+        None
+    }
+
+    fn curves(&self, id: u32) -> Option<Class> {
+        self.0.get(&id).copied()
+    }
+
+    fn below(&self, id: u32) -> Option<Below> {
+        let is_leaf = self.0.values().all(|class| class.parent != Some(id));
+        let config = Config::Fifo(fifo::Config::Packets(100_000));
+        (is_leaf && self.0.contains_key(&id)).then(|| Below::new(NodeId(u64::from(id)), config))
+    }
+}
+
+/// The most packets of a queue.
+const PACKETS: u32 = 1 << 14;
+
+struct Queue {
+    qdisc: Box<dyn Qdisc>,
+    packets: Packets,
+    free: Vec<PacketId>,
+}
+
+/// See the module's documentation.
+pub struct Bed {
+    tree: SharedTree,
+    queues: Vec<Queue>,
+    pub now: Nanos,
+}
+
+/// A packet that has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sent {
+    pub class: u32,
+    pub len: u32,
+    pub arrival: Nanos,
+}
+
+impl Bed {
+    pub fn new(queues: usize, classes: &[(u32, Class)]) -> Self {
+        let tree = SharedTree::new(TreeKind::Hfsc);
+        tree.become_these(Arc::new(Members(classes.iter().copied().collect())), &BTreeMap::new());
+        let queue = |_| {
+            let config = htb::Config { default: 0, unclassified: Unclassified::Dropped };
+            let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
+            let free = (0..PACKETS).map(PacketId).collect();
+            Queue { qdisc: spec.build(), packets: Packets::new(PACKETS), free }
+        };
+        let queues = (0..queues).map(queue).collect();
+        Self { tree, queues, now: Nanos::from_secs(1) }
+    }
+
+    /// Applies other classes, as a command would.
+    pub fn change(&mut self, classes: &[(u32, Class)]) {
+        let members = Members(classes.iter().copied().collect());
+        self.tree.become_these(Arc::new(members), &BTreeMap::new());
+        for queue in &mut self.queues {
+            let config = htb::Config { default: 0, unclassified: Unclassified::Dropped };
+            let spec = Spec::new(Config::Htb(config));
+            let mut handover = narrows_qdisc::Handover::new(&mut queue.packets, self.now);
+            queue.qdisc.retune(spec, &mut handover);
+        }
+    }
+
+    pub fn enqueue(&mut self, queue: usize, class: u32, len: u32) {
+        let Queue { qdisc, packets, free } = &mut self.queues[queue];
+        let id = free.pop().unwrap();
+        packets.arrive(id, len, self.now);
+        packets.meta_mut(id).class = class;
+        assert_eq!(qdisc.enqueue(packets, id, self.now), Verdict::Queued);
+    }
+
+    /// The next packet of the queue, or when to come again.
+    pub fn dequeue(&mut self, queue: usize) -> Result<Sent, Option<Nanos>> {
+        let Queue { qdisc, packets, free } = &mut self.queues[queue];
+        match qdisc.dequeue_one(packets, self.now) {
+            Ok(id) => {
+                let class = packets.meta(id).class;
+                let (len, arrival) = (packets.len(id).0 as u32, packets.meta(id).arrival);
+                free.push(id);
+                Ok(Sent { class, len, arrival })
+            }
+            Err(Next::Held(at) | Next::At(at)) => Err(Some(at)),
+            Err(Next::Empty) => Err(None),
+            Err(Next::Now) => panic!("there was room"),
+        }
+    }
+
+    /// What each class of which the queue has had packets has had.
+    pub fn services(&self, queue: usize, classes: &[(u32, Class)]) -> BTreeMap<u32, Service> {
+        let parent = |id: u32| {
+            classes.iter().find(|(other, _)| *other == id).and_then(|(_, class)| class.parent)
+        };
+        let mut stats = Vec::new();
+        self.queues[queue].qdisc.stats(&mut stats);
+        let Some(Detail::Htb(figures)) = &stats[0].detail else { panic!("{:?}", stats[0]) };
+        let all = figures.leaves.iter().flat_map(|(leaf, figures)| {
+            let path = std::iter::successors(Some(*leaf), |id| parent(*id));
+            path.zip(figures.service.iter().copied())
+        });
+        all.collect()
+    }
+}
