@@ -6,7 +6,7 @@ mod hfsc {
     pub mod kernel;
 }
 
-use hfsc::bed::{Bed, MBIT, MILLI, class, curve, line};
+use hfsc::bed::{Bed, Load, MBIT, MILLI, Run, class, curve, line};
 use hfsc::kernel::{Kernel, Next};
 use narrows_qdisc::hfsc::{Class, Curve};
 use narrows_units::Nanos;
@@ -100,12 +100,14 @@ fn some_classes() -> impl Strategy<Value = Vec<(u32, Class)>> {
         let some = || prop::option::of(some_curve());
         (some(), some(), prop::option::weighted(0.3, some_curve()))
     };
-    let leaf = move || curves().prop_map(|(real_time, link_share, upper_limit)| {
-        // One of the two is needed, and link sharing for an upper limit.
-        let none = real_time.is_none() && link_share.is_none();
-        let link_share = if none { Some(line(4 * MBIT)) } else { link_share };
-        [real_time, link_share, upper_limit.filter(|_| link_share.is_some())]
-    });
+    let leaf = move || {
+        curves().prop_map(|(real_time, link_share, upper_limit)| {
+            // One of the two is needed, and link sharing for an upper limit.
+            let none = real_time.is_none() && link_share.is_none();
+            let link_share = if none { Some(line(4 * MBIT)) } else { link_share };
+            [real_time, link_share, upper_limit.filter(|_| link_share.is_some())]
+        })
+    };
     let inner = || {
         (some_curve(), prop::option::weighted(0.5, some_curve()))
             .prop_map(|(link_share, upper_limit)| [None, Some(link_share), upper_limit])
@@ -145,5 +147,151 @@ proptest! {
             (0..count).map(move |number| (if number == 0 { gap } else { 0 }, leaf, len))
         });
         is_as_in_the_kernel(&classes, &arrivals.collect(), link * MBIT);
+    }
+}
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// How late workers come at most.
+const LATE: Nanos = Nanos::from_micros(50);
+
+/// Whether `rate` is `due` within this part of it.
+fn is_near(rate: f64, due: u64, part: f64) -> bool {
+    (rate - due as f64).abs() <= due as f64 * part
+}
+
+/// A link of 100 Mbit/s with two leaves: 7 parts and 3.
+fn two(root: u64) -> Vec<(u32, Class)> {
+    vec![
+        (1, class(None, [None, Some(line(root)), Some(line(root))])),
+        (11, class(Some(1), [None, Some(line(7 * MBIT)), None])),
+        (12, class(Some(1), [None, Some(line(3 * MBIT)), None])),
+    ]
+}
+
+#[test]
+fn classes_on_different_queues_share_by_their_curves() {
+    for lateness in [Nanos::ZERO, LATE] {
+        let mut run = Run::new(2, &two(100 * MBIT), lateness);
+        run.load(0, 11, Load::Endless(1514));
+        run.load(1, 12, Load::Endless(1514));
+        run.pass(SECOND);
+        let (one, other) = (run.rate(11, SECOND), run.rate(12, SECOND));
+        assert!(is_near(one + other, 100 * MBIT, 0.001), "{one} and {other}");
+        assert!(is_near(one, 70 * MBIT, 0.01), "{one} and {other}, {lateness:?} late");
+    }
+}
+
+#[test]
+fn a_class_has_one_share_on_any_number_of_queues() {
+    for queues in [2, 4, 16] {
+        let mut run = Run::new(queues, &two(100 * MBIT), LATE);
+        for queue in 0..queues {
+            run.load(queue, 11, Load::Endless(1514));
+        }
+        run.load(0, 12, Load::Endless(600));
+        run.pass(SECOND);
+        let (one, other) = (run.rate(11, SECOND), run.rate(12, SECOND));
+        assert!(is_near(one + other, 100 * MBIT, 0.001), "{one} and {other}");
+        assert!(is_near(one, 70 * MBIT, 0.02), "{one} and {other} on {queues} queues");
+        let parts: Vec<u64> = (0..queues).map(|queue| run.sent_by[&(11, queue)]).collect();
+        let mean = 70.0 * 1e6 / 8.0 / queues as f64;
+        for part in &parts {
+            assert!((*part as f64 - mean).abs() < mean * 0.05, "{parts:?}, {mean} each");
+        }
+    }
+}
+
+#[test]
+fn each_level_shares_over_all_queues() {
+    let classes = [
+        (1, class(None, [None, Some(line(MBIT)), Some(line(100 * MBIT))])),
+        (2, class(Some(1), [None, Some(line(6 * MBIT)), None])),
+        (3, class(Some(1), [None, Some(line(4 * MBIT)), None])),
+        (21, class(Some(2), [None, Some(line(MBIT)), None])),
+        (22, class(Some(2), [None, Some(line(2 * MBIT)), None])),
+        (31, class(Some(3), [None, Some(line(MBIT)), None])),
+        (32, class(Some(3), [None, Some(line(MBIT)), None])),
+    ];
+    let mut run = Run::new(4, &classes, LATE);
+    for (queue, class) in [(0, 21), (1, 22), (2, 31), (1, 31), (3, 32)] {
+        run.load(queue, class, Load::Endless(1514));
+    }
+    run.pass(SECOND);
+    for (class, due) in [(21, 20), (22, 40), (31, 20), (32, 20)] {
+        let rate = run.rate(class, SECOND);
+        assert!(is_near(rate, due * MBIT, 0.02), "{class}: {rate}, due {due} Mbit/s");
+    }
+    // What one leaves, those beside it have first.
+    run.stop(0, 21);
+    run.pass(SECOND);
+    run.pass(SECOND);
+    for (class, due) in [(22, 60), (31, 20), (32, 20)] {
+        let rate = run.rate(class, SECOND);
+        assert!(is_near(rate, due * MBIT, 0.02), "{class}: {rate}, due {due} Mbit/s");
+    }
+}
+
+#[test]
+fn an_upper_limit_holds_in_every_window() {
+    for queues in [1, 4, 16] {
+        let classes = [
+            (1, class(None, [None, Some(line(MBIT)), Some(line(100 * MBIT))])),
+            (11, class(Some(1), [None, Some(line(MBIT)), Some(line(20 * MBIT))])),
+            (12, class(Some(1), [None, Some(line(MBIT)), None])),
+        ];
+        let mut run = Run::new(queues, &classes, LATE);
+        for queue in 0..queues {
+            run.load(queue, 11, Load::Endless(1514));
+            run.load(queue, 12, Load::Endless(1514));
+        }
+        run.pass(SECOND);
+        for (limited, rate) in [(vec![11], 20 * MBIT), (vec![11, 12], 100 * MBIT)] {
+            let log = run.log.iter().filter(|(_, sent)| limited.contains(&sent.class));
+            let (mut credit, mut last, mut most) = (0.0, run.log[0].0, 0.0f64);
+            for (at, sent) in log {
+                credit = f64::max(0.0, credit - (*at - last).0 as f64 * rate as f64 / 8e9);
+                credit += f64::from(sent.len);
+                (last, most) = (*at, most.max(credit));
+            }
+            // What workers make good that come late, and the frames that leave.
+            let late = LATE.0 as f64 * rate as f64 / 8e9;
+            let bound = late + 3.0 * 1514.0;
+            assert!(most <= bound, "{most} bytes at once of {bound}, {queues} queues, {rate}");
+        }
+        assert!(is_near(run.rate(11, SECOND), 20 * MBIT, 0.001));
+        assert!(is_near(run.rate(12, SECOND), 80 * MBIT, 0.001));
+    }
+}
+
+/// A voice call: 160 bytes each 20 ms, due within 5 ms, beside floods that fill the line.
+#[test]
+fn no_deadline_is_missed_by_more_than_a_frame_and_the_lateness_of_a_worker() {
+    const DUE: u64 = 5 * MILLI;
+    for queues in [1, 2, 4, 16] {
+        for calls in [1u32, 4] {
+            let rate = u64::from(calls) * 160 * 8 * 50;
+            // As `umax` and `dmax` say it: a steep first piece.
+            let voice = curve(u64::from(calls) * 160 * 8 * 1_000_000_000 / DUE, DUE, rate);
+            let classes = [
+                (1, class(None, [None, Some(line(MBIT)), Some(line(10 * MBIT))])),
+                (11, class(Some(1), [Some(voice), None, None])),
+                (12, class(Some(1), [None, Some(line(MBIT)), None])),
+            ];
+            let mut run = Run::new(queues, &classes, LATE);
+            for queue in 0..queues {
+                run.load(queue, 12, Load::Endless(1514));
+            }
+            for call in 0..calls as usize {
+                run.load(call % queues, 11, Load::Every(160, Nanos(20 * MILLI)));
+            }
+            run.pass(Nanos::from_secs(5));
+            let frame = Nanos(time(1514, 10 * MBIT));
+            let longest = run.longest[&11];
+            assert!(longest <= Nanos(DUE) + frame + LATE, "{longest:?}, {queues} queues");
+            let span = Nanos::from_secs(5);
+            assert!(is_near(run.rate(11, span), rate, 0.01));
+            assert!(is_near(run.rate(11, span) + run.rate(12, span), 10 * MBIT, 0.001));
+        }
     }
 }

@@ -10,13 +10,13 @@
 //! Memory ordering: relaxed, but for the counts of queues that decide who begins and ends a period:
 //! who begins the next one sees the virtual time at which the last one ended.
 
-use super::curve::{Curve, Progress, advance_to, is_before, later};
+use super::curve::{Curve, Progress, advance_to, earlier, is_before, later};
 use crate::census;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::tree::race::{LEAD, Race};
 use narrows_qdisc::Census;
 use narrows_qdisc::hfsc::{self, Service};
-use narrows_units::Bytes;
+use narrows_units::{Bytes, Nanos};
 use std::sync::{Arc, OnceLock};
 
 type ClassCensus = census::Shared<256>;
@@ -156,8 +156,8 @@ impl Class {
                 // Its siblings are on other queues.
                 None => least,
             };
-            let is_new = parent.period.load(Ordering::Relaxed)
-                != self.parent_period.load(Ordering::Relaxed);
+            let is_new =
+                parent.period.load(Ordering::Relaxed) != self.parent_period.load(Ordering::Relaxed);
             if is_new || is_before(self.virtual_time(), start) {
                 self.virtual_time.store(start, Ordering::Relaxed);
             }
@@ -242,10 +242,9 @@ impl Class {
     /// Gives back `bytes` that it was served and has not sent.
     pub(super) fn give_back(&self, curves: &Curves, bytes: Bytes) {
         let before = self.total.fetch_sub(bytes.0, Ordering::Relaxed).wrapping_sub(bytes.0);
-        for (progress, curve) in [
-            (&self.link_share, &curves.link_share),
-            (&self.upper_limit, &curves.upper_limit),
-        ] {
+        for (progress, curve) in
+            [(&self.link_share, &curves.link_share), (&self.upper_limit, &curves.upper_limit)]
+        {
             if let Some(curve) = curve {
                 progress.take_back(curve, before, bytes);
             }
@@ -276,16 +275,24 @@ impl Class {
                 time = least;
             }
         }
-        self.virtual_time.store(time, Ordering::Relaxed);
+        let before = self.virtual_time.swap(time, Ordering::Relaxed);
+        if let Some(parent) = self.parent.as_ref().filter(|parent| parent.is_shared()) {
+            parent.waiting.moves(before, time);
+        }
         time
     }
 
-    /// A class below it is next, at this virtual time.
+    /// A class below it is next, at this virtual time. With `is_shared`, others that are behind may
+    /// wait on other queues.
     #[inline]
-    pub(super) fn serves(&self, virtual_time: u64) {
+    pub(super) fn serves(&self, virtual_time: u64, is_shared: bool, now: u64) {
+        let mut time = virtual_time;
+        if is_shared && let Some(hindmost) = self.waiting.hindmost(Nanos(now)) {
+            time = earlier(time, hindmost);
+        }
         let least = self.least.load(Ordering::Relaxed);
-        if least == 0 || is_before(least, virtual_time) {
-            self.least.store(virtual_time, Ordering::Relaxed);
+        if least == 0 || is_before(least, time) {
+            self.least.store(time, Ordering::Relaxed);
         }
     }
 }

@@ -34,6 +34,9 @@ use std::sync::Arc;
 /// The place of the root, which is the qdisc itself.
 const ROOT: u32 = 0;
 
+/// At no more classes than this, a queue announces what it waits for.
+const ANNOUNCED_MOST: usize = 256;
+
 /// The weight of a queue of a leaf among its queues, in bytes.
 const QUEUE_WEIGHT: u64 = 1514;
 
@@ -96,6 +99,8 @@ struct Inner {
     members: Vec<Option<Result<u32, u32>>>,
     /// How many members there are.
     count: u32,
+    /// Those that have children.
+    inners: Vec<u32>,
 }
 
 /// See the module's documentation.
@@ -111,6 +116,8 @@ pub(super) struct Scheduler {
     /// and those that are, by deadline.
     eligible: Winners,
     held: Times,
+    /// Classes at which something is to be announced; empty between calls.
+    announcing: Vec<u32>,
     turn: Turn,
 }
 
@@ -119,8 +126,14 @@ impl Scheduler {
         let class = queue.root();
         let place = Place::new(class, Curves::default(), NONE, 0);
         place.class.is_opened();
-        let root =
-            Inner { id: ROOT, place, children: Children::default(), members: Vec::new(), count: 0 };
+        let root = Inner {
+            id: ROOT,
+            place,
+            children: Children::default(),
+            members: Vec::new(),
+            count: 0,
+            inners: Vec::new(),
+        };
         Self {
             queue,
             leaves: Vec::new(),
@@ -130,6 +143,7 @@ impl Scheduler {
             waiting: Winners::default(),
             eligible: Winners::default(),
             held: Times::default(),
+            announcing: Vec::new(),
             turn: Turn::Cost,
         }
     }
@@ -173,6 +187,7 @@ impl Scheduler {
             children: Children::default(),
             members: Vec::new(),
             count: 0,
+            inners: Vec::new(),
         });
         self.by_id.insert(id, place);
         Some(place)
@@ -181,7 +196,9 @@ impl Scheduler {
     /// One member less of the class at `place`, and of those above that have none then.
     fn leave_inner(&mut self, mut place: u32, mut at: u32) {
         while let Some(inner) = self.inner(place) {
-            inner.members[at as usize] = None;
+            if let Some(Err(gone)) = inner.members[at as usize].take() {
+                inner.inners.retain(|one| *one != gone);
+            }
             inner.count -= 1;
             if inner.count > 0 || place == ROOT {
                 return;
@@ -385,15 +402,14 @@ impl Scheduler {
                     }
                 }
                 let Some(Some(inner)) = self.inners.get_mut(at as usize) else { return None };
-                inner.place.class.serves(time);
+                inner.place.class.serves(time, is_shared, now);
                 match member {
                     Err(below) => at = below,
                     Ok(place) => {
                         let leaf = self.leaves[place as usize].as_mut()?;
                         if is_shared && leaf.place.class.is_shared() {
                             let waiting = &leaf.place.class.waiting;
-                            let ahead =
-                                waiting.ahead_of_last(leaf.time, leaf.weight, Nanos(now));
+                            let ahead = waiting.ahead_of_last(leaf.time, leaf.weight, Nanos(now));
                             if let Some((_, due)) = ahead {
                                 leaf.place.stands_aside = due.0;
                                 self.refit(Ok(place), now);
@@ -444,29 +460,28 @@ impl Scheduler {
         }
     }
 
-    /// Announces to other queues what this one waits for until `until`: of each class from the root
-    /// downwards, the child that will be served first.
+    /// Announces to other queues what this one waits for until `until`: of each class, the child that
+    /// will be served first.
     fn announce(&mut self, until: u64, now: u64) {
-        let mut at = ROOT;
-        while let Some(Some(inner)) = self.inners.get(at as usize) {
+        let [until, now] = [until, now].map(Nanos);
+        self.announcing.push(ROOT);
+        for _ in 0..ANNOUNCED_MOST {
+            let Some(at) = self.announcing.pop() else { return };
+            let Some(Some(inner)) = self.inners.get(at as usize) else { continue };
             if !inner.place.class.is_shared() {
-                return;
+                continue;
             }
-            let Some((child, time)) = inner.children.first() else { return };
-            inner.place.class.waiting.want(time, Nanos(until), Nanos(now));
-            match inner.members[child as usize] {
-                Some(Err(below)) => at = below,
-                Some(Ok(leaf)) => {
-                    if let Some(Some(leaf)) = self.leaves.get(leaf as usize)
-                        && leaf.place.class.is_shared()
-                    {
-                        leaf.place.class.waiting.want(leaf.time, Nanos(until), Nanos(now));
-                    }
-                    return;
-                }
-                None => return,
+            let Some((child, time)) = inner.children.first() else { continue };
+            inner.place.class.waiting.want(time, until, now);
+            self.announcing.extend(&inner.inners);
+            if let Some(Ok(leaf)) = inner.members[child as usize]
+                && let Some(Some(leaf)) = self.leaves.get(leaf as usize)
+                && leaf.place.class.is_shared()
+            {
+                leaf.place.class.waiting.want(leaf.time, until, now);
             }
         }
+        self.announcing.clear();
     }
 }
 
@@ -504,6 +519,7 @@ impl Inner {
             self.members.push(None);
         }
         self.members[at] = Some(member);
+        self.inners.extend(member.err());
         self.children.make_room(self.members.len());
         at as u32
     }

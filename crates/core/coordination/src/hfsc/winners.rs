@@ -39,7 +39,10 @@ impl Winners {
 
     fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
         let leaves = self.winners.get(self.keys.len()..).unwrap_or_default();
-        leaves.iter().filter(|place| **place != NONE).map(|place| (*place, self.keys[*place as usize]))
+        leaves
+            .iter()
+            .filter(|place| **place != NONE)
+            .map(|place| (*place, self.keys[*place as usize]))
     }
 
     /// The first, and its key.
@@ -82,9 +85,7 @@ impl Winners {
             at /= 2;
             self.winners[at] = if other == NONE {
                 one
-            } else if one == NONE
-                || is_before(self.keys[other as usize], self.keys[one as usize])
-            {
+            } else if one == NONE || is_before(self.keys[other as usize], self.keys[one as usize]) {
                 other
             } else {
                 one

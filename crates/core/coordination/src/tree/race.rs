@@ -171,6 +171,22 @@ impl Race {
         Some((ahead.checked_sub(laps(LEAD, weight)).filter(|ahead| *ahead > 0)?, due))
     }
 
+    /// The virtual time of the hindmost runner that waits at `now`.
+    #[inline]
+    pub(crate) fn hindmost(&self, now: Nanos) -> Option<u64> {
+        let waits = self.due.load(Ordering::Relaxed) > now.0;
+        waits.then(|| self.last.load(Ordering::Relaxed))
+    }
+
+    /// The runner that was at `from` is at `to` now. If it was the hindmost, its new time is the
+    /// reference until a runner further back announces itself.
+    #[inline]
+    pub(crate) fn moves(&self, from: u64, to: u64) {
+        if self.last.load(Ordering::Relaxed) == from {
+            self.last.store(to, Ordering::Relaxed);
+        }
+    }
+
     /// Where a runner that was at `time` starts again. Others have had its unused share meanwhile.
     #[inline]
     pub(crate) fn start(&self, time: u64, weight: u64) -> u64 {
@@ -209,16 +225,13 @@ impl Race {
     }
 
     /// A runner of weight `weight` has bought `bytes`, for which it has moved `from` one time `to`
-    /// another. If it was the hindmost, its new time is the reference until a runner further back
-    /// announces itself.
+    /// another.
     #[inline]
     pub(crate) fn advance(&self, from: u64, to: u64, bytes: Bytes, weight: u64) {
         let was_ahead = self.ahead(from, weight).is_some();
         let all = self.weight.load(Ordering::Relaxed).max(weight);
         self.time.fetch_add(laps(bytes, all), Ordering::Relaxed);
-        if self.last.load(Ordering::Relaxed) == from {
-            self.last.store(to, Ordering::Relaxed);
-        }
+        self.moves(from, to);
         if was_ahead {
             self.follow(to, weight);
         }

@@ -140,3 +140,140 @@ impl Bed {
         all.collect()
     }
 }
+
+/// What comes for a class on a queue.
+#[derive(Clone, Copy)]
+pub enum Load {
+    /// More than can leave, in packets of this length.
+    Endless(u32),
+    /// A packet of this length each so often.
+    Every(u32, Nanos),
+}
+
+struct Source {
+    queue: usize,
+    class: u32,
+    load: Load,
+    next: Nanos,
+}
+
+/// Queues that each come when they have to, and somewhat late.
+pub struct Run {
+    pub bed: Bed,
+    sources: Vec<Source>,
+    due: Vec<Nanos>,
+    lateness: u64,
+    random: u64,
+    /// Bytes by class, and by class and queue.
+    pub sent: BTreeMap<u32, u64>,
+    pub sent_by: BTreeMap<(u32, usize), u64>,
+    /// The longest wait of a packet of each class.
+    pub longest: BTreeMap<u32, Nanos>,
+    /// Everything that was sent, by time.
+    pub log: Vec<(Nanos, Sent)>,
+    /// How often a queue came.
+    pub turns: u64,
+}
+
+impl Run {
+    /// How many packets of an endless load are queued.
+    const QUEUED: usize = 40;
+
+    pub fn new(queues: usize, classes: &[(u32, Class)], lateness: Nanos) -> Self {
+        let bed = Bed::new(queues, classes);
+        Self {
+            due: vec![bed.now; queues],
+            bed,
+            sources: Vec::new(),
+            lateness: lateness.0,
+            random: 1,
+            sent: BTreeMap::new(),
+            sent_by: BTreeMap::new(),
+            longest: BTreeMap::new(),
+            log: Vec::new(),
+            turns: 0,
+        }
+    }
+
+    pub fn load(&mut self, queue: usize, class: u32, load: Load) {
+        let next = self.bed.now;
+        self.sources.push(Source { queue, class, load, next });
+        self.due[queue] = next;
+        if let Load::Endless(len) = load {
+            (0..Self::QUEUED).for_each(|_| self.bed.enqueue(queue, class, len));
+        }
+    }
+
+    /// Nothing more comes for the class on the queue.
+    pub fn stop(&mut self, queue: usize, class: u32) {
+        self.sources.retain(|source| (source.queue, source.class) != (queue, class));
+    }
+
+    fn late(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.random >> 33) % (self.lateness + 1)
+    }
+
+    /// Lets this much time pass, and forgets what was sent before.
+    pub fn pass(&mut self, span: Nanos) {
+        let end = self.bed.now + span;
+        (self.sent, self.sent_by) = (BTreeMap::new(), BTreeMap::new());
+        (self.longest, self.log) = (BTreeMap::new(), Vec::new());
+        loop {
+            let arrivals = self.sources.iter().enumerate();
+            let arrival = arrivals
+                .filter(|(_, source)| matches!(source.load, Load::Every(..)))
+                .map(|(number, source)| (source.next, number))
+                .min();
+            let turn = (0..self.due.len()).map(|queue| (self.due[queue], queue)).min().unwrap();
+            let next = arrival.map_or(turn.0, |(at, _)| at.min(turn.0));
+            if next >= end {
+                self.bed.now = end;
+                return;
+            }
+            self.bed.now = self.bed.now.max(next);
+            if let Some((at, number)) = arrival.filter(|(at, _)| *at <= turn.0) {
+                let source = &mut self.sources[number];
+                let Load::Every(len, gap) = source.load else { unreachable!() };
+                source.next = at + gap;
+                let (queue, class) = (source.queue, source.class);
+                self.bed.enqueue(queue, class, len);
+                let wakes = self.bed.now + Nanos(self.late());
+                self.due[queue] = self.due[queue].min(wakes);
+                continue;
+            }
+            self.turn(turn.1);
+        }
+    }
+
+    fn turn(&mut self, queue: usize) {
+        self.turns += 1;
+        let until = loop {
+            match self.bed.dequeue(queue) {
+                Err(until) => break until,
+                Ok(sent) => {
+                    let (now, len) = (self.bed.now, u64::from(sent.len));
+                    *self.sent.entry(sent.class).or_default() += len;
+                    *self.sent_by.entry((sent.class, queue)).or_default() += len;
+                    let longest = self.longest.entry(sent.class).or_default();
+                    *longest = (*longest).max(now - sent.arrival);
+                    self.log.push((now, sent));
+                    let of = (queue, sent.class);
+                    let mut sources = self.sources.iter();
+                    let source = sources.find(|source| (source.queue, source.class) == of);
+                    if let Some(Source { load: Load::Endless(len), .. }) = source {
+                        let len = *len;
+                        self.bed.enqueue(queue, sent.class, len);
+                    }
+                }
+            }
+        };
+        let late = Nanos(self.late());
+        self.due[queue] = until.map_or(Nanos::MAX, |at| at.max(self.bed.now + Nanos(1)) + late);
+    }
+
+    /// What a class got, in bits a second.
+    pub fn rate(&self, class: u32, span: Nanos) -> f64 {
+        *self.sent.get(&class).unwrap_or(&0) as f64 * 8e9 / span.0 as f64
+    }
+}

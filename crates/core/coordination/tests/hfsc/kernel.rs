@@ -224,9 +224,8 @@ impl Kernel {
             let parent = self.parent(id);
             if go_active {
                 let last = self.active_children(parent).map(|(_, class)| class.vt);
-                let last = last.fold(None, |last: Option<f64>, vt| {
-                    Some(last.map_or(vt, |last| last.max(vt)))
-                });
+                let last = last
+                    .fold(None, |last: Option<f64>, vt| Some(last.map_or(vt, |last| last.max(vt))));
                 let above = &self.classes[&parent];
                 let (cvtmin, cvtoff) = (above.cvtmin, above.cvtoff);
                 let (vtperiod, nactive) = (above.vtperiod, above.nactive);
