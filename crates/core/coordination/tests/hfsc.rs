@@ -279,6 +279,7 @@ fn no_deadline_is_missed_by_more_than_a_frame_and_the_lateness_of_a_worker() {
                 (12, class(Some(1), [None, Some(line(MBIT)), None])),
             ];
             let mut run = Run::new(queues, &classes, LATE);
+            run.link = 800;
             for queue in 0..queues {
                 run.load(queue, 12, Load::Endless(1514));
             }
@@ -286,12 +287,141 @@ fn no_deadline_is_missed_by_more_than_a_frame_and_the_lateness_of_a_worker() {
                 run.load(call % queues, 11, Load::Every(160, Nanos(20 * MILLI)));
             }
             run.pass(Nanos::from_secs(5));
-            let frame = Nanos(time(1514, 10 * MBIT));
+            // Of each other queue, a frame may be on its way.
+            let frames = Nanos(time(1514, 10 * MBIT) * queues as u64);
             let longest = run.longest[&11];
-            assert!(longest <= Nanos(DUE) + frame + LATE, "{longest:?}, {queues} queues");
+            assert!(longest <= Nanos(DUE) + frames + LATE, "{longest:?}, {queues} queues");
             let span = Nanos::from_secs(5);
             assert!(is_near(run.rate(11, span), rate, 0.01));
             assert!(is_near(run.rate(11, span) + run.rate(12, span), 10 * MBIT, 0.001));
         }
     }
+}
+
+/// The service that is due `after` the beginning of a backlogged period, in bytes.
+fn due(curve: &Curve, after: u64) -> u64 {
+    let [m1, m2] = [curve.m1, curve.m2].map(|rate| u128::from(rate.bits_per_sec()));
+    let first = u128::from(after.min(curve.d.0));
+    let bits = m1 * first + m2 * (u128::from(after) - first);
+    (bits / 8_000_000_000) as u64
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Leaves that are backlogged from their beginning on have what their real-time curves say,
+    /// beside others that would take the whole line by link sharing.
+    #[test]
+    fn service_curves_hold_over_any_number_of_queues(
+        queues in prop::sample::select(vec![1usize, 2, 4, 16]),
+        curves in prop::collection::vec(some_curve(), 1..4),
+        lens in prop::collection::vec(64u32..1_515, 4),
+        spread in 1usize..16,
+        lateness in prop::sample::select(vec![Nanos::ZERO, LATE]),
+    ) {
+        // The line carries all of them, whichever piece they are on, and something besides.
+        let slopes = curves.iter().map(|curve| curve.m1.max(curve.m2).bits_per_sec() / MBIT);
+        let mbit = (slopes.sum::<u64>() * 5 / 4).next_power_of_two();
+        let rate = mbit * MBIT;
+        let mut classes = vec![
+            (1, class(None, [None, Some(line(MBIT)), Some(line(rate))])),
+            (99, class(Some(1), [None, Some(line(MBIT)), None])),
+        ];
+        let leaves = (11..).zip(&curves);
+        classes.extend(leaves.map(|(id, curve)| (id, class(Some(1), [Some(*curve), None, None]))));
+        let mut run = Run::new(queues, &classes, lateness);
+        run.link = 8_000 / mbit;
+        (0..queues).for_each(|queue| run.load(queue, 99, Load::Endless(1514)));
+        run.pass(Nanos(50 * MILLI));
+        let begins = run.bed.now;
+        for (number, (id, _)) in (11..).zip(&curves).enumerate() {
+            for queue in 0..spread.min(queues) {
+                run.load((queue + number) % queues, id, Load::Endless(lens[number]));
+            }
+        }
+        run.pass(Nanos(200 * MILLI));
+        // A frame of each queue may be on its way, and one of the leaf is not divided.
+        let slack = lateness.0 + (queues as u64 + 1) * time(1514, rate);
+        for (number, (id, curve)) in (11u32..).zip(&curves).enumerate() {
+            let mut had = 0;
+            for (at, sent) in run.log.iter().filter(|(_, sent)| sent.class == id) {
+                let after = (*at - begins).0.saturating_sub(slack);
+                let needed = due(curve, after).saturating_sub(u64::from(lens[number]));
+                prop_assert!(had >= needed, "{id}: {had} bytes of {needed} after {after} ns");
+                had += u64::from(sent.len);
+            }
+            let needed = due(curve, (200 * MILLI).saturating_sub(slack)).saturating_sub(u64::from(lens[number]));
+            prop_assert!(had >= needed, "{id}: {had} bytes of {needed} in all");
+        }
+    }
+}
+
+/// `tc-hfsc(7)`: a curve that is steep at first gets its service earlier, at the expense of one
+/// that is flat at first, and both have the same in the long run.
+#[test]
+fn a_steep_first_piece_has_less_delay_and_no_more_service() {
+    let classes = [
+        (1, class(None, [None, Some(line(10 * MBIT)), Some(line(10 * MBIT))])),
+        (11, class(Some(1), [None, Some(curve(9 * MBIT, 20 * MILLI, 5 * MBIT)), None])),
+        (12, class(Some(1), [None, Some(curve(MBIT, 20 * MILLI, 5 * MBIT)), None])),
+    ];
+    for queues in [1, 2] {
+        let mut run = Run::new(queues, &classes, Nanos::ZERO);
+        run.load(0, 11, Load::Endless(500));
+        run.load(queues - 1, 12, Load::Endless(500));
+        run.pass(Nanos(20 * MILLI));
+        let steep = run.rate(11, Nanos(20 * MILLI));
+        assert!(is_near(steep, 9 * MBIT, 0.12), "{steep} on {queues} queues");
+        run.pass(SECOND);
+        assert!(is_near(run.rate(11, SECOND), 5 * MBIT, 0.01));
+        assert!(is_near(run.rate(12, SECOND), 5 * MBIT, 0.01));
+    }
+}
+
+/// Service by deadlines counts for link sharing: a leaf with both has its share, and no more.
+#[test]
+fn real_time_service_is_part_of_the_share() {
+    let classes = [
+        (1, class(None, [None, Some(line(10 * MBIT)), Some(line(10 * MBIT))])),
+        (11, class(Some(1), [Some(line(3 * MBIT)), Some(line(5 * MBIT)), None])),
+        (12, class(Some(1), [None, Some(line(5 * MBIT)), None])),
+    ];
+    for queues in [1, 3] {
+        let mut run = Run::new(queues, &classes, LATE);
+        run.load(0, 11, Load::Endless(1514));
+        run.load(queues - 1, 12, Load::Endless(1514));
+        run.pass(SECOND);
+        let span = Nanos::from_secs(4);
+        run.pass(span);
+        assert!(is_near(run.rate(11, span), 5 * MBIT, 0.01), "{}", run.rate(11, span));
+        assert!(is_near(run.rate(12, span), 5 * MBIT, 0.01));
+    }
+}
+
+#[test]
+fn other_curves_hold_at_once_and_no_packet_is_lost() {
+    let mut run = Run::new(4, &two(100 * MBIT), LATE);
+    for queue in 0..4 {
+        run.load(queue, 11, Load::Endless(1514));
+        run.load(queue, 12, Load::Endless(1514));
+    }
+    run.pass(SECOND);
+    assert!(is_near(run.rate(11, SECOND), 70 * MBIT, 0.02), "{}", run.rate(11, SECOND));
+    let mut other = two(50 * MBIT);
+    other[1].1.link_share = Some(line(MBIT));
+    other[2].1.link_share = Some(line(4 * MBIT));
+    run.bed.change(&other);
+    run.due_now();
+    run.pass(Nanos(100 * MILLI));
+    run.pass(SECOND);
+    assert!(is_near(run.rate(11, SECOND), 10 * MBIT, 0.02), "{}", run.rate(11, SECOND));
+    assert!(is_near(run.rate(12, SECOND), 40 * MBIT, 0.02), "{}", run.rate(12, SECOND));
+    // A class that goes takes its packets with it, and the other one has all.
+    run.bed.change(&other[..2]);
+    run.due_now();
+    (0..4).for_each(|queue| run.stop(queue, 12));
+    run.pass(Nanos(100 * MILLI));
+    run.pass(SECOND);
+    assert!(is_near(run.rate(11, SECOND), 50 * MBIT, 0.01), "{}", run.rate(11, SECOND));
+    assert_eq!(run.rate(12, SECOND), 0.0);
 }

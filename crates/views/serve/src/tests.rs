@@ -127,10 +127,12 @@ fn peak(test: &str, classes: usize, leaf: Leaf) -> Option<u64> {
     ];
     thread::scope(|scope| {
         for ((path, end, least), told) in clients.into_iter().zip(&told) {
-            let (serve, is_over) = (&serve, &is_over);
+            let (serve, is_over, instance) = (&serve, &is_over, &instance);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
+                    let reading = instance.reading();
                     let (length, last) = serve.get(path);
+                    drop(reading);
                     let is_whole = String::from_utf8_lossy(&last).contains(end) && length > least;
                     told.fetch_add(is_whole.into(), Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(100));

@@ -310,3 +310,79 @@ pub(super) fn both(one: u64, other: u64) -> u64 {
     // A fit time of 0 is now.
     if one == 0 || other == 0 { one.max(other) } else { later(one, other) }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+    use narrows_units::Rate;
+
+    const NOW: u64 = 1_000_000_000;
+    const PACKET: Bytes = Bytes(1_000);
+
+    fn curves() -> Curves {
+        let line = Curve::of(hfsc::Curve::line(Rate::from_bits_per_sec(8_000_000)));
+        Curves { link_share: Some(line), upper_limit: Some(line), ..Curves::default() }
+    }
+
+    /// A class below a root.
+    fn class() -> (Arc<Class>, Arc<Class>) {
+        let root = Arc::new(Class::default());
+        (Arc::clone(&root), Arc::new(Class::new(Some(root), &curves())))
+    }
+
+    #[test]
+    fn loom_two_queues_begin_and_end_a_period_together_or_one_each() {
+        loom::model(|| {
+            let (root, class) = class();
+            let come_and_go = |class: &Class| {
+                let begins = class.enter(&curves(), None, NOW);
+                class.leave();
+                u32::from(begins)
+            };
+            let other = {
+                let class = Arc::clone(&class);
+                thread::spawn(move || come_and_go(&class))
+            };
+            let begun = come_and_go(&class) + other.join().unwrap();
+            assert!((1..=2).contains(&begun));
+            assert_eq!(class.service().period, begun);
+            let left = [&class.active, &root.children].map(|count| count.load(Ordering::Relaxed));
+            assert_eq!(left, [0, 0], "it is active nowhere");
+        });
+    }
+
+    #[test]
+    fn loom_an_upper_limit_lets_a_packet_pass_once() {
+        loom::model(|| {
+            let (_, class) = class();
+            class.enter(&curves(), None, NOW);
+            let buy = |class: &Class| u32::from(class.sell(&curves(), PACKET, NOW));
+            let other = {
+                let class = Arc::clone(&class);
+                thread::spawn(move || buy(&class))
+            };
+            let bought = buy(&class) + other.join().unwrap();
+            assert_eq!(bought, 1, "the next one may pass a millisecond later");
+            assert_eq!(class.fit_from(&curves()), NOW + 1_000_000);
+        });
+    }
+
+    #[test]
+    fn loom_service_of_two_queues_is_counted_once_each() {
+        loom::model(|| {
+            let (_, class) = class();
+            class.enter(&curves(), None, NOW);
+            let serve = |class: &Class| class.serve(&curves(), PACKET, true, NOW);
+            let other = {
+                let class = Arc::clone(&class);
+                thread::spawn(move || serve(&class))
+            };
+            serve(&class);
+            other.join().unwrap();
+            assert_eq!(class.service().work, Bytes(2_000));
+            assert_eq!(class.fit_from(&curves()), NOW + 2_000_000);
+            assert_eq!(class.advance(&curves().link_share.unwrap()), 2_000_000);
+        });
+    }
+}

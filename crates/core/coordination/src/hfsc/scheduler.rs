@@ -20,7 +20,7 @@
 use super::Queue;
 use super::children::Children;
 use super::class::{Class, Curves, both, weight};
-use super::curve::{clock, is_before};
+use super::curve::{clock, earlier, is_before};
 use super::winners::{NONE, Winners};
 use crate::tree::race::laps;
 use narrows_packet::Reading;
@@ -101,6 +101,9 @@ struct Inner {
     count: u32,
     /// Those that have children.
     inners: Vec<u32>,
+    /// Until when a child leaves credit to other queues, and the least virtual time of those that
+    /// do.
+    aside: Option<(u64, u64)>,
 }
 
 /// See the module's documentation.
@@ -133,6 +136,7 @@ impl Scheduler {
             members: Vec::new(),
             count: 0,
             inners: Vec::new(),
+            aside: None,
         };
         Self {
             queue,
@@ -188,6 +192,7 @@ impl Scheduler {
             members: Vec::new(),
             count: 0,
             inners: Vec::new(),
+            aside: None,
         });
         self.by_id.insert(id, place);
         Some(place)
@@ -396,13 +401,12 @@ impl Scheduler {
                         if at == ROOT {
                             return None;
                         }
-                        inner.place.stands_aside = due.0;
-                        self.refit(Err(at), now);
+                        self.stand_aside(Err(at), due, now);
                         continue 'from_root;
                     }
                 }
                 let Some(Some(inner)) = self.inners.get_mut(at as usize) else { return None };
-                inner.place.class.serves(time, is_shared, now);
+                inner.serves(time, is_shared, now);
                 match member {
                     Err(below) => at = below,
                     Ok(place) => {
@@ -411,8 +415,7 @@ impl Scheduler {
                             let waiting = &leaf.place.class.waiting;
                             let ahead = waiting.ahead_of_last(leaf.time, leaf.weight, Nanos(now));
                             if let Some((_, due)) = ahead {
-                                leaf.place.stands_aside = due.0;
-                                self.refit(Ok(place), now);
+                                self.stand_aside(Ok(place), due, now);
                                 continue 'from_root;
                             }
                         }
@@ -421,6 +424,19 @@ impl Scheduler {
                 }
             }
         }
+    }
+
+    /// The child `member` leaves credit to other queues until `until`.
+    fn stand_aside(&mut self, member: Result<u32, u32>, until: Nanos, now: u64) {
+        let Some(one) = self.place(member) else { return };
+        one.stands_aside = until.0;
+        let (parent, time) = (one.parent, one.class.virtual_time());
+        if let Some(above) = self.inner(parent) {
+            let before = above.aside.filter(|(until, _)| *until > now);
+            let (latest, least) = before.unwrap_or((until.0, time));
+            above.aside = Some((latest.max(until.0), earlier(least, time)));
+        }
+        self.refit(member, now);
     }
 
     /// The classes from the leaf at `place` upwards, the root left out.
@@ -510,6 +526,15 @@ impl Leaf {
 }
 
 impl Inner {
+    /// A child is next, at this virtual time. One that leaves credit to other queues is not behind
+    /// because of its upper limit, and keeps its claim.
+    #[inline]
+    fn serves(&self, time: u64, is_shared: bool, now: u64) {
+        let aside = self.aside.filter(|(until, _)| *until > now);
+        let time = aside.map_or(time, |(_, least)| earlier(least, time));
+        self.place.class.serves(time, is_shared, now);
+    }
+
     /// Adds `member`. Returns its place.
     fn add(&mut self, member: Result<u32, u32>) -> u32 {
         self.count += 1;

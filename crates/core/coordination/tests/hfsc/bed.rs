@@ -173,6 +173,9 @@ pub struct Run {
     pub log: Vec<(Nanos, Sent)>,
     /// How often a queue came.
     pub turns: u64,
+    /// Nanoseconds a byte takes on the link behind all queues; 0 for none.
+    pub link: u64,
+    link_free: Nanos,
 }
 
 impl Run {
@@ -192,6 +195,8 @@ impl Run {
             longest: BTreeMap::new(),
             log: Vec::new(),
             turns: 0,
+            link: 0,
+            link_free: Nanos::ZERO,
         }
     }
 
@@ -207,6 +212,11 @@ impl Run {
     /// Nothing more comes for the class on the queue.
     pub fn stop(&mut self, queue: usize, class: u32) {
         self.sources.retain(|source| (source.queue, source.class) != (queue, class));
+    }
+
+    /// All queues come at once, as after a change.
+    pub fn due_now(&mut self) {
+        self.due.fill(self.bed.now);
     }
 
     fn late(&mut self) -> u64 {
@@ -252,7 +262,9 @@ impl Run {
             match self.bed.dequeue(queue) {
                 Err(until) => break until,
                 Ok(sent) => {
-                    let (now, len) = (self.bed.now, u64::from(sent.len));
+                    let len = u64::from(sent.len);
+                    self.link_free = self.link_free.max(self.bed.now) + Nanos(len * self.link);
+                    let now = self.link_free;
                     *self.sent.entry(sent.class).or_default() += len;
                     *self.sent_by.entry((sent.class, queue)).or_default() += len;
                     let longest = self.longest.entry(sent.class).or_default();

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::thread;
 
 /// The qdisc below each class.
@@ -20,6 +20,7 @@ pub(super) struct Instance {
     socket: PathBuf,
     bytes: usize,
     answers: Arc<AtomicUsize>,
+    reading: Arc<RwLock<()>>,
 }
 
 impl Instance {
@@ -32,19 +33,22 @@ impl Instance {
         let bytes = trees.len();
         let answers = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&answers);
+        let reading = Arc::new(RwLock::new(()));
+        let none_reads = Arc::clone(&reading);
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
                 let mut request = String::new();
                 BufReader::new(&stream).read_line(&mut request).unwrap();
                 assert_eq!(request, "\"show_with_trees\"\n");
+                let _none_reads = none_reads.write().unwrap();
                 let answer = count.fetch_add(1, Ordering::Relaxed);
                 let parts = [&head(answer) as &str, &trees, "}],\"workers\":[{}]}}\n"];
                 // A process that ends does not read on.
                 let _ = parts.iter().try_for_each(|part| stream.write_all(part.as_bytes()));
             }
         });
-        Self { socket, bytes, answers }
+        Self { socket, bytes, answers, reading }
     }
 
     pub(super) fn socket(&self) -> &Path {
@@ -54,6 +58,12 @@ impl Instance {
     /// The length of its trees as JSON.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// While a client reads, there is no new answer: so no client is so slow that it holds a snapshot
+    /// besides the two that there are anyway.
+    pub(super) fn reading(&self) -> RwLockReadGuard<'_, ()> {
+        self.reading.read().unwrap()
     }
 
     /// How often it was asked.
