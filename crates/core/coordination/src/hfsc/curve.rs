@@ -89,7 +89,7 @@ impl Curve {
         // What the first piece serves, at the slope of the second.
         let bytes = u128::from(m1.bits_per_sec()) * u128::from(d.0) / 8_000_000_000;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let second = u128::from(bytes) * u128::from(lines[1].word()) >> 32;
+        let second = (u128::from(bytes) * u128::from(lines[1].word())) >> 32;
         let second = u64::try_from(second).unwrap_or(u64::MAX).min(FAR);
         Self { lines, offset: d.0.min(FAR).wrapping_sub(second), shape }
     }
