@@ -48,7 +48,7 @@ impl ActionKind {
 }
 
 impl ActionId {
-    /// The action's key in a [`Sheaf`](crate::Sheaf).
+    /// The action's key in a [`PersistentMap`](crate::PersistentMap).
     pub fn key(self) -> u64 {
         (self.kind as u64) << 32 | u64::from(self.index)
     }

@@ -3,7 +3,7 @@
 use crate::ahead::{AHEAD, Found};
 use crate::block::Block;
 use crate::table::Rank;
-use crate::{ActionId, Control, Filter, Filters, Running, Sheaf, Subject};
+use crate::{ActionId, Control, Filter, Filters, PersistentMap, Running, Subject};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub type Blocks = BTreeMap<u32, Filters>;
 
 /// Running actions, by their [keys](ActionId::key).
-pub type Actions = Sheaf<Arc<Running>>;
+pub type Actions = PersistentMap<Arc<Running>>;
 
 /// How often a packet may be reclassified, as in the kernel.
 const RECLASSIFIED_MAX: u32 = 16;

@@ -134,4 +134,4 @@ pub fn order(pref: u16, handle: u32) -> u64 {
 }
 
 /// The filters of a qdisc or a class, by their [order](Filter::order). A copy costs one pointer.
-pub type Filters = crate::Sheaf<Arc<Filter>>;
+pub type Filters = crate::PersistentMap<Arc<Filter>>;

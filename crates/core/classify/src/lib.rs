@@ -12,7 +12,8 @@
 //! else is tested against it.
 //!
 //! *Versions share memory.* Each change copies the policy, which may have 100,000 filters. A
-//! [`Sheaf`] makes that copy cheap, and the tables are divided into pieces for the same reason.
+//! [`PersistentMap`] makes that copy cheap, and the tables are divided into pieces for the same
+//! reason.
 //!
 //! *Non-goals.* Filters that modify a packet. Hash tables laid out by the operator (`u32`'s links
 //! and hash keys): every filter is in a hash table anyway.
@@ -32,12 +33,12 @@ mod filter;
 mod flower;
 mod group;
 mod mark;
+mod persistent_map;
 mod prefix;
 mod priority;
 mod running;
 mod selector;
 mod shape;
-mod sheaf;
 mod sieve;
 mod subject;
 mod table;
@@ -59,9 +60,9 @@ pub use filter::{
 pub use flower::{Flower, PortRange};
 pub use mark::Mark;
 pub use narrows_packet::dissect::Keys;
+pub use persistent_map::PersistentMap;
 pub use prefix::Prefix;
 pub use priority::{PRIORITY_MASK, priority};
 pub use running::{ActionStats, Counters, Policer, Running};
 pub use selector::Selector;
-pub use sheaf::Sheaf;
 pub use subject::Subject;

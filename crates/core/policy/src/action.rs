@@ -5,7 +5,7 @@
 //! until it is deleted.
 
 use crate::{Policy, PolicyError, Verb, reuse};
-use narrows_classify::{Action, ActionId, ActionKind, Sheaf};
+use narrows_classify::{Action, ActionId, ActionKind, PersistentMap};
 
 /// Words of an action that change nothing here, and are shown again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -74,7 +74,7 @@ pub struct BoundAction {
 /// All actions of a policy.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ActionSet {
-    all: Sheaf<BoundAction>,
+    all: PersistentMap<BoundAction>,
     /// How many of them are per-key policers.
     per: usize,
     /// How many of them redirect.
@@ -113,11 +113,11 @@ impl ActionSet {
 
     /// Takes over the memory of `before` for equal actions.
     pub(crate) fn reuse(&mut self, before: &Self) {
-        self.all = reuse::sheaf(&before.all, &self.all);
+        self.all = reuse::persistent_map(&before.all, &self.all);
     }
 
     /// All actions, by their keys.
-    pub(crate) fn all(&self) -> &Sheaf<BoundAction> {
+    pub(crate) fn all(&self) -> &PersistentMap<BoundAction> {
         &self.all
     }
 

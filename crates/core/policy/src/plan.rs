@@ -16,7 +16,7 @@ use crate::{
 };
 use imbl::OrdMap;
 use layout::{Layout, changed_classes};
-use narrows_classify::{Filters, Rules, Sheaf};
+use narrows_classify::{Filters, PersistentMap, Rules};
 use narrows_coordination::{Label, Limit, Strategy, TreeKind};
 use narrows_qdisc::{Class, Config, Stats};
 use std::collections::BTreeMap;
@@ -133,7 +133,7 @@ pub struct Plan {
     /// The remaining filters at ingress, and the filters at egress, which run before the qdiscs.
     pub ends: [Filters; 2],
     /// The actions of these filters.
-    pub actions: Sheaf<BoundAction>,
+    pub actions: PersistentMap<BoundAction>,
     /// The limits, by the handle of the qdisc that has them, with the number of queues that share
     /// each.
     pub limits: BTreeMap<Handle, (SharedLimit, usize)>,

@@ -8,7 +8,7 @@
 use crate::{Kind, Policy, PortPolicy};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
-use narrows_classify::{Filters, Sheaf};
+use narrows_classify::{Filters, PersistentMap};
 
 impl Policy {
     /// The same policy, with the memory of `before` wherever both are equal.
@@ -64,13 +64,16 @@ pub(crate) fn map<K: Ord + Clone, V: PartialEq + Clone>(
     merged
 }
 
-/// The same for the filters of one place.
+/// The filters `next` with the memory of `before` where both are equal.
 pub(crate) fn filters(before: &Filters, next: &Filters) -> Filters {
-    sheaf(before, next)
+    persistent_map(before, next)
 }
 
-/// The same for a sheaf.
-pub(crate) fn sheaf<V: PartialEq + Clone>(before: &Sheaf<V>, next: &Sheaf<V>) -> Sheaf<V> {
+/// The map `next` with the memory of `before` where both are equal.
+pub(crate) fn persistent_map<V: PartialEq + Clone>(
+    before: &PersistentMap<V>,
+    next: &PersistentMap<V>,
+) -> PersistentMap<V> {
     let mut merged = before.clone();
     before.changes(next, |key, _, new| match new {
         Some(new) => merged.insert(key, new.clone()),

@@ -11,13 +11,13 @@ use narrows_bpf::tree::term::{
     ACTIONS_MAX, Comparison, Does, Layer, Next, Number, Relation, TERMS_MAX, TESTS_MAX, Term, Test,
 };
 use narrows_classify::{
-    self as classify, Action, Control, Expression, Filter, Flower, Matches, Network, Sheaf,
+    self as classify, Action, Control, Expression, Filter, Flower, Matches, Network, PersistentMap,
 };
 use narrows_policy::BoundAction;
 
 /// The actions of filters.
 pub(crate) struct Acting<'a> {
-    pub(crate) actions: &'a Sheaf<BoundAction>,
+    pub(crate) actions: &'a PersistentMap<BoundAction>,
     /// The numbers under which they count.
     pub(crate) numbers: &'a Numbers,
 }

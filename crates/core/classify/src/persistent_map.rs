@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// list of chunks is about as long as a chunk.
 const CHUNK_MAX: usize = 512;
 
-/// See the module's documentation.
-pub struct Sheaf<V> {
+/// A sorted map from `u64` of which a copy costs one pointer, and a change one chunk.
+pub struct PersistentMap<V> {
     chunks: Arc<Vec<Arc<Chunk<V>>>>,
     len: usize,
 }
@@ -25,7 +25,7 @@ struct Chunk<V> {
     values: Vec<V>,
 }
 
-impl<V: Clone> Sheaf<V> {
+impl<V: Clone> PersistentMap<V> {
     /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
@@ -127,7 +127,7 @@ impl<V: Clone> Sheaf<V> {
     }
 }
 
-impl<V: Clone + PartialEq> Sheaf<V> {
+impl<V: Clone + PartialEq> PersistentMap<V> {
     /// The differences to `next`: the key, the value here and the value there.
     pub fn changes<'a>(
         &'a self,
@@ -165,7 +165,7 @@ struct Cursor<'a, V> {
 }
 
 impl<'a, V> Cursor<'a, V> {
-    fn new(of: &'a Sheaf<V>) -> Self {
+    fn new(of: &'a PersistentMap<V>) -> Self {
         Self { chunks: &of.chunks, at: 0 }
     }
 
@@ -194,19 +194,19 @@ impl<'a, V> Cursor<'a, V> {
     }
 }
 
-impl<V> Clone for Sheaf<V> {
+impl<V> Clone for PersistentMap<V> {
     fn clone(&self) -> Self {
         Self { chunks: Arc::clone(&self.chunks), len: self.len }
     }
 }
 
-impl<V> Default for Sheaf<V> {
+impl<V> Default for PersistentMap<V> {
     fn default() -> Self {
         Self { chunks: Arc::default(), len: 0 }
     }
 }
 
-impl<V: Clone + PartialEq> PartialEq for Sheaf<V> {
+impl<V: Clone + PartialEq> PartialEq for PersistentMap<V> {
     fn eq(&self, other: &Self) -> bool {
         let mut same = self.len == other.len;
         if same {
@@ -216,18 +216,18 @@ impl<V: Clone + PartialEq> PartialEq for Sheaf<V> {
     }
 }
 
-impl<V: Clone + Eq> Eq for Sheaf<V> {}
+impl<V: Clone + Eq> Eq for PersistentMap<V> {}
 
-impl<V: Clone + fmt::Debug> fmt::Debug for Sheaf<V> {
+impl<V: Clone + fmt::Debug> fmt::Debug for PersistentMap<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
     }
 }
 
-impl<V: Clone> FromIterator<(u64, V)> for Sheaf<V> {
+impl<V: Clone> FromIterator<(u64, V)> for PersistentMap<V> {
     fn from_iter<I: IntoIterator<Item = (u64, V)>>(entries: I) -> Self {
-        let mut sheaf = Self::default();
-        entries.into_iter().for_each(|(key, value)| sheaf.insert(key, value));
-        sheaf
+        let mut map = Self::default();
+        entries.into_iter().for_each(|(key, value)| map.insert(key, value));
+        map
     }
 }

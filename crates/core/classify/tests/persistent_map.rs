@@ -1,6 +1,6 @@
 //! The persistent map against a `BTreeMap`.
 
-use narrows_classify::Sheaf;
+use narrows_classify::PersistentMap;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -8,14 +8,18 @@ fn edits() -> impl Strategy<Value = Vec<(u64, Option<u32>)>> {
     proptest::collection::vec((0..900_u64, proptest::option::weighted(0.8, 0..4_u32)), 0..3_000)
 }
 
-fn edit(sheaf: &mut Sheaf<u32>, model: &mut BTreeMap<u64, u32>, edits: &[(u64, Option<u32>)]) {
+fn edit(
+    map: &mut PersistentMap<u32>,
+    model: &mut BTreeMap<u64, u32>,
+    edits: &[(u64, Option<u32>)],
+) {
     for (key, value) in edits {
         match value {
             Some(value) => {
-                sheaf.insert(*key, *value);
+                map.insert(*key, *value);
                 model.insert(*key, *value);
             }
-            None => assert_eq!(sheaf.remove(*key), model.remove(key)),
+            None => assert_eq!(map.remove(*key), model.remove(key)),
         }
     }
 }
@@ -25,22 +29,22 @@ proptest! {
 
     #[test]
     fn it_holds_what_a_tree_map_holds(first in edits(), second in edits(), probe in 0..1_000_u64) {
-        let (mut sheaf, mut model) = (Sheaf::default(), BTreeMap::new());
-        edit(&mut sheaf, &mut model, &first);
-        let (before, model_before) = (sheaf.clone(), model.clone());
-        edit(&mut sheaf, &mut model, &second);
-        let list = |sheaf: &Sheaf<u32>| sheaf.iter().map(|(k, v)| (k, *v)).collect::<Vec<_>>();
-        prop_assert_eq!(list(&sheaf), model.clone().into_iter().collect::<Vec<_>>());
-        prop_assert_eq!(sheaf.len(), model.len());
+        let (mut map, mut model) = (PersistentMap::default(), BTreeMap::new());
+        edit(&mut map, &mut model, &first);
+        let (before, model_before) = (map.clone(), model.clone());
+        edit(&mut map, &mut model, &second);
+        let list = |map: &PersistentMap<u32>| map.iter().map(|(k, v)| (k, *v)).collect::<Vec<_>>();
+        prop_assert_eq!(list(&map), model.clone().into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(map.len(), model.len());
         prop_assert_eq!(list(&before), model_before.clone().into_iter().collect::<Vec<_>>());
-        prop_assert_eq!(sheaf.get(probe), model.get(&probe));
-        let from: Vec<_> = sheaf.from(probe).map(|(k, v)| (k, *v)).collect();
+        prop_assert_eq!(map.get(probe), model.get(&probe));
+        let from: Vec<_> = map.from(probe).map(|(k, v)| (k, *v)).collect();
         prop_assert_eq!(from, model.range(probe..).map(|(k, v)| (*k, *v)).collect::<Vec<_>>());
         let last = model.range(..probe).next_back().map(|(k, v)| (*k, *v));
-        prop_assert_eq!(sheaf.before(probe).map(|(k, v)| (k, *v)), last);
+        prop_assert_eq!(map.before(probe).map(|(k, v)| (k, *v)), last);
         // Applying the changes turns one into the other.
         let mut made = model_before;
-        before.changes(&sheaf, |key, old, new| {
+        before.changes(&map, |key, old, new| {
             assert_eq!(made.get(&key), old);
             match new {
                 Some(new) => made.insert(key, *new),
@@ -48,13 +52,13 @@ proptest! {
             };
         });
         prop_assert_eq!(&made, &model);
-        prop_assert_eq!(before == sheaf, list(&before) == list(&sheaf));
+        prop_assert_eq!(before == map, list(&before) == list(&map));
     }
 }
 
 #[test]
 fn a_change_among_many_is_found_without_a_look_at_the_others() {
-    let one: Sheaf<u32> = (0..100_000).map(|key| (key, 1)).collect();
+    let one: PersistentMap<u32> = (0..100_000).map(|key| (key, 1)).collect();
     let mut other = one.clone();
     other.insert(50_000, 2);
     let mut seen = Vec::new();
