@@ -91,7 +91,7 @@ fn with_any_limit_of_open_files_it_runs_or_says_what_to_raise() {
     let output = narrows(&bed, &["upgrade", "--json"]);
     assert!(output.status.success(), "{}", complaint(&output));
     let outcome: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let heir = outcome[0]["done"]["pid"].to_string();
+    let new_process = outcome[0]["done"]["pid"].to_string();
     assert_forwards(&bed);
-    assert!(Command::new("kill").args(["-s", "TERM", &heir]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-s", "TERM", &new_process]).status().unwrap().success());
 }

@@ -327,13 +327,13 @@ proptest! {
             let mut world = World::new(strategy, limit, 4);
             world.flood_until(&queues, &[FULL], Nanos(1), stopped);
             let spent = world.coordination.spent_until(stopped);
-            let mut heir = World::new(strategy, limit, 4);
-            heir.coordination.resume(spent);
-            heir.flood_until(&queues, &[FULL], goes_on, goes_on + MS + MS);
+            let mut resumed = World::new(strategy, limit, 4);
+            resumed.coordination.resume(spent);
+            resumed.flood_until(&queues, &[FULL], goes_on, goes_on + MS + MS);
             let last = goes_on + MS + MS;
-            let sent_after = heir.sent(None, goes_on, last);
+            let sent_after = resumed.sent(None, goes_on, last);
             prop_assert!(sent_after > 0, "{}: it never sends", strategy.name());
-            world.departures.extend(&heir.departures);
+            world.departures.extend(&resumed.departures);
             let excess = world.worst_excess(limit, Nanos::ZERO);
             // A seat's lease is lost when it stops, and one packet ends each window.
             let stated = stated_burst(limit) + u64::from(FULL);

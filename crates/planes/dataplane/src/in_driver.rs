@@ -361,18 +361,18 @@ impl Plane for InDriver {
         let forgotten = actions.into_iter().try_for_each(|action| tree.forget(action));
         forgotten.and_then(|()| tree.install(image, &new)).map_err(error)?;
         let Installed { plan: before, numbers: old, inherited, .. } = &self.installed[side.index()];
-        let mut successors: BTreeMap<Name, Seat> = BTreeMap::new();
+        let mut taken_over: BTreeMap<Name, Seat> = BTreeMap::new();
         for (name, seat) in inherited.iter().filter(|(name, _)| numbers.get(**name).is_some()) {
-            successors.insert(*name, *seat);
+            taken_over.insert(*name, *seat);
         }
-        for (number, successor) in narrows_xdp::successors(before, old, &numbers) {
+        for (number, successor) in narrows_xdp::successor_classes(before, old, &numbers) {
             let mut counted = self.tree(side).seat(number).unwrap_or_default();
             let gone = inherited.iter().filter(|(name, _)| old.get(**name) == Some(number));
             gone.for_each(|(_, seat)| counted += *seat);
-            *successors.entry(successor).or_default() += counted;
+            *taken_over.entry(successor).or_default() += counted;
         }
         self.installed[side.index()] =
-            Installed { plan, numbers, before_root, inherited: successors };
+            Installed { plan, numbers, before_root, inherited: taken_over };
         Ok(())
     }
 

@@ -276,14 +276,14 @@ fn serve(
     loop {
         let events = [control.fd(), monitor.as_fd(), stop.fd(), hangup.fd(), beside.fd()];
         let [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd] = events.map(|fd| (fd, true));
-        let heir_fd = (upgrades.fd_or(control.fd()), true);
+        let upgrade_fd = (upgrades.fd_or(control.fd()), true);
         // Without a pause this descriptor, the last one, is not polled.
         let paused = pause.as_ref().map_or((control.fd(), false), |pause| (pause.fd(), true));
         let end = pause.as_ref().map_or(next_tick, Pause::end);
         let wake = next_tick.min(end).min(manager.next_beat());
         let is_busy = control.is_busy() || has_more_events;
         let at_most = if is_busy { Nanos::ZERO } else { WATCH };
-        let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd, heir_fd, paused];
+        let fds = [control_fd, monitor_fd, stop_fd, hangup_fd, beside_fd, upgrade_fd, paused];
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() {
             manager.stopping();

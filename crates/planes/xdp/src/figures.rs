@@ -34,9 +34,9 @@ pub fn figures(plan: &Plan, numbers: &Numbers, counted: &Counted) -> Vec<NodeSta
     plan.keys().into_iter().map(stats_of).collect()
 }
 
-/// The numbers of the classes that are gone since `before`, which was that of `plan`, each with the
-/// class that was round it and is still there: what they counted is the latter's now.
-pub fn successors(plan: &Plan, before: &Numbers, after: &Numbers) -> Vec<(u32, Name)> {
+/// The numbers of the classes that are gone since `before`, which was that of `plan`, each with its
+/// successor class: the one that was round it and is still there. It takes over what they counted.
+pub fn successor_classes(plan: &Plan, before: &Numbers, after: &Numbers) -> Vec<(u32, Name)> {
     let keys: BTreeMap<Handle, Key> =
         plan.nodes.keys().filter_map(|key| Some((key.handle?, *key))).collect();
     let round = |(qdisc, _): &Name| {
@@ -242,7 +242,11 @@ mod tests {
             let after = compile(&plan(&lines), &first).unwrap().numbers;
             let name = |(major, id): (u32, u32)| (Handle::new(major).unwrap(), id);
             let from = from.into_iter().map(|from| (first.get(name(from)).unwrap(), name(to)));
-            assert_eq!(successors(&before, &first, &after), from.collect::<Vec<_>>(), "{lines}");
+            assert_eq!(
+                successor_classes(&before, &first, &after),
+                from.collect::<Vec<_>>(),
+                "{lines}"
+            );
         }
     }
 }

@@ -19,7 +19,7 @@ mod rules;
 mod terms;
 
 pub use compile::{Compiled, compile};
-pub use figures::{Counted, figures, successors};
+pub use figures::{Counted, figures, successor_classes};
 pub use headers::headers;
 pub use numbers::{DIRECT, Name, Numbers};
 pub use refusal::Refusal;

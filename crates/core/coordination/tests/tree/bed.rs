@@ -257,9 +257,9 @@ impl Bed {
     /// Another process continues, with the same load.
     pub fn hand_over(&mut self) {
         let classes: Vec<(u32, Class)> = self.classes.iter().map(|(id, it)| (*id, *it)).collect();
-        let mut heir = Self::new(self.queues.len(), &classes);
-        heir.tree.resume(&self.spent());
-        (self.tree, self.queues) = (heir.tree, std::mem::take(&mut heir.queues));
+        let mut resumed = Self::new(self.queues.len(), &classes);
+        resumed.tree.resume(&self.spent());
+        (self.tree, self.queues) = (resumed.tree, std::mem::take(&mut resumed.queues));
         self.sources.iter_mut().for_each(|source| source.queued = 0);
     }
 

@@ -471,36 +471,36 @@ fn maps(tree: &Tree) -> Vec<OwnedFd> {
 
 #[test]
 fn a_program_that_inherits_goes_on_with_plan_credit_and_counters() {
-    for mut giver in trees() {
-        let hook = match giver.entry() {
+    for mut old in trees() {
+        let hook = match old.entry() {
             Entry::Tcx => Hook::Tcx,
             _ => Hook::Xdp(XdpMode::Native),
         };
         // Two packets at once, and then one in ten seconds: longer than this test takes.
         let slow = Class { burst: 0, limit: 10_000 * MS, target: 90_000 * MS, ..class(100) };
-        giver.install(one_class(slow), &[1]).unwrap();
-        assert_eq!(run(&giver, &frame(53, 0, 1000), 10).0, DROP);
-        let before = (giver.seat(1).unwrap(), giver.totals().unwrap());
+        old.install(one_class(slow), &[1]).unwrap();
+        assert_eq!(run(&old, &frame(53, 0, 1000), 10).0, DROP);
+        let before = (old.seat(1).unwrap(), old.totals().unwrap());
         assert!(before.1.sent_packets < 10 && before.1.limit_drops > 0, "{before:?}");
 
-        let mut heir = Tree::inherit(OWN, false, Entry::Own, hook, &maps(&giver)).unwrap();
-        assert_eq!((heir.seat(1).unwrap(), heir.totals().unwrap()), before);
-        heir.connect(OTHER).unwrap();
+        let mut new = Tree::inherit(OWN, false, Entry::Own, hook, &maps(&old)).unwrap();
+        assert_eq!((new.seat(1).unwrap(), new.totals().unwrap()), before);
+        new.connect(OTHER).unwrap();
         // The credit is spent.
-        assert_eq!(run(&heir, &frame(53, 0, 1000), 1).0, DROP);
+        assert_eq!(run(&new, &frame(53, 0, 1000), 1).0, DROP);
         // While it prepares, the other one may install plans.
-        giver.install(one_class(Class { rate: 200, ..slow }), &[]).unwrap();
-        giver.install(one_class(slow), &[]).unwrap();
-        giver.install(one_class(Class { rate: 300, ..slow }), &[]).unwrap();
-        heir.resume().unwrap();
-        assert_eq!(heir.in_force, giver.in_force);
-        drop(giver);
-        heir.install(one_class(class(1_000_000_000)), &[]).unwrap();
-        let totals = heir.totals().unwrap();
+        old.install(one_class(Class { rate: 200, ..slow }), &[]).unwrap();
+        old.install(one_class(slow), &[]).unwrap();
+        old.install(one_class(Class { rate: 300, ..slow }), &[]).unwrap();
+        new.resume().unwrap();
+        assert_eq!(new.in_force, old.in_force);
+        drop(old);
+        new.install(one_class(class(1_000_000_000)), &[]).unwrap();
+        let totals = new.totals().unwrap();
         assert_eq!(totals.limit_drops + totals.aqm_drops, before.1.limit_drops + 1);
         assert_eq!(Totals::of(totals.words()), totals);
         // Of what this class had borrowed from the future nothing is forgotten.
-        assert_eq!(run(&heir, &frame(53, 0, 1000), 1).0, DROP);
+        assert_eq!(run(&new, &frame(53, 0, 1000), 1).0, DROP);
     }
 }
 

@@ -81,7 +81,7 @@ impl Instance {
     pub fn upgrade(&mut self) -> Result<()> {
         let mut upgrade = self.command("upgrade");
         upgrade.arg("--json");
-        self.process.be_replaced(|| heir(&mut upgrade))
+        self.process.be_replaced(|| new_process(&mut upgrade))
     }
 
     /// The output of `narrows show --json`.
@@ -163,7 +163,7 @@ enum Upgraded {
 }
 
 /// Runs `upgrade` until another process has taken over, and returns its id.
-fn heir(upgrade: &mut Command) -> Result<u32> {
+fn new_process(upgrade: &mut Command) -> Result<u32> {
     for _ in 0..UPGRADES {
         let output = upgrade.output()?;
         let said = String::from_utf8_lossy(&output.stdout);

@@ -60,14 +60,18 @@ impl Process {
         Ok(Self(Handle::Child(child)))
     }
 
-    /// Runs `replace`, which makes this process start its successor and end, and returns the
-    /// successor's id. From then on, this is the successor.
+    /// Runs `replace`, which makes this process start a new one and end, and returns the new one's
+    /// id. From then on, this is the new process.
     pub fn be_replaced(&mut self, replace: impl FnOnce() -> Result<u32>) -> Result<()> {
         adopted::ask_for_orphans()?;
-        let heir = replace()?;
+        let new_id = replace()?;
         let ended = self.wait(GRACE)?;
-        ensure!(ended.is_some(), "process {} does not end after {heir} took its place", self.id());
-        self.0 = Handle::Adopted(Adopted::new(heir)?);
+        ensure!(
+            ended.is_some(),
+            "process {} does not end after {new_id} took its place",
+            self.id()
+        );
+        self.0 = Handle::Adopted(Adopted::new(new_id)?);
         Ok(())
     }
 
@@ -194,26 +198,26 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_process_is_followed_to_its_successor() {
-        let (mut process, heir) = replaced("sleep 60");
-        assert_eq!((process.id(), process.is_running()), (heir, true));
+    fn a_replaced_process_is_followed_to_the_new_one() {
+        let (mut process, new_id) = replaced("sleep 60");
+        assert_eq!((process.id(), process.is_running()), (new_id, true));
         let status = process.stop(Signal::SIGKILL).unwrap();
         assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
         assert!(!process.is_running());
     }
 
     #[test]
-    fn a_successor_s_exit_status_is_known() {
+    fn a_new_process_s_exit_status_is_known() {
         let (mut process, _) = replaced("(sleep 0.1; exit 7)");
         assert_eq!(process.wait(GRACE).unwrap().unwrap().code(), Some(7));
         assert_eq!(process.wait(GRACE).unwrap().unwrap().code(), Some(7));
     }
 
     #[test]
-    fn a_successor_ends_when_it_is_dropped() {
-        let (process, heir) = replaced("sleep 60");
+    fn a_new_process_ends_when_it_is_dropped() {
+        let (process, new_id) = replaced("sleep 60");
         drop(process);
-        assert!(!std::path::Path::new(&format!("/proc/{heir}")).exists());
+        assert!(!std::path::Path::new(&format!("/proc/{new_id}")).exists());
     }
 
     #[test]

@@ -432,12 +432,13 @@ fn upgrade(lab: &mut Lab) -> Result<Verdict> {
     lab.running()?.tc(&format!("qdisc replace dev {} root tbf {TBF}", PORTS[1]))?;
     match narrows(&["upgrade"]) {
         Ok(said) => {
-            let heir = heir(&said).with_context(|| format!("no process has taken over: {said}"))?;
+            let new_process =
+                new_process(&said).with_context(|| format!("no process has taken over: {said}"))?;
             ping(lab.client(), lab.server().ip, MTU - HEADERS)?;
             let policy = narrows(&["tc", "qdisc", "show", "dev", PORTS[1]])?;
             ensure!(policy.contains("tbf"), "the policy is not what it was: {policy}");
             lab.shaper.take().context("it runs")?.ended()?;
-            shaper::end(heir)?;
+            shaper::end(new_process)?;
             let pause = said.split_once("stood still for ").map_or("", |(_, pause)| pause).trim();
             Ok(Passed(format!("stood still for {pause}")))
         }
@@ -452,7 +453,7 @@ fn upgrade(lab: &mut Lab) -> Result<Verdict> {
 }
 
 /// The process that has taken over, from the output of `narrows upgrade`.
-fn heir(said: &str) -> Option<i32> {
+fn new_process(said: &str) -> Option<i32> {
     said.split_once("process ")?.1.split_once(' ')?.0.parse().ok()
 }
 

@@ -118,12 +118,12 @@ impl Shaper {
 
 /// Stops the process that took over in an upgrade. Its parent has ended, so it is a child of the
 /// first process, which is this one.
-pub fn end(heir: i32) -> Result<()> {
-    let heir = Pid::from_raw(heir);
-    kill(heir, Signal::SIGTERM).context("the process that took over does not run")?;
+pub fn end(new_process: i32) -> Result<()> {
+    let new_process = Pid::from_raw(new_process);
+    kill(new_process, Signal::SIGTERM).context("the process that took over does not run")?;
     let begin = Instant::now();
     loop {
-        match waitpid(heir, Some(WaitPidFlag::WNOHANG))? {
+        match waitpid(new_process, Some(WaitPidFlag::WNOHANG))? {
             WaitStatus::StillAlive => thread::sleep(Duration::from_millis(20)),
             WaitStatus::Exited(_, 0) => return Ok(()),
             other => bail!("the process that took over ended: {other:?}"),

@@ -64,12 +64,12 @@ fn join(lab: &mut Lab) -> Result<String> {
     shaper.tc(&format!("filter del {filter}"))?;
     both_apply(lab).context("without the filter")?;
     let upgraded = match take_over(lab) {
-        Ok(heir) => {
+        Ok(new_process) => {
             shaper.ended()?;
             ping(lab.client(), lab.server().ip, MTU - HEADERS).context("after the upgrade")?;
             both_apply(lab).context("after the upgrade")?;
             in_order(&[FILTER, GATE])?;
-            shaper::end(heir)?;
+            shaper::end(new_process)?;
             "upgraded without a lost ping"
         }
         Err(error) => {
@@ -144,10 +144,10 @@ fn join_in_driver(lab: &mut Lab) -> Result<Verdict> {
     in_order(if hook == "tcx" { &[FILTER] } else { &[FILTER, GATE] })?;
     shaper.tc(&format!("qdisc replace dev {} root tbf {TBF}", PORTS[1]))?;
     both_apply(lab)?;
-    let heir = take_over(lab)?;
+    let new_process = take_over(lab)?;
     shaper.ended()?;
     let shaped = both_apply(lab).context("after the upgrade")?;
-    shaper::end(heir)?;
+    shaper::end(new_process)?;
     in_order(&[FILTER]).context("after its stop")?;
     Ok(Passed(format!("{hook}: {shaped:.2} of 5 Mbit/s, upgraded without a lost ping")))
 }

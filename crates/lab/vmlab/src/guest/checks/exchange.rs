@@ -1,6 +1,6 @@
 //! Another program or process takes the place of the present one while pings pass.
 
-use super::{HEADERS, Lab, MTU, heir};
+use super::{HEADERS, Lab, MTU, new_process};
 use crate::guest::shaper::narrows;
 use crate::guest::traffic::answers;
 use anyhow::{Context, Result, ensure};
@@ -31,5 +31,5 @@ pub(super) fn take_over(lab: &Lab) -> Result<i32> {
     thread::sleep(DRAINED);
     let (said, answered) = under_pings(lab, || narrows(&["upgrade"]))?;
     ensure!(answered == REQUESTS, "{answered} of {REQUESTS} pings pass an upgrade");
-    heir(&said).with_context(|| format!("no process has taken over: {said}"))
+    new_process(&said).with_context(|| format!("no process has taken over: {said}"))
 }

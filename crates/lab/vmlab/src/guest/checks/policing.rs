@@ -40,12 +40,12 @@ pub(super) fn rates(lab: &mut Lab) -> Result<Verdict> {
         shaper.tc(&line.replace("DEV", PORTS[1]))?;
     }
     flood_limited(lab).with_context(|| shaper.log())?;
-    let heir = take_over(lab).with_context(|| shaper.log())?;
+    let new_process = take_over(lab).with_context(|| shaper.log())?;
     let rates = flood_limited(lab).context("after the upgrade")?;
     pings(lab)?;
     let show = shaper.show()?;
     shaper.ended()?;
-    shaper::end(heir)?;
+    shaper::end(new_process)?;
     lab.flows().context("fail-open")?;
     balanced(&show["conservation"])?;
     let [one, other] = rates;
