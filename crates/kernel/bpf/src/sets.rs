@@ -23,7 +23,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// `TABLES_MAX` of `programs/sets.h`, and `CHUNKS_MAX` and `SPARE_WORDS` of `programs/painting.h`.
+/// `TABLES_MAX` of `programs/sets.h`, and `CHUNKS_MAX` and `SPARE_WORDS` of `programs/bitmap.h`.
 const TABLES_MAX: u32 = 128;
 const CHUNKS_MAX: u32 = 4096;
 const CHUNK_SPARE_WORDS: usize = 512;
@@ -35,7 +35,7 @@ const FIRST_SHIFT: u32 = 32;
 /// The size of `struct element_key` and `struct element`.
 const KEY_BYTES: u32 = 20;
 const ELEMENT_BYTES: u32 = 24;
-/// The free words of a new painting, in addition to a quarter of its words.
+/// The free words of a new bitmap, in addition to a quarter of its words.
 const ROOM_WORDS: usize = 16_384;
 /// The chunks per system call; each has a descriptor until then.
 const CHUNKS_AT_ONCE: usize = 64;
@@ -65,7 +65,7 @@ pub enum SetsError {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Mode {
-    Painted = 1,
+    Bitmap = 1,
     Walked,
     Ethernet,
 }
@@ -77,7 +77,7 @@ impl Mode {
             Shape::Mac => Self::Ethernet,
             Shape::NetPort => Self::Walked,
             _ if kind.counters => Self::Walked,
-            _ => Self::Painted,
+            _ => Self::Bitmap,
         }
     }
 }
@@ -86,7 +86,7 @@ impl Mode {
 pub struct SetTables {
     words: Mapped<AtomicU64>,
     tables: Mapped<SharedTable>,
-    paintings: MapHandle,
+    chunks: MapHandle,
     members: MapHandle,
     /// Instead of a chunk, and of members, that nothing leads to.
     blank: Mapped<AtomicU64>,
@@ -100,21 +100,21 @@ pub struct SetTables {
 
 /// The contents of a set.
 struct Contents {
-    /// The set's word but its painting.
+    /// The set's word but its bitmap.
     kind: u64,
-    painting: Option<Painting>,
+    bitmap: Option<Bitmap>,
     members: Option<Members>,
     /// Whether a change failed.
     is_stale: bool,
 }
 
 /// Prefixes as a bitmap.
-struct Painting {
+struct Bitmap {
     layout: Layout,
     chunks: Chunks,
 }
 
-/// The memory of a painting.
+/// The memory of a bitmap.
 struct Chunks {
     /// The number of the first; the others follow.
     first: u32,
@@ -168,7 +168,7 @@ impl Memory for Chunks {
 impl Contents {
     /// The set's word.
     fn word(&self) -> u64 {
-        let first = self.painting.as_ref().map_or(0, |painting| painting.chunks.first);
+        let first = self.bitmap.as_ref().map_or(0, |bitmap| bitmap.chunks.first);
         self.kind | u64::from(first) << FIRST_SHIFT
     }
 }
@@ -196,7 +196,8 @@ impl SetTables {
         Ok(Self {
             words: Mapped::new("set_words", SETS_MAX)?,
             tables: Mapped::new("tables", TABLES_MAX as usize)?,
-            paintings: outer("paintings", blank.map(), CHUNKS_MAX)?,
+            // The name in older versions, which `programs/bitmap.h` keeps, too.
+            chunks: outer("paintings", blank.map(), CHUNKS_MAX)?,
             members: outer("members", &nobody, TABLES_MAX)?,
             blank,
             nobody,
@@ -209,7 +210,7 @@ impl SetTables {
 
     /// The maps, in the order in which `programs/sets.h` has them.
     pub(crate) fn maps(&self) -> [&MapHandle; 4] {
-        [self.words.map(), self.tables.map(), &self.paintings, &self.members]
+        [self.words.map(), self.tables.map(), &self.chunks, &self.members]
     }
 
     /// Applies the present `sets` to look-ups.
@@ -266,13 +267,13 @@ impl SetTables {
     /// `replaced`.
     fn renew(&mut self, id: u64, set: &Set, replaced: &mut Replaced) -> Result<(), SetsError> {
         let mode = Mode::of(set);
-        let painting = match mode {
+        let bitmap = match mode {
             Mode::Ethernet => None,
-            _ => Some(self.painted(set)?),
+            _ => Some(self.bitmap(set)?),
         };
         let mut contents =
-            Contents { kind: kind(mode, set), painting, members: None, is_stale: false };
-        if mode != Mode::Painted {
+            Contents { kind: kind(mode, set), bitmap, members: None, is_stale: false };
+        if mode != Mode::Bitmap {
             match self.with_members(id, set) {
                 Ok(members) => {
                     contents.kind |= u64::from(members.table);
@@ -302,8 +303,8 @@ impl SetTables {
         Ok(members)
     }
 
-    /// The painting of `set`, which no word leads to.
-    fn painted(&mut self, set: &Set) -> Result<Painting, SetsError> {
+    /// The bitmap of `set`, which no word leads to.
+    fn bitmap(&mut self, set: &Set) -> Result<Bitmap, SetsError> {
         let size = Layout::size(set);
         let count = (size + size / 4 + ROOM_WORDS).div_ceil(CHUNK_WORDS);
         let first = self.room(count as u32).ok_or(SetsError::Chunks)?;
@@ -311,7 +312,7 @@ impl SetTables {
         let numbers: Vec<u32> = (first..first + count as u32).collect();
         for numbers in numbers.chunks(CHUNKS_AT_ONCE) {
             let mapped: Vec<_> = numbers.iter().map(|_| chunk()).collect::<Result<_, _>>()?;
-            put_all(&self.paintings, numbers, mapped.iter().map(Mapped::map))?;
+            put_all(&self.chunks, numbers, mapped.iter().map(Mapped::map))?;
             chunks.chunks.extend(mapped.into_iter().map(Mapped::into_region));
         }
         let layout = Layout::new(set, &mut chunks);
@@ -319,7 +320,7 @@ impl SetTables {
         let out_of_memory = |_: Full| io::Error::from(io::ErrorKind::OutOfMemory);
         let layout = layout.map_err(out_of_memory).map_err(libbpf_rs::Error::from)?;
         self.used.insert(first, count as u32);
-        Ok(Painting { layout, chunks })
+        Ok(Bitmap { layout, chunks })
     }
 
     /// The first of `count` adjacent chunks that are free.
@@ -356,13 +357,13 @@ impl SetTables {
                 word.fetch_or(bits, Release);
             }
         }
-        let painting = contents.painting.as_mut();
+        let bitmap = contents.bitmap.as_mut();
         let updated =
-            painting.map_or(Ok(()), |Painting { layout, chunks }| layout.update(set, keys, chunks));
+            bitmap.map_or(Ok(()), |Bitmap { layout, chunks }| layout.update(set, keys, chunks));
         if updated.is_err() {
-            let renewed = self.painted(set)?;
+            let renewed = self.bitmap(set)?;
             let contents = self.contents.get_mut(&id);
-            let before = contents.and_then(|contents| contents.painting.replace(renewed));
+            let before = contents.and_then(|contents| contents.bitmap.replace(renewed));
             replaced.chunks.extend(before.map(|before| before.chunks));
         }
         let contents = self.contents.get_mut(&id);
@@ -398,7 +399,7 @@ impl SetTables {
         for chunks in chunks {
             let numbers: Vec<u32> = chunks.numbers().collect();
             // All at once; the kernel would wait for readers after each deletion.
-            put_all(&self.paintings, &numbers, numbers.iter().map(|_| self.blank.map()))?;
+            put_all(&self.chunks, &numbers, numbers.iter().map(|_| self.blank.map()))?;
             self.used.remove(&chunks.first);
         }
         Ok(())
@@ -407,12 +408,12 @@ impl SetTables {
 
 impl Replaced {
     fn add(&mut self, contents: Contents) {
-        self.chunks.extend(contents.painting.map(|painting| painting.chunks));
+        self.chunks.extend(contents.bitmap.map(|bitmap| bitmap.chunks));
         self.members.extend(contents.members);
     }
 }
 
-/// The word of `set` but its table and painting.
+/// The word of `set` but its table and bitmap.
 fn kind(mode: Mode, set: &Set) -> u64 {
     let kind = set.kind();
     let is_six = kind.family == Family::Inet6 && kind.shape != Shape::Mac;
@@ -439,7 +440,7 @@ fn put_all<'a>(
     outer.update_batch(&keys, &fds, numbers.len() as u32, MapFlags::ANY, MapFlags::ANY)
 }
 
-/// A chunk, `struct painting` of `programs/painting.h`.
+/// A chunk, `struct bitmap_chunk` of `programs/bitmap.h`.
 fn chunk() -> Result<Mapped<AtomicU64>, libbpf_rs::Error> {
     Mapped::of_one_value("painting", CHUNK_WORDS + CHUNK_SPARE_WORDS)
 }

@@ -36,10 +36,10 @@ pub(in crate::front) fn load(
         }
         port.entry.set_up(&mut open.progs.front, port.multi_buffer);
         if let Some(sets) = sets {
-            let [words, tables, paintings, members] = sets.maps();
+            let [words, tables, chunks, members] = sets.maps();
             open.maps.set_words.reuse_fd(words.as_fd())?;
             open.maps.tables.reuse_fd(tables.as_fd())?;
-            open.maps.paintings.reuse_fd(paintings.as_fd())?;
+            open.maps.paintings.reuse_fd(chunks.as_fd())?;
             open.maps.members.reuse_fd(members.as_fd())?;
         }
         if let Some(handed) = port.handed {

@@ -5,10 +5,10 @@
  * Sets are numbered. One word leads from a set to its contents, so writing two words swaps two
  * sets, and a look-up sees one's contents or the other's.
  *
- * These are a painting of the set's prefixes (crates/core/sets/src/image.rs, painting.h), which
+ * These are a bitmap of the set's prefixes (crates/core/sets/src/image.rs, bitmap.h), which
  * answers in a few reads whether an address is in the set. If that is not enough (ports,
  * counters by member), the members are in a hash, too, a table, and are looked up length by
- * length, the longest first; the painting excludes addresses without a member.
+ * length, the longest first; the bitmap excludes addresses without a member.
  *
  * User space makes the maps, one of each for both ports, and changes them while they
  * are read. It writes members before the word that leads to them, and removes that word before
@@ -21,14 +21,14 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "packet.h"
-#include "painting.h"
+#include "bitmap.h"
 
 #define SETS_MAX 64
 /* Room for contents that replace others. */
 #define TABLES_MAX 128
 
 /* A set's word: the number of its table, how it is looked up, whether of what, and the first chunk
- * of its painting. 0 for none. */
+ * of its bitmap. 0 for none. */
 #define TABLE_MASK 0xff
 #define MODE_SHIFT 8
 #define MODE_MASK (0xff << MODE_SHIFT)
@@ -39,8 +39,8 @@
 /* How a set is looked up. */
 enum mode {
 	NOTHING,	/* it is empty */
-	PAINTED,	/* the painting is enough */
-	WALKED,		/* members are looked up if the painting covers the address */
+	BITMAP,		/* the bitmap is enough */
+	WALKED,		/* members are looked up if the bitmap covers the address */
 	ETHERNET,	/* members are Ethernet addresses */
 };
 
@@ -191,15 +191,15 @@ static __always_inline const __u8 *address_of(const struct packet *packet, __u32
 	return how & BY_DESTINATION ? packet->destination : packet->source;
 }
 
-/* Whether the painting of the set with `word` covers `address`. */
-static __always_inline __u32 is_painted(__u64 word, const __u8 *address)
+/* Whether the bitmap of the set with `word` covers `address`. */
+static __always_inline __u32 bitmap_covers(__u64 word, const __u8 *address)
 {
 	__u32 first = word >> FIRST_SHIFT;
 
 	if (word & IS_V6)
-		return is_painted_v6(first, bpf_be64_to_cpu(((const __be64 *)address)[0]),
-				     bpf_be64_to_cpu(((const __be64 *)address)[1]));
-	return is_painted_v4(first, bpf_ntohl(*(const __be32 *)address));
+		return bitmap_covers_v6(first, bpf_be64_to_cpu(((const __be64 *)address)[0]),
+					bpf_be64_to_cpu(((const __be64 *)address)[1]));
+	return bitmap_covers_v4(first, bpf_ntohl(*(const __be32 *)address));
 }
 
 /* Whether `key` is in the table of the set with `word`; counts `packet` for it. */
@@ -232,9 +232,9 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 	if (!is_of_version(word, packet))
 		return 0;
 	address = address_of(packet, how);
-	if (!is_painted(word, address))
+	if (!bitmap_covers(word, address))
 		return 0;
-	if (mode == PAINTED)
+	if (mode == BITMAP)
 		return 1;
 	__builtin_memcpy(&key, address, 16);
 	if (word & HAS_PORTS) {
@@ -245,14 +245,14 @@ __noinline int is_in_set(struct packet *packet, __u32 set, __u32 how)
 	return is_member(word, &key, packet);
 }
 
-/* The same without a call, which costs as much as a look-up, if the painting is enough. */
+/* The same without a call, which costs as much as a look-up, if the bitmap is enough. */
 static __always_inline int is_in_set_at_once(struct packet *packet, __u32 set, __u32 how)
 {
 	__u64 word = word_of(set);
 
-	if ((word & MODE_MASK) != PAINTED << MODE_SHIFT)
+	if ((word & MODE_MASK) != BITMAP << MODE_SHIFT)
 		return is_in_set(packet, set, how);
-	return is_of_version(word, packet) && is_painted(word, address_of(packet, how));
+	return is_of_version(word, packet) && bitmap_covers(word, address_of(packet, how));
 }
 
 #endif

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Whether an address is painted. crates/core/sets/src/image.rs and the modules below it say
+ * Whether a compressed bitmap of prefixes covers an address. crates/core/sets/src/image.rs and the modules below it say
  * how words are laid out, and have the same look-ups for tests.
  *
  * Chunks are maps of the same size with one value, so the kernel looks them up without a call. A
- * painting has adjacent ones.
+ * bitmap has adjacent ones.
  */
-#ifndef PAINTING_H
-#define PAINTING_H
+#ifndef BITMAP_H
+#define BITMAP_H
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -36,7 +36,7 @@ struct chunk {
 	__u64 words[CHUNK_WORDS + SPARE_WORDS];
 };
 
-struct painting {
+struct bitmap_chunk {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -44,11 +44,13 @@ struct painting {
 	__uint(value_size, sizeof(struct chunk));
 };
 
+/* The chunks of all bitmaps. The map keeps the name that it has in older versions, so that an
+ * upgrade and tools find it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, CHUNKS_MAX);
 	__type(key, __u32);
-	__array(values, struct painting);
+	__array(values, struct bitmap_chunk);
 } paintings SEC(".maps");
 
 /* How many bits are set. */
@@ -69,16 +71,16 @@ static __always_inline __u32 is_zero(__u64 word)
 	return word >> 63;
 }
 
-/* Word `at` of the painting whose first chunk is `first`, and what is behind it. */
+/* Word `at` of the bitmap whose first chunk is `first`, and what is behind it. */
 static __always_inline const __u64 *words_at(__u32 first, __u32 at)
 {
 	__u32 number = first + (at >> CHUNK_SHIFT), zero = 0;
-	void *painting = bpf_map_lookup_elem(&paintings, &number);
+	void *array = bpf_map_lookup_elem(&paintings, &number);
 	const struct chunk *chunk;
 
-	if (!painting)
+	if (!array)
 		return 0;
-	chunk = bpf_map_lookup_elem(painting, &zero);
+	chunk = bpf_map_lookup_elem(array, &zero);
 	/* Hides what the compiler knows of it, or there is no mask where it is small enough. The
 	 * verifier of Linux 6.1 knows less: a word whose bytes were swapped may be any. */
 	asm volatile("" : "+r"(at));
@@ -93,7 +95,7 @@ static __always_inline __u64 part_word(__u32 first, __u32 number)
 	return word ? *word : 0;
 }
 
-static __always_inline __u32 is_painted_v4(__u32 first, __u32 address)
+static __always_inline __u32 bitmap_covers_v4(__u32 first, __u32 address)
 {
 	__u64 part = part_word(first, address >> 16), offset, full, partial;
 	__u64 is_partial, is_leaf, is_in, is_listed;
@@ -140,7 +142,7 @@ static __always_inline __u32 is_listed(const __u64 *cell, __u64 high, __u64 low)
 }
 
 /* The look-up of an address as two words. Bits that led to a cell are shifted out. */
-static __always_inline __u32 is_painted_v6(__u32 first, __u64 high, __u64 low)
+static __always_inline __u32 bitmap_covers_v6(__u32 first, __u64 high, __u64 low)
 {
 	__u32 at = part_word(first, high >> 52);
 	const __u64 *cell;
