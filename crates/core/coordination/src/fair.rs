@@ -183,7 +183,7 @@ struct Seat {
     told_until: Nanos,
     next_tell: Nanos,
     /// Whether the queue has overflowed since `since`.
-    turned_away: bool,
+    has_overflowed: bool,
     /// The rate of the last sample, if there was one since this seat became active.
     used: Option<Rate>,
     /// Whether the queue was never empty while the last sample was taken, or overflowed.
@@ -223,7 +223,7 @@ impl Seat {
             told_until: Nanos::ZERO,
             next_tell: Nanos::ZERO,
             used: None,
-            turned_away: false,
+            has_overflowed: false,
             stands: false,
             scratch: Vec::with_capacity(shared.seats),
             contact: Contact::default(),
@@ -310,7 +310,7 @@ impl Seat {
             self.start_sample(backlog, now);
         } else if sampled {
             self.used = Some(Rate::of(self.sent, passed));
-            self.stands = self.least_backlog != Bytes::ZERO || self.turned_away;
+            self.stands = self.least_backlog != Bytes::ZERO || self.has_overflowed;
             self.start_sample(backlog, now);
         }
         let demand = match self.used {
@@ -328,7 +328,7 @@ impl Seat {
         self.sent = Bytes::ZERO;
         self.reported = Bytes::ZERO;
         self.least_backlog = backlog;
-        self.turned_away = false;
+        self.has_overflowed = false;
         self.since = now;
     }
 
@@ -521,8 +521,8 @@ impl Meter for Seat {
         self.edition.limit.shape().longest()
     }
 
-    fn turned_away(&mut self) {
-        self.turned_away = true;
+    fn overflowed(&mut self) {
+        self.has_overflowed = true;
     }
 
     fn weigh(&mut self, weight: Weight) {

@@ -107,7 +107,7 @@ pub trait Meter: Send {
     fn longest(&self) -> Bytes;
 
     /// A packet was dropped because the queue is full: its demand exceeds its send rate.
-    fn turned_away(&mut self) {}
+    fn overflowed(&mut self) {}
 
     /// Sets this queue's weight. Strategies without weights ignore it.
     fn weigh(&mut self, _weight: Weight) {}

@@ -100,8 +100,8 @@ impl Meter for Probe {
         self.seat.longest()
     }
 
-    fn turned_away(&mut self) {
-        self.seat.turned_away();
+    fn overflowed(&mut self) {
+        self.seat.overflowed();
     }
 
     fn weigh(&mut self, weight: Weight) {
@@ -145,7 +145,7 @@ mod tests {
             Bytes(99)
         }
 
-        fn turned_away(&mut self) {
+        fn overflowed(&mut self) {
             self.0.reads += 100;
         }
 
@@ -170,7 +170,7 @@ mod tests {
             assert_eq!(probe.stamp(Bytes(1), Nanos(1)), Some(Nanos(7)));
             assert_eq!(probe.take(Bytes(1), Nanos(1), Nanos(1)), Take::Granted);
             probe.weigh(Weight(10));
-            probe.turned_away();
+            probe.overflowed();
             probe.yields(true);
             probe.report(Backlog::default(), Nanos(1));
             assert_eq!((probe.share(), probe.longest()), (Share::one_of(3), Bytes(99)));

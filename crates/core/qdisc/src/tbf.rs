@@ -169,7 +169,7 @@ impl Tbf {
         self.queue.stats.drops += packets;
         let Seat::Shared(meter) = &mut self.seat else { return };
         meter.unstamp(cost, edt, now);
-        meter.turned_away();
+        meter.overflowed();
     }
 
     /// Queues `id`, of `len` bytes and stamped `edt`, if others may be dropped for it.
@@ -211,7 +211,7 @@ impl Tbf {
         if reason == DropReason::Limit
             && let Seat::Shared(meter) = &mut self.seat
         {
-            meter.turned_away();
+            meter.overflowed();
         }
         Verdict::Dropped
     }
@@ -256,7 +256,7 @@ impl Qdisc for Tbf {
         self.queue.stats.refuse_all(packets, ids);
         if let Seat::Shared(meter) = &mut self.seat {
             // The frames are what limits this queue.
-            meter.turned_away();
+            meter.overflowed();
         }
     }
 

@@ -343,7 +343,7 @@ impl Cake {
         if !self.overflow.is_live() {
             self.overflow.begin(&mut self.flows);
         }
-        self.seat.turned_away();
+        self.seat.overflowed();
         while self.memory.is_short() {
             let Some(longest) = self.overflow.longest() else { return };
             let flow = &mut self.flows[longest];

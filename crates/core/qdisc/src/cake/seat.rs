@@ -109,9 +109,9 @@ impl Seat {
     }
 
     /// The queue overflows.
-    pub(super) fn turned_away(&mut self) {
+    pub(super) fn overflowed(&mut self) {
         if let Self::Shared(shared) = self {
-            shared.meter.turned_away();
+            shared.meter.overflowed();
         }
     }
 

@@ -140,7 +140,7 @@ impl Netem {
         }
         self.discard(packets, id, DropReason::Limit);
         if let Some(Seat::Shared(meter)) = &mut self.seat {
-            meter.turned_away();
+            meter.overflowed();
         }
     }
 
