@@ -73,9 +73,9 @@ struct Members {
 }
 
 impl Tree {
-    /// See [`SharedTree::become_these`](crate::SharedTree::become_these). A seat follows when it is
-    /// taken again.
-    pub(crate) fn become_these(
+    /// See [`SharedTree::replace_classes`](crate::SharedTree::replace_classes). A seat follows when
+    /// it is taken again.
+    pub(crate) fn replace_classes(
         &self,
         classes: &BTreeMap<u32, (Class, Option<Below>)>,
         labels: &BTreeMap<u32, Label>,

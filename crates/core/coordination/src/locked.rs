@@ -51,8 +51,8 @@ struct State {
 }
 
 impl Tree {
-    /// See [`SharedTree::become_these`](crate::SharedTree::become_these).
-    pub(crate) fn become_these(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
+    /// See [`SharedTree::replace_classes`](crate::SharedTree::replace_classes).
+    pub(crate) fn replace_classes(&self, classes: &BTreeMap<u32, (Class, Option<Below>)>) {
         let mut state = lock(&self.state);
         let mut before = std::mem::take(&mut state.classes);
         let mut is_new = BTreeMap::new();

@@ -231,7 +231,7 @@ impl Tree {
 
     /// Applies `classes`. A class keeps its credit and debt if its ancestors are the same as
     /// before. The work of the queues depends on what changes.
-    pub fn become_these(&self, classes: Arc<dyn Classes>) {
+    pub fn replace_classes(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
         let changed = members.changes_to(classes.as_ref());
         let change = Change::of(members.classes.as_ref(), Arc::clone(&classes), changed);

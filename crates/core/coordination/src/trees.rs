@@ -89,16 +89,17 @@ impl SharedTree {
     }
 
     /// Applies `classes`, of which those of the tree's kind count. `labels` are FlowValve's; the
-    /// other strategies follow rates, ceilings, priorities and quanta only. A class carries on if its ancestors are the same as before.
+    /// other strategies follow rates, ceilings, priorities and quanta only. A class carries on if
+    /// its ancestors are the same as before.
     ///
     /// # Panics
     /// If a parent is not among the classes. The policy checks this.
-    pub fn become_these(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
+    pub fn replace_classes(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
         match self {
             Self::Hfsc(tree) => tree.replace(classes.as_ref()),
-            Self::Fair(tree) => tree.become_these(classes),
-            Self::FlowValve(tree) => tree.become_these(&all_of(classes.as_ref()), labels),
-            Self::Lock(tree) => tree.become_these(&all_of(classes.as_ref())),
+            Self::Fair(tree) => tree.replace_classes(classes),
+            Self::FlowValve(tree) => tree.replace_classes(&all_of(classes.as_ref()), labels),
+            Self::Lock(tree) => tree.replace_classes(&all_of(classes.as_ref())),
         }
     }
 

@@ -666,21 +666,21 @@ fn queues_learn_which_classes_changed_and_that_a_move_may_change_any() {
         (3, leaf(20 * MBIT)),
     ]);
     let mut early = tree.seat();
-    tree.become_these(Arc::new(classes.clone()));
+    tree.replace_classes(Arc::new(classes.clone()));
     assert_eq!(early.changes(), None, "all of them are new");
     let mut seat = tree.seat();
-    tree.become_these(Arc::new(classes.clone()));
+    tree.replace_classes(Arc::new(classes.clone()));
     assert_eq!(seat.changes(), Some(vec![]));
     classes.insert(2, leaf(11 * MBIT));
     classes.insert(4, leaf(5 * MBIT));
     classes.remove(&3);
-    tree.become_these(Arc::new(classes.clone()));
+    tree.replace_classes(Arc::new(classes.clone()));
     assert_eq!(seat.changes(), Some(vec![2, 3, 4]));
     assert_eq!((seat.changes(), early.changes()), (Some(vec![]), Some(vec![2, 3, 4])));
     assert!(seat.leaf(3).is_none() && seat.meter(3).is_none());
     assert!(seat.leaf(2).is_some());
     let moved = (class(None, 5 * MBIT, 5 * MBIT), below());
     classes.insert(4, moved);
-    tree.become_these(Arc::new(classes.clone()));
+    tree.replace_classes(Arc::new(classes.clone()));
     assert_eq!(seat.changes(), None);
 }

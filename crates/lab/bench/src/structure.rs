@@ -195,7 +195,7 @@ fn htbs(assured: Rate) -> Vec<Box<dyn Qdisc>> {
         let below = || Below::new(NodeId(1), pfifo().config);
         classes.insert(id, (class, is_leaf.then(below)));
     }
-    tree.become_these(Arc::new(classes));
+    tree.replace_classes(Arc::new(classes));
     let config = htb::Config { default: LEVELS, unclassified: htb::Unclassified::Sent(TABLE) };
     let spec = || Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
     (0..SEATS).map(|_| spec().build()).collect()

@@ -270,7 +270,7 @@ impl Installation {
         let Some(classes) = self.classes(handle) else { return };
         let label = |(id, class): (&u32, &Arc<PlanClass>)| Some((*id, *class.label.as_deref()?));
         let labels = classes.classes.iter().filter_map(label).collect();
-        tree.become_these(Arc::new(classes), &labels);
+        tree.replace_classes(Arc::new(classes), &labels);
     }
 
     /// The counters of each action at this port.

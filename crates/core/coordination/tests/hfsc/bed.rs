@@ -78,7 +78,10 @@ pub struct Sent {
 impl Bed {
     pub fn new(queues: usize, classes: &[(u32, Class)]) -> Self {
         let tree = SharedTree::new(TreeKind::Hfsc);
-        tree.become_these(Arc::new(Members(classes.iter().copied().collect())), &BTreeMap::new());
+        tree.replace_classes(
+            Arc::new(Members(classes.iter().copied().collect())),
+            &BTreeMap::new(),
+        );
         let queue = |_| {
             let config = htb::Config { default: 0, unclassified: Unclassified::Dropped };
             let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
@@ -92,7 +95,7 @@ impl Bed {
     /// Applies other classes, as a command would.
     pub fn change(&mut self, classes: &[(u32, Class)]) {
         let members = Members(classes.iter().copied().collect());
-        self.tree.become_these(Arc::new(members), &BTreeMap::new());
+        self.tree.replace_classes(Arc::new(members), &BTreeMap::new());
         for queue in &mut self.queues {
             let config = htb::Config { default: 0, unclassified: Unclassified::Dropped };
             let spec = Spec::new(Config::Htb(config));

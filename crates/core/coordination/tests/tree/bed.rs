@@ -198,7 +198,7 @@ impl Bed {
             let rate = class.ceil.bits_per_sec();
             bed.excess.insert(*id, Excess { rate, bits: 0.0, most: 0.0, last: bed.now });
         }
-        bed.tree.become_these(Arc::new(members), labels);
+        bed.tree.replace_classes(Arc::new(members), labels);
         bed
     }
 

@@ -130,7 +130,7 @@ impl Shape {
             }
         }
         let tree = Tree::new();
-        tree.become_these(Arc::new(classes));
+        tree.replace_classes(Arc::new(classes));
         tree
     }
 
