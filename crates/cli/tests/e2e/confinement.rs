@@ -159,8 +159,8 @@ fn whole_life(bed: &Testbed, instance: Instance, stays: u64, policy: &Scratch, s
     }
     wait_for(bed, "joined again", |show| show["state"] == "running");
     assert_forwarding(bed);
-    let told = events(&show(bed));
-    assert!(!told.contains(lacks) && !told.contains("normal priority"), "{told}");
+    let logged = events(&show(bed));
+    assert!(!logged.contains(lacks) && !logged.contains("normal priority"), "{logged}");
 
     // The file, replaced in the way of editors, and then by a link to a foreign file.
     let beside = format!("{}.new", policy.path());

@@ -78,8 +78,8 @@ fn traffic_goes_on_while_the_whole_process_is_stopped_and_is_shaped_again_after(
     let before = arrived(&show(&bed));
     // Packets that arrived before the time-out were too old to be sent.
     let now = wait_for(&bed, "serving again", |show| {
-        let is_told = events(show).contains("back after") && stalled_drops(show) > 0;
-        is_told && arrived(show) > before + 1000
+        let is_reported = events(show).contains("back after") && stalled_drops(show) > 0;
+        is_reported && arrived(show) > before + 1000
     });
     let stats = ping.stop().unwrap();
     assert!(stats.longest_gap <= PROMISE, "{stats:?}");
@@ -143,8 +143,8 @@ fn a_worker_that_hangs_is_passed_by_and_named_and_told_when_it_is_back() {
     assert!(complaint(&asked).contains("worker 0 has been silent for"), "{}", complaint(&asked));
 
     drop(hung);
-    let told = format!("{names} back after");
-    let now = wait_for(&bed, "back", |show| events(show).contains(&told));
+    let expected = format!("{names} back after");
+    let now = wait_for(&bed, "back", |show| events(show).contains(&expected));
     assert!(now["workers"][0].get("silent_s").is_none(), "{now:#}");
     assert!(stalled_drops(&now) > 0, "{now:#}");
     forth.stop().unwrap();

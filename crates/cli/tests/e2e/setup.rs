@@ -127,11 +127,11 @@ impl Drop for Turn {
         let time = self.begin.elapsed().as_secs_f32();
         let stall = stalls::longest_since(self.begin);
         let how = if stall.is_some() { "stalled" } else { self.kind.name() };
-        let mut told = format!("{time:6.1} s {how:8} {test}\n");
+        let mut line = format!("{time:6.1} s {how:8} {test}\n");
         if let Some(stall) = stall {
-            told += &format!("  the machine stood still for {stall:.1?} meanwhile\n");
+            line += &format!("  the machine stood still for {stall:.1?} meanwhile\n");
         }
-        let _ = std::io::stderr().write_all(told.as_bytes());
+        let _ = std::io::stderr().write_all(line.as_bytes());
         let mut machine = machine();
         machine.running -= 1;
         machine.is_alone = false;

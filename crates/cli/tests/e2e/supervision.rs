@@ -164,8 +164,8 @@ fn a_reload_applies_the_file_and_keeps_unchanged_parts() {
     let longer = format!("qdisc add dev port-a root bfifo limit 77777\n{SHAPED}");
     std::fs::write(policy.path(), &longer).unwrap();
     signal(&instance, "HUP");
-    let told = wait_for_event(&bed, "reloaded");
-    assert!(told.contains("reload.tc"), "{told}");
+    let logged = wait_for_event(&bed, "reloaded");
+    assert!(logged.contains("reload.tc"), "{logged}");
     let saved = shown(&bed);
     assert!(saved.contains("bfifo limit 77777") && !saved.contains("pfifo limit 5\n"), "{saved}");
     assert!(saved.contains("dev port-b root handle 8001: tbf"), "{saved}");
@@ -181,9 +181,9 @@ fn a_reload_applies_the_file_and_keeps_unchanged_parts() {
     )
     .unwrap();
     signal(&instance, "HUP");
-    let told = wait_for_event(&bed, "2 mistakes");
-    assert!(told.contains("reload.tc:2: ") && told.contains("eth9"), "{told}");
-    assert!(told.contains("reload.tc:4: ") && told.contains("brew"), "{told}");
+    let logged = wait_for_event(&bed, "2 mistakes");
+    assert!(logged.contains("reload.tc:2: ") && logged.contains("eth9"), "{logged}");
+    assert!(logged.contains("reload.tc:4: ") && logged.contains("brew"), "{logged}");
     assert_eq!(shown(&bed), before);
     std::fs::remove_file(policy.path()).unwrap();
     signal(&instance, "HUP");

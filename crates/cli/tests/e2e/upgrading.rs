@@ -235,8 +235,8 @@ fn five_upgrades_in_a_row_lose_and_reorder_nothing_and_keep_the_limit() {
     assert_eq!(directions[0].dropped_by_narrows, 0);
     let longest = pauses.iter().max().unwrap();
     assert!(*longest < Duration::from_millis(250), "{pauses:?}");
-    let told = now["events"].to_string();
-    assert_eq!(told.matches("upgraded from").count(), 5, "{told}");
+    let events = now["events"].to_string();
+    assert_eq!(events.matches("upgraded from").count(), 5, "{events}");
 }
 
 /// A program that is no successor, or a bad one. Beside the good one, where an instance may read.

@@ -83,12 +83,12 @@ fn metrics_agree_with_show() {
     let traffic = flood(&bed, &[1, 2, 3], 1000, 10e6);
     sleep(Duration::from_secs(2));
     traffic.stop().unwrap();
-    let is_told = |now: &Value| {
+    let is_reported = |now: &Value| {
         let heaviest = &now["ports"][1]["heaviest"];
         heaviest["sources"][0]["name"] == CLIENT_IP.to_string()
             && heaviest["flows"][0]["bps"].as_u64() > Some(0)
     };
-    wait_for(&bed, "the heaviest host told", is_told);
+    wait_for(&bed, "the heaviest host told", is_reported);
     let resting = |now: &Value| {
         let total = &now["ports"][1]["total"];
         total["backlog_packets"] == 0 && total["tx_packets"].as_u64() > Some(0)
@@ -96,27 +96,27 @@ fn metrics_agree_with_show() {
     let now = wait_for(&bed, "at rest", resting);
     let total = &now["ports"][1]["total"];
     let sent = total["tx_packets"].as_f64().unwrap();
-    let told = metrics(&bed, |told| {
-        told.lines().any(|line| line == format!("narrows_sent_packets_total {sent}"))
+    let page = metrics(&bed, |page| {
+        page.lines().any(|line| line == format!("narrows_sent_packets_total {sent}"))
     });
-    assert_eq!(value(&told, "narrows_up"), 1.0);
+    assert_eq!(value(&page, "narrows_up"), 1.0);
     let books = &now["conservation"];
-    assert_eq!(value(&told, "narrows_received_packets_total"), books["received"].as_f64().unwrap());
-    assert_eq!(value(&told, "narrows_unaccounted_packets"), 0.0);
+    assert_eq!(value(&page, "narrows_received_packets_total"), books["received"].as_f64().unwrap());
+    assert_eq!(value(&page, "narrows_unaccounted_packets"), 0.0);
     for (metric, key) in [("packets", "tx_packets"), ("bytes", "tx_bytes")] {
         let queues = (0..2).map(|queue| {
             let labels = format!("{{device=\"{PORT_B}\",queue=\"{queue}\"}}");
-            value(&told, &format!("narrows_queue_transmit_{metric}_total{labels}"))
+            value(&page, &format!("narrows_queue_transmit_{metric}_total{labels}"))
         });
         assert_eq!(queues.sum::<f64>(), total[key].as_f64().unwrap(), "{metric}");
     }
     let root = format!("node_qdisc_packets_total{{device=\"{PORT_B}\",kind=\"htb\"}}");
-    assert_eq!(value(&told, &root), sent);
+    assert_eq!(value(&page, &root), sent);
     let class = format!("{{device=\"{PORT_B}\",classid=\"1:10\",name=\"Ann\",parent=\"1:1\"}}");
-    assert_eq!(value(&told, &format!("narrows_class_transmit_packets_total{class}")), sent);
-    assert_eq!(value(&told, &format!("narrows_class_delay_seconds_count{class}")), sent);
+    assert_eq!(value(&page, &format!("narrows_class_transmit_packets_total{class}")), sent);
+    assert_eq!(value(&page, &format!("narrows_class_delay_seconds_count{class}")), sent);
     let limit = format!("narrows_port_limit_bytes_per_second{{device=\"{PORT_B}\"}}");
-    assert_eq!(value(&told, &limit), 2_500_000.0);
+    assert_eq!(value(&page, &limit), 2_500_000.0);
 
     let (status, _) = get_under("a.page.elsewhere", &bed, "/metrics").unwrap();
     assert!(status.contains("421"), "{status}");
@@ -134,8 +134,8 @@ fn metrics_agree_with_show() {
     assert_eq!(limits["values"].as_array().unwrap().last().unwrap().as_f64(), Some(20e6));
 
     drop(instance);
-    let told = metrics(&bed, |told| told.lines().any(|line| line == "narrows_up 0"));
-    assert!(!told.contains("narrows_sent_packets_total"), "figures of an instance that is gone");
+    let page = metrics(&bed, |page| page.lines().any(|line| line == "narrows_up 0"));
+    assert!(!page.contains("narrows_sent_packets_total"), "figures of an instance that is gone");
     drop(serve);
 }
 

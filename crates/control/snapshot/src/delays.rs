@@ -59,13 +59,13 @@ impl Delays {
     }
 
     /// Median, 99th and 99.9th percentile and maximum, in readable units.
-    pub fn told(&self) -> [String; 4] {
-        [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(told)
+    pub fn formatted(&self) -> [String; 4] {
+        [self.p50_us, self.p99_us, self.p999_us, self.max_us].map(formatted)
     }
 
     /// The minimum, in readable units.
     pub fn shortest(&self) -> String {
-        told(self.counts.iter().next().map_or(0.0, |(us, _)| us))
+        formatted(self.counts.iter().next().map_or(0.0, |(us, _)| us))
     }
 
     /// Packets that stayed at most that many seconds.
@@ -81,7 +81,7 @@ impl Delays {
 }
 
 /// A number of microseconds in a readable unit.
-fn told(us: f64) -> String {
+fn formatted(us: f64) -> String {
     match us {
         us if us < 10.0 => format!("{us:.1} us"),
         us if us < 1e3 => format!("{us:.0} us"),
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn times_are_told_in_a_fitting_unit() {
         let delays = Delays::new(vec![(1.23, 50), (456.7, 49), (78_900.0, 1)]);
-        assert_eq!(delays.told(), ["1.2 us", "457 us", "78.9 ms", "78.9 ms"]);
+        assert_eq!(delays.formatted(), ["1.2 us", "457 us", "78.9 ms", "78.9 ms"]);
     }
 
     #[test]

@@ -194,7 +194,7 @@ mod tests {
         port.kernel_drops.rx_ring_full = 4;
         port.device_losses.tx_dropped = 5;
         let lost: Vec<_> = port.losses().into_iter().filter(|(_, count)| *count > 0).collect();
-        let told: Vec<_> = lost.iter().map(|(why, count)| (why.as_str(), *count)).collect();
-        assert_eq!(told, [("limit", 3), ("kernel rx_ring_full", 4), ("device tx_dropped", 5)]);
+        let listed: Vec<_> = lost.iter().map(|(why, count)| (why.as_str(), *count)).collect();
+        assert_eq!(listed, [("limit", 3), ("kernel rx_ring_full", 4), ("device tx_dropped", 5)]);
     }
 }

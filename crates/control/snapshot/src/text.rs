@@ -115,7 +115,7 @@ impl Port {
             writeln!(out, "  no carrier: packets sent here are lost in the kernel")?;
         }
         if self.delays.packets() > 0 {
-            let [p50, p99, p999, max] = self.delays.told();
+            let [p50, p99, p999, max] = self.delays.formatted();
             writeln!(out, "  delay here: median {p50}, p99 {p99}, p99.9 {p999}, longest {max}")?;
         }
         if let Some(round_trips) = &self.round_trips {
@@ -189,7 +189,7 @@ impl Queue {
 impl RoundTrips {
     fn write(&self, out: &mut String) -> std::fmt::Result {
         if self.times.packets() > 0 {
-            let [p50, p99, p999, _] = self.times.told();
+            let [p50, p99, p999, _] = self.times.formatted();
             let shortest = self.times.shortest();
             writeln!(
                 out,
@@ -336,8 +336,8 @@ event: joined eth1 and eth2
             assert!(is_there, "{line}\nis not in\n{text}");
         }
         assert!(!text.contains("without a worker"), "{text}");
-        let told = serde_json::to_value(&show.ports[0]).unwrap();
-        assert_eq!(told["counted_by"], "cpu");
+        let json = serde_json::to_value(&show.ports[0]).unwrap();
+        assert_eq!(json["counted_by"], "cpu");
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::line::Line;
 use narrows_qdisc::{Census, HostKey, TinCensus};
 use sketch::{PORT_CELLS, Part, Sketch};
 use std::sync::Arc;
-use tins::{Tins, Told};
+use tins::{Published, Tins};
 
 mod sketch;
 mod tins;
@@ -45,7 +45,7 @@ impl<const CELLS: usize> Shared<CELLS> {
 
     /// One more seat.
     pub(crate) fn seat(self: Arc<Self>) -> Seat<CELLS> {
-        Seat { shared: self, part: Part::default(), told: Told::default() }
+        Seat { shared: self, part: Part::default(), published: Published::default() }
     }
 }
 
@@ -53,7 +53,7 @@ impl<const CELLS: usize> Shared<CELLS> {
 pub(crate) struct Seat<const CELLS: usize = PORT_CELLS> {
     shared: Arc<Shared<CELLS>>,
     part: Part<CELLS>,
-    told: Told,
+    published: Published,
 }
 
 impl<const CELLS: usize> Census for Seat<CELLS> {
@@ -66,7 +66,7 @@ impl<const CELLS: usize> Census for Seat<CELLS> {
     }
 
     fn tell(&mut self, tins: &[TinCensus]) {
-        self.told.tell(&self.shared.tins, tins);
+        self.published.tell(&self.shared.tins, tins);
     }
 
     fn sum(&self, tins: &mut [TinCensus]) {
@@ -77,7 +77,7 @@ impl<const CELLS: usize> Census for Seat<CELLS> {
 impl<const CELLS: usize> Drop for Seat<CELLS> {
     fn drop(&mut self) {
         self.part.take_back(&self.shared.flows);
-        self.told.take_back(&self.shared.tins);
+        self.published.take_back(&self.shared.tins);
     }
 }
 

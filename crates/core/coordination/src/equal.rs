@@ -140,7 +140,7 @@ struct Seat {
     next_count: Nanos,
     last_sent: Nanos,
     /// The published word, read by siblings.
-    told: Activity,
+    word: Activity,
     /// The largest packet that a bucket of the present size pays for.
     fits: Bytes,
     contact: Contact,
@@ -160,7 +160,7 @@ impl Seat {
             last_count: Nanos::ZERO,
             next_count: Nanos::ZERO,
             last_sent: Nanos::ZERO,
-            told: Activity::NONE,
+            word: Activity::NONE,
             fits: edition.limit.shape().longest(),
             edition,
             shared,
@@ -236,8 +236,8 @@ impl Meter for Seat {
         let activity = Activity::new(self.last_sent, !backlog.is_empty());
         // Published once per batch: all packets of a batch leave at one `now`, so a write after
         // each would store the same word. An idle poll writes nothing.
-        if activity != self.told {
-            self.told = activity;
+        if activity != self.word {
+            self.word = activity;
             if let Some(line) = self.shared.activity.get(self.place.number()) {
                 // Relaxed: see `count_active`. Only this seat writes the line.
                 line.store(activity.0, Ordering::Relaxed);

@@ -180,8 +180,8 @@ struct Seat {
     /// The time until which the last packet must wait.
     waiting_until: Nanos,
     /// The time until which this seat's published demand holds, and when to publish it again.
-    told_until: Nanos,
-    next_tell: Nanos,
+    published_until: Nanos,
+    next_publication: Nanos,
     /// Whether the queue has overflowed since `since`.
     has_overflowed: bool,
     /// The rate of the last sample, if there was one since this seat became active.
@@ -220,8 +220,8 @@ impl Seat {
             reported: Bytes::ZERO,
             least_backlog: Bytes::ZERO,
             waiting_until: Nanos::ZERO,
-            told_until: Nanos::ZERO,
-            next_tell: Nanos::ZERO,
+            published_until: Nanos::ZERO,
+            next_publication: Nanos::ZERO,
             used: None,
             has_overflowed: false,
             stands: false,
@@ -251,7 +251,7 @@ impl Seat {
         self.level = limit.rate.bits_per_sec();
         // At the old rate the wait may be long, and the seat would demand its share all that time.
         self.waiting_until = self.waiting_until.min(common);
-        self.next_tell = common;
+        self.next_publication = common;
         self.follow_level();
         self.allowance.clear(common);
     }
@@ -304,7 +304,7 @@ impl Seat {
         let passed = now.since(self.since);
         let sampled = passed >= sync_time && self.sent >= self.terms.sample
             || passed.0 >= sync_time.0.saturating_mul(LONGEST_SAMPLE);
-        if now > self.told_until {
+        if now > self.published_until {
             // Active again: its old rate is meaningless.
             self.used = None;
             self.start_sample(backlog, now);
@@ -319,9 +319,9 @@ impl Seat {
             _ => self.terms.rate,
         };
         let hold = Nanos(sync_time.0.saturating_mul(HOLD)).max(LEAST_HOLD);
-        self.told_until = now.max(self.waiting_until) + hold;
-        self.next_tell = now + sync_time;
-        self.shared.board.tell(self.place.number(), demand, self.told_until);
+        self.published_until = now.max(self.waiting_until) + hold;
+        self.next_publication = now + sync_time;
+        self.shared.board.tell(self.place.number(), demand, self.published_until);
     }
 
     fn start_sample(&mut self, backlog: Bytes, now: Nanos) {
@@ -504,7 +504,7 @@ impl Meter for Seat {
             return;
         }
         let now = self.clock.common(now);
-        if now >= self.next_tell {
+        if now >= self.next_publication {
             self.tell(backlog.bytes, now);
         }
     }

@@ -36,7 +36,7 @@ fn sum(seat: &dyn Census) -> [TinCensus; TINS_MAX] {
 #[derive(Default)]
 struct Model {
     standing: HashMap<(usize, u64), u32>,
-    told: HashMap<(usize, usize), TinCensus>,
+    published: HashMap<(usize, usize), TinCensus>,
     /// By seats that are gone.
     sent: [u64; TINS_MAX],
 }
@@ -49,19 +49,19 @@ impl Model {
 
     fn sum(&self) -> [TinCensus; TINS_MAX] {
         let mut tins = self.sent.map(|sent| tin(0, sent));
-        for (&(_, number), told) in &self.told {
-            tins[number].weight += told.weight;
-            tins[number].sent += told.sent;
+        for (&(_, number), published) in &self.published {
+            tins[number].weight += published.weight;
+            tins[number].sent += published.sent;
         }
         tins
     }
 
     fn drop_seat(&mut self, seat: usize) {
         self.standing.retain(|&(at, _), _| at != seat);
-        for (&(at, number), told) in &self.told {
-            self.sent[number] += if at == seat { told.sent } else { 0 };
+        for (&(at, number), published) in &self.published {
+            self.sent[number] += if at == seat { published.sent } else { 0 };
         }
-        self.told.retain(|&(at, _), _| at != seat);
+        self.published.retain(|&(at, _), _| at != seat);
     }
 }
 
@@ -105,9 +105,9 @@ proptest! {
                 Step::Tell { seat, tins } => {
                     let mut list = Vec::new();
                     for (number, (weight, more)) in tins.into_iter().enumerate() {
-                        let told = model.told.entry((seat, number)).or_default();
-                        *told = tin(weight, told.sent + more);
-                        list.push(*told);
+                        let published = model.published.entry((seat, number)).or_default();
+                        *published = tin(weight, published.sent + more);
+                        list.push(*published);
                     }
                     seats[seat].tell(&list);
                 }

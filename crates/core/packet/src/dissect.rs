@@ -87,7 +87,7 @@ impl Dissector {
                 let hosts = self.key.hosts_v4(&plain.hosts());
                 let traffic_class = plain.traffic_class();
                 let (protocol, ports) = (plain.protocol(), plain.ports());
-                *into = self.told(hosts, protocol, ports, traffic_class, ETHERNET_LEN);
+                *into = self.assemble(hosts, protocol, ports, traffic_class, ETHERNET_LEN);
             }
             None => self.walk_into(frame, inner, into),
         }
@@ -128,12 +128,12 @@ impl Dissector {
     fn describe(&self, frame: &[u8], packet: &Packet, outer: &Packet, network: usize) -> Headers {
         let hosts = self.key.hosts(frame, packet);
         let ports = packet.ports(frame);
-        self.told(hosts, packet.carried.protocol, ports, outer.traffic_class, network)
+        self.assemble(hosts, packet.carried.protocol, ports, outer.traffic_class, network)
     }
 
     /// The headers of a frame between `hosts`, given by their hashes.
     #[inline(always)]
-    fn told(
+    fn assemble(
         &self,
         [source, destination]: [u64; 2],
         protocol: u8,

@@ -229,7 +229,7 @@ impl Cake {
         let Seat::Shared(shared) = &mut self.seat else {
             if let Some(neighbours) = &self.neighbours
                 && self.backlog.is_empty()
-                && neighbours.has_told()
+                && neighbours.has_published()
             {
                 self.meet(now);
             }
@@ -239,7 +239,7 @@ impl Cake {
         let share = shared.share();
         if let Some(neighbours) = &self.neighbours
             && self.backlog.is_empty()
-            && neighbours.has_told()
+            && neighbours.has_published()
         {
             self.meet(now);
         }
@@ -309,7 +309,7 @@ impl Cake {
     /// New siblings know no flows yet.
     fn forget_published_figures(&mut self) {
         for id in 0..self.flows.taken() {
-            self.flows[id].told = false;
+            self.flows[id].published = false;
         }
         for tables in self.tins.iter_mut().filter_map(|tin| tin.tables.as_mut()) {
             tables.forget_published_figures();
@@ -356,7 +356,7 @@ impl Cake {
         let spread = |&tin: &u8| self.tins[usize::from(tin)].spread.clone();
         Figures {
             memory_used: self.memory.most(),
-            memory_limit: Memory::limit_told(&self.config),
+            memory_limit: Memory::limit_reported(&self.config),
             memory_is_of_port: self.config.memory.is_none(),
             capacity_estimate: match &self.estimator {
                 Some(estimator) => estimator.capacity(),

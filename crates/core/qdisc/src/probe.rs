@@ -41,14 +41,14 @@ impl Contacts {
 /// A seat, and the probe that records what it touches.
 pub struct Probe {
     seat: Box<dyn Meter>,
-    told: Contact,
+    recorded: Contact,
     contacts: Arc<Contacts>,
 }
 
 impl Probe {
     /// Wraps `seat`.
     pub fn new(seat: Box<dyn Meter>, contacts: Arc<Contacts>) -> Self {
-        Self { seat, told: Contact::default(), contacts }
+        Self { seat, recorded: Contact::default(), contacts }
     }
 }
 
@@ -73,14 +73,14 @@ impl Meter for Probe {
         self.seat.report(backlog, now);
         // A report ends every batch, so this is all that the batch has touched.
         let contact = self.seat.contact();
-        if contact != self.told {
-            let Contact { reads, updates, locked } = self.told;
+        if contact != self.recorded {
+            let Contact { reads, updates, locked } = self.recorded;
             self.contacts.add(Contact {
                 reads: contact.reads - reads,
                 updates: contact.updates - updates,
                 locked: contact.locked - locked,
             });
-            self.told = contact;
+            self.recorded = contact;
         }
     }
 

@@ -363,8 +363,8 @@ struct Sender {
     rtt: u64,
     window: f64,
     under_way: u32,
-    /// The last time that it was told.
-    told: u64,
+    /// When the window was last halved.
+    halved_at: u64,
     /// Answers on their way, and whether they are good ones.
     answers: VecDeque<(u64, bool)>,
 }
@@ -372,7 +372,7 @@ struct Sender {
 impl Sender {
     fn new(flow: u32, ecn: Ecn, rtt: u64) -> Self {
         let answers = VecDeque::new();
-        Self { flow, ecn, rtt, window: 4.0, under_way: 0, told: 0, answers }
+        Self { flow, ecn, rtt, window: 4.0, under_way: 0, halved_at: 0, answers }
     }
 
     fn step(&mut self, world: &mut World) {
@@ -381,8 +381,8 @@ impl Sender {
             self.under_way -= 1;
             if good {
                 self.window += 1.0 / self.window;
-            } else if world.now - self.told > self.rtt {
-                self.told = world.now;
+            } else if world.now - self.halved_at > self.rtt {
+                self.halved_at = world.now;
                 self.window = (self.window / 2.0).max(2.0);
             }
         }

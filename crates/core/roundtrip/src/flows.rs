@@ -270,12 +270,12 @@ mod tests {
     #[test]
     fn most_segments_of_each_connection_are_reported() {
         let mut flow = Flow::default();
-        let mut told = 0;
+        let mut reported = 0;
         for count in 1..1000 {
-            told += flow.count(false).unwrap_or(0);
-            assert!(count - told < 32 && told * 2 >= count, "{told} of {count}");
+            reported += flow.count(false).unwrap_or(0);
+            assert!(count - reported < 32 && reported * 2 >= count, "{reported} of {count}");
         }
-        assert_eq!(told + flow.count(true).unwrap(), 1000);
+        assert_eq!(reported + flow.count(true).unwrap(), 1000);
     }
 
     #[test]

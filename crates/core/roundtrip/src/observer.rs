@@ -132,12 +132,12 @@ impl Observer {
 
     /// The hosts of the last window that is over at `now`. Allocates.
     pub fn hosts(&self, now: Nanos) -> Vec<Host> {
-        self.hosts.told(now)
+        self.hosts.complete(now)
     }
 
     /// The classes of the same window. Allocates.
     pub fn classes(&self, now: Nanos) -> Vec<Class> {
-        self.classes.told(now)
+        self.classes.complete(now)
     }
 }
 

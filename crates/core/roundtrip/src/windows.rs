@@ -94,7 +94,7 @@ impl<E: Known> Windows<E> {
     }
 
     /// The entries of the last window that is complete at `now`. Allocates.
-    pub(crate) fn told(&self, now: Nanos) -> Vec<E> {
+    pub(crate) fn complete(&self, now: Nanos) -> Vec<E> {
         let last = (now.0 / self.length.0).checked_sub(1);
         let window = [&self.filling, &self.finished];
         let window = window.into_iter().find(|window| Some(window.number) == last);
@@ -130,11 +130,11 @@ mod tests {
         let mut hosts = hosts();
         hosts.of(host(1), WINDOW).to.segments += 5;
         hosts.of(host(1), WINDOW + Nanos(7)).trips.record(Nanos(1_000_000));
-        assert!(hosts.told(WINDOW).is_empty(), "it goes on");
-        let told = hosts.told(WINDOW + WINDOW);
-        assert_eq!(told.len(), 1);
-        assert_eq!((told[0].address, told[0].to.segments), (host(1), 5));
-        assert!(hosts.told(WINDOW + WINDOW + WINDOW).is_empty(), "that is long ago");
+        assert!(hosts.complete(WINDOW).is_empty(), "it goes on");
+        let complete = hosts.complete(WINDOW + WINDOW);
+        assert_eq!(complete.len(), 1);
+        assert_eq!((complete[0].address, complete[0].to.segments), (host(1), 5));
+        assert!(hosts.complete(WINDOW + WINDOW + WINDOW).is_empty(), "that is long ago");
         assert!(hosts.of(host(1), WINDOW + WINDOW).trips.is_empty(), "a new one is empty");
         hosts.of(host(1), WINDOW + WINDOW + WINDOW);
         assert_eq!(hosts.of(host(1), WINDOW + WINDOW + WINDOW).to, Losses::default());
@@ -149,9 +149,9 @@ mod tests {
         for light in 100..5_000 {
             hosts.of(host(light), WINDOW).to.segments += 1;
         }
-        let told = hosts.told(WINDOW + WINDOW);
-        assert!(told.len() <= SETS * WAYS);
-        let heavy = told.iter().filter(|host| host.to.segments == 1000).count();
+        let complete = hosts.complete(WINDOW + WINDOW);
+        assert!(complete.len() <= SETS * WAYS);
+        let heavy = complete.iter().filter(|host| host.to.segments == 1000).count();
         assert!(heavy >= 19, "{heavy}");
     }
 }

@@ -114,7 +114,7 @@ fn simulate(setting: &Setting) -> Learned {
         }
     }
     let mut trips = Vec::new();
-    let (mut expected, mut told, mut recent): (u32, u32, u32) = Default::default();
+    let (mut expected, mut acknowledged, mut recent): (u32, u32, u32) = Default::default();
     let mut has: BTreeSet<u32> = BTreeSet::new();
     let mut unacknowledged: Option<Nanos> = None;
     let mut now = BEGIN;
@@ -141,7 +141,7 @@ fn simulate(setting: &Setting) -> Learned {
                 let is_in_order = number == expected;
                 // RFC 7323, 4.3: the time stamp of the first of several segments acknowledged
                 // together.
-                if number <= told {
+                if number <= acknowledged {
                     recent = value;
                 }
                 has.insert(number);
@@ -168,7 +168,7 @@ fn simulate(setting: &Setting) -> Learned {
         }
         if acknowledges {
             unacknowledged = None;
-            told = expected;
+            acknowledged = expected;
             let answer = Event::Comes { acknowledged: expected, echo: recent };
             add(&mut events, now + half, answer);
         }

@@ -264,9 +264,9 @@ mod tests {
             sorted.sort_unstable();
             let rank = (times.len() as f64 * of).ceil() as usize;
             let is = sorted[rank.saturating_sub(1)];
-            let told = all.quantile(of).unwrap().0;
-            let off = told.abs_diff(is) as f64;
-            prop_assert!(off <= is as f64 / 8.0 || is < Spread::SHORTEST.0, "{told} for {is}");
+            let quantile = all.quantile(of).unwrap().0;
+            let off = quantile.abs_diff(is) as f64;
+            prop_assert!(off <= is as f64 / 8.0 || is < Spread::SHORTEST.0, "{quantile} for {is}");
             prop_assert_eq!(all.counts().map(|(_, count)| count).sum::<u64>(), times.len() as u64);
         }
     }

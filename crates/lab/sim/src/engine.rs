@@ -260,7 +260,7 @@ impl<'a> Engine<'a> {
     fn run(&mut self, progress: &mut dyn FnMut(f64)) {
         let end = self.setup.run.end();
         let tick = Nanos((end.0 / 100).max(1));
-        let mut told = Nanos::ZERO;
+        let mut next_progress = Nanos::ZERO;
         loop {
             let departure = self.departures.next_at();
             let delivery = self.deliveries.front().map_or(Nanos::MAX, |(at, _)| *at);
@@ -279,9 +279,9 @@ impl<'a> Engine<'a> {
             } else {
                 self.happen();
             }
-            if now >= told {
+            if now >= next_progress {
                 progress(now.0 as f64 / end.0 as f64);
-                told = now + tick;
+                next_progress = now + tick;
             }
         }
         progress(1.0);

@@ -283,12 +283,12 @@ fn seats_of_ones_own_decide_in_the_place_of_the_words_strategy() {
 
 #[test]
 fn progress_is_told_from_nothing_to_everything() {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let setup = shaped(1, mbit(100), 3028, "equal");
     let load = loads(FULL_FRAME, mbit(100), &[100]);
-    assert!(run_with(&setup, load, &mut |part| told.push(part)).is_ok());
-    assert!(told.is_sorted() && told.len() > 50, "{told:?}");
-    assert_eq!((told.first(), told.last()), (Some(&0.0), Some(&1.0)));
+    assert!(run_with(&setup, load, &mut |part| reported.push(part)).is_ok());
+    assert!(reported.is_sorted() && reported.len() > 50, "{reported:?}");
+    assert_eq!((reported.first(), reported.last()), (Some(&0.0), Some(&1.0)));
 }
 
 #[test]

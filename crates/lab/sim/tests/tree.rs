@@ -45,8 +45,8 @@ fn assured_rates_exceed_their_parent_only_under_a_lock() {
     let sum = |name| rates(&scenario, name)[0].iter().sum::<f64>();
     assert!((sum("lock, 12 assured") / 12.0 - 1.0).abs() < 0.005);
     assert!((sum("fair, 12 assured") / 10.0 - 1.0).abs() < 0.001);
-    let told = rates(&scenario, "lock");
-    assert!(told[0][1] > 2.2 * told[0][2], "by the rules alone prio counts: {told:?}");
+    let locked = rates(&scenario, "lock");
+    assert!(locked[0][1] > 2.2 * locked[0][2], "by the rules alone prio counts: {locked:?}");
 }
 
 #[test]

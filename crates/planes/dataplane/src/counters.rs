@@ -5,7 +5,9 @@ use narrows_bpf::{Counted, Verdicts};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
 use narrows_roundtrip::{Class, Losses, Trips};
-use narrows_shaper::{Beyond, Delays, Entry, Flow, Host, PathCounters, Side, Told, WINDOW};
+use narrows_shaper::{
+    Beyond, Delays, Entry, Flow, HeaviestReport, Host, PathCounters, Side, WINDOW,
+};
 use narrows_snapshot::{self as snapshot, Queue};
 use narrows_xsk::KernelDrops;
 use std::cmp::Reverse;
@@ -77,7 +79,7 @@ pub(crate) struct Counts {
     /// The delays of packets that left through each port.
     pub(crate) delays: [Delays; 2],
     /// The recent heaviest hosts and flows that left through each port.
-    pub(crate) heaviest: [Told; 2],
+    pub(crate) heaviest: [HeaviestReport; 2],
     /// Round trips beyond each port, if measured.
     pub(crate) beyond: [Option<Beyond>; 2],
     /// The counters of each port's program.
@@ -197,7 +199,10 @@ fn losses(losses: &Losses) -> snapshot::Losses {
 
 /// The heaviest hosts and flows that left through a port, in the form of the snapshot: the heaviest
 /// of each kind first. `beyond` holds the measurements beyond that port, and beyond the other one.
-pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::Heaviest {
+pub(crate) fn heaviest(
+    report: &HeaviestReport,
+    beyond: [Option<&Beyond>; 2],
+) -> snapshot::Heaviest {
     let [here, across] = beyond;
     let hosts = |entries: &[Entry<Host>], is_source: bool| {
         let mut heavies = ranked(entries, |host| host.address().to_string());
@@ -215,9 +220,9 @@ pub(crate) fn heaviest(told: &Told, beyond: [Option<&Beyond>; 2]) -> snapshot::H
     };
     snapshot::Heaviest {
         window_s: WINDOW.as_secs_f64(),
-        sources: hosts(&told.sources, true),
-        destinations: hosts(&told.destinations, false),
-        flows: ranked(&told.flows, described).into_iter().map(|(heavy, _)| heavy).collect(),
+        sources: hosts(&report.sources, true),
+        destinations: hosts(&report.destinations, false),
+        flows: ranked(&report.flows, described).into_iter().map(|(heavy, _)| heavy).collect(),
     }
 }
 

@@ -326,9 +326,9 @@ mod tests {
 
     /// Remembers what it is told. Refuses ports with an even number.
     #[derive(Clone, Default)]
-    struct Told(Arc<Mutex<Vec<String>>>);
+    struct Calls(Arc<Mutex<Vec<String>>>);
 
-    impl Placer for Told {
+    impl Placer for Calls {
         fn place(&mut self, at: Place) -> Result<(OwnedFd, u32), String> {
             self.0.lock().unwrap().push(format!("place {} {}", at.ifindex, at.mode));
             match at.ifindex % 2 {
@@ -344,17 +344,17 @@ mod tests {
     }
 
     /// Gates of two shared ports, what their keeper is told, and the keeper.
-    fn kept() -> (Gates, Told, thread::JoinHandle<()>) {
+    fn kept() -> (Gates, Calls, thread::JoinHandle<()>) {
         let (channel, its_end) = Channel::pair().unwrap();
-        let told = Told::default();
-        let mut placer = told.clone();
+        let calls = Calls::default();
+        let mut placer = calls.clone();
         let keeper = thread::spawn(move || serve(Channel::new(its_end), &mut placer));
         let keeping = Some(RefCell::new(channel));
-        (Gates { keeper: keeping, shared: [true; 2], priority: 7 }, told, keeper)
+        (Gates { keeper: keeping, shared: [true; 2], priority: 7 }, calls, keeper)
     }
 
-    fn told(told: &Told) -> Vec<String> {
-        std::mem::take(&mut *told.0.lock().unwrap())
+    fn calls(calls: &Calls) -> Vec<String> {
+        std::mem::take(&mut *calls.0.lock().unwrap())
     }
 
     #[test]
@@ -367,10 +367,10 @@ mod tests {
         gates.release();
         let all =
             ["place 3 native", "place 5 native", "place 3 generic", "remove 5 105", "remove 3 103"];
-        assert_eq!(told(&what), all);
+        assert_eq!(calls(&what), all);
         drop(gates);
         keeper.join().unwrap();
-        assert!(told(&what).is_empty(), "nothing is left to be removed");
+        assert!(calls(&what).is_empty(), "nothing is left to be removed");
     }
 
     #[test]
@@ -382,10 +382,10 @@ mod tests {
         let inherited = Gates::take_over(shared, connection, None);
         drop(gates);
         inherited.place("b", 5, XdpMode::Native, false).unwrap();
-        told(&what);
+        calls(&what);
         drop(inherited);
         keeper.join().unwrap();
-        assert_eq!(told(&what), ["remove 3 103", "remove 5 105"]);
+        assert_eq!(calls(&what), ["remove 3 103", "remove 5 105"]);
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(refused.to_string(), "eth1: all places are taken");
         drop(gates);
         keeper.join().unwrap();
-        assert_eq!(told(&what), ["place 4 native"]);
+        assert_eq!(calls(&what), ["place 4 native"]);
     }
 
     #[test]

@@ -68,11 +68,11 @@ impl Pause {
             Err(reason) => (None, Some(reason)),
         };
         let answer = Answer::Joined { mode, waiting_for, apart_ms, late };
-        let told = self
+        let sent = self
             .stream
             .set_nonblocking(false)
             .and_then(|()| Turn::begin(&self.stream, TELLING_TIME).send(&answer));
-        if let Err(error) = told {
+        if let Err(error) = sent {
             log::debug!("the client is gone before the ports are joined: {error}");
         }
     }

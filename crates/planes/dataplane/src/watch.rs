@@ -19,7 +19,7 @@ struct Known {
     /// How many of its silences have been reported as ended.
     silences: u64,
     /// Its silence has been reported.
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Watch {
@@ -43,12 +43,12 @@ impl Watch {
             }
             let known = &mut self.workers[queue];
             if pulse.silences != known.silences {
-                *known = Known { silences: pulse.silences, is_told: false };
+                *known = Known { silences: pulse.silences, is_reported: false };
                 longest = longest.max(pulse.last_silence);
                 back.push(queue);
             }
-            if SilentWorker::seen(queue as u32, &pulse, now).is_some() && !known.is_told {
-                known.is_told = true;
+            if SilentWorker::seen(queue as u32, &pulse, now).is_some() && !known.is_reported {
+                known.is_reported = true;
                 silent.push(queue);
             }
         }
@@ -106,9 +106,9 @@ mod tests {
         let mut watch = Watch::new(Stalled::Pass);
         let fine = beating(0, Nanos::ZERO);
         assert_eq!(watch.look([fine, fine], NOW), [""; 0]);
-        let told = watch.look([fine, silent()], NOW);
+        let reported = watch.look([fine, silent()], NOW);
         assert_eq!(
-            told,
+            reported,
             ["worker 1 is silent: its queue's frames are forwarded by the kernel, unshaped"]
         );
         assert_eq!(watch.look([fine, silent()], NOW), [""; 0]);
@@ -123,8 +123,8 @@ mod tests {
     fn unobserved_silences_are_reported_afterwards_in_one_line() {
         let mut watch = Watch::new(Stalled::Drop);
         let [one, two] = [3, 4].map(|seconds| beating(1, Nanos::from_secs(seconds)));
-        let told = watch.look([one, beating(0, Nanos::ZERO), one, two], NOW);
-        assert_eq!(told, ["workers 0, 2 and 3 are back after 4.0 s of silence"]);
+        let reported = watch.look([one, beating(0, Nanos::ZERO), one, two], NOW);
+        assert_eq!(reported, ["workers 0, 2 and 3 are back after 4.0 s of silence"]);
     }
 
     #[test]

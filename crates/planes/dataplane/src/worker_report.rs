@@ -6,7 +6,7 @@ use crate::owners::FrameCounts;
 use crate::upgrade::WorkerQueued;
 use narrows_packet::Backlog;
 use narrows_qdisc::Stats;
-use narrows_shaper::{Beyond, Delays, PathCounters, Told};
+use narrows_shaper::{Beyond, Delays, HeaviestReport, PathCounters};
 use narrows_units::Nanos;
 use narrows_xsk::{KernelDrops, RingSizes};
 use std::os::fd::OwnedFd;
@@ -32,7 +32,7 @@ pub(crate) struct WorkerReport {
     /// By the port that they left through.
     pub(crate) delays: [Delays; 2],
     /// Likewise: the recent heaviest hosts and flows.
-    pub(crate) heaviest: [Told; 2],
+    pub(crate) heaviest: [HeaviestReport; 2],
     /// By port: round trips beyond it, if measured.
     pub(crate) beyond: [Option<Beyond>; 2],
     /// By the port through which packets leave; depth first.

@@ -17,7 +17,7 @@
 //! three summaries are searched, at most some five times [`STEP_SAMPLES`] of them in a window.
 //! `examples/heaviest_cost.rs` in `narrows-bench` measures both. Memory: 36 kB for each port and
 //! queue, and 388 bytes for the delays of each host and flow that was ever counted at once: 149 kB
-//! at most. No locks; otherwise only a [report](Heaviest::told) allocates.
+//! at most. No locks; otherwise only a [report](Heaviest::report) allocates.
 //!
 //! *Non-goals.* Hosts inside tunnels or behind address translation; packets that are not IP; exact
 //! accounts, which need a flow collector.
@@ -109,7 +109,7 @@ impl Window {
 
 /// The heaviest of the last complete window, unordered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Told {
+pub struct HeaviestReport {
     /// Hosts by bytes sent.
     pub sources: Vec<Entry<Host>>,
     /// Hosts by bytes received.
@@ -214,11 +214,11 @@ impl Heaviest {
     }
 
     /// The contents of the last window that is complete at `now`. Allocates.
-    pub fn told(&self, now: Nanos) -> Told {
+    pub fn report(&self, now: Nanos) -> HeaviestReport {
         let last = (now.0 / WINDOW.0).checked_sub(1);
         let window = [&self.filling, &self.finished];
         let window = window.into_iter().find(|window| Some(window.number) == last);
-        window.map_or_else(Told::default, |window| Told {
+        window.map_or_else(HeaviestReport::default, |window| HeaviestReport {
             sources: window.sources.entries().to_vec(),
             destinations: window.destinations.entries().to_vec(),
             flows: window.flows.entries().to_vec(),
@@ -226,7 +226,7 @@ impl Heaviest {
     }
 }
 
-impl Told {
+impl HeaviestReport {
     /// Adds another worker's report for the same port.
     pub fn merge(&mut self, other: &Self) {
         merge(&mut self.sources, &other.sources);
@@ -285,18 +285,22 @@ mod tests {
             leave(&mut heaviest, &frame(1, 2, 7), 1000, Nanos::from_millis(2), now);
             leave(&mut heaviest, &frame(1, 3, 7), 100, Nanos::from_millis(4), now);
         }
-        assert_eq!(heaviest.told(begin), Told::default(), "the window goes on");
-        let told = heaviest.told(begin + WINDOW);
-        assert_eq!(told.sources.len(), 1);
-        assert_eq!(told.sources[0].bytes, 110_000);
+        assert_eq!(heaviest.report(begin), HeaviestReport::default(), "the window goes on");
+        let report = heaviest.report(begin + WINDOW);
+        assert_eq!(report.sources.len(), 1);
+        assert_eq!(report.sources[0].bytes, 110_000);
         let to = |last: u8| {
             let address = IpAddr::from([0, 0, 0, last]);
-            told.destinations.iter().find(|entry| entry.key.address() == address).unwrap()
+            report.destinations.iter().find(|entry| entry.key.address() == address).unwrap()
         };
         assert_eq!((to(2).bytes, to(2).stayed / to(2).bytes), (100_000, 2_000));
         assert_eq!((to(3).bytes, to(3).longest), (10_000, Nanos::from_millis(4)));
-        assert_eq!(told.flows.len(), 2);
-        assert_eq!(heaviest.told(begin + WINDOW + WINDOW), Told::default(), "that is long ago");
+        assert_eq!(report.flows.len(), 2);
+        assert_eq!(
+            heaviest.report(begin + WINDOW + WINDOW),
+            HeaviestReport::default(),
+            "that is long ago"
+        );
     }
 
     /// The oracle counts all packets; 100,000 of them in three windows, of 100 hosts whose shares
@@ -326,11 +330,11 @@ mod tests {
             now += Nanos::from_micros(90);
         }
         assert!(looked * 2 < packets, "{looked} of {packets} packets were looked at");
-        let told = heaviest.told(now);
+        let report = heaviest.report(now);
         let all: u64 = exact.values().sum();
         for (host, is) in exact.iter().filter(|(_, is)| **is > all / 50) {
             let address = IpAddr::from(host.to_be_bytes());
-            let entry = told.sources.iter().find(|entry| entry.key.address() == address).unwrap();
+            let entry = report.sources.iter().find(|entry| entry.key.address() == address).unwrap();
             let share = *is as f64 / all as f64;
             let deviation = ((1.0 - share) / (share * f64::from(STEP_SAMPLES))).sqrt();
             let off = (entry.bytes - entry.over / 2) as f64 / *is as f64 - 1.0;
@@ -344,18 +348,18 @@ mod tests {
         for frame in [&[][..], &[0; 13], &[0xff; 60]] {
             leave(&mut heaviest, frame, 60, Nanos::ZERO, WINDOW);
         }
-        assert_eq!(heaviest.told(WINDOW + WINDOW), Told::default());
+        assert_eq!(heaviest.report(WINDOW + WINDOW), HeaviestReport::default());
     }
 
     #[test]
     fn two_workers_add_up() {
-        let told = |bytes| {
+        let report = |bytes| {
             let mut heaviest = Heaviest::default();
             leave(&mut heaviest, &frame(1, 2, 7), bytes, Nanos::ZERO, WINDOW);
-            heaviest.told(WINDOW + WINDOW)
+            heaviest.report(WINDOW + WINDOW)
         };
-        let mut both = told(100);
-        both.merge(&told(60));
+        let mut both = report(100);
+        both.merge(&report(60));
         assert_eq!((both.flows.len(), both.flows[0].bytes), (1, 160));
     }
 }

@@ -20,7 +20,7 @@ mod summary;
 mod worker;
 
 pub use delays::Delays;
-pub use heaviest::{Flow, Heaviest, Host, Told, WINDOW};
+pub use heaviest::{Flow, Heaviest, HeaviestReport, Host, WINDOW};
 pub use installation::{Installation, Used};
 pub use io::{Io, Side};
 pub use round_trips::Beyond;

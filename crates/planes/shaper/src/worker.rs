@@ -14,7 +14,7 @@
 use crate::filters::Filters;
 use crate::io::{Io, Side};
 use crate::round_trips::RoundTrips;
-use crate::{Beyond, Delays, Heaviest, Told};
+use crate::{Beyond, Delays, Heaviest, HeaviestReport};
 use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading, SPARES_MAX,
 };
@@ -395,8 +395,8 @@ impl<I: Io> Worker<I> {
     }
 
     /// The heaviest hosts and flows through `egress` in the last window that is complete at `now`.
-    pub fn heaviest(&self, egress: Side, now: Nanos) -> Told {
-        self.paths[egress.other().index()].heaviest.told(now)
+    pub fn heaviest(&self, egress: Side, now: Nanos) -> HeaviestReport {
+        self.paths[egress.other().index()].heaviest.report(now)
     }
 
     /// The measurements beyond `side` at `now`, if enabled.

@@ -111,11 +111,11 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-function learn(told) {
+function learn(answer) {
   const known = history.times.length;
-  history.times.push(...told.times);
+  history.times.push(...answer.times);
   const length = history.times.length;
-  for (const series of told.series) {
+  for (const series of answer.series) {
     const key = `${series.device}\n${series.what}\n${series.name}`;
     if (!history.series.has(key)) {
       history.series.set(key, { ...series, values: new Array(known).fill(null) });
@@ -412,8 +412,8 @@ async function get(path) {
 
 async function look() {
   const newest = history.times[history.times.length - 1] || 0;
-  const [told, latest] = await Promise.all([get(`api/history?since=${newest}`), get("api/snapshot")]);
-  learn(told);
+  const [answer, latest] = await Promise.all([get(`api/history?since=${newest}`), get("api/snapshot")]);
+  learn(answer);
   const next = latest.snapshot;
   if (next && (!now || next.uptime_s !== now.uptime_s)) {
     was = now && next.uptime_s > now.uptime_s ? now : null;

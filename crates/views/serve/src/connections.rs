@@ -102,11 +102,11 @@ mod tests {
     const GUEST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    fn is_told(connection: &Connection) -> bool {
+    fn is_served(connection: &Connection) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let told =
+        let served =
             async { tokio::time::timeout(Duration::from_millis(1), connection.has_to_go()).await };
-        runtime.block_on(told).is_ok()
+        runtime.block_on(served).is_ok()
     }
 
     #[test]
@@ -115,11 +115,11 @@ mod tests {
         let now = Instant::now();
         let at = |seconds| now + Duration::from_secs(seconds);
         let all: Vec<_> = (0..5).map(|second| connections.open(GUEST, at(second))).collect();
-        let told: Vec<bool> = all.iter().map(|one| is_told(one)).collect();
-        assert_eq!(told, [true, true, false, false, false]);
+        let served: Vec<bool> = all.iter().map(|one| is_served(one)).collect();
+        assert_eq!(served, [true, true, false, false, false]);
         connections.end(&all[3]);
         let more = connections.open(GUEST, at(9));
-        assert!(![&all[2], &all[4], &more].into_iter().any(|one| is_told(one)));
+        assert!(![&all[2], &all[4], &more].into_iter().any(|one| is_served(one)));
     }
 
     #[test]
@@ -133,8 +133,8 @@ mod tests {
         // Two of each address; of the two without credentials the guest's requests count later.
         many.iter().for_each(|one| one.asked(false, now + Duration::from_secs(1)));
         let more: Vec<_> = (0..3).map(|_| connections.open(GUEST, now)).collect();
-        assert!(!is_told(&admitted));
-        assert!(is_told(&single) || many.iter().any(|one| is_told(one)));
-        assert!(!is_told(&more[2]), "the newest has its place");
+        assert!(!is_served(&admitted));
+        assert!(is_served(&single) || many.iter().any(|one| is_served(one)));
+        assert!(!is_served(&more[2]), "the newest has its place");
     }
 }

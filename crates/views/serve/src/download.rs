@@ -25,7 +25,7 @@ const PART: usize = 1 << 16;
 
 /// A snapshot and how its text begins, goes on and ends around the trees of its ports.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct EncodedSnapshot {
     pub(crate) snapshot: Arc<Snapshot>,
     before_ports: String,
     /// Each without its trees, and without its end.
@@ -33,7 +33,7 @@ pub(crate) struct Told {
     behind_ports: String,
 }
 
-impl Told {
+impl EncodedSnapshot {
     /// # Errors
     /// If it has no JSON.
     pub(crate) fn new(mut snapshot: Snapshot) -> serde_json::Result<Self> {
@@ -73,23 +73,24 @@ pub(crate) struct Downloads(Mutex<Vec<Weak<Reading>>>);
 pub(crate) struct Reading {
     began: Instant,
     /// None if it is given up.
-    told: Mutex<Option<Arc<Told>>>,
+    encoded: Mutex<Option<Arc<EncodedSnapshot>>>,
 }
 
 impl Reading {
-    fn told(&self) -> Option<Arc<Told>> {
-        lock(&self.told).clone()
+    fn encoded(&self) -> Option<Arc<EncodedSnapshot>> {
+        lock(&self.encoded).clone()
     }
 }
 
 impl Downloads {
     /// Begins to read `latest` at `now`, or one that others read.
-    pub(crate) fn begin(&self, latest: &Arc<Told>, now: Instant) -> Arc<Reading> {
+    pub(crate) fn begin(&self, latest: &Arc<EncodedSnapshot>, now: Instant) -> Arc<Reading> {
         let mut held = lock(&self.0);
         held.retain(|reading| reading.strong_count() > 0);
         let mut known: Vec<Arc<Reading>> = held.iter().filter_map(Weak::upgrade).collect();
-        let is_latest =
-            |reading: &&Arc<Reading>| reading.told().is_some_and(|told| Arc::ptr_eq(&told, latest));
+        let is_latest = |reading: &&Arc<Reading>| {
+            reading.encoded().is_some_and(|encoded| Arc::ptr_eq(&encoded, latest))
+        };
         if let Some(same) = known.iter().find(is_latest) {
             return Arc::clone(same);
         }
@@ -98,9 +99,9 @@ impl Downloads {
             if now.saturating_duration_since(newest.began) < SHARED_FOR {
                 return Arc::clone(newest);
             }
-            lock(&known.remove(0).told).take();
+            lock(&known.remove(0).encoded).take();
         }
-        known.push(Arc::new(Reading { began: now, told: Mutex::new(Some(Arc::clone(latest))) }));
+        known.push(Arc::new(Reading { began: now, encoded: Mutex::new(Some(Arc::clone(latest))) }));
         *held = known.iter().map(Arc::downgrade).collect();
         known.swap_remove(known.len() - 1)
     }
@@ -138,15 +139,15 @@ impl Download {
     }
 
     /// Appends what comes next to the part.
-    fn step(&mut self, told: &Told) -> io::Result<()> {
-        let ports = &told.snapshot.ports;
+    fn step(&mut self, encoded: &EncodedSnapshot) -> io::Result<()> {
+        let ports = &encoded.snapshot.ports;
         let mut add = |text: &str| self.part.extend_from_slice(text.as_bytes());
         self.next = match self.next {
             Next::Begin => {
-                add(&told.before_ports);
+                add(&encoded.before_ports);
                 Next::Port(0)
             }
-            Next::Port(port) => match told.ports.get(port) {
+            Next::Port(port) => match encoded.ports.get(port) {
                 Some(text) => {
                     add(if port == 0 { "" } else { "," });
                     add(text);
@@ -170,7 +171,7 @@ impl Download {
                 }
             }
             Next::End => {
-                add(&told.behind_ports);
+                add(&encoded.behind_ports);
                 add(self.end);
                 Next::Nothing
             }
@@ -184,12 +185,12 @@ impl Download {
         if let Next::Nothing = self.next {
             return None;
         }
-        let Some(told) = self.reading.told() else {
+        let Some(encoded) = self.reading.encoded() else {
             self.next = Next::Nothing;
             return Some(Err(io::ErrorKind::TimedOut.into()));
         };
         while self.part.len() < PART && !matches!(self.next, Next::Nothing) {
-            if let Err(error) = self.step(&told) {
+            if let Err(error) = self.step(&encoded) {
                 self.next = Next::Nothing;
                 return Some(Err(error));
             }
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
     use narrows_snapshot::{Class, Port, Qdisc};
 
-    fn told(qdiscs: usize, classes: usize) -> Arc<Told> {
+    fn encoded(qdiscs: usize, classes: usize) -> Arc<EncodedSnapshot> {
         let port = |name: &str| Port {
             name: name.into(),
             qdiscs: vec![Qdisc { kind: "fq".into(), ..Qdisc::default() }; qdiscs],
@@ -262,7 +263,7 @@ mod tests {
         let ports = vec![port("eth1"), port("\"ports\":[]}")];
         let state = "\"ports\":[]\\".into();
         let snapshot = Snapshot { state, ports, uptime_s: 1.5, ..Snapshot::default() };
-        Arc::new(Told::new(snapshot).unwrap())
+        Arc::new(EncodedSnapshot::new(snapshot).unwrap())
     }
 
     fn read(mut download: Download) -> io::Result<Vec<Bytes>> {
@@ -272,13 +273,13 @@ mod tests {
     #[test]
     fn the_parts_together_are_the_json_of_the_snapshot() {
         for (qdiscs, classes) in [(0, 0), (1, 0), (0, 1), (2, 1), (3, 2000)] {
-            let told = told(qdiscs, classes);
-            let reading = Downloads::default().begin(&told, Instant::now());
+            let encoded = encoded(qdiscs, classes);
+            let reading = Downloads::default().begin(&encoded, Instant::now());
             let parts = read(Download::new("{\"now\":".into(), reading, "}")).unwrap();
             let most = parts.iter().map(Bytes::len).max();
             assert!(most < Some(PART + 1000), "{most:?}");
             let text = String::from_utf8(parts.concat()).unwrap();
-            let whole = serde_json::to_string(&*told.snapshot).unwrap();
+            let whole = serde_json::to_string(&*encoded.snapshot).unwrap();
             assert_eq!(text, format!("{{\"now\":{whole}}}"), "{qdiscs} and {classes}");
         }
     }
@@ -286,11 +287,11 @@ mod tests {
     #[test]
     fn slow_clients_hold_few_snapshots() {
         let (downloads, began) = (Downloads::default(), Instant::now());
-        let begin = |told: &Arc<Told>, second| {
-            let reading = downloads.begin(told, began + Duration::from_secs(second));
+        let begin = |encoded: &Arc<EncodedSnapshot>, second| {
+            let reading = downloads.begin(encoded, began + Duration::from_secs(second));
             Download::new(String::new(), reading, "")
         };
-        let all: Vec<Arc<Told>> = (0..6).map(|_| told(1, 5000)).collect();
+        let all: Vec<Arc<EncodedSnapshot>> = (0..6).map(|_| encoded(1, 5000)).collect();
         let mut slow = begin(&all[0], 0);
         slow.part().unwrap().unwrap();
         let [second, same] = [begin(&all[1], 1), begin(&all[1], 2)];
@@ -298,14 +299,14 @@ mod tests {
         let shared = begin(&all[2], 10);
         assert!(Arc::ptr_eq(&shared.reading, &second.reading), "that of 1 s is not old");
         let new = begin(&all[3], 11);
-        assert!(Arc::ptr_eq(&new.reading.told().unwrap(), &all[3]));
+        assert!(Arc::ptr_eq(&new.reading.encoded().unwrap(), &all[3]));
         assert!(slow.part().unwrap().is_err() && slow.part().is_none(), "the oldest is given up");
-        let held = |told: &Arc<Told>| Arc::strong_count(told) - 1;
+        let held = |encoded: &Arc<EncodedSnapshot>| Arc::strong_count(encoded) - 1;
         assert_eq!(all.iter().map(held).collect::<Vec<_>>(), [0, 1, 0, 1, 0, 0]);
         assert!(read(shared).is_ok() && read(new).is_ok());
         drop((second, same));
         assert_eq!(all.iter().map(held).sum::<usize>(), 0);
         let last = begin(&all[5], 12);
-        assert!(Arc::ptr_eq(&last.reading.told().unwrap(), &all[5]));
+        assert!(Arc::ptr_eq(&last.reading.encoded().unwrap(), &all[5]));
     }
 }

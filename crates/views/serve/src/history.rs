@@ -188,22 +188,22 @@ mod tests {
         let mut history = History::new(Duration::from_secs(1));
         history.push(10.0, [(key("a"), 1.0)]);
         history.push(11.0, [(key("b"), 2.0)]);
-        let told = seen(&history, 0.0);
-        assert_eq!(told["times"], json!([10.0, 11.0]));
+        let answer = seen(&history, 0.0);
+        assert_eq!(answer["times"], json!([10.0, 11.0]));
         assert_eq!(
-            told["series"][0],
+            answer["series"][0],
             json!({"device": "eth1", "what": "queue", "name": "a", "values": [1.0, null]})
         );
-        assert_eq!(told["series"][1]["values"], json!([null, 2.0]));
+        assert_eq!(answer["series"][1]["values"], json!([null, 2.0]));
     }
 
     #[test]
     fn a_client_asks_for_what_is_new_to_it() {
         let mut history = History::new(Duration::from_secs(1));
         (0..5).for_each(|time| history.push(f64::from(time), [(key("a"), f64::from(time))]));
-        let told = seen(&history, 2.0);
-        assert_eq!(told["times"], json!([3.0, 4.0]));
-        assert_eq!(told["series"][0]["values"], json!([3.0, 4.0]));
+        let answer = seen(&history, 2.0);
+        assert_eq!(answer["times"], json!([3.0, 4.0]));
+        assert_eq!(answer["series"][0]["values"], json!([3.0, 4.0]));
         assert_eq!(seen(&history, 4.0)["times"], json!([]));
     }
 
@@ -242,10 +242,10 @@ mod tests {
                 history.push(time as f64, values);
             }
             let kept: Vec<_> = points.iter().skip(points.len().saturating_sub(12)).collect();
-            let told = seen(&history, -1.0);
-            prop_assert_eq!(told["times"].as_array().unwrap().len(), kept.len());
+            let answer = seen(&history, -1.0);
+            prop_assert_eq!(answer["times"].as_array().unwrap().len(), kept.len());
             let mut names = Vec::new();
-            for series in told["series"].as_array().unwrap() {
+            for series in answer["series"].as_array().unwrap() {
                 let name: u8 = series["name"].as_str().unwrap().parse().unwrap();
                 names.push(name);
                 let value = |point: &&std::collections::BTreeMap<u8, u16>| {

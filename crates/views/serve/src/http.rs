@@ -165,11 +165,11 @@ impl Server {
             gone: &'a Option<String>,
             snapshot: Option<()>,
         }
-        let Some(told) = &known.told else {
+        let Some(latest) = &known.latest else {
             return json(&Nothing { gone: &known.gone, snapshot: None });
         };
         let gone = serde_json::Value::from(known.gone.as_deref());
-        let reading = self.downloads.begin(told, Instant::now());
+        let reading = self.downloads.begin(latest, Instant::now());
         let begin = format!("{{\"gone\":{gone},\"snapshot\":");
         respond(StatusCode::OK, JSON, Either::Right(Download::new(begin, reading, "}")))
     }

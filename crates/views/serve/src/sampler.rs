@@ -1,6 +1,6 @@
 //! The thread that queries the instance, and its results.
 
-use crate::download::Told;
+use crate::download::EncodedSnapshot;
 use crate::history::{self, History};
 use crate::metrics::Sample;
 use narrows_control::{Client, ControlError, NamesFile};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 #[derive(Debug)]
 pub(crate) struct Known {
     /// The latest snapshot, even after the instance is gone.
-    pub(crate) told: Option<Arc<Told>>,
+    pub(crate) latest: Option<Arc<EncodedSnapshot>>,
     /// When it was taken.
     taken: Option<Instant>,
     /// Why the instance does not answer, if it does not.
@@ -37,7 +37,7 @@ impl Sampler {
         mut names: NamesFile,
     ) -> Self {
         let known = Known {
-            told: None,
+            latest: None,
             taken: None,
             gone: None,
             events: 0,
@@ -54,8 +54,9 @@ impl Sampler {
                     names.name(snapshot);
                 }
                 let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let answer = answer
-                    .and_then(|snapshot| Told::new(snapshot).map_err(|error| error.to_string()));
+                let answer = answer.and_then(|snapshot| {
+                    EncodedSnapshot::new(snapshot).map_err(|error| error.to_string())
+                });
                 thread.known().learn(answer, time.as_secs_f64(), Instant::now());
                 thread::sleep(interval.saturating_sub(began.elapsed()));
             }
@@ -86,7 +87,7 @@ pub(crate) fn ask(dev: Option<&str>) -> Result<Snapshot, String> {
 
 impl Known {
     /// Records an answer; `time` is in seconds since 1970.
-    fn learn(&mut self, answer: Result<Told, String>, time: f64, now: Instant) {
+    fn learn(&mut self, answer: Result<EncodedSnapshot, String>, time: f64, now: Instant) {
         let next = match answer {
             Err(reason) => {
                 if self.gone.as_ref() != Some(&reason) {
@@ -103,21 +104,21 @@ impl Known {
         };
         if self.gone.take().is_some() {
             log::info!("the instance answers");
-        } else if let Some(was) = &self.told
+        } else if let Some(was) = &self.latest
             && let (was, now) = (&was.snapshot, &next.snapshot)
             && let Some(change) = Change::between(was, now)
         {
             self.history.push(time, history::values(now, &change));
             self.events += new_events(&was.events, &now.events) as u64;
         }
-        self.told = Some(Arc::new(next));
+        self.latest = Some(Arc::new(next));
         self.taken = Some(now);
     }
 
     /// The input of the metrics; no snapshot if the instance is gone.
     pub(crate) fn sample(&self, now: Instant) -> Sample {
-        let told = self.told.as_ref().filter(|_| self.gone.is_none());
-        let snapshot = told.map(|told| Arc::clone(&told.snapshot));
+        let latest = self.latest.as_ref().filter(|_| self.gone.is_none());
+        let snapshot = latest.map(|latest| Arc::clone(&latest.snapshot));
         let age = self.taken.map_or(Duration::ZERO, |taken| now.saturating_duration_since(taken));
         Sample { snapshot, age, events: self.events }
     }
@@ -136,7 +137,7 @@ mod tests {
 
     fn known() -> Known {
         Known {
-            told: None,
+            latest: None,
             taken: None,
             gone: None,
             events: 0,
@@ -144,18 +145,18 @@ mod tests {
         }
     }
 
-    fn at(uptime_s: f64) -> Result<Told, String> {
+    fn at(uptime_s: f64) -> Result<EncodedSnapshot, String> {
         let port = narrows_snapshot::Port { name: "eth1".into(), ..Default::default() };
         let snapshot = Snapshot { uptime_s, ports: vec![port], ..Snapshot::default() };
-        Told::new(snapshot).map_err(|error| error.to_string())
+        EncodedSnapshot::new(snapshot).map_err(|error| error.to_string())
     }
 
     /// The number of points, and of those with values.
     fn points(known: &Known) -> (usize, usize) {
-        let told = serde_json::to_value(known.history.since(0.0)).unwrap();
-        let times = told["times"].as_array().unwrap().len();
+        let history = serde_json::to_value(known.history.since(0.0)).unwrap();
+        let times = history["times"].as_array().unwrap().len();
         let delivered =
-            told["series"].as_array().unwrap().iter().find(|one| one["what"] == "delivered");
+            history["series"].as_array().unwrap().iter().find(|one| one["what"] == "delivered");
         let values = delivered.map(|one| one["values"].as_array().unwrap().clone());
         (times, values.unwrap_or_default().iter().filter(|value| !value.is_null()).count())
     }

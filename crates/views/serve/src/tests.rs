@@ -62,11 +62,11 @@ impl Serve {
             .unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());
         let mut serve = Self { process, output, address: String::new() };
-        serve.address = serve.told_address();
+        serve.address = serve.address_printed();
         serve
     }
 
-    fn told_address(&mut self) -> String {
+    fn address_printed(&mut self) -> String {
         loop {
             let mut line = String::new();
             assert!(self.output.read_line(&mut line).unwrap() > 0, "it ended");
@@ -120,13 +120,13 @@ fn peak(test: &str, classes: usize, leaf: Leaf) -> Option<u64> {
     let instance = Instance::start(test, classes, leaf);
     let serve = Serve::start(test, instance.socket());
     let is_over = AtomicBool::new(false);
-    let told = [const { AtomicUsize::new(0) }; 2];
+    let whole_answers = [const { AtomicUsize::new(0) }; 2];
     let clients = [
         ("/api/snapshot", "\"events\":[]}}", instance.bytes() / 2),
         ("/metrics", "# TYPE narrows_tin_delay_seconds histogram\n", 50_000),
     ];
     thread::scope(|scope| {
-        for ((path, end, least), told) in clients.into_iter().zip(&told) {
+        for ((path, end, least), whole_answers) in clients.into_iter().zip(&whole_answers) {
             let (serve, is_over, instance) = (&serve, &is_over, &instance);
             scope.spawn(move || {
                 while !is_over.load(Ordering::Relaxed) {
@@ -134,18 +134,22 @@ fn peak(test: &str, classes: usize, leaf: Leaf) -> Option<u64> {
                     let (length, last) = serve.get(path);
                     drop(reading);
                     let is_whole = String::from_utf8_lossy(&last).contains(end) && length > least;
-                    told.fetch_add(is_whole.into(), Ordering::Relaxed);
+                    whole_answers.fetch_add(is_whole.into(), Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(100));
                 }
             });
         }
-        let enough = || told.iter().all(|told| told.load(Ordering::Relaxed) >= PERIODS);
+        let enough = || {
+            whole_answers
+                .iter()
+                .all(|whole_answers| whole_answers.load(Ordering::Relaxed) >= PERIODS)
+        };
         let end = Instant::now() + Duration::from_secs(300);
         while (instance.answers() < PERIODS || !enough()) && Instant::now() < end {
             thread::sleep(Duration::from_millis(100));
         }
         is_over.store(true, Ordering::Relaxed);
-        assert!(enough(), "{told:?} whole answers in {} periods", instance.answers());
+        assert!(enough(), "{whole_answers:?} whole answers in {} periods", instance.answers());
     });
     let peak = serve.peak();
     let json = instance.bytes() / classes;

@@ -84,7 +84,7 @@ fn metrics(snapshot: Option<Snapshot>, classes_max: usize) -> String {
 #[track_caller]
 fn assert_has(text: &str, lines: &[&str]) {
     for line in lines {
-        assert!(text.lines().any(|told| told == *line), "{line}\nis not in\n{text}");
+        assert!(text.lines().any(|one| one == *line), "{line}\nis not in\n{text}");
     }
 }
 
@@ -203,9 +203,9 @@ fn round_trips_of_classes_are_those_of_the_last_window() {
             &format!("narrows_class_segments_lost_beyond{of} 0"),
         ],
     );
-    let told =
+    let samples =
         text.lines().filter(|line| line.starts_with("narrows_class_round_trip_min_seconds{"));
-    assert_eq!(told.count(), 1, "nothing is known of the other class");
+    assert_eq!(samples.count(), 1, "nothing is known of the other class");
 }
 
 #[test]

@@ -25,13 +25,13 @@ pub fn run(source: Source, view: View, interval: Duration) -> Result<(), TopErro
     if !std::io::stdout().is_terminal() {
         return Err(TopError::NoTerminal);
     }
-    let told_to_end = Arc::new(AtomicBool::new(false));
+    let must_end = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register(signal, Arc::clone(&told_to_end))?;
+        signal_hook::flag::register(signal, Arc::clone(&must_end))?;
     }
     // Restores the terminal after a panic, too.
     let mut terminal = ratatui::try_init()?;
-    let result = show(&mut terminal, source, view, interval, &told_to_end);
+    let result = show(&mut terminal, source, view, interval, &must_end);
     ratatui::try_restore()?;
     result
 }
@@ -41,13 +41,13 @@ fn show(
     source: Source,
     view: View,
     interval: Duration,
-    told_to_end: &AtomicBool,
+    must_end: &AtomicBool,
 ) -> Result<(), TopError> {
     let look = Look::from_environment();
     let mut app = App::new(view);
     let feeds = source.follow(interval);
     let mut is_changed = true;
-    while !app.is_done() && !told_to_end.load(Ordering::Relaxed) {
+    while !app.is_done() && !must_end.load(Ordering::Relaxed) {
         if is_changed {
             terminal.draw(|frame| draw(&app, frame, look))?;
         }

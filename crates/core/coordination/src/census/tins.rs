@@ -41,22 +41,22 @@ impl Tins {
 
 /// The figures that one seat has published.
 #[derive(Default)]
-pub(super) struct Told([TinCensus; TINS_MAX]);
+pub(super) struct Published([TinCensus; TINS_MAX]);
 
-impl Told {
+impl Published {
     pub(super) fn tell(&mut self, shared: &Tins, tins: &[TinCensus]) {
-        for ((told, sums), tin) in self.0.iter_mut().zip(&shared.0).zip(tins) {
-            replace(&sums.weight, told.weight, tin.weight);
-            replace(&sums.sent, told.sent, tin.sent);
-            *told = *tin;
+        for ((published, sums), tin) in self.0.iter_mut().zip(&shared.0).zip(tins) {
+            replace(&sums.weight, published.weight, tin.weight);
+            replace(&sums.sent, published.sent, tin.sent);
+            *published = *tin;
         }
     }
 
     /// Subtracts the weights. Sent bytes stay counted.
     pub(super) fn take_back(&mut self, shared: &Tins) {
-        for (told, sums) in self.0.iter_mut().zip(&shared.0) {
-            replace(&sums.weight, told.weight, 0);
-            told.weight = 0;
+        for (published, sums) in self.0.iter_mut().zip(&shared.0) {
+            replace(&sums.weight, published.weight, 0);
+            published.weight = 0;
         }
     }
 }

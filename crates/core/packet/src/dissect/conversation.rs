@@ -210,17 +210,17 @@ fn time_stamp(options: &[u8]) -> Option<(u32, u32)> {
     const NO_OPERATION: u8 = 1;
     const TIME_STAMP: u8 = 8;
     const TIME_STAMP_LEN: u8 = 10;
-    let told = |option: &[u8]| Some((be32(option, 2)?, be32(option, 6)?));
+    let value_and_echo = |option: &[u8]| Some((be32(option, 2)?, be32(option, 6)?));
     // The layout in nearly all segments.
     if let [NO_OPERATION, NO_OPERATION, TIME_STAMP, TIME_STAMP_LEN, ..] = options {
-        return told(&options[2..]);
+        return value_and_echo(&options[2..]);
     }
     let mut left = options;
     loop {
         match *left.first()? {
             END => return None,
             NO_OPERATION => left = &left[1..],
-            TIME_STAMP if byte(left, 1)? == TIME_STAMP_LEN => return told(left),
+            TIME_STAMP if byte(left, 1)? == TIME_STAMP_LEN => return value_and_echo(left),
             // No option is shorter than its own two bytes.
             _ => left = left.get(usize::from(byte(left, 1)?.max(2))..)?,
         }

@@ -46,7 +46,7 @@ impl Dissector {
         {
             let (protocol, traffic_class) = (plain.protocol(), plain.traffic_class());
             let hosts = self.key.hosts_v4(hosts);
-            return Some(self.told(hosts, protocol, *ports, traffic_class, ETHERNET_LEN));
+            return Some(self.assemble(hosts, protocol, *ports, traffic_class, ETHERNET_LEN));
         }
         let link = Link::walk(frame)?;
         let outer = Packet::behind(frame, &link)?;
@@ -62,7 +62,7 @@ impl Dissector {
             Translation::V6 { hosts, ports } if outer.is_v6 => (self.key.hosts_v6(hosts), *ports),
             _ => return None,
         };
-        Some(self.told(hosts, carried.protocol, ports, outer.traffic_class, link.network))
+        Some(self.assemble(hosts, carried.protocol, ports, outer.traffic_class, link.network))
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Flow {
     pub(super) home: Home,
     pub(super) standing: Standing,
     /// Whether siblings know of it.
-    pub(super) told: bool,
+    pub(super) published: bool,
 }
 
 /// A tin, and a way of it.
@@ -86,7 +86,7 @@ impl Default for Flow {
             load: 1,
             home: Home::default(),
             standing: Standing::New,
-            told: false,
+            published: false,
         }
     }
 }

@@ -25,7 +25,7 @@ struct Host {
     /// The backlogged ones of these.
     standing: u16,
     /// The number that the census knows.
-    told: u16,
+    published: u16,
     /// Flows backlogged on other queues, as of `asked`.
     elsewhere: u16,
     /// The edition of the census that was asked.
@@ -126,14 +126,14 @@ impl Hosts {
     /// Tells siblings of one more backlogged flow, or one less.
     pub(super) fn tell(&mut self, place: u16, begins: bool, census: &mut dyn Census) {
         let host = &mut self.slab[place];
-        host.told = if begins { host.told + 1 } else { host.told - 1 };
+        host.published = if begins { host.published + 1 } else { host.published - 1 };
         census.count(HostKey(host.key), if begins { 1 } else { -1 });
     }
 
     /// New siblings know no hosts yet.
     pub(super) fn forget_published_figures(&mut self) {
         for place in 0..self.slab.taken() {
-            self.slab[place].told = 0;
+            self.slab[place].published = 0;
         }
     }
 
@@ -153,15 +153,15 @@ impl Hosts {
         let Neighbours { census, edition, .. } = neighbours;
         if host.asked != *edition {
             host.asked = *edition;
-            let others = census.flows(HostKey(host.key)).saturating_sub(u32::from(host.told));
+            let others = census.flows(HostKey(host.key)).saturating_sub(u32::from(host.published));
             host.elsewhere = u16::try_from(others).unwrap_or(u16::MAX);
         }
         host.follow(self.window);
         host.count(host.standing.saturating_add(host.elsewhere));
         // A flow that waits without packets counts, but is not remembered: siblings may not know
         // it, and this queue would give it a lower weight than they do.
-        let told = host.told.saturating_add(host.elsewhere);
-        u32::from(host.recently.max(told)).max(1)
+        let published = host.published.saturating_add(host.elsewhere);
+        u32::from(host.recently.max(published)).max(1)
     }
 
     /// The memory that it has allocated, in bytes.

@@ -57,7 +57,7 @@ impl Memory {
     }
 
     /// The configured limit: the operator's, or that of the whole port.
-    pub(super) fn limit_told(config: &Config) -> Bytes {
+    pub(super) fn limit_reported(config: &Config) -> Bytes {
         config.memory.unwrap_or_else(|| of_port(config))
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn no_port_may_have_more_than_ten_thousand_frames_wait_however_fast_it_is() {
         assert_eq!(limit(100_000_000_000, Share::WHOLE), 10_240 * 1514);
         let unlimited = Config::default();
-        assert_eq!(Memory::limit_told(&unlimited), Bytes(10_240 * 1514));
+        assert_eq!(Memory::limit_reported(&unlimited), Bytes(10_240 * 1514));
     }
 
     #[test]

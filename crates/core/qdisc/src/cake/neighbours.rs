@@ -75,7 +75,7 @@ pub(super) struct Neighbours {
     used: [u64; TINS_MAX],
     wanted: [u64; TINS_MAX],
     /// Whether a backlog here has been published.
-    has_told: bool,
+    has_published: bool,
 }
 
 impl Neighbours {
@@ -88,14 +88,14 @@ impl Neighbours {
             sums: [TinCensus::default(); TINS_MAX],
             used: [0; TINS_MAX],
             wanted: [0; TINS_MAX],
-            has_told: false,
+            has_published: false,
         }
     }
 
     /// Whether a backlog here has been published, and must be withdrawn when it ends.
     #[inline]
-    pub(super) fn has_told(&self) -> bool {
-        self.has_told
+    pub(super) fn has_published(&self) -> bool {
+        self.has_published
     }
 
     /// There is a backlog that has not been published.
@@ -124,7 +124,7 @@ impl Neighbours {
             *own = TinCensus { weight: tin.weight, sent: tin.sent };
         }
         self.census.tell(&own[..count]);
-        self.has_told = own.iter().any(|tin| tin.weight != 0);
+        self.has_published = own.iter().any(|tin| tin.weight != 0);
         self.census.sum(&mut self.sums[..count]);
         self.begin_period(now);
         count
@@ -158,7 +158,7 @@ impl Neighbours {
             sum += if is_here { quantum } else { 0 };
             possible = possible.max(quantum);
         }
-        let weight = if self.has_told { sum } else { possible };
+        let weight = if self.has_published { sum } else { possible };
         // The quanta of all tins have less than 13 bits.
         Weight(((weight >> 8) as u32).max(1))
     }
@@ -217,7 +217,7 @@ impl Neighbours {
         }
         // A queue without demand has the weight of its first flow, so that the first packets of a
         // flow do not leave the queue with almost no share.
-        if !self.has_told {
+        if !self.has_published {
             sum = possible;
         }
         // The sum is in 1/2^32 of everything.
@@ -250,10 +250,10 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     /// The published figures of all, by seat.
-    type Told = Arc<Mutex<Vec<[TinCensus; TINS_MAX]>>>;
+    type Published = Arc<Mutex<Vec<[TinCensus; TINS_MAX]>>>;
 
     struct Table {
-        told: Told,
+        published: Published,
         seat: usize,
     }
 
@@ -265,13 +265,13 @@ mod tests {
         }
 
         fn tell(&mut self, tins: &[TinCensus]) {
-            self.told.lock().unwrap()[self.seat][..tins.len()].copy_from_slice(tins);
+            self.published.lock().unwrap()[self.seat][..tins.len()].copy_from_slice(tins);
         }
 
         fn sum(&self, tins: &mut [TinCensus]) {
-            let told = self.told.lock().unwrap();
+            let published = self.published.lock().unwrap();
             for (at, tin) in tins.iter_mut().enumerate() {
-                let column = told.iter().map(|row| row[at]);
+                let column = published.iter().map(|row| row[at]);
                 *tin = column.fold(TinCensus::default(), |sum, one| TinCensus {
                     weight: sum.weight + one.weight,
                     sent: sum.sent + one.sent,
@@ -288,8 +288,10 @@ mod tests {
     /// parts of the thresholds.
     fn meet(diffserv: Diffserv, queues: &[Vec<(u64, u64)>]) -> (Vec<u32>, Vec<Vec<u32>>) {
         let shares = Scheme::new(diffserv, 0).shares;
-        let told = Told::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); queues.len()]));
-        let seat = |seat| Neighbours::new(Box::new(Table { told: Arc::clone(&told), seat }));
+        let published =
+            Published::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); queues.len()]));
+        let seat =
+            |seat| Neighbours::new(Box::new(Table { published: Arc::clone(&published), seat }));
         let mut seats: Vec<Neighbours> = (0..queues.len()).map(seat).collect();
         let mut weights = Vec::new();
         let mut parts = Vec::new();
@@ -321,9 +323,10 @@ mod tests {
     #[test]
     fn below_a_class_a_tins_quantum_is_divided_by_where_its_flows_are() {
         let shares = Scheme::new(Diffserv::Diffserv3, 0).shares;
-        let told = Told::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); 2]));
-        let mut seats =
-            [0, 1].map(|seat| Neighbours::new(Box::new(Table { told: Arc::clone(&told), seat })));
+        let published = Published::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); 2]));
+        let mut seats = [0, 1].map(|seat| {
+            Neighbours::new(Box::new(Table { published: Arc::clone(&published), seat }))
+        });
         let one = 1 << 16;
         // Best effort on both queues, voice on the second.
         let queues = [[3 * one, 0, 0], [one, 0, one]];

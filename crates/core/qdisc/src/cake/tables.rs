@@ -113,8 +113,8 @@ impl Tables {
     /// The same, and publishes the flow, which has used up its quantum.
     #[inline(never)]
     pub(super) fn tell_and_load(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) -> u16 {
-        if !flow.told {
-            flow.told = true;
+        if !flow.published {
+            flow.published = true;
             self.tell(flow, true, &mut *neighbours.census);
         }
         self.load(flow, neighbours)
@@ -123,7 +123,7 @@ impl Tables {
     /// Withdraws the published flow: it has no debt and no packets.
     #[inline(never)]
     pub(super) fn take_back(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) {
-        flow.told = false;
+        flow.published = false;
         self.tell(flow, false, &mut *neighbours.census);
     }
 }

@@ -285,7 +285,7 @@ impl Tin {
         } else {
             self.sparse_flows -= 1;
         }
-        if flow.told
+        if flow.published
             && let (Some(tables), Some(neighbours)) = (&mut self.tables, neighbours)
         {
             tables.take_back(flow, neighbours);

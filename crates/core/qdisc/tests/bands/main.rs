@@ -410,9 +410,9 @@ fn each_class_tells_how_long_its_packets_stayed() {
             (counts[0].0.as_secs_f64() * 1e3, counts[0].1)
         };
         for (class, stayed) in [(1, 40.0), (2, 20.0)] {
-            let (told, packets) = millis(class);
+            let (reported, packets) = millis(class);
             assert_eq!(packets, 1);
-            assert!((told / stayed - 1.0_f64).abs() < 0.125, "{told} ms for {stayed}");
+            assert!((reported / stayed - 1.0_f64).abs() < 0.125, "{reported} ms for {stayed}");
         }
     }
 }

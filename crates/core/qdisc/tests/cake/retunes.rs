@@ -64,9 +64,9 @@ fn an_estimate_survives_a_change_of_something_else() {
     assert_eq!(world.figures().capacity_estimate, known);
     let threshold = world.figures().tins[0].threshold;
     assert!(threshold.bits_per_sec() > 5 * MBIT && threshold < known, "{threshold:?}");
-    let told = Rate::from_bits_per_sec(MBIT);
-    world.retune(autorate(Some(told)));
-    assert_eq!(world.figures().capacity_estimate, told);
+    let reported = Rate::from_bits_per_sec(MBIT);
+    world.retune(autorate(Some(reported)));
+    assert_eq!(world.figures().capacity_estimate, reported);
 }
 
 #[test]

@@ -70,15 +70,15 @@ fn ecn_marks_what_can_be_marked_and_harddrop_and_nodrop_say_what_becomes_of_the_
         (figures(&port), marked, port.drops(DropReason::Limit))
     };
     // The senders do not answer, so the limit is reached.
-    let (told, marked, limit) = run(config, capable(1));
-    assert!(told.marked > 900 && told.early == 0 && limit > 0, "{told:?}");
-    assert!(marked > 900 && told.pdrop == limit, "{marked}");
-    let (told, marked, _) = run(config, flow(1));
-    assert!(told.early > 900 && told.marked == 0 && marked == 0, "{told:?}");
-    let (told, _, limit) = run(Config { nodrop: true, ..config }, flow(1));
-    assert!(told.early == 0 && told.pdrop == limit && limit > 0, "{told:?}");
-    let (told, ..) = run(Config { harddrop: true, ..config }, capable(1));
-    assert!(told.early > 0 && told.marked > 0 && told.pdrop == 0, "{told:?}");
+    let (figures, marked, limit) = run(config, capable(1));
+    assert!(figures.marked > 900 && figures.early == 0 && limit > 0, "{figures:?}");
+    assert!(marked > 900 && figures.pdrop == limit, "{marked}");
+    let (figures, marked, _) = run(config, flow(1));
+    assert!(figures.early > 900 && figures.marked == 0 && marked == 0, "{figures:?}");
+    let (figures, _, limit) = run(Config { nodrop: true, ..config }, flow(1));
+    assert!(figures.early == 0 && figures.pdrop == limit && limit > 0, "{figures:?}");
+    let (figures, ..) = run(Config { harddrop: true, ..config }, capable(1));
+    assert!(figures.early > 0 && figures.marked > 0 && figures.pdrop == 0, "{figures:?}");
 }
 
 #[test]

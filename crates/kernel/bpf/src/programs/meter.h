@@ -203,7 +203,7 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 	for (int level = 1; level < LEVELS_MAX && way.at && !way.refused; level++)
 		look(&way);
 	if (delay > (__s64)(class->limit / 8) || way.refused)
-		*(volatile __u64 *)&node->hungry_at = now;
+		*(volatile __u64 *)&node->unsatisfied_at = now;
 	if (way.refused) {
 		seat->refused_until = now + min(way.refused, REFUSED_MAX);
 		return FULL;

@@ -27,7 +27,7 @@
 #define EXPIRED (16 * EPOCH)
 /* A lock that is held for this long is abandoned. */
 #define LOST (64 * EPOCH)
-/* The rounds in which hungry children of a priority are served; each satisfies some. */
+/* The rounds in which unsatisfied children of a priority are served; each satisfies some. */
 #define ROUNDS 4
 
 struct sharing {
@@ -102,7 +102,7 @@ static long measure(__u32 index, void *unused)
 
 		came = offered - node->seen;
 		node->seen = offered;
-		if (s->now - node->hungry_at < 2 * EPOCH || is_sold_ahead(class, node, s->now))
+		if (s->now - node->unsatisfied_at < 2 * EPOCH || is_sold_ahead(class, node, s->now))
 			node->want = class->ceil;
 		else
 			node->want = came * 1000000 / (s->elapsed / 1000 + 1);

@@ -137,7 +137,7 @@ struct node {
 	__u64 own;			/* up to when its assured rate is */
 	__u64 offered;			/* bytes that arrived for it, in total */
 	__u64 grant;			/* the rate from its parent, in bytes per second */
-	__u64 hungry_at;		/* when it last had less than it wanted */
+	__u64 unsatisfied_at;		/* when it last had less than it wanted */
 	__u64 aqm_next;			/* when its AQM drops or marks next; 0 for never */
 	__u64 aqm_count;		/* how often it has since the delay is too long */
 	__u64 aqm_last;			/* when it did last */

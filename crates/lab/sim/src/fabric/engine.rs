@@ -128,7 +128,7 @@ impl<'a> Engine<'a> {
     /// # Errors
     /// If hosts hold more packets than there can be.
     pub(super) fn run(&mut self, progress: &mut dyn FnMut(f64)) -> Result<(), String> {
-        let mut told = 0;
+        let mut reported = 0;
         while let Some((at, source)) = self.sources.next() {
             debug_assert!(at >= self.now, "{at} comes after {}", self.now);
             self.now = at;
@@ -146,9 +146,9 @@ impl<'a> Engine<'a> {
                 // Time-outs of complete flows are ignored.
                 break;
             }
-            if self.complete * 1000 / self.plans.len() > told {
-                told = self.complete * 1000 / self.plans.len();
-                progress(told as f64 / 1000.0);
+            if self.complete * 1000 / self.plans.len() > reported {
+                reported = self.complete * 1000 / self.plans.len();
+                progress(reported as f64 / 1000.0);
             }
         }
         Ok(())

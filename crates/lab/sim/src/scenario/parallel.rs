@@ -54,11 +54,11 @@ mod tests {
     #[test]
     fn results_are_in_order_on_any_number_of_threads() {
         for jobs in [0, 1, 3, 100] {
-            let told = Mutex::new(0.0);
-            let tell = |part| *told.lock().unwrap() = part;
+            let reported = Mutex::new(0.0);
+            let tell = |part| *reported.lock().unwrap() = part;
             let squares = each(10, jobs, &tell, &|| false, |n, _| n * n);
             assert_eq!(squares, (0..10).map(|n| n * n).collect::<Vec<_>>());
-            assert_eq!(told.into_inner().unwrap(), 1.0);
+            assert_eq!(reported.into_inner().unwrap(), 1.0);
         }
         assert!(each(0, 4, &|_| {}, &|| false, |n, _| n).is_empty());
     }

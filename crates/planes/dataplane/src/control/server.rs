@@ -92,8 +92,8 @@ struct Job {
     has_begun: bool,
     /// Whether it waits for something else.
     waits: bool,
-    /// When its client was told of its progress.
-    told: Instant,
+    /// When its progress was last reported to its client.
+    reported_at: Instant,
 }
 
 /// See the module's documentation.
@@ -258,9 +258,9 @@ impl ControlServer {
                 Ok(Ok(Some(received))) => match begin(received) {
                     Ok(task) => {
                         client.state = State::Waiting;
-                        let (client, told) = (client.number, Instant::now());
+                        let (client, reported_at) = (client.number, Instant::now());
                         let (has_begun, waits) = (false, false);
-                        jobs.push_back(Job { client, task, has_begun, waits, told });
+                        jobs.push_back(Job { client, task, has_begun, waits, reported_at });
                     }
                     Err(refusal) => client.answer(&refusal),
                 },
@@ -301,10 +301,10 @@ impl ControlServer {
                 (Step::Done(_) | Step::Line(_), None) => {}
                 (Step::More | Step::Later, client) => {
                     if let Some(client) = client
-                        && job.told.elapsed() >= PROGRESS_EVERY
+                        && job.reported_at.elapsed() >= PROGRESS_EVERY
                         && client.outbox.is_empty()
                     {
-                        job.told = Instant::now();
+                        job.reported_at = Instant::now();
                         client.send(&Answer::Working { line: job.task.line() });
                     }
                     worked_on.push_back(job);

@@ -22,7 +22,7 @@ const PORTS: [&str; 2] = ["nrw-none-a", "nrw-none-b"];
 
 /// The calls that the plane received.
 #[derive(Default)]
-struct Told {
+struct Calls {
     installed: Vec<(Side, Plan)>,
     looked_up: [bool; 2],
     closed: Vec<bool>,
@@ -34,7 +34,7 @@ struct FakePlane {
     counts: Counts,
     silent: Vec<SilentWorker>,
     refuses: Refuses,
-    told: Rc<RefCell<Told>>,
+    calls: Rc<RefCell<Calls>>,
 }
 
 /// What the kernel does not take, once.
@@ -57,7 +57,7 @@ impl Refuses {
 
 impl LooksUp for FakePlane {
     fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
-        self.told.borrow_mut().looked_up[egress.index()] = wanted;
+        self.calls.borrow_mut().looked_up[egress.index()] = wanted;
         Ok(())
     }
 }
@@ -86,7 +86,7 @@ impl Plane for FakePlane {
     fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
         self.refuses.check(Refuses::Plan(side))?;
         self.plans[side.index()] = plan.clone();
-        self.told.borrow_mut().installed.push((side, plan));
+        self.calls.borrow_mut().installed.push((side, plan));
         Ok(())
     }
 
@@ -132,15 +132,15 @@ impl Plane for FakePlane {
     }
 
     fn close(self: Box<Self>, drain: bool) -> Closed {
-        self.told.borrow_mut().closed.push(drain);
+        self.calls.borrow_mut().closed.push(drain);
         let mut counts = self.counts;
         counts.clear_backlogs();
         Closed { counts, left_behind: Vec::new() }
     }
 }
 
-fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Told>>) {
-    let told = Rc::new(RefCell::new(Told::default()));
+fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Calls>>) {
+    let calls = Rc::new(RefCell::new(Calls::default()));
     let now = Queues { rx: 2, tx: 2 };
     let ports = PORTS.map(|name| PortFacts {
         name: name.into(),
@@ -155,7 +155,7 @@ fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Told>>) {
     });
     let (plans, silent) = (Default::default(), Vec::new());
     let refuses = Refuses::Nothing;
-    (FakePlane { ports, plans, counts, silent, refuses, told: Rc::clone(&told) }, told)
+    (FakePlane { ports, plans, counts, silent, refuses, calls: Rc::clone(&calls) }, calls)
 }
 
 /// An instance whose ports `plane` joins.
@@ -232,7 +232,7 @@ fn a_policy_is_in_force_at_both_ports_or_at_none() {
 
 #[test]
 fn a_change_of_one_port_s_policy_is_installed_there_and_nowhere_else() {
-    let (plane, told) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::default());
     let mut instance = joined(plane);
     let [a, b] = PORTS;
     let both = format!(
@@ -243,16 +243,16 @@ fn a_change_of_one_port_s_policy_is_installed_there_and_nowhere_else() {
     let changed = both.replace("10mbit", "20mbit");
     instance.apply(policy(&changed)).unwrap();
     instance.apply(policy(&changed)).unwrap();
-    let told = told.borrow();
-    let sides: Vec<Side> = told.installed.iter().map(|(side, _)| *side).collect();
+    let calls = calls.borrow();
+    let sides: Vec<Side> = calls.installed.iter().map(|(side, _)| *side).collect();
     assert_eq!(sides, [Side::A, Side::B, Side::B]);
-    assert!(told.installed.iter().all(|(_, plan)| plan.queues() == 2));
-    assert_ne!(told.installed[1].1, told.installed[2].1);
+    assert!(calls.installed.iter().all(|(_, plan)| plan.queues() == 2));
+    assert_ne!(calls.installed[1].1, calls.installed[2].1);
 }
 
 #[test]
 fn a_policy_that_its_plane_cannot_run_is_refused_with_a_plane_that_can() {
-    let (plane, told) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::default());
     let mut instance = joined(plane);
     instance.options.plane = PlaneKind::Xdp;
     let [a, _] = PORTS;
@@ -264,12 +264,12 @@ fn a_policy_that_its_plane_cannot_run_is_refused_with_a_plane_that_can() {
         let refusal = instance.apply(queued.clone()).unwrap_err().to_string();
         assert!(refusal.contains("--plane xsk"), "{refusal}");
     }
-    assert_eq!((told.borrow().installed.len(), instance.policy()), (1, &policed));
+    assert_eq!((calls.borrow().installed.len(), instance.policy()), (1, &policed));
 }
 
 #[test]
 fn a_policy_for_another_port_is_refused_and_nothing_is_installed() {
-    let (plane, told) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::default());
     let mut instance = joined(plane);
     let [a, _] = PORTS;
     let foreign = format!(
@@ -277,39 +277,39 @@ fn a_policy_for_another_port_is_refused_and_nothing_is_installed() {
     );
     let error = instance.apply(policy(&foreign)).unwrap_err();
     assert!(matches!(error, InstanceError::ForeignPort(port) if port == "elsewhere"));
-    assert!(told.borrow().installed.is_empty());
+    assert!(calls.borrow().installed.is_empty());
     assert_eq!(instance.policy(), &Policy::default());
 }
 
 #[test]
 fn a_policy_set_while_ports_are_away_applies_when_they_return() {
-    let (plane, told) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::default());
     let mut instance = joined(plane);
     instance.plane = None;
     let wanted = policy(&format!("qdisc add dev {} root pfifo limit 10\n", PORTS[0]));
     instance.apply(wanted.clone()).unwrap();
-    assert!(told.borrow().installed.is_empty());
+    assert!(calls.borrow().installed.is_empty());
     assert_eq!(instance.policy(), &wanted);
 }
 
 #[test]
 fn translations_are_looked_up_where_a_cake_wants_them_and_only_there() {
-    let (plane, told) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::default());
     let mut instance = joined(plane);
     let nat = format!("qdisc add dev {} root cake bandwidth 1mbit nat\n", PORTS[1]);
     instance.apply(policy(&nat)).unwrap();
-    assert_eq!(told.borrow().looked_up, [false, true]);
+    assert_eq!(calls.borrow().looked_up, [false, true]);
     instance.apply(policy(&nat.replace("nat", "nonat"))).unwrap();
-    assert_eq!(told.borrow().looked_up, [false, false]);
+    assert_eq!(calls.borrow().looked_up, [false, false]);
 }
 
 #[test]
 fn counters_continue_across_planes_and_backlogs_do_not() {
-    let (first, told) = plane(counts(10, 4));
+    let (first, calls) = plane(counts(10, 4));
     let mut instance = joined(first);
     assert_eq!(instance.show().conservation.queued, 4);
     instance.close(true);
-    assert_eq!(told.borrow().closed, [true]);
+    assert_eq!(calls.borrow().closed, [true]);
     let waiting = instance.show();
     assert_eq!((waiting.state.as_str(), waiting.conservation.queued), ("waiting", 0));
     assert_eq!(waiting.conservation.received, 10);
@@ -328,10 +328,10 @@ fn counters_continue_across_planes_and_backlogs_do_not() {
 
 #[test]
 fn ports_are_released_once_after_their_queues_drain() {
-    let (plane, told) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::default());
     let mut instance = joined(plane);
     instance.let_go("a new cable".into()).unwrap();
-    assert_eq!(told.borrow().closed, [true]);
+    assert_eq!(calls.borrow().closed, [true]);
     assert_eq!(instance.show().waiting_for.as_deref(), Some("a new cable to be done"));
     let error = instance.let_go("another".into()).unwrap_err();
     assert!(matches!(error, InstanceError::LetGo(why) if why == "a new cable"));

@@ -85,14 +85,14 @@ pub(super) mod tests {
     fn limits_and_classes_come_back_by_their_qdiscs() {
         let handles = [Handle::new(1), Handle::new(0x8001)].map(Option::unwrap);
         let spent = |class| Spent { class, rate: Nanos(5), ceil: Nanos::ZERO };
-        let told = Used {
+        let used_before = Used {
             limits: BTreeMap::from([(handles[0], Nanos(7))]),
             classes: BTreeMap::from([
                 (handles[0], vec![spent(1), spent(2)]),
                 (handles[1], vec![spent(1)]),
             ]),
         };
-        assert_eq!(used(&of_limits(&told), &of_classes(&told)), told);
+        assert_eq!(used(&of_limits(&used_before), &of_classes(&used_before)), used_before);
         let nobody = SpentClass { major: 0, spent: spent(1) };
         assert_eq!(used(&BTreeMap::from([(0, 1)]), &[nobody]), Used::default());
     }

@@ -57,8 +57,8 @@ fn each_htb_below_an_mq_has_a_tree_of_its_own() {
     assert_eq!([classes(&specs[0]), classes(&specs[1])], [[true, false], [false, true]]);
     assert!(specs[2].tree.is_none());
     let more = "class add dev eth0 parent 20: classid 20:1 htb rate 2mbit";
-    let (next, told) = install(&policy(&[&MQ[..], &[more]].concat()), 4, Some(&installation));
-    assert!(told.iter().all(|spec| spec.tree.is_none()), "they keep their seats");
+    let (next, next_specs) = install(&policy(&[&MQ[..], &[more]].concat()), 4, Some(&installation));
+    assert!(next_specs.iter().all(|spec| spec.tree.is_none()), "they keep their seats");
     next.commit();
     assert_eq!([classes(&specs[0]), classes(&specs[1])], [[true, false], [true, true]]);
 }
@@ -95,9 +95,9 @@ fn bands_below_a_shared_rate_are_one_tree_that_follows_a_change() {
     let leaf = |id| specs[2].children[0].tree.as_ref().unwrap().leaf(id);
     assert!(leaf(3).is_some() && leaf(4).is_none());
     let after = policy(&lines("qdisc change dev eth0 parent 1: prio bands 4"));
-    let (next, told) = install(&after, 4, Some(&installation));
-    assert_eq!(told[2].children[0].id, specs[2].children[0].id, "it carries on");
-    assert!(told[2].children[0].tree.is_none());
+    let (next, next_specs) = install(&after, 4, Some(&installation));
+    assert_eq!(next_specs[2].children[0].id, specs[2].children[0].id, "it carries on");
+    assert!(next_specs[2].children[0].tree.is_none());
     next.commit();
     assert!(leaf(4).is_some());
     let band = &next.plan().classes.values().next().unwrap()[&4];

@@ -121,8 +121,8 @@ proptest! {
         for changes in [&[][..]].into_iter().chain(changes.chunks(together)) {
             let next = changes.iter().fold(policy.clone(), |policy, change| change.on(policy));
             let plan = installed.plan().next(policy.port(DEV), next.port(DEV)).unwrap();
-            let (new, told) = Installation::reconcile(plan, Some(&installed));
-            prop_assert!(told.iter().all(|spec| spec.tree.is_none()), "the tree carries on");
+            let (new, next_specs) = Installation::reconcile(plan, Some(&installed));
+            prop_assert!(next_specs.iter().all(|spec| spec.tree.is_none()), "the tree carries on");
             new.commit();
             let (plan, mut runs) = (new.plan(), Runs::new());
             for id in 0..10 {

@@ -57,15 +57,15 @@ fn a_tree_that_carries_on_changes_when_that_is_committed() {
     let before = with_class(&root(), Verb::Add, 16, 5);
     let (installation, specs) = install(&before, 4, None);
     let after = with_class(&before, Verb::Change, 16, 7);
-    let (next, told) = install(&after, 4, Some(&installation));
-    assert!(told.iter().all(|spec| spec.tree.is_none()), "they keep their seats");
-    assert_eq!(told[0].id, specs[0].id);
+    let (next, next_specs) = install(&after, 4, Some(&installation));
+    assert!(next_specs.iter().all(|spec| spec.tree.is_none()), "they keep their seats");
+    assert_eq!(next_specs[0].id, specs[0].id);
     assert_eq!(rate(&specs[0]), Some(5));
     next.commit();
     assert_eq!(rate(&specs[0]), Some(7));
     // On another number of queues it is another tree.
-    let (_, told) = install(&after, 2, Some(&next));
-    assert_eq!((rate(&told[1]), told[0].id == specs[0].id), (Some(7), false));
+    let (_, next_specs) = install(&after, 2, Some(&next));
+    assert_eq!((rate(&next_specs[1]), next_specs[0].id == specs[0].id), (Some(7), false));
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn a_tree_that_is_kept_in_another_way_is_another_tree_below_the_same_qdiscs() {
     let handle = before.port("eth0").root().map(|root| root.handle);
     let edit = Edit { verb: Verb::Change, parent: Some(Parent::Root), handle, params };
     let after = before.edit("eth0", &edit, &PortFacts::ETHERNET).unwrap();
-    let (next, told) = install(&after, 4, Some(&installation));
-    assert_eq!(told.iter().map(rate).collect::<Vec<_>>(), [Some(5); 4], "with its classes");
-    assert_eq!(told[0].id, specs[0].id, "what is queued stays");
-    let (_, told) = install(&with_class(&after, Verb::Change, 16, 7), 4, Some(&next));
-    assert!(told.iter().all(|spec| spec.tree.is_none()), "and then carries on");
+    let (next, next_specs) = install(&after, 4, Some(&installation));
+    assert_eq!(next_specs.iter().map(rate).collect::<Vec<_>>(), [Some(5); 4], "with its classes");
+    assert_eq!(next_specs[0].id, specs[0].id, "what is queued stays");
+    let (_, next_specs) = install(&with_class(&after, Verb::Change, 16, 7), 4, Some(&next));
+    assert!(next_specs.iter().all(|spec| spec.tree.is_none()), "and then carries on");
 }

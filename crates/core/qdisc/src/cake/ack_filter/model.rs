@@ -90,7 +90,7 @@ struct Sender {
     /// Everything besides the acknowledgement.
     others: Vec<Acknowledgement>,
     /// The highest number that it has received, and how often.
-    told: BTreeMap<BTreeSet<u32>, u32>,
+    received: BTreeMap<BTreeSet<u32>, u32>,
     last: BTreeSet<u32>,
 }
 
@@ -110,10 +110,10 @@ impl Sender {
         }
         if number > self.highest {
             self.highest = number;
-            self.told.clear();
+            self.received.clear();
         }
         if number == self.highest {
-            *self.told.entry(said.clone()).or_default() += 1;
+            *self.received.entry(said.clone()).or_default() += 1;
             self.last.clone_from(&said);
         }
         self.acknowledged.extend(&said);
@@ -134,9 +134,9 @@ fn heard<'a>(packets: impl IntoIterator<Item = &'a Acknowledgement>) -> [Sender;
     for packet in packets {
         senders[packet.connection as usize - 1].hear(packet);
     }
-    for Sender { told, last, .. } in &mut senders {
+    for Sender { received, last, .. } in &mut senders {
         // Repetitions that a later, larger acknowledgement covers do not count.
-        told.retain(|said, _| said == last);
+        received.retain(|said, _| said == last);
     }
     senders
 }
