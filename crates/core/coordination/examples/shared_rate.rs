@@ -3,7 +3,7 @@
 //! `cargo run -p narrows-coordination --example shared_rate` prints what leaves when the load is
 //! uneven (80/20), and when both queues want more than their share.
 //!
-//! Each queue has a `tbf` with a seat at the same limit, and traffic of its own. This is what a
+//! Each queue has a `tbf` with a meter at the same limit, and traffic of its own. This is what a
 //! program that embeds `narrows-qdisc` has to do: provide packets, a clock and a loop.
 
 use narrows_coordination::{Coordination, Limit, Strategy};
@@ -134,8 +134,8 @@ fn main() {
         let offered = offered.map(|mbit| Rate::from_bits_per_sec(mbit * 1_000_000));
         for strategy in Strategy::ALL {
             let coordination = Coordination::new(strategy, limit, QUEUES);
-            let seats = std::array::from_fn(|queue| coordination.seat(queue));
-            print(strategy.name(), offered, run(seats, offered));
+            let meters = std::array::from_fn(|queue| coordination.meter(queue));
+            print(strategy.name(), offered, run(meters, offered));
         }
     }
 }

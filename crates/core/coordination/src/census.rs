@@ -2,22 +2,22 @@
 //! each tin.
 //!
 //! *Flows of a host* are in a sketch (`sketch`), *what a tin demands and has sent* in a line of
-//! sums (`tins`). Both are sums of the seats' figures, kept by adding differences. So reading costs
-//! the same however many seats there are, no seat needs a slot of its own, and a seat that is given
-//! back subtracts what it added.
+//! sums (`tins`). Both are sums of the handles' figures, kept by adding differences. So reading
+//! costs the same however many handles there are, no handle needs a slot of its own, and a handle
+//! that is given back subtracts what it added.
 //!
 //! *Memory ordering:* relaxed throughout. Every word is a sum on its own, and none guards other
-//! memory. All changes of one word have one order, which contains each seat's changes in program
-//! order. So a reader sees the sum of what each seat had published at some time: never below zero,
-//! and never more than was true of each seat at some time. It sees its own changes. *Different*
-//! words may be seen at different times: a flow in one row of the sketch and not yet in the other,
-//! a weight without its bytes. Only fairness depends on it, for a moment; when nothing is written,
-//! everything is exact.
+//! memory. All changes of one word have one order, which contains each handle's changes in program
+//! order. So a reader sees the sum of what each handle had published at some time: never below
+//! zero, and never more than was true of each handle at some time. It sees its own changes.
+//! *Different* words may be seen at different times: a flow in one row of the sketch and not yet in
+//! the other, a weight without its bytes. Only fairness depends on it, for a moment; when nothing
+//! is written, everything is exact.
 //!
 //! *Cost.* Counting costs two atomic additions, looking up a host two loads, publishing one
 //! addition for each figure that has changed, all on one line. A port takes 32 KiB and 128 bytes; a
-//! seat takes 16 KiB from the first flow that it counts; a class of a tree a sixteenth of that.
-//! This is the only memory that a seat allocates after it is taken: most seats of a large
+//! handle takes 16 KiB from the first flow that it counts; a class of a tree a sixteenth of that.
+//! This is the only memory that a handle allocates after it is taken: most handles of a large
 //! configuration never count anything.
 //!
 //! *Non-goals.* Which flows are backlogged and what a host's share is: the qdisc decides that. A
@@ -32,7 +32,7 @@ use tins::{Published, Tins};
 mod sketch;
 mod tins;
 
-/// State that the seats share. The sketch has `CELLS` cells per row.
+/// State that the handles share. The sketch has `CELLS` cells per row.
 pub(crate) struct Shared<const CELLS: usize = PORT_CELLS> {
     tins: Line<Tins>,
     flows: Line<Sketch<CELLS>>,
@@ -43,20 +43,20 @@ impl<const CELLS: usize> Shared<CELLS> {
         Arc::new(Self { tins: Line(Tins::new()), flows: Line(Sketch::new()) })
     }
 
-    /// One more seat.
-    pub(crate) fn seat(self: Arc<Self>) -> Seat<CELLS> {
-        Seat { shared: self, part: Part::default(), published: Published::default() }
+    /// One more handle.
+    pub(crate) fn handle(self: Arc<Self>) -> Handle<CELLS> {
+        Handle { shared: self, part: Part::default(), published: Published::default() }
     }
 }
 
-/// A seat at the census: what it has added, and where.
-pub(crate) struct Seat<const CELLS: usize = PORT_CELLS> {
+/// A handle at the census: what it has added, and where.
+pub(crate) struct Handle<const CELLS: usize = PORT_CELLS> {
     shared: Arc<Shared<CELLS>>,
     part: Part<CELLS>,
     published: Published,
 }
 
-impl<const CELLS: usize> Census for Seat<CELLS> {
+impl<const CELLS: usize> Census for Handle<CELLS> {
     fn count(&mut self, host: HostKey, change: i32) {
         self.part.count(&self.shared.flows, host, change);
     }
@@ -74,7 +74,7 @@ impl<const CELLS: usize> Census for Seat<CELLS> {
     }
 }
 
-impl<const CELLS: usize> Drop for Seat<CELLS> {
+impl<const CELLS: usize> Drop for Handle<CELLS> {
     fn drop(&mut self) {
         self.part.take_back(&self.shared.flows);
         self.published.take_back(&self.shared.tins);
@@ -94,49 +94,49 @@ mod loom_tests {
         TinCensus { weight, sent }
     }
 
-    fn first_tin(seat: &Seat) -> TinCensus {
+    fn first_tin(handle: &Handle) -> TinCensus {
         let mut tins = [TinCensus::default()];
-        seat.sum(&mut tins);
+        handle.sum(&mut tins);
         tins[0]
     }
 
     /// Both add to the same cell of the first row, and subtract at the same time.
     #[test]
-    fn loom_nothing_is_left_of_seats_that_are_gone() {
+    fn loom_nothing_is_left_of_handles_that_are_gone() {
         loom::model(|| {
             let shared = Shared::<PORT_CELLS>::new();
             let workers = [HOST, NEIGHBOUR].map(|host| {
-                let mut seat = Arc::clone(&shared).seat();
+                let mut handle = Arc::clone(&shared).handle();
                 thread::spawn(move || {
-                    seat.count(host, 2);
-                    seat.count(host, -1);
+                    handle.count(host, 2);
+                    handle.count(host, -1);
                 })
             });
             for worker in workers {
                 worker.join().unwrap();
             }
-            let seat = shared.seat();
-            assert_eq!((seat.flows(HOST), seat.flows(NEIGHBOUR)), (0, 0));
+            let handle = shared.handle();
+            assert_eq!((handle.flows(HOST), handle.flows(NEIGHBOUR)), (0, 0));
         });
     }
 
     #[test]
-    fn loom_a_concurrent_reader_sees_a_published_value_of_each_seat() {
+    fn loom_a_concurrent_reader_sees_a_published_value_of_each_handle() {
         loom::model(|| {
             let shared = Shared::<PORT_CELLS>::new();
-            let mut seat = Arc::clone(&shared).seat();
-            let mut other = shared.seat();
+            let mut handle = Arc::clone(&shared).handle();
+            let mut other = shared.handle();
             let worker = thread::spawn(move || {
                 other.count(HOST, 3);
                 other.count(HOST, -1);
             });
-            seat.count(HOST, 10);
-            let seen = seat.flows(HOST);
+            handle.count(HOST, 10);
+            let seen = handle.flows(HOST);
             assert!([10, 12, 13].contains(&seen), "{seen}");
             // Neither writes the other's cell of the second row.
-            assert_eq!(seat.flows(NEIGHBOUR), 0);
+            assert_eq!(handle.flows(NEIGHBOUR), 0);
             worker.join().unwrap();
-            assert_eq!(seat.flows(HOST), 10, "the other is gone");
+            assert_eq!(handle.flows(HOST), 10, "the other is gone");
         });
     }
 
@@ -144,18 +144,18 @@ mod loom_tests {
     fn loom_sums_of_tins_are_exact_and_weights_are_subtracted() {
         loom::model(|| {
             let shared = Shared::<PORT_CELLS>::new();
-            let mut seat = Arc::clone(&shared).seat();
-            let mut other = shared.seat();
+            let mut handle = Arc::clone(&shared).handle();
+            let mut other = shared.handle();
             let worker = thread::spawn(move || {
                 other.tell(&[tin(5, 100)]);
                 other.tell(&[tin(2, 300)]);
             });
-            seat.tell(&[tin(10, 1_000)]);
-            let TinCensus { weight, sent } = first_tin(&seat);
+            handle.tell(&[tin(10, 1_000)]);
+            let TinCensus { weight, sent } = first_tin(&handle);
             assert!([10, 15, 12].contains(&weight), "{weight}");
             assert!([1_000, 1_100, 1_300].contains(&sent), "{sent}");
             worker.join().unwrap();
-            assert_eq!(first_tin(&seat), tin(10, 1_300));
+            assert_eq!(first_tin(&handle), tin(10, 1_300));
         });
     }
 }

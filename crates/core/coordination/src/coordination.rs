@@ -1,4 +1,4 @@
-//! A limit with its seats.
+//! A limit with its queues' meters.
 
 use crate::place::{Place, Places};
 use crate::{Limit, Strategy, census, edt, equal, fair, lock};
@@ -6,10 +6,10 @@ use narrows_qdisc::{Census, Meter};
 use narrows_units::Nanos;
 use std::sync::{Arc, OnceLock};
 
-/// What a strategy provides: shared state, and seats at it.
+/// What a strategy provides: shared state, and a meter for each queue.
 pub(crate) trait Shared: Send + Sync {
-    /// The seat at `place`.
-    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter>;
+    /// The meter of the queue at `place`.
+    fn meter(self: Arc<Self>, place: Place) -> Box<dyn Meter>;
 
     /// Sets another limit.
     fn set_limit(&self, limit: Limit);
@@ -17,11 +17,11 @@ pub(crate) trait Shared: Send + Sync {
     /// The time up to which the limit is used at `now`; without credit if unknown.
     fn spent_until(&self, now: Nanos) -> Nanos;
 
-    /// Continues with a limit that is used up to `spent`. Called before any seat has sent.
+    /// Continues with a limit that is used up to `spent`. Called before any meter has sent.
     fn resume(&self, spent: Nanos);
 }
 
-/// A limit shared by a number of seats.
+/// A limit shared by a number of queues.
 pub struct Coordination {
     strategy: Strategy,
     shared: Arc<dyn Shared>,
@@ -31,15 +31,15 @@ pub struct Coordination {
 }
 
 impl Coordination {
-    /// A limit for `seats` queues, divided by `strategy`.
-    pub fn new(strategy: Strategy, limit: Limit, seats: usize) -> Arc<Self> {
+    /// A limit for `queues` queues, divided by `strategy`.
+    pub fn new(strategy: Strategy, limit: Limit, queues: usize) -> Arc<Self> {
         let shared: Arc<dyn Shared> = match strategy {
             Strategy::Lock => lock::Shared::new(limit),
             Strategy::Edt => edt::Shared::new(limit),
-            Strategy::Equal { sync_time } => equal::Shared::new(limit, seats, sync_time),
-            Strategy::Fair { sync_time } => fair::Shared::new(limit, seats, sync_time),
+            Strategy::Equal { sync_time } => equal::Shared::new(limit, queues, sync_time),
+            Strategy::Fair { sync_time } => fair::Shared::new(limit, queues, sync_time),
         };
-        Arc::new(Self { strategy, shared, places: Places::new(seats), census: OnceLock::new() })
+        Arc::new(Self { strategy, shared, places: Places::new(queues), census: OnceLock::new() })
     }
 
     /// How the limit is divided.
@@ -47,22 +47,22 @@ impl Coordination {
         self.strategy
     }
 
-    /// The seat of queue number `seat` (from 0). Each may be taken once at a time; it is free
+    /// The meter of queue number `queue` (from 0). Each may be taken once at a time; it is free
     /// again, and counts as idle, when its meter is dropped.
     ///
     /// # Panics
-    /// If there is no such seat, or it is taken.
-    pub fn seat(self: &Arc<Self>, seat: usize) -> Box<dyn Meter> {
-        Arc::clone(&self.shared).seat(self.places.take(seat))
+    /// If there is no such queue, or its meter is taken.
+    pub fn meter(self: &Arc<Self>, queue: usize) -> Box<dyn Meter> {
+        Arc::clone(&self.shared).meter(self.places.take(queue))
     }
 
-    /// A seat at the census of this limit's queues, for any strategy and any queue. Its counts are
-    /// subtracted when it is dropped.
+    /// A handle at the census of this limit's queues, for any strategy and any queue. Its counts
+    /// are subtracted when it is dropped.
     pub fn census(&self) -> Box<dyn Census> {
-        Box::new(Arc::clone(self.census.get_or_init(census::Shared::new)).seat())
+        Box::new(Arc::clone(self.census.get_or_init(census::Shared::new)).handle())
     }
 
-    /// Sets another limit while packets flow. Seats follow at their next packet; credit and
+    /// Sets another limit while packets flow. Meters follow at their next packet; credit and
     /// debt are carried over, capped to the new burst.
     pub fn set_limit(&self, limit: Limit) {
         self.shared.set_limit(limit);

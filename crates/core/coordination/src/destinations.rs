@@ -1,7 +1,7 @@
 //! Congestion feedback from destinations, on a board that all queues of a port share.
 //!
 //! There are four words for each of 512 buckets of destinations, and one word that says until when
-//! any bucket matters. No seat has a slot of its own: queues that receive feedback write, queues
+//! any bucket matters. No queue has a slot of its own: queues that receive feedback write, queues
 //! that send read.
 //!
 //! *Memory ordering:* relaxed throughout. Each word holds a number and its time, needs no other

@@ -8,22 +8,22 @@
 //!
 //! *Differences from the source.* Algorithm 2 tests, stores and adds separately, so two queues may
 //! get the same time, or the clock may be set back; here it is one compare-and-swap. Algorithm 2
-//! rounds each packet's time down; here each seat carries the remainder from packet to packet, so
-//! its sum is rounded up once and not for every packet: in any window all seats together are exact
-//! to a nanosecond per seat. In Algorithm 2 the horizon is configured.
+//! rounds each packet's time down; here each meter carries the remainder from packet to packet, so
+//! its sum is rounded up once and not for every packet: in any window all meters together are exact
+//! to a nanosecond per meter. In Algorithm 2 the horizon is configured.
 //!
 //! *No burst.* Departure times are spaced by the rate. The burst and the peak rate permit more, but
 //! nothing is made up for after a pause. As in all strategies, the burst bounds the longest packet.
 //!
 //! *Change of the limit.* Stamps from the old rate are void: the clock is set back to now (and one
-//! packet, the last one that left), and each seat at once reserves the time for its queued packets,
-//! ahead of new arrivals. Packets then get new stamps from this reservation as they leave; so do
-//! packets that arrived under another meter (their departure time is zero). If each packet reserved
-//! its time only then, it would get the end of the line while the time of the packets behind it
-//! passed unused.
+//! packet, the last one that left), and each meter at once reserves the time for its queued
+//! packets, ahead of new arrivals. Packets then get new stamps from this reservation as they leave;
+//! so do packets that arrived under another meter (their departure time is zero). If each packet
+//! reserved its time only then, it would get the end of the line while the time of the packets
+//! behind it passed unused.
 //!
-//! *Drops.* The time of a packet that its queue drops goes to the next packets of the same seat, if
-//! it has not passed. Time that has passed is lost, as any time in which no queue had a packet.
+//! *Drops.* The time of a packet that its queue drops goes to the next packets of the same meter,
+//! if it has not passed. Time that has passed is lost, as any time in which no queue had a packet.
 //!
 //! *Limits.* The sum is exact for the stamps; a worker that oversleeps sends everything that has
 //! become due at once. Not fair: a queue that offers more gets more. Every arrival of every queue
@@ -45,7 +45,7 @@ use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// State that the seats share.
+/// State that the meters share.
 pub(crate) struct Shared {
     published: Published,
     /// The time up to which the limit is promised. Contended by design.
@@ -113,8 +113,8 @@ impl Shared {
 }
 
 impl crate::coordination::Shared for Shared {
-    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
-        Box::new(Seat::new(self, place))
+    fn meter(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
+        Box::new(QueueMeter::new(self, place))
     }
 
     fn set_limit(&self, limit: Limit) {
@@ -134,12 +134,12 @@ impl crate::coordination::Shared for Shared {
     }
 }
 
-struct Seat {
+struct QueueMeter {
     shared: Arc<Shared>,
     edition: Edition,
     pace: Pace,
     horizon: Nanos,
-    /// The largest packet that this seat has published.
+    /// The largest packet that this meter has published.
     largest: Bytes,
     /// Packets that are queued here.
     queued: u32,
@@ -148,7 +148,7 @@ struct Seat {
     /// A time promised to a packet at the head whose own stamp is void.
     restamped: Option<(Bytes, Nanos)>,
     spare: Spare,
-    /// The cost of all packets queued here, as far as this seat knows.
+    /// The cost of all packets queued here, as far as this meter knows.
     pending: Bytes,
     /// The part of it for which no time is promised yet.
     unpromised: Bytes,
@@ -206,7 +206,7 @@ impl Spare {
     }
 }
 
-impl Seat {
+impl QueueMeter {
     fn new(shared: Arc<Shared>, place: Place) -> Self {
         let edition = shared.published.read();
         Self {
@@ -284,7 +284,7 @@ impl Seat {
     }
 }
 
-impl Meter for Seat {
+impl Meter for QueueMeter {
     fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
         self.follow_limit(now);
         let stamp = match self.spare.take(cost, now) {

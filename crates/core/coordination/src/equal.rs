@@ -1,18 +1,18 @@
 //! `equal`: the rate divided by the number of queues that use it.
 //!
-//! Each seat has a bucket of its own, which fills at the limit's rate divided by the number of
-//! active queues. The seat counts these itself, once per sync time, from what each sibling has
+//! Each meter has a bucket of its own, which fills at the limit's rate divided by the number of
+//! active queues. The meter counts these itself, once per sync time, from what each sibling has
 //! published: whether it has packets queued, and when it last sent. A sibling is active if either
-//! holds since the seat's last count; the seat counts itself. Both signs are needed: at a low rate
-//! a backlogged queue may not send for several sync times, and at a high rate a queue that sends
-//! all the time always looks empty.
+//! holds since the meter's last count; the meter counts itself. Both signs are needed: at a low
+//! rate a backlogged queue may not send for several sync times, and at a high rate a queue that
+//! sends all the time always looks empty.
 //!
-//! A seat writes only its own line: no locks, no read-modify-write, one line per seat.
+//! A meter writes only its own line: no locks, no read-modify-write, one line per meter.
 //!
-//! *When a seat counts.* When it is about to send, as in the papers. Linux's `cake_mq` counts at
+//! *When a meter counts.* When it is about to send, as in the papers. Linux's `cake_mq` counts at
 //! each attempt, including arrivals that find the queue throttled. In all measured cells that is
 //! the same (80/20 over two queues at 200 Mbit/s yields 80 %). It differs if packets of a light
-//! queue are further apart than two counts: a seat that counts between two packets of its own
+//! queue are further apart than two counts: a meter that counts between two packets of its own
 //! forgets its sibling before it sends. At 20 Mbit/s and 1.5 times the load, Linux's rule passes
 //! 107 % of the limit, and this one 100 % (`tests/reference`, with a model of Linux's rule).
 //!
@@ -30,7 +30,7 @@
 //! 40). Load that backlogs every queue never does.
 //!
 //! Source: mq-cake, Netdev 0x19, Algorithm 1. As in Linux and unlike there, a sibling publishes the
-//! time of its last packet and not a counter, so a seat remembers one number and not one per
+//! time of its last packet and not a counter, so a meter remembers one number and not one per
 //! sibling.
 //!
 //! Cost: a packet costs one load of a line that changes only with the limit, and the bucket; a
@@ -48,13 +48,13 @@ use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos, Rate};
 use std::sync::Arc;
 
-/// What a seat publishes, in one word, so that it is consistent: bit 0 says whether packets are
+/// What a meter publishes, in one word, so that it is consistent: bit 0 says whether packets are
 /// queued, the bits above when one last left (63 bits: 292 years).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Activity(u64);
 
 impl Activity {
-    /// A seat that is not taken, or that has never sent.
+    /// A meter that is not taken, or that has never sent.
     const NONE: Self = Self(0);
 
     #[inline]
@@ -68,20 +68,20 @@ impl Activity {
     }
 }
 
-/// State that the seats share.
+/// State that the meters share.
 pub(crate) struct Shared {
     published: Published,
     activity: Box<[Line<AtomicU64>]>,
     sync_time: Nanos,
-    /// The time up to which the buckets are used initially; written before any seat sends.
+    /// The time up to which the buckets are used initially; written before any meter sends.
     spent: AtomicU64,
 }
 
 impl Shared {
-    pub(crate) fn new(limit: Limit, seats: usize, sync_time: Nanos) -> Arc<Self> {
+    pub(crate) fn new(limit: Limit, meters: usize, sync_time: Nanos) -> Arc<Self> {
         Arc::new(Self {
             published: Published::new(limit),
-            activity: (0..seats).map(|_| Line(AtomicU64::new(Activity::NONE.0))).collect(),
+            activity: (0..meters).map(|_| Line(AtomicU64::new(Activity::NONE.0))).collect(),
             sync_time,
             spent: AtomicU64::new(0),
         })
@@ -93,7 +93,7 @@ impl Shared {
         Some(Nanos(self.spent.load(Ordering::Relaxed))).filter(|spent| *spent != Nanos::ZERO)
     }
 
-    /// How many seats are active, always including `own`.
+    /// How many meters are active, always including `own`.
     fn count_active(&self, own: usize, since: Nanos) -> u32 {
         let mut active = 1;
         for (number, activity) in self.activity.iter().enumerate() {
@@ -109,8 +109,8 @@ impl Shared {
 }
 
 impl crate::coordination::Shared for Shared {
-    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
-        Box::new(Seat::new(self, place))
+    fn meter(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
+        Box::new(QueueMeter::new(self, place))
     }
 
     fn set_limit(&self, limit: Limit) {
@@ -118,19 +118,19 @@ impl crate::coordination::Shared for Shared {
     }
 
     fn spent_until(&self, now: Nanos) -> Nanos {
-        // Each bucket is its seat's own.
+        // Each bucket is its meter's own.
         now
     }
 
     fn resume(&self, spent: Nanos) {
         self.spent.store(spent.0, Ordering::Relaxed);
-        // Seats check for changes.
+        // Meters check for changes.
         self.published.set(self.published.read().limit);
     }
 }
 
-/// A seat. Its bucket has the size of its part.
-struct Seat {
+/// A meter. Its bucket has the size of its part.
+struct QueueMeter {
     shared: Arc<Shared>,
     edition: Edition,
     bucket: Bucket,
@@ -147,7 +147,7 @@ struct Seat {
     place: Place,
 }
 
-impl Seat {
+impl QueueMeter {
     fn new(shared: Arc<Shared>, place: Place) -> Self {
         let edition = shared.published.read();
         let mut bucket = Bucket::new(edition.limit.shape());
@@ -207,7 +207,7 @@ fn part(whole: Shape, active: u32, cost: Bytes) -> Shape {
     }
 }
 
-impl Meter for Seat {
+impl Meter for QueueMeter {
     fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
         Some(Nanos::ZERO)
     }
@@ -239,7 +239,7 @@ impl Meter for Seat {
         if activity != self.word {
             self.word = activity;
             if let Some(line) = self.shared.activity.get(self.place.number()) {
-                // Relaxed: see `count_active`. Only this seat writes the line.
+                // Relaxed: see `count_active`. Only this meter writes the line.
                 line.store(activity.0, Ordering::Relaxed);
             }
         }
@@ -258,7 +258,7 @@ impl Meter for Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for QueueMeter {
     /// A lost worker counts as idle; otherwise its siblings would leave it a part forever.
     fn drop(&mut self) {
         if let Some(line) = self.shared.activity.get(self.place.number()) {
@@ -282,7 +282,7 @@ mod loom_tests {
             let limit = Limit { rate, burst: Bytes(10), peak: None, backlog: Bytes(25) };
             let shared = Shared::new(limit, 2, Nanos(10));
             let places = Places::new(2);
-            let mut sibling = Arc::clone(&shared).seat(places.take(1));
+            let mut sibling = Arc::clone(&shared).meter(places.take(1));
             let worker = thread::spawn(move || {
                 sibling.take(Bytes(10), Nanos::ZERO, Nanos(5));
                 sibling.report(Backlog::default(), Nanos(5));

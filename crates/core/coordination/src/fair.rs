@@ -1,38 +1,38 @@
 //! `fair`: exact in the sum by one ledger, fair between queues by one level.
 //!
 //! Exactness and fairness are two problems. A shared clock is exact but not fair; shares that each
-//! seat computes for itself are fair, but exact only once all seats have noticed each other. So
+//! meter computes for itself are fair, but exact only once all meters have noticed each other. So
 //! each problem gets its own mechanism, and neither depends on the other:
 //!
-//! *The ledger* (`fair/ledger.rs`) is a token bucket in one word, from which seats buy what they
-//! send, some packets at a time. Its sum is exact even if seats have stale views of each other:
+//! *The ledger* (`fair/ledger.rs`) is a token bucket in one word, from which meters buy what they
+//! send, some packets at a time. Its sum is exact even if meters have stale views of each other:
 //! when forty queues wake up at once, or a core stalls. A queue's unused credit is in the ledger at
 //! once, for any other.
 //!
-//! *The level* (`fair/level.rs`, `fair/board.rs`) makes it fair. Each seat publishes its demand;
+//! *The level* (`fair/level.rs`, `fair/board.rs`) makes it fair. Each meter publishes its demand;
 //! once every sync time one of them computes the max-min fair level for all. *Within its share*,
-//! weight times level, a seat may buy while there is any credit. *Beyond* it, a seat may buy only
-//! while more than a cushion of credit remains. So the cushion is always there for seats within
+//! weight times level, a meter may buy while there is any credit. *Beyond* it, a meter may buy only
+//! while more than a cushion of credit remains. So the cushion is always there for meters within
 //! their shares, and everything that they do not use goes to the others within microseconds and not
-//! at the next division. What a seat buys beyond its share counts against its future share
+//! at the next division. What a meter buys beyond its share counts against its future share
 //! (`fair/allowance.rs`); otherwise luck would decide.
 //!
 //! *The sum of the shares controls the cushion.* It is the limit while the cushion is full, less
 //! while it is not, and more while there is credit beyond it. So hardly any surplus remains while
-//! demands last, and an overshoot is a debt that all seats pay back: queues that wake up together
+//! demands last, and an overshoot is a debt that all meters pay back: queues that wake up together
 //! use up the cushion, which then queues up in the next hop; until the cushion is full again every
-//! seat sends slightly less, and the next hop drains.
+//! meter sends slightly less, and the next hop drains.
 //!
-//! *A reserve for urgent packets.* A seat whose qdisc yields leaves some more credit, so that seats
-//! that do not yield, and are within their shares, find it at once and need not win a race. This
-//! applies only where packets are bought one by one; a lease ends soon enough.
+//! *A reserve for urgent packets.* A meter whose qdisc yields leaves some more credit, so that
+//! meters that do not yield, and are within their shares, find it at once and need not win a race.
+//! This applies only where packets are bought one by one; a lease ends soon enough.
 //!
 //! *What may leave.* In any window at most the rate times the window plus the burst. The burst is
 //! the configured one, but at least 32 us at the rate or six full frames (three below 750 Mbit/s),
 //! plus one packet that is longer than the cushion, if such are sent. Clocks that differ are
 //! brought to one time (`fair/clock.rs`).
 //!
-//! *Nothing to tune.* The sync time follows from the number of seats and the rate
+//! *Nothing to tune.* The sync time follows from the number of meters and the rate
 //! (`fair/terms.rs`), and affects only how soon shares follow demands.
 //!
 //! *Weights.* A qdisc may set and change its queue's weight. CAKE's is the number of hosts that the
@@ -40,10 +40,11 @@
 //! queues get equal shares.
 //!
 //! *Limits.* Credit bought within shares that are out of date, or as surplus, goes to the first
-//! seat that asks. What a stalled seat held is lost.
+//! meter that asks. What a stalled meter held is lost.
 //!
 //! Cost: while a lease lasts, a packet costs a few comparisons and a subtraction; a lease costs one
-//! update of the ledger's line and some divisions; a sync time one look at each seat, by one seat.
+//! update of the ledger's line and some divisions; a sync time one look at each meter, by one
+//! meter.
 
 use crate::Limit;
 use crate::limit::{Edition, Published};
@@ -80,40 +81,40 @@ const LONGEST_SAMPLE: u64 = 16;
 const HOLD: u64 = 4;
 const LEAST_HOLD: Nanos = Nanos::from_micros(200);
 
-/// A seat that has borrowed leaves this fraction of it in credit when it buys. So among seats that
-/// want more than their share, the one that has had least comes first.
+/// A meter that has borrowed leaves this fraction of it in credit when it buys. So among meters
+/// that want more than their share, the one that has had least comes first.
 const BORROWED_PART: u64 = 8;
 
-/// A seat that is this late with its lease has stalled.
+/// A meter that is this late with its lease has stalled.
 const STALL: Nanos = Nanos::from_millis(1);
 
-/// State that the seats share.
+/// State that the meters share.
 pub(crate) struct Shared {
     published: Published,
     ledger: Ledger,
     /// The ledger of the peak rate, if there is one.
     peak: Ledger,
     board: Board,
-    seats: usize,
+    meters: usize,
     sync_time: Option<Nanos>,
 }
 
 impl Shared {
-    pub(crate) fn new(limit: Limit, seats: usize, sync_time: Option<Nanos>) -> Arc<Self> {
+    pub(crate) fn new(limit: Limit, meters: usize, sync_time: Option<Nanos>) -> Arc<Self> {
         Arc::new(Self {
             published: Published::new(limit),
             ledger: Ledger::new(),
             peak: Ledger::new(),
-            board: Board::new(seats, limit.rate),
-            seats,
+            board: Board::new(meters, limit.rate),
+            meters,
             sync_time,
         })
     }
 }
 
 impl crate::coordination::Shared for Shared {
-    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
-        Box::new(Seat::new(self, place))
+    fn meter(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
+        Box::new(QueueMeter::new(self, place))
     }
 
     fn set_limit(&self, limit: Limit) {
@@ -141,21 +142,21 @@ struct PeakPace {
     ready: Nanos,
 }
 
-struct Seat {
+struct QueueMeter {
     shared: Arc<Shared>,
     edition: Edition,
     terms: Terms,
     clock: Clock,
     pace: Pace,
     peak: Option<PeakPace>,
-    /// The lease: unused credit, and the time until which it holds, by the seat's clock.
+    /// The lease: unused credit, and the time until which it holds, by the meter's clock.
     held: Bytes,
     expires: Nanos,
     /// The most to buy in advance: the share times the duration of a lease.
     lease: Bytes,
     /// The size of the next lease: it grows while leases are used up.
     ahead: Bytes,
-    /// What this seat may still buy within its share.
+    /// What this meter may still buy within its share.
     allowance: Allowance,
     /// Whether the queue was empty at the last check.
     rested: bool,
@@ -179,12 +180,12 @@ struct Seat {
     least_backlog: Bytes,
     /// The time until which the last packet must wait.
     waiting_until: Nanos,
-    /// The time until which this seat's published demand holds, and when to publish it again.
+    /// The time until which this meter's published demand holds, and when to publish it again.
     published_until: Nanos,
     next_publication: Nanos,
     /// Whether the queue has overflowed since `since`.
     has_overflowed: bool,
-    /// The rate of the last sample, if there was one since this seat became active.
+    /// The rate of the last sample, if there was one since this meter became active.
     used: Option<Rate>,
     /// Whether the queue was never empty while the last sample was taken, or overflowed.
     stands: bool,
@@ -193,12 +194,12 @@ struct Seat {
     place: Place,
 }
 
-impl Seat {
+impl QueueMeter {
     fn new(shared: Arc<Shared>, place: Place) -> Self {
         let edition = shared.published.read();
-        let terms = Terms::new(edition.limit, shared.seats, shared.sync_time);
+        let terms = Terms::new(edition.limit, shared.meters, shared.sync_time);
         shared.board.weigh(place.number(), Weight::ONE);
-        let mut seat = Self {
+        let mut meter = Self {
             terms,
             clock: Clock::new(),
             pace: Pace::new(terms.rate),
@@ -225,21 +226,21 @@ impl Seat {
             used: None,
             has_overflowed: false,
             stands: false,
-            scratch: Vec::with_capacity(shared.seats),
+            scratch: Vec::with_capacity(shared.meters),
             contact: Contact::default(),
             edition,
             shared,
             place,
         };
-        seat.follow_level();
-        seat
+        meter.follow_level();
+        meter
     }
 
     #[cold]
     fn follow_limit(&mut self, now: Nanos) {
         self.edition = self.shared.published.read();
         let limit = &self.edition.limit;
-        self.terms = Terms::new(*limit, self.shared.seats, self.shared.sync_time);
+        self.terms = Terms::new(*limit, self.shared.meters, self.shared.sync_time);
         self.pace = Pace::new(limit.rate);
         self.peak = peak(limit);
         // The lease was bought at another rate, and may be far too large at this one.
@@ -249,7 +250,7 @@ impl Seat {
         self.shared.ledger.forgive(common);
         self.shared.peak.forgive(common);
         self.level = limit.rate.bits_per_sec();
-        // At the old rate the wait may be long, and the seat would demand its share all that time.
+        // At the old rate the wait may be long, and the meter would demand its share all that time.
         self.waiting_until = self.waiting_until.min(common);
         self.next_publication = common;
         self.follow_level();
@@ -282,12 +283,12 @@ impl Seat {
         u64::try_from(rate - rate * missing / i128::from(time)).unwrap_or(u64::MAX)
     }
 
-    /// Reads the level, and computes it for all if it is this seat's turn.
+    /// Reads the level, and computes it for all if it is this meter's turn.
     fn consult(&mut self, now: Nanos) {
         if self.shared.board.claim_turn(now, self.terms.sync_time) {
             self.tell(self.least_backlog, now);
             self.shared.board.divide(self.shared(now), now, &mut self.scratch);
-            self.contact.reads += self.shared.seats as u64 - 1;
+            self.contact.reads += self.shared.meters as u64 - 1;
         }
         let level = self.shared.board.level();
         if level != self.level {
@@ -297,7 +298,7 @@ impl Seat {
         }
     }
 
-    /// Publishes this seat's demand: unlimited while its queue stands or overflows, otherwise its
+    /// Publishes this meter's demand: unlimited while its queue stands or overflows, otherwise its
     /// send rate. `backlog` is what is queued now.
     fn tell(&mut self, backlog: Bytes, now: Nanos) {
         let sync_time = self.terms.sync_time;
@@ -352,7 +353,7 @@ impl Seat {
         let more = self.affordable(keep, in_share, now);
         let in_advance = more > need && self.buy_exactly(more, keep, in_share, false, now).is_ok();
         if !in_advance && let Err(when) = self.buy_exactly(need, keep, in_share, true, now) {
-            // Whichever is first: enough credit for this seat, or its allowance.
+            // Whichever is first: enough credit for this meter, or its allowance.
             let when = match granted {
                 Ok(()) => when,
                 Err(granted) => granted.max(when - keep).min(when.max(now + self.terms.retry)),
@@ -365,7 +366,7 @@ impl Seat {
         self.use_held(cost, own_now)
     }
 
-    /// How much credit a seat leaves: the reserve if it yields; beyond its share also the cushion,
+    /// How much credit a meter leaves: the reserve if it yields; beyond its share also the cushion,
     /// and more if it has had much already.
     fn keep(&self, in_share: bool, now: Nanos) -> Nanos {
         let Terms { depth, cushion, .. } = self.terms;
@@ -377,7 +378,7 @@ impl Seat {
         reserve + cushion.max(left)
     }
 
-    /// How much this seat may buy in advance: the cushion is for packets that leave now, not for
+    /// How much this meter may buy in advance: the cushion is for packets that leave now, not for
     /// those that may come. Leases held when others wake up are an overshoot, too.
     fn affordable(&self, keep: Nanos, in_share: bool, now: Nanos) -> Bytes {
         let Terms { rate, depth, cushion, .. } = self.terms;
@@ -463,7 +464,7 @@ impl Seat {
     }
 }
 
-/// A seat's bucket for the limit's peak rate, if there is one.
+/// A meter's bucket for the limit's peak rate, if there is one.
 fn peak(limit: &Limit) -> Option<PeakPace> {
     limit.peak.map(|peak| PeakPace {
         pace: Pace::new(peak.rate),
@@ -473,7 +474,7 @@ fn peak(limit: &Limit) -> Option<PeakPace> {
     })
 }
 
-impl Meter for Seat {
+impl Meter for QueueMeter {
     fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
         Some(Nanos::ZERO)
     }
@@ -543,7 +544,7 @@ impl Meter for Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for QueueMeter {
     /// A lost worker has no demand and keeps no credit.
     fn drop(&mut self) {
         if self.held != Bytes::ZERO {
@@ -562,30 +563,30 @@ mod loom_tests {
     use loom::thread;
 
     #[test]
-    fn loom_two_seats_never_send_more_than_the_burst_at_once_and_leave_nothing_behind() {
+    fn loom_two_meters_never_send_more_than_the_burst_at_once_and_leave_nothing_behind() {
         const COST: Bytes = Bytes(9_000);
         loom::model(|| {
             let rate = Rate::from_bits_per_sec(8_000_000_000);
             let limit = Limit { rate, burst: COST, peak: None, backlog: Bytes(1 << 20) };
             let shared = Shared::new(limit, 2, None);
             let places = Places::new(2);
-            let send = |seat: &mut Box<dyn Meter>| {
+            let send = |meter: &mut Box<dyn Meter>| {
                 let mut sent = Bytes::ZERO;
-                while seat.take(COST, Nanos::ZERO, Nanos(1_000)) == Take::Granted {
+                while meter.take(COST, Nanos::ZERO, Nanos(1_000)) == Take::Granted {
                     sent += COST;
                 }
-                seat.report(Backlog { packets: 1, bytes: COST }, Nanos(1_000));
+                meter.report(Backlog { packets: 1, bytes: COST }, Nanos(1_000));
                 sent
             };
-            let mut seat = Arc::clone(&shared).seat(places.take(0));
-            let other = thread::spawn(move || (send(&mut seat), seat));
-            let mut seat = Arc::clone(&shared).seat(places.take(1));
-            let sent = send(&mut seat);
-            let (sent_there, seat_there) = other.join().unwrap();
+            let mut meter = Arc::clone(&shared).meter(places.take(0));
+            let other = thread::spawn(move || (send(&mut meter), meter));
+            let mut meter = Arc::clone(&shared).meter(places.take(1));
+            let sent = send(&mut meter);
+            let (sent_there, meter_there) = other.join().unwrap();
             let burst = rate.bytes_in(Nanos::from_micros(32)).max(Bytes(6 * 9_000));
             let sent = sent + sent_there;
             assert!(sent >= COST && sent <= burst, "{sent:?}");
-            drop((seat, seat_there));
+            drop((meter, meter_there));
             let mut demands = Vec::new();
             shared.board.divide(1_000, Nanos::ZERO, &mut demands);
             assert!(demands.is_empty());

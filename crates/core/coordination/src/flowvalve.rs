@@ -49,13 +49,13 @@ use crate::trees::from_above;
 use graph::{Graph, State};
 use narrows_packet::Reading;
 use narrows_qdisc::htb::{Alone, Class, ClassMeter, LeafClass, Meters, Scheduler};
-use seat::Seat;
+use queue_meter::QueueMeter;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 mod epoch;
 mod graph;
-mod seat;
+mod queue_meter;
 
 /// The classes of a tree; see the module's documentation.
 #[derive(Default)]
@@ -73,8 +73,8 @@ struct Members {
 }
 
 impl Tree {
-    /// See [`SharedTree::replace_classes`](crate::SharedTree::replace_classes). A seat follows when
-    /// it is taken again.
+    /// See [`SharedTree::replace_classes`](crate::SharedTree::replace_classes). A meter follows
+    /// when it is taken again.
     pub(crate) fn replace_classes(
         &self,
         classes: &BTreeMap<u32, (Class, Option<Below>)>,
@@ -96,7 +96,7 @@ impl Tree {
     }
 
     /// The scheduler of one queue.
-    pub(crate) fn seat(self: &Arc<Self>) -> Box<dyn Scheduler> {
+    pub(crate) fn scheduler(self: &Arc<Self>) -> Box<dyn Scheduler> {
         Box::new(Alone::new(Queue { tree: Arc::clone(self) }))
     }
 }
@@ -132,7 +132,7 @@ impl Meters for Queue {
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
         let members = lock(&self.tree.members);
         let place = *members.places.get(&id)?;
-        Some(Box::new(Seat::new(Arc::clone(&members.graph), place)))
+        Some(Box::new(QueueMeter::new(Arc::clone(&members.graph), place)))
     }
 
     fn reading(&self) -> Reading {

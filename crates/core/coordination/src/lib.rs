@@ -1,9 +1,9 @@
 //! How much each worker may send: the only state that workers share.
 //!
-//! Several queues keep a [`Limit`] together. Each queue has a seat at it, a
-//! [`Meter`](narrows_qdisc::Meter) that only its worker touches. The seats share a few cache lines,
-//! which a [`Coordination`] owns. A [`Strategy`] decides how they divide the limit; each is in a
-//! file of its own:
+//! Several queues keep a [`Limit`] together. Each queue has a
+//! [`Meter`](narrows_qdisc::Meter) that only its worker touches. The meters share a few cache
+//! lines, which a [`Coordination`] owns. A [`Strategy`] decides how they divide the limit; each is
+//! in a file of its own:
 //!
 //! | strategy | shared and written by many | exact in the sum | fair between queues |
 //! | --- | --- | --- | --- |
@@ -15,13 +15,13 @@
 //! A whole tree of limits is a [`SharedTree`]: an `htb`, kept by a [`TreeStrategy`] (`fair`,
 //! `flowvalve` or `lock`), or an [`hfsc`].
 //!
-//! *Principles.* A seat's published state is on cache lines of its own. Only a strategy's own state
-//! is contended; noticing a changed limit never is. Memory orderings are argued where they are
-//! used, and every lock-free part is checked with `loom` (`RUSTFLAGS="--cfg loom" cargo test -p
+//! *Principles.* A meter's published state is on cache lines of its own. Only a strategy's own
+//! state is contended; noticing a changed limit never is. Memory orderings are argued where they
+//! are used, and every lock-free part is checked with `loom` (`RUSTFLAGS="--cfg loom" cargo test -p
 //! narrows-coordination --lib --release`).
 //!
 //! *Non-goals.* No clocks (`now` is an argument, and all workers' must count from one epoch), no
-//! threads, no packets, no allocation once a seat is taken (except that a seat at the `census`
+//! threads, no packets, no allocation once a meter is taken (except that a handle at the `census`
 //! allocates when it counts its first host).
 //!
 //! Source: the mq-cake papers (IFIP; Netdev 0x19), Algorithms 1 and 2.

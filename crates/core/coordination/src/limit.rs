@@ -1,4 +1,4 @@
-//! The limit itself, and how a change of it reaches the seats.
+//! The limit itself, and how a change of it reaches the meters.
 
 use crate::line::Line;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
@@ -26,9 +26,9 @@ impl Limit {
     }
 }
 
-/// A limit that can be exchanged while seats use copies of it.
+/// A limit that can be exchanged while meters use copies of it.
 ///
-/// A seat compares a generation number on a line that is written only by
+/// A meter compares a generation number on a line that is written only by
 /// [`Published::set`], so that asking costs a load that hits its own cache. Only when the
 /// number has moved does it take the lock and copy the limit, whole: there is no
 /// moment at which a new rate could be seen with an old burst.
@@ -61,7 +61,7 @@ impl Published {
     /// Whether `edition` is still in force. May take a moment to notice a change.
     #[inline]
     pub(crate) fn is_current(&self, edition: &Edition) -> bool {
-        // Relaxed: see `set`. A seat that still reads the old number acts as if it had asked a
+        // Relaxed: see `set`. A meter that still reads the old number acts as if it had asked a
         // moment earlier.
         self.generation.load(Ordering::Relaxed) == edition.generation
     }

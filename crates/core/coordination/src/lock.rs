@@ -4,11 +4,11 @@
 //! but every packet of every queue contends for one line.
 //!
 //! *By turns.* Without turns a shared bucket starves queues with large packets: a queue of small
-//! packets takes each token as it falls, and a full-size packet never finds enough. So a seat that
-//! has to wait books its turn: later seats may not take what it needs, and it learns when its turn
-//! is, behind the turns booked before. A turn comes by the clock, so a stalled seat delays no other
-//! as long as the burst is worth two packets; its booking is kept meanwhile. A seat that is dropped
-//! leaves its turn to the others.
+//! packets takes each token as it falls, and a full-size packet never finds enough. So a meter that
+//! has to wait books its turn: later meters may not take what it needs, and it learns when its turn
+//! is, behind the turns booked before. A turn comes by the clock, so a stalled meter delays no
+//! other as long as the burst is worth two packets; its booking is kept meanwhile. A meter that is
+//! dropped leaves its turn to the others.
 //!
 //! *Exactness.* Booking moves no credit. A packet is charged when it leaves, from a bucket that
 //! never holds more than the burst, so in any window at most the rate times the window plus the
@@ -27,7 +27,7 @@ use narrows_qdisc::{Contact, Meter, Share, Take};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// State that the seats share.
+/// State that the meters share.
 pub(crate) struct Shared {
     published: Published,
     state: Mutex<State>,
@@ -57,9 +57,9 @@ impl Shared {
 }
 
 impl crate::coordination::Shared for Shared {
-    fn seat(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
+    fn meter(self: Arc<Self>, place: Place) -> Box<dyn Meter> {
         let edition = self.published.read();
-        Box::new(Seat {
+        Box::new(QueueMeter {
             edition,
             turn: None,
             backlogged: false,
@@ -92,7 +92,7 @@ struct Turn {
     at: Nanos,
 }
 
-struct Seat {
+struct QueueMeter {
     shared: Arc<Shared>,
     edition: Edition,
     turn: Option<Turn>,
@@ -104,7 +104,7 @@ struct Seat {
     _place: Place,
 }
 
-impl Seat {
+impl QueueMeter {
     #[inline]
     fn cancel_turn(&mut self) {
         if let Some(turn) = self.turn.take() {
@@ -119,7 +119,7 @@ impl Seat {
         self.cancel_turn();
         self.edition = self.shared.published.read();
         let mut state = lock(&self.shared.state);
-        // The first seat that notices the change applies it; later ones find it done.
+        // The first meter that notices the change applies it; later ones find it done.
         if state.generation < self.edition.generation {
             state.generation = self.edition.generation;
             state.bucket.reshape(self.edition.limit.shape(), now);
@@ -127,7 +127,7 @@ impl Seat {
     }
 }
 
-impl Meter for Seat {
+impl Meter for QueueMeter {
     fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
         Some(Nanos::ZERO)
     }
@@ -207,7 +207,7 @@ impl Meter for Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for QueueMeter {
     /// A lost worker waits for nothing and has no packets.
     fn drop(&mut self) {
         self.report(Backlog::default(), Nanos::ZERO);
@@ -229,21 +229,21 @@ mod loom_tests {
     }
 
     #[test]
-    fn loom_seats_leave_nothing_booked_and_never_grant_more_than_there_is() {
+    fn loom_meters_leave_nothing_booked_and_never_grant_more_than_there_is() {
         loom::model(|| {
             let shared = Shared::new(limit(15));
             let places = Places::new(2);
-            let work = |mut seat: Box<dyn Meter>| {
-                let take = seat.take(Bytes(10), Nanos::ZERO, Nanos(1));
+            let work = |mut meter: Box<dyn Meter>| {
+                let take = meter.take(Bytes(10), Nanos::ZERO, Nanos(1));
                 let packets = u32::from(take != Take::Granted);
-                seat.report(Backlog { packets, bytes: Bytes(10) }, Nanos(1));
+                meter.report(Backlog { packets, bytes: Bytes(10) }, Nanos(1));
                 u32::from(take == Take::Granted)
             };
-            let seat = Arc::clone(&shared).seat(places.take(0));
-            let other = thread::spawn(move || work(seat));
+            let meter = Arc::clone(&shared).meter(places.take(0));
+            let other = thread::spawn(move || work(meter));
             shared.published.set(limit(12));
-            let seat = Arc::clone(&shared).seat(places.take(1));
-            let granted = work(seat) + other.join().unwrap();
+            let meter = Arc::clone(&shared).meter(places.take(1));
+            let granted = work(meter) + other.join().unwrap();
             assert_eq!(granted, 1);
             let state = lock(&shared.state);
             assert_eq!((state.booked, state.active), (Bytes::ZERO, 0));

@@ -46,8 +46,8 @@ pub struct Tree {
 struct State {
     classes: HashMap<u32, LockedClass>,
     roster: Roster,
-    /// How many seats have been taken.
-    seats: u32,
+    /// How many meters have been taken.
+    meters: u32,
 }
 
 impl Tree {
@@ -71,7 +71,7 @@ impl Tree {
     }
 
     /// The scheduler of one queue.
-    pub(crate) fn seat(self: &Arc<Self>) -> Box<dyn Scheduler> {
+    pub(crate) fn scheduler(self: &Arc<Self>) -> Box<dyn Scheduler> {
         Box::new(Alone::new(Queue { tree: Arc::clone(self) }))
     }
 }
@@ -92,9 +92,9 @@ impl Meters for Queue {
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
         let mut state = lock(&self.tree.state);
         state.classes.get(&id)?;
-        state.seats += 1;
-        let (tree, seat) = (Arc::clone(&self.tree), state.seats);
-        Some(Box::new(Seat { tree, class: id, seat, time: 0, lender: 0 }))
+        state.meters += 1;
+        let (tree, number) = (Arc::clone(&self.tree), state.meters);
+        Some(Box::new(QueueMeter { tree, class: id, number, time: 0, lender: 0 }))
     }
 
     fn reading(&self) -> Reading {
@@ -102,12 +102,12 @@ impl Meters for Queue {
     }
 }
 
-/// A queue's seat at a class.
-struct Seat {
+/// A queue's meter at a class.
+struct QueueMeter {
     tree: Arc<Tree>,
     class: u32,
-    /// Its number among all seats.
-    seat: u32,
+    /// Its number among all meters.
+    number: u32,
     /// Its time among the queues of the class.
     time: u64,
     /// The distance to the last lender, in classes.
@@ -144,9 +144,14 @@ impl State {
     ///
     /// # Errors
     /// The time until which.
-    fn turn(&self, seat: &Seat, (lender, steps): (u32, u8), now: Nanos) -> Result<(), Nanos> {
-        let (own, lender) = (&self.classes[&seat.class], &self.classes[&lender]);
-        own.queues.may(seat.seat, seat.time, now)?;
+    fn turn(
+        &self,
+        meter: &QueueMeter,
+        (lender, steps): (u32, u8),
+        now: Nanos,
+    ) -> Result<(), Nanos> {
+        let (own, lender) = (&self.classes[&meter.class], &self.classes[&lender]);
+        own.queues.may(meter.number, meter.time, now)?;
         if steps == 0 {
             return Ok(());
         }
@@ -154,70 +159,70 @@ impl State {
         for better in &lender.borrowers[..prio] {
             better.check_idle(now)?;
         }
-        lender.borrowers[prio].may(seat.class, own.time, now)
+        lender.borrowers[prio].may(meter.class, own.time, now)
     }
 
-    /// Registers that the seat waits for a loan, and until when.
-    fn wait(&mut self, seat: &Seat, until: Nanos, now: Nanos) {
-        let Some(own) = self.classes.get_mut(&seat.class) else { return };
-        own.queues.wait(seat.seat, seat.time, until, now);
+    /// Registers that the meter waits for a loan, and until when.
+    fn wait(&mut self, meter: &QueueMeter, until: Nanos, now: Nanos) {
+        let Some(own) = self.classes.get_mut(&meter.class) else { return };
+        own.queues.wait(meter.number, meter.time, until, now);
         let (prio, time, mut next) = (own.prio(), own.time, own.parent());
         if matches!(own.mode(now), Mode::Waits(_)) {
             // It waits for its own ceiling, not for a sibling.
             return;
         }
         while let Some(above) = next.and_then(|id| self.classes.get_mut(&id)) {
-            above.borrowers[prio].wait(seat.class, time, until, now);
+            above.borrowers[prio].wait(meter.class, time, until, now);
             next = above.parent().filter(|_| !matches!(above.mode(now), Mode::Waits(_)));
         }
     }
 
     fn buy(
         &mut self,
-        seat: &mut Seat,
+        meter: &mut QueueMeter,
         bytes: Bytes,
         borrow: bool,
         now: Nanos,
     ) -> Result<Grant, Nanos> {
-        if !self.classes.contains_key(&seat.class) {
+        if !self.classes.contains_key(&meter.class) {
             // Its queue will learn of it.
             return Err(now + Nanos::from_millis(1));
         }
-        let found = self.lender(seat.class, borrow, now);
-        let granted = found.and_then(|lender| self.turn(seat, lender, now).map(|()| lender));
+        let found = self.lender(meter.class, borrow, now);
+        let granted = found.and_then(|lender| self.turn(meter, lender, now).map(|()| lender));
         let (lender, steps) = granted.map_err(|until| {
             let until = until.max(now + Nanos(1));
             if borrow {
-                self.wait(seat, until, now);
+                self.wait(meter, until, now);
             }
             until
         })?;
         let charge = |at: &mut LockedClass, below: u8| at.charge(bytes, below >= steps, now);
-        let (mut next, mut below) = (Some(seat.class), 0);
+        let (mut next, mut below) = (Some(meter.class), 0);
         while let Some(at) = next.and_then(|id| self.classes.get_mut(&id)) {
             charge(at, below);
             (next, below) = (at.parent(), below + 1);
         }
         let mut moved = None;
-        if let Some(own) = self.classes.get_mut(&seat.class) {
+        if let Some(own) = self.classes.get_mut(&meter.class) {
             let weight = own.quantum();
-            seat.time = own.queues.serve(seat.time, bytes, 1);
+            meter.time = own.queues.serve(meter.time, bytes, 1);
             moved = (steps > 0).then(|| (own.prio(), own.time, weight));
         }
         if let Some((prio, time, weight)) = moved
             && let Some(at) = self.classes.get_mut(&lender)
         {
             let time = at.borrowers[prio].serve(time, bytes, weight);
-            if let Some(own) = self.classes.get_mut(&seat.class) {
+            if let Some(own) = self.classes.get_mut(&meter.class) {
                 own.time = time;
             }
         }
-        seat.lender = steps;
+        meter.lender = steps;
         Ok(Grant { bytes, lender: steps })
     }
 }
 
-impl ClassMeter for Seat {
+impl ClassMeter for QueueMeter {
     fn buy(&mut self, least: Bytes, _: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
         let tree = Arc::clone(&self.tree);
         lock(&tree.state).buy(self, least, borrow, now)

@@ -1,4 +1,4 @@
-//! Which seats are taken.
+//! Which meters are taken.
 
 use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ impl Places {
     pub(crate) fn take(self: &Arc<Self>, number: usize) -> Place {
         let count = self.0.len();
         let place = self.0.get(number);
-        let place = place.unwrap_or_else(|| panic!("seat {number} of {count} does not exist"));
-        // Acquire: sees the last write of the seat's previous holder (that it is idle), and orders
+        let place = place.unwrap_or_else(|| panic!("queue {number} of {count} does not exist"));
+        // Acquire: sees the last write of the meter's previous holder (that it is idle), and orders
         // it before all writes from now on.
         let taken = place.swap(true, Ordering::Acquire);
-        assert!(!taken, "seat {number} is taken: drop its meter before it is taken again");
+        assert!(!taken, "meter {number} is taken: drop it before it is taken again");
         Place { places: Arc::clone(self), number }
     }
 }
 
 /// A taken place; free again when dropped.
 ///
-/// Keep it as the *last* field of a seat, so that it is given back after everything else.
+/// Keep it as the *last* field of a meter, so that it is given back after everything else.
 pub(crate) struct Place {
     places: Arc<Places>,
     number: usize,

@@ -18,7 +18,7 @@
 //! soon; so does a class of a worse priority. So no rate is lost, and no class has to know how many
 //! others there are or on which cores. Queues that send for the same class run a race of their own,
 //! in the same way; one for each rank where bands are below the class, and worse ranks leave to
-//! better ones what worse priorities do. A queue that alone has a seat at the class has nobody to
+//! better ones what worse priorities do. A queue that alone has a handle at the class has nobody to
 //! run with: it joins the race with its first request after another has sat down.
 //!
 //! *Cushions in HTB's order.* At a ceiling, assured traffic may use all credit. Borrowers leave a
@@ -42,7 +42,7 @@
 //!
 //! Cost: a purchase takes two atomic updates for each class on the way to the root (one where rate
 //! and ceiling are the same), two for each class up to the lender, and one for the queues, if
-//! several have a seat. It covers the packets that leave together, up to a quantum.
+//! several have a handle. It covers the packets that leave together, up to a quantum.
 //!
 //! Source: M. Devera, `sch_htb.c` and its theory; start-time fair queueing (P. Goyal, H. Vin, H.
 //! Cheng, 1996) for the races; FlowValve (CoNEXT'21) for the idea of a tree without a lock.
@@ -219,7 +219,7 @@ impl Default for Members {
 pub struct Tree {
     /// Locked when a class comes, goes or is first used by a queue.
     members: Mutex<Members>,
-    /// How many queues have a seat.
+    /// How many queues have a scheduler.
     queues: Arc<AtomicU32>,
 }
 
@@ -269,7 +269,7 @@ impl Tree {
     }
 
     /// The scheduler of one queue.
-    pub fn seat(self: &Arc<Self>) -> Box<dyn htb::Scheduler> {
+    pub fn scheduler(self: &Arc<Self>) -> Box<dyn htb::Scheduler> {
         let seen = lock(&self.members).log.end();
         // Relaxed: a queue opens a class only after it has received the newest specification.
         self.queues.fetch_add(1, Ordering::Relaxed);

@@ -132,12 +132,12 @@ impl SharedTree {
     }
 
     /// The scheduler of one queue.
-    pub fn seat(&self) -> Box<dyn Scheduler> {
+    pub fn scheduler(&self) -> Box<dyn Scheduler> {
         match self {
             Self::Hfsc(tree) => tree.scheduler(),
-            Self::Fair(tree) => tree.seat(),
-            Self::FlowValve(tree) => tree.seat(),
-            Self::Lock(tree) => tree.seat(),
+            Self::Fair(tree) => tree.scheduler(),
+            Self::FlowValve(tree) => tree.scheduler(),
+            Self::Lock(tree) => tree.scheduler(),
         }
     }
 

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
 
-const SEATS: usize = 4;
+const HANDLES: usize = 4;
 const HOSTS: u64 = 12;
 
 fn coordination() -> Arc<Coordination> {
     let rate = Rate::from_bits_per_sec(1_000_000_000);
     let limit = Limit { rate, burst: Bytes(30_000), peak: None, backlog: Bytes(150_000) };
-    Coordination::new(narrows_coordination::Strategy::EQUAL, limit, SEATS)
+    Coordination::new(narrows_coordination::Strategy::EQUAL, limit, HANDLES)
 }
 
 /// Few hosts, of which no two share a cell: with all bits of the key different, as a hash has it.
@@ -26,9 +26,9 @@ fn tin(weight: u64, sent: u64) -> TinCensus {
     TinCensus { weight, sent }
 }
 
-fn sum(seat: &dyn Census) -> [TinCensus; TINS_MAX] {
+fn sum(handle: &dyn Census) -> [TinCensus; TINS_MAX] {
     let mut tins = [TinCensus::default(); TINS_MAX];
-    seat.sum(&mut tins);
+    handle.sum(&mut tins);
     tins
 }
 
@@ -37,7 +37,7 @@ fn sum(seat: &dyn Census) -> [TinCensus; TINS_MAX] {
 struct Model {
     standing: HashMap<(usize, u64), u32>,
     published: HashMap<(usize, usize), TinCensus>,
-    /// By seats that are gone.
+    /// By handles that are gone.
     sent: [u64; TINS_MAX],
 }
 
@@ -56,71 +56,71 @@ impl Model {
         tins
     }
 
-    fn drop_seat(&mut self, seat: usize) {
-        self.standing.retain(|&(at, _), _| at != seat);
+    fn drop_handle(&mut self, handle: usize) {
+        self.standing.retain(|&(at, _), _| at != handle);
         for (&(at, number), published) in &self.published {
-            self.sent[number] += if at == seat { published.sent } else { 0 };
+            self.sent[number] += if at == handle { published.sent } else { 0 };
         }
-        self.published.retain(|&(at, _), _| at != seat);
+        self.published.retain(|&(at, _), _| at != handle);
     }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    Begin { seat: usize, host: u64, flows: u32 },
-    End { seat: usize, host: u64 },
-    Tell { seat: usize, tins: Vec<(u64, u64)> },
-    Drop { seat: usize },
+    Begin { handle: usize, host: u64, flows: u32 },
+    End { handle: usize, host: u64 },
+    Tell { handle: usize, tins: Vec<(u64, u64)> },
+    Drop { handle: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let tins = prop::collection::vec((0u64..1 << 40, 0u64..1 << 30), 0..=TINS_MAX);
     prop_oneof![
-        4 => (0..SEATS, 0..HOSTS, 1u32..5)
-            .prop_map(|(seat, host, flows)| Step::Begin { seat, host, flows }),
-        3 => (0..SEATS, 0..HOSTS).prop_map(|(seat, host)| Step::End { seat, host }),
-        2 => (0..SEATS, tins).prop_map(|(seat, tins)| Step::Tell { seat, tins }),
-        1 => (0..SEATS).prop_map(|seat| Step::Drop { seat }),
+        4 => (0..HANDLES, 0..HOSTS, 1u32..5)
+            .prop_map(|(handle, host, flows)| Step::Begin { handle, host, flows }),
+        3 => (0..HANDLES, 0..HOSTS).prop_map(|(handle, host)| Step::End { handle, host }),
+        2 => (0..HANDLES, tins).prop_map(|(handle, tins)| Step::Tell { handle, tins }),
+        1 => (0..HANDLES).prop_map(|handle| Step::Drop { handle }),
     ]
 }
 
 proptest! {
     #[test]
-    fn the_census_is_the_sum_of_its_seats(
+    fn the_census_is_the_sum_of_its_handles(
         steps in prop::collection::vec(step(), 1..100),
     ) {
         let coordination = coordination();
-        let mut seats: Vec<_> = (0..SEATS).map(|_| coordination.census()).collect();
+        let mut handles: Vec<_> = (0..HANDLES).map(|_| coordination.census()).collect();
         let mut model = Model::default();
         for step in steps {
             match step {
-                Step::Begin { seat, host: number, flows } => {
-                    *model.standing.entry((seat, number)).or_default() += flows;
-                    seats[seat].count(host(number), flows as i32);
+                Step::Begin { handle, host: number, flows } => {
+                    *model.standing.entry((handle, number)).or_default() += flows;
+                    handles[handle].count(host(number), flows as i32);
                 }
-                Step::End { seat, host: number } => {
-                    let flows = model.standing.remove(&(seat, number)).unwrap_or_default();
-                    seats[seat].count(host(number), -(flows as i32));
+                Step::End { handle, host: number } => {
+                    let flows = model.standing.remove(&(handle, number)).unwrap_or_default();
+                    handles[handle].count(host(number), -(flows as i32));
                 }
-                Step::Tell { seat, tins } => {
+                Step::Tell { handle, tins } => {
                     let mut list = Vec::new();
                     for (number, (weight, more)) in tins.into_iter().enumerate() {
-                        let published = model.published.entry((seat, number)).or_default();
+                        let published = model.published.entry((handle, number)).or_default();
                         *published = tin(weight, published.sent + more);
                         list.push(*published);
                     }
-                    seats[seat].tell(&list);
+                    handles[handle].tell(&list);
                 }
-                Step::Drop { seat } => {
-                    model.drop_seat(seat);
-                    seats[seat] = coordination.census();
+                Step::Drop { handle } => {
+                    model.drop_handle(handle);
+                    handles[handle] = coordination.census();
                 }
             }
-            for seat in &seats {
+            for handle in &handles {
                 for number in 0..HOSTS {
-                    prop_assert_eq!(seat.flows(host(number)), model.flows(number));
+                    prop_assert_eq!(handle.flows(host(number)), model.flows(number));
                 }
-                prop_assert_eq!(sum(seat.as_ref()), model.sum());
+                prop_assert_eq!(sum(handle.as_ref()), model.sum());
             }
         }
     }
@@ -143,7 +143,7 @@ fn a_sum_is_of_as_many_tins_as_there_is_room_for() {
 
 /// Counts and subtracts at random, and publishes it. Returns the bytes sent in the first tin.
 fn work(coordination: &Coordination, number: u64) -> u64 {
-    let mut seat = coordination.census();
+    let mut handle = coordination.census();
     let mut random = number + 1;
     let mut standing = [0i32; HOSTS as usize];
     let (mut sent, mut sent_before) = (0, 0);
@@ -155,17 +155,17 @@ fn work(coordination: &Coordination, number: u64) -> u64 {
         let index = (random % HOSTS) as usize;
         let change = ((random >> 16) as i32 % 8 - 3).max(-standing[index]);
         standing[index] += change;
-        seat.count(host(index as u64), change);
-        let flows = seat.flows(host(index as u64));
-        assert!(flows >= standing[index] as u32, "a seat sees at least what is its own");
+        handle.count(host(index as u64), change);
+        let flows = handle.flows(host(index as u64));
+        assert!(flows >= standing[index] as u32, "a handle sees at least what is its own");
         assert!(flows < 1 << 24, "{flows}: a sum was below zero");
         sent += random >> 50;
-        seat.tell(&[tin(random >> 40, sent)]);
-        let seen = sum(seat.as_ref())[0];
-        assert!(seen.sent >= sent_before + sent, "a seat sees at least what is its own");
-        assert!(seen.weight < SEATS as u64 * (1 << 24), "{}: a sum was below zero", seen.weight);
+        handle.tell(&[tin(random >> 40, sent)]);
+        let seen = sum(handle.as_ref())[0];
+        assert!(seen.sent >= sent_before + sent, "a handle sees at least what is its own");
+        assert!(seen.weight < HANDLES as u64 * (1 << 24), "{}: a sum was below zero", seen.weight);
         if random.is_multiple_of(500) {
-            seat = coordination.census();
+            handle = coordination.census();
             standing.fill(0);
             sent_before += sent;
             sent = 0;
@@ -182,14 +182,14 @@ fn after_all_threads_have_ended_only_sent_bytes_remain() {
             let coordination = &coordination;
             scope.spawn(move || work(coordination, number))
         };
-        let workers: Vec<_> = (0..SEATS as u64).map(worker).collect();
+        let workers: Vec<_> = (0..HANDLES as u64).map(worker).collect();
         workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
-    let seat = coordination.census();
+    let handle = coordination.census();
     for number in 0..HOSTS {
-        assert_eq!(seat.flows(host(number)), 0);
+        assert_eq!(handle.flows(host(number)), 0);
     }
     let mut expected = [TinCensus::default(); TINS_MAX];
     expected[0].sent = sent;
-    assert_eq!(sum(seat.as_ref()), expected);
+    assert_eq!(sum(handle.as_ref()), expected);
 }

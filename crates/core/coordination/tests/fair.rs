@@ -87,7 +87,7 @@ proptest! {
 }
 
 proptest! {
-    /// The sum over all seats never exceeds rate x window + the stated burst, however late
+    /// The sum over all meters never exceeds rate x window + the stated burst, however late
     /// workers are; nothing starves: all that was accepted leaves.
     #[test]
     fn the_limit_is_kept_in_every_window(
@@ -100,7 +100,7 @@ proptest! {
         let mut world = World::new(Strategy::FAIR, limit, 4);
         let (_, accepted) = world.replay(&arrivals, Nanos(late));
         let excess = world.worst_excess(limit, Nanos::ZERO);
-        // Each of the four seats pays for whole nanoseconds.
+        // Each of the four meters pays for whole nanoseconds.
         let most = stated_burst(limit) + limit.rate.bytes_in(Nanos(4)).0 + 1;
         prop_assert!(excess <= most, "{} above {}", excess, most);
         prop_assert_eq!(world.sent(None, Nanos::ZERO, Nanos::MAX), accepted);
@@ -139,7 +139,7 @@ fn long_packets_do_not_starve_among_short_ones() {
 fn old_clock_readings_do_not_make_time_run_faster() {
     let limit = limit(mbit(10_000), 1_514);
     let coordination = Coordination::new(Strategy::FAIR, limit, 3);
-    let mut seats: Vec<_> = (0..3).map(|seat| coordination.seat(seat)).collect();
+    let mut meters: Vec<_> = (0..3).map(|meter| coordination.meter(meter)).collect();
     // When each reads its clock (not before its last look at the ledger), and when it looks.
     let mut read = [MS; 3];
     let mut looks = [MS, MS + Nanos(300), MS + Nanos(700)];
@@ -148,11 +148,11 @@ fn old_clock_readings_do_not_make_time_run_faster() {
     while now < Nanos::from_millis(101) {
         let number = (0..3).min_by_key(|number| looks[*number]).unwrap();
         now = looks[number];
-        let seat = &mut seats[number];
-        while seat.take(Bytes(u64::from(FULL)), Nanos::ZERO, read[number]) == Take::Granted {
+        let meter = &mut meters[number];
+        while meter.take(Bytes(u64::from(FULL)), Nanos::ZERO, read[number]) == Take::Granted {
             sent += u64::from(FULL);
         }
-        seat.report(standing, read[number]);
+        meter.report(standing, read[number]);
         turn += 1;
         let interrupted = Nanos(turn.wrapping_mul(2_654_435_761) % 12_000);
         read[number] = now + Nanos(100);
@@ -163,15 +163,15 @@ fn old_clock_readings_do_not_make_time_run_faster() {
     assert!(sent as f64 > 0.999 * most as f64, "{sent} of {most}");
 }
 
-/// Four seats at 20 Mbit/s, of which the first three have packets all the time and yield; the last
+/// Four meters at 20 Mbit/s, of which the first three have packets all the time and yield; the last
 /// has one every 10 ms. What each sent, how long each packet of the last had to wait, and all
 /// departures.
 fn beside_yielding(last_yields: bool) -> ([u64; 4], Vec<Nanos>, Vec<(Nanos, u64)>) {
     const COST: Bytes = Bytes(FULL as u64);
     let coordination = Coordination::new(Strategy::FAIR, limit(mbit(20), 4_614), 4);
-    let mut seats: Vec<_> = (0..4).map(|seat| coordination.seat(seat)).collect();
+    let mut meters: Vec<_> = (0..4).map(|meter| coordination.meter(meter)).collect();
     let yields = [true, true, true, last_yields];
-    seats.iter_mut().zip(yields).for_each(|(seat, yields)| seat.yields(yields));
+    meters.iter_mut().zip(yields).for_each(|(meter, yields)| meter.yields(yields));
     let mut looks = [MS, MS + Nanos(10_000), MS + Nanos(20_000), MS + Nanos(30_000)];
     let (mut came, mut waits) = (looks[3], Vec::new());
     let (mut sent, mut left) = ([0; 4], Vec::new());
@@ -182,7 +182,7 @@ fn beside_yielding(last_yields: bool) -> ([u64; 4], Vec<Nanos>, Vec<(Nanos, u64)
             break;
         }
         let mut queued = Backlog { packets: 9, bytes: Bytes(9 * COST.0) };
-        let next = match seats[number].take(COST, Nanos::ZERO, now) {
+        let next = match meters[number].take(COST, Nanos::ZERO, now) {
             Take::Wait(when) => when,
             Take::Granted => {
                 left.push((now, COST.0));
@@ -197,7 +197,7 @@ fn beside_yielding(last_yields: bool) -> ([u64; 4], Vec<Nanos>, Vec<(Nanos, u64)
                 }
             }
         };
-        seats[number].report(queued, now);
+        meters[number].report(queued, now);
         // Cores wake up late.
         looks[number] = next + Nanos(turn.wrapping_mul(2_654_435_761) % 20_000);
     }

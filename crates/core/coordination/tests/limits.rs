@@ -24,7 +24,7 @@ fn used(world: &World, limit: Limit, from: Nanos, end: Nanos) -> f64 {
 }
 
 proptest! {
-    /// The sum over all seats never exceeds rate x window + burst, however late workers are; and
+    /// The sum over all meters never exceeds rate x window + burst, however late workers are; and
     /// all that was accepted leaves as fast as the rate allows.
     #[test]
     fn lock_keeps_the_limit_in_every_window(
@@ -46,8 +46,8 @@ proptest! {
         }
     }
 
-    /// Departure times are a rate apart: the sum over all seats never exceeds rate x window plus
-    /// the packet that ends it, and a nanosecond for each seat's rounding. Accepted packets leave
+    /// Departure times are a rate apart: the sum over all meters never exceeds rate x window plus
+    /// the packet that ends it, and a nanosecond for each meter's rounding. Accepted packets leave
     /// within the horizon.
     #[test]
     fn edt_keeps_the_limit_in_every_window(
@@ -112,9 +112,9 @@ fn small_packets_do_not_starve_large_ones_under_lock() {
 fn a_stalled_worker_does_not_hold_up_the_others_under_lock() {
     let limit = limit(100, 3_000, 100_000);
     let coordination = Coordination::new(Strategy::Lock, limit, 2);
-    let (mut stalled, mut other) = (coordination.seat(0), coordination.seat(1));
+    let (mut stalled, mut other) = (coordination.meter(0), coordination.meter(1));
     let cost = Bytes(1_500);
-    let take = |seat: &mut Box<dyn Meter>, now| seat.take(cost, Nanos::ZERO, now);
+    let take = |meter: &mut Box<dyn Meter>, now| meter.take(cost, Nanos::ZERO, now);
     (0..2).for_each(|_| assert_eq!(take(&mut stalled, Nanos(1)), Take::Granted));
     let Take::Wait(_) = take(&mut stalled, Nanos(1)) else { panic!("the burst is used up") };
     let (mut now, mut granted) = (Nanos(1), 0);
@@ -143,7 +143,7 @@ fn edt_drops_packets_beyond_the_horizon() {
 fn delivered_past_drops(strategy: Strategy, inner: Config) -> f64 {
     let limit = limit(100, 4_000, 1 << 20);
     let coordination = Coordination::new(strategy, limit, 1);
-    let mut spec = spec(limit, Some(coordination.seat(0)));
+    let mut spec = spec(limit, Some(coordination.meter(0)));
     spec.children = vec![Spec::new(inner)];
     let mut packets = Packets::new(4096);
     let mut free: Vec<PacketId> = (0..4096).map(PacketId).collect();
@@ -199,11 +199,11 @@ fn dropped_packets_cost_none_of_the_rate() {
 fn edt_loses_no_nanosecond_to_rounding_and_gains_none() {
     let limit = limit(100_000, 1_600, 1 << 30);
     let coordination = Coordination::new(Strategy::Edt, limit, 1);
-    let mut seat = coordination.seat(0);
+    let mut meter = coordination.meter(0);
     for packet in 0..10_000u64 {
         // 64 bytes take 5.12 ns.
         let earliest = Nanos(1 + (packet * 512).div_ceil(100));
-        assert_eq!(seat.stamp(Bytes(64), Nanos(1)), Some(earliest));
+        assert_eq!(meter.stamp(Bytes(64), Nanos(1)), Some(earliest));
     }
 }
 
@@ -249,7 +249,7 @@ fn another_meter_adopts_queued_packets() {
         let fresh = Coordination::new(to, limit, 2);
         let (now, mut moved) = (Nanos(2), world.departures.len());
         for number in 0..2 {
-            world.retune(number, spec(limit, Some(fresh.seat(number))), now);
+            world.retune(number, spec(limit, Some(fresh.meter(number))), now);
             world.poll(number, now);
         }
         world.run_until(Nanos::MAX, Nanos::ZERO);
@@ -260,25 +260,25 @@ fn another_meter_adopts_queued_packets() {
     }
 }
 
-/// A seat that has sent and still has packets.
-fn busy(seat: &mut Box<dyn Meter>, now: Nanos) {
-    seat.take(Bytes(100), Nanos::ZERO, now);
-    seat.report(Backlog { packets: 1, bytes: Bytes(100) }, now);
+/// A meter that has sent and still has packets.
+fn busy(meter: &mut Box<dyn Meter>, now: Nanos) {
+    meter.take(Bytes(100), Nanos::ZERO, now);
+    meter.report(Backlog { packets: 1, bytes: Bytes(100) }, now);
 }
 
 #[test]
 fn a_worker_that_is_gone_leaves_its_part_to_the_others() {
     for strategy in [Strategy::Lock, Strategy::EQUAL] {
         let coordination = Coordination::new(strategy, limit(1_000, 100_000, 100_000), 2);
-        let mut seats = [coordination.seat(0), coordination.seat(1)];
-        seats.iter_mut().for_each(|seat| busy(seat, MS));
-        let [mut stays, goes] = seats;
+        let mut meters = [coordination.meter(0), coordination.meter(1)];
+        meters.iter_mut().for_each(|meter| busy(meter, MS));
+        let [mut stays, goes] = meters;
         busy(&mut stays, MS + DEFAULT_SYNC_TIME);
         assert_eq!(stays.share(), Share::one_of(2), "{strategy:?}");
         drop(goes);
         busy(&mut stays, MS + DEFAULT_SYNC_TIME + DEFAULT_SYNC_TIME);
         assert_eq!(stays.share(), Share::WHOLE, "{strategy:?}");
-        let mut again = coordination.seat(1);
+        let mut again = coordination.meter(1);
         busy(&mut again, MS + MS);
         busy(&mut stays, MS + MS);
         assert_eq!(stays.share(), Share::one_of(2), "{strategy:?}");
@@ -288,7 +288,7 @@ fn a_worker_that_is_gone_leaves_its_part_to_the_others() {
 #[test]
 fn equal_counts_once_a_sync_time_and_only_when_it_sends() {
     let coordination = Coordination::new(Strategy::EQUAL, limit(1_000, 3_000, 100_000), 2);
-    let (mut own, mut other) = (coordination.seat(0), coordination.seat(1));
+    let (mut own, mut other) = (coordination.meter(0), coordination.meter(1));
     assert_eq!(own.take(Bytes(3_000), Nanos::ZERO, MS), Take::Granted);
     busy(&mut other, MS);
     let Take::Wait(at) = own.take(Bytes(3_000), Nanos::ZERO, MS + Nanos(1)) else {
@@ -302,11 +302,11 @@ fn equal_counts_once_a_sync_time_and_only_when_it_sends() {
 }
 
 #[test]
-#[should_panic(expected = "seat 0 is taken")]
-fn a_seat_is_taken_once_at_a_time() {
+#[should_panic(expected = "meter 0 is taken")]
+fn a_meter_is_taken_once_at_a_time() {
     let coordination = Coordination::new(Strategy::Lock, limit(1, 2_000, 2_000), 1);
-    let _first = coordination.seat(0);
-    let _second = coordination.seat(0);
+    let _first = coordination.meter(0);
+    let _second = coordination.meter(0);
 }
 
 proptest! {
@@ -335,7 +335,7 @@ proptest! {
             prop_assert!(sent_after > 0, "{}: it never sends", strategy.name());
             world.departures.extend(&resumed.departures);
             let excess = world.worst_excess(limit, Nanos::ZERO);
-            // A seat's lease is lost when it stops, and one packet ends each window.
+            // A meter's lease is lost when it stops, and one packet ends each window.
             let stated = stated_burst(limit) + u64::from(FULL);
             prop_assert!(excess <= stated, "{}: {excess} above {stated}", strategy.name());
         }
@@ -343,15 +343,15 @@ proptest! {
 }
 
 #[test]
-fn seats_with_buckets_of_their_own_go_on_without_credit() {
+fn meters_with_buckets_of_their_own_go_on_without_credit() {
     let limit = limit(8, 10_000, 1 << 20);
     let coordination = Coordination::new(Strategy::EQUAL, limit, 1);
     let now = Nanos::from_secs(7);
     assert_eq!(coordination.spent_until(now), now);
     coordination.resume(now);
-    let mut seat = coordination.seat(0);
+    let mut meter = coordination.meter(0);
     // A byte a microsecond.
-    assert_eq!(seat.take(Bytes(1_000), Nanos::ZERO, now), Take::Wait(now + MS));
-    assert_eq!(seat.take(Bytes(1_000), Nanos::ZERO, now + MS), Take::Granted);
-    assert!(matches!(seat.take(Bytes(1_000), Nanos::ZERO, now + MS), Take::Wait(_)));
+    assert_eq!(meter.take(Bytes(1_000), Nanos::ZERO, now), Take::Wait(now + MS));
+    assert_eq!(meter.take(Bytes(1_000), Nanos::ZERO, now + MS), Take::Granted);
+    assert!(matches!(meter.take(Bytes(1_000), Nanos::ZERO, now + MS), Take::Wait(_)));
 }

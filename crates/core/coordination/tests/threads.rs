@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const SEATS: usize = 4;
+const METERS: usize = 4;
 const COST: Bytes = Bytes(1_500);
 const FAST: Limit = Limit {
     rate: Rate::from_bits_per_sec(1_000_000_000),
@@ -26,37 +26,37 @@ const SLOW: Limit = Limit {
 
 /// How often the limit changes at least.
 const TURNS: u32 = 50;
-/// What every seat must be granted, however long it waits for a core,
+/// What every meter must be granted, however long it waits for a core,
 const ENOUGH: u64 = 11 * COST.0;
 /// if it comes within this.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Lets every seat send as much as it may while the limit changes under it and a worker in four is
+/// Lets every meter send as much as it may while the limit changes under it and a worker in four is
 /// restarted now and then, until all have sent enough. Returns the bytes that each was granted, and
 /// the time it took.
 fn flood(strategy: Strategy) -> (Vec<u64>, Nanos) {
-    let coordination = Coordination::new(strategy, FAST, SEATS);
+    let coordination = Coordination::new(strategy, FAST, METERS);
     let over = AtomicBool::new(false);
     let start = Instant::now();
     let now = || Nanos(start.elapsed().as_nanos() as u64 + 1);
-    let granted = [const { AtomicU64::new(0) }; SEATS];
+    let granted = [const { AtomicU64::new(0) }; METERS];
     let (coordination, over, now, granted) = (&coordination, &over, &now, &granted);
     let work = |number: usize| {
-        let mut seat = coordination.seat(number);
+        let mut meter = coordination.meter(number);
         let mut turns = 0;
         while !over.load(Ordering::Relaxed) {
             turns += 1;
             if number == 0 && turns % 100 == 0 {
-                drop(seat);
-                seat = coordination.seat(number);
+                drop(meter);
+                meter = coordination.meter(number);
             }
-            let Some(stamp) = seat.stamp(COST, now()) else {
+            let Some(stamp) = meter.stamp(COST, now()) else {
                 thread::yield_now();
                 continue;
             };
-            seat.report(Backlog { packets: 1, bytes: COST }, now());
+            meter.report(Backlog { packets: 1, bytes: COST }, now());
             while !over.load(Ordering::Relaxed) {
-                match seat.take(COST, stamp, now()) {
+                match meter.take(COST, stamp, now()) {
                     Take::Granted => {
                         granted[number].fetch_add(COST.0, Ordering::Relaxed);
                         break;
@@ -64,12 +64,12 @@ fn flood(strategy: Strategy) -> (Vec<u64>, Nanos) {
                     Take::Wait(_) => thread::yield_now(),
                 }
             }
-            seat.report(Backlog::default(), now());
+            meter.report(Backlog::default(), now());
         }
     };
     let all = || granted.each_ref().map(|bytes| bytes.load(Ordering::Relaxed)).to_vec();
     thread::scope(|scope| {
-        for number in 0..SEATS {
+        for number in 0..METERS {
             scope.spawn(move || work(number));
         }
         let is_over = |turn| {
@@ -89,7 +89,7 @@ fn flood(strategy: Strategy) -> (Vec<u64>, Nanos) {
 fn lock_and_edt_never_exceed_the_limit() {
     for strategy in [Strategy::Lock, Strategy::Edt] {
         let (granted, time) = flood(strategy);
-        let allowed = FAST.rate.bytes_in(time) + FAST.burst + Bytes(SEATS as u64 * COST.0);
+        let allowed = FAST.rate.bytes_in(time) + FAST.burst + Bytes(METERS as u64 * COST.0);
         let sum: u64 = granted.iter().sum();
         assert!(sum <= allowed.0, "{strategy:?}: {sum} of {allowed} in {time}");
     }

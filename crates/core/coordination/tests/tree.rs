@@ -665,22 +665,22 @@ fn queues_learn_which_classes_changed_and_that_a_move_may_change_any() {
         (2, leaf(10 * MBIT)),
         (3, leaf(20 * MBIT)),
     ]);
-    let mut early = tree.seat();
+    let mut early = tree.scheduler();
     tree.replace_classes(Arc::new(classes.clone()));
     assert_eq!(early.changes(), None, "all of them are new");
-    let mut seat = tree.seat();
+    let mut scheduler = tree.scheduler();
     tree.replace_classes(Arc::new(classes.clone()));
-    assert_eq!(seat.changes(), Some(vec![]));
+    assert_eq!(scheduler.changes(), Some(vec![]));
     classes.insert(2, leaf(11 * MBIT));
     classes.insert(4, leaf(5 * MBIT));
     classes.remove(&3);
     tree.replace_classes(Arc::new(classes.clone()));
-    assert_eq!(seat.changes(), Some(vec![2, 3, 4]));
-    assert_eq!((seat.changes(), early.changes()), (Some(vec![]), Some(vec![2, 3, 4])));
-    assert!(seat.leaf(3).is_none() && seat.meter(3).is_none());
-    assert!(seat.leaf(2).is_some());
+    assert_eq!(scheduler.changes(), Some(vec![2, 3, 4]));
+    assert_eq!((scheduler.changes(), early.changes()), (Some(vec![]), Some(vec![2, 3, 4])));
+    assert!(scheduler.leaf(3).is_none() && scheduler.meter(3).is_none());
+    assert!(scheduler.leaf(2).is_some());
     let moved = (class(None, 5 * MBIT, 5 * MBIT), below());
     classes.insert(4, moved);
     tree.replace_classes(Arc::new(classes.clone()));
-    assert_eq!(seat.changes(), None);
+    assert_eq!(scheduler.changes(), None);
 }

@@ -15,11 +15,11 @@
 //! *Rate and tins* (`clock.rs`, `tins.rs`, `sizes.rs`): a virtual clock without a burst, charged
 //! with the bottleneck's framing; tins by code point, each with priority up to its threshold.
 //!
-//! *One instance on every queue of a port.* The rate is then a seat at a limit ([`Meter`]), and
+//! *One instance on every queue of a port.* The rate is then a meter at a limit ([`Meter`]), and
 //! hosts and tins are counted together ([`Census`], `neighbours.rs`), so that the port as a whole
-//! gives hosts, flows and tins what one instance would. Credit that a seat grants and no packet
-//! uses stays paid for (`seat.rs`), so the instance chooses the packet when it may leave, and holds
-//! none outside its flow.
+//! gives hosts, flows and tins what one instance would. Credit that a meter grants and no packet
+//! uses stays paid for (`limiter.rs`), so the instance chooses the packet when it may leave, and
+//! holds none outside its flow.
 //!
 //! *First on its queue is first on the port.* A packet that goes first on its queue, because its
 //! flow is sparse or its tin is within its threshold, does not wait for the queue's share: bulk
@@ -51,6 +51,7 @@ use crate::{
     Census, Detail, Handover, Meter, Metering, Next, Qdisc, Share, Spec, Stats, Verdict, Weight,
 };
 use flow::Standing;
+use limiter::Limiter;
 use load::WHOLE_HOST;
 use memory::Memory;
 use narrows_packet::{Backlog, Batch, PacketId, Packets, Reading};
@@ -58,7 +59,6 @@ use narrows_units::{Bytes, Nanos, Rate};
 use neighbours::{Neighbours, Part};
 use overflow::Overflow;
 use rotation::List;
-use seat::Seat;
 use sizes::Sizes;
 use slab::Slab;
 use tin::Tin;
@@ -78,12 +78,12 @@ mod ewma;
 mod figures;
 mod flow;
 mod hosts;
+mod limiter;
 mod load;
 mod memory;
 mod neighbours;
 mod overflow;
 mod rotation;
-mod seat;
 mod sizes;
 mod slab;
 mod tables;
@@ -106,7 +106,7 @@ pub(crate) struct Cake {
     flows: Slab<flow::Flow>,
     /// Flows at rest, all tins', the one that has rested longest first.
     idle: List,
-    seat: Seat,
+    limiter: Limiter,
     /// The part of the limit that memory follows.
     share: Share,
     neighbours: Option<Neighbours>,
@@ -141,10 +141,10 @@ impl Cake {
     ) -> Self {
         let scheme = Scheme::new(config.diffserv, config.mark_mask);
         let tins = scheme.shares.iter().map(|share| Tin::new(share.quantum)).collect();
-        let seat = Seat::new(config.rate, meter);
+        let limiter = Limiter::new(config.rate, meter);
         let mut cake = Self {
-            coalescing: coalescing(&config, &seat),
-            seat,
+            coalescing: coalescing(&config, &limiter),
+            limiter,
             estimator: estimator(&config),
             sizes: Sizes::new(&config),
             memory: Memory::new(&config),
@@ -186,7 +186,7 @@ impl Cake {
     /// Follows this queue's share of the limit.
     fn follow_share(&mut self) {
         self.memory.follow(&self.config, self.share);
-        self.coalescing = coalescing(&self.config, &self.seat);
+        self.coalescing = coalescing(&self.config, &self.limiter);
     }
 
     /// When to ask again if a packet may leave at `when`: slightly later if many are queued, but
@@ -202,7 +202,7 @@ impl Cake {
     /// Keeps `rate` from `now` on, as the estimator has it.
     fn set_rate(&mut self, rate: Rate, now: Nanos) {
         self.config.rate = Some(rate);
-        self.seat.set_rate(rate, now);
+        self.limiter.set_rate(rate, now);
         self.follow_rate(now);
     }
 
@@ -226,7 +226,7 @@ impl Cake {
     /// The batch is over: says what is left.
     #[inline]
     fn end_batch(&mut self, now: Nanos) {
-        let Seat::Shared(shared) = &mut self.seat else {
+        let Limiter::Shared(shared) = &mut self.limiter else {
             if let Some(neighbours) = &self.neighbours
                 && self.backlog.is_empty()
                 && neighbours.has_published()
@@ -301,7 +301,7 @@ impl Cake {
             tin.set_threshold(part_of(part_of(rate, share.threshold), part.part));
             tin.begin_anew_soon(self.config.frame, now);
         }
-        if let Seat::Shared(shared) = &mut self.seat {
+        if let Limiter::Shared(shared) = &mut self.limiter {
             shared.weigh(weight);
         }
     }
@@ -364,8 +364,8 @@ impl Cake {
             },
             network_size,
             adjusted_size,
-            active_queues: match &self.seat {
-                Seat::Shared(_) => (Share::WHOLE.0 + self.share.0 / 2) / self.share.0.max(1),
+            active_queues: match &self.limiter {
+                Limiter::Shared(_) => (Share::WHOLE.0 + self.share.0 / 2) / self.share.0.max(1),
                 _ => 0,
             },
             instances: 1,
@@ -448,7 +448,7 @@ impl Qdisc for Cake {
         let Spec { config: crate::Config::Cake(mut config), metering, census, .. } = spec else {
             panic!("a cake cannot be retuned to {:?}", spec.config)
         };
-        let keeps = matches!(metering, Metering::Kept) || self.seat.is_own();
+        let keeps = matches!(metering, Metering::Kept) || self.limiter.is_own();
         let meter = if let Metering::Shared(meter) = metering { Some(meter) } else { None };
         match &self.estimator {
             // The estimate of the link is kept, unless the operator sets a rate.
@@ -458,11 +458,11 @@ impl Qdisc for Cake {
             _ => self.estimator = estimator(&config),
         }
         if meter.is_some() || !keeps || config.rate.is_some() != self.config.rate.is_some() {
-            self.seat = Seat::new(config.rate, meter);
-            self.seat.awake(now);
+            self.limiter = Limiter::new(config.rate, meter);
+            self.limiter.awake(now);
             self.begin_turns();
         } else if let Some(rate) = config.rate {
-            self.seat.set_rate(rate, now);
+            self.limiter.set_rate(rate, now);
         }
         if let Some(census) = census {
             self.forget_published_figures();
@@ -489,11 +489,11 @@ impl Qdisc for Cake {
 }
 
 /// How long departures may wait for others.
-fn coalescing(config: &Config, seat: &Seat) -> Coalescing {
+fn coalescing(config: &Config, limiter: &Limiter) -> Coalescing {
     let rate = config.rate.unwrap_or_default();
     let shape = Shape { rate, burst: config.catch_up(rate), peak: None };
     let coalescing = Coalescing::beside_light_flows(&shape, Bytes(u64::from(config.frame)));
-    match seat.part_of_burst() {
+    match limiter.part_of_burst() {
         Some(part) => coalescing.of_bucket(part),
         None => coalescing.alone(),
     }

@@ -2,7 +2,7 @@
 //!
 //! A host may have flows on several queues, and a tin packets on all of them. A qdisc that divides
 //! its rate by host or tin must count those on its siblings, too; otherwise each queue would give
-//! them a share of its own. It holds a [`Census`], its seat at the common counts of one limit's
+//! them a share of its own. It holds a [`Census`], its handle at the common counts of one limit's
 //! queues, beside its [`crate::Meter`]. The `coordination` layer implements it.
 //!
 //! All of it is a hint that may be slightly old: the meter decides what may be sent.
@@ -35,15 +35,15 @@ pub struct TinCensus {
     pub sent: u64,
 }
 
-/// One queue's seat at a census. The flows and weights that it published count until it changes
+/// One queue's handle at a census. The flows and weights that it published count until it changes
 /// them or is dropped; the bytes that it sent count for ever.
 pub trait Census: Send {
     /// `change` more flows of `host` are backlogged here than before. Never subtract more than was
-    /// added: a seat that does so corrupts its own figures, but no other's.
+    /// added: a handle that does so corrupts its own figures, but no other's.
     fn count(&mut self, host: HostKey, change: i32);
 
-    /// How many are backlogged on all queues together, as published. At least as many as this seat
-    /// has counted itself; rarely more than there are, if hosts collide.
+    /// How many are backlogged on all queues together, as published. At least as many as this
+    /// handle has counted itself; rarely more than there are, if hosts collide.
     fn flows(&self, host: HostKey) -> u32;
 
     /// Publishes this queue's figures of each tin; unlisted tins keep theirs.

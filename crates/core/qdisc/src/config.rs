@@ -149,7 +149,7 @@ pub enum Metering {
     Own,
     /// By the meter that it has. For a qdisc that carries on.
     Kept,
-    /// By its seat at a shared limit.
+    /// By its meter at a shared limit.
     Shared(Box<dyn Meter>),
 }
 
@@ -172,13 +172,14 @@ pub struct Spec {
     pub config: Config,
     /// Its meter, for kinds that keep a rate.
     pub metering: Metering,
-    /// Its seat at the census of its limit's queues, for kinds that share by host or tin. `None` in
-    /// [`Qdisc::retune`] keeps the present one.
+    /// Its handle at the census of its limit's queues, for kinds that share by host or tin. `None`
+    /// in [`Qdisc::retune`] keeps the present one.
     pub census: Option<Box<dyn Census>>,
     /// The port's congestion feedback, for kinds that use it. `None` in [`Qdisc::retune`] keeps the
     /// present one.
     pub feedback: Option<Box<dyn Feedback>>,
-    /// Its seat at a tree of classes, for `htb`. `None` in [`Qdisc::retune`] keeps the present one.
+    /// Its scheduler of a tree of classes, for `htb`. `None` in [`Qdisc::retune`] keeps the present
+    /// one.
     pub tree: Option<Box<dyn htb::Scheduler>>,
     /// The classifier of a root qdisc, if it or a qdisc below it has classes.
     pub classification: Option<Arc<Classification>>,

@@ -158,7 +158,7 @@ impl Htb {
         place
     }
 
-    /// The class `id`, if it is a leaf, with the qdisc `runs` in it; a new one gets a seat at the
+    /// The class `id`, if it is a leaf, with the qdisc `runs` in it; a new one gets a handle at the
     /// census.
     fn leaf(&self, id: u32, runs: Option<NodeId>) -> Option<LeafClass> {
         let mut leaf = self.scheduler.leaf(id)?;

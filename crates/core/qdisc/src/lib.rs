@@ -3,7 +3,7 @@
 //! One trait, [`Qdisc`], shaped like the kernel's `struct Qdisc_ops`, so that anyone who
 //! knows `net/sched` can read it. A qdisc does no I/O, starts no thread, reads no clock
 //! (`now` is an argument) and allocates nothing per packet; one worker owns it outright.
-//! The only things that it may share are a [`Meter`], its seat at a limit that several
+//! The only things that it may share are a [`Meter`] at a limit that several
 //! workers keep together, and shared counts and feedback: a [`Census`], a [`Feedback`].
 //!
 //! A qdisc is described by a [`Spec`] (what to build, with which parameters and meters) and

@@ -1,4 +1,4 @@
-//! A seat at a limit: it decides what a qdisc may send.
+//! A queue's meter at a limit: it decides what a qdisc may send.
 //!
 //! A rate limit may belong to one queue or to a whole port with many. The qdisc does not need to
 //! know which: it holds a [`Meter`] and asks. The `coordination` layer decides what is behind it: a
@@ -19,7 +19,7 @@ pub enum Take {
     Wait(Nanos),
 }
 
-/// The part of the whole limit that a seat may count on at the moment, in 1/65536.
+/// The part of the whole limit that a meter may count on at the moment, in 1/65536.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Share(pub u32);
 
@@ -59,19 +59,19 @@ impl Default for Weight {
     }
 }
 
-/// How often a seat has touched cache lines that other cores write: the cost of coordination beyond
-/// instructions.
+/// How often a meter has touched cache lines that other cores write: the cost of coordination
+/// beyond instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Contact {
     /// Lines read that a sibling writes.
     pub reads: u64,
-    /// Atomic updates of lines that every seat writes; sections under a lock included.
+    /// Atomic updates of lines that every meter writes; sections under a lock included.
     pub updates: u64,
-    /// Sections under a lock that every seat takes.
+    /// Sections under a lock that every meter takes.
     pub locked: u64,
 }
 
-/// One queue's seat at a limit.
+/// One queue's meter at a limit.
 pub trait Meter: Send {
     /// A packet that will cost `cost` arrives: returns its earliest departure time, or `None` if
     /// that is beyond the strategy's horizon and the packet must be dropped. Strategies that decide
@@ -93,10 +93,10 @@ pub trait Meter: Send {
     /// that batch, also when nothing is queued.
     fn report(&mut self, backlog: Backlog, now: Nanos);
 
-    /// The part of the limit that this seat may count on; qdiscs size their own limits by it.
+    /// The part of the limit that this meter may count on; qdiscs size their own limits by it.
     fn share(&self) -> Share;
 
-    /// The part of the burst that stores this seat's unused credit; the share, unless all seats
+    /// The part of the burst that stores this meter's unused credit; the share, unless all meters
     /// share one bucket.
     fn part_of_burst(&self) -> Share {
         self.share()
@@ -116,7 +116,7 @@ pub trait Meter: Send {
     /// yield, and let those go first. Off by default. Strategies without a reserve ignore it.
     fn yields(&mut self, _yields: bool) {}
 
-    /// How often this seat has touched lines that others write.
+    /// How often this meter has touched lines that others write.
     fn contact(&self) -> Contact {
         Contact::default()
     }

@@ -7,7 +7,7 @@
 //! first out.
 //!
 //! *One path for a port.* At the root of a port every queue has its own delay line, since a flow
-//! stays on its queue. All queues share one rate, by a seat at a common limit ([`Meter`]), as a
+//! stays on its queue. All queues share one rate, by a meter at a common limit ([`Meter`]), as a
 //! `tbf` has. As in Linux, only packets that are reordered on purpose overtake others on the way to
 //! the bottleneck. A queue reports only packets that wait for the rate: those still under way need
 //! none yet.
@@ -62,16 +62,16 @@ pub use config::{
 /// Packets that may always wait for the rate, however small the queue's part of the limit.
 const LEAST_QUEUE: u32 = 4;
 
-/// The meter.
-enum Seat {
+/// What keeps the rate.
+enum Limiter {
     /// The time at which the last packet had passed the link. Exact even for a late caller, because
     /// the time since which packets wait is known.
     Own(Nanos),
-    /// A seat at a shared one.
+    /// A meter at a shared one.
     Shared(Box<dyn Meter>),
 }
 
-impl Seat {
+impl Limiter {
     fn of(config: &Config, meter: Option<Box<dyn Meter>>) -> Option<Self> {
         meter.map(Self::Shared).or(config.rate.map(|_| Self::Own(Nanos::ZERO)))
     }
@@ -95,7 +95,7 @@ impl Below {
 /// An instance: one queue's.
 pub(crate) struct Netem {
     config: Config,
-    seat: Option<Seat>,
+    limiter: Option<Limiter>,
     chances: Chances,
     losses: Losses,
     duplicates: Draw,
@@ -121,7 +121,7 @@ pub(crate) struct Netem {
 impl Netem {
     pub(crate) fn new(config: Config, meter: Option<Box<dyn Meter>>, below: Option<Spec>) -> Self {
         Self {
-            seat: Seat::of(&config, meter),
+            limiter: Limiter::of(&config, meter),
             chances: Chances::new(config.seed, config.stream),
             losses: Losses::default(),
             duplicates: Draw::default(),
@@ -145,7 +145,7 @@ impl Netem {
         if self.under_way().packets >= self.config.limit {
             return Some(DropReason::Limit);
         }
-        let (Some(rate), Some(Seat::Shared(meter))) = (&self.config.rate, &self.seat) else {
+        let (Some(rate), Some(Limiter::Shared(meter))) = (&self.config.rate, &self.limiter) else {
             return None;
         };
         (rate.cost(packets.len(id)) > meter.longest()).then_some(DropReason::TooLong)
@@ -264,8 +264,8 @@ impl Netem {
 
     /// Caches the meter's answers, so that arrivals need not call it.
     fn follow_meter(&mut self) {
-        let share = match &self.seat {
-            Some(Seat::Shared(meter)) => meter.share(),
+        let share = match &self.limiter {
+            Some(Limiter::Shared(meter)) => meter.share(),
             _ => Share::WHOLE,
         };
         let part = share.of(Bytes(u64::from(self.config.limit)));
@@ -350,11 +350,11 @@ impl Qdisc for Netem {
             self.slots = Slots::default();
         }
         self.config = config;
-        match (metering, &self.seat, config.rate) {
-            (Metering::Shared(meter), ..) => self.seat = Some(Seat::Shared(meter)),
-            (Metering::Kept, Some(Seat::Shared(_)), Some(_)) | (_, Some(Seat::Own(_)), Some(_)) => {
-            }
-            _ => self.seat = Seat::of(&config, None),
+        match (metering, &self.limiter, config.rate) {
+            (Metering::Shared(meter), ..) => self.limiter = Some(Limiter::Shared(meter)),
+            (Metering::Kept, Some(Limiter::Shared(_)), Some(_))
+            | (_, Some(Limiter::Own(_)), Some(_)) => {}
+            _ => self.limiter = Limiter::of(&config, None),
         }
         self.follow_meter();
         self.follow_below(one_at_most(children), handover);

@@ -1,9 +1,9 @@
 //! Counts the shared cache lines that coordination touches.
 //!
-//! A core pays for every cache line that it shares. The seat itself knows how many it has touched
-//! ([`Meter::contact`]), but it is deep inside a qdisc. So each seat is wrapped in a [`Probe`] that
-//! only passes calls on and publishes that figure: to the simulator, which charges a core for it,
-//! and to benchmarks.
+//! A core pays for every cache line that it shares. The meter itself knows how many it has touched
+//! ([`Meter::contact`]), but it is deep inside a qdisc. So each meter is wrapped in a [`Probe`]
+//! that only passes calls on and publishes that figure: to the simulator, which charges a core for
+//! it, and to benchmarks.
 
 use crate::{Contact, Meter, Share, Take, Weight};
 use narrows_packet::Backlog;
@@ -11,7 +11,7 @@ use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The accesses of some seats so far, all together.
+/// The accesses of some meters so far, all together.
 #[derive(Debug, Default)]
 pub struct Contacts {
     reads: AtomicU64,
@@ -38,41 +38,41 @@ impl Contacts {
     }
 }
 
-/// A seat, and the probe that records what it touches.
+/// A meter, and the probe that records what it touches.
 pub struct Probe {
-    seat: Box<dyn Meter>,
+    meter: Box<dyn Meter>,
     recorded: Contact,
     contacts: Arc<Contacts>,
 }
 
 impl Probe {
-    /// Wraps `seat`.
-    pub fn new(seat: Box<dyn Meter>, contacts: Arc<Contacts>) -> Self {
-        Self { seat, recorded: Contact::default(), contacts }
+    /// Wraps `meter`.
+    pub fn new(meter: Box<dyn Meter>, contacts: Arc<Contacts>) -> Self {
+        Self { meter, recorded: Contact::default(), contacts }
     }
 }
 
 impl Meter for Probe {
     fn stamp(&mut self, cost: Bytes, now: Nanos) -> Option<Nanos> {
-        self.seat.stamp(cost, now)
+        self.meter.stamp(cost, now)
     }
 
     fn unstamp(&mut self, cost: Bytes, edt: Nanos, now: Nanos) {
-        self.seat.unstamp(cost, edt, now);
+        self.meter.unstamp(cost, edt, now);
     }
 
     fn take_over(&mut self, cost: Bytes) {
-        self.seat.take_over(cost);
+        self.meter.take_over(cost);
     }
 
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {
-        self.seat.take(cost, edt, now)
+        self.meter.take(cost, edt, now)
     }
 
     fn report(&mut self, backlog: Backlog, now: Nanos) {
-        self.seat.report(backlog, now);
+        self.meter.report(backlog, now);
         // A report ends every batch, so this is all that the batch has touched.
-        let contact = self.seat.contact();
+        let contact = self.meter.contact();
         if contact != self.recorded {
             let Contact { reads, updates, locked } = self.recorded;
             self.contacts.add(Contact {
@@ -85,31 +85,31 @@ impl Meter for Probe {
     }
 
     fn yields(&mut self, yields: bool) {
-        self.seat.yields(yields);
+        self.meter.yields(yields);
     }
 
     fn share(&self) -> Share {
-        self.seat.share()
+        self.meter.share()
     }
 
     fn part_of_burst(&self) -> Share {
-        self.seat.part_of_burst()
+        self.meter.part_of_burst()
     }
 
     fn longest(&self) -> Bytes {
-        self.seat.longest()
+        self.meter.longest()
     }
 
     fn overflowed(&mut self) {
-        self.seat.overflowed();
+        self.meter.overflowed();
     }
 
     fn weigh(&mut self, weight: Weight) {
-        self.seat.weigh(weight);
+        self.meter.weigh(weight);
     }
 
     fn contact(&self) -> Contact {
-        self.seat.contact()
+        self.meter.contact()
     }
 }
 
@@ -117,7 +117,7 @@ impl Meter for Probe {
 mod tests {
     use super::*;
 
-    /// A seat that touches two lines for each packet and one for each report.
+    /// A meter that touches two lines for each packet and one for each report.
     #[derive(Default)]
     struct Toucher(Contact);
 

@@ -2,10 +2,10 @@
 //!
 //! Packets wait in a qdisc of their own (the inner one, a FIFO unless the operator says
 //! otherwise). The one that leaves next is taken out of it and held until a [`Meter`] grants
-//! it: the qdisc's own [`Bucket`], or a seat at a limit that several workers keep together.
+//! it: the qdisc's own [`Bucket`], or a meter at a limit that several workers keep together.
 //! The shaper itself does not know the difference.
 //!
-//! *The limit is the port's.* A seat queues at most its share of the limit ([`Meter::share`]), so
+//! *The limit is the port's.* A queue holds at most its share of the limit ([`Meter::share`]), so
 //! the sum over all workers is the configured limit. A part may become arbitrarily small, so
 //! [`LEAST_QUEUE`] packets are always taken while they fit the whole. It holds in addition to the
 //! inner qdisc's own limit.
@@ -23,7 +23,7 @@
 //!
 //! Cost: on arrival a price and two comparisons, at departure the meter's; the inner qdisc is
 //! called once each way. Nothing is allocated. Counted, from arrival to departure over a
-//! `pfifo` and with a bucket of its own: 178 instructions per packet, to which a shared seat adds
+//! `pfifo` and with a bucket of its own: 178 instructions per packet, to which a shared meter adds
 //! 50 (`equal`) to 100 (`edt`); `instruction-count` in the `bench` crate holds it there.
 //!
 //! Non-goals: dropping from the head, segmentation of frames that are too long (frames are as on
@@ -40,8 +40,8 @@ use queue::Queue;
 
 mod queue;
 
-/// Packets that a seat may always queue while they fit the whole limit, however small its
-/// share: the held packet, one behind it so that the seat does not look idle whenever the held one
+/// Packets that a queue may always hold while they fit the whole limit, however small its
+/// share: the held packet, one behind it so that the queue does not look idle whenever the held one
 /// leaves, and two more because TCP sends in pairs (an ACK for every second segment).
 pub const LEAST_QUEUE: u32 = 4;
 
@@ -52,7 +52,7 @@ pub struct Config {
     pub rate: Rate,
     /// How much may leave at once after a pause (`burst`), as charged.
     pub burst: Bytes,
-    /// How much may be queued, for the whole limit: a seat gets its [`crate::Share`] of it.
+    /// How much may be queued, for the whole limit: a queue gets its [`crate::Share`] of it.
     pub limit: Bytes,
     /// The rate that is never exceeded, not even by the burst, and the size of its bucket.
     pub peak: Option<Peak>,
@@ -76,15 +76,15 @@ pub struct Peak {
     pub mtu: Bytes,
 }
 
-/// The meter.
-enum Seat {
+/// What keeps the rate.
+enum Limiter {
     /// A limit of one's own.
     Own(Bucket),
-    /// A seat at a shared one.
+    /// A meter at a shared one.
     Shared(Box<dyn Meter>),
 }
 
-impl Seat {
+impl Limiter {
     fn meter(&self) -> &dyn Meter {
         match self {
             Self::Own(bucket) => bucket,
@@ -97,13 +97,13 @@ impl Seat {
 pub(crate) struct Tbf {
     /// The whole limit.
     limit: Bytes,
-    /// This seat's share, as of the last dequeue, and its part of the limit.
+    /// This queue's share, as of the last dequeue, and its part of the limit.
     share: Share,
     part: Bytes,
     /// The longest packet that the meter grants, as of the last dequeue.
     longest: Bytes,
     coalescing: Coalescing,
-    seat: Seat,
+    limiter: Limiter,
     queue: Queue,
 }
 
@@ -115,7 +115,8 @@ impl Tbf {
             part: config.limit,
             longest: Bytes::ZERO,
             coalescing: Coalescing::new(&config.shape()),
-            seat: meter.map_or_else(|| Seat::Own(Bucket::new(config.shape())), Seat::Shared),
+            limiter: meter
+                .map_or_else(|| Limiter::Own(Bucket::new(config.shape())), Limiter::Shared),
             queue: Queue::new(inner, config.overhead),
         };
         tbf.follow_limit();
@@ -130,7 +131,7 @@ impl Tbf {
 
     /// Caches the meter's sizes, so that arrivals need not call it.
     fn follow_meter(&mut self) {
-        let meter = self.seat.meter();
+        let meter = self.limiter.meter();
         let (longest, share) = (meter.longest(), meter.share());
         self.longest = longest;
         if share != self.share {
@@ -142,20 +143,22 @@ impl Tbf {
     #[inline(never)]
     fn follow_share(&mut self) {
         self.part = self.share.of(self.limit);
-        self.coalescing = self.coalescing.of_bucket(self.seat.meter().part_of_burst());
+        self.coalescing = self.coalescing.of_bucket(self.limiter.meter().part_of_burst());
     }
 
     #[inline]
     fn release(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         let queue = &mut self.queue;
-        let next = match (&mut self.seat, queue.drops_only_arrivals()) {
-            (Seat::Own(bucket), true) => queue.release(bucket, packets, now, out),
-            (Seat::Own(bucket), false) => release_some(queue, bucket, packets, now, out),
-            (Seat::Shared(meter), true) => queue.release(meter.as_mut(), packets, now, out),
-            (Seat::Shared(meter), false) => release_some(queue, meter.as_mut(), packets, now, out),
+        let next = match (&mut self.limiter, queue.drops_only_arrivals()) {
+            (Limiter::Own(bucket), true) => queue.release(bucket, packets, now, out),
+            (Limiter::Own(bucket), false) => release_some(queue, bucket, packets, now, out),
+            (Limiter::Shared(meter), true) => queue.release(meter.as_mut(), packets, now, out),
+            (Limiter::Shared(meter), false) => {
+                release_some(queue, meter.as_mut(), packets, now, out)
+            }
         };
         // The batch is over: exchanges demands with the siblings.
-        if let Seat::Shared(meter) = &mut self.seat {
+        if let Limiter::Shared(meter) = &mut self.limiter {
             meter.report(self.queue.backlog(), now);
             self.follow_meter();
         }
@@ -167,7 +170,7 @@ impl Tbf {
     #[cold]
     fn dropped_below(&mut self, packets: u64, cost: Bytes, edt: Nanos, now: Nanos) {
         self.queue.stats.drops += packets;
-        let Seat::Shared(meter) = &mut self.seat else { return };
+        let Limiter::Shared(meter) = &mut self.limiter else { return };
         meter.unstamp(cost, edt, now);
         meter.overflowed();
     }
@@ -209,7 +212,7 @@ impl Tbf {
         self.queue.stats.drops += 1;
         packets.discard(id, reason);
         if reason == DropReason::Limit
-            && let Seat::Shared(meter) = &mut self.seat
+            && let Limiter::Shared(meter) = &mut self.limiter
         {
             meter.overflowed();
         }
@@ -235,7 +238,7 @@ impl Qdisc for Tbf {
             return self.discard(packets, id, reason);
         }
         let mut stamp = Nanos::ZERO;
-        if let Seat::Shared(meter) = &mut self.seat {
+        if let Limiter::Shared(meter) = &mut self.limiter {
             let Some(edt) = meter.stamp(cost, now) else {
                 return self.discard(packets, id, DropReason::Horizon);
             };
@@ -254,7 +257,7 @@ impl Qdisc for Tbf {
 
     fn refuse_all(&mut self, packets: &mut Packets, ids: &[PacketId]) {
         self.queue.stats.refuse_all(packets, ids);
-        if let Seat::Shared(meter) = &mut self.seat {
+        if let Limiter::Shared(meter) = &mut self.limiter {
             // The frames are what limits this queue.
             meter.overflowed();
         }
@@ -295,18 +298,18 @@ impl Qdisc for Tbf {
         self.limit = config.limit;
         self.coalescing = Coalescing::new(&config.shape());
         self.queue.reweigh(config.overhead);
-        match (metering, &mut self.seat) {
+        match (metering, &mut self.limiter) {
             (Metering::Shared(mut meter), _) => {
                 meter.take_over(self.queue.cost());
-                self.seat = Seat::Shared(meter);
+                self.limiter = Limiter::Shared(meter);
                 self.queue.forget_stamps();
             }
-            (Metering::Own | Metering::Kept, Seat::Own(bucket)) => {
+            (Metering::Own | Metering::Kept, Limiter::Own(bucket)) => {
                 bucket.reshape(config.shape(), handover.now);
             }
-            (Metering::Kept, Seat::Shared(_)) => {}
-            (Metering::Own, Seat::Shared(_)) => {
-                self.seat = Seat::Own(Bucket::new(config.shape()));
+            (Metering::Kept, Limiter::Shared(_)) => {}
+            (Metering::Own, Limiter::Shared(_)) => {
+                self.limiter = Limiter::Own(Bucket::new(config.shape()));
                 self.queue.forget_stamps();
             }
         }
@@ -328,7 +331,7 @@ impl Qdisc for Tbf {
 
     fn adopt(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) {
         packets.meta_mut(id).edt = Nanos::ZERO;
-        if let Seat::Shared(meter) = &mut self.seat {
+        if let Limiter::Shared(meter) = &mut self.limiter {
             meter.take_over(self.queue.overhead.cost(packets.len(id)));
         }
         self.queue.adopt(packets, id, now);

@@ -2,7 +2,7 @@
 //!
 //! Each thread has a core of its own and does the steps of a worker: it reads the clock once,
 //! enqueues a batch of packets, dequeues those that may leave and recycles them, over a `tbf` with
-//! a seat at a limit that all threads share. Two [loads](Load): far below the limit, for the cost
+//! a meter at a limit that all threads share. Two [loads](Load): far below the limit, for the cost
 //! of a packet and its growth with the number of threads; and limited by it, for exactness and
 //! fairness.
 //!
@@ -10,7 +10,7 @@
 //! the median over the rounds counts. Every trial closes its books: packets that arrived have left,
 //! were dropped or are still queued, or the run fails.
 //!
-//! *Undisturbed.* How often a seat touches what others write is counted in trials of their own,
+//! *Undisturbed.* How often a meter touches what others write is counted in trials of their own,
 //! so that counting costs nothing if time is taken.
 //!
 //! The report also has the two costs of a [shared cache line](line) on this machine: the contention

@@ -3,7 +3,7 @@
 //! A turn is one step of a worker: 32 packets arrive, the clock advances by their time at the
 //! limit, and all that may leave do. A standing queue of 32 packets keeps the limit binding, so
 //! every turn of a shaper ends, as in practice, with a packet that may not leave yet. Packets have
-//! 1500 bytes, the limit is 100 Gbit/s, the clock is virtual. Several seats take turns on one
+//! 1500 bytes, the limit is 100 Gbit/s, the clock is virtual. Several meters take turns on one
 //! thread: this measures the cost of the mechanism, not of contention.
 
 use narrows_coordination::{Below, Coordination, Limit, Strategy, Tree};
@@ -32,13 +32,13 @@ const TURN_TIME: Nanos = Nanos(TURN as u64 * LEN as u64 * 8 * 1_000_000_000 / 10
 const UNDER_WAY: Nanos = TURN_TIME;
 /// 2^32 divided by the golden ratio: what spreads flows.
 const SPREAD: u32 = 0x9e37_79b1;
-/// Seats at a shared limit.
-const SEATS: usize = 4;
+/// Meters at a shared limit.
+const METERS: usize = 4;
 /// The number of sibling classes.
 const CLASSES: u32 = 4;
 /// Classes one below the other.
 const LEVELS: u32 = 4;
-/// Large enough that a quarter of it covers the time between two turns of a seat.
+/// Large enough that a quarter of it covers the time between two turns of a meter.
 const BURST: Bytes = Bytes(1 << 20);
 
 /// Something that packets pass through.
@@ -64,9 +64,9 @@ pub enum Structure {
     Red,
     /// `tbf` with a bucket of its own.
     Tbf,
-    /// `tbf` with seats at a shared limit.
+    /// `tbf` with meters at a shared limit.
     TbfShared(Strategy),
-    /// `htb` with seats at a shared tree of [`LEVELS`], where the leaf has all it sends.
+    /// `htb` with schedulers of a shared tree of [`LEVELS`], where the leaf has all it sends.
     Htb,
     /// The same, where it borrows all of it from the root.
     HtbBorrowing,
@@ -74,7 +74,7 @@ pub enum Structure {
     Bands(Discipline),
     /// The bucket alone, no packets.
     Take,
-    /// Seats at a shared limit alone, no packets.
+    /// Meters at a shared limit alone, no packets.
     TakeShared(Strategy),
 }
 
@@ -121,10 +121,10 @@ impl Structure {
         Self::all().into_iter().find(|structure| structure.name() == name)
     }
 
-    /// Queues, one for each seat.
+    /// Queues, one for each meter.
     pub fn queues(self) -> usize {
         match self {
-            Self::TbfShared(_) | Self::TakeShared(_) | Self::Htb | Self::HtbBorrowing => SEATS,
+            Self::TbfShared(_) | Self::TakeShared(_) | Self::Htb | Self::HtbBorrowing => METERS,
             _ => 1,
         }
     }
@@ -149,8 +149,8 @@ impl Structure {
             Self::Red => vec![Lane::queue(red().build())],
             Self::Tbf => vec![Lane::queue(tbf(None).build())],
             Self::TbfShared(strategy) => {
-                let seats = seats(strategy).into_iter();
-                seats.map(|seat| Lane::queue(tbf(Some(seat)).build())).collect()
+                let meters = meters(strategy).into_iter();
+                meters.map(|meter| Lane::queue(tbf(Some(meter)).build())).collect()
             }
             Self::Bands(discipline) => vec![Lane::queue(bands_of(discipline))],
             Self::Htb => htbs(RATE).into_iter().map(Lane::queue).collect(),
@@ -160,7 +160,7 @@ impl Structure {
                 htbs(least).into_iter().map(Lane::queue).collect()
             }
             Self::Take => vec![Lane::meter(Box::new(Bucket::new(limit().shape())))],
-            Self::TakeShared(strategy) => seats(strategy).into_iter().map(Lane::meter).collect(),
+            Self::TakeShared(strategy) => meters(strategy).into_iter().map(Lane::meter).collect(),
         };
         Workload { lanes, turn: 0, now: Nanos::from_secs(1) }
     }
@@ -170,12 +170,12 @@ fn limit() -> Limit {
     Limit { rate: RATE, burst: BURST, peak: None, backlog: Bytes(1 << 24) }
 }
 
-fn seats(strategy: Strategy) -> Vec<Box<dyn Meter>> {
-    let coordination = Coordination::new(strategy, limit(), SEATS);
-    (0..SEATS).map(|seat| coordination.seat(seat)).collect()
+fn meters(strategy: Strategy) -> Vec<Box<dyn Meter>> {
+    let coordination = Coordination::new(strategy, limit(), METERS);
+    (0..METERS).map(|meter| coordination.meter(meter)).collect()
 }
 
-/// An `htb` for each seat at one tree: a chain of classes of which only the root has a rate of
+/// An `htb` for each queue of one tree: a chain of classes of which only the root has a rate of
 /// weight, and the leaf `assured`.
 fn htbs(assured: Rate) -> Vec<Box<dyn Qdisc>> {
     let (tree, mut classes) = (Tree::new(), BTreeMap::new());
@@ -197,8 +197,8 @@ fn htbs(assured: Rate) -> Vec<Box<dyn Qdisc>> {
     }
     tree.replace_classes(Arc::new(classes));
     let config = htb::Config { default: LEVELS, unclassified: htb::Unclassified::Sent(TABLE) };
-    let spec = || Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
-    (0..SEATS).map(|_| spec().build()).collect()
+    let spec = || Spec { tree: Some(tree.scheduler()), ..Spec::new(Config::Htb(config)) };
+    (0..METERS).map(|_| spec().build()).collect()
 }
 
 /// One queue of `config`.

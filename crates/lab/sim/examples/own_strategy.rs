@@ -5,11 +5,11 @@
 //! ```
 //!
 //! The strategy is a ledger without shares: one atomic word holds the time up to which the rate is
-//! sold, and each seat buys from it. The sum is exact and all of the rate is used, but it is not
+//! sold, and each meter buys from it. The sum is exact and all of the rate is used, but it is not
 //! fair: the queue that asks more often gets more. `fair` adds the shares (docs/coordination.md).
 //!
 //! A strategy outside `narrows-coordination` is a type that implements [`Meter`], and some state
-//! that its seats share. The scenario says everything else: queues, cores, traffic, measures. To
+//! that its meters share. The scenario says everything else: queues, cores, traffic, measures. To
 //! give a strategy a name in `tc` and in `narrows sim`, see CONTRIBUTING.md.
 
 use anyhow::Context;
@@ -50,7 +50,7 @@ length = "200ms"
 "port.rate" = ["100mbit", "1gbit", "10gbit"]
 "#;
 
-/// State that the seats share.
+/// State that the meters share.
 struct Ledger {
     rate: Rate,
     burst: Bytes,
@@ -59,13 +59,13 @@ struct Ledger {
     sold: AtomicU64,
 }
 
-/// One queue's seat.
-struct Seat {
+/// One queue's meter.
+struct QueueMeter {
     ledger: Arc<Ledger>,
     contact: Contact,
 }
 
-impl Meter for Seat {
+impl Meter for QueueMeter {
     /// Decides at departure, so there is nothing to stamp.
     fn stamp(&mut self, _cost: Bytes, _now: Nanos) -> Option<Nanos> {
         Some(Nanos::ZERO)
@@ -109,7 +109,7 @@ impl Meter for Seat {
     }
 }
 
-/// Runs `setup` with a seat at a ledger for each queue.
+/// Runs `setup` with a meter at a ledger for each queue.
 fn run(setup: &Setup) -> Result<Outcome, engine::SimError> {
     let ledger = Arc::new(Ledger {
         rate: setup.port.rate,
@@ -117,10 +117,10 @@ fn run(setup: &Setup) -> Result<Outcome, engine::SimError> {
         queues: setup.port.queues as u32,
         sold: AtomicU64::new(0),
     });
-    let mut seats = |_queue: usize| -> Box<dyn Meter> {
-        Box::new(Seat { ledger: Arc::clone(&ledger), contact: Contact::default() })
+    let mut meters = |_queue: usize| -> Box<dyn Meter> {
+        Box::new(QueueMeter { ledger: Arc::clone(&ledger), contact: Contact::default() })
     };
-    engine::run_with_seats(setup, &mut seats, &mut |_| {})
+    engine::run_with_meters(setup, &mut meters, &mut |_| {})
 }
 
 fn print(case: &Case, strategy: &str, outcome: &Outcome) {

@@ -105,32 +105,32 @@ pub fn run_with(
     Ok(engine.finish())
 }
 
-/// Gives queue number `.0` its seat at the port's limit.
-pub type Seats<'a> = dyn FnMut(usize) -> Box<dyn Meter> + 'a;
+/// Gives queue number `.0` its meter at the port's limit.
+pub type Meters<'a> = dyn FnMut(usize) -> Box<dyn Meter> + 'a;
 
-/// The same as [`run`] with a custom strategy: wherever the words give a queue a seat at a shared
-/// limit, it gets one from `seats` instead. The strategy in the words is then unused.
+/// The same as [`run`] with a custom strategy: wherever the words give a queue a meter at a shared
+/// limit, it gets one from `meters` instead. The strategy in the words is then unused.
 ///
-/// A seat costs its core no time unless it says how often it touches lines that others write
+/// A meter costs its core no time unless it says how often it touches lines that others write
 /// ([`Meter::contact`]).
 ///
 /// # Errors
-/// As [`run`], and where `setup` changes its words: such seats would not learn of the new limit.
+/// As [`run`], and where `setup` changes its words: such meters would not learn of the new limit.
 ///
 /// # Panics
 /// As [`run`].
-pub fn run_with_seats(
+pub fn run_with_meters(
     setup: &Setup,
-    seats: &mut Seats<'_>,
+    meters: &mut Meters<'_>,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Outcome, SimError> {
     check(setup)?;
     if !setup.changes.is_empty() {
         return Err(SimError::Setup(
-            "Seats of one's own do not learn of a changed limit: leave out `changes`.".into(),
+            "Meters of one's own do not learn of a changed limit: leave out `changes`.".into(),
         ));
     }
-    let mut engine = Engine::new(setup, traffic::load(setup), Some(seats))?;
+    let mut engine = Engine::new(setup, traffic::load(setup), Some(meters))?;
     engine.run(progress);
     Ok(engine.finish())
 }
@@ -190,7 +190,11 @@ struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    fn new(setup: &'a Setup, load: Load, seats: Option<&mut Seats<'_>>) -> Result<Self, SimError> {
+    fn new(
+        setup: &'a Setup,
+        load: Load,
+        meters: Option<&mut Meters<'_>>,
+    ) -> Result<Self, SimError> {
         let queues = setup.port.queues;
         let Load { sources, closed, groups, headers } = load;
         assert_eq!(sources.len(), queues, "each queue has a source");
@@ -207,7 +211,7 @@ impl<'a> Engine<'a> {
         let sizes = setup.traffic.iter().flat_map(|group| &group.sizes);
         let shortest = sizes.map(|(len, _)| *len).min().unwrap_or(SHORTEST);
         let shaper::Port { shapers, changes } =
-            shaper::compile(&setup.port, &setup.changes, shortest, seats)?;
+            shaper::compile(&setup.port, &setup.changes, shortest, meters)?;
         let closed = closed.into_iter().map(|(_, traffic)| Closed {
             traffic,
             acts_at: Nanos::MAX,

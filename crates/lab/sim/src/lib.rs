@@ -1,8 +1,8 @@
-//! Virtual time: the data plane's own workers, qdiscs and seats on simulated cores.
+//! Virtual time: the data plane's own workers, qdiscs and meters on simulated cores.
 //!
 //! Test machines have a few cores; the claims are about forty. So the code that runs on real cores
 //! runs here on virtual ones: every core has a [`Worker`](narrows_shaper::Worker) with qdiscs and
-//! seats compiled from `tc` words by the same path as in the data plane. Only a worker's
+//! meters compiled from `tc` words by the same path as in the data plane. Only a worker's
 //! environment is simulated: the clock, the core's time ([`engine`]), arrivals ([`traffic`],
 //! [`tcp`]) and the next hop. The results are measured ([`measure`]) and reported ([`report`]).
 //!

@@ -129,7 +129,7 @@ pub struct Fault {
 pub enum FaultKind {
     /// The core does nothing for so long; packets keep coming in.
     Stall(Nanos),
-    /// The worker is lost for good: its seats are released, and its queue gets no more arrivals.
+    /// The worker is lost for good: its meters are released, and its queue gets no more arrivals.
     Death,
 }
 

@@ -8,7 +8,7 @@
 //! *Two ways to enforce a tree.* In a qdisc packets wait in their class's queue, and the line takes
 //! one after the other from the queues in turn, as a device does. On FlowValve's network processor
 //! nothing waits: a packet that gets no token is dropped when it comes (*specialised tail drop*),
-//! and any other goes into one FIFO in front of the line. There the same seats at the tree are
+//! and any other goes into one FIFO in front of the line. There the same meters at the tree are
 //! asked, packet by packet.
 //!
 //! *The XDP plane* ([`driver`]) also drops excess traffic. It runs the program's own C code,

@@ -2,7 +2,7 @@
 
 use narrows_packet::{Backlog, DropReason};
 use narrows_qdisc::{Meter, Share, Take};
-use narrows_sim::engine::{SimError, run_with, run_with_seats};
+use narrows_sim::engine::{SimError, run_with, run_with_meters};
 use narrows_sim::measure::{GroupMeasure, Measure, Outcome};
 use narrows_sim::setup::{
     Change, Cores, Costs, Fault, FaultKind, HeaderFields, Kind, NextHop, Port, Run, Setup, Spread,
@@ -217,7 +217,7 @@ fn a_run_follows_from_its_seed() {
     assert_ne!(outcome(7), outcome(8));
 }
 
-/// A seat at no limit: lets a packet leave in each interval.
+/// A meter at no limit: lets a packet leave in each interval.
 struct Metronome {
     interval: Nanos,
     next: Nanos,
@@ -267,17 +267,17 @@ fn seats_of_ones_own_decide_in_the_place_of_the_words_strategy() {
     }];
     // 3:1, and 1.2 times the limit together: neither is what `fair` would do.
     let frame = rate.time_for(Bytes(u64::from(FULL_FRAME)));
-    let mut seats = |queue: usize| -> Box<dyn Meter> {
+    let mut meters = |queue: usize| -> Box<dyn Meter> {
         let interval = Nanos([frame.0 * 10 / 9, frame.0 * 10 / 3][queue]);
         Box::new(Metronome { interval, next: Nanos::ZERO })
     };
-    let outcome = run_with_seats(&setup, &mut seats, &mut |_| {}).unwrap();
+    let outcome = run_with_meters(&setup, &mut meters, &mut |_| {}).unwrap();
     assert_eq!((outcome.unaccounted, outcome.books.unaccounted()), (0, 0));
     within(outcome.queue_percent[0], 90.0, 1.0);
     within(outcome.queue_percent[1], 30.0, 1.0);
 
     setup.changes = vec![Change { at: ms(20), qdisc: setup.port.qdisc.clone() }];
-    let refused = run_with_seats(&setup, &mut seats, &mut |_| {});
+    let refused = run_with_meters(&setup, &mut meters, &mut |_| {});
     assert!(matches!(refused, Err(SimError::Setup(why)) if why.contains("changes")));
 }
 

@@ -1,6 +1,6 @@
 //! Messages to a worker: a mailbox of bounded size, however long the worker does not look.
 //!
-//! Of several specifications for the same port a worker needs only the latest, with the seats of
+//! Of several specifications for the same port a worker needs only the latest, with the meters of
 //! earlier ones that are still valid, and of several requests only the last: earlier clients have
 //! stopped waiting. So a worker that was silent through a thousand changes applies the newest
 //! policy in one step.
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_was_never_taken_is_not_lost() {
+    fn a_meter_that_was_never_taken_is_not_lost() {
         let (rate, bytes) = (Rate::from_bits_per_sec(1_000_000), Bytes(10_000));
         let limit = Limit { rate, burst: bytes, peak: None, backlog: bytes };
         let shared = Coordination::new(Strategy::FAIR, limit, 1);
@@ -155,14 +155,14 @@ mod tests {
             let spec = mailbox.take(false).unwrap().take_updates().next().unwrap().1;
             spec.children.into_iter().next().unwrap().metering
         };
-        put(Metering::Shared(shared.seat(0)), 1);
+        put(Metering::Shared(shared.meter(0)), 1);
         put(Metering::Kept, 1);
         put(Metering::Kept, 1);
         assert!(matches!(take(), Metering::Shared(_)), "and it is free again");
-        put(Metering::Shared(shared.seat(0)), 1);
+        put(Metering::Shared(shared.meter(0)), 1);
         put(Metering::Own, 2);
         assert!(matches!(take(), Metering::Own), "another one has no use for it");
-        drop(shared.seat(0));
+        drop(shared.meter(0));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! An [`Instance`](crate::Instance) has a policy and two interfaces that come and go; a plane joins
 //! them while both are there. It takes plans, which are data, and installs them by key: unchanged
-//! parts of a plan keep their queues, credit and seats. It reports its counters, and hands over
+//! parts of a plan keep their queues, credit and meters. It reports its counters, and hands over
 //! queued packets when another process takes over.
 //!
 //! [`Session`](crate::session::Session) is the plane of AF_XDP, with queues and a worker for each

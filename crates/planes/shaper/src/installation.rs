@@ -3,7 +3,7 @@
 //! The plan says what should run, by key. An [`Installation`] holds the live state: the limits that
 //! queues share, their common counts, and the name ([`NodeId`]) under which each qdisc runs on
 //! every queue. [`Installation::reconcile`] compares two plans: a qdisc with the same key that can
-//! carry on keeps its name, and with it its queues, its credit and its seats; any other gets a new
+//! carry on keeps its name, and with it its queues, its credit and its meters; any other gets a new
 //! name, and the workers build it.
 //!
 //! *One rule of sameness.* A qdisc carries on if its parent does, its key is the same, it has a
@@ -213,8 +213,8 @@ impl Installation {
         {
             spec.metering = Metering::Kept;
             if is_new && let Some((shared, queues)) = self.plan.limits.get(&handle) {
-                // A limit of one queue has one seat, whichever queue that is.
-                spec.metering = Metering::Shared(limit.seat(if *queues > 1 { queue } else { 0 }));
+                // A limit of one queue has one meter, whichever queue that is.
+                spec.metering = Metering::Shared(limit.meter(if *queues > 1 { queue } else { 0 }));
                 spec.census = shared.counts_hosts.then(|| limit.census());
             }
         }
@@ -223,7 +223,7 @@ impl Installation {
         {
             // With another strategy it is another tree, under the same queues.
             let is_new = is_new || !self.keeps_tree(handle, previous);
-            spec.tree = is_new.then(|| tree.seat());
+            spec.tree = is_new.then(|| tree.scheduler());
             // The tree hands out the qdiscs below its classes.
             return spec;
         }

@@ -1,7 +1,7 @@
 //! A running plan: what each core does, and what all of them share.
 //!
 //! An [`Installation`] derives from a plan the specification for each queue's worker, with its
-//! seats at the limits that queues share, and reconciles a changed plan with the running one.
+//! meters at the limits that queues share, and reconciles a changed plan with the running one.
 //!
 //! A [`Worker`] serves one queue of each of two ports. It does no I/O of its own and reads no
 //! clock: [`Io`] provides and takes packets, and `now` is an argument. The data plane runs it over

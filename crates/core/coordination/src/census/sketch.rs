@@ -11,9 +11,9 @@
 //! with as many cells as both would be wrong for 1.2 %, 4.8 % and 12 %. An overestimated host gets
 //! less than its share until one of them is done. The hash's key decides which hosts share cells.
 //!
-//! *Subtraction.* Each seat remembers in its own memory what it has added to each cell. So this can
-//! be subtracted however the qdisc ends, and no mistake of one seat can bring a cell below what the
-//! others have added.
+//! *Subtraction.* Each handle remembers in its own memory what it has added to each cell. So this
+//! can be subtracted however the qdisc ends, and no mistake of one handle can bring a cell below
+//! what the others have added.
 //!
 //! Source: Cormode and Muthukrishnan, "An improved data stream summary: the count-min sketch and
 //! its applications", Journal of Algorithms 55 (2005).
@@ -43,7 +43,7 @@ fn cell<const CELLS: usize>(host: HostKey, row: usize) -> usize {
     (host.0 >> (ROW_BITS * row as u32)) as usize % CELLS
 }
 
-/// The counts of all seats.
+/// The counts of all handles.
 pub(super) struct Sketch<const CELLS: usize>([[AtomicU32; CELLS]; ROWS]);
 
 impl<const CELLS: usize> Sketch<CELLS> {
@@ -61,7 +61,7 @@ impl<const CELLS: usize> Sketch<CELLS> {
         counts.min().unwrap_or(0)
     }
 
-    /// Replaces what a seat has in a cell.
+    /// Replaces what a handle has in a cell.
     #[inline]
     fn replace(&self, row: usize, cell: usize, old: u16, new: u16) {
         let difference = u32::from(new).wrapping_sub(u32::from(old));
@@ -70,7 +70,7 @@ impl<const CELLS: usize> Sketch<CELLS> {
     }
 }
 
-/// What one seat has added to each cell. Allocated when it first counts.
+/// What one handle has added to each cell. Allocated when it first counts.
 ///
 /// 16 bits: a queue of cake has at most 8 x 1,024 flows, each counted for its source and its
 /// destination.
@@ -107,13 +107,13 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    const SEATS: usize = 3;
+    const HANDLES: usize = 3;
     const CELLS: usize = PORT_CELLS;
 
     #[derive(Clone, Debug)]
     enum Step {
-        Count { seat: usize, host: HostKey, change: i32 },
-        TakeBack { seat: usize },
+        Count { handle: usize, host: HostKey, change: i32 },
+        TakeBack { handle: usize },
     }
 
     /// Hosts that share cells in one row, in the other, in both and in none.
@@ -126,27 +126,27 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            9 => (0..SEATS, host(), -4i32..9)
-                .prop_map(|(seat, host, change)| Step::Count { seat, host, change }),
-            1 => (0..SEATS).prop_map(|seat| Step::TakeBack { seat }),
+            9 => (0..HANDLES, host(), -4i32..9)
+                .prop_map(|(handle, host, change)| Step::Count { handle, host, change }),
+            1 => (0..HANDLES).prop_map(|handle| Step::TakeBack { handle }),
         ]
     }
 
-    /// The backlogged flows of each host at each seat.
+    /// The backlogged flows of each host at each handle.
     #[derive(Default)]
     struct Model(HashMap<(usize, HostKey), i32>);
 
     impl Model {
         /// The part of `change` that is possible for a qdisc that knows its flows.
-        fn count(&mut self, seat: usize, host: HostKey, change: i32) -> i32 {
-            let standing = self.0.entry((seat, host)).or_default();
+        fn count(&mut self, handle: usize, host: HostKey, change: i32) -> i32 {
+            let standing = self.0.entry((handle, host)).or_default();
             let change = change.max(-*standing);
             *standing += change;
             change
         }
 
-        fn take_back(&mut self, seat: usize) {
-            self.0.retain(|(at, _), _| *at != seat);
+        fn take_back(&mut self, handle: usize) {
+            self.0.retain(|(at, _), _| *at != handle);
         }
 
         fn sum(&self, with: impl Fn(HostKey) -> bool) -> u32 {
@@ -160,19 +160,19 @@ mod tests {
             steps in prop::collection::vec(step(), 1..80),
         ) {
             let sketch = Sketch::<CELLS>::new();
-            let mut parts: [Part<CELLS>; SEATS] = array::from_fn(|_| Part::default());
+            let mut parts: [Part<CELLS>; HANDLES] = array::from_fn(|_| Part::default());
             let mut model = Model::default();
             let mut hosts = Vec::new();
             for step in steps {
                 match step {
-                    Step::Count { seat, host, change } => {
+                    Step::Count { handle, host, change } => {
                         hosts.push(host);
-                        let change = model.count(seat, host, change);
-                        parts[seat].count(&sketch, host, change);
+                        let change = model.count(handle, host, change);
+                        parts[handle].count(&sketch, host, change);
                     }
-                    Step::TakeBack { seat } => {
-                        model.take_back(seat);
-                        parts[seat].take_back(&sketch);
+                    Step::TakeBack { handle } => {
+                        model.take_back(handle);
+                        parts[handle].take_back(&sketch);
                     }
                 }
                 for &host in &hosts {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_cannot_subtract_more_than_it_added() {
+    fn a_handle_cannot_subtract_more_than_it_added() {
         let sketch = Sketch::<CELLS>::new();
         let (mut honest, mut mistaken) = (Part::default(), Part::default());
         honest.count(&sketch, HostKey(1), 5);

@@ -1,9 +1,9 @@
 //! What all queues together demand and have sent in each tin.
 //!
-//! There is one pair of words per tin, to which each seat adds the difference between its present
-//! and its previous figure. With a line per seat, seats would not write the same line, but each
+//! There is one pair of words per tin, to which each handle adds the difference between its present
+//! and its previous figure. With a line per handle, handles would not write the same line, but each
 //! would have to read the lines of all others: N² reads of freshly written lines every sync time,
-//! where this takes N writes and N reads. All eight tins are one [`Line`], which a seat fetches
+//! where this takes N writes and N reads. All eight tins are one [`Line`], which a handle fetches
 //! once for everything that it publishes and sums up.
 //!
 //! [`Line`]: crate::line::Line
@@ -12,7 +12,7 @@ use crate::sync::{AtomicU64, Ordering};
 use narrows_qdisc::{TINS_MAX, TinCensus};
 use std::array;
 
-/// The sums over all seats.
+/// The sums over all handles.
 pub(super) struct Tins([Sums; TINS_MAX]);
 
 struct Sums {
@@ -39,7 +39,7 @@ impl Tins {
     }
 }
 
-/// The figures that one seat has published.
+/// The figures that one handle has published.
 #[derive(Default)]
 pub(super) struct Published([TinCensus; TINS_MAX]);
 
@@ -61,7 +61,7 @@ impl Published {
     }
 }
 
-/// Replaces a seat's part of a sum.
+/// Replaces a handle's part of a sum.
 #[inline]
 fn replace(sum: &AtomicU64, old: u64, new: u64) {
     if new != old {

@@ -1,15 +1,15 @@
-//! The credit that a seat may still buy within its share.
+//! The credit that a meter may still buy within its share.
 //!
-//! A clock of the seat's own: the time up to which it has used its share. The span from it to now
-//! is what the seat may still buy with priority. It is counted in time and not in bytes, so what
+//! A clock of the meter's own: the time up to which it has used its share. The span from it to now
+//! is what the meter may still buy with priority. It is counted in time and not in bytes, so what
 //! was saved under too large a share is worth no more than the present share.
 //!
 //! A waiting queue saves its share, so that a late core does not lose it to cores that come more
 //! often. A resting queue does not: it returns with the right to one packet; otherwise queues that
 //! slept would together claim much more than there is when they wake up.
 //!
-//! What a seat buys beyond its share counts against its future share, up to the same bound: a lucky
-//! seat yields for a while, so luck does not add up.
+//! What a meter buys beyond its share counts against its future share, up to the same bound: a
+//! lucky meter yields for a while, so luck does not add up.
 
 use narrows_qdisc::Weight;
 use narrows_units::{Bytes, Nanos, Rate};

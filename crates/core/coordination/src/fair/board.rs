@@ -1,15 +1,15 @@
-//! The figures that seats publish: the fair half of `fair`.
+//! The figures that meters publish: the fair half of `fair`.
 //!
-//! Each seat has a line that only it writes: its demand, until when that holds, and its weight.
-//! Once every sync time *one* seat, the first to notice, reads all lines, computes the level and
-//! writes it on a line that every seat reads. So a division reads each line once in total, and not
-//! once per seat.
+//! Each meter has a line that only it writes: its demand, until when that holds, and its weight.
+//! Once every sync time *one* meter, the first to notice, reads all lines, computes the level and
+//! writes it on a line that every meter reads. So a division reads each line once in total, and not
+//! once per meter.
 //!
 //! Nothing needs these figures to be current or consistent: the ledger decides what may be sent in
 //! all. A stale level is slightly unfair for a short while.
 //!
 //! Memory ordering: relaxed throughout. The words of a line may be seen at different times; each is
-//! a plain figure, none guards other memory, and any mixture is one that a slower seat might have
+//! a plain figure, none guards other memory, and any mixture is one that a slower meter might have
 //! written. A leader that is interrupted between claiming its turn and writing the level overwrites
 //! a newer one; the next turn, a sync time later, corrects that.
 
@@ -40,7 +40,7 @@ struct Entry {
 }
 
 impl Board {
-    pub(super) fn new(seats: usize, rate: Rate) -> Self {
+    pub(super) fn new(meters: usize, rate: Rate) -> Self {
         let entry = || {
             Line(Entry {
                 demand: AtomicU64::new(0),
@@ -50,21 +50,21 @@ impl Board {
         };
         Self {
             head: Line(Head { due: AtomicU64::new(0), level: AtomicU64::new(rate.bits_per_sec()) }),
-            entries: (0..seats).map(|_| entry()).collect(),
+            entries: (0..meters).map(|_| entry()).collect(),
         }
     }
 
-    /// Publishes that `seat` wants to send at `demand`, valid until `until`; a standing queue has
+    /// Publishes that `meter` wants to send at `demand`, valid until `until`; a standing queue has
     /// an unlimited demand.
-    pub(super) fn tell(&self, seat: usize, demand: Rate, until: Nanos) {
-        if let Some(entry) = self.entries.get(seat) {
+    pub(super) fn tell(&self, meter: usize, demand: Rate, until: Nanos) {
+        if let Some(entry) = self.entries.get(meter) {
             entry.demand.store(demand.bits_per_sec(), Ordering::Relaxed);
             entry.until.store(until.0, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn weigh(&self, seat: usize, weight: Weight) {
-        if let Some(entry) = self.entries.get(seat) {
+    pub(super) fn weigh(&self, meter: usize, weight: Weight) {
+        if let Some(entry) = self.entries.get(meter) {
             entry.weight.store(u64::from(weight.0), Ordering::Relaxed);
         }
     }
@@ -92,7 +92,7 @@ impl Board {
         self.head.due.store(0, Ordering::Relaxed);
     }
 
-    /// Divides `rate` among the seats that demand something at `now`. `scratch` is overwritten.
+    /// Divides `rate` among the meters that demand something at `now`. `scratch` is overwritten.
     pub(super) fn divide(&self, rate: u64, now: Nanos, scratch: &mut Vec<Demand>) {
         scratch.clear();
         for entry in &self.entries {
@@ -142,7 +142,7 @@ mod loom_tests {
     use std::sync::Arc;
 
     #[test]
-    fn loom_one_seat_divides_and_the_level_is_one_that_some_demands_make() {
+    fn loom_one_meter_divides_and_the_level_is_one_that_some_demands_make() {
         loom::model(|| {
             let rate = Rate::from_bits_per_sec(100);
             let board = Arc::new(Board::new(2, rate));

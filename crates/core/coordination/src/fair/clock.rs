@@ -1,19 +1,19 @@
-//! A common time for seats whose clocks differ.
+//! A common time for meters whose clocks differ.
 //!
 //! The clocks of a machine's cores agree within a microsecond, but nothing guarantees it. A core
-//! whose clock is ahead would see credit before all others and take it every time. So a seat tracks
-//! how far its clock is behind the time at which others bought, and adds that: every seat follows
-//! the most advanced clock. Which clock that is does not matter; the common time only has to run at
-//! the right speed. Since offsets only grow, no seat's time ever runs backwards.
+//! whose clock is ahead would see credit before all others and take it every time. So a meter
+//! tracks how far its clock is behind the time at which others bought, and adds that: every meter
+//! follows the most advanced clock. Which clock that is does not matter; the common time only has
+//! to run at the right speed. Since offsets only grow, no meter's time ever runs backwards.
 //!
 //! *Never ahead of the most advanced clock.* A worker reads its clock once per batch and may be
 //! interrupted before it reads the others' time, so that time can be later than its own reading
 //! although the clocks agree. Following it would make the common time run too fast, slightly more
-//! with each interruption. So a seat compares the time that it has seen with the *next* reading of
+//! with each interruption. So a meter compares the time that it has seen with the *next* reading of
 //! its own clock, which was certainly taken after it: if that is earlier all the same, its clock is
 //! behind.
 //!
-//! A seat whose clock is ahead of all others advances the time of all when it first buys, once:
+//! A meter whose clock is ahead of all others advances the time of all when it first buys, once:
 //! then as much more than promised can leave, up to the ledger's depth. Starting at the others'
 //! time instead would be worse if clocks do agree, as they nearly always do. The others may not
 //! have bought for a while, so their time is old; as soon as one of them buys again, the common
@@ -25,14 +25,14 @@ use narrows_units::Nanos;
 /// have a number, too, and a ledger is full from the start.
 const EPOCH: i64 = 1 << 56;
 
-/// How a seat's clock differs from the common time.
+/// How a meter's clock differs from the common time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     /// To be added to its own time, in nanoseconds.
     ahead: i64,
     /// When it was last read; zero before the first time.
     read: Nanos,
-    /// The latest purchase of any seat by then, in common time.
+    /// The latest purchase of any meter by then, in common time.
     seen: Nanos,
 }
 
@@ -41,13 +41,13 @@ impl Clock {
         Self { ahead: EPOCH, read: Nanos::ZERO, seen: Nanos::ZERO }
     }
 
-    /// The common time at `now` of the seat's clock.
+    /// The common time at `now` of the meter's clock.
     #[inline]
     pub(super) fn common(&self, now: Nanos) -> Nanos {
         Nanos(now.0.saturating_add_signed(self.ahead))
     }
 
-    /// The time of the seat's clock at `common`.
+    /// The time of the meter's clock at `common`.
     #[inline]
     pub(super) fn own(&self, common: Nanos) -> Nanos {
         match common {
@@ -56,7 +56,7 @@ impl Clock {
         }
     }
 
-    /// Records the latest time at which any seat bought, and returns the common time.
+    /// Records the latest time at which any meter bought, and returns the common time.
     #[inline]
     pub(super) fn follow(&mut self, latest: Nanos, now: Nanos) -> Nanos {
         let common = self.common(now);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seat_that_is_interrupted_does_not_run_ahead() {
+    fn a_meter_that_is_interrupted_does_not_run_ahead() {
         let mut clock = Clock::new();
         clock.follow(COMMON - Nanos(500_000), NOW);
         // Read at 10, interrupted; others bought at 90 meanwhile; read again at 100.

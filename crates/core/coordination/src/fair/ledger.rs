@@ -2,11 +2,11 @@
 //!
 //! One word holds the time up to which the limit is sold. The span from it to now is the credit, at
 //! most one depth. A buyer advances the word by the time that its bytes take at the rate. Any
-//! number of seats may buy at once, with any view of each other: the sum cannot exceed the credit.
+//! number of meters may buy at once, with any view of each other: the sum cannot exceed the credit.
 //! It is a token bucket in one word.
 //!
-//! Beside it, on the same line and so at no further cost, is the latest time at which any seat
-//! bought. Seats read it to agree on the time; see [`super::clock`].
+//! Beside it, on the same line and so at no further cost, is the latest time at which any meter
+//! bought. Meters read it to agree on the time; see [`super::clock`].
 //!
 //! Memory ordering: relaxed throughout. Each word is complete in itself (compare-and-swap acts on
 //! the newest value with any ordering), and no other memory is reached through it.
@@ -27,7 +27,7 @@ impl Ledger {
         Self(Line(Words { sold: AtomicU64::new(0), latest: AtomicU64::new(0) }))
     }
 
-    /// The latest purchase of any seat, in common time.
+    /// The latest purchase of any meter, in common time.
     pub(super) fn latest(&self) -> Nanos {
         Nanos(self.0.latest.load(Ordering::Relaxed))
     }
@@ -51,7 +51,7 @@ impl Ledger {
     /// longer than the credit leaves a debt.
     ///
     /// # Errors
-    /// Not enough credit: when there will be, if no other seat buys.
+    /// Not enough credit: when there will be, if no other meter buys.
     pub(super) fn sell(
         &self,
         span: Nanos,
@@ -77,7 +77,7 @@ impl Ledger {
                 Err(newer) => sold = newer,
             }
         }
-        // A plain store that a slower core's may overtake: seats only ever take the later of
+        // A plain store that a slower core's may overtake: meters only ever take the later of
         // this and their own time.
         if self.latest() < now {
             self.0.latest.store(now.0, Ordering::Relaxed);
@@ -175,7 +175,7 @@ mod loom_tests {
     use std::sync::Arc;
 
     #[test]
-    fn loom_two_seats_never_buy_more_than_there_is() {
+    fn loom_two_meters_never_buy_more_than_there_is() {
         loom::model(|| {
             let ledger = Arc::new(Ledger::new());
             let buy = |ledger: &Ledger, now| {

@@ -1,4 +1,4 @@
-//! The figures that follow from a limit and the number of its seats.
+//! The figures that follow from a limit and the number of its meters.
 //!
 //! Nothing here needs tuning: each figure follows from the configuration and from a constant that
 //! is a property of machines (how long reading a cache line takes, how late a timer is), not of
@@ -15,7 +15,7 @@ const FULL_FRAME: Bytes = Bytes(1538);
 /// is 0.32 %.
 const LEAST_BURST: Nanos = Nanos::from_micros(32);
 
-/// For how long a seat buys in advance, and keeps what it bought. At rates at which a full frame
+/// For how long a meter buys in advance, and keeps what it bought. At rates at which a full frame
 /// takes longer, packets are paid for one by one: few enough not to contend.
 const LEASE: Nanos = Nanos::from_micros(16);
 
@@ -31,9 +31,9 @@ const CUSHION: Nanos = Nanos::from_micros(1);
 /// are late (`narrows sim cake-light`, `cake-call`, `cake-hosts-far`).
 const RESERVE_PART: u64 = 2;
 
-/// Time between two divisions for each seat: reading its line takes 50 to 200 ns if another core
+/// Time between two divisions for each meter: reading its line takes 50 to 200 ns if another core
 /// has written it, so the division takes 3 to 10 % of one core in total.
-const SYNC_TIME_PER_SEAT: Nanos = Nanos::from_micros(2);
+const SYNC_TIME_PER_METER: Nanos = Nanos::from_micros(2);
 
 /// Dividing more often than this gains nothing: a core is late by as much.
 const LEAST_SYNC_TIME: Nanos = Nanos::from_micros(20);
@@ -56,10 +56,10 @@ pub(super) struct Terms {
     pub(super) depth: Nanos,
     /// Credit that only queues within their share may use.
     pub(super) cushion: Nanos,
-    /// Extra credit reserved for packets that do not yield, if some do. Zero where seats buy in
+    /// Extra credit reserved for packets that do not yield, if some do. Zero where meters buy in
     /// advance: an urgent packet waits no longer than a lease there.
     pub(super) reserve: Nanos,
-    /// For how long a seat buys in advance; zero if it pays for each packet.
+    /// For how long a meter buys in advance; zero if it pays for each packet.
     pub(super) lease: Nanos,
     /// Between two divisions.
     pub(super) sync_time: Nanos,
@@ -72,8 +72,8 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    pub(super) fn new(limit: Limit, seats: usize, sync_time: Option<Nanos>) -> Self {
-        let seats = (seats as u64).max(1);
+    pub(super) fn new(limit: Limit, meters: usize, sync_time: Option<Nanos>) -> Self {
+        let meters = (meters as u64).max(1);
         let rate = limit.rate;
         let frame = Bytes(FULL_FRAME.0.min(limit.burst.0));
         let leased = rate.bytes_in(LEASE);
@@ -86,8 +86,8 @@ impl Terms {
         let spare = Bytes(depth.0 - frame.0);
         let cushion = Bytes(rate.bytes_in(CUSHION).0.max(frame.0).min(spare.0 / 2));
         let late = rate.time_for(Bytes(spare.0 - cushion.0));
-        let round = Nanos(rate.time_for(frame).0.saturating_mul(seats)).min(LONGEST_SYNC_TIME);
-        let derived = round.max(LEAST_SYNC_TIME).max(Nanos(SYNC_TIME_PER_SEAT.0 * seats));
+        let round = Nanos(rate.time_for(frame).0.saturating_mul(meters)).min(LONGEST_SYNC_TIME);
+        let derived = round.max(LEAST_SYNC_TIME).max(Nanos(SYNC_TIME_PER_METER.0 * meters));
         let (depth, cushion) = (rate.time_for(depth), rate.time_for(cushion));
         let reserve = if leases { Nanos::ZERO } else { Nanos(cushion.0 / RESERVE_PART) };
         Self {
@@ -115,16 +115,16 @@ fn burst(limit: Limit, frame: Bytes, leases: bool) -> Bytes {
 mod tests {
     use super::*;
 
-    fn terms(mbit: u64, burst: u64, seats: usize) -> Terms {
+    fn terms(mbit: u64, burst: u64, meters: usize) -> Terms {
         let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
         let limit = Limit { rate, burst: Bytes(burst), peak: None, backlog: Bytes(1 << 20) };
-        Terms::new(limit, seats, None)
+        Terms::new(limit, meters, None)
     }
 
     #[test]
     fn leases_and_the_ledger_s_depth_add_up_to_the_burst() {
-        for (mbit, burst, seats) in [(15_000, 1_514, 40), (1_000, 100_000, 4), (400_000, 1, 64)] {
-            let terms = terms(mbit, burst, seats);
+        for (mbit, burst, meters) in [(15_000, 1_514, 40), (1_000, 100_000, 4), (400_000, 1, 64)] {
+            let terms = terms(mbit, burst, meters);
             let all = terms.rate.bytes_in(terms.depth + terms.lease).0;
             let least = terms.rate.bytes_in(LEAST_BURST).0;
             assert!(all <= burst.max(least).max(6 * FULL_FRAME.0) + 1_000, "{mbit}: {terms:?}");
@@ -152,8 +152,8 @@ mod tests {
     fn any_limit_has_terms() {
         for mbit in [0, 1, u64::MAX / 1_000_000] {
             for burst in [0, 1, 1_514, u64::MAX / 8] {
-                for seats in [1, 128] {
-                    terms(mbit, burst, seats);
+                for meters in [1, 128] {
+                    terms(mbit, burst, meters);
                 }
             }
         }

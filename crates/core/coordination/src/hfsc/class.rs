@@ -103,7 +103,7 @@ impl Class {
 
     /// A queue's handle at the census of its hosts.
     pub(super) fn census(&self) -> Box<dyn Census> {
-        Box::new(Arc::clone(self.census.get_or_init(ClassCensus::new)).seat())
+        Box::new(Arc::clone(self.census.get_or_init(ClassCensus::new)).handle())
     }
 
     #[inline]

@@ -23,8 +23,8 @@ pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
     pub(super) sales: Sales,
     pub(super) terms: Terms,
-    /// How many queues have a seat at it.
-    seats: AtomicU16,
+    /// How many queues have a handle at it.
+    handles: AtomicU16,
     /// Whether a queue runs, or ran, in a race of another rank than the first.
     has_ranks: AtomicBool,
     groups: Groups,
@@ -95,7 +95,7 @@ impl Node {
             terms: Terms::new(class),
             portion: Portion::new(class),
             sales: Sales::default(),
-            seats: AtomicU16::default(),
+            handles: AtomicU16::default(),
             has_ranks: AtomicBool::default(),
             groups: Groups::new(class),
             entry: AtomicU64::default(),
@@ -206,27 +206,27 @@ impl Node {
         (0..ranks).all(|rank| self.queues(rank).is_empty())
     }
 
-    /// A queue takes a seat.
-    pub(super) fn sit_down(&self) {
-        self.seats.fetch_add(1, Ordering::Relaxed);
+    /// A queue takes a handle.
+    pub(super) fn add_handle(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A queue gives its seat up.
-    pub(super) fn stand_up(&self) {
-        self.seats.fetch_sub(1, Ordering::Relaxed);
+    /// A queue drops its handle.
+    pub(super) fn remove_handle(&self) {
+        self.handles.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether several queues have a seat. Of two that sit down, the later one sees this at once.
+    /// Whether several queues have a handle. Of two that take one, the later one sees this at once.
     /// The other may see it a moment late. Until then it takes no part in the race of the queues,
     /// which decides shares and not the sum.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
-        self.seats.load(Ordering::Relaxed) > 1
+        self.handles.load(Ordering::Relaxed) > 1
     }
 
-    /// A seat at its queues' census.
+    /// A handle at its queues' census.
     pub(super) fn census(&self) -> Box<dyn Census> {
-        Box::new(Arc::clone(self.common().census.get_or_init(ClassCensus::new)).seat())
+        Box::new(Arc::clone(self.common().census.get_or_init(ClassCensus::new)).handle())
     }
 
     fn common(&self) -> &Common {

@@ -31,7 +31,7 @@ pub(super) struct QueueHandle {
 
 impl QueueHandle {
     pub(super) fn new(node: Arc<Node>) -> Self {
-        node.sit_down();
+        node.add_handle();
         Self {
             node,
             total: 0,
@@ -237,7 +237,7 @@ impl QueueHandle {
 impl Drop for QueueHandle {
     fn drop(&mut self) {
         self.set_active(false);
-        self.node.stand_up();
+        self.node.remove_handle();
     }
 }
 

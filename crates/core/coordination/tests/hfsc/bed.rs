@@ -84,7 +84,7 @@ impl Bed {
         );
         let queue = |_| {
             let config = htb::Config { default: 0, unclassified: Unclassified::Dropped };
-            let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
+            let spec = Spec { tree: Some(tree.scheduler()), ..Spec::new(Config::Htb(config)) };
             let free = (0..PACKETS).map(PacketId).collect();
             Queue { qdisc: spec.build(), packets: Packets::new(PACKETS), free }
         };

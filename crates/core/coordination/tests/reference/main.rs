@@ -106,7 +106,7 @@ fn delivered(limit: Rate, loads: &[u64], pattern: Pattern) -> Vec<f64> {
             let tbf = tbf::Config { rate: limit, burst, limit: backlog, peak: None, overhead };
             let fifo = Config::Fifo(fifo::Config::Bytes(backlog));
             let inner = Spec::new(fifo);
-            let meter = Some(coordination.seat(number));
+            let meter = Some(coordination.meter(number));
             let spec = Spec {
                 metering: meter.into(),
                 children: vec![inner],

@@ -162,7 +162,7 @@ impl Bed {
         let tree = SharedTree::new(TreeKind::Htb(strategy));
         let bed_queue = || {
             let config = htb::Config { default: 0, unclassified: htb::Unclassified::Sent(1000) };
-            let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
+            let spec = Spec { tree: Some(tree.scheduler()), ..Spec::new(Config::Htb(config)) };
             let mut packets = Packets::new(8192);
             packets.prepare(leaf.config.reading());
             Queue {

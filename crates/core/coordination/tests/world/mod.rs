@@ -71,7 +71,7 @@ impl World {
     pub fn new(strategy: Strategy, limit: Limit, queues: usize) -> Self {
         let coordination = Coordination::new(strategy, limit, queues);
         let queue = |number| Queue {
-            qdisc: spec(limit, Some(coordination.seat(number))).build(),
+            qdisc: spec(limit, Some(coordination.meter(number))).build(),
             packets: Packets::new(CAPACITY),
             free: (0..CAPACITY).rev().map(PacketId).collect(),
             poll: Nanos::MAX,

@@ -14,7 +14,7 @@ use narrows_units::{Bytes, Nanos};
 /// How often quanta are divided.
 const PERIOD: Nanos = Nanos::from_micros(500);
 
-/// A seat among the queues.
+/// What a queue's bands share with those of other queues.
 pub(super) struct Siblings {
     census: Box<dyn Census>,
     next: Nanos,

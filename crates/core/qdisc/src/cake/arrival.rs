@@ -61,7 +61,7 @@ impl Cake {
             self.set_rate(rate, now);
         }
         let charge = self.sizes.charge(len.into(), headers.network_offset);
-        if self.seat.is_too_long(charge) {
+        if self.limiter.is_too_long(charge) {
             self.stats.drops += 1;
             packets.discard(id, DropReason::TooLong);
             return Verdict::Dropped;
@@ -96,7 +96,7 @@ impl Cake {
 
     /// A packet arrives at an empty instance.
     pub(super) fn begin(&mut self, now: Nanos) {
-        self.seat.awake(now);
+        self.limiter.awake(now);
         self.empty_since = None;
         self.follow_time(now);
     }
@@ -343,7 +343,7 @@ impl Cake {
         if !self.overflow.is_live() {
             self.overflow.begin(&mut self.flows);
         }
-        self.seat.overflowed();
+        self.limiter.overflowed();
         while self.memory.is_short() {
             let Some(longest) = self.overflow.longest() else { return };
             let flow = &mut self.flows[longest];

@@ -85,7 +85,7 @@ impl Cake {
         }
         let longest = came.iter().fold(0, |longest, came| longest.max(came.longest));
         let memory = packets.memory_for_all(ids, Bytes32(longest).into());
-        if self.seat.is_too_long(sizes.most()) || !self.memory.has_room(memory) {
+        if self.limiter.is_too_long(sizes.most()) || !self.memory.has_room(memory) {
             return false;
         }
         if begins {

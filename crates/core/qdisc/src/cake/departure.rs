@@ -2,8 +2,8 @@
 
 use super::cobalt::{Candidate, Fate};
 use super::flow::{DEFICIT_UNIT, Flow, Standing};
+use super::limiter::Limiter;
 use super::rotation::Linked;
-use super::seat::Seat;
 use super::tin::Tin;
 use super::{Cake, Random};
 use crate::{Next, TINS_MAX};
@@ -38,7 +38,7 @@ struct Open {
 
 impl Open {
     #[inline(always)]
-    fn of(tins: &[Tin], seat: &Seat, now: Nanos) -> Self {
+    fn of(tins: &[Tin], limiter: &Limiter, now: Nanos) -> Self {
         if tins.len() == 1 {
             // Without these the tin's flows and threshold need no check.
             return Self { with_flows: 1, within: 1 };
@@ -49,7 +49,7 @@ impl Open {
             within = within << 1 | u8::from(tin.next <= now);
         }
         // Without a rate there are no thresholds to be within.
-        let within = if matches!(seat, Seat::Unlimited) { 0 } else { within & with_flows };
+        let within = if matches!(limiter, Limiter::Unlimited) { 0 } else { within & with_flows };
         Self { with_flows, within }
     }
 
@@ -121,7 +121,7 @@ impl Cake {
         left: &mut Left,
     ) -> Next {
         let frame = packets.memory_for(Bytes::ZERO);
-        let mut open = Open::of(&self.tins, &self.seat, now);
+        let mut open = Open::of(&self.tins, &self.limiter, now);
         loop {
             let Some(place) = places.get_mut(left.packets) else { return Next::Now };
             // Where there is only one, it may have no flows.
@@ -150,7 +150,7 @@ impl Cake {
             let standing = flow.standing;
             let is_urgent =
                 || if at == 0 { standing == Standing::Sparse } else { open.has_within(at) };
-            if let Err(when) = self.seat.may_leave(charge, is_urgent, now) {
+            if let Err(when) = self.limiter.may_leave(charge, is_urgent, now) {
                 return Next::At(when);
             }
             let sojourn = now.since(meta.arrival);
@@ -171,7 +171,7 @@ impl Cake {
             }
             tin.delayed(sojourn);
             tin.backlog.0 -= len.0;
-            self.seat.sent(charge, now);
+            self.limiter.sent(charge, now);
             *place = packet;
             left.packets += 1;
             left.bytes += len.0;
@@ -208,7 +208,7 @@ impl Cake {
         let state = &mut self.flows[flow];
         state.deficit -= charge as i32 * DEFICIT_UNIT;
         if state.deficit <= 0 || state.is_empty() {
-            let mut open = Open::of(&self.tins, &self.seat, now);
+            let mut open = Open::of(&self.tins, &self.limiter, now);
             self.end_turn(at, flow, now, &mut open);
         }
         let meta = packets.meta_mut(packet);
@@ -218,7 +218,7 @@ impl Cake {
 
     /// The next tin and flow, past all that may not send.
     fn choose(&mut self, now: Nanos) -> Option<(usize, u16)> {
-        let mut open = Open::of(&self.tins, &self.seat, now);
+        let mut open = Open::of(&self.tins, &self.limiter, now);
         loop {
             let at = open.first().or_else(|| self.choose_beyond(&open))?;
             let id = self.tins[at].front()?;
@@ -234,7 +234,7 @@ impl Cake {
     /// more important.
     #[inline(never)]
     fn choose_beyond(&mut self, open: &Open) -> Option<usize> {
-        if matches!(self.seat, Seat::Unlimited) {
+        if matches!(self.limiter, Limiter::Unlimited) {
             return self.choose_tin_in_turn();
         }
         let mut chosen = None;
@@ -290,7 +290,7 @@ impl Cake {
                 tin.charge(charge, now);
                 open.charged(at, tin, now);
             }
-            self.seat.dropped(charge);
+            self.limiter.dropped(charge);
         }
         self.discard(packets, at, packet, DropReason::Aqm);
         if self.overflow.is_live() {

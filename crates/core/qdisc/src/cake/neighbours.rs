@@ -62,7 +62,7 @@ pub(super) struct Part {
     pub(super) part: u32,
 }
 
-/// A seat among siblings.
+/// What an instance exchanges with its siblings.
 pub(super) struct Neighbours {
     pub(super) census: Box<dyn Census>,
     /// How often they have been read, wrapping.
@@ -249,12 +249,12 @@ mod tests {
     use crate::HostKey;
     use std::sync::{Arc, Mutex};
 
-    /// The published figures of all, by seat.
+    /// The published figures of all, by handle.
     type Published = Arc<Mutex<Vec<[TinCensus; TINS_MAX]>>>;
 
     struct Table {
         published: Published,
-        seat: usize,
+        handle: usize,
     }
 
     impl Census for Table {
@@ -265,7 +265,7 @@ mod tests {
         }
 
         fn tell(&mut self, tins: &[TinCensus]) {
-            self.published.lock().unwrap()[self.seat][..tins.len()].copy_from_slice(tins);
+            self.published.lock().unwrap()[self.handle][..tins.len()].copy_from_slice(tins);
         }
 
         fn sum(&self, tins: &mut [TinCensus]) {
@@ -290,17 +290,17 @@ mod tests {
         let shares = Scheme::new(diffserv, 0).shares;
         let published =
             Published::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); queues.len()]));
-        let seat =
-            |seat| Neighbours::new(Box::new(Table { published: Arc::clone(&published), seat }));
-        let mut seats: Vec<Neighbours> = (0..queues.len()).map(seat).collect();
+        let handle =
+            |handle| Neighbours::new(Box::new(Table { published: Arc::clone(&published), handle }));
+        let mut handles: Vec<Neighbours> = (0..queues.len()).map(handle).collect();
         let mut weights = Vec::new();
         let mut parts = Vec::new();
         for ms in 1..=50 {
             (weights, parts) = (Vec::new(), Vec::new());
-            for (seat, queue) in seats.iter_mut().zip(queues) {
+            for (handle, queue) in handles.iter_mut().zip(queues) {
                 let part = |&(weight, sent): &(u64, u64)| Part { weight, sent: sent * ms, part: 0 };
                 let mut tins: Vec<Part> = queue.iter().map(part).collect();
-                let weight = seat.meet(&shares, &mut tins, RATE, Nanos::from_millis(ms));
+                let weight = handle.meet(&shares, &mut tins, RATE, Nanos::from_millis(ms));
                 weights.push(weight.0);
                 parts.push(tins.iter().map(|tin| tin.part).collect());
             }
@@ -324,15 +324,15 @@ mod tests {
     fn below_a_class_a_tins_quantum_is_divided_by_where_its_flows_are() {
         let shares = Scheme::new(Diffserv::Diffserv3, 0).shares;
         let published = Published::new(Mutex::new(vec![<[TinCensus; TINS_MAX]>::default(); 2]));
-        let mut seats = [0, 1].map(|seat| {
-            Neighbours::new(Box::new(Table { published: Arc::clone(&published), seat }))
+        let mut handles = [0, 1].map(|handle| {
+            Neighbours::new(Box::new(Table { published: Arc::clone(&published), handle }))
         });
         let one = 1 << 16;
         // Best effort on both queues, voice on the second.
         let queues = [[3 * one, 0, 0], [one, 0, one]];
-        let mut meet = |seat: usize| {
-            let mut tins = queues[seat].map(|weight| Part { weight, sent: 0, part: 0 });
-            let weight = seats[seat].meet_by_tin(&shares, &mut tins, Nanos::ZERO);
+        let mut meet = |handle: usize| {
+            let mut tins = queues[handle].map(|weight| Part { weight, sent: 0, part: 0 });
+            let weight = handles[handle].meet_by_tin(&shares, &mut tins, Nanos::ZERO);
             (weight.0, tins.map(|tin| tin.part))
         };
         meet(0);

@@ -1,7 +1,7 @@
 //! What has been under way for long enough leaves: at once, in slots, or as fast as the rate lets
 //! it.
 
-use super::{Below, LEAST_QUEUE, Netem, Seat};
+use super::{Below, LEAST_QUEUE, Limiter, Netem};
 use crate::sink::Sink;
 use crate::{Next, Qdisc, Take, Verdict};
 use narrows_packet::{DropReason, PacketId, Packets};
@@ -26,7 +26,7 @@ impl Netem {
     #[inline]
     fn pass(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         // After a change some packets may still wait for a former rate.
-        let has_rate = self.seat.is_some() || self.queue.front().is_some();
+        let has_rate = self.limiter.is_some() || self.queue.front().is_some();
         if has_rate { self.by_rate(packets, now, out) } else { self.at_once(packets, now, out) }
     }
 
@@ -124,7 +124,7 @@ impl Netem {
             }
         };
         // The batch is over: exchanges demands with the siblings.
-        if let Some(Seat::Shared(meter)) = &mut self.seat {
+        if let Some(Limiter::Shared(meter)) = &mut self.limiter {
             meter.report(self.queue.backlog(), now);
             self.follow_meter();
         }
@@ -139,20 +139,20 @@ impl Netem {
             return;
         }
         self.discard(packets, id, DropReason::Limit);
-        if let Some(Seat::Shared(meter)) = &mut self.seat {
+        if let Some(Limiter::Shared(meter)) = &mut self.limiter {
             meter.overflowed();
         }
     }
 
     /// Whether `id` may pass the bottleneck at `now`.
     fn take(&mut self, packets: &Packets, id: PacketId, now: Nanos) -> Take {
-        let (Some(rate), Some(seat)) = (&self.config.rate, &mut self.seat) else {
+        let (Some(rate), Some(limiter)) = (&self.config.rate, &mut self.limiter) else {
             return Take::Granted;
         };
         let meta = packets.meta(id);
-        match seat {
-            Seat::Shared(meter) => meter.take(rate.cost(meta.len.into()), Nanos::ZERO, now),
-            Seat::Own(passed) => {
+        match limiter {
+            Limiter::Shared(meter) => meter.take(rate.cost(meta.len.into()), Nanos::ZERO, now),
+            Limiter::Own(passed) => {
                 // The time that it takes itself is in its delay already.
                 let passes = (*passed + rate.time(meta.len.into())).max(meta.edt);
                 if passes > now {

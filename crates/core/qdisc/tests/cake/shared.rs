@@ -9,7 +9,7 @@ use narrows_units::{Bytes, Nanos};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A seat that records its requests, with preset answers.
+/// A meter that records its requests, with preset answers.
 #[derive(Default)]
 struct Asked {
     /// Whether each packet that was granted yielded.
@@ -17,7 +17,7 @@ struct Asked {
     refuses: AtomicBool,
 }
 
-/// A seat that has a quarter of the limit.
+/// A meter that has a quarter of the limit.
 struct Quarter {
     asked: Arc<Asked>,
     yields: bool,
@@ -53,8 +53,8 @@ impl Meter for Quarter {
 
 fn world(config: Config) -> (World, Arc<Asked>) {
     let asked = Arc::<Asked>::default();
-    let seat = Quarter { asked: Arc::clone(&asked), yields: false };
-    (World::shared(config, Box::new(seat)), asked)
+    let meter = Quarter { asked: Arc::clone(&asked), yields: false };
+    (World::shared(config, Box::new(meter)), asked)
 }
 
 #[test]

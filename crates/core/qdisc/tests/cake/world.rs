@@ -73,7 +73,7 @@ impl World {
         Self::of(spec(config))
     }
 
-    /// With a seat at a limit that others share.
+    /// With a meter at a limit that others share.
     pub fn shared(config: Config, meter: Box<dyn Meter>) -> Self {
         Self::of(Spec { metering: Metering::Shared(meter), ..spec(config) })
     }

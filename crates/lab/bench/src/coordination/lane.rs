@@ -9,7 +9,7 @@ use narrows_units::{Nanos, wire::Overhead};
 /// The most packets that arrive in a turn, and that leave in it.
 const BATCH: usize = 64;
 
-/// A `tbf` with a seat at the shared limit, and the packets that go round through it.
+/// A `tbf` with a meter at the shared limit, and the packets that go round through it.
 pub(super) struct Lane {
     qdisc: Box<dyn Qdisc>,
     packets: Packets,
@@ -38,14 +38,14 @@ impl Books {
 
 impl Lane {
     /// An empty queue, and all packets of `load` free.
-    pub(super) fn new(load: Load, seat: Box<dyn Meter>) -> Self {
+    pub(super) fn new(load: Load, meter: Box<dyn Meter>) -> Self {
         let pool = load.pool();
         let Limit { rate, burst, peak, backlog: limit } = load.limit();
         let config = tbf::Config { rate, burst, limit, peak, overhead: Overhead::NONE };
         let fifo = Config::Fifo(fifo::Config::Packets(pool));
         let fifo = Spec::new(fifo);
         let tbf = Spec {
-            metering: Metering::Shared(seat),
+            metering: Metering::Shared(meter),
             children: vec![fifo],
             ..Spec::new(Config::Tbf(config))
         };
@@ -105,9 +105,9 @@ mod tests {
     use super::*;
     use narrows_coordination::{Coordination, Strategy};
 
-    fn lanes(strategy: Strategy, load: Load, seats: usize) -> Vec<Lane> {
-        let coordination = Coordination::new(strategy, load.limit(), seats);
-        (0..seats).map(|seat| Lane::new(load, coordination.seat(seat))).collect()
+    fn lanes(strategy: Strategy, load: Load, meters: usize) -> Vec<Lane> {
+        let coordination = Coordination::new(strategy, load.limit(), meters);
+        (0..meters).map(|meter| Lane::new(load, coordination.meter(meter))).collect()
     }
 
     /// Runs all lanes in turn, `step` apart. Returns the number of departures.

@@ -8,7 +8,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 const BURST: Nanos = Nanos::from_millis(10);
 
 /// The limit of all queues together: more than all packets, so that nothing is dropped for lack of
-/// room, however small a seat's share. As a drop horizon it is its time at the rate: 55 ms far
+/// room, however small a meter's share. As a drop horizon it is its time at the rate: 55 ms far
 /// below the limit, 55 s at it.
 const BACKLOG: Bytes = Bytes(1 << 36);
 

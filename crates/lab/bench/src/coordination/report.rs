@@ -35,7 +35,7 @@ pub struct Row {
     pub strategy: &'static str,
     /// `unbound` (64 bytes, 10 Tbit/s) or `bound` (1500 bytes, 10 Gbit/s).
     pub load: &'static str,
-    /// Threads, each with a queue and a seat of its own.
+    /// Threads, each with a queue and a meter of its own.
     pub threads: usize,
     /// Million packets per second, all threads together.
     pub mpps: f64,
@@ -51,9 +51,9 @@ pub struct Row {
     pub deviation_percent: Option<f64>,
     /// Jain's index over the threads' packets.
     pub jain: f64,
-    /// Lines read a packet that another seat writes.
+    /// Lines read a packet that another meter writes.
     pub contact_reads_per_packet: f64,
-    /// Atomic updates a packet of lines that every seat writes.
+    /// Atomic updates a packet of lines that every meter writes.
     pub contact_updates_per_packet: f64,
 }
 

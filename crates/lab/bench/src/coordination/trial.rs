@@ -36,7 +36,7 @@ pub(super) struct Trial {
     pub(super) load: Load,
     pub(super) threads: usize,
     pub(super) window: Duration,
-    /// Count contacts, at the price of a call more whenever a seat is asked.
+    /// Count contacts, at the price of a call more whenever a meter is asked.
     pub(super) watched: bool,
 }
 
@@ -118,10 +118,13 @@ impl Trial {
         let shares_cores = self.threads > cores.len();
         let work = |number: usize| -> Result<(Work, Books)> {
             let pinned = cores.pin(number);
-            let seat = coordination.seat(number);
-            let seat: Box<dyn Meter> =
-                if self.watched { Box::new(Probe::new(seat, Arc::clone(&contacts))) } else { seat };
-            let mut lane = Lane::new(self.load, seat);
+            let meter = coordination.meter(number);
+            let meter: Box<dyn Meter> = if self.watched {
+                Box::new(Probe::new(meter, Arc::clone(&contacts)))
+            } else {
+                meter
+            };
+            let mut lane = Lane::new(self.load, meter);
             let opens = gate.pass().context("not all threads were started")?;
             pinned.context("cannot keep a thread on its core")?;
             let work = work(&mut lane, clock, opens..opens + window, shares_cores);
@@ -219,7 +222,7 @@ impl Outcome {
         jain(&packets.collect::<Vec<_>>())
     }
 
-    /// Lines read that another seat writes, and updates of lines that all write, a packet.
+    /// Lines read that another meter writes, and updates of lines that all write, a packet.
     pub(super) fn contact_per_packet(&self) -> (f64, f64) {
         let per_packet = |contacts: u64| contacts as f64 / self.left as f64;
         (per_packet(self.contact.reads), per_packet(self.contact.updates))

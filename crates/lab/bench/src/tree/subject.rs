@@ -112,11 +112,11 @@ impl Own {
         Ok(Self { qdisc, packets: table, reader, ids: Vec::with_capacity(TURN), most })
     }
 
-    /// One queue's seat at `tree`.
+    /// One queue's scheduler of `tree`.
     pub(super) fn below(tree: &Arc<Tree>, packets: u32, most: usize) -> Result<Self> {
         let config =
             htb::Config { default: Shape::DEFAULT, unclassified: htb::Unclassified::Sent(LIMIT) };
-        let spec = Spec { tree: Some(tree.seat()), ..Spec::new(Config::Htb(config)) };
+        let spec = Spec { tree: Some(tree.scheduler()), ..Spec::new(Config::Htb(config)) };
         Self::new(spec, packets, most)
     }
 }

@@ -1,13 +1,13 @@
 //! From `tc` words to a qdisc for every core, by the data plane's path.
 //!
 //! The words are executed and compiled ([`tc`]), and each queue's worker builds its specification.
-//! Only the queues' weights and a [`Probe`] around each seat are added. A worker has frames for all
-//! that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives under load are
-//! compiled as a change of the previous ones, so that qdiscs carry on where they can. Custom seats
-//! replace those that the words name.
+//! Only the queues' weights and a [`Probe`] around each meter are added. A worker has frames for
+//! all that its qdiscs may hold, within [`FRAMES_MOST`]. Words that the operator gives under load
+//! are compiled as a change of the previous ones, so that qdiscs carry on where they can. Custom
+//! meters replace those that the words name.
 
 use super::io::{FRAME, FRAMES_RESERVED};
-use super::{Seats, SimError};
+use super::{Meters, SimError};
 use crate::setup;
 use crate::tc;
 use narrows_policy::Policy;
@@ -41,7 +41,7 @@ pub(super) struct Shaper {
     pub(super) qdiscs: [Slot; 2],
     /// How many packets it may hold.
     pub(super) frames: u32,
-    /// Records what the seats touch.
+    /// Records what the meters touch.
     pub(super) contacts: Arc<Contacts>,
 }
 
@@ -68,8 +68,8 @@ impl Change {
     }
 }
 
-/// The port as `setup` has it, with its changes. No packet is shorter than `shortest`. Seats at
-/// shared limits come from `seats`, if there are any.
+/// The port as `setup` has it, with its changes. No packet is shorter than `shortest`. Meters at
+/// shared limits come from `meters`, if there are any.
 ///
 /// # Errors
 /// The message of `tc` if it refuses the words, or of the policy if it refuses that many queues.
@@ -77,7 +77,7 @@ pub(super) fn compile(
     port: &setup::Port,
     changes: &[setup::Change],
     shortest: u32,
-    mut seats: Option<&mut Seats<'_>>,
+    mut meters: Option<&mut Meters<'_>>,
 ) -> Result<Port, SimError> {
     let mut host = OfflineHost::new(Policy::default());
     let mut lay_out = |words: &[String], before: Option<&Installation>| {
@@ -95,7 +95,7 @@ pub(super) fn compile(
     for specs in std::iter::once(&mut specs).chain(made.iter_mut().map(|it| &mut it.specs)) {
         for (queue, spec) in specs.iter_mut().enumerate() {
             let weight = port.weights.get(queue).map(|weight| weight_of(*weight));
-            let mut own = || seats.as_mut().map(|seats| seats(queue));
+            let mut own = || meters.as_mut().map(|meters| meters(queue));
             prepare(spec, weight, &mut own, &contacts[queue]);
             needed[queue] = capacity(spec, shortest).max(needed[queue]);
         }
@@ -158,7 +158,7 @@ fn weight_of(weight: f64) -> Weight {
     Weight(((weight * f64::from(Weight::ONE.0) + 0.5) as u32).max(1))
 }
 
-/// Sets the weight of every seat of `spec` and of the qdiscs below it, or of its replacement in
+/// Sets the weight of every meter of `spec` and of the qdiscs below it, or of its replacement in
 /// `own`, and wraps it.
 fn prepare(
     spec: &mut Spec,
@@ -167,12 +167,12 @@ fn prepare(
     contacts: &Arc<Contacts>,
 ) {
     spec.metering = match std::mem::take(&mut spec.metering) {
-        Metering::Shared(seat) => {
-            let mut seat = own().unwrap_or(seat);
+        Metering::Shared(meter) => {
+            let mut meter = own().unwrap_or(meter);
             if let Some(weight) = weight {
-                seat.weigh(weight);
+                meter.weigh(weight);
             }
-            Metering::Shared(Box::new(Probe::new(seat, Arc::clone(contacts))))
+            Metering::Shared(Box::new(Probe::new(meter, Arc::clone(contacts))))
         }
         other => other,
     };

@@ -1,7 +1,7 @@
 //! How many packets per second cores can decide about together.
 //!
 //! All cores send for all applications as fast as they can: each takes a batch for one, asks the
-//! tree, and goes on to the next. The decisions are those of the tree's own seats; their time
+//! tree, and goes on to the next. The decisions are those of the tree's own meters; their time
 //! follows from the accesses to cache lines that other cores write, and from the cost model
 //! ([`Costs`]): a core must fetch a line that another has written, and only one at a time can
 //! update it. FlowValve asks for each packet, `lock` likewise and with the lock for as long as it
@@ -51,12 +51,12 @@ struct Line {
     free_at: f64,
 }
 
-/// A core, and its seats by application.
+/// A core, and its meters by application.
 struct Core {
     /// In nanoseconds since the beginning.
     time: f64,
     /// None if the XDP plane's program is asked.
-    seats: Vec<Box<dyn ClassMeter>>,
+    meters: Vec<Box<dyn ClassMeter>>,
     /// The next application.
     app: usize,
     /// Packets of its batch that it has not asked for.
@@ -91,13 +91,13 @@ pub fn run(scheduler: &Scheduler, load: &Load, costs: &Costs) -> Result<f64, Str
         lines: vec![Line { owner: usize::MAX, free_at: 0.0 }; lines],
     };
     let core = |(number, spec)| {
-        let seats = match scheduler.keeper {
+        let meters = match scheduler.keeper {
             Keeper::Workers(_) => meters(spec, &load.classes)?,
             Keeper::Driver => Vec::new(),
         };
         // Not all begin with the same.
         let app = number % load.classes.len().max(1);
-        Ok(Core { time: number as f64, seats, app, left: 0 })
+        Ok(Core { time: number as f64, meters, app, left: 0 })
     };
     let mut cores = specs.iter().enumerate().map(core).collect::<Result<Vec<_>, String>>()?;
     let (end, mut passed) = (load.length.0 as f64, 0);
@@ -142,7 +142,7 @@ impl Model<'_> {
             return passes.into();
         }
         let want = if self.keeper == Keeper::Workers(TreeStrategy::Fair) { core.left } else { 1 };
-        let answer = core.seats[core.app].buy(frame, Bytes(frame.0 * want), true, now);
+        let answer = core.meters[core.app].buy(frame, Bytes(frame.0 * want), true, now);
         core.time = self.cost(number, core.app, core.time);
         match answer {
             Ok(grant) => {

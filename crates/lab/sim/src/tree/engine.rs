@@ -128,8 +128,8 @@ impl<'a> Engine<'a> {
                     self.flows[number as usize].has_left();
                     self.tail_drop(packet, passes);
                 }
-                Gate::Drops(seats) => {
-                    let passes = seats[app].buy(frame, frame, true, now).is_ok();
+                Gate::Drops(meters) => {
+                    let passes = meters[app].buy(frame, frame, true, now).is_ok();
                     // No more than the tree lets pass ever waits in the host.
                     self.flows[number as usize].has_left();
                     self.tail_drop(packet, passes);

@@ -38,7 +38,7 @@ pub(super) struct Queue {
 pub(super) enum Gate {
     /// The XDP plane's program.
     Driver(Driver),
-    /// By application: its seat at its class.
+    /// By application: its meter at its class.
     Drops(Vec<Box<dyn ClassMeter>>),
     /// By application: its queue; those that go first; and the one that is next.
     Holds { queues: Vec<Queue>, before: VecDeque<Packet>, turn: usize },
@@ -64,7 +64,7 @@ pub(super) fn lay_out(
     Ok(Installation::reconcile(plan, None))
 }
 
-/// The seats of one queue at `classes`, in their order.
+/// The meters of one queue at `classes`, in their order.
 pub(super) fn meters(spec: &Spec, classes: &[u32]) -> Result<Vec<Box<dyn ClassMeter>>, String> {
     let tree = spec.tree.as_ref().ok_or("the root of the policy is no htb")?;
     let meter = |class: &u32| {
@@ -82,16 +82,16 @@ impl Gate {
             return Driver::new(scheduler, &classes, classes.len()).map(Self::Driver);
         }
         let (_, specs) = lay_out(scheduler, setup.apps.len())?;
-        let mut seats = Vec::new();
+        let mut all = Vec::new();
         for ((app, spec), before) in setup.apps.iter().zip(&specs).zip(&scheduler.before) {
             if !before {
-                seats.extend(meters(spec, &[app.class])?);
+                all.extend(meters(spec, &[app.class])?);
             }
         }
         if scheduler.drops {
-            return Ok(Self::Drops(seats));
+            return Ok(Self::Drops(all));
         }
-        drop(seats);
+        drop(all);
         let queues = specs.into_iter().map(Queue::new).collect();
         Ok(Self::Holds { queues, before: VecDeque::new(), turn: 0 })
     }

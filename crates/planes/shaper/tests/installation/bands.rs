@@ -58,7 +58,7 @@ fn each_htb_below_an_mq_has_a_tree_of_its_own() {
     assert!(specs[2].tree.is_none());
     let more = "class add dev eth0 parent 20: classid 20:1 htb rate 2mbit";
     let (next, next_specs) = install(&policy(&[&MQ[..], &[more]].concat()), 4, Some(&installation));
-    assert!(next_specs.iter().all(|spec| spec.tree.is_none()), "they keep their seats");
+    assert!(next_specs.iter().all(|spec| spec.tree.is_none()), "they keep their schedulers");
     next.commit();
     assert_eq!([classes(&specs[0]), classes(&specs[1])], [[true, false], [true, true]]);
 }

@@ -1,6 +1,6 @@
 //! The specifications for `cake` and `cake_mq`, and how their figures come back.
 
-use crate::policies::{fits, has_seat, install, kept};
+use crate::policies::{fits, has_meter, install, kept};
 use narrows_coordination::Strategy;
 use narrows_packet::Backlog;
 use narrows_policy::{
@@ -37,13 +37,13 @@ fn cake(spec: &Spec) -> &Cake {
 }
 
 #[test]
-fn queues_that_share_a_rate_have_seats_and_know_the_whole_rate() {
+fn queues_that_share_a_rate_have_meters_and_know_the_whole_rate() {
     for multi in [false, true] {
         let policy = root(&Policy::default(), multi, mbit(100));
         let (_, specs) = install(&policy, 4, None);
         assert_eq!(specs.len(), 4);
         for spec in &specs {
-            assert!(has_seat(spec));
+            assert!(has_meter(spec));
             assert_eq!(cake(spec).rate, Some(Rate::from_bits_per_sec(100_000_000)));
             assert_eq!(cake(spec).frame, ANY.frame());
         }
@@ -79,7 +79,7 @@ fn other_parameters_keep_the_queues_and_another_sharing_does_not() {
         let flows = CakeOptions { isolation: Some(Isolation::Flows), ..nothing() };
         let specs = changed(flows);
         assert_eq!(kept(&first, &specs), [false; 4]);
-        assert!(specs.iter().all(has_seat));
+        assert!(specs.iter().all(has_meter));
         for options in [mbit(0), CakeOptions { strategy: Some(Strategy::Lock), ..nothing() }] {
             assert_eq!(kept(&first, &changed(options)), [false; 4]);
         }

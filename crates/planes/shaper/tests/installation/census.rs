@@ -22,8 +22,8 @@ fn cake(multi: bool, rate: Option<Rate>) -> Policy {
     root(Params::Cake { multi, options: CakeOptions { rate, ..CakeOptions::default() } })
 }
 
-/// The seats that a policy gives to queues which may run `previous` so far.
-fn seats(
+/// The handles that a policy gives to queues which may run `previous` so far.
+fn handles(
     policy: &Policy,
     queues: usize,
     previous: Option<&Installation>,
@@ -35,31 +35,31 @@ fn seats(
 #[test]
 fn the_queues_of_a_cake_that_share_a_rate_count_hosts_together() {
     for multi in [false, true] {
-        let (_, mut seats) = seats(&cake(multi, Some(rate())), 4, None);
-        assert_eq!(seats.len(), 4);
-        seats[1].count(HOST, 3);
-        seats[3].count(HOST, 2);
-        assert!(seats.iter().all(|seat| seat.flows(HOST) == 5));
+        let (_, mut handles) = handles(&cake(multi, Some(rate())), 4, None);
+        assert_eq!(handles.len(), 4);
+        handles[1].count(HOST, 3);
+        handles[3].count(HOST, 2);
+        assert!(handles.iter().all(|handle| handle.flows(HOST) == 5));
         // The worker of this queue is gone.
-        seats.remove(1);
-        assert!(seats.iter().all(|seat| seat.flows(HOST) == 2));
+        handles.remove(1);
+        assert!(handles.iter().all(|handle| handle.flows(HOST) == 2));
     }
 }
 
 #[test]
 fn two_installations_count_apart() {
     let policy = cake(false, Some(rate()));
-    let (_, mut one) = seats(&policy, 2, None);
-    let (_, other) = seats(&policy, 2, None);
+    let (_, mut one) = handles(&policy, 2, None);
+    let (_, other) = handles(&policy, 2, None);
     one[0].count(HOST, 1);
     assert_eq!(other[0].flows(HOST), 0);
 }
 
 #[test]
-fn queues_that_are_retuned_keep_the_seats_they_have() {
-    let (before, given) = seats(&cake(false, Some(rate())), 4, None);
+fn queues_that_are_retuned_keep_the_handles_they_have() {
+    let (before, given) = handles(&cake(false, Some(rate())), 4, None);
     let doubled = cake(false, Some(Rate::from_bits_per_sec(2 * rate().bits_per_sec())));
-    let (_, again) = seats(&doubled, 4, Some(&before));
+    let (_, again) = handles(&doubled, 4, Some(&before));
     assert_eq!((given.len(), again.len()), (4, 0));
 }
 
@@ -71,6 +71,6 @@ fn without_a_shared_rate_or_hosts_there_is_no_census() {
         ("unlimited", cake(true, None), 4),
         ("tbf", root(tbf), 4),
     ] {
-        assert_eq!(seats(&policy, queues, None).1.len(), 0, "{what}");
+        assert_eq!(handles(&policy, queues, None).1.len(), 0, "{what}");
     }
 }

@@ -114,7 +114,7 @@ proptest! {
         ];
         let mut policy = begun.iter().fold(Policy::default(), |policy, change| change.on(policy));
         let (mut installed, mut specs) = install(&policy, 2, None);
-        let seat = specs.remove(0).tree.unwrap();
+        let scheduler = specs.remove(0).tree.unwrap();
         let handle = Handle::new(1).unwrap();
         let mut before = Runs::new();
         let mut last = NodeId(0);
@@ -127,14 +127,14 @@ proptest! {
             let (plan, mut runs) = (new.plan(), Runs::new());
             for id in 0..10 {
                 let planned = plan.classes[&handle].get(&id);
-                let leaf = seat.leaf(id);
+                let leaf = scheduler.leaf(id);
                 let planned_leaf = planned.filter(|class| class.leaf.is_some());
                 let planned_leaf = planned_leaf.and_then(|class| class.class.htb());
                 prop_assert_eq!(
                     leaf.as_ref().map(|leaf| (leaf.quantum, leaf.overhead)),
                     planned_leaf.map(|class| (class.quantum, class.overhead))
                 );
-                prop_assert_eq!(seat.meter(id).is_some(), planned.is_some());
+                prop_assert_eq!(scheduler.meter(id).is_some(), planned.is_some());
                 if let (Some(leaf), Some(key)) = (leaf, planned.and_then(|class| class.leaf)) {
                     note(plan, key, &leaf.qdisc, &mut runs);
                 }

@@ -58,7 +58,7 @@ fn a_tree_that_carries_on_changes_when_that_is_committed() {
     let (installation, specs) = install(&before, 4, None);
     let after = with_class(&before, Verb::Change, 16, 7);
     let (next, next_specs) = install(&after, 4, Some(&installation));
-    assert!(next_specs.iter().all(|spec| spec.tree.is_none()), "they keep their seats");
+    assert!(next_specs.iter().all(|spec| spec.tree.is_none()), "they keep their schedulers");
     assert_eq!(next_specs[0].id, specs[0].id);
     assert_eq!(rate(&specs[0]), Some(5));
     next.commit();

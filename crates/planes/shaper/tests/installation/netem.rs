@@ -1,6 +1,6 @@
 //! The specification for `netem`: one rate over all queues, and random numbers of their own.
 
-use crate::policies::{has_seat, install, kept};
+use crate::policies::{has_meter, install, kept};
 use narrows_policy::{Edit, Handle, Params, Parent, Policy, PortFacts, Verb};
 use narrows_qdisc::netem::{Config as Netem, RateLimit};
 use narrows_qdisc::{Config, Metering, Spec};
@@ -25,7 +25,7 @@ fn delayed(rate: Option<u64>) -> Netem {
 #[test]
 fn queues_share_a_rate_and_draw_from_streams_of_their_own() {
     let (_, specs) = install(&root(&Policy::default(), delayed(Some(100))), 4, None);
-    assert!(specs.iter().all(has_seat));
+    assert!(specs.iter().all(has_meter));
     let stream = |spec: &Spec| match &spec.config {
         Config::Netem(config) => config.stream,
         other => panic!("{other:?}"),

@@ -1,6 +1,6 @@
 //! The specifications for pacing qdiscs, and where those are not allowed.
 
-use crate::policies::{has_seat, install, kept, tbf_params};
+use crate::policies::{has_meter, install, kept, tbf_params};
 use narrows_coordination::Strategy;
 use narrows_policy::{
     CodelOptions, Edit, Handle, PacingOptions, Params, Parent, Policy, PolicyError, PortFacts,
@@ -97,7 +97,7 @@ fn a_tbf_above_keeps_one_rate_for_all_queues() {
     let policy = edit(&policy, below(1), 2, pacing(PacingOptions::default())).unwrap();
     let (_, specs) = install(&policy, 2, None);
     for spec in &specs {
-        assert!(has_seat(spec));
+        assert!(has_meter(spec));
         assert!(matches!(spec.children[0].config, Config::Pacing(_)));
     }
 }

@@ -36,7 +36,7 @@ pub fn kept(before: &[Spec], after: &[Spec]) -> Vec<bool> {
     before.iter().zip(after).map(|(before, after)| before.id == after.id).collect()
 }
 
-/// Whether it is given a seat at a limit.
-pub fn has_seat(spec: &Spec) -> bool {
+/// Whether it is given a meter at a limit.
+pub fn has_meter(spec: &Spec) -> bool {
     matches!(spec.metering, Metering::Shared(_))
 }

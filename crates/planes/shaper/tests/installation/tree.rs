@@ -1,6 +1,6 @@
 //! The specifications for workers, and how their figures come back.
 
-use crate::policies::{fits, has_seat, install, kept, tbf_params};
+use crate::policies::{fits, has_meter, install, kept, tbf_params};
 use narrows_packet::Backlog;
 use narrows_policy::{
     ClassId, Edit, FifoUnit, Handle, NodeStats, Params, Parent, Policy, PolicyError, PortFacts,
@@ -37,11 +37,11 @@ fn a_port_without_a_policy_runs_noqueue() {
 }
 
 #[test]
-fn a_filter_at_the_root_has_a_seat_for_every_queue_and_a_fifo_inside() {
+fn a_filter_at_the_root_has_a_meter_for_every_queue_and_a_fifo_inside() {
     let (_, specs) = install(&set(&Policy::default(), ROOT, 1, tbf(10)), 4, None);
     assert_eq!(specs.len(), 4);
     for spec in specs {
-        assert!(matches!(spec.config, Config::Tbf(_)) && has_seat(&spec));
+        assert!(matches!(spec.config, Config::Tbf(_)) && has_meter(&spec));
         let inner = &spec.children[0];
         assert_eq!(inner.config, Config::Fifo(fifo::Config::Bytes(Bytes(100_000))));
         drop(Slot::new(spec));
@@ -49,7 +49,7 @@ fn a_filter_at_the_root_has_a_seat_for_every_queue_and_a_fifo_inside() {
 }
 
 #[test]
-fn another_rate_keeps_seats_and_queues() {
+fn another_rate_keeps_meters_and_queues() {
     let policy = set(&Policy::default(), ROOT, 1, tbf(10));
     let (before, first) = install(&policy, 4, None);
     let (after, specs) = install(&set(&policy, ROOT, 1, tbf(20)), 4, Some(&before));
@@ -71,7 +71,7 @@ fn another_qdisc_is_new_with_all_below_it() {
         let (_, specs) = install(&other, queues, Some(&before));
         assert!(!kept(&first, &specs).contains(&true));
         for (before, spec) in first.iter().zip(&specs) {
-            assert!(has_seat(spec) && before.children[0].id != spec.children[0].id);
+            assert!(has_meter(spec) && before.children[0].id != spec.children[0].id);
         }
     }
 }
@@ -112,7 +112,7 @@ fn the_queues_of_mq_need_not_be_alike() {
     let (_, specs) = install(&policy, 2, None);
     assert_eq!(specs[0].config, Config::Noqueue);
     let inner = &specs[1].children[0];
-    assert!(matches!(inner.config, Config::Tbf(_)) && has_seat(inner));
+    assert!(matches!(inner.config, Config::Tbf(_)) && has_meter(inner));
 }
 
 #[test]

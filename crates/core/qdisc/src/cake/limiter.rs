@@ -1,8 +1,8 @@
-//! What decides when a packet may leave: nothing, a private clock, or a seat at a shared limit.
+//! What decides when a packet may leave: nothing, a private clock, or a meter at a shared limit.
 //!
-//! A seat needs a packet's cost before it grants, and which packet leaves may change until the last
-//! moment: a sparse flow's packet arrives, or queue management drops the chosen one. So a grant is
-//! kept here as *paid*, for whichever packet leaves next.
+//! A meter needs a packet's cost before it grants, and which packet leaves may change until the
+//! last moment: a sparse flow's packet arrives, or queue management drops the chosen one. So a
+//! grant is kept here as *paid*, for whichever packet leaves next.
 //!
 //! Dropped packets that count as sent (`ingress`) are paid for by those that leave, each up to half
 //! as much again: under any drops, at least two thirds of the rate remain, as with the clock.
@@ -15,7 +15,8 @@ use narrows_units::{Bytes, Nanos, Rate};
 /// The most that dropped packets may still cost others, in multiples of the longest packet.
 const DEBT_MAX: u64 = 1 << 20;
 
-pub(super) enum Seat {
+/// What keeps the rate of an instance.
+pub(super) enum Limiter {
     /// There are no siblings.
     Own(Clock),
     /// There are.
@@ -34,7 +35,7 @@ pub(super) struct Shared {
     yields: bool,
 }
 
-impl Seat {
+impl Limiter {
     pub(super) fn new(rate: Option<Rate>, meter: Option<Box<dyn Meter>>) -> Self {
         match (rate, meter) {
             (None, _) => Self::Unlimited,
@@ -115,7 +116,7 @@ impl Seat {
         }
     }
 
-    /// The part of the burst that stores this seat's unused credit; `None` without siblings.
+    /// The part of the burst that stores this meter's unused credit; `None` without siblings.
     pub(super) fn part_of_burst(&self) -> Option<Share> {
         match self {
             Self::Shared(shared) => Some(shared.meter.part_of_burst()),

@@ -1,4 +1,4 @@
-//! A queue's seat at a class: Algorithm 1 of the paper, for departing packets.
+//! A queue's meter at a class: Algorithm 1 of the paper, for departing packets.
 
 use super::epoch::Bucket;
 use super::graph::Graph;
@@ -6,8 +6,8 @@ use narrows_qdisc::htb::{ClassMeter, Grant};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
-/// See the module's documentation.
-pub(super) struct Seat {
+/// One queue's meter at a class, which takes tokens from its bucket or from a lender's.
+pub(super) struct QueueMeter {
     graph: Arc<Graph>,
     place: usize,
     /// The last lender; the class itself if there was none.
@@ -22,7 +22,7 @@ fn meter(bucket: &Bucket, least: Bytes, want: Bytes) -> Option<Bytes> {
     bucket.meter(least).then_some(least)
 }
 
-impl Seat {
+impl QueueMeter {
     pub(super) fn new(graph: Arc<Graph>, place: usize) -> Self {
         Self { graph, place, lender: place }
     }
@@ -65,7 +65,7 @@ impl Seat {
     }
 }
 
-impl ClassMeter for Seat {
+impl ClassMeter for QueueMeter {
     fn buy(&mut self, least: Bytes, want: Bytes, borrow: bool, now: Nanos) -> Result<Grant, Nanos> {
         // Another core may be about to fill a bucket whose epoch is over.
         let later = |next: Nanos| next.max(now + Nanos(1));
