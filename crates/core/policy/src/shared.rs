@@ -11,9 +11,9 @@
 //! exhausts.
 //!
 //! *Exceptions:* another `coordination` than `fair`, `peakrate`, more strict bands than a tree has
-//! priorities, or a qdisc in a band at which queues have seats (one with a rate, an `htb`): below a
-//! class of a tree there are none. Then each queue gets a share of the rate and orders only its own
-//! bands.
+//! priorities, or a qdisc in a band at which queues share state (one with a rate, an `htb`): below
+//! a class of a tree there are none. Then each queue gets a share of the rate and orders only its
+//! own bands.
 
 use crate::{Kind, TbfParams};
 use narrows_coordination::Strategy;

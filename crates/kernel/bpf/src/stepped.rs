@@ -53,7 +53,7 @@ pub struct Stepped {
 unsafe impl Send for Stepped {}
 
 impl Stepped {
-    /// With these classes by their numbers, which are below [`CLASSES_MAX`], and seats on `cpus`
+    /// With these classes by their numbers, which are below [`CLASSES_MAX`], and slots of `cpus`
     /// CPUs.
     ///
     /// # Panics

@@ -122,7 +122,7 @@ pub struct Scope {
 
 /// The counters of a class, over all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Seat {
+pub struct ClassCounters {
     /// Packets sent within the assured rate.
     pub own_packets: u64,
     /// Packets sent of what others leave.
@@ -137,8 +137,8 @@ pub struct Seat {
     pub marked: u64,
 }
 
-impl Seat {
-    /// From the words of `struct seat`, without what is no counter.
+impl ClassCounters {
+    /// From the words of `struct class_slot`, without what is no counter.
     pub fn of(words: [u64; 6]) -> Self {
         let [own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked] = words;
         Self { own_packets, borrowed_packets, bytes, aqm_drops, limit_drops, marked }
@@ -151,7 +151,7 @@ impl Seat {
     }
 }
 
-impl AddAssign for Seat {
+impl AddAssign for ClassCounters {
     fn add_assign(&mut self, other: Self) {
         let (own, other) = (self.words(), other.words());
         *self = Self::of(std::array::from_fn(|word| own[word] + other[word]));
@@ -460,7 +460,7 @@ impl Tree {
         self.wait()?;
         for class in new {
             update("nodes", &self.maps.nodes, &class.to_ne_bytes(), &[0; layout::NODE_BYTES])?;
-            clear("seats", &self.maps.seats, *class, layout::SEAT_BYTES)?;
+            clear("seats", &self.maps.seats, *class, layout::CLASS_SLOT_BYTES)?;
         }
         for (class, what) in &image.classes {
             let index = next * layout::CLASSES_MAX + class;
@@ -647,10 +647,10 @@ impl Tree {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn seat(&self, class: u32) -> Result<Seat, TreeError> {
+    pub fn class_counters(&self, class: u32) -> Result<ClassCounters, TreeError> {
         let [_, _, _, _, _, _, counters @ ..] =
             layout::sums::<12>(&slots("seats", &self.maps.seats, class)?);
-        Ok(Seat::of(counters))
+        Ok(ClassCounters::of(counters))
     }
 
     /// Makes the action with this number, which no plan in force has, start to count from 0.

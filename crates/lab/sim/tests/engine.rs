@@ -250,7 +250,7 @@ impl Meter for Metronome {
 }
 
 #[test]
-fn seats_of_ones_own_decide_in_the_place_of_the_words_strategy() {
+fn meters_of_ones_own_decide_in_the_place_of_the_words_strategy() {
     let rate = mbit(100);
     let mut setup = shaped(2, rate, 3028, "fair");
     setup.traffic = vec![Traffic {

@@ -60,12 +60,12 @@ pub(crate) struct PortFront {
     terms: Terms,
     maps: Option<FrontMaps>,
     /// By action: its counter, and the counter's previous value.
-    seats: BTreeMap<ActionId, Seat>,
+    counters: BTreeMap<ActionId, ActionCounter>,
 }
 
 #[derive(Clone, Copy)]
-struct Seat {
-    counter: u8,
+struct ActionCounter {
+    number: u8,
     before: Counted,
 }
 
@@ -85,7 +85,7 @@ impl PortFront {
         if self.terms == *terms {
             return Ok(());
         }
-        let seats = if terms.is_empty() {
+        let counters = if terms.is_empty() {
             put(None).map_err(Into::into)?;
             BTreeMap::new()
         } else {
@@ -94,14 +94,14 @@ impl PortFront {
                 None => FrontMaps::new().map_err(FrontError::Load)?,
             };
             let maps = self.maps.insert(maps);
-            let seats = seats(terms, &self.seats, maps);
-            let counted = |id: &ActionId| seats.get(id).map(|seat| seat.counter);
+            let counters = counters(terms, &self.counters, maps);
+            let counted = |id: &ActionId| counters.get(id).map(|counter| counter.number);
             let counted: Vec<Term> = terms.iter().map(|term| term.counted_by(counted)).collect();
             let front = Front::load(port, &counted, tables, maps);
             put(Some(front.map_err(FrontError::Load)?)).map_err(Into::into)?;
-            seats
+            counters
         };
-        self.seats = seats;
+        self.counters = counters;
         self.terms.clone_from(terms);
         Ok(())
     }
@@ -114,8 +114,8 @@ impl PortFront {
     /// The counters of each action.
     pub(crate) fn action_stats(&self) -> impl Iterator<Item = (ActionId, ActionStats)> {
         self.maps.iter().flat_map(|maps| {
-            self.seats.iter().map(move |(id, Seat { counter, before })| {
-                let now = maps.get(*counter);
+            self.counters.iter().map(move |(id, ActionCounter { number, before })| {
+                let now = maps.get(*number);
                 let stats = ActionStats {
                     packets: now.packets - before.packets,
                     bytes: now.bytes - before.bytes,
@@ -131,27 +131,28 @@ impl PortFront {
 }
 
 /// A counter for each action of `terms`: its counter in `present`, or a free one.
-fn seats(
+fn counters(
     terms: &Terms,
-    present: &BTreeMap<ActionId, Seat>,
+    present: &BTreeMap<ActionId, ActionCounter>,
     maps: &FrontMaps,
-) -> BTreeMap<ActionId, Seat> {
+) -> BTreeMap<ActionId, ActionCounter> {
     let counting: BTreeSet<ActionId> = terms.iter().flat_map(|term| term.counting()).collect();
     let kept = present.iter().filter(|(id, _)| counting.contains(id));
-    let mut seats: BTreeMap<ActionId, Seat> = kept.map(|(id, seat)| (*id, *seat)).collect();
+    let mut counters: BTreeMap<ActionId, ActionCounter> =
+        kept.map(|(id, counter)| (*id, *counter)).collect();
     let mut free: BTreeSet<u8> = (0..narrows_bpf::COUNTERS_MAX as u8).collect();
-    for seat in seats.values() {
-        free.remove(&seat.counter);
+    for counter in counters.values() {
+        free.remove(&counter.number);
     }
     for id in counting {
         // There are as many as steps.
-        if !seats.contains_key(&id)
-            && let Some(counter) = free.pop_first()
+        if !counters.contains_key(&id)
+            && let Some(number) = free.pop_first()
         {
-            seats.insert(id, Seat { counter, before: maps.get(counter) });
+            counters.insert(id, ActionCounter { number, before: maps.get(number) });
         }
     }
-    seats
+    counters
 }
 
 /// The use of sets by filters.

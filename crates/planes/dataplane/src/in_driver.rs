@@ -25,7 +25,7 @@ use crate::plane::{Closed, Mode, Plane, Report, Still};
 use crate::port::{PortFacts, losses};
 use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
-use narrows_bpf::tree::{Acted, Seat, Totals, Tree, TreeError};
+use narrows_bpf::tree::{Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
     AttachError, Entry, FrontPort, Hook, Pulse, SetTables, SteerError, Verdicts, XdpMode,
     sends_redirected,
@@ -103,7 +103,7 @@ struct Installed {
     /// The packets that had left when the root qdisc was installed.
     before_root: Totals,
     /// What qdiscs counted that were in a class and are gone.
-    inherited: BTreeMap<Name, Seat>,
+    inherited: BTreeMap<Name, ClassCounters>,
 }
 
 impl InDriver {
@@ -361,14 +361,14 @@ impl Plane for InDriver {
         let forgotten = actions.into_iter().try_for_each(|action| tree.forget(action));
         forgotten.and_then(|()| tree.install(image, &new)).map_err(error)?;
         let Installed { plan: before, numbers: old, inherited, .. } = &self.installed[side.index()];
-        let mut taken_over: BTreeMap<Name, Seat> = BTreeMap::new();
-        for (name, seat) in inherited.iter().filter(|(name, _)| numbers.get(**name).is_some()) {
-            taken_over.insert(*name, *seat);
+        let mut taken_over: BTreeMap<Name, ClassCounters> = BTreeMap::new();
+        for (name, counted) in inherited.iter().filter(|(name, _)| numbers.get(**name).is_some()) {
+            taken_over.insert(*name, *counted);
         }
         for (number, successor) in narrows_xdp::successor_classes(before, old, &numbers) {
-            let mut counted = self.tree(side).seat(number).unwrap_or_default();
+            let mut counted = self.tree(side).class_counters(number).unwrap_or_default();
             let gone = inherited.iter().filter(|(name, _)| old.get(**name) == Some(number));
-            gone.for_each(|(_, seat)| counted += *seat);
+            gone.for_each(|(_, before)| counted += *before);
             *taken_over.entry(successor).or_default() += counted;
         }
         self.installed[side.index()] =
@@ -398,17 +398,17 @@ impl Plane for InDriver {
 
     fn stats(&self, side: Side) -> Vec<NodeStats> {
         let Installed { plan, numbers, before_root, inherited } = &self.installed[side.index()];
-        let seat = |number: u32| -> (u32, Seat) {
-            (number, self.tree(side).seat(number).unwrap_or_default())
+        let counted = |number: u32| -> (u32, ClassCounters) {
+            (number, self.tree(side).class_counters(number).unwrap_or_default())
         };
-        let mut seats: BTreeMap<u32, Seat> = numbers.all().map(seat).collect();
+        let mut classes: BTreeMap<u32, ClassCounters> = numbers.all().map(counted).collect();
         for (name, counted) in inherited {
             if let Some(number) = numbers.get(*name) {
-                *seats.entry(number).or_default() += *counted;
+                *classes.entry(number).or_default() += *counted;
             }
         }
         let totals = self.totals(side).since(before_root);
-        figures(plan, numbers, &Counted { totals, seats })
+        figures(plan, numbers, &Counted { totals, classes })
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {

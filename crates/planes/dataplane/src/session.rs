@@ -151,8 +151,8 @@ impl Boards {
         Self(options.round_trips.then(|| [Awaited::new(), Awaited::new()]))
     }
 
-    /// `worker` is one of them.
-    pub(crate) fn seat<I: Io>(&self, worker: Worker<I>) -> Worker<I> {
+    /// `worker`, with these boards if round trips are measured.
+    pub(crate) fn give_to<I: Io>(&self, worker: Worker<I>) -> Worker<I> {
         match &self.0 {
             Some(boards) => worker.with_round_trips(boards, Secrets::own().hash_key),
             None => worker,
@@ -191,7 +191,7 @@ impl Session {
         let ios = (0u32..).zip(prepared.take_ios());
         for (((queue, io), of_a), of_b) in ios.zip(of_a).zip(of_b) {
             let qdiscs = [Slot::new(of_a), Slot::new(of_b)];
-            let worker = boards.seat(Worker::new(io, prepared.sizing.frames(), qdiscs));
+            let worker = boards.give_to(Worker::new(io, prepared.sizing.frames(), qdiscs));
             let settings = Settings::of(queue, queues, options);
             workers.start(worker, settings).map_err(SessionError::Thread)?;
         }

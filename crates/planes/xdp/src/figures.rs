@@ -2,7 +2,7 @@
 
 use crate::numbers::DIRECT;
 use crate::{Name, Numbers};
-use narrows_bpf::tree::{Seat, Totals};
+use narrows_bpf::tree::{ClassCounters, Totals};
 use narrows_policy::{Handle, Key, NodeStats, Parent, Plan};
 use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_qdisc::{Config, Detail, Stats};
@@ -13,7 +13,7 @@ pub struct Counted {
     /// Everything that was to leave there since its root qdisc was installed.
     pub totals: Totals,
     /// By the numbers of classes.
-    pub seats: BTreeMap<u32, Seat>,
+    pub classes: BTreeMap<u32, ClassCounters>,
 }
 
 /// The figures of every qdisc of `plan`, whose classes have `numbers`. A qdisc with classes has the
@@ -25,7 +25,7 @@ pub fn figures(plan: &Plan, numbers: &Numbers, counted: &Counted) -> Vec<NodeSta
     }
     let stats_of = |key: Key| {
         let mut stats = match sums.all.get(&key) {
-            Some(seat) if key.parent != Parent::Root => stats(seat),
+            Some(counters) if key.parent != Parent::Root => stats(counters),
             _ => of_all(&counted.totals),
         };
         stats.detail = sums.detail(key);
@@ -59,34 +59,34 @@ struct Sums<'a> {
     plan: &'a Plan,
     numbers: &'a Numbers,
     counted: &'a Counted,
-    all: BTreeMap<Key, Seat>,
+    all: BTreeMap<Key, ClassCounters>,
 }
 
 impl Sums<'_> {
     /// What the class `name` counted itself.
-    fn seat(&self, name: Name) -> Seat {
+    fn counters(&self, name: Name) -> ClassCounters {
         let number = self.numbers.get(name);
-        number.and_then(|number| self.counted.seats.get(&number)).copied().unwrap_or_default()
+        number.and_then(|number| self.counted.classes.get(&number)).copied().unwrap_or_default()
     }
 
     /// Adds up the qdisc at `key`, which is in the class `within`, and those below it.
     fn add(&mut self, key: Key, within: Option<Name>) {
-        let mut sum = Seat::default();
+        let mut sum = ClassCounters::default();
         if is_leaf(self.plan, key) {
-            sum += within.map(|name| self.seat(name)).unwrap_or_default();
+            sum += within.map(|name| self.counters(name)).unwrap_or_default();
         } else {
             for (name, leaf) in places(self.plan, key) {
                 self.add(leaf, Some(name));
                 sum += self.class(name, leaf);
             }
-            sum += key.handle.map(|handle| self.seat((handle, DIRECT))).unwrap_or_default();
+            sum += key.handle.map(|handle| self.counters((handle, DIRECT))).unwrap_or_default();
         }
         self.all.insert(key, sum);
     }
 
     /// What was counted in the class `name`, which has the qdisc `leaf` in it.
-    fn class(&self, name: Name, leaf: Key) -> Seat {
-        let mut sum = self.seat(name);
+    fn class(&self, name: Name, leaf: Key) -> ClassCounters {
+        let mut sum = self.counters(name);
         if !is_leaf(self.plan, leaf) {
             sum += self.all.get(&leaf).copied().unwrap_or_default();
         }
@@ -99,7 +99,7 @@ impl Sums<'_> {
                 let places = places(self.plan, key).into_iter();
                 let leaves =
                     places.map(|(name, leaf)| (name.1, leaf_figures(&self.class(name, leaf))));
-                let direct = self.seat((key.handle?, DIRECT));
+                let direct = self.counters((key.handle?, DIRECT));
                 let direct_packets = direct.own_packets + direct.borrowed_packets;
                 let figures = Figures { direct_packets, leaves: leaves.collect() };
                 Some(Detail::Htb(Box::new(figures)))
@@ -132,11 +132,11 @@ fn places(plan: &Plan, key: Key) -> Vec<(Name, Key)> {
     }
 }
 
-fn stats(seat: &Seat) -> Stats {
+fn stats(counters: &ClassCounters) -> Stats {
     Stats {
-        sent_bytes: seat.bytes,
-        sent_packets: seat.own_packets + seat.borrowed_packets,
-        drops: seat.aqm_drops + seat.limit_drops,
+        sent_bytes: counters.bytes,
+        sent_packets: counters.own_packets + counters.borrowed_packets,
+        drops: counters.aqm_drops + counters.limit_drops,
         ..Stats::default()
     }
 }
@@ -152,16 +152,16 @@ fn of_all(totals: &Totals) -> Stats {
     }
 }
 
-fn leaf_figures(seat: &Seat) -> LeafFigures {
+fn leaf_figures(counters: &ClassCounters) -> LeafFigures {
     let mut figures = LeafFigures {
-        sent_bytes: seat.bytes,
-        sent_packets: seat.own_packets + seat.borrowed_packets,
-        drops: seat.aqm_drops + seat.limit_drops,
-        overlimits: seat.aqm_drops + seat.limit_drops + seat.marked,
+        sent_bytes: counters.bytes,
+        sent_packets: counters.own_packets + counters.borrowed_packets,
+        drops: counters.aqm_drops + counters.limit_drops,
+        overlimits: counters.aqm_drops + counters.limit_drops + counters.marked,
         ..LeafFigures::default()
     };
     // Counted at the parent: the program does not report the lender.
-    figures.granted[..2].copy_from_slice(&[seat.own_packets, seat.borrowed_packets]);
+    figures.granted[..2].copy_from_slice(&[counters.own_packets, counters.borrowed_packets]);
     figures
 }
 
@@ -185,15 +185,18 @@ mod tests {
         let policy = narrows_tc::load(NESTED, "policy", &OfflineHost::default()).unwrap();
         let plan = Plan::of(policy.port("nrw-a"), 2).unwrap();
         let Compiled { numbers, .. } = compile(&plan, &Numbers::default()).unwrap();
-        let seat = |(count, (major, id)): (u64, (u32, u32))| {
+        let counters = |(count, (major, id)): (u64, (u32, u32))| {
             let number = numbers.get((Handle::new(major).unwrap(), id)).unwrap();
             let (own_packets, bytes) = (count, 100 * count);
-            (number, Seat { own_packets, bytes, limit_drops: 1, ..Seat::default() })
+            (
+                number,
+                ClassCounters { own_packets, bytes, limit_drops: 1, ..ClassCounters::default() },
+            )
         };
         let leaves = [(2, 1), (3, 1), (3, 2), (1, 0x20), (1, DIRECT)];
-        let seats = (1..).zip(leaves).map(seat).collect();
+        let classes = (1..).zip(leaves).map(counters).collect();
         let totals = Totals { sent_packets: 15, limit_drops: 5, ..Totals::default() };
-        let figures = figures(&plan, &numbers, &Counted { totals, seats });
+        let figures = figures(&plan, &numbers, &Counted { totals, classes });
         (plan, figures)
     }
 

@@ -377,7 +377,7 @@ fn install(tree: &mut Tree, image: &Image, edits: &[(u32, u32)]) {
 
 /// How often each of `numbers` has sent, and then what was dropped.
 fn counts(tree: &Tree, numbers: &[u32]) -> Vec<u64> {
-    let sent = numbers.iter().map(|number| tree.seat(*number).unwrap().own_packets);
+    let sent = numbers.iter().map(|number| tree.class_counters(*number).unwrap().own_packets);
     sent.chain([tree.totals().unwrap().unclassified_drops]).collect()
 }
 

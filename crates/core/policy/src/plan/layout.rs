@@ -233,7 +233,7 @@ impl<'a> Layout<'a> {
     fn share_bands(&mut self, above: &Node, below: &Node, keys: [Key; 2], queues: usize) {
         let Some(shared) = Shared::of(&above.kind, &below.kind, queues) else { return };
         let [above_key, below_key] = keys;
-        if self.plan.below(below_key).iter().any(|key| self.has_seats(key)) {
+        if self.plan.below(below_key).iter().any(|key| self.has_shared_state(key)) {
             return;
         }
         // The tree keeps the rate.
@@ -259,8 +259,8 @@ impl<'a> Layout<'a> {
         self.plan.classes.insert(below.handle, shared.classes.into_iter().map(class).collect());
     }
 
-    /// Whether queues have seats at the qdisc `key`: at a limit, or at a tree.
-    fn has_seats(&self, key: &Key) -> bool {
+    /// Whether queues share state at the qdisc `key`: a limit, or a tree.
+    fn has_shared_state(&self, key: &Key) -> bool {
         let node = self.plan.nodes.get(key);
         node.is_some_and(|node| node.limit.is_some() || matches!(*node.config, Config::Htb(_)))
     }

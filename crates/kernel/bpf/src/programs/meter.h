@@ -172,7 +172,7 @@ __noinline int book(struct way *way)
 
 /* Buys `want` bytes for the leaf; nothing if any class on the path refuses. */
 static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class,
-			       struct node *node, struct seat *seat, __u64 want, __u64 now)
+			       struct node *node, struct class_slot *slot, __u64 want, __u64 now)
 {
 	struct way way = { .want = want, .now = now, .plan = plan };
 	__s64 delay, own;
@@ -186,30 +186,30 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 		if (!lender || !lending)
 			return FULL;
 	}
-	__sync_fetch_and_add(&node->offered, seat->offered);
-	seat->offered = 0;
+	__sync_fetch_and_add(&node->offered, slot->offered);
+	slot->offered = 0;
 	way.at = class->parent;
 	for (int level = 1; level < LEVELS_MAX && way.at; level++)
 		refresh(&way);
 	own = ahead(&lending->own, now, lender->burst);
 	delay = ahead(&node->clock, now, class->burst);
-	seat->delay = delay > 0 ? delay : 0;
-	seat->borrows = class->parent && own > (__s64)class->limit;
+	slot->delay = delay > 0 ? delay : 0;
+	slot->borrows = class->parent && own > (__s64)class->limit;
 	if (delay > (__s64)class->limit)
 		way.refused = delay - class->limit;
 	way.at = class->parent;
 	way.place = place_of(class->prio, 0);
-	way.borrows = seat->borrows;
+	way.borrows = slot->borrows;
 	for (int level = 1; level < LEVELS_MAX && way.at && !way.refused; level++)
 		look(&way);
 	if (delay > (__s64)(class->limit / 8) || way.refused)
 		*(volatile __u64 *)&node->unsatisfied_at = now;
 	if (way.refused) {
-		seat->refused_until = now + min(way.refused, REFUSED_MAX);
+		slot->refused_until = now + min(way.refused, REFUSED_MAX);
 		return FULL;
 	}
 	__sync_fetch_and_add(&node->clock, time_for(want, rate_of(class, node)));
-	if (class->parent && !seat->borrows)
+	if (class->parent && !slot->borrows)
 		__sync_fetch_and_add(&lending->own, time_for(want, lender->rate));
 	way.at = class->parent;
 	for (int level = 1; level < LEVELS_MAX && way.at; level++)
@@ -273,7 +273,7 @@ static __always_inline int is_wanted(const struct class *class, struct node *nod
 
 /* The verdict on a packet of `leaf` that is charged `cost` bytes. */
 static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *class,
-				 struct seat *seat, __u64 cost)
+				 struct class_slot *slot, __u64 cost)
 {
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct node *node;
@@ -281,33 +281,33 @@ static __always_inline int meter(__u32 plan, __u32 leaf, const struct class *cla
 
 	if (cost > SALE_MAX)
 		return FULL;
-	seat->offered += cost;
+	slot->offered += cost;
 	/* Signed: the coarse clock may be behind the purchase. */
-	if (seat->credit >= (__s64)cost && seat->delay <= class->target &&
-	    (__s64)(now - seat->bought) < (__s64)PURSE_EXPIRED) {
-		seat->credit -= cost;
+	if (slot->credit >= (__s64)cost && slot->delay <= class->target &&
+	    (__s64)(now - slot->bought) < (__s64)PURSE_EXPIRED) {
+		slot->credit -= cost;
 		return SEND;
 	}
 	node = node_of(leaf);
 	if (!node)
 		return FULL;
 	now = bpf_ktime_get_ns();
-	if (seat->credit < (__s64)cost || (__s64)(now - seat->bought) > (__s64)PURSE_EXPIRED) {
-		if ((__s64)(now - seat->refused_until) < 0)
+	if (slot->credit < (__s64)cost || (__s64)(now - slot->bought) > (__s64)PURSE_EXPIRED) {
+		if ((__s64)(now - slot->refused_until) < 0)
 			return FULL;
-		if (now - seat->bought < BUSY)
+		if (now - slot->bought < BUSY)
 			want += rate_of(class, node) * class->batch / SECOND;
-		if (now - seat->bought > PURSE_EXPIRED)
-			seat->credit = 0;
-		want -= min(seat->credit, cost);
-		if (buy(plan, leaf, class, node, seat, want, now) == FULL)
+		if (now - slot->bought > PURSE_EXPIRED)
+			slot->credit = 0;
+		want -= min(slot->credit, cost);
+		if (buy(plan, leaf, class, node, slot, want, now) == FULL)
 			return FULL;
-		seat->credit += want;
-		seat->bought = now;
+		slot->credit += want;
+		slot->bought = now;
 	}
-	if (is_wanted(class, node, seat->delay, now))
+	if (is_wanted(class, node, slot->delay, now))
 		return MARK_OR_DROP;
-	seat->credit -= cost;
+	slot->credit -= cost;
 	return SEND;
 }
 

@@ -22,18 +22,18 @@
 #include "self.h"
 #include "terms.h"
 
-static __always_inline int send(struct totals *total, struct seat *seat, struct size size)
+static __always_inline int send(struct totals *total, struct class_slot *slot, struct size size)
 {
 	int action = redirect();
 
 	if (action == REDIRECTED) {
 		total->sent_packets += size.packets;
 		total->sent_bytes += size.bytes;
-		seat->bytes += size.bytes;
-		if (seat->borrows)
-			seat->borrowed_packets += size.packets;
+		slot->bytes += size.bytes;
+		if (slot->borrows)
+			slot->borrowed_packets += size.packets;
 		else
-			seat->own_packets += size.packets;
+			slot->own_packets += size.packets;
 	} else {
 		total->port_gone_drops += size.packets;
 		total->dropped_bytes += size.bytes;
@@ -75,7 +75,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	struct ethhdr *eth;
 	struct handed set = {};
 	struct class *class;
-	struct seat *seat;
+	struct class_slot *slot;
 	__s64 cost;
 
 	if (!total || !current)
@@ -108,27 +108,27 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		return drop(total, leaf == FILTERED ? &total->filter_drops :
 						      &total->unclassified_drops, size);
 	class = class_of(number, leaf);
-	seat = bpf_map_lookup_elem(&seats, &leaf);
-	if (!class || !seat)
+	slot = bpf_map_lookup_elem(&seats, &leaf);
+	if (!class || !slot)
 		return drop(total, &total->unclassified_drops, size);
 	if (!class->rate)
-		return send(total, seat, size);
+		return send(total, slot, size);
 
 	cost = charge_of(class, size);
 	/* Not even asked for: it would put all classes on its way into debt. */
-	switch (is_cut_too_fine(ctx, size) ? FULL : meter(number, leaf, class, seat, cost)) {
+	switch (is_cut_too_fine(ctx, size) ? FULL : meter(number, leaf, class, slot, cost)) {
 	case FULL:
-		seat->limit_drops += size.packets;
+		slot->limit_drops += size.packets;
 		return drop(total, &total->limit_drops, size);
 	case MARK_OR_DROP:
 		if (!mark(ctx)) {
-			seat->aqm_drops += size.packets;
+			slot->aqm_drops += size.packets;
 			return drop(total, &total->aqm_drops, size);
 		}
-		seat->credit -= cost;
-		seat->marked += size.packets;
+		slot->credit -= cost;
+		slot->marked += size.packets;
 	}
-	return send(total, seat, size);
+	return send(total, slot, size);
 }
 
 SEC(HOOK)

@@ -151,8 +151,8 @@ struct node {
 	__u64 aqm_delay;		/* the virtual delay when it last looked */
 };
 
-/* Of a class, on one CPU. */
-struct seat {
+/* A class's slot of one CPU. */
+struct class_slot {
 	__s64 credit;			/* bytes bought and not used */
 	__u64 bought;			/* when */
 	__u64 delay;			/* how far ahead the class was sold then, in ns */
@@ -241,11 +241,13 @@ struct {
 	__type(value, struct node);
 } nodes SEC(".maps");
 
+/* A class's slots. The map keeps the name that it has in older versions, so that an upgrade and
+ * tools find it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, CLASSES_MAX);
 	__type(key, __u32);
-	__type(value, struct seat);
+	__type(value, struct class_slot);
 } seats SEC(".maps");
 
 struct {

@@ -3,7 +3,7 @@
  * `tree`'s meter, compiled for the host: the same programs/meter.h and share_out.h, over
  * memory in the place of maps, at whatever time its caller says.
  *
- * A tree has CPUs, each with its seats. They take turns: the caller names the CPU.
+ * A tree has CPUs, each with its slots. They take turns: the caller names the CPU.
  *
  * Non-goals: filters and frames; concurrent CPUs.
  */
@@ -18,7 +18,7 @@ struct stepped {
 	struct node nodes[CLASSES_MAX];
 	struct sharing sharing;
 	__u64 now;
-	struct seat all[];		/* of one CPU after the other */
+	struct class_slot slots[];	/* of one CPU after the other */
 };
 
 /* The current tree of each thread. */
@@ -49,7 +49,7 @@ static __u64 bpf_ktime_get_coarse_ns(void)
 
 struct stepped *stepped_new(__u32 cpus)
 {
-	return calloc(1, sizeof(struct stepped) + cpus * CLASSES_MAX * sizeof(struct seat));
+	return calloc(1, sizeof(struct stepped) + cpus * CLASSES_MAX * sizeof(struct class_slot));
 }
 
 void stepped_free(struct stepped *of)
@@ -66,15 +66,15 @@ void stepped_class(struct stepped *of, __u32 number, const struct class *class)
 /* The verdict on a packet, and whether a purchase was tried for it. */
 int stepped_meter(struct stepped *of, __u64 now, __u32 cpu, __u32 leaf, __u64 cost, int *asked)
 {
-	struct seat *seat = &of->all[cpu * CLASSES_MAX + leaf];
-	__u64 bought = seat->bought, refused = seat->refused_until;
+	struct class_slot *slot = &of->slots[cpu * CLASSES_MAX + leaf];
+	__u64 bought = slot->bought, refused = slot->refused_until;
 	int answer;
 
 	tree = of;
 	of->now = now;
-	answer = meter(0, leaf, &of->classes[leaf], seat, cost);
-	*asked = seat->bought != bought || seat->refused_until != refused;
+	answer = meter(0, leaf, &of->classes[leaf], slot, cost);
+	*asked = slot->bought != bought || slot->refused_until != refused;
 	if (answer == MARK_OR_DROP)
-		seat->aqm_drops++;
+		slot->aqm_drops++;
 	return answer;
 }

@@ -38,8 +38,8 @@ pub const PRIORITIES: usize = 16;
 
 /// The size of `struct node`.
 pub(super) const NODE_BYTES: usize = 128;
-/// The size of `struct seat`.
-pub(super) const SEAT_BYTES: usize = 96;
+/// The size of `struct class_slot`.
+pub(super) const CLASS_SLOT_BYTES: usize = 96;
 
 /// The fields of a packet that rules compare: `struct key`. As a mask, the bits that count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -245,7 +245,7 @@ pub(super) fn scope(scope: &Scope, table: &Table, number: u16) -> Vec<u8> {
     words.into_iter().flatten().chain(terms.into_iter().flatten()).chain(otherwise).collect()
 }
 
-/// Sums of the 64-bit words of `struct seat` and `struct totals` over all CPUs.
+/// Sums of the 64-bit words of `struct class_slot` and `struct totals` over all CPUs.
 pub(super) fn sums<const N: usize>(per_cpu: &[Vec<u8>]) -> [u64; N] {
     let mut sums = [0u64; N];
     for value in per_cpu {

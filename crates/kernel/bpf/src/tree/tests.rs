@@ -96,7 +96,7 @@ fn without_a_plan_all_frames_pass_and_those_for_the_box_stay() {
         let totals = tree.totals().unwrap();
         let expected = Totals { to_self: 1, sent_packets: 3, sent_bytes: 300, ..Totals::default() };
         assert_eq!(totals, expected);
-        assert_eq!(tree.seat(0).unwrap().own_packets, 3);
+        assert_eq!(tree.class_counters(0).unwrap().own_packets, 3);
     }
 }
 
@@ -114,9 +114,9 @@ fn a_class_passes_its_rate_and_every_packet_is_counted_once() {
         let times = 4_000_000;
         run(&tree, &frame(53, 0, 1000), times);
         let elapsed = began.elapsed().as_secs_f64();
-        let (seat, totals) = (tree.seat(1).unwrap(), tree.totals().unwrap());
+        let (counters, totals) = (tree.class_counters(1).unwrap(), tree.totals().unwrap());
         assert_eq!(totals.sent_packets + totals.limit_drops + totals.aqm_drops, u64::from(times));
-        assert_eq!(seat.own_packets, totals.sent_packets);
+        assert_eq!(counters.own_packets, totals.sent_packets);
         assert_eq!(totals.sent_bytes + totals.dropped_bytes, 1000 * u64::from(times));
         // Burst and virtual queue come on top, and a batch. Credit expires if its CPU waits for too
         // long.
@@ -153,7 +153,8 @@ fn rules_find_classes_and_the_first_by_order_decides() {
         for port in [53, 80, 443] {
             assert_eq!(run(&tree, &frame(port, 0, 100), 1).0, REDIRECT);
         }
-        let sent = |tree: &Tree| [1, 2, 3].map(|class| tree.seat(class).unwrap().own_packets);
+        let sent =
+            |tree: &Tree| [1, 2, 3].map(|class| tree.class_counters(class).unwrap().own_packets);
         assert_eq!(sent(&tree), [0, 1, 2]);
         // Without the network, port 80 has no rule; counters of remaining classes continue.
         let rules = image.rules[..2].to_vec();
@@ -198,7 +199,8 @@ fn terms_and_rules_decide_in_one_order_and_terms_change_with_the_plan() {
             ..one_class(class(1_000_000_000))
         };
         tree.install(image.clone(), &[1, 2, 3]).unwrap();
-        let sent = |tree: &Tree| [1, 2, 3].map(|class| tree.seat(class).unwrap().own_packets);
+        let sent =
+            |tree: &Tree| [1, 2, 3].map(|class| tree.class_counters(class).unwrap().own_packets);
         for (port, verdict, expected) in [
             (53, REDIRECT, [0, 1, 0]),
             (80, REDIRECT, [0, 1, 1]),
@@ -253,8 +255,9 @@ fn what_filters_in_front_set_decides_and_lasts_for_one_frame() {
             ..Image::default()
         };
         tree.install(image.clone(), &[1, 2, 3, 4, 5, 6]).unwrap();
-        let of =
-            |tree: &Tree| [1, 2, 3, 4, 5, 6].map(|class| tree.seat(class).unwrap().own_packets);
+        let of = |tree: &Tree| {
+            [1, 2, 3, 4, 5, 6].map(|class| tree.class_counters(class).unwrap().own_packets)
+        };
         let load = |tree: &Tree, maps: &mut FrontMaps| {
             let terms = [
                 setting(2, Some((5, u32::MAX)), Some(0x1_0020)),
@@ -321,16 +324,16 @@ fn a_mark_takes_the_place_of_a_drop_and_the_checksum_is_right() {
                 if verdict == DROP || out[15] != frame[15] {
                     break (verdict, out);
                 }
-                if traffic_class == 3 && tree.seat(1).unwrap().marked > 0 {
+                if traffic_class == 3 && tree.class_counters(1).unwrap().marked > 0 {
                     break (verdict, out);
                 }
                 assert!(began.elapsed().as_secs() < 10, "neither marked nor dropped");
             };
-            let seat = tree.seat(1).unwrap();
+            let counters = tree.class_counters(1).unwrap();
             match traffic_class {
-                0 => assert_eq!((marked.0, seat.aqm_drops), (DROP, 1)),
+                0 => assert_eq!((marked.0, counters.aqm_drops), (DROP, 1)),
                 _ => {
-                    assert_eq!((marked.0, seat.aqm_drops, seat.marked), (REDIRECT, 0, 1));
+                    assert_eq!((marked.0, counters.aqm_drops, counters.marked), (REDIRECT, 0, 1));
                     assert_eq!(marked.1[15], 3);
                     assert_eq!(checksum(&marked.1[14..34]), 0);
                 }
@@ -393,7 +396,7 @@ fn a_merged_packet_counts_as_the_frames_that_it_stands_for() {
             assert_eq!(tree.totals().unwrap(), sent, "{headers}, {said}");
         }
     }
-    assert_eq!(tree.seat(0).unwrap().own_packets, sent.sent_packets);
+    assert_eq!(tree.class_counters(0).unwrap().own_packets, sent.sent_packets);
     // What is no frame of a protocol that is split stays what it is.
     let mut other = vec![4; 1000];
     other[12..14].copy_from_slice(&[8, 6]);
@@ -424,7 +427,7 @@ fn a_class_charges_overhead_for_each_frame_of_a_merged_packet() {
     let totals = tree.totals().unwrap();
     assert_eq!((totals.sent_packets, totals.limit_drops), (3, 3));
     assert_eq!((totals.sent_bytes, totals.dropped_bytes), (3 * 742, 3 * 742));
-    assert_eq!(tree.seat(1).unwrap().limit_drops, 3);
+    assert_eq!(tree.class_counters(1).unwrap().limit_drops, 3);
 }
 
 #[test]
@@ -456,7 +459,7 @@ fn a_link_that_divides_frames_is_charged_for_what_it_carries() {
                 };
                 tree.install(Image::default(), &[]).unwrap();
                 tree.install(one_class(class), &[1]).unwrap();
-                let sent = || tree.seat(1).unwrap().own_packets;
+                let sent = || tree.class_counters(1).unwrap().own_packets;
                 run(&tree, &frame(53, 0, bytes as usize), 300);
                 assert_eq!(sent(), 200, "{bytes} bytes, {framing:?}");
             }
@@ -480,11 +483,11 @@ fn a_program_that_inherits_goes_on_with_plan_credit_and_counters() {
         let slow = Class { burst: 0, limit: 10_000 * MS, target: 90_000 * MS, ..class(100) };
         old.install(one_class(slow), &[1]).unwrap();
         assert_eq!(run(&old, &frame(53, 0, 1000), 10).0, DROP);
-        let before = (old.seat(1).unwrap(), old.totals().unwrap());
+        let before = (old.class_counters(1).unwrap(), old.totals().unwrap());
         assert!(before.1.sent_packets < 10 && before.1.limit_drops > 0, "{before:?}");
 
         let mut new = Tree::inherit(OWN, false, Entry::Own, hook, &maps(&old)).unwrap();
-        assert_eq!((new.seat(1).unwrap(), new.totals().unwrap()), before);
+        assert_eq!((new.class_counters(1).unwrap(), new.totals().unwrap()), before);
         new.connect(OTHER).unwrap();
         // The credit is spent.
         assert_eq!(run(&new, &frame(53, 0, 1000), 1).0, DROP);

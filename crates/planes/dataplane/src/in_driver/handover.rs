@@ -18,7 +18,7 @@ use crate::plane::{InheritedPlane, Plane, Still};
 use crate::port::{PortFacts, losses};
 use crate::upgrade::state::{DriverManifest, PortManifest, ProgramState};
 use narrows_bpf::Hook;
-use narrows_bpf::tree::{Seat, Totals, Tree};
+use narrows_bpf::tree::{ClassCounters, Totals, Tree};
 use narrows_classify::{ActionId, ActionKind};
 use narrows_policy::{Handle, Plan};
 use narrows_shaper::Side;
@@ -60,7 +60,7 @@ impl InDriver {
             inherited: installed
                 .inherited
                 .iter()
-                .map(|((qdisc, class), seat)| ([qdisc.major(), *class], seat.words()))
+                .map(|((qdisc, class), counted)| ([qdisc.major(), *class], counted.words()))
                 .collect(),
         });
         let losses = Side::BOTH.map(|side| self.device(side).losses);
@@ -139,8 +139,9 @@ impl InheritedPlane for InheritedPrograms {
             });
             let actions: Vec<_> = actions.collect::<Option<_>>().ok_or_else(unfit)?;
             let inherited = state.inherited.into_iter();
-            let inherited = inherited
-                .map(|([major, class], words)| Some((name(major, class)?, Seat::of(words))));
+            let inherited = inherited.map(|([major, class], words)| {
+                Some((name(major, class)?, ClassCounters::of(words)))
+            });
             // It is not in force here yet.
             let plan = self.plans[side.index()].clone();
             self.plane.installed[side.index()] = Installed {

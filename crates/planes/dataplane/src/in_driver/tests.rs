@@ -116,8 +116,8 @@ enum Fate {
 /// How many packets the program has counted of each fate.
 fn counted(tree: &Tree, numbers: &Numbers) -> BTreeMap<Fate, u64> {
     let of = |number: u32| {
-        let seat = tree.seat(number).unwrap();
-        (Fate::Class(number), seat.own_packets + seat.borrowed_packets)
+        let counted = tree.class_counters(number).unwrap();
+        (Fate::Class(number), counted.own_packets + counted.borrowed_packets)
     };
     let filtered = (Fate::Filtered, tree.totals().unwrap().filter_drops);
     numbers.all().map(of).chain([filtered]).collect()

@@ -135,7 +135,7 @@ impl InheritedSession {
         {
             let io = XdpIo::new(pair, umem.part(*count)?, shares, dissector, seal);
             let worker = Worker::new(io, *count, [Slot::new(of_a), Slot::new(of_b)]);
-            workers.push(boards.seat(worker));
+            workers.push(boards.give_to(worker));
         }
         if workers.len() != parts.len() {
             let reason = "the policy is for another number of queues".to_owned();

@@ -154,7 +154,7 @@ pub struct ProgramState {
     /// [words](narrows_bpf::tree::Totals::words).
     pub before_root: [u64; 9],
     /// What qdiscs counted that were in a class and are gone: the class, as above, and
-    /// [words](narrows_bpf::tree::Seat::words).
+    /// [words](narrows_bpf::tree::ClassCounters::words).
     pub inherited: Vec<([u32; 2], [u64; 6])>,
 }
 
