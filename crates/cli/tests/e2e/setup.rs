@@ -262,7 +262,8 @@ pub fn flood(bed: &Testbed, source_ports: &[u16], bytes: usize, bits: f64) -> Ru
     flood_from(bed.client(), CLIENT, source_ports, bytes, bits)
 }
 
-/// The same from any device.
+/// Floods `device` in `namespace` with frames of `bytes` bytes from `source_ports` in turn, `bits`
+/// a second in all, for a minute.
 pub fn flood_from(
     namespace: &Namespace,
     device: &str,

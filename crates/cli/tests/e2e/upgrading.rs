@@ -30,8 +30,8 @@ fn upgrade(bed: &Testbed, arguments: &[&str]) -> UpgradeStatus {
     all[0].clone()
 }
 
-/// The same, which must succeed: the process id, the pause, and the packets taken over. A busy
-/// machine may exceed the time limit; then it is tried again.
+/// Runs `narrows upgrade --json`, which must succeed, and returns the process id, the pause and the
+/// packets taken over. A busy machine may exceed the time limit; then it is tried again.
 fn upgraded(bed: &Testbed) -> (u32, Duration, u64) {
     for _ in 0..5 {
         match upgrade(bed, &[]) {

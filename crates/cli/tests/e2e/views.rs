@@ -34,7 +34,7 @@ fn get(bed: &Testbed, path: &str) -> Option<(String, String)> {
     get_under("127.0.0.1", bed, path)
 }
 
-/// The same, with `host` as the host name.
+/// The status line and the body of the answer to a GET of `path` with `host` as the host name.
 fn get_under(host: &str, bed: &Testbed, path: &str) -> Option<(String, String)> {
     // A separate program, because a socket belongs to the namespace in which it is created. With
     // HTTP/1.0 the body is not in chunks.
