@@ -48,7 +48,8 @@ impl Client {
         }
     }
 
-    /// The same, with those that run and do not answer apart from the others.
+    /// The instances of this network namespace, and apart from them those that run and do not
+    /// answer; with `dev` only those that have that port.
     ///
     /// # Errors
     /// If there is none, or if this user may not ask.
@@ -71,7 +72,7 @@ impl Client {
         }
     }
 
-    /// The same among the instances with these `sockets`.
+    /// The instances with these `sockets`, and apart from them those that do not answer.
     pub(crate) fn among(
         sockets: impl Iterator<Item = PathBuf>,
         dev: Option<&str>,

@@ -17,14 +17,14 @@ pub enum UpgradeStatus {
     },
     /// It failed; the answering process continues.
     Failed {
-        /// The same number.
+        /// The number of the upgrade, as of [`Running`](Self::Running).
         attempt: u64,
         /// Why.
         reason: String,
     },
     /// The answering process has taken over.
     Done {
-        /// The same number.
+        /// The number of the upgrade, as of [`Running`](Self::Running).
         attempt: u64,
         /// Its process id.
         pid: u32,
