@@ -267,7 +267,7 @@ impl Shaper<'_> {
         words
     }
 
-    /// The same in tbf's words.
+    /// The overhead of the link, in tbf's words.
     fn link_of_tbf(&mut self) -> String {
         /// The Ethernet header, which a `ppp` interface lacks.
         const HEADER: i32 = 14;

@@ -255,7 +255,7 @@ fn provider(circuits: &[(u32, u8)], names: &str) -> String {
 }
 
 const SITES: &str = r#"{"Site0":{"downloadBandwidthMbps":900,"uploadBandwidthMbps":900,"children":{"Site1":{}}},"Site2":{}}"#;
-/// The same sites, moved, and one more.
+/// The sites of `SITES` at other places, and one more.
 const MOVED_SITES: &str = r#"{"New":{},"Site2":{"children":{"Site1":{}}},"Site0":{"downloadBandwidthMbps":500,"uploadBandwidthMbps":500}}"#;
 
 /// The numbers of circuits and sites on a port, by what the comment says without the circuit's
