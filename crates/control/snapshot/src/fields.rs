@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::cell::Cell;
 use std::fmt;
 
-/// A JSON object. See the module's documentation.
+/// A JSON object in few bytes: its fields in their order, as one string of bytes.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields(Box<[u8]>);
 

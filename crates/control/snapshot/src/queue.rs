@@ -28,7 +28,7 @@ pub struct Queue {
     pub backlog_bytes: u64,
     /// Packets that were due to leave here and were dropped.
     pub drops: u64,
-    /// The same by reason; reasons that did not occur are left out.
+    /// Packets that were dropped, by reason; reasons that did not occur are left out.
     #[serde(default)]
     pub drops_by_reason: BTreeMap<String, u64>,
 }
