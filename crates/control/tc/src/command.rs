@@ -149,7 +149,7 @@ pub fn shows(args: &[String]) -> Option<bool> {
     shows.then_some(figures)
 }
 
-/// The same, with the names of classes that the caller has read.
+/// Runs one command line as [`execute`] does, with the names of classes that the caller has read.
 pub fn execute_named(
     args: &[String],
     names: Option<Arc<ClassNames>>,

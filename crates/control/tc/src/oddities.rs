@@ -77,7 +77,7 @@ impl Oddities {
         })
     }
 
-    /// The same as lines of text.
+    /// The warnings as lines of text.
     pub(crate) fn text(&self) -> String {
         self.warnings().map(|warning| warning + "\n").collect()
     }

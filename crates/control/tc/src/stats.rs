@@ -4,7 +4,7 @@ use narrows_policy::{Handle, NodeStats, Parent};
 use narrows_qdisc::Stats;
 use std::collections::HashMap;
 
-/// See the module's documentation.
+/// The statistics of a port's qdiscs, by handle and by place.
 #[derive(Default)]
 pub(crate) struct StatsOf<'a> {
     handles: HashMap<Handle, &'a Stats>,
