@@ -25,7 +25,7 @@ const NEAR: usize = 64;
 /// From this number of prefix lengths on, a trie is worth its cost.
 const WORTH: usize = 5;
 
-/// See the module's documentation.
+/// The filters of one qdisc or class, compiled into tables, tries and sieves.
 #[derive(Clone, Default)]
 pub(crate) struct Block {
     filters: Filters,

@@ -38,7 +38,7 @@ pub struct Rules {
     pub below: BTreeMap<u32, Self>,
 }
 
-/// See the module's documentation.
+/// The filters of a classful qdisc and of those below its classes: finds a packet's [`Path`].
 #[derive(Clone)]
 pub struct Classification {
     classifier: Classifier,

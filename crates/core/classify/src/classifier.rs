@@ -61,8 +61,8 @@ impl Classifier {
         Self { root, inner: inner.collect(), actions, major: self.major }
     }
 
-    /// The same for the qdisc `major`: a packet whose priority names one of its classes has that
-    /// class.
+    /// This classifier for the qdisc `major`: a packet whose priority names one of its classes has
+    /// that class.
     #[must_use]
     pub fn of_qdisc(self, major: u32) -> Self {
         Self { major, ..self }
@@ -94,8 +94,8 @@ impl Classifier {
         Subject::new(frame).map_or(0, |subject| self.class_of(Found::default(), &subject))
     }
 
-    /// The same for a packet whose headers have been parsed. `found` is the result of a look-up
-    /// ahead.
+    /// The class of a packet whose headers have been parsed, ignoring actions; 0 if no filter
+    /// matches. `found` is the result of a look-up ahead.
     #[inline]
     pub fn class_of(&self, found: Found, subject: &Subject<'_>) -> u32 {
         let rank = found.rank_or(|| self.root.find(subject, Rank::FIRST));
@@ -146,7 +146,7 @@ impl Classifier {
         }
     }
 
-    /// The same, running actions.
+    /// The result of the filters of one block from the filter at `rank` on, with their actions.
     #[inline(never)]
     fn act(&self, block: &Block, rank: Rank, subject: &mut Subject<'_>, now: Nanos) -> Verdict {
         let mut found = Some(rank);

@@ -20,7 +20,7 @@ pub trait Policer: Send + Sync {
     fn conforms(&self, cost: u64, now: Nanos) -> bool;
 }
 
-/// See the module's documentation.
+/// A running action: its counters and its policer, which all queues share.
 pub struct Running {
     action: Action,
     counters: Arc<Counters>,

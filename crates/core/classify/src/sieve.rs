@@ -101,7 +101,7 @@ fn hash(word: u64) -> usize {
     ((word >> 32).wrapping_mul(0x9e37_79b1) >> 16) as usize & 0xffff
 }
 
-/// See the module's documentation.
+/// For each value of an address's first 16 bits, the tables that can contain it, as bits.
 #[derive(Clone)]
 pub(crate) struct Sieve {
     sight: Sight,

@@ -36,9 +36,9 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The same, written directly to its final place. A copy through another place would be read
-    /// back in different pieces than it was written, which stalls the processor (no store
-    /// forwarding).
+    /// Writes a packet that no action has touched directly to its final place, as [`Self::new`]
+    /// makes it. A copy through another place would be read back in different pieces than it was
+    /// written, which stalls the processor (no store forwarding).
     #[inline]
     pub fn read(frame: &'a [u8], into: &mut Option<Self>) {
         match Keys::plain(frame) {

@@ -72,7 +72,7 @@ struct Slot<const N: usize> {
     rank: Rank,
 }
 
-/// See the module's documentation.
+/// The filters of one shape: a hash table from a packet's key to the rank of its first filter.
 #[derive(Clone)]
 pub(crate) struct Table<const N: usize> {
     pieces: Vec<Arc<[Slot<N>]>>,
@@ -139,7 +139,7 @@ impl<const N: usize> Table<N> {
         self.get_at(key, Self::spot(key))
     }
 
-    /// The same, if `spot` is that of `key`.
+    /// The first rank of `key`, whose spot is `spot`.
     #[inline]
     pub(crate) fn get_at(&self, key: &[u64; N], Spot(hash): Spot) -> Option<Rank> {
         let piece = &self.pieces[self.piece(hash)];

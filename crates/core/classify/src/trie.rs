@@ -162,7 +162,7 @@ fn first(word: u64) -> usize {
     (word >> (u64::BITS - SHORTEST)) as usize
 }
 
-/// See the module's documentation.
+/// The filters that differ only in a prefix: a trie from an address to the first that matches.
 #[derive(Clone)]
 pub(crate) struct Trie {
     pub(crate) family: Family,

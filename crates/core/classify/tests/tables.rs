@@ -236,7 +236,7 @@ fn expected(model: &Model, subject: &Subject<'_>) -> Vec<u64> {
     matching.map(|(order, _)| *order).collect()
 }
 
-/// The same, each found after the one before.
+/// All matching filters, each found after the one before.
 fn found(classifier: &Classifier, subject: &Subject<'_>) -> Vec<u64> {
     let first = classifier.find(subject, None);
     let behind = |last: &&Arc<Filter>| classifier.find(subject, Some(last));

@@ -101,7 +101,7 @@ pub(super) struct Body<B> {
 /// A page for each slot.
 pub(super) type Below<B> = [Option<Arc<Page<B>>>; SLOTS];
 
-/// See the module's documentation.
+/// The prefix lists of 64 adjacent slots.
 #[derive(Clone)]
 pub(super) struct Page<B> {
     pub(super) head: Head,

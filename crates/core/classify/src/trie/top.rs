@@ -8,7 +8,7 @@ use crate::table::Rank;
 use crate::{Filters, Subject};
 use std::sync::Arc;
 
-/// See the module's documentation.
+/// The first pages of a trie, and the prefixes that are shorter than a slot's bits.
 #[derive(Clone)]
 pub(super) struct Top<B> {
     /// The heads are apart, so that one and its body are fetched at the same time.
