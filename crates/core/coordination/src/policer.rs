@@ -9,7 +9,7 @@ use crate::tree::ledger::Ledger;
 use narrows_classify::{Police, Policer};
 use narrows_units::{Bytes, Nanos, Rate};
 
-/// See the module's documentation.
+/// A policer whose token buckets all queues share without a lock.
 pub struct SharedPolicer {
     buckets: Vec<(Bucket, Ledger)>,
 }

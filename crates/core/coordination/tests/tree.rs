@@ -390,7 +390,7 @@ fn any_tree() -> impl Strategy<Value = Case> {
     tree_of(1..4, 1..4)
 }
 
-/// The same with many leaves that wait for the same lenders.
+/// A tree of three levels with many leaves that wait for the same lenders.
 fn large_tree() -> impl Strategy<Value = Case> {
     tree_of(4..9, 5..12)
 }

@@ -33,7 +33,7 @@ impl Allowance {
         Self { rate, used_until: Nanos::ZERO, depth }
     }
 
-    /// The same share at another rate: savings scale with it.
+    /// This share at another rate: savings scale with it.
     pub(super) fn at_rate(self, rate: Rate, least: Bytes) -> Self {
         Self { used_until: self.used_until, ..Self::new(rate, least) }
     }

@@ -48,7 +48,7 @@ const LONGEST_RETRY: Nanos = Nanos::from_micros(20);
 /// See [`Terms::sample`].
 const SAMPLE_FRAMES: u64 = 8;
 
-/// See the module's documentation.
+/// The figures of a limit that all its meters use: bytes, times and rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Terms {
     pub(super) rate: Rate,

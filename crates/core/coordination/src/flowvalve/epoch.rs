@@ -26,7 +26,7 @@ pub(super) fn earned(rate: u64, span: Nanos) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// See the module's documentation.
+/// A token bucket that one core refills once per epoch.
 #[derive(Default)]
 pub(super) struct Bucket {
     filling: AtomicBool,

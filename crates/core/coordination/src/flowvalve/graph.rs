@@ -25,7 +25,7 @@ pub(super) struct State {
     pub(super) ceil: Bucket,
     /// Bytes forwarded in this epoch, of the class and of all below it.
     counted: AtomicI64,
-    /// The same per second, over the last epochs.
+    /// Bytes forwarded per second, over the last epochs.
     measured: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ impl Node {
     }
 }
 
-/// See the module's documentation.
+/// The classes of a tree by their places, parents before their children.
 #[derive(Default)]
 pub(super) struct Graph {
     nodes: Vec<Node>,
@@ -203,7 +203,7 @@ impl Graph {
         }
     }
 
-    /// The same for the shadow bucket of the class at `place`.
+    /// Measures and fills the shadow bucket of the class at `place` where its epoch is over.
     #[inline]
     pub(super) fn update_lent(&self, place: usize, now: Nanos) {
         let node = &self.nodes[place];

@@ -43,7 +43,7 @@ impl Pace {
     }
 }
 
-/// See the module's documentation.
+/// A class: its tokens in nanoseconds, and the borrowers that wait for it.
 #[derive(Default)]
 pub(super) struct LockedClass {
     parent: Option<u32>,

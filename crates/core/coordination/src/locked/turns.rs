@@ -21,7 +21,7 @@ struct Waiting {
     until: Nanos,
 }
 
-/// See the module's documentation.
+/// The waiting borrower that has had the least for its weight, and until when it waits.
 #[derive(Default)]
 pub(super) struct Turns {
     /// The latest virtual time of any served borrower. A newcomer starts there.

@@ -128,13 +128,14 @@ impl Bed {
         Self::made(TreeStrategy::Fair, queues, classes, &BTreeMap::new(), &below(fifo()))
     }
 
-    /// The same with `leaf` in each leaf class.
+    /// `queues` that keep `classes` together, with `leaf` in each leaf class.
     pub fn with_leaves(queues: usize, classes: &[(u32, Class)], leaf: &Config) -> Self {
         let leaf = below(leaf.clone());
         Self::made(TreeStrategy::Fair, queues, classes, &BTreeMap::new(), &leaf)
     }
 
-    /// The same with bands in each leaf class, and a FIFO in each band.
+    /// `queues` that keep `classes` together, with bands in each leaf class, and a FIFO in each
+    /// band.
     pub fn with_bands(queues: usize, classes: &[(u32, Class)], bands: &bands::Config) -> Self {
         let child = |id| Below { level: 2, ..Below::new(NodeId(id), fifo()) };
         let children = (1..).take(bands.classes.len()).map(child).collect();
@@ -142,7 +143,7 @@ impl Bed {
         Self::made(TreeStrategy::Fair, queues, classes, &BTreeMap::new(), &leaf)
     }
 
-    /// The same by `strategy`, with FlowValve's `labels`.
+    /// `queues` that keep `classes` together by `strategy`, with FlowValve's `labels`.
     pub fn kept_by(
         strategy: TreeStrategy,
         queues: usize,
@@ -372,7 +373,7 @@ impl Bed {
         self.sent.iter().map(rate).collect()
     }
 
-    /// The same by host.
+    /// Lets time pass. Returns the rate of each host meanwhile, in bits per second.
     pub fn run_by_host(&mut self, span: Nanos) -> BTreeMap<u32, f64> {
         let before = self.sent_by.clone();
         self.run(span);
