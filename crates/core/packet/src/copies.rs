@@ -10,7 +10,7 @@ use narrows_units::Bytes;
 /// The most frames that are put aside at once.
 pub const SPARES_MAX: usize = 256;
 
-/// See the module's documentation.
+/// The spare frames for copies of packets, and the copies that are to be made.
 #[derive(Default)]
 pub(crate) struct Copies {
     /// Packets whose frames are free.

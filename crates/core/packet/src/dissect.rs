@@ -77,9 +77,9 @@ impl Dissector {
         headers
     }
 
-    /// The same, written directly to its final place. A copy through another place would be read
-    /// back in different pieces than it was written, which stalls the processor (no store
-    /// forwarding).
+    /// Writes the headers of `frame` directly to their final place, as [`Self::headers`] reads
+    /// them. A copy through another place would be read back in different pieces than it was
+    /// written, which stalls the processor (no store forwarding).
     #[inline]
     pub fn read(&self, frame: &[u8], inner: bool, into: &mut Headers) {
         match plain(frame, inner) {

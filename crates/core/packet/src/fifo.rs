@@ -79,8 +79,8 @@ impl Fifo {
         self.push_back_of(packets, id, len);
     }
 
-    /// The same for a packet whose length is known to be `len`. A packet in no queue has no
-    /// successor, so only its new predecessor is written.
+    /// Appends `id`, which must be in no queue and is `len` bytes long. It has no successor, so
+    /// only its new predecessor is written.
     #[inline]
     pub fn push_back_of(&mut self, packets: &mut Packets, id: PacketId, len: Bytes) {
         debug_assert_eq!(packets.meta(id).next, PacketId::NONE);
@@ -130,7 +130,7 @@ impl Fifo {
         Some(id)
     }
 
-    /// The same if the head's metadata is known to be `meta`.
+    /// Removes the head, whose metadata is `meta`.
     #[inline]
     pub fn take_front(&mut self, meta: &mut Meta) {
         self.head = std::mem::replace(&mut meta.next, PacketId::NONE);

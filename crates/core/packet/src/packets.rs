@@ -135,14 +135,14 @@ impl Packets {
         }
     }
 
-    /// The same table, for packets stored in frames of `frame` bytes.
+    /// This table, for packets stored in frames of `frame` bytes.
     #[must_use]
     pub fn in_frames_of(mut self, frame: Bytes) -> Self {
         self.frame = Bytes(frame.0.max(1));
         self
     }
 
-    /// The same table, with that many frames for queued packets; the others are for reception.
+    /// This table, with that many frames for queued packets; the others are for reception.
     #[must_use]
     pub fn with_places(self, places: u32) -> Self {
         Self { places, ..self }
@@ -261,7 +261,7 @@ impl Packets {
         &self.record(id).meta
     }
 
-    /// The same, mutable.
+    /// The metadata of `id`, to change.
     #[inline]
     pub fn meta_mut(&mut self, id: PacketId) -> &mut Meta {
         &mut self.record_mut(id).meta
@@ -384,7 +384,8 @@ impl Packets {
         &self.drops
     }
 
-    /// The same, and resets the counters: for owners that count per direction.
+    /// The drops since this was last called, by reason; resets them, for owners that count per
+    /// direction.
     pub fn take_drops(&mut self) -> DropCounters {
         std::mem::take(&mut self.drops)
     }

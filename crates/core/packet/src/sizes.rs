@@ -54,7 +54,7 @@ impl Sizes {
         self.0.get(id.0 as usize)?.checked_sub(1).map(Bytes32)
     }
 
-    /// The same; from here on it counts as it is.
+    /// The length of `id`'s frame, if it counts otherwise; from here on it counts as it is.
     pub(crate) fn forget(&mut self, id: PacketId) -> Option<Bytes32> {
         let frame = self.0.get_mut(id.0 as usize)?;
         std::mem::take(frame).checked_sub(1).map(Bytes32)

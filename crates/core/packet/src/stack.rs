@@ -27,8 +27,8 @@ impl Stack {
         }
     }
 
-    /// The same four bytes as a number, zero when empty: the system provides zeroed memory for a
-    /// table of these without touching it.
+    /// The stack as a number, zero when empty: the system provides zeroed memory for a table of
+    /// these without touching it.
     #[inline]
     pub const fn to_bits(self) -> u32 {
         self.0

@@ -71,7 +71,7 @@ impl Key {
         [self.v4((both >> 32) as u32), self.v4(both as u32)]
     }
 
-    /// The same for an IPv6 header.
+    /// The hashes of two hosts whose addresses are adjacent, as in an IPv6 header.
     #[inline]
     pub(super) fn hosts_v6(&self, addresses: &[u8; 32]) -> [u64; 2] {
         let [a, b, c, d] = eights(addresses);

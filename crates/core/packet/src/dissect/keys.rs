@@ -86,7 +86,7 @@ impl Keys {
         Self::plain(frame).or_else(|| Self::walk(frame))
     }
 
-    /// The same for the most common kind of frame; `None` for others.
+    /// The fields of a frame of the most common kind; `None` for others.
     #[inline(always)]
     pub fn plain(frame: &[u8]) -> Option<Self> {
         let plain = plain(frame, false)?;
@@ -120,7 +120,7 @@ impl Keys {
         })
     }
 
-    /// The same for any frame.
+    /// The fields of any frame. `None` if its Ethernet header is incomplete.
     #[inline(never)]
     pub fn walk(frame: &[u8]) -> Option<Self> {
         let link = Link::walk(frame)?;

@@ -27,7 +27,7 @@ impl Link {
         Self::walk_from(frame, 0)
     }
 
-    /// The same from an Ethernet header at `at`.
+    /// Parses from an Ethernet header at `at`.
     #[inline(always)]
     pub(super) fn walk_from(frame: &[u8], at: usize) -> Option<Self> {
         Some(Self::behind(frame, be16(frame, at + 12)?, at + ETHERNET_LEN))

@@ -56,7 +56,7 @@ impl Plain<'_> {
         self.0[IP + 1]
     }
 
-    /// The same as two numbers, the source's first.
+    /// Both addresses, the source's first.
     #[inline(always)]
     pub(super) fn addresses(self) -> [u32; 2] {
         [self.word(IP + 12), self.word(IP + 16)]
