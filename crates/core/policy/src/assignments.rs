@@ -17,7 +17,7 @@ pub(crate) struct Edited {
     pub(crate) added: Vec<Arc<Filter>>,
 }
 
-/// See the module's documentation.
+/// The filters of a classful qdisc, with a count of references for each class.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Assignments {
     /// The filters by the class to which they are attached; 0 for the qdisc itself.
@@ -72,7 +72,7 @@ impl Assignments {
         self.counts.keys().copied()
     }
 
-    /// The same, with the memory of `before` where both are equal.
+    /// These assignments, with the memory of `before` where both are equal.
     pub(crate) fn merged(&self, before: &Self) -> Self {
         let merge = |(at, filters): (&u32, &Filters)| {
             let before = before.blocks.get(at);

@@ -45,8 +45,8 @@ impl Policy {
         self.clone().with_qdisc(dev, edit, facts)
     }
 
-    /// The same in place: a policy that nobody else has copied is changed without a copy of any
-    /// part of it.
+    /// This policy with `edit` applied to port `dev`, in place: a policy that nobody else has
+    /// copied is changed without a copy of any part of it.
     ///
     /// # Errors
     /// As [`Policy::edit`]. The policy is gone then.
@@ -83,8 +83,8 @@ impl Policy {
         self.clone().with_class(dev, edit)
     }
 
-    /// The same in place: a policy that nobody else has copied is changed without a copy of any
-    /// part of it.
+    /// This policy with `edit` applied to the classes of port `dev`, in place: a policy that nobody
+    /// else has copied is changed without a copy of any part of it.
     ///
     /// # Errors
     /// As [`Policy::edit_class`]. The policy is gone then.

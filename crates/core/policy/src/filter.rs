@@ -127,8 +127,8 @@ impl Policy {
         self.clone().with_filter(dev, edit)
     }
 
-    /// The same in place: a policy that nobody else has copied is changed without a copy of any
-    /// part of it.
+    /// This policy with `edit` applied to the filters of port `dev`, in place: a policy that nobody
+    /// else has copied is changed without a copy of any part of it.
     ///
     /// # Errors
     /// As [`Policy::edit_filter`]. The policy is gone then.

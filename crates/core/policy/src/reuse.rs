@@ -11,7 +11,7 @@ use imbl::ordmap::DiffItem;
 use narrows_classify::{Filters, PersistentMap};
 
 impl Policy {
-    /// The same policy, with the memory of `before` wherever both are equal.
+    /// This policy, with the memory of `before` wherever both are equal.
     #[must_use]
     pub fn reusing(mut self, before: &Self) -> Self {
         self.actions.reuse(&before.actions);
