@@ -110,7 +110,7 @@ impl Figures {
     }
 }
 
-/// See the module's documentation.
+/// A `prio`, `drr` or `ets`: ordered classes, and behind them classes that take turns.
 pub(crate) struct Bands {
     config: Config,
     level: u8,

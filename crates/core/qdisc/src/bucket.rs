@@ -214,7 +214,8 @@ impl Bucket {
         self.refilled + average.max(peak)
     }
 
-    /// The same as an answer. Apart, because the caller's loop ends with it.
+    /// The answer to a packet that the bucket cannot pay for yet. Apart, because the caller's loop
+    /// ends with it.
     #[inline(never)]
     fn wait_for(&self, cost: Bytes) -> Take {
         Take::Wait(self.when_affords(cost))

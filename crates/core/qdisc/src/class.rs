@@ -2,7 +2,7 @@
 
 use crate::{hfsc, htb};
 
-/// See the module's documentation.
+/// A class's parameters, by the kind of its tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// Of an `htb`.

@@ -95,7 +95,7 @@ pub(crate) struct Tenure {
     inherited: Option<Length>,
 }
 
-/// See the module's documentation.
+/// A class's packets on one queue: the qdisc below it, and the packet that leaves next.
 ///
 /// Three quarters of a cache line, in which a packet finds all.
 pub(crate) struct ClassQueue {

@@ -21,8 +21,9 @@ use std::ops::RangeInclusive;
 /// ring can hold the arrivals.
 const LONGEST: Nanos = Nanos::from_micros(250);
 
-/// The same where a queue is [`DEEP`]: `tbf` at 20 Mbit/s takes a tenth less of the machine than
-/// with half of it (`narrows bench waking`). Arrivals may not go unseen for longer.
+/// The longest that a departure may wait where a queue is [`DEEP`]: `tbf` at 20 Mbit/s takes a
+/// tenth less of the machine than with half of it (`narrows bench waking`). Arrivals may not go
+/// unseen for longer.
 const LONGEST_IF_DEEP: Nanos = Nanos::from_micros(500);
 
 /// A queue is deep if it stands for this many times as long.
@@ -63,7 +64,8 @@ impl Coalescing {
         Self::no_longer_than(LONGEST, LONGEST_IF_DEEP, shape)
     }
 
-    /// The same if light flows overtake, and most frames cost `frame`.
+    /// The delay that a bucket of `shape` allows if light flows overtake, and most frames cost
+    /// `frame`.
     pub(crate) fn beside_light_flows(shape: &Shape, frame: Bytes) -> Self {
         let half = Nanos(shape.rate.time_for(frame).0 / 2);
         let unseen = half.clamp(*BESIDE_LIGHT.start(), *BESIDE_LIGHT.end());

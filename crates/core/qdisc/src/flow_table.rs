@@ -38,7 +38,7 @@ pub(crate) trait Chained {
     /// The next flow in its bucket, or the next free place.
     fn chain(&self) -> u32;
 
-    /// The same, mutable.
+    /// The next flow in its bucket, or the next free place, to change.
     fn chain_mut(&mut self) -> &mut u32;
 }
 

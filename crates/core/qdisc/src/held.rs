@@ -36,14 +36,14 @@ impl Above {
         self
     }
 
-    /// The same where packets count with `overhead`.
+    /// What parents hold, where packets count with `overhead`.
     pub(crate) fn charged(self, overhead: &Overhead) -> Self {
         let charge =
             |backlog: Backlog| Backlog { bytes: cost_of_alike(overhead, backlog), ..backlog };
         Self { inherited: charge(self.inherited), held: charge(self.held) }
     }
 
-    /// The same for a class of the qdisc: the one whose packet left last, if `is_last`. Packets
+    /// What parents hold of a class: of the one whose packet left last, if `is_last`. Packets
     /// handed over by a former qdisc have passed no class.
     pub(crate) fn in_class(self, is_last: bool) -> Self {
         if is_last { Self { held: self.held, ..Self::default() } } else { Self::default() }

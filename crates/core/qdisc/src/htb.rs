@@ -80,7 +80,7 @@ const NEAR: usize = 64;
 /// The packets of a batch to look ahead.
 const AHEAD: usize = 32;
 
-/// See the module's documentation.
+/// An `htb` on one queue: the packets of its leaf classes, and the scheduler that orders them.
 pub(crate) struct Htb {
     config: Config,
     /// The number of classful qdiscs above it.
@@ -145,7 +145,7 @@ impl Htb {
         }
     }
 
-    /// The same for a class's first packet.
+    /// The place of the leaf for a class's first packet; `None` if there is none.
     #[cold]
     fn find(&mut self, class: u32) -> Option<u32> {
         let place = match self.open(class) {
@@ -219,8 +219,8 @@ impl Htb {
         verdict
     }
 
-    /// The same where the leaf's qdisc is no FIFO: it may drop other packets, and a better one may
-    /// have come.
+    /// Queues the packet `id` at a leaf whose qdisc is no FIFO: it may drop other packets, and a
+    /// better one may have come.
     fn enqueue_in_other(
         &mut self,
         packets: &mut Packets,

@@ -13,7 +13,7 @@ enum Place {
     Other(Box<dyn Qdisc>),
 }
 
-/// See the module's documentation.
+/// The one qdisc below another, and its name.
 pub(crate) struct Inner {
     place: Place,
     /// Its name.

@@ -63,7 +63,7 @@ pub(crate) fn build(config: Config, feedback: Option<Box<dyn Feedback>>) -> Box<
     }
 }
 
-/// The same with a calendar made by `calendar`.
+/// The qdisc that `config` describes, with a calendar made by `calendar`.
 fn with<C: Calendar + 'static>(
     config: Config,
     feedback: Option<Box<dyn Feedback>>,

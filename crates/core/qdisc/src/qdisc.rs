@@ -170,8 +170,9 @@ pub trait Qdisc: Send {
     /// of the [`Spec`] that it was built from.
     fn stats(&self, into: &mut Vec<Stats>);
 
-    /// The same as seen from outside, where parents hold packets that this qdisc has released. A
-    /// qdisc with children must implement it, to find the child that released the packet.
+    /// Adds its figures and those of the qdiscs below it as seen from outside, where parents hold
+    /// packets that this qdisc has released. A qdisc with children must implement it, to find the
+    /// child that released the packet.
     fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
         let own = into.len();
         self.stats(into);

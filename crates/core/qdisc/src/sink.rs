@@ -4,7 +4,7 @@ use crate::{Next, Qdisc};
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_units::Nanos;
 
-/// See the module's documentation.
+/// Where a qdisc puts departing packets.
 pub(crate) trait Sink {
     fn has_room(&self) -> bool;
     /// How many more fit.

@@ -36,7 +36,7 @@ impl<'a> Handover<'a> {
         Self { now, packets, known: Reading::NOTHING, read: None }
     }
 
-    /// The same if only `known` are, and `read` parses more.
+    /// This context if only `known` fields are in the packets, and `read` parses more.
     #[must_use]
     pub fn reading(self, known: Reading, read: ReadHeaders<'a>) -> Self {
         Self { known, read: Some(read), ..self }
@@ -64,7 +64,7 @@ impl<'a> Handover<'a> {
     }
 }
 
-/// See the module's documentation.
+/// A running qdisc with its name, which a new specification retunes or replaces.
 pub struct Slot {
     qdisc: Box<dyn Qdisc>,
     id: NodeId,
@@ -136,7 +136,8 @@ impl Slot {
         self.stats_below(Above::default(), into);
     }
 
-    /// The same as seen from outside, see [`Qdisc::stats_below`].
+    /// Adds its figures and those of the qdiscs below it as seen from outside, see
+    /// [`Qdisc::stats_below`].
     pub(crate) fn stats_below(&self, above: Above, into: &mut Vec<Stats>) {
         let own = into.len();
         self.qdisc().stats_below(above, into);

@@ -185,7 +185,7 @@ fn kind() -> impl Strategy<Value = Kind> {
     ]
 }
 
-/// The same with its name and that of all below it.
+/// The specification of `kind`, with its name and that of all below it.
 fn named(kind: Kind, size: u32, [name, below]: [u64; 2]) -> Spec {
     let mut spec = Spec { id: NodeId(name), ..spec(kind, size) };
     let mut at = &mut spec;

@@ -32,7 +32,7 @@ pub(super) enum Turn {
     Held(Nanos),
 }
 
-/// See the module's documentation.
+/// A class on one queue: its packets, its place in the turns, and its counters.
 pub(super) struct Class {
     pub(super) id: u16,
     pub(super) state: State,

@@ -164,7 +164,8 @@ impl Cake {
         self.line_up(at, id, packets, packet, len, now);
     }
 
-    /// The same, without the tin's counters and the sum of bytes.
+    /// Puts `packet` behind all others of its flow, without the tin's counters and the sum of
+    /// bytes.
     #[inline(always)]
     pub(super) fn line_up(
         &mut self,

@@ -92,7 +92,8 @@ impl Clock {
         if self.next <= now { Ok(()) } else { self.may_leave_late(now) }
     }
 
-    /// The same while dropped packets are not yet compensated: usually called once per batch.
+    /// Whether a packet may leave at `now`, while dropped packets are not yet compensated. Usually
+    /// called once per batch.
     #[cold]
     fn may_leave_late(&self, now: Nanos) -> Result<(), Nanos> {
         if self.failsafe <= now { Ok(()) } else { Err(self.next.min(self.failsafe)) }

@@ -110,8 +110,8 @@ impl Cake {
         (left.packets, next)
     }
 
-    /// The same for one tin or several, without the counters, which are updated for all of `left`
-    /// together.
+    /// Fills `places` with departures of one tin or several, without the counters, which are
+    /// updated for all of `left` together.
     #[inline(always)]
     fn depart_some<const ONE: bool>(
         &mut self,

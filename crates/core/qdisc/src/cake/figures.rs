@@ -15,7 +15,7 @@ pub struct Figures {
     pub capacity_estimate: Rate,
     /// The shortest and the longest packet before overhead; `None` before the first one.
     pub network_size: Option<(u32, u32)>,
-    /// The same with overhead.
+    /// The shortest and the longest packet with overhead; `None` before the first one.
     pub adjusted_size: Option<(u32, u32)>,
     /// Queues that divide the limit at the moment, as this one sees it; 0 if it has no siblings.
     pub active_queues: u32,

@@ -130,8 +130,8 @@ impl Neighbours {
         count
     }
 
-    /// The same below a class with one tin: a queue's weight is its number of hosts, `hosts` in
-    /// 1/65536. Unpublished flows count for a quarter.
+    /// Exchanges figures below a class with one tin: a queue's weight is its number of hosts,
+    /// `hosts` in 1/65536. Unpublished flows count for a quarter.
     pub(super) fn meet_in_class(&mut self, hosts: u64, now: Nanos) -> Weight {
         self.begin_period(now);
         let one = u64::from(Weight::ONE.0);
@@ -139,8 +139,8 @@ impl Neighbours {
         Weight(u32::try_from(weight).unwrap_or(u32::MAX))
     }
 
-    /// The same with several `tins`: sets each tin's part here of its flows on all queues. A
-    /// queue's weight is its part of all quanta.
+    /// Exchanges figures below a class with several `tins`: sets each tin's part here of its flows
+    /// on all queues. A queue's weight is its part of all quanta.
     pub(super) fn meet_by_tin(
         &mut self,
         shares: &[Share],

@@ -100,7 +100,8 @@ impl Sizes {
         adjusted
     }
 
-    /// The same if packets are charged their length.
+    /// The charge of a frame of `len` bytes whose network layer begins at `offset`, where packets
+    /// are charged their length.
     #[inline(always)]
     pub(super) fn charge_plainly(&mut self, len: u32, offset: u16) -> u32 {
         self.offset = average(self.offset, u64::from(offset) << FRACTION, SHIFT);

@@ -110,7 +110,7 @@ impl Tables {
         u16::try_from(load).unwrap_or(u16::MAX)
     }
 
-    /// The same, and publishes the flow, which has used up its quantum.
+    /// The most flows that one of its hosts has. Publishes the flow, which has used up its quantum.
     #[inline(never)]
     pub(super) fn tell_and_load(&mut self, flow: &mut Flow, neighbours: &mut Neighbours) -> u16 {
         if !flow.published {

@@ -149,7 +149,7 @@ impl Tin {
         self.sparse.front().or_else(|| self.wheel.front())
     }
 
-    /// The same, without a change of the round.
+    /// The current flow, without a change of the round.
     #[inline]
     pub(super) fn first(&self) -> Option<u16> {
         self.sparse.front().or_else(|| self.wheel.first())

@@ -90,7 +90,7 @@ impl Codel {
         self.stands(terms, now)
     }
 
-    /// The same if the packet's delay was too long.
+    /// Whether to signal with a packet whose delay was too long.
     #[inline(never)]
     fn stands(&mut self, terms: &Terms, now: Nanos) -> bool {
         if self.first_above == Nanos::ZERO {

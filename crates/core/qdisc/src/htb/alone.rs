@@ -46,7 +46,7 @@ struct Leaf {
     is_active: bool,
 }
 
-/// See the module's documentation.
+/// A scheduler for trees whose classes each ask for credit themselves.
 pub struct Alone<M> {
     meters: M,
     leaves: Vec<Option<Leaf>>,

@@ -37,7 +37,7 @@ impl Traits {
     }
 }
 
-/// See the module's documentation.
+/// A leaf class on one queue: its packets, and what it has sent.
 ///
 /// In order of access: one cache line for an arrival, one more for a class that takes its turn.
 #[repr(C, align(64))]
@@ -126,7 +126,7 @@ impl Leaf {
         self.queue.expect(packets, id);
     }
 
-    /// The same for its turn in the rotation.
+    /// Prefetches the data that its turn in the rotation touches behind these.
     #[inline]
     pub(super) fn expect_turn(&self, packets: &Packets) {
         self.queue.expect_departure(packets);
@@ -143,7 +143,7 @@ impl Leaf {
         self.cost_of(held.len())
     }
 
-    /// The same for this many bytes.
+    /// What the tree charges for this many bytes.
     #[inline]
     fn cost_of(&self, bytes: Bytes) -> Bytes {
         if self.traits.has(Traits::OVERHEAD) { self.overhead.cost(bytes) } else { bytes }

@@ -23,8 +23,8 @@ const GROUP: usize = 4;
 /// With fewer turns than this in a queue there is little to gain.
 const WORTH: usize = 16;
 
-/// See the module's documentation. A list through the classes would show the next turn only when
-/// the class before it is in the cache.
+/// The places of classes in the order of their turns. A list through the classes would show the
+/// next turn only when the class before it is in the cache.
 #[derive(Default, Debug)]
 pub struct Turns {
     places: VecDeque<u32>,

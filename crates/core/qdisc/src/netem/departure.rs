@@ -30,7 +30,8 @@ impl Netem {
         if has_rate { self.by_rate(packets, now, out) } else { self.at_once(packets, now, out) }
     }
 
-    /// The same by way of the qdisc below.
+    /// Moves packets that have passed the delay and the rate at `now` into `out`, by way of the
+    /// qdisc below.
     #[inline(never)]
     fn through_below(&mut self, packets: &mut Packets, now: Nanos, out: &mut impl Sink) -> Next {
         while out.has_room() {

@@ -11,7 +11,7 @@ use narrows_units::Nanos;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// See the module's documentation.
+/// A delay line: packets under way, by the time at which they arrive.
 #[derive(Default)]
 pub(super) struct Line {
     /// Each no earlier than the one before it; their times are in
@@ -58,7 +58,7 @@ impl Line {
         self.queue.push_back(packets, id);
     }
 
-    /// The same, but it arrives behind all others.
+    /// Sends `id` on its way; it arrives behind all others, at `at` or later.
     pub(super) fn append(&mut self, packets: &mut Packets, id: PacketId, at: Nanos) {
         let latest = |line: &Self| line.early.iter().map(|Reverse((at, ..))| *at).max();
         let behind = if self.queue.front().is_some() { Some(self.last) } else { latest(self) };

@@ -67,14 +67,14 @@ impl Bundles {
         }
     }
 
-    /// The same with a safeguard, whose feedback all queues with the same board share.
+    /// These bundles with a safeguard, whose feedback all queues with the same board share.
     #[must_use]
     pub fn with_safeguard(self, feedback: Box<dyn Feedback>) -> Self {
         let bound_until = vec![Nanos::ZERO; DESTINATIONS].into_boxed_slice();
         Self { safeguard: Some(Safeguard::new(feedback)), bound_until, ..self }
     }
 
-    /// The same, but no packet overtakes one that `before` has postponed.
+    /// These bundles in the place of `before`: no packet overtakes one that it has postponed.
     #[must_use]
     pub(super) fn following(mut self, before: Self) -> Self {
         self.turns.follow(before.turns);

@@ -171,7 +171,7 @@ impl Mltw {
         slot
     }
 
-    /// The same if `id` is the first one in the slot, or in a chunk.
+    /// Puts `id` into the slot for `time` as the first one in the slot, or in a chunk.
     #[inline(never)]
     fn put_first(&mut self, packets: &Packets, id: PacketId, time: u64) {
         let wheel = wheel_of(time);

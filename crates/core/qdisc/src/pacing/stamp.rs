@@ -65,7 +65,7 @@ pub(super) struct Terms {
     part: u64,
     /// The granularity to which a departure may be rounded up, as a power of two of nanoseconds.
     spacing: u32,
-    /// The same, as the structure decides.
+    /// The granularity as the structure decides, as a power of two of nanoseconds.
     finest: u32,
     /// Bytes of a flow that may leave in one slot.
     pub(super) allowance: u32,
@@ -136,7 +136,7 @@ pub(super) struct Bundle {
     packets: u32,
     /// How long a bundle takes, in nanoseconds; [`Bundle::UNKNOWN`] until one has left.
     time: u64,
-    /// The same as a power of two.
+    /// How long a bundle takes, as a power of two of nanoseconds.
     power: u32,
 }
 

@@ -35,7 +35,7 @@ pub(super) enum Action {
     Hard,
 }
 
-/// See the module's documentation.
+/// The average queue length, and the decision that it makes about an arrival.
 pub(super) struct Law {
     /// The thresholds, in fixed point.
     min: u64,

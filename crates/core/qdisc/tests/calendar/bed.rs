@@ -101,7 +101,8 @@ impl Bed {
         self.insert_spaced(flow, at, 0)
     }
 
-    /// The same for a flow whose packets are 2^`spacing` nanoseconds apart.
+    /// Puts in a packet of a flow whose packets are 2^`spacing` nanoseconds apart; it may leave at
+    /// `at`, or after the one before it.
     pub fn insert_spaced(&mut self, flow: usize, at: Nanos, spacing: u32) -> PacketId {
         let id = self.free.pop_front().expect("fewer packets are needed");
         self.packets.arrive(id, 1500, self.now);

@@ -29,7 +29,7 @@ pub fn flow(number: u32) -> Headers {
     Headers { flow: number << 24, ecn: Ecn::NotCapable, ..Headers::default() }
 }
 
-/// The same, ECN-capable.
+/// Headers of flow `number` of 256, ECN-capable.
 pub fn capable(number: u32) -> Headers {
     Headers { ecn: Ecn::Capable0, ..flow(number) }
 }

@@ -28,7 +28,7 @@ use narrows_units::{Bytes, Nanos, Rate};
 
 /// The least number of full packets in a window.
 const WINDOW_PACKETS: u64 = 5;
-/// The same for the window that spaces turns.
+/// The least number of full packets in the window that spaces turns.
 const LONG_PACKETS: u64 = 64;
 /// The estimate moves by one part of this many towards each sample, once it has as many samples.
 const FOLLOW: u8 = 4;
@@ -72,7 +72,8 @@ pub(super) struct Estimate {
     long: Window,
     /// The spacing of full packets at the estimate: a power of two of nanoseconds.
     spacing: u8,
-    /// The same at the rate over the long window before.
+    /// The spacing of full packets at the rate over the long window before: a power of two of
+    /// nanoseconds.
     long_spacing: u8,
     /// How many samples the estimate is made of, up to one less than [`FOLLOW`].
     samples: u8,

@@ -18,8 +18,8 @@ const BUCKETS: u32 = FLOWS_MAX / 4;
 const SPREAD: u32 = 0x9e37_79b1;
 /// Places that the hand checks per new flow: two would be enough to keep up.
 const LOOK: usize = 4;
-/// The same if there are too many flows: it reuses one without packets, unless nearly all have
-/// some.
+/// Places that the hand checks if there are too many flows: it reuses one without packets, unless
+/// nearly all have some.
 const LOOK_LONGER: usize = 64;
 
 impl Chained for Flow {
