@@ -75,7 +75,7 @@ struct Gap {
     at: Nanos,
 }
 
-/// See the module's documentation.
+/// A hash table of the connections that a queue watches in one direction.
 pub(crate) struct Flows(Box<[Flow]>);
 
 impl Flows {
@@ -127,7 +127,7 @@ impl Flow {
         self.passed_before(segment, now)
     }
 
-    /// The same for a segment below the highest byte sent.
+    /// A segment below the highest byte sent leaves at `now`.
     #[cold]
     fn passed_before(&mut self, segment: &Segment, now: Nanos) -> Passed {
         let fills = |gap: &&mut Gap| {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The number of the class of a packet that has none.
 pub const NO_CLASS: u32 = 0;
 
-/// See the module's documentation.
+/// The round trips and losses that one queue measures at one port.
 pub struct Observer {
     board: Arc<Awaited>,
     /// The key of all hashes.

@@ -11,7 +11,7 @@ const TURN: Nanos = Nanos(1 << 30);
 /// The packets that may be examined in a turn before there is a rest.
 const PACKETS: u32 = 1 << 17;
 
-/// See the module's documentation.
+/// Which turns of a queue are watched, so that watching costs the same at any packet rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turns {
     /// The number of this turn, counted from time 0.

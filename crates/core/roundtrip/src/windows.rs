@@ -54,7 +54,7 @@ struct Window<E> {
     places: Vec<(bool, E)>,
 }
 
-/// See the module's documentation.
+/// Two windows of entries: the one that is being filled, and the last complete one.
 pub(crate) struct Windows<E> {
     length: Nanos,
     filling: Window<E>,
