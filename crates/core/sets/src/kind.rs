@@ -93,7 +93,7 @@ pub struct Kind {
     pub hashsize: u32,
     /// The number of its buckets; `None` if not given.
     pub bucketsize: Option<u8>,
-    /// The same of its hash's seed.
+    /// The seed of its hash; `None` if not given.
     pub initval: Option<u32>,
 }
 

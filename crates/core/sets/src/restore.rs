@@ -8,7 +8,7 @@ use crate::sets::{Failure, Host, Reply, Sets};
 use crate::words::Words;
 use narrows_units::Nanos;
 
-/// See the module's documentation.
+/// The text of an `ipset restore`, and how much of it is done.
 pub struct Restore {
     text: String,
     /// How many bytes of it are done.

@@ -36,7 +36,7 @@ pub enum Changes {
     Of(Vec<Key>),
 }
 
-/// See the module's documentation.
+/// A set: its members, their timeouts, and the changes since they were last asked for.
 #[derive(Clone, Debug)]
 pub struct Set {
     kind: Kind,

@@ -56,7 +56,7 @@ pub struct Named {
     pub set: Set,
 }
 
-/// See the module's documentation.
+/// All sets by name.
 #[derive(Clone, Debug, Default)]
 pub struct Sets {
     named: BTreeMap<String, Named>,
@@ -106,7 +106,7 @@ impl Sets {
         self.named.iter().map(|(name, named)| (name.as_str(), named))
     }
 
-    /// The same, and reports the changes.
+    /// All of them by name, to change. Reports the changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Named)> {
         self.named.iter_mut().map(|(name, named)| (name.as_str(), named))
     }

@@ -248,7 +248,7 @@ fn leaf(flips: &[Flip], is_in: bool) -> Leaf {
     leaf
 }
 
-/// The same in half a word, if there are few.
+/// The /24 in which `flips` are, in half a word, if there are few.
 fn listed(flips: &[Flip], is_in: bool) -> Option<u32> {
     let unused = FLIPS_MAX.checked_sub(flips.len())?;
     let is_in = if is_in ^ (unused % 2 == 1) { IS_IN } else { 0 };

@@ -5,7 +5,8 @@ use crate::key::Key;
 use crate::kind::Shape;
 use crate::set::{Element, Set};
 
-/// See the module's documentation. In order, one comes before those within it.
+/// A prefix whose membership is the opposite of its surroundings. In order, one comes before those
+/// within it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Flip {
     pub(super) bits: u128,

@@ -24,7 +24,7 @@ pub(super) const KIND: usize = 3;
 pub(super) const IS_IN: u32 = 1 << 29;
 const IS_NODE: u32 = 1 << 31;
 
-/// See the module's documentation.
+/// A node of the IPv6 trie: bits to pass over, then 64 slots.
 #[derive(Clone, Copy)]
 pub(super) struct Node {
     /// The slots that are in the set unless a cell below differs,
