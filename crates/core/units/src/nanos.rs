@@ -26,7 +26,7 @@ impl Ord for Nanos {
     }
 }
 
-/// The same.
+/// As for [`Ord`]: the tests' profile inlines this one.
 #[cfg(debug_assertions)]
 impl PartialOrd for Nanos {
     #[inline]
