@@ -82,7 +82,7 @@ impl Mode {
     }
 }
 
-/// See the module's documentation.
+/// The maps in which programs look up the sets of an instance.
 pub struct SetTables {
     words: Mapped<AtomicU64>,
     tables: Mapped<SharedTable>,
@@ -429,7 +429,8 @@ fn put(outer: &MapHandle, number: u32, inner: &MapHandle) -> Result<(), libbpf_r
     outer.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
-/// The same for several. Readers of the old ones are done on return.
+/// Replaces the maps of the tables `numbers` by `inner`. Readers of the old ones are done on
+/// return.
 fn put_all<'a>(
     outer: &MapHandle,
     numbers: &[u32],

@@ -335,7 +335,7 @@ struct LaidOut {
 /// What is loaded for a hook. All other maps are the same for each.
 struct Programs {
     program: OwnedFd,
-    /// The same for what has met filters that set something.
+    /// The program for what has met filters that set something.
     behind: OwnedFd,
     other_port: MapHandle,
 }
@@ -678,7 +678,7 @@ impl Tree {
         Ok(Totals::of(layout::sums(&slots("totals", &self.maps.totals, 0)?)))
     }
 
-    /// The same by CPU: of all that there may be.
+    /// The verdicts on frames so far, by CPU: of all that there may be.
     ///
     /// # Errors
     /// Where it cannot be read.

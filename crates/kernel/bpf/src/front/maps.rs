@@ -52,7 +52,7 @@ impl Sum for Counted {
     }
 }
 
-/// See the module's documentation.
+/// The counters and accounts of a port's front programs, which a new program takes over.
 pub struct FrontMaps {
     counters: MapHandle,
     commons: MapHandle,

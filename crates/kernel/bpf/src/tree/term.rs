@@ -68,7 +68,7 @@ pub enum Number {
 /// A comparison with a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relation {
-    /// The same.
+    /// Equal to the value.
     Equal = 0,
     /// Less than the value.
     Less = 1,

@@ -27,7 +27,7 @@ fn tree() -> Option<Tree> {
     }
 }
 
-/// The same for each hook.
+/// A tree for each hook.
 fn trees() -> impl Iterator<Item = Tree> {
     let at_tcx = tree().map(|mut tree| {
         tree.move_to(Hook::Tcx).unwrap();
