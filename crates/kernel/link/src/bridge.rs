@@ -70,7 +70,7 @@ pub const PREFIX: &str = "nrwbr";
 
 /// Link-local groups that the bridge forwards: all that the kernel allows.
 const GROUPS: u16 = 0xfff8;
-/// The same for each port: all but pause frames.
+/// Link-local groups that each port forwards: all but pause frames.
 const PORT_GROUPS: u16 = 0xfffd;
 
 /// The settings of a bridge that Narrows creates.

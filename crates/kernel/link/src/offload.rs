@@ -27,7 +27,7 @@ pub enum Offload {
     TxServiceTag,
     /// Received packets are merged in the device.
     Lro,
-    /// The same, in a way that can be reversed.
+    /// Received packets are merged in the device, in a way that can be reversed.
     GroHw,
     /// Received packets are merged in the stack.
     Gro,
@@ -46,7 +46,8 @@ impl Offload {
         }
     }
 
-    /// The same where programs run behind the driver, at tcx. All others can be reversed there.
+    /// The offloads that corrupt received frames where programs run behind the driver, at tcx. All
+    /// others can be reversed there.
     pub const AT_TCX: &'static [Self] = &[Self::Lro];
 
     /// The work that the other end of a veth leaves undone in the frames that it sends.
