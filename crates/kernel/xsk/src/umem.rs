@@ -202,7 +202,8 @@ impl UmemPart {
         Some(unsafe { std::slice::from_raw_parts(place.as_ptr(), len as usize) })
     }
 
-    /// The same, mutable.
+    /// The `len` bytes at `addr`, if they are within frame number `frame` of this part, to write
+    /// to.
     ///
     /// # Safety
     /// As for [`UmemPart::bytes`].
