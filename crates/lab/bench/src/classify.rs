@@ -59,7 +59,7 @@ pub struct Row {
     pub structure: String,
     /// The median over all repeats.
     pub ns_per_packet: f64,
-    /// The same divided by that of the tables, within each repeat; the median.
+    /// The time divided by that of the tables, within each repeat; the median.
     pub ratio: f64,
 }
 

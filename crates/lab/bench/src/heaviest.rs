@@ -57,7 +57,7 @@ impl Work {
         looked
     }
 
-    /// The same loop without it.
+    /// Runs the loop without it.
     fn run_floor(&mut self, packets: u64) {
         for _ in 0..packets {
             self.now += TIME;

@@ -29,7 +29,7 @@ pub struct Row {
     pub queues: usize,
     /// From arrival to departure; the median over all repeats.
     pub ns_per_packet: f64,
-    /// The same divided by the floor's, within each repeat; the median.
+    /// The time divided by the floor's, within each repeat; the median.
     pub ratio: f64,
 }
 

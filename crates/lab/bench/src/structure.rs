@@ -58,7 +58,7 @@ pub enum Structure {
     Sfq,
     /// `netem` with a delay of [`UNDER_WAY`].
     Netem,
-    /// The same over a `pfifo`.
+    /// `netem` with a delay of [`UNDER_WAY`], over a `pfifo`.
     NetemOver,
     /// `red` over a `bfifo`, with an average below its thresholds.
     Red,
@@ -68,7 +68,8 @@ pub enum Structure {
     TbfShared(Strategy),
     /// `htb` with schedulers of a shared tree of [`LEVELS`], where the leaf has all it sends.
     Htb,
-    /// The same, where it borrows all of it from the root.
+    /// `htb` with schedulers of a shared tree of [`LEVELS`], where the leaf borrows all it sends
+    /// from the root.
     HtbBorrowing,
     /// `prio`, `drr` or `ets` with [`CLASSES`], each of which has a part of the packets.
     Bands(Discipline),

@@ -22,7 +22,7 @@ pub struct Row {
     pub flows: u32,
     /// Enqueue and dequeue; the median over all repeats.
     pub ns_per_packet: Option<f64>,
-    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
+    /// Enqueue and dequeue; the least of all repeats: the undisturbed cost on a shared machine.
     pub best_ns_per_packet: Option<f64>,
     /// Instructions for the same work, counted.
     pub instructions_per_packet: Option<f64>,

@@ -16,7 +16,7 @@ const STEPS: u64 = 500_000;
 pub enum Subject {
     /// [`Classifier`], from the packet's keys on.
     Tables,
-    /// The same, from its bytes on.
+    /// [`Classifier`], from the packet's bytes on.
     TablesFromBytes,
     /// One filter after the other.
     Walk,
@@ -50,7 +50,7 @@ impl Subject {
     }
 }
 
-/// See the module's documentation.
+/// A classifier under measurement, with its filters and its packets.
 pub struct Work {
     frames: Vec<[u8; 64]>,
     destinations: Vec<u128>,

@@ -39,11 +39,11 @@ pub struct Row {
     pub threads: usize,
     /// Million packets per second, all threads together.
     pub mpps: f64,
-    /// The same per thread.
+    /// Million packets per second and thread.
     pub mpps_per_thread: f64,
     /// Time in turns a packet, in nanoseconds; waiting for the limit not counted.
     pub ns_per_packet: f64,
-    /// The same divided by that of `lock`.
+    /// The time divided by that of `lock`.
     pub ratio_to_lock: Option<f64>,
     /// Packets a second over as many times those of one thread, where the limit is far away.
     pub scaling_percent: Option<f64>,

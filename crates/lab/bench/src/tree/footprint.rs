@@ -41,7 +41,7 @@ impl Footprint {
         Ok(Self { idle: idle.saturating_sub(before), used: resident()?.saturating_sub(before) })
     }
 
-    /// The same in a process of its own.
+    /// Builds the structure in a process of its own, and lets packets through every leaf.
     pub(super) fn of(program: &Program, subject: Subject, shape: Shape) -> Result<Self> {
         let Shape { classes, depth, active, load } = shape;
         let output = Command::new(&program.path)

@@ -34,11 +34,12 @@ pub struct Row {
     pub clock: &'static str,
     /// Enqueue and dequeue, in a thread's CPU time; the median over all repeats.
     pub ns_per_packet: Option<f64>,
-    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
+    /// Enqueue and dequeue, in a thread's CPU time; the least of all repeats: the undisturbed cost
+    /// on a shared machine.
     pub best_ns_per_packet: Option<f64>,
     /// Nanoseconds divided by those of `fifo`, within each repeat; the median.
     pub ratio_to_fifo: Option<f64>,
-    /// The same by those of `rte_sched`.
+    /// Nanoseconds divided by those of `rte_sched`, within each repeat; the median.
     pub ratio_to_rte_sched: Option<f64>,
     /// Million packets per second, all threads together.
     pub mpps: Option<f64>,

@@ -29,7 +29,8 @@ pub struct Row {
     pub mode: &'static str,
     /// Departure, EDT and insertion; the median over all repeats.
     pub ns_per_packet: f64,
-    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
+    /// Departure, EDT and insertion; the least of all repeats: the undisturbed cost on a shared
+    /// machine.
     pub best_ns_per_packet: f64,
     /// Instructions for the same work, counted.
     pub instructions_per_packet: Option<f64>,

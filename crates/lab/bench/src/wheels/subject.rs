@@ -25,7 +25,7 @@ pub enum Subject {
     FlowBundler,
     /// A timing wheel searched slot by slot, of 100 ns up to 10 s.
     Carousel,
-    /// The same with find-first-set bitmaps.
+    /// A timing wheel with find-first-set bitmaps, of 100 ns up to 10 s.
     Eiffel,
     /// The qdisc: a queue for each flow, and a heap of those that wait.
     Fq,

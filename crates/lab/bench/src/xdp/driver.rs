@@ -38,12 +38,12 @@ impl Driver {
         Self::with(EMPTY_LIVE, &[], interface)
     }
 
-    /// The same for a flood of IPv4 frames, at so many a second, or as many as the core sends. Each
-    /// frame has the next one of `sources`, or a new one if there are none. They go in bursts of
-    /// 32.
+    /// The driver of the interface for a flood of IPv4 frames, at so many a second, or as many as
+    /// the core sends. Each frame has the next one of `sources`, or a new one if there are none.
+    /// They go in bursts of 32.
     ///
     /// # Errors
-    /// The same, or if there are too many sources.
+    /// If the kernel does not load the program that sends, or if there are too many sources.
     pub fn flooding(interface: u32, per_second: Option<f64>, sources: &[Ipv4Addr]) -> Result<Self> {
         // Of no frames a second it is more than any time.
         let interval = per_second.map_or(0, |rate| (BURST as f64 * 1e9 / rate) as u64);

@@ -175,7 +175,7 @@ fn object(bytes: &[u8], constants: &[u64]) -> Result<OwnedFd> {
     Ok(program)
 }
 
-/// The same with its maps.
+/// Loads the one program of an object, with its constants, and returns its maps, too.
 fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>)> {
     let mut open = ObjectBuilder::default().open_memory(bytes)?;
     if !constants.is_empty() {
@@ -190,7 +190,7 @@ fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>
     Ok((program.as_fd().try_clone_to_owned()?, maps))
 }
 
-/// The same for a program whose frames leave by the interface `port`.
+/// Loads a program whose frames leave by the interface `port`, and returns its maps, too.
 pub(super) fn leaving_by(
     port: u32,
     bytes: &[u8],

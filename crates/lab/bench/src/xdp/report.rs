@@ -37,7 +37,8 @@ pub struct Row {
     pub masks: u32,
     /// CPU time of a frame on each CPU; the median over all repeats.
     pub ns_per_packet: f64,
-    /// The same, the least of all repeats: the undisturbed cost on a shared machine.
+    /// CPU time of a frame on each CPU; the least of all repeats: the undisturbed cost on a shared
+    /// machine.
     pub best_ns_per_packet: f64,
     /// The time in addition to the empty program on as many CPUs, within each repeat; the median.
     /// For `spread-…`, in addition to `spread`.

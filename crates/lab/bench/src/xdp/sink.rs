@@ -19,7 +19,7 @@ pub(super) fn attached(object: &[u8], interface: u32) -> Result<(Vec<MapHandle>,
     Ok((maps, program.attach_xdp(i32::try_from(interface)?)?))
 }
 
-/// See the module's documentation.
+/// A program at the receiving port that counts frames and drops them.
 pub(super) struct Sink {
     maps: Vec<MapHandle>,
     _link: Link,
