@@ -87,7 +87,8 @@ pub fn run(setup: &Setup, progress: &mut dyn FnMut(f64)) -> Result<Outcome, SimE
     run_with(setup, traffic::load(setup), progress)
 }
 
-/// The same with custom traffic; the traffic of `setup` then only names the groups of `load`.
+/// Runs `setup` as [`run`] does, with custom traffic; the traffic of `setup` then only names the
+/// groups of `load`.
 ///
 /// # Errors
 /// If the qdisc's words are refused, or the setup makes no sense.
@@ -108,8 +109,8 @@ pub fn run_with(
 /// Gives queue number `.0` its meter at the port's limit.
 pub type Meters<'a> = dyn FnMut(usize) -> Box<dyn Meter> + 'a;
 
-/// The same as [`run`] with a custom strategy: wherever the words give a queue a meter at a shared
-/// limit, it gets one from `meters` instead. The strategy in the words is then unused.
+/// Runs `setup` as [`run`] does, with a custom strategy: wherever the words give a queue a meter at
+/// a shared limit, it gets one from `meters` instead. The strategy in the words is then unused.
 ///
 /// A meter costs its core no time unless it says how often it touches lines that others write
 /// ([`Meter::contact`]).

@@ -72,17 +72,18 @@ pub enum Measure {
     /// Windows begin at every fiftieth of their length.
     #[serde(rename = "window_1ms_percent")]
     Window1ms,
-    /// The same of 10 ms.
+    /// By how much the fullest window of 10 ms exceeded the limit, in percent.
     #[serde(rename = "window_10ms_percent")]
     Window10ms,
-    /// The same of 100 ms.
+    /// By how much the fullest window of 100 ms exceeded the limit, in percent.
     #[serde(rename = "window_100ms_percent")]
     Window100ms,
     /// By how much the rate of a flow is off its pace over windows of a millisecond, either way, in
     /// percent: the mean of all flows' windows. Flows that have a pace are `backlogged` ones.
     #[serde(rename = "off_1ms_percent")]
     Off1ms,
-    /// The same of the worst window.
+    /// By how much the rate of a flow is off its pace in the worst window of a millisecond, in
+    /// percent.
     #[serde(rename = "off_most_1ms_percent")]
     OffMost1ms,
     /// The mean over windows of 10 ms.
@@ -91,7 +92,8 @@ pub enum Measure {
     /// The mean over windows of 100 ms.
     #[serde(rename = "off_100ms_percent")]
     Off100ms,
-    /// The same of all flows together, as if they were one.
+    /// By how much the rate of all flows together, as if they were one, is off its pace over
+    /// windows of 100 ms, in percent.
     #[serde(rename = "all_off_100ms_percent")]
     AllOff100ms,
     /// How many of all gaps between a packet and the next but one of its flow are below a quarter

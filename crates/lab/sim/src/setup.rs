@@ -172,7 +172,7 @@ pub struct Traffic {
 pub struct HeaderFields {
     /// Over how many source hosts its flows are spread, as evenly as that goes.
     pub source_hosts: u32,
-    /// The same of destination hosts.
+    /// Over how many destination hosts its flows are spread, as evenly as that goes.
     pub destination_hosts: u32,
     /// The hosts are shared with every other group that sets this. Measures still count each
     /// group's hosts separately.

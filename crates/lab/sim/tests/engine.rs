@@ -63,7 +63,7 @@ fn setup(queues: usize, rate: Rate, words: &str) -> Setup {
     }
 }
 
-/// The same shaped by a `tbf` at `rate` with queues of some milliseconds.
+/// A setup shaped by a `tbf` at `rate` with queues of some milliseconds.
 fn shaped(queues: usize, rate: Rate, burst: u64, coordination: &str) -> Setup {
     let (bps, limit) = (rate.bits_per_sec(), rate.bytes_in(ms(5)).0.max(90_000));
     let words =

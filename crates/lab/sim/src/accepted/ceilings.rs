@@ -57,7 +57,7 @@ struct Class {
     sent: u64,
 }
 
-/// See the module's documentation.
+/// The token buckets of a policy: one for each class with a ceiling, one for a `tbf` at the root.
 #[derive(Default)]
 pub(super) struct Ceilings {
     root: Option<Bucket>,

@@ -20,7 +20,7 @@ pub(super) struct Sent {
     pub(super) len: Bytes,
 }
 
-/// See the module's documentation.
+/// A worker's I/O that makes the arrivals at port A and records what leaves at port B.
 pub(super) struct Ports {
     dissector: Dissector,
     coming: VecDeque<(u8, u32)>,

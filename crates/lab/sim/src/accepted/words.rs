@@ -76,7 +76,7 @@ pub fn script(bytes: &[u8]) -> String {
     format!("# {queues} queues\n{}\n# under load\n{}\n", policy.join("\n"), changes.join("\n"))
 }
 
-/// See the module's documentation.
+/// Makes commands and packets from bytes, each of which is a choice among a few.
 pub(super) struct Words<'a> {
     bytes: std::slice::Iter<'a, u8>,
     lines: Vec<String>,

@@ -92,7 +92,7 @@ impl<'a> Engine<'a> {
         Self::with_plans(setup, structure, plans)
     }
 
-    /// The same with other flows, in the order of their starts.
+    /// The fabric of `setup` with other flows, in the order of their starts.
     pub(super) fn with_plans(setup: &'a Setup, structure: Structure, plans: Vec<Plan>) -> Self {
         let Setup { topology, traffic, seed, .. } = setup;
         let links = topology.links();

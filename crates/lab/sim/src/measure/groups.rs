@@ -30,7 +30,7 @@ pub enum GroupMeasure {
     /// mean.
     #[serde(rename = "off_1ms_percent")]
     Off1ms,
-    /// The same over windows of 10 ms.
+    /// By how much a flow's rate is off its pace over windows of 10 ms, either way: the mean.
     #[serde(rename = "off_10ms_percent")]
     Off10ms,
     /// The shortest gap between a packet and the next but one of its flow.

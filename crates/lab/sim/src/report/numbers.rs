@@ -25,7 +25,7 @@ pub(super) fn show(measure: Measure, value: f64) -> String {
     written(value, decimals)
 }
 
-/// The same for a `measure` of a group.
+/// `value` of a `measure` of a group, with as many digits as say something.
 pub(super) fn show_of_group(measure: GroupMeasure, value: f64) -> String {
     let decimals = match measure {
         GroupMeasure::JainFlows => 4,

@@ -102,8 +102,8 @@ impl Experiment {
         self.run_until(jobs, progress, &|| false)
     }
 
-    /// The same until `stop` is true: then no further run starts, and the results are those of the
-    /// started runs, at least of the first.
+    /// Runs it as [`Experiment::run`] does until `stop` is true: then no further run starts, and
+    /// the results are those of the started runs, at least of the first.
     ///
     /// # Errors
     /// As [`Experiment::run`].

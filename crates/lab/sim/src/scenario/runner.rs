@@ -58,8 +58,8 @@ pub fn run<'a, S: Runs>(
     run_until(scenario, jobs, progress, &|| false)
 }
 
-/// The same until `stop` is true: then no further run starts, and the results are those of the
-/// started runs, at least of the first.
+/// Runs `scenario` as [`run`] does until `stop` is true: then no further run starts, and the
+/// results are those of the started runs, at least of the first.
 ///
 /// # Errors
 /// As [`run`].

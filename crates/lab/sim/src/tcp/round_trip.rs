@@ -29,7 +29,7 @@ impl RoundTrip {
         Self { mean, variation, measured: false, time_out: INITIAL, least: LEAST }
     }
 
-    /// The same for a stack whose time-out is only `least` if round trips are short.
+    /// Nothing yet, for a stack whose time-out is only `least` if round trips are short.
     pub(crate) fn with_least(least: Nanos) -> Self {
         Self { least, ..Self::new() }
     }

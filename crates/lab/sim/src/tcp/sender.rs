@@ -21,7 +21,7 @@ const MOST_IN_FLIGHT: f64 = 741_500.0;
 
 /// How many windows are paced into a round trip, in congestion avoidance.
 const PACE: f64 = 1.2;
-/// The same in slow start.
+/// How many windows are paced into a round trip, in slow start.
 const SLOW_START_PACE: f64 = 2.0;
 
 /// One flow's.
@@ -59,12 +59,12 @@ impl Sender {
         }
     }
 
-    /// The same with a fixed number of segments to send.
+    /// This sender with a fixed number of segments to send.
     pub(crate) fn with_length(self, segments: u64) -> Self {
         Self { length: segments, ..self }
     }
 
-    /// The same with time-outs of no less than `least`.
+    /// This sender with time-outs of no less than `least`.
     pub(crate) fn with_least_time_out(self, least: Nanos) -> Self {
         Self { round_trip: RoundTrip::with_least(least), ..self }
     }

@@ -209,7 +209,7 @@ impl Model<'_> {
         self.touch(number, 0, updates, time)
     }
 
-    /// The same for a core that has the line at `fetched`.
+    /// When a core that has the line at `fetched` has done `updates` of it.
     fn update(&mut self, number: usize, line: usize, updates: f64, fetched: f64) -> f64 {
         let line = &mut self.lines[line];
         line.free_at = line.free_at.max(fetched) + updates * self.costs.line_update_ns;

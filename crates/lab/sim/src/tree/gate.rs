@@ -34,7 +34,7 @@ pub(super) struct Queue {
     ring: VecDeque<Packet>,
 }
 
-/// See the module's documentation.
+/// What decides about packets: the driver's program, meters alone, or qdiscs in which they wait.
 pub(super) enum Gate {
     /// The XDP plane's program.
     Driver(Driver),
