@@ -56,7 +56,7 @@ pub struct Row {
     pub worst_delivered_percent: f64,
     /// The load given to the client's device.
     pub offered_percent: f64,
-    /// The same in the round in which it was least: below 100, there was too little load for the
+    /// The load in the round in which it was least: below 100, there was too little load for the
     /// limit.
     pub worst_offered_percent: f64,
     /// The bytes that each queue sent.

@@ -51,7 +51,7 @@ pub struct Run {
     pub is_filtered: bool,
     /// Transactions a second, for each step.
     pub transactions: Vec<f64>,
-    /// The same for each phase.
+    /// Transactions a second, for each phase.
     pub phases: Vec<f64>,
     /// Packets of the flood in each phase, a second.
     pub floods: Vec<f64>,

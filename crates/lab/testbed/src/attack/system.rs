@@ -35,7 +35,7 @@ pub(super) enum System {
     UnfilteredSpoofed,
     /// A rate for each source in front of the workers, against invented sources.
     PerSource,
-    /// The same in front of the XDP plane.
+    /// A rate for each source in front of the XDP plane, against invented sources.
     PerSourceXdp,
 }
 

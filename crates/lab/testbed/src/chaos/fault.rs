@@ -33,7 +33,7 @@ pub(super) const PROMISED: Duration = Duration::from_secs(1);
 /// The delay of a thread on a machine whose cores are shared by senders, receivers, Narrows and
 /// anything else. Part of every bound.
 pub(super) const NOISE: Duration = Duration::from_millis(300);
-/// The same, for a frame between its sender and the shaper's queue.
+/// The delay of a frame between its sender and the shaper's queue.
 pub(super) const IN_FLIGHT: Nanos = Nanos::from_millis(100);
 
 /// The effects of a fault that the books need to know.

@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_millis(10);
 /// Counts by way.
 type ByWay<T> = [T; 2];
 
-/// See the module's documentation.
+/// What faults act on: the bed, the instance in it, its policy, and the counts of its lives.
 pub(super) struct World<'a> {
     pub(super) bed: &'a Testbed,
     pub(super) plane: Plane,

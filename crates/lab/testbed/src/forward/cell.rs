@@ -31,8 +31,9 @@ pub(super) struct Sample {
     pub(super) taken_per_second: f64,
     /// Run time of the forwarder's threads, in seconds per second.
     pub(super) worker_cores: Option<f64>,
-    /// The same for all threads that the traffic keeps busy: the sender's, unless the forwarder
-    /// [receives on another core](Load::is_received_elsewhere), the forwarder's, and the kernel's.
+    /// Run time of all threads that the traffic keeps busy, in seconds per second: the sender's,
+    /// unless the forwarder [receives on another core](Load::is_received_elsewhere), the
+    /// forwarder's, and the kernel's.
     pub(super) machine_cores: f64,
     /// Frames lost without a limit asking for it, over the whole flood.
     pub(super) lost: u64,

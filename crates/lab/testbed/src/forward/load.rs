@@ -27,7 +27,7 @@ pub enum Load {
     Fixed,
     /// As [`Self::Saturated`], but received on another core, so always more than is taken.
     OtherCore,
-    /// The same, sent as a NIC's driver has it.
+    /// As [`Self::OtherCore`], sent as a NIC's driver has it.
     FromDriver,
 }
 

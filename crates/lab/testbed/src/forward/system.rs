@@ -39,15 +39,15 @@ pub enum System {
     NarrowsBinding,
     /// The XDP plane in the drivers, without a qdisc.
     XdpUnlimited,
-    /// The same with the limit of [`System::NarrowsBinding`].
+    /// The XDP plane in the drivers, with the limit of [`System::NarrowsBinding`].
     XdpBinding,
     /// The XDP plane at tcx, its default for these ports, without a qdisc.
     TcxUnlimited,
-    /// The same with the limit of [`System::NarrowsBinding`].
+    /// The XDP plane at tcx with the limit of [`System::NarrowsBinding`].
     TcxBinding,
     /// The kernel's bridge with HTB at its exit, its limit far above the load.
     BridgeHtb,
-    /// The same with the limit of [`System::NarrowsBinding`].
+    /// The kernel's bridge with HTB at its exit, with the limit of [`System::NarrowsBinding`].
     BridgeHtbBinding,
 }
 

@@ -48,7 +48,7 @@ impl Instance {
         Self::start_in(bed.shaper(), program, arguments)
     }
 
-    /// The same in any namespace.
+    /// Starts any forwarder as [`Self::start_command`] does, in any namespace.
     pub fn start_in(namespace: &Namespace, program: &Path, arguments: &[&str]) -> Result<Self> {
         let namespace = namespace.clone();
         let mut command = namespace.command(program);

@@ -58,7 +58,7 @@ impl Capture {
         Self::spawn(namespace, device, filter, &WHOLE_AND_AT_ONCE)
     }
 
-    /// The same for [`Capture::arrivals`]: only the frames' first bytes, and seen late.
+    /// Captures for [`Capture::arrivals`]: only the frames' first bytes, and seen late.
     pub fn of_times(namespace: &Namespace, device: &str, filter: &str) -> Result<Self> {
         Self::spawn(namespace, device, filter, &HEADERS_IN_BLOCKS)
     }

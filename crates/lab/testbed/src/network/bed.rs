@@ -79,7 +79,8 @@ impl Testbed {
         Self::build(queues, false)
     }
 
-    /// The same with a namespace between client and shaper, in which something must forward, too.
+    /// Builds a testbed with a namespace between client and shaper, in which something must
+    /// forward, too.
     pub fn distant(queues: u32) -> Result<Self> {
         Self::build(queues, true)
     }

@@ -54,7 +54,8 @@ pub struct ConformanceRow {
     pub missed: u64,
     /// The error of each flow's rate over the whole time, in percent; the extremes.
     pub whole_percent: Spread,
-    /// The same over windows; those in which a flow has less than four packets are left out.
+    /// The error of each flow's rate over windows, in percent; those in which a flow has less than
+    /// four packets are left out.
     pub windows: Vec<Deviation>,
     /// Between a packet and the next but one of its flow.
     pub alternate_gaps: Gaps,

@@ -35,7 +35,7 @@ pub(super) struct Cell {
 pub(super) struct Sample {
     /// Packets that the server's device received, a second.
     pub(super) packets_per_second: f64,
-    /// The same in percent of the sum of all rates.
+    /// Packets that the server's device received, in percent of the sum of all rates.
     pub(super) of_rate_percent: f64,
     /// The offered load, in percent of the same.
     pub(super) offered_percent: f64,

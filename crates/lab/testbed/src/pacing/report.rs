@@ -29,7 +29,7 @@ pub struct CostRow {
     pub system: &'static str,
     /// Packets sent, a second.
     pub packets_per_second: Spread,
-    /// The same in percent of the sum of all rates.
+    /// Packets sent, in percent of the sum of all rates.
     pub of_rate_percent: Spread,
     /// The offered load, in percent of the same.
     pub offered_percent: Spread,
@@ -39,7 +39,7 @@ pub struct CostRow {
     pub packets_per_kick: Spread,
     /// CPU time of Narrows for each packet, in nanoseconds.
     pub cpu_ns_per_packet: Spread,
-    /// The same minus that of `none` in the same round.
+    /// CPU time for each packet minus that of `none` in the same round, in nanoseconds.
     pub overhead_ns_per_packet: Spread,
     /// The CPU time, relative to that of `flowbundler` in the same round.
     pub cpu_to_flowbundler: Spread,

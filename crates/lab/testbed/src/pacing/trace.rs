@@ -68,8 +68,8 @@ impl Trace {
         (due > 0.0).then(|| (packets as f64 / due - 1.0) * 100.0)
     }
 
-    /// The same for each window of at least `window`. Each begins with the packet with which
-    /// the one before it ended, so that no packet is cut in two and none is left out.
+    /// The deviation from the rate in each window of at least `window`. Each begins with the packet
+    /// with which the one before it ended, so that no packet is cut in two and none is left out.
     fn windows(&self, window: Nanos) -> Vec<f64> {
         let mut found = Vec::new();
         if (window.0 as f64) < PACKETS_MIN * self.packet_nanos {

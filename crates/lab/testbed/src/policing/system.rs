@@ -19,8 +19,8 @@ pub(super) enum System {
     Narrows,
     /// The XDP plane at tcx, behind a port that merges what it receives (GRO).
     NarrowsTcx,
-    /// The same without its AQM: it drops what exceeds the bucket and the virtual queue, as
-    /// FlowValve does.
+    /// The XDP plane at tcx without its AQM: it drops what exceeds the bucket and the virtual
+    /// queue, as FlowValve does.
     PlainDrop,
     /// A bridge with the kernel's `police`.
     KernelPolice,

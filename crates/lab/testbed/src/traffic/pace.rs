@@ -22,8 +22,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The same in frames per second, of frames that are sent in turn; `None` for
-    /// [`Pace::FlatOut`].
+    /// Frames per second, of frames that are sent in turn; `None` for [`Pace::FlatOut`].
     pub(crate) fn frames_per_second<F: AsRef<[u8]>>(self, frames: &[F]) -> Option<f64> {
         let bits: usize = frames.iter().map(|frame| frame.as_ref().len() * 8).sum();
         match self {

@@ -74,14 +74,15 @@ impl Ping {
         Self::start_with(bed.client().command("ping"), SERVER_IP, limit)
     }
 
-    /// The same to another of the server's addresses, on one core.
+    /// Starts it to another of the server's addresses, on one core; it ends by itself after
+    /// `limit`.
     pub fn start_on(bed: &Testbed, core: usize, to: Ipv4Addr, limit: Duration) -> Result<Self> {
         let mut command = bed.client().command("taskset");
         command.args(["-c", &core.to_string(), "ping"]);
         Self::start_with(command, to, limit)
     }
 
-    /// The same from a process that goes before all ordinary ones, so that what is late is not the
+    /// Starts it as a process that goes before all ordinary ones, so that what is late is not the
     /// ping.
     pub fn start_first(bed: &Testbed, limit: Duration) -> Result<Self> {
         let mut command = bed.client().command("chrt");

@@ -23,7 +23,7 @@ const SPARE: Duration = Duration::from_secs(5);
 pub(super) struct Sample {
     /// Cores' time of the whole machine, in percent of one core, with nothing to forward.
     pub(super) idle_cpu_percent: f64,
-    /// The same under load.
+    /// Cores' time of the whole machine, in percent of one core, under load.
     pub(super) cpu_percent: f64,
     /// Context switches of the whole machine in a second.
     pub(super) switches_per_sec: f64,

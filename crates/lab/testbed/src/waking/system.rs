@@ -14,7 +14,8 @@ const BURST: Nanos = Nanos::from_millis(4);
 const BURST_MIN: u64 = 32_000;
 /// How long a packet may wait in a queue that drops at its end.
 const QUEUE: Nanos = Nanos::from_millis(50);
-/// The same for a queue that is as short as CAKE wants it: TCP wakes up more often behind it.
+/// How long a packet may wait in a queue that is as short as CAKE wants it: TCP wakes up more often
+/// behind it.
 const SHORT_QUEUE: Nanos = Nanos::from_millis(5);
 
 /// The system between the ports, with the limit in both directions.

@@ -15,7 +15,7 @@ pub(super) fn ask_for_orphans() -> Result<()> {
     prctl::set_child_subreaper(true).context("cannot ask the kernel for orphans")
 }
 
-/// See the module's documentation.
+/// An orphan that the kernel made a child of this process, which can therefore wait for it.
 #[derive(Debug)]
 pub(super) struct Adopted {
     pid: Pid,

@@ -62,7 +62,7 @@ pub(super) struct Spent {
     pub(super) taken_per_second: f64,
     /// Seconds in a second that the threads ran for which the traffic keeps busy.
     pub(super) threads_cores: f64,
-    /// The same of all cores that were not idle.
+    /// Seconds in a second that all cores together were not idle.
     pub(super) machine_cores: f64,
 }
 

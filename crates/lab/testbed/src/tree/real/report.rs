@@ -55,7 +55,7 @@ pub struct Cost {
     pub packets_per_second: Spread,
     /// Time of threads for each, without what the sender alone costs.
     pub threads_ns_per_packet: Spread,
-    /// The same of the machine.
+    /// Time of the machine for each, without what the sender alone costs.
     pub machine_ns_per_packet: Spread,
     /// The threads' time, relative to the kernel's.
     pub threads_to_kernel: Spread,
