@@ -30,9 +30,9 @@ pub const MANY: u16 = 8;
 pub enum System {
     /// The kernel's bridge, without a limit.
     Bridge,
-    /// The same with one `cake` over all queues of its port.
+    /// The kernel's bridge with one `cake` over all queues of its port.
     LinuxCake,
-    /// The same with `cake_mq`: one CAKE on each of 4 queues.
+    /// The kernel's bridge with `cake_mq`: one CAKE on each of 4 queues.
     LinuxCakeMq,
     /// Narrows with `cake` on one queue.
     NarrowsOne,
@@ -73,11 +73,12 @@ pub enum Load {
     Light,
     /// 8 TCP flows over all queues, and one marked EF.
     Tcp,
-    /// The same with ECN.
+    /// 8 TCP flows with ECN over all queues, and one marked EF.
     TcpEcn,
     /// One TCP flow to a host, and 8 over all queues to another, under `dual-dsthost`.
     HostsTcp,
-    /// The same with UDP; each host's flows offer the limit.
+    /// One UDP flow to a host, and 8 over all queues to another, under `dual-dsthost`; each host's
+    /// flows offer the limit.
     HostsUdp,
 }
 

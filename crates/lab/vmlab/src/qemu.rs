@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a guest may take until its first message.
 const BOOT: Duration = Duration::from_secs(300);
-/// The same with KVM, where a boot takes two seconds.
+/// How long a guest may take until its first message with KVM, where a boot takes two seconds.
 const BOOT_WITH_KVM: Duration = Duration::from_secs(15);
 /// The kernel's command line: quiet, without what only slows an emulated processor down, and off
 /// instead of a reboot. The kernel passes `PATH` to its first process.

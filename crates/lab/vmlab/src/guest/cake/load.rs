@@ -61,7 +61,7 @@ fn to(queue: u16) -> SocketAddrV4 {
     SocketAddrV4::new(SERVER_IP, PORT + queue)
 }
 
-/// The same at the other host.
+/// The other host's port for `queue`.
 fn to_other(queue: u16) -> SocketAddrV4 {
     SocketAddrV4::new(OTHER_IP, PORT + queue)
 }
@@ -122,7 +122,7 @@ fn hosts_tcp(bed: &Testbed, window: Duration) -> Result<Figures> {
     Ok(share(&bits, &span))
 }
 
-/// The same with UDP.
+/// One UDP flow to a host, many to another.
 fn hosts_udp(bed: &Testbed, window: Duration, seed: u64, bits: u64) -> Result<Figures> {
     let one = Stream { to: to_other(0), ..stream(0, FULL, bits) };
     let many = (0..MANY).map(|queue| stream(queue, FULL, bits / u64::from(MANY)));

@@ -94,7 +94,7 @@ impl<'a> Paths<'a> {
         }
     }
 
-    /// The same options for both kinds, by netlink: an older `tc` only supports `cake`.
+    /// The options of both kinds by netlink: an older `tc` only supports `cake`.
     fn linux(&self, qdisc: Option<(&str, u64)>, by_hosts: bool) -> Result<&'a Testbed> {
         let bed = self.kernel.0;
         // There may be none.

@@ -123,7 +123,7 @@ pub(super) fn alone(lab: &mut Lab) -> Result<Verdict> {
     Ok(Passed(format!("{shaped:.2} of 5 Mbit/s, {answered} of {REQUESTS} pings during both swaps")))
 }
 
-/// The same with the XDP plane.
+/// The XDP plane first, then `xdp-filter` comes and goes, without the loss of a packet.
 pub(super) fn in_driver(lab: &mut Lab) -> Result<Verdict> {
     beside_filter(lab, join_in_driver).map(|(_, verdict)| verdict)
 }
