@@ -10,7 +10,7 @@ use narrows_escape::shell;
 use narrows_link::{Automatic, Link};
 use std::path::PathBuf;
 
-/// See the module's documentation.
+/// The automatic addresses that were taken from the ports, and the file in which they are recorded.
 pub(crate) struct Addresses {
     record: PathBuf,
     taken: Vec<Automatic>,

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// See the module's documentation.
+/// Wakes a thread: a flag for one that runs, a descriptor for one that sleeps.
 pub(crate) struct Bell {
     has_rung: AtomicBool,
     /// Wakes a thread that sleeps.

@@ -9,7 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 
-/// See the module's documentation.
+/// Runs long work on threads beside the loop. It has a descriptor that is readable when work is
+/// done.
 pub(crate) struct Beside {
     done: UnixStream,
     wakes: UnixStream,

@@ -323,7 +323,8 @@ fn borrow<'a>(
     unsafe { part.bytes(frame, addr, len) }
 }
 
-/// The same, to write to.
+/// The `len` bytes at `addr` in `frame`, to write to; none if it is not the worker's, or if they
+/// are not all in it.
 #[inline]
 fn borrow_mut<'a>(
     part: &'a mut UmemPart,

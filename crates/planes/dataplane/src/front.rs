@@ -38,7 +38,7 @@ pub enum FrontError {
     /// They cannot be put in front of the plane's program.
     #[error(transparent)]
     Steer(#[from] SteerError),
-    /// The same of the XDP plane's.
+    /// They cannot be put in front of the XDP plane's program.
     #[error(transparent)]
     Tree(#[from] TreeError),
 }

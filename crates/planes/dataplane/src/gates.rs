@@ -62,7 +62,8 @@ struct Wanted {
     priority: u32,
 }
 
-/// How the programs of the ports are attached. See the module's documentation.
+/// How the programs of the ports are attached: behind gates of libxdp's dispatcher, or by
+/// themselves.
 pub(crate) struct Gates {
     keeper: Option<RefCell<Channel>>,
     shared: [bool; 2],

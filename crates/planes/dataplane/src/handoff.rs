@@ -10,7 +10,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module's documentation. `W` is a worker with all that moves with it.
+/// A queue through which other threads hand workers over to one thread. `W` is a worker with all
+/// that moves with it.
 pub(crate) struct HandoffQueue<W> {
     arrived: Mutex<Arrived<W>>,
     bell: Bell,

@@ -66,7 +66,7 @@ pub struct InstanceOptions {
     pub dispatcher: Option<u32>,
 }
 
-/// See the module's documentation.
+/// An instance: two ports, their policy, and the plane that joins them while both exist.
 pub struct Instance {
     options: InstanceOptions,
     policy: Policy,
@@ -233,7 +233,7 @@ impl Instance {
         self.put_in_force(planned).map(drop)
     }
 
-    /// The same with a policy that was planned before, whatever has changed since. Returns what was
+    /// Puts in force a policy that was planned before, whatever has changed since. Returns what was
     /// in force.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use std::path::Path;
 /// The file whose presence shows connection tracking, as a module or built in.
 const MODULE: &str = "/sys/module/nf_conntrack";
 
-/// See the module's documentation.
+/// Which ports need the kernel's connection tracking, and whether it is there.
 #[derive(Default)]
 pub(crate) struct LookUps {
     wanted: [bool; 2],

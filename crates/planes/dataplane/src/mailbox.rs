@@ -16,7 +16,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// See the module's documentation.
+/// A worker's mailbox: the latest specification of each port, and the latest request.
 pub(crate) struct Mailbox {
     mail: Mutex<Mail>,
     bell: Bell,

@@ -60,7 +60,7 @@ struct Watched<D> {
     spoils: &'static [Offload],
 }
 
-/// See the module's documentation.
+/// Keeps harmful offloads of the ports off, and restores them at the end.
 pub(crate) struct Repairs<D = Features> {
     record: PathBuf,
     watched: Vec<Watched<D>>,

@@ -32,7 +32,7 @@ enum Owner {
     Waiting,
     /// The kernel, to send.
     Sending,
-    /// The same, for longer than it should take.
+    /// The kernel, to send, for longer than it should take.
     Suspect,
 }
 
@@ -89,7 +89,7 @@ struct Direction {
     sending: u32,
 }
 
-/// See the module's documentation. Never reallocated.
+/// The owner of each frame of a worker. Never reallocated.
 pub(crate) struct Owners {
     owners: Box<[Owner]>,
     /// The first frame for packets that arrive at port B.

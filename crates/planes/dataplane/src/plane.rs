@@ -65,7 +65,7 @@ pub(crate) trait Plane: LooksUp {
         None
     }
 
-    /// The same as [`Plane::install`], with a plan that was reconciled before. Returns what it has
+    /// Installs a plan as [`Plane::install`] does that was reconciled before. Returns what it has
     /// replaced: dropping that may take long.
     ///
     /// # Errors

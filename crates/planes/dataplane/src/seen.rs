@@ -5,7 +5,7 @@ use narrows_classify::{ActionId, ActionStats};
 use narrows_policy::{NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
 
-/// See the module's documentation.
+/// An instance as it was at one moment: the host of `tc` commands that only show.
 pub(crate) struct Seen {
     /// The names of its ports.
     pub(crate) ports: [String; 2],

@@ -26,7 +26,7 @@ pub struct SetsFileError {
     pub why: String,
 }
 
-/// See the module's documentation.
+/// The file that sets are kept in, and when it is written next.
 pub(crate) struct SetsFile {
     path: PathBuf,
     /// The state of the sets that the file has.

@@ -34,7 +34,7 @@ impl FailMode {
     }
 }
 
-/// See the module's documentation.
+/// The bridge that forwards when this process is gone, and what is wrong with it.
 pub(crate) struct StandBy {
     mode: FailMode,
     bridge: Option<BridgeState>,

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// From how many qdiscs and classes on a policy is large: writing it takes milliseconds.
 const LARGE: usize = 2000;
 
-/// See the module's documentation.
+/// The state file, which has the policy in force.
 pub(crate) struct StateFile {
     path: PathBuf,
     ports: [String; 2],

@@ -11,7 +11,7 @@ use narrows_shaper::Side;
 use narrows_tc::Host;
 use std::cell::{Cell, OnceCell, RefCell};
 
-/// See the module's documentation.
+/// The host of a `tc` command or of a slice of a batch, on a running instance.
 pub(crate) struct Commands<'a> {
     instance: RefCell<&'a mut Instance>,
     ports: [String; 2],

@@ -15,7 +15,7 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How long workers may take to pause: a step takes microseconds, once they have their core.
 const STOPPING_TIME: Duration = Duration::from_millis(100);
 
-/// See the module's documentation.
+/// The upgrades of a process: the one that runs, and the result of the last one.
 pub(crate) struct Upgrades {
     /// `None` if it cannot be found out.
     origin: Option<Origin>,

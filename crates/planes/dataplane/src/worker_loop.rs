@@ -60,7 +60,7 @@ const STREAK_WORK: Nanos = Nanos::from_micros(500);
 /// How long a worker stays at home after it was sent there.
 const STAY: Nanos = Nanos::from_secs(1);
 
-/// See the module's documentation.
+/// A thread's loop over the workers that it serves.
 pub(crate) struct WorkerLoop {
     /// The queue whose worker belongs to this thread.
     queue: u32,

@@ -25,7 +25,7 @@ const ANSWER_TIME: Duration = Duration::from_nanos(SILENT_AFTER.0 + 50_000_000);
 /// How long workers may take to stop.
 const STOP_TIME: Duration = Duration::from_secs(1);
 
-/// See the module's documentation.
+/// The workers of a session, with the last report of each.
 pub(crate) struct Workers {
     heartbeats: Heartbeats,
     threads: Vec<WorkerThread>,

@@ -123,7 +123,7 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// The same with its fill rings stocked: a program that is attached later finds frames.
+    /// This I/O with its fill rings stocked: a program that is attached later finds frames.
     pub(crate) fn stocked(mut self) -> Self {
         for side in Side::BOTH {
             self.restock(side);

@@ -151,7 +151,7 @@ const ANY: &[i64] = &[
     libc::SYS_bpf,
 ];
 
-/// The same by their older names, which newer architectures lack.
+/// Calls that are allowed with any arguments, by their older names, which newer architectures lack.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[i64] = &[
     libc::SYS_arch_prctl,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 /// The most that one client gets before the next one is served, in bytes.
 const AT_ONCE: usize = 1 << 20;
 
-/// See the module's documentation.
+/// The bytes of answers that a client has not read yet.
 #[derive(Default)]
 pub(super) struct Outbox {
     unsent: Vec<u8>,

@@ -50,7 +50,7 @@ pub(crate) enum Task {
     Whole(Request),
     /// In parts.
     Batch(Batch),
-    /// The same, for sets.
+    /// In parts, for sets.
     Restore(Restore),
     /// On another thread, which makes the line of the answer.
     Beside(Pending<Vec<u8>>),
@@ -96,7 +96,7 @@ struct Job {
     reported_at: Instant,
 }
 
-/// See the module's documentation.
+/// Serves the control socket: all clients, none of which delays another.
 pub(crate) struct ControlServer {
     listener: UnixListener,
     /// Readable if any client has something to do.

@@ -88,7 +88,7 @@ impl Planner {
         Ok(Planned { policy, plans })
     }
 
-    /// The same, and does all else that needs no instance.
+    /// Plans `policy`, and does all else that needs no instance.
     ///
     /// # Errors
     /// As [`Planner::plan`].

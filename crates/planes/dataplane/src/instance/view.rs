@@ -143,7 +143,7 @@ pub(crate) struct SeenWithTrees {
 }
 
 impl SeenWithTrees {
-    /// The same for people and programs.
+    /// The snapshot for people and programs.
     pub(crate) fn show(self) -> Snapshot {
         let Self { mut snapshot, beyond, seen } = self;
         let names: Vec<String> = snapshot.ports.iter().map(|port| port.name.clone()).collect();

@@ -148,7 +148,7 @@ pub struct ProgramState {
     /// The number of each class, under which its credit and counters are kept: the major number of
     /// its qdisc, its own number there, and the number.
     pub numbers: Vec<[u32; 3]>,
-    /// The same of actions: the number of its kind, its index, and the number.
+    /// The number of each action: the number of its kind, its index, and the number.
     pub actions: Vec<[u32; 3]>,
     /// The packets that had left when the root qdisc was installed:
     /// [words](narrows_bpf::tree::Totals::words).
