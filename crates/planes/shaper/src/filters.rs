@@ -16,7 +16,7 @@ const STAGES: usize = 3;
 /// What look-ups ahead have found for a packet.
 type Looks = [Found; STAGES];
 
-/// See the module's documentation.
+/// The filters that a packet meets on its way in, in the order in which it meets them.
 pub(crate) struct Filters<'a> {
     ingress: Option<&'a Classifier>,
     egress: Option<&'a Classifier>,
@@ -69,7 +69,8 @@ impl<'a> Filters<'a> {
         });
     }
 
-    /// The same where packets are looked up together, some at a time.
+    /// Records the class of each of `arrivals` where packets are looked up together, some at a
+    /// time.
     #[inline(never)]
     fn sort_ahead<'f>(
         &self,

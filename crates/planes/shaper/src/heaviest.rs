@@ -118,7 +118,7 @@ pub struct HeaviestReport {
     pub flows: Vec<Entry<Flow>>,
 }
 
-/// See the module's documentation.
+/// The heaviest hosts and flows of a port, by samples of departing packets.
 #[derive(Clone, Debug)]
 pub struct Heaviest {
     /// Bytes until the next sample.

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 mod plan_classes;
 
-/// See the module's documentation.
+/// A running plan: the state that its queues share, and the names of its qdiscs.
 pub struct Installation {
     plan: Plan,
     names: OrdMap<Key, NodeId>,

@@ -12,7 +12,7 @@ use narrows_roundtrip::{Awaited, Class, Host, Losses, Observer};
 use narrows_units::Nanos;
 use std::sync::Arc;
 
-/// See the module's documentation.
+/// A worker's round-trip measurements at both ports.
 pub(crate) struct RoundTrips([Port; 2]);
 
 /// One port.

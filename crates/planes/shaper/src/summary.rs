@@ -54,7 +54,7 @@ impl<K> Entry<K> {
     }
 }
 
-/// See the module's documentation.
+/// The heaviest keys of a stream: a space-saving summary of [`SIZE`] entries.
 #[derive(Clone, Debug)]
 pub struct Summary<K> {
     /// The hashes of the entries, in their order.

@@ -90,7 +90,8 @@ pub enum Activity {
     Busy,
     /// Nothing to do until the pause is over.
     Idle(Pause),
-    /// The same, but a device has not taken all its packets: look again soon, within the pause.
+    /// Nothing to do until the pause is over, but a device has not taken all its packets: look
+    /// again soon, within the pause.
     Blocked(Pause),
 }
 
@@ -156,7 +157,7 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// The same, measuring round trips beyond both ports, with all workers that share the ports'
+    /// This worker, measuring round trips beyond both ports, with all workers that share the ports'
     /// `boards` and hash with `key`, which should be random.
     #[must_use]
     pub fn with_round_trips(self, boards: &[Arc<Awaited>; 2], key: u64) -> Self {

@@ -9,7 +9,7 @@ use narrows_policy::{Key, PlanClass, PlanNode};
 use narrows_qdisc::{Class, NodeId, hfsc, htb};
 use std::sync::Arc;
 
-/// See the module's documentation.
+/// The classes of a plan's tree, as the shared tree asks for them.
 pub(super) struct PlanClasses {
     pub(super) classes: OrdMap<u32, Arc<PlanClass>>,
     pub(super) nodes: OrdMap<Key, Arc<PlanNode>>,

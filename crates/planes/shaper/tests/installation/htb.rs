@@ -16,7 +16,7 @@ fn root() -> Policy {
     Policy::default().edit("eth0", &edit, &PortFacts::ETHERNET).unwrap()
 }
 
-/// The same with a class of this many Mbit/s, or with another rate.
+/// This policy with a class of this many Mbit/s, or with another rate.
 fn with_class(policy: &Policy, verb: Verb, minor: u32, mbit: u64) -> Policy {
     let rate = Rate::from_bits_per_sec(mbit * 1_000_000);
     let params = HtbParams {
