@@ -60,7 +60,7 @@ pub(crate) struct Class {
     /// The class of an `htb` whose assured rate is also its own: the nearest one above, if what is
     /// between them only orders or limits.
     pub(crate) lender: Option<Name>,
-    /// The same for the classes below it.
+    /// The lender of the classes below it.
     lends: Option<Name>,
 }
 
@@ -97,7 +97,7 @@ impl Queue {
     }
 }
 
-/// See the module's documentation.
+/// Where a packet's class is looked up: a qdisc with classes, or a class with filters.
 pub(crate) struct Scope<'a> {
     /// The major number of its qdisc; 0 if it is a class.
     pub(crate) major: u32,

@@ -14,7 +14,7 @@ pub type Name = (Handle, u32);
 /// In a [`Name`], what an `htb` sends without a class. No class has this number.
 pub const DIRECT: u32 = u32::MAX;
 
-/// See the module's documentation.
+/// The numbers of classes and actions, which stay the same from plan to plan.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Numbers {
     classes: Series<Name>,
