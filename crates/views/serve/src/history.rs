@@ -33,7 +33,7 @@ struct Ring {
     silent: usize,
 }
 
-/// See the module's documentation.
+/// The rates of the last hour: a ring of values for each series, with common times.
 #[derive(Clone, Debug)]
 pub struct History {
     points: usize,

@@ -49,7 +49,7 @@ pub(crate) fn serve(options: Options, ready: impl FnOnce(SocketAddr)) -> Result<
     serve_from(move || sampler::ask(dev.as_deref()), options, ready)
 }
 
-/// The same, with `ask` to query an instance.
+/// Serves as [`serve`] does, with `ask` to query an instance.
 pub(crate) fn serve_from(
     ask: impl FnMut() -> Result<Snapshot, String> + Send + 'static,
     options: Options,
