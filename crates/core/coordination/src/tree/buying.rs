@@ -209,7 +209,7 @@ impl QueueHandle {
             // A purchase writes what other cores have written before: it had better be a large one.
             want.min(self.node.most_on_path()).max(least)
         } else {
-            self.group(Limit::Ceil, least, want)
+            self.batch(Limit::Ceil, least, want)
         };
         let (mut owes, mut lent) = (false, Claim::ASSURED);
         for (steps, at) in self.node.path().enumerate() {

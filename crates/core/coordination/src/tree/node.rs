@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use super::race::Race;
-use super::terms::{Bucket, Groups, Portion, Terms};
+use super::terms::{Batches, Bucket, Portion, Terms};
 use crate::census;
 use crate::sync::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
@@ -27,7 +27,7 @@ pub(super) struct Node {
     handles: AtomicU16,
     /// Whether a queue runs, or ran, in a race of another rank than the first.
     has_ranks: AtomicBool,
-    groups: Groups,
+    batches: Batches,
 
     portion: Portion,
     /// The weight and priority with which it runs in the races above it; 0 while it does not.
@@ -97,7 +97,7 @@ impl Node {
             sales: Sales::default(),
             handles: AtomicU16::default(),
             has_ranks: AtomicBool::default(),
-            groups: Groups::new(class),
+            batches: Batches::new(class),
             entry: AtomicU64::default(),
             queues: Race::default(),
             borrowers: OnceLock::new(),
@@ -110,7 +110,7 @@ impl Node {
     pub(super) fn set(&self, class: &Class) {
         self.terms.set(class);
         self.portion.set(class);
-        self.groups.set(class);
+        self.batches.set(class);
     }
 
     /// Prefetches what a purchase of its own credit touches.
@@ -136,8 +136,8 @@ impl Node {
 
     /// For how much of this limit it waits that wants `want`, or `least`.
     #[inline]
-    pub(super) fn group(&self, limit: Limit, least: Bytes, want: Bytes) -> Bytes {
-        let most = self.groups.get(limit);
+    pub(super) fn batch(&self, limit: Limit, least: Bytes, want: Bytes) -> Bytes {
+        let most = self.batches.get(limit);
         if want <= most || least >= most || least == Bytes::ZERO {
             return want.min(most).max(least);
         }

@@ -46,7 +46,7 @@ impl Node {
             return None;
         }
         if want > least {
-            for some in [want.min(self.most()), self.group(Limit::Rate, least, want)] {
+            for some in [want.min(self.most()), self.batch(Limit::Rate, least, want)] {
                 if some > least && has(some) {
                     return Some(some.min(self.most_on_path()).max(least));
                 }

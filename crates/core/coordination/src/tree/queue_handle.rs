@@ -68,8 +68,8 @@ impl QueueHandle {
     /// For how much of `limit` it waits that wants `want`, or `least`. Where queues share the
     /// class, no queue waits for more than a packet.
     #[inline]
-    pub(super) fn group(&self, limit: Limit, least: Bytes, want: Bytes) -> Bytes {
-        if self.runs { least } else { self.node.group(limit, least, want) }
+    pub(super) fn batch(&self, limit: Limit, least: Bytes, want: Bytes) -> Bytes {
+        if self.runs { least } else { self.node.batch(limit, least, want) }
     }
 
     /// Whether it has announced to other queues of the class that it waits.

@@ -240,9 +240,9 @@ impl Scheduler {
     #[inline]
     fn wait_for_turn(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
-        let due = leaf.handle.own_due(leaf.handle.group(Limit::Rate, least, want), now);
+        let due = leaf.handle.own_due(leaf.handle.batch(Limit::Rate, least, want), now);
         if due > now {
-            let bytes = leaf.handle.group(Limit::Ceil, least, want);
+            let bytes = leaf.handle.batch(Limit::Ceil, least, want);
             self.wait_for_credit(place, bytes, due, now);
         } else {
             self.make_ready(place);

@@ -24,15 +24,15 @@ const MOST_PART: u64 = 4;
 
 /// A class that has many packets waits until it has credit for several: for as much as it earns in
 /// this time, and no more than this part of its bucket;
-const GROUP_TIME: Nanos = Nanos::from_micros(50);
-const GROUP_PART: u64 = 8;
+const BATCH_TIME: Nanos = Nanos::from_micros(50);
+const BATCH_PART: u64 = 8;
 
 /// or for this many full frames, if it earns them within [`LEAST_TIME`] and if they are no more
 /// than [a part](MOST_PART) of its bucket.
-const GROUP_FRAMES: u64 = 3;
+const BATCH_FRAMES: u64 = 3;
 
-/// The unit of such a group, in bytes.
-const GROUP_UNIT: u64 = 64;
+/// The unit of such a batch, in bytes.
+const BATCH_UNIT: u64 = 64;
 
 /// A full frame.
 pub(super) const FRAME: Bytes = Bytes(1514);
@@ -148,12 +148,12 @@ impl Portion {
     }
 }
 
-/// For how much a class waits at once if it has many packets: in [units](GROUP_UNIT), at the rate
+/// For how much a class waits at once if it has many packets: in [units](BATCH_UNIT), at the rate
 /// in the lower half of the word, at the ceiling in the upper one.
 #[derive(Default)]
-pub(super) struct Groups(AtomicU32);
+pub(super) struct Batches(AtomicU32);
 
-impl Groups {
+impl Batches {
     pub(super) fn new(class: &Class) -> Self {
         let new = Self::default();
         new.set(class);
@@ -162,25 +162,25 @@ impl Groups {
 
     pub(super) fn set(&self, class: &Class) {
         let limits = [(class.rate, class.burst), (class.ceil.max(class.rate), class.cburst)];
-        let groups = limits.map(|(rate, burst)| {
+        let batches = limits.map(|(rate, burst)| {
             let in_time = |time: Nanos| rate.bytes_per_sec() / (1_000_000_000 / time.0);
             let bucket = burst.0.max(LEAST_FRAMES * FRAME.0).max(in_time(LEAST_TIME));
-            let frames = in_time(LEAST_TIME).min(GROUP_FRAMES * FRAME.0).min(bucket / MOST_PART);
-            let bytes = in_time(GROUP_TIME).min(bucket / GROUP_PART).max(frames);
-            u32::from(u16::try_from(bytes / GROUP_UNIT).unwrap_or(u16::MAX))
+            let frames = in_time(LEAST_TIME).min(BATCH_FRAMES * FRAME.0).min(bucket / MOST_PART);
+            let bytes = in_time(BATCH_TIME).min(bucket / BATCH_PART).max(frames);
+            u32::from(u16::try_from(bytes / BATCH_UNIT).unwrap_or(u16::MAX))
         });
-        self.0.store(groups[0] | groups[1] << 16, Ordering::Relaxed);
+        self.0.store(batches[0] | batches[1] << 16, Ordering::Relaxed);
     }
 
     /// For how much of this limit.
     #[inline]
     pub(super) fn get(&self, limit: Limit) -> Bytes {
-        let groups = self.0.load(Ordering::Relaxed);
+        let batches = self.0.load(Ordering::Relaxed);
         let units = match limit {
-            Limit::Rate => groups & 0xffff,
-            Limit::Ceil => groups >> 16,
+            Limit::Rate => batches & 0xffff,
+            Limit::Ceil => batches >> 16,
         };
-        Bytes(u64::from(units) * GROUP_UNIT)
+        Bytes(u64::from(units) * BATCH_UNIT)
     }
 }
 
