@@ -2,15 +2,15 @@
 //!
 //! A class has up to three curves. By its *real-time* curve a leaf is served before a deadline,
 //! whatever the classes above it are due. By *link sharing* the children of a class divide among
-//! themselves what it gets, in proportion to their curves: by virtual time. What link sharing serves
-//! never exceeds the *upper limit* of a class. Service by the real-time curve counts for link
-//! sharing, too, and not the other way round: so a class that has had its share keeps its
+//! themselves what it gets, in proportion to their curves: by virtual time. What link sharing
+//! serves never exceeds the *upper limit* of a class. Service by the real-time curve counts for
+//! link sharing, too, and not the other way round: so a class that has had its share keeps its
 //! deadlines, and one that is served by its deadlines gets no more than its share besides.
 //!
 //! *What queues share* is in [`class`]: how much a class has had, and how far it has come on its
-//! [curves](curve), in words that each change by one atomic update. So a class has one service curve
-//! on any number of queues, and no queue waits for another. On one queue everything is as in the
-//! kernel.
+//! [curves](curve), in words that each change by one atomic update. So a class has one service
+//! curve on any number of queues, and no queue waits for another. On one queue everything is as in
+//! the kernel.
 //!
 //! *What a queue has for itself* is in [`scheduler`]: its leaves by deadline, and the children of
 //! each class by virtual time.

@@ -12,23 +12,23 @@
 //! burst, even if queues see outdated state of each other. Credit is used at once or returned: no
 //! queue holds any.
 //!
-//! *A race at every lender* ([`race`]). Virtual times decide the proportions in which classes
-//! borrow: the lender has one, which its sales advance, and so does each class that borrows from
-//! it. A class that is two frames ahead leaves to a waiting class everything that would not be lost
-//! soon; so does a class of a worse priority. So no rate is lost, and no class has to know how many
-//! others there are or on which cores. Queues that send for the same class run a race of their own,
-//! in the same way; one for each rank where bands are below the class, and worse ranks leave to
-//! better ones what worse priorities do. A queue that alone has a handle at the class has nobody to
-//! run with: it joins the race with its first request after another has sat down.
+//! *A group at every lender* ([`virtual_time`]). Virtual times decide the proportions in which
+//! classes borrow: the lender has one, which its sales advance, and so does each class that borrows
+//! from it. A class that is two frames ahead leaves to a waiting class everything that would not be
+//! lost soon; so does a class of a worse priority. So no rate is lost, and no class has to know how
+//! many others there are or on which cores. Queues that send for the same class are a group of
+//! their own, in the same way; one for each rank where bands are below the class, and worse ranks
+//! leave to better ones what worse priorities do. A queue that alone has a handle at the class has
+//! nobody to share with: it joins the group with its first request after another has a handle.
 //!
 //! *Cushions in HTB's order.* At a ceiling, assured traffic may use all credit. Borrowers leave a
-//! part of it, and a larger one the higher the lender stands, the more better priorities run, and
-//! where they are ahead. So an assured packet finds credit at once, and one that its own ceiling
-//! held up soon; between cores, too, assured traffic goes before borrowed traffic.
+//! part of it, and a larger one the higher the lender stands, the more better priorities are
+//! active, and where they are ahead. So an assured packet finds credit at once, and one that its
+//! own ceiling held up soon; between cores, too, assured traffic goes before borrowed traffic.
 //!
 //! *Waiting is published.* A queue that is refused writes at the lender until when it waits. Rights
 //! differ only while a queue waits: a class that its own ceiling delays, or that wants less than
-//! its share, slows no other down, and the race continues from the position of those that buy.
+//! its share, slows no other down, and the group continues from the position of those that buy.
 //!
 //! *A class costs nothing before a queue sends for it* ([`Classes`]). Its configuration is in the
 //! plan, which the tree asks when a queue first sends for the class. Only then is the state that
@@ -45,7 +45,7 @@
 //! several have a handle. It covers the packets that leave together, up to a quantum.
 //!
 //! Source: M. Devera, `sch_htb.c` and its theory; start-time fair queueing (P. Goyal, H. Vin, H.
-//! Cheng, 1996) for the races; FlowValve (CoNEXT'21) for the idea of a tree without a lock.
+//! Cheng, 1996) for the virtual times; FlowValve (CoNEXT'21) for the idea of a tree without a lock.
 //!
 //! [`LEAST_TIME`]: terms::LEAST_TIME
 //! [`LEAST_FRAMES`]: terms::LEAST_FRAMES
@@ -69,10 +69,10 @@ mod log;
 mod node;
 mod purchase;
 mod queue_handle;
-pub(crate) mod race;
 mod scheduler;
 mod single;
 mod terms;
+pub(crate) mod virtual_time;
 
 /// The qdisc below a leaf class.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// How queues keep a tree of classes together.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum TreeStrategy {
-    /// Ledgers and races, without a lock: exact at every class.
+    /// Ledgers and virtual times, without a lock: exact at every class.
     #[default]
     Fair,
     /// FlowValve as published: measured rates, epochs, shadow buckets, borrow labels.

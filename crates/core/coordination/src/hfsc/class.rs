@@ -13,7 +13,7 @@
 use super::curve::{Curve, Progress, advance_to, earlier, is_before, later};
 use crate::census;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::tree::race::{LEAD, Race};
+use crate::tree::virtual_time::{LEAD, VirtualTimeGroup};
 use narrows_qdisc::Census;
 use narrows_qdisc::hfsc::{self, Service};
 use narrows_units::{Bytes, Nanos};
@@ -69,7 +69,7 @@ pub(super) struct Class {
     /// The greatest virtual time at which a class below it became inactive.
     greatest: AtomicU64,
     /// The classes below it that wait for a limit above them; of a leaf, its queues.
-    pub(super) waiting: Race,
+    pub(super) waiting: VirtualTimeGroup,
 
     /// How many queues have opened it.
     queues: AtomicU32,

@@ -9,10 +9,10 @@
 //! depends on that.
 //!
 //! *Between queues.* Real-time service needs no order among queues: each serves its leaves when
-//! they are due. For link sharing, a queue that waits for an upper limit announces the virtual times
-//! of the classes that it waits with, at each class on the way down. A queue whose own next class is
-//! more than two frames ahead of those leaves them the credit, and waits until they have come for
-//! it. Credit of an upper limit that nobody takes is not lost, so nothing is.
+//! they are due. For link sharing, a queue that waits for an upper limit announces the virtual
+//! times of the classes that it waits with, at each class on the way down. A queue whose own next
+//! class is more than two frames ahead of those leaves them the credit, and waits until they have
+//! come for it. Credit of an upper limit that nobody takes is not lost, so nothing is.
 //!
 //! Cost: a turn changes three tournaments at each class on the way to the root, and two of all
 //! leaves for its deadline.
@@ -22,7 +22,7 @@ use super::children::Children;
 use super::class::{Class, Curves, both, weight};
 use super::curve::{clock, earlier, is_before};
 use super::winners::{NONE, Winners};
-use crate::tree::race::laps;
+use crate::tree::virtual_time::laps;
 use narrows_packet::Reading;
 use narrows_qdisc::hfsc::Service;
 use narrows_qdisc::htb::{Grant, LeafClass, Then, Times};
@@ -160,8 +160,8 @@ impl Scheduler {
         self.inners.get_mut(place as usize)?.as_mut()
     }
 
-    /// The place of a leaf, or (`Err`) of a class with children; `None` for the root, which is below
-    /// no other.
+    /// The place of a leaf, or (`Err`) of a class with children; `None` for the root, which is
+    /// below no other.
     fn place(&mut self, member: Result<u32, u32>) -> Option<&mut Place> {
         match member {
             Ok(leaf) => self.leaf(leaf).map(|leaf| &mut leaf.place),
@@ -320,8 +320,8 @@ impl Scheduler {
         }
     }
 
-    /// From when on `member` may be served has changed, or its virtual time, and so it has for those
-    /// above.
+    /// From when on `member` may be served has changed, or its virtual time, and so it has for
+    /// those above.
     fn refit(&mut self, mut member: Result<u32, u32>, now: u64) {
         while let Some(one) = self.place(member) {
             let (parent, at) = (one.parent, one.at);
@@ -476,8 +476,8 @@ impl Scheduler {
         }
     }
 
-    /// Announces to other queues what this one waits for until `until`: of each class, the child that
-    /// will be served first.
+    /// Announces to other queues what this one waits for until `until`: of each class, the child
+    /// that will be served first.
     fn announce(&mut self, until: u64, now: u64) {
         let [until, now] = [until, now].map(Nanos);
         self.announcing.push(ROOT);

@@ -8,7 +8,7 @@ use super::claim::{Claim, Right, passes_by_any_right};
 use super::node::{Limit, Node};
 use super::purchase::Offer;
 use super::queue_handle::QueueHandle;
-use super::race::laps;
+use super::virtual_time::laps;
 use crate::sync::Ordering;
 use narrows_units::{Bytes, Nanos};
 

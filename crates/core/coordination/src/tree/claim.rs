@@ -2,8 +2,8 @@
 
 use super::ledger::Ledger;
 use super::node::{Limit, Node};
-use super::race::{LEAD, Race, bytes};
 use super::terms::{Bucket, FRAME};
+use super::virtual_time::{LEAD, VirtualTimeGroup, bytes};
 use crate::sync::Ordering;
 use narrows_units::{Bytes, Nanos};
 
@@ -13,13 +13,14 @@ use narrows_units::{Bytes, Nanos};
 const CUSHION_PART: u64 = 8;
 const CUSHIONS: usize = 4;
 
-/// Above its lender, if there are no races, a class leaves this part more for each priority that is
-/// better than its own.
+/// Above its lender, if there are no groups, a class leaves this part more for each priority that
+/// is better than its own.
 const PRIORITY_PART: u64 = 256;
 
-/// At its lender a borrower leaves some steps more for each better priority that runs, and one if
-/// it is ahead of others. So a class that its own ceiling held up finds credit when it continues,
-/// and need not borrow further up. A step is this part of a bucket, and at least a full frame.
+/// At its lender a borrower leaves some steps more for each better priority that is active, and one
+/// if it is ahead of others. So a class that its own ceiling held up finds credit when it
+/// continues, and need not borrow further up. A step is this part of a bucket, and at least a full
+/// frame.
 const STEP_PART: u64 = 16;
 /// Steps left for each better priority. Fewer would leave it too little after a worse priority has
 /// just bought, of what is lent and of its own. It would borrow further up, and the worse one would
@@ -49,7 +50,7 @@ pub(super) enum Right {
     /// Borrowed, within a share: the binary logarithm of the part that it leaves, and the steps
     /// that it leaves in addition.
     Shared(u8, u8),
-    /// Borrowed by a class that is behind its share, where no better priority runs: the same
+    /// Borrowed by a class that is behind its share, where no better priority is active: the same
     /// logarithm. It leaves nothing to others, and may owe the lender a frame.
     Owed(u8),
     /// Lent further down: the same logarithm, and the priority.
@@ -156,26 +157,27 @@ impl Claim {
     /// the claim `own` within the class.
     #[inline]
     pub(super) fn at(limit: Limit, lender: &Node, class: &Node, own: Self, now: Nanos) -> Self {
-        let races = lender.borrowers(limit);
+        let groups = lender.borrowers(limit);
         let (prio, weight) = (class.prio(), u64::from(class.quantum()));
-        let race = &races[prio];
+        let group = &groups[prio];
         let steps = class.depth() - lender.depth();
         let place = class.place(steps, limit).load(Ordering::Relaxed);
-        let ahead = race.ahead(place, weight);
-        let outranked = races[..prio].iter().map(Race::wanted_until).max().unwrap_or_default();
+        let ahead = group.ahead(place, weight);
+        let outranked =
+            groups[..prio].iter().map(VirtualTimeGroup::wanted_until).max().unwrap_or_default();
         let mut at = outranked.max(own.at);
         let mut is_late = own.right != Right::Assured;
         let is_outranked = outranked > now || own.right.is_outranked();
-        if let Some((of_last, due)) = race.ahead_of_last(place, weight, now) {
+        if let Some((of_last, due)) = group.ahead_of_last(place, weight, now) {
             is_late = true;
             let others =
-                race.bytes(ahead.unwrap_or_default()).max(bytes(of_last, weight).min(LEAD));
+                group.bytes(ahead.unwrap_or_default()).max(bytes(of_last, weight).min(LEAD));
             at = at.max(due).max(now + lender.terms.ceil().pace.span(0, others));
         }
-        let better = races[..prio].iter().filter(|race| !race.is_empty()).count() as u8;
+        let better = groups[..prio].iter().filter(|group| !group.is_empty()).count() as u8;
         let steps = PRIORITY_STEPS * better + u8::from(ahead.is_some());
         // What comes later is owed to it, too, until it has caught up.
-        let is_owed = limit == Limit::Rate && better == 0 && race.is_behind(place, weight);
+        let is_owed = limit == Limit::Rate && better == 0 && group.is_behind(place, weight);
         let later = Right::shared(lender, steps.min(STEPS_MOST), is_owed);
         let right =
             if is_late || is_outranked { Right::without(is_late, is_outranked) } else { later };

@@ -1,8 +1,8 @@
-//! A class of the tree: its ledgers, and the races of the classes below it.
+//! A class of the tree: its ledgers, and the groups of the classes below it.
 
 use super::ledger::Ledger;
-use super::race::Race;
 use super::terms::{Batches, Bucket, Portion, Terms};
+use super::virtual_time::VirtualTimeGroup;
 use crate::census;
 use crate::sync::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
@@ -25,15 +25,15 @@ pub(super) struct Node {
     pub(super) terms: Terms,
     /// How many queues have a handle at it.
     handles: AtomicU16,
-    /// Whether a queue runs, or ran, in a race of another rank than the first.
+    /// Whether a queue is, or was, in a group of another rank than the first.
     has_ranks: AtomicBool,
     batches: Batches,
 
     portion: Portion,
-    /// The weight and priority with which it runs in the races above it; 0 while it does not.
+    /// The weight and priority with which it is in the groups above it; 0 while it is not.
     entry: AtomicU64,
     /// The queues that send for it, of the first rank or without ranks.
-    queues: Race,
+    queues: VirtualTimeGroup,
     /// The parent, where no purchase below this class writes: so a core finds all classes above it
     /// without waiting for what other cores have written.
     above: Option<Arc<Self>>,
@@ -42,8 +42,8 @@ pub(super) struct Node {
     common: OnceLock<Box<Common>>,
     /// The classes that borrow from it or from above it, by limit and priority. Made with the first
     /// of them.
-    borrowers: OnceLock<Box<[[Race; PRIORITIES]; 2]>>,
-    /// Its virtual times in the races of its ancestors, by limit, the parent first.
+    borrowers: OnceLock<Box<[[VirtualTimeGroup; PRIORITIES]; 2]>>,
+    /// Its virtual times in the groups of its ancestors, by limit, the parent first.
     places: Box<[[AtomicU64; 2]]>,
     /// A number that no other node of the tree has or had.
     pub(super) serial: u64,
@@ -51,11 +51,11 @@ pub(super) struct Node {
     pub(super) id: u32,
 }
 
-/// What a class sells to those below it. For each limit they run in races of their own: what one of
-/// them has borrowed from this class says nothing about what it has had of this class's ceiling.
+/// What a class sells to those below it. For each limit they are in groups of their own: what one
+/// of them has borrowed from this class says nothing about what it has had of this class's ceiling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Limit {
-    /// What it lends. Only borrowers from this class run in these races.
+    /// What it lends. Only borrowers from this class are in these groups.
     Rate,
     /// What it lets pass. All borrowers from it or from above it do in these. Where rate and
     /// ceiling are equal, these count for both.
@@ -70,7 +70,7 @@ impl Limit {
 #[derive(Default)]
 struct Common {
     /// The queues by the rank of what each sends next, those of the first rank left out.
-    ranks: [Race; RANKS - 1],
+    ranks: [VirtualTimeGroup; RANKS - 1],
     /// Made for the first that asks.
     census: OnceLock<Arc<ClassCensus>>,
 }
@@ -99,7 +99,7 @@ impl Node {
             has_ranks: AtomicBool::default(),
             batches: Batches::new(class),
             entry: AtomicU64::default(),
-            queues: Race::default(),
+            queues: VirtualTimeGroup::default(),
             borrowers: OnceLock::new(),
             places,
             common: OnceLock::new(),
@@ -145,7 +145,7 @@ impl Node {
         Bytes(most.0 / least.0 * least.0)
     }
 
-    /// Its weight in the races above it, in bytes; at least one.
+    /// Its weight in the groups above it, in bytes; at least one.
     #[inline]
     pub(super) fn quantum(&self) -> u32 {
         self.portion.quantum()
@@ -163,13 +163,13 @@ impl Node {
         self.places.len()
     }
 
-    /// The races for `limit` of the classes below it, by priority.
+    /// The groups for `limit` of the classes below it, by priority.
     #[inline]
-    pub(super) fn borrowers(&self, limit: Limit) -> &[Race; PRIORITIES] {
+    pub(super) fn borrowers(&self, limit: Limit) -> &[VirtualTimeGroup; PRIORITIES] {
         &self.borrowers.get_or_init(Box::default)[limit as usize]
     }
 
-    /// The limit in whose races the classes below it run for `limit`.
+    /// The limit in whose groups the classes below it are for `limit`.
     #[inline]
     pub(super) fn counted(&self, limit: Limit) -> Limit {
         if self.rate_apart().is_some() { limit } else { Limit::Ceil }
@@ -177,13 +177,13 @@ impl Node {
 
     /// Its queues of which the next packet has this rank.
     #[inline]
-    pub(super) fn queues(&self, rank: usize) -> &Race {
+    pub(super) fn queues(&self, rank: usize) -> &VirtualTimeGroup {
         if rank == 0 { &self.queues } else { self.queues_behind(rank - 1) }
     }
 
     /// Those of a rank behind the first.
     #[inline(never)]
-    fn queues_behind(&self, at: usize) -> &Race {
+    fn queues_behind(&self, at: usize) -> &VirtualTimeGroup {
         let ranks = &self.common().ranks;
         if !self.has_ranks() {
             self.has_ranks.store(true, Ordering::Relaxed);
@@ -197,9 +197,9 @@ impl Node {
         self.has_ranks.load(Ordering::Relaxed)
     }
 
-    /// Whether no queue runs in its races. If two leave races of different ranks at once, or one of
-    /// them ran in none, at least one sees this, and what the other did above: each has done that
-    /// and left its race before the fence, and checks after it.
+    /// Whether no queue is in its groups. If two leave groups of different ranks at once, or one of
+    /// them was in none, at least one sees this, and what the other did above: each has done that
+    /// and left its group before the fence, and checks after it.
     fn is_idle(&self) -> bool {
         fence(Ordering::SeqCst);
         let ranks = if self.has_ranks() { RANKS } else { 1 };
@@ -217,7 +217,7 @@ impl Node {
     }
 
     /// Whether several queues have a handle. Of two that take one, the later one sees this at once.
-    /// The other may see it a moment late. Until then it takes no part in the race of the queues,
+    /// The other may see it a moment late. Until then it is not in the group of the queues,
     /// which decides shares and not the sum.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
@@ -265,7 +265,7 @@ impl Node {
         self.sales.ceil.resume(ceil);
     }
 
-    /// Its virtual time in the races for `limit` of the class `steps` above it.
+    /// Its virtual time in the groups for `limit` of the class `steps` above it.
     #[inline]
     pub(super) fn place(&self, steps: usize, limit: Limit) -> &AtomicU64 {
         &self.places[steps - 1][limit as usize]
@@ -287,7 +287,7 @@ impl Node {
         self.path().map(tokens).collect()
     }
 
-    /// Runs in the races above it from now on.
+    /// Joins the groups above it.
     #[inline]
     pub(super) fn enter(&self) {
         let entry = u64::from(self.quantum()) << 3 | self.prio() as u64;
@@ -296,16 +296,16 @@ impl Node {
         }
     }
 
-    /// Whether it runs there.
+    /// Whether it is in them.
     #[inline]
     pub(super) fn has_entered(&self) -> bool {
         self.entry.load(Ordering::Relaxed) != 0
     }
 
-    /// Leaves these races for a queue that no longer sends for it, if no other runs in its own. The
-    /// last one that does knows what the others did before they left (see [`Race::leave`]): so it
-    /// knows that the class has entered. Another queue that still has packets enters again with its
-    /// next purchase.
+    /// Leaves these groups for a queue that no longer sends for it, if no other is in its own. The
+    /// last one that does knows what the others did before they left (see
+    /// [`VirtualTimeGroup::leave`]): so it knows that the class has entered. Another queue that
+    /// still has packets enters again with its next purchase.
     pub(super) fn retire(&self) {
         if (!self.is_shared() || self.is_idle()) && self.has_entered() {
             self.exchange(0);
@@ -321,16 +321,16 @@ impl Node {
         let parts = |entry: u64| (entry >> 3, (entry & 7) as usize);
         let above = self.path().enumerate().skip(1);
         for ((steps, above), limit) in above.flat_map(|one| Limit::BOTH.map(|limit| (one, limit))) {
-            let races = above.borrowers(limit);
+            let groups = above.borrowers(limit);
             if before != 0 {
                 let (weight, prio) = parts(before);
-                let _: bool = races[prio].leave(weight);
+                let _: bool = groups[prio].leave(weight);
             }
             if entry != 0 {
                 let (weight, prio) = parts(entry);
-                races[prio].join(weight);
+                groups[prio].join(weight);
                 let place = self.place(steps, limit);
-                let from = races[prio].start(place.load(Ordering::Relaxed), weight);
+                let from = groups[prio].start(place.load(Ordering::Relaxed), weight);
                 place.store(from, Ordering::Relaxed);
             }
         }

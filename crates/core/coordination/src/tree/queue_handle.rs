@@ -2,7 +2,7 @@
 
 use super::claim::{Claim, Right};
 use super::node::{Limit, Node};
-use super::race::{LEAD, Race, bytes, laps};
+use super::virtual_time::{LEAD, VirtualTimeGroup, bytes, laps};
 use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ pub(super) struct QueueHandle {
     pub(super) node: Arc<Node>,
     /// Bought so far, in bytes.
     pub(super) total: u64,
-    /// Its weight in the race of the class's queues; 0 while nothing is queued.
+    /// Its weight in the group of the class's queues; 0 while nothing is queued.
     weight: u64,
-    /// Whether it runs in that race. A queue that alone sends for the class does not.
-    runs: bool,
-    /// The rank of its next packet: there is a race for each rank.
+    /// Whether it is in that group. A queue that alone sends for the class is not.
+    is_member: bool,
+    /// The rank of its next packet: there is a group for each rank.
     rank: u8,
     /// The queue's weight among the queues of the class.
     part: Weight,
-    /// Its virtual time in the race.
+    /// Its virtual time in the group.
     place: u64,
-    /// Its virtual times in races of other ranks. Made with the first other rank.
+    /// Its virtual times in groups of other ranks. Made with the first other rank.
     places: Option<Box<[u64; RANKS]>>,
     /// The time that it announced there when it was refused.
     wanted: Option<Nanos>,
@@ -40,7 +40,7 @@ impl QueueHandle {
             weight: 0,
             part: Weight::ONE,
             rank: 0,
-            runs: false,
+            is_member: false,
             wanted: None,
         }
     }
@@ -50,26 +50,26 @@ impl QueueHandle {
         (quantum * u64::from(self.part.0) / u64::from(Weight::ONE.0)).max(1)
     }
 
-    /// Runs in the race of the class's queues from now on, if others send for it, too.
+    /// Joins the group of the class's queues, if others send for it, too.
     #[inline]
     pub(super) fn join(&mut self) {
-        if !self.runs && self.node.is_shared() {
-            self.runs = true;
-            self.enter_race();
+        if !self.is_member && self.node.is_shared() {
+            self.is_member = true;
+            self.join_group();
         }
     }
 
     /// Whether others send for the class, too, as far as this queue knows.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
-        self.runs
+        self.is_member
     }
 
     /// For how much of `limit` it waits that wants `want`, or `least`. Where queues share the
     /// class, no queue waits for more than a packet.
     #[inline]
     pub(super) fn batch(&self, limit: Limit, least: Bytes, want: Bytes) -> Bytes {
-        if self.runs { least } else { self.node.batch(limit, least, want) }
+        if self.is_member { least } else { self.node.batch(limit, least, want) }
     }
 
     /// Whether it has announced to other queues of the class that it waits.
@@ -78,22 +78,22 @@ impl QueueHandle {
         self.wanted.is_some()
     }
 
-    /// Starts in the race of its rank.
-    fn enter_race(&mut self) {
+    /// Joins the group of its rank.
+    fn join_group(&mut self) {
         self.queues().join(self.weight);
         self.place = self.queues().start(self.place, self.weight);
     }
 
-    /// The race of the queues of the class that are of its rank.
+    /// The group of the queues of the class that are of its rank.
     #[inline]
-    fn queues(&self) -> &Race {
+    fn queues(&self) -> &VirtualTimeGroup {
         self.node.queues(self.rank.into())
     }
 
     /// The queue's claim within its class.
     #[inline]
     pub(super) fn claim(&self, now: Nanos) -> Claim {
-        if self.runs { self.claim_among_queues(now) } else { Claim::ASSURED }
+        if self.is_member { self.claim_among_queues(now) } else { Claim::ASSURED }
     }
 
     fn claim_among_queues(&self, now: Nanos) -> Claim {
@@ -127,7 +127,7 @@ impl QueueHandle {
     /// Announces to the other queues that it waits until `until`.
     #[inline]
     pub(super) fn announce(&mut self, until: Nanos, now: Nanos) {
-        if self.runs {
+        if self.is_member {
             self.wanted = Some(self.queues().want(self.place, until, now));
         }
     }
@@ -135,7 +135,7 @@ impl QueueHandle {
     /// Tells queues of worse ranks that it comes at `due` or before.
     #[inline]
     pub(super) fn comes(&mut self, due: Nanos) {
-        if self.runs && self.node.has_ranks() {
+        if self.is_member && self.node.has_ranks() {
             self.wanted = Some(self.queues().comes(due));
         }
     }
@@ -144,7 +144,7 @@ impl QueueHandle {
     #[inline]
     pub(super) fn bought(&mut self, bytes: Bytes, now: Nanos) {
         self.total = self.total.wrapping_add(bytes.0);
-        if self.runs {
+        if self.is_member {
             let from = self.place;
             self.place = from.wrapping_add(laps(bytes, self.weight));
             self.queues().advance(from, self.place, bytes, self.weight);
@@ -155,7 +155,7 @@ impl QueueHandle {
     /// It returns `bytes` of the last purchase.
     pub(super) fn returned(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
-        if self.runs {
+        if self.is_member {
             self.place = self.place.wrapping_sub(laps(bytes, self.weight));
             self.queues().returned(bytes, self.weight);
         }
@@ -178,7 +178,7 @@ impl QueueHandle {
         if self.weight != 0 {
             let weight = self.weight_among_queues();
             let before = std::mem::replace(&mut self.weight, weight);
-            if self.runs {
+            if self.is_member {
                 self.queues().join(self.weight);
                 let _: bool = self.queues().leave(before);
             }
@@ -196,8 +196,8 @@ impl QueueHandle {
         let places = self.places.get_or_insert_default();
         places[before] = self.place;
         self.place = places[usize::from(rank)];
-        if self.runs {
-            self.enter_race();
+        if self.is_member {
+            self.join_group();
             let _: bool = self.node.queues(before).leave(self.weight);
         }
     }
@@ -212,7 +212,7 @@ impl QueueHandle {
             return self.join();
         }
         let weight = std::mem::take(&mut self.weight);
-        if !std::mem::take(&mut self.runs) || self.queues().leave(weight) {
+        if !std::mem::take(&mut self.is_member) || self.queues().leave(weight) {
             self.node.retire();
         }
     }
@@ -220,10 +220,10 @@ impl QueueHandle {
     /// Nothing is queued here now. If leaving at once changes nothing, neither for the other queues
     /// of the class nor for this one when it has packets again, it leaves and returns `true`.
     pub(super) fn rests(&mut self) -> bool {
-        // Alone in its race, and where it would start again, it can as well not run. A class that
-        // runs in races above it lingers there.
+        // Alone in its group, and where it would start again, it can as well leave. A class that
+        // is in groups above it lingers there.
         let queues = self.queues();
-        let is_free = !self.runs
+        let is_free = !self.is_member
             || (queues.is_alone(self.weight)
                 && queues.start(self.place, self.weight) == self.place);
         let rests = is_free && !self.node.has_entered();
@@ -296,7 +296,7 @@ mod tests {
         handle.set_active(true);
         while handle.buy_own(PACKET, PACKET, NOW).is_ok() {}
         assert_eq!(handle.borrow(1, PACKET, PACKET, NOW), Ok(PACKET));
-        assert!(!handle.rests(), "it runs in the race of its lender");
+        assert!(!handle.rests(), "it is in the group of its lender");
         handle.set_active(false);
         handle.set_active(true);
         assert!(handle.rests());
@@ -325,22 +325,22 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_shares_with_another_and_takes_no_part_in_a_race_otherwise() {
+    fn a_queue_shares_with_another_and_is_in_no_group_otherwise() {
         const SPAN: Nanos = Nanos::from_millis(10);
         // 125 bytes a microsecond.
         const ALL: u64 = 125 * SPAN.0 / 1_000;
         let within = |bought: u64, due: u64, frames: u64| bought.abs_diff(due) <= frames * PACKET.0;
         let node = Arc::new(Node::new(1, 1, &class(1_000), None));
-        let race_time = || node.queues(0).start(0, 1);
+        let group_time = || node.queues(0).start(0, 1);
         let [mut one] = handles(&node);
         one.set_active(true);
         run(&mut [&mut one], NOW, SPAN);
         let mut now = NOW + SPAN;
         for _ in 0..3 {
-            let before = race_time();
+            let before = group_time();
             let bought = run(&mut [&mut one], now, SPAN);
             assert!(within(bought[0], ALL, 1), "alone: {bought:?} of {ALL}");
-            assert!(node.queues(0).is_empty() && race_time() == before, "there is no race");
+            assert!(node.queues(0).is_empty() && group_time() == before, "there is no group");
             let [mut other] = handles(&node);
             other.set_active(true);
             let bought = run(&mut [&mut one, &mut other], now + SPAN, SPAN);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_queue_to_rest_takes_the_class_out_of_the_races_above_whoever_put_it_there() {
+    fn the_last_queue_to_rest_takes_the_class_out_of_the_groups_above_whoever_put_it_there() {
         let root = Arc::new(Node::new(1, 1, &class(1_000), None));
         let node = Arc::new(Node::new(2, 2, &class(1), Some(Arc::clone(&root))));
         let [mut one] = handles(&node);
@@ -495,7 +495,7 @@ mod loom_tests {
 
     /// One queue alone sends for a class while another comes, sends and goes. Both are counted or
     /// none, whatever each sees of the other: what they buy is what the ledgers have sold, and
-    /// nothing of them is left in a race.
+    /// nothing of them is left in a group.
     #[test]
     fn loom_a_queue_that_comes_and_goes_leaves_nothing_behind() {
         let mut model = Builder::new();
@@ -532,7 +532,7 @@ mod loom_tests {
             assert!(bought >= 1, "there is credit for both, and one was first");
             let span = root.terms.rate().pace.span(0, PACKET).0;
             assert_eq!(before - level(&root), (bought * span) as i64);
-            assert!(node.queues(0).is_empty(), "nobody runs for the class");
+            assert!(node.queues(0).is_empty(), "nobody is in the class's group");
             assert!(root.borrowers(Limit::Ceil)[0].is_empty(), "nor the class at its lender");
             // Alone again, it is held up by nothing that the other one has left.
             assert!(!node.is_shared());

@@ -113,15 +113,15 @@ impl WaitQueue {
         let (prio, weight) = (leaf.prio(), u64::from(leaf.quantum()));
         let kind = limit as usize;
         let limit = self.node.counted(limit);
-        let race = &self.node.borrowers(limit)[prio];
+        let group = &self.node.borrowers(limit)[prio];
         let place = leaf.place(leaf.depth() - self.depth(), limit);
         let from = place.load(Ordering::Relaxed);
-        let to = race.floor(from, weight);
+        let to = group.floor(from, weight);
         if to != from {
             // If another queue has bought meanwhile, the class is less far behind.
             let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         }
-        self.announced[kind] = Some(race.want(to, until, now));
+        self.announced[kind] = Some(group.want(to, until, now));
     }
 
     /// Withdraws what was announced, after `leaf` has had its turn or waits no longer.
@@ -134,10 +134,10 @@ impl WaitQueue {
         for limit in Limit::BOTH {
             if let Some(wanted) = self.announced[limit as usize].take() {
                 let limit = self.node.counted(limit);
-                let race = &self.node.borrowers(limit)[prio];
-                race.has_had(wanted, now);
+                let group = &self.node.borrowers(limit)[prio];
+                group.has_had(wanted, now);
                 let place = leaf.place(leaf.depth() - self.depth(), limit);
-                race.rests(place.load(Ordering::Relaxed), now);
+                group.rests(place.load(Ordering::Relaxed), now);
             }
         }
     }
