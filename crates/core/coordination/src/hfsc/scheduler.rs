@@ -22,7 +22,7 @@ use super::children::Children;
 use super::class::{Class, Curves, both, weight};
 use super::curve::{clock, earlier, is_before};
 use super::winners::{NONE, Winners};
-use crate::tree::virtual_time::laps;
+use crate::tree::virtual_time::virtual_span;
 use narrows_packet::Reading;
 use narrows_qdisc::hfsc::Service;
 use narrows_qdisc::htb::{Grant, LeafClass, Then, Times};
@@ -471,7 +471,7 @@ impl Scheduler {
             && leaf.place.class.is_shared()
         {
             let from = leaf.time;
-            leaf.time = from.wrapping_add(laps(bytes, leaf.weight));
+            leaf.time = from.wrapping_add(virtual_span(bytes, leaf.weight));
             leaf.place.class.waiting.advance(from, leaf.time, bytes, leaf.weight);
         }
     }

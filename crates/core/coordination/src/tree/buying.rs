@@ -8,7 +8,7 @@ use super::claim::{Claim, Right, passes_by_any_right};
 use super::node::{Limit, Node};
 use super::purchase::Offer;
 use super::queue_handle::QueueHandle;
-use super::virtual_time::laps;
+use super::virtual_time::virtual_span;
 use crate::sync::Ordering;
 use narrows_units::{Bytes, Nanos};
 
@@ -250,7 +250,7 @@ impl QueueHandle {
     fn advance(&self, lender: usize, bytes: Bytes, now: Nanos) {
         let node = &self.node;
         let (prio, weight) = (node.prio(), u64::from(node.quantum()));
-        let laps = laps(bytes, weight);
+        let span = virtual_span(bytes, weight);
         for (steps, above) in node.path().enumerate().take(lender + 1).skip(1) {
             if steps < lender {
                 // It keeps its priority where it found nothing.
@@ -258,8 +258,8 @@ impl QueueHandle {
                 above.borrowers(above.counted(Limit::Rate))[prio].passed_over(gap, now);
             }
             for limit in counts(lender, above, steps) {
-                let from = node.place(steps, limit).fetch_add(laps, Ordering::Relaxed);
-                let to = from.wrapping_add(laps);
+                let from = node.place(steps, limit).fetch_add(span, Ordering::Relaxed);
+                let to = from.wrapping_add(span);
                 above.borrowers(limit)[prio].advance(from, to, bytes, weight);
             }
         }
@@ -275,7 +275,7 @@ impl QueueHandle {
         for (steps, above) in node.path().enumerate().take(lender + 1).skip(1) {
             for limit in counts(lender, above, steps) {
                 above.borrowers(limit)[prio].returned(bytes, weight);
-                node.place(steps, limit).fetch_sub(laps(bytes, weight), Ordering::Relaxed);
+                node.place(steps, limit).fetch_sub(virtual_span(bytes, weight), Ordering::Relaxed);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::claim::{Claim, Right};
 use super::node::{Limit, Node};
-use super::virtual_time::{LEAD, VirtualTimeGroup, bytes, laps};
+use super::virtual_time::{LEAD, VirtualTimeGroup, bytes, virtual_span};
 use narrows_qdisc::{RANKS, Weight};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
@@ -146,7 +146,7 @@ impl QueueHandle {
         self.total = self.total.wrapping_add(bytes.0);
         if self.is_member {
             let from = self.place;
-            self.place = from.wrapping_add(laps(bytes, self.weight));
+            self.place = from.wrapping_add(virtual_span(bytes, self.weight));
             self.queues().advance(from, self.place, bytes, self.weight);
             self.withdraw(now);
         }
@@ -156,7 +156,7 @@ impl QueueHandle {
     pub(super) fn returned(&mut self, bytes: Bytes) {
         self.total = self.total.wrapping_sub(bytes.0);
         if self.is_member {
-            self.place = self.place.wrapping_sub(laps(bytes, self.weight));
+            self.place = self.place.wrapping_sub(virtual_span(bytes, self.weight));
             self.queues().returned(bytes, self.weight);
         }
     }

@@ -60,14 +60,14 @@ pub(crate) struct VirtualTimeGroup {
 
 /// The virtual time that `bytes` take at weight `weight`.
 #[inline]
-pub(crate) fn laps(bytes: Bytes, weight: u64) -> u64 {
+pub(crate) fn virtual_span(bytes: Bytes, weight: u64) -> u64 {
     (bytes.0 << 32) / weight.max(1)
 }
 
-/// The bytes that `laps` of virtual time are worth at weight `weight`.
+/// The bytes that `span` of virtual time are worth at weight `weight`.
 #[inline]
-pub(crate) fn bytes(laps: u64, weight: u64) -> Bytes {
-    Bytes(((u128::from(laps) * u128::from(weight)) >> 32) as u64)
+pub(crate) fn bytes(span: u64, weight: u64) -> Bytes {
+    Bytes(((u128::from(span) * u128::from(weight)) >> 32) as u64)
 }
 
 /// By how much `time` is behind `other`, if it is.
@@ -170,7 +170,7 @@ impl VirtualTimeGroup {
             return None;
         }
         let ahead = behind(self.last.load(Ordering::Relaxed), time)?;
-        Some((ahead.checked_sub(laps(LEAD, weight)).filter(|ahead| *ahead > 0)?, due))
+        Some((ahead.checked_sub(virtual_span(LEAD, weight)).filter(|ahead| *ahead > 0)?, due))
     }
 
     /// The virtual time of the hindmost member that waits at `now`.
@@ -194,7 +194,8 @@ impl VirtualTimeGroup {
     pub(crate) fn start(&self, time: u64, weight: u64) -> u64 {
         let present = self.time.load(Ordering::Relaxed);
         let ahead = time.wrapping_sub(present) as i64;
-        present.wrapping_add_signed(ahead.clamp(0, (START_LEADS * laps(LEAD, weight)) as i64))
+        present
+            .wrapping_add_signed(ahead.clamp(0, (START_LEADS * virtual_span(LEAD, weight)) as i64))
     }
 
     /// The time from which a member at `time` continues: never further back than a member that is
@@ -202,7 +203,7 @@ impl VirtualTimeGroup {
     #[inline]
     pub(crate) fn floor(&self, time: u64, weight: u64) -> u64 {
         let present = self.time.load(Ordering::Relaxed);
-        let least = present.wrapping_sub(LAG_LEADS * laps(LEAD, weight));
+        let least = present.wrapping_sub(LAG_LEADS * virtual_span(LEAD, weight));
         if behind(time, least).is_some() { least } else { time }
     }
 
@@ -210,20 +211,20 @@ impl VirtualTimeGroup {
     #[inline]
     pub(crate) fn ahead(&self, time: u64, weight: u64) -> Option<u64> {
         let ahead = behind(self.time.load(Ordering::Relaxed), time)?;
-        ahead.checked_sub(laps(LEAD, weight)).filter(|ahead| *ahead > 0)
+        ahead.checked_sub(virtual_span(LEAD, weight)).filter(|ahead| *ahead > 0)
     }
 
     /// Whether a member at `time` is too far behind.
     #[inline]
     pub(crate) fn is_behind(&self, time: u64, weight: u64) -> bool {
         let behind = behind(time, self.time.load(Ordering::Relaxed));
-        behind.is_some_and(|behind| behind > laps(LEAD, weight))
+        behind.is_some_and(|behind| behind > virtual_span(LEAD, weight))
     }
 
-    /// How many bytes others buy while the group's time advances by `laps`.
+    /// How many bytes others buy while the group's time advances by `span`.
     #[inline]
-    pub(crate) fn bytes(&self, laps: u64) -> Bytes {
-        bytes(laps, self.weight.load(Ordering::Relaxed))
+    pub(crate) fn bytes(&self, span: u64) -> Bytes {
+        bytes(span, self.weight.load(Ordering::Relaxed))
     }
 
     /// A member of weight `weight` has bought `bytes`, for which it has moved `from` one time `to`
@@ -232,7 +233,7 @@ impl VirtualTimeGroup {
     pub(crate) fn advance(&self, from: u64, to: u64, bytes: Bytes, weight: u64) {
         let was_ahead = self.ahead(from, weight).is_some();
         let all = self.weight.load(Ordering::Relaxed).max(weight);
-        self.time.fetch_add(laps(bytes, all), Ordering::Relaxed);
+        self.time.fetch_add(virtual_span(bytes, all), Ordering::Relaxed);
         self.moves(from, to);
         if was_ahead {
             self.follow(to, weight);
@@ -243,7 +244,7 @@ impl VirtualTimeGroup {
     #[inline]
     pub(crate) fn returned(&self, bytes: Bytes, weight: u64) {
         let all = self.weight.load(Ordering::Relaxed).max(weight);
-        self.time.fetch_sub(laps(bytes, all), Ordering::Relaxed);
+        self.time.fetch_sub(virtual_span(bytes, all), Ordering::Relaxed);
     }
 
     /// A member at `time` has bought, without a claim, credit that no other wanted. It stays ahead:
@@ -251,7 +252,7 @@ impl VirtualTimeGroup {
     #[inline]
     fn follow(&self, time: u64, weight: u64) {
         let present = self.time.load(Ordering::Relaxed);
-        let to = time.wrapping_sub(2 * laps(LEAD, weight));
+        let to = time.wrapping_sub(2 * virtual_span(LEAD, weight));
         if to.wrapping_sub(present) as i64 > 0 {
             // If it has just advanced there is nothing to do.
             let _ = self.time.compare_exchange(present, to, Ordering::Relaxed, Ordering::Relaxed);
@@ -272,13 +273,13 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(group.ahead(time, 1_000), None);
             let from = time;
-            time += laps(Bytes(1_514), 1_000);
+            time += virtual_span(Bytes(1_514), 1_000);
             group.advance(from, time, Bytes(1_514), 1_000);
         }
         // Three frames of its own, three quarters of one for each of the four thousand.
         let ahead = group.ahead(time, 1_000).unwrap();
         assert_eq!(group.bytes(ahead), Bytes(1_514));
-        group.advance(0, laps(Bytes(1_520), 3_000), Bytes(1_520), 3_000);
+        group.advance(0, virtual_span(Bytes(1_520), 3_000), Bytes(1_520), 3_000);
         assert_eq!(group.ahead(time, 1_000), None);
     }
 
@@ -289,7 +290,7 @@ mod tests {
         let mut time = group.start(0, 10);
         for _ in 0..100 {
             let from = time;
-            time = time.wrapping_add(laps(Bytes(1_500), 10));
+            time = time.wrapping_add(virtual_span(Bytes(1_500), 10));
             group.advance(from, time, Bytes(1_500), 10);
             assert_eq!(group.ahead(time, 10), None);
         }
@@ -300,10 +301,10 @@ mod tests {
         let group = VirtualTimeGroup::default();
         group.join(1_514);
         group.advance(0, 1_000 << 32, Bytes(1_514_000), 1_514);
-        let lap = 1 << 32;
-        assert_eq!(group.start(0, 1_514), 1_000 * lap);
-        assert_eq!(group.start(1_001 * lap, 1_514), 1_001 * lap);
-        assert_eq!(group.start(5_000 * lap, 1_514), 1_006 * lap);
+        let unit = 1 << 32;
+        assert_eq!(group.start(0, 1_514), 1_000 * unit);
+        assert_eq!(group.start(1_001 * unit, 1_514), 1_001 * unit);
+        assert_eq!(group.start(5_000 * unit, 1_514), 1_006 * unit);
     }
 
     #[test]
@@ -311,12 +312,12 @@ mod tests {
         let group = VirtualTimeGroup::default();
         group.join(1_514);
         group.join(15_140);
-        let lap = 1 << 32;
-        group.follow(9 * lap, 1_514);
-        assert_eq!(group.start(0, 1_514), 5 * lap);
-        assert_eq!(group.ahead(9 * lap, 1_514), Some(2 * lap), "those behind keep their credit");
-        group.follow(8 * lap, 1_514);
-        assert_eq!(group.start(0, 1_514), 5 * lap, "it never goes back");
+        let unit = 1 << 32;
+        group.follow(9 * unit, 1_514);
+        assert_eq!(group.start(0, 1_514), 5 * unit);
+        assert_eq!(group.ahead(9 * unit, 1_514), Some(2 * unit), "those behind keep their credit");
+        group.follow(8 * unit, 1_514);
+        assert_eq!(group.start(0, 1_514), 5 * unit, "it never goes back");
     }
 
     #[test]
@@ -336,18 +337,18 @@ mod tests {
     #[test]
     fn a_member_ahead_of_the_hindmost_leaves_the_credit_to_it() {
         let group = VirtualTimeGroup::default();
-        let (lap, now) = (1 << 32, Nanos(100));
-        group.want(10 * lap, Nanos(1_000), now);
-        group.want(20 * lap, Nanos(900), now);
-        assert_eq!(group.ahead_of_last(12 * lap, 1_514, now), None);
+        let (unit, now) = (1 << 32, Nanos(100));
+        group.want(10 * unit, Nanos(1_000), now);
+        group.want(20 * unit, Nanos(900), now);
+        assert_eq!(group.ahead_of_last(12 * unit, 1_514, now), None);
         let due = Nanos(1_000) + SLACK;
-        assert_eq!(group.ahead_of_last(15 * lap, 1_514, now), Some((3 * lap, due)));
-        group.advance(10 * lap, 14 * lap, Bytes(4 * 1_514), 1_514);
-        assert_eq!(group.ahead_of_last(15 * lap, 1_514, now), None, "it has moved on");
-        assert_eq!(group.ahead_of_last(99 * lap, 1_514, due), None, "it has not come");
-        group.rests(13 * lap, now);
-        assert!(group.ahead_of_last(99 * lap, 1_514, now).is_some(), "it is elsewhere");
-        group.rests(14 * lap, now);
-        assert_eq!(group.ahead_of_last(99 * lap, 1_514, now), None, "it no longer waits");
+        assert_eq!(group.ahead_of_last(15 * unit, 1_514, now), Some((3 * unit, due)));
+        group.advance(10 * unit, 14 * unit, Bytes(4 * 1_514), 1_514);
+        assert_eq!(group.ahead_of_last(15 * unit, 1_514, now), None, "it has moved on");
+        assert_eq!(group.ahead_of_last(99 * unit, 1_514, due), None, "it has not come");
+        group.rests(13 * unit, now);
+        assert!(group.ahead_of_last(99 * unit, 1_514, now).is_some(), "it is elsewhere");
+        group.rests(14 * unit, now);
+        assert_eq!(group.ahead_of_last(99 * unit, 1_514, now), None, "it no longer waits");
     }
 }
