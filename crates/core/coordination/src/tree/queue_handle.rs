@@ -134,9 +134,9 @@ impl QueueHandle {
 
     /// Tells queues of worse ranks that it comes at `due` or before.
     #[inline]
-    pub(super) fn comes(&mut self, due: Nanos) {
+    pub(super) fn announce_arrival(&mut self, due: Nanos) {
         if self.is_member && self.node.has_ranks() {
-            self.wanted = Some(self.queues().comes(due));
+            self.wanted = Some(self.queues().announce_arrival(due));
         }
     }
 
@@ -164,7 +164,7 @@ impl QueueHandle {
     /// Withdraws what it announced.
     fn withdraw(&mut self, now: Nanos) {
         if let Some(wanted) = self.wanted.take() {
-            self.queues().has_had(wanted, now);
+            self.queues().withdraw(wanted, now);
             self.queues().rests(self.place, now);
         }
     }

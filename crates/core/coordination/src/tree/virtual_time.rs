@@ -98,7 +98,7 @@ impl VirtualTimeGroup {
     }
 
     /// At `now`, a member at `time` waits for a sale, and asks again at `until`. Returns the time
-    /// to pass to [`Self::has_had`] when it no longer waits.
+    /// to pass to [`Self::withdraw`] when it no longer waits.
     #[inline]
     pub(crate) fn want(&self, time: u64, until: Nanos, now: Nanos) -> Nanos {
         let wanted = until + PATIENCE;
@@ -117,9 +117,9 @@ impl VirtualTimeGroup {
     }
 
     /// A member that waits elsewhere comes at `until`, and goes before worse priorities. Returns
-    /// the time to pass to [`Self::has_had`] when it no longer waits.
+    /// the time to pass to [`Self::withdraw`] when it no longer waits.
     #[inline]
-    pub(crate) fn comes(&self, until: Nanos) -> Nanos {
+    pub(crate) fn announce_arrival(&self, until: Nanos) -> Nanos {
         let wanted = until + SLACK;
         if self.wanted.load(Ordering::Relaxed) < wanted.0 {
             self.wanted.store(wanted.0, Ordering::Relaxed);
@@ -141,7 +141,7 @@ impl VirtualTimeGroup {
     /// The member that announced the time `wanted` no longer waits at `now`. If no other has
     /// announced a later time, worse priorities need not wait any more.
     #[inline]
-    pub(crate) fn has_had(&self, wanted: Nanos, now: Nanos) {
+    pub(crate) fn withdraw(&self, wanted: Nanos, now: Nanos) {
         if self.wanted.load(Ordering::Relaxed) == wanted.0 {
             self.wanted.store((now + SLACK).0, Ordering::Relaxed);
         }
@@ -330,7 +330,7 @@ mod tests {
             Nanos(1_000) + PATIENCE,
             "its claim lasts a little longer"
         );
-        group.has_had(group.wanted_until(), Nanos(900));
+        group.withdraw(group.wanted_until(), Nanos(900));
         assert_eq!(group.wanted_until(), Nanos(900) + SLACK);
     }
 

@@ -135,7 +135,7 @@ impl WaitQueue {
             if let Some(wanted) = self.announced[limit as usize].take() {
                 let limit = self.node.counted(limit);
                 let group = &self.node.borrowers(limit)[prio];
-                group.has_had(wanted, now);
+                group.withdraw(wanted, now);
                 let place = leaf.place(leaf.depth() - self.depth(), limit);
                 group.rests(place.load(Ordering::Relaxed), now);
             }
@@ -163,7 +163,7 @@ impl Scheduler {
     pub(super) fn wait_for_lenders(&mut self, place: u32, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let due = std::mem::take(&mut leaf.own_from);
-        leaf.handle.comes(due);
+        leaf.handle.announce_arrival(due);
         leaf.handle.node.enter();
         self.wait(place, State::Borrows, due);
         self.join(place);
