@@ -165,7 +165,7 @@ impl QueueHandle {
     fn withdraw(&mut self, now: Nanos) {
         if let Some(wanted) = self.wanted.take() {
             self.queues().withdraw(wanted, now);
-            self.queues().rests(self.place, now);
+            self.queues().stop_waiting(self.place, now);
         }
     }
 
@@ -219,18 +219,18 @@ impl QueueHandle {
 
     /// Nothing is queued here now. If leaving at once changes nothing, neither for the other queues
     /// of the class nor for this one when it has packets again, it leaves and returns `true`.
-    pub(super) fn rests(&mut self) -> bool {
+    pub(super) fn try_leave(&mut self) -> bool {
         // Alone in its group, and where it would start again, it can as well leave. A class that
         // is in groups above it lingers there.
         let queues = self.queues();
         let is_free = !self.is_member
             || (queues.is_alone(self.weight)
                 && queues.start(self.place, self.weight) == self.place);
-        let rests = is_free && !self.node.has_entered();
-        if rests {
+        let leaves = is_free && !self.node.has_entered();
+        if leaves {
             self.set_active(false);
         }
-        rests
+        leaves
     }
 }
 
@@ -269,12 +269,12 @@ mod tests {
         let [mut one, mut other] = handles(&node);
         one.set_active(true);
         one.buy_own(PACKET, PACKET, NOW).unwrap();
-        assert!(one.rests() && node.queues(0).is_empty());
+        assert!(one.try_leave() && node.queues(0).is_empty());
         one.set_active(true);
         other.set_active(true);
-        assert!(!one.rests() && !other.rests(), "each would leave its part to the other");
+        assert!(!one.try_leave() && !other.try_leave(), "each would leave its part to the other");
         other.set_active(false);
-        assert!(one.rests());
+        assert!(one.try_leave());
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         other.set_active(true);
         other.buy_own(PACKET, PACKET, NOW).unwrap();
         other.set_active(false);
-        assert!(!one.rests(), "it is behind, and has a right to more");
+        assert!(!one.try_leave(), "it is behind, and has a right to more");
     }
 
     #[test]
@@ -296,10 +296,10 @@ mod tests {
         handle.set_active(true);
         while handle.buy_own(PACKET, PACKET, NOW).is_ok() {}
         assert_eq!(handle.borrow(1, PACKET, PACKET, NOW), Ok(PACKET));
-        assert!(!handle.rests(), "it is in the group of its lender");
+        assert!(!handle.try_leave(), "it is in the group of its lender");
         handle.set_active(false);
         handle.set_active(true);
-        assert!(handle.rests());
+        assert!(handle.try_leave());
     }
 
     /// What each of `asking` buys of the class's own credit meanwhile, as soon as it may.

@@ -455,7 +455,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                 self.leave_lenders(place, now);
                 self.marks[place as usize].state = State::Idle;
                 if let Some(Some(leaf)) = self.leaves.get_mut(place as usize)
-                    && !leaf.handle.rests()
+                    && !leaf.handle.try_leave()
                 {
                     leaf.lingers_until = now + LINGER;
                     if !std::mem::replace(&mut leaf.is_looked_after, true) {

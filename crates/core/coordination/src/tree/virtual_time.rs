@@ -149,7 +149,7 @@ impl VirtualTimeGroup {
 
     /// The member at `time` no longer waits. If it was the last, those ahead need not wait for it.
     #[inline]
-    pub(crate) fn rests(&self, time: u64, now: Nanos) {
+    pub(crate) fn stop_waiting(&self, time: u64, now: Nanos) {
         if self.last.load(Ordering::Relaxed) == time && self.due.load(Ordering::Relaxed) > now.0 {
             self.due.store(now.0, Ordering::Relaxed);
         }
@@ -346,9 +346,9 @@ mod tests {
         group.advance(10 * unit, 14 * unit, Bytes(4 * 1_514), 1_514);
         assert_eq!(group.ahead_of_last(15 * unit, 1_514, now), None, "it has moved on");
         assert_eq!(group.ahead_of_last(99 * unit, 1_514, due), None, "it has not come");
-        group.rests(13 * unit, now);
+        group.stop_waiting(13 * unit, now);
         assert!(group.ahead_of_last(99 * unit, 1_514, now).is_some(), "it is elsewhere");
-        group.rests(14 * unit, now);
+        group.stop_waiting(14 * unit, now);
         assert_eq!(group.ahead_of_last(99 * unit, 1_514, now), None, "it no longer waits");
     }
 }

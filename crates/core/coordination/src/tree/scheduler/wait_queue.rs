@@ -137,7 +137,7 @@ impl WaitQueue {
                 let group = &self.node.borrowers(limit)[prio];
                 group.withdraw(wanted, now);
                 let place = leaf.place(leaf.depth() - self.depth(), limit);
-                group.rests(place.load(Ordering::Relaxed), now);
+                group.stop_waiting(place.load(Ordering::Relaxed), now);
             }
         }
     }
