@@ -119,7 +119,7 @@ impl crate::coordination::Shared for Shared {
 
     fn set_limit(&self, limit: Limit) {
         self.published.set(limit);
-        self.board.hasten();
+        self.board.make_due();
     }
 
     fn spent_until(&self, _now: Nanos) -> Nanos {

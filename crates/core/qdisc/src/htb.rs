@@ -278,8 +278,8 @@ impl Htb {
         let leaf = &self.leaves[place as usize];
         if !leaf.queue.backlog().is_empty() {
             self.scheduler.arrived(place);
-            if leaf.is_hastened() {
-                self.scheduler.hasten(place);
+            if leaf.must_reconsider() {
+                self.scheduler.reconsider(place);
             }
         }
     }

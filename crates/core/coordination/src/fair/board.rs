@@ -88,7 +88,7 @@ impl Board {
     }
 
     /// Makes a turn due at once.
-    pub(super) fn hasten(&self) {
+    pub(super) fn make_due(&self) {
         self.head.due.store(0, Ordering::Relaxed);
     }
 
@@ -130,7 +130,7 @@ mod tests {
         assert!(board.claim_turn(Nanos(5), Nanos(10)));
         assert!(!board.claim_turn(Nanos(14), Nanos(10)));
         assert!(board.claim_turn(Nanos(15), Nanos(10)));
-        board.hasten();
+        board.make_due();
         assert!(board.claim_turn(Nanos(16), Nanos(10)));
     }
 }

@@ -605,7 +605,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
 
     fn retune(&mut self, place: u32) {
         // Where classes change, all are opened anew.
-        self.hasten(place);
+        self.reconsider(place);
     }
 
     fn arrived(&mut self, place: u32) {
@@ -624,7 +624,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         }
     }
 
-    fn hasten(&mut self, place: u32) {
+    fn reconsider(&mut self, place: u32) {
         if self.leaf(place).is_some_and(|leaf| leaf.state != State::Idle) {
             self.ask(place);
         }

@@ -348,7 +348,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         }
     }
 
-    fn hasten(&mut self, place: u32) {
+    fn reconsider(&mut self, place: u32) {
         let Some(Mark { state, .. }) = self.marks.get(place as usize) else { return };
         if matches!(state, State::Borrows | State::Held | State::Waits) {
             self.leave_held(place);

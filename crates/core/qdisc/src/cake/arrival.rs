@@ -306,7 +306,7 @@ impl Cake {
         if let Some(neighbours) = &mut self.neighbours {
             // The packets of other tins may have used up those tins' weight; this one's is larger.
             if !tin.has_flows() && self.backlog.packets > 1 {
-                neighbours.hasten();
+                neighbours.make_due();
             }
             tin.weight += WHOLE_HOST / u64::from(flow.load);
         }

@@ -100,7 +100,7 @@ impl Neighbours {
 
     /// There is a backlog that has not been published.
     #[inline]
-    pub(super) fn hasten(&mut self) {
+    pub(super) fn make_due(&mut self) {
         self.next = Nanos::ZERO;
     }
 

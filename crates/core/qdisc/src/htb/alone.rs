@@ -117,7 +117,7 @@ impl<M: Meters> Scheduler for Alone<M> {
 
     fn retune(&mut self, place: u32) {
         // Where classes change, all are opened anew.
-        self.hasten(place);
+        self.reconsider(place);
     }
 
     fn arrived(&mut self, place: u32) {
@@ -126,7 +126,7 @@ impl<M: Meters> Scheduler for Alone<M> {
         }
     }
 
-    fn hasten(&mut self, place: u32) {
+    fn reconsider(&mut self, place: u32) {
         if self.at(place).is_some_and(|leaf| matches!(leaf.state, State::Waiting(_))) {
             self.make_ready(place);
         }

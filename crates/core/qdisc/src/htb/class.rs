@@ -138,7 +138,7 @@ pub trait Scheduler: Send {
     }
 
     /// If the class at `place` waits, it need not: its next packet is another one.
-    fn hasten(&mut self, place: u32);
+    fn reconsider(&mut self, place: u32);
 
     /// The class at `place` has this weight among the queues that send for it.
     fn weigh(&mut self, _place: u32, _weight: Weight) {}

@@ -190,7 +190,7 @@ impl Leaf {
     /// Whether the packet that has come may leave earlier than the one that was next: its qdisc
     /// held everything back, or the packet has a better rank.
     #[inline]
-    pub(super) fn is_hastened(&self) -> bool {
+    pub(super) fn must_reconsider(&self) -> bool {
         self.queue.held.is_none()
             || (self.traits.has(Traits::RANKS)
                 && self.queue.qdisc().ranking().next < self.asked_rank)
