@@ -489,7 +489,7 @@ impl Cake {
 /// A tree of classes, 16 to 1,000,000 of them, beside a FIFO and DPDK's `rte_sched`; no I/O.
 ///
 /// Nanoseconds per packet for enqueue and dequeue on one core, all structures in turns, with one
-/// class above each leaf and with four, `pfifo` and `cake` below each leaf; then several threads on
+/// class above each leaf and with four, `pfifo` and `cake` below each leaf, and an `hfsc`; then several threads on
 /// one tree. Rows with load `free` check every credit and never wait for one, as `rte_sched` does;
 /// in rows with load `bound` the root's rate is the limit, with `ceil` each leaf's own ceiling, and
 /// with `mixed` half of the leaves are at their ceilings and the others borrow at the root. Also
@@ -501,8 +501,8 @@ struct Tree {
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = class_tree::CLASSES, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     classes: Vec<u32>,
 
-    /// The trees, separated by commas: tree-fifo, tree-cake [default: both]
-    #[arg(long, value_name = "NAME,..", value_delimiter = ',', hide_default_value = true, default_values = ["tree-fifo", "tree-cake"], value_parser = work::parse_tree)]
+    /// The trees, separated by commas: tree-fifo, tree-cake, hfsc-fifo [default: all]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',', hide_default_value = true, default_values = ["tree-fifo", "tree-cake", "hfsc-fifo"], value_parser = work::parse_tree)]
     structures: Vec<class_tree::Subject>,
 
     /// What holds packets back, separated by commas: free, bound, ceil, mixed [default: all]

@@ -18,7 +18,7 @@ fn main() -> Result<()> {
             let or_all = |at: usize, all: &'static str| rest.get(at).copied().unwrap_or(all);
             let options = Options {
                 classes: list(classes, |number| number.parse().ok())?,
-                structures: list(or_all(0, "tree-fifo,tree-cake"), Subject::from_name)?,
+                structures: list(or_all(0, "tree-fifo,tree-cake,hfsc-fifo"), Subject::from_name)?,
                 loads: list(or_all(1, "free,bound,ceil,mixed"), Load::from_name)?,
                 packets: 100_000,
                 repeats: repeats.parse()?,

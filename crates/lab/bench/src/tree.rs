@@ -88,6 +88,7 @@ fn group(classes: u32, options: &Options) -> Vec<Cell> {
                 cells.push((Subject::TreeFifo, Shape { classes, depth, active, load }));
             }
             cells.push((Subject::TreeCake, Shape::busy(classes, depth, load)));
+            cells.push((Subject::HfscFifo, Shape::busy(classes, depth, load)));
         }
     }
     let is_peer = |subject| peers.iter().any(|(peer, _)| *peer == subject);

@@ -31,7 +31,7 @@ impl Footprint {
         // start.
         let idle = match subject.below() {
             Some(below) => {
-                let _tree = shape.tree(&below);
+                let _tree = shape.tree(subject.kind(), &below);
                 resident()?
             }
             None => before,

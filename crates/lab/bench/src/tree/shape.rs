@@ -1,9 +1,9 @@
 //! The trees that are measured: how many classes in how many levels, and which have packets.
 
 use super::work::RATE;
-use narrows_coordination::{Below, Tree};
+use narrows_coordination::{Below, Classes, SharedTree, TreeKind};
 use narrows_qdisc::htb::Class;
-use narrows_qdisc::{Config, NodeId};
+use narrows_qdisc::{Config, NodeId, hfsc};
 use narrows_units::{Bytes, Rate, wire::Overhead};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl Shape {
     /// alike, each of which may borrow all that the root has. Below each leaf is `below`.
     ///
     /// Leaves have the numbers from 1 on.
-    pub(super) fn tree(self, below: &Config) -> Arc<Tree> {
+    pub(super) fn tree(self, kind: TreeKind, below: &Config) -> SharedTree {
         let mut classes = BTreeMap::new();
         let below = Arc::new(below.clone());
         let sizes: Vec<u32> = (0..=self.depth).map(|level| self.size(level)).collect();
@@ -129,8 +129,8 @@ impl Shape {
                 classes.insert(id, (class, is_leaf.then(below)));
             }
         }
-        let tree = Tree::new();
-        tree.replace_classes(Arc::new(classes));
+        let tree = SharedTree::new(kind);
+        tree.replace_classes(Arc::new(Members(classes)), &BTreeMap::new());
         tree
     }
 
@@ -138,6 +138,37 @@ impl Shape {
     fn size(self, level: u32) -> u32 {
         let part = f64::from(level) / f64::from(self.depth);
         f64::from(self.classes).powf(part).round() as u32
+    }
+}
+
+/// The classes, for either kind of tree: as those of an `hfsc` they share what is assured to them,
+/// and have their ceilings as upper limits.
+struct Members(BTreeMap<u32, (Class, Option<Below>)>);
+
+impl Classes for Members {
+    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
+        Box::new(self.0.keys().copied())
+    }
+
+    fn class(&self, id: u32) -> Option<Class> {
+        self.0.class(id)
+    }
+
+    fn curves(&self, id: u32) -> Option<hfsc::Class> {
+        let (class, _) = self.0.get(&id)?;
+        let curve = |rate: Rate| Some(hfsc::Curve::line(rate));
+        // A ceiling that never holds anything up is checked, as for an `htb`.
+        let upper_limit = curve(class.ceil);
+        Some(hfsc::Class {
+            parent: class.parent,
+            real_time: None,
+            link_share: curve(class.rate),
+            upper_limit,
+        })
+    }
+
+    fn below(&self, id: u32) -> Option<Below> {
+        self.0.below(id)
     }
 }
 

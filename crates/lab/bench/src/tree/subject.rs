@@ -4,13 +4,12 @@ use super::shape::{Load, Shape};
 use super::work::{RATE, TURN};
 use crate::cake::frames::{Frames, LEN};
 use anyhow::Result;
-use narrows_coordination::Tree;
+use narrows_coordination::{SharedTree, TreeKind};
 use narrows_packet::dissect::Dissector;
 use narrows_packet::{Batch, PacketId, Packets};
 use narrows_peers::rte_sched::RteSched;
 use narrows_qdisc::{Config, Qdisc, Spec, cake, fifo, htb};
 use narrows_units::Nanos;
-use std::sync::Arc;
 
 /// The qdisc of a leaf, and of packets without a class.
 const LIMIT: u32 = 1000;
@@ -24,13 +23,16 @@ pub enum Subject {
     TreeFifo,
     /// `htb` with a `cake` below each leaf, one tin.
     TreeCake,
+    /// `hfsc` with a `pfifo` below each leaf.
+    HfscFifo,
     /// DPDK's `rte_sched`, a pipe for each leaf.
     RteSched,
 }
 
 impl Subject {
     /// All of them, the floor first.
-    pub const ALL: [Self; 4] = [Self::Fifo, Self::TreeFifo, Self::TreeCake, Self::RteSched];
+    pub const ALL: [Self; 5] =
+        [Self::Fifo, Self::TreeFifo, Self::TreeCake, Self::HfscFifo, Self::RteSched];
 
     /// Its name in tables and on command lines.
     pub const fn name(self) -> &'static str {
@@ -38,6 +40,7 @@ impl Subject {
             Self::Fifo => "fifo",
             Self::TreeFifo => "tree-fifo",
             Self::TreeCake => "tree-cake",
+            Self::HfscFifo => "hfsc-fifo",
             Self::RteSched => "rte_sched",
         }
     }
@@ -50,7 +53,7 @@ impl Subject {
     /// The qdisc below each leaf of its tree, if it has a tree.
     pub(super) fn below(self) -> Option<Config> {
         match self {
-            Self::TreeFifo => Some(Config::Fifo(fifo::Config::Packets(LIMIT))),
+            Self::TreeFifo | Self::HfscFifo => Some(Config::Fifo(fifo::Config::Packets(LIMIT))),
             Self::TreeCake => {
                 let diffserv = cake::Diffserv::BestEffort;
                 Some(Config::Cake(cake::Config { diffserv, ..cake::Config::default() }))
@@ -59,13 +62,18 @@ impl Subject {
         }
     }
 
+    /// What schedules the classes of its tree.
+    pub(super) fn kind(self) -> TreeKind {
+        if self == Self::HfscFifo { TreeKind::Hfsc } else { TreeKind::default() }
+    }
+
     /// Makes it, empty, for this many packets.
     pub(super) fn build(self, packets: u32, shape: Shape) -> Result<Box<dyn Scheduler>> {
         Ok(match self.below() {
             Some(below) => {
                 // Where something holds it back it is asked for more than may leave.
                 let most = if shape.load == Load::Free { TURN } else { 2 * TURN };
-                Box::new(Own::below(&shape.tree(&below), packets, most)?)
+                Box::new(Own::below(&shape.tree(self.kind(), &below), packets, most)?)
             }
             None if self == Self::RteSched => Box::new(Peer::new(packets, shape)?),
             None => {
@@ -113,7 +121,7 @@ impl Own {
     }
 
     /// One queue's scheduler of `tree`.
-    pub(super) fn below(tree: &Arc<Tree>, packets: u32, most: usize) -> Result<Self> {
+    pub(super) fn below(tree: &SharedTree, packets: u32, most: usize) -> Result<Self> {
         let config =
             htb::Config { default: Shape::DEFAULT, unclassified: htb::Unclassified::Sent(LIMIT) };
         let spec = Spec { tree: Some(tree.scheduler()), ..Spec::new(Config::Htb(config)) };

@@ -54,7 +54,7 @@ fn measure(
     options: &Options,
 ) -> Result<(f64, f64)> {
     let below = subject.below().context("only trees are shared")?;
-    let tree = shape.tree(&below);
+    let tree = shape.tree(subject.kind(), &below);
     let (start, is_over) = (Barrier::new(threads + 1), AtomicBool::new(false));
     let clock = Instant::now();
     let now = || EPOCH + Nanos(clock.elapsed().as_nanos() as u64);
