@@ -197,7 +197,10 @@ fn a_change_of_one_class_leaves_the_memory_of_all_others() {
     let is_shared = |id: u32| Arc::ptr_eq(&plan.classes[&handle][&id], &next.classes[&handle][&id]);
     // The class above it may have become an inner one.
     assert_eq!((1..=4).map(is_shared).collect::<Vec<_>>(), [true, false, true, false]);
-    assert_eq!(next.classes[&handle][&4].class.rate, Rate::from_bits_per_sec(2_000_000));
+    assert_eq!(
+        next.classes[&handle][&4].class.htb().unwrap().rate,
+        Rate::from_bits_per_sec(2_000_000)
+    );
 }
 
 #[test]

@@ -51,12 +51,14 @@ fn bands_below_a_shared_rate_are_classes_of_one_tree() {
     let plan = plan(tbf(), prio(), 4);
     assert!(runs_tree(&plan) && plan.limits.is_empty(), "{plan}");
     let classes = &plan.classes[&Handle::new(2).unwrap()];
-    let prios: Vec<u8> = (1..=3).map(|id| classes[&id].class.prio).collect();
+    let of = |id: u32| classes[&id].class.htb().unwrap();
+    let prios: Vec<u8> = (1..=3).map(|id| of(id).prio).collect();
     assert_eq!(prios, [0, 1, 2]);
-    assert!((1..=3).all(|id| classes[&id].leaf.is_some() && classes[&id].class.ceil == tbf().rate));
-    let root = &classes[&classes[&1].class.parent.unwrap()];
-    assert_eq!((root.class.rate, root.class.burst), (tbf().rate, tbf().burst));
-    assert_eq!((root.leaf, root.class.overhead), (None, tbf().overhead));
+    assert!((1..=3).all(|id| classes[&id].leaf.is_some() && of(id).ceil == tbf().rate));
+    let root = &classes[&of(1).parent.unwrap()];
+    let class = root.class.htb().unwrap();
+    assert_eq!((class.rate, class.burst), (tbf().rate, tbf().burst));
+    assert_eq!((root.leaf, class.overhead), (None, tbf().overhead));
     assert_eq!(plan.rules.len(), 1);
 }
 
@@ -86,7 +88,10 @@ fn bands_by_turns_have_one_priority_and_their_quanta_behind_those_in_order() {
     let options = EtsOptions { bands: 4, strict: 2, quanta: vec![3_000, 1_000], priomap: vec![] };
     let plan = plan(tbf(), Params::Ets(options), 4);
     let classes = &plan.classes[&Handle::new(2).unwrap()];
-    let of = |id: u32| (classes[&id].class.prio, classes[&id].class.quantum);
+    let of = |id: u32| {
+        let class = classes[&id].class.htb().unwrap();
+        (class.prio, class.quantum)
+    };
     assert_eq!([of(1).0, of(2).0], [0, 1]);
     assert_eq!([of(3), of(4)], [(2, 3_000), (2, 1_000)]);
 }
