@@ -1,5 +1,5 @@
-//! `tc class …`: the classes of `htb`, `drr` and `ets`, which these commands edit, and the classes
-//! that other qdiscs have by themselves.
+//! `tc class …`: the classes of `htb`, `hfsc`, `drr` and `ets`, which these commands edit, and the
+//! classes that other qdiscs have by themselves.
 //!
 //! As in `tc`, nothing is listed without a device, and a parent selects a whole qdisc. Differences
 //! from `tc` are in `docs/tc.md`: a kind other than that of the qdisc is refused, and so is a
@@ -7,21 +7,21 @@
 
 use crate::complaint::{Complaint, Outcome};
 use crate::figures::Figures;
-use crate::kinds::{self, ClassFigures};
+use crate::kinds::{self, TreeFigures};
 use crate::options::Options;
 use crate::render::{Json, Line};
 use crate::stats::StatsOf;
 use crate::words::{Words, abbreviates, twice};
 use crate::{Host, device, graph, handles, intermediate, notation, render, verb};
 use narrows_policy::{
-    ClassEdit, ClassId, Classes, Handle, HtbClass, Kind, Node, Parent, PortPolicy, Verb,
+    ClassEdit, ClassId, Classes, Handle, Kind, Node, Parent, Policy, PortPolicy, Verb,
 };
 use narrows_qdisc::{Detail, Stats};
 use std::collections::BTreeMap;
 
 const USAGE: &str =
     "Usage: tc class { add | change | replace | del } dev NAME { root | parent ID } classid ID
-           [ htb PARAMETERS | drr PARAMETERS | ets PARAMETERS ]
+           [ htb | hfsc | drr | ets PARAMETERS ]
        tc [ -g ] class show dev NAME [ qdisc ID ] [ classid ID ] [ root | parent ID ]
 KIND help tells its parameters. The other kinds make their classes themselves.
 ";
@@ -89,7 +89,7 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
         } else {
             let params = kinds::parse_class(word, words).ok_or_else(|| {
                 Complaint::wrong(format!(
-                    "Error: Qdisc \"{word}\" is classless: the classes of htb and drr can be made, and those of ets changed."
+                    "Error: Qdisc \"{word}\" is classless: the classes of htb, hfsc and drr can be made, and those of ets changed."
                 ))
             })?;
             if verb != Verb::Delete {
@@ -100,22 +100,40 @@ fn modify(verb: Verb, mut words: Words, host: &mut dyn Host) -> Result<Outcome, 
     }
     let dev = dev.ok_or_else(|| Complaint::refused("Error: No such device: give dev NAME."))?;
     device::named(dev, host)?;
-    let minor = edit.class.map(|class| class.minor);
-    let major = edit.class.map_or(0, |class| class.major);
-    let mut warning = None;
+    let mut warnings = Vec::new();
     host.edit(&mut |policy| {
+        let could_share = above_shares(&policy, dev, &edit);
         let next = policy.with_class(dev, &edit)?;
-        let port = next.port(dev);
-        let node = Handle::new(major).map_or(port.root(), |handle| port.find(handle));
-        warning = node.and_then(|node| match &node.kind {
-            Kind::Htb(htb) => htb.warning(node.handle, minor),
-            _ => None,
+        let forced = could_share == Some(false) && above_shares(&next, dev, &edit) == Some(true);
+        let forced = forced.then(|| {
+            "Warning: Forced curve change on parent 'rt' to 'sc'. Classes below a class share by \
+             its ls, so it got one."
+                .to_owned()
         });
+        let (node, minor) = edit.class.and_then(|class| node(&next, dev, class)).unzip();
+        let unlikely = node.and_then(|node| node.kind.class_warning(node.handle, minor?));
+        warnings = forced.into_iter().chain(unlikely).collect();
         Ok(next)
     })
     .map_err(|why| Complaint::refused(format!("Error: {why}")))?;
-    let stderr = warning.map(|warning| warning + "\n").unwrap_or_default();
+    let stderr = warnings.iter().map(|warning| format!("{warning}\n")).collect();
     Ok(Outcome { stderr, ..Outcome::default() })
+}
+
+/// The qdisc of `class`, and the number of the class there.
+fn node<'a>(policy: &'a Policy, dev: &str, class: ClassId) -> Option<(&'a Node, u32)> {
+    let port = policy.port(dev);
+    let node = Handle::new(class.major).map_or(port.root(), |handle| port.find(handle));
+    Some((node?, class.minor))
+}
+
+/// Whether the class to which `edit` adds another shares by a curve with those beside it, if it is
+/// one of an `hfsc`.
+fn above_shares(policy: &Policy, dev: &str, edit: &ClassEdit) -> Option<bool> {
+    let Some(Parent::Class(parent)) = edit.parent else { return None };
+    let of = edit.class.filter(|_| parent.major == 0).unwrap_or(parent);
+    let (Node { kind: Kind::Hfsc(hfsc), .. }, _) = node(policy, dev, of)? else { return None };
+    Some(!hfsc.classes.get(parent.minor)?.curves.is_real_time_only())
 }
 
 /// Selects the classes to show.
@@ -244,8 +262,16 @@ fn classes(port: &PortPolicy, node: &Node, queues: u32) -> Vec<Class> {
             (1..=queues).map(|queue| class(queue, Above::Root)).collect()
         }
         (Kind::Htb(htb), _) => {
-            let above = |class: &HtbClass| class.parent.map_or(Above::Root, Above::Class);
-            htb.classes.iter().map(|(minor, at)| class(minor, above(at))).collect()
+            let above = |above: Option<u32>| above.map_or(Above::Root, Above::Class);
+            htb.classes.iter().map(|(minor, at)| class(minor, above(at.parent))).collect()
+        }
+        // As in the kernel, the qdisc is a class, too, with the number 0.
+        (Kind::Hfsc(hfsc), _) => {
+            let root = Class { id: node.handle.class(0), parent: Above::Root, leaf: None };
+            let classes = hfsc.classes.iter();
+            let classes =
+                classes.map(|(minor, at)| class(minor, Above::Class(at.parent.unwrap_or(0))));
+            [root].into_iter().chain(classes).collect()
         }
         (kind, Classes::Made | Classes::Bands) => {
             // As the kernel prints it for each kind.
@@ -305,8 +331,8 @@ impl Shown<'_> {
         self.stats.at(Parent::Class(class.id)).cloned().unwrap_or_default()
     }
 
-    /// The delays of a class of a qdisc other than `htb`. A single queue keeps them for its
-    /// classes; queues that share a rate keep them in the tree, as for an `htb`.
+    /// The delays of a class outside a tree. A single queue keeps them for its classes; queues that
+    /// share a rate keep them in a tree.
     fn delays(&self, class: &Class) -> Option<(&'static str, Json)> {
         let delays = match self.own_stats()?.detail.as_ref()? {
             Detail::Bands(figures) => figures.delays.get(&u16::try_from(class.id.minor).ok()?)?,
@@ -317,13 +343,11 @@ impl Shown<'_> {
     }
 
     fn figures(&self, class: &Class, line: &mut Line) {
-        let (stats, delays, text, more) = match &self.node.kind {
-            Kind::Htb(htb) => {
-                let figures = ClassFigures::of(htb, class.id.minor, self.own_stats());
-                let (text, json) = (figures.text(), figures.json());
-                (figures.stats, kinds::delays::json(&figures.delays), text, json)
+        let (stats, delays, text, more) = match (&self.node.kind, self.tree_figures(class)) {
+            (_, Some(TreeFigures { stats, delays, text, json })) => {
+                (stats, kinds::delays::json(&delays), text, json)
             }
-            Kind::Drr(_) => {
+            (Kind::Drr(_), _) => {
                 let figures = self.own_stats().and_then(|stats| stats.detail.as_ref()?.bands());
                 let minor = u16::try_from(class.id.minor).ok();
                 let deficit = figures.zip(minor);
@@ -343,6 +367,11 @@ impl Shown<'_> {
         json.extend(more);
         json.extend(delays);
         line.json("stats", Json::Object(json));
+    }
+
+    /// The statistics of a class of a tree.
+    fn tree_figures(&self, class: &Class) -> Option<TreeFigures> {
+        kinds::tree_figures(&self.node.kind, class.id.minor, self.own_stats())
     }
 
     /// Whether its only class is there for its child alone.
@@ -373,11 +402,11 @@ impl Shown<'_> {
 
     /// The statistics in a graph: those that every class has.
     fn graph_figures(&self, class: &Class) -> Vec<String> {
-        let stats = match &self.node.kind {
-            _ if !self.options.statistics || self.has_one() => return Vec::new(),
-            Kind::Htb(htb) => ClassFigures::of(htb, class.id.minor, self.own_stats()).stats,
-            _ => self.leaf_stats(class),
-        };
+        if !self.options.statistics || self.has_one() {
+            return Vec::new();
+        }
+        let stats = self.tree_figures(class).map(|figures| figures.stats);
+        let stats = stats.unwrap_or_else(|| self.leaf_stats(class));
         let text = Figures(&stats).text();
         text.lines().map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned()).collect()
     }

@@ -24,11 +24,20 @@ const SMALLEST_BARE: u32 = 1_000;
 
 /// The words before a rate, a time, and a size. Those of times that `tc` reads in seconds or
 /// nanoseconds are not among them.
-const RATES: [&str; 7] =
-    ["bandwidth", "rate", "ceil", "peakrate", "maxrate", "defrate", "low_rate_threshold"];
+const RATES: [&str; 9] = [
+    "bandwidth",
+    "rate",
+    "ceil",
+    "peakrate",
+    "maxrate",
+    "defrate",
+    "low_rate_threshold",
+    "m1",
+    "m2",
+];
 /// The rates of which 0 is not the usual word for none.
 const NOT_ZERO: [&str; 4] = ["bandwidth", "rate", "ceil", "peakrate"];
-const TIMES: [&str; 9] = [
+const TIMES: [&str; 11] = [
     "latency",
     "delay",
     "rtt",
@@ -38,6 +47,8 @@ const TIMES: [&str; 9] = [
     "horizon",
     "refill_delay",
     "sync",
+    "d",
+    "dmax",
 ];
 const SIZES: [&str; 6] = ["burst", "buffer", "maxburst", "cburst", "memlimit", "memory_limit"];
 
@@ -243,6 +254,12 @@ mod tests {
                 "rate 1000 is 1000 bit/s",
             ),
             ("qdisc add dev a root fq maxrate 500bit", "maxrate 500bit is 496 bit/s"),
+            ("class add dev a parent 1: classid 1:1 hfsc ls m2 10", "m2 10 is 8 bit/s"),
+            ("class add dev a classid 1:1 hfsc rt d 10 m2 1mbit", "d 10 is 10 us"),
+            (
+                "class add dev a classid 1:1 hfsc rt umax 160 dmax 20 rate 64kbit",
+                "dmax 20 is 20 us",
+            ),
         ] {
             let said = said(command);
             assert_eq!(said.len(), 1, "{command}: {said:?}");
@@ -259,6 +276,8 @@ mod tests {
             "qdisc add dev a root netem delay 0 limit 10 rate 5kbit",
             "qdisc add dev a root fq maxrate 0 low_rate_threshold 0",
             "qdisc add dev a root netem delay 10ms 2ms loss 1%",
+            "class add dev a parent 1: classid 1:1 hfsc rt m1 0 d 10ms m2 64kbit ls m1 1mbit d 5ms m2 0",
+            "class add dev a parent 1: classid 1:1 hfsc rt umax 160 dmax 20ms rate 64kbit",
             "qdisc add dev a root pfifo limit 100",
             "qdisc del dev a root cake bandwidth 100",
             "qdisc show dev a",

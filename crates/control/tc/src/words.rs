@@ -3,6 +3,7 @@
 use crate::complaint::Complaint;
 
 /// The words of a line that have not been consumed yet.
+#[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     words: &'a [&'a str],
 }

@@ -67,6 +67,12 @@ impl Assignments {
         self.counts.contains_key(&class)
     }
 
+    /// Those of the classes `inner`, which have classes below them, to which filters assign packets
+    /// and which have no filters to choose a class.
+    pub(crate) fn unfiltered(&self, inner: impl Iterator<Item = u32>) -> Vec<u32> {
+        inner.filter(|minor| self.assigns(*minor) && !self.has(*minor)).collect()
+    }
+
     /// The classes to which filters assign packets.
     pub(crate) fn classes(&self) -> impl Iterator<Item = u32> {
         self.counts.keys().copied()

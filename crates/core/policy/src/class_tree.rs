@@ -1,41 +1,71 @@
-//! The classes of an `htb`, and aggregates over them.
+//! The classes of a tree: those that the operator made below each other, and sums over them.
 //!
 //! Versions of a policy share unchanged classes, as they share qdiscs. Children are found, counted
-//! and summed up without a look at any other class.
+//! and summed up without a look at any other class. What all kinds with such classes have in common
+//! about commands is here, too: which class a command names, where a new one goes, and when one may
+//! be deleted.
 
-use super::HtbClass;
-use crate::reuse;
+use crate::assignments::Assignments;
+use crate::edit::Changed;
+use crate::{ClassId, Handle, Parent, PolicyError, Verb, reuse};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
+use narrows_qdisc::htb::DEPTH_MAX;
+use std::fmt::Debug;
+use std::ops::{AddAssign, SubAssign};
 use std::sync::Arc;
 
+/// A class that has a place in a tree.
+pub trait TreeClass: Clone + PartialEq {
+    /// What is summed up over the classes below another one.
+    type Sum: Copy + Default + PartialEq + Debug + AddAssign + SubAssign;
+
+    /// The parent class; `None` if it is the qdisc.
+    fn parent(&self) -> Option<u32>;
+
+    /// What the class adds to the sum of its parent.
+    fn amount(&self) -> Self::Sum;
+}
+
 /// See the module's documentation.
-#[derive(Clone, Debug, Default)]
-pub struct HtbClasses {
-    all: OrdMap<u32, Arc<HtbClass>>,
+#[derive(Clone, Debug)]
+pub struct ClassTree<C: TreeClass> {
+    all: OrdMap<u32, Arc<C>>,
     /// (parent, child) pairs; the qdisc is 0.
     below: OrdMap<(u32, u32), ()>,
-    /// Aggregates over the children of each class that has some.
-    sums: OrdMap<u32, Sum>,
+    /// Over the children of each class that has some.
+    sums: OrdMap<u32, Children<C::Sum>>,
 }
 
-/// Aggregates over the children of a class.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Sum {
+/// The number of children of a class, and the sum over them.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Children<S> {
     classes: u32,
-    /// The sum of their assured rates, in bits per second.
-    rates: u128,
+    sum: S,
 }
 
-impl HtbClasses {
+impl<C: TreeClass> Default for ClassTree<C> {
+    fn default() -> Self {
+        Self { all: OrdMap::new(), below: OrdMap::new(), sums: OrdMap::new() }
+    }
+}
+
+impl<C: TreeClass> ClassTree<C> {
     /// The class `minor`.
-    pub fn get(&self, minor: u32) -> Option<&HtbClass> {
+    pub fn get(&self, minor: u32) -> Option<&C> {
         self.all.get(&minor).map(AsRef::as_ref)
     }
 
     /// All of them, by their numbers.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &HtbClass)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &C)> {
         self.all.iter().map(|(minor, class)| (*minor, class.as_ref()))
+    }
+
+    /// All of them, parents first.
+    pub fn from_above(&self) -> Vec<(u32, &C)> {
+        let mut order: Vec<(u32, &C)> = self.iter().collect();
+        order.sort_by_cached_key(|(minor, _)| (self.depth(*minor), *minor));
+        order
     }
 
     /// How many there are.
@@ -53,6 +83,16 @@ impl HtbClasses {
         self.all.contains_key(&minor)
     }
 
+    /// The parent of the class, if that is a class.
+    pub fn parent(&self, minor: u32) -> Option<u32> {
+        self.get(minor)?.parent()
+    }
+
+    /// The number of ancestors of the class.
+    pub fn depth(&self, minor: u32) -> usize {
+        std::iter::successors(self.parent(minor), |above| self.parent(*above)).count()
+    }
+
     /// Whether the class has children.
     pub fn is_inner(&self, minor: u32) -> bool {
         self.sums.contains_key(&minor)
@@ -61,6 +101,11 @@ impl HtbClasses {
     /// The classes that have children, by number.
     pub(crate) fn inner(&self) -> impl Iterator<Item = u32> {
         self.sums.keys().copied().filter(|minor| *minor != 0)
+    }
+
+    /// The classes that have none, by number.
+    pub(crate) fn leaves(&self) -> Vec<u32> {
+        self.all.keys().copied().filter(|minor| !self.is_inner(*minor)).collect()
     }
 
     /// The children of `minor`, by number; 0 is the qdisc.
@@ -81,33 +126,35 @@ impl HtbClasses {
         found
     }
 
-    /// The sum of the assured rates of the children of `minor`, in bits per second.
-    pub fn rates_below(&self, minor: u32) -> u128 {
-        self.sums.get(&minor).map_or(0, |sum| sum.rates)
+    /// The sum over the children of `minor`; 0 is the qdisc.
+    pub fn sum_below(&self, minor: u32) -> C::Sum {
+        self.sums.get(&minor).map_or_else(C::Sum::default, |children| children.sum)
     }
 
     /// Inserts `class`, in place of the present one.
-    pub(crate) fn insert(&mut self, minor: u32, class: HtbClass) {
+    pub(crate) fn insert(&mut self, minor: u32, class: C) {
         if self.contains(minor) {
             self.remove(minor);
         }
-        let above = class.parent.unwrap_or(0);
+        let above = class.parent().unwrap_or(0);
         self.below.insert((above, minor), ());
-        let Sum { classes, rates } = self.sums.get(&above).copied().unwrap_or_default();
-        let rates = rates + u128::from(class.params.assured().bits_per_sec());
-        self.sums.insert(above, Sum { classes: classes + 1, rates });
+        let mut children = self.sums.get(&above).copied().unwrap_or_default();
+        children.classes += 1;
+        children.sum += class.amount();
+        self.sums.insert(above, children);
         self.all.insert(minor, Arc::new(class));
     }
 
     /// Removes the class `minor`.
     pub(crate) fn remove(&mut self, minor: u32) {
         let Some(class) = self.all.remove(&minor) else { return };
-        let above = class.parent.unwrap_or(0);
+        let above = class.parent().unwrap_or(0);
         self.below.remove(&(above, minor));
-        let Sum { classes, rates } = self.sums.get(&above).copied().unwrap_or_default();
-        if classes > 1 {
-            let rates = rates - u128::from(class.params.assured().bits_per_sec());
-            self.sums.insert(above, Sum { classes: classes - 1, rates });
+        let mut children = self.sums.get(&above).copied().unwrap_or_default();
+        if children.classes > 1 {
+            children.classes -= 1;
+            children.sum -= class.amount();
+            self.sums.insert(above, children);
         } else {
             self.sums.remove(&above);
         }
@@ -129,21 +176,67 @@ impl HtbClasses {
             DiffItem::Update { new: (minor, _), .. } => *minor,
         })
     }
+
+    /// The class `id` as a command with `verb` finds it.
+    pub(crate) fn find(&self, id: ClassId, verb: Verb) -> Result<Option<&C>, PolicyError> {
+        match (verb, self.get(id.minor)) {
+            (Verb::Delete | Verb::Change, None) => Err(PolicyError::NoSuchClass(id)),
+            (Verb::Add, Some(_)) => Err(PolicyError::ClassExists(id)),
+            (_, present) => Ok(present),
+        }
+    }
+
+    /// Deletes the class `id` of a qdisc of `kind`, unless classes are below it or `filters` assign
+    /// packets to it.
+    pub(crate) fn delete(
+        &mut self,
+        kind: &'static str,
+        id: ClassId,
+        filters: &mut Assignments,
+    ) -> Result<Changed, PolicyError> {
+        if self.is_inner(id.minor) || filters.assigns(id.minor) {
+            return Err(PolicyError::ClassInUse { kind, class: id });
+        }
+        self.remove(id.minor);
+        Ok(Changed { without_qdisc: Some(id.minor), gone: filters.take(id.minor) })
+    }
+
+    /// Where a new class goes: the parent class that a command means by `parent`, or `None` for
+    /// the qdisc with this `handle`.
+    pub(crate) fn place(&self, handle: Handle, parent: Parent) -> Result<Option<u32>, String> {
+        let minor = match parent {
+            Parent::Root => return Ok(None),
+            Parent::Class(ClassId { major, .. }) if ![0, handle.major()].contains(&major) => {
+                return Err(format!(
+                    "a class of {handle} is below {handle} or one of its classes."
+                ));
+            }
+            Parent::Class(ClassId { minor: 0, .. }) => return Ok(None),
+            Parent::Class(ClassId { minor, .. }) => minor,
+        };
+        let class = handle.class(minor);
+        if !self.contains(minor) {
+            return Err(format!("there is no class {class} to be the parent: add it first."));
+        }
+        if self.depth(minor) + 2 > DEPTH_MAX {
+            return Err(format!("tree is too deep: classes can nest at most {DEPTH_MAX} deep."));
+        }
+        Ok(Some(minor))
+    }
 }
 
 /// The other fields are derived from the classes.
-impl PartialEq for HtbClasses {
+impl<C: TreeClass> PartialEq for ClassTree<C> {
     fn eq(&self, other: &Self) -> bool {
         self.all == other.all
     }
 }
 
-impl Eq for HtbClasses {}
+impl<C: TreeClass + Eq> Eq for ClassTree<C> {}
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{HtbLabel, HtbParams};
+    use crate::{HtbClass, HtbClasses, HtbLabel, HtbParams};
     use narrows_units::{Bytes, Rate, wire::Overhead};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -188,7 +281,7 @@ mod tests {
                     prop_assert!(classes.children(at).eq(below().map(|(minor, _)| *minor)));
                     prop_assert_eq!(classes.is_inner(at), below().next().is_some());
                     let rates = below().map(|(_, class)| class.params.rate.bits_per_sec());
-                    prop_assert_eq!(classes.rates_below(at), rates.map(u128::from).sum::<u128>());
+                    prop_assert_eq!(classes.sum_below(at), rates.map(u128::from).sum::<u128>());
                 }
                 let inner = (1..40).filter(|at| classes.is_inner(*at));
                 prop_assert!(classes.inner().eq(inner));

@@ -1,9 +1,11 @@
-//! Classful qdiscs with filters: `htb`, `prio`, `drr`, `ets`.
+//! Classful qdiscs with filters: `htb`, `hfsc`, `prio`, `drr`, `ets`.
 
 use crate::assignments::Assignments;
 use crate::{Fifo, FifoUnit, Handle, Kind, Node, Parent, PolicyError, PortPolicy};
 use narrows_classify::{Blocks, Filters, Otherwise, Rules};
+use narrows_coordination::{Label, TreeKind};
 use narrows_packet::INNER_LEVELS;
+use narrows_qdisc::Class;
 use std::collections::BTreeMap;
 
 /// How deep classful qdiscs may nest.
@@ -57,11 +59,84 @@ pub trait Classful {
     }
 }
 
+/// What the kinds whose classes are a tree have in common.
+pub(crate) trait TreeRules: Classful {
+    /// What schedules the classes.
+    fn tree(&self) -> TreeKind;
+
+    /// How many classes there are.
+    fn len(&self) -> usize;
+
+    /// The numbers of the classes, in order.
+    fn numbers(&self) -> Vec<u32>;
+
+    /// The class in the form that queues use, and FlowValve's parameters, if set.
+    fn class(&self, minor: u32) -> Option<(Class, Option<Box<Label>>)>;
+
+    /// The classes in which `next` differs; `None` if anything else but its filters differs.
+    fn changes(&self, next: &Kind) -> Option<Vec<u32>>;
+
+    /// What happens to packets without a class.
+    fn unclassified(&self) -> &'static str;
+
+    /// A warning about settings that are allowed but probably not meant, after a change to the
+    /// class `minor`.
+    fn warning(&self, handle: Handle, minor: u32) -> Option<String>;
+}
+
 impl Kind {
+    /// The tree, if the classes of this kind are one.
+    pub(crate) fn tree(&self) -> Option<&dyn TreeRules> {
+        match self {
+            Self::Htb(htb) => Some(htb),
+            Self::Hfsc(hfsc) => Some(hfsc),
+            _ => None,
+        }
+    }
+
+    /// A warning about settings that are allowed but probably not meant, after a change to the
+    /// class `minor` of this qdisc.
+    pub fn class_warning(&self, handle: Handle, minor: u32) -> Option<String> {
+        let tree = self.tree()?;
+        let above = tree.parent(minor);
+        let warning = tree.warning(handle, minor);
+        let warning =
+            warning.or_else(|| above.and_then(|above| self.filter_warning(handle, above)));
+        warning.or_else(|| self.default_warning(handle))
+    }
+
+    /// A warning if filters assign packets to the class `minor`, which has classes below it and no
+    /// filters to choose one. As in the kernel, these packets go to the default class.
+    pub(crate) fn filter_warning(&self, handle: Handle, minor: u32) -> Option<String> {
+        let inner = self.tree()?.is_inner(minor).then_some(minor);
+        let unfiltered = self.assignments()?.unfiltered(inner.into_iter());
+        let (kind, class) = (self.name(), handle.class(*unfiltered.first()?));
+        Some(format!(
+            "Warning: {kind}: filters assign packets to {class}, which has classes below it: they \
+             go to the default class until filters at {class} assign them."
+        ))
+    }
+
+    /// A warning if the default class has classes below it.
+    fn default_warning(&self, handle: Handle) -> Option<String> {
+        let tree = self.tree()?;
+        let Otherwise::Class(default) = tree.otherwise() else { return None };
+        (default != 0 && tree.is_inner(default)).then(|| {
+            format!(
+                "Warning: {}: the default class {} has classes below it: packets that no filter \
+                 assigns {}.",
+                self.name(),
+                handle.class(default),
+                tree.unclassified()
+            )
+        })
+    }
+
     /// The classful interface, if filters can assign packets to the classes of this kind.
     pub fn classful(&self) -> Option<&dyn Classful> {
         match self {
             Self::Htb(htb) => Some(htb),
+            Self::Hfsc(hfsc) => Some(hfsc),
             Self::Prio(prio) => Some(prio),
             Self::Drr(drr) => Some(drr),
             Self::Ets(ets) => Some(ets),
@@ -73,6 +148,7 @@ impl Kind {
     pub(crate) fn assignments(&self) -> Option<&Assignments> {
         match self {
             Self::Htb(htb) => Some(&htb.filters),
+            Self::Hfsc(hfsc) => Some(&hfsc.filters),
             Self::Prio(prio) => Some(&prio.filters),
             Self::Drr(drr) => Some(&drr.filters),
             Self::Ets(ets) => Some(&ets.filters),
@@ -84,6 +160,7 @@ impl Kind {
     pub(crate) fn assignments_mut(&mut self) -> Option<&mut Assignments> {
         match self {
             Self::Htb(htb) => Some(&mut htb.filters),
+            Self::Hfsc(hfsc) => Some(&mut hfsc.filters),
             Self::Prio(prio) => Some(&mut prio.filters),
             Self::Drr(drr) => Some(&mut drr.filters),
             Self::Ets(ets) => Some(&mut ets.filters),

@@ -106,6 +106,7 @@ impl Policy {
         }
         let changed = port.change_node(handle, |Node { kind, .. }| match kind {
             Kind::Htb(htb) => htb.edit(handle, edit),
+            Kind::Hfsc(hfsc) => hfsc.edit(handle, edit),
             Kind::Drr(drr) => drr.edit(handle, edit),
             Kind::Ets(ets) => ets.edit(handle, edit),
             Kind::Prio(prio) if prio.is_fast() => Err(none()),
@@ -322,9 +323,9 @@ impl PortPolicy {
         let Some(node) = self.find(handle) else { return Ok(gone) };
         if let Parent::Class(class) = node.parent
             && node.kind.rules().plan(2).1.is_some()
-            && self.is_below_htb(class)
+            && let Some(above) = self.tree_at(class)
         {
-            return Err(PolicyError::RateBelowClass(name));
+            return Err(PolicyError::RateBelowClass { above, kind: name });
         }
         pacing::check(self, node)?;
         Ok(gone)
@@ -374,10 +375,11 @@ impl PortPolicy {
         if self.upwards(parent).count() >= MAX_DEPTH {
             return Err(PolicyError::TooDeep);
         }
-        let is_below_htb = self.is_below_htb(class);
+        let above = self.tree_at(class);
         let noqueue = matches!(node.kind, Kind::Noqueue);
         let keeps_a_rate = node.kind.rules().plan(2).1.is_some();
-        let has_rates = matches!(node.kind, Kind::Htb(_)) || keeps_a_rate;
+        let has_rates = node.kind.tree().is_some() || keeps_a_rate;
+        let above = above.filter(|_| has_rates);
         match parent.kind.classes() {
             Classes::None | Classes::Hidden => {
                 Err(PolicyError::NotClassful { handle, kind: parent.kind.name() })
@@ -395,17 +397,18 @@ impl PortPolicy {
             Classes::Made | Classes::Bands if noqueue => {
                 Err(PolicyError::NoqueueInClass("a class holds a pfifo"))
             }
-            _ if is_below_htb && has_rates => Err(PolicyError::RateBelowClass(node.kind.name())),
-            Classes::One(_) | Classes::Queues | Classes::Made | Classes::Bands => {
-                Ok(self.put(node))
-            }
+            Classes::One(_) | Classes::Queues | Classes::Made | Classes::Bands => match above {
+                Some(above) => Err(PolicyError::RateBelowClass { above, kind: node.kind.name() }),
+                None => Ok(self.put(node)),
+            },
         }
     }
 
-    /// Whether `class` is a class of an `htb`, or below one.
-    fn is_below_htb(&self, class: ClassId) -> bool {
-        let node = Handle::new(class.major).and_then(|handle| self.find(handle));
-        node.is_some_and(|node| self.upwards(node).any(|node| matches!(node.kind, Kind::Htb(_))))
+    /// The kind of the tree whose class `class` is, or is below.
+    fn tree_at(&self, class: ClassId) -> Option<&'static str> {
+        let node = Handle::new(class.major).and_then(|handle| self.find(handle))?;
+        let tree = self.upwards(node).find(|node| node.kind.tree().is_some());
+        tree.map(|tree| tree.kind.name())
     }
 
     /// Whether `handle` is below an `mq`, directly or not, and so belongs to one queue.

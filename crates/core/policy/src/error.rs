@@ -33,6 +33,9 @@ pub enum PolicyError {
     /// Invalid parameters of an `htb` or of one of its classes.
     #[error("sch_htb: {0}")]
     Htb(String),
+    /// Invalid parameters of an `hfsc` or of one of its classes.
+    #[error("hfsc: {0}")]
+    Hfsc(String),
     /// Invalid parameters of a `prio`.
     #[error("prio: {0}")]
     Prio(&'static str),
@@ -84,7 +87,7 @@ pub enum PolicyError {
     Front(String),
     /// A filter at a qdisc that takes none.
     #[error(
-        "Parent Qdisc doesn't exists. htb, prio, drr and ets take filters, and so do inner classes of an htb, ingress and egress: give the handle of one, as parent 1:, or add a clsact."
+        "Parent Qdisc doesn't exists. htb, hfsc, prio, drr and ets take filters, and so do inner classes of an htb or hfsc, ingress and egress: give the handle of one, as parent 1:, or add a clsact."
     )]
     NoFilterParent,
     /// A filter at ingress or egress of a port that has neither `clsact` nor `ingress`.
@@ -120,20 +123,31 @@ pub enum PolicyError {
     NoSuchClass(ClassId),
     /// `class del` for a class that is in use.
     #[error(
-        "HTB class in use. Classes are below {0}, or filters assign packets to it: delete them first."
+        "{kind} class in use. Classes are below {class}, or filters assign packets to it: delete them first."
     )]
-    ClassInUse(ClassId),
+    ClassInUse {
+        /// The kind of the qdisc.
+        kind: &'static str,
+        /// The class.
+        class: ClassId,
+    },
     /// A qdisc cannot be attached there: the class is not a leaf.
     #[error("Specified class not found. {0} has classes below it: choose a leaf.")]
     InnerClass(ClassId),
     /// A qdisc with a rate of its own below a class.
     #[error(
-        "sch_htb: below a class a {0} cannot have a rate of its own: the class has one, give it a ceil."
+        "sch_{above}: below a class a {kind} cannot have a rate of its own: the class has one, give it a {}.",
+        if *above == "htb" { "ceil" } else { "ul" }
     )]
-    RateBelowClass(&'static str),
+    RateBelowClass {
+        /// The kind of the qdisc that has the class.
+        above: &'static str,
+        /// The kind that has a rate.
+        kind: &'static str,
+    },
     /// No qdisc on the port takes classes.
     #[error(
-        "Failed to find specified qdisc. There is no htb, drr or ets {major:x}: on this port: add one first."
+        "Failed to find specified qdisc. There is no htb, hfsc, drr or ets {major:x}: on this port: add one first."
     )]
     NoClasses {
         /// The number that was given.
@@ -190,7 +204,7 @@ pub enum PolicyError {
     },
     /// The parent has no classes.
     #[error(
-        "Parent qdisc is not classful. {handle} is a {kind}: only tbf, htb, prio, drr, ets and mq take a child."
+        "Parent qdisc is not classful. {handle} is a {kind}: only tbf, htb, hfsc, prio, drr, ets and mq take a child."
     )]
     NotClassful {
         /// The qdisc named as parent.

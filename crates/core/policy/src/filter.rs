@@ -16,7 +16,7 @@ use crate::assignments::Edited;
 use crate::classful::{Classful, MINOR_MAX};
 use crate::front;
 use crate::{ClassId, Classes, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
-use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, order};
+use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, Otherwise, order};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -249,9 +249,8 @@ impl PortPolicy {
     pub fn filter_warning(&self, edit: &FilterEdit) -> Option<String> {
         let FilterPlace::Class(at) = self.filter_place(edit.parent).ok()? else { return None };
         let node = self.find(Handle::new(at.major)?)?;
-        let Kind::Htb(htb) = &node.kind else { return None };
         let minors = edit.class.map(|class| class.minor).into_iter().chain([at.minor]);
-        minors.into_iter().find_map(|minor| htb.filter_warning(node.handle, minor))
+        minors.into_iter().find_map(|minor| node.kind.filter_warning(node.handle, minor))
     }
 
     /// All places with filters, in the order in which they are restored: those at a class before
@@ -308,7 +307,7 @@ impl Kind {
 }
 
 impl Kind {
-    /// The default class of an `htb`, for a filter that assigns everything to a class that does not
+    /// The default class of a tree, for a filter that assigns everything to a class that does not
     /// exist. As in the kernel, such packets go where they would go without the filter, and there
     /// are programs that add it. With a condition, the class is rather a mistake.
     fn default_for_all(
@@ -318,7 +317,8 @@ impl Kind {
         class: ClassId,
         edit: &FilterEdit,
     ) -> Option<u32> {
-        let Self::Htb(htb) = self else { return None };
+        let tree = self.tree()?;
+        let Otherwise::Class(default) = tree.otherwise() else { return None };
         let is_here = at == 0 && [0, handle.major()].contains(&class.major);
         let is_for_all = edit.protocol.is_none_or(|protocol| protocol == ANY_PROTOCOL)
             && match edit.matches.as_ref()? {
@@ -326,9 +326,9 @@ impl Kind {
                 Matches::Words(words) => words.iter().all(|word| word.mask == 0),
                 _ => false,
             };
-        let is_missing = !htb.has_class(class.minor);
-        let is_default = htb.has_class(htb.default) && !htb.is_inner(htb.default);
-        (is_here && is_for_all && is_missing && is_default).then_some(htb.default)
+        let is_missing = !tree.has_class(class.minor);
+        let is_default = tree.has_class(default) && !tree.is_inner(default);
+        (is_here && is_for_all && is_missing && is_default).then_some(default)
     }
 }
 

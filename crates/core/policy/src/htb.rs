@@ -5,20 +5,17 @@
 //! cause a warning.
 
 use crate::assignments::Assignments;
-use crate::classful::Classful;
+use crate::class_tree::{ClassTree, TreeClass};
+use crate::classful::{Classful, TreeRules};
 use crate::edit::Changed;
 use crate::kind::{Classes, Rules, Site};
 use crate::plan::SharedLimit;
-use crate::{ClassId, Handle, HtbLabel, Params, Parent, PolicyError, Verb};
+use crate::{ClassId, Handle, HfscCurves, HtbLabel, Kind, Params, Parent, PolicyError, Verb};
 use narrows_classify::{Blocks, Otherwise};
-use narrows_coordination::TreeStrategy;
-use narrows_qdisc::Config;
-use narrows_qdisc::htb::{self, CLASS_MAX, DEPTH_MAX, PRIORITIES, Unclassified};
+use narrows_coordination::{Label, TreeKind, TreeStrategy};
+use narrows_qdisc::htb::{self, CLASS_MAX, PRIORITIES, Unclassified};
+use narrows_qdisc::{Class, Config};
 use narrows_units::{Bytes, Rate, wire::Overhead};
-
-mod classes;
-
-pub use classes::HtbClasses;
 
 /// The range of a computed quantum. An explicit one may be outside.
 const QUANTUM: std::ops::RangeInclusive<u64> = 1_000..=200_000;
@@ -64,6 +61,21 @@ pub struct HtbClass {
     pub params: HtbParams,
 }
 
+/// The classes of an `htb`, with the sums of their assured rates in bits per second.
+pub type HtbClasses = ClassTree<HtbClass>;
+
+impl TreeClass for HtbClass {
+    type Sum = u128;
+
+    fn parent(&self) -> Option<u32> {
+        self.parent
+    }
+
+    fn amount(&self) -> u128 {
+        u128::from(self.params.assured().bits_per_sec())
+    }
+}
+
 /// The parameters of a class, as `tc` sends them: all at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HtbParams {
@@ -104,6 +116,8 @@ pub struct ClassEdit {
 pub enum ClassParams {
     /// `htb`
     Htb(HtbParams),
+    /// `hfsc`
+    Hfsc(HfscCurves),
     /// `drr`
     Drr {
         /// The quantum in bytes.
@@ -121,6 +135,7 @@ impl ClassParams {
     pub fn kind_name(&self) -> &'static str {
         match self {
             Self::Htb(_) => "htb",
+            Self::Hfsc(_) => "hfsc",
             Self::Drr { .. } => "drr",
             Self::Ets { .. } => "ets",
         }
@@ -153,26 +168,11 @@ impl Htb {
         if self.is_inner(minor) { ROOT.saturating_sub(self.depth(minor)).max(1) } else { 0 }
     }
 
-    /// Whether everything but the classes and filters equals `other`.
-    pub(crate) fn is_alike(&self, other: &Self) -> bool {
-        let alike = |htb: &Self| (htb.default, htb.r2q, htb.direct_limit, htb.coordination);
-        alike(self) == alike(other)
-    }
-
     /// The quantum of a class.
-    pub fn quantum(&self, class: &HtbClass) -> u32 {
-        let from_rate = class.params.rate.bytes_per_sec() / u64::from(self.r2q.max(1));
+    pub fn quantum(&self, params: &HtbParams) -> u32 {
+        let from_rate = params.rate.bytes_per_sec() / u64::from(self.r2q.max(1));
         let quantum = from_rate.clamp(*QUANTUM.start(), *QUANTUM.end()) as u32;
-        class.params.quantum.unwrap_or(quantum).max(1)
-    }
-
-    /// The class in the form that queues use.
-    pub(crate) fn class(&self, class: &HtbClass) -> htb::Class {
-        let HtbParams { ceil, burst, cburst, prio, overhead, .. } = class.params;
-        let rate = class.params.assured();
-        let quantum = self.quantum(class);
-        let parent = class.parent;
-        htb::Class { parent, rate, ceil, burst, cburst, prio, quantum, overhead }
+        params.quantum.unwrap_or(quantum).max(1)
     }
 
     /// Applies `edit` to the classes of the `htb` with this `handle`.
@@ -181,31 +181,19 @@ impl Htb {
         handle: Handle,
         edit: &ClassEdit,
     ) -> Result<Changed, PolicyError> {
-        let refuse = |why: String| Err(PolicyError::Htb(why));
         let id = number(handle, edit.class, CLASS_MAX).map_err(PolicyError::Htb)?;
         let minor = id.minor;
-        let present = self.classes.get(minor).map(|class| class.parent);
-        let mut params = match (edit.verb, present) {
-            (Verb::Delete, None) | (Verb::Change, None) => {
-                return Err(PolicyError::NoSuchClass(id));
+        let present = self.classes.find(id, edit.verb)?.map(|class| class.parent);
+        if edit.verb == Verb::Delete {
+            return self.classes.delete("HTB", id, &mut self.filters);
+        }
+        let mut params = match &edit.params {
+            Some(ClassParams::Htb(params)) => params.clone(),
+            Some(params) => {
+                let given = params.kind_name();
+                return Err(PolicyError::OtherClassKind { handle, present: "htb", given });
             }
-            (Verb::Add, Some(_)) => return Err(PolicyError::ClassExists(id)),
-            (Verb::Delete, Some(_)) => {
-                if self.is_inner(minor) || self.filters.assigns(minor) {
-                    return Err(PolicyError::ClassInUse(id));
-                }
-                self.classes.remove(minor);
-                let gone = self.filters.take(minor);
-                return Ok(Changed { without_qdisc: Some(minor), gone });
-            }
-            _ => match &edit.params {
-                Some(ClassParams::Htb(params)) => params.clone(),
-                Some(params) => {
-                    let given = params.kind_name();
-                    return Err(PolicyError::OtherClassKind { handle, present: "htb", given });
-                }
-                None => return refuse("\"rate\" is required.".into()),
-            },
+            None => return Err(PolicyError::Htb("\"rate\" is required.".into())),
         };
         params.check()?;
         params.label = params.label.of(handle, minor)?;
@@ -214,44 +202,54 @@ impl Htb {
             self.classes.insert(minor, HtbClass { parent, params });
             return Ok(Changed::default());
         }
-        let parent = match edit.parent {
-            None => return refuse("say where: parent ID.".into()),
-            Some(Parent::Root) => None,
-            Some(Parent::Class(ClassId { major, .. })) if ![0, handle.major()].contains(&major) => {
-                return refuse(format!(
-                    "a class of {handle} is below {handle} or one of its classes."
-                ));
-            }
-            Some(Parent::Class(ClassId { minor: 0, .. })) => None,
-            Some(Parent::Class(ClassId { minor, .. })) => Some(minor),
-        };
-        if let Some(parent) = parent {
-            if !self.classes.contains(parent) {
-                // The kernel would make it a root class, outside the limits that it was meant to be
-                // under.
-                let parent = handle.class(parent);
-                return refuse(format!(
-                    "there is no class {parent} to be the parent: add it first."
-                ));
-            }
-            if self.depth(parent) + 2 > DEPTH_MAX {
-                return refuse(format!(
-                    "tree is too deep: classes can nest at most {DEPTH_MAX} deep."
-                ));
-            }
-        }
+        // If the parent does not exist, the kernel would make a root class, outside the limits that
+        // it was meant to be under.
+        let parent = edit.parent.ok_or_else(|| "say where: parent ID.".to_owned());
+        let parent = parent.and_then(|parent| self.classes.place(handle, parent));
+        let parent = parent.map_err(PolicyError::Htb)?;
         let became_inner = parent.filter(|parent| !self.is_inner(*parent));
         self.classes.insert(minor, HtbClass { parent, params });
         Ok(Changed { without_qdisc: became_inner, ..Changed::default() })
     }
+}
 
-    /// A warning about settings that are allowed but probably not meant, after a change to the
-    /// class `minor` or to the qdisc.
-    pub fn warning(&self, handle: Handle, minor: Option<u32>) -> Option<String> {
-        if let Some(minor) = minor
-            && let Some(parent) = self.classes.get(minor).and_then(|class| class.parent)
+impl TreeRules for Htb {
+    fn tree(&self) -> TreeKind {
+        TreeKind::Htb(self.coordination)
+    }
+
+    fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    fn numbers(&self) -> Vec<u32> {
+        self.classes.iter().map(|(minor, _)| minor).collect()
+    }
+
+    fn class(&self, minor: u32) -> Option<(Class, Option<Box<Label>>)> {
+        let HtbClass { parent, params } = self.classes.get(minor)?;
+        let HtbParams { ceil, burst, cburst, prio, overhead, .. } = *params;
+        let (parent, rate) = (*parent, params.assured());
+        let quantum = self.quantum(params);
+        let class = htb::Class { parent, rate, ceil, burst, cburst, prio, quantum, overhead };
+        Some((Class::Htb(class), params.label.label()))
+    }
+
+    fn changes(&self, next: &Kind) -> Option<Vec<u32>> {
+        let Kind::Htb(next) = next else { return None };
+        let alike = |htb: &Self| (htb.default, htb.r2q, htb.direct_limit, htb.coordination);
+        (alike(self) == alike(next)).then(|| self.classes.changes(&next.classes).collect())
+    }
+
+    fn unclassified(&self) -> &'static str {
+        "are sent unshaped"
+    }
+
+    fn warning(&self, handle: Handle, minor: u32) -> Option<String> {
+        let HtbClass { parent, params } = self.classes.get(minor)?;
+        if let Some(parent) = *parent
             && let Some(above) = self.classes.get(parent)
-            && self.classes.rates_below(parent) > u128::from(above.params.ceil.bits_per_sec())
+            && self.classes.sum_below(parent) > u128::from(above.params.ceil.bits_per_sec())
         {
             let parent = handle.class(parent);
             return Some(format!(
@@ -259,53 +257,16 @@ impl Htb {
                  ceil: they cannot all be had."
             ));
         }
-        let above = minor.and_then(|minor| self.classes.get(minor)?.parent);
-        if let Some(warning) = above.and_then(|above| self.filter_warning(handle, above)) {
-            return Some(warning);
-        }
-        if let Some(minor) = minor
-            && let Some(class) = self.classes.get(minor)
-            && class.params.assured() < class.params.rate
-        {
+        if params.assured() < params.rate {
             let class = handle.class(minor);
             return Some(format!(
                 "Warning: htb: the ceil of {class} is below its rate: it gets the ceil, and no more."
             ));
         }
-        if let Some(minor) = minor
-            && self.coordination != TreeStrategy::FlowValve
-            && self.classes.get(minor).is_some_and(|class| !class.params.label.is_empty())
-        {
-            return Some(
-                "Warning: htb: weight and borrow count under \"coordination flowvalve\" only."
-                    .to_owned(),
-            );
-        }
-        if self.default != 0 && self.is_inner(self.default) {
-            let default = handle.class(self.default);
-            return Some(format!(
-                "Warning: htb: the default class {default} has classes below it: packets that no \
-                 filter assigns are sent unshaped."
-            ));
-        }
-        None
-    }
-
-    /// Whether filters assign packets to the class `minor`, which has classes below it and no
-    /// filters to choose one.
-    fn is_unfiltered(&self, minor: u32) -> bool {
-        self.is_inner(minor) && !self.filters.has(minor) && self.filters.assigns(minor)
-    }
-
-    /// A warning if filters assign packets to the class `minor`, which has classes below it and no
-    /// filters to choose one. As in the kernel, these packets go to the default class.
-    pub(crate) fn filter_warning(&self, handle: Handle, minor: u32) -> Option<String> {
-        let class = handle.class(minor);
-        self.is_unfiltered(minor).then(|| {
-            format!(
-                "Warning: htb: filters assign packets to {class}, which has classes below it: they \
-                 go to the default class until filters at {class} assign them."
-            )
+        let is_idle = self.coordination != TreeStrategy::FlowValve && !params.label.is_empty();
+        is_idle.then(|| {
+            "Warning: htb: weight and borrow count under \"coordination flowvalve\" only."
+                .to_owned()
         })
     }
 }
@@ -338,8 +299,7 @@ impl Classful for Htb {
     }
 
     fn leaves(&self) -> Vec<u32> {
-        let all = self.classes.iter().map(|(minor, _)| minor);
-        all.filter(|minor| !self.is_inner(*minor)).collect()
+        self.classes.leaves()
     }
 
     fn leaf_limit(&self) -> u32 {
@@ -347,7 +307,7 @@ impl Classful for Htb {
     }
 
     fn parent(&self, minor: u32) -> Option<u32> {
-        self.classes.get(minor)?.parent
+        self.classes.parent(minor)
     }
 
     fn filters(&self) -> &Blocks {
@@ -355,7 +315,7 @@ impl Classful for Htb {
     }
 
     fn unfiltered(&self) -> Vec<u32> {
-        self.classes.inner().filter(|minor| self.is_unfiltered(*minor)).collect()
+        self.filters.unfiltered(self.classes.inner())
     }
 
     fn otherwise(&self) -> Otherwise {

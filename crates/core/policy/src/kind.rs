@@ -8,15 +8,15 @@ use crate::mq::Mq;
 use crate::plan::SharedLimit;
 use crate::{
     Cake, CakeOptions, CodelQueueOptions, Drr, Ets, EtsOptions, Fifo, FifoUnit, FqCodelOptions,
-    FqOptions, FqParams, Htb, HtbOptions, Node, PacingOptions, Parent, PolicyError, PortFacts,
-    Prio, PrioParams, SfqOptions, TbfParams,
+    FqOptions, FqParams, Hfsc, Htb, HtbOptions, Node, PacingOptions, Parent, PolicyError,
+    PortFacts, Prio, PrioParams, SfqOptions, TbfParams,
 };
 use narrows_coordination::Strategy;
 use narrows_qdisc::pacing::{self, Structure};
 use narrows_qdisc::{Config, codel, fifo, fq_codel, netem, red, sfq};
 
 /// The names of all kinds, in the order of the documentation.
-pub const KINDS: &str = "pfifo, bfifo, pfifo_fast, tbf, htb, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, red, carousel, eiffel, flowbundler, mq and noqueue";
+pub const KINDS: &str = "pfifo, bfifo, pfifo_fast, tbf, htb, hfsc, prio, drr, ets, cake, cake_mq, fq, fq_codel, codel, sfq, netem, red, carousel, eiffel, flowbundler, mq and noqueue";
 
 /// The kind of a qdisc, with its parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,8 +43,10 @@ pub enum Kind {
     Pacing(pacing::Config),
     /// Random early detection.
     Red(red::Config),
-    /// A tree of classes.
+    /// A tree of classes with rates and ceilings.
     Htb(Htb),
+    /// A tree of classes with service curves.
+    Hfsc(Hfsc),
     /// Strict bands: `prio`, `pfifo_fast`.
     Prio(Prio),
     /// Classes that take turns.
@@ -186,6 +188,7 @@ impl Kind {
             Self::Pacing(config) => config,
             Self::Red(config) => config,
             Self::Htb(htb) => htb,
+            Self::Hfsc(hfsc) => hfsc,
             Self::Prio(prio) => prio,
             Self::Drr(drr) => drr,
             Self::Ets(ets) => ets,
@@ -223,6 +226,7 @@ impl Kind {
             }
             Params::Red(config) => Self::Red(**config),
             Params::Htb(_) => Self::Htb(Htb::new(site)),
+            Params::Hfsc { .. } => Self::Hfsc(Hfsc::new(site)),
             Params::Prio(_) => Self::Prio(Prio::new(site)),
             Params::PfifoFast => Self::Prio(Prio::fast(site)),
             Params::Drr => Self::Drr(Drr::new(site)),
@@ -252,6 +256,7 @@ impl Kind {
             Self::Pacing(config) => config.change(params, site),
             Self::Red(config) => config.change(params, site),
             Self::Htb(htb) => htb.change(params, site),
+            Self::Hfsc(hfsc) => hfsc.change(params, site),
             Self::Prio(prio) => prio.change(params, site),
             Self::Drr(drr) => drr.change(params, site),
             Self::Ets(ets) => ets.change(params, site),
@@ -298,6 +303,11 @@ pub enum Params {
     Red(Box<red::Config>),
     /// `htb`. Missing parameters stay, or get the defaults.
     Htb(HtbOptions),
+    /// `hfsc`, with all parameters.
+    Hfsc {
+        /// See [`Hfsc::default`].
+        default: u32,
+    },
     /// `prio`
     Prio(PrioParams),
     /// `pfifo_fast`
@@ -328,6 +338,7 @@ impl Params {
             Self::Pacing { structure, .. } => structure.name(),
             Self::Red(_) => "red",
             Self::Htb(_) => "htb",
+            Self::Hfsc { .. } => "hfsc",
             Self::Prio(_) => "prio",
             Self::PfifoFast => "pfifo_fast",
             Self::Drr => "drr",

@@ -7,7 +7,7 @@
 //! continue.
 //!
 //! *A change* ([`Plan::next`]) lays out again what a command touches, if it touches only classes of
-//! an `htb`; the two plans share the rest. After any other change everything is laid out anew.
+//! a tree; the two plans share the rest. After any other change everything is laid out anew.
 //!
 //! *Non-goals.* Deciding what continues, and building it: the installation does that.
 
@@ -153,7 +153,7 @@ impl Plan {
     }
 
     /// Lays out `port`, given that this plan lays out `before`. If they differ only in classes of
-    /// an `htb` and their qdiscs, the cost depends on the size of the difference.
+    /// trees and their qdiscs, the cost depends on the size of the difference.
     ///
     /// # Errors
     /// As [`Plan::of`].

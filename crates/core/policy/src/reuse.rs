@@ -27,8 +27,12 @@ impl PortPolicy {
     fn reuse(&mut self, before: &Self) {
         self.reuse_nodes(before, |before, node| {
             let mut node = node.clone();
-            if let (Kind::Htb(before), Kind::Htb(htb)) = (&before.kind, &mut node.kind) {
-                htb.classes = htb.classes.merged(&before.classes);
+            match (&before.kind, &mut node.kind) {
+                (Kind::Htb(old), Kind::Htb(htb)) => htb.classes = htb.classes.merged(&old.classes),
+                (Kind::Hfsc(old), Kind::Hfsc(hfsc)) => {
+                    hfsc.classes = hfsc.classes.merged(&old.classes);
+                }
+                _ => {}
             }
             if let (Some(before), Some(filters)) =
                 (before.kind.assignments(), node.kind.assignments_mut())

@@ -61,11 +61,8 @@ impl Policy {
     /// How many qdiscs and classes of `htb`s it has.
     pub fn len(&self) -> usize {
         let of_port = |port: &PortPolicy| {
-            let classes = port.holders().map(|node| match &node.kind {
-                Kind::Htb(htb) => htb.classes.len(),
-                _ => 0,
-            });
-            port.len() + classes.sum::<usize>()
+            let trees = port.holders().filter_map(|node| node.kind.tree());
+            port.len() + trees.map(|tree| tree.len()).sum::<usize>()
         };
         self.ports.values().map(of_port).sum()
     }
@@ -185,10 +182,10 @@ impl PortPolicy {
         })
     }
 
-    /// The class of an `htb` that contains `node`.
+    /// The class of a tree that contains `node`.
     pub(crate) fn tree_class(&self, node: &Node) -> Option<ClassId> {
         let above = self.upwards(node).zip(self.upwards(node).skip(1));
-        above.filter(|(_, above)| matches!(above.kind, Kind::Htb(_))).find_map(|(node, _)| {
+        above.filter(|(_, above)| above.kind.tree().is_some()).find_map(|(node, _)| {
             match node.parent {
                 Parent::Class(class) => Some(class),
                 Parent::Root => None,

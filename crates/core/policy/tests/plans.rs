@@ -2,9 +2,11 @@
 
 use narrows_classify::{Flower, Matches, PortRange};
 use narrows_policy::{
-    CakeOptions, ClassEdit, ClassId, ClassParams, Edit, FifoUnit, FilterEdit, Handle, HtbLabel,
-    HtbOptions, HtbParams, Params, Parent, Plan, Policy, PolicyError, PortFacts, PrioParams, Verb,
+    CakeOptions, ClassEdit, ClassId, ClassParams, Edit, FifoUnit, FilterEdit, Handle, HfscCurves,
+    HtbLabel, HtbOptions, HtbParams, Params, Parent, Plan, Policy, PolicyError, PortFacts,
+    PrioParams, Verb,
 };
+use narrows_qdisc::hfsc::Curve;
 use narrows_units::{Bytes, Rate, wire::Overhead};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -42,6 +44,18 @@ fn htb_params(mbit: u64) -> HtbParams {
     HtbParams { rate, ceil: rate, burst, cburst: burst, prio, quantum, overhead, label }
 }
 
+fn curves(real_time: u64, link_share: u64) -> ClassParams {
+    let curve = |mbit| match mbit {
+        0 => None,
+        mbit => Some(Curve::line(Rate::from_bits_per_sec(mbit * 1_000_000))),
+    };
+    ClassParams::Hfsc(HfscCurves {
+        real_time: curve(real_time),
+        link_share: curve(link_share),
+        upper_limit: None,
+    })
+}
+
 fn verbs() -> impl Strategy<Value = Verb> {
     prop_oneof![
         4 => Just(Verb::Add), 4 => Just(Verb::Replace), 2 => Just(Verb::Change), 4 => Just(Verb::Delete)
@@ -57,6 +71,7 @@ fn qdiscs() -> impl Strategy<Value = Change> {
     let htb = |r2q| Params::Htb(HtbOptions { r2q, ..HtbOptions::default() });
     let kinds = prop_oneof![
         2 => prop_oneof![Just(None), Just(Some(7))].prop_map(htb),
+        2 => (0..3_u32).prop_map(|default| Params::Hfsc { default }),
         2 => Just(Params::Prio(PrioParams::default())),
         1 => Just(Params::Drr),
         1 => Just(Params::Mq),
@@ -76,6 +91,7 @@ fn qdiscs() -> impl Strategy<Value = Change> {
 fn classes() -> impl Strategy<Value = Change> {
     let params = prop_oneof![
         4 => (1..4_u64).prop_map(|mbit| ClassParams::Htb(htb_params(mbit))),
+        4 => (0..3_u64, 0..3_u64).prop_map(|(rt, ls)| curves(rt, ls)),
         1 => Just(ClassParams::Drr { quantum: None }),
     ];
     (verbs(), 1..4_u32, minors(), minors(), params).prop_map(|(verb, major, at, minor, params)| {
@@ -107,20 +123,24 @@ fn filters() -> impl Strategy<Value = Change> {
     )
 }
 
-/// An initial tree, so that most changes apply.
-fn planted() -> Policy {
+/// An initial tree of one of the kinds, so that most changes apply.
+fn planted_as(is_hfsc: bool) -> Policy {
     let fifo = |limit| Params::Fifo(FifoUnit::Packets, Some(limit));
     let qdisc = |parent, handle, params| {
         let handle = Handle::new(handle);
         Change::Qdisc(Edit { verb: Verb::Add, parent: Some(parent), handle, params: Some(params) })
     };
     let added = |at, minor| {
-        let params = Some(ClassParams::Htb(htb_params(1)));
+        let params = if is_hfsc { curves(1, 0) } else { ClassParams::Htb(htb_params(1)) };
         let (parent, class) = (Some(class(1, at)), Some(ClassId { major: 1, minor }));
-        Change::Class(ClassEdit { verb: Verb::Add, parent, class, params })
+        Change::Class(ClassEdit { verb: Verb::Add, parent, class, params: Some(params) })
+    };
+    let tree = match is_hfsc {
+        true => Params::Hfsc { default: 0 },
+        false => Params::Htb(HtbOptions::default()),
     };
     let changes = [
-        qdisc(Parent::Root, 1, Params::Htb(HtbOptions::default())),
+        qdisc(Parent::Root, 1, tree),
         added(0, 1),
         added(1, 2),
         added(1, 3),
@@ -130,6 +150,10 @@ fn planted() -> Policy {
         qdisc(class(1, 4), 4, fifo(8)),
     ];
     changes.iter().fold(Policy::default(), |policy, change| change.on(&policy).unwrap())
+}
+
+fn planted() -> Policy {
+    planted_as(false)
 }
 
 proptest! {
@@ -142,8 +166,9 @@ proptest! {
         ),
         queues in 1..4_usize,
         together in 1..4_usize,
+        is_hfsc in any::<bool>(),
     ) {
-        let mut policy = planted();
+        let mut policy = planted_as(is_hfsc);
         let mut plan = Plan::of(policy.port(DEV), queues).unwrap();
         // A policy file changes many things at once.
         for changes in changes.chunks(together) {
@@ -165,9 +190,10 @@ proptest! {
     fn a_policy_that_reuses_memory_is_the_same_policy_with_the_same_plan(
         one in prop::collection::vec(prop_oneof![3 => qdiscs(), 4 => classes(), 2 => filters()], 0..40),
         other in prop::collection::vec(prop_oneof![3 => qdiscs(), 4 => classes(), 2 => filters()], 0..40),
+        is_hfsc in any::<bool>(),
     ) {
         let after = |changes: &[Change]| {
-            changes.iter().fold(planted(), |policy, change| change.on(&policy).unwrap_or(policy))
+            changes.iter().fold(planted_as(is_hfsc), |policy, change| change.on(&policy).unwrap_or(policy))
         };
         let (before, next) = (after(&one), after(&other));
         let reusing = next.clone().reusing(&before);

@@ -3,6 +3,7 @@
 //! Bursts are printed as they were given, as in `tc` since iproute2 6.15. Older versions print the
 //! result of two roundings to whole microseconds.
 
+use super::figures::{TreeFigures, sum};
 use super::label;
 use super::legal::legal;
 use crate::complaint::Complaint;
@@ -11,11 +12,10 @@ use crate::number;
 use crate::overhead;
 use crate::render::{Json, Line};
 use crate::words::{Words, abbreviates};
-use narrows_policy::{Classful, Handle, Htb, HtbClass, HtbLabel, HtbOptions, HtbParams, Params};
+use narrows_policy::{Classful, Handle, Htb, HtbLabel, HtbOptions, HtbParams, Params};
 use narrows_qdisc::Stats;
-use narrows_qdisc::htb::{Figures, LeafFigures};
 use narrows_units::wire::{Framing, Overhead};
-use narrows_units::{Bytes, Rate, Spread};
+use narrows_units::{Bytes, Rate};
 use std::fmt::Write;
 
 const USAGE: &str = "Usage: ... qdisc add ... htb [default N] [r2q N] [direct_qlen P]
@@ -225,7 +225,7 @@ pub(super) fn show_class(htb: &Htb, minor: u32, details: bool, line: &mut Line) 
     if !htb.is_inner(minor) {
         line.add("prio", Json::Number(u64::from(prio)), &format!("prio {prio} "));
         if details {
-            let quantum = u64::from(htb.quantum(class));
+            let quantum = u64::from(htb.quantum(&class.params));
             line.add("quantum", Json::Number(quantum), &format!("quantum {quantum} "));
         }
     }
@@ -260,10 +260,8 @@ pub(super) fn save(htb: &Htb) -> String {
 
 /// The commands that create the classes of the `htb` with this `handle` on `dev`, parents first.
 pub(super) fn save_classes(dev: &str, handle: Handle, htb: &Htb) -> String {
-    let mut order: Vec<(u32, &HtbClass)> = htb.classes.iter().collect();
-    order.sort_by_cached_key(|(minor, _)| (htb.depth(*minor), *minor));
     let mut text = String::new();
-    for (minor, class) in order {
+    for (minor, class) in htb.classes.from_above() {
         let parent = handle.class(class.parent.unwrap_or(0));
         let id = handle.class(minor);
         // Writing to a string cannot fail.
@@ -309,75 +307,27 @@ fn full(htb: &Htb, minor: u32) -> [i64; 2] {
     })
 }
 
-/// The statistics of a class, or the sum over its descendants.
-pub(crate) struct ClassFigures {
-    pub(crate) stats: Stats,
-    pub(crate) delays: Spread,
-    lended: u64,
-    borrowed: u64,
-    tokens: [i64; 2],
-}
-
-impl ClassFigures {
-    /// The statistics of the class `minor` of `htb`; `stats` are the qdisc's.
-    pub(crate) fn of(htb: &Htb, minor: u32, stats: Option<&Stats>) -> Self {
-        let none = Figures::default();
-        let figures = stats.and_then(|stats| stats.detail.as_ref()?.htb()).unwrap_or(&none);
-        let mut sum = Self {
-            stats: Stats::default(),
-            delays: Spread::default(),
-            lended: 0,
-            borrowed: 0,
-            tokens: full(htb, minor),
-        };
-        let depth = htb.depth(minor);
-        for below in htb.classes.below(minor) {
-            let Some(leaf) = figures.leaves.get(&below) else { continue };
-            sum.add(leaf, htb.depth(below) - depth);
-            if let Some(tokens) = leaf.tokens.get(htb.depth(below) - depth) {
-                sum.tokens = *tokens;
-            }
-        }
-        sum
-    }
-
-    /// Adds a leaf that is `steps` levels below the class.
-    fn add(&mut self, leaf: &LeafFigures, steps: usize) {
-        let stats = &mut self.stats;
-        stats.sent_bytes += leaf.sent_bytes;
-        stats.sent_packets += leaf.sent_packets;
-        stats.drops += leaf.drops;
-        stats.overlimits += leaf.overlimits;
-        stats.backlog += leaf.backlog;
-        self.delays.merge(&leaf.delays);
-        self.lended += leaf.granted.get(steps).copied().unwrap_or(0);
-        self.borrowed += leaf.granted.iter().skip(steps + 1).sum::<u64>();
-    }
-
-    /// The statistics that only classes of `htb` have.
-    pub(crate) fn text(&self) -> String {
-        let Self { lended, borrowed, .. } = self;
-        let [tokens, ctokens] = self.ticks();
-        format!(
-            " lended: {lended} borrowed: {borrowed} giants: 0\n tokens: {tokens} ctokens: {ctokens}\n\n"
-        )
-    }
-
-    /// The same as JSON.
-    pub(crate) fn json(&self) -> Vec<(&'static str, Json)> {
-        let [tokens, ctokens] = self.ticks();
-        let count = |key, value| (key, Json::Number(value));
-        vec![
-            count("lended", self.lended),
-            count("borrowed", self.borrowed),
-            count("giants", 0),
-            ("tokens", Json::Signed(tokens)),
-            ("ctokens", Json::Signed(ctokens)),
-        ]
-    }
-
-    /// Tokens in the kernel's ticks of 64 ns.
-    fn ticks(&self) -> [i64; 2] {
-        self.tokens.map(|nanos| (nanos >> 6).clamp(i64::from(i32::MIN), i64::from(i32::MAX)))
-    }
+/// The statistics of the class `minor`; `stats` are the qdisc's.
+pub(super) fn figures(htb: &Htb, minor: u32, stats: Option<&Stats>) -> TreeFigures {
+    let (mut lended, mut borrowed, mut tokens) = (0, 0, full(htb, minor));
+    let figures = sum(&htb.classes, minor, stats, |leaf, steps| {
+        lended += leaf.granted.get(steps).copied().unwrap_or(0);
+        borrowed += leaf.granted.iter().skip(steps + 1).sum::<u64>();
+        tokens = leaf.tokens.get(steps).copied().unwrap_or(tokens);
+    });
+    // The kernel's ticks of 64 ns.
+    let ticks = |nanos: i64| (nanos >> 6).clamp(i64::from(i32::MIN), i64::from(i32::MAX));
+    let [tokens, ctokens] = tokens.map(ticks);
+    let text = format!(
+        " lended: {lended} borrowed: {borrowed} giants: 0\n tokens: {tokens} ctokens: {ctokens}\n\n"
+    );
+    let count = |key, value| (key, Json::Number(value));
+    let json = vec![
+        count("lended", lended),
+        count("borrowed", borrowed),
+        count("giants", 0),
+        ("tokens", Json::Signed(tokens)),
+        ("ctokens", Json::Signed(ctokens)),
+    ];
+    TreeFigures { text, json, ..figures }
 }

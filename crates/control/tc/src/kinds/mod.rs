@@ -8,9 +8,11 @@ mod codel;
 mod coordination;
 pub(crate) mod delays;
 mod fifo;
+mod figures;
 pub(crate) mod filters;
 mod fq;
 mod fq_codel;
+mod hfsc;
 mod htb;
 mod label;
 mod legal;
@@ -22,7 +24,8 @@ pub(crate) mod stab;
 mod style;
 mod tbf;
 
-pub(crate) use htb::{ClassFigures, show_direct};
+pub(crate) use figures::TreeFigures;
+pub(crate) use htb::show_direct;
 pub(crate) use style::Style;
 
 use crate::complaint::Complaint;
@@ -30,8 +33,8 @@ use crate::host::Host;
 use crate::render::Line;
 use crate::words::Words;
 use narrows_policy::{ClassParams, Fifo, FifoUnit, Handle, KINDS, Kind, Params, PortFacts};
-use narrows_qdisc::Detail;
 use narrows_qdisc::pacing::Structure;
+use narrows_qdisc::{Detail, Stats};
 
 /// Parses the words after the name of a kind.
 pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
@@ -48,6 +51,7 @@ pub(crate) fn parse(kind: &str, words: Words) -> Result<Params, Complaint> {
         "netem" => netem::parse(words),
         "red" => red::parse(words),
         "htb" => htb::parse(words),
+        "hfsc" => hfsc::parse(words),
         "prio" => bands::parse_prio(words),
         "drr" => bands::parse_drr(words),
         "ets" => bands::parse_ets(words),
@@ -80,7 +84,7 @@ fn nearest(kind: &str) -> Option<&'static str> {
         }
         "pie" | "dualpi2" => "codel, which holds the delay of one queue, or fq_codel",
         "pfifo_head_drop" => "codel, which drops what has waited longest",
-        "hfsc" | "cbq" => "htb",
+        "cbq" => "htb",
         "qfq" => "drr, or ets, whose classes take turns, too",
         "skbprio" => "prio",
         "dsmark" => "prio with filters that match ip_tos, or cake diffserv4",
@@ -111,6 +115,7 @@ fn without_parameters(params: Params, mut words: Words) -> Result<Params, Compla
 pub(crate) fn parse_class(kind: &str, words: Words) -> Option<Result<ClassParams, Complaint>> {
     match kind {
         "htb" => Some(htb::parse_class(words).map(ClassParams::Htb)),
+        "hfsc" => Some(hfsc::parse_class(words).map(ClassParams::Hfsc)),
         "drr" => Some(bands::parse_drr_class(words)),
         "ets" => Some(bands::parse_ets_class(words)),
         _ => None,
@@ -142,6 +147,7 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
         Kind::Netem(config) => netem::show(config, line),
         Kind::Red(config) => red::show(config, style.details, line),
         Kind::Htb(htb) => htb::show(htb, line),
+        Kind::Hfsc(hfsc) => hfsc::show(hfsc, line),
         Kind::Prio(prio) => bands::show_prio(prio, line),
         Kind::Drr(_) => {}
         Kind::Ets(ets) => bands::show_ets(ets, line),
@@ -153,6 +159,7 @@ pub(crate) fn show(kind: &Kind, style: Style, line: &mut Line) {
 pub(crate) fn show_class(kind: &Kind, minor: u32, details: bool, line: &mut Line) {
     match kind {
         Kind::Htb(htb) => htb::show_class(htb, minor, details, line),
+        Kind::Hfsc(hfsc) => hfsc::show_class(hfsc, minor, line),
         Kind::Drr(drr) => bands::show_drr_class(drr, minor, line),
         Kind::Ets(ets) => bands::show_ets_class(ets, minor, line),
         _ => {}
@@ -164,6 +171,7 @@ pub(crate) fn show_class(kind: &Kind, minor: u32, details: bool, line: &mut Line
 pub(crate) fn save_classes(dev: &str, handle: Handle, kind: &Kind) -> String {
     match kind {
         Kind::Htb(htb) => htb::save_classes(dev, handle, htb),
+        Kind::Hfsc(hfsc) => hfsc::save_classes(dev, handle, hfsc),
         Kind::Drr(drr) => bands::save_drr_classes(dev, handle, drr),
         _ => String::new(),
     }
@@ -172,6 +180,16 @@ pub(crate) fn save_classes(dev: &str, handle: Handle, kind: &Kind) -> String {
 /// Prints the default FIFO of a qdisc.
 pub(crate) fn show_implicit(fifo: Fifo, line: &mut Line) {
     fifo::show(fifo, line);
+}
+
+/// The statistics of the class `minor` of `kind`, if its classes are a tree; `stats` are the
+/// qdisc's.
+pub(crate) fn tree_figures(kind: &Kind, minor: u32, stats: Option<&Stats>) -> Option<TreeFigures> {
+    match kind {
+        Kind::Htb(htb) => Some(htb::figures(htb, minor, stats)),
+        Kind::Hfsc(hfsc) => Some(hfsc::figures(hfsc, minor, stats)),
+        _ => None,
+    }
 }
 
 /// Prints the statistics of a single kind.
@@ -202,6 +220,7 @@ pub(crate) fn save(kind: &Kind) -> String {
         Kind::Netem(config) => netem::save(config),
         Kind::Red(config) => red::save(config),
         Kind::Htb(htb) => htb::save(htb),
+        Kind::Hfsc(hfsc) => hfsc::save(hfsc),
         Kind::Prio(prio) => bands::save_prio(prio),
         Kind::Drr(_) => String::new(),
         Kind::Ets(ets) => bands::save_ets(ets),

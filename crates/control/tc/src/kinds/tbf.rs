@@ -180,13 +180,17 @@ fn legal<T>(
 }
 
 pub(super) fn rate(kind: &str, name: &str, value: &str) -> Result<Rate, Complaint> {
-    let hint = if value.ends_with('%') {
+    legal::legal(kind, name, value, number::rate, rate_hint(value))
+}
+
+/// The hint after `value`, which is not a rate.
+pub(super) fn rate_hint(value: &str) -> &'static str {
+    if value.ends_with('%') {
         "a share of the device's speed means nothing here, since Narrows sits before the \
          bottleneck: give the rate itself, as 100mbit"
     } else {
         number::RATE_HINT
-    };
-    legal::legal(kind, name, value, number::rate, hint)
+    }
 }
 
 /// Warns if the bucket is smaller than a frame, because such frames are dropped.

@@ -474,7 +474,6 @@ fn a_red_that_fits_no_average_is_refused_with_what_to_give() {
         ("pie", "codel"),
         ("fq_pie", "fq_codel"),
         ("hhf", "fq_codel"),
-        ("hfsc", "htb"),
         ("cbq", "htb"),
         ("qfq", "drr"),
         ("mqprio", "mq"),

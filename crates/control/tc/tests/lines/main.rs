@@ -6,6 +6,7 @@ mod cake_samples;
 mod commands;
 mod filters;
 mod fq;
+mod hfsc;
 mod host;
 mod htb;
 mod leaves;

@@ -1,20 +1,18 @@
 //! Lays out a tree over queues, from scratch or where it has changed.
 //!
-//! *Incremental changes* are classes of an `htb` that are added, removed or changed, with their
+//! *Incremental changes* are classes of a tree that are added, removed or changed, with their
 //! qdiscs. This is what a subscriber is, and there may be 100,000. Each changed class is laid out
 //! again, with its ancestors, as it may be their first child or have been their last. The filters
 //! are laid out again, too. Any other change lays out everything.
 
 use super::{Key, Plan, PlanClass, PlanNode, Within, check_node, filling};
-use crate::classful::Classful;
+use crate::classful::{Classful, TreeRules};
 use crate::kind::fifo_config;
 use crate::shared::Shared;
 use crate::{
-    ClassId, Classes, Ends, Fifo, Handle, Htb, HtbClass, Kind, Node, Parent, PolicyError,
-    PortPolicy, Reach, Stab,
+    ClassId, Classes, Ends, Fifo, Handle, Node, Parent, PolicyError, PortPolicy, Reach, Stab,
 };
 use imbl::OrdMap;
-use narrows_coordination::TreeKind;
 use narrows_qdisc::{Class, Config};
 use narrows_units::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -101,18 +99,22 @@ impl<'a> Layout<'a> {
     /// Adds the class `id` and its qdiscs, if it exists.
     fn add_class(&mut self, id: ClassId) -> Result<(), PolicyError> {
         let node = Handle::new(id.major).and_then(|handle| self.port.find(handle));
-        let Some(node @ Node { kind: Kind::Htb(htb), .. }) = node else { return Ok(()) };
-        let Some(class) = htb.classes.get(id.minor) else { return Ok(()) };
+        let Some(node) = node else { return Ok(()) };
+        let Some(tree) = node.kind.tree().filter(|tree| tree.has_class(id.minor)) else {
+            return Ok(());
+        };
         let below = self.port.child(node, id.minor).map(|child| self.port.below(child));
         below.into_iter().flatten().try_for_each(|node| check_node(node, self.queues))?;
-        let leaf = (!htb.is_inner(id.minor)).then(|| {
+        let leaf = (!tree.is_inner(id.minor)).then(|| {
             let above = self.port.upwards(node);
             let level = above.filter(|above| above.kind.classful().is_some()).count() as u8;
             let at = At { level, queues: self.queues_of(node), within: Some(id) };
-            self.add_leaf(node, id.minor, &htb.leaf(), at)
+            self.add_leaf(node, id.minor, &tree.leaf(), at)
         });
-        let class = Arc::new(class_of(htb, class, leaf));
-        self.plan.classes.entry(node.handle).or_default().insert(id.minor, class);
+        if let Some(class) = class_of(tree, id.minor, leaf) {
+            let classes = self.plan.classes.entry(node.handle).or_default();
+            classes.insert(id.minor, Arc::new(class));
+        }
         Ok(())
     }
 
@@ -174,8 +176,8 @@ impl<'a> Layout<'a> {
         }
         if let Some(classful) = node.kind.classful() {
             let leaves = self.add_leaves(node, classful, At { level: at.level + 1, ..at });
-            if let Kind::Htb(htb) = &node.kind {
-                self.add_classes(node.handle, htb, &leaves);
+            if let Some(tree) = node.kind.tree() {
+                self.add_classes(node.handle, tree, &leaves);
             } else {
                 let children = leaves.into_values().collect();
                 self.change_node(key, |node| node.children = children);
@@ -197,7 +199,7 @@ impl<'a> Layout<'a> {
     /// Adds the qdiscs in the classes of `node`. Returns them by class number.
     fn add_leaves(&mut self, node: &Node, classful: &dyn Classful, at: At) -> BTreeMap<u32, Key> {
         let fifo = classful.leaf();
-        let is_tree = matches!(node.kind, Kind::Htb(_));
+        let is_tree = node.kind.tree().is_some();
         let leaf = |minor| {
             let within = if is_tree { Some(node.handle.class(minor)) } else { at.within };
             (minor, self.add_leaf(node, minor, &fifo, At { within, ..at }))
@@ -265,14 +267,13 @@ impl<'a> Layout<'a> {
         node.is_some_and(|node| node.limit.is_some() || matches!(*node.config, Config::Htb(_)))
     }
 
-    /// Adds the classes of the `htb` with this `handle`; `leaves` are their qdiscs.
-    fn add_classes(&mut self, handle: Handle, htb: &Htb, leaves: &BTreeMap<u32, Key>) {
-        let class = |(minor, class): &(u32, &HtbClass)| {
-            (*minor, Arc::new(class_of(htb, class, leaves.get(minor).copied())))
+    /// Adds the classes of the `tree` with this `handle`; `leaves` are their qdiscs.
+    fn add_classes(&mut self, handle: Handle, tree: &dyn TreeRules, leaves: &BTreeMap<u32, Key>) {
+        let class = |minor: &u32| {
+            Some((*minor, Arc::new(class_of(tree, *minor, leaves.get(minor).copied())?)))
         };
-        let classes: Vec<_> = htb.classes.iter().collect();
-        let classes: OrdMap<_, _> = filling(&classes).map(class).collect();
-        self.plan.trees.insert(handle, TreeKind::Htb(htb.coordination));
+        let classes: OrdMap<_, _> = filling(&tree.numbers()).filter_map(class).collect();
+        self.plan.trees.insert(handle, tree.tree());
         self.plan.classes.insert(handle, classes);
     }
 
@@ -316,27 +317,27 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The class `class` of `htb`, with the qdisc `leaf`.
-fn class_of(htb: &Htb, class: &HtbClass, leaf: Option<Key>) -> PlanClass {
-    PlanClass { class: Class::Htb(htb.class(class)), leaf, label: class.params.label.label() }
+/// The class `minor` of `tree`, with the qdisc `leaf`.
+fn class_of(tree: &dyn TreeRules, minor: u32, leaf: Option<Key>) -> Option<PlanClass> {
+    let (class, label) = tree.class(minor)?;
+    Some(PlanClass { class, leaf, label })
 }
 
-/// The classes of `htb`s in which `before` and `port` differ, with their ancestors; `None` if
+/// The classes of trees in which `before` and `port` differ, with their ancestors; `None` if
 /// anything else differs.
 pub(super) fn changed_classes(before: &PortPolicy, port: &PortPolicy) -> Option<BTreeSet<ClassId>> {
     let mut changed = BTreeSet::new();
     for (old, new) in before.changes(port) {
-        if let (Some(Node { kind: Kind::Htb(old), parent, stab, .. }), Some(new)) = (old, new)
-            && let Kind::Htb(htb) = &new.kind
-            && *parent == new.parent
-            && old.is_alike(htb)
-            && *stab == new.stab
+        if let Some((old, new)) = old.zip(new)
+            && old.parent == new.parent
+            && old.stab == new.stab
+            && let Some((before, tree)) = old.kind.tree().zip(new.kind.tree())
+            && let Some(minors) = before.changes(&new.kind)
         {
-            for minor in old.classes.changes(&htb.classes) {
+            for minor in minors {
                 changed.insert(new.handle.class(minor));
                 // It may be the first child of its parent, or have been the last.
-                let classes = [&old.classes, &htb.classes].into_iter();
-                let above = classes.filter_map(|classes| classes.get(minor)?.parent);
+                let above = [before, tree].into_iter().filter_map(|tree| tree.parent(minor));
                 changed.extend(above.map(|above| new.handle.class(above)));
             }
             continue;
