@@ -5,7 +5,8 @@
 //! of one device at a time.
 //!
 //! Some versions print classes as text even with `-j` (6.1, in Debian 12), so text is read, too
-//! ([`class_text`]).
+//! ([`class_text`]). These versions also print the default class of an `hfsc` as text amid the
+//! JSON.
 //!
 //! Nothing is guessed. What has a key or a word that is not known here is left out, with the
 //! reason: a filter without one of its conditions would match more. And each command must be
@@ -64,8 +65,8 @@ impl Printed {
             rest = class_text::read(&String::from_utf8_lossy(json))
                 .map_err(|why| ImportError::format(FILE, why))?;
         }
-        let json = if is_text { &[] } else { json };
-        for array in serde_json::Deserializer::from_slice(json).into_iter::<Kept>() {
+        let json = if is_text { Vec::new() } else { with_default_as_json(json) };
+        for array in serde_json::Deserializer::from_slice(&json).into_iter::<Kept>() {
             let Kept(array) = array.map_err(|error| {
                 let why = format!("{error}: what `tc -j qdisc show` prints is expected");
                 ImportError::format(FILE, why)
@@ -191,6 +192,25 @@ impl Device {
         }
         counts
     }
+}
+
+/// `json` with the default class of each `hfsc` as JSON: `{default 20 }` is `{"default":"20"}`.
+fn with_default_as_json(json: &[u8]) -> Vec<u8> {
+    const START: &[u8] = b"{default ";
+    let mut whole = Vec::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.windows(START.len()).position(|bytes| bytes == START) {
+        let (before, behind) = rest.split_at(at);
+        let digits = &behind[START.len()..];
+        let end = digits.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        whole.extend_from_slice(before);
+        whole.extend_from_slice(b"{\"default\":\"");
+        whole.extend_from_slice(&digits[..end]);
+        whole.push(b'"');
+        rest = &digits[end..];
+    }
+    whole.extend_from_slice(rest);
+    whole
 }
 
 /// The qdiscs and classes of a device, written from the root.

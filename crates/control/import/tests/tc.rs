@@ -53,6 +53,12 @@ fn the_imported_policy_is_the_shown_one() {
          class add dev eth0 parent 1: classid 1:2 drr\n\
          qdisc add dev eth0 parent 1:1 handle 3: codel target 2ms\n\
          filter add dev eth0 parent 1: protocol ip pref 1 handle 0x7 fw classid 1:1",
+        "qdisc add dev eth0 root handle 1: hfsc default 1f\n\
+         class add dev eth0 parent 1: classid 1:1 hfsc sc m2 50mbit ul m2 50mbit\n\
+         class add dev eth0 parent 1:1 classid 1:20 hfsc rt umax 160b dmax 20ms rate 64kbit\n\
+         class add dev eth0 parent 1:1 classid 1:1f hfsc rt m2 1mbit ls m1 9mbit d 7us m2 8mbit\n\
+         qdisc add dev eth0 parent 1:20 handle 20: codel\n\
+         filter add dev eth0 parent 1: protocol ip pref 1 flower dst_ip 10.0.0.0/8 classid 1:20",
         "qdisc add dev eth0 root handle 1: ets strict 2 quanta 5000 3000 priomap 3 2 1 0",
         "qdisc add dev eth0 root handle 1: fq limit 2000 flow_limit 50 maxrate 20mbit",
         "qdisc add dev eth0 root handle 1: pfifo limit 77",
@@ -79,11 +85,11 @@ const QDISCS: &str = r#"[{"kind":"noqueue","handle":"0:","dev":"lo","root":true,
 {"kind":"mq","handle":"0:","dev":"eth1","root":true,"options":{}},
 {"kind":"fq_codel","handle":"0:","dev":"eth1","parent":":1","options":{"limit":10240,"flows":1024,"quantum":1514,"target":4999,"interval":99999,"memory_limit":33554432,"ecn":true,"drop_batch":64}},
 {"kind":"htb","handle":"1:","dev":"eth0","root":true,"refcnt":2,"options":{"r2q":10,"default":"0x30","direct_packets_stat":0,"direct_qlen":1000}},
-{"kind":"hfsc","handle":"30:","dev":"eth0","parent":"1:30","options":{}},
+{"kind":"qfq","handle":"30:","dev":"eth0","parent":"1:30","options":{}},
 {"kind":"ingress","handle":"ffff:","dev":"eth0","parent":"ffff:fff1","options":{}}]"#;
 const CLASSES: &str = r#"[{"class":"htb","handle":"1:30","parent":"1:1","leaf":"30:","prio":2,"rate":1250000,"ceil":12500000,"burst":1600,"cburst":1600},
 {"class":"htb","handle":"1:1","root":true,"rate":12500000,"ceil":12500000,"burst":1600,"cburst":1600},
-{"class":"hfsc","handle":"30:1","root":true}]"#;
+{"class":"qfq","handle":"30:1","root":true}]"#;
 const FILTERS: &str = r#"[{"parent":"1:","protocol":"ip","pref":1,"kind":"u32","chain":0},
 {"parent":"1:","protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800:","ht_divisor":1}},
 {"parent":"1:","protocol":"ip","pref":1,"kind":"u32","chain":0,"options":{"fh":"800::800","order":2048,"key_ht":"800","bkt":"0","flowid":"1:30","not_in_hw":true,"match":{"value":"a000000","mask":"ff000000","offmask":"","off":16},"match":{"value":"110000","mask":"ff0000","offmask":"","off":8}}},
@@ -107,12 +113,32 @@ fn a_debian_host_is_imported_with_notes_for_the_rest() {
     let report = imported.report();
     for said in [
         "1 qdisc, 2 classes, 1 filter\n",
-        "the qdisc hfsc of lan0 has no equivalent: left out",
+        "the qdisc qfq of lan0 has no equivalent: left out",
         "its key \"ct_state\" has no equivalent",
         "ingress of lan0 is left out, with its filters",
     ] {
         assert!(report.contains(said), "no {said}\n{report}");
     }
+}
+
+/// What iproute2 6.1 prints of an `hfsc` with `-j`: the default class and the classes are text.
+#[test]
+fn an_hfsc_of_iproute2_6_1_is_imported() {
+    let qdiscs = r#"[{"kind":"hfsc","handle":"1:","dev":"eth0","root":true,"refcnt":2,"options":{default 1f }}]"#;
+    let classes = "class hfsc 1: root \n\
+                   class hfsc 1:1f parent 1:1 sc m1 0bit d 7.6ms m2 5Mbit \n \
+                   period 0 level 0 \n\
+                   class hfsc 1:1 parent 1: ls m1 0bit d 0us m2 9Mbit ul m1 8Mbit d 2.5ms m2 9Mbit \n";
+    let mut printed = Printed::default();
+    printed.add(qdiscs.as_bytes(), None, None).unwrap();
+    printed.add(classes.as_bytes(), Some("eth0"), None).unwrap();
+    let imported = printed.import(&HashMap::new()).unwrap();
+    let given = "qdisc add dev eth0 root handle 1: hfsc default 1f\n\
+                 class add dev eth0 parent 1: classid 1:1 hfsc ls m2 9mbit ul m1 8mbit d 2500us m2 9mbit\n\
+                 class add dev eth0 parent 1:1 classid 1:1f hfsc sc d 7600us m2 5mbit\n";
+    let load = |text: &str| load(text, "policy", &OfflineHost::default()).unwrap();
+    assert_eq!(load(&imported.policy), load(given), "{}", imported.policy);
+    assert!(imported.report().contains("1 qdisc, 2 classes"), "{}", imported.report());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Classes as text: what `tc class show` prints, and `tc -j class show` of iproute2 6.1.
 //!
 //! A line is `class KIND HANDLE root|parent PARENT [leaf QDISC]` and words with values, of which
-//! the values are as `tc` reads them. Text has rates with four digits or more, so an odd rate is
+//! the values are as `tc` reads them. A service curve has words of its own. Text has rates with four digits or more, so an odd rate is
 //! less than it was by at most a thousandth.
 
 use super::Object;
@@ -51,6 +51,7 @@ fn class<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Object> {
             "burst" | "cburst" => words.next()?.split('/').next().unwrap_or("").into(),
             // Without a unit, as it is given.
             "mpu" => words.next()?.trim_end_matches('b').into(),
+            "rt" | "ls" | "sc" | "ul" => curve(&mut words)?.into(),
             // What is not known here may have a value or not: the word is enough to say so.
             word if !is_known(word) => true.into(),
             _ => words.next()?.into(),
@@ -58,6 +59,15 @@ fn class<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Object> {
         class.insert(word.to_owned(), value);
     }
     Some(class)
+}
+
+/// The curve in the next words.
+fn curve<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<Object> {
+    let part = |name: &str| {
+        let value = words.next().filter(|word| *word == name).and_then(|_| words.next())?;
+        Some((name.to_owned(), value.into()))
+    };
+    ["m1", "d", "m2"].into_iter().map(part).collect()
 }
 
 fn is_known(word: &str) -> bool {
@@ -89,8 +99,26 @@ mod tests {
     }
 
     #[test]
+    fn a_curve_has_three_parts() {
+        let line = "class hfsc 1:10 parent 1:1 leaf 10: rt m1 0bit d 7.6ms m2 5Mbit ul m1 0bit d 0us \
+                    m2 9Mbit \n";
+        let classes = read(&format!("class hfsc 1: root \n{line} period 3 level 0 \n")).unwrap();
+        let curve = |m1, d, m2| serde_json::json!({"m1": m1, "d": d, "m2": m2});
+        assert_eq!(classes[1]["rt"], curve("0bit", "7.6ms", "5Mbit"));
+        assert_eq!(classes[1]["ul"], curve("0bit", "0us", "9Mbit"));
+        assert_eq!(classes[1]["leaf"], "10:");
+        assert_eq!((classes.len(), &classes[0]["root"]), (2, &true.into()));
+    }
+
+    #[test]
     fn other_text_is_refused_with_its_line() {
-        for text in ["qdisc htb 1: root", "class", "class htb 1:1 root rate", "class htb 1:1\nx"] {
+        for text in [
+            "qdisc htb 1: root",
+            "class",
+            "class htb 1:1 root rate",
+            "class htb 1:1\nx",
+            "class hfsc 1:1 parent 1: sc m1 0bit m2 5Mbit d 1us",
+        ] {
             assert!(read(text).unwrap_err().contains("line "), "{text}");
         }
     }

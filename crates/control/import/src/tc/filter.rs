@@ -135,7 +135,7 @@ fn command(place: &Place, filter: &Object, kind: &str, options: &Object) -> Resu
         None => place.root.ok_or("there is no qdisc at the root")?.to_owned(),
     };
     match place.kinds.get(major(&parent)).map(String::as_str) {
-        Some("htb" | "prio" | "drr" | "ets") => {}
+        Some("htb" | "hfsc" | "prio" | "drr" | "ets") => {}
         Some(kind) => return Err(format!("filters of a {kind} have no equivalent")),
         None => return Err(format!("its qdisc {parent} is not there")),
     }

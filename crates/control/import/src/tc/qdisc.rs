@@ -21,11 +21,15 @@ enum Take {
     Word,
     /// Each element of an array.
     List(&'static str),
+    /// The minor number of a class; as a number, it is not hexadecimal.
+    Minor(&'static str),
+    /// A service curve.
+    Curve(&'static str),
     /// Has no counterpart in a command.
     Skip,
 }
 
-use Take::{Codel, Flag, List, Micros, Plain, Rate, Skip, Word};
+use Take::{Codel, Curve, Flag, List, Micros, Minor, Plain, Rate, Skip, Word};
 
 const FIFO: &[(&str, Take)] = &[("limit", Plain("limit"))];
 const TBF: &[(&str, Take)] = &[
@@ -50,6 +54,11 @@ const HTB: &[(&str, Take)] = &[
     ("ver", Skip),
     ("offload", Skip),
 ];
+const HFSC: &[(&str, Take)] = &[("default", Minor("default"))];
+const HFSC_CLASS: &[(&str, Take)] =
+    &[("rt", Curve("rt")), ("ls", Curve("ls")), ("sc", Curve("sc")), ("ul", Curve("ul"))];
+/// Of a service curve.
+const CURVE: &[(&str, Take)] = &[("m1", Rate("m1")), ("d", Micros("d")), ("m2", Rate("m2"))];
 const HTB_CLASS: &[(&str, Take)] = &[
     ("rate", Rate("rate")),
     ("ceil", Rate("ceil")),
@@ -166,6 +175,7 @@ pub(super) fn write(dev: &str, qdisc: &Object, draft: &mut Draft) -> bool {
         "pfifo" | "bfifo" => FIFO,
         "tbf" => TBF,
         "htb" => HTB,
+        "hfsc" => HFSC,
         "prio" => PRIO,
         "ets" => ETS,
         "drr" | "mq" | "noqueue" => &[],
@@ -265,6 +275,9 @@ fn cake(options: &Object, words: &mut Vec<String>) {
 pub(super) fn write_class(dev: &str, class: &Object, kind: &str, draft: &mut Draft) -> bool {
     let keys = match kind {
         "htb" => HTB_CLASS,
+        // The root class is the qdisc itself.
+        "hfsc" if class.contains_key("root") => return false,
+        "hfsc" => HFSC_CLASS,
         "drr" => QUANTUM,
         // Their classes are bands, which exist already, or queues.
         _ => return false,
@@ -309,7 +322,11 @@ fn take(
             // tc sets it by the rate, as without the word.
             Plain("burst" | "cburst") if value == "0b" || value == 0 => continue,
             Plain(key) => word(value).map(|value| format!("{key} {value}")),
-            Micros(key) => micros(value).map(|micros| format!("{key} {micros}us")),
+            Micros(key) => match value {
+                // As text, with its unit.
+                Value::String(_) => word(value).map(|time| format!("{key} {time}")),
+                _ => micros(value).map(|micros| format!("{key} {micros}us")),
+            },
             Codel(key) => micros(value).map(|micros| format!("{key} {}us", given_as(micros))),
             Rate(key) => match value {
                 // As text, with its unit.
@@ -321,6 +338,11 @@ fn take(
             Flag(on, off) => value.as_bool().map(|is_on| if is_on { *on } else { *off }.to_owned()),
             Word => word(value),
             List(key) => list(value).map(|list| format!("{key} {list}")),
+            Minor(key) => match value.as_u64() {
+                Some(minor) => Some(format!("{key} {minor:x}")),
+                None => word(value).map(|minor| format!("{key} {minor}")),
+            },
+            Curve(key) => curve(value, of, draft).map(|curve| format!("{key} {curve}")),
         };
         match said {
             Some(said) if said.is_empty() => {}
@@ -333,6 +355,14 @@ fn take(
             draft.fault(&format!("{of}: {name} {value} has no equivalent: left out"));
         }
     }
+}
+
+/// The words of a service curve; none if it is not one.
+fn curve(value: &Value, of: &str, draft: &mut Draft) -> Option<String> {
+    let parts = value.as_object().filter(|parts| parts.contains_key("m2"))?;
+    let mut words = Vec::new();
+    take(parts, CURVE, &[], of, &mut words, draft);
+    Some(words.join(" "))
 }
 
 /// Bits per second, of bytes per second.
