@@ -99,13 +99,19 @@ impl CountedBy {
 }
 
 impl Port {
-    /// The most it may send, in bits per second: the rate at its root or, for an `htb`, the sum of
-    /// the ceilings of its root classes. `None` without a limit, or if the limit is that of a tree
-    /// that the snapshot does not include.
+    /// The most it may send, in bits per second: the rate at its root or, for a tree, the sum of
+    /// the ceilings of its topmost classes. What classes of an `hfsc` get by `rt` may be more.
+    /// `None` without a limit, or if the limit is that of a tree that the snapshot does not
+    /// include.
     pub fn limit_bps(&self) -> Option<u64> {
-        let top = || self.classes.iter().filter(|class| class.kind == "htb" && class.root);
-        let ceilings = || top().filter_map(|class| class.ceil).reduce(u64::saturating_add);
-        let tree = if self.qdisc == "htb" { ceilings() } else { None };
+        let is_top = |class: &&Class| match self.qdisc.as_str() {
+            "htb" => class.kind == "htb" && class.root,
+            "hfsc" => class.kind == "hfsc" && class.is_below_root(),
+            _ => false,
+        };
+        let top = self.classes.iter().filter(is_top);
+        let ceilings: Option<Vec<u64>> = top.map(Class::most).collect();
+        let tree = ceilings.into_iter().flatten().reduce(u64::saturating_add);
         self.rate_set_bps.or(tree.map(|bytes| bytes.saturating_mul(8)))
     }
 
@@ -178,6 +184,22 @@ mod tests {
         let port = Port { qdisc: "htb".into(), classes, ..Port::default() };
         assert_eq!(port.limit_bps(), Some(125 * 8));
         assert_eq!(Port { qdisc: "mq".into(), ..port }.limit_bps(), None);
+    }
+
+    #[test]
+    fn a_tree_limits_a_port_if_each_of_its_topmost_classes_has_a_limit() {
+        let tree = |curves: [&str; 2]| {
+            let classes = curves.map(|curve| {
+                format!(r#"{{"class":"hfsc","handle":"1:1","parent":"1:","{curve}":{{"m2":100}}}}"#)
+            });
+            let below = r#"{"class":"hfsc","handle":"1:9","parent":"1:1"}"#;
+            let root = r#"{"class":"hfsc","handle":"1:","root":true}"#;
+            let text = format!("[{root},{},{below}]", classes.join(","));
+            let classes = serde_json::from_str(&text).unwrap();
+            Port { qdisc: "hfsc".into(), classes, ..Port::default() }.limit_bps()
+        };
+        assert_eq!(tree(["ul", "ul"]), Some(200 * 8));
+        assert_eq!(tree(["ul", "ls"]), None);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct Class {
     /// The operator's name for it. The instance does not know it; the client adds it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<CompactString>,
-    /// Whether its parent is the qdisc itself.
+    /// Whether its parent is the qdisc itself. Of an `hfsc`, whether it stands for the qdisc.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub root: bool,
     /// Its parent class, if any.
@@ -77,6 +77,28 @@ impl Class {
         let (major, minor) = self.handle.split_once(':')?;
         let number = |text| u32::from_str_radix(text, 16).ok();
         number(major).zip(number(minor))
+    }
+
+    /// The rate that it is assured, in bytes per second: its `rate`, or the second slope of its
+    /// `rt`.
+    pub fn assured(&self) -> Option<u64> {
+        self.rate.or_else(|| self.slope("sc")).or_else(|| self.slope("rt"))
+    }
+
+    /// The most that it gets by sharing, in bytes per second: its `ceil`, or the second slope of
+    /// its `ul`.
+    pub fn most(&self) -> Option<u64> {
+        self.ceil.or_else(|| self.slope("ul"))
+    }
+
+    /// The second slope of a service curve.
+    fn slope(&self, curve: &str) -> Option<u64> {
+        self.options.get(curve)?.get("m2")?.as_u64()
+    }
+
+    /// Whether it is a class of an `hfsc` below the root class, which stands for the qdisc.
+    pub(crate) fn is_below_root(&self) -> bool {
+        self.parent.as_ref().is_some_and(|parent| parent.ends_with(':'))
     }
 }
 
@@ -163,5 +185,24 @@ mod tests {
             r#""losses":{"segments":5000,"before":1,"beyond":12},"lended":7,"borrowed":0,"#,
             r#""giants":0,"tokens":-40000,"ctokens":10000},"burst":1600,"cburst":1600}]"#,
         ));
+        check::<Class>(concat!(
+            r#"[{"class":"hfsc","handle":"1:1","parent":"1:","stats":{"bytes":1,"packets":2,"#,
+            r#""drops":3,"overlimits":4,"requeues":5,"backlog":6,"qlen":7,"period":1,"work":2,"#,
+            r#""rtwork":0,"level":0},"sc":{"m1":0,"d":7600,"m2":625000}}]"#,
+        ));
+    }
+
+    #[test]
+    fn the_curves_of_a_class_say_what_it_gets() {
+        let class = |curves: &str| -> (Option<u64>, Option<u64>) {
+            let text = format!(r#"{{"class":"hfsc","handle":"1:1","parent":"1:"{curves}}}"#);
+            let class: Class = serde_json::from_str(&text).unwrap();
+            (class.assured(), class.most())
+        };
+        let curve = |name: &str| format!(r#","{name}":{{"m1":9,"d":1,"m2":5}}"#);
+        assert_eq!(class(&(curve("sc") + &curve("ul"))), (Some(5), Some(5)));
+        assert_eq!(class(&curve("rt")), (Some(5), None));
+        assert_eq!(class(&curve("ls")), (None, None));
+        assert_eq!(class(r#","rate":7,"ceil":8"#), (Some(7), Some(8)));
     }
 }

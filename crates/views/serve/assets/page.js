@@ -295,9 +295,12 @@ function drawClasses() {
       const old = before.get(one.handle);
       const sent = old ? rate(old.stats.bytes, one.stats.bytes) : null;
       const byKey = (key) => (old ? short(rate(old.stats[key], one.stats[key])) : "-");
-      const top = one.ceil || one.rate;
+      // Of a class with service curves, the second slopes.
+      const set = one.rate || ((one.sc || one.rt || {}).m2);
+      const most = one.ceil || ((one.ul || {}).m2);
+      const top = most || set;
       rows.push([
-        "  ".repeat(depth) + name, one.rate ? megabits(one.rate * 8) : "", one.ceil ? megabits(one.ceil * 8) : "",
+        "  ".repeat(depth) + name, set ? megabits(set * 8) : "", most ? megabits(most * 8) : "",
         megabits(sent === null ? null : sent * 8), percent(sent, top), short(one.stats.qlen),
         ...percentileCells(one.stats.delays, old && old.stats.delays), short(one.stats.drops),
         byKey("drops"), byKey("lended"), byKey("borrowed"),

@@ -60,10 +60,10 @@ const CLASSES: [Metric<Class>; 16] = [
         Some(it.stats.figures.qlen.into())
     }),
     Metric::gauge("narrows_class_rate_bytes_per_second", "The assured rate.", |it| {
-        it.rate.map(Value::from)
+        it.assured().map(Value::from)
     }),
     Metric::gauge("narrows_class_ceil_bytes_per_second", "The ceiling.", |it| {
-        it.ceil.map(Value::from)
+        it.most().map(Value::from)
     }),
     Metric::gauge(
         "narrows_class_round_trip_min_seconds",

@@ -76,10 +76,10 @@ fn class_row(port: &Port, class: &Class, above: usize, change: Option<&Change>) 
     };
     let cells = vec![
         Cell::text(name(class)),
-        rate(class.rate),
-        rate(class.ceil),
+        rate(class.assured()),
+        rate(class.most()),
         Cell::number(rates.bps),
-        Cell::percent(used(rates.bps, bits(class.ceil.or(class.rate)))),
+        Cell::percent(used(rates.bps, bits(class.most().or(class.assured())))),
         Cell::count(figures.qlen),
         p50,
         p99,
