@@ -7,8 +7,8 @@
 //! *Principles.* As in the kernel (`net/sched/sch_hfsc.c`): a command replaces the curves that it
 //! names and no others, a curve of zeros is ignored, a class keeps its parent, and a class with
 //! `rt` alone gets the same curve as its `ls` when a class is put below it. Differences: classes
-//! nest at most eight deep, a curve that no class can have any longer is refused (`ul` without
-//! `ls`), and curves that cannot all be had cause a warning.
+//! nest no deeper than those of an `htb`, `ul` without `ls` is refused here and not only by `tc`,
+//! and curves that cannot all be had cause a warning.
 //!
 //! Source: `net/sched/sch_hfsc.c`; `tc-hfsc(7)`, `tc-hfsc(8)`.
 //!

@@ -173,6 +173,13 @@ fn qdiscs_that_need_a_queue_are_refused_with_the_plane_that_has_one() {
     }
     assert_refused("qdisc add dev a root cake bandwidth 1mbit\n", "cake");
     assert_refused("qdisc add dev a root handle 1: mq\n", "mq");
+    let hfsc = "qdisc add dev a root handle 1: hfsc default 1\n\
+                class add dev a parent 1: classid 1:1 hfsc rt rate 1mbit\n";
+    assert_refused(hfsc, "hfsc");
+    let below_a_rate = "qdisc add dev a root handle 9: tbf rate 8mbit burst 10k latency 20ms\n"
+        .to_owned()
+        + &hfsc.replace("root", "parent 9:");
+    assert_refused(&below_a_rate, "hfsc");
     assert_refused(&HTB.replace("default 30", "default 30 coordination flowvalve"), "coordination");
     let tbf = "qdisc add dev a root tbf rate 8mbit burst 10k latency 20ms";
     assert_refused(&format!("{tbf} peakrate 9mbit mtu 2000\n"), "peakrate");
