@@ -30,7 +30,7 @@ pub enum DropReason {
     Stalled,
     /// On purpose: `netem` emulates a path that loses packets.
     Loss,
-    /// No filter assigns it to a class, and its qdisc has no default class (`drr`).
+    /// No filter assigns it to a class, and its qdisc has no default class (`drr`, `hfsc`).
     Unclassified,
     /// The class in which it was queued was deleted.
     ClassGone,
