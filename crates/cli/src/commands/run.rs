@@ -66,7 +66,7 @@ pub struct Run {
     /// What joins the ports. `xsk`: queues, and a worker thread for each (AF_XDP). `xdp`: a program
     /// in the driver, without queues: it costs less and polices instead of shaping, so it runs htb,
     /// prio, drr, ets and tbf in any order over pfifo, bfifo or codel, and refuses what needs a
-    /// queue: cake, fq_codel, netem and others (docs/xdp.md).
+    /// queue: cake, hfsc, fq_codel, netem and others (docs/xdp.md).
     #[arg(long, value_name = "PLANE", default_value = "xsk")]
     plane: Plane,
 

@@ -255,7 +255,12 @@ impl TreeRules for Hfsc {
         "are dropped"
     }
 
-    fn warning(&self, handle: Handle, _: u32) -> Option<String> {
+    fn warning(&self, handle: Handle, minor: u32) -> Option<String> {
+        // Other classes have no part in the sums.
+        let class = self.classes.get(minor)?;
+        if class.curves.real_time.is_none() && class.parent.is_some() {
+            return None;
+        }
         let (due, Some(most)) = self.due() else { return None };
         let rate = |bits| Rate::from_bits_per_sec(u64::try_from(bits).unwrap_or(u64::MAX));
         (due > most).then(|| {

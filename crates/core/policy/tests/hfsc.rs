@@ -155,6 +155,9 @@ fn curves_that_cannot_all_be_had_are_warned_about() {
     let more = added(&policy, 1, 4, curves(5, 0, 0));
     let said = warning(&more, 4).unwrap();
     assert!(said.contains("add up to 11 Mbit/s, more than the 10 Mbit/s"), "{said}");
+    let change = edit(Verb::Change, 1, 4, curves(0, 1, 0));
+    assert!(warning(&more.edit_class(DEV, &change).unwrap(), 4).is_some());
+    assert_eq!(warning(&added(&more, 1, 8, curves(0, 1, 0)), 8), None, "it has no part in it");
     // The rt of an inner class counts for nothing, and a root class without ul may have all.
     let inner = added(&added(&policy, 2, 5, curves(4, 0, 0)), 2, 6, curves(6, 0, 0));
     assert_eq!(warning(&inner, 6), None);

@@ -47,10 +47,9 @@ const CURVE_HINT: &str = "a curve is m2 10mbit, m1 20mbit d 10ms m2 10mbit, \
 const MOST: u64 = u32::MAX as u64;
 
 fn wrong(word: &str, usage: &str) -> Complaint {
-    match word {
-        "help" => Complaint::wrong(usage),
-        _ if abbreviates(word, "help") => Complaint::wrong(usage),
-        _ => Complaint::wrong(format!("HFSC: What is \"{word}\" ?\n{usage}")),
+    match abbreviates(word, "help") {
+        true => Complaint::wrong(usage),
+        false => Complaint::wrong(format!("HFSC: What is \"{word}\" ?\n{usage}")),
     }
 }
 

@@ -1,4 +1,7 @@
 //! `hfsc`, its classes and its filters.
+//!
+//! The text of the tree and of its statistics is, byte for byte, what iproute2 6.1 prints for a
+//! kernel's answer with these numbers.
 
 use crate::host::TwoPorts;
 use narrows_policy::{Handle, NodeStats, Parent, Plan};
