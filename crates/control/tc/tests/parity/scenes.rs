@@ -300,6 +300,47 @@ pub fn arbitrary_tbf(count: usize) -> Vec<String> {
 
 /// Lines that fail, each with what Narrows' complaint must name.
 pub const BAD: &[(&str, &str)] = &[
+    ("class add dev nrwv0 parent 1: classid 1:1 hfsc", "HFSC: no parameters given"),
+    (
+        "class add dev nrwv0 parent 1: classid 1:1 hfsc ul rate 1mbit",
+        "HFSC: Upper-limit Service Curve without Link-Share Service Curve",
+    ),
+    (
+        "class add dev nrwv0 parent 1: classid 1:1 hfsc rt m1 0 d 10ms m2 0",
+        "HFSC: Service Curve has two zero slopes",
+    ),
+    (
+        "class add dev nrwv0 parent 1: classid 1:1 hfsc rt umax 5k rate 1mbit",
+        "HFSC: umax given but dmax is zero.",
+    ),
+    (
+        "class add dev nrwv0 parent 1: classid 1:1 hfsc rt m1 5mbit rate 1mbit",
+        "HFSC: Illegal \"rt\"",
+    ),
+    ("class add dev nrwv0 parent 1: classid 1:1 hfsc sc x", "HFSC: Illegal \"sc\""),
+    ("class add dev nrwv0 parent 1: classid 1:1 hfsc ls m1 x d 1 m2 3", "HFSC: Illegal \"m1\""),
+    ("class add dev nrwv0 parent 1: classid 1:1 hfsc ls m1 1 d x m2 3", "HFSC: Illegal \"d\""),
+    ("class add dev nrwv0 parent 1: classid 1:1 hfsc ls rate 100gbit", "HFSC: Illegal \"rate\""),
+    (
+        "class add dev nrwv0 parent 1: classid 1:1 hfsc ls umax 5gb dmax 1 rate 3",
+        "HFSC: Illegal \"umax\"",
+    ),
+    (
+        "class add dev nrwv0 parent 1: classid 1:1 hfsc rt m2 1mbit m2 2mbit",
+        "HFSC: What is \"m2\" ?",
+    ),
+    ("class add dev nrwv0 parent 1: classid 1:1 hfsc sc", "\"sc\""),
+    ("class add dev nrwv0 parent 1: classid 1:1 hfsc sc m1 1mbit d 10ms", "\"sc\""),
+    ("class add dev nrwv0 parent 1: classid 1:1 hfsc sc rate", "\"rate\""),
+    (
+        "class add dev nrwv0 parent 1: classid 1:1 hfsc help",
+        "Usage: ... hfsc [ [ rt SC ] [ ls SC ] | [ sc SC ] ] [ ul SC ]",
+    ),
+    ("qdisc add dev nrwv0 root hfsc x", "HFSC: What is \"x\" ?"),
+    ("qdisc add dev nrwv0 root hfsc default 12345", "HFSC: Illegal \"default\""),
+    ("qdisc add dev nrwv0 root hfsc default 1 def 2", "HFSC: Double \"default\""),
+    ("qdisc add dev nrwv0 root hfsc default", "\"default\""),
+    ("qdisc add dev nrwv0 root hfsc help", "Usage: ... hfsc [ default CLASSID ]"),
     ("qdisc replace dev nrwv0 root cake bandwidth foo", "\"foo\""),
     ("qdisc replace dev nrwv0 root cake bandwidth 10%", "\"10%\""),
     ("qdisc replace dev nrwv0 root cake bandwidth", "\"bandwidth\""),
