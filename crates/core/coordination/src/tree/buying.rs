@@ -203,21 +203,37 @@ impl QueueHandle {
         now: Nanos,
     ) -> Result<Bytes, Lack> {
         self.join();
-        let (own, prio) = (self.claim(now), self.node.prio());
-        let mut search = self.search(least, now);
-        let mut most = if self.is_shared() && !self.was_refused() {
+        let most = if self.is_shared() && !self.was_refused() {
             // A purchase writes what other cores have written before: it had better be a large one.
             want.min(self.node.most_on_path()).max(least)
         } else {
             self.batch(Limit::Ceil, least, want)
         };
+        let (most, owes) = self.look(lender, least, most, now)?;
+        self.node.enter();
+        self.take(most, &Offer { lender, owes }, now)?;
+        self.advance(lender, most, now);
+        Ok(most)
+    }
+
+    /// How much of `most` bytes, or of `least`, the class `lender` above this one has, and whether
+    /// this one may owe it a frame.
+    pub(super) fn look(
+        &self,
+        lender: usize,
+        least: Bytes,
+        mut most: Bytes,
+        now: Nanos,
+    ) -> Result<(Bytes, bool), Lack> {
+        let (own, prio) = (self.claim(now), self.node.prio());
+        let mut search = self.search(least, now);
         let (mut owes, mut lent) = (false, Claim::ASSURED);
         for (steps, at) in self.node.path().enumerate() {
             let claim = |limit| Claim::at(limit, at, &self.node, own, now);
             if steps == lender {
                 // What a ceiling below the lender holds up wants nothing of it yet.
                 if search.last.is_some() {
-                    return search.end().map(|()| least);
+                    return search.end().map(|()| (least, false));
                 }
                 let claim = claim(at.counted(Limit::Rate));
                 (owes, lent) = (claim.right.owes(), claim.above(prio));
@@ -230,11 +246,7 @@ impl QueueHandle {
                 _ => claim(Limit::Ceil),
             });
         }
-        search.end()?;
-        self.node.enter();
-        self.take(most, &Offer { lender, owes }, now)?;
-        self.advance(lender, most, now);
-        Ok(most)
+        search.end().map(|()| (most, owes))
     }
 
     fn take(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Result<(), Lack> {

@@ -48,6 +48,7 @@ mod inner;
 mod leaf;
 mod lenders;
 mod ready;
+mod sleep;
 mod wait_queue;
 
 /// The most times in the calendar for a leaf: one, and an earlier one that was added before it came
@@ -177,7 +178,7 @@ impl Scheduler {
             return false;
         }
         let (state, until) = (self.marks[place as usize].state, leaf.until);
-        let waits = matches!(state, State::Borrows | State::Waits);
+        let waits = state.has_time();
         if waits && until <= by {
             return true;
         }
@@ -195,29 +196,6 @@ impl Scheduler {
             Event::Lends(queue) => self.lends(queue, at, now),
             Event::Opens(queue) => self.opens(queue, now),
             Event::Releases(inner) => self.releases(inner, now),
-        }
-    }
-
-    /// The next time at which something comes. What has become outdated is removed before: to wake
-    /// up for it costs more.
-    fn next_time(&mut self, now: Nanos) -> Option<Nanos> {
-        loop {
-            let first = self.times.first()?;
-            if first <= now {
-                return Some(first);
-            }
-            let (at, number) = self.times.pop_first(first)?;
-            let event = Event::of_number(number);
-            let is_needed = match event {
-                Event::Leaf(place) => self.asks_by(place, at, at),
-                Event::Lends(queue) => self.lends_by(queue, at, at),
-                Event::Opens(_) => true,
-                Event::Releases(inner) => self.holds(inner) || self.lets_pass_at(at),
-            };
-            if is_needed {
-                self.times.insert(at, number);
-                return Some(at);
-            }
         }
     }
 
@@ -240,6 +218,7 @@ impl Scheduler {
     #[inline]
     fn wait_for_turn(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        leaf.least = least.0 as u32;
         let due = leaf.handle.own_due(leaf.handle.batch(Limit::Rate, least, want), now);
         if due > now {
             let bytes = leaf.handle.batch(Limit::Ceil, least, want);
@@ -293,6 +272,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             announced: 0,
             parent,
             queue,
+            least: 0,
             until: Nanos::MAX,
             own_from: Nanos::ZERO,
             looked_at: Nanos::MAX,
@@ -350,7 +330,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
 
     fn reconsider(&mut self, place: u32) {
         let Some(Mark { state, .. }) = self.marks.get(place as usize) else { return };
-        if matches!(state, State::Borrows | State::Held | State::Waits) {
+        if state.has_time() || *state == State::Held {
             self.leave_held(place);
             self.leave_lenders(place, Nanos::ZERO);
             self.make_ready(place);
@@ -402,7 +382,9 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn acquire(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) -> Option<Grant> {
-        self.leaf_mut(place)?.handle.set_active(true);
+        let leaf = self.leaf_mut(place)?;
+        leaf.handle.set_active(true);
+        leaf.least = least.0 as u32;
         if let Turn::Borrows(lender) = self.turn {
             return self.borrow(place, lender, least, want, now);
         }
@@ -425,7 +407,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             }
             Err(Lack { steps: 0, until, .. }) => {
                 leaf.handle.announce(until, now);
-                self.wait(place, State::Waits, until);
+                self.wait(place, State::Closed, until);
             }
             Err(lack) => self.hold(place, lack, now),
         }

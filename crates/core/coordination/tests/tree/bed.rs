@@ -50,12 +50,30 @@ struct Source {
     queued: u32,
 }
 
+/// Threads that serve workers, and sleep in between until a worker has to be asked or packets come
+/// for one.
+#[derive(Clone, Copy, Default)]
+pub struct Threads {
+    /// Whether all workers are on one thread. Otherwise each has its own.
+    pub is_one: bool,
+    /// By how much a thread wakes up too late, at most.
+    pub lateness: Nanos,
+    /// How often threads woke up because packets came,
+    pub by_arrivals: u64,
+    /// or because it was time.
+    pub by_time: u64,
+    /// How often it was time, and nothing was sent.
+    pub in_vain: u64,
+}
+
 struct Queue {
     qdisc: Box<dyn Qdisc>,
     packets: Packets,
     free: Vec<PacketId>,
     source_of: Vec<usize>,
     next: Nanos,
+    /// Whether packets have come since its thread woke up.
+    has_arrivals: bool,
     /// Whether its worker is lost.
     is_dead: bool,
 }
@@ -109,8 +127,11 @@ pub struct Bed {
     excess: BTreeMap<u32, Excess>,
     /// By class, the longest that a packet waited.
     pub longest_wait: BTreeMap<u32, Nanos>,
-    /// How often queues have been asked.
-    pub turns: u64,
+    /// The threads that serve the workers. Without any, workers come in time and look at once what
+    /// has arrived.
+    pub threads: Option<Threads>,
+    /// How many packets were sent.
+    pub packets: u64,
     /// By how much workers come too late, at most.
     pub lateness: Nanos,
     random: u64,
@@ -172,6 +193,7 @@ impl Bed {
                 free: (0..8192).map(PacketId).collect(),
                 source_of: vec![0; 8192],
                 next: Nanos::ZERO,
+                has_arrivals: false,
                 is_dead: false,
             }
         };
@@ -186,7 +208,8 @@ impl Bed {
             sent_by: BTreeMap::new(),
             excess: BTreeMap::new(),
             longest_wait: BTreeMap::new(),
-            turns: 0,
+            threads: None,
+            packets: 0,
             lateness: Nanos::ZERO,
             random: 1,
         };
@@ -281,6 +304,16 @@ impl Bed {
         let now = self.now;
         for (number, source) in self.sources.iter_mut().enumerate() {
             let queue = &mut self.queues[source.queue];
+            if self.threads.is_some()
+                && let Demand::Rate(rate @ 1..) = source.demand
+                && source.next <= now
+            {
+                queue.has_arrivals = true;
+                if source.queued == MOST_QUEUED {
+                    // It is lost, and wakes the thread all the same.
+                    source.next += Nanos(u64::from(source.len) * 8_000_000_000 / rate);
+                }
+            }
             let wanted = |source: &Source| match source.demand {
                 Demand::Endless => source.queued < MOST_QUEUED,
                 Demand::Rate(0) => false,
@@ -302,7 +335,7 @@ impl Bed {
                 }
                 source.queued += 1;
                 let _ = queue.qdisc.enqueue(&mut queue.packets, id, now);
-                if self.lateness == Nanos::ZERO {
+                if self.lateness == Nanos::ZERO && self.threads.is_none() {
                     queue.next = now;
                 }
                 if let Demand::Rate(rate) = source.demand {
@@ -313,13 +346,45 @@ impl Bed {
         }
     }
 
+    /// The threads serve the workers.
+    fn serve(&mut self, mut threads: Threads) {
+        let all: Vec<usize> = (0..self.queues.len()).collect();
+        let size = if threads.is_one { all.len() } else { 1 };
+        for workers in all.chunks(size) {
+            let queues = workers.iter().map(|worker| &self.queues[*worker]);
+            let have_arrivals = queues.clone().any(|queue| queue.has_arrivals);
+            let is_time = queues.clone().any(|queue| queue.next <= self.now);
+            if !is_time && !have_arrivals {
+                continue;
+            }
+            let before = self.packets;
+            let mut order = workers.to_vec();
+            order.sort_by_key(|worker| self.queues[*worker].next);
+            // After arrivals a thread looks once more before it sleeps.
+            let rounds = 1 + usize::from(have_arrivals);
+            for worker in order.repeat(rounds) {
+                let queue = &mut self.queues[worker];
+                (queue.next, queue.has_arrivals) = (self.now, false);
+                self.depart(worker);
+            }
+            let late = self.any_below(threads.lateness);
+            for worker in workers {
+                let queue = &mut self.queues[*worker];
+                queue.next = Nanos(queue.next.0.saturating_add(late.0));
+            }
+            threads.by_arrivals += u64::from(have_arrivals);
+            threads.by_time += u64::from(!have_arrivals);
+            threads.in_vain += u64::from(!have_arrivals && self.packets == before);
+        }
+        self.threads = Some(threads);
+    }
+
     fn depart(&mut self, number: usize) {
         let late = self.any_below(self.lateness);
         let queue = &mut self.queues[number];
         if queue.next > self.now || queue.is_dead {
             return;
         }
-        self.turns += 1;
         let mut out = Batch::new(64);
         queue.next = match queue.qdisc.dequeue(&mut queue.packets, self.now, &mut out) {
             Next::Now => self.now,
@@ -328,6 +393,7 @@ impl Bed {
             Next::Empty if late != Nanos::ZERO => self.now + late,
             Next::Empty => Nanos::MAX,
         };
+        self.packets += out.as_slice().len() as u64;
         let mut dropped = Batch::new(64);
         queue.packets.reclaim(&mut dropped);
         for &id in dropped.as_slice() {
@@ -360,6 +426,10 @@ impl Bed {
         while self.now < end {
             self.now += TICK;
             self.arrive();
+            if let Some(threads) = self.threads {
+                self.serve(threads);
+                continue;
+            }
             // No queue is always first.
             first = (first + 7) % self.queues.len();
             for number in 0..self.queues.len() {

@@ -1,6 +1,6 @@
 //! How soon shares follow when a class has packets again, or no more.
 
-use super::bed::{Bed, Demand, class};
+use super::bed::{Bed, Demand, MBIT, Threads, class};
 use super::{GBIT, millis};
 use narrows_coordination::Fluid;
 use narrows_qdisc::htb::Class;
@@ -110,5 +110,54 @@ fn the_others_have_everything_after_a_class_has_gone() {
         let rate = bed.run(millis(5))[&STAYS];
         let lacks = root as f64 - rate;
         assert!(lacks <= 0.0025 * root as f64, "{what}: {rate} bit/s");
+    }
+}
+
+/// How often threads that serve four queues wake up for each packet because it is time, and how
+/// often in vain. The leaves of `classes` want more than they may send. Packets come all the time,
+/// as the end-to-end tests send them, or wake nobody.
+fn wake_ups(classes: &[(u32, Class)], threads: Threads, come: bool) -> (f64, f64) {
+    let mut bed = Bed::new(4, classes);
+    bed.threads = Some(threads);
+    let leaves = classes.iter().map(|(id, _)| *id).filter(|id| id & 0xf == 0);
+    for (leaf, queue) in leaves.flat_map(|leaf| (0..4).map(move |queue| (leaf, queue))) {
+        let demand = if come { Demand::Rate(45 * MBIT / 4) } else { Demand::Endless };
+        bed.demand(leaf, queue, 1000, demand);
+        // Not all come at the same time.
+        bed.run(Nanos::from_micros(74));
+    }
+    bed.run(millis(300));
+    (bed.threads, bed.packets) = (Some(threads), 0);
+    bed.run(millis(1000));
+    let packets = bed.packets as f64;
+    let Threads { by_time, in_vain, .. } = bed.threads.unwrap();
+    (by_time as f64 / packets, in_vain as f64 / packets)
+}
+
+/// The tree of the end-to-end tests.
+fn priorities() -> Vec<(u32, Class)> {
+    let with = |class: Class, prio, bursts: [u64; 2]| {
+        let [burst, cburst] = bursts.map(Bytes);
+        let quantum = (class.rate.bits_per_sec() / 80) as u32;
+        Class { prio, burst, cburst, quantum, ..class }
+    };
+    let root = class(None, 40 * MBIT, 40 * MBIT);
+    let leaf = |rate, ceil| class(Some(1), rate * MBIT, ceil * MBIT);
+    vec![
+        (1, with(root, 0, [60_000, 60_000])),
+        (0x10, with(leaf(10, 40), 0, [40_000, 60_000])),
+        (0x20, with(leaf(10, 40), 1, [40_000, 60_000])),
+        (0x30, with(leaf(4, 8), 2, [20_000, 20_000])),
+    ]
+}
+
+#[test]
+fn a_thread_wakes_up_for_packets_that_may_leave() {
+    let lateness = Nanos::from_micros(20);
+    let one = Threads { is_one: true, lateness, ..Threads::default() };
+    for (come, most, vain_most) in [(true, 1.0, 0.2), (false, 1.2, 0.3)] {
+        let (by_time, in_vain) = wake_ups(&priorities(), one, come);
+        let what = format!("packets come: {come}: {by_time:.2} a packet, {in_vain:.2} in vain");
+        assert!(by_time <= most && in_vain <= vain_most, "{what}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::tree::node::{Limit, Node};
 use crate::tree::queue_handle::QueueHandle;
-use narrows_units::Nanos;
+use narrows_units::{Bytes, Nanos};
 
 /// No class, and no wait queue.
 pub(super) const NONE: u32 = u32::MAX;
@@ -17,10 +17,22 @@ pub(super) enum State {
     Ready,
     /// Credit of its own, or of a class above it.
     Borrows,
+    /// What its own ceiling lets pass.
+    Closed,
     /// The ceiling of a class above it.
     Held,
+    /// Others of its class or priority, which go first at the lenders.
+    Aside,
     /// A time.
     Waits,
+}
+
+impl State {
+    /// Whether the leaf asks again at a time.
+    #[inline]
+    pub(super) fn has_time(self) -> bool {
+        matches!(self, Self::Borrows | Self::Closed | Self::Aside | Self::Waits)
+    }
 }
 
 /// What a leaf waits for, and its priority: of all leaves together in few cache lines.
@@ -47,6 +59,8 @@ pub(super) struct Leaf {
     pub(super) parent: u32,
     /// The wait queue of that class for its priority, or [`NONE`].
     pub(super) queue: u32,
+    /// What its next packet takes, in bytes.
+    pub(super) least: u32,
     pub(super) handle: QueueHandle,
     /// When it asks again.
     pub(super) until: Nanos,
@@ -59,6 +73,12 @@ pub(super) struct Leaf {
 }
 
 impl Leaf {
+    /// What its next packet takes.
+    #[inline]
+    pub(super) fn least(&self) -> Bytes {
+        Bytes(self.least.into())
+    }
+
     /// The state of the class, which queues share.
     #[inline]
     pub(super) fn node(&self) -> &Node {

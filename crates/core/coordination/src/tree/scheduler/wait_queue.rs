@@ -51,7 +51,7 @@ pub(super) struct WaitQueue {
     /// Whether it is among the lenders.
     is_listed: bool,
     /// From when on the class lends,
-    lends_from: Nanos,
+    pub(super) lends_from: Nanos,
     /// and when to check whether it does; [`Nanos::MAX`] for never.
     looked_at: Nanos,
     /// The virtual time of the leaf to which it lent nothing before.
@@ -83,7 +83,7 @@ impl WaitQueue {
     }
 
     #[inline]
-    fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         self.node.depth()
     }
 
@@ -150,10 +150,11 @@ impl Scheduler {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let opens = leaf.handle.ceil_due(bytes, now);
         if opens > now || leaf.queue == NONE {
-            let until = if opens > now { opens } else { due };
+            let (state, until) =
+                if opens > now { (State::Closed, opens) } else { (State::Waits, due) };
             leaf.own_from = if leaf.queue == NONE { Nanos::ZERO } else { due };
             leaf.handle.announce(until, now);
-            return self.wait(place, State::Waits, until);
+            return self.wait(place, state, until);
         }
         leaf.own_from = due;
         self.wait_for_lenders(place, now);
@@ -212,7 +213,7 @@ impl Scheduler {
     /// Announces to the other queues of the class of the leaf at `place` until when it waits, once
     /// no lender is left that it has not asked.
     #[inline]
-    fn announce_to_queues(&mut self, place: u32, now: Nanos) {
+    pub(super) fn announce_to_queues(&mut self, place: u32, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         if !leaf.handle.is_shared() {
             return;
@@ -334,7 +335,7 @@ impl Scheduler {
     }
 
     /// The first leaf that waits for the class of the wait queue `lender`.
-    fn first_borrower(&mut self, lender: u32) -> Option<u32> {
+    pub(super) fn first_borrower(&mut self, lender: u32) -> Option<u32> {
         loop {
             let place = self.queues[lender as usize].first;
             let leaf = self.leaves.get_mut(place as usize)?.as_mut()?;
@@ -424,7 +425,7 @@ impl Scheduler {
                 Err(Lack { steps: 0, until, .. }) => {
                     leaf.handle.announce(until, now);
                     self.leave_lenders(place, now);
-                    self.wait(place, State::Waits, until);
+                    self.wait(place, State::Closed, until);
                     return None;
                 }
                 Err(lack) => {
@@ -449,7 +450,7 @@ impl Scheduler {
     }
 
     /// Announces what the leaf at `place` lacks to borrow from the class `lender` above it.
-    fn announce_lack(&mut self, place: u32, lender: usize, lack: Lack, now: Nanos) {
+    pub(super) fn announce_lack(&mut self, place: u32, lender: usize, lack: Lack, now: Nanos) {
         let Lack { steps, limit, until, ceilings, .. } = lack;
         let Self { leaves, queues, .. } = self;
         let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
@@ -483,18 +484,24 @@ impl Scheduler {
         if steps >= lender {
             let at = self.queue_above(place, lender);
             self.unlist(at);
-            let queue = &mut self.queues[at as usize];
-            queue.lends_from = until;
-            if let Some(leaf) = &self.leaves[place as usize] {
-                queue.refused = leaf.time(&queue.node, Limit::Rate);
-            }
-            queue.schedule(at, &mut self.times);
+            self.refuse(at, place, until);
         } else {
             let at = self.queue_above(place, steps);
             self.queues[at as usize].closed_until = until;
             self.detach(at);
             self.times.insert(until, Event::Opens(at).to_number());
         }
+    }
+
+    /// The class of the wait queue `at` lends nothing to the leaf at `place` before `until`, and to
+    /// no other in it.
+    pub(super) fn refuse(&mut self, at: u32, place: u32, until: Nanos) {
+        let queue = &mut self.queues[at as usize];
+        queue.lends_from = until;
+        if let Some(leaf) = &self.leaves[place as usize] {
+            queue.refused = leaf.time(&queue.node, Limit::Rate);
+        }
+        queue.schedule(at, &mut self.times);
     }
 
     /// The leaf at `place` asks again at `until`, or before if a lender that has refused lends
@@ -510,7 +517,7 @@ impl Scheduler {
             }
             at = queue.above;
         }
-        self.wait(place, State::Waits, until);
+        self.wait(place, State::Aside, until);
     }
 
     /// Whether the class of the wait queue `at`, which was to be looked at at `time`, lends by `by`
