@@ -59,7 +59,7 @@ impl Search<'_> {
 
     /// The ceiling of `at`, for the claim that is only made up where it matters. Where it does not
     /// let pass `most`, that becomes the least.
-    #[inline]
+    #[inline(always)]
     fn ceiling(
         &mut self,
         steps: usize,
@@ -216,9 +216,16 @@ impl QueueHandle {
         Ok(most)
     }
 
+    /// What the class lacks to borrow `bytes` from the class `lender` above it.
+    #[inline(never)]
+    pub(super) fn lacks(&self, lender: usize, bytes: Bytes, now: Nanos) -> Option<Lack> {
+        self.look(lender, bytes, bytes, now).err()
+    }
+
     /// How much of `most` bytes, or of `least`, the class `lender` above this one has, and whether
     /// this one may owe it a frame.
-    pub(super) fn look(
+    #[inline(always)]
+    fn look(
         &self,
         lender: usize,
         least: Bytes,

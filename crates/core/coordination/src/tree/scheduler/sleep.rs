@@ -41,6 +41,7 @@ impl Scheduler {
 
     /// The leaf at `place`, which is to be looked at at `at`, asks later if what it waits for comes
     /// later.
+    #[inline(never)]
     fn postpone_leaf(&mut self, place: u32, at: Nanos, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         if leaf.looked_at != at || leaf.until != at {
@@ -65,6 +66,7 @@ impl Scheduler {
     }
 
     /// When a class above the leaf at `place`, which stands aside, lends to it.
+    #[inline(never)]
     fn lent_from(&mut self, place: u32, now: Nanos) -> Nanos {
         let mut until = Nanos::MAX;
         let Some(Some(leaf)) = self.leaves.get(place as usize) else { return until };
@@ -74,13 +76,9 @@ impl Scheduler {
             if lends_from > now {
                 until = until.min(lends_from);
             } else if let Some(Some(leaf)) = self.leaves.get(place as usize) {
-                match leaf.handle.look(steps, least, least, now) {
-                    Ok(_) => return now,
-                    Err(lack) => {
-                        until = until.min(lack.until);
-                        self.announce_lack(place, steps, lack, now);
-                    }
-                }
+                let Some(lack) = leaf.handle.lacks(steps, least, now) else { return now };
+                until = until.min(lack.until);
+                self.announce_lack(place, steps, lack, now);
             }
             (at, steps) = (above, steps + 1);
         }
@@ -89,15 +87,20 @@ impl Scheduler {
 
     /// The class of the wait queue `at`, which is to be looked at at `time`, lends later if the
     /// first who waits for it gets nothing before.
+    #[inline(never)]
     fn postpone_lender(&mut self, at: u32, time: Nanos, now: Nanos) {
         if !self.lends_by(at, time, time) {
             return;
         }
-        let Some(place) = self.first_borrower(at) else { return };
+        let queue = &self.queues[at as usize];
+        // Another may have become the first: what it lacks is nearly the same.
+        let place = queue.first;
         let Some(Some(leaf)) = self.leaves.get(place as usize) else { return };
-        let steps = leaf.node().depth() - self.queues[at as usize].depth();
-        let least = leaf.least();
-        if let Err(lack) = leaf.handle.look(steps, least, least, now)
+        if self.marks[place as usize].state != State::Borrows {
+            return;
+        }
+        let steps = leaf.node().depth() - queue.depth();
+        if let Some(lack) = leaf.handle.lacks(steps, leaf.least(), now)
             && lack.steps >= steps
             && !lack.is_late
             && lack.until > time

@@ -43,7 +43,7 @@ pub(super) struct WaitQueue {
     pub(super) prio: u8,
     heap: Heap,
     /// The first leaf in it or in one below it, or [`NONE`].
-    first: u32,
+    pub(super) first: u32,
     /// Its position in the heap of the one above.
     position: u32,
     /// How many leaves wait in it and in those below it.
@@ -335,7 +335,7 @@ impl Scheduler {
     }
 
     /// The first leaf that waits for the class of the wait queue `lender`.
-    pub(super) fn first_borrower(&mut self, lender: u32) -> Option<u32> {
+    fn first_borrower(&mut self, lender: u32) -> Option<u32> {
         loop {
             let place = self.queues[lender as usize].first;
             let leaf = self.leaves.get_mut(place as usize)?.as_mut()?;
@@ -450,6 +450,7 @@ impl Scheduler {
     }
 
     /// Announces what the leaf at `place` lacks to borrow from the class `lender` above it.
+    #[inline(always)]
     pub(super) fn announce_lack(&mut self, place: u32, lender: usize, lack: Lack, now: Nanos) {
         let Lack { steps, limit, until, ceilings, .. } = lack;
         let Self { leaves, queues, .. } = self;
@@ -495,6 +496,7 @@ impl Scheduler {
 
     /// The class of the wait queue `at` lends nothing to the leaf at `place` before `until`, and to
     /// no other in it.
+    #[inline(always)]
     pub(super) fn refuse(&mut self, at: u32, place: u32, until: Nanos) {
         let queue = &mut self.queues[at as usize];
         queue.lends_from = until;
