@@ -55,9 +55,9 @@ mod wait_queue;
 /// due.
 const TIMES_A_LEAF: usize = 2;
 
-/// The most times for a wait queue: two at which it may lend, one at which it opens, and one at
+/// The most times for a wait queue: two at which it may lend, two at which it opens, and one at
 /// which its class lets those pass that it holds up.
-const TIMES_A_QUEUE: usize = 4;
+const TIMES_A_QUEUE: usize = 5;
 
 /// How the leaf comes to its turn that has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

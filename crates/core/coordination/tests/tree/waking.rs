@@ -4,7 +4,7 @@ use super::bed::{Bed, Demand, MBIT, Threads, class};
 use super::{GBIT, millis};
 use narrows_coordination::Fluid;
 use narrows_qdisc::htb::Class;
-use narrows_units::{Bytes, Nanos};
+use narrows_units::{Bytes, Nanos, Rate};
 use std::collections::BTreeMap;
 
 const FRAME: f64 = 1514.0;
@@ -155,9 +155,19 @@ fn priorities() -> Vec<(u32, Class)> {
 fn a_thread_wakes_up_for_packets_that_may_leave() {
     let lateness = Nanos::from_micros(20);
     let one = Threads { is_one: true, lateness, ..Threads::default() };
-    for (come, most, vain_most) in [(true, 1.0, 0.2), (false, 1.2, 0.3)] {
-        let (by_time, in_vain) = wake_ups(&priorities(), one, come);
-        let what = format!("packets come: {come}: {by_time:.2} a packet, {in_vain:.2} in vain");
+    let mut with_site = priorities();
+    with_site[1..].iter_mut().for_each(|(_, class)| class.parent = Some(2));
+    // Its ceiling is as high as the root's.
+    let rate = Rate::from_bits_per_sec(30 * MBIT);
+    with_site.insert(1, (2, Class { parent: Some(1), rate, ..with_site[0].1 }));
+    for (name, classes, come, most, vain_most) in [
+        ("below the root", priorities(), true, 1.0, 0.2),
+        ("below the root", priorities(), false, 1.2, 0.3),
+        ("below a site", with_site.clone(), true, 1.6, 0.7),
+        ("below a site", with_site, false, 1.6, 0.6),
+    ] {
+        let (by_time, in_vain) = wake_ups(&classes, one, come);
+        let what = format!("{name}, come: {come}: {by_time:.2} a packet, {in_vain:.2} in vain");
         assert!(by_time <= most && in_vain <= vain_most, "{what}");
     }
 }

@@ -29,7 +29,13 @@ impl Scheduler {
                     self.postpone_lender(queue, at, now);
                     self.lends_by(queue, at, at)
                 }
-                Event::Opens(_) => true,
+                Event::Opens(queue) => match self.opens_from(queue, at) {
+                    Some(later) if later > at => {
+                        self.times.insert(later, number);
+                        false
+                    }
+                    needed => needed.is_some(),
+                },
                 Event::Releases(inner) => self.holds(inner) || self.lets_pass_at(at),
             };
             if is_needed {
@@ -37,6 +43,28 @@ impl Scheduler {
                 return Some(at);
             }
         }
+    }
+
+    /// When the wait queue `at` has to open, of which the ceiling lets borrowers pass at `time`: as
+    /// soon as a class above lends. `None` if it is open, or has another time. It opens at once if
+    /// nobody waits in it.
+    #[inline(never)]
+    fn opens_from(&mut self, at: u32, time: Nanos) -> Option<Nanos> {
+        let queue = &self.queues[at as usize];
+        if !queue.is_closed() || queue.closed_until > time {
+            return None;
+        }
+        if queue.waiting == 0 {
+            self.attach(at);
+            return None;
+        }
+        let mut above = queue.above;
+        let mut first = Nanos::MAX;
+        while let Some(queue) = self.queues.get(above as usize) {
+            first = first.min(queue.lends_from);
+            above = queue.above;
+        }
+        Some(first.max(time))
     }
 
     /// The leaf at `place`, which is to be looked at at `at`, asks later if what it waits for comes

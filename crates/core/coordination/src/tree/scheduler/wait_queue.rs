@@ -47,7 +47,7 @@ pub(super) struct WaitQueue {
     /// Its position in the heap of the one above.
     position: u32,
     /// How many leaves wait in it and in those below it.
-    waiting: u32,
+    pub(super) waiting: u32,
     /// Whether it is among the lenders.
     is_listed: bool,
     /// From when on the class lends,
@@ -57,7 +57,7 @@ pub(super) struct WaitQueue {
     /// The virtual time of the leaf to which it lent nothing before.
     refused: u64,
     /// From when on its ceiling lets borrowers pass; zero if it does.
-    closed_until: Nanos,
+    pub(super) closed_until: Nanos,
     /// The times that were announced to other queues, by limit.
     announced: [Option<Nanos>; 2],
 }
@@ -85,6 +85,12 @@ impl WaitQueue {
     #[inline]
     pub(super) fn depth(&self) -> usize {
         self.node.depth()
+    }
+
+    /// Whether its ceiling does not let borrowers pass, or did not when that was last checked.
+    #[inline]
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed_until != Nanos::ZERO
     }
 
     /// Puts it, which is at the place `at`, among the lenders if leaves wait in it and its class
@@ -190,9 +196,10 @@ impl Scheduler {
     fn ask_lenders(&mut self, place: u32, now: Nanos) {
         let Self { leaves, queues, lenders, times, .. } = self;
         let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
-        let mut at = leaf.queue;
+        let (mut at, mut has_closed) = (leaf.queue, false);
         while let Some(queue) = queues.get_mut(at as usize) {
             queue.waiting += 1;
+            has_closed |= queue.is_closed();
             if queue.lends_from > now {
                 if is_before(leaf.time(&queue.node, Limit::Rate), queue.refused) {
                     // It may have a better right than the one that was refused.
@@ -207,6 +214,23 @@ impl Scheduler {
                 queue.list(at, lenders, now);
             }
             at = queue.above;
+        }
+        if has_closed {
+            self.open_above(place, now);
+        }
+    }
+
+    /// Opens the wait queues above the leaf at `place` that could have opened, but were to wait for
+    /// lenders above them. One of these may lend to it now.
+    #[inline(never)]
+    fn open_above(&mut self, place: u32, now: Nanos) {
+        let mut at = self.queue_above(place, 1);
+        while let Some(queue) = self.queues.get(at as usize) {
+            let above = queue.above;
+            if queue.is_closed() {
+                self.opens(at, now);
+            }
+            at = above;
         }
     }
 
@@ -291,7 +315,7 @@ impl Scheduler {
                 Some(Err(below)) => self.queues[below as usize].first,
             };
             let (above, position) = (queue.above, queue.position);
-            let is_closed = queue.closed_until != Nanos::ZERO;
+            let is_closed = queue.is_closed();
             self.queues[at as usize].first = first;
             if above == NONE {
                 return;
@@ -555,18 +579,22 @@ impl Scheduler {
 
     /// The ceiling of the class of the wait queue `at` may let borrowers pass again.
     pub(super) fn opens(&mut self, at: u32, now: Nanos) {
-        let queue = &mut self.queues[at as usize];
-        if queue.closed_until > now {
+        if self.queues[at as usize].closed_until > now {
             return;
         }
-        queue.closed_until = Nanos::ZERO;
-        self.update(at);
+        self.attach(at);
         // Lenders above may have found nobody to lend to.
         let mut above = self.queues[at as usize].above;
         while let Some(queue) = self.queues.get_mut(above as usize) {
             queue.list(above, &mut self.lenders, now);
             above = queue.above;
         }
+    }
+
+    /// The ceiling of the class of the wait queue `at` lets borrowers pass, as far as is known.
+    pub(super) fn attach(&mut self, at: u32) {
+        self.queues[at as usize].closed_until = Nanos::ZERO;
+        self.update(at);
     }
 
     /// Takes the leaf at `place` out of its wait queue.
