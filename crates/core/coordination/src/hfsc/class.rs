@@ -275,7 +275,8 @@ impl Class {
                 time = least;
             }
         }
-        let before = self.virtual_time.swap(time, Ordering::Relaxed);
+        let before = self.virtual_time();
+        self.virtual_time.store(time, Ordering::Relaxed);
         if let Some(parent) = self.parent.as_ref().filter(|parent| parent.is_shared()) {
             parent.waiting.moves(before, time);
         }

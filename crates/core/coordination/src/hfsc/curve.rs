@@ -60,7 +60,9 @@ pub(super) fn advance_to(word: &AtomicU64, at: u64) {
 /// How the two lines make a curve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shape {
-    /// The lower of both; or both are the same.
+    /// Both are the same: the second is used.
+    Straight,
+    /// The lower of both.
     Concave,
     /// The higher of both.
     Convex,
@@ -84,14 +86,19 @@ impl Curve {
         let shape = match m1.cmp(&m2) {
             std::cmp::Ordering::Less if m1.bits_per_sec() == 0 => Shape::Delayed,
             std::cmp::Ordering::Less => Shape::Convex,
-            _ => Shape::Concave,
+            std::cmp::Ordering::Equal => Shape::Straight,
+            std::cmp::Ordering::Greater => Shape::Concave,
         };
         // What the first piece serves, at the slope of the second.
         let bytes = u128::from(m1.bits_per_sec()) * u128::from(d.0) / 8_000_000_000;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let second = (u128::from(bytes) * u128::from(lines[1].word())) >> 32;
         let second = u64::try_from(second).unwrap_or(u64::MAX).min(FAR);
-        Self { lines, offset: d.0.min(FAR).wrapping_sub(second), shape }
+        let offset = match shape {
+            Shape::Straight => 0,
+            _ => d.0.min(FAR).wrapping_sub(second),
+        };
+        Self { lines, offset, shape }
     }
 
     /// The time that a byte takes in the long run; in the first piece, if nothing is served after
@@ -107,7 +114,7 @@ impl Curve {
         match self.shape {
             Shape::Concave => later(first, second),
             Shape::Convex => earlier(first, second),
-            Shape::Delayed => second,
+            Shape::Straight | Shape::Delayed => second,
         }
     }
 }
@@ -134,6 +141,7 @@ impl Progress {
     pub(super) fn begin(&self, curve: &Curve, now: u64) {
         let starts = [now, now.wrapping_add(curve.offset)];
         match curve.shape {
+            Shape::Straight => advance_to(&self.0[1], now),
             Shape::Concave => {
                 for (word, start) in self.0.iter().zip(starts) {
                     advance_to(word, start);
@@ -153,13 +161,22 @@ impl Progress {
     /// The class has been served `bytes` more, after `before` others.
     #[inline]
     pub(super) fn serve(&self, curve: &Curve, before: u64, bytes: Bytes) {
-        for (word, line) in self.0.iter().zip(curve.lines) {
-            word.fetch_add(line.span(before, bytes).0, Ordering::Relaxed);
-        }
-        if curve.shape == Shape::Delayed {
+        let span = curve.lines[1].span(before, bytes).0;
+        let present = self.0[1].fetch_add(span, Ordering::Relaxed);
+        self.serve_first(curve, present, before, bytes);
+    }
+
+    /// The first line's part of [`Self::serve`]; the second was at `second`.
+    #[inline]
+    fn serve_first(&self, curve: &Curve, second: u64, before: u64, bytes: Bytes) {
+        let first = &self.0[0];
+        match curve.shape {
+            Shape::Straight => {}
             // A flat line never reaches more than it began with.
-            let far = self.0[1].load(Ordering::Relaxed).wrapping_add(FAR);
-            self.0[0].store(far, Ordering::Relaxed);
+            Shape::Delayed => first.store(second.wrapping_add(FAR), Ordering::Relaxed),
+            Shape::Concave | Shape::Convex => {
+                first.fetch_add(curve.lines[0].span(before, bytes).0, Ordering::Relaxed);
+            }
         }
     }
 
@@ -184,11 +201,7 @@ impl Progress {
                 Err(newer) => present = newer,
             }
         }
-        if curve.shape == Shape::Delayed {
-            first.store(present.wrapping_add(FAR), Ordering::Relaxed);
-        } else {
-            first.fetch_add(curve.lines[0].span(before, bytes).0, Ordering::Relaxed);
-        }
+        self.serve_first(curve, present, before, bytes);
         true
     }
 
@@ -232,6 +245,7 @@ impl Progress {
     pub(super) fn eligible(&self, curve: &Curve) -> u64 {
         let [first, second] = self.times();
         match curve.shape {
+            Shape::Straight => second,
             Shape::Concave => later(first, second),
             Shape::Convex | Shape::Delayed => second.wrapping_sub(curve.offset),
         }

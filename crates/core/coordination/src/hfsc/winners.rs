@@ -65,7 +65,7 @@ impl Winners {
         let at = self.keys.len() + place as usize;
         self.keys[place as usize] = key;
         self.winners[at] = place;
-        self.play(at);
+        self.play(place, at);
     }
 
     /// `place` takes no part.
@@ -74,22 +74,28 @@ impl Winners {
         let at = self.keys.len() + place as usize;
         if self.winners.get(at).is_some_and(|winner| *winner != NONE) {
             self.winners[at] = NONE;
-            self.play(at);
+            self.play(place, at);
         }
     }
 
+    /// Compares `place`, whose leaf of the tree is `at`, on its way up. Where another one wins as it
+    /// did before, nothing changes further up.
     #[inline]
-    fn play(&mut self, mut at: usize) {
+    fn play(&mut self, place: u32, mut at: usize) {
         while at > 1 {
             let (one, other) = (self.winners[at & !1], self.winners[at | 1]);
             at /= 2;
-            self.winners[at] = if other == NONE {
+            let winner = if other == NONE {
                 one
             } else if one == NONE || is_before(self.keys[other as usize], self.keys[one as usize]) {
                 other
             } else {
                 one
             };
+            let before = std::mem::replace(&mut self.winners[at], winner);
+            if winner == before && winner != place {
+                return;
+            }
         }
     }
 }
