@@ -92,7 +92,7 @@ enum Work {
     /// `cake` with flows.
     Cake(cake::Subject),
     /// A tree of classes, each with a FIFO.
-    Tree(tree::Load),
+    Tree(tree::Subject, tree::Load),
     /// Timing wheels.
     Wheels(wheels::Subject),
     /// The heaviest hosts and flows, from the start of a window.
@@ -110,9 +110,9 @@ impl Work {
                 packets
             }
             Self::Cake(subject) => cake::Work::new(subject, CAKE_FLOWS)?.run(packets),
-            Self::Tree(load) => {
+            Self::Tree(subject, load) => {
                 let shape = tree::Shape::busy(TREE_CLASSES, TREE_DEPTH, load);
-                tree::Work::new(tree::Subject::TreeFifo, shape)?.run(packets)
+                tree::Work::new(subject, shape)?.run(packets)
             }
             Self::Wheels(subject) => {
                 let plan = wheels::Plan::new(WHEELS_FLOWS, wheels::Rates::Equal)?;
@@ -134,13 +134,16 @@ fn works() -> Vec<(String, Work)> {
     let rules = rules.map(|it| (format!("classify-{}", it.name()), Work::Classify(it)));
     let cakes = [cake::Subject::CakeBesteffort, cake::Subject::CakeDiffserv4];
     let cakes = cakes.map(|it| (it.name().to_owned(), Work::Cake(it)));
-    let trees = tree::Load::ALL.map(|it| (format!("tree-{}", it.name()), Work::Tree(it)));
+    let of = |load| Work::Tree(tree::Subject::TreeFifo, load);
+    let trees = tree::Load::ALL.map(|it| (format!("tree-{}", it.name()), of(it)));
+    let hfsc = Work::Tree(tree::Subject::HfscFifo, tree::Load::Bound);
     let wheels = [Carousel, Eiffel, FlowBundler];
     let wheels = wheels.map(|it| (it.name().to_owned(), Work::Wheels(it)));
     structures
         .chain(rules)
         .chain(cakes)
         .chain(trees)
+        .chain([("hfsc-bound".to_owned(), hfsc)])
         .chain(wheels)
         .chain([("heaviest".to_owned(), Work::Heaviest)])
         .collect()
