@@ -48,6 +48,7 @@
 
 use crate::Limit;
 use crate::limit::{Edition, Published};
+use crate::line::Line;
 use crate::pace::Pace;
 use crate::place::Place;
 use allowance::Allowance;
@@ -93,7 +94,7 @@ pub(crate) struct Shared {
     published: Published,
     ledger: Ledger,
     /// The ledger of the peak rate, if there is one.
-    peak: Ledger,
+    peak: Line<crate::ledger::Ledger>,
     board: Board,
     meters: usize,
     sync_time: Option<Nanos>,
@@ -104,7 +105,7 @@ impl Shared {
         Arc::new(Self {
             published: Published::new(limit),
             ledger: Ledger::new(),
-            peak: Ledger::new(),
+            peak: Line(crate::ledger::Ledger::default()),
             board: Board::new(meters, limit.rate),
             meters,
             sync_time,
@@ -124,12 +125,12 @@ impl crate::coordination::Shared for Shared {
 
     fn spent_until(&self, _now: Nanos) -> Nanos {
         // Leases count as used: a process that takes over does not have them.
-        self.ledger.sold()
+        self.ledger.limit().sold()
     }
 
     fn resume(&self, spent: Nanos) {
-        self.ledger.sell_until(spent);
-        self.peak.sell_until(spent);
+        self.ledger.limit().resume(spent);
+        self.peak.resume(spent);
     }
 }
 
@@ -247,7 +248,7 @@ impl QueueMeter {
         self.held = Bytes::ZERO;
         self.ahead = Bytes::ZERO;
         let common = self.clock.common(now);
-        self.shared.ledger.forgive(common);
+        self.shared.ledger.limit().forgive(common);
         self.shared.peak.forgive(common);
         self.level = limit.rate.bits_per_sec();
         // At the old rate the wait may be long, and the meter would demand its share all that time.
@@ -457,7 +458,7 @@ impl QueueMeter {
     /// Gives back credit that was bought and will not be used.
     #[cold]
     fn give_back(&mut self) {
-        self.shared.ledger.take_back(self.pace.refund(self.held));
+        self.shared.ledger.limit().take_back(self.pace.refund(self.held));
         self.allowance.refund(self.held);
         self.contact.updates += 1;
         self.held = Bytes::ZERO;

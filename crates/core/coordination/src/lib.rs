@@ -38,6 +38,7 @@ pub mod flowvalve;
 mod fluid;
 pub mod hfsc;
 mod label;
+mod ledger;
 mod limit;
 mod line;
 mod lock;

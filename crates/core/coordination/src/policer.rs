@@ -1,11 +1,11 @@
 //! A policer's rate: kept by all queues together, without a lock.
 //!
 //! As in the kernel (`net/sched/act_police.c`) a packet is charged to every bucket or to none.
-//! Unlike there, each bucket is one word, a [`Ledger`](crate::tree::ledger::Ledger), from which
+//! Unlike there, each bucket is one word, a [`Ledger`](crate::ledger::Ledger), from which
 //! every queue buys, so queues never wait for each other. A policer has no queue: a packet without
 //! credit exceeds, and none waits.
 
-use crate::tree::ledger::Ledger;
+use crate::ledger::Ledger;
 use narrows_classify::{Police, Policer};
 use narrows_units::{Bytes, Nanos, Rate};
 

@@ -1,30 +1,31 @@
-//! The ledger: the exact half of `fair`.
+//! What the meters of a limit share: its [ledger](crate::ledger), and the time.
 //!
-//! One word holds the time up to which the limit is sold. The span from it to now is the credit, at
-//! most one depth. A buyer advances the word by the time that its bytes take at the rate. Any
-//! number of meters may buy at once, with any view of each other: the sum cannot exceed the credit.
-//! It is a token bucket in one word.
+//! Beside the time up to which the limit is sold, on the same line and so at no further cost, is the
+//! latest time at which any meter bought. Meters read it to agree on the time; see [`super::clock`].
 //!
-//! Beside it, on the same line and so at no further cost, is the latest time at which any meter
-//! bought. Meters read it to agree on the time; see [`super::clock`].
-//!
-//! Memory ordering: relaxed throughout. Each word is complete in itself (compare-and-swap acts on
-//! the newest value with any ordering), and no other memory is reached through it.
+//! Memory ordering: relaxed throughout. Each word is complete in itself, and no other memory is
+//! reached through it.
 
 use crate::line::Line;
 use crate::sync::{AtomicU64, Ordering};
 use narrows_units::Nanos;
 
+/// See the module's documentation.
 pub(super) struct Ledger(Line<Words>);
 
 struct Words {
-    sold: AtomicU64,
+    limit: crate::ledger::Ledger,
     latest: AtomicU64,
 }
 
 impl Ledger {
     pub(super) fn new() -> Self {
-        Self(Line(Words { sold: AtomicU64::new(0), latest: AtomicU64::new(0) }))
+        Self(Line(Words { limit: crate::ledger::Ledger::default(), latest: AtomicU64::new(0) }))
+    }
+
+    /// The ledger of the limit.
+    pub(super) fn limit(&self) -> &crate::ledger::Ledger {
+        &self.0.limit
     }
 
     /// The latest purchase of any meter, in common time.
@@ -32,19 +33,9 @@ impl Ledger {
         Nanos(self.0.latest.load(Ordering::Relaxed))
     }
 
-    /// The time up to which the limit is sold.
-    pub(super) fn sold(&self) -> Nanos {
-        Nanos(self.0.sold.load(Ordering::Relaxed))
-    }
-
-    /// Marks it as sold until `time`, unconditionally.
-    pub(super) fn sell_until(&self, time: Nanos) {
-        self.0.sold.store(time.0, Ordering::Relaxed);
-    }
-
     /// How much credit there is at `now`.
     pub(super) fn credit(&self, now: Nanos) -> Nanos {
-        now.since(Nanos(self.0.sold.load(Ordering::Relaxed)))
+        now.since(self.limit().sold())
     }
 
     /// Sells `span` at `now` if at least `least` is in credit, which is at most `depth`. A span
@@ -59,23 +50,8 @@ impl Ledger {
         depth: Nanos,
         now: Nanos,
     ) -> Result<(), Nanos> {
-        let oldest = now - depth;
-        let mut sold = self.0.sold.load(Ordering::Relaxed);
-        loop {
-            let start = Nanos(sold).max(oldest);
-            let due = start + least;
-            if due > now {
-                return Err(due);
-            }
-            match self.0.sold.compare_exchange_weak(
-                sold,
-                (start + span).0,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(newer) => sold = newer,
-            }
+        if !self.limit().sell(span, least, depth, now) {
+            return Err(self.limit().due(least, depth, now));
         }
         // A plain store that a slower core's may overtake: meters only ever take the later of
         // this and their own time.
@@ -83,45 +59,6 @@ impl Ledger {
             self.0.latest.store(now.0, Ordering::Relaxed);
         }
         Ok(())
-    }
-
-    /// Sells `span` unconditionally, and returns the time from which it is paid for. For the peak
-    /// rate, which delays what the average has granted.
-    pub(super) fn promise(&self, span: Nanos, depth: Nanos, now: Nanos) -> Nanos {
-        let oldest = now - depth;
-        let mut sold = self.0.sold.load(Ordering::Relaxed);
-        loop {
-            let end = Nanos(sold).max(oldest) + span;
-            let exchange = self.0.sold.compare_exchange_weak(
-                sold,
-                end.0,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
-            match exchange {
-                Ok(_) => return end,
-                Err(newer) => sold = newer,
-            }
-        }
-    }
-
-    /// Takes back the unused `span`.
-    pub(super) fn take_back(&self, span: Nanos) {
-        let mut sold = self.0.sold.load(Ordering::Relaxed);
-        // The debt may have been forgiven meanwhile, and be less than the returned credit.
-        while let Err(newer) = self.0.sold.compare_exchange_weak(
-            sold,
-            sold.saturating_sub(span.0),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        ) {
-            sold = newer;
-        }
-    }
-
-    /// Forgives what was sold beyond `now`: at another rate it would be another time.
-    pub(super) fn forgive(&self, now: Nanos) {
-        self.0.sold.fetch_min(now.0, Ordering::Relaxed);
     }
 }
 
@@ -132,7 +69,7 @@ mod tests {
     const DEPTH: Nanos = Nanos(100);
 
     #[test]
-    fn sales_never_exceed_the_depth_and_the_elapsed_time() {
+    fn a_sale_says_when_it_was_or_when_it_can_be() {
         let ledger = Ledger::new();
         let sell = |now| ledger.sell(Nanos(40), Nanos(40), DEPTH, Nanos(now));
         assert_eq!([sell(1_000), sell(1_000)], [Ok(()), Ok(())]);
@@ -145,26 +82,10 @@ mod tests {
     fn returned_credit_can_be_sold_again() {
         let ledger = Ledger::new();
         assert_eq!(ledger.sell(DEPTH, DEPTH, DEPTH, Nanos(1_000)), Ok(()));
-        ledger.take_back(Nanos(30));
+        ledger.limit().take_back(Nanos(30));
         assert_eq!(ledger.credit(Nanos(1_000)), Nanos(30));
         assert_eq!(ledger.sell(Nanos(30), Nanos(30), DEPTH, Nanos(1_000)), Ok(()));
         assert!(ledger.sell(Nanos(1), Nanos(1), DEPTH, Nanos(1_000)).is_err());
-    }
-
-    #[test]
-    fn a_debt_is_paid_before_anything_else_is_sold() {
-        let ledger = Ledger::new();
-        assert_eq!(ledger.sell(Nanos(250), DEPTH, DEPTH, Nanos(1_000)), Ok(()));
-        assert_eq!(ledger.sell(Nanos(10), Nanos(10), DEPTH, Nanos(1_000)), Err(Nanos(1_160)));
-        ledger.forgive(Nanos(1_000));
-        assert_eq!(ledger.sell(Nanos(10), Nanos(10), DEPTH, Nanos(1_010)), Ok(()));
-    }
-
-    #[test]
-    fn a_promise_never_fails_and_comes_later_and_later() {
-        let ledger = Ledger::new();
-        let promise = || ledger.promise(Nanos(60), DEPTH, Nanos(1_000));
-        assert_eq!([promise(), promise(), promise()], [Nanos(960), Nanos(1_020), Nanos(1_080)]);
     }
 }
 
@@ -175,7 +96,7 @@ mod loom_tests {
     use std::sync::Arc;
 
     #[test]
-    fn loom_two_meters_never_buy_more_than_there_is() {
+    fn loom_the_latest_purchase_is_one_of_those_that_were_made() {
         loom::model(|| {
             let ledger = Arc::new(Ledger::new());
             let buy = |ledger: &Ledger, now| {
@@ -185,11 +106,7 @@ mod loom_tests {
                 let ledger = Arc::clone(&ledger);
                 thread::spawn(move || buy(&ledger, 1_000) + buy(&ledger, 1_010))
             };
-            let bought = buy(&ledger, 1_000);
-            // A buyer gives half back.
-            ledger.take_back(Nanos(20 * bought));
-            let bought = bought + other.join().unwrap();
-            assert!(bought * 40 - 20 <= 110, "{bought} times 40, of which 20 came back");
+            let bought = buy(&ledger, 1_000) + other.join().unwrap();
             assert!(bought >= 2);
             assert!([1_000, 1_010].contains(&ledger.latest().0));
         });

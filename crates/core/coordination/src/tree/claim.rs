@@ -1,9 +1,9 @@
 //! By what right a class buys from a class above it, and how much credit that takes.
 
-use super::ledger::Ledger;
 use super::node::{Limit, Node};
 use super::terms::{Bucket, FRAME};
 use super::virtual_time::{LEAD, VirtualTimeGroup, bytes};
+use crate::ledger::Ledger;
 use crate::sync::Ordering;
 use narrows_units::{Bytes, Nanos};
 

@@ -1,9 +1,9 @@
 //! A class of the tree: its ledgers, and the groups of the classes below it.
 
-use super::ledger::Ledger;
 use super::terms::{Batches, Bucket, Portion, Terms};
 use super::virtual_time::VirtualTimeGroup;
 use crate::census;
+use crate::ledger::Ledger;
 use crate::sync::{AtomicBool, AtomicU16, AtomicU64, Ordering, fence};
 use narrows_cpu::{prefetch, prefetch_to_write};
 use narrows_qdisc::htb::{Class, PRIORITIES};

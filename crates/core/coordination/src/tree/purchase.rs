@@ -5,9 +5,9 @@
 //! too little, because another queue was faster, what was taken below it goes back: a purchase is
 //! whole or has no effect.
 
-use super::ledger::Ledger;
 use super::node::{Limit, Node};
 use super::terms::{Bucket, FRAME};
+use crate::ledger::Ledger;
 use narrows_units::{Bytes, Nanos};
 
 /// Assured traffic may put the classes above in debt for this long: `mbuffer`, as in the kernel.

@@ -377,7 +377,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::tree::ledger::Ledger;
+    use crate::ledger::Ledger;
     use crate::tree::node::Limit;
     use crate::tree::purchase::LONGEST_DEBT;
     use crate::tree::terms::Bucket;

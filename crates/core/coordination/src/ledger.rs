@@ -1,7 +1,9 @@
-//! A class's ledger: a token bucket in one word.
+//! A ledger: a token bucket in one word.
 //!
 //! The word holds the time up to which the rate has been sold. Between it and now lies the credit,
-//! never more than a depth.
+//! never more than a depth. A buyer advances the word by the time that its bytes take at the rate.
+//! Any number of queues may buy at once, with any view of each other: the sum cannot exceed the
+//! credit.
 //!
 //! Memory ordering: relaxed throughout. The word is complete in itself (compare-and-swap acts on
 //! the newest value with any ordering), and no other memory is reached through it.
@@ -17,6 +19,11 @@ impl Ledger {
     pub(crate) fn spent(&self, depth: Nanos, now: Nanos) -> Option<Nanos> {
         let start = self.start(depth, now);
         (start > now - depth).then_some(start)
+    }
+
+    /// The time up to which it is sold, however long ago that is.
+    pub(crate) fn sold(&self) -> Nanos {
+        Nanos(self.0.load(Ordering::Relaxed))
     }
 
     /// Is sold up to `spent`, before any queue buys.
@@ -73,6 +80,24 @@ impl Ledger {
         }
     }
 
+    /// Sells `span` unconditionally, and returns the time from which it is paid for.
+    pub(crate) fn promise(&self, span: Nanos, depth: Nanos, now: Nanos) -> Nanos {
+        let oldest = now - depth;
+        let mut sold = self.0.load(Ordering::Relaxed);
+        loop {
+            let end = Nanos(sold).max(oldest) + span;
+            match self.0.compare_exchange_weak(sold, end.0, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return end,
+                Err(newer) => sold = newer,
+            }
+        }
+    }
+
+    /// Forgives what was sold beyond `now`: at another rate it would be another time.
+    pub(crate) fn forgive(&self, now: Nanos) {
+        self.0.fetch_min(now.0, Ordering::Relaxed);
+    }
+
     /// Takes back the unused `span`.
     #[inline]
     pub(crate) fn take_back(&self, span: Nanos) {
@@ -99,6 +124,22 @@ mod tests {
         assert_eq!([sell(1_000), sell(1_000), sell(1_000)], [true, true, false]);
         assert_eq!(ledger.due(Nanos(40), DEPTH, Nanos(1_000)), Nanos(1_020));
         assert!(!sell(1_019) && sell(1_020));
+    }
+
+    #[test]
+    fn a_debt_is_paid_before_anything_else_is_sold() {
+        let ledger = Ledger::default();
+        let sell = |span, least, now| ledger.sell(Nanos(span), Nanos(least), DEPTH, Nanos(now));
+        assert!(sell(250, 100, 1_000) && !sell(10, 10, 1_159) && sell(10, 10, 1_160));
+        ledger.forgive(Nanos(1_160));
+        assert!(sell(10, 10, 1_170));
+    }
+
+    #[test]
+    fn a_promise_never_fails_and_comes_later_and_later() {
+        let ledger = Ledger::default();
+        let promise = || ledger.promise(Nanos(60), DEPTH, Nanos(1_000));
+        assert_eq!([promise(), promise(), promise()], [Nanos(960), Nanos(1_020), Nanos(1_080)]);
     }
 
     #[test]
