@@ -24,11 +24,13 @@
 //! link-sharing, real-time and priority services" (1997); `sch_hfsc.c`; `tc-hfsc(7)`.
 
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
-use crate::{Below, Classes};
+use crate::tree::count_readers;
+use crate::tree::log::Log;
+use crate::{Below, Change, Classes};
 use class::{Class, Curves};
 use narrows_packet::Reading;
+use narrows_qdisc::Census;
 use narrows_qdisc::htb::{self, LeafClass};
-use narrows_qdisc::{Census, hfsc};
 use narrows_units::wire::Overhead;
 use scheduler::Scheduler;
 use std::collections::{BTreeMap, HashMap};
@@ -49,29 +51,50 @@ pub struct Tree {
     queues: AtomicU32,
 }
 
-#[derive(Default)]
 struct Members {
-    classes: BTreeMap<u32, (hfsc::Class, Option<Below>)>,
+    classes: Arc<dyn Classes>,
     /// What queues share of the classes that they have opened, with the parent of each.
     shared: HashMap<u32, (Option<u32>, Arc<Class>)>,
+    /// The packet fields that qdiscs below them read, each with the number of readers.
+    readings: Vec<(Reading, isize)>,
+    log: Log,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        let classes: BTreeMap<u32, (htb::Class, Option<Below>)> = BTreeMap::new();
+        let (shared, readings, log) = Default::default();
+        Self { classes: Arc::new(classes), shared, readings, log }
+    }
 }
 
 impl Tree {
     /// Applies `classes`. A class keeps what it has had if its ancestors are the same as before.
-    pub(crate) fn replace(&self, classes: &dyn Classes) {
+    pub(crate) fn replace(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
-        let of = |id| Some((id, (classes.curves(id)?, classes.below(id))));
-        members.classes = classes.ids().filter_map(of).collect();
-        let Members { classes, shared } = &mut *members;
-        let is_same = |id: &u32| {
-            let parent = classes.get(id).map(|(class, _)| class.parent);
-            parent.is_some() && parent == shared.get(id).map(|(parent, _)| *parent)
-        };
-        let above = |id: &u32| classes.get(id)?.0.parent;
-        let keeps = |id: u32| std::iter::successors(Some(id), above).all(|id| is_same(&id));
-        let gone: Vec<u32> = shared.keys().copied().filter(|id| !keeps(*id)).collect();
-        for id in gone {
-            shared.remove(&id);
+        let members = &mut *members;
+        members.log.forget();
+        members.readings.clear();
+        for below in classes.ids().filter_map(|id| classes.below(id)) {
+            count_readers(&mut members.readings, below.reading(), 1);
+        }
+        members.classes = classes;
+        members.forget_moved();
+    }
+
+    /// Applies `change`, which was prepared of the tree's present classes.
+    pub(crate) fn apply(&self, change: &Change) {
+        let mut members = lock(&self.members);
+        let members = &mut *members;
+        let Change { classes, ids, readings } = change;
+        members.log.add(ids);
+        for &(reading, more) in readings {
+            count_readers(&mut members.readings, reading, more);
+        }
+        members.readings.retain(|(_, readers)| *readers != 0);
+        members.classes = Arc::clone(classes);
+        for id in ids.iter().filter(|id| classes.curves(**id).is_none()) {
+            members.shared.remove(id);
         }
     }
 
@@ -79,18 +102,34 @@ impl Tree {
     pub(crate) fn scheduler(self: &Arc<Self>) -> Box<dyn htb::Scheduler> {
         // Relaxed: only the census is made for several queues, and it may be made later.
         self.queues.fetch_add(1, Ordering::Relaxed);
-        Box::new(Scheduler::new(Queue(Arc::clone(self))))
+        let seen = lock(&self.members).log.end();
+        Box::new(Scheduler::new(Queue { tree: Arc::clone(self), seen }))
     }
 }
 
 impl Members {
+    /// Forgets what queues share of classes that are gone, or below others than before.
+    fn forget_moved(&mut self) {
+        let Self { classes, shared, .. } = self;
+        let is_same = |id: &u32| {
+            let parent = classes.parent(*id);
+            parent.is_some() && parent == shared.get(id).map(|(parent, _)| *parent)
+        };
+        let above = |id: &u32| classes.parent(*id).flatten();
+        let keeps = |id: u32| std::iter::successors(Some(id), above).all(|id| is_same(&id));
+        let gone: Vec<u32> = shared.keys().copied().filter(|id| !keeps(*id)).collect();
+        for id in gone {
+            shared.remove(&id);
+        }
+    }
+
     /// What queues share of the class `id`, made if it does not exist; `None` if there is no such
     /// class, or if its parent is missing.
     fn shared(&mut self, id: u32, root: &Arc<Class>) -> Option<Arc<Class>> {
         if let Some((_, shared)) = self.shared.get(&id) {
             return Some(Arc::clone(shared));
         }
-        let parameters = self.classes.get(&id)?.0;
+        let parameters = self.classes.curves(id)?;
         let parent = parameters.parent;
         let above = match parent {
             Some(parent) => self.shared(parent, root)?,
@@ -103,41 +142,63 @@ impl Members {
 }
 
 /// One queue of a tree.
-struct Queue(Arc<Tree>);
+struct Queue {
+    tree: Arc<Tree>,
+    /// The position up to which it has read the log of changes.
+    seen: u64,
+}
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        self.0.queues.fetch_sub(1, Ordering::Relaxed);
+        self.tree.queues.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
-        let members = lock(&self.0.members);
-        let qdisc = members.classes.get(&id)?.1.as_ref()?.spec();
+        let members = lock(&self.tree.members);
+        members.classes.curves(id)?;
+        let qdisc = members.classes.below(id)?.spec();
         Some(LeafClass { overhead: Overhead::NONE, quantum: 0, qdisc })
     }
 
     /// What queues share of the class `id`, its parameters, and its parent.
     fn open(&self, id: u32) -> Option<(Arc<Class>, Curves, Option<u32>)> {
-        let mut members = lock(&self.0.members);
-        let class = members.shared(id, &self.0.root)?;
-        let (parameters, _) = members.classes.get(&id)?;
-        Some((class, Curves::of(parameters), parameters.parent))
+        let mut members = lock(&self.tree.members);
+        let class = members.shared(id, &self.tree.root)?;
+        let parameters = members.classes.curves(id)?;
+        Some((class, Curves::of(&parameters), parameters.parent))
+    }
+
+    /// The parameters of the class `id`, if there is one.
+    fn curves(&self, id: u32) -> Option<Curves> {
+        lock(&self.tree.members).classes.curves(id).map(|class| Curves::of(&class))
+    }
+
+    /// Whether `class` is what queues share of the class that has the number `id` now.
+    fn is_current(&self, id: u32, class: &Arc<Class>) -> bool {
+        let members = lock(&self.tree.members);
+        members.shared.get(&id).is_some_and(|(_, present)| Arc::ptr_eq(present, class))
+    }
+
+    fn changes(&mut self) -> Option<Vec<u32>> {
+        let members = lock(&self.tree.members);
+        let changes = members.log.since(self.seen);
+        self.seen = members.log.end();
+        changes
     }
 
     fn root(&self) -> Arc<Class> {
-        Arc::clone(&self.0.root)
+        Arc::clone(&self.tree.root)
     }
 
     fn census(&self, id: u32) -> Option<Box<dyn Census>> {
-        let has_others = self.0.queues.load(Ordering::Relaxed) > 1;
+        let has_others = self.tree.queues.load(Ordering::Relaxed) > 1;
         has_others.then(|| self.open(id)).flatten().map(|(class, ..)| class.census())
     }
 
     fn reading(&self) -> Reading {
-        let members = lock(&self.0.members);
-        let below = members.classes.values().filter_map(|(_, below)| below.as_ref());
-        below.fold(Reading::NOTHING, |reading, below| reading.and(below.reading()))
+        let members = lock(&self.tree.members);
+        members.readings.iter().fold(Reading::NOTHING, |all, (reading, _)| all.and(*reading))
     }
 }

@@ -64,7 +64,7 @@ use std::sync::Arc;
 
 mod buying;
 mod claim;
-mod log;
+pub(crate) mod log;
 mod node;
 mod purchase;
 mod queue_handle;
@@ -121,6 +121,12 @@ pub trait Classes: Send + Sync {
 
     /// The qdisc of the class `id`, if it is a leaf.
     fn below(&self, id: u32) -> Option<Below>;
+
+    /// The class above the class `id`, or `None` inside for none, if there is such a class.
+    fn parent(&self, id: u32) -> Option<Option<u32>> {
+        let htb = self.class(id).map(|class| class.parent);
+        htb.or_else(|| self.curves(id).map(|class| class.parent))
+    }
 }
 
 impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
@@ -150,11 +156,11 @@ pub struct Spent {
 
 /// A change of some classes, prepared beside what runs.
 pub struct Change {
-    classes: Arc<dyn Classes>,
+    pub(crate) classes: Arc<dyn Classes>,
     /// The numbers of those that change, in order.
-    ids: Vec<u32>,
+    pub(crate) ids: Vec<u32>,
     /// By how many qdiscs more, or less, each reading is needed.
-    readings: Vec<(Reading, isize)>,
+    pub(crate) readings: Vec<(Reading, isize)>,
 }
 
 impl Change {
@@ -165,8 +171,8 @@ impl Change {
         ids.sort_unstable();
         let mut readings = Vec::new();
         for &id in &ids {
-            if let (Some(present), Some(next)) = (before.class(id), classes.class(id))
-                && present.parent != next.parent
+            if let (Some(present), Some(next)) = (before.parent(id), classes.parent(id))
+                && present != next
             {
                 return None;
             }
@@ -181,7 +187,7 @@ impl Change {
 }
 
 /// Counts `more` readers of `reading`.
-fn count_readers(readings: &mut Vec<(Reading, isize)>, reading: Reading, more: isize) {
+pub(crate) fn count_readers(readings: &mut Vec<(Reading, isize)>, reading: Reading, more: isize) {
     match readings.iter_mut().find(|(known, _)| *known == reading) {
         Some((_, readers)) => *readers += more,
         None => readings.push((reading, more)),

@@ -96,7 +96,7 @@ impl SharedTree {
     /// If a parent is not among the classes. The policy checks this.
     pub fn replace_classes(&self, classes: Arc<dyn Classes>, labels: &BTreeMap<u32, Label>) {
         match self {
-            Self::Hfsc(tree) => tree.replace(classes.as_ref()),
+            Self::Hfsc(tree) => tree.replace(classes),
             Self::Fair(tree) => tree.replace_classes(classes),
             Self::FlowValve(tree) => tree.replace_classes(&all_of(classes.as_ref()), labels),
             Self::Lock(tree) => tree.replace_classes(&all_of(classes.as_ref())),
@@ -111,7 +111,11 @@ impl SharedTree {
                 tree.apply(change);
                 true
             }
-            Self::Hfsc(_) | Self::FlowValve(_) | Self::Lock(_) => false,
+            Self::Hfsc(tree) => {
+                tree.apply(change);
+                true
+            }
+            Self::FlowValve(_) | Self::Lock(_) => false,
         }
     }
 

@@ -340,8 +340,9 @@ proptest! {
             }
         }
         run.pass(Nanos(200 * MILLI));
-        // A frame of each queue may be on its way, and one of the leaf is not divided.
-        let slack = lateness.0 + (queues as u64 + 1) * time(1514, rate);
+        // A frame of each queue may be on its way, and one of each leaf; its own is not divided.
+        let frames = queues as u64 + curves.len() as u64;
+        let slack = lateness.0 + frames * time(1514, rate);
         for (number, (id, curve)) in (11u32..).zip(&curves).enumerate() {
             let mut had = 0;
             for (at, sent) in run.log.iter().filter(|(_, sent)| sent.class == id) {

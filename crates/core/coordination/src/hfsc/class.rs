@@ -119,6 +119,20 @@ impl Class {
         }
     }
 
+    /// Its curves were `before` and are `curves` now: those that differ begin anew.
+    pub(super) fn follow(&self, before: &Curves, curves: &Curves, now: u64) {
+        let time = self.virtual_time();
+        for (progress, before, curve, start) in [
+            (&self.real_time, before.real_time, curves.real_time, now),
+            (&self.link_share, before.link_share, curves.link_share, time),
+            (&self.upper_limit, before.upper_limit, curves.upper_limit, now),
+        ] {
+            if let Some(curve) = curve.filter(|curve| before != Some(*curve)) {
+                progress.restart(&curve, start);
+            }
+        }
+    }
+
     /// A queue has packets for it that a deadline is for.
     pub(super) fn enter_real_time(&self, curve: &Curve, now: u64) {
         if self.due.fetch_add(1, Ordering::AcqRel) == 0 {

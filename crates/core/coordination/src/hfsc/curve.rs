@@ -158,6 +158,12 @@ impl Progress {
         }
     }
 
+    /// Begins the curve anew at `now`.
+    pub(super) fn restart(&self, curve: &Curve, now: u64) {
+        self.0[0].store(now, Ordering::Relaxed);
+        self.0[1].store(now.wrapping_add(curve.offset), Ordering::Relaxed);
+    }
+
     /// The class has been served `bytes` more, after `before` others.
     #[inline]
     pub(super) fn serve(&self, curve: &Curve, before: u64, bytes: Bytes) {

@@ -77,6 +77,7 @@ struct Place {
 
 /// A leaf class, as this queue sees it.
 struct Leaf {
+    id: u32,
     place: Place,
     state: State,
     /// What its next packet costs.
@@ -122,6 +123,8 @@ pub(super) struct Scheduler {
     /// Classes at which something is to be announced; empty between calls.
     announcing: Vec<u32>,
     turn: Turn,
+    /// When it was asked last.
+    now: u64,
 }
 
 impl Scheduler {
@@ -149,6 +152,7 @@ impl Scheduler {
             held: Times::default(),
             announcing: Vec::new(),
             turn: Turn::Cost,
+            now: 0,
         }
     }
 
@@ -506,6 +510,12 @@ impl Place {
         Self { class, curves, parent, at, stands_aside: 0, is_active: false }
     }
 
+    /// Has other curves from `now` on.
+    fn follow(&mut self, curves: Curves, now: u64) {
+        let before = std::mem::replace(&mut self.curves, curves);
+        self.class.follow(&before, &self.curves, now);
+    }
+
     /// From when on it may be served, as far as that depends on itself.
     #[inline]
     fn fit_from(&self) -> u64 {
@@ -559,6 +569,21 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         self.queue.census(id)
     }
 
+    fn changes(&mut self) -> Option<Vec<u32>> {
+        let changed = self.queue.changes()?;
+        let now = self.now;
+        for id in &changed {
+            if let Some(place) = self.by_id.get(id).copied()
+                && let Some(curves) = self.queue.curves(*id)
+                && let Some(inner) = self.inner(place)
+            {
+                inner.place.follow(curves, now);
+                self.refit(Err(place), now);
+            }
+        }
+        Some(changed)
+    }
+
     fn reading(&self) -> Reading {
         self.queue.reading()
     }
@@ -574,6 +599,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             self.leaves.resize_with(place as usize + 1, || None);
         }
         self.leaves[place as usize] = Some(Leaf {
+            id,
             place: Place::new(class, curves, parent, at),
             state: State::Idle,
             next: Bytes::ZERO,
@@ -595,7 +621,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             return;
         }
         self.leave_real_time(place);
-        self.advance(place, true, 0);
+        self.advance(place, true, self.now);
         let Some(leaf) = self.leaves[place as usize].take() else { return };
         self.asking.retain(|one| *one != place);
         self.held.retain(|one| one != place);
@@ -603,9 +629,23 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         self.leave_inner(leaf.place.parent, leaf.place.at);
     }
 
+    fn is_current(&self, place: u32) -> bool {
+        let leaf = self.leaves.get(place as usize).and_then(Option::as_ref);
+        leaf.is_some_and(|leaf| self.queue.is_current(leaf.id, &leaf.place.class))
+    }
+
     fn retune(&mut self, place: u32) {
-        // Where classes change, all are opened anew.
-        self.reconsider(place);
+        // It begins a new period, on its new curves.
+        self.leave_real_time(place);
+        self.advance(place, true, self.now);
+        let Some(id) = self.leaf(place).map(|leaf| leaf.id) else { return };
+        let Some(curves) = self.queue.curves(id) else { return };
+        let now = self.now;
+        let Some(leaf) = self.leaf(place) else { return };
+        leaf.place.follow(curves, now);
+        if leaf.state == State::Active {
+            self.ask(place);
+        }
     }
 
     fn arrived(&mut self, place: u32) {
@@ -642,6 +682,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn begin(&mut self, now: Nanos) {
+        self.now = clock(now);
         while let Some(at) = self.held.first()
             && at <= now
             && let Some((_, place)) = self.held.pop()

@@ -1,6 +1,6 @@
 //! Queues with an `hfsc` each over one tree, in virtual time.
 
-use narrows_coordination::{Below, Classes, SharedTree, TreeKind};
+use narrows_coordination::{Below, Change, Classes, SharedTree, TreeKind};
 use narrows_packet::{PacketId, Packets};
 use narrows_qdisc::hfsc::{Class, Curve, Service};
 use narrows_qdisc::htb::{self, Unclassified};
@@ -62,6 +62,7 @@ struct Queue {
 
 /// See the module's documentation.
 pub struct Bed {
+    classes: BTreeMap<u32, Class>,
     tree: SharedTree,
     queues: Vec<Queue>,
     pub now: Nanos,
@@ -89,13 +90,20 @@ impl Bed {
             Queue { qdisc: spec.build(), packets: Packets::new(PACKETS), free }
         };
         let queues = (0..queues).map(queue).collect();
-        Self { tree, queues, now: Nanos::from_secs(1) }
+        Self { classes: classes.iter().copied().collect(), tree, queues, now: Nanos::from_secs(1) }
     }
 
-    /// Applies other classes, as a command would.
+    /// Applies other classes, as a command would: those that differ, or all.
     pub fn change(&mut self, classes: &[(u32, Class)]) {
-        let members = Members(classes.iter().copied().collect());
-        self.tree.replace_classes(Arc::new(members), &BTreeMap::new());
+        let next: BTreeMap<u32, Class> = classes.iter().copied().collect();
+        let before = std::mem::replace(&mut self.classes, next.clone());
+        let mut ids: Vec<u32> = before.keys().chain(next.keys()).copied().collect();
+        ids.retain(|id| before.get(id) != next.get(id));
+        let next = Arc::new(Members(next));
+        match Change::of(&Members(before), Arc::clone(&next) as _, ids) {
+            Some(change) => assert!(self.tree.apply(&change)),
+            None => self.tree.replace_classes(next, &BTreeMap::new()),
+        }
         for queue in &mut self.queues {
             let config = htb::Config { default: 0, unclassified: Unclassified::Dropped };
             let spec = Spec::new(Config::Htb(config));
