@@ -89,6 +89,8 @@ struct Leaf {
     time: u64,
     weight: u64,
     part: Weight,
+    /// When to ask its qdisc again that had no packets; [`Nanos::MAX`] for never.
+    held_until: Nanos,
 }
 
 /// A class with children, as this queue sees it.
@@ -98,6 +100,8 @@ struct Inner {
     children: Children,
     /// By place among the children: a leaf, or (`Err`) a class with children.
     members: Vec<Option<Result<u32, u32>>>,
+    /// Vacant places among them.
+    vacant: Vec<u32>,
     /// How many members there are.
     count: u32,
     /// Those that have children.
@@ -112,6 +116,8 @@ pub(super) struct Scheduler {
     queue: Queue,
     leaves: Vec<Option<Leaf>>,
     inners: Vec<Option<Inner>>,
+    /// Vacant places among them.
+    vacant: Vec<u32>,
     by_id: HashMap<u32, u32>,
     /// Leaves that say what their next packets cost.
     asking: VecDeque<u32>,
@@ -137,6 +143,7 @@ impl Scheduler {
             place,
             children: Children::default(),
             members: Vec::new(),
+            vacant: Vec::new(),
             count: 0,
             inners: Vec::new(),
             aside: None,
@@ -145,6 +152,7 @@ impl Scheduler {
             queue,
             leaves: Vec::new(),
             inners: vec![Some(root)],
+            vacant: Vec::new(),
             by_id: HashMap::from([(ROOT, ROOT)]),
             asking: VecDeque::new(),
             waiting: Winners::default(),
@@ -181,11 +189,13 @@ impl Scheduler {
         }
         let (class, curves, parent) = self.queue.open(id)?;
         let parent = self.open_inner(parent.unwrap_or(ROOT))?;
-        let place = (1..self.inners.len()).find(|place| self.inners[*place].is_none());
-        let place = place.unwrap_or(self.inners.len()) as u32;
-        if place as usize == self.inners.len() {
-            self.inners.push(None);
-        }
+        let place = match self.vacant.pop() {
+            Some(place) => place,
+            None => {
+                self.inners.push(None);
+                self.inners.len() as u32 - 1
+            }
+        };
         let at = self.inner(parent)?.add(Err(place));
         let place_of = Place::new(class, curves, parent, at);
         place_of.class.is_opened();
@@ -194,6 +204,7 @@ impl Scheduler {
             place: place_of,
             children: Children::default(),
             members: Vec::new(),
+            vacant: Vec::new(),
             count: 0,
             inners: Vec::new(),
             aside: None,
@@ -208,6 +219,7 @@ impl Scheduler {
             if let Some(Err(gone)) = inner.members[at as usize].take() {
                 inner.inners.retain(|one| *one != gone);
             }
+            inner.vacant.push(at);
             inner.count -= 1;
             if inner.count > 0 || place == ROOT {
                 return;
@@ -217,6 +229,7 @@ impl Scheduler {
             let id = inner.id;
             self.by_id.remove(&id);
             self.inners[place as usize] = None;
+            self.vacant.push(place);
             (place, at) = above;
         }
     }
@@ -548,11 +561,13 @@ impl Inner {
     /// Adds `member`. Returns its place.
     fn add(&mut self, member: Result<u32, u32>) -> u32 {
         self.count += 1;
-        let vacant = self.members.iter().position(Option::is_none);
-        let at = vacant.unwrap_or(self.members.len());
-        if at == self.members.len() {
-            self.members.push(None);
-        }
+        let at = match self.vacant.pop() {
+            Some(at) => at as usize,
+            None => {
+                self.members.push(None);
+                self.members.len() - 1
+            }
+        };
         self.members[at] = Some(member);
         self.inners.extend(member.err());
         self.children.make_room(self.members.len());
@@ -607,6 +622,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             time: 0,
             weight: 0,
             part: Weight::ONE,
+            held_until: Nanos::MAX,
         });
         let room = self.leaves.capacity();
         self.waiting.make_room(room);
@@ -687,7 +703,11 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             && at <= now
             && let Some((_, place)) = self.held.pop()
         {
-            if self.leaf(place).is_some_and(|leaf| leaf.state == State::Held) {
+            let Some(leaf) = self.leaf(place).filter(|leaf| leaf.held_until == at) else {
+                continue;
+            };
+            leaf.held_until = Nanos::MAX;
+            if leaf.state == State::Held {
                 self.ask(place);
             }
         }
@@ -764,7 +784,10 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                 leaf.state = State::Idle;
                 if let Then::Held(at) = then {
                     leaf.state = State::Held;
-                    self.held.insert(at, place);
+                    if at < leaf.held_until {
+                        leaf.held_until = at;
+                        self.held.insert(at, place);
+                    }
                 }
             }
         }
