@@ -11,6 +11,7 @@ use hfsc::kernel::{Kernel, Next};
 use narrows_qdisc::hfsc::{Class, Curve};
 use narrows_units::Nanos;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// How long `len` bytes take at `rate` bits a second.
 fn time(len: u32, rate: u64) -> u64 {
@@ -425,4 +426,133 @@ fn other_curves_hold_at_once_and_no_packet_is_lost() {
     run.pass(SECOND);
     assert!(is_near(run.rate(11, SECOND), 50 * MBIT, 0.01), "{}", run.rate(11, SECOND));
     assert_eq!(run.rate(12, SECOND), 0.0);
+}
+
+/// Only a limit that classes have in common is divided among them.
+#[test]
+fn a_class_that_waits_for_a_limit_of_its_own_keeps_nobody_waiting() {
+    for limit in [64_000, MBIT, 20 * MBIT] {
+        for top in [Some(line(100 * MBIT)), None] {
+            let classes = [
+                (1, class(None, [None, Some(line(MBIT)), top])),
+                (11, class(Some(1), [None, Some(line(MBIT)), Some(line(limit))])),
+                (12, class(Some(1), [None, Some(line(MBIT)), None])),
+                (13, class(Some(1), [None, Some(line(MBIT)), Some(line(30 * MBIT))])),
+            ];
+            let mut run = Run::new(3, &classes, LATE);
+            run.load(0, 11, Load::Endless(1514));
+            run.load(2, 13, Load::Endless(1514));
+            let mut due = vec![(11, limit), (13, 30 * MBIT)];
+            if top.is_some() {
+                run.load(1, 12, Load::Endless(1514));
+                due.push((12, 70 * MBIT - limit));
+            }
+            run.pass(SECOND);
+            run.pass(SECOND);
+            for (id, due) in due {
+                let rate = run.rate(id, SECOND);
+                assert!((rate - due as f64).abs() < 0.1e6, "{id}: {rate} instead of {due}");
+            }
+        }
+    }
+}
+
+#[test]
+fn classes_below_the_qdisc_do_not_wait_for_each_other() {
+    let classes = [
+        (11, class(None, [None, Some(line(MBIT)), Some(line(8_000))])),
+        (12, class(None, [None, Some(line(MBIT)), Some(line(10 * MBIT))])),
+    ];
+    let mut run = Run::new(2, &classes, LATE);
+    run.load(0, 11, Load::Endless(1514));
+    run.load(1, 12, Load::Endless(1514));
+    run.pass(SECOND);
+    run.pass(SECOND);
+    assert!(is_near(run.rate(12, SECOND), 10 * MBIT, 0.01), "{}", run.rate(12, SECOND));
+    // Two of them for each packet.
+    assert!(run.turns < 4_000, "{} turns", run.turns);
+}
+
+/// The most that the class `id` can get.
+fn most(classes: &[(u32, Class)], id: u32) -> f64 {
+    let (_, class) = classes.iter().find(|(other, _)| *other == id).unwrap();
+    let own = class.upper_limit.map_or(f64::MAX, |limit| limit.m2.bits_per_sec() as f64);
+    let below = classes.iter().filter(|(_, class)| class.parent == Some(id));
+    let below = below.map(|(id, _)| most(classes, *id)).reduce(|one, other| one + other);
+    below.map_or(own, |below| own.min(below))
+}
+
+/// What each class gets of `rate` where all leaves want more than they can have: each as much in
+/// proportion to its curve as the others beside it, but for those that their limits hold up.
+fn shares(classes: &[(u32, Class)], above: Option<u32>, rate: f64, of: &mut BTreeMap<u32, f64>) {
+    let beside = classes.iter().filter(|(_, class)| class.parent == above);
+    let mut left: Vec<(u32, f64, f64)> = beside
+        .map(|(id, class)| {
+            (*id, class.link_share.unwrap().m2.bits_per_sec() as f64, most(classes, *id))
+        })
+        .collect();
+    let mut rate = rate;
+    while !left.is_empty() {
+        let weights: f64 = left.iter().map(|(_, weight, _)| weight).sum();
+        let is_held = |(_, weight, most): &(u32, f64, f64)| *most <= rate * weight / weights;
+        let held = left.iter().position(is_held);
+        let (id, got) = match held {
+            Some(at) => {
+                let (id, _, most) = left.remove(at);
+                rate -= most;
+                (id, most)
+            }
+            None => {
+                let (id, weight, _) = left.remove(0);
+                let got = rate * weight / weights;
+                rate -= got;
+                (id, got)
+            }
+        };
+        of.insert(id, got);
+        shares(classes, Some(id), got, of);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// Whatever limits there are, and on whichever queues the packets are.
+    #[test]
+    fn what_limits_leave_is_shared_by_curves(
+        queues in 1usize..6,
+        curves in prop::collection::vec(
+            (1u64..5, prop::option::weighted(0.4, 1u64..60), 1usize..64), 7),
+        top in prop::sample::select(vec![20u64, 100]),
+    ) {
+        let limited = |number: usize| {
+            let (share, limit, _) = curves[number];
+            [None, Some(line(share * MBIT)), limit.map(|limit| line(limit * MBIT))]
+        };
+        let mut classes = vec![(1, class(None, [None, Some(line(MBIT)), Some(line(top * MBIT))]))];
+        classes.extend([(2, 0), (3, 1)].map(|(id, number)| (id, class(Some(1), limited(number)))));
+        let of = [(21, 2, 2), (22, 2, 3), (31, 3, 4), (32, 3, 5), (41, 1, 6)];
+        let leaves = of.map(|(id, above, number)| (id, class(Some(above), limited(number))));
+        classes.extend(leaves);
+        let mut run = Run::new(queues, &classes, Nanos::from_micros(10));
+        for (id, _, number) in of {
+            let mut any = false;
+            for queue in (0..queues).filter(|queue| curves[number].2 >> queue & 1 == 1) {
+                run.load(queue, id, Load::Endless(1514));
+                any = true;
+            }
+            if !any {
+                run.load(0, id, Load::Endless(1514));
+            }
+        }
+        run.pass(SECOND);
+        run.pass(SECOND);
+        let mut due = BTreeMap::new();
+        shares(&classes, None, f64::MAX, &mut due);
+        for (id, ..) in of {
+            let rate = run.rate(id, SECOND);
+            let slack = due[&id] * 0.03 + top as f64 * MBIT as f64 * 0.01;
+            prop_assert!((rate - due[&id]).abs() <= slack, "{id}: {rate}, due {due:?}");
+        }
+    }
 }

@@ -93,12 +93,14 @@ impl Children {
         self.last.first().map(|(_, time)| !time)
     }
 
-    /// The child that will be served first when the class has credit, and its virtual time.
-    pub(super) fn first(&self) -> Option<(u32, u64)> {
-        let first = self.fit.first().or_else(|| {
-            let (place, _) = self.unfit.first()?;
-            Some((place, self.virtual_time(place)))
-        });
-        first.filter(|(place, _)| *place != NONE)
+    /// The child that will be served first when the class has credit, its virtual time, and from
+    /// when on it may be served; 0 for now.
+    pub(super) fn first(&self) -> Option<(u32, u64, u64)> {
+        let fit = self.fit.first().map(|(place, time)| (place, time, 0));
+        let unfit = || {
+            let (place, fit_from) = self.unfit.first()?;
+            Some((place, self.virtual_time(place), fit_from))
+        };
+        fit.or_else(unfit).filter(|(place, ..)| *place != NONE)
     }
 }

@@ -19,6 +19,11 @@ use narrows_qdisc::hfsc::{self, Service};
 use narrows_units::{Bytes, Nanos};
 use std::sync::{Arc, OnceLock};
 
+/// How many leads a class may be behind one on another queue and keep its claim: a lead counts at
+/// the curve of the one that is ahead, which may be due less. A class that its upper limit has held
+/// up catches up by so much, too.
+const LAG_LEADS: u64 = 8;
+
 type ClassCensus = census::Shared<256>;
 
 /// The parameters of a class in the form in which they are used.
@@ -281,7 +286,8 @@ impl Class {
             let mut least = parent.least.load(Ordering::Relaxed);
             if least != 0 && parent.is_shared() {
                 // On other queues others may be ahead by as much as they may.
-                least = least.wrapping_sub(curve.byte_time().span(0, LEAD).0);
+                let lag = Bytes(LAG_LEADS * LEAD.0);
+                least = least.wrapping_sub(curve.byte_time().span(0, lag).0);
             }
             if least != 0 && is_before(time, least) {
                 let more = adjustment.wrapping_add(least.wrapping_sub(time));

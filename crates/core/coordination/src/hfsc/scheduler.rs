@@ -10,9 +10,10 @@
 //!
 //! *Between queues.* Real-time service needs no order among queues: each serves its leaves when
 //! they are due. For link sharing, a queue that waits for an upper limit announces the virtual
-//! times of the classes that it waits with, at each class on the way down. A queue whose own next
+//! times of the classes that it waits with, at each class below that limit. A queue whose own next
 //! class is more than two frames ahead of those leaves them the credit, and waits until they have
-//! come for it. Credit of an upper limit that nobody takes is not lost, so nothing is.
+//! come for it. Credit of an upper limit that nobody takes is not lost, so nothing is. Classes that
+//! no limit above them holds up compete for nothing, and do not wait for each other.
 //!
 //! Cost: a turn changes three tournaments at each class on the way to the root, and two of all
 //! leaves for its deadline.
@@ -126,8 +127,9 @@ pub(super) struct Scheduler {
     /// and those that are, by deadline.
     eligible: Winners,
     held: Times,
-    /// Classes at which something is to be announced; empty between calls.
-    announcing: Vec<u32>,
+    /// Classes at which something is to be announced, and when the classes above them let them be
+    /// served; empty between calls.
+    announcing: Vec<(u32, u64)>,
     turn: Turn,
     /// When it was asked last.
     now: u64,
@@ -493,25 +495,31 @@ impl Scheduler {
         }
     }
 
-    /// Announces to other queues what this one waits for until `until`: of each class, the child
-    /// that will be served first.
-    fn announce(&mut self, until: u64, now: u64) {
-        let [until, now] = [until, now].map(Nanos);
-        self.announcing.push(ROOT);
+    /// Announces to other queues what this one waits for: of each class that an upper limit of its
+    /// own or above it closes, the child that will be served first when it opens. A child that its
+    /// own limit holds up longer than that has no claim, because the others need not wait for it.
+    fn announce(&mut self, now: u64) {
+        self.announcing.push((ROOT, 0));
         for _ in 0..ANNOUNCED_MOST {
-            let Some(at) = self.announcing.pop() else { return };
+            let Some((at, above)) = self.announcing.pop() else { return };
             let Some(Some(inner)) = self.inners.get(at as usize) else { continue };
             if !inner.place.class.is_shared() {
                 continue;
             }
-            let Some((child, time)) = inner.children.first() else { continue };
-            inner.place.class.waiting.want(time, until, now);
-            self.announcing.extend(&inner.inners);
+            let opens = both(above, inner.place.fit_from());
+            self.announcing.extend(inner.inners.iter().map(|below| (*below, opens)));
+            let Some((child, time, fit_from)) = inner.children.first() else { continue };
+            if opens > now && fit_from <= opens {
+                inner.place.class.waiting.want(time, Nanos(opens), Nanos(now));
+            }
             if let Some(Ok(leaf)) = inner.members[child as usize]
                 && let Some(Some(leaf)) = self.leaves.get(leaf as usize)
                 && leaf.place.class.is_shared()
             {
-                leaf.place.class.waiting.want(leaf.time, until, now);
+                let opens = both(opens, leaf.place.fit_from());
+                if opens > now {
+                    leaf.place.class.waiting.want(leaf.time, Nanos(opens), Nanos(now));
+                }
             }
         }
         self.announcing.clear();
@@ -799,8 +807,8 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         }
         let root = self.inners[ROOT as usize].as_ref()?;
         let fit_from = Some(root.children.fit_from()).filter(|at| *at != u64::MAX);
-        if let Some(until) = fit_from.filter(|until| *until > now.0) {
-            self.announce(until, now.0);
+        if fit_from.is_some_and(|until| until > now.0) {
+            self.announce(now.0);
         }
         let due = self.waiting.first().map(|(_, at)| at);
         let times = [due, fit_from].into_iter().flatten().map(Nanos);
