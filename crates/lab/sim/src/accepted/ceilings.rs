@@ -1,14 +1,18 @@
-//! What may leave: the ceiling of each class of an `htb` at the root, the rate of a `tbf` there.
+//! What may leave: the ceiling of each class of an `htb` at the root, the upper limit of one of an
+//! `hfsc`, the rate of a `tbf` there.
 //!
-//! Each has a bucket that is full at first, and nothing that leaves may find it empty. A frame
-//! counts with its own bytes here; with what is added to it, qdiscs only sell less.
+//! Each has a bucket that is full at first, and nothing that leaves may find it empty. That of an
+//! upper limit has no depth that counts: a class that others keep from its limit may have all of it
+//! later. A frame counts with its own bytes here; with what is added to it, qdiscs only sell less.
 
+use super::BEGIN;
 use super::ports::Sent;
 use narrows_coordination::{Strategy, TreeKind, TreeStrategy};
 use narrows_policy::{Handle, Key, NodeStats, Plan};
-use narrows_qdisc::{Config, Stats};
+use narrows_qdisc::hfsc::Curve;
+use narrows_qdisc::{Config, Stats, hfsc};
 use narrows_units::{Bytes, Nanos, Rate};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 /// No bucket of a tree is smaller, in time at its rate and in bytes.
@@ -38,6 +42,11 @@ impl Bucket {
         let rate = rate.bits_per_sec() as f64 / 8.0 * (1.0 + rounding);
         let depth = depth * (1.0 + rounding) + 2.0 * FULL;
         Self { rate, depth, level: depth, at: Nanos::ZERO }
+    }
+
+    /// One of which all is left that was earned since runs began, and nothing else.
+    fn from_the_beginning(self) -> Self {
+        Self { level: 2.0 * FULL, at: BEGIN, ..self }
     }
 
     fn take(&mut self, len: Bytes, now: Nanos) -> bool {
@@ -137,11 +146,20 @@ pub(super) fn totals(plan: &Plan, nodes: &[NodeStats], since: Nanos) {
     for NodeStats { parent, handle, stats } in nodes {
         let node = plan.nodes.get(&Key { parent: *parent, handle: *handle });
         let Some(handle) = handle else { continue };
+        let figures = stats.detail.as_ref().and_then(|detail| detail.htb());
+        for (id, figures) in figures.into_iter().flat_map(|figures| &figures.leaves) {
+            let class = plan.classes.get(handle).and_then(|classes| classes.get(id));
+            let class = class.and_then(|class| class.class.hfsc());
+            let Some(rate) = class.and_then(upper_limit) else { continue };
+            let rate = rate.bits_per_sec() as f64 / 8.0;
+            let most = (rate * since.as_secs_f64() + 2.0 * FULL * queues) * (1.0 + ROUNDING);
+            let sent = figures.sent_bytes as f64;
+            assert!(sent <= most, "class {handle}{id:x} has sent {sent} bytes of {most}");
+        }
         if let Some(Config::Tbf(tbf)) = node.map(|node| &*node.config) {
             let sent = stats.sent_bytes as f64;
             assert!(sent <= most(tbf.rate, tbf.burst), "{handle} has sent {sent} bytes");
         }
-        let figures = stats.detail.as_ref().and_then(|detail| detail.htb());
         let is_fair = plan.trees.get(handle).is_none_or(|it| *it == TreeKind::default());
         let leaves = figures.filter(|_| is_fair).map(|figures| &figures.leaves);
         for (id, figures) in leaves.into_iter().flatten() {
@@ -156,8 +174,24 @@ pub(super) fn totals(plan: &Plan, nodes: &[NodeStats], since: Nanos) {
 fn classes(plan: &Plan, handle: Handle) -> BTreeMap<u32, Class> {
     let kind = plan.trees.get(&handle).copied().unwrap_or_default();
     let classes = plan.classes.get(&handle).into_iter().flatten();
+    // Real time passes the upper limits of its class and of those above it.
+    let real_time = classes
+        .clone()
+        .filter(|(_, class)| class.class.hfsc().is_some_and(|class| class.real_time.is_some()));
+    let above = |id: &u32| plan.classes.get(&handle)?.get(id)?.class.parent();
+    let has_real_time: BTreeSet<u32> =
+        real_time.flat_map(|(id, _)| std::iter::successors(Some(*id), above)).collect();
     let class = |(id, class): (&u32, &std::sync::Arc<narrows_policy::PlanClass>)| {
-        let &narrows_qdisc::htb::Class { parent, ceil, cburst, .. } = class.class.htb()?;
+        let is_leaf = class.leaf.is_some();
+        let &narrows_qdisc::htb::Class { parent, ceil, cburst, .. } = match &class.class {
+            narrows_qdisc::Class::Htb(class) => class,
+            narrows_qdisc::Class::Hfsc(class) => {
+                let rate = upper_limit(class).filter(|_| !has_real_time.contains(id));
+                let bucket = rate.map(|rate| Bucket::new(rate, f64::INFINITY, ROUNDING));
+                let bucket = bucket.map(Bucket::from_the_beginning);
+                return Some((*id, Class { parent: class.parent, is_leaf, bucket, sent: 0 }));
+            }
+        };
         let least = LEAST.1.max(ceil.bits_per_sec() as f64 / 8.0 * LEAST.0);
         let depth = least.max(cburst.0 as f64);
         let bucket = match kind {
@@ -167,7 +201,14 @@ fn classes(plan: &Plan, handle: Handle) -> BTreeMap<u32, Class> {
             }
             _ => None,
         };
-        Some((*id, Class { parent, is_leaf: class.leaf.is_some(), bucket, sent: 0 }))
+        Some((*id, Class { parent, is_leaf, bucket, sent: 0 }))
     };
     classes.filter_map(class).collect()
+}
+
+/// The steepest slope of the upper limit of a class, if it may send by link sharing alone.
+fn upper_limit(class: &hfsc::Class) -> Option<Rate> {
+    let Curve { m1, m2, .. } = class.upper_limit.filter(|_| class.real_time.is_none())?;
+    // A slope of 0 counts as this much.
+    Some(m1.max(m2).max(Rate::from_bits_per_sec(2)))
 }

@@ -47,6 +47,9 @@ const LENGTHS: [u32; 5] = [1514, 60, 64, 1000, 590];
 const GAPS: [u64; 8] =
     [0, 1, 1_000, 100_000, 1_000_000, 20_000_000, 1_000_000_000, 600_000_000_000];
 
+/// From here on, a byte that would choose an `htb` chooses an `hfsc`. Kept inputs use smaller ones.
+const HFSC_FROM: u8 = 160;
+
 /// Flows, of which each has an address.
 const FLOWS: u8 = 8;
 /// How deep qdiscs are put in each other, at most.
@@ -182,7 +185,7 @@ impl<'a> Words<'a> {
         };
         self.lines.push(format!("qdisc add dev B {place} handle {handle:x}: {stab}{words}"));
         let classes: Vec<u32> = match kind {
-            "htb" => self.tree(handle),
+            "htb" | "hfsc" => self.tree(handle, kind),
             "drr" => (0..1 + self.below(4)).map(|_| self.drr_class(handle)).collect(),
             "prio" | "ets" => (1..=self.below(4) as u32).collect(),
             "mq" => (1..=self.below(5) as u32).collect(),
@@ -198,8 +201,16 @@ impl<'a> Words<'a> {
     }
 
     fn kind(&mut self, depth: usize) -> (&'static str, String) {
-        let kind = if depth == 0 && self.below(2) == 0 { 0 } else { self.below(20) };
+        let first = if depth == 0 { self.byte() } else { 1 };
+        let (kind, byte) = match first % 2 {
+            0 => (0, first),
+            _ => {
+                let byte = self.byte();
+                (byte % 20, byte)
+            }
+        };
         let (kind, words) = match kind {
+            0 | 1 if byte >= HFSC_FROM => ("hfsc", self.hfsc()),
             0 | 1 => ("htb", self.htb()),
             2 | 3 => ("tbf", self.tbf()),
             4 => ("prio", self.options(&[("bands", &BANDS)])),
@@ -237,8 +248,17 @@ impl<'a> Words<'a> {
         default + &self.options(&options)
     }
 
-    /// The classes of an `htb`. Returns their numbers.
-    fn tree(&mut self, handle: u32) -> Vec<u32> {
+    fn hfsc(&mut self) -> String {
+        match self.below(4) {
+            0 => String::new(),
+            1 => format!("default {:x}", self.of(&MINORS)),
+            // One that the tree is likely to have.
+            choice => format!("default {:x}", 0x1e + choice),
+        }
+    }
+
+    /// The classes of an `htb` or `hfsc`. Returns their numbers.
+    fn tree(&mut self, handle: u32, kind: &str) -> Vec<u32> {
         let mut minors = Vec::new();
         for _ in 0..1 + self.below(8) {
             let minor = match self.below(2) {
@@ -246,13 +266,59 @@ impl<'a> Words<'a> {
                 _ => 0x20 + minors.len() as u32,
             };
             let parent = if minors.is_empty() || self.below(3) == 0 { 0 } else { self.of(&minors) };
-            let class = self.htb_class();
+            let class = self.class(kind);
             self.lines.push(format!(
                 "class add dev B parent {handle:x}:{parent:x} classid {handle:x}:{minor:x} {class}"
             ));
             minors.push(minor);
         }
         minors
+    }
+
+    /// The words of a class of the tree `kind`.
+    fn class(&mut self, kind: &str) -> String {
+        if kind == "hfsc" { self.hfsc_class() } else { self.htb_class() }
+    }
+
+    /// The words of a class below the qdisc `handle`.
+    fn class_below(&mut self, handle: u32) -> String {
+        let kind = self.qdiscs.iter().find(|(other, _)| *other == handle);
+        self.class(kind.map_or("htb", |(_, kind)| kind))
+    }
+
+    fn hfsc_class(&mut self) -> String {
+        let chosen = self.byte();
+        // More often link sharing alone, which has something to be held to.
+        let curves: &[&str] = match chosen % 8 {
+            0 => &["rt"],
+            1 => &["sc"],
+            2 => &["rt", "ls"],
+            3 => &["sc", "ul"],
+            4 => &["rt", "ls", "ul"],
+            5 => &["ls"],
+            _ => &["ls", "ul"],
+        };
+        let curve = |name: &&str| format!(" {name} {}", self.curve());
+        format!("hfsc{}", curves.iter().map(curve).collect::<String>())
+    }
+
+    fn curve(&mut self) -> String {
+        match self.below(4) {
+            0 | 1 => format!("rate {}", self.of(&RATES)),
+            2 => {
+                let (m1, d, m2) = (self.of(&RATES), self.of(&TIMES), self.of(&RATES));
+                // A flat piece, first or second.
+                match self.below(6) {
+                    0 => format!("m1 0bit d {d} m2 {m2}"),
+                    1 => format!("m1 {m1} d {d} m2 0bit"),
+                    _ => format!("m1 {m1} d {d} m2 {m2}"),
+                }
+            }
+            _ => {
+                let (umax, dmax) = (self.of(&SIZES), self.of(&TIMES));
+                format!("umax {umax} dmax {dmax} rate {}", self.of(&RATES))
+            }
+        }
     }
 
     fn htb_class(&mut self) -> String {
@@ -452,7 +518,7 @@ impl<'a> Words<'a> {
         let ((handle, minor), (major, kind)) = (class, qdisc);
         let line = match self.below(8) {
             0 => {
-                let class = self.htb_class();
+                let class = self.class_below(handle);
                 format!(
                     "class replace dev B parent {handle:x}: classid {handle:x}:{minor:x} {class}"
                 )
@@ -461,7 +527,7 @@ impl<'a> Words<'a> {
             2 => format!("qdisc del dev B parent {handle:x}:{minor:x}"),
             3 => return self.filter(),
             4 => {
-                let (new, class) = (self.of(&MINORS), self.htb_class());
+                let (new, class) = (self.of(&MINORS), self.class_below(handle));
                 format!(
                     "class add dev B parent {handle:x}:{minor:x} classid {handle:x}:{new:x} {class}"
                 )
@@ -469,6 +535,7 @@ impl<'a> Words<'a> {
             5 => {
                 let words = match kind {
                     "htb" => self.htb(),
+                    "hfsc" => self.hfsc(),
                     "tbf" => self.tbf(),
                     "cake" | "cake_mq" => self.cake(),
                     "fq" => self.fq(),
