@@ -45,7 +45,7 @@ impl Bucket {
     }
 
     /// One of which all is left that was earned since runs began, and nothing else.
-    fn from_the_beginning(self) -> Self {
+    fn without_a_depth(self) -> Self {
         Self { level: 2.0 * FULL, at: BEGIN, ..self }
     }
 
@@ -188,7 +188,7 @@ fn classes(plan: &Plan, handle: Handle) -> BTreeMap<u32, Class> {
             narrows_qdisc::Class::Hfsc(class) => {
                 let rate = upper_limit(class).filter(|_| !has_real_time.contains(id));
                 let bucket = rate.map(|rate| Bucket::new(rate, f64::INFINITY, ROUNDING));
-                let bucket = bucket.map(Bucket::from_the_beginning);
+                let bucket = bucket.map(Bucket::without_a_depth);
                 return Some((*id, Class { parent: class.parent, is_leaf, bucket, sent: 0 }));
             }
         };
