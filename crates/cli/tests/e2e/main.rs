@@ -24,6 +24,7 @@ mod forwarding;
 mod frames;
 mod front;
 mod hanging;
+mod hfsc;
 mod htb;
 mod idle;
 mod importing;
