@@ -136,8 +136,8 @@ pub enum PolicyError {
     InnerClass(ClassId),
     /// A qdisc with a rate of its own below a class.
     #[error(
-        "sch_{above}: below a class a {kind} cannot have a rate of its own: the class has one, give it a {}.",
-        if *above == "htb" { "ceil" } else { "ul" }
+        "sch_{above}: below a class, {kind} cannot have a rate of its own: the class has one, give it {}.",
+        if *above == "htb" { "a ceil" } else { "an ul" }
     )]
     RateBelowClass {
         /// The kind of the qdisc that has the class.

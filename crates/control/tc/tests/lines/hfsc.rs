@@ -214,8 +214,8 @@ fn what_the_kernel_refuses_is_refused_with_a_reason() {
         ("class del dev right classid 1:10", "HFSC class in use"),
         ("qdisc add dev right parent 1:1 pfifo", "1:1 has classes below it"),
         ("qdisc add dev right parent 1:fff2 sfq limit 4", "no class 1:fff2"),
-        ("qdisc add dev right parent 1:10 tbf rate 1mbit burst 5k limit 5k", "give it a ul"),
-        ("qdisc add dev right parent 1:10 handle 2: hfsc", "give it a ul"),
+        ("qdisc add dev right parent 1:10 tbf rate 1mbit burst 5k limit 5k", "give it an ul"),
+        ("qdisc add dev right parent 1:10 handle 2: hfsc", "give it an ul"),
         ("qdisc add dev right parent 1:10 htb", "below a class"),
         ("filter add dev right parent 1:1 protocol ip pref 1 matchall classid 1:1", "one below it"),
     ] {
