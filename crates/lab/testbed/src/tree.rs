@@ -1,5 +1,6 @@
 //! A small provider's tree with real traffic: [shown](demo), and measured beside Linux's, on an
-//! [otherwise idle machine](real) and on a [busy one](busy).
+//! [otherwise idle machine](real) and on a [busy one](busy). And [a larger one's](many), of many
+//! classes at their ceilings, where the machine is the limit.
 //!
 //! Two sites share a link, six subscribers the sites, three applications each subscriber
 //! (`provider`). In each phase they ask for other rates (`phase`); one thread sends all of
@@ -10,13 +11,14 @@
 //! rate at the far end. All three are medians over windows of half a second, which leave out the
 //! first [`SETTLING`] of a phase, in which full buckets and the queues of stopped senders drain.
 //!
-//! Non-goals: TCP, whose senders would make of a tree what their own control makes of it, and
-//! rates at which the machine is the limit.
+//! Non-goals: TCP, whose senders would make of a tree what their own control makes of it, and, with
+//! this tree, rates at which the machine is the limit.
 
 mod arrivals;
 pub mod busy;
 pub mod demo;
 mod load;
+pub mod many;
 mod phase;
 mod provider;
 pub mod real;

@@ -71,6 +71,11 @@ impl Instance {
         process::run(self.command("tc").args(words.split_whitespace()))
     }
 
+    /// Runs `narrows tc -batch` over `lines`.
+    pub fn tc_batch(&self, lines: &str) -> Result<()> {
+        process::run_with(self.command("tc").args(["-batch", "-"]), lines).map(drop)
+    }
+
     /// Runs `narrows reconfigure` with a command in a shell's words.
     pub fn reconfigure(&self, command: &str) -> Result<()> {
         process::run(self.command("reconfigure").args(["--", "sh", "-c", command])).map(drop)

@@ -6,8 +6,9 @@ use adopted::Adopted;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,8 +21,27 @@ pub const GRACE: Duration = Duration::from_secs(2);
 pub fn run(command: &mut Command) -> Result<String> {
     let output =
         out_of_reach(command).output().with_context(|| format!("cannot start {command:?}"))?;
+    printed(command, &output)
+}
+
+/// Runs `command` as [`run`] does, with `input` as its standard input.
+pub fn run_with(command: &mut Command, input: &str) -> Result<String> {
+    let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        out_of_reach(streams).spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let stdin = child.stdin.take();
+    // In a thread: what it prints meanwhile must be read, too.
+    let output = thread::scope(|scope| {
+        // One that ends before it has read all says itself why.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())));
+        child.wait_with_output()
+    })?;
+    printed(command, &output)
+}
+
+fn printed(command: &Command, output: &Output) -> Result<String> {
     if !output.status.success() {
-        bail!("{} failed ({}): {}", shown(command), output.status, complaint(&output));
+        bail!("{} failed ({}): {}", shown(command), output.status, complaint(output));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -6,9 +6,8 @@ use crate::namespace::Namespace;
 use crate::requirements::{self, ETHTOOL, IP};
 use crate::{process, stale};
 use anyhow::{Context, Result};
-use std::io::Write;
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The client's device.
@@ -229,30 +228,21 @@ fn written(mac: [u8; 6]) -> String {
 
 /// Runs `ip -batch` over `lines`.
 fn batch(arguments: &[&str], lines: &str) -> Result<()> {
-    let mut ip = Command::new("ip");
-    ip.args(arguments).args(["-batch", "-"]);
-    let mut child = ip
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("cannot start ip")?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(lines.as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
-    anyhow::ensure!(
-        output.status.success(),
-        "ip refused a line of\n{lines}: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(())
+    process::run_with(Command::new("ip").args(arguments).args(["-batch", "-"]), lines)
+        .with_context(|| format!("ip refused a line of\n{lines}"))
+        .map(drop)
 }
 
 /// Runs a kernel command in a namespace with `tc`, given in words.
 pub fn tc(namespace: &Namespace, words: &str) -> Result<String> {
     let words: Vec<&str> = words.split_whitespace().collect();
     process::run(Command::new("tc").args(["-n", namespace.name()]).args(words))
+}
+
+/// Runs many of them at once, one a line.
+pub fn tc_batch(namespace: &Namespace, lines: &str) -> Result<()> {
+    let mut tc = Command::new("tc");
+    process::run_with(tc.args(["-n", namespace.name(), "-batch", "-"]), lines).map(drop)
 }
 
 #[cfg(test)]

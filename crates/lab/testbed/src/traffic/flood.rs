@@ -6,7 +6,7 @@ use crate::background::Background;
 use crate::cpu;
 use crate::namespace::Namespace;
 use crate::pace::{Credit, NAP};
-use crate::raw::{BATCH, RawSocket};
+use crate::raw::{BATCH, BUFFER, RawSocket};
 use anyhow::{Context, Result};
 use nix::unistd::{Pid, gettid};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,8 +46,18 @@ pub struct Running {
 impl Flood {
     /// Starts to send on `device` in `namespace`.
     pub fn start(self, namespace: &Namespace, device: &str) -> Result<Running> {
+        self.start_with_room(namespace, device, BUFFER)
+    }
+
+    /// As [`Self::start`], with `room` bytes for what the forwarder has not yet taken.
+    pub fn start_with_room(
+        self,
+        namespace: &Namespace,
+        device: &str,
+        room: usize,
+    ) -> Result<Running> {
         anyhow::ensure!(!self.frames.is_empty(), "a flood needs at least one frame to send");
-        let socket = RawSocket::open(namespace, device)?;
+        let socket = RawSocket::open_with_room(namespace, device, room)?;
         let (say, id) = mpsc::channel();
         let sender = Background::start("flood", move |end| {
             // The receiver is only gone if the start has failed.

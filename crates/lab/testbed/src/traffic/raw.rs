@@ -18,9 +18,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// Frames that one system call hands over at most.
 pub const BATCH: usize = 64;
 
-/// Room for what the forwarder has not yet taken. Past it the kernel says so
+/// Room for what the forwarder has not yet taken, in bytes. Past it the kernel says so
 /// ([`RawSocket::send`] returns short) instead of queueing without end.
-const BUFFER: usize = 8 << 20;
+///
+/// A frame takes it until a kernel's queue behind the cable has sent it, too.
+pub(crate) const BUFFER: usize = 8 << 20;
 
 /// The fate of an offered frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,11 @@ pub struct RawSocket {
 impl RawSocket {
     /// On `device` in `namespace`.
     pub fn open(namespace: &Namespace, device: &str) -> Result<Self> {
+        Self::open_with_room(namespace, device, BUFFER)
+    }
+
+    /// As [`Self::open`], with `room` bytes for what the forwarder has not yet taken.
+    pub fn open_with_room(namespace: &Namespace, device: &str, room: usize) -> Result<Self> {
         namespace.enter(|| {
             let kind = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
             let socket = socket(AddressFamily::Packet, SockType::Raw, kind, None)
@@ -49,7 +56,7 @@ impl RawSocket {
             let address = link_address(device)?;
             bind(socket.as_raw_fd(), &address)
                 .with_context(|| format!("cannot bind a packet socket to {device}"))?;
-            setsockopt(&socket, sockopt::SndBufForce, &BUFFER)?;
+            setsockopt(&socket, sockopt::SndBufForce, &room)?;
             Ok(Self { socket })
         })
     }
