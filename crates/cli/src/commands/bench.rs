@@ -56,15 +56,7 @@ enum What {
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each qdisc is measured with each number of flows in each round")))]
     #[command(mut_arg("rounds", |it| it.default_value("5").help("How often the costs are measured")))]
     Pacing(InRounds),
-    /// A tree of classes: the kernel's HTB on a bridge and Narrows', with the same tree and
-    /// traffic.
-    ///
-    /// A small provider's tree of 27 classes on 80 Mbit/s and four queues. For each class in four
-    /// phases: the rate due by HTB's rules, from a fluid model, and the rate delivered by each
-    /// system. Then the delivered rates of prioritized classes, and the cost of a packet. Needs
-    /// root, and a quiet machine for the costs.
-    #[command(mut_arg("seconds", |it| it.default_value("3").help("Seconds that each phase takes, and for which costs are measured")))]
-    TreeReal(InRounds),
+    TreeReal(TreeReal),
     /// What other programs on the same cores cost: Narrows on both planes beside the kernel's `tbf`
     /// and `htb` on a bridge, with endless loops on all cores and without.
     ///
@@ -101,7 +93,7 @@ impl Bench {
             What::Waking(waking) => waking.execute(),
             What::Control(control) => control.execute(),
             What::Pacing(rounds) => rounds.execute(pacing::run),
-            What::TreeReal(rounds) => rounds.execute(tree::real::run),
+            What::TreeReal(tree) => tree.execute(),
             What::Busy(rounds) => rounds.execute(tree::busy::run),
             What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
@@ -233,6 +225,36 @@ impl Waking {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let Self { limits, rounds } = self;
         rounds.execute(|rounds| waking::run(rounds, &limits))
+    }
+}
+
+/// A tree of classes: the kernel's HTB on a bridge and Narrows', with the same tree and traffic.
+///
+/// A small provider's tree of 27 classes on 80 Mbit/s and four queues. For each class in four
+/// phases: the rate due by HTB's rules, from a fluid model, and the rate delivered by each system.
+/// Then the delivered rates of prioritized classes, and the cost of a packet. Needs root, and a
+/// quiet machine for the costs.
+///
+/// With `--classes`: the packets that arrive in a second, and the machine's time for each, where
+/// the machine and not the tree's root is the limit. Each of many classes is offered twice its
+/// ceiling, on one queue and on four.
+#[derive(Args)]
+#[command(mut_arg("seconds", |it| it.default_value("3").help("Seconds that each phase takes, and for which costs are measured")))]
+struct TreeReal {
+    /// Overload this many leaf classes instead, each at a ceiling of its own, at most 65,534.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(tree::many::CLASSES_MAX)))]
+    classes: Option<u32>,
+
+    #[command(flatten)]
+    rounds: InRounds,
+}
+
+impl TreeReal {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        match self.classes {
+            None => self.rounds.execute(tree::real::run),
+            Some(classes) => self.rounds.execute(|rounds| tree::many::run(rounds, classes)),
+        }
     }
 }
 
@@ -695,6 +717,23 @@ mod tests {
         assert_eq!(flows(&["--flows", "16,1024"]), Some(vec![16, 1024]));
         for refused in ["", "15", "16,", "5000000", "all"] {
             assert_eq!(flows(&["--flows", refused]), None, "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_real_tree_has_as_many_classes_as_the_kernel_can_have() {
+        let classes = |words: &[&str]| {
+            let line = ["bench", "tree-real"].iter().chain(words);
+            match Line::try_parse_from(line).map(|line| line.bench.what) {
+                Ok(What::TreeReal(tree)) => Some((tree.classes, tree.rounds.seconds)),
+                _ => None,
+            }
+        };
+        assert_eq!(classes(&[]), Some((None, 3)));
+        assert_eq!(classes(&["--classes", "1024"]), Some((Some(1024), 3)));
+        assert_eq!(classes(&["--classes", "65534"]), Some((Some(65_534), 3)));
+        for refused in ["", "0", "65535", "1024,2048"] {
+            assert_eq!(classes(&["--classes", refused]), None, "{refused}");
         }
     }
 

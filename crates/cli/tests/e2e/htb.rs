@@ -2,7 +2,7 @@
 
 use crate::setup::{
     NARROWS, Scratch, assert_balanced, complaint, flood, narrows, port_in, run, turn_to_measure,
-    wait_for,
+    turn_to_measure_alone, wait_for,
 };
 use narrows_testbed::accounting::Books;
 use narrows_testbed::flood::Running;
@@ -11,6 +11,7 @@ use narrows_testbed::tree::demo;
 use narrows_testbed::{Testbed, frames};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -208,4 +209,23 @@ fn a_providers_tree_is_shown_with_every_packet_accounted_for() {
         assert!(share.delivered_bps < 80e6 * 1.05, "{report}");
     }
     assert!(demo::svg(&report).unwrap().contains("south-3"));
+}
+
+/// The benchmark's tree of many classes, with few of them: in both systems each packet finds its
+/// class, so ceilings hold.
+#[test]
+fn the_kernel_and_narrows_keep_the_same_ceilings() {
+    let Some(_turn) = turn_to_measure_alone() else { return };
+    let words = ["bench", "tree-real", "--classes", "300", "--seconds", "1", "--rounds", "1"];
+    let run = Command::new(NARROWS).args(words).arg("--json").output().unwrap();
+    assert!(run.status.success(), "{}", complaint(&run));
+    let report: Value = serde_json::from_slice(&run.stdout).unwrap();
+    assert!(report["skipped"].is_null(), "{report}");
+    let rows = report["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["system"].as_str()).collect();
+    assert_eq!(names, ["bridge-htb", "narrows-htb", "bridge-htb", "narrows-htb"]);
+    for row in rows {
+        let percent = row["ceilings_percent"]["median"].as_f64().unwrap();
+        assert!((1.0..105.0).contains(&percent), "{report}");
+    }
 }
