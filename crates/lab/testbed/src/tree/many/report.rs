@@ -265,6 +265,6 @@ mod tests {
         assert_eq!(report.rows.len(), 1);
         assert!(report.rows[0].delivered_to_kernel.is_none());
         let text = report.to_string();
-        assert!(text.contains("cannot be built here") && text.contains("| -"), "{text}");
+        assert!(text.contains("cannot be built here") && text.contains(" - |"), "{text}");
     }
 }
