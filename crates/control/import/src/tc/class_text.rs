@@ -1,8 +1,8 @@
 //! Classes as text: what `tc class show` prints, and `tc -j class show` of iproute2 6.1.
 //!
 //! A line is `class KIND HANDLE root|parent PARENT [leaf QDISC]` and words with values, of which
-//! the values are as `tc` reads them. A service curve has words of its own. Text has rates with four digits or more, so an odd rate is
-//! less than it was by at most a thousandth.
+//! the values are as `tc` reads them. A service curve has words of its own. Text has rates with
+//! four digits or more, so an odd rate is less than it was by at most a thousandth.
 
 use super::Object;
 

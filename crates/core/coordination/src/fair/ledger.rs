@@ -1,7 +1,8 @@
 //! What the meters of a limit share: its [ledger](crate::ledger), and the time.
 //!
-//! Beside the time up to which the limit is sold, on the same line and so at no further cost, is the
-//! latest time at which any meter bought. Meters read it to agree on the time; see [`super::clock`].
+//! Beside the time up to which the limit is sold, on the same line and so at no further cost, is
+//! the latest time at which any meter bought. Meters read it to agree on the time; see
+//! [`super::clock`].
 //!
 //! Memory ordering: relaxed throughout. Each word is complete in itself, and no other memory is
 //! reached through it.

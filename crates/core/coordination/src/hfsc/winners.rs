@@ -78,8 +78,8 @@ impl Winners {
         }
     }
 
-    /// Compares `place`, whose leaf of the tree is `at`, on its way up. Where another one wins as it
-    /// did before, nothing changes further up.
+    /// Compares `place`, whose leaf of the tree is `at`, on its way up. Where another one wins as
+    /// before, nothing changes further up.
     #[inline]
     fn play(&mut self, place: u32, mut at: usize) {
         while at > 1 {

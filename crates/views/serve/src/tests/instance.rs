@@ -60,8 +60,8 @@ impl Instance {
         self.bytes
     }
 
-    /// While a client reads, there is no new answer: so no client is so slow that it holds a snapshot
-    /// besides the two that there are anyway.
+    /// While a client reads, there is no new answer: so no client is so slow that it holds a
+    /// snapshot besides the two that there are anyway.
     pub(super) fn reading(&self) -> RwLockReadGuard<'_, ()> {
         self.reading.read().unwrap()
     }
