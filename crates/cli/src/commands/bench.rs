@@ -514,8 +514,8 @@ impl Cake {
 /// class above each leaf and with four, `pfifo` and `cake` below each leaf, and an `hfsc`; then
 /// several threads on one tree. Rows with load `free` check every credit and never wait for one, as
 /// `rte_sched` does; in rows with load `bound` the root's rate is the limit, with `ceil`
-/// each leaf's own ceiling, and with `mixed` half of the leaves are at their ceilings and the others
-/// borrow at the root. Also memory per class. A row that does not fit into memory says so.
+/// each leaf's own ceiling, and with `mixed` half of the leaves are at their ceilings and the
+/// others borrow at the root. Also memory per class. A row that does not fit into memory says so.
 /// `rte_sched` needs Debian's package librte-sched23.
 #[derive(Args)]
 struct Tree {
