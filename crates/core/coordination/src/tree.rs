@@ -9,8 +9,8 @@
 //! *A ledger at every node, for the rate and for the ceiling* ([`ledger`](crate::ledger)). A queue
 //! buys what it is about to send, at its class and at every class above it. If one of them has too
 //! little credit, it buys nothing at any. So the sum of no node exceeds its ceiling in any window
-//! by more than its burst, even if queues see outdated state of each other. Credit is used at once or
-//! returned: no queue holds any.
+//! by more than its burst, even if queues see outdated state of each other. Credit is used at once
+//! or returned: no queue holds any.
 //!
 //! *A group at every lender* ([`virtual_time`]). Virtual times decide the proportions in which
 //! classes borrow: the lender has one, which its sales advance, and so does each class that borrows
