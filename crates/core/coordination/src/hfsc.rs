@@ -23,17 +23,15 @@
 //! Source: I. Stoica, H. Zhang, T. S. E. Ng, "A hierarchical fair service curve algorithm for
 //! link-sharing, real-time and priority services" (1997); `sch_hfsc.c`; `tc-hfsc(7)`.
 
+use crate::classes::{Change, ClassList, Classes};
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
-use crate::tree::count_readers;
-use crate::tree::log::Log;
-use crate::{Below, Change, Classes};
 use class::{Class, Curves};
 use narrows_packet::Reading;
 use narrows_qdisc::Census;
 use narrows_qdisc::htb::{self, LeafClass};
 use narrows_units::wire::Overhead;
 use scheduler::Scheduler;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 mod children;
@@ -51,49 +49,26 @@ pub struct Tree {
     queues: AtomicU32,
 }
 
+#[derive(Default)]
 struct Members {
-    classes: Arc<dyn Classes>,
+    list: ClassList,
     /// What queues share of the classes that they have opened, with the parent of each.
     shared: HashMap<u32, (Option<u32>, Arc<Class>)>,
-    /// The packet fields that qdiscs below them read, each with the number of readers.
-    readings: Vec<(Reading, isize)>,
-    log: Log,
-}
-
-impl Default for Members {
-    fn default() -> Self {
-        let classes: BTreeMap<u32, (htb::Class, Option<Below>)> = BTreeMap::new();
-        let (shared, readings, log) = Default::default();
-        Self { classes: Arc::new(classes), shared, readings, log }
-    }
 }
 
 impl Tree {
     /// Applies `classes`. A class keeps what it has had if its ancestors are the same as before.
     pub(crate) fn replace(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
-        let members = &mut *members;
-        members.log.forget();
-        members.readings.clear();
-        for below in classes.ids().filter_map(|id| classes.below(id)) {
-            count_readers(&mut members.readings, below.reading(), 1);
-        }
-        members.classes = classes;
+        members.list.replace(classes);
         members.forget_moved();
     }
 
     /// Applies `change`, which was prepared of the tree's present classes.
     pub(crate) fn apply(&self, change: &Change) {
         let mut members = lock(&self.members);
-        let members = &mut *members;
-        let Change { classes, ids, readings } = change;
-        members.log.add(ids);
-        for &(reading, more) in readings {
-            count_readers(&mut members.readings, reading, more);
-        }
-        members.readings.retain(|(_, readers)| *readers != 0);
-        members.classes = Arc::clone(classes);
-        for id in ids.iter().filter(|id| classes.curves(**id).is_none()) {
+        members.list.apply(change);
+        for id in change.ids().iter().filter(|id| change.classes().curves(**id).is_none()) {
             members.shared.remove(id);
         }
     }
@@ -102,7 +77,7 @@ impl Tree {
     pub(crate) fn scheduler(self: &Arc<Self>) -> Box<dyn htb::Scheduler> {
         // Relaxed: only the census is made for several queues, and it may be made later.
         self.queues.fetch_add(1, Ordering::Relaxed);
-        let seen = lock(&self.members).log.end();
+        let seen = lock(&self.members).list.end();
         Box::new(Scheduler::new(Queue { tree: Arc::clone(self), seen }))
     }
 }
@@ -110,7 +85,8 @@ impl Tree {
 impl Members {
     /// Forgets what queues share of classes that are gone, or below others than before.
     fn forget_moved(&mut self) {
-        let Self { classes, shared, .. } = self;
+        let Self { list, shared } = self;
+        let classes = list.classes();
         let is_same = |id: &u32| {
             let parent = classes.parent(*id);
             parent.is_some() && parent == shared.get(id).map(|(parent, _)| *parent)
@@ -129,7 +105,7 @@ impl Members {
         if let Some((_, shared)) = self.shared.get(&id) {
             return Some(Arc::clone(shared));
         }
-        let parameters = self.classes.curves(id)?;
+        let parameters = self.list.classes().curves(id)?;
         let parent = parameters.parent;
         let above = match parent {
             Some(parent) => self.shared(parent, root)?,
@@ -157,8 +133,9 @@ impl Drop for Queue {
 impl Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
         let members = lock(&self.tree.members);
-        members.classes.curves(id)?;
-        let qdisc = members.classes.below(id)?.spec();
+        let classes = members.list.classes();
+        classes.curves(id)?;
+        let qdisc = classes.below(id)?.spec();
         Some(LeafClass { overhead: Overhead::NONE, quantum: 0, qdisc })
     }
 
@@ -166,13 +143,13 @@ impl Queue {
     fn open(&self, id: u32) -> Option<(Arc<Class>, Curves, Option<u32>)> {
         let mut members = lock(&self.tree.members);
         let class = members.shared(id, &self.tree.root)?;
-        let parameters = members.classes.curves(id)?;
+        let parameters = members.list.classes().curves(id)?;
         Some((class, Curves::of(&parameters), parameters.parent))
     }
 
     /// The parameters of the class `id`, if there is one.
     fn curves(&self, id: u32) -> Option<Curves> {
-        lock(&self.tree.members).classes.curves(id).map(|class| Curves::of(&class))
+        lock(&self.tree.members).list.classes().curves(id).map(|class| Curves::of(&class))
     }
 
     /// Whether `class` is what queues share of the class that has the number `id` now.
@@ -182,10 +159,7 @@ impl Queue {
     }
 
     fn changes(&mut self) -> Option<Vec<u32>> {
-        let members = lock(&self.tree.members);
-        let changes = members.log.since(self.seen);
-        self.seen = members.log.end();
-        changes
+        lock(&self.tree.members).list.changes_since(&mut self.seen)
     }
 
     fn root(&self) -> Arc<Class> {
@@ -198,7 +172,6 @@ impl Queue {
     }
 
     fn reading(&self) -> Reading {
-        let members = lock(&self.tree.members);
-        members.readings.iter().fold(Reading::NOTHING, |all, (reading, _)| all.and(*reading))
+        lock(&self.tree.members).list.reading()
     }
 }

@@ -28,6 +28,7 @@
 
 mod byte_time;
 mod census;
+mod classes;
 mod coordination;
 mod destinations;
 mod edt;
@@ -52,6 +53,7 @@ mod sync;
 mod tree;
 mod trees;
 
+pub use classes::{Below, Change, Classes};
 pub use coordination::Coordination;
 pub use destinations::Destinations;
 pub use fairness::jain;
@@ -60,5 +62,5 @@ pub use label::{LENDERS_MAX, Label, Lenders};
 pub use limit::Limit;
 pub use policer::SharedPolicer;
 pub use strategy::{DEFAULT_SYNC_TIME, Strategy};
-pub use tree::{Below, Change, Classes, Spent, Tree};
+pub use tree::{Spent, Tree};
 pub use trees::{SharedTree, TreeKind, TreeStrategy};

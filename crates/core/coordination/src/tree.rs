@@ -50,21 +50,20 @@
 //! [`LEAST_TIME`]: terms::LEAST_TIME
 //! [`LEAST_FRAMES`]: terms::LEAST_FRAMES
 
+use crate::classes::{Change, ClassList, Classes};
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
-use log::Log;
 use narrows_packet::Reading;
-use narrows_qdisc::htb::{self, Class, ClassMeter, LeafClass};
-use narrows_qdisc::{Census, Config, NodeId, Spec, hfsc};
+use narrows_qdisc::Census;
+use narrows_qdisc::htb::{self, ClassMeter, LeafClass};
 use narrows_units::Nanos;
 use node::Node;
 use scheduler::Scheduler;
 use single::Single;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 mod buying;
 mod claim;
-pub(crate) mod log;
 mod node;
 mod purchase;
 mod queue_handle;
@@ -72,76 +71,6 @@ mod scheduler;
 mod single;
 mod terms;
 pub(crate) mod virtual_time;
-
-/// The qdisc below a leaf class.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Below {
-    /// Its name.
-    pub id: NodeId,
-    /// Its kind and parameters, shared with equal ones.
-    pub config: Arc<Config>,
-    /// The number of classful qdiscs above it.
-    pub level: u8,
-    /// The qdiscs below it.
-    pub children: Vec<Self>,
-}
-
-impl Below {
-    /// A qdisc without children, in a class of an `htb` at the root.
-    pub fn new(id: NodeId, config: impl Into<Arc<Config>>) -> Self {
-        Self { id, config: config.into(), level: 1, children: Vec::new() }
-    }
-
-    /// The qdisc that a queue builds below the class.
-    pub(crate) fn spec(&self) -> Spec {
-        let Self { id, config, level, children } = self;
-        let children = children.iter().map(Self::spec).collect();
-        Spec { id: *id, level: *level, children, ..Spec::new((**config).clone()) }
-    }
-
-    /// The packet fields that it and the qdiscs below it read.
-    pub(crate) fn reading(&self) -> Reading {
-        let own = self.config.reading();
-        self.children.iter().fold(own, |reading, child| reading.and(child.reading()))
-    }
-}
-
-/// The classes of a tree by number. Their owner is the plan; the tree has no copy.
-pub trait Classes: Send + Sync {
-    /// The numbers of all of them.
-    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_>;
-
-    /// The parameters of the class `id`, if there is one and it is of an `htb`.
-    fn class(&self, id: u32) -> Option<Class>;
-
-    /// The parameters of the class `id`, if there is one and it is of an `hfsc`.
-    fn curves(&self, _id: u32) -> Option<hfsc::Class> {
-        None
-    }
-
-    /// The qdisc of the class `id`, if it is a leaf.
-    fn below(&self, id: u32) -> Option<Below>;
-
-    /// The class above the class `id`, or `None` inside for none, if there is such a class.
-    fn parent(&self, id: u32) -> Option<Option<u32>> {
-        let htb = self.class(id).map(|class| class.parent);
-        htb.or_else(|| self.curves(id).map(|class| class.parent))
-    }
-}
-
-impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
-    fn ids(&self) -> Box<dyn Iterator<Item = u32> + '_> {
-        Box::new(self.keys().copied())
-    }
-
-    fn class(&self, id: u32) -> Option<Class> {
-        self.get(&id).map(|(class, _)| *class)
-    }
-
-    fn below(&self, id: u32) -> Option<Below> {
-        self.get(&id).and_then(|(_, below)| below.clone())
-    }
-}
 
 /// A class without its whole credit: another process continues from there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,69 +83,15 @@ pub struct Spent {
     pub ceil: Nanos,
 }
 
-/// A change of some classes, prepared beside what runs.
-pub struct Change {
-    pub(crate) classes: Arc<dyn Classes>,
-    /// The numbers of those that change, in order.
-    pub(crate) ids: Vec<u32>,
-    /// By how many qdiscs more, or less, each reading is needed.
-    pub(crate) readings: Vec<(Reading, isize)>,
-}
-
-impl Change {
-    /// The change from `before` to `classes`, which differ in the classes `ids` only. `None` if one
-    /// of them moves, and with it those below, or if there were none before.
-    pub fn of(before: &dyn Classes, classes: Arc<dyn Classes>, mut ids: Vec<u32>) -> Option<Self> {
-        before.ids().next()?;
-        ids.sort_unstable();
-        let mut readings = Vec::new();
-        for &id in &ids {
-            if let (Some(present), Some(next)) = (before.parent(id), classes.parent(id))
-                && present != next
-            {
-                return None;
-            }
-            for (below, more) in [(before.below(id), -1), (classes.below(id), 1)] {
-                if let Some(below) = below {
-                    count_readers(&mut readings, below.reading(), more);
-                }
-            }
-        }
-        Some(Self { classes, ids, readings })
-    }
-}
-
-/// Counts `more` readers of `reading`.
-pub(crate) fn count_readers(readings: &mut Vec<(Reading, isize)>, reading: Reading, more: isize) {
-    match readings.iter_mut().find(|(known, _)| *known == reading) {
-        Some((_, readers)) => *readers += more,
-        None => readings.push((reading, more)),
-    }
-}
-
 /// The state of all classes.
+#[derive(Default)]
 struct Members {
-    classes: Arc<dyn Classes>,
+    list: ClassList,
     /// The shared state of classes that a queue has sent for, and of their ancestors. Of 100,000
     /// subscribers few are active at once.
     nodes: HashMap<u32, Arc<Node>>,
-    /// The packet fields that qdiscs below them read, each with the number of readers.
-    readings: Vec<(Reading, isize)>,
-    log: Log,
     /// How many nodes have been made.
     made: u64,
-}
-
-impl Default for Members {
-    fn default() -> Self {
-        Self {
-            classes: Arc::new(BTreeMap::new()),
-            nodes: HashMap::new(),
-            readings: Vec::new(),
-            log: Log::default(),
-            made: 0,
-        }
-    }
 }
 
 /// The classes of a tree; see the module's documentation.
@@ -239,7 +114,7 @@ impl Tree {
     pub fn replace_classes(&self, classes: Arc<dyn Classes>) {
         let mut members = lock(&self.members);
         let changed = members.changes_to(classes.as_ref());
-        let change = Change::of(members.classes.as_ref(), Arc::clone(&classes), changed);
+        let change = Change::of(members.list.classes(), Arc::clone(&classes), changed);
         match change {
             Some(change) => members.apply(&change),
             None => members.replace(classes),
@@ -275,7 +150,7 @@ impl Tree {
 
     /// The scheduler of one queue.
     pub fn scheduler(self: &Arc<Self>) -> Box<dyn htb::Scheduler> {
-        let seen = lock(&self.members).log.end();
+        let seen = lock(&self.members).list.end();
         // Relaxed: a queue opens a class only after it has received the newest specification.
         self.queues.fetch_add(1, Ordering::Relaxed);
         Box::new(Scheduler::new(Queue { tree: Arc::clone(self), seen }))
@@ -285,20 +160,16 @@ impl Tree {
 impl Members {
     /// The numbers of the classes that differ in `next`, or are in only one.
     fn changes_to(&self, next: &dyn Classes) -> Vec<u32> {
+        let present = self.list.classes();
         let differs = |id: &u32| {
-            self.classes.class(*id) != next.class(*id) || self.classes.below(*id) != next.below(*id)
+            present.class(*id) != next.class(*id) || present.below(*id) != next.below(*id)
         };
-        let gone = self.classes.ids().filter(|id| next.class(*id).is_none());
+        let gone = present.ids().filter(|id| next.class(*id).is_none());
         next.ids().filter(differs).chain(gone).collect()
     }
 
     fn apply(&mut self, change: &Change) {
-        let Change { classes, ids, readings } = change;
-        self.log.add(ids);
-        for &(reading, more) in readings {
-            count_readers(&mut self.readings, reading, more);
-        }
-        self.readings.retain(|(_, readers)| *readers != 0);
+        let (classes, ids) = (change.classes(), change.ids());
         // Of many changed classes few have sent, and of many that have sent few change.
         let known: Vec<u32> = if self.nodes.len() < ids.len() {
             self.nodes.keys().copied().filter(|id| ids.binary_search(id).is_ok()).collect()
@@ -311,16 +182,11 @@ impl Members {
                 _ => drop(self.nodes.remove(&id)),
             }
         }
-        self.classes = Arc::clone(classes);
+        self.list.apply(change);
     }
 
     /// Applies `classes`.
     fn replace(&mut self, classes: Arc<dyn Classes>) {
-        self.log.forget();
-        self.readings.clear();
-        for below in classes.ids().filter_map(|id| classes.below(id)) {
-            count_readers(&mut self.readings, below.reading(), 1);
-        }
         let mut nodes: Vec<_> = std::mem::take(&mut self.nodes).into_iter().collect();
         // Parents first: whether a class carries on depends on them.
         nodes.sort_by_key(|(_, node)| node.depth());
@@ -336,7 +202,7 @@ impl Members {
                 self.nodes.insert(id, node);
             }
         }
-        self.classes = classes;
+        self.list.replace(classes);
     }
 
     /// The shared state of the class `id`, made if it does not exist; `None` if there is no such
@@ -345,7 +211,7 @@ impl Members {
         if let Some(node) = self.nodes.get(&id) {
             return Some(Arc::clone(node));
         }
-        let class = self.classes.class(id)?;
+        let class = self.list.classes().class(id)?;
         let parent = match class.parent {
             Some(parent) => Some(self.node(parent)?),
             None => None,
@@ -374,7 +240,7 @@ impl Queue {
     fn leaf(&self, id: u32) -> Option<LeafClass> {
         // Under the lock, so that a queue never drops the last reference to old state.
         let members = lock(&self.tree.members);
-        let classes = &members.classes;
+        let classes = members.list.classes();
         Some(LeafClass::of(&classes.class(id)?, classes.below(id)?.spec()))
     }
 
@@ -405,14 +271,10 @@ impl Queue {
     }
 
     fn changes(&mut self) -> Option<Vec<u32>> {
-        let members = lock(&self.tree.members);
-        let changes = members.log.since(self.seen);
-        self.seen = members.log.end();
-        changes
+        lock(&self.tree.members).list.changes_since(&mut self.seen)
     }
 
     fn reading(&self) -> Reading {
-        let members = lock(&self.tree.members);
-        members.readings.iter().fold(Reading::NOTHING, |all, (reading, _)| all.and(*reading))
+        lock(&self.tree.members).list.reading()
     }
 }

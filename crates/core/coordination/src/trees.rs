@@ -1,8 +1,7 @@
 //! The strategies of a tree of classes, by name, and a tree that is kept by one of them.
 
 use crate::label::Label;
-use crate::tree::Change;
-use crate::{Below, Classes, Spent, Tree, flowvalve, hfsc, locked};
+use crate::{Below, Change, Classes, Spent, Tree, flowvalve, hfsc, locked};
 use narrows_qdisc::htb::{Class, Scheduler};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //!
 //! Cost: up to three tournaments of the children for each change.
 
-use super::winners::{NONE, Winners};
+use super::winners::Winners;
 
 /// See the module's documentation. Children are numbered by place.
 #[derive(Default, Debug)]
@@ -101,6 +101,6 @@ impl Children {
             let (place, fit_from) = self.unfit.first()?;
             Some((place, self.virtual_time(place), fit_from))
         };
-        fit.or_else(unfit).filter(|(place, ..)| *place != NONE)
+        fit.or_else(unfit)
     }
 }

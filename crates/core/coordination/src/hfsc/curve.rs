@@ -22,7 +22,7 @@
 use crate::byte_time::ByteTime;
 use crate::sync::{AtomicU64, Ordering};
 use narrows_qdisc::hfsc;
-use narrows_units::{Bytes, Nanos};
+use narrows_units::Bytes;
 
 /// No time is further away than this, so that times can be compared though they wrap: 36 years.
 const FAR: u64 = 1 << 60;
@@ -139,20 +139,16 @@ impl Progress {
     /// A backlogged period begins at `now`: from here on the class follows the lower of the curve
     /// that it followed and a new one (`rtsc_min`).
     pub(super) fn begin(&self, curve: &Curve, now: u64) {
-        let starts = [now, now.wrapping_add(curve.offset)];
         match curve.shape {
             Shape::Straight => advance_to(&self.0[1], now),
             Shape::Concave => {
-                for (word, start) in self.0.iter().zip(starts) {
-                    advance_to(word, start);
-                }
+                advance_to(&self.0[0], now);
+                advance_to(&self.0[1], now.wrapping_add(curve.offset));
             }
             Shape::Convex | Shape::Delayed => {
                 let [first, second] = self.times();
                 if !is_before(now, earlier(first, second)) {
-                    for (word, start) in self.0.iter().zip(starts) {
-                        word.store(start, Ordering::Relaxed);
-                    }
+                    self.restart(curve, now);
                 }
             }
         }
@@ -256,10 +252,4 @@ impl Progress {
             Shape::Convex | Shape::Delayed => second.wrapping_sub(curve.offset),
         }
     }
-}
-
-/// A time of the clock as one that wraps.
-#[inline]
-pub(super) const fn clock(now: Nanos) -> u64 {
-    now.0
 }

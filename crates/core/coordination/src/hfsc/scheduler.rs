@@ -21,7 +21,7 @@
 use super::Queue;
 use super::children::Children;
 use super::class::{Class, Curves, both, weight};
-use super::curve::{clock, earlier, is_before};
+use super::curve::{earlier, is_before};
 use super::winners::{NONE, Winners};
 use crate::tree::virtual_time::virtual_span;
 use narrows_packet::Reading;
@@ -140,20 +140,10 @@ impl Scheduler {
         let class = queue.root();
         let place = Place::new(class, Curves::default(), NONE, 0);
         place.class.is_opened();
-        let root = Inner {
-            id: ROOT,
-            place,
-            children: Children::default(),
-            members: Vec::new(),
-            vacant: Vec::new(),
-            count: 0,
-            inners: Vec::new(),
-            aside: None,
-        };
         Self {
             queue,
             leaves: Vec::new(),
-            inners: vec![Some(root)],
+            inners: vec![Some(Inner::new(ROOT, place))],
             vacant: Vec::new(),
             by_id: HashMap::from([(ROOT, ROOT)]),
             asking: VecDeque::new(),
@@ -201,16 +191,7 @@ impl Scheduler {
         let at = self.inner(parent)?.add(Err(place));
         let place_of = Place::new(class, curves, parent, at);
         place_of.class.is_opened();
-        self.inners[place as usize] = Some(Inner {
-            id,
-            place: place_of,
-            children: Children::default(),
-            members: Vec::new(),
-            vacant: Vec::new(),
-            count: 0,
-            inners: Vec::new(),
-            aside: None,
-        });
+        self.inners[place as usize] = Some(Inner::new(id, place_of));
         self.by_id.insert(id, place);
         Some(place)
     }
@@ -364,10 +345,8 @@ impl Scheduler {
         while let Some((place, eligible)) = self.waiting.first()
             && !is_before(now, eligible)
         {
+            self.waiting.remove(place);
             self.set_deadline(place, now);
-            if self.eligible.key(place).is_none() && self.waiting.key(place) == Some(eligible) {
-                break;
-            }
         }
         loop {
             let (place, deadline) = self.eligible.first()?;
@@ -557,6 +536,20 @@ impl Leaf {
 }
 
 impl Inner {
+    /// The class `id`, without members.
+    fn new(id: u32, place: Place) -> Self {
+        Self {
+            id,
+            place,
+            children: Children::default(),
+            members: Vec::new(),
+            vacant: Vec::new(),
+            count: 0,
+            inners: Vec::new(),
+            aside: None,
+        }
+    }
+
     /// A child is next, at this virtual time. One that leaves credit to other queues is not behind
     /// because of its upper limit, and keeps its claim.
     #[inline]
@@ -684,7 +677,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
 
     fn costs(&mut self, place: u32, next: Bytes, now: Nanos) {
         if self.leaf(place).is_some_and(|leaf| leaf.state == State::Idle) {
-            self.begin_period(place, next, clock(now));
+            self.begin_period(place, next, now.0);
         }
     }
 
@@ -706,7 +699,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn begin(&mut self, now: Nanos) {
-        self.now = clock(now);
+        self.now = now.0;
         while let Some(at) = self.held.first()
             && at <= now
             && let Some((_, place)) = self.held.pop()
@@ -726,7 +719,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
             self.turn = Turn::Cost;
             return Some(place);
         }
-        let now = clock(now);
+        let now = now.0;
         if let Some(place) = self.next_in_real_time(now) {
             self.turn = Turn::RealTime;
             return Some(place);
@@ -736,7 +729,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn acquire(&mut self, place: u32, least: Bytes, _want: Bytes, now: Nanos) -> Option<Grant> {
-        let now = clock(now);
+        let now = now.0;
         match self.turn {
             Turn::Cost => {
                 self.begin_period(place, least, now);
@@ -770,7 +763,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                 leaf.place.class.give_back_in_real_time(&curve, unused);
             }
         }
-        let time = clock(now);
+        let time = now.0;
         match then {
             Then::More(next) => {
                 let Some(leaf) = self.leaf(place) else { return };

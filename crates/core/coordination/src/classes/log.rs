@@ -10,7 +10,7 @@ const MOST: usize = 4096;
 
 /// The last changes, oldest first.
 #[derive(Default)]
-pub(crate) struct Log {
+pub(super) struct Log {
     classes: VecDeque<u32>,
     /// The number of earlier changes.
     before: u64,
@@ -18,12 +18,12 @@ pub(crate) struct Log {
 
 impl Log {
     /// How many changes there have been.
-    pub(crate) fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.before + self.classes.len() as u64
     }
 
     /// These classes have changed.
-    pub(crate) fn add(&mut self, classes: &[u32]) {
+    pub(super) fn add(&mut self, classes: &[u32]) {
         let (skipped, last) = classes.split_at(classes.len().saturating_sub(MOST));
         let surplus = (self.classes.len() + last.len()).saturating_sub(MOST);
         self.classes.drain(..surplus);
@@ -32,14 +32,14 @@ impl Log {
     }
 
     /// Any may have changed.
-    pub(crate) fn forget(&mut self) {
+    pub(super) fn forget(&mut self) {
         // A class that no entry can name.
         self.before = self.end() + 1;
         self.classes.clear();
     }
 
     /// The changes after the first `seen`; `None` if any class may have changed.
-    pub(crate) fn since(&self, seen: u64) -> Option<Vec<u32>> {
+    pub(super) fn since(&self, seen: u64) -> Option<Vec<u32>> {
         let skipped = usize::try_from(seen.checked_sub(self.before)?).ok()?;
         Some(self.classes.iter().skip(skipped).copied().collect())
     }
