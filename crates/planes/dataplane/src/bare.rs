@@ -25,6 +25,7 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
     let mut packets = Packets::new(io.frame_count());
     let mut batch = Batch::new(BATCH);
     let mut forwarded = [0; 2];
+    let mut slept = Nanos::ZERO;
     while !stop.load(Ordering::Relaxed) {
         let mut busy = false;
         for side in Side::BOTH {
@@ -40,11 +41,13 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
             packets.reclaim(&mut batch);
             io.release(&batch);
         }
-        priority.look(clock::now());
+        let now = clock::now();
+        priority.look(now, slept);
         if !busy {
             // An error shows as a port that forwards nothing; there is no one to report it to.
             let fds = Side::BOTH.map(|side| (io.fd(side), true));
             let _ = wait_readable(fds, Some(NAP.0));
+            slept += clock::now() - now;
         }
     }
     (forwarded, clock::thread_cpu_time())

@@ -8,13 +8,18 @@
 //!
 //! *Bounded.* A real-time thread that does not sleep would take its core away from everything else:
 //! from the kernel's threads that hand packets to it, too, and from the thread that answers
-//! commands. So each real-time thread looks every [`WINDOW`] at the time that it ran, or waited for
-//! its core behind others of its class: those of other workers, and of other instances. If that is
-//! more than [`MOST`], it first lets the others run, and is an ordinary thread for a ninth of that
-//! time, at the nice value of the process: at a better one it would go before the others again. So
-//! real-time threads use at most [`MOST`] of a core while others want the rest, however many there
-//! are, or less where the system throttles them earlier (`sched_rt_runtime_us`, sched(7)). This
-//! throttle, which stops a thread for 50 ms and longer, has no reason to act.
+//! commands. So each real-time thread looks every [`WINDOW`] at the time for which it wanted its
+//! core. If that is more than [`MOST`], it first lets the others run, and is an ordinary thread for a
+//! ninth of that time, at the nice value of the process: at a better one it would go before the
+//! others again. So real-time threads use at most [`MOST`] of a core while others want the rest,
+//! however many there are, or less where the system throttles them earlier (`sched_rt_runtime_us`,
+//! sched(7)). This throttle, which stops a thread for 50 ms and longer, has no reason to act.
+//!
+//! *How long it wanted its core* is what it did not sleep, and what it waited for the core behind
+//! others of its class: those of other workers, and of other instances. The CPU time of a thread is
+//! less: what the hypervisor took meanwhile (steal time), and what interrupts took where the kernel
+//! accounts them separately, is not in it. By that measure a thread that never sleeps would be far
+//! from its bound, and nothing else would run on its core until the throttle acts, after 0.95 s.
 //!
 //! *Without the privilege* (CAP_SYS_NICE, or a limit of real-time priorities), or where a control
 //! group has no real-time budget, a thread stays ordinary at nice -20, says so once, and `narrows
@@ -89,10 +94,9 @@ pub(crate) fn calm_down(calm: i32) {
 pub(crate) struct Priority {
     bound: Bound,
     class: Class,
-    demand: Demand,
-    /// The time since which its demand is counted, and the demand until then.
-    since: Nanos,
-    demanded: Nanos,
+    meter: Meter,
+    /// What its demand is counted from.
+    since: Times,
     /// When to look again; never, for a thread that is always ordinary.
     next: Nanos,
 }
@@ -104,9 +108,9 @@ impl Priority {
         let throttle =
             std::fs::read_to_string(RUNTIME).ok().zip(std::fs::read_to_string(PERIOD).ok());
         let throttle = throttle.and_then(|(runtime, period)| permille(&runtime, &period));
-        let demand = Demand::of_this_thread();
+        let meter = Meter::of_this_thread();
         // Where the demand has the time behind others, each sees what all of them use.
-        let bound = Bound::new(throttle, if demand.has_waiting() { 1 } else { sharing });
+        let bound = Bound::new(throttle, if meter.has_waiting() { 1 } else { sharing });
         let entered = match bound.part {
             0 => Err(io::Error::other("the system leaves no time to real-time threads")),
             _ => narrows_cpu::schedule(Class::RealTime),
@@ -119,9 +123,8 @@ impl Priority {
             );
             return Self::ordinary();
         }
-        let (now, demanded) = (clock::now(), demand.so_far());
-        let next = now + WINDOW;
-        Self { bound, class: Class::RealTime, demand, since: now, demanded, next }
+        let since = meter.read(clock::now(), Nanos::ZERO);
+        Self { bound, class: Class::RealTime, meter, since, next: since.now + WINDOW }
     }
 
     /// Makes the calling thread one that is always ordinary, with the best nice value.
@@ -130,26 +133,24 @@ impl Priority {
         Self {
             bound: Bound { part: 0, relaxed: Nanos::ZERO },
             class: Class::Ordinary,
-            demand: Demand(None),
-            since: Nanos::ZERO,
-            demanded: Nanos::ZERO,
+            meter: Meter(None),
+            since: Times::default(),
             next: Nanos::MAX,
         }
     }
 
-    /// Bounds the use of the core, as of `now`. The calling thread is the one that made this; it
-    /// calls it between two steps.
+    /// Bounds the use of the core, as of `now`. `slept` is how long the calling thread has slept
+    /// since it made this. It calls this between two steps.
     #[inline]
-    pub(crate) fn look(&mut self, now: Nanos) {
+    pub(crate) fn look(&mut self, now: Nanos, slept: Nanos) {
         if now >= self.next {
-            self.change(now);
+            self.change(now, slept);
         }
     }
 
     #[cold]
-    fn change(&mut self, now: Nanos) {
-        let demanded = self.demand.so_far() - self.demanded;
-        let wanted = demanded.0.saturating_mul(1000) / (now - self.since).0.max(1);
+    fn change(&mut self, now: Nanos, slept: Nanos) {
+        let wanted = self.meter.read(now, slept).demand_since(&self.since);
         let (class, after) = self.bound.next(self.class, wanted);
         if class != self.class && narrows_cpu::schedule(class).is_err() {
             // The privilege has gone, so it is ordinary or stays real-time, and neither can be
@@ -160,17 +161,40 @@ impl Priority {
         if self.class == Class::RealTime && class == Class::Ordinary {
             std::thread::yield_now();
         }
-        let now = clock::now();
-        (self.class, self.since, self.next) = (class, now, now + after);
-        self.demanded = self.demand.so_far();
+        self.class = class;
+        self.since = self.meter.read(clock::now(), slept);
+        self.next = self.since.now + after;
     }
 }
 
-/// How long the calling thread wanted its core: it ran, or waited for it. Without the file, how
-/// long it ran.
-struct Demand(Option<File>);
+/// What a thread has done with its time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    now: Nanos,
+    slept: Nanos,
+    /// As the kernel accounts it.
+    ran: Nanos,
+    /// How long it was ready to run, and others did.
+    waited: Nanos,
+}
 
-impl Demand {
+impl Times {
+    /// For how many thousandths of the time since `before` the thread wanted its core.
+    fn demand_since(&self, before: &Self) -> u64 {
+        let all = (self.now - before.now).0;
+        let awake = all.saturating_sub((self.slept - before.slept).0);
+        // A call that returns at once is no sleep, although it is counted as one.
+        let ran = awake.max((self.ran - before.ran).0);
+        // The wait at the end of a sleep: others of its class do not interrupt a thread that runs.
+        let wanted = ran + (self.waited - before.waited).0;
+        wanted.min(all).saturating_mul(1000) / all.max(1)
+    }
+}
+
+/// Measures the times of the calling thread. Without the file, it knows of no waiting.
+struct Meter(Option<File>);
+
+impl Meter {
     fn of_this_thread() -> Self {
         let known = Self(File::open("/proc/thread-self/schedstat").ok());
         if known.waited().is_some() { known } else { Self(None) }
@@ -180,8 +204,10 @@ impl Demand {
         self.0.is_some()
     }
 
-    fn so_far(&self) -> Nanos {
-        clock::thread_cpu_time() + self.waited().unwrap_or_default()
+    /// As of `now`, of the thread that has slept for `slept`.
+    fn read(&self, now: Nanos, slept: Nanos) -> Times {
+        let (ran, waited) = (clock::thread_cpu_time(), self.waited().unwrap_or_default());
+        Times { now, slept, ran, waited }
     }
 
     fn waited(&self) -> Option<Nanos> {
@@ -277,10 +303,39 @@ mod tests {
         assert_eq!(waited("2000 500 3\n"), Some(Nanos(500)));
         assert_eq!(waited(""), None);
         assert_eq!(waited("5 x 1\n"), None);
-        for own in [Demand::of_this_thread(), Demand(None)] {
-            let (before, ran) = (own.so_far(), clock::thread_cpu_time());
-            while clock::thread_cpu_time() - ran < Nanos::from_millis(5) {}
-            assert!(own.so_far() - before >= Nanos::from_millis(5));
+        let times = |slept, ran, waited| {
+            let [now, slept, ran, waited] = [1000, slept, ran, waited].map(Nanos);
+            Times { now, slept, ran, waited }
+        };
+        let begin = Times::default();
+        assert_eq!(times(600, 400, 0).demand_since(&begin), 400);
+        assert_eq!(times(600, 300, 100).demand_since(&begin), 500, "it waited when it woke up");
+        assert_eq!(times(0, 1000, 200).demand_since(&begin), 1000);
+        // Calls that return at once, which are counted as sleep.
+        assert_eq!(times(600, 950, 0).demand_since(&begin), 950);
+    }
+
+    /// It would keep its core for as long as the system's throttle lets it.
+    #[test]
+    fn a_thread_that_never_sleeps_is_bounded_whatever_hypervisor_and_interrupts_take() {
+        for taken in [0, 100, 500, 900] {
+            let now = Nanos(1000);
+            let ran = now - Nanos(taken);
+            let times = Times { now, slept: Nanos::ZERO, ran, waited: Nanos::ZERO };
+            let wanted = times.demand_since(&Times::default());
+            let (class, _) = Bound::new(Some(950), 1).next(Class::RealTime, wanted);
+            assert_eq!(class, Class::Ordinary, "{taken} of 1000 ns taken");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_runs_is_seen_to() {
+        for meter in [Meter::of_this_thread(), Meter(None)] {
+            let before = meter.read(clock::now(), Nanos::ZERO);
+            while clock::thread_cpu_time() - before.ran < Nanos::from_millis(5) {}
+            let times = meter.read(clock::now(), Nanos::ZERO);
+            assert!(times.ran - before.ran >= Nanos::from_millis(5));
+            assert_eq!(times.demand_since(&before), 1000);
         }
     }
 

@@ -71,6 +71,9 @@ pub(crate) struct WorkerLoop {
     runners: Vec<Box<Runner>>,
     polled: PollSet,
     gauge: Gauge,
+    /// How long the thread has slept, and since when it does until its next turn.
+    slept: Nanos,
+    asleep_since: Option<Nanos>,
     /// CPU time of the thread that is already assigned to its workers.
     accounted: Nanos,
     /// When it started to work without a pause, as of its last check.
@@ -124,6 +127,8 @@ impl WorkerLoop {
             runners: vec![Box::new(runner)],
             polled: PollSet::default(),
             gauge: Gauge { since: now, cpu: Nanos::ZERO },
+            slept: Nanos::ZERO,
+            asleep_since: None,
             accounted: Nanos::ZERO,
             awake: Streak::None,
         }
@@ -142,17 +147,21 @@ impl WorkerLoop {
                     return;
                 }
                 self.polled.clear();
-                self.sleep(None);
+                self.sleep(clock::now(), None);
                 self.gauge = Gauge::new();
                 continue;
             }
-            priority.look(self.turn());
+            let now = self.turn();
+            priority.look(now, self.slept);
         }
     }
 
     /// A step of each worker, then sleep if none has more to do. Returns when it began.
     fn turn(&mut self) -> Nanos {
         let now = clock::now();
+        if let Some(since) = self.asleep_since.take() {
+            self.slept += now - since;
+        }
         if self.runners.iter().any(|runner| runner.has_mail()) {
             self.account();
             if self.runners.len() > 1
@@ -220,15 +229,17 @@ impl WorkerLoop {
             runner.listen(&mut self.polled);
         }
         if at_most > SLEEP_MIN {
-            self.sleep(Some(at_most));
+            self.sleep(now, Some(at_most));
         }
         // Workers are served in the order of their times, as if each had been woken separately.
         self.runners.sort_by_key(|runner| runner.due());
         self.awake = Streak::None;
     }
 
-    /// Sleeps for at most `at_most`, or until a polled queue has packets or a worker arrives.
-    fn sleep(&mut self, at_most: Option<Nanos>) {
+    /// Sleeps from `now` on for at most `at_most`, or until a polled queue has packets or a worker
+    /// arrives.
+    fn sleep(&mut self, now: Nanos, at_most: Option<Nanos>) {
+        self.asleep_since.get_or_insert(now);
         self.polled.add(self.handoff.wake(), true);
         match self.polled.wait(at_most.map(|time| time.0)) {
             Ok(wake) if wake.failed && !wake.readable => std::thread::sleep(FAILED_WAIT),
