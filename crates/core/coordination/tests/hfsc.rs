@@ -524,6 +524,7 @@ proptest! {
         curves in prop::collection::vec(
             (1u64..5, prop::option::weighted(0.4, 1u64..60), 1usize..64), 7),
         top in prop::sample::select(vec![20u64, 100]),
+        lateness in prop::sample::select(vec![0u64, 10, 50]),
     ) {
         let limited = |number: usize| {
             let (share, limit, _) = curves[number];
@@ -534,7 +535,7 @@ proptest! {
         let of = [(21, 2, 2), (22, 2, 3), (31, 3, 4), (32, 3, 5), (41, 1, 6)];
         let leaves = of.map(|(id, above, number)| (id, class(Some(above), limited(number))));
         classes.extend(leaves);
-        let mut run = Run::new(queues, &classes, Nanos::from_micros(10));
+        let mut run = Run::new(queues, &classes, Nanos::from_micros(lateness));
         for (id, _, number) in of {
             let mut any = false;
             for queue in (0..queues).filter(|queue| curves[number].2 >> queue & 1 == 1) {

@@ -6,6 +6,7 @@
 //!
 //! Cost: up to three tournaments of the children for each change.
 
+use super::curve::is_before;
 use super::winners::Winners;
 
 /// See the module's documentation. Children are numbered by place.
@@ -93,14 +94,18 @@ impl Children {
         self.last.first().map(|(_, time)| !time)
     }
 
-    /// The child that will be served first when the class has credit, its virtual time, and from
-    /// when on it may be served; 0 for now.
-    pub(super) fn first(&self) -> Option<(u32, u64, u64)> {
-        let fit = self.fit.first().map(|(place, time)| (place, time, 0));
-        let unfit = || {
-            let (place, fit_from) = self.unfit.first()?;
-            Some((place, self.virtual_time(place), fit_from))
-        };
-        fit.or_else(unfit)
+    /// The child that will be served first when the class `opens`, its virtual time, and from when
+    /// on it may be served; 0 for now. Of those that their limits hold up until then, only the one
+    /// that comes first counts.
+    pub(super) fn first(&mut self, opens: u64, now: u64) -> Option<(u32, u64, u64)> {
+        let fit = self.next(now).map(|(place, time)| (place, time, 0));
+        let unfit = self.unfit.first();
+        let unfit = unfit.map(|(place, fit_from)| (place, self.virtual_time(place), fit_from));
+        match (fit, unfit) {
+            (Some(fit), Some(unfit)) if unfit.2 <= opens && is_before(unfit.1, fit.1) => {
+                Some(unfit)
+            }
+            (fit, unfit) => fit.or(unfit),
+        }
     }
 }

@@ -276,6 +276,14 @@ impl Class {
         self.real_time.take_back(curve, before.wrapping_sub(bytes.0), bytes);
     }
 
+    /// Its upper limit holds it up, so others need not wait for it.
+    #[inline]
+    pub(super) fn withdraw(&self, now: u64) {
+        if let Some(parent) = self.parent.as_ref().filter(|parent| parent.is_shared()) {
+            parent.waiting.stop_waiting(self.virtual_time(), Nanos(now));
+        }
+    }
+
     /// Its virtual time, after it has been served. One that its upper limit has held up does not
     /// catch up with what the others have had meanwhile.
     #[inline]
@@ -303,12 +311,14 @@ impl Class {
         time
     }
 
-    /// A class below it is next, at this virtual time. With `is_shared`, others that are behind may
-    /// wait on other queues.
+    /// A class below it is next, at this virtual time. With a `lead`, others on other queues may be
+    /// behind by so much or more.
     #[inline]
-    pub(super) fn serves(&self, virtual_time: u64, is_shared: bool, now: u64) {
-        let mut time = virtual_time;
-        if is_shared && let Some(hindmost) = self.waiting.hindmost(Nanos(now)) {
+    pub(super) fn serves(&self, virtual_time: u64, lead: u64, now: u64) {
+        let mut time = virtual_time.wrapping_sub(lead);
+        if lead > 0
+            && let Some(hindmost) = self.waiting.hindmost(Nanos(now))
+        {
             time = earlier(time, hindmost);
         }
         let least = self.least.load(Ordering::Relaxed);

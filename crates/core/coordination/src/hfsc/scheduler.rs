@@ -23,7 +23,7 @@ use super::children::Children;
 use super::class::{Class, Curves, both, weight};
 use super::curve::{earlier, is_before};
 use super::winners::{NONE, Winners};
-use crate::tree::virtual_time::virtual_span;
+use crate::tree::virtual_time::{LEAD, virtual_span};
 use narrows_packet::Reading;
 use narrows_qdisc::hfsc::Service;
 use narrows_qdisc::htb::{Grant, LeafClass, Then, Times};
@@ -127,8 +127,8 @@ pub(super) struct Scheduler {
     /// and those that are, by deadline.
     eligible: Winners,
     held: Times,
-    /// Classes at which something is to be announced, and when the classes above them let them be
-    /// served; empty between calls.
+    /// Classes at which something is announced, each behind the class above it, and when they open;
+    /// kept to allocate once.
     announcing: Vec<(u32, u64)>,
     turn: Turn,
     /// When it was asked last.
@@ -298,11 +298,15 @@ impl Scheduler {
             let _: bool = leaf.place.class.waiting.leave(std::mem::take(&mut leaf.weight));
         }
         let (mut member, mut fit_from, mut leaves) = (Ok(place), 0, is_last);
+        let mut are_held_up = false;
         while let Some(one) = self.place(member) {
             let (parent, at) = (one.parent, one.at);
             let curve = one.curves.link_share.filter(|_| one.is_active);
             let change = curve.map(|curve| {
                 let time = one.class.advance(&curve);
+                if are_held_up || one.class.fit_from(&one.curves) > now {
+                    one.class.withdraw(now);
+                }
                 if leaves {
                     one.is_active = false;
                     one.class.leave();
@@ -316,6 +320,7 @@ impl Scheduler {
                 None => {}
             }
             leaves = leaves && change.is_some() && above.children.is_empty();
+            are_held_up = above.holds_up(now);
             (member, fit_from) = (Err(parent), above.children.fit_from());
         }
     }
@@ -382,12 +387,14 @@ impl Scheduler {
                 };
                 let member = inner.members[child as usize]?;
                 let is_shared = inner.place.class.is_shared();
+                let mut lead = 0;
                 if is_shared {
                     let of = match member {
                         Ok(leaf) => &self.leaves[leaf as usize].as_ref()?.place,
                         Err(inner) => &self.inners[inner as usize].as_ref()?.place,
                     };
                     let (present, weight) = (of.class.virtual_time(), of.weight());
+                    lead = of.lead();
                     let Some(Some(inner)) = self.inners.get_mut(at as usize) else { return None };
                     if present != time {
                         // Another queue has served it.
@@ -404,7 +411,7 @@ impl Scheduler {
                     }
                 }
                 let Some(Some(inner)) = self.inners.get_mut(at as usize) else { return None };
-                inner.serves(time, is_shared, now);
+                inner.serves(time, lead, now);
                 match member {
                     Err(below) => at = below,
                     Ok(place) => {
@@ -475,33 +482,72 @@ impl Scheduler {
     }
 
     /// Announces to other queues what this one waits for: of each class that an upper limit of its
-    /// own or above it closes, the child that will be served first when it opens. A child that its
-    /// own limit holds up longer than that has no claim, because the others need not wait for it.
+    /// own or above it closes, the child that will be served first when it opens, and of each leaf
+    /// this queue. A child that its own limit holds up longer than that has no claim, because the
+    /// others need not wait for it. What other queues have served meanwhile is learnt first: a claim
+    /// of a time that has passed would keep all waiting for nobody.
     fn announce(&mut self, now: u64) {
-        self.announcing.push((ROOT, 0));
-        for _ in 0..ANNOUNCED_MOST {
-            let Some((at, above)) = self.announcing.pop() else { return };
+        let Self { inners, announcing, .. } = self;
+        let shared = |at: u32| {
+            let inner = inners.get(at as usize)?.as_ref()?;
+            inner.place.class.is_shared().then_some(inner)
+        };
+        if shared(ROOT).is_none() {
+            return;
+        }
+        announcing.clear();
+        announcing.push((ROOT, 0));
+        let mut next = 0;
+        while next < ANNOUNCED_MOST
+            && let Some((at, opens)) = announcing.get_mut(next)
+        {
+            next += 1;
+            let Some(inner) = shared(*at) else { continue };
+            *opens = both(*opens, inner.place.fit_from());
+            let opens = *opens;
+            let below = inner.inners.iter().filter(|below| shared(**below).is_some());
+            announcing.extend(below.map(|below| (*below, opens)));
+        }
+        // From when on a class may be served depends on those below it.
+        for next in (0..next).rev() {
+            let (at, opens) = self.announcing[next];
+            let first = self.first_child(at, opens, now);
             let Some(Some(inner)) = self.inners.get(at as usize) else { continue };
-            if !inner.place.class.is_shared() {
-                continue;
-            }
-            let opens = both(above, inner.place.fit_from());
-            self.announcing.extend(inner.inners.iter().map(|below| (*below, opens)));
-            let Some((child, time, fit_from)) = inner.children.first() else { continue };
-            if opens > now && fit_from <= opens {
+            if let Some((time, fit_from)) = first
+                && opens > now
+                && fit_from <= opens
+            {
                 inner.place.class.waiting.want(time, Nanos(opens), Nanos(now));
             }
-            if let Some(Ok(leaf)) = inner.members[child as usize]
-                && let Some(Some(leaf)) = self.leaves.get(leaf as usize)
-                && leaf.place.class.is_shared()
-            {
-                let opens = both(opens, leaf.place.fit_from());
-                if opens > now {
-                    leaf.place.class.waiting.want(leaf.time, Nanos(opens), Nanos(now));
+            // Whichever is first here, another queue may be about to serve any of them.
+            for leaf in inner.members.iter().flatten().take(ANNOUNCED_MOST) {
+                if let Ok(leaf) = leaf
+                    && let Some(Some(leaf)) = self.leaves.get(*leaf as usize)
+                    && leaf.weight > 0
+                    && leaf.place.class.is_shared()
+                {
+                    let opens = both(opens, leaf.place.fit_from());
+                    if opens > now {
+                        leaf.place.class.waiting.want(leaf.time, Nanos(opens), Nanos(now));
+                    }
                 }
             }
         }
-        self.announcing.clear();
+    }
+
+    /// The virtual time of the child of the class at `at` that will be served first when that one
+    /// `opens`, and from when on it may be served; 0 for now.
+    fn first_child(&mut self, at: u32, opens: u64, now: u64) -> Option<(u64, u64)> {
+        loop {
+            let inner = self.inner(at)?;
+            let (child, time, fit_from) = inner.children.first(opens, now)?;
+            let member = inner.members[child as usize]?;
+            if self.place(member)?.class.virtual_time() == time {
+                return Some((time, fit_from));
+            }
+            // Another queue has served it.
+            self.refit(member, now);
+        }
     }
 }
 
@@ -520,6 +566,13 @@ impl Place {
     #[inline]
     fn fit_from(&self) -> u64 {
         both(self.class.fit_from(&self.curves), self.stands_aside)
+    }
+
+    /// By how much it may be ahead of one on another queue, in virtual time.
+    #[inline]
+    fn lead(&self) -> u64 {
+        let curve = self.curves.link_share.as_ref();
+        curve.map_or(0, |curve| curve.byte_time().span(0, LEAD).0)
     }
 
     /// Its weight among those that wait beside it.
@@ -550,13 +603,20 @@ impl Inner {
         }
     }
 
+    /// Whether the upper limits of all its children hold it up.
+    #[inline]
+    fn holds_up(&self, now: u64) -> bool {
+        let fit_from = self.children.fit_from();
+        fit_from > now && fit_from != u64::MAX && self.aside.is_none_or(|(until, _)| until <= now)
+    }
+
     /// A child is next, at this virtual time. One that leaves credit to other queues is not behind
     /// because of its upper limit, and keeps its claim.
     #[inline]
-    fn serves(&self, time: u64, is_shared: bool, now: u64) {
+    fn serves(&self, time: u64, lead: u64, now: u64) {
         let aside = self.aside.filter(|(until, _)| *until > now);
         let time = aside.map_or(time, |(_, least)| earlier(least, time));
-        self.place.class.serves(time, is_shared, now);
+        self.place.class.serves(time, lead, now);
     }
 
     /// Adds `member`. Returns its place.
