@@ -304,14 +304,15 @@ impl Scheduler {
             let curve = one.curves.link_share.filter(|_| one.is_active);
             let change = curve.map(|curve| {
                 let time = one.class.advance(&curve);
-                if are_held_up || one.class.fit_from(&one.curves) > now {
+                let own = one.class.fit_from(&one.curves);
+                if are_held_up || own > now {
                     one.class.withdraw(now);
                 }
                 if leaves {
                     one.is_active = false;
                     one.class.leave();
                 }
-                (time, both(fit_from, one.fit_from()))
+                (time, both(fit_from, both(own, one.stands_aside)))
             });
             let Some(above) = self.inner(parent) else { return };
             match change {
@@ -320,8 +321,8 @@ impl Scheduler {
                 None => {}
             }
             leaves = leaves && change.is_some() && above.children.is_empty();
-            are_held_up = above.holds_up(now);
             (member, fit_from) = (Err(parent), above.children.fit_from());
+            are_held_up = fit_from > now && !above.leaves_credit(now);
         }
     }
 
@@ -603,11 +604,10 @@ impl Inner {
         }
     }
 
-    /// Whether the upper limits of all its children hold it up.
+    /// Whether a child leaves credit to other queues.
     #[inline]
-    fn holds_up(&self, now: u64) -> bool {
-        let fit_from = self.children.fit_from();
-        fit_from > now && fit_from != u64::MAX && self.aside.is_none_or(|(until, _)| until <= now)
+    fn leaves_credit(&self, now: u64) -> bool {
+        self.aside.is_some_and(|(until, _)| until > now)
     }
 
     /// A child is next, at this virtual time. One that leaves credit to other queues is not behind

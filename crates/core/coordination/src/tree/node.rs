@@ -1,6 +1,6 @@
 //! A class of the tree: its ledgers, and the groups of the classes below it.
 
-use super::terms::{Batches, Bucket, Portion, Terms};
+use super::terms::{Batches, Bucket, Most, Portion, Terms};
 use super::virtual_time::VirtualTimeGroup;
 use crate::census;
 use crate::ledger::Ledger;
@@ -14,6 +14,10 @@ use std::sync::{Arc, OnceLock};
 /// A class has fewer hosts than a port.
 type ClassCensus = census::Shared<256>;
 
+/// Whether the class has ever been in the groups above it: a bit beside the number of handles. One
+/// that never was need not be looked at closer when it has no more packets.
+const HAS_BORROWED: u16 = 1 << 15;
+
 /// See the module's documentation.
 ///
 /// A purchase of what the class has of its own touches one cache line of it, and one of each class
@@ -23,13 +27,14 @@ pub(super) struct Node {
     pub(super) parent: Option<Arc<Self>>,
     pub(super) sales: Sales,
     pub(super) terms: Terms,
-    /// How many queues have a handle at it.
+    /// How many queues have a handle at it, and [`HAS_BORROWED`].
     handles: AtomicU16,
-    /// Whether a queue is, or was, in a group of another rank than the first.
-    has_ranks: AtomicBool,
+    most: Most,
     batches: Batches,
 
     portion: Portion,
+    /// Whether a queue is, or was, in a group of another rank than the first.
+    has_ranks: AtomicBool,
     /// The weight and priority with which it is in the groups above it; 0 while it is not.
     entry: AtomicU64,
     /// The queues that send for it, of the first rank or without ranks.
@@ -97,6 +102,7 @@ impl Node {
             sales: Sales::default(),
             handles: AtomicU16::default(),
             has_ranks: AtomicBool::default(),
+            most: Most::new(class),
             batches: Batches::new(class),
             entry: AtomicU64::default(),
             queues: VirtualTimeGroup::default(),
@@ -110,6 +116,7 @@ impl Node {
     pub(super) fn set(&self, class: &Class) {
         self.terms.set(class);
         self.portion.set(class);
+        self.most.set(class);
         self.batches.set(class);
     }
 
@@ -131,7 +138,7 @@ impl Node {
     /// The most that may be bought at once.
     #[inline]
     pub(super) fn most(&self) -> Bytes {
-        self.portion.most()
+        self.most.get()
     }
 
     /// For how much of this limit it waits that wants `want`, or `least`.
@@ -221,7 +228,7 @@ impl Node {
     /// which decides shares and not the sum.
     #[inline]
     pub(super) fn is_shared(&self) -> bool {
-        self.handles.load(Ordering::Relaxed) > 1
+        self.handles.load(Ordering::Relaxed) & !HAS_BORROWED > 1
     }
 
     /// A handle at its queues' census.
@@ -292,6 +299,7 @@ impl Node {
     pub(super) fn enter(&self) {
         let entry = u64::from(self.quantum()) << 3 | self.prio() as u64;
         if self.entry.load(Ordering::Relaxed) != entry {
+            self.handles.fetch_or(HAS_BORROWED, Ordering::Relaxed);
             self.exchange(entry);
         }
     }
@@ -299,7 +307,8 @@ impl Node {
     /// Whether it is in them.
     #[inline]
     pub(super) fn has_entered(&self) -> bool {
-        self.entry.load(Ordering::Relaxed) != 0
+        self.handles.load(Ordering::Relaxed) & HAS_BORROWED != 0
+            && self.entry.load(Ordering::Relaxed) != 0
     }
 
     /// Leaves these groups for a queue that no longer sends for it, if no other is in its own. The

@@ -13,20 +13,22 @@ pub(super) struct QueueHandle {
     pub(super) node: Arc<Node>,
     /// Bought so far, in bytes.
     pub(super) total: u64,
-    /// Its weight in the group of the class's queues; 0 while nothing is queued.
+    /// Its weight in the group of the class's queues, while it is in that.
     weight: u64,
     /// Whether it is in that group. A queue that alone sends for the class is not.
     is_member: bool,
+    /// Whether packets are queued.
+    is_active: bool,
     /// The rank of its next packet: there is a group for each rank.
     rank: u8,
     /// The queue's weight among the queues of the class.
     part: Weight,
     /// Its virtual time in the group.
     place: u64,
+    /// The time that it announced there when it was refused; 0 if it was not.
+    wanted: Nanos,
     /// Its virtual times in groups of other ranks. Made with the first other rank.
     places: Option<Box<[u64; RANKS]>>,
-    /// The time that it announced there when it was refused.
-    wanted: Option<Nanos>,
 }
 
 impl QueueHandle {
@@ -41,7 +43,8 @@ impl QueueHandle {
             part: Weight::ONE,
             rank: 0,
             is_member: false,
-            wanted: None,
+            is_active: false,
+            wanted: Nanos::ZERO,
         }
     }
 
@@ -55,6 +58,7 @@ impl QueueHandle {
     pub(super) fn join(&mut self) {
         if !self.is_member && self.node.is_shared() {
             self.is_member = true;
+            self.weight = self.weight_among_queues();
             self.join_group();
         }
     }
@@ -75,7 +79,7 @@ impl QueueHandle {
     /// Whether it has announced to other queues of the class that it waits.
     #[inline]
     pub(super) fn was_refused(&self) -> bool {
-        self.wanted.is_some()
+        self.wanted != Nanos::ZERO
     }
 
     /// Joins the group of its rank.
@@ -128,7 +132,7 @@ impl QueueHandle {
     #[inline]
     pub(super) fn announce(&mut self, until: Nanos, now: Nanos) {
         if self.is_member {
-            self.wanted = Some(self.queues().want(self.place, until, now));
+            self.wanted = self.queues().want(self.place, until, now);
         }
     }
 
@@ -136,7 +140,7 @@ impl QueueHandle {
     #[inline]
     pub(super) fn announce_arrival(&mut self, due: Nanos) {
         if self.is_member && self.node.has_ranks() {
-            self.wanted = Some(self.queues().announce_arrival(due));
+            self.wanted = self.queues().announce_arrival(due);
         }
     }
 
@@ -163,7 +167,8 @@ impl QueueHandle {
 
     /// Withdraws what it announced.
     fn withdraw(&mut self, now: Nanos) {
-        if let Some(wanted) = self.wanted.take() {
+        if self.was_refused() {
+            let wanted = std::mem::take(&mut self.wanted);
             self.queues().withdraw(wanted, now);
             self.queues().stop_waiting(self.place, now);
         }
@@ -175,13 +180,11 @@ impl QueueHandle {
             return;
         }
         self.part = part;
-        if self.weight != 0 {
+        if self.is_member {
             let weight = self.weight_among_queues();
             let before = std::mem::replace(&mut self.weight, weight);
-            if self.is_member {
-                self.queues().join(self.weight);
-                let _: bool = self.queues().leave(before);
-            }
+            self.queues().join(self.weight);
+            let _: bool = self.queues().leave(before);
         }
     }
 
@@ -204,11 +207,11 @@ impl QueueHandle {
 
     /// Packets are queued here from now on, or no longer.
     pub(super) fn set_active(&mut self, active: bool) {
-        if active == (self.weight != 0) {
+        if active == self.is_active {
             return;
         }
+        self.is_active = active;
         if active {
-            self.weight = self.weight_among_queues();
             return self.join();
         }
         let weight = std::mem::take(&mut self.weight);

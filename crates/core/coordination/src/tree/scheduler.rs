@@ -465,16 +465,16 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     fn look_ahead(&mut self, others: &mut dyn FnMut(Stage, u32)) {
         let Self { ready, leaves, .. } = self;
         ready.look_ahead(|stage, place| {
-            if let Some(Some(leaf)) = leaves.get(place as usize) {
-                match stage {
-                    Stage::Leaf => prefetch(leaf),
-                    Stage::Parts => leaf.node().prefetch_own(),
-                    Stage::Turn => {
-                        if let Some(above) = &leaf.node().parent {
-                            above.prefetch_own();
-                        }
+            match (stage, leaves.get(place as usize)) {
+                // To see whether there is a leaf would be to wait for it.
+                (Stage::Leaf, Some(leaf)) => prefetch(leaf),
+                (Stage::Parts, Some(Some(leaf))) => leaf.node().prefetch_own(),
+                (Stage::Turn, Some(Some(leaf))) => {
+                    if let Some(above) = &leaf.node().parent {
+                        above.prefetch_own();
                     }
                 }
+                _ => {}
             }
             others(stage, place);
         });

@@ -7,7 +7,7 @@
 
 use super::node::Limit;
 use crate::byte_time::ByteTime;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
 
@@ -104,11 +104,37 @@ impl Terms {
     }
 }
 
-/// How much of a class is bought at once, and when it is its turn.
+/// A number of bytes in [units](BATCH_UNIT).
+fn units(bytes: u64) -> u16 {
+    u16::try_from(bytes / BATCH_UNIT).unwrap_or(u16::MAX)
+}
+
+/// The most of a class that is bought at once, in [units](BATCH_UNIT).
+#[derive(Default)]
+pub(super) struct Most(AtomicU16);
+
+impl Most {
+    pub(super) fn new(class: &Class) -> Self {
+        let most = Self::default();
+        most.set(class);
+        most
+    }
+
+    pub(super) fn set(&self, class: &Class) {
+        let earned = class.ceil.bytes_per_sec() / (1_000_000_000 / LEAST_TIME.0);
+        let most = class.cburst.0.max(LEAST_FRAMES * FRAME.0).max(earned) / MOST_PART;
+        self.0.store(units(most), Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> Bytes {
+        Bytes(u64::from(self.0.load(Ordering::Relaxed)) * BATCH_UNIT)
+    }
+}
+
+/// When it is a class's turn.
 #[derive(Default)]
 pub(super) struct Portion {
-    /// In bytes.
-    most: AtomicU32,
     /// In bytes; the lowest bits are the priority.
     quantum_and_prio: AtomicU32,
 }
@@ -121,18 +147,9 @@ impl Portion {
     }
 
     pub(super) fn set(&self, class: &Class) {
-        let earned = class.ceil.bytes_per_sec() / (1_000_000_000 / LEAST_TIME.0);
-        let most = class.cburst.0.max(LEAST_FRAMES * FRAME.0).max(earned) / MOST_PART;
-        self.most.store(u32::try_from(most).unwrap_or(u32::MAX), Ordering::Relaxed);
         let prio = u32::from(class.prio).min(PRIORITIES as u32 - 1);
         let quantum = class.quantum.clamp(1, u32::MAX >> 3);
         self.quantum_and_prio.store(quantum << 3 | prio, Ordering::Relaxed);
-    }
-
-    /// The most that is bought at once, in bytes.
-    #[inline]
-    pub(super) fn most(&self) -> Bytes {
-        Bytes(u64::from(self.most.load(Ordering::Relaxed)))
     }
 
     /// In bytes, at least one.
@@ -167,7 +184,7 @@ impl Batches {
             let bucket = burst.0.max(LEAST_FRAMES * FRAME.0).max(in_time(LEAST_TIME));
             let frames = in_time(LEAST_TIME).min(BATCH_FRAMES * FRAME.0).min(bucket / MOST_PART);
             let bytes = in_time(BATCH_TIME).min(bucket / BATCH_PART).max(frames);
-            u32::from(u16::try_from(bytes / BATCH_UNIT).unwrap_or(u16::MAX))
+            u32::from(units(bytes))
         });
         self.0.store(batches[0] | batches[1] << 16, Ordering::Relaxed);
     }
