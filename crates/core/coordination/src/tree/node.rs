@@ -126,6 +126,12 @@ impl Node {
         prefetch(self);
     }
 
+    /// Prefetches what a purchase touches besides where several queues send for the class.
+    #[inline]
+    pub(super) fn prefetch_shared(&self) {
+        prefetch(&self.portion);
+    }
+
     /// Starts to fetch all that a purchase writes, of this class and those above it. Otherwise each
     /// class would be waited for after the one below it, where other cores have bought since.
     /// A core that alone has bought only pays for it: what it wrote, it still has.

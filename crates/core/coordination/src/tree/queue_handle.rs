@@ -32,6 +32,10 @@ pub(super) struct QueueHandle {
 }
 
 impl QueueHandle {
+    /// How many of its bytes a turn touches that is paid for by the class's own credit.
+    #[cfg(test)]
+    pub(super) const OF_A_TURN: usize = std::mem::offset_of!(Self, places);
+
     pub(super) fn new(node: Arc<Node>) -> Self {
         node.add_handle();
         Self {

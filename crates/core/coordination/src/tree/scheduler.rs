@@ -463,12 +463,17 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn look_ahead(&mut self, others: &mut dyn FnMut(Stage, u32)) {
-        let Self { ready, leaves, .. } = self;
+        let Self { ready, leaves, has_others, .. } = self;
         ready.look_ahead(|stage, place| {
             match (stage, leaves.get(place as usize)) {
                 // To see whether there is a leaf would be to wait for it.
                 (Stage::Leaf, Some(leaf)) => prefetch(leaf),
-                (Stage::Parts, Some(Some(leaf))) => leaf.node().prefetch_own(),
+                (Stage::Parts, Some(Some(leaf))) => {
+                    leaf.node().prefetch_own();
+                    if *has_others {
+                        leaf.node().prefetch_shared();
+                    }
+                }
                 (Stage::Turn, Some(Some(leaf))) => {
                     if let Some(above) = &leaf.node().parent {
                         above.prefetch_own();

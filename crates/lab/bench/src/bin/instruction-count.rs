@@ -1,12 +1,13 @@
 //! Counts the instructions that a packet costs, with valgrind, and holds them against the
-//! budgets in `instructions.json`.
+//! budgets in `instructions.json`. Of a tree with many classes also the cache lines that it
+//! touches, which is what a packet costs there.
 //!
 //! `--check` fails if a structure is more than 3 % over its budget; `--write` makes the present
 //! counts the budget. `--work NAME PACKETS` does the work of one structure, for valgrind to watch:
 //! so one program is optimised as a whole, and not one for each kind of work.
 
 use anyhow::{Context, bail, ensure};
-use narrows_bench::callgrind::{self, Program};
+use narrows_bench::callgrind::{self, Event, Program};
 use narrows_bench::{Structure, cake, classify, heaviest, tree, wheels};
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -20,6 +21,8 @@ const CAKE_FLOWS: u32 = 1024;
 /// The tree of `bench tree` in the middle: leaf classes, and classes above each.
 const TREE_CLASSES: u32 = 1024;
 const TREE_DEPTH: u32 = 4;
+/// The tree of which cache lines are counted: larger than the cache of the model.
+const LARGE_TREE_CLASSES: u32 = 4096;
 /// Flows that timing wheels hold: what `bench wheels` is about.
 const WHEELS_FLOWS: u32 = 1024;
 /// How far over its budget a structure may be, in percent: compilers differ by less.
@@ -33,8 +36,8 @@ fn main() -> anyhow::Result<()> {
         ["--check"] => (true, false),
         ["--write"] => (false, true),
         ["--work", name, packets] => {
-            let (_, work) =
-                works().into_iter().find(|(it, _)| it == name).context("no such work")?;
+            let (_, _, work) =
+                works().into_iter().find(|(it, ..)| it == name).context("no such work")?;
             println!("{}", work.run(packets.parse()?)?);
             return Ok(());
         }
@@ -55,10 +58,10 @@ fn main() -> anyhow::Result<()> {
     let mut counts = serde_json::Map::new();
     let mut over = Vec::new();
     println!("{:<16} {:>19} {:>8} {:>8}", "structure", "instructions/packet", "budget", "over");
-    for (name, _) in works() {
+    for (name, event, _) in works() {
         let arguments = vec!["--work".to_owned(), name.clone()];
         let program = Program { path: path.clone(), arguments };
-        let per_packet = callgrind::per_packet(&program, FEW, MANY)?;
+        let per_packet = callgrind::events_per_packet(&program, event, FEW, MANY)?;
         match budgets.get(&name) {
             Some(budget) => {
                 let excess = 100.0 * (per_packet / budget - 1.0);
@@ -91,8 +94,8 @@ enum Work {
     Classify(classify::Rules),
     /// `cake` with flows.
     Cake(cake::Subject),
-    /// A tree of classes, each with a FIFO.
-    Tree(tree::Subject, tree::Load),
+    /// A tree of so many classes, each with a FIFO.
+    Tree(tree::Subject, u32, tree::Load),
     /// Timing wheels.
     Wheels(wheels::Subject),
     /// The heaviest hosts and flows, from the start of a window.
@@ -110,8 +113,8 @@ impl Work {
                 packets
             }
             Self::Cake(subject) => cake::Work::new(subject, CAKE_FLOWS)?.run(packets),
-            Self::Tree(subject, load) => {
-                let shape = tree::Shape::busy(TREE_CLASSES, TREE_DEPTH, load);
+            Self::Tree(subject, classes, load) => {
+                let shape = tree::Shape::busy(classes, TREE_DEPTH, load);
                 tree::Work::new(subject, shape)?.run(packets)
             }
             Self::Wheels(subject) => {
@@ -126,19 +129,22 @@ impl Work {
     }
 }
 
-/// What is measured, by name.
-fn works() -> Vec<(String, Work)> {
+/// What is measured, by name, and what is counted.
+fn works() -> Vec<(String, Event, Work)> {
     use wheels::Subject::{Carousel, Eiffel, FlowBundler};
     let structures = Structure::all().into_iter().map(|it| (it.name(), Work::Structure(it)));
     let rules = classify::Rules::ALL;
     let rules = rules.map(|it| (format!("classify-{}", it.name()), Work::Classify(it)));
     let cakes = [cake::Subject::CakeBesteffort, cake::Subject::CakeDiffserv4];
     let cakes = cakes.map(|it| (it.name().to_owned(), Work::Cake(it)));
-    let of = |load| Work::Tree(tree::Subject::TreeFifo, load);
+    let of = |load| Work::Tree(tree::Subject::TreeFifo, TREE_CLASSES, load);
     let trees = tree::Load::ALL.map(|it| (format!("tree-{}", it.name()), of(it)));
-    let hfsc = Work::Tree(tree::Subject::HfscFifo, tree::Load::Bound);
+    let hfsc = Work::Tree(tree::Subject::HfscFifo, TREE_CLASSES, tree::Load::Bound);
     let wheels = [Carousel, Eiffel, FlowBundler];
     let wheels = wheels.map(|it| (it.name().to_owned(), Work::Wheels(it)));
+    let large = |load| Work::Tree(tree::Subject::TreeFifo, LARGE_TREE_CLASSES, load);
+    let lines = tree::Load::ALL.map(|it| (format!("lines-{}", it.name()), large(it)));
+    let lines = lines.map(|(name, work)| (name, Event::CacheLines, work));
     structures
         .chain(rules)
         .chain(cakes)
@@ -146,5 +152,7 @@ fn works() -> Vec<(String, Work)> {
         .chain([("hfsc-bound".to_owned(), hfsc)])
         .chain(wheels)
         .chain([("heaviest".to_owned(), Work::Heaviest)])
+        .map(|(name, work)| (name, Event::Instructions, work))
+        .chain(lines)
         .collect()
 }

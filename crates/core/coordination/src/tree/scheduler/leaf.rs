@@ -96,9 +96,11 @@ impl Leaf {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::mem::offset_of;
 
     #[test]
-    fn a_leaf_takes_two_cache_lines() {
+    fn a_leaf_takes_two_cache_lines_and_a_turn_with_credit_of_its_own_one() {
         assert_eq!(size_of::<Leaf>(), 2 * 64);
+        assert_eq!(offset_of!(Leaf, handle) + QueueHandle::OF_A_TURN, 64);
     }
 }
