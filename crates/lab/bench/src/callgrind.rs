@@ -12,8 +12,8 @@ use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The last level of the model: bytes, ways, bytes a line.
-const CACHE: &str = "131072,16,64";
+/// The model, the same on every machine: bytes, ways, bytes a line.
+const CACHE: [&str; 3] = ["--I1=32768,8,64", "--D1=32768,8,64", "--LL=131072,16,64"];
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,14 +51,14 @@ struct Count {
 }
 
 fn count(program: &Program, event: Event, packets: u64) -> Result<Count> {
-    let cache = match event {
-        Event::Instructions => vec![],
-        // The first level is that of this machine.
-        Event::CacheLines => vec!["--cache-sim=yes".to_owned(), format!("--LL={CACHE}")],
+    let cache: &[&str] = match event {
+        Event::Instructions => &[],
+        Event::CacheLines => &CACHE,
     };
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .args(cache)
+        .args((event == Event::CacheLines).then_some("--cache-sim=yes"))
         .arg(&program.path)
         .args(&program.arguments)
         .arg(packets.to_string())
