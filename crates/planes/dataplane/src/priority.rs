@@ -9,8 +9,8 @@
 //! *Bounded.* A real-time thread that does not sleep would take its core away from everything else:
 //! from the kernel's threads that hand packets to it, too, and from the thread that answers
 //! commands. So each real-time thread looks every [`WINDOW`] at the time for which it wanted its
-//! core. If that is more than [`MOST`], it first lets the others run, and is an ordinary thread for a
-//! ninth of that time, at the nice value of the process: at a better one it would go before the
+//! core. If that is more than [`MOST`], it first lets the others run, and is an ordinary thread for
+//! a ninth of that time, at the nice value of the process: at a better one it would go before the
 //! others again. So real-time threads use at most [`MOST`] of a core while others want the rest,
 //! however many there are, or less where the system throttles them earlier (`sched_rt_runtime_us`,
 //! sched(7)). This throttle, which stops a thread for 50 ms and longer, has no reason to act.

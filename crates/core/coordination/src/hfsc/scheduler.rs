@@ -485,8 +485,8 @@ impl Scheduler {
     /// Announces to other queues what this one waits for: of each class that an upper limit of its
     /// own or above it closes, the child that will be served first when it opens, and of each leaf
     /// this queue. A child that its own limit holds up longer than that has no claim, because the
-    /// others need not wait for it. What other queues have served meanwhile is learnt first: a claim
-    /// of a time that has passed would keep all waiting for nobody.
+    /// others need not wait for it. What other queues have served meanwhile is learnt first: a
+    /// claim of a time that has passed would keep all waiting for nobody.
     fn announce(&mut self, now: u64) {
         let Self { inners, announcing, .. } = self;
         let shared = |at: u32| {
