@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// The place of the root, which is the qdisc itself.
 const ROOT: u32 = 0;
 
-/// At no more classes than this, a queue announces what it waits for.
+/// At no more classes than this, a queue announces what it waits for, and for no more leaves.
 const ANNOUNCED_MOST: usize = 256;
 
 /// The weight of a queue of a leaf among its queues, in bytes.
@@ -506,9 +506,11 @@ impl Scheduler {
             let Some(inner) = shared(*at) else { continue };
             *opens = both(*opens, inner.place.fit_from());
             let opens = *opens;
-            let below = inner.inners.iter().filter(|below| shared(**below).is_some());
+            let below = inner.inners.iter().take(ANNOUNCED_MOST);
+            let below = below.filter(|below| shared(**below).is_some());
             announcing.extend(below.map(|below| (*below, opens)));
         }
+        let mut left = ANNOUNCED_MOST;
         // From when on a class may be served depends on those below it.
         for next in (0..next).rev() {
             let (at, opens) = self.announcing[next];
@@ -521,7 +523,8 @@ impl Scheduler {
                 inner.place.class.waiting.want(time, Nanos(opens), Nanos(now));
             }
             // Whichever is first here, another queue may be about to serve any of them.
-            for leaf in inner.members.iter().flatten().take(ANNOUNCED_MOST) {
+            for leaf in inner.members.iter().flatten().take(left) {
+                left -= 1;
                 if let Ok(leaf) = leaf
                     && let Some(Some(leaf)) = self.leaves.get(*leaf as usize)
                     && leaf.weight > 0
