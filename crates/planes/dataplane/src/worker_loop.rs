@@ -43,6 +43,11 @@ const SLEEP_MIN: Nanos = Nanos(3_000);
 /// How long a thread sleeps before it checks a port in error again.
 const FAILED_WAIT: Duration = Duration::from_millis(1);
 
+/// How long a thread sleeps that was woken and finds no reason. A [bell](crate::bell::Bell) wakes
+/// before it shows that it has rung. Where the thread that rings it has the same core, this one has
+/// interrupted it in between: without a sleep a real-time thread would never see the reason.
+const RINGING: Duration = Duration::from_micros(20);
+
 /// How often a thread measures its load of its core.
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
 
@@ -74,6 +79,8 @@ pub(crate) struct WorkerLoop {
     /// How long the thread has slept, and since when it does until its next turn.
     slept: Nanos,
     asleep_since: Option<Nanos>,
+    /// Whether something to read ended its last sleep.
+    was_woken: bool,
     /// CPU time of the thread that is already assigned to its workers.
     accounted: Nanos,
     /// When it started to work without a pause, as of its last check.
@@ -129,6 +136,7 @@ impl WorkerLoop {
             gauge: Gauge { since: now, cpu: Nanos::ZERO },
             slept: Nanos::ZERO,
             asleep_since: None,
+            was_woken: false,
             accounted: Nanos::ZERO,
             awake: Streak::None,
         }
@@ -148,6 +156,9 @@ impl WorkerLoop {
                 }
                 self.polled.clear();
                 self.sleep(clock::now(), None);
+                if !self.handoff.is_full() {
+                    std::thread::sleep(RINGING);
+                }
                 self.gauge = Gauge::new();
                 continue;
             }
@@ -184,8 +195,11 @@ impl WorkerLoop {
             self.see_off();
         } else if !busy {
             self.rest();
-        } else if !alone {
-            self.go_on(now);
+        } else {
+            self.was_woken = false;
+            if !alone {
+                self.go_on(now);
+            }
         }
         if now - self.gauge.since >= LOOK_EVERY {
             self.look(now);
@@ -221,6 +235,9 @@ impl WorkerLoop {
 
     /// Sleeps until one of the workers has something to do.
     fn rest(&mut self) {
+        if std::mem::take(&mut self.was_woken) {
+            std::thread::sleep(RINGING);
+        }
         let now = clock::now();
         self.polled.clear();
         let mut at_most = BEAT_EVERY;
@@ -243,7 +260,7 @@ impl WorkerLoop {
         self.polled.add(self.handoff.wake(), true);
         match self.polled.wait(at_most.map(|time| time.0)) {
             Ok(wake) if wake.failed && !wake.readable => std::thread::sleep(FAILED_WAIT),
-            Ok(_) => {}
+            Ok(wake) => self.was_woken = wake.readable,
             Err(_) => std::thread::sleep(FAILED_WAIT),
         }
     }
