@@ -13,7 +13,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The model, the same on every machine: bytes, ways, bytes a line.
-const CACHE: [&str; 3] = ["--I1=32768,8,64", "--D1=32768,8,64", "--LL=131072,16,64"];
+const CACHE: [&str; 4] =
+    ["--cache-sim=yes", "--I1=32768,8,64", "--D1=32768,8,64", "--LL=131072,16,64"];
 
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +59,6 @@ fn count(program: &Program, event: Event, packets: u64) -> Result<Count> {
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .args(cache)
-        .args((event == Event::CacheLines).then_some("--cache-sim=yes"))
         .arg(&program.path)
         .args(&program.arguments)
         .arg(packets.to_string())

@@ -155,10 +155,8 @@ impl WorkerLoop {
                     return;
                 }
                 self.polled.clear();
+                self.let_ring();
                 self.sleep(clock::now(), None);
-                if !self.handoff.is_full() {
-                    std::thread::sleep(RINGING);
-                }
                 self.gauge = Gauge::new();
                 continue;
             }
@@ -235,9 +233,7 @@ impl WorkerLoop {
 
     /// Sleeps until one of the workers has something to do.
     fn rest(&mut self) {
-        if std::mem::take(&mut self.was_woken) {
-            std::thread::sleep(RINGING);
-        }
+        self.let_ring();
         let now = clock::now();
         self.polled.clear();
         let mut at_most = BEAT_EVERY;
@@ -251,6 +247,13 @@ impl WorkerLoop {
         // Workers are served in the order of their times, as if each had been woken separately.
         self.runners.sort_by_key(|runner| runner.due());
         self.awake = Streak::None;
+    }
+
+    /// If it was woken and has found no reason, lets the thread finish that rings.
+    fn let_ring(&mut self) {
+        if std::mem::take(&mut self.was_woken) {
+            std::thread::sleep(RINGING);
+        }
     }
 
     /// Sleeps from `now` on for at most `at_most`, or until a polled queue has packets or a worker

@@ -19,9 +19,8 @@ use narrows_qdisc::hfsc::{self, Service};
 use narrows_units::{Bytes, Nanos};
 use std::sync::{Arc, OnceLock};
 
-/// How many leads a class may be behind one on another queue and keep its claim: a lead counts at
-/// the curve of the one that is ahead, which may be due less. A class that its upper limit has held
-/// up catches up by so much, too.
+/// How many leads a class may be behind those on other queues and keep its claim. A class that its
+/// upper limit has held up catches up by so much, too.
 const LAG_LEADS: u64 = 8;
 
 type ClassCensus = census::Shared<256>;
@@ -276,7 +275,8 @@ impl Class {
         self.real_time.take_back(curve, before.wrapping_sub(bytes.0), bytes);
     }
 
-    /// Its upper limit holds it up, so others need not wait for it.
+    /// An upper limit holds it up, its own or those of all the classes below it, so others need not
+    /// wait for it.
     #[inline]
     pub(super) fn withdraw(&self, now: u64) {
         if let Some(parent) = self.parent.as_ref().filter(|parent| parent.is_shared()) {

@@ -322,7 +322,7 @@ impl Scheduler {
             }
             leaves = leaves && change.is_some() && above.children.is_empty();
             (member, fit_from) = (Err(parent), above.children.fit_from());
-            are_held_up = fit_from > now && !above.leaves_credit(now);
+            are_held_up = fit_from > now && above.aside(now).is_none();
         }
     }
 
@@ -438,8 +438,7 @@ impl Scheduler {
         one.stands_aside = until.0;
         let (parent, time) = (one.parent, one.class.virtual_time());
         if let Some(above) = self.inner(parent) {
-            let before = above.aside.filter(|(until, _)| *until > now);
-            let (latest, least) = before.unwrap_or((until.0, time));
+            let (latest, least) = above.aside(now).unwrap_or((until.0, time));
             above.aside = Some((latest.max(until.0), earlier(least, time)));
         }
         self.refit(member, now);
@@ -523,17 +522,13 @@ impl Scheduler {
                 inner.place.class.waiting.want(time, Nanos(opens), Nanos(now));
             }
             // Whichever is first here, another queue may be about to serve any of them.
-            for leaf in inner.members.iter().flatten().take(left) {
-                left -= 1;
-                if let Ok(leaf) = leaf
-                    && let Some(Some(leaf)) = self.leaves.get(*leaf as usize)
-                    && leaf.weight > 0
-                    && leaf.place.class.is_shared()
-                {
-                    let opens = both(opens, leaf.place.fit_from());
-                    if opens > now {
-                        leaf.place.class.waiting.want(leaf.time, Nanos(opens), Nanos(now));
-                    }
+            let members = inner.members.iter().flatten().take(left);
+            left -= left.min(inner.count as usize);
+            let leaves = members.filter_map(|one| self.leaves[one.ok()? as usize].as_ref());
+            for leaf in leaves.filter(|leaf| leaf.weight > 0 && leaf.place.class.is_shared()) {
+                let opens = both(opens, leaf.place.fit_from());
+                if opens > now {
+                    leaf.place.class.waiting.want(leaf.time, Nanos(opens), Nanos(now));
                 }
             }
         }
@@ -607,18 +602,18 @@ impl Inner {
         }
     }
 
-    /// Whether a child leaves credit to other queues.
+    /// Until when a child leaves credit to other queues at `now`, and the least virtual time of
+    /// those that do.
     #[inline]
-    fn leaves_credit(&self, now: u64) -> bool {
-        self.aside.is_some_and(|(until, _)| until > now)
+    fn aside(&self, now: u64) -> Option<(u64, u64)> {
+        self.aside.filter(|(until, _)| *until > now)
     }
 
     /// A child is next, at this virtual time. One that leaves credit to other queues is not behind
     /// because of its upper limit, and keeps its claim.
     #[inline]
     fn serves(&self, time: u64, lead: u64, now: u64) {
-        let aside = self.aside.filter(|(until, _)| *until > now);
-        let time = aside.map_or(time, |(_, least)| earlier(least, time));
+        let time = self.aside(now).map_or(time, |(_, least)| earlier(least, time));
         self.place.class.serves(time, lead, now);
     }
 
