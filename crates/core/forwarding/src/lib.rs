@@ -1,0 +1,166 @@
+//! Where a frame goes: the ports of an instance, and which of them a frame leaves through.
+//!
+//! A *device* is an interface of this host. A *port* is where frames arrive and leave: a device, or
+//! a VLAN of one. Queues, classes, filters and counters know ports by number ([`PortId`]) and
+//! nothing of devices; sockets and programs belong to devices.
+//!
+//! [`Forwarding`] is one of:
+//!
+//! * the **wire**: two devices, each of which is a port. What arrives at one leaves at the other.
+//! * the **stick** ("router on a stick"): one device, and pairs of VLANs on it. Each VLAN is a port.
+//!   A frame of one leaves with the tag of the other ([`stick`]).
+//!
+//! In both, ports are in pairs: where a frame leaves follows from where it arrives.
+//!
+//! Non-goals: any I/O; how long a frame waits; what the kernel does when nobody forwards.
+
+mod id;
+mod port_set;
+pub mod stick;
+mod tag;
+
+pub use id::{DEVICES_MAX, DeviceId, PORTS_MAX, PerDevice, PerPort, PortId};
+pub use port_set::PortSet;
+pub use tag::{Tag, TagProtocol};
+
+use std::fmt;
+
+/// A port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Its name, for `tc`: that of its device, or of the VLAN on it.
+    pub name: String,
+    /// The device that it is on.
+    pub device: DeviceId,
+    /// The tag of its frames; `None` if all frames of the device are this port's.
+    pub tag: Option<Tag>,
+}
+
+/// The ports of an instance, the devices that they are on, and where what arrives at each leaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Forwarding {
+    devices: PerDevice<String>,
+    ports: PerPort<Port>,
+    /// Their names, in the same order.
+    names: Vec<String>,
+}
+
+/// Why ports cannot be joined like this.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ForwardingError {
+    /// The same interface twice.
+    #[error("both ports are \"{0}\": name two different interfaces")]
+    SameDevice(String),
+    /// A VLAN twice.
+    #[error("VLAN {0} is named twice: a frame of it can leave with one other tag only")]
+    SameVlan(u16),
+    /// More pairs than ports allow.
+    #[error("{0} pairs of VLANs are too many: an instance has at most {most} ports, two a pair", most = PORTS_MAX)]
+    TooMany(usize),
+    /// No pair.
+    #[error("a stick needs a pair of VLANs, as in 100:200")]
+    NoVlans,
+}
+
+impl Forwarding {
+    /// The wire between the devices `a` and `b`.
+    ///
+    /// # Errors
+    /// If both are the same.
+    pub fn wire(a: &str, b: &str) -> Result<Self, ForwardingError> {
+        if a == b {
+            return Err(ForwardingError::SameDevice(a.to_owned()));
+        }
+        let devices: PerDevice<String> = [a, b].map(str::to_owned).into_iter().collect();
+        let port =
+            |(device, name): (DeviceId, &String)| Port { name: name.clone(), device, tag: None };
+        let ports = devices.iter_enumerated().map(port).collect();
+        Ok(Self::new(devices, ports))
+    }
+
+    fn new(devices: PerDevice<String>, ports: PerPort<Port>) -> Self {
+        let names = ports.iter().map(|port| port.name.clone()).collect();
+        Self { devices, ports, names }
+    }
+
+    /// The names of the devices.
+    pub fn devices(&self) -> &PerDevice<String> {
+        &self.devices
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> &PerPort<Port> {
+        &self.ports
+    }
+
+    /// The numbers of the ports.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = PortId> + ExactSizeIterator + use<> {
+        PortId::first(self.ports.len())
+    }
+
+    /// The names of the ports, in order.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The name of `port`.
+    pub fn name(&self, port: PortId) -> &str {
+        &self.ports[port].name
+    }
+
+    /// The port called `name`.
+    pub fn port(&self, name: &str) -> Option<PortId> {
+        self.ids().find(|port| self.ports[*port].name == name)
+    }
+
+    /// The device that `port` is on.
+    pub fn device_of(&self, port: PortId) -> DeviceId {
+        self.ports[port].device
+    }
+
+    /// The ports on `device`.
+    pub fn ports_on(&self, device: DeviceId) -> impl Iterator<Item = PortId> {
+        self.ids().filter(move |port| self.device_of(*port) == device)
+    }
+
+    /// The port through which what arrives at `port` leaves; and the port from which `port` gets
+    /// all that leaves there.
+    pub fn across(&self, port: PortId) -> PortId {
+        port.partner()
+    }
+
+    /// Whether ports are VLANs.
+    pub fn is_stick(&self) -> bool {
+        self.ports.iter().any(|port| port.tag.is_some())
+    }
+}
+
+/// As an operator names them: `eth0 and eth1`.
+impl fmt::Display for Forwarding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.names[..] {
+            [all @ .., last] if !all.is_empty() => write!(f, "{} and {last}", all.join(", ")),
+            names => f.write_str(&names.join("")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_at_one_end_of_a_wire_leaves_at_the_other() {
+        let wire = Forwarding::wire("a", "b").unwrap();
+        let [a, b] = [wire.port("a").unwrap(), wire.port("b").unwrap()];
+        assert_eq!((wire.across(a), wire.across(b)), (b, a));
+        assert_ne!(wire.device_of(a), wire.device_of(b));
+        assert_eq!(wire.to_string(), "a and b");
+        assert!(!wire.is_stick());
+    }
+
+    #[test]
+    fn a_wire_has_two_ends() {
+        assert_eq!(Forwarding::wire("a", "a"), Err(ForwardingError::SameDevice("a".into())));
+    }
+}
