@@ -9,6 +9,7 @@ pub mod chaos;
 pub mod demo;
 pub mod doctor;
 pub mod import;
+pub mod joined;
 pub mod keep_gates;
 pub mod manual;
 pub mod reconfigure;

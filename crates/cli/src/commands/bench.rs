@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use frames::{Drain, FloodFrames, LiveFrames};
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
+use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
     Rounds, Testbed, accuracy, attack, control, forward, interrupt, latency, pacing, policing,
@@ -678,15 +679,17 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 #[command(hide = true)]
 struct BareForwarder {
     /// The two interfaces, separated by a comma.
-    #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
+    #[arg(long, value_name = "A,B", value_parser = super::joined::parse_ports)]
     ports: [String; 2],
 }
 
 impl BareForwarder {
     fn execute(self) -> anyhow::Result<ExitCode> {
         let session = super::run::default_session()?;
+        let [a, b] = &self.ports;
+        let wire = Forwarding::wire(a, b)?;
         let (forwarded, cpu_time) =
-            narrows_dataplane::run::run_bare(&self.ports, &session, || output::say("ready"))?;
+            narrows_dataplane::run::run_bare(&wire, &session, || output::say("ready"))?;
         let packets = forwarded[0] + forwarded[1];
         output::say(serde_json::json!({ "packets": packets, "cpu_ns": cpu_time.0 }));
         Ok(ExitCode::SUCCESS)

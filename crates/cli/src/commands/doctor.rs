@@ -5,6 +5,7 @@ use crate::output;
 use clap::Args;
 use narrows_dataplane::FailMode;
 use narrows_dataplane::run::wanted;
+use narrows_forwarding::Forwarding;
 use narrows_link::doctor;
 use std::process::ExitCode;
 
@@ -43,13 +44,10 @@ pub struct Doctor {
 impl Doctor {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let fail = if self.fail_closed { FailMode::Closed } else { FailMode::Open };
-        let ports = [self.a, self.b];
+        let ports = Forwarding::wire(&self.a, &self.b)?;
         let session = super::run::default_session()?;
-        let findings = doctor::examine(
-            &ports[0],
-            &ports[1],
-            &wanted(&ports, fail, self.plane.into(), &session),
-        );
+        let findings =
+            doctor::examine(&self.a, &self.b, &wanted(&ports, fail, self.plane.into(), &session));
         if self.json {
             output::json(&findings)?;
         } else {

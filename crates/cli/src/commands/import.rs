@@ -49,7 +49,7 @@ struct Libreqos {
     directory: PathBuf,
 
     /// The port towards the Internet and the one towards the subscribers.
-    #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
+    #[arg(long, value_name = "A,B", value_parser = super::joined::parse_ports)]
     ports: [String; 2],
 
     /// The capacity of the uplink, downstream. Default: the sum of the top nodes.
@@ -79,7 +79,7 @@ struct Sqm {
     file: PathBuf,
 
     /// The port towards the Internet and the one towards the home.
-    #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
+    #[arg(long, value_name = "A,B", value_parser = super::joined::parse_ports)]
     ports: [String; 2],
 
     /// The queue of this interface, if several are enabled, or none is.

@@ -25,8 +25,8 @@ use std::time::Duration;
   narrows reconfigure --limit 10 -- sh -c 'ip link set eth1 mtu 9000 && ip link set eth2 mtu 9000'")]
 pub struct Reconfigure {
     /// The ports of the instance, if several run.
-    #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
-    ports: Option<[String; 2]>,
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    ports: Vec<String>,
 
     /// Seconds after which the ports are joined again, even if COMMAND still runs.
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -83,11 +83,8 @@ impl Reconfigure {
 
     /// The requested instance.
     fn instance(&self) -> anyhow::Result<Client> {
-        let dev = self.ports.as_ref().map(|ports| ports[0].as_str());
-        let mut found = Client::find(dev)?;
-        if let Some([a, b]) = &self.ports {
-            found.retain(|client| client.ports.contains(a) && client.ports.contains(b));
-        }
+        let mut found = Client::find(self.ports.first().map(String::as_str))?;
+        found.retain(|client| self.ports.iter().all(|port| client.ports.contains(port)));
         match found.len() {
             1 => Ok(found.remove(0)),
             0 => bail!("no narrows joins these ports; `narrows show` lists those that run"),

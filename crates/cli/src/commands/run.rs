@@ -1,5 +1,6 @@
 //! `narrows run`.
 
+use super::joined::Joined;
 use crate::output;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -10,10 +11,10 @@ use narrows_xsk::CopyMode;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Join two ports and shape what passes between them.
+/// Join ports and shape what passes between them.
 ///
-/// Every frame that arrives at one port leaves through the other. This box cannot be reached
-/// through the ports, unless you gave one, or the bridge between them, an IP address: then frames
+/// Every frame that arrives at one port leaves through the other one: another interface, or
+/// another VLAN of the same interface (--stick). This box cannot be reached through the ports, unless you gave one, or the bridge between them, an IP address: then frames
 /// to the port's own MAC address go to its kernel. One worker thread serves each queue pair, pinned
 /// to a core. Without a policy nothing is limited; `narrows tc` sets limits at run time:
 ///
@@ -35,9 +36,8 @@ use std::process::ExitCode;
   narrows run --ports eth1,eth2 --dispatcher")]
 #[command(verbatim_doc_comment)]
 pub struct Run {
-    /// The two interfaces, separated by a comma.
-    #[arg(long, value_name = "A,B", value_parser = parse_ports)]
-    ports: [String; 2],
+    #[command(flatten)]
+    joined: Joined,
 
     /// The initial policy: a file of tc commands, as `tc -batch` reads it. SIGHUP reads it again,
     /// all or nothing: a file with an error changes nothing, a good one replaces live edits.
@@ -181,7 +181,7 @@ impl Run {
             );
         }
         let options = RunOptions {
-            ports: self.ports,
+            forwarding: self.joined.forwarding()?,
             batch: self.batch,
             sets: self.sets,
             state: self.state,
@@ -222,13 +222,6 @@ pub fn default_session() -> anyhow::Result<SessionOptions> {
 fn allowed_cores() -> anyhow::Result<Vec<usize>> {
     let cpus = rustix::thread::sched_getaffinity(None)?;
     Ok((0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu)).collect())
-}
-
-pub fn parse_ports(text: &str) -> Result<[String; 2], String> {
-    match text.split(',').collect::<Vec<_>>()[..] {
-        [a, b] if !a.is_empty() && !b.is_empty() => Ok([a.to_owned(), b.to_owned()]),
-        _ => Err("two interface names separated by a comma, such as eth1,eth2".to_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -44,8 +44,8 @@ const PART: usize = 6 << 20;
 #[command(verbatim_doc_comment, disable_help_flag = true)]
 pub struct Set {
     /// The ports of the instance, if several run.
-    #[arg(long, value_name = "A,B", value_parser = super::run::parse_ports)]
-    ports: Option<[String; 2]>,
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    ports: Vec<String>,
 
     /// Print help.
     #[arg(long, action = clap::ArgAction::Help)]
@@ -101,7 +101,7 @@ impl Set {
     }
 
     fn instance(&self) -> anyhow::Result<Client> {
-        let mut found = Client::find(self.ports.as_ref().map(|[a, _]| a.as_str()))?;
+        let mut found = Client::find(self.ports.first().map(String::as_str))?;
         if found.len() > 1 {
             let names: Vec<String> =
                 found.iter().map(|one| shell(&one.ports.join(",")).into_owned()).collect();

@@ -12,6 +12,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use narrows_dataplane::run::wanted;
 use narrows_dataplane::{FailMode, PlaneKind};
+use narrows_forwarding::Forwarding;
 use narrows_link::doctor;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -102,10 +103,11 @@ impl Setup {
         let line = given.complete()?;
 
         let session = super::run::default_session()?;
+        let ports = Forwarding::wire(&line.ports[0], &line.ports[1])?;
         let findings = doctor::examine(
             &line.ports[0],
             &line.ports[1],
-            &wanted(&line.ports, FailMode::Open, PlaneKind::Xsk, &session),
+            &wanted(&ports, FailMode::Open, PlaneKind::Xsk, &session),
         );
         let (good, rest): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| finding.severity == doctor::Severity::Ok);

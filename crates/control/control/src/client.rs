@@ -5,7 +5,7 @@
 //! far it is and that this is further than before.
 
 use crate::inbox::BATCH_MAX;
-use crate::place::{RUN_DIR, SOCKET, folder};
+use crate::place::{RUN_DIR, SOCKET, folder, may_have};
 use crate::turn::{ANSWER_TIME, Turn, receive};
 use crate::{Answer, ControlError, Request};
 use narrows_snapshot::Snapshot;
@@ -79,12 +79,8 @@ impl Client {
     ) -> (Vec<Self>, Vec<ControlError>) {
         let (mut found, mut silent) = (Vec::new(), Vec::new());
         for path in sockets {
-            // A socket is called after its ports, whose names may have commas, too.
-            let may_be_it = |dev: &str| {
-                let name = path.file_stem().unwrap_or_default().to_string_lossy();
-                name.starts_with(&format!("{dev},")) || name.ends_with(&format!(",{dev}"))
-            };
-            if !dev.is_none_or(may_be_it) {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            if !dev.is_none_or(|dev| may_have(&stem, dev)) {
                 continue;
             }
             let mut client = Self::at(path);

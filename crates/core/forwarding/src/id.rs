@@ -26,6 +26,11 @@ impl PortId {
     /// The second port.
     pub const SECOND: Self = Self(1);
 
+    /// The port with this number; `None` from [`PORTS_MAX`] on.
+    pub const fn new(number: u8) -> Option<Self> {
+        if (number as usize) < PORTS_MAX { Some(Self(number)) } else { None }
+    }
+
     /// The first `count` ports.
     ///
     /// # Panics

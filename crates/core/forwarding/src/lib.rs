@@ -21,7 +21,7 @@ mod tag;
 
 pub use id::{DEVICES_MAX, DeviceId, PORTS_MAX, PerDevice, PerPort, PortId};
 pub use port_set::PortSet;
-pub use tag::{Tag, TagProtocol};
+pub use tag::{NoVlan, Tag, TagProtocol};
 
 use std::fmt;
 
@@ -123,10 +123,33 @@ impl Forwarding {
         self.ids().filter(move |port| self.device_of(*port) == device)
     }
 
+    /// Whether `port` is the first one on its device: there what belongs to the device is shown.
+    pub fn is_first(&self, port: PortId) -> bool {
+        self.ports_on(self.device_of(port)).next() == Some(port)
+    }
+
     /// The port through which what arrives at `port` leaves; and the port from which `port` gets
     /// all that leaves there.
     pub fn across(&self, port: PortId) -> PortId {
         port.partner()
+    }
+
+    /// The options of `narrows run` that ask for it.
+    pub fn words(&self) -> String {
+        match self.pairs() {
+            Some(pairs) => {
+                let pair = |(one, other): &stick::Pair| format!("{}:{}", one.word(), other.word());
+                let pairs: Vec<String> = pairs.iter().map(pair).collect();
+                format!("--stick {} --vlans {}", self.devices.raw.join(","), pairs.join(","))
+            }
+            None => format!("--ports {}", self.names.join(",")),
+        }
+    }
+
+    /// The pairs of VLANs, where ports are VLANs.
+    pub fn pairs(&self) -> Option<Vec<stick::Pair>> {
+        let tags: Vec<Tag> = self.ports.iter().map(|port| port.tag).collect::<Option<_>>()?;
+        Some(tags.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
     }
 
     /// Whether ports are VLANs.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 /// The least and the greatest number of a VLAN: 0 means "priority only", 4095 is reserved.
 const VIDS: std::ops::RangeInclusive<u16> = 1..=4094;
@@ -58,11 +59,56 @@ impl Tag {
     }
 }
 
+/// A word that is no VLAN.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("\"{0}\" is no VLAN: say its number, 1 to 4094, or s and the number for one of 802.1ad")]
+pub struct NoVlan(String);
+
+/// `100`, or `s100` for a VLAN of 802.1ad.
+impl FromStr for Tag {
+    type Err = NoVlan;
+
+    fn from_str(word: &str) -> Result<Self, NoVlan> {
+        let (protocol, number) = match word.strip_prefix('s') {
+            Some(number) => (TagProtocol::Service, number),
+            None => (TagProtocol::Customer, word),
+        };
+        let is_plain = number.bytes().all(|digit| digit.is_ascii_digit());
+        let vid = number.parse().ok().filter(|_| is_plain);
+        vid.and_then(|vid| Self::new(protocol, vid)).ok_or_else(|| NoVlan(word.to_owned()))
+    }
+}
+
+impl Tag {
+    /// The word that [`Tag::from_str`] reads.
+    pub fn word(self) -> String {
+        match self.protocol {
+            TagProtocol::Customer => self.vid.to_string(),
+            TagProtocol::Service => format!("s{}", self.vid),
+        }
+    }
+}
+
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protocol {
             TagProtocol::Customer => write!(f, "VLAN {}", self.vid),
             TagProtocol::Service => write!(f, "{} VLAN {}", self.protocol.name(), self.vid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vlan_is_a_number_and_one_of_802_1ad_has_an_s_before_it() {
+        for word in ["1", "100", "4094", "s7"] {
+            assert_eq!(word.parse::<Tag>().unwrap().word(), word);
+        }
+        for word in ["", "0", "4095", "65636", "s", "ss1", "+5", "-1", "1 ", "eth0.1"] {
+            assert_eq!(word.parse::<Tag>(), Err(NoVlan(word.to_owned())));
         }
     }
 }

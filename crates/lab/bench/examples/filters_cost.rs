@@ -10,10 +10,11 @@ use narrows_classify::{
     ANY_PROTOCOL, Actions, Blocks, Classification, Filter, Filters, Flower, Matches, Otherwise,
     Prefix, Rules as Tree,
 };
+use narrows_forwarding::PortId;
 use narrows_packet::{Batch, PacketId, Packets, Reading};
 use narrows_policy::Plan;
 use narrows_qdisc::Slot;
-use narrows_shaper::{Installation, Io, Side, Worker};
+use narrows_shaper::{Installation, Io, Worker};
 use narrows_tc::{Host, OfflineHost};
 use narrows_units::{Bytes, Nanos};
 use std::collections::BTreeMap;
@@ -61,8 +62,8 @@ impl Io for Memory {
         Bytes(2048)
     }
 
-    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
-        while side == Side::A && self.due > 0 && out.has_room() {
+    fn receive(&mut self, port: PortId, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        while port == PortId::FIRST && self.due > 0 && out.has_room() {
             let Some(id) = self.free.pop() else { break };
             self.present[id.0 as usize] = self.next;
             self.next = (self.next + 1) % self.coming.len();
@@ -86,15 +87,15 @@ impl Io for Memory {
         FRAMES
     }
 
-    fn spare_frames(&self, _: Side) -> Option<u32> {
+    fn spare_frames(&self, _: PortId) -> Option<u32> {
         Some(FRAMES)
     }
 
-    fn room(&mut self, _: Side) -> usize {
+    fn room(&mut self, _: PortId) -> usize {
         usize::MAX
     }
 
-    fn transmit(&mut self, _: Side, _: &Packets, batch: &Batch) {
+    fn transmit(&mut self, _: PortId, _: &Packets, batch: &Batch) {
         self.sent += batch.len() as u64;
         self.free.extend(batch.as_slice());
     }

@@ -21,9 +21,10 @@ mod ports;
 mod words;
 
 use ceilings::Ceilings;
+use narrows_forwarding::PortId;
 use narrows_policy::{Plan, Policy};
 use narrows_qdisc::{Slot, Spec};
-use narrows_shaper::{Activity, Installation, Side, Worker};
+use narrows_shaper::{Activity, Installation, Worker};
 use narrows_tc::{Host, OfflineHost};
 use narrows_units::Nanos;
 use ports::Ports;
@@ -135,7 +136,7 @@ impl Run {
             self.now = self.now.max(until);
             return;
         }
-        let waits = |worker: &Worker<Ports>| !worker.backlog(Side::B).is_empty();
+        let waits = |worker: &Worker<Ports>| !worker.backlog(PortId::SECOND).is_empty();
         let stuck = self.asks.iter().all(|at| *at == Nanos::MAX) && self.workers.iter().any(waits);
         assert!(!stuck, "packets wait, and nobody asks again");
     }
@@ -145,8 +146,8 @@ impl Run {
         let before = moved(worker);
         let activity = worker.step(now);
         let after = moved(worker);
-        let queued = u64::from(worker.backlog(Side::B).packets);
-        let unaccounted = worker.counters(Side::A).unaccounted(queued);
+        let queued = u64::from(worker.backlog(PortId::SECOND).packets);
+        let unaccounted = worker.counters(PortId::SECOND).unaccounted(queued);
         assert_eq!(unaccounted, 0, "packets are unaccounted for");
         for sent in worker.io_mut().take_sent() {
             self.ceilings.sent(&sent, now);
@@ -167,7 +168,7 @@ impl Run {
         let (installation, specs) = Installation::reconcile(plan, Some(&self.installation));
         installation.commit();
         for (queue, (worker, spec)) in self.workers.iter_mut().zip(specs).enumerate() {
-            worker.update(Side::B, spec, self.now);
+            worker.update(PortId::SECOND, spec, self.now);
             self.asks[queue] = self.now;
         }
         self.ceilings = Ceilings::new(installation.plan());
@@ -177,7 +178,8 @@ impl Run {
 
     /// Compares the counters. Returns how many packets have left.
     fn finish(self) -> u64 {
-        let stats: Vec<_> = self.workers.iter().map(|worker| worker.qdisc_stats(Side::B)).collect();
+        let stats: Vec<_> =
+            self.workers.iter().map(|worker| worker.qdisc_stats(PortId::SECOND)).collect();
         let nodes = self.installation.gather(&stats);
         if !self.changed {
             ceilings::totals(self.installation.plan(), &nodes, self.now.since(BEGIN));
@@ -185,12 +187,12 @@ impl Run {
                 self.ceilings.agree(stats);
             }
         }
-        self.workers.iter().map(|worker| worker.counters(Side::A).tx_packets).sum()
+        self.workers.iter().map(|worker| worker.counters(PortId::SECOND).tx_packets).sum()
     }
 }
 
 /// How many packets a worker has received, sent and dropped so far.
 fn moved(worker: &Worker<Ports>) -> u64 {
-    let counters = worker.counters(Side::A);
+    let counters = worker.counters(PortId::SECOND);
     counters.rx_packets + counters.tx_packets + counters.drops.total()
 }

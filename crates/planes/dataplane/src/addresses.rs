@@ -7,6 +7,7 @@
 use crate::events::Events;
 use crate::record;
 use narrows_escape::shell;
+use narrows_forwarding::PerDevice;
 use narrows_link::{Automatic, Link};
 use std::path::PathBuf;
 
@@ -23,9 +24,9 @@ impl Addresses {
         Self { record, taken }
     }
 
-    /// Takes them off those of `ports` that have any.
-    pub(crate) fn take_off(&mut self, ports: &[String; 2], events: &mut Events) {
-        for port in ports {
+    /// Takes them off those of `devices` that have any.
+    pub(crate) fn take_off(&mut self, devices: &PerDevice<String>, events: &mut Events) {
+        for port in devices {
             // Joining it reports why it cannot be read.
             let Ok(link) = Link::by_name(port) else { continue };
             let is_given = link.addresses.iter().any(|address| !address.is_automatic());

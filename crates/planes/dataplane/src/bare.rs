@@ -8,10 +8,11 @@ use crate::clock;
 use crate::priority::Priority;
 use crate::worker_thread::settle;
 use crate::xdp_io::XdpIo;
+use narrows_forwarding::{PortId, PortSet};
 use narrows_packet::{Batch, Packets};
-use narrows_shaper::{BATCH, Io, Side};
+use narrows_shaper::{BATCH, Io};
 use narrows_units::Nanos;
-use narrows_xsk::wait_readable;
+use narrows_xsk::PollSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How long an idle forwarder sleeps before it checks whether to stop.
@@ -28,14 +29,14 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
     let mut slept = Nanos::ZERO;
     while !stop.load(Ordering::Relaxed) {
         let mut busy = false;
-        for side in Side::BOTH {
+        for port in PortId::first(forwarded.len()) {
             batch.clear();
-            let room = io.room(side.other());
+            let room = io.room(port.partner());
             batch.limit(room.min(BATCH));
-            io.receive(side, &mut packets, Nanos::ZERO, &mut batch);
+            io.receive(port, &mut packets, Nanos::ZERO, &mut batch);
             busy |= !batch.is_empty();
-            forwarded[side.index()] += batch.len() as u64;
-            io.transmit(side.other(), &packets, &batch);
+            forwarded[port.index()] += batch.len() as u64;
+            io.transmit(port.partner(), &packets, &batch);
             // Malformed packets.
             batch.clear();
             packets.reclaim(&mut batch);
@@ -45,8 +46,9 @@ pub(crate) fn forward(mut io: XdpIo, cpu: usize, stop: &AtomicBool) -> ([u64; 2]
         priority.look(now, slept);
         if !busy {
             // An error shows as a port that forwards nothing; there is no one to report it to.
-            let fds = Side::BOTH.map(|side| (io.fd(side), true));
-            let _ = wait_readable(fds, Some(NAP.0));
+            let mut polled = PollSet::default();
+            io.arrivals(PortSet::ALL).for_each(|(socket, _)| polled.add(socket, true));
+            let _ = polled.wait(Some(NAP.0));
             slept += clock::now() - now;
         }
     }

@@ -8,7 +8,8 @@
 //! lost carrier is reported only after two checks in a row, a second apart, have found it.
 
 use crate::events::Events;
-use narrows_shaper::Side;
+use narrows_forwarding::DeviceId;
+use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Carrier {
@@ -20,15 +21,21 @@ enum Carrier {
     Lost,
 }
 
-/// The carriers of both ports.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Carriers([Carrier; 2]);
+/// The carriers of all devices.
+#[derive(Clone, Default)]
+pub(crate) struct Carriers(BTreeMap<DeviceId, Carrier>);
 
 impl Carriers {
-    /// Checks whether the port `name` of `side` has a carrier, and reports changes. Called once per
+    /// Checks whether `device`, called `name`, has a carrier, and reports changes. Called once per
     /// second.
-    pub(crate) fn see(&mut self, side: Side, name: &str, has_carrier: bool, events: &mut Events) {
-        let carrier = &mut self.0[side.index()];
+    pub(crate) fn see(
+        &mut self,
+        device: DeviceId,
+        name: &str,
+        has_carrier: bool,
+        events: &mut Events,
+    ) {
+        let carrier = self.0.entry(device).or_default();
         *carrier = match (*carrier, has_carrier) {
             (Carrier::Lost, true) => {
                 events.say(format!("{name} has its carrier again"));
@@ -56,9 +63,9 @@ mod tests {
         let mut carriers = Carriers::default();
         let mut events = Events::default();
         for has_carrier in [true, false, true, false, false, false, true, true, false] {
-            carriers.see(Side::B, "eth2", has_carrier, &mut events);
+            carriers.see(DeviceId::from(1), "eth2", has_carrier, &mut events);
         }
-        carriers.see(Side::A, "eth1", true, &mut events);
+        carriers.see(DeviceId::FIRST, "eth1", true, &mut events);
         let list = events.list();
         assert_eq!(list.len(), 2, "{list:?}");
         assert!(list[0].contains("eth2 has no carrier"), "{list:?}");

@@ -2,12 +2,11 @@
 
 use crate::worker_report::WorkerReport;
 use narrows_bpf::{Counted, Verdicts};
+use narrows_forwarding::{PerPort, PortId};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
 use narrows_roundtrip::{Class, Losses, Trips};
-use narrows_shaper::{
-    Beyond, Delays, Entry, Flow, HeaviestReport, Host, PathCounters, Side, WINDOW,
-};
+use narrows_shaper::{Beyond, Delays, Entry, Flow, HeaviestReport, Host, PathCounters, WINDOW};
 use narrows_snapshot::{self as snapshot, Queue};
 use narrows_xsk::KernelDrops;
 use std::cmp::Reverse;
@@ -71,57 +70,68 @@ impl QueueCounters {
     }
 }
 
+/// The counters of a port. Those of a device with several ports are with the first of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PortCounts {
+    /// By queue; by CPU where there are none.
+    pub(crate) queues: Vec<QueueCounters>,
+    /// The delays of packets that left here.
+    pub(crate) delays: Delays,
+    /// The recent heaviest hosts and flows that left here.
+    pub(crate) heaviest: HeaviestReport,
+    /// Round trips beyond it, if measured.
+    pub(crate) beyond: Option<Beyond>,
+    /// The counters of its device's program.
+    pub(crate) verdicts: Verdicts,
+    /// Packets lost by its device.
+    pub(crate) losses: DeviceLosses,
+}
+
 /// The counters of each port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// By port, by queue; by CPU where there are none.
-    pub(crate) queues: [Vec<QueueCounters>; 2],
-    /// The delays of packets that left through each port.
-    pub(crate) delays: [Delays; 2],
-    /// The recent heaviest hosts and flows that left through each port.
-    pub(crate) heaviest: [HeaviestReport; 2],
-    /// Round trips beyond each port, if measured.
-    pub(crate) beyond: [Option<Beyond>; 2],
-    /// The counters of each port's program.
-    pub(crate) verdicts: [Verdicts; 2],
-    /// Packets lost by each device.
-    pub(crate) losses: [DeviceLosses; 2],
+    pub(crate) ports: PerPort<PortCounts>,
 }
 
 impl Counts {
+    /// None yet, of `ports` ports.
+    pub(crate) fn none(ports: usize) -> Self {
+        Self { ports: PortId::first(ports).map(|_| PortCounts::default()).collect() }
+    }
+
     /// Adds the counts of `other`: another session, or other queues.
     pub(crate) fn add(&mut self, other: &Self) {
-        for side in Side::BOTH.map(Side::index) {
-            for (queue, counters) in other.queues[side].iter().enumerate() {
-                self.queue(side, queue).merge(counters);
+        for (port, other) in self.ports.iter_mut().zip(&other.ports) {
+            for (queue, counters) in other.queues.iter().enumerate() {
+                port.queue(queue).merge(counters);
             }
-            self.delays[side].merge(&other.delays[side]);
-            self.heaviest[side].merge(&other.heaviest[side]);
-            merge_beyond(&mut self.beyond[side], other.beyond[side].as_ref());
-            self.verdicts[side] = add_verdicts(self.verdicts[side], other.verdicts[side]);
-            self.losses[side] = self.losses[side].and(&other.losses[side]);
+            port.delays.merge(&other.delays);
+            port.heaviest.merge(&other.heaviest);
+            merge_beyond(&mut port.beyond, other.beyond.as_ref());
+            port.verdicts = add_verdicts(port.verdicts, other.verdicts);
+            port.losses = port.losses.and(&other.losses);
         }
     }
 
     /// Adds the report of the worker of `queue`.
     pub(crate) fn add_worker(&mut self, queue: usize, report: &WorkerReport) {
-        for side in Side::BOTH {
-            let index = side.index();
-            self.delays[index].merge(&report.delays[index]);
-            self.heaviest[index].merge(&report.heaviest[index]);
-            merge_beyond(&mut self.beyond[index], report.beyond[index].as_ref());
-            self.queue(index, queue).merge(&QueueCounters {
-                inward: report.paths[index],
-                outward: report.paths[side.other().index()],
-                tx_kicks: report.tx_kicks[index],
-                backlog: report.backlogs[index],
-                kernel_drops: report.kernel_drops[index],
+        for (id, of_worker) in report.ports.iter_enumerated() {
+            let port = &mut self.ports[id];
+            port.delays.merge(&of_worker.delays);
+            port.heaviest.merge(&of_worker.heaviest);
+            merge_beyond(&mut port.beyond, of_worker.beyond.as_ref());
+            port.queue(queue).merge(&QueueCounters {
+                inward: report.ports[id.partner()].path,
+                outward: of_worker.path,
+                tx_kicks: of_worker.tx_kicks,
+                backlog: of_worker.backlog,
+                kernel_drops: of_worker.kernel_drops,
             });
         }
     }
 
-    /// Adds the packets that the driver `dropped` on arrival at `side`, at `queue`.
-    pub(crate) fn add_dropped_in_front(&mut self, side: Side, queue: usize, dropped: Counted) {
+    /// Adds the packets that the driver `dropped` on arrival at `port`, at `queue`.
+    pub(crate) fn add_dropped_in_front(&mut self, port: PortId, queue: usize, dropped: Counted) {
         if dropped == Counted::default() {
             return;
         }
@@ -131,25 +141,35 @@ impl Counts {
             ..PathCounters::default()
         };
         path.drops.add(DropReason::Filter, dropped.packets);
-        self.queue(side.index(), queue).inward.merge(&path);
-        self.queue(side.other().index(), queue).outward.merge(&path);
+        self.ports[port].queue(queue).inward.merge(&path);
+        self.ports[port.partner()].queue(queue).outward.merge(&path);
     }
 
     /// Clears backlogs and the heaviest hosts and flows: only counters are history.
     pub(crate) fn clear_backlogs(&mut self) {
-        self.heaviest = Default::default();
-        self.beyond.iter_mut().flatten().for_each(|beyond| beyond.hosts.clear());
-        for queue in self.queues.iter_mut().flatten() {
-            queue.backlog = Backlog::default();
+        for port in &mut self.ports {
+            port.heaviest = HeaviestReport::default();
+            port.beyond.iter_mut().for_each(|beyond| beyond.hosts.clear());
+            for queue in &mut port.queues {
+                queue.backlog = Backlog::default();
+            }
         }
     }
+}
 
-    fn queue(&mut self, side: usize, queue: usize) -> &mut QueueCounters {
-        let queues = &mut self.queues[side];
-        if queues.len() <= queue {
-            queues.resize(queue + 1, QueueCounters::default());
+impl PortCounts {
+    /// All queues together.
+    pub(crate) fn total(&self) -> QueueCounters {
+        let mut total = QueueCounters::default();
+        self.queues.iter().for_each(|queue| total.merge(queue));
+        total
+    }
+
+    fn queue(&mut self, queue: usize) -> &mut QueueCounters {
+        if self.queues.len() <= queue {
+            self.queues.resize(queue + 1, QueueCounters::default());
         }
-        &mut queues[queue]
+        &mut self.queues[queue]
     }
 }
 

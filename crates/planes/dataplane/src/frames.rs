@@ -15,9 +15,9 @@
 //! Non-goals: what the bytes mean; memory that the kernel writes where it must not.
 #![allow(unsafe_code)]
 
-use crate::owners::{FrameCounts, Owners, Share};
+use crate::owners::{FrameCounts, Owners, Shares};
+use narrows_forwarding::{DeviceId, Forwarding, PerPort, PortId};
 use narrows_packet::PacketId;
-use narrows_shaper::Side;
 use narrows_units::Bytes;
 use narrows_xsk::{Consumer, Desc, Producer, UmemPart};
 
@@ -48,12 +48,12 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// All frames of `part`, divided into `shares` by the port of arrival.
+    /// All frames of `part`, divided into `shares` among the ports of `forwarding`.
     ///
     /// # Panics
     /// If the number of frames of `part` differs from that of the shares.
-    pub(crate) fn new(part: UmemPart, shares: [Share; 2]) -> Self {
-        let owners = Owners::new(shares);
+    pub(crate) fn new(part: UmemPart, forwarding: &Forwarding, shares: &Shares) -> Self {
+        let owners = Owners::new(forwarding, shares);
         assert_eq!(part.count(), owners.count(), "the shares must add up to all frames");
         let unused = Location { addr: 0, len: 0, next: END };
         let locations = vec![unused; owners.count() as usize].into_boxed_slice();
@@ -62,13 +62,18 @@ impl Frames {
     }
 
     /// See [`Owners::restore`].
-    pub(crate) fn restore(&mut self, free: &[u32], sending: &[u32]) {
+    pub(crate) fn restore(&mut self, free: &[u32], sending: &PerPort<Vec<u32>>) {
         self.owners.restore(free, sending);
     }
 
-    /// See [`Owners::free_and_sending`].
-    pub(crate) fn free_and_sending(&self) -> (Vec<u32>, Vec<u32>) {
-        self.owners.free_and_sending()
+    /// See [`Owners::free`].
+    pub(crate) fn free(&self) -> Vec<u32> {
+        self.owners.free()
+    }
+
+    /// See [`Owners::sending`].
+    pub(crate) fn sending(&self) -> PerPort<Vec<u32>> {
+        self.owners.sending()
     }
 
     /// The location of the data of `packet`, frame by frame: address and length.
@@ -85,7 +90,7 @@ impl Frames {
         self.owners.count()
     }
 
-    /// The number of frames for queued packets of both directions.
+    /// The number of frames for queued packets of all ports.
     pub(crate) fn places(&self) -> u32 {
         self.owners.places()
     }
@@ -97,9 +102,7 @@ impl Frames {
 
     /// Where they are.
     pub(crate) fn counts(&self) -> FrameCounts {
-        let mut counts = self.owners.counts(Side::A);
-        counts.merge(&self.owners.counts(Side::B));
-        counts
+        self.owners.counts()
     }
 
     /// Frames that the kernel returned but did not own, so far.
@@ -110,15 +113,15 @@ impl Frames {
     /// The number of frames left for packets that arrive at `ingress`; `None` if the arrivals
     /// exceed it.
     #[inline]
-    pub(crate) fn spare(&self, ingress: Side) -> Option<u32> {
+    pub(crate) fn spare(&self, ingress: PortId) -> Option<u32> {
         self.owners.spare(ingress)
     }
 
-    /// Gives the kernel a free frame to receive into at `ingress`, whose ring `fill` is and has
-    /// room. False if none is left for that.
+    /// Gives the kernel a free frame to receive into at `device`, whose ring `fill` is and has room.
+    /// False if none is left for that.
     #[inline]
-    pub(crate) fn lend(&mut self, ingress: Side, fill: &mut Producer<u64>) -> bool {
-        let Some(frame) = self.owners.lend(ingress) else { return false };
+    pub(crate) fn lend(&mut self, device: DeviceId, fill: &mut Producer<u64>) -> bool {
+        let Some(frame) = self.owners.lend(device) else { return false };
         // SAFETY: the record has it as the kernel's now, and was not borrowed, so neither were
         // bytes.
         unsafe { fill.push(self.part.addr_of(frame)) };
@@ -162,7 +165,7 @@ impl Frames {
     }
 
     /// Takes free frames for a copy of a packet of up to `longest` bytes that arrived at `ingress`.
-    pub(crate) fn put_aside(&mut self, ingress: Side, longest: Bytes) -> Option<PacketId> {
+    pub(crate) fn put_aside(&mut self, ingress: PortId, longest: Bytes) -> Option<PacketId> {
         let frames = longest.0.div_ceil(u64::from(self.part.frame_size())).max(1) as usize;
         let (mut first, mut last) = (None, None);
         for _ in 0..frames.min(FRAMES_PER_PACKET_MAX) {
@@ -227,7 +230,7 @@ impl Frames {
     #[inline]
     pub(crate) fn receive(
         &mut self,
-        ingress: Side,
+        ingress: PortId,
         rx: &mut Consumer<Desc>,
     ) -> Option<(Desc, Option<PacketId>)> {
         let desc = rx.pop()?;
@@ -237,7 +240,7 @@ impl Frames {
     /// Records a frame as a packet of its own that the kernel, or the process that this one
     /// continues, has received at `ingress`.
     #[inline]
-    pub(crate) fn take_in(&mut self, ingress: Side, desc: Desc) -> Option<PacketId> {
+    pub(crate) fn take_in(&mut self, ingress: PortId, desc: Desc) -> Option<PacketId> {
         let frame = self.part.frame_at(desc.addr);
         let Some(frame) = frame.filter(|&frame| self.owners.received(ingress, frame)) else {
             self.strays += 1;
@@ -245,6 +248,17 @@ impl Frames {
         };
         self.locations[frame as usize] = Location { addr: desc.addr, len: desc.len, next: END };
         Some(PacketId(frame))
+    }
+
+    /// `packet`, which is the worker's, arrived at `ingress`: another port of the same device than it
+    /// was taken in at.
+    #[inline]
+    pub(crate) fn arrived_at(&mut self, ingress: PortId, packet: PacketId) {
+        let mut frame = packet.0;
+        while frame != END {
+            self.owners.arrived_at(ingress, frame);
+            frame = self.locations[frame as usize].next;
+        }
     }
 
     /// Appends `frame` to the packet whose last frame is `last`.
@@ -294,14 +308,14 @@ impl Frames {
         }
     }
 
-    /// Marks all frames that are being sent at `egress` as possibly refused.
-    pub(crate) fn suspect(&mut self, egress: Side) {
-        self.owners.suspect(egress);
+    /// Marks all frames that are being sent through `device` as possibly refused.
+    pub(crate) fn suspect(&mut self, device: DeviceId) {
+        self.owners.suspect(device);
     }
 
     /// Takes back the remaining suspects, if their number equals `refused`.
-    pub(crate) fn take_back_suspects(&mut self, egress: Side, refused: u64) -> bool {
-        self.owners.take_back_suspects(egress, refused)
+    pub(crate) fn take_back_suspects(&mut self, device: DeviceId, refused: u64) -> bool {
+        self.owners.take_back_suspects(device, refused)
     }
 }
 
@@ -345,16 +359,22 @@ mod tests {
     use super::*;
     use narrows_xsk::{Umem, ring_in_memory};
 
+    /// The frames of a wire.
+    fn wired(part: UmemPart, receive: [u32; 2], wait: [u32; 2]) -> Frames {
+        let forwarding = Forwarding::wire("a", "b").unwrap();
+        let receive = receive.into_iter().collect();
+        Frames::new(part, &forwarding, &Shares { receive, wait: wait.into_iter().collect() })
+    }
+
     fn frames() -> Frames {
         let umem = Umem::new(8, 2048).expect("there is memory");
         let [_, part] = [4, 4].map(|count| umem.part(count).expect("enough are left"));
-        let share = |receive| Share { receive, wait: 0 };
-        Frames::new(part, [share(3), share(1)])
+        wired(part, [3, 1], [0, 0])
     }
 
-    fn lend(frames: &mut Frames, ingress: Side) -> u64 {
+    fn lend(frames: &mut Frames, device: DeviceId) -> u64 {
         let (mut fill, mut kernel) = ring_in_memory(1);
-        assert!(frames.lend(ingress, &mut fill), "a free frame");
+        assert!(frames.lend(device, &mut fill), "a free frame");
         fill.submit();
         kernel.pop().expect("what was lent")
     }
@@ -369,10 +389,10 @@ mod tests {
     #[test]
     fn a_packets_bytes_are_those_of_its_first_frame() {
         let mut frames = frames();
-        let addrs: Vec<u64> = (0..2).map(|_| lend(&mut frames, Side::A) + 256).collect();
+        let addrs: Vec<u64> = (0..2).map(|_| lend(&mut frames, DeviceId::FIRST) + 256).collect();
         let desc = |i: usize, len| Desc { addr: addrs[i], len, options: 0 };
-        let packet = frames.take_in(Side::A, desc(0, 100)).expect("ours");
-        let last = frames.take_in(Side::A, desc(1, 50)).expect("ours");
+        let packet = frames.take_in(PortId::FIRST, desc(0, 100)).expect("ours");
+        let last = frames.take_in(PortId::FIRST, desc(1, 50)).expect("ours");
         frames.append(packet, last);
         frames.bytes_mut(packet).fill(1);
         frames.bytes_mut(last).fill(2);
@@ -385,15 +405,17 @@ mod tests {
         for lens in [vec![60], vec![2048], vec![1792, 1792, 300], vec![1500, 1]] {
             let umem = Umem::new(16, 2048).expect("there is memory");
             let part = umem.part(16).expect("enough are left");
-            let shares = [Share { receive: 4, wait: 8 }, Share { receive: 2, wait: 2 }];
-            let mut frames = Frames::new(part, shares);
+            let mut frames = wired(part, [4, 2], [8, 2]);
             let mut packet: Option<(PacketId, PacketId)> = None;
             let mut bytes = Vec::new();
             for (at, len) in lens.iter().enumerate() {
                 let offset = if *len > 1792 { 0 } else { 256 };
-                let desc =
-                    Desc { addr: lend(&mut frames, Side::A) + offset, len: *len, options: 0 };
-                let frame = frames.take_in(Side::A, desc).expect("ours");
+                let desc = Desc {
+                    addr: lend(&mut frames, DeviceId::FIRST) + offset,
+                    len: *len,
+                    options: 0,
+                };
+                let frame = frames.take_in(PortId::FIRST, desc).expect("ours");
                 frames.bytes_mut(frame).fill(at as u8 + 1);
                 bytes.extend(vec![at as u8 + 1; *len as usize]);
                 if let Some((_, last)) = packet {
@@ -402,7 +424,7 @@ mod tests {
                 packet = Some((packet.map_or(frame, |(first, _)| first), frame));
             }
             let (packet, _) = packet.expect("there is a frame");
-            let copy = frames.put_aside(Side::A, Bytes(9000)).expect("enough are free");
+            let copy = frames.put_aside(PortId::FIRST, Bytes(9000)).expect("enough are free");
             frames.copy(packet, copy);
             let whole = |frames: &Frames, packet| {
                 let parts: Vec<_> = frames.data(packet).collect();
@@ -423,25 +445,24 @@ mod tests {
     #[test]
     fn frames_are_put_aside_while_packets_may_wait_and_all_or_none() {
         // Nothing may wait there.
-        assert_eq!(frames().put_aside(Side::A, Bytes(60)), None);
+        assert_eq!(frames().put_aside(PortId::FIRST, Bytes(60)), None);
         let umem = Umem::new(8, 2048).expect("there is memory");
         let part = umem.part(8).expect("enough are left");
-        let shares = [Share { receive: 2, wait: 3 }, Share { receive: 2, wait: 1 }];
-        let mut frames = Frames::new(part, shares);
-        assert!(frames.put_aside(Side::A, Bytes(4096)).is_some());
-        assert_eq!(frames.put_aside(Side::A, Bytes(4096)), None);
+        let mut frames = wired(part, [2, 2], [3, 1]);
+        assert!(frames.put_aside(PortId::FIRST, Bytes(4096)).is_some());
+        assert_eq!(frames.put_aside(PortId::FIRST, Bytes(4096)), None);
         assert_eq!(frames.counts().waiting, 2);
-        assert!(frames.put_aside(Side::A, Bytes(2048)).is_some());
+        assert!(frames.put_aside(PortId::FIRST, Bytes(2048)).is_some());
     }
 
     #[test]
     fn bytes_of_a_frame_are_out_of_reach_while_the_kernel_has_it_or_nobody() {
         let mut frames = frames();
-        let addr = lend(&mut frames, Side::A);
+        let addr = lend(&mut frames, DeviceId::FIRST);
         let frame = PacketId(frames.part.frame_at(addr).expect("ours"));
         assert!(frames.bytes(frame).is_empty());
         let desc = Desc { addr, len: 60, options: 0 };
-        let packet = frames.take_in(Side::A, desc).expect("ours");
+        let packet = frames.take_in(PortId::FIRST, desc).expect("ours");
         assert_eq!((packet, frames.bytes(packet).len()), (frame, 60));
         assert_eq!(hand_over(&mut frames, packet), [desc]);
         assert!(frames.bytes(packet).is_empty() && frames.bytes_mut(packet).is_empty());
@@ -452,8 +473,9 @@ mod tests {
     #[test]
     fn a_packet_that_claims_more_than_its_frame_has_no_bytes() {
         let mut frames = frames();
-        let addr = lend(&mut frames, Side::A) + 256;
-        let packet = frames.take_in(Side::A, Desc { addr, len: 2048, options: 0 }).expect("ours");
+        let addr = lend(&mut frames, DeviceId::FIRST) + 256;
+        let packet =
+            frames.take_in(PortId::FIRST, Desc { addr, len: 2048, options: 0 }).expect("ours");
         assert!(frames.bytes(packet).is_empty() && frames.bytes_mut(packet).is_empty());
     }
 
@@ -461,18 +483,18 @@ mod tests {
     fn metadata_before_a_packet_is_read_within_its_frame_only() {
         for (headroom, len, seen) in [(0, 44, 0), (43, 44, 0), (44, 44, 44), (256, 44, 44)] {
             let mut frames = frames();
-            let start = lend(&mut frames, Side::A);
-            let neighbour = lend(&mut frames, Side::A);
+            let start = lend(&mut frames, DeviceId::FIRST);
+            let neighbour = lend(&mut frames, DeviceId::FIRST);
             let whole = |addr| Desc { addr, len: 2048, options: 0 };
             for (addr, value) in [(start, 1), (neighbour, 2)] {
-                let packet = frames.take_in(Side::A, whole(addr)).expect("ours");
+                let packet = frames.take_in(PortId::FIRST, whole(addr)).expect("ours");
                 frames.bytes_mut(packet).fill(value);
                 frames.release(packet);
             }
-            let again = [lend(&mut frames, Side::A), lend(&mut frames, Side::A)];
+            let again = [lend(&mut frames, DeviceId::FIRST), lend(&mut frames, DeviceId::FIRST)];
             assert!(again.contains(&neighbour));
             let desc = Desc { addr: neighbour + headroom, len: 100, options: 0 };
-            let packet = frames.take_in(Side::A, desc).expect("ours");
+            let packet = frames.take_in(PortId::FIRST, desc).expect("ours");
             assert_eq!(frames.before(packet, len), vec![2; seen], "headroom {headroom}");
         }
     }
@@ -480,12 +502,12 @@ mod tests {
     #[test]
     fn a_jumbo_packet_is_sent_as_it_came_and_gives_all_its_frames_back() {
         let mut frames = frames();
-        let addrs: Vec<u64> = (0..3).map(|_| lend(&mut frames, Side::A) + 256).collect();
+        let addrs: Vec<u64> = (0..3).map(|_| lend(&mut frames, DeviceId::FIRST) + 256).collect();
         let desc = |i: usize, options| Desc { addr: addrs[i], len: 100 + i as u32, options };
-        let packet = frames.take_in(Side::A, desc(0, Desc::CONTINUES)).expect("ours");
+        let packet = frames.take_in(PortId::FIRST, desc(0, Desc::CONTINUES)).expect("ours");
         let mut last = packet;
         for (i, options) in [(1, Desc::CONTINUES), (2, 0)] {
-            let next = frames.take_in(Side::A, desc(i, options)).expect("ours");
+            let next = frames.take_in(PortId::FIRST, desc(i, options)).expect("ours");
             frames.append(last, next);
             last = next;
         }
@@ -503,11 +525,11 @@ mod tests {
         let mut frames = frames();
         let desc = |addr| Desc { addr, len: 60, options: 0 };
         // A frame of another worker, one out of range, one that the kernel does not have, one lent
-        // at the other port.
-        let lent = lend(&mut frames, Side::B);
+        // at the other device.
+        let lent = lend(&mut frames, DeviceId::from(1));
         for addr in [0, 8 * 2048, 4 * 2048, lent] {
             frames.take_back(addr);
-            assert_eq!(frames.take_in(Side::A, desc(addr)), None);
+            assert_eq!(frames.take_in(PortId::FIRST, desc(addr)), None);
         }
         assert_eq!(frames.strays(), 8);
         let counts = FrameCounts { free: 3, receiving: 1, ..FrameCounts::default() };

@@ -12,6 +12,7 @@ use narrows_bpf::tree::TreeError;
 use narrows_bpf::{Counted, Front, FrontMaps, FrontPort, LoadError, SetTables, SteerError, Term};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_escape::shell;
+use narrows_forwarding::PerPort;
 use narrows_policy::Policy;
 use narrows_sets::{Host, Key, Named};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,7 +50,7 @@ pub(crate) use terms::{Terms, resolve};
 
 /// The filters in front of the plane at each port, and the tables for their look-ups.
 pub(crate) struct Fronts<'a> {
-    pub(crate) terms: [Terms; 2],
+    pub(crate) terms: PerPort<Terms>,
     /// Present if there are sets.
     pub(crate) tables: Option<&'a SetTables>,
 }

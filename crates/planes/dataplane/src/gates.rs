@@ -17,8 +17,8 @@
 
 use crate::upgrade::{Channel, Kind, Message};
 use narrows_bpf::{Entry, Libxdp, Place, XdpMode, place, remove};
+use narrows_forwarding::{DeviceId, PerDevice};
 use narrows_link::doctor;
-use narrows_shaper::Side;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::cell::RefCell;
@@ -66,25 +66,26 @@ struct Wanted {
 /// themselves.
 pub(crate) struct Gates {
     keeper: Option<RefCell<Channel>>,
-    shared: [bool; 2],
+    /// Whether each device is shared.
+    shared: PerDevice<bool>,
     priority: u32,
 }
 
 impl Gates {
-    /// No port is shared.
+    /// No device is shared.
     pub(crate) fn none() -> Self {
-        Self { keeper: None, shared: [false; 2], priority: PRIORITY }
+        Self { keeper: None, shared: PerDevice::new(), priority: PRIORITY }
     }
 
-    /// Starts a keeper if one of `ports` is to be shared: each of them with `priority`, otherwise
+    /// Starts a keeper if one of `devices` is to be shared: each of them with `priority`, otherwise
     /// those that have a dispatcher.
     ///
     /// # Errors
     /// If it does not start.
-    pub(crate) fn start(ports: &[String; 2], priority: Option<u32>) -> io::Result<Self> {
-        let is_shared = |port: &String| priority.is_some() || doctor::has_dispatcher(port);
-        let shared = ports.each_ref().map(is_shared);
-        if shared == [false; 2] {
+    pub(crate) fn start(devices: &PerDevice<String>, priority: Option<u32>) -> io::Result<Self> {
+        let is_shared = |device: &String| priority.is_some() || doctor::has_dispatcher(device);
+        let shared: PerDevice<bool> = devices.iter().map(is_shared).collect();
+        if !shared.contains(&true) {
             return Ok(Self::none());
         }
         let (channel, its_end) = Channel::pair()?;
@@ -100,26 +101,25 @@ impl Gates {
     }
 
     /// The gates of another process, whose connection to the keeper is `keeper`.
-    pub(crate) fn take_over(shared: [bool; 2], keeper: OwnedFd, priority: Option<u32>) -> Self {
+    pub(crate) fn take_over(
+        shared: PerDevice<bool>,
+        keeper: OwnedFd,
+        priority: Option<u32>,
+    ) -> Self {
         let keeper = Channel::new(UnixStream::from(keeper));
         let priority = priority.unwrap_or(PRIORITY);
         Self { keeper: Some(RefCell::new(keeper)), shared, priority }
     }
 
-    /// What another process needs to take them over: which ports are shared, and the connection.
-    pub(crate) fn offer(&self) -> io::Result<Option<([bool; 2], OwnedFd)>> {
+    /// What another process needs to take them over: which devices are shared, and the connection.
+    pub(crate) fn offer(&self) -> io::Result<Option<(PerDevice<bool>, OwnedFd)>> {
         let Some(keeper) = &self.keeper else { return Ok(None) };
-        Ok(Some((self.shared, keeper.borrow().as_fd().try_clone_to_owned()?)))
+        Ok(Some((self.shared.clone(), keeper.borrow().as_fd().try_clone_to_owned()?)))
     }
 
-    /// How the program of the port of `side` is attached.
-    pub(crate) fn entry(&self, side: Side) -> Entry {
-        if self.shared[side.index()] { Entry::Shared } else { Entry::Own }
-    }
-
-    /// How those of both are.
-    pub(crate) fn entries(&self) -> [Entry; 2] {
-        Side::BOTH.map(|side| self.entry(side))
+    /// How the program of `device` is attached.
+    pub(crate) fn entry(&self, device: DeviceId) -> Entry {
+        if self.shared.get(device) == Some(&true) { Entry::Shared } else { Entry::Own }
     }
 
     /// Puts a gate into the dispatcher of the interface `ifindex`, which the port `port` is, in
@@ -351,7 +351,7 @@ mod tests {
         let mut placer = calls.clone();
         let keeper = thread::spawn(move || serve(Channel::new(its_end), &mut placer));
         let keeping = Some(RefCell::new(channel));
-        (Gates { keeper: keeping, shared: [true; 2], priority: 7 }, calls, keeper)
+        (Gates { keeper: keeping, shared: vec![true; 2].into(), priority: 7 }, calls, keeper)
     }
 
     fn calls(calls: &Calls) -> Vec<String> {
@@ -403,8 +403,11 @@ mod tests {
     fn a_keeper_that_has_ended_is_missed() {
         let (channel, its_end) = Channel::pair().unwrap();
         drop(its_end);
-        let gates =
-            Gates { keeper: Some(RefCell::new(channel)), shared: [true; 2], priority: PRIORITY };
+        let gates = Gates {
+            keeper: Some(RefCell::new(channel)),
+            shared: vec![true; 2].into(),
+            priority: PRIORITY,
+        };
         let missed = gates.place("eth1", 3, XdpMode::Native, false).unwrap_err().to_string();
         assert!(missed.contains("start narrows again"), "{missed}");
         gates.release();
@@ -412,9 +415,9 @@ mod tests {
 
     #[test]
     fn without_a_dispatcher_nothing_is_shared_or_started() {
-        let ports = ["nrw-none-a", "nrw-none-b"].map(str::to_owned);
+        let ports = ["nrw-none-a", "nrw-none-b"].map(str::to_owned).into_iter().collect();
         let gates = Gates::start(&ports, None).unwrap();
-        assert_eq!(gates.entries(), [Entry::Own; 2]);
+        assert_eq!(gates.entry(DeviceId::FIRST), Entry::Own);
         assert!(gates.offer().unwrap().is_none());
     }
 }

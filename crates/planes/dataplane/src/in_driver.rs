@@ -16,13 +16,13 @@
 //! into a frame, and let nobody send it long ones, so it has tcx first.
 
 use crate::counters::{Counts, QueueCounters};
+use crate::device::{DeviceFacts, losses};
 use crate::error::InstanceError;
 use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
-use crate::port::{PortFacts, losses};
 use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{Acted, ClassCounters, Totals, Tree, TreeError};
@@ -31,11 +31,12 @@ use narrows_bpf::{
     sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::doctor::{self, Redirected};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::{NodeStats, Plan};
-use narrows_shaper::{PathCounters, Side};
+use narrows_shaper::PathCounters;
 use narrows_xdp::{Compiled, Counted, Name, Numbers, compile, figures};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -53,7 +54,7 @@ const GENERIC: Hook = Hook::Xdp(XdpMode::Generic);
 const MTU_OF_ONE_BUFFER: u32 = 3498;
 
 /// The hooks for the program of `port`, the best first.
-pub(crate) fn preferred(port: &PortFacts) -> [Hook; 3] {
+pub(crate) fn preferred(port: &DeviceFacts) -> [Hook; 3] {
     if doctor::is_better_at_tcx(&port.driver) {
         [Hook::Tcx, NATIVE, GENERIC]
     } else {
@@ -63,7 +64,7 @@ pub(crate) fn preferred(port: &PortFacts) -> [Hook; 3] {
 
 /// The hooks for the program of `port` where it is attached through `entry`, the best first; only
 /// `only` if there is one.
-fn hooks_for(port: &PortFacts, entry: Entry, only: Option<Hook>) -> Vec<Hook> {
+fn hooks_for(port: &DeviceFacts, entry: Entry, only: Option<Hook>) -> Vec<Hook> {
     match (only, entry) {
         (Some(only), _) => vec![only],
         // In a dispatcher its place among other programs counts for more.
@@ -78,21 +79,22 @@ fn is_taken(error: &InstanceError) -> bool {
 }
 
 /// Whether frames of `port` may be in several buffers.
-fn has_several_buffers(port: &PortFacts) -> bool {
+fn has_several_buffers(port: &DeviceFacts) -> bool {
     port.mtu > MTU_OF_ONE_BUFFER
 }
 
-/// Two ports joined in their drivers.
+/// Ports joined in their drivers.
 pub(crate) struct InDriver {
     /// By the port where frames arrive: the plan of the other port applies to them.
-    trees: [Tree; 2],
+    trees: PerPort<Tree>,
     /// The filters in front of them.
-    fronts: [PortFront; 2],
+    fronts: PerPort<PortFront>,
     /// By the port where frames leave.
-    installed: [Installed; 2],
-    ports: [PortFacts; 2],
-    hooks: [Hook; 2],
-    losses_before: [DeviceLosses; 2],
+    installed: PerPort<Installed>,
+    forwarding: Forwarding,
+    devices: PerDevice<DeviceFacts>,
+    hooks: PerDevice<Hook>,
+    losses_before: PerDevice<DeviceLosses>,
 }
 
 /// The program and plan for packets that leave at a port.
@@ -107,103 +109,110 @@ struct Installed {
 }
 
 impl InDriver {
-    /// Joins `ports`, to run the plan of each, with `fronts` in front of it; at the hook `only`, or
-    /// else the best that works. `gates` has places beside other programs.
+    /// Joins the ports of `forwarding` on `devices`, to run the plan of each, with `fronts` in front
+    /// of it; at the hook `only`, or else the best that works. `gates` has places beside other
+    /// programs.
     pub(crate) fn open(
-        ports: [PortFacts; 2],
+        forwarding: &Forwarding,
+        devices: PerDevice<DeviceFacts>,
         only: Option<Hook>,
-        plans: [Plan; 2],
+        plans: PerPort<Plan>,
         fronts: &Fronts<'_>,
         gates: &Gates,
     ) -> Result<Self, InstanceError> {
-        let load = |side: Side| {
-            let port = &ports[side.index()];
-            let entry = gates.entry(side);
-            let load = |hook| Tree::load(port.own(), has_several_buffers(port), entry, hook);
-            let first = hooks_for(port, entry, only)[0];
+        let load = |port: PortId| {
+            let device = forwarding.device_of(port);
+            let facts = &devices[device];
+            let entry = gates.entry(device);
+            let load = |hook| Tree::load(facts.own(), has_several_buffers(facts), entry, hook);
+            let first = hooks_for(facts, entry, only)[0];
             // Where this kernel has no such hook, its programs may not be loadable.
             let loaded = load(first).or_else(|error| {
                 log::debug!("{first}: {error}");
                 load(NATIVE)
             });
-            loaded.map_err(failed(port))
+            loaded.map_err(failed(facts))
         };
-        let trees = [load(Side::A)?, load(Side::B)?];
-        let losses_before = losses(&ports);
-        let hooks = [NATIVE; 2];
-        let installed = Default::default();
-        let before = Default::default();
-        let mut plane = Self { trees, fronts: before, installed, ports, hooks, losses_before };
-        for (side, plan) in Side::BOTH.into_iter().zip(plans) {
-            plane.install(side, plan)?;
+        let mut plane = Self {
+            trees: forwarding.ids().map(load).collect::<Result<_, _>>()?,
+            fronts: forwarding.ids().map(|_| PortFront::default()).collect(),
+            installed: forwarding.ids().map(|_| Installed::default()).collect(),
+            forwarding: forwarding.clone(),
+            losses_before: losses(&devices),
+            hooks: devices.iter().map(|_| NATIVE).collect(),
+            devices,
+        };
+        for (port, plan) in forwarding.ids().zip(plans) {
+            plane.install(port, plan)?;
         }
         // Before they are attached: from then on frames are lost until the ports are connected.
-        for side in Side::BOTH {
-            plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+        for port in forwarding.ids() {
+            plane.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
-        let before = plane.trees.each_ref().map(Tree::entry);
-        plane.attach_both(only, gates)?;
-        for side in Side::BOTH {
+        let before: PerPort<Entry> = plane.trees.iter().map(Tree::entry).collect();
+        plane.attach_all(only, gates)?;
+        for port in forwarding.ids() {
             // Filters do not move to another hook.
-            if plane.trees[side.index()].entry() != before[side.index()] {
-                plane.fronts[side.index()] = PortFront::default();
-                plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+            if plane.trees[port].entry() != before[port] {
+                plane.fronts[port] = PortFront::default();
+                plane.put_in_front(port, &fronts.terms[port], fronts.tables)?;
             }
         }
         plane.connect()?;
         Ok(plane)
     }
 
-    /// Attaches both programs, each at the best hook for both ports, or at `only`. No frame passes
-    /// yet.
-    fn attach_both(&mut self, only: Option<Hook>, gates: &Gates) -> Result<(), InstanceError> {
-        for side in Side::BOTH {
-            let hooks = hooks_for(self.port(side), self.trees[side.index()].entry(), only);
-            self.attach(side, &hooks, gates)?;
+    /// Attaches all programs, each at the best hook for both ports of its pair, or at `only`. No
+    /// frame passes yet.
+    fn attach_all(&mut self, only: Option<Hook>, gates: &Gates) -> Result<(), InstanceError> {
+        for port in self.forwarding.ids() {
+            let hooks = hooks_for(self.facts(port), self.trees[port].entry(), only);
+            self.attach(port, &hooks, gates)?;
         }
         // A port that leaves its driver may no longer accept frames there.
-        while let Some(side) = Side::BOTH.into_iter().find(|side| self.loses(*side)) {
+        while let Some(id) = self.forwarding.ids().find(|port| self.loses(*port)) {
             if only.is_some() {
-                let PortFacts { name: port, driver, .. } = self.port(side.other()).clone();
+                let across = self.facts(self.forwarding.across(id));
+                let DeviceFacts { name: port, driver, .. } = across.clone();
                 return Err(InstanceError::NotTaken { port, driver });
             }
-            let tree = &mut self.trees[side.index()];
+            let tree = &mut self.trees[id];
             tree.detach();
             let hooks = match tree.entry() {
                 Entry::Shared => [GENERIC, Hook::Tcx],
                 Entry::Own | Entry::Tcx => [Hook::Tcx, GENERIC],
             };
-            self.attach(side, &hooks, gates)?;
+            self.attach(id, &hooks, gates)?;
         }
         Ok(())
     }
 
     /// Connects the ports: frames pass from now on.
     fn connect(&mut self) -> Result<(), InstanceError> {
-        for side in Side::BOTH {
-            let port = self.port(side);
-            let other = self.port(side.other()).ifindex;
-            self.trees[side.index()].connect(other).map_err(failed(port))?;
+        for port in self.forwarding.ids() {
+            let other = self.facts(self.forwarding.across(port)).ifindex;
+            self.trees[port].connect(other).map_err(failed(self.facts(port)))?;
         }
         Ok(())
     }
 
-    /// Attaches the program of the port of `side` at the first of `hooks` that works.
-    fn attach(&mut self, side: Side, hooks: &[Hook], gates: &Gates) -> Result<(), InstanceError> {
-        let port = &self.ports[side.index()];
-        let tree = &mut self.trees[side.index()];
+    /// Attaches the program of `port` at the first of `hooks` that works.
+    fn attach(&mut self, port: PortId, hooks: &[Hook], gates: &Gates) -> Result<(), InstanceError> {
+        let device = self.forwarding.device_of(port);
+        let facts = &self.devices[device];
+        let tree = &mut self.trees[port];
         let mut refusal = None;
         for &hook in hooks {
             let attached = match hook {
                 Hook::Xdp(mode) if tree.entry() == Entry::Shared => gates
-                    .place(&port.name, port.ifindex, mode, has_several_buffers(port))
+                    .place(&facts.name, facts.ifindex, mode, has_several_buffers(facts))
                     .map_err(InstanceError::from)
-                    .and_then(|behind| tree.take_over(behind).map_err(failed(port))),
-                _ => tree.attach(port.ifindex, hook).map_err(failed(port)),
+                    .and_then(|behind| tree.take_over(behind).map_err(failed(facts))),
+                _ => tree.attach(facts.ifindex, hook).map_err(failed(facts)),
             };
             match attached {
                 Ok(()) => {
-                    self.hooks[side.index()] = hook;
+                    self.hooks[device] = hook;
                     return Ok(());
                 }
                 // A foreign program there is a reason to stop, and none to go behind it.
@@ -215,31 +224,36 @@ impl InDriver {
             }
         }
         let source = std::io::ErrorKind::Unsupported.into();
-        let unsupported = || failed(port)(AttachError { hook: NATIVE, source }.into());
+        let unsupported = || failed(facts)(AttachError { hook: NATIVE, source }.into());
         Err(refusal.unwrap_or_else(unsupported))
     }
 
-    /// Whether frames that arrive at `side` are redirected to a driver that does not accept them.
-    fn loses(&self, side: Side) -> bool {
-        let other = self.port(side.other());
+    /// Whether frames that arrive at `port` are redirected to a driver that does not accept them.
+    fn loses(&self, port: PortId) -> bool {
+        let other = self.facts(self.forwarding.across(port));
         let known = doctor::redirected(&other.driver);
         let has_queues =
             known != Redirected::ByQueue || other.counts.now.tx >= doctor::online_cpus();
         // If an older kernel does not report it, a table of drivers decides.
         let takes = sends_redirected(other.ifindex).unwrap_or(known != Redirected::Unknown);
-        self.hooks[side.index()] == NATIVE && !(takes && has_queues)
+        self.hooks[self.forwarding.device_of(port)] == NATIVE && !(takes && has_queues)
     }
 
-    /// The program for packets that leave at `side`.
-    fn tree(&self, side: Side) -> &Tree {
-        &self.trees[side.other().index()]
+    /// The program for packets that leave at `port`.
+    fn tree(&self, port: PortId) -> &Tree {
+        &self.trees[self.forwarding.across(port)]
     }
 
-    /// The counts of the actions of filters at the qdiscs of the port of `side`.
-    fn acted(&self, side: Side) -> impl Iterator<Item = (ActionId, ActionStats)> {
-        let Installed { plan, numbers, .. } = &self.installed[side.index()];
+    /// The facts about the device of `port`.
+    fn facts(&self, port: PortId) -> &DeviceFacts {
+        &self.devices[self.forwarding.device_of(port)]
+    }
+
+    /// The counts of the actions of filters at the qdiscs of `port`.
+    fn acted(&self, port: PortId) -> impl Iterator<Item = (ActionId, ActionStats)> {
+        let Installed { plan, numbers, .. } = &self.installed[port];
         numbers.actions().filter_map(move |(id, number)| {
-            let Acted { packets, bytes } = self.tree(side).acted(number).ok()?;
+            let Acted { packets, bytes } = self.tree(port).acted(number).ok()?;
             let drops = match plan.actions.get(id.key())?.action {
                 Action::Gact { control: Control::Drop, .. } => packets,
                 _ => 0,
@@ -248,50 +262,52 @@ impl InDriver {
         })
     }
 
-    fn totals(&self, egress: Side) -> Totals {
+    fn totals(&self, egress: PortId) -> Totals {
         self.tree(egress).totals().unwrap_or_default()
     }
 
     fn counts(&self) -> Counts {
         // By the port where frames leave.
-        let by_cpu = Side::BOTH.map(|egress| {
+        let by_cpu = |egress| {
             let mut all = self.tree(egress).totals_by_cpu().unwrap_or_default();
             // There may be far more than there are.
             let counting = all.iter().rposition(|totals| *totals != Totals::default());
             let there = doctor::online_cpus() as usize;
             all.resize(there.max(counting.map_or(0, |last| last + 1)), Totals::default());
             all
-        });
-        let queues = Side::BOTH.map(|side| {
-            let [inward, outward] = [side.other(), side].map(|egress| &by_cpu[egress.index()]);
+        };
+        let by_cpu: PerPort<Vec<Totals>> = self.forwarding.ids().map(by_cpu).collect();
+        let mut counts = Counts::none(by_cpu.len());
+        for (id, port) in counts.ports.iter_mut_enumerated() {
+            let [inward, outward] = [self.forwarding.across(id), id].map(|egress| &by_cpu[egress]);
             let of = |cpu: usize| QueueCounters {
                 inward: inward.get(cpu).map(path).unwrap_or_default(),
                 outward: outward.get(cpu).map(path).unwrap_or_default(),
                 ..Default::default()
             };
-            (0..inward.len().max(outward.len())).map(of).collect()
-        });
-        let mut counts = Counts {
-            queues,
-            verdicts: Side::BOTH.map(|side| {
-                let Totals { to_self, .. } = self.totals(side.other());
-                Verdicts { to_self, ..Verdicts::default() }
-            }),
-            losses: Side::BOTH.map(|side| self.device(side).losses),
-            // Nothing waits here.
-            delays: Default::default(),
-            heaviest: Default::default(),
-            beyond: Default::default(),
-        };
+            port.queues = (0..inward.len().max(outward.len())).map(of).collect();
+            let Totals { to_self, .. } = self.totals(self.forwarding.across(id));
+            port.verdicts = Verdicts { to_self, ..Verdicts::default() };
+        }
+        self.add_losses(&mut counts);
         self.add_dropped_in_front(&mut counts);
         counts
     }
 
+    /// Adds what devices have lost.
+    fn add_losses(&self, counts: &mut Counts) {
+        for (id, port) in counts.ports.iter_mut_enumerated() {
+            if self.forwarding.is_first(id) {
+                port.losses = self.device(self.forwarding.device_of(id)).losses;
+            }
+        }
+    }
+
     /// Adds what filters in front have dropped.
     fn add_dropped_in_front(&self, counts: &mut Counts) {
-        for side in Side::BOTH {
-            for (cpu, dropped) in self.fronts[side.index()].dropped().into_iter().enumerate() {
-                counts.add_dropped_in_front(side, cpu, dropped);
+        for (port, front) in self.fronts.iter_enumerated() {
+            for (cpu, dropped) in front.dropped().into_iter().enumerate() {
+                counts.add_dropped_in_front(port, cpu, dropped);
             }
         }
     }
@@ -316,74 +332,74 @@ fn path(totals: &Totals) -> PathCounters {
 }
 
 /// A problem with `port`.
-fn failed(port: &PortFacts) -> impl Fn(TreeError) -> InstanceError + use<> {
+fn failed(port: &DeviceFacts) -> impl Fn(TreeError) -> InstanceError + use<> {
     let port = port.name.clone();
     move |source| InstanceError::Driver { port: port.clone(), source }
 }
 
 impl Plane for InDriver {
-    fn port(&self, side: Side) -> &PortFacts {
-        &self.ports[side.index()]
+    fn devices(&self) -> &PerDevice<DeviceFacts> {
+        &self.devices
     }
 
     fn queues(&self) -> usize {
         // The program runs on all of them.
-        self.ports.iter().map(|port| port.counts.now.rx.max(port.queues)).max().unwrap_or(1)
+        self.devices.iter().map(|device| device.counts.now.rx.max(device.queues)).max().unwrap_or(1)
             as usize
     }
 
     fn mode(&self) -> Mode {
-        Mode { hooks: self.hooks, frames: None }
+        Mode { hooks: self.hooks.clone(), frames: None }
     }
 
-    fn device(&self, side: Side) -> Device {
-        let now = Device::read(self.port(side).ifindex).unwrap_or_default();
-        Device { losses: now.losses.since(&self.losses_before[side.index()]), ..now }
+    fn device(&self, device: DeviceId) -> Device {
+        let now = Device::read(self.devices[device].ifindex).unwrap_or_default();
+        Device { losses: now.losses.since(&self.losses_before[device]), ..now }
     }
 
-    fn plan(&self, side: Side) -> &Plan {
-        &self.installed[side.index()].plan
+    fn plan(&self, port: PortId) -> &Plan {
+        &self.installed[port].plan
     }
 
-    fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
-        let before = &self.installed[side.index()];
+    fn install(&mut self, port: PortId, plan: Plan) -> Result<(), InstanceError> {
+        let before = &self.installed[port];
         let refused =
-            |source| InstanceError::Refused { port: self.port(side).name.clone(), source };
+            |source| InstanceError::Refused { port: self.forwarding.name(port).to_owned(), source };
         let Compiled { image, numbers, .. } = compile(&plan, &before.numbers).map_err(refused)?;
         let mut new = numbers.new_since(&before.numbers);
         let is_new_root = before.plan.roots.first() != plan.roots.first();
         // With a new root, packets without a class are counted from zero, too.
         new.extend(is_new_root.then_some(0));
-        let before_root = if is_new_root { self.totals(side) } else { before.before_root };
-        let error = failed(self.port(side.other()));
-        let tree = &mut self.trees[side.other().index()];
+        let before_root = if is_new_root { self.totals(port) } else { before.before_root };
+        let across = self.forwarding.across(port);
+        let error = failed(self.facts(across));
+        let tree = &mut self.trees[across];
         let actions = numbers.new_actions_since(&before.numbers);
         let forgotten = actions.into_iter().try_for_each(|action| tree.forget(action));
         forgotten.and_then(|()| tree.install(image, &new)).map_err(error)?;
-        let Installed { plan: before, numbers: old, inherited, .. } = &self.installed[side.index()];
+        let Installed { plan: before, numbers: old, inherited, .. } = &self.installed[port];
         let mut taken_over: BTreeMap<Name, ClassCounters> = BTreeMap::new();
         for (name, counted) in inherited.iter().filter(|(name, _)| numbers.get(**name).is_some()) {
             taken_over.insert(*name, *counted);
         }
         for (number, successor) in narrows_xdp::successor_classes(before, old, &numbers) {
-            let mut counted = self.tree(side).class_counters(number).unwrap_or_default();
+            let mut counted = self.tree(port).class_counters(number).unwrap_or_default();
             let gone = inherited.iter().filter(|(name, _)| old.get(**name) == Some(number));
             gone.for_each(|(_, before)| counted += *before);
             *taken_over.entry(successor).or_default() += counted;
         }
-        self.installed[side.index()] =
-            Installed { plan, numbers, before_root, inherited: taken_over };
+        self.installed[port] = Installed { plan, numbers, before_root, inherited: taken_over };
         Ok(())
     }
 
     fn put_in_front(
         &mut self,
-        side: Side,
+        id: PortId,
         terms: &Terms,
         tables: Option<&SetTables>,
     ) -> Result<(), InstanceError> {
-        let facts = &self.ports[side.index()];
-        let tree = &mut self.trees[side.index()];
+        let facts = &self.devices[self.forwarding.device_of(id)];
+        let tree = &mut self.trees[id];
         let handed = tree.handed().map_err(failed(facts))?;
         let port = FrontPort {
             own: facts.own(),
@@ -391,15 +407,15 @@ impl Plane for InDriver {
             entry: tree.entry(),
             handed: Some(&handed),
         };
-        self.fronts[side.index()]
-            .set(terms, tables, port, |front| tree.put_in_front(front))
-            .map_err(|source| InstanceError::Front { port: facts.name.clone(), source })
+        self.fronts[id].set(terms, tables, port, |front| tree.put_in_front(front)).map_err(
+            |source| InstanceError::Front { port: self.forwarding.name(id).to_owned(), source },
+        )
     }
 
-    fn stats(&self, side: Side) -> Vec<NodeStats> {
-        let Installed { plan, numbers, before_root, inherited } = &self.installed[side.index()];
+    fn stats(&self, port: PortId) -> Vec<NodeStats> {
+        let Installed { plan, numbers, before_root, inherited } = &self.installed[port];
         let counted = |number: u32| -> (u32, ClassCounters) {
-            (number, self.tree(side).class_counters(number).unwrap_or_default())
+            (number, self.tree(port).class_counters(number).unwrap_or_default())
         };
         let mut classes: BTreeMap<u32, ClassCounters> = numbers.all().map(counted).collect();
         for (name, counted) in inherited {
@@ -407,13 +423,13 @@ impl Plane for InDriver {
                 *classes.entry(number).or_default() += *counted;
             }
         }
-        let totals = self.totals(side).since(before_root);
+        let totals = self.totals(port).since(before_root);
         figures(plan, numbers, &Counted { totals, classes })
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
         let in_front = self.fronts.iter().flat_map(PortFront::action_stats);
-        in_front.chain(Side::BOTH.into_iter().flat_map(|side| self.acted(side))).collect()
+        in_front.chain(self.forwarding.ids().flat_map(|port| self.acted(port))).collect()
     }
 
     fn report(&self) -> Report {
@@ -450,7 +466,7 @@ impl Plane for InDriver {
 
 /// Nothing that this plane runs reads addresses before translation.
 impl LooksUp for InDriver {
-    fn look_up(&mut self, _: Side, _: bool) -> Result<(), SteerError> {
+    fn look_up(&mut self, _: PortId, _: bool) -> Result<(), SteerError> {
         Ok(())
     }
 }

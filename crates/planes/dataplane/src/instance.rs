@@ -1,7 +1,7 @@
-//! An instance: two ports, their policy, and the plane that joins them while both exist.
+//! An instance: ports, their policy, and the plane that joins them while all devices exist.
 //!
 //! The instance outlives its planes. When an interface disappears, or changes its queues, MTU or
-//! address, the plane closes and an event is logged. As soon as both ports are usable again the
+//! address, the plane closes and an event is logged. As soon as all ports are usable again the
 //! next plane opens with the same policy; counters continue.
 //!
 //! Everything here runs on one thread, at human speed: commands, link events, a tick per second.
@@ -11,7 +11,8 @@ use crate::addresses::Addresses;
 use crate::carrier::Carriers;
 use crate::clock;
 use crate::control;
-use crate::counters::{Counts, QueueCounters};
+use crate::counters::{Counts, PortCounts};
+use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::events::Events;
 use crate::front::Terms;
@@ -19,21 +20,21 @@ use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
 use crate::in_driver::{self, InDriver};
 use crate::look_ups::LookUps;
-use crate::meter::RateMeter;
+use crate::meter::{Passed, RateMeter};
 use crate::offloads::Repairs;
 use crate::options::SessionOptions;
 use crate::plane::{Closed, Plane, PlaneKind, Report};
-use crate::port::PortFacts;
 use crate::session::Session;
 use crate::standby::{FailMode, StandBy};
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
 use narrows_bpf::{Hook, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
+use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::{LinkEvent, Promiscuous, doctor};
 use narrows_policy::{NodeStats, Plan, Policy};
 use narrows_sets::Sets;
-use narrows_shaper::{Installation, Side};
+use narrows_shaper::Installation;
 use narrows_snapshot::{Finding, Snapshot};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
@@ -54,8 +55,8 @@ pub(crate) use sets::read_sets;
 /// How an instance is run.
 #[derive(Clone, Debug)]
 pub struct InstanceOptions {
-    /// The names of its ports.
-    pub ports: [String; 2],
+    /// Its ports, and how they are joined.
+    pub forwarding: Forwarding,
     /// Who forwards when this process is gone.
     pub fail: FailMode,
     /// What joins its ports.
@@ -66,7 +67,7 @@ pub struct InstanceOptions {
     pub dispatcher: Option<u32>,
 }
 
-/// An instance: two ports, their policy, and the plane that joins them while both exist.
+/// An instance: ports, their policy, and the plane that joins them while all devices exist.
 pub struct Instance {
     options: InstanceOptions,
     policy: Policy,
@@ -107,12 +108,11 @@ impl Instance {
             watch: Watch::new(options.fail.stalled()),
             standby: StandBy::new(options.fail),
             repairs,
-            addresses: Addresses::new(control::record(&options.ports, control::ADDRESSES)),
+            addresses: Addresses::new(control::record(&options.forwarding, control::ADDRESSES)),
             readdressed: false,
             findings: Vec::new(),
             bypass: Bypass::default(),
             let_go: None,
-            options,
             policy: Policy::default(),
             sets: Sets::default(),
             plane: None,
@@ -122,10 +122,11 @@ impl Instance {
             waiting_for: None,
             look_ups: LookUps::default(),
             carriers: Carriers::default(),
-            past: Counts::default(),
+            past: Counts::none(options.forwarding.ports().len()),
             rates: RateMeter::default(),
             events: Events::default(),
             began: clock::now(),
+            options,
         }
     }
 
@@ -142,7 +143,7 @@ impl Instance {
         gates: Gates,
     ) -> Result<Self, InstanceError> {
         let mut instance = Self::new(options, repairs, gates);
-        planning::check_ports(&policy, &instance.options.ports)?;
+        planning::check_ports(&policy, &instance.options.forwarding)?;
         instance.policy = policy;
         instance.adopt_sets(sets)?;
         instance.events.hold();
@@ -159,7 +160,7 @@ impl Instance {
 
     /// Conditions that are required at the start and only reported later.
     fn begin(&mut self) -> Result<(), InstanceError> {
-        self.standby.prepare(&self.options.ports)?;
+        self.standby.prepare(&self.options.forwarding)?;
         self.open()?;
         match self.repairs.stubborn() {
             [] => Ok(()),
@@ -167,19 +168,14 @@ impl Instance {
         }
     }
 
-    /// The names of its ports.
-    pub fn ports(&self) -> &[String; 2] {
-        &self.options.ports
+    /// Its ports, and how they are joined.
+    pub fn forwarding(&self) -> &Forwarding {
+        &self.options.forwarding
     }
 
     /// The policy in force.
     pub fn policy(&self) -> &Policy {
         &self.policy
-    }
-
-    /// Which side the port `dev` is.
-    pub fn side(&self, dev: &str) -> Option<Side> {
-        Side::BOTH.into_iter().find(|side| self.options.ports[side.index()] == dev)
     }
 
     /// How many queues are served, while the ports are joined.
@@ -191,13 +187,16 @@ impl Instance {
     pub fn mode(&self) -> String {
         let Some(plane) = &self.plane else { return "not joined".into() };
         let mode = plane.mode();
-        let port = |side| {
-            let port = plane.port(side);
-            let hook = mode.hooks[side.index()];
-            let kind = if hook == Hook::Tcx { "" } else { " XDP" };
-            format!("{} (mtu {}, {hook}{kind})", port.name, port.mtu)
+        let device = |(device, hook): (&DeviceFacts, &Hook)| {
+            let kind = if *hook == Hook::Tcx { "" } else { " XDP" };
+            format!("{} (mtu {}, {hook}{kind})", device.name, device.mtu)
         };
-        let ports = format!("{} and {}", port(Side::A), port(Side::B));
+        let devices: Vec<String> = plane.devices().iter().zip(&mode.hooks).map(device).collect();
+        let devices = devices.join(" and ");
+        let ports = match self.options.forwarding.is_stick() {
+            true => format!("{} on {devices}", self.options.forwarding),
+            false => devices,
+        };
         match mode.frames {
             Some((copy, bytes)) => format!(
                 "{ports}, {} queues, {} AF_XDP, frames of {bytes} bytes",
@@ -211,12 +210,13 @@ impl Instance {
     /// A planner for the policies that may follow the one in force.
     pub(crate) fn planner(&self) -> Planner {
         let plane = self.plane.as_deref();
+        let ports = || self.options.forwarding.ids();
         Planner {
-            ports: self.options.ports.clone(),
+            forwarding: self.options.forwarding.clone(),
             kind: self.options.plane,
             policy: self.policy.clone(),
-            installed: Side::BOTH.map(|side| plane?.installed(side)),
-            running: plane.map(|plane| Side::BOTH.map(|side| plane.plan(side).clone())),
+            installed: ports().map(|port| plane?.installed(port)).collect(),
+            running: plane.map(|plane| ports().map(|port| plane.plan(port).clone()).collect()),
             // While the ports are away, their number of queues is unknown.
             queues: self.laid_over(plane.map_or(1, |plane| plane.queues())),
         }
@@ -241,29 +241,27 @@ impl Instance {
     pub(crate) fn put_in_force(&mut self, planned: Planned) -> Result<Replaced, InstanceError> {
         let Planned { policy, mut plans } = planned;
         let mut changes = Vec::new();
-        for side in Side::BOTH {
-            let name = &self.options.ports[side.index()];
-            let port = planning::in_force(&policy, &self.options.ports, side)?;
-            if *port == *planning::in_force(&self.policy, &self.options.ports, side)? {
+        for id in self.options.forwarding.ids() {
+            let name = self.options.forwarding.name(id);
+            let port = planning::in_force(&policy, &self.options.forwarding, id)?;
+            if *port == *planning::in_force(&self.policy, &self.options.forwarding, id)? {
                 continue;
             }
             // Even while the ports are away, the sets that it names must exist.
             self.resolve(name, &port.in_front())?;
             let Some(plane) = &self.plane else { continue };
             let queues = self.laid_over(plane.queues());
-            let plan =
-                match plans[side.index()].take().filter(|ready| ready.plan().queues() == queues) {
-                    Some(plan) => plan,
-                    // The ports have changed since, or the policy there was equal when it was
-                    // planned.
-                    None => {
-                        let mut plans = self.planner().plan(policy.clone())?.plans;
-                        let Some(plan) = plans[side.index()].take() else { continue };
-                        plan
-                    }
-                };
+            let plan = match plans[id].take().filter(|ready| ready.plan().queues() == queues) {
+                Some(plan) => plan,
+                // The ports have changed since, or the policy there was equal when it was planned.
+                None => {
+                    let mut plans = self.planner().plan(policy.clone())?.plans;
+                    let Some(plan) = plans[id].take() else { continue };
+                    plan
+                }
+            };
             let terms = self.resolve(name, &plan.plan().front)?;
-            changes.push((side, plan, terms));
+            changes.push((id, plan, terms));
         }
         let installed = self.install(changes)?;
         let policy = std::mem::replace(&mut self.policy, policy);
@@ -273,25 +271,25 @@ impl Instance {
         Ok(Replaced { _policy: policy, _installed: installed })
     }
 
-    /// Installs the plan of each side and the filters in front of it: all of them or, if one is
+    /// Installs the plan of each port and the filters in front of it: all of them or, if one is
     /// refused, none. Returns what is replaced.
     fn install(
         &mut self,
-        changes: Vec<(Side, Ready, Terms)>,
+        changes: Vec<(PortId, Ready, Terms)>,
     ) -> Result<Vec<Arc<Installation>>, InstanceError> {
-        let (mut replaced, mut sides) = (Vec::new(), Vec::new());
-        for (side, plan, terms) in changes {
+        let (mut replaced, mut ports) = (Vec::new(), Vec::new());
+        for (port, plan, terms) in changes {
             let Some(plane) = &mut self.plane else { break };
-            sides.push(side);
+            ports.push(port);
             let installed =
-                plane.put_in_front(side, &terms, self.tables.as_ref()).and_then(|()| match plan {
-                    Ready::Plan(plan) => plane.install(side, *plan).map(|()| None),
-                    Ready::Reconciled(reconciled) => plane.install_reconciled(side, *reconciled),
+                plane.put_in_front(port, &terms, self.tables.as_ref()).and_then(|()| match plan {
+                    Ready::Plan(plan) => plane.install(port, *plan).map(|()| None),
+                    Ready::Reconciled(reconciled) => plane.install_reconciled(port, *reconciled),
                 });
             match installed {
                 Ok(before) => replaced.extend(before),
                 Err(error) => {
-                    self.restore(&sides);
+                    self.restore(&ports);
                     return Err(error);
                 }
             }
@@ -299,11 +297,11 @@ impl Instance {
         Ok(replaced)
     }
 
-    /// Installs what the policy in force has at `sides`, some of which have another one now.
-    fn restore(&mut self, sides: &[Side]) {
-        for &side in sides {
-            if let Err(error) = self.install_again(side) {
-                let port = &self.options.ports[side.index()];
+    /// Installs what the policy in force has at `ports`, some of which have another one now.
+    fn restore(&mut self, ports: &[PortId]) {
+        for &port in ports {
+            if let Err(error) = self.install_again(port) {
+                let port = self.options.forwarding.name(port);
                 self.warn(format!(
                     "{port} has its part of a policy that was refused: {error}; apply a policy that \
                      changes {port}, or restart"
@@ -312,21 +310,21 @@ impl Instance {
         }
     }
 
-    fn install_again(&mut self, side: Side) -> Result<(), InstanceError> {
+    fn install_again(&mut self, port: PortId) -> Result<(), InstanceError> {
         let Some(plane) = &self.plane else { return Ok(()) };
-        let plan = self.lay_out(&self.policy, side, plane.queues())?;
-        let terms = self.resolve(&self.options.ports[side.index()], &plan.front)?;
+        let plan = self.lay_out(&self.policy, port, plane.queues())?;
+        let terms = self.resolve(self.options.forwarding.name(port), &plan.front)?;
         let Some(plane) = &mut self.plane else { return Ok(()) };
-        plane.put_in_front(side, &terms, self.tables.as_ref())?;
-        plane.install(side, plan)
+        plane.put_in_front(port, &terms, self.tables.as_ref())?;
+        plane.install(port, plan)
     }
 
-    /// The figures of every qdisc of the port of `side`.
-    pub fn qdisc_stats(&self, side: Side) -> Vec<NodeStats> {
-        self.plane.as_ref().map(|plane| plane.stats(side)).unwrap_or_default()
+    /// The figures of every qdisc of `port`.
+    pub fn qdisc_stats(&self, port: PortId) -> Vec<NodeStats> {
+        self.plane.as_ref().map(|plane| plane.stats(port)).unwrap_or_default()
     }
 
-    /// The counters of filters' actions, both ports together.
+    /// The counters of filters' actions, all ports together.
     pub fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
         let mut sums: BTreeMap<ActionId, ActionStats> = BTreeMap::new();
         for (id, stats) in self.plane.iter().flat_map(|plane| plane.action_stats()) {
@@ -337,7 +335,7 @@ impl Instance {
 
     /// Processes an event of an interface.
     pub fn link_event(&mut self, event: &LinkEvent) {
-        if self.standby.concerns(event, &self.options.ports) {
+        if self.standby.concerns(event, &self.options.forwarding) {
             self.watch_standby();
         }
         match event {
@@ -351,7 +349,7 @@ impl Instance {
         }
         let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {
             if let LinkEvent::Removed { name, .. } = event
-                && self.side(name).is_none()
+                && !self.options.forwarding.devices().contains(name)
             {
                 return;
             }
@@ -359,9 +357,9 @@ impl Instance {
             return;
         };
         let is_known = self.plane.as_ref().is_some_and(|plane| {
-            Side::BOTH.iter().any(|&side| plane.port(side).ifindex == link.status.ifindex)
+            plane.devices().iter().any(|device| device.ifindex == link.status.ifindex)
         });
-        if self.side(&link.status.name).is_some() || is_known {
+        if self.options.forwarding.devices().contains(&link.status.name) || is_known {
             self.reconsider();
         }
     }
@@ -371,13 +369,13 @@ impl Instance {
     pub fn tick(&mut self) {
         self.watch_standby();
         if std::mem::take(&mut self.readdressed) && self.plane.is_some() {
-            self.addresses.take_off(&self.options.ports, &mut self.events);
+            self.addresses.take_off(self.options.forwarding.devices(), &mut self.events);
             self.reconsider();
         }
         match &mut self.plane {
             None => self.reconsider(),
             Some(plane) => {
-                self.look_ups.retry(&mut **plane, &self.options.ports, &mut self.events);
+                self.look_ups.retry(&mut **plane, &self.options.forwarding, &mut self.events);
                 let zero_copy = plane.mode().is_zero_copy();
                 self.repair();
                 // The kernel does not announce changed rings of a device.
@@ -388,16 +386,13 @@ impl Instance {
         }
         self.see_carriers();
         let totals = self.totals(&self.report());
-        let bytes = |of: fn(&QueueCounters) -> u64| {
-            Side::BOTH.map(|side| totals.queues[side.index()].iter().map(of).sum())
+        let passed = |port: &PortCounts| Passed {
+            rx_bytes: port.queues.iter().map(|queue| queue.inward.rx_bytes).sum(),
+            tx_bytes: port.queues.iter().map(|queue| queue.outward.tx_bytes).sum(),
         };
-        self.rates.sample(
-            clock::now(),
-            bytes(|queue| queue.inward.rx_bytes),
-            bytes(|queue| queue.outward.tx_bytes),
-        );
-        let unserved = totals.verdicts.map(|verdicts| verdicts.unserved);
-        self.bypass.sample(unserved, &self.options.ports, &mut self.events);
+        self.rates.sample(clock::now(), totals.ports.iter().map(passed).collect());
+        let unserved = totals.ports.iter().map(|port| port.verdicts.unserved).collect();
+        self.bypass.sample(&unserved, &self.options.forwarding, &mut self.events);
     }
 
     /// Whether no worker is silent. An instance that waits for a port has none, and is healthy.
@@ -467,52 +462,55 @@ impl Instance {
 
     fn open_plane(&mut self) -> Result<(), InstanceError> {
         // Each time, because an interface that came back is no longer a port of the bridge.
-        self.standby.watch(&self.options.ports, &mut self.events)?;
-        self.addresses.take_off(&self.options.ports, &mut self.events);
-        let [a, b] = &self.options.ports;
-        let ports = [PortFacts::read(a)?, PortFacts::read(b)?];
-        if ports[0].queues != ports[1].queues && !self.needs_no_queues() {
-            let [a, b] = ports.map(|port| (port.name, port.queues));
-            return Err(InstanceError::Queues(a, b));
-        }
-        let plans = self.compile(ports[0].queues as usize)?;
+        self.standby.watch(&self.options.forwarding, &mut self.events)?;
+        self.addresses.take_off(self.options.forwarding.devices(), &mut self.events);
+        let forwarding = &self.options.forwarding;
+        let devices = read_all(forwarding)?;
+        let queues = self.queues_of(&devices)?;
+        let plans = self.compile(queues)?;
         // A NIC drops frames for other addresses on its own, long before XDP.
-        let promiscuous = ports
+        let promiscuous = devices
             .iter()
-            .map(|port| narrows_link::promiscuous(port.ifindex))
+            .map(|device| narrows_link::promiscuous(device.ifindex))
             .collect::<Result<_, _>>()?;
         let only = self.options.session.hook;
-        let hooks = ports.each_ref().map(|port| match (only, self.options.plane) {
+        let hook = |device: &DeviceFacts| match (only, self.options.plane) {
             (Some(hook), _) => hook,
-            (None, PlaneKind::Xdp) => in_driver::preferred(port)[0],
-            (None, PlaneKind::Xsk) if doctor::runs_xdp(&port.driver) => Hook::Xdp(XdpMode::Native),
+            (None, PlaneKind::Xdp) => in_driver::preferred(device)[0],
+            (None, PlaneKind::Xsk) if doctor::runs_xdp(&device.driver) => {
+                Hook::Xdp(XdpMode::Native)
+            }
             (None, PlaneKind::Xsk) => Hook::Xdp(XdpMode::Generic),
-        });
-        self.repairs.watch(&self.options.ports, hooks);
+        };
+        let hooks: PerDevice<Hook> = devices.iter().map(hook).collect();
+        self.repairs.watch(forwarding, &hooks);
         self.repairs.repair(&mut self.events);
         let stalled = self.options.fail.stalled();
         let plane: Box<dyn Plane> = match self.options.plane {
             PlaneKind::Xsk => {
                 let fronts = self.fronts(&plans)?;
                 let options = &self.options.session;
-                Box::new(Session::open(ports, options, plans, stalled, &fronts, &self.gates)?)
+                let gates = &self.gates;
+                Box::new(Session::open(
+                    forwarding, devices, options, plans, stalled, &fronts, gates,
+                )?)
             }
             PlaneKind::Xdp => {
                 let fronts = self.fronts(&plans)?;
-                Box::new(InDriver::open(ports, only, plans, &fronts, &self.gates)?)
+                Box::new(InDriver::open(forwarding, devices, only, plans, &fronts, &self.gates)?)
             }
         };
         let hooks_now = plane.mode().hooks;
         self.plane = Some(plane);
         if hooks_now != hooks {
-            self.repairs.watch(&self.options.ports, hooks_now);
+            self.repairs.watch(&self.options.forwarding, &hooks_now);
             self.repairs.repair(&mut self.events);
         }
         self._promiscuous = promiscuous;
         self.waiting_for = None;
         self.watch = Watch::new(stalled);
         self.events.say(format!("joined {}", self.mode()));
-        for warning in self.plane.iter().flat_map(|plane| warnings::of_ports(&**plane)) {
+        for warning in self.warnings_of_ports() {
             self.events.warn(warning);
         }
         self.look_up();
@@ -522,22 +520,35 @@ impl Instance {
     /// Reports carriers that were lost, or came back.
     fn see_carriers(&mut self) {
         let Some(plane) = &self.plane else { return };
-        for side in Side::BOTH {
-            let has_carrier = plane.device(side).carrier;
-            self.carriers.see(side, &plane.port(side).name, has_carrier, &mut self.events);
+        for (device, facts) in plane.devices().iter_enumerated() {
+            let has_carrier = plane.device(device).carrier;
+            self.carriers.see(device, &facts.name, has_carrier, &mut self.events);
         }
     }
 
-    /// Lays the policy of either port out over `queues` queues.
-    fn compile(&self, queues: usize) -> Result<[Plan; 2], InstanceError> {
-        let [a, b] = Side::BOTH.map(|side| self.lay_out(&self.policy, side, queues));
-        Ok([a?, b?])
+    /// How many queues of each of `devices` are served.
+    fn queues_of(&self, devices: &PerDevice<DeviceFacts>) -> Result<usize, InstanceError> {
+        let Some(first) = devices.first() else { return Ok(1) };
+        let other = devices.iter().find(|device| device.queues != first.queues);
+        match other.filter(|_| !self.needs_no_queues()) {
+            Some(other) => {
+                let named = |device: &DeviceFacts| (device.name.clone(), device.queues);
+                Err(InstanceError::Queues(named(first), named(other)))
+            }
+            None => Ok(first.queues as usize),
+        }
     }
 
-    /// Lays out `policy` of the port of `side` over `queues` queues, for its plane.
-    fn lay_out(&self, policy: &Policy, side: Side, queues: usize) -> Result<Plan, InstanceError> {
-        let name = &self.options.ports[side.index()];
-        let port = &*planning::in_force(policy, &self.options.ports, side)?;
+    /// Lays the policy of each port out over `queues` queues.
+    fn compile(&self, queues: usize) -> Result<PerPort<Plan>, InstanceError> {
+        let ports = self.options.forwarding.ids();
+        ports.map(|port| self.lay_out(&self.policy, port, queues)).collect()
+    }
+
+    /// Lays out `policy` of the port `id` over `queues` queues, for its plane.
+    fn lay_out(&self, policy: &Policy, id: PortId, queues: usize) -> Result<Plan, InstanceError> {
+        let name = self.options.forwarding.name(id);
+        let port = &*planning::in_force(policy, &self.options.forwarding, id)?;
         let plan = Plan::of(port, self.laid_over(queues));
         let kind = self.options.plane;
         let plan = plan.and_then(|plan| planning::filtered(plan, kind, port));
@@ -559,12 +570,13 @@ impl Instance {
     /// off for others.
     fn look_up(&mut self) {
         let Some(plane) = &mut self.plane else { return };
-        let looks_up = |side| {
-            let port = planning::in_force(&self.policy, &self.options.ports, side);
+        let forwarding = &self.options.forwarding;
+        let looks_up = |port| {
+            let port = planning::in_force(&self.policy, forwarding, port);
             port.is_ok_and(|port| port.looks_up_translations())
         };
-        let wanted = Side::BOTH.map(looks_up);
-        self.look_ups.set(wanted, &mut **plane, &self.options.ports, &mut self.events);
+        let wanted = forwarding.ids().map(looks_up).collect();
+        self.look_ups.set(wanted, &mut **plane, forwarding, &mut self.events);
     }
 
     /// Whether qdiscs can get addresses before translation, as far as known.
@@ -602,7 +614,7 @@ impl Instance {
 
     /// Maintains the standby bridge.
     fn watch_standby(&mut self) {
-        if let Err(error) = self.standby.watch(&self.options.ports, &mut self.events)
+        if let Err(error) = self.standby.watch(&self.options.forwarding, &mut self.events)
             && self.plane.is_some()
         {
             self.events.warn(error.to_string());
@@ -631,9 +643,14 @@ impl Instance {
 
     /// The present problems.
     fn warnings(&self) -> Vec<String> {
-        let of_ports = self.plane.iter().flat_map(|plane| warnings::of_ports(&**plane));
         let of_offloads = self.repairs.stubborn().iter().chain(self.repairs.unreached());
-        of_ports.chain(of_offloads.cloned()).collect()
+        self.warnings_of_ports().chain(of_offloads.cloned()).collect()
+    }
+
+    fn warnings_of_ports(&self) -> std::vec::IntoIter<String> {
+        let forwarding = &self.options.forwarding;
+        let warnings = self.plane.as_ref().map(|plane| warnings::of_ports(&**plane, forwarding));
+        warnings.unwrap_or_default().into_iter()
     }
 
     /// Releases the ports, if they are joined, and keeps the counts.
@@ -655,8 +672,9 @@ impl Instance {
         }
         if let Some(plane) = &self.plane {
             let zero_copy = plane.mode().is_zero_copy();
-            let change = |side| plane.port(side).change(zero_copy);
-            let changes: Vec<String> = Side::BOTH.into_iter().filter_map(change).collect();
+            let devices = plane.devices().iter();
+            let changes: Vec<String> =
+                devices.filter_map(|device| device.change(zero_copy)).collect();
             if changes.is_empty() {
                 return;
             }
@@ -672,4 +690,9 @@ impl Instance {
             }
         }
     }
+}
+
+/// The facts about the devices of `forwarding`.
+fn read_all(forwarding: &Forwarding) -> Result<PerDevice<DeviceFacts>, InstanceError> {
+    forwarding.devices().iter().map(|name| DeviceFacts::read(name)).collect()
 }

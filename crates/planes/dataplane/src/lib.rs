@@ -25,6 +25,7 @@ mod confine;
 mod control;
 mod counters;
 mod descriptors;
+mod device;
 mod error;
 mod events;
 mod frames;
@@ -43,7 +44,6 @@ mod owners;
 mod pause;
 mod plane;
 mod policy_file;
-mod port;
 mod priority;
 mod queue;
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use crate::events::Events;
 use narrows_bpf::SteerError;
-use narrows_shaper::Side;
+use narrows_forwarding::{Forwarding, PerPort, PortId};
 use std::path::Path;
 
 /// The file whose presence shows connection tracking, as a module or built in.
@@ -17,30 +17,31 @@ const MODULE: &str = "/sys/module/nf_conntrack";
 /// Which ports need the kernel's connection tracking, and whether it is there.
 #[derive(Default)]
 pub(crate) struct LookUps {
-    wanted: [bool; 2],
-    lacking: [bool; 2],
+    wanted: PerPort<bool>,
+    lacking: PerPort<bool>,
     /// Whether the module was present at the last check.
     was_there: bool,
 }
 
 /// A switch for the look-ups of a port's departing packets.
 pub(crate) trait LooksUp {
-    fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError>;
+    fn look_up(&mut self, egress: PortId, wanted: bool) -> Result<(), SteerError>;
 }
 
 impl LookUps {
     /// Enables look-ups for the ports in `wanted`, and for no others.
     pub(crate) fn set(
         &mut self,
-        wanted: [bool; 2],
+        wanted: PerPort<bool>,
         who: &mut (impl LooksUp + ?Sized),
-        ports: &[String; 2],
+        ports: &Forwarding,
         events: &mut Events,
     ) {
+        self.lacking.resize(wanted.len(), false);
         self.wanted = wanted;
         self.was_there = is_there();
-        for side in Side::BOTH {
-            self.ask(side, who, &ports[side.index()], events);
+        for port in ports.ids() {
+            self.ask(port, who, ports.name(port), events);
         }
     }
 
@@ -48,49 +49,48 @@ impl LookUps {
     pub(crate) fn retry(
         &mut self,
         who: &mut (impl LooksUp + ?Sized),
-        ports: &[String; 2],
+        ports: &Forwarding,
         events: &mut Events,
     ) {
-        if self.lacking == [false, false] || is_there() == self.was_there {
+        if !self.lacking.contains(&true) || is_there() == self.was_there {
             return;
         }
         self.was_there = !self.was_there;
-        for side in Side::BOTH {
-            if self.lacking[side.index()] {
-                self.ask(side, who, &ports[side.index()], events);
+        for port in ports.ids() {
+            if self.lacking[port] {
+                self.ask(port, who, ports.name(port), events);
             }
         }
     }
 
     fn ask(
         &mut self,
-        side: Side,
+        port: PortId,
         who: &mut (impl LooksUp + ?Sized),
-        port: &str,
+        name: &str,
         events: &mut Events,
     ) {
-        let index = side.index();
-        let wanted = self.wanted[index];
-        match who.look_up(side, wanted) {
-            Ok(()) if self.lacking[index] && wanted => {
-                self.lacking[index] = false;
+        let wanted = self.wanted[port];
+        match who.look_up(port, wanted) {
+            Ok(()) if self.lacking[port] && wanted => {
+                self.lacking[port] = false;
                 events
-                    .say(format!("{port}: cake nat: the kernel offers the conntrack look-up now"));
+                    .say(format!("{name}: cake nat: the kernel offers the conntrack look-up now"));
             }
-            Ok(()) => self.lacking[index] = false,
+            Ok(()) => self.lacking[port] = false,
             Err(error @ SteerError::NoLookUp(_)) => {
-                self.lacking[index] = true;
+                self.lacking[port] = true;
                 let remedy = if self.was_there {
                     "functions of a module need CAP_SYS_ADMIN, or root"
                 } else {
                     "modprobe nf_conntrack brings it, without a restart"
                 };
                 events.warn(format!(
-                    "{port}: cake nat: {error}; the addresses in the frames identify \
+                    "{name}: cake nat: {error}; the addresses in the frames identify \
                      hosts ({remedy})"
                 ));
             }
-            Err(error) => events.warn(format!("{port}: cake nat: {error}")),
+            Err(error) => events.warn(format!("{name}: cake nat: {error}")),
         }
     }
 }
@@ -112,7 +112,7 @@ mod tests {
     }
 
     impl LooksUp for Kernel {
-        fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
+        fn look_up(&mut self, egress: PortId, wanted: bool) -> Result<(), SteerError> {
             if wanted && !self.offers {
                 let function = "bpf_xdp_ct_lookup".to_owned();
                 return Err(SteerError::NoLookUp(LoadError::Missing { function }));
@@ -122,15 +122,15 @@ mod tests {
         }
     }
 
-    fn ports() -> [String; 2] {
-        ["eth1".to_owned(), "eth2".to_owned()]
+    fn ports() -> Forwarding {
+        Forwarding::wire("eth1", "eth2").unwrap()
     }
 
     #[test]
     fn later_findings_are_reported_once_without_a_restart() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
-        look_ups.set([false, true], &mut kernel, &ports(), &mut events);
+        look_ups.set(vec![false, true].into(), &mut kernel, &ports(), &mut events);
         assert_eq!(kernel.looks_up, [false, false]);
         let said = events.list();
         assert_eq!(said.len(), 1, "{said:?}");
@@ -149,7 +149,7 @@ mod tests {
     fn unchanged_look_ups_are_not_repeated() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
-        look_ups.set([true, true], &mut kernel, &ports(), &mut events);
+        look_ups.set(vec![true, true].into(), &mut kernel, &ports(), &mut events);
         kernel.offers = true;
         look_ups.retry(&mut kernel, &ports(), &mut events);
         assert_eq!(kernel.looks_up, [false, false]);
@@ -159,8 +159,8 @@ mod tests {
     fn unneeded_look_ups_are_no_longer_missing() {
         let (mut kernel, mut look_ups, mut events) =
             (Kernel::default(), LookUps::default(), Events::default());
-        look_ups.set([true, false], &mut kernel, &ports(), &mut events);
-        look_ups.set([false, false], &mut kernel, &ports(), &mut events);
+        look_ups.set(vec![true, false].into(), &mut kernel, &ports(), &mut events);
+        look_ups.set(vec![false, false].into(), &mut kernel, &ports(), &mut events);
         kernel.offers = true;
         look_ups.was_there = !is_there();
         look_ups.retry(&mut kernel, &ports(), &mut events);

@@ -9,8 +9,9 @@
 
 use crate::bell::Bell;
 use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
+use narrows_forwarding::PortId;
 use narrows_qdisc::Spec;
-use narrows_shaper::Side;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Receiver, Sender};
@@ -25,7 +26,7 @@ pub(crate) struct Mailbox {
 /// The received messages.
 #[derive(Default)]
 pub(crate) struct Mail {
-    updates: [Option<Spec>; 2],
+    updates: BTreeMap<PortId, Spec>,
     /// Requests a report, after all else.
     pub(crate) asked: Option<Sender<WorkerReport>>,
     /// Requests its sockets.
@@ -47,18 +48,17 @@ pub(crate) struct Standing {
 
 impl Mail {
     /// Sets the specification of `egress`.
-    pub(crate) fn update(&mut self, egress: Side, spec: Spec) {
-        let update = &mut self.updates[egress.index()];
-        *update = Some(match update.take() {
+    pub(crate) fn update(&mut self, egress: PortId, spec: Spec) {
+        let spec = match self.updates.remove(&egress) {
             Some(before) => spec.after(before),
             None => spec,
-        });
+        };
+        self.updates.insert(egress, spec);
     }
 
     /// The new specification, and its port.
-    pub(crate) fn take_updates(&mut self) -> impl Iterator<Item = (Side, Spec)> {
-        let updates = std::mem::take(&mut self.updates);
-        Side::BOTH.into_iter().zip(updates).filter_map(|(egress, spec)| Some((egress, spec?)))
+    pub(crate) fn take_updates(&mut self) -> BTreeMap<PortId, Spec> {
+        std::mem::take(&mut self.updates)
     }
 }
 
@@ -118,9 +118,9 @@ mod tests {
     }
 
     /// The specifications that a worker applies: port, name, and limit.
-    fn taken_over(mailbox: &Mailbox) -> Vec<(Side, u64, u32)> {
-        let updates = mailbox.take(false).unwrap().take_updates().collect::<Vec<_>>();
-        let one = |(egress, spec): (Side, Spec)| {
+    fn taken_over(mailbox: &Mailbox) -> Vec<(PortId, u64, u32)> {
+        let updates = mailbox.take(false).unwrap().take_updates();
+        let one = |(egress, spec): (PortId, Spec)| {
             let Config::Fifo(fifo::Config::Packets(limit)) = spec.config else { panic!("a pfifo") };
             (egress, spec.id.0, limit)
         };
@@ -131,12 +131,12 @@ mod tests {
     fn only_the_latest_waiting_message_is_applied() {
         let mailbox = Mailbox::new().unwrap();
         let put = |egress, spec| mailbox.put(|mail| mail.update(egress, spec));
-        put(Side::A, spec(1, 1));
-        put(Side::B, spec(1, 3));
+        put(PortId::FIRST, spec(1, 1));
+        put(PortId::SECOND, spec(1, 3));
         for limit in 4..1000 {
-            put(Side::A, spec(2, limit));
+            put(PortId::FIRST, spec(2, limit));
         }
-        assert_eq!(taken_over(&mailbox), [(Side::A, 2, 999), (Side::B, 1, 3)]);
+        assert_eq!(taken_over(&mailbox), [(PortId::FIRST, 2, 999), (PortId::SECOND, 1, 3)]);
         assert_eq!(taken_over(&mailbox), []);
     }
 
@@ -149,10 +149,10 @@ mod tests {
         let put = |metering, id| {
             let inner = Spec { metering, ..spec(id, 1) };
             let outer = Spec { children: vec![inner], ..spec(9, 1) };
-            mailbox.put(|mail| mail.update(Side::A, outer));
+            mailbox.put(|mail| mail.update(PortId::FIRST, outer));
         };
         let take = || {
-            let spec = mailbox.take(false).unwrap().take_updates().next().unwrap().1;
+            let spec = mailbox.take(false).unwrap().take_updates().pop_first().unwrap().1;
             spec.children.into_iter().next().unwrap().metering
         };
         put(Metering::Shared(shared.meter(0)), 1);

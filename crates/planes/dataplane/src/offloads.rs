@@ -11,6 +11,7 @@ use crate::control;
 use crate::events::Events;
 use crate::record;
 use narrows_bpf::{Hook, XdpMode};
+use narrows_forwarding::{Forwarding, PerDevice};
 use narrows_link::{Features, Link, Offload, Offloads, PeerId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -72,20 +73,21 @@ pub(crate) struct Repairs<D = Features> {
 }
 
 impl Repairs {
-    /// For `ports`. Opens the peers of veths, which the process may no longer do once it has
+    /// For the devices of `ports`. Opens the peers of veths, which the process may no longer do once it has
     /// dropped its privileges.
-    pub(crate) fn reach(ports: &[String; 2]) -> Self {
+    pub(crate) fn reach(ports: &Forwarding) -> Self {
         let mut repairs = Self::new(control::record(ports, control::OFFLOADS));
-        repairs.watch(ports, [Hook::Xdp(XdpMode::Native); 2]);
+        let native = ports.devices().iter().map(|_| Hook::Xdp(XdpMode::Native)).collect();
+        repairs.watch(ports, &native);
         repairs
     }
 
-    /// Records the two ports and their peers as they are now. `hooks` tells where programs run, or
-    /// will run.
-    pub(crate) fn watch(&mut self, ports: &[String; 2], hooks: [Hook; 2]) {
+    /// Records the devices of `ports` and their peers as they are now. `hooks` tells where programs
+    /// run, or will run.
+    pub(crate) fn watch(&mut self, ports: &Forwarding, hooks: &PerDevice<Hook>) {
         let mut before = std::mem::take(&mut self.watched);
         self.unreached.clear();
-        for (port, hook) in ports.iter().zip(hooks) {
+        for (port, hook) in ports.devices().iter().zip(hooks) {
             // There a packet keeps what is still to be done to it.
             let Some(mode) = hook.xdp_mode() else {
                 self.add(port, None, Features::here(port).ok(), Offload::AT_TCX);

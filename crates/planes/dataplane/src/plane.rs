@@ -1,7 +1,7 @@
-//! A plane: a way to run a policy's plans between two ports.
+//! A plane: a way to run a policy's plans between ports.
 //!
-//! An [`Instance`](crate::Instance) has a policy and two interfaces that come and go; a plane joins
-//! them while both are there. It takes plans, which are data, and installs them by key: unchanged
+//! An [`Instance`](crate::Instance) has a policy and interfaces that come and go; a plane joins
+//! them while all are there. It takes plans, which are data, and installs them by key: unchanged
 //! parts of a plan keep their queues, credit and meters. It reports its counters, and hands over
 //! queued packets when another process takes over.
 //!
@@ -13,21 +13,22 @@
 //! for every plane.
 
 use crate::counters::Counts;
+use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::front::Terms;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::options::SessionOptions;
-use crate::port::PortFacts;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PlaneManifest, ProgramState};
 use crate::workers::Standstill;
 use narrows_bpf::{Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
+use narrows_forwarding::{DeviceId, PerDevice, PerPort, PortId};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Spec;
-use narrows_shaper::{Installation, Side, Used};
+use narrows_shaper::{Installation, Used};
 use narrows_snapshot::Worker;
 use narrows_units::Nanos;
 use narrows_xsk::CopyMode;
@@ -35,10 +36,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two ports joined. Dropped without [`Plane::close`], it releases them at once.
+/// Ports joined. Dropped without [`Plane::close`], it releases them at once.
 pub(crate) trait Plane: LooksUp {
-    /// The port of `side`, as it was when it was joined.
-    fn port(&self, side: Side) -> &PortFacts;
+    /// The devices, as they were when their ports were joined.
+    fn devices(&self) -> &PerDevice<DeviceFacts>;
 
     /// How many queue pairs are served.
     fn queues(&self) -> usize;
@@ -46,22 +47,22 @@ pub(crate) trait Plane: LooksUp {
     /// How the ports are joined.
     fn mode(&self) -> Mode;
 
-    /// The device of `side` as it is now, with what it lost since the ports were joined; a device
+    /// The `device` as it is now, with what it lost since the ports were joined; a device
     /// that cannot be read counts as having lost nothing.
-    fn device(&self, side: Side) -> Device;
+    fn device(&self, device: DeviceId) -> Device;
 
-    /// The plan for packets that leave at `side`.
-    fn plan(&self, side: Side) -> &Plan;
+    /// The plan for packets that leave at `port`.
+    fn plan(&self, port: PortId) -> &Plan;
 
-    /// Replaces the present plan of `side` by `plan`, and loses no packet of the parts that are in
+    /// Replaces the present plan of `port` by `plan`, and loses no packet of the parts that are in
     /// both.
     ///
     /// # Errors
     /// If the kernel does not take it, for lack of memory: the present one goes on then.
-    fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError>;
+    fn install(&mut self, port: PortId, plan: Plan) -> Result<(), InstanceError>;
 
-    /// What runs at `side`, if a plan can be reconciled with it on another thread.
-    fn installed(&self, _: Side) -> Option<Arc<Installation>> {
+    /// What runs at `port`, if a plan can be reconciled with it on another thread.
+    fn installed(&self, _: PortId) -> Option<Arc<Installation>> {
         None
     }
 
@@ -72,25 +73,25 @@ pub(crate) trait Plane: LooksUp {
     /// As [`Plane::install`].
     fn install_reconciled(
         &mut self,
-        side: Side,
+        port: PortId,
         reconciled: Reconciled,
     ) -> Result<Option<Arc<Installation>>, InstanceError> {
-        self.install(side, reconciled.next.plan().clone()).map(|()| None)
+        self.install(port, reconciled.next.plan().clone()).map(|()| None)
     }
 
-    /// Replaces the filters in front of `side` by `terms`, which look up in `tables`.
+    /// Replaces the filters in front of `port` by `terms`, which look up in `tables`.
     ///
     /// # Errors
     /// If the kernel does not take them: what is there goes on then.
     fn put_in_front(
         &mut self,
-        side: Side,
+        port: PortId,
         terms: &Terms,
         tables: Option<&SetTables>,
     ) -> Result<(), InstanceError>;
 
-    /// The figures of every qdisc of the port of `side`.
-    fn stats(&self, side: Side) -> Vec<NodeStats>;
+    /// The figures of every qdisc of `port`.
+    fn stats(&self, port: PortId) -> Vec<NodeStats>;
 
     /// The counters of filters' actions at each port.
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)>;
@@ -162,10 +163,10 @@ impl Mode {
 }
 
 /// How ports are joined.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mode {
-    /// Where the program of each port runs.
-    pub(crate) hooks: [Hook; 2],
+    /// Where the program of each device runs.
+    pub(crate) hooks: PerDevice<Hook>,
     /// How frames are copied to and from workers, and the size of a frame's buffer in bytes; `None`
     /// if frames stay in the driver.
     pub(crate) frames: Option<(CopyMode, u32)>,
@@ -179,7 +180,7 @@ pub(crate) struct Report {
     /// Its workers; silent ones as of their last report.
     pub(crate) workers: Vec<Worker>,
     /// The memory of the largest `cake` instance of each port, in bytes.
-    pub(crate) largest_cake: [Option<u64>; 2],
+    pub(crate) largest_cake: PerPort<Option<u64>>,
 }
 
 /// A plane that another process still runs, ready to continue in this one.
@@ -209,9 +210,9 @@ pub(crate) struct Still {
     /// Each worker's queued packets and free frames.
     pub(crate) queued: Vec<WorkerQueued>,
     /// By port: how far its limits are used.
-    pub(crate) used: [Used; 2],
+    pub(crate) used: PerPort<Used>,
     /// Programs that go on meanwhile, by the port where frames leave.
-    pub(crate) programs: Vec<ProgramState>,
+    pub(crate) programs: PerPort<ProgramState>,
 }
 
 /// The end of a plane.

@@ -4,7 +4,8 @@
 //! completely before any of it takes effect. All errors are reported, each with its line. Facts
 //! about the ports are asked once for the whole file.
 
-use crate::port::policy_facts;
+use crate::device::policy_facts;
+use narrows_forwarding::{Forwarding, PerDevice, PerPort};
 use narrows_link::Link;
 use narrows_policy::{Policy, PortFacts};
 use narrows_tc::{Host, INPUT_MAX};
@@ -69,7 +70,7 @@ impl Display for Mistakes {
 /// If the file cannot be read or has a mistake.
 pub(crate) fn load(
     path: &Path,
-    ports: &[String; 2],
+    ports: &Forwarding,
     running: &Policy,
 ) -> Result<Policy, PolicyFileError> {
     read(path, ports)?.policy(running)
@@ -80,7 +81,7 @@ pub(crate) fn load(
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(crate) fn read(path: &Path, ports: &[String; 2]) -> Result<PolicyFile, PolicyFileError> {
+pub(crate) fn read(path: &Path, ports: &Forwarding) -> Result<PolicyFile, PolicyFileError> {
     let name = path.display().to_string();
     let unreadable = |source| PolicyFileError::Unreadable { name: name.clone(), source };
     let bytes = if is_stdin(path) {
@@ -94,9 +95,14 @@ pub(crate) fn read(path: &Path, ports: &[String; 2]) -> Result<PolicyFile, Polic
     let text = String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     // Once, and not for every line. A port that is away has its policy all the same.
-    let facts = ports.each_ref().map(|port| {
-        Link::by_name(port).map_or(PortFacts::ETHERNET, |link| policy_facts(&link, None))
-    });
+    let devices: PerDevice<PortFacts> = ports
+        .devices()
+        .iter()
+        .map(|name| {
+            Link::by_name(name).map_or(PortFacts::ETHERNET, |link| policy_facts(&link, None))
+        })
+        .collect();
+    let facts = ports.ids().map(|port| devices[ports.device_of(port)]).collect();
     Ok(PolicyFile { name, text, ports: ports.clone(), facts })
 }
 
@@ -104,8 +110,8 @@ pub(crate) fn read(path: &Path, ports: &[String; 2]) -> Result<PolicyFile, Polic
 pub(crate) struct PolicyFile {
     name: String,
     text: String,
-    ports: [String; 2],
-    facts: [PortFacts; 2],
+    ports: Forwarding,
+    facts: PerPort<PortFacts>,
 }
 
 /// Identifies the contents of a policy file and the facts on which their meaning depends.
@@ -114,7 +120,7 @@ pub(crate) struct Source {
     /// Under two secret keys, so that nobody can make another text with the same.
     digest: [u64; 2],
     len: usize,
-    facts: [PortFacts; 2],
+    facts: PerPort<PortFacts>,
 }
 
 impl PolicyFile {
@@ -126,7 +132,7 @@ impl PolicyFile {
             hasher.write(self.text.as_bytes());
             hasher.finish()
         });
-        Source { digest, len: self.text.len(), facts: self.facts }
+        Source { digest, len: self.text.len(), facts: self.facts.clone() }
     }
 
     /// The policy in it. Qdiscs without a handle in it keep the one that they have in `running`.
@@ -156,12 +162,11 @@ struct Reader<'a> {
 
 impl Host for Reader<'_> {
     fn devices(&self) -> Vec<String> {
-        self.file.ports.to_vec()
+        self.file.ports.names().to_vec()
     }
 
     fn port(&self, dev: &str) -> Option<PortFacts> {
-        let at = self.file.ports.iter().position(|port| port == dev)?;
-        Some(self.file.facts[at])
+        Some(self.file.facts[self.file.ports.port(dev)?])
     }
 
     fn policy(&self) -> Policy {
@@ -189,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_file_for_other_ports_is_refused_by_line() {
-        let ports = ["nrw-none-a".to_owned(), "nrw-none-b".to_owned()];
+        let ports = Forwarding::wire("nrw-none-a", "nrw-none-b").unwrap();
         let path = std::env::temp_dir().join(format!("nrw-policy-{}", std::process::id()));
         std::fs::write(
             &path,

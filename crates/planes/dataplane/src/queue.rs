@@ -1,4 +1,4 @@
-//! A worker's view of a queue of a port: four rings, and the calls that go with them.
+//! A worker's view of a queue of a device: four rings, and the calls that go with them.
 //!
 //! In the data plane that is an AF_XDP socket; under test the other ends of the rings are a model
 //! of the kernel.
@@ -6,7 +6,7 @@
 use narrows_xsk::{Consumer, Desc, KernelDrops, Producer, Socket};
 use std::io;
 
-/// One queue of one port.
+/// One queue of one device.
 pub(crate) trait Queue {
     /// Frames received.
     fn rx(&mut self) -> &mut Consumer<Desc>;

@@ -11,13 +11,13 @@
 //! recovered, and the next check starts over.
 
 use crate::frames::Frames;
-use narrows_shaper::Side;
+use narrows_forwarding::DeviceId;
 use narrows_units::Nanos;
 
 /// The longest that a device may take to send its frames.
 const SENT_BY: Nanos = Nanos::from_secs(5);
 
-/// The refused frames of one port.
+/// The refused frames of one device.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Refused {
     taken_back: u64,
@@ -26,19 +26,19 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Recovers refused frames of `egress`, if possible at `now`; the kernel has refused `refused`
+    /// Recovers refused frames of `device`, if possible at `now`; the kernel has refused `refused`
     /// in total. Cheap if it has refused none.
-    pub(crate) fn look(&mut self, egress: Side, refused: u64, frames: &mut Frames, now: Nanos) {
+    pub(crate) fn look(&mut self, device: DeviceId, refused: u64, frames: &mut Frames, now: Nanos) {
         if refused <= self.taken_back {
             return;
         }
         match self.suspicion {
             None => {
-                frames.suspect(egress);
+                frames.suspect(device);
                 self.suspicion = Some((now, refused));
             }
             Some((since, by_then)) if now - since >= SENT_BY => {
-                if frames.take_back_suspects(egress, by_then - self.taken_back) {
+                if frames.take_back_suspects(device, by_then - self.taken_back) {
                     self.taken_back = by_then;
                 }
                 self.suspicion = None;

@@ -72,7 +72,7 @@ impl Reload {
             instance.warn(why.to_owned());
             return Err(why.to_owned());
         };
-        let (planner, ports) = (instance.planner(), instance.ports().clone());
+        let (planner, ports) = (instance.planner(), instance.forwarding().clone());
         let (path, last) = (path.to_owned(), last.cloned());
         let name = path.display().to_string();
         let reading = beside.start("reload", move || {

@@ -7,6 +7,7 @@ use crate::clock;
 use crate::confine::{Needs, confine};
 use crate::control::{ControlServer, PlaceError, Task};
 use crate::descriptors::{self, TooFewDescriptors};
+use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::gates::Gates;
 use crate::instance::{Inherited, Instance, InstanceOptions};
@@ -16,7 +17,6 @@ use crate::options::SessionOptions;
 use crate::pause::Pause;
 use crate::plane::PlaneKind;
 use crate::policy_file::{self, PolicyFileError};
-use crate::port::PortFacts;
 use crate::priority::{calm_down, hurry};
 use crate::reload::{LastRead, Reload};
 use crate::session::Prepared;
@@ -30,6 +30,7 @@ use crate::upgrades::{Upgrades, VERSION};
 use crate::work::Work;
 use narrows_bpf::{Hook, Stalled};
 use narrows_control::{Request, UpgradeStatus};
+use narrows_forwarding::{Forwarding, PerDevice};
 use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
@@ -57,8 +58,8 @@ const PAUSE_MAX_S: u64 = 86_400;
 /// The arguments of `narrows run`.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// The names of the two ports.
-    pub ports: [String; 2],
+    /// The ports, and how they are joined.
+    pub forwarding: Forwarding,
     /// The policy file, for the start and for SIGHUP.
     pub batch: Option<PathBuf>,
     /// The initial sets: the output of `ipset save`.
@@ -82,9 +83,6 @@ pub struct RunOptions {
 /// Why it could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The same interface twice.
-    #[error("both ports are \"{0}\": name two different interfaces")]
-    SamePort(String),
     /// An interface cannot be read or changed.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -136,41 +134,39 @@ pub fn run(
     options: RunOptions,
     ready: impl FnOnce(&Instance),
 ) -> Result<Option<Snapshot>, RunError> {
-    let RunOptions { ports, batch, sets, state, fail, plane, session, dispatcher, take_over } =
+    let RunOptions { forwarding, batch, sets, state, fail, plane, session, dispatcher, take_over } =
         options;
-    if ports[0] == ports[1] {
-        let [port, _] = ports;
-        return Err(RunError::SamePort(port));
-    }
     descriptors::allow(1)?;
     // From here on, a request to read the policy again waits until there is one.
     let hangup = Requests::to_reload()?;
     let mut sets_file = state.as_deref().map(SetsFile::beside);
-    let mut state = state.map(|path| StateFile::new(path, &ports));
+    let mut state = state.map(|path| StateFile::new(path, &forwarding));
     if take_over {
-        let options = InstanceOptions { ports, fail, plane, session, dispatcher };
+        let options = InstanceOptions { forwarding, fail, plane, session, dispatcher };
         let process = succeed(options, hangup)?;
         ready(&process.instance);
         return serve(process, batch, None, state, sets_file);
     }
-    let (policy, last_read) = first_policy(&ports, batch.as_ref(), state.as_mut())?;
+    let (policy, last_read) = first_policy(&forwarding, batch.as_ref(), state.as_mut())?;
     let sets = sets_file::first(sets.as_deref(), sets_file.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
-    let control = ControlServer::open(&ports)?;
+    let control = ControlServer::open(&forwarding)?;
     let sources = EventSources::open(hangup)?;
     let manager = Manager::from_environment();
-    let findings = refuse_blockers(&ports, fail, plane, &session)?;
+    let findings = refuse_blockers(&forwarding, fail, plane, &session)?;
     // In the other plane no queue is opened.
     if plane == PlaneKind::Xsk {
-        let [a, b] = [PortFacts::read(&ports[0])?, PortFacts::read(&ports[1])?];
-        descriptors::allow(a.queues.min(b.queues))?;
+        let devices = forwarding.devices().iter().map(|name| DeviceFacts::read(name));
+        let queues = devices.map(|facts| facts.map(|facts| facts.queues));
+        let queues = queues.collect::<Result<Vec<u32>, _>>()?.into_iter().min();
+        descriptors::allow(queues.unwrap_or(1))?;
     }
     let needs = Needs { batch: batch.as_deref(), state: state.as_ref().map(StateFile::path) };
-    let repairs = Repairs::reach(&ports);
+    let repairs = Repairs::reach(&forwarding);
     // It keeps the privileges that this process gives up.
-    let gates = Gates::start(&ports, dispatcher)?;
+    let gates = Gates::start(forwarding.devices(), dispatcher)?;
     let unconfined = confine(needs);
-    let options = InstanceOptions { ports, fail, plane, session, dispatcher };
+    let options = InstanceOptions { forwarding, fail, plane, session, dispatcher };
     let mut instance = Instance::start(options, policy, sets, repairs, gates)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     instance.examined(findings);
@@ -218,7 +214,7 @@ fn succeed(options: InstanceOptions, hangup: Requests) -> Result<Process, RunErr
     new_process.take_over().map_err(RunError::Succession)?;
     // From here on it belongs to this process.
     let (instance, status) = inherited.go_on(VERSION);
-    let control = ControlServer::take_over(instance.ports(), control)?;
+    let control = ControlServer::take_over(instance.forwarding(), control)?;
     calm_down(calm);
     let manager = Manager::from_environment();
     Ok(Process { control, sources, manager, upgrades: Upgrades::new(status), instance })
@@ -246,7 +242,7 @@ fn take_in(
     // Before the ports are read, so that no change is missed.
     let sources = EventSources::open(hangup)?;
     // The other process has recorded what it switched off.
-    let repairs = Repairs::reach(&options.ports);
+    let repairs = Repairs::reach(&options.forwarding);
     let mut inherited = Inherited::prepare(options, repairs, manifest, of_session)?;
     let calm = hurry();
     let contents = new_process.ask().map_err(RunError::Succession)?;
@@ -381,7 +377,7 @@ fn serve(
 
 /// The initial policy: the saved one, or that of the file, or none.
 fn first_policy(
-    ports: &[String; 2],
+    ports: &Forwarding,
     batch: Option<&PathBuf>,
     state: Option<&mut StateFile>,
 ) -> Result<(Policy, Option<LastRead>), RunError> {
@@ -424,14 +420,14 @@ fn standing(instance: &Instance, refused: Option<&str>) -> String {
     }
 }
 
-/// Forwards between `ports` without anything in between until a signal asks to stop, and
+/// Forwards between the ends of `wire` without anything in between until a signal asks to stop, and
 /// returns the packets forwarded in each direction with the CPU time that it took: the floor for
 /// benchmarks.
 ///
 /// # Errors
 /// If the ports cannot be joined.
 pub fn run_bare(
-    ports: &[String; 2],
+    wire: &Forwarding,
     session: &SessionOptions,
     ready: impl FnOnce(),
 ) -> Result<([u64; 2], Nanos), RunError> {
@@ -439,11 +435,13 @@ pub fn run_bare(
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, stop.clone())?;
     }
-    let facts = [PortFacts::read(&ports[0])?, PortFacts::read(&ports[1])?];
-    let promiscuous = [&facts[0], &facts[1]].map(|port| narrows_link::promiscuous(port.ifindex));
-    let queues = facts[0].queues.min(facts[1].queues);
+    let devices = wire.devices().iter().map(|name| DeviceFacts::read(name));
+    let devices = devices.collect::<Result<PerDevice<_>, _>>()?;
+    let promiscuous: Vec<_> =
+        devices.iter().map(|device| narrows_link::promiscuous(device.ifindex)).collect();
+    let queues = devices.iter().map(|device| device.queues).min().unwrap_or(1);
     let gates = Gates::none();
-    let mut prepared = Prepared::new(facts, session, queues, Stalled::Pass, gates.entries())
+    let mut prepared = Prepared::new(wire, devices, session, queues, Stalled::Pass, &gates)
         .map_err(InstanceError::from)?;
     let ios = prepared.take_ios();
     prepared.attach(session.hook.and_then(Hook::xdp_mode), &gates).map_err(InstanceError::from)?;
@@ -470,12 +468,13 @@ pub fn run_bare(
 
 /// Refuses a setup that cannot work, with the remedy. Returns other findings.
 fn refuse_blockers(
-    ports: &[String; 2],
+    ports: &Forwarding,
     fail: FailMode,
     plane: PlaneKind,
     session: &SessionOptions,
 ) -> Result<Vec<Finding>, RunError> {
-    let findings = doctor::examine(&ports[0], &ports[1], &wanted(ports, fail, plane, session));
+    let findings =
+        doctor::examine(&ports.names()[0], &ports.names()[1], &wanted(ports, fail, plane, session));
     let blockers: Vec<Finding> = doctor::blockers(&findings).cloned().collect();
     if blockers.is_empty() {
         return Ok(findings);
@@ -485,15 +484,18 @@ fn refuse_blockers(
 
 /// The requirements of this way of running for `ports` and host, for [`narrows_link::doctor`].
 pub fn wanted(
-    ports: &[String; 2],
+    ports: &Forwarding,
     fail: FailMode,
     plane: PlaneKind,
     session: &SessionOptions,
 ) -> Wanted {
-    let [a, b] = ports.each_ref().map(|port| PortFacts::read(port).ok());
+    let devices = ports.devices().iter().map(|name| DeviceFacts::read(name).ok());
     // In that mode frames stay in the drivers' own memory.
     let locked = match plane {
-        PlaneKind::Xsk => a.zip(b).map(|(a, b)| session.locked_bytes(&[a, b])),
+        PlaneKind::Xsk => {
+            let devices: Option<PerDevice<_>> = devices.collect();
+            devices.map(|devices| session.locked_bytes(ports, &devices))
+        }
         PlaneKind::Xdp => None,
     };
     Wanted {

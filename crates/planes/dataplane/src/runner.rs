@@ -14,11 +14,13 @@ use crate::handoff::HandoffQueue;
 use crate::heartbeat::{self, BEAT_EVERY};
 use crate::mailbox::{Mailbox, Standing};
 use crate::options::SessionOptions;
-use crate::worker_report::{Paused, WorkerReport};
+use crate::upgrade::Queued;
+use crate::worker_report::{Paused, PortReport, WorkerReport};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
+use narrows_forwarding::{PerPort, PortId, PortSet};
 use narrows_packet::DropReason;
-use narrows_shaper::{Activity, Pause, Side, Worker};
+use narrows_shaper::{Activity, Pause, Worker};
 use narrows_units::Nanos;
 use narrows_xsk::PollSet;
 use std::sync::Arc;
@@ -36,7 +38,7 @@ const STANDING_LOOK: Duration = Duration::from_millis(1);
 /// How a worker is run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// The queue that it serves on both ports.
+    /// The queue that it serves on each device.
     pub(crate) queue: u32,
     /// The core that it is pinned to.
     pub(crate) cpu: usize,
@@ -116,7 +118,7 @@ impl Runner {
             last: clock::now(),
             was_idle: false,
             blocked_wait: BLOCKED_WAIT,
-            rest: (Nanos::ZERO, Pause { until: Nanos::MAX, listen: [true; 2] }),
+            rest: (Nanos::ZERO, Pause { until: Nanos::MAX, listen: PortSet::ALL }),
             busy_turns: 0,
             busy: Nanos::ZERO,
             idle: Nanos::ZERO,
@@ -204,9 +206,8 @@ impl Runner {
     /// Adds what wakes it.
     pub(crate) fn listen(&self, polled: &mut PollSet) {
         let (_, pause) = self.rest;
-        let io = self.worker.io();
-        for side in Side::BOTH {
-            polled.add(io.fd(side), pause.listen[side.index()]);
+        for (socket, listens) in self.worker.io().arrivals(pause.listen) {
+            polled.add(socket, listens);
         }
         polled.add(self.mailbox.wake(), true);
     }
@@ -274,12 +275,15 @@ impl Runner {
     /// another process.
     fn stand_still(&mut self, Standing { answer, leave }: &Standing, here: &OnThread<'_>) -> bool {
         let report = self.report(here.thread);
-        let ids = Side::BOTH.map(|egress| self.worker.take_out(egress));
+        let ports = self.worker.ports();
+        let ids: PerPort<_> = ports.map(|egress| self.worker.take_out(egress)).collect();
         let mut queued = self.worker.io().at_rest();
-        for (ids, into) in ids.iter().zip(&mut queued.queued) {
+        for ids in &ids {
+            let mut of_port = Queued::default();
             for &id in ids {
-                into.push(self.worker.meta(id).arrival, self.worker.io().frames_of(id));
+                of_port.push(self.worker.meta(id).arrival, self.worker.io().frames_of(id));
             }
+            queued.queued.push(of_port);
         }
         // The client may have stopped waiting; the dropped sender shows that, too.
         let _ = answer.send(Paused { report, queued });
@@ -291,8 +295,8 @@ impl Runner {
             }
         }
         let now = clock::now();
-        for (egress, ids) in Side::BOTH.into_iter().zip(ids) {
-            self.worker.take_back(egress, &ids, now);
+        for (egress, ids) in ids.iter_enumerated() {
+            self.worker.take_back(egress, ids, now);
         }
         false
     }
@@ -310,15 +314,18 @@ impl Runner {
     fn report(&self, thread: u32) -> WorkerReport {
         let io = self.worker.io();
         let now = clock::now();
+        let port = |port: PortId| PortReport {
+            path: self.worker.counters(port),
+            backlog: self.worker.backlog(port),
+            delays: self.worker.delays(port).clone(),
+            heaviest: self.worker.heaviest(port, now),
+            beyond: self.worker.beyond(port, now),
+            qdiscs: self.worker.qdisc_stats(port),
+            tx_kicks: io.kicks(port),
+            kernel_drops: io.kernel_drops(port),
+        };
         WorkerReport {
-            paths: Side::BOTH.map(|side| self.worker.counters(side)),
-            backlogs: Side::BOTH.map(|side| self.worker.backlog(side)),
-            delays: Side::BOTH.map(|side| self.worker.delays(side).clone()),
-            heaviest: Side::BOTH.map(|side| self.worker.heaviest(side, now)),
-            beyond: Side::BOTH.map(|side| self.worker.beyond(side, now)),
-            qdiscs: Side::BOTH.map(|side| self.worker.qdisc_stats(side)),
-            tx_kicks: Side::BOTH.map(|side| io.kicks(side)),
-            kernel_drops: Side::BOTH.map(|side| io.kernel_drops(side)),
+            ports: self.worker.ports().map(port).collect(),
             busy: self.busy,
             idle: self.idle,
             cpu_time: self.cpu_time,

@@ -2,19 +2,20 @@
 //! thread.
 
 use narrows_classify::{ActionId, ActionStats};
+use narrows_forwarding::{Forwarding, PerPort, PortId};
 use narrows_policy::{NodeStats, Policy, PortFacts};
 use narrows_tc::Host;
 
 /// An instance as it was at one moment: the host of `tc` commands that only show.
 pub(crate) struct Seen {
-    /// The names of its ports.
-    pub(crate) ports: [String; 2],
+    /// Its ports.
+    pub(crate) ports: Forwarding,
     /// The facts about each that a policy depends on; none of a port that is away.
-    pub(crate) facts: [Option<PortFacts>; 2],
+    pub(crate) facts: PerPort<Option<PortFacts>>,
     /// The policy in force.
     pub(crate) policy: Policy,
     /// The figures of each port's qdiscs.
-    pub(crate) stats: [Vec<NodeStats>; 2],
+    pub(crate) stats: PerPort<Vec<NodeStats>>,
     /// The counters of filters' actions.
     pub(crate) actions: Vec<(ActionId, ActionStats)>,
     /// Whether qdiscs can get addresses before translation.
@@ -22,18 +23,18 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn index(&self, dev: &str) -> Option<usize> {
-        self.ports.iter().position(|port| port == dev)
+    fn id(&self, dev: &str) -> Option<PortId> {
+        self.ports.port(dev)
     }
 }
 
 impl Host for Seen {
     fn devices(&self) -> Vec<String> {
-        self.ports.to_vec()
+        self.ports.names().to_vec()
     }
 
     fn port(&self, dev: &str) -> Option<PortFacts> {
-        self.facts[self.index(dev)?]
+        self.facts[self.id(dev)?]
     }
 
     fn policy(&self) -> Policy {
@@ -54,6 +55,6 @@ impl Host for Seen {
     }
 
     fn stats(&self, dev: &str) -> Vec<NodeStats> {
-        self.index(dev).map(|index| self.stats[index].clone()).unwrap_or_default()
+        self.id(dev).map(|port| self.stats[port].clone()).unwrap_or_default()
     }
 }

@@ -1,16 +1,16 @@
-//! A session: the two ports joined, from binding the sockets to closing them.
+//! A session: ports joined over AF_XDP, from binding the sockets to closing them.
 //!
 //! Opening goes from the inside out, so that no frame is lost: frames and sockets first, then
 //! filled fill rings, then running workers, and only then the steering programs. Closing is the
 //! reverse. An interface that disappears or changes ends a session; the instance opens the next
 //! one.
 
+use crate::device::{DeviceFacts, losses};
 use crate::error::SessionError;
 use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SILENT_AFTER;
 use crate::options::SessionOptions;
-use crate::port::{PortFacts, losses};
 use crate::runner::Settings;
 use crate::sizing::{Sizing, may_share};
 use crate::workers::Workers;
@@ -19,12 +19,13 @@ use narrows_bpf::{
     AttachError, Entry, FrontPort, Heartbeats, Hook, SetTables, Stalled, Steer, SteerError,
     Watchdog, XdpMode,
 };
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::DeviceLosses;
 use narrows_packet::dissect::Dissector;
 use narrows_policy::Plan;
 use narrows_qdisc::Slot;
 use narrows_roundtrip::Awaited;
-use narrows_shaper::{Installation, Io, Side, Worker};
+use narrows_shaper::{Installation, Io, Worker};
 use narrows_xsk::{CopyMode, RingSizes, Socket, Umem, UmemError};
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -65,90 +66,95 @@ impl Secrets {
     }
 }
 
-/// Ports whose sockets are bound and whose programs are loaded, but not attached.
+/// Ports whose devices have sockets and loaded programs, which are not attached.
 pub(crate) struct Prepared {
     umem: Umem,
-    steers: [Steer; 2],
+    forwarding: Forwarding,
+    steers: PerDevice<Steer>,
     /// The filters in front of them.
-    fronts: [PortFront; 2],
+    fronts: PerPort<PortFront>,
     heartbeats: Heartbeats,
-    /// The I/O of each queue pair.
+    /// The I/O of each queue.
     ios: Vec<XdpIo>,
-    ports: [PortFacts; 2],
+    devices: PerDevice<DeviceFacts>,
     copy_mode: CopyMode,
     sizing: Sizing,
 }
 
 impl Prepared {
-    /// Binds the sockets of `queues` queues on both `ports`. `stalled` is the treatment of frames
-    /// for a silent worker, and `entries` how the programs will be attached.
+    /// Binds the sockets of `queues` queues on each of `devices`, which the ports of `forwarding`
+    /// are on. `stalled` is the treatment of frames for a silent worker, and `gates` says how the
+    /// programs will be attached.
     pub(crate) fn new(
-        ports: [PortFacts; 2],
+        forwarding: &Forwarding,
+        devices: PerDevice<DeviceFacts>,
         options: &SessionOptions,
         queues: u32,
         stalled: Stalled,
-        entries: [Entry; 2],
+        gates: &Gates,
     ) -> Result<Self, SessionError> {
-        let Bound { umem, copy_mode, sizing, sockets } = bind_best(&ports, options, queues)?;
+        let Bound { umem, copy_mode, sizing, sockets } =
+            bind_best(forwarding, &devices, options, queues)?;
         let several = sizing.buffer.several;
-        let (heartbeats, steers) = load(&ports, several, stalled, entries, &sockets)?;
+        let entries = devices.keys().map(|device| gates.entry(device)).collect();
+        let (heartbeats, steers) = load(&devices, several, stalled, &entries, &sockets)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let ios = sockets
             .into_iter()
-            .map(|pair| {
+            .map(|sockets| {
                 let part = umem.part(sizing.frames())?;
-                Ok(XdpIo::new(pair, part, sizing.shares, dissector, seal).stocked())
+                let io = XdpIo::new(sockets, part, forwarding, &sizing.shares, dissector, seal);
+                Ok(io.stocked())
             })
             .collect::<Result<_, UmemError>>()?;
-        let fronts = Default::default();
-        Ok(Self { umem, steers, fronts, heartbeats, ios, ports, copy_mode, sizing })
+        let fronts = forwarding.ids().map(|_| PortFront::default()).collect();
+        let forwarding = forwarding.clone();
+        Ok(Self { umem, forwarding, steers, fronts, heartbeats, ios, devices, copy_mode, sizing })
     }
 
-    /// Puts the filters `terms` in front of `side`.
+    /// Puts the filters `terms` in front of `port`.
     fn put_in_front(
         &mut self,
-        side: Side,
+        id: PortId,
         terms: &Terms,
         tables: Option<&SetTables>,
     ) -> Result<(), SessionError> {
-        let index = side.index();
-        let name = &self.ports[index].name;
-        let own = self.ports[index].own();
-        let steer = &mut self.steers[index];
+        let name = self.forwarding.name(id);
+        let device = self.forwarding.device_of(id);
+        let own = self.devices[device].own();
+        let steer = &mut self.steers[device];
         let (multi_buffer, entry) = (self.sizing.buffer.several, steer.entry());
         let port = FrontPort { own, multi_buffer, entry, handed: None };
-        self.fronts[index]
+        self.fronts[id]
             .set(terms, tables, port, |front| steer.put_in_front(front))
-            .map_err(|source| SessionError::Front { port: name.clone(), source })
+            .map_err(|source| SessionError::Front { port: name.to_owned(), source })
     }
 
-    /// Takes the queue pairs' I/O, for their workers.
+    /// Takes the queues' I/O, for their workers.
     pub(crate) fn take_ios(&mut self) -> Vec<XdpIo> {
         std::mem::take(&mut self.ios)
     }
 
-    /// Attaches both programs: frames arrive from here on.
+    /// Attaches all programs: frames arrive from here on.
     pub(crate) fn attach(
         &mut self,
         only: Option<XdpMode>,
         gates: &Gates,
-    ) -> Result<[XdpMode; 2], SessionError> {
+    ) -> Result<PerDevice<XdpMode>, SessionError> {
         let several = self.sizing.buffer.several;
-        let [a, b] = &mut self.steers;
-        Ok([
-            attach_best(a, &self.ports[0], only, several, gates)?,
-            attach_best(b, &self.ports[1], only, several, gates)?,
-        ])
+        let steers = self.steers.iter_mut().zip(&self.devices);
+        steers.map(|(steer, device)| attach_best(steer, device, only, several, gates)).collect()
     }
 }
 
 /// The state that the workers of a session share to measure round trips, if enabled.
-pub(crate) struct Boards(Option<[Arc<Awaited>; 2]>);
+pub(crate) struct Boards(Option<PerPort<Arc<Awaited>>>);
 
 impl Boards {
-    pub(crate) fn new(options: &SessionOptions) -> Self {
-        Self(options.round_trips.then(|| [Awaited::new(), Awaited::new()]))
+    pub(crate) fn new(forwarding: &Forwarding, options: &SessionOptions) -> Self {
+        let boards = || forwarding.ids().map(|_| Awaited::new()).collect();
+        Self(options.round_trips.then(boards))
     }
 
     /// `worker`, with these boards if round trips are measured.
@@ -160,76 +166,92 @@ impl Boards {
     }
 }
 
-/// Two ports joined over AF_XDP.
+/// Ports joined over AF_XDP.
 pub(crate) struct Session {
     // Declared first: the programs are dropped before the workers.
     prepared: Prepared,
     workers: Workers,
     /// The live state of each port's plan.
-    installed: [Arc<Installation>; 2],
-    xdp_modes: [XdpMode; 2],
+    installed: PerPort<Arc<Installation>>,
+    xdp_modes: PerDevice<XdpMode>,
     /// Packets that each device had lost before.
-    losses_before: [DeviceLosses; 2],
+    losses_before: PerDevice<DeviceLosses>,
+    /// The ports whose qdiscs need addresses before translation.
+    looks_up: PortSet,
 }
 
 impl Session {
-    /// Joins `ports`, to run the plan of each, with `fronts` in front; `stalled` is the treatment
-    /// of frames for a silent worker. `gates` has places beside other programs.
+    /// Joins the ports of `forwarding` on `devices`, to run the plan of each, with `fronts` in
+    /// front; `stalled` is the treatment of frames for a silent worker. `gates` has places beside
+    /// other programs.
     pub(crate) fn open(
-        ports: [PortFacts; 2],
+        forwarding: &Forwarding,
+        devices: PerDevice<DeviceFacts>,
         options: &SessionOptions,
-        plans: [Plan; 2],
+        plans: PerPort<Plan>,
         stalled: Stalled,
         fronts: &Fronts<'_>,
         gates: &Gates,
     ) -> Result<Self, SessionError> {
-        let [(a, of_a), (b, of_b)] = plans.map(|plan| Installation::reconcile(plan, None));
-        let queues = of_a.len().min(of_b.len()) as u32;
-        let mut prepared = Prepared::new(ports, options, queues, stalled, gates.entries())?;
+        let (installed, slots) = install(plans);
+        let queues = slots.len() as u32;
+        let mut prepared = Prepared::new(forwarding, devices, options, queues, stalled, gates)?;
         let mut workers = Workers::new(prepared.heartbeats.clone());
-        let boards = Boards::new(options);
+        let boards = Boards::new(forwarding, options);
         let ios = (0u32..).zip(prepared.take_ios());
-        for (((queue, io), of_a), of_b) in ios.zip(of_a).zip(of_b) {
-            let qdiscs = [Slot::new(of_a), Slot::new(of_b)];
+        for ((queue, io), qdiscs) in ios.zip(slots) {
             let worker = boards.give_to(Worker::new(io, prepared.sizing.frames(), qdiscs));
             let settings = Settings::of(queue, queues, options);
             workers.start(worker, settings).map_err(SessionError::Thread)?;
         }
-        let losses_before = losses(&prepared.ports);
-        for side in Side::BOTH {
-            prepared.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+        let losses_before = losses(&prepared.devices);
+        for port in forwarding.ids() {
+            prepared.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
         let xdp_modes = prepared.attach(options.hook.and_then(Hook::xdp_mode), gates)?;
-        let installed = [a, b].map(Arc::new);
-        Ok(Self { prepared, workers, installed, xdp_modes, losses_before })
+        let installed = installed.into_iter().map(Arc::new).collect();
+        let looks_up = PortSet::NONE;
+        Ok(Self { prepared, workers, installed, xdp_modes, losses_before, looks_up })
     }
 }
 
-/// Loads the steering programs of both `ports`, which redirect frames to `sockets` while their
-/// workers' heartbeats are recent, and otherwise follow `stalled`.
-fn load(
-    ports: &[PortFacts; 2],
-    multi_buffer: bool,
-    stalled: Stalled,
-    entries: [Entry; 2],
-    sockets: &[[Socket; 2]],
-) -> Result<(Heartbeats, [Steer; 2]), SessionError> {
-    let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
-    let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
-    let steer = |port: &PortFacts, entry| {
-        let (seal, watchdog) = (Secrets::own().seal, watchdog.clone());
-        let loaded = Steer::load(port.own(), multi_buffer, seal, watchdog, entry);
-        loaded.map_err(|source| SessionError::Steer { port: port.name.clone(), hint: "", source })
-    };
-    let steers = [steer(&ports[0], entries[0])?, steer(&ports[1], entries[1])?];
-    for (queue, pair) in (0u32..).zip(sockets) {
-        for side in Side::BOTH {
-            let index = side.index();
-            steers[index].serve(queue, pair[index].as_fd()).map_err(|source| {
-                SessionError::Steer { port: ports[index].name.clone(), source, hint: "" }
-            })?;
+/// The installation of each port's plan, and for each queue the qdiscs of all ports: as many queues
+/// as all plans have.
+fn install(plans: PerPort<Plan>) -> (PerPort<Installation>, Vec<Vec<Slot>>) {
+    let reconciled = plans.into_iter().map(|plan| Installation::reconcile(plan, None));
+    let (installed, specs): (Vec<_>, Vec<_>) = reconciled.unzip();
+    let queues = specs.iter().map(Vec::len).min().unwrap_or(0);
+    let mut slots: Vec<Vec<Slot>> = (0..queues).map(|_| Vec::new()).collect();
+    for of_port in specs {
+        for (of_queue, spec) in slots.iter_mut().zip(of_port) {
+            of_queue.push(Slot::new(spec));
         }
     }
+    (installed.into(), slots)
+}
+
+/// Loads the steering programs of `devices`, which redirect frames to `sockets` while their
+/// workers' heartbeats are recent, and otherwise follow `stalled`.
+fn load(
+    devices: &PerDevice<DeviceFacts>,
+    multi_buffer: bool,
+    stalled: Stalled,
+    entries: &PerDevice<Entry>,
+    sockets: &[PerDevice<Socket>],
+) -> Result<(Heartbeats, PerDevice<Steer>), SessionError> {
+    let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
+    let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
+    let steer = |(device, facts): (DeviceId, &DeviceFacts)| {
+        let failed = |source| SessionError::Steer { port: facts.name.clone(), hint: "", source };
+        let (seal, watchdog) = (Secrets::own().seal, watchdog.clone());
+        let steer = Steer::load(facts.own(), multi_buffer, seal, watchdog, entries[device])
+            .map_err(failed)?;
+        for (queue, sockets) in (0u32..).zip(sockets) {
+            steer.serve(queue, sockets[device].as_fd()).map_err(failed)?;
+        }
+        Ok(steer)
+    };
+    let steers = devices.iter_enumerated().map(steer).collect::<Result<_, SessionError>>()?;
     Ok((heartbeats, steers))
 }
 
@@ -238,27 +260,29 @@ struct Bound {
     umem: Umem,
     copy_mode: CopyMode,
     sizing: Sizing,
-    sockets: Vec<[Socket; 2]>,
+    /// By queue.
+    sockets: Vec<PerDevice<Socket>>,
 }
 
-/// Binds all sockets in the best mode of both ports: they share one UMEM, and so the slower port's
-/// mode.
+/// Binds all sockets in the best mode of all devices: they share one UMEM, and so the slowest
+/// device's mode.
 fn bind_best(
-    ports: &[PortFacts; 2],
+    forwarding: &Forwarding,
+    devices: &PerDevice<DeviceFacts>,
     options: &SessionOptions,
     queues: u32,
 ) -> Result<Bound, SessionError> {
     let bind = |copy_mode| {
-        let sizing = Sizing::new(ports, options, copy_mode);
+        let sizing = Sizing::new(forwarding, devices, options, copy_mode);
         let umem = Umem::new(queues * sizing.frames(), sizing.buffer.size)?;
         let several = sizing.buffer.several;
-        let sockets = bind_all(&umem, ports, options, queues, copy_mode, several)?;
+        let sockets = bind_all(&umem, devices, options, queues, copy_mode, several)?;
         Ok(Bound { umem, copy_mode, sizing, sockets })
     };
     match options.copy_mode {
         Some(only) => bind(only),
         // The frames for zero copy are many, and to make them in vain takes long.
-        None if !may_share(ports) => bind(CopyMode::Copy),
+        None if !may_share(devices) => bind(CopyMode::Copy),
         None => bind(CopyMode::ZeroCopy).or_else(|error| {
             log::info!("frames are copied: {error}");
             bind(CopyMode::Copy)
@@ -268,30 +292,31 @@ fn bind_best(
 
 fn bind_all(
     umem: &Umem,
-    ports: &[PortFacts; 2],
+    devices: &PerDevice<DeviceFacts>,
     options: &SessionOptions,
     queues: u32,
     mode: CopyMode,
     multi_buffer: bool,
-) -> Result<Vec<[Socket; 2]>, SessionError> {
+) -> Result<Vec<PerDevice<Socket>>, SessionError> {
     let sizes = RingSizes { rx: options.ring, tx: options.ring };
-    let mut pairs: Vec<[Socket; 2]> = Vec::with_capacity(queues as usize);
+    let mut all: Vec<PerDevice<Socket>> = Vec::with_capacity(queues as usize);
     for queue in 0..queues {
-        let bind = |port: &PortFacts, first: Option<&Socket>| {
-            Socket::bind(umem, port.ifindex, queue, sizes, mode, multi_buffer, first).map_err(
-                |source| SessionError::Socket {
-                    port: port.name.clone(),
-                    queue,
-                    hint: socket_hint(source.raw_os_error(), multi_buffer),
-                    source,
-                },
-            )
-        };
-        let a = bind(&ports[0], pairs.first().map(|pair| &pair[0]))?;
-        let b = bind(&ports[1], Some(pairs.first().map_or(&a, |pair| &pair[0])))?;
-        pairs.push([a, b]);
+        let mut of_queue = PerDevice::new();
+        for device in devices {
+            // All share the memory of the first.
+            let first = all.first().unwrap_or(&of_queue).first();
+            let socket =
+                Socket::bind(umem, device.ifindex, queue, sizes, mode, multi_buffer, first);
+            of_queue.push(socket.map_err(|source| SessionError::Socket {
+                port: device.name.clone(),
+                queue,
+                hint: socket_hint(source.raw_os_error(), multi_buffer),
+                source,
+            })?);
+        }
+        all.push(of_queue);
     }
-    Ok(pairs)
+    Ok(all)
 }
 
 fn socket_hint(errno: Option<i32>, multi_buffer: bool) -> &'static str {
@@ -306,16 +331,16 @@ fn socket_hint(errno: Option<i32>, multi_buffer: bool) -> &'static str {
         Some(libc::EAFNOSUPPORT) => "; this kernel has no AF_XDP (CONFIG_XDP_SOCKETS)",
         Some(libc::EINVAL | libc::EOPNOTSUPP) if multi_buffer => {
             "; MTUs above 3498 need AF_XDP with several buffers a packet (Linux 6.6 or newer): \
-             lower the MTU of both ports"
+             lower the MTU of all ports"
         }
         _ => "",
     }
 }
 
-/// Attaches a steering program in the best mode of the port.
+/// Attaches a steering program in the best mode of its device.
 fn attach_best(
     steer: &mut Steer,
-    port: &PortFacts,
+    device: &DeviceFacts,
     only: Option<XdpMode>,
     multi_buffer: bool,
     gates: &Gates,
@@ -325,13 +350,13 @@ fn attach_best(
         None => &[XdpMode::Native, XdpMode::Generic],
     };
     if steer.entry() == Entry::Shared {
-        let (mode, behind) = gates.place_best(&port.name, port.ifindex, modes, multi_buffer)?;
-        let failed = |source| SessionError::Steer { port: port.name.clone(), source, hint: "" };
+        let (mode, behind) = gates.place_best(&device.name, device.ifindex, modes, multi_buffer)?;
+        let failed = |source| SessionError::Steer { port: device.name.clone(), source, hint: "" };
         return steer.take_over(behind).map(|()| mode).map_err(failed);
     }
     let mut refusal = None;
     for &mode in modes {
-        match steer.attach(port.ifindex, mode) {
+        match steer.attach(device.ifindex, mode) {
             Ok(()) => return Ok(mode),
             // The first error is more useful: generic mode fails only as a consequence.
             Err(error) => refusal = refusal.or(Some(error)),
@@ -358,5 +383,5 @@ fn attach_best(
         Some(libc::EPERM) => "; attaching XDP programs needs root or CAP_NET_ADMIN",
         _ => "",
     };
-    Err(SessionError::Steer { port: port.name.clone(), source, hint })
+    Err(SessionError::Steer { port: device.name.clone(), source, hint })
 }

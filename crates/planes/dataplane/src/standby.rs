@@ -12,6 +12,7 @@
 use crate::error::InstanceError;
 use crate::events::Events;
 use narrows_bpf::Stalled;
+use narrows_forwarding::Forwarding;
 use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
 use narrows_link::{Link, LinkEvent};
 
@@ -51,11 +52,13 @@ impl StandBy {
     ///
     /// # Errors
     /// If that fails. Then nothing stays changed.
-    pub(crate) fn prepare(&mut self, ports: &[String; 2]) -> Result<(), InstanceError> {
+    pub(crate) fn prepare(&mut self, ports: &Forwarding) -> Result<(), InstanceError> {
         match self.mode {
-            FailMode::Open => self.bridge = Some(bridge::prepare(&ports[0], &ports[1])?),
+            FailMode::Open => {
+                self.bridge = Some(bridge::prepare(&ports.names()[0], &ports.names()[1])?)
+            }
             FailMode::Closed => {
-                for port in ports {
+                for port in ports.devices() {
                     if let Some(master) = master(port)? {
                         return Err(InstanceError::Master { port: port.clone(), master });
                     }
@@ -72,13 +75,13 @@ impl StandBy {
     /// If traffic must not be forwarded between the ports as they are now.
     pub(crate) fn watch(
         &mut self,
-        ports: &[String; 2],
+        ports: &Forwarding,
         events: &mut Events,
     ) -> Result<(), BridgeError> {
         match self.mode {
             FailMode::Open => self.watch_bridge(ports, events),
             FailMode::Closed => {
-                let trouble = ports.iter().find_map(|port| {
+                let trouble = ports.devices().iter().find_map(|port| {
                     let master = master(port).ok().flatten()?;
                     Some(format!("{port} is a port of {master}, which may forward then"))
                 });
@@ -88,21 +91,20 @@ impl StandBy {
         }
     }
 
-    fn watch_bridge(
-        &mut self,
-        ports: &[String; 2],
-        events: &mut Events,
-    ) -> Result<(), BridgeError> {
+    fn watch_bridge(&mut self, ports: &Forwarding, events: &mut Events) -> Result<(), BridgeError> {
         let ails = match &self.bridge {
             // If the kernel does not answer, the next check tries again.
-            Some(bridge) => bridge::check(bridge, ports).unwrap_or_default(),
+            Some(bridge) => {
+                bridge::check(bridge, &[ports.names()[0].clone(), ports.names()[1].clone()])
+                    .unwrap_or_default()
+            }
             None => Some("there is no bridge".to_owned()),
         };
         let Some(ails) = ails else {
             self.say(None, events);
             return Ok(());
         };
-        match bridge::prepare(&ports[0], &ports[1]) {
+        match bridge::prepare(&ports.names()[0], &ports.names()[1]) {
             Ok(bridge) => {
                 events.warn(format!("fail-open: {ails}; repaired: {} stands by", bridge.name));
                 self.bridge = Some(bridge);
@@ -132,12 +134,12 @@ impl StandBy {
     }
 
     /// Whether `event` may concern it.
-    pub(crate) fn concerns(&self, event: &LinkEvent, ports: &[String; 2]) -> bool {
+    pub(crate) fn concerns(&self, event: &LinkEvent, ports: &Forwarding) -> bool {
         let bridge = self.bridge.as_ref().map(|bridge| bridge.ifindex);
         match event {
             LinkEvent::Added(now) | LinkEvent::Changed { now, .. } => {
                 let status = &now.status;
-                ports.contains(&status.name)
+                ports.devices().contains(&status.name)
                     || bridge.is_some_and(|bridge| {
                         status.ifindex == bridge || status.master == Some(bridge)
                     })

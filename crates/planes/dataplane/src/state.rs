@@ -10,6 +10,7 @@
 use crate::beside::{Beside, Pending};
 use crate::instance::Instance;
 use crate::policy_file::{self, PolicyFileError};
+use narrows_forwarding::Forwarding;
 use narrows_policy::Policy;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ const LARGE: usize = 2000;
 /// The state file, which has the policy in force.
 pub(crate) struct StateFile {
     path: PathBuf,
-    ports: [String; 2],
+    ports: Forwarding,
     /// The contents of the file, as far as known.
     kept: Option<Policy>,
     /// The last failure, so that it is reported once and not every second.
@@ -30,7 +31,7 @@ pub(crate) struct StateFile {
 }
 
 impl StateFile {
-    pub(crate) fn new(path: PathBuf, ports: &[String; 2]) -> Self {
+    pub(crate) fn new(path: PathBuf, ports: &Forwarding) -> Self {
         Self { path, ports: ports.clone(), kept: None, failure: None, writing: None }
     }
 
@@ -141,10 +142,9 @@ pub(crate) fn keep(
     }
 }
 
-fn write(path: &Path, ports: &[String; 2], policy: &Policy) -> io::Result<()> {
-    let [a, b] = ports;
+fn write(path: &Path, ports: &Forwarding, policy: &Policy) -> io::Result<()> {
     let text = format!(
-        "# The policy of {a} and {b}, kept by narrows run --state: it rewrites this file after each \
+        "# The policy of {ports}, kept by narrows run --state: it rewrites this file after each \
          change.\n{}",
         narrows_tc::save(policy)
     );
@@ -169,8 +169,8 @@ mod tests {
         load(text, "-", &OfflineHost::default()).unwrap()
     }
 
-    fn ports() -> [String; 2] {
-        ["nrw-none-a".to_owned(), "nrw-none-b".to_owned()]
+    fn ports() -> Forwarding {
+        Forwarding::wire("nrw-none-a", "nrw-none-b").unwrap()
     }
 
     #[test]

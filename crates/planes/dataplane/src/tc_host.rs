@@ -6,16 +6,16 @@
 
 use crate::instance::Instance;
 use narrows_classify::{ActionId, ActionStats};
+use narrows_forwarding::{Forwarding, PerPort, PortId};
 use narrows_policy::{NodeStats, Policy, PortFacts};
-use narrows_shaper::Side;
 use narrows_tc::Host;
 use std::cell::{Cell, OnceCell, RefCell};
 
 /// The host of a `tc` command or of a slice of a batch, on a running instance.
 pub(crate) struct Commands<'a> {
     instance: RefCell<&'a mut Instance>,
-    ports: [String; 2],
-    facts: [OnceCell<Option<PortFacts>>; 2],
+    ports: Forwarding,
+    facts: PerPort<OnceCell<Option<PortFacts>>>,
     /// What commands have made of the policy and is not in force yet.
     draft: RefCell<Option<Policy>>,
     /// Whether changes wait for [`Commands::settle`].
@@ -28,9 +28,9 @@ impl<'a> Commands<'a> {
     /// Each change is in force at once.
     pub(crate) fn at_once(instance: &'a mut Instance) -> Self {
         Self {
-            ports: instance.ports().clone(),
+            facts: instance.forwarding().ids().map(|_| OnceCell::new()).collect(),
+            ports: instance.forwarding().clone(),
             instance: RefCell::new(instance),
-            facts: Default::default(),
             draft: RefCell::new(None),
             waits: false,
             has_failed: Cell::new(false),
@@ -53,19 +53,19 @@ impl<'a> Commands<'a> {
         !self.has_failed.get()
     }
 
-    fn side(&self, dev: &str) -> Option<Side> {
-        Side::BOTH.into_iter().find(|side| self.ports[side.index()] == dev)
+    fn id(&self, dev: &str) -> Option<PortId> {
+        self.ports.port(dev)
     }
 }
 
 impl Host for Commands<'_> {
     fn devices(&self) -> Vec<String> {
-        self.ports.to_vec()
+        self.ports.names().to_vec()
     }
 
     fn port(&self, dev: &str) -> Option<PortFacts> {
-        let side = self.side(dev)?;
-        *self.facts[side.index()].get_or_init(|| self.instance.borrow().facts_of(side))
+        let port = self.id(dev)?;
+        *self.facts[port].get_or_init(|| self.instance.borrow().facts_of(port))
     }
 
     fn has_device(&self, name: &str) -> bool {
@@ -96,6 +96,6 @@ impl Host for Commands<'_> {
 
     fn stats(&self, dev: &str) -> Vec<NodeStats> {
         self.settle();
-        self.side(dev).map(|side| self.instance.borrow().qdisc_stats(side)).unwrap_or_default()
+        self.id(dev).map(|port| self.instance.borrow().qdisc_stats(port)).unwrap_or_default()
     }
 }

@@ -1,23 +1,26 @@
 //! Problems of the ports while they are joined: traffic that bypasses the limit, or cannot pass. A
 //! warning is logged when it begins, and `narrows show` lists it for as long as it lasts.
 
+use crate::device::DeviceFacts;
 use crate::events::Events;
 use crate::plane::Plane;
-use crate::port::PortFacts;
-use narrows_shaper::Side;
+use narrows_forwarding::{Forwarding, PerPort};
 
-/// The problems of the ports that `plane` joins.
-pub(crate) fn of_ports(plane: &dyn Plane) -> Vec<String> {
-    let ports = Side::BOTH.map(|side| plane.port(side));
+/// The problems of the ports of `forwarding` that `plane` joins.
+pub(crate) fn of_ports(plane: &dyn Plane, forwarding: &Forwarding) -> Vec<String> {
+    let devices = plane.devices();
     let served = plane.queues() as u32;
-    let unserved = ports.iter().filter_map(|port| unserved_queues(port, served));
-    unserved.chain(unequal_mtus(ports)).collect()
+    let unserved = devices.iter().filter_map(|device| unserved_queues(device, served));
+    let pairs = forwarding.ids().step_by(2).map(|port| {
+        [port, forwarding.across(port)].map(|port| &devices[forwarding.device_of(port)])
+    });
+    unserved.chain(pairs.filter_map(unequal_mtus)).collect()
 }
 
 /// A worker needs a queue of each direction, so receive queues beyond the transmit queues have
 /// none.
-fn unserved_queues(port: &PortFacts, served: u32) -> Option<String> {
-    let PortFacts { name, counts, .. } = port;
+fn unserved_queues(port: &DeviceFacts, served: u32) -> Option<String> {
+    let DeviceFacts { name, counts, .. } = port;
     let rx = counts.now.rx;
     (rx > served).then(|| {
         format!(
@@ -28,7 +31,7 @@ fn unserved_queues(port: &PortFacts, served: u32) -> Option<String> {
     })
 }
 
-fn unequal_mtus(ports: [&PortFacts; 2]) -> Option<String> {
+fn unequal_mtus(ports: [&DeviceFacts; 2]) -> Option<String> {
     let [a, b] = ports;
     let (less, more) = if a.mtu < b.mtu { (a, b) } else { (b, a) };
     (less.mtu != more.mtu).then(|| {
@@ -43,32 +46,43 @@ fn unequal_mtus(ports: [&PortFacts; 2]) -> Option<String> {
 /// Notices frames that arrive on queues without a worker.
 #[derive(Default)]
 pub(crate) struct Bypass {
-    last: [u64; 2],
-    since: [Option<u64>; 2],
+    ports: PerPort<Unserved>,
+}
+
+/// Frames of a port that no worker got.
+#[derive(Clone, Default)]
+struct Unserved {
+    last: u64,
+    since: Option<u64>,
 }
 
 impl Bypass {
     /// Takes the counts of each port, once per second, and reports when frames start to bypass the
     /// limit and when they stop.
-    pub(crate) fn sample(&mut self, unserved: [u64; 2], ports: &[String; 2], events: &mut Events) {
-        for side in Side::BOTH {
-            let index = side.index();
-            let (now, last) = (unserved[index], self.last[index]);
-            let port = &ports[index];
-            match self.since[index] {
-                None if now > last => {
-                    self.since[index] = Some(last);
+    pub(crate) fn sample(
+        &mut self,
+        unserved: &PerPort<u64>,
+        ports: &Forwarding,
+        events: &mut Events,
+    ) {
+        self.ports.resize(unserved.len(), Unserved::default());
+        for (id, &now) in unserved.iter_enumerated() {
+            let Unserved { last, since } = &mut self.ports[id];
+            let port = ports.name(id);
+            match *since {
+                None if now > *last => {
+                    *since = Some(*last);
                     events.warn(format!(
                         "{port}: frames arrive on queues without a worker and bypass the limit"
                     ));
                 }
-                Some(began) if now == last => {
-                    self.since[index] = None;
+                Some(began) if now == *last => {
+                    *since = None;
                     events.say(format!("{port}: {} frames bypassed the limit", now - began));
                 }
                 _ => {}
             }
-            self.last[index] = now;
+            *last = now;
         }
     }
 }
@@ -78,9 +92,9 @@ mod tests {
     use super::*;
     use narrows_link::{QueueCounts, Queues};
 
-    fn port(name: &str, mtu: u32, rx: u32, tx: u32) -> PortFacts {
+    fn port(name: &str, mtu: u32, rx: u32, tx: u32) -> DeviceFacts {
         let now = Queues { rx, tx };
-        PortFacts {
+        DeviceFacts {
             name: name.into(),
             ifindex: 1,
             mac: [2; 6],
@@ -111,9 +125,9 @@ mod tests {
     #[test]
     fn bypassing_frames_are_reported_when_they_start_and_counted_when_they_stop() {
         let (mut bypass, mut events) = (Bypass::default(), Events::default());
-        let ports = ["eth1".to_owned(), "eth2".to_owned()];
+        let ports = Forwarding::wire("eth1", "eth2").unwrap();
         for count in [0, 7, 9, 9, 9] {
-            bypass.sample([0, count], &ports, &mut events);
+            bypass.sample(&vec![0, count].into(), &ports, &mut events);
         }
         let said = events.list();
         assert_eq!(said.len(), 2, "{said:?}");

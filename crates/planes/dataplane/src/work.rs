@@ -68,7 +68,7 @@ impl Work<'_> {
         };
         let answer = match request {
             Request::Set { args } => self.instance.run_set(args).into(),
-            Request::Ports => Answer::Ports(self.instance.ports().to_vec()),
+            Request::Ports => Answer::Ports(self.instance.forwarding().names().to_vec()),
             Request::Show => Answer::Show(Box::new(self.instance.show())),
             Request::UpgradeStatus => Answer::Upgrade(self.upgrades.status()),
             Request::ShowWithTrees => {

@@ -4,6 +4,7 @@
 
 use crate::owners::FrameCounts;
 use crate::upgrade::WorkerQueued;
+use narrows_forwarding::{PerDevice, PerPort};
 use narrows_packet::Backlog;
 use narrows_qdisc::Stats;
 use narrows_shaper::{Beyond, Delays, HeaviestReport, PathCounters};
@@ -11,8 +12,8 @@ use narrows_units::Nanos;
 use narrows_xsk::{KernelDrops, RingSizes};
 use std::os::fd::OwnedFd;
 
-/// The sockets of a worker on either port, with the sizes of their rings.
-pub(crate) type WorkerSockets = [(OwnedFd, RingSizes); 2];
+/// The sockets of a worker on each device, with the sizes of their rings.
+pub(crate) type WorkerSockets = PerDevice<(OwnedFd, RingSizes)>;
 
 /// The state of a paused worker.
 pub(crate) struct Paused {
@@ -22,25 +23,32 @@ pub(crate) struct Paused {
     pub(crate) queued: WorkerQueued,
 }
 
+/// A worker's counters of a port.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PortReport {
+    /// Of packets that leave, or were to leave, there.
+    pub(crate) path: PathCounters,
+    /// Of packets that leave there.
+    pub(crate) backlog: Backlog,
+    /// Of packets that left there.
+    pub(crate) delays: Delays,
+    /// Likewise: the recent heaviest hosts and flows.
+    pub(crate) heaviest: HeaviestReport,
+    /// Round trips beyond it, if measured.
+    pub(crate) beyond: Option<Beyond>,
+    /// Its qdiscs, depth first.
+    pub(crate) qdiscs: Vec<Stats>,
+    /// System calls made to send.
+    pub(crate) tx_kicks: u64,
+    /// Packets that the kernel lost.
+    pub(crate) kernel_drops: KernelDrops,
+}
+
 /// A worker's counters, all taken between two steps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerReport {
-    /// By the port at which packets arrived.
-    pub(crate) paths: [PathCounters; 2],
-    /// By the port through which they leave.
-    pub(crate) backlogs: [Backlog; 2],
-    /// By the port that they left through.
-    pub(crate) delays: [Delays; 2],
-    /// Likewise: the recent heaviest hosts and flows.
-    pub(crate) heaviest: [HeaviestReport; 2],
-    /// By port: round trips beyond it, if measured.
-    pub(crate) beyond: [Option<Beyond>; 2],
-    /// By the port through which packets leave; depth first.
-    pub(crate) qdiscs: [Vec<Stats>; 2],
-    /// By port: system calls made to send.
-    pub(crate) tx_kicks: [u64; 2],
-    /// By port.
-    pub(crate) kernel_drops: [KernelDrops; 2],
+    /// Of each port; of none before the first report.
+    pub(crate) ports: PerPort<PortReport>,
     /// Time spent with something to do.
     pub(crate) busy: Nanos,
     /// Time spent asleep or polling without result.

@@ -12,8 +12,9 @@ use crate::worker_loop::WorkerLoop;
 use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
 use crate::xdp_io::XdpIo;
 use narrows_bpf::Heart;
+use narrows_forwarding::PortId;
 use narrows_qdisc::Spec;
-use narrows_shaper::{Side, Worker};
+use narrows_shaper::Worker;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -58,7 +59,7 @@ impl WorkerThread {
     }
 
     /// Makes the worker apply `spec` to `egress`, at its next step.
-    pub(crate) fn update(&self, egress: Side, spec: Spec) {
+    pub(crate) fn update(&self, egress: PortId, spec: Spec) {
         self.mailbox.put(|mail| mail.update(egress, spec));
     }
 

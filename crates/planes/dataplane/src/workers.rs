@@ -11,9 +11,10 @@ use crate::worker_report::{Paused, WorkerReport, WorkerSockets};
 use crate::worker_thread::WorkerThread;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Heartbeats, Pulse};
+use narrows_forwarding::PortId;
 use narrows_packet::DropReason;
 use narrows_qdisc::Spec;
-use narrows_shaper::{Side, Worker};
+use narrows_shaper::Worker;
 use std::cell::RefCell;
 use std::io;
 use std::sync::mpsc::Sender;
@@ -94,7 +95,7 @@ impl Workers {
 
     /// Sends each its specification for `egress`, and waits until all that are not silent have
     /// applied it. A silent one applies it before it does anything else.
-    pub(crate) fn update(&self, egress: Side, specs: Vec<Spec>) {
+    pub(crate) fn update(&self, egress: PortId, specs: Vec<Spec>) {
         for (thread, spec) in self.threads.iter().zip(specs) {
             thread.update(egress, spec);
         }
@@ -167,10 +168,9 @@ impl Drop for Workers {
 
 /// The report of a lost worker.
 fn given_up(mut report: WorkerReport) -> WorkerReport {
-    for egress in Side::BOTH {
-        let backlog = std::mem::take(&mut report.backlogs[egress.index()]);
-        let path = &mut report.paths[egress.other().index()];
-        path.drops.add(DropReason::Stalled, u64::from(backlog.packets));
+    for port in &mut report.ports {
+        let backlog = std::mem::take(&mut port.backlog);
+        port.path.drops.add(DropReason::Stalled, u64::from(backlog.packets));
     }
     report
 }
@@ -178,19 +178,23 @@ fn given_up(mut report: WorkerReport) -> WorkerReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker_report::PortReport;
     use narrows_packet::Backlog;
     use narrows_shaper::PathCounters;
     use narrows_units::Bytes;
 
     #[test]
     fn packets_of_a_lost_worker_are_accounted_for() {
-        let mut report = WorkerReport::default();
-        report.paths[Side::A.index()] =
-            PathCounters { rx_packets: 10, tx_packets: 7, ..PathCounters::default() };
-        report.backlogs[Side::B.index()] = Backlog { packets: 3, bytes: Bytes(300) };
+        let port = PortReport {
+            path: PathCounters { rx_packets: 10, tx_packets: 7, ..PathCounters::default() },
+            backlog: Backlog { packets: 3, bytes: Bytes(300) },
+            ..PortReport::default()
+        };
+        let report = WorkerReport { ports: vec![port].into(), ..WorkerReport::default() };
         let last = given_up(report);
-        assert_eq!(last.paths[Side::A.index()].unaccounted(0), 0);
-        assert_eq!(last.paths[Side::A.index()].drops.get(DropReason::Stalled), 3);
-        assert!(last.backlogs.iter().all(Backlog::is_empty));
+        let port = &last.ports[PortId::FIRST];
+        assert_eq!(port.path.unaccounted(0), 0);
+        assert_eq!(port.path.drops.get(DropReason::Stalled), 3);
+        assert!(port.backlog.is_empty());
     }
 }

@@ -1,36 +1,44 @@
-//! A worker's I/O over AF_XDP: one socket on each port, one pool of frames for both.
+//! A worker's I/O over AF_XDP: one socket on each device, one pool of frames for all.
 //!
-//! A frame goes free → fill ring of one port → RX ring → queued → TX ring of the other port →
-//! completion ring → free. Nothing is copied here and no other thread touches these frames;
+//! A frame goes free → fill ring of one device → RX ring → queued → TX ring of the device where it
+//! leaves → completion ring → free. Nothing is copied here and no other thread touches these frames;
 //! [`Owners`](crate::owners::Owners) tracks who has which. If a qdisc asks for it, headers are read
 //! on arrival and written before departure, in the packet's first frame: in between the frame
 //! belongs to this worker alone. The steering program writes address translations in front of the
 //! frame; they are read with the headers.
 //!
-//! Cost per batch: for each port one read of the completion and RX indices, one write of the fill
+//! *VLANs as ports.* Where ports are VLANs of one device, the packets in its RX ring are sorted by
+//! their tags when its first port receives, a batch at most; the other ports get theirs in the same
+//! step. A packet gets the tag of the port where it leaves just before it is sent.
+//!
+//! Cost per batch: for each device one read of the completion and RX indices, one write of the fill
 //! index, and one system call if there is something to send (copy mode, or a sleeping driver). Per
 //! packet: two ring entries and one location, about four cache lines; the frame's own lines only
 //! for qdiscs that read headers.
 
 use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
-use crate::owners::{FrameCounts, Share};
+use crate::owners::{FrameCounts, Shares};
 use crate::queue::Queue;
 use crate::refused::Refused;
-use crate::upgrade::{Frame, WorkerQueued};
+use crate::upgrade::{Frame, Queued, WorkerQueued};
+use crate::worker_report::WorkerSockets;
 use narrows_bpf::{TRANSLATION_MAX, translation};
+use narrows_forwarding::stick::{PortsByTag, retag};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet, Tag};
 use narrows_packet::dissect::{Dissector, rewrite};
 use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading};
-use narrows_shaper::{BATCH, Io, Side};
+use narrows_shaper::{BATCH, Io};
 use narrows_units::{Bytes, Nanos};
-use narrows_xsk::{Desc, KernelDrops, RingSizes, Socket, UmemPart};
+use narrows_xsk::{Desc, KernelDrops, Socket, UmemPart};
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// The shortest frame that the kernel's drivers send: an Ethernet header.
 const FRAME_MIN: u32 = 14;
 
-/// One queue of one port.
-struct PortQueue<Q> {
+/// One queue of one device.
+struct DeviceQueue<Q> {
     queue: Q,
     /// The kernel has not yet taken all entries of the TX ring.
     unsent: bool,
@@ -61,72 +69,107 @@ impl Partial {
     }
 }
 
-/// The two sockets of a worker, and its frames.
+/// Where the packets of a port arrive and leave.
+struct PortIo {
+    /// Its device,
+    device: DeviceId,
+    /// and that where its packets leave.
+    leaves: DeviceId,
+    /// Whether it is the first port of its device.
+    is_first: bool,
+    /// The tag of its packets, where it is a VLAN.
+    tag: Option<Tag>,
+    /// Its packets that were received together with those of other ports.
+    sorted: VecDeque<Partial>,
+}
+
+/// The sockets of a worker, one on each device, and its frames.
 pub(crate) struct XdpIo<Q = Socket> {
-    queues: [PortQueue<Q>; 2],
+    queues: PerDevice<DeviceQueue<Q>>,
+    ports: PerPort<PortIo>,
+    /// Of a device whose ports are VLANs.
+    by_tag: PerDevice<Option<PortsByTag>>,
     frames: Frames,
     dissector: Dissector,
     /// That of the steering programs.
     seal: u32,
-    partial: [Option<Partial>; 2],
+    partial: PerDevice<Option<Partial>>,
 }
 
 impl XdpIo<Socket> {
-    pub(crate) fn fd(&self, side: Side) -> BorrowedFd<'_> {
-        self.queues[side.index()].queue.as_fd()
+    /// What becomes readable with an arrival at each device, and whether it is at one of `ports`.
+    pub(crate) fn arrivals(&self, ports: PortSet) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        self.queues.iter_enumerated().map(move |(device, DeviceQueue { queue, .. })| {
+            let mut its = self.ports.iter_enumerated().filter(|(_, port)| port.device == device);
+            (queue.as_fd(), its.any(|(port, _)| ports.has(port)))
+        })
     }
 
     /// The sockets with which another process serves the queues, and the sizes of their rings.
-    pub(crate) fn sockets(&self) -> io::Result<[(OwnedFd, RingSizes); 2]> {
-        let [a, b] = &self.queues;
-        let pass_on = |PortQueue { queue, .. }: &PortQueue<Socket>| {
-            Ok::<_, io::Error>((queue.as_fd().try_clone_to_owned()?, queue.sizes()))
+    pub(crate) fn sockets(&self) -> io::Result<WorkerSockets> {
+        let pass_on = |DeviceQueue { queue, .. }: &DeviceQueue<Socket>| {
+            Ok((queue.as_fd().try_clone_to_owned()?, queue.sizes()))
         };
-        Ok([pass_on(a)?, pass_on(b)?])
+        self.queues.iter().map(pass_on).collect()
     }
 
     /// Continues where another process stopped, which left `at_rest`. Its packets must still be
     /// [adopted](XdpIo::adopt).
     pub(crate) fn go_on(&mut self, at_rest: &WorkerQueued) {
         self.frames.restore(&at_rest.free, &at_rest.sending);
-        for PortQueue { queue, unsent, .. } in &mut self.queues {
+        for DeviceQueue { queue, unsent, .. } in &mut self.queues {
             queue.catch_up();
             *unsent = queue.tx.outstanding() > 0;
         }
-        for (side, partial) in Side::BOTH.into_iter().zip(&at_rest.partial) {
+        for (device, partial) in at_rest.partial.iter_enumerated() {
             let begun = partial.iter().next();
-            self.partial[side.index()] = begun.and_then(|(_, frames)| self.piece(side, frames));
+            let port = self.first_port(device);
+            self.partial[device] = begun.and_then(|(_, frames)| self.piece(port, frames));
         }
     }
 }
 
 impl<Q: Queue> XdpIo<Q> {
-    /// A worker's I/O over `queues` with the frames of `part`, divided into `shares` by the port of
-    /// arrival; `dissector` reads headers, and `seal` marks the steering program's metadata about
+    /// A worker's I/O over `queues`, one of each device of `forwarding`, with the frames of `part`,
+    /// divided into `shares`; `dissector` reads headers, and `seal` marks the steering program's metadata about
     /// translation. Nothing is touched before it is [stocked](XdpIo::stocked), or
     /// [continues](XdpIo::go_on) where another process stopped.
     pub(crate) fn new(
-        queues: [Q; 2],
+        queues: PerDevice<Q>,
         part: UmemPart,
-        shares: [Share; 2],
+        forwarding: &Forwarding,
+        shares: &Shares,
         dissector: Dissector,
         seal: u32,
     ) -> Self {
         let queue =
-            |queue| PortQueue { queue, unsent: false, kicks: 0, refused: Refused::default() };
+            |queue| DeviceQueue { queue, unsent: false, kicks: 0, refused: Refused::default() };
+        let port = |port| PortIo {
+            device: forwarding.device_of(port),
+            leaves: forwarding.device_of(forwarding.across(port)),
+            is_first: forwarding.is_first(port),
+            tag: forwarding.ports()[port].tag,
+            sorted: VecDeque::new(),
+        };
+        let by_tag = |device| {
+            let mut its = forwarding.ports_on(device).map(|port| forwarding.ports()[port].tag);
+            its.any(|tag| tag.is_some()).then(|| PortsByTag::new(forwarding, device))
+        };
         Self {
-            queues: queues.map(queue),
-            frames: Frames::new(part, shares),
+            partial: queues.iter().map(|_| None).collect(),
+            queues: queues.into_iter().map(queue).collect(),
+            ports: forwarding.ids().map(port).collect(),
+            by_tag: forwarding.devices().keys().map(by_tag).collect(),
+            frames: Frames::new(part, forwarding, shares),
             dissector,
             seal,
-            partial: [None; 2],
         }
     }
 
     /// This I/O with its fill rings stocked: a program that is attached later finds frames.
     pub(crate) fn stocked(mut self) -> Self {
-        for side in Side::BOTH {
-            self.restock(side);
+        for device in self.queues.keys() {
+            self.restock(device);
         }
         self
     }
@@ -134,14 +177,19 @@ impl<Q: Queue> XdpIo<Q> {
     /// The state with which another process continues: the owner of each frame, and partly received
     /// packets.
     pub(crate) fn at_rest(&self) -> WorkerQueued {
-        let (free, sending) = self.frames.free_and_sending();
-        let mut at_rest = WorkerQueued { free, sending, ..Default::default() };
-        for (partial, into) in self.partial.iter().zip(&mut at_rest.partial) {
+        let partial = |partial: &Option<Partial>| {
+            let mut queued = Queued::default();
             if let Some(partial) = partial {
-                into.push(Nanos::ZERO, self.frames_of(partial.packet));
+                queued.push(Nanos::ZERO, self.frames_of(partial.packet));
             }
+            queued
+        };
+        WorkerQueued {
+            free: self.frames.free(),
+            sending: self.frames.sending(),
+            partial: self.partial.iter().map(partial).collect(),
+            queued: PerPort::new(),
         }
-        at_rest
     }
 
     /// The frames of `packet`.
@@ -151,12 +199,12 @@ impl<Q: Queue> XdpIo<Q> {
 
     /// Takes in a packet that another process received at `ingress` into `frames`: which it is and
     /// how long. `None` if they are not this worker's.
-    pub(crate) fn adopt(&mut self, ingress: Side, frames: &[Frame]) -> Option<(PacketId, u32)> {
+    pub(crate) fn adopt(&mut self, ingress: PortId, frames: &[Frame]) -> Option<(PacketId, u32)> {
         self.piece(ingress, frames).map(|piece| (piece.packet, piece.len))
     }
 
     /// The packet, or part of one, in `frames`.
-    fn piece(&mut self, ingress: Side, frames: &[Frame]) -> Option<Partial> {
+    fn piece(&mut self, ingress: PortId, frames: &[Frame]) -> Option<Partial> {
         frames.iter().fold(None, |begun, frame| {
             let desc = Desc { addr: frame.addr, len: frame.len, options: 0 };
             let frame = self.frames.take_in(ingress, desc);
@@ -178,28 +226,35 @@ impl<Q: Queue> XdpIo<Q> {
         self.frames.strays()
     }
 
-    /// System calls made so far to send at `side`.
-    pub(crate) fn kicks(&self, side: Side) -> u64 {
-        self.queues[side.index()].kicks
+    /// System calls made so far to send at the device of `port`. Counted at its first port.
+    pub(crate) fn kicks(&self, port: PortId) -> u64 {
+        let PortIo { device, is_first, .. } = self.ports[port];
+        if is_first { self.queues[device].kicks } else { 0 }
     }
 
-    /// Packets that the kernel lost on the way to and from this queue of `side`.
-    pub(crate) fn kernel_drops(&self, side: Side) -> KernelDrops {
-        self.queues[side.index()].queue.kernel_drops()
+    /// Packets that the kernel lost on the way to and from this queue of the device of `port`.
+    /// Counted at its first port.
+    pub(crate) fn kernel_drops(&self, port: PortId) -> KernelDrops {
+        let PortIo { device, is_first, .. } = self.ports[port];
+        if is_first { self.queues[device].queue.kernel_drops() } else { KernelDrops::default() }
+    }
+
+    fn first_port(&self, device: DeviceId) -> PortId {
+        let mut ports = self.ports.iter_enumerated();
+        ports.find(|(_, port)| port.device == device).map_or(PortId::FIRST, |(port, _)| port)
     }
 
     /// Recovers frames that the kernel refused to send. Called now and then, not for each batch.
     pub(crate) fn recover(&mut self, now: Nanos) {
-        for side in Side::BOTH {
-            let refused = self.kernel_drops(side).tx_invalid;
-            self.queues[side.index()].refused.look(side, refused, &mut self.frames, now);
+        for (device, DeviceQueue { queue, refused, .. }) in self.queues.iter_mut_enumerated() {
+            refused.look(device, queue.kernel_drops().tx_invalid, &mut self.frames, now);
         }
     }
 
     /// Wakes drivers that stopped looking at their fill rings. Only for callers that do not
     /// sleep on the sockets, which would do the same.
     pub(crate) fn wake_drivers(&mut self) {
-        for PortQueue { queue, .. } in &mut self.queues {
+        for DeviceQueue { queue, .. } in &mut self.queues {
             if queue.fill().needs_wakeup() {
                 // A failure shows at the next transmission or at the link monitor.
                 let _ = queue.kick_rx();
@@ -207,10 +262,10 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Puts free frames into the fill ring of `side`, up to reception's share, if there is room for
+    /// Puts free frames into the fill ring of `device`, up to reception's share, if there is room for
     /// a batch.
-    fn restock(&mut self, side: Side) {
-        let queue = &mut self.queues[side.index()].queue;
+    fn restock(&mut self, device: DeviceId) {
+        let queue = &mut self.queues[device].queue;
         let fill = queue.fill();
         let room = fill.free(BATCH as u32) as usize;
         if room < BATCH {
@@ -218,7 +273,7 @@ impl<Q: Queue> XdpIo<Q> {
         }
         let mut any = false;
         for _ in 0..room {
-            if !self.frames.lend(side, fill) {
+            if !self.frames.lend(device, fill) {
                 break;
             }
             any = true;
@@ -227,19 +282,62 @@ impl<Q: Queue> XdpIo<Q> {
             return;
         }
         fill.submit();
-        // A driver stops when it finds the ring empty, and a worker that is busy with its other
-        // direction does not sleep on the socket, which would wake the driver.
+        // A driver stops when it finds the ring empty, and a worker that is busy with other ports
+        // does not sleep on the socket, which would wake the driver.
         if fill.needs_wakeup() {
             let _ = queue.kick_rx();
         }
     }
 
-    /// Takes back the frames that the kernel has sent out of `side`.
-    fn complete(&mut self, side: Side) {
-        let completion = self.queues[side.index()].queue.completion();
+    /// Takes back the frames that the kernel has sent through `device`.
+    fn complete(&mut self, device: DeviceId) {
+        let completion = self.queues[device].queue.completion();
         if self.frames.complete(completion) {
             completion.release();
         }
+    }
+
+    /// Receives packets at `device` while `take` wants more, all of them at `port`.
+    #[inline]
+    fn receive_all(
+        &mut self,
+        device: DeviceId,
+        port: PortId,
+        mut take: impl FnMut(&mut Self, Partial) -> bool,
+    ) {
+        let mut partial = self.partial[device];
+        let mut any = false;
+        while let Some((desc, frame)) = self.frames.receive(port, self.queues[device].queue.rx()) {
+            any = true;
+            let Some(packet) = self.join(partial.take(), &desc, frame) else { continue };
+            if desc.continues() {
+                partial = Some(packet);
+            } else if !take(self, packet) {
+                break;
+            }
+        }
+        self.partial[device] = partial;
+        if any {
+            self.queues[device].queue.rx().release();
+        }
+        self.restock(device);
+    }
+
+    /// Receives up to a batch at `device` and sorts it by tags; `first` is its first port. A packet
+    /// of no port's tag, which the program does not send here, counts there as malformed.
+    fn sort(&mut self, device: DeviceId, first: PortId) {
+        let mut left = BATCH;
+        self.receive_all(device, first, |io, mut whole| {
+            let by_tag = io.by_tag[device].as_ref();
+            let port = by_tag.and_then(|ports| ports.port_of(io.frames.bytes(whole.packet)));
+            match port {
+                Some(port) => io.frames.arrived_at(port, whole.packet),
+                None => whole.is_broken = true,
+            }
+            io.ports[port.unwrap_or(first)].sorted.push_back(whole);
+            left -= 1;
+            left > 0
+        });
     }
 
     /// What `frame` makes of the frames in `begun`, as `desc` describes it; it is missing if it was
@@ -282,9 +380,9 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Makes the kernel send the contents of the TX ring of `side`, as far as it accepts them.
-    fn flush(&mut self, side: Side) {
-        let PortQueue { queue, unsent, kicks, .. } = &mut self.queues[side.index()];
+    /// Makes the kernel send the contents of the TX ring of `device`, as far as it accepts them.
+    fn flush(&mut self, device: DeviceId) {
+        let DeviceQueue { queue, unsent, kicks, .. } = &mut self.queues[device];
         let mut left = queue.tx().outstanding();
         while left > 0 && queue.tx().needs_wakeup() {
             // After any error (no buffer, device busy, link down) the rest stays in the ring, is
@@ -303,42 +401,39 @@ impl<Q: Queue> XdpIo<Q> {
 }
 
 impl<Q: Queue> Io for XdpIo<Q> {
-    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
-        self.complete(side.other());
-        let mut partial = self.partial[side.index()];
-        let mut any = false;
-        while out.has_room() {
-            let rx = self.queues[side.index()].queue.rx();
-            let Some((desc, frame)) = self.frames.receive(side, rx) else { break };
-            any = true;
-            let Some(packet) = self.join(partial.take(), &desc, frame) else { continue };
-            if desc.continues() {
-                partial = Some(packet);
-                continue;
-            }
-            packets.arrive(packet.packet, packet.len, now);
-            if packet.is_malformed() {
-                packets.discard(packet.packet, DropReason::Malformed);
+    fn receive(&mut self, port: PortId, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        let PortIo { device, leaves, is_first, tag, .. } = self.ports[port];
+        self.complete(leaves);
+        let mut take = |whole: Partial| {
+            packets.arrive(whole.packet, whole.len, now);
+            if whole.is_malformed() {
+                packets.discard(whole.packet, DropReason::Malformed);
             } else {
-                out.push(packet.packet);
+                out.push(whole.packet);
             }
+            out.has_room()
+        };
+        if tag.is_none() {
+            self.receive_all(device, port, |_, whole| take(whole));
+            return;
         }
-        self.partial[side.index()] = partial;
-        if any {
-            self.queues[side.index()].queue.rx().release();
+        if is_first {
+            self.sort(device, port);
         }
-        self.restock(side);
+        while let Some(whole) = self.ports[port].sorted.pop_front() {
+            take(whole);
+        }
     }
 
     fn places(&self) -> u32 {
         self.frames.places()
     }
 
-    fn spare_frames(&self, ingress: Side) -> Option<u32> {
+    fn spare_frames(&self, ingress: PortId) -> Option<u32> {
         self.frames.spare(ingress)
     }
 
-    fn put_aside(&mut self, ingress: Side, longest: Bytes, out: &mut Batch) {
+    fn put_aside(&mut self, ingress: PortId, longest: Bytes, out: &mut Batch) {
         while out.has_room() {
             let Some(packet) = self.frames.put_aside(ingress, longest) else { break };
             out.push(packet);
@@ -349,13 +444,14 @@ impl<Q: Queue> Io for XdpIo<Q> {
         self.frames.copy(from, to);
     }
 
-    fn room(&mut self, side: Side) -> usize {
-        if self.queues[side.index()].unsent {
-            self.flush(side);
-            self.complete(side);
+    fn room(&mut self, port: PortId) -> usize {
+        let device = self.ports[port].device;
+        if self.queues[device].unsent {
+            self.flush(device);
+            self.complete(device);
         }
         let wanted = (BATCH * FRAMES_PER_PACKET_MAX) as u32;
-        let free = self.queues[side.index()].queue.tx().free(wanted);
+        let free = self.queues[device].queue.tx().free(wanted);
         if free >= wanted {
             return BATCH;
         }
@@ -388,21 +484,25 @@ impl<Q: Queue> Io for XdpIo<Q> {
         self.frames.frame()
     }
 
-    fn transmit(&mut self, side: Side, packets: &Packets, batch: &Batch) {
+    fn transmit(&mut self, port: PortId, packets: &Packets, batch: &Batch) {
         if batch.is_empty() {
             return;
         }
-        let tx = self.queues[side.index()].queue.tx();
+        let PortIo { device, tag, .. } = self.ports[port];
+        let tx = self.queues[device].queue.tx();
         for &packet in batch.as_slice() {
             let wanted = packets.meta(packet).rewrite;
             if wanted.is_any() {
                 // Where there is no IP header there is nothing to mark or to wash.
                 rewrite(self.frames.bytes_mut(packet), wanted);
             }
+            if let Some(tag) = tag {
+                retag(self.frames.bytes_mut(packet), tag);
+            }
             self.frames.hand_over(packet, tx);
         }
         tx.submit();
-        self.flush(side);
+        self.flush(device);
     }
 
     fn release(&mut self, dropped: &Batch) {

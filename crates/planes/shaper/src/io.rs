@@ -1,37 +1,11 @@
 //! A worker's interface to the outside world.
 //!
-//! A worker serves one queue of each of two ports. [`Io`] hides where the packets really come from
-//! (AF_XDP rings, a simulator's links, a test's vectors), so the same worker runs in all of them.
+//! A worker serves one queue of each port. [`Io`] hides where the packets really come from (AF_XDP
+//! rings, a simulator's links, a test's vectors), so the same worker runs in all of them.
 
+use narrows_forwarding::PortId;
 use narrows_packet::{Batch, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
-
-/// Which of the two ports of a pair.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Side {
-    /// The port named first.
-    A,
-    /// The port named second.
-    B,
-}
-
-impl Side {
-    /// Both, first to last.
-    pub const BOTH: [Self; 2] = [Self::A, Self::B];
-
-    /// The other port.
-    pub const fn other(self) -> Self {
-        match self {
-            Self::A => Self::B,
-            Self::B => Self::A,
-        }
-    }
-
-    /// Its index in a pair.
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-}
 
 /// One queue of each port, and the frames of their packets.
 ///
@@ -41,9 +15,9 @@ pub trait Io {
     /// The size of the frames.
     fn frame(&self) -> Bytes;
 
-    /// Moves packets that arrived at `side` into `out` until it is full, recording each in
+    /// Moves packets that arrived at `port` into `out` until it is full, recording each in
     /// `packets` with `now` as its arrival. Malformed ones are discarded there.
-    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch);
+    fn receive(&mut self, port: PortId, packets: &mut Packets, now: Nanos, out: &mut Batch);
 
     /// Touches the headers of `packet`, which will soon be read. The processor does not wait for
     /// them.
@@ -59,28 +33,28 @@ pub trait Io {
         &[]
     }
 
-    /// The most frames for queued packets of both directions together.
+    /// The most frames for queued packets of all ports together.
     fn places(&self) -> u32;
 
     /// The number of frames that packets arriving at `ingress` may still fill, without those that
     /// reception or the other direction needs. Received packets count already; `None` if they
     /// exceed it.
-    fn spare_frames(&self, ingress: Side) -> Option<u32>;
+    fn spare_frames(&self, ingress: PortId) -> Option<u32>;
 
     /// Takes free frames for copies of packets that arrived at `ingress`: packets with room for
     /// `longest` bytes each, into `out` until it is full or no more may wait. [`Io::release`] takes
     /// back those that are not used.
-    fn put_aside(&mut self, _ingress: Side, _longest: Bytes, _out: &mut Batch) {}
+    fn put_aside(&mut self, _ingress: PortId, _longest: Bytes, _out: &mut Batch) {}
 
     /// Copies the bytes of `from` to `to`, which was put aside with room for them.
     fn copy(&mut self, _from: PacketId, _to: PacketId) {}
 
-    /// How many packets [`Io::transmit`] takes at `side` now.
-    fn room(&mut self, side: Side) -> usize;
+    /// How many packets [`Io::transmit`] takes at `port` now.
+    fn room(&mut self, port: PortId) -> usize;
 
-    /// Sends `batch`, which is no longer than [`Io::room`] said, out of `side`, rewritten as
+    /// Sends `batch`, which is no longer than [`Io::room`] said, out of `port`, rewritten as
     /// `packets` says.
-    fn transmit(&mut self, side: Side, packets: &Packets, batch: &Batch);
+    fn transmit(&mut self, port: PortId, packets: &Packets, batch: &Batch);
 
     /// Takes back the frames of packets that were dropped.
     fn release(&mut self, dropped: &Batch);

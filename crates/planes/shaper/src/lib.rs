@@ -3,7 +3,7 @@
 //! An [`Installation`] derives from a plan the specification for each queue's worker, with its
 //! meters at the limits that queues share, and reconciles a changed plan with the running one.
 //!
-//! A [`Worker`] serves one queue of each of two ports. It does no I/O of its own and reads no
+//! A [`Worker`] serves one queue of each port. It does no I/O of its own and reads no
 //! clock: [`Io`] provides and takes packets, and `now` is an argument. The data plane runs it over
 //! AF_XDP rings in real time, the simulator on virtual cores in virtual time; it is the same code
 //! in both.
@@ -22,7 +22,7 @@ mod worker;
 pub use delays::Delays;
 pub use heaviest::{Flow, Heaviest, HeaviestReport, Host, WINDOW};
 pub use installation::{Installation, Used};
-pub use io::{Io, Side};
+pub use io::Io;
 pub use round_trips::Beyond;
 pub use summary::{Entry, SIZE as HEAVIEST_MAX};
 pub use worker::{Activity, BATCH, PathCounters, Pause, UNSEEN_MAX, Worker};

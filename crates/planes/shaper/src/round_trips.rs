@@ -1,4 +1,4 @@
-//! Round trips beyond both ports, measured by one worker from the packets that it forwards.
+//! Round trips beyond each port, measured by one worker from the packets that it forwards.
 //!
 //! See [`narrows_roundtrip`] for the method. If enabled, a worker passes it each packet that
 //! arrives, and those that leave while the port is watched. It reads the headers of a whole batch
@@ -6,14 +6,15 @@
 
 use crate::Delays;
 use crate::heaviest::WINDOW;
-use crate::io::{Io, Side};
+use crate::io::Io;
+use narrows_forwarding::{PerPort, PortId};
 use narrows_packet::{PacketId, Packets};
 use narrows_roundtrip::{Awaited, Class, Host, Losses, Observer};
 use narrows_units::Nanos;
 use std::sync::Arc;
 
-/// A worker's round-trip measurements at both ports.
-pub(crate) struct RoundTrips([Port; 2]);
+/// A worker's round-trip measurements at each port.
+pub(crate) struct RoundTrips(PerPort<Port>);
 
 /// One port.
 struct Port {
@@ -46,17 +47,17 @@ impl Beyond {
 
 impl RoundTrips {
     /// The measurements of a worker of the ports with these boards, which hashes with `key`.
-    pub(crate) fn new(boards: &[Arc<Awaited>; 2], key: u64) -> Self {
+    pub(crate) fn new(boards: &PerPort<Arc<Awaited>>, key: u64) -> Self {
         let port = |board: &Arc<Awaited>| Port {
             observer: Observer::new(Arc::clone(board), key, WINDOW),
             trips: Delays::default(),
         };
-        Self(boards.each_ref().map(port))
+        Self(boards.iter().map(port).collect())
     }
 
-    /// `ids` have arrived at `side`. Their frames are prefetched.
-    pub(crate) fn come(&mut self, side: Side, ids: &[PacketId], io: &impl Io, now: Nanos) {
-        let Port { observer, trips } = &mut self.0[side.index()];
+    /// `ids` have arrived at `port`. Their frames are prefetched.
+    pub(crate) fn come(&mut self, port: PortId, ids: &[PacketId], io: &impl Io, now: Nanos) {
+        let Port { observer, trips } = &mut self.0[port];
         for &id in ids {
             if let Some(trip) = observer.comes(io.bytes(id), now) {
                 trips.record(trip);
@@ -64,16 +65,16 @@ impl RoundTrips {
         }
     }
 
-    /// `ids` of `packets` leave through `side`.
+    /// `ids` of `packets` leave through `port`.
     pub(crate) fn leave(
         &mut self,
-        side: Side,
+        port: PortId,
         ids: &[PacketId],
         packets: &Packets,
         io: &impl Io,
         now: Nanos,
     ) {
-        let observer = &mut self.0[side.index()].observer;
+        let observer = &mut self.0[port].observer;
         let Some(stretch) = observer.stretch(now) else { return };
         ids.iter().for_each(|id| io.prefetch(*id));
         for &id in ids {
@@ -81,9 +82,9 @@ impl RoundTrips {
         }
     }
 
-    /// The measurements beyond `side` at `now`.
-    pub(crate) fn beyond(&self, side: Side, now: Nanos) -> Beyond {
-        let Port { observer, trips } = &self.0[side.index()];
+    /// The measurements beyond `port` at `now`.
+    pub(crate) fn beyond(&self, port: PortId, now: Nanos) -> Beyond {
+        let Port { observer, trips } = &self.0[port];
         let (trips, losses) = (trips.clone(), observer.losses());
         Beyond { trips, losses, hosts: observer.hosts(now), classes: observer.classes(now) }
     }

@@ -1,20 +1,21 @@
-//! The worker: one queue of each port, both directions, on one core.
+//! The worker: one queue of each port, on one core.
 //!
-//! A step receives packets, enqueues them in the qdisc of the other port, and sends what that
-//! releases. Everything that it touches is its own; the only shared state is behind the meters of
+//! A step receives the packets of each port, enqueues them in the qdisc of the port through which
+//! they leave, and sends what that releases. Everything that it touches is its own; the only shared state is behind the meters of
 //! its qdiscs. It reads no clock (`now` is an argument, one for the whole step) and does its I/O
 //! through [`Io`], so the simulator runs this same code on virtual cores.
 //!
-//! *Conservation:* for each direction `received + copied = sent + queued + dropped by reason`, at
+//! *Conservation:* for each port where packets leave `received + copied = sent + queued + dropped by reason`, at
 //! every moment between two steps. Only a qdisc that duplicates copies.
 //!
-//! Cost: per step and direction a dozen comparisons and two virtual calls; per packet one virtual
+//! Cost: per step and port a dozen comparisons and two virtual calls; per packet one virtual
 //! call to enqueue and what the qdisc and the rings cost.
 
 use crate::filters::Filters;
-use crate::io::{Io, Side};
+use crate::io::Io;
 use crate::round_trips::RoundTrips;
 use crate::{Beyond, Delays, Heaviest, HeaviestReport};
+use narrows_forwarding::{PerPort, PortId, PortSet};
 use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading, SPARES_MAX,
 };
@@ -24,7 +25,7 @@ use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
 /// The most packets that move at once. Long enough to spread a system call thin (at 64 it
-/// is some 20 ns per packet), short enough that the other direction does not wait long for its
+/// is some 20 ns per packet), short enough that other ports do not wait long for its
 /// turn (64 full frames take 50 us at 15 Gbit/s).
 pub const BATCH: usize = 64;
 
@@ -33,7 +34,7 @@ pub const BATCH: usize = 64;
 /// a ring of 2048. The caller of [`Worker::step`] must keep to it.
 pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
 
-/// The counters of one direction: from one port towards the other.
+/// The counters of packets that leave, or were to leave, through one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathCounters {
     /// Packets received.
@@ -70,7 +71,7 @@ impl PathCounters {
     }
 }
 
-/// One direction: from a port's receiving side through a qdisc to the other port.
+/// The way of packets that leave through a port: its qdisc.
 struct Path {
     slot: Slot,
     /// The packet fields that its qdisc reads.
@@ -100,16 +101,16 @@ pub enum Activity {
 pub struct Pause {
     /// When a queued packet may leave; [`Nanos::MAX`] if none waits for a time.
     pub until: Nanos,
-    /// By port: whether an arrival there could leave before that time. If a queue waits for its
+    /// The ports where an arrival could leave before that time. If a queue waits for its
     /// rate or for its device it usually could not, and waking up for each arrival would gain
     /// nothing.
-    pub listen: [bool; 2],
+    pub listen: PortSet,
 }
 
 impl Pause {
     /// Its longest duration from `now` on; `None` if only an arrival ends it.
     pub fn at_most(&self, now: Nanos) -> Option<Nanos> {
-        let unseen = if self.listen == [true; 2] { Nanos::MAX } else { UNSEEN_MAX };
+        let unseen = if self.listen == PortSet::ALL { Nanos::MAX } else { UNSEEN_MAX };
         let left = if self.until == Nanos::MAX { Nanos::MAX } else { self.until - now };
         Some(left.min(unseen)).filter(|wait| *wait != Nanos::MAX)
     }
@@ -119,8 +120,8 @@ impl Pause {
 pub struct Worker<I> {
     io: I,
     packets: Packets,
-    /// By the port of arrival.
-    paths: [Path; 2],
+    /// By the port through which packets leave.
+    paths: PerPort<Path>,
     /// If it measures them.
     round_trips: Option<Box<RoundTrips>>,
     arrivals: Batch,
@@ -131,20 +132,18 @@ pub struct Worker<I> {
 }
 
 impl<I: Io> Worker<I> {
-    /// A worker for up to `packets` packets. `qdiscs` are those of the two ports, each for
-    /// packets that leave there.
-    pub fn new(io: I, packets: u32, qdiscs: [Slot; 2]) -> Self {
-        let [out_of_a, out_of_b] = qdiscs;
+    /// A worker for up to `packets` packets. `qdiscs` are those of the ports, each for packets that
+    /// leave there.
+    pub fn new(io: I, packets: u32, qdiscs: impl IntoIterator<Item = Slot>) -> Self {
         let mut table = Packets::new(packets).in_frames_of(io.frame()).with_places(io.places());
-        let mut path = |slot: Slot| {
+        let path = |slot: Slot| {
             let reading = slot.qdisc().reading();
             table.prepare(reading);
             let (counters, delays) = (PathCounters::default(), Delays::default());
             let heaviest = Heaviest::default();
             Path { slot, reading, longest: Bytes::ZERO, counters, delays, heaviest }
         };
-        // Packets that arrive at A leave at B.
-        let paths = [path(out_of_b), path(out_of_a)];
+        let paths = qdiscs.into_iter().map(path).collect();
         Self {
             io,
             packets: table,
@@ -157,10 +156,10 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// This worker, measuring round trips beyond both ports, with all workers that share the ports'
+    /// This worker, measuring round trips beyond each port, with all workers that share the ports'
     /// `boards` and hash with `key`, which should be random.
     #[must_use]
-    pub fn with_round_trips(self, boards: &[Arc<Awaited>; 2], key: u64) -> Self {
+    pub fn with_round_trips(self, boards: &PerPort<Arc<Awaited>>, key: u64) -> Self {
         Self { round_trips: Some(Box::new(RoundTrips::new(boards, key))), ..self }
     }
 
@@ -174,19 +173,19 @@ impl<I: Io> Worker<I> {
         &mut self.io
     }
 
-    /// Moves at most a batch in each direction at `now`.
+    /// Moves at most a batch from each port at `now`.
     #[inline]
     pub fn step(&mut self, now: Nanos) -> Activity {
         let mut busy = false;
         let mut blocked = false;
         let mut until = Nanos::MAX;
-        let mut listen = [true; 2];
-        for ingress in Side::BOTH {
-            let egress = ingress.other();
+        let mut listen = PortSet::ALL;
+        for ingress in self.ports() {
+            let egress = ingress.partner();
             self.arrivals.clear();
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
             busy |= !self.arrivals.is_empty();
-            let [path, opposite] = beside(&mut self.paths, ingress);
+            let [path, opposite] = beside(&mut self.paths, egress);
             // Malformed packets count as received, too.
             path.counters.rx_packets += u64::from(self.packets.unreclaimed());
             let reading = path.reading.beside(opposite.reading);
@@ -217,7 +216,7 @@ impl<I: Io> Worker<I> {
                 path.counters.rx_bytes += self.packets.len(id).0;
             }
             if is_filtered {
-                // First the filters of the port of arrival, then those of the other port.
+                // First the filters of the port of arrival, then those of the port where they leave.
                 let filters = Filters::of(&opposite.slot, &path.slot);
                 let (io, packets) = (&self.io, &mut self.packets);
                 filters.sort_all(|id| io.bytes(id), packets, &mut self.arrivals, now);
@@ -273,16 +272,16 @@ impl<I: Io> Worker<I> {
                 Next::Empty => {}
                 Next::At(time) => {
                     until = until.min(time);
-                    listen[ingress.index()] = false;
+                    listen.remove(ingress);
                 }
                 Next::Held(time) => until = until.min(time),
                 Next::Now if self.departures.is_empty() => {
                     blocked = true;
-                    listen[ingress.index()] = false;
+                    listen.remove(ingress);
                 }
                 Next::Now => busy = true,
             }
-            self.reclaim(ingress);
+            self.reclaim(egress);
         }
         let pause = Pause { until, listen };
         if busy {
@@ -296,8 +295,8 @@ impl<I: Io> Worker<I> {
 
     /// Applies `spec` to the qdisc of `egress`, see [`Slot::take_over`]. Queued packets stay
     /// queued, in order.
-    pub fn update(&mut self, egress: Side, spec: Spec, now: Nanos) {
-        let path = &mut self.paths[egress.other().index()];
+    pub fn update(&mut self, egress: PortId, spec: Spec, now: Nanos) {
+        let path = &mut self.paths[egress];
         let io = &self.io;
         let classification = spec.classification.clone();
         let mut read = |id, reading, packets: &mut Packets| {
@@ -311,30 +310,30 @@ impl<I: Io> Worker<I> {
         path.slot.take_over(spec, &mut handover.reading(path.reading, &mut read));
         path.reading = path.slot.qdisc().reading();
         self.packets.prepare(path.reading);
-        self.reclaim(egress.other());
+        self.reclaim(egress);
     }
 
     /// Takes out all packets queued for `egress`, in the order in which they would leave. The
     /// packets and their frames belong to the caller until they are [taken
     /// back](Worker::take_back).
-    pub fn take_out(&mut self, egress: Side) -> Vec<PacketId> {
-        let path = &mut self.paths[egress.other().index()];
+    pub fn take_out(&mut self, egress: PortId) -> Vec<PacketId> {
+        let path = &mut self.paths[egress];
         std::iter::from_fn(|| path.slot.qdisc_mut().drain(&mut self.packets)).collect()
     }
 
     /// Queues the [taken out](Worker::take_out) packets again, in order, regardless of the limit.
-    pub fn take_back(&mut self, egress: Side, ids: &[PacketId], now: Nanos) {
-        let path = &mut self.paths[egress.other().index()];
+    pub fn take_back(&mut self, egress: PortId, ids: &[PacketId], now: Nanos) {
+        let path = &mut self.paths[egress];
         for &id in ids {
             path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
         }
-        self.reclaim(egress.other());
+        self.reclaim(egress);
     }
 
     /// Queues a packet for `egress` that another process received at `arrival`: behind all others,
     /// regardless of the limit. It counts as queued, not as received.
-    pub fn adopt(&mut self, egress: Side, id: PacketId, len: u32, arrival: Nanos, now: Nanos) {
-        let path = &mut self.paths[egress.other().index()];
+    pub fn adopt(&mut self, egress: PortId, id: PacketId, len: u32, arrival: Nanos, now: Nanos) {
+        let path = &mut self.paths[egress];
         self.packets.arrive(id, len, arrival);
         path.longest = path.longest.max(Bytes(u64::from(len)));
         self.packets.set_headers(id, Headers::default());
@@ -354,13 +353,11 @@ impl<I: Io> Worker<I> {
 
     /// Gives up everything that is queued, for `reason`.
     pub fn abandon(&mut self, reason: DropReason) {
-        for ingress in Side::BOTH {
-            while let Some(id) =
-                self.paths[ingress.index()].slot.qdisc_mut().drain(&mut self.packets)
-            {
+        for egress in self.ports() {
+            while let Some(id) = self.paths[egress].slot.qdisc_mut().drain(&mut self.packets) {
                 self.packets.discard(id, reason);
             }
-            self.reclaim(ingress);
+            self.reclaim(egress);
         }
     }
 
@@ -368,10 +365,11 @@ impl<I: Io> Worker<I> {
     /// were any.
     pub fn refuse(&mut self, reason: DropReason, now: Nanos) -> bool {
         let mut any = false;
-        for ingress in Side::BOTH {
+        for ingress in self.ports() {
+            let egress = ingress.partner();
             self.arrivals.clear();
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
-            let counters = &mut self.paths[ingress.index()].counters;
+            let counters = &mut self.paths[egress].counters;
             // Malformed packets count as received, too.
             counters.rx_packets += u64::from(self.packets.unreclaimed());
             for &id in self.arrivals.as_slice() {
@@ -380,49 +378,55 @@ impl<I: Io> Worker<I> {
                 self.packets.discard(id, reason);
             }
             any |= self.packets.unreclaimed() > 0;
-            self.reclaim(ingress);
+            self.reclaim(egress);
         }
         any
     }
 
-    /// The counters of `ingress`.
-    pub fn counters(&self, ingress: Side) -> PathCounters {
-        self.paths[ingress.index()].counters
+    /// The numbers of its ports.
+    #[inline]
+    pub fn ports(&self) -> impl DoubleEndedIterator<Item = PortId> + ExactSizeIterator + use<I> {
+        PortId::first(self.paths.len())
+    }
+
+    /// The counters of packets that leave through `egress`.
+    pub fn counters(&self, egress: PortId) -> PathCounters {
+        self.paths[egress].counters
     }
 
     /// The delays of packets that left through `egress`.
-    pub fn delays(&self, egress: Side) -> &Delays {
-        &self.paths[egress.other().index()].delays
+    pub fn delays(&self, egress: PortId) -> &Delays {
+        &self.paths[egress].delays
     }
 
     /// The heaviest hosts and flows through `egress` in the last window that is complete at `now`.
-    pub fn heaviest(&self, egress: Side, now: Nanos) -> HeaviestReport {
-        self.paths[egress.other().index()].heaviest.report(now)
+    pub fn heaviest(&self, egress: PortId, now: Nanos) -> HeaviestReport {
+        self.paths[egress].heaviest.report(now)
     }
 
-    /// The measurements beyond `side` at `now`, if enabled.
-    pub fn beyond(&self, side: Side, now: Nanos) -> Option<Beyond> {
-        self.round_trips.as_ref().map(|round_trips| round_trips.beyond(side, now))
+    /// The measurements beyond `port` at `now`, if enabled.
+    pub fn beyond(&self, port: PortId, now: Nanos) -> Option<Beyond> {
+        self.round_trips.as_ref().map(|round_trips| round_trips.beyond(port, now))
     }
 
     /// The backlog of `egress`.
-    pub fn backlog(&self, egress: Side) -> Backlog {
-        self.paths[egress.other().index()].slot.qdisc().backlog()
+    pub fn backlog(&self, egress: PortId) -> Backlog {
+        self.paths[egress].slot.qdisc().backlog()
     }
 
     /// The figures of the qdiscs of `egress`, depth first.
-    pub fn qdisc_stats(&self, egress: Side) -> Vec<Stats> {
+    pub fn qdisc_stats(&self, egress: PortId) -> Vec<Stats> {
         let mut stats = Vec::new();
-        self.paths[egress.other().index()].slot.stats(&mut stats);
+        self.paths[egress].slot.stats(&mut stats);
         stats
     }
 
-    /// Counts the packets dropped on the way in from `ingress` and gives their frames back.
-    fn reclaim(&mut self, ingress: Side) {
+    /// Counts the packets dropped on their way to `egress` and gives their frames back.
+    fn reclaim(&mut self, egress: PortId) {
         if self.packets.unreclaimed() == 0 {
             return;
         }
-        self.paths[ingress.index()].counters.drops.merge(&self.packets.take_drops());
+        self.paths[egress].counters.drops.merge(&self.packets.take_drops());
         while self.packets.unreclaimed() > 0 {
             self.dropped.clear();
             self.packets.reclaim(&mut self.dropped);
@@ -435,7 +439,7 @@ impl<I: Io> Worker<I> {
 #[cold]
 fn put_aside<I: Io>(
     io: &mut I,
-    ingress: Side,
+    ingress: PortId,
     longest: Bytes,
     spare: &mut Batch,
     packets: &mut Packets,
@@ -454,8 +458,9 @@ fn finish_copies<I: Io>(io: &mut I, spare: &mut Batch, packets: &mut Packets) {
     io.release(spare);
 }
 
-/// The path of packets that arrive at `ingress`, and the path of those that leave there.
-fn beside(paths: &mut [Path; 2], ingress: Side) -> [&mut Path; 2] {
-    let [one, other] = paths;
-    if ingress.index() == 0 { [one, other] } else { [other, one] }
+/// The path of packets that leave through `egress`, and that of its partner.
+#[inline]
+fn beside(paths: &mut PerPort<Path>, egress: PortId) -> [&mut Path; 2] {
+    let both = [egress.index(), egress.partner().index()];
+    paths.raw.get_disjoint_mut(both).expect("ports are in pairs")
 }

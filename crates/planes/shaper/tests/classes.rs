@@ -1,10 +1,11 @@
 //! Workers whose ports have frames: the class of each packet at each classful qdisc, and changes of
 //! the policy under load.
 
+use narrows_forwarding::PortId;
 use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
 use narrows_policy::{Plan, Policy, PortFacts};
 use narrows_qdisc::Slot;
-use narrows_shaper::{Installation, Io, Side, Worker};
+use narrows_shaper::{Installation, Io, Worker};
 use narrows_tc::{Host, execute};
 use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
@@ -29,8 +30,8 @@ impl Io for Ports {
         Bytes(2048)
     }
 
-    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
-        while side == Side::A
+    fn receive(&mut self, port: PortId, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        while port == PortId::FIRST
             && out.has_room()
             && let Some(coming) = self.coming.pop_front()
         {
@@ -51,15 +52,15 @@ impl Io for Ports {
         FRAMES
     }
 
-    fn spare_frames(&self, _: Side) -> Option<u32> {
+    fn spare_frames(&self, _: PortId) -> Option<u32> {
         Some(self.free.len() as u32)
     }
 
-    fn room(&mut self, _: Side) -> usize {
+    fn room(&mut self, _: PortId) -> usize {
         self.room
     }
 
-    fn transmit(&mut self, _: Side, _: &Packets, batch: &Batch) {
+    fn transmit(&mut self, _: PortId, _: &Packets, batch: &Batch) {
         for id in batch.as_slice() {
             self.sent.push(self.frames[id.0 as usize].1);
             self.free.push(id.0);
@@ -139,7 +140,7 @@ impl Bed {
         let plan = Plan::of(self.words.0.port("b"), 1).unwrap();
         let (next, mut specs) = Installation::reconcile(plan, Some(&self.installed));
         next.commit();
-        self.worker.update(Side::B, specs.remove(0), self.now);
+        self.worker.update(PortId::SECOND, specs.remove(0), self.now);
         self.installed = next;
         self.assert_accounted();
     }
@@ -174,13 +175,13 @@ impl Bed {
     }
 
     fn dropped(&self, reason: DropReason) -> u64 {
-        self.worker.counters(Side::A).drops.get(reason)
+        self.worker.counters(PortId::SECOND).drops.get(reason)
     }
 
     #[track_caller]
     fn assert_accounted(&self) {
-        let queued = u64::from(self.worker.backlog(Side::B).packets);
-        assert_eq!(self.worker.counters(Side::A).unaccounted(queued), 0);
+        let queued = u64::from(self.worker.backlog(PortId::SECOND).packets);
+        assert_eq!(self.worker.counters(PortId::SECOND).unaccounted(queued), 0);
     }
 }
 

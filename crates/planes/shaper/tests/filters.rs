@@ -1,10 +1,11 @@
 //! What filters and their actions make of real frames, on several workers at once.
 
 use narrows_classify::{ActionId, ActionKind};
+use narrows_forwarding::PortId;
 use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
 use narrows_policy::{Handle, Plan, Policy, PortFacts};
 use narrows_qdisc::Slot;
-use narrows_shaper::{Installation, Io, Side, Worker};
+use narrows_shaper::{Installation, Io, Worker};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,9 +27,9 @@ struct FrameIo {
 }
 
 impl Io for FrameIo {
-    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
-        while out.has_room() && !self.coming[side.index()].is_empty() {
-            let Some(frame) = self.coming[side.index()].pop_front() else { break };
+    fn receive(&mut self, port: PortId, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        while out.has_room() && !self.coming[port.index()].is_empty() {
+            let Some(frame) = self.coming[port.index()].pop_front() else { break };
             let id = PacketId(self.next % FRAMES);
             self.next += 1;
             packets.arrive(id, LEN, now);
@@ -49,11 +50,11 @@ impl Io for FrameIo {
         FRAMES
     }
 
-    fn spare_frames(&self, _: Side) -> Option<u32> {
+    fn spare_frames(&self, _: PortId) -> Option<u32> {
         Some(FRAMES)
     }
 
-    fn room(&mut self, _: Side) -> usize {
+    fn room(&mut self, _: PortId) -> usize {
         usize::MAX
     }
 
@@ -63,7 +64,7 @@ impl Io for FrameIo {
         self.frames.get(&packet.0).map_or(&[], Vec::as_slice)
     }
 
-    fn transmit(&mut self, _: Side, _: &Packets, batch: &Batch) {
+    fn transmit(&mut self, _: PortId, _: &Packets, batch: &Batch) {
         for id in batch.as_slice() {
             self.frames.remove(&id.0);
             self.sent += 1;
@@ -110,15 +111,15 @@ impl Host for Bed {
 
     fn apply(&mut self, policy: Policy) -> Result<(), String> {
         self.policy = policy;
-        for side in Side::BOTH {
-            let plan = Plan::of(self.policy.port(PORTS[side.index()]), self.workers.len());
+        for port in [PortId::FIRST, PortId::SECOND] {
+            let plan = Plan::of(self.policy.port(PORTS[port.index()]), self.workers.len());
             let plan = plan.map_err(|error| error.to_string())?;
-            let previous = &self.installed[side.index()];
+            let previous = &self.installed[port.index()];
             let (installed, specs) = Installation::reconcile(plan, Some(previous));
             installed.commit();
-            self.installed[side.index()] = installed;
+            self.installed[port.index()] = installed;
             for (worker, spec) in self.workers.iter_mut().zip(specs) {
-                worker.update(side, spec, self.now);
+                worker.update(port, spec, self.now);
             }
         }
         Ok(())
@@ -176,15 +177,15 @@ impl Bed {
             self.now += Nanos::from_micros(1);
             self.workers[worker].step(self.now);
         }
-        let counters = self.workers[worker].counters(Side::A);
-        let queued = u64::from(self.workers[worker].backlog(Side::B).packets);
+        let counters = self.workers[worker].counters(PortId::SECOND);
+        let queued = u64::from(self.workers[worker].backlog(PortId::SECOND).packets);
         assert_eq!(counters.unaccounted(queued), 0, "{counters:?}");
         assert_eq!(counters.drops.total(), self.workers[worker].io().dropped);
     }
 
     /// The packets that passed 1:10, 1:20 and 1:30.
     fn passed(&self) -> [u64; 3] {
-        let stats: Vec<_> = self.workers.iter().map(|of| of.qdisc_stats(Side::B)).collect();
+        let stats: Vec<_> = self.workers.iter().map(|of| of.qdisc_stats(PortId::SECOND)).collect();
         let nodes = self.installed[1].gather(&stats);
         [0x10, 0x20, 0x30].map(|handle| {
             let handle = Handle::new(handle);
@@ -194,7 +195,7 @@ impl Bed {
     }
 
     fn filtered(&self) -> u64 {
-        let drops = |worker: &Worker<FrameIo>| worker.counters(Side::A).drops;
+        let drops = |worker: &Worker<FrameIo>| worker.counters(PortId::SECOND).drops;
         self.workers.iter().map(|worker| drops(worker).get(DropReason::Filter)).sum()
     }
 

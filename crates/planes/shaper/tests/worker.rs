@@ -1,23 +1,26 @@
 //! Workers over vectors instead of ports: through any events, no packet is lost, duplicated or
 //! reordered, and the counters add up after every step.
 
+use narrows_forwarding::{PortId, PortSet};
 use narrows_packet::{Acknowledgement, Batch, DropReason, Headers, PacketId, Packets, Reading};
 use narrows_policy::{Plan, Policy, PortFacts};
 use narrows_qdisc::{Detail, Slot};
-use narrows_shaper::{Activity, Installation, Io, Pause, Side, UNSEEN_MAX, Worker};
+use narrows_shaper::{Activity, Installation, Io, Pause, UNSEEN_MAX, Worker};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
 
-/// Frames of each worker, half for each direction, and those that reception needs of a half.
-const FRAMES: u32 = 200;
+/// Frames for what arrives at a port, those that reception needs of them, and all of a worker.
+const FRAMES_PER_PORT: u32 = 100;
+const FRAMES: u32 = FRAMES_PER_PORT * PORTS.len() as u32;
 const RESERVED: usize = 10;
 /// The number in a frame that was put aside for a copy.
 const UNUSED: u64 = u64::MAX;
 /// The names of the ports, in a policy.
-const PORTS: [&str; 2] = ["a", "b"];
+/// Two pairs: what arrives at `a` leaves at `b`, and what arrives at `c` at `d`.
+const PORTS: [&str; 4] = ["a", "b", "c", "d"];
 
 /// A packet on its way in.
 #[derive(Clone, Copy, Debug)]
@@ -28,27 +31,37 @@ struct Arrival {
     malformed: bool,
 }
 
+/// All ports.
+const ALL: [PortId; PORTS.len()] =
+    [PortId::FIRST, PortId::SECOND, PortId::new(2).unwrap(), PortId::new(3).unwrap()];
+
+fn all_but(port: PortId) -> PortSet {
+    let mut set = PortSet::ALL;
+    set.remove(port);
+    set
+}
+
 /// The owner of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     Free,
-    Worker { side: Side, number: u64 },
+    Worker { port: PortId, number: u64 },
 }
 
 /// Ports made of vectors, which watch that frames come back exactly once.
 struct FakeIo {
-    coming: [VecDeque<Arrival>; 2],
-    arrived: [u64; 2],
-    malformed: [u64; 2],
+    coming: [VecDeque<Arrival>; PORTS.len()],
+    arrived: [u64; PORTS.len()],
+    malformed: [u64; PORTS.len()],
     /// By the port of arrival of the packets in them.
-    free: [Vec<u32>; 2],
+    free: [Vec<u32>; PORTS.len()],
     owners: Vec<Owner>,
-    room: [usize; 2],
+    room: [usize; PORTS.len()],
     /// The numbers of departed packets, by port.
-    sent: [Vec<u64>; 2],
-    dropped: [u64; 2],
+    sent: [Vec<u64>; PORTS.len()],
+    dropped: [u64; PORTS.len()],
     /// By port: packets that were handed over last.
-    handed_over: [u64; 2],
+    handed_over: [u64; PORTS.len()],
     /// Packets for which the worker was told that there is no spare frame.
     without_frame: Cell<u64>,
     /// Sent packets wait for the device.
@@ -65,14 +78,15 @@ impl FakeIo {
     fn new() -> Self {
         Self {
             coming: Default::default(),
-            arrived: [0; 2],
-            malformed: [0; 2],
-            free: [(0..FRAMES / 2).collect(), (FRAMES / 2..FRAMES).collect()],
+            arrived: [0; PORTS.len()],
+            malformed: [0; PORTS.len()],
+            free: [0, 1, 2, 3]
+                .map(|port| (port * FRAMES_PER_PORT..(port + 1) * FRAMES_PER_PORT).collect()),
             owners: vec![Owner::Free; FRAMES as usize],
-            room: [usize::MAX; 2],
+            room: [usize::MAX; PORTS.len()],
             sent: Default::default(),
-            dropped: [0; 2],
-            handed_over: [0; 2],
+            dropped: [0; PORTS.len()],
+            handed_over: [0; PORTS.len()],
             without_frame: 0.into(),
             unsent: false,
             flows: 1,
@@ -82,13 +96,13 @@ impl FakeIo {
     }
 
     /// Takes back `id`, which the worker must have had.
-    fn take_back(&mut self, id: PacketId) -> (Side, u64) {
+    fn take_back(&mut self, id: PacketId) -> (PortId, u64) {
         let owner = std::mem::replace(&mut self.owners[id.0 as usize], Owner::Free);
-        let Owner::Worker { side, number } = owner else {
+        let Owner::Worker { port, number } = owner else {
             panic!("packet {} came back, but the worker did not have it", id.0)
         };
-        self.free[side.index()].push(id.0);
-        (side, number)
+        self.free[port.index()].push(id.0);
+        (port, number)
     }
 
     fn held(&self) -> usize {
@@ -97,30 +111,30 @@ impl FakeIo {
 }
 
 impl Io for FakeIo {
-    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
-        while out.has_room() && !self.coming[side.index()].is_empty() {
+    fn receive(&mut self, port: PortId, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        while out.has_room() && !self.coming[port.index()].is_empty() {
             // Without a free frame a device receives nothing.
-            let Some(frame) = self.free[side.index()].pop() else { break };
-            let Some(arrival) = self.coming[side.index()].pop_front() else { break };
-            self.owners[frame as usize] = Owner::Worker { side, number: arrival.number };
-            self.arrived[side.index()] += 1;
+            let Some(frame) = self.free[port.index()].pop() else { break };
+            let Some(arrival) = self.coming[port.index()].pop_front() else { break };
+            self.owners[frame as usize] = Owner::Worker { port, number: arrival.number };
+            self.arrived[port.index()] += 1;
             let id = PacketId(frame);
             packets.arrive(id, arrival.len, now);
             if arrival.malformed {
-                self.malformed[side.index()] += 1;
+                self.malformed[port.index()] += 1;
                 packets.discard(id, DropReason::Malformed);
             } else {
                 out.push(id);
             }
         }
-        self.handed_over[side.index()] = out.len() as u64;
+        self.handed_over[port.index()] = out.len() as u64;
     }
 
     fn places(&self) -> u32 {
         FRAMES
     }
 
-    fn spare_frames(&self, ingress: Side) -> Option<u32> {
+    fn spare_frames(&self, ingress: PortId) -> Option<u32> {
         let spare = self.free[ingress.index()].len().checked_sub(RESERVED);
         if spare.is_none() {
             self.without_frame.set(self.without_frame.get() + self.handed_over[ingress.index()]);
@@ -128,12 +142,12 @@ impl Io for FakeIo {
         spare.map(|spare| spare as u32)
     }
 
-    fn put_aside(&mut self, ingress: Side, longest: Bytes, out: &mut Batch) {
+    fn put_aside(&mut self, ingress: PortId, longest: Bytes, out: &mut Batch) {
         assert!(longest.0 < 1600);
         self.copies = true;
         while out.has_room() && self.free[ingress.index()].len() > RESERVED {
             let frame = self.free[ingress.index()].pop().expect("some are left");
-            self.owners[frame as usize] = Owner::Worker { side: ingress, number: UNUSED };
+            self.owners[frame as usize] = Owner::Worker { port: ingress, number: UNUSED };
             out.push(PacketId(frame));
         }
     }
@@ -143,8 +157,8 @@ impl Io for FakeIo {
         self.owners[to.0 as usize] = self.owners[from.0 as usize];
     }
 
-    fn room(&mut self, side: Side) -> usize {
-        self.room[side.index()]
+    fn room(&mut self, port: PortId) -> usize {
+        self.room[port.index()]
     }
 
     /// Gives each packet a flow, and the report of a mark.
@@ -165,12 +179,12 @@ impl Io for FakeIo {
         Bytes(2048)
     }
 
-    fn transmit(&mut self, side: Side, _packets: &Packets, batch: &Batch) {
-        assert!(batch.len() <= self.room[side.index()], "more was sent than there is room for");
+    fn transmit(&mut self, port: PortId, _packets: &Packets, batch: &Batch) {
+        assert!(batch.len() <= self.room[port.index()], "more was sent than there is room for");
         for &id in batch.as_slice() {
             let (from, number) = self.take_back(id);
-            assert_eq!(from, side.other(), "packets that arrive at one port leave at the other");
-            let sent = &mut self.sent[side.index()];
+            assert_eq!(from, port.partner(), "packets that arrive at one port leave at the other");
+            let sent = &mut self.sent[port.index()];
             let before = sent.iter().rev().find(|sent| *sent % self.flows == number % self.flows);
             let is_copy = self.copies && before == Some(&number);
             assert!(before < Some(&number) || is_copy, "{number} was overtaken by {before:?}");
@@ -223,7 +237,7 @@ impl Host for Ports {
 /// Some workers under one policy: an instance without threads and sockets.
 struct Bed {
     workers: Vec<Worker<FakeIo>>,
-    installed: [Installation; 2],
+    installed: [Installation; PORTS.len()],
     ports: Ports,
     now: Nanos,
     next: u64,
@@ -233,29 +247,29 @@ impl Bed {
     fn new(queues: usize) -> Self {
         let policy = Policy::default();
         let mut specs = PORTS.map(|_| Vec::new());
-        let installed = [0, 1].map(|port| {
+        let installed = [0, 1, 2, 3].map(|port| {
             let plan = Plan::of(policy.port(PORTS[port]), queues);
             let plan = plan.unwrap_or_else(|error| panic!("{error}"));
             let (installed, first) = Installation::reconcile(plan, None);
             specs[port] = first;
             installed
         });
-        let [of_a, of_b] = specs;
-        let workers = of_a
-            .into_iter()
-            .zip(of_b)
-            .map(|(a, b)| Worker::new(FakeIo::new(), FRAMES, [Slot::new(a), Slot::new(b)]))
-            .collect();
+        let mut specs = specs.map(Vec::into_iter);
+        let worker = |_| {
+            let slots = specs.each_mut().map(|specs| Slot::new(specs.next().unwrap()));
+            Worker::new(FakeIo::new(), FRAMES, slots)
+        };
+        let workers = (0..queues).map(worker).collect();
         let queues = u16::try_from(queues).unwrap();
         let ports = Ports { policy, queues };
         Self { workers, installed, ports, now: Nanos(1_000_000), next: 0 }
     }
 
-    fn arrive(&mut self, worker: usize, side: Side, count: usize, len: u32, malformed: bool) {
+    fn arrive(&mut self, worker: usize, port: PortId, count: usize, len: u32, malformed: bool) {
         for _ in 0..count {
             self.next += 1;
             let arrival = Arrival { number: self.next, len, malformed };
-            self.workers[worker].io_mut().coming[side.index()].push_back(arrival);
+            self.workers[worker].io_mut().coming[port.index()].push_back(arrival);
         }
     }
 
@@ -270,16 +284,16 @@ impl Bed {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         // Refused commands change nothing.
         let _ = narrows_tc::execute(&words, &mut self.ports);
-        for side in Side::BOTH {
-            let previous = &self.installed[side.index()];
-            let policy = self.ports.policy.port(PORTS[side.index()]);
+        for port in ALL {
+            let previous = &self.installed[port.index()];
+            let policy = self.ports.policy.port(PORTS[port.index()]);
             let plan = Plan::of(policy, self.workers.len());
             let plan = plan.unwrap_or_else(|error| panic!("{error}"));
             let (installed, specs) = Installation::reconcile(plan, Some(previous));
             installed.commit();
-            self.installed[side.index()] = installed;
+            self.installed[port.index()] = installed;
             for (worker, spec) in self.workers.iter_mut().zip(specs) {
-                worker.update(side, spec, self.now);
+                worker.update(port, spec, self.now);
             }
             self.check();
         }
@@ -290,9 +304,9 @@ impl Bed {
         for worker in &self.workers {
             let io = worker.io();
             let mut queued_in_all = 0;
-            for ingress in Side::BOTH {
-                let egress = ingress.other();
-                let counters = worker.counters(ingress);
+            for ingress in ALL {
+                let egress = ingress.partner();
+                let counters = worker.counters(egress);
                 let queued = u64::from(worker.backlog(egress).packets);
                 queued_in_all += queued;
                 assert_eq!(counters.unaccounted(queued), 0, "{counters:?}, {queued} queued");
@@ -309,18 +323,16 @@ impl Bed {
                 assert_eq!(u64::from(stats[0].backlog.packets), queued);
             }
             assert_eq!(io.held() as u64, queued_in_all, "frames held are packets queued");
-            let no_frame = |side| worker.counters(side).drops.get(DropReason::NoFrame);
-            let refused = Side::BOTH.map(no_frame).iter().sum::<u64>();
+            let no_frame = |port| worker.counters(port).drops.get(DropReason::NoFrame);
+            let refused = ALL.map(no_frame).iter().sum::<u64>();
             // If flows have queues, none of these gets all frames.
             assert!(refused >= io.without_frame.get(), "dropped for want of frames");
         }
     }
 
     fn queued(&self) -> u32 {
-        let backlogs = self
-            .workers
-            .iter()
-            .flat_map(|worker| Side::BOTH.map(|side| worker.backlog(side).packets));
+        let backlogs =
+            self.workers.iter().flat_map(|worker| ALL.map(|port| worker.backlog(port).packets));
         backlogs.sum()
     }
 }
@@ -329,17 +341,17 @@ impl Bed {
 fn a_qdisc_receives_acknowledgements_only_on_request() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc replace dev b root flowbundler maxrate 1gbit safeguard");
-    let congestion = |bed: &Bed, side| {
-        let stats = bed.workers[0].qdisc_stats(side);
+    let congestion = |bed: &Bed, port| {
+        let stats = bed.workers[0].qdisc_stats(port);
         stats[0].detail.as_ref().and_then(Detail::pacing).map(|figures| figures.congestion)
     };
-    bed.arrive(0, Side::A, 5, 1000, false);
+    bed.arrive(0, PortId::FIRST, 5, 1000, false);
     bed.step(0);
-    assert_eq!(congestion(&bed, Side::B), Some(0));
-    bed.arrive(0, Side::B, 7, 60, false);
+    assert_eq!(congestion(&bed, PortId::SECOND), Some(0));
+    bed.arrive(0, PortId::SECOND, 7, 60, false);
     bed.step(0);
-    assert_eq!(congestion(&bed, Side::B), Some(7));
-    assert_eq!(congestion(&bed, Side::A), None);
+    assert_eq!(congestion(&bed, PortId::SECOND), Some(7));
+    assert_eq!(congestion(&bed, PortId::FIRST), None);
 }
 
 /// Words that make and change every kind, for a port whose name is put in.
@@ -388,22 +400,22 @@ const WORDS: &[&str] = &[
 /// Something that happens.
 #[derive(Clone, Debug)]
 enum Happening {
-    Arrive { worker: usize, side: Side, count: usize, len: u32, malformed: bool },
+    Arrive { worker: usize, port: PortId, count: usize, len: u32, malformed: bool },
     Step { worker: usize },
     Wait { nanos: u64 },
-    Room { worker: usize, side: Side, room: usize },
-    Tc { side: Side, words: usize },
+    Room { worker: usize, port: PortId, room: usize },
+    Tc { port: PortId, words: usize },
     Abandon { worker: usize },
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
     let worker = 0..3_usize;
-    let side = prop_oneof![Just(Side::A), Just(Side::B)];
+    let port = prop_oneof![Just(ALL[0]), Just(ALL[1]), Just(ALL[2]), Just(ALL[3])];
     let arrive =
-        (worker.clone(), side.clone(), 1..100_usize, 14..1600_u32, prop::bool::weighted(0.1))
-            .prop_map(|(worker, side, count, len, malformed)| Happening::Arrive {
+        (worker.clone(), port.clone(), 1..100_usize, 14..1600_u32, prop::bool::weighted(0.1))
+            .prop_map(|(worker, port, count, len, malformed)| Happening::Arrive {
                 worker,
-                side,
+                port,
                 count,
                 len,
                 malformed,
@@ -413,9 +425,9 @@ fn happening() -> impl Strategy<Value = Happening> {
         6 => arrive,
         12 => worker.clone().prop_map(|worker| Happening::Step { worker }),
         4 => (0..30_000_000_u64).prop_map(|nanos| Happening::Wait { nanos }),
-        3 => (worker.clone(), side.clone(), room)
-            .prop_map(|(worker, side, room)| Happening::Room { worker, side, room }),
-        3 => (side, 0..WORDS.len()).prop_map(|(side, words)| Happening::Tc { side, words }),
+        3 => (worker.clone(), port.clone(), room)
+            .prop_map(|(worker, port, room)| Happening::Room { worker, port, room }),
+        3 => (port, 0..WORDS.len()).prop_map(|(port, words)| Happening::Tc { port, words }),
         1 => worker.prop_map(|worker| Happening::Abandon { worker }),
     ]
 }
@@ -429,31 +441,31 @@ proptest! {
         let mut bed = Bed::new(queues);
         for happening in happenings {
             match happening {
-                Happening::Arrive { worker, side, count, len, malformed } => {
-                    bed.arrive(worker % queues, side, count, len, malformed);
+                Happening::Arrive { worker, port, count, len, malformed } => {
+                    bed.arrive(worker % queues, port, count, len, malformed);
                 }
                 Happening::Step { worker } => {
                     bed.step(worker % queues);
                 }
                 Happening::Wait { nanos } => bed.now += Nanos(nanos),
-                Happening::Room { worker, side, room } => {
-                    bed.workers[worker % queues].io_mut().room[side.index()] = room;
+                Happening::Room { worker, port, room } => {
+                    bed.workers[worker % queues].io_mut().room[port.index()] = room;
                 }
-                Happening::Tc { side, words } => {
-                    bed.tc(&WORDS[words].replace("PORT", PORTS[side.index()]));
+                Happening::Tc { port, words } => {
+                    bed.tc(&WORDS[words].replace("PORT", PORTS[port.index()]));
                 }
                 Happening::Abandon { worker } => {
                     bed.workers[worker % queues].abandon(DropReason::PortGone);
                     bed.check();
                     let worker = &bed.workers[worker % queues];
-                    prop_assert!(Side::BOTH.iter().all(|&side| worker.backlog(side).is_empty()));
+                    prop_assert!(ALL.iter().all(|&port| worker.backlog(port).is_empty()));
                 }
             }
         }
         // With room again and time, everything leaves: nothing is stuck. At the least rate
         // that the words above can set, all frames take less than four seconds.
         for worker in &mut bed.workers {
-            worker.io_mut().room = [usize::MAX; 2];
+            worker.io_mut().room = [usize::MAX; PORTS.len()];
         }
         for _ in 0..4000 {
             for worker in &mut bed.workers {
@@ -474,32 +486,32 @@ proptest! {
 #[test]
 fn a_step_moves_a_batch_both_ways_and_says_when_there_is_no_more() {
     let mut bed = Bed::new(1);
-    bed.arrive(0, Side::A, 3, 100, false);
-    bed.arrive(0, Side::B, 2, 60, false);
+    bed.arrive(0, PortId::FIRST, 3, 100, false);
+    bed.arrive(0, PortId::SECOND, 2, 60, false);
     assert_eq!(bed.step(0), Activity::Busy);
     let worker = &bed.workers[0];
-    assert_eq!(worker.counters(Side::A).tx_packets, 3);
-    assert_eq!(worker.counters(Side::A).tx_bytes, 300);
-    assert_eq!(worker.counters(Side::B).rx_bytes, 120);
-    assert_eq!(worker.io().sent[Side::B.index()], [1, 2, 3]);
+    assert_eq!(worker.counters(PortId::SECOND).tx_packets, 3);
+    assert_eq!(worker.counters(PortId::SECOND).tx_bytes, 300);
+    assert_eq!(worker.counters(PortId::FIRST).rx_bytes, 120);
+    assert_eq!(worker.io().sent[PortId::SECOND.index()], [1, 2, 3]);
     assert_ne!(bed.step(0), Activity::Busy);
 }
 
 #[test]
 fn a_port_that_takes_nothing_blocks_its_own_direction_only() {
     let mut bed = Bed::new(1);
-    bed.workers[0].io_mut().room[Side::B.index()] = 0;
-    bed.arrive(0, Side::A, 10, 100, false);
-    bed.arrive(0, Side::B, 10, 100, false);
+    bed.workers[0].io_mut().room[PortId::SECOND.index()] = 0;
+    bed.arrive(0, PortId::FIRST, 10, 100, false);
+    bed.arrive(0, PortId::SECOND, 10, 100, false);
     bed.step(0);
-    assert_eq!(bed.workers[0].counters(Side::B).tx_packets, 10);
-    assert_eq!(bed.workers[0].backlog(Side::B).packets, 10);
+    assert_eq!(bed.workers[0].counters(PortId::FIRST).tx_packets, 10);
+    assert_eq!(bed.workers[0].backlog(PortId::SECOND).packets, 10);
     // Arrivals for the blocked port could not leave; the worker listens to the other port.
-    let pause = Pause { until: Nanos::MAX, listen: [false, true] };
+    let pause = Pause { until: Nanos::MAX, listen: all_but(PortId::FIRST) };
     assert_eq!(bed.step(0), Activity::Blocked(pause));
-    bed.workers[0].io_mut().room[Side::B.index()] = 4;
+    bed.workers[0].io_mut().room[PortId::SECOND.index()] = 4;
     assert_eq!(bed.step(0), Activity::Busy);
-    assert_eq!(bed.workers[0].backlog(Side::B).packets, 6);
+    assert_eq!(bed.workers[0].backlog(PortId::SECOND).packets, 6);
 }
 
 #[test]
@@ -507,15 +519,15 @@ fn a_worker_that_waits_for_a_device_listens_and_keeps_its_appointments() {
     let mut bed = Bed::new(1);
     bed.workers[0].io_mut().unsent = true;
     let Activity::Blocked(pause) = bed.step(0) else { panic!("the device has not sent all") };
-    assert_eq!(pause, Pause { until: Nanos::MAX, listen: [true; 2] });
+    assert_eq!(pause, Pause { until: Nanos::MAX, listen: PortSet::ALL });
     assert_eq!(pause.at_most(bed.now), None);
     // Towards B a packet waits for its rate, and will be due.
     bed.tc("qdisc add dev b root tbf rate 8kbit burst 2k limit 10m");
-    bed.arrive(0, Side::A, 30, 100, false);
+    bed.arrive(0, PortId::FIRST, 30, 100, false);
     while bed.step(0) == Activity::Busy {}
     let Activity::Blocked(pause) = bed.step(0) else { panic!("the device has not sent all") };
     assert!(pause.until > bed.now && pause.until < bed.now + Nanos::from_millis(200));
-    assert_eq!(pause.listen, [false, true]);
+    assert_eq!(pause.listen, all_but(PortId::FIRST));
     assert_eq!(pause.at_most(bed.now), Some(UNSEEN_MAX));
     assert_eq!(pause.at_most(pause.until - Nanos(7)), Some(Nanos(7)));
 }
@@ -526,34 +538,34 @@ fn no_direction_takes_the_others_frames() {
     for port in ["a", "b"] {
         bed.tc(&format!("qdisc add dev {port} root tbf rate 8bit burst 2k limit 10m"));
     }
-    bed.arrive(0, Side::A, FRAMES as usize * 10, 60, false);
+    bed.arrive(0, PortId::FIRST, FRAMES as usize * 10, 60, false);
     while bed.step(0) == Activity::Busy {}
-    assert!(bed.workers[0].counters(Side::A).drops.get(DropReason::NoFrame) > 0);
-    let half = (FRAMES / 2) as usize - RESERVED;
-    bed.arrive(0, Side::B, half, 60, false);
+    assert!(bed.workers[0].counters(PortId::SECOND).drops.get(DropReason::NoFrame) > 0);
+    let half = FRAMES_PER_PORT as usize - RESERVED;
+    bed.arrive(0, PortId::SECOND, half, 60, false);
     while bed.step(0) == Activity::Busy {}
-    assert_eq!(bed.workers[0].counters(Side::B).drops.total(), 0);
-    assert!(bed.workers[0].backlog(Side::A).packets as usize + 40 > half);
+    assert_eq!(bed.workers[0].counters(PortId::FIRST).drops.total(), 0);
+    assert!(bed.workers[0].backlog(PortId::FIRST).packets as usize + 40 > half);
 }
 
 #[test]
 fn packets_are_refused_for_want_of_frames_only_where_the_reserve_is_reached() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc add dev b root tbf rate 8bit burst 2k limit 10m");
-    bed.arrive(0, Side::A, FRAMES as usize * 2, 100, false);
+    bed.arrive(0, PortId::FIRST, FRAMES as usize * 2, 100, false);
     for _ in 0..20 {
         bed.step(0);
     }
-    let queued = bed.workers[0].backlog(Side::B).packets as usize;
-    let no_frame = bed.workers[0].counters(Side::A).drops.get(DropReason::NoFrame);
+    let queued = bed.workers[0].backlog(PortId::SECOND).packets as usize;
+    let no_frame = bed.workers[0].counters(PortId::SECOND).drops.get(DropReason::NoFrame);
     assert!(no_frame > 0);
     // The queue got everything but the reserve; a batch is taken out of the ring at once.
-    let available = (FRAMES / 2) as usize - RESERVED;
+    let available = FRAMES_PER_PORT as usize - RESERVED;
     assert!((available - 64..=available).contains(&queued), "{queued} of {available}");
     // And the other direction still receives.
-    bed.arrive(0, Side::B, 5, 100, false);
+    bed.arrive(0, PortId::SECOND, 5, 100, false);
     bed.step(0);
-    assert_eq!(bed.workers[0].counters(Side::B).rx_packets, 5);
+    assert_eq!(bed.workers[0].counters(PortId::FIRST).rx_packets, 5);
 }
 
 #[test]
@@ -561,24 +573,24 @@ fn arrivals_without_frames_count_as_drops_of_the_qdisc() {
     for qdisc in ["tbf rate 8bit burst 2k limit 10m", "bfifo limit 10m", "cake", "fq", "carousel"] {
         let mut bed = Bed::new(1);
         bed.tc(&format!("qdisc add dev b root {qdisc}"));
-        bed.workers[0].io_mut().room[Side::B.index()] = 0;
-        bed.arrive(0, Side::A, FRAMES as usize * 2, 100, false);
+        bed.workers[0].io_mut().room[PortId::SECOND.index()] = 0;
+        bed.arrive(0, PortId::FIRST, FRAMES as usize * 2, 100, false);
         for _ in 0..20 {
             bed.step(0);
         }
-        let drops = bed.workers[0].counters(Side::A).drops;
+        let drops = bed.workers[0].counters(PortId::SECOND).drops;
         assert!(drops.total() > 0, "{qdisc}");
-        assert_eq!(bed.workers[0].qdisc_stats(Side::B)[0].drops, drops.total(), "{qdisc}");
+        assert_eq!(bed.workers[0].qdisc_stats(PortId::SECOND)[0].drops, drops.total(), "{qdisc}");
     }
 }
 
 #[test]
 fn malformed_packets_count_as_received_and_dropped() {
     let mut bed = Bed::new(1);
-    bed.arrive(0, Side::A, 5, 13, true);
-    bed.arrive(0, Side::A, 1, 60, false);
+    bed.arrive(0, PortId::FIRST, 5, 13, true);
+    bed.arrive(0, PortId::FIRST, 1, 60, false);
     bed.step(0);
-    let counters = bed.workers[0].counters(Side::A);
+    let counters = bed.workers[0].counters(PortId::SECOND);
     assert_eq!((counters.rx_packets, counters.tx_packets), (6, 1));
     assert_eq!(counters.drops.get(DropReason::Malformed), 5);
 }
@@ -587,13 +599,13 @@ fn malformed_packets_count_as_received_and_dropped() {
 fn abandoned_packets_count_as_port_gone() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc add dev b root tbf rate 8bit burst 2k limit 10m");
-    bed.arrive(0, Side::A, 60, 100, false);
+    bed.arrive(0, PortId::FIRST, 60, 100, false);
     bed.step(0);
     let queued = u64::from(bed.queued());
     assert!(queued > 30);
     bed.workers[0].abandon(DropReason::PortGone);
     bed.check();
-    assert_eq!(bed.workers[0].counters(Side::A).drops.get(DropReason::PortGone), queued);
+    assert_eq!(bed.workers[0].counters(PortId::SECOND).drops.get(DropReason::PortGone), queued);
     assert_eq!(bed.queued(), 0);
 }
 
@@ -601,34 +613,34 @@ fn abandoned_packets_count_as_port_gone() {
 fn refused_packets_count_as_received_and_dropped_with_their_reason() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc add dev b root tbf rate 8bit burst 2k limit 10m");
-    bed.arrive(0, Side::A, 30, 100, false);
-    bed.arrive(0, Side::A, 2, 100, true);
-    bed.arrive(0, Side::B, 5, 100, false);
+    bed.arrive(0, PortId::FIRST, 30, 100, false);
+    bed.arrive(0, PortId::FIRST, 2, 100, true);
+    bed.arrive(0, PortId::SECOND, 5, 100, false);
     let now = bed.now;
     while bed.workers[0].refuse(DropReason::Stalled, now) {
         bed.check();
     }
-    let [forth, back] = Side::BOTH.map(|side| bed.workers[0].counters(side));
+    let [back, forth] = [PortId::FIRST, PortId::SECOND].map(|port| bed.workers[0].counters(port));
     assert_eq!((forth.rx_packets, forth.tx_packets), (32, 0));
     assert_eq!(forth.drops.get(DropReason::Stalled), 30);
     assert_eq!(forth.drops.get(DropReason::Malformed), 2);
     assert_eq!(back.drops.get(DropReason::Stalled), 5);
     assert_eq!(bed.queued(), 0);
     // Later packets are served as usual.
-    bed.arrive(0, Side::B, 3, 100, false);
+    bed.arrive(0, PortId::SECOND, 3, 100, false);
     bed.step(0);
-    assert_eq!(bed.workers[0].counters(Side::B).tx_packets, 3);
+    assert_eq!(bed.workers[0].counters(PortId::FIRST).tx_packets, 3);
 }
 
 #[test]
 fn counts_of_a_direction_add_up_over_workers() {
     let mut bed = Bed::new(2);
-    bed.arrive(0, Side::A, 3, 100, false);
-    bed.arrive(1, Side::A, 4, 50, true);
+    bed.arrive(0, PortId::FIRST, 3, 100, false);
+    bed.arrive(1, PortId::FIRST, 4, 50, true);
     bed.step(0);
     bed.step(1);
-    let mut sum = bed.workers[0].counters(Side::A);
-    sum.merge(&bed.workers[1].counters(Side::A));
+    let mut sum = bed.workers[0].counters(PortId::SECOND);
+    sum.merge(&bed.workers[1].counters(PortId::SECOND));
     assert_eq!((sum.rx_packets, sum.rx_bytes, sum.tx_packets), (7, 300, 3));
     assert_eq!(sum.drops.total(), 4);
     assert_eq!(sum.unaccounted(0), 0);
@@ -651,17 +663,17 @@ fn queues_by_flow_keep_the_order_of_adopted_packets() {
         let mut bed = Bed::new(1);
         bed.workers[0].io_mut().flows = 4;
         bed.tc("qdisc replace dev b root tbf rate 1mbit burst 2k limit 100k");
-        bed.arrive(0, Side::A, 20, 1000, false);
+        bed.arrive(0, PortId::FIRST, 20, 1000, false);
         while bed.step(0) == Activity::Busy {}
         assert!(bed.queued() > 10);
         bed.tc(&format!("qdisc replace dev b root {words}"));
-        bed.arrive(0, Side::A, 20, 1000, false);
+        bed.arrive(0, PortId::FIRST, 20, 1000, false);
         // A packet that is overtaken by another of its flow is seen as it leaves.
         while bed.queued() > 0 || bed.now < Nanos(10_000_000) {
             bed.now += Nanos(1_000_000);
             while bed.step(0) == Activity::Busy {}
         }
-        assert_eq!(bed.workers[0].counters(Side::A).tx_packets, 40, "{words}");
+        assert_eq!(bed.workers[0].counters(PortId::SECOND).tx_packets, 40, "{words}");
     }
 }
 
@@ -681,12 +693,13 @@ fn sent_by_the_millisecond(words: &[&str]) -> Vec<u64> {
         for worker in 0..2 {
             // 80 Mbit/s each.
             if tick % 2 == 0 {
-                bed.arrive(worker, Side::A, 1, LEN, false);
+                bed.arrive(worker, PortId::FIRST, 1, LEN, false);
             }
             while bed.step(worker) == Activity::Busy {}
         }
         if tick % 20 == 19 {
-            let sent = bed.workers.iter().map(|worker| worker.counters(Side::A).tx_bytes).sum();
+            let sent =
+                bed.workers.iter().map(|worker| worker.counters(PortId::SECOND).tx_bytes).sum();
             windows.push(sent - before);
             before = sent;
         }
@@ -719,15 +732,15 @@ fn a_change_of_coordination_under_load_neither_stalls_nor_exceeds_the_limit() {
 fn copies_and_originals_leave_and_the_books_say_so() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc replace dev b root netem delay 1ms duplicate 100%");
-    bed.arrive(0, Side::A, 20, 1000, false);
+    bed.arrive(0, PortId::FIRST, 20, 1000, false);
     bed.step(0);
     bed.now += Nanos::from_millis(1);
     bed.step(0);
     let worker = &bed.workers[0];
-    let counters = worker.counters(Side::A);
+    let counters = worker.counters(PortId::SECOND);
     assert_eq!((counters.rx_packets, counters.copied, counters.tx_packets), (20, 20, 40));
     assert_eq!(counters.tx_bytes, 40_000);
-    let sent = &worker.io().sent[Side::B.index()];
+    let sent = &worker.io().sent[PortId::SECOND.index()];
     assert!((1..=20).all(|number| sent.iter().filter(|sent| **sent == number).count() == 2));
 }
 
@@ -736,15 +749,15 @@ fn where_no_frame_is_left_for_a_copy_the_original_leaves() {
     let mut bed = Bed::new(1);
     bed.tc("qdisc replace dev b root netem delay 1ms duplicate 100%");
     // So many that few frames are left.
-    bed.arrive(0, Side::A, 64, 1000, false);
+    bed.arrive(0, PortId::FIRST, 64, 1000, false);
     bed.step(0);
-    let counters = bed.workers[0].counters(Side::A);
+    let counters = bed.workers[0].counters(PortId::SECOND);
     let refused = counters.drops.get(DropReason::NoFrame);
     assert_eq!((counters.rx_packets, counters.copied), (64, 64), "{counters:?}");
     assert!((30..64).contains(&refused), "{refused}");
     bed.now += Nanos::from_millis(1);
     while matches!(bed.step(0), Activity::Busy) {}
-    let sent = &bed.workers[0].io().sent[Side::B.index()];
+    let sent = &bed.workers[0].io().sent[PortId::SECOND.index()];
     assert!((1..=64).all(|number| sent.contains(&number)), "no original is lost");
     assert_eq!(sent.len() as u64, 128 - refused);
 }

@@ -1,8 +1,9 @@
 //! A worker's I/O: frames of a few flows arrive at port A, and all that leaves at B is recorded.
 
+use narrows_forwarding::PortId;
 use narrows_packet::dissect::Dissector;
 use narrows_packet::{Batch, PacketId, Packets, Reading};
-use narrows_shaper::{BATCH, Io, Side};
+use narrows_shaper::{BATCH, Io};
 use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
 
@@ -70,8 +71,8 @@ impl Io for Ports {
         Bytes(2048)
     }
 
-    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
-        while side == Side::A && out.has_room() && !self.coming.is_empty() {
+    fn receive(&mut self, port: PortId, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        while port == PortId::FIRST && out.has_room() && !self.coming.is_empty() {
             let Some(frame) = self.free.pop() else { break };
             let Some((flow, len)) = self.coming.pop_front() else { break };
             self.frames[frame as usize] = headers(flow, len);
@@ -98,15 +99,15 @@ impl Io for Ports {
         FRAMES
     }
 
-    fn spare_frames(&self, _: Side) -> Option<u32> {
+    fn spare_frames(&self, _: PortId) -> Option<u32> {
         self.free.len().checked_sub(RESERVED).map(|spare| spare as u32)
     }
 
-    fn room(&mut self, _: Side) -> usize {
+    fn room(&mut self, _: PortId) -> usize {
         BATCH
     }
 
-    fn transmit(&mut self, _: Side, packets: &Packets, batch: &Batch) {
+    fn transmit(&mut self, _: PortId, packets: &Packets, batch: &Batch) {
         for &id in batch.as_slice() {
             self.sent.push(Sent { class: packets.meta(id).class, len: packets.len(id) });
             self.free.push(id.0);

@@ -15,10 +15,11 @@ use super::shaper::Shaper;
 use crate::measure::Books;
 use crate::setup::{Cores, Costs};
 use crate::traffic::{Offer, Source};
+use narrows_forwarding::PortId;
 use narrows_packet::{DropCounters, Headers};
 use narrows_qdisc::Spec;
 use narrows_qdisc::{Contact, Contacts};
-use narrows_shaper::{Activity, Side, UNSEEN_MAX, Worker};
+use narrows_shaper::{Activity, UNSEEN_MAX, Worker};
 use narrows_units::Nanos;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
@@ -155,7 +156,7 @@ impl Core {
         let activity = worker.step(self.clock.read(start));
 
         let contact = self.contacts.read();
-        let drops = worker.counters(Side::A).drops.total();
+        let drops = worker.counters(PortId::SECOND).drops.total();
         let left = worker.io().left();
         let count = left.len() as u64;
         let sections = contact.locked - self.paid.locked;
@@ -184,7 +185,7 @@ impl Core {
             }
             Activity::Idle(pause) => {
                 let until = self.clock.when(pause.until);
-                self.sleep(until, pause.listen[Side::A.index()]);
+                self.sleep(until, pause.listen.has(PortId::FIRST));
             }
         }
         Some(busy)
@@ -220,7 +221,7 @@ impl Core {
     /// Applies other parameters, or another qdisc, at `at`, and checks the effect.
     pub(super) fn update(&mut self, spec: Spec, at: Nanos) {
         let Some(worker) = &mut self.worker else { return };
-        worker.update(Side::B, spec, self.clock.read(at));
+        worker.update(PortId::SECOND, spec, self.clock.read(at));
         if self.due > at {
             self.appoint(self.wakes(at, Nanos::ZERO));
         }
@@ -228,7 +229,7 @@ impl Core {
 
     /// Its worker's drops, by reason.
     pub(super) fn drops(&self) -> DropCounters {
-        self.worker.as_ref().map_or(self.last_drops, |worker| worker.counters(Side::A).drops)
+        self.worker.as_ref().map_or(self.last_drops, |worker| worker.counters(PortId::SECOND).drops)
     }
 
     /// Executes nothing before `until`.
@@ -267,8 +268,8 @@ impl Core {
     /// If the worker has lost track of a packet.
     pub(super) fn books(&self, seed: u64) -> Books {
         let Some(worker) = &self.worker else { return self.last_books };
-        let counters = worker.counters(Side::A);
-        let queued = u64::from(worker.backlog(Side::B).packets);
+        let counters = worker.counters(PortId::SECOND);
+        let queued = u64::from(worker.backlog(PortId::SECOND).packets);
         let unaccounted = counters.unaccounted(queued);
         assert_eq!(unaccounted, 0, "packets unaccounted for on queue {}, seed {seed}", self.number);
         let tally = worker.io().tally();

@@ -7,8 +7,9 @@
 //! part of the round trip.
 
 use crate::traffic::{Offer, Source};
+use narrows_forwarding::PortId;
 use narrows_packet::{Batch, Ecn, Headers, PacketId, Packets, Reading};
-use narrows_shaper::{BATCH, Io, Side};
+use narrows_shaper::{BATCH, Io};
 use narrows_units::{Bytes, Nanos};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -168,8 +169,8 @@ impl SimIo {
 }
 
 impl Io for SimIo {
-    fn receive(&mut self, side: Side, packets: &mut Packets, now: Nanos, out: &mut Batch) {
-        if side == Side::B {
+    fn receive(&mut self, port: PortId, packets: &mut Packets, now: Nanos, out: &mut Batch) {
+        if port == PortId::SECOND {
             return;
         }
         self.fill(self.at);
@@ -189,12 +190,12 @@ impl Io for SimIo {
         self.places
     }
 
-    fn spare_frames(&self, _ingress: Side) -> Option<u32> {
+    fn spare_frames(&self, _ingress: PortId) -> Option<u32> {
         let used = self.frames.len() - self.free.len();
         (self.places as usize - used).checked_sub(FRAMES_RESERVED).map(|spare| spare as u32)
     }
 
-    fn put_aside(&mut self, ingress: Side, _longest: Bytes, out: &mut Batch) {
+    fn put_aside(&mut self, ingress: PortId, _longest: Bytes, out: &mut Batch) {
         while out.has_room() && self.spare_frames(ingress).is_some_and(|spare| spare > 0) {
             let (at, queue, flow, len, tag, ect) = (Nanos::ZERO, 0, 0, 0, 0, false);
             out.push(PacketId(self.place(Offer { at, queue, flow, len, tag, ect })));
@@ -205,7 +206,7 @@ impl Io for SimIo {
         self.frames[to.0 as usize] = self.frames[from.0 as usize];
     }
 
-    fn room(&mut self, _side: Side) -> usize {
+    fn room(&mut self, _side: PortId) -> usize {
         BATCH
     }
 
@@ -223,7 +224,7 @@ impl Io for SimIo {
         FRAME
     }
 
-    fn transmit(&mut self, _side: Side, packets: &Packets, batch: &Batch) {
+    fn transmit(&mut self, _side: PortId, packets: &Packets, batch: &Batch) {
         for &id in batch.as_slice() {
             let marked = packets.meta(id).rewrite.marks();
             self.left.push((self.frames[id.0 as usize], marked));
@@ -277,9 +278,9 @@ mod tests {
         let mut packets = Packets::new(FRAMES);
         let mut batch = Batch::new(BATCH);
         io.begin(Nanos(at));
-        io.receive(Side::A, &mut packets, Nanos(at), &mut batch);
-        io.receive(Side::B, &mut packets, Nanos(at), &mut batch);
-        io.transmit(Side::B, &packets, &batch);
+        io.receive(PortId::FIRST, &mut packets, Nanos(at), &mut batch);
+        io.receive(PortId::SECOND, &mut packets, Nanos(at), &mut batch);
+        io.transmit(PortId::SECOND, &packets, &batch);
         io.left().iter().map(|(offer, _)| offer.at.0).collect()
     }
 
@@ -318,7 +319,7 @@ mod tests {
         }
         let mut batch = Batch::new(BATCH);
         io.begin(Nanos(5));
-        io.receive(Side::A, &mut packets, Nanos(5), &mut batch);
+        io.receive(PortId::FIRST, &mut packets, Nanos(5), &mut batch);
         let [plain, capable] = *batch.as_slice() else { panic!("two came in") };
         for id in [plain, capable] {
             io.read(id, reading, &mut packets);
@@ -327,7 +328,7 @@ mod tests {
         assert_eq!(packets.headers(capable), Headers { ecn: Ecn::Capable0, ..flow });
 
         packets.meta_mut(capable).rewrite.mark();
-        io.transmit(Side::B, &packets, &batch);
+        io.transmit(PortId::SECOND, &packets, &batch);
         let marked: Vec<bool> = io.left().iter().map(|(_, marked)| *marked).collect();
         assert_eq!(marked, [false, true]);
     }

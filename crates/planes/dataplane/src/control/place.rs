@@ -5,8 +5,10 @@
 //! and may be removed ([`Lock`]).
 
 use narrows_control::place::{RUN_DIR, SOCKET, file, folder};
+use narrows_forwarding::Forwarding;
 use narrows_tc::Lock;
 use std::cell::LazyCell;
+use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,19 +53,18 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 /// The record with the suffix `kind` of the instance that joins `ports`, for the next one.
-pub(crate) fn record(ports: &[String; 2], kind: &str) -> PathBuf {
-    file(&folder().unwrap_or_else(|_| RUN_DIR.into()), ports, kind)
+pub(crate) fn record(ports: &Forwarding, kind: &str) -> PathBuf {
+    file(&folder().unwrap_or_else(|_| RUN_DIR.into()), ports.names(), kind)
 }
 
-/// The locks in `folder` of the instance that joins `ports`, each with its port. In a fixed order,
-/// so that of two instances with the same ports in different order one gets both.
+/// The locks in `folder` of the instance that joins `ports`, each with its port or device. In a
+/// fixed order, so that of two instances with the same ports in different order one gets all.
 fn locks<'a>(
     folder: &'a Path,
-    ports: &'a [String; 2],
+    ports: &'a Forwarding,
 ) -> impl Iterator<Item = (&'a String, PathBuf)> {
-    let [a, b] = ports;
-    let sorted = if a <= b { [a, b] } else { [b, a] };
-    sorted.into_iter().map(|port| (port, folder.join(format!("{port}.{LOCK}"))))
+    let names: BTreeSet<&String> = ports.names().iter().chain(ports.devices()).collect();
+    names.into_iter().map(|port| (port, folder.join(format!("{port}.{LOCK}"))))
 }
 
 /// The place of one instance: its socket's path, and the locks on it. Released when dropped.
@@ -74,10 +75,10 @@ pub(super) struct Place {
 
 impl Place {
     /// Takes the place of the instance that joins `ports` in `folder`, if it is free.
-    pub(super) fn take(folder: &Path, ports: &[String; 2]) -> Result<Self, PlaceError> {
-        let socket = file(folder, ports, SOCKET);
+    pub(super) fn take(folder: &Path, ports: &Forwarding) -> Result<Self, PlaceError> {
+        let socket = file(folder, ports.names(), SOCKET);
         let failed = |path: &Path, source| PlaceError::Open { path: path.to_owned(), source };
-        if ports.iter().any(|port| port.contains('/')) {
+        if ports.devices().iter().any(|port| port.contains('/')) {
             return Err(failed(&socket, io::ErrorKind::InvalidInput.into()));
         }
         let mut taken = Vec::new();
@@ -93,10 +94,10 @@ impl Place {
     /// Continues with the place of another process, which passed on the `locks`.
     pub(super) fn inherited(
         folder: &Path,
-        ports: &[String; 2],
+        ports: &Forwarding,
         locks: impl Iterator<Item = OwnedFd>,
     ) -> Self {
-        let socket = file(folder, ports, SOCKET);
+        let socket = file(folder, ports.names(), SOCKET);
         let paths = self::locks(folder, ports).map(|(_, path)| path);
         let lock = |(lock, path)| Lock::inherited(lock, path);
         Self { socket, locks: locks.zip(paths).map(lock).collect() }

@@ -15,6 +15,7 @@ use super::place::{self, Place, PlaceError};
 use crate::beside::Pending;
 use narrows_control::place::folder;
 use narrows_control::{Answer, Inbox, Received, Request};
+use narrows_forwarding::Forwarding;
 use narrows_sets::Restore;
 use narrows_tc::{Batch, ClassNames, CommandLine, Options};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
@@ -113,14 +114,14 @@ pub(crate) struct ControlServer {
 impl ControlServer {
     /// Opens the socket of the instance that joins `ports`, and removes the files of killed
     /// instances.
-    pub(crate) fn open(ports: &[String; 2]) -> Result<Self, PlaceError> {
+    pub(crate) fn open(ports: &Forwarding) -> Result<Self, PlaceError> {
         place::clear();
         let folder = folder()
             .map_err(|source| PlaceError::Open { path: "/proc/self/ns/net".into(), source })?;
         Self::open_in(&folder, ports)
     }
 
-    pub(super) fn open_in(folder: &Path, ports: &[String; 2]) -> Result<Self, PlaceError> {
+    pub(super) fn open_in(folder: &Path, ports: &Forwarding) -> Result<Self, PlaceError> {
         let place = Place::take(folder, ports)?;
         let listen = || {
             // By an instance that knows no locks.
@@ -141,7 +142,7 @@ impl ControlServer {
         };
         let failed = |source| PlaceError::Open { path: place.socket.clone(), source };
         let Some((listener, ready)) = listen().map_err(failed)? else {
-            return Err(PlaceError::Taken { port: ports.join(",") });
+            return Err(PlaceError::Taken { port: ports.names().join(",") });
         };
         Ok(Self::new(listener, ready, place))
     }
@@ -153,7 +154,7 @@ impl ControlServer {
 
     /// Continues with the socket of another process that joins `ports`, which passed on
     /// `descriptors`: those of [`ControlServer::descriptors`].
-    pub(crate) fn take_over(ports: &[String; 2], descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn take_over(ports: &Forwarding, descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let mut descriptors = descriptors.into_iter();
         let listener = descriptors.next().map(UnixListener::from);
         let listener = listener.ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,6 +1,7 @@
 use super::place::{PlaceError, clear_folder};
 use super::server::{ControlServer, Step, Task, may_ask};
 use narrows_control::{ANSWER_TIME, Answer, BATCH_MAX, Client, ControlError, LINE_MAX, Request};
+use narrows_forwarding::Forwarding;
 use narrows_tc::{OfflineHost, Outcome};
 use proptest::prelude::*;
 use rustix::process::Uid;
@@ -16,14 +17,14 @@ use std::time::{Duration, Instant};
 /// Every client gets an answer within this time.
 const PROMISE: Duration = Duration::from_secs(1);
 
-fn ports() -> [String; 2] {
-    ["a".into(), "b".into()]
+fn ports() -> Forwarding {
+    Forwarding::wire("a", "b").unwrap()
 }
 
 /// An instance's work: its answers name the request, and a line of a batch takes 5 ms.
 fn echo(task: &mut Task, _: bool) -> Step {
     Step::Done(match task {
-        Task::Whole(Request::Ports) => Answer::Ports(ports().into()),
+        Task::Whole(Request::Ports) => Answer::Ports(ports().names().to_vec()),
         Task::Whole(Request::Tc { args, .. }) => {
             Outcome { stdout: args.join(" "), ..Outcome::default() }.into()
         }
@@ -416,7 +417,7 @@ fn exactly_one_of_many_simultaneous_starts_gets_the_ports() {
         let start = |ports: [&'static str; 2]| {
             let (all, folder) = (&all, &folder.0);
             move || {
-                let ports = ports.map(str::to_owned);
+                let ports = Forwarding::wire(ports[0], ports[1]).unwrap();
                 all.wait();
                 let outcome = ControlServer::open_in(folder, &ports);
                 // No thread gives up its place before all have asked for one.

@@ -11,17 +11,16 @@
 
 use super::{InDriver, Installed, failed, has_several_buffers};
 use crate::counters::Counts;
+use crate::device::{DeviceFacts, losses};
 use crate::error::InstanceError;
 use crate::front::{Fronts, PortFront};
 use crate::options::SessionOptions;
 use crate::plane::{InheritedPlane, Plane, Still};
-use crate::port::{PortFacts, losses};
-use crate::upgrade::state::{DriverManifest, PortManifest, ProgramState};
-use narrows_bpf::Hook;
+use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
 use narrows_bpf::tree::{ClassCounters, Totals, Tree};
 use narrows_classify::{ActionId, ActionKind};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::{Handle, Plan};
-use narrows_shaper::Side;
 use narrows_units::Nanos;
 use narrows_xdp::Numbers;
 use std::os::fd::OwnedFd;
@@ -32,20 +31,21 @@ impl InDriver {
         let mut descriptors = Vec::new();
         for tree in &self.trees {
             descriptors.push(tree.hold()?.try_clone_to_owned().ok()?);
-            for map in tree.maps() {
-                descriptors.push(map.try_clone_to_owned().ok()?);
-            }
         }
-        let ports = Side::BOTH.map(|side| {
-            let index = side.index();
-            PortManifest::new(&self.ports[index], self.hooks[index], self.trees[index].entry())
-        });
-        Some((DriverManifest { ports }, descriptors))
+        for map in self.trees.iter().flat_map(Tree::maps) {
+            descriptors.push(map.try_clone_to_owned().ok()?);
+        }
+        let device = |(device, facts): (DeviceId, &DeviceFacts)| {
+            let first = self.forwarding.ports_on(device).next()?;
+            Some(DeviceManifest::new(facts, self.hooks[device], self.trees[first].entry()))
+        };
+        let devices = self.devices.iter_enumerated().map(device).collect::<Option<_>>()?;
+        Some((DriverManifest { devices }, descriptors))
     }
 
     /// What maps do not say.
     pub(super) fn still(&self) -> Still {
-        let programs = self.installed.each_ref().map(|installed| ProgramState {
+        let programs = self.installed.iter().map(|installed| ProgramState {
             numbers: installed
                 .numbers
                 .named()
@@ -63,71 +63,80 @@ impl InDriver {
                 .map(|((qdisc, class), counted)| ([qdisc.major(), *class], counted.words()))
                 .collect(),
         });
-        let losses = Side::BOTH.map(|side| self.device(side).losses);
-        let mut counts = Counts { losses, ..Counts::default() };
+        let mut counts = Counts::none(self.installed.len());
+        self.add_losses(&mut counts);
         self.add_dropped_in_front(&mut counts);
-        Still { counts, programs: programs.into(), ..Still::default() }
+        Still { counts, programs: programs.collect(), ..Still::default() }
     }
 }
 
 /// The programs of another process, with ones ready to replace them.
 pub(crate) struct InheritedPrograms {
     plane: InDriver,
-    plans: [Plan; 2],
-    /// The link of each port's program, or the array of its gate.
-    holds: [OwnedFd; 2],
+    plans: PerPort<Plan>,
+    /// The link of each device's program, or the array of its gate.
+    holds: PerDevice<OwnedFd>,
 }
 
 impl InheritedPrograms {
-    /// Loads programs onto the maps that `manifest` describes for `ports`, from `descriptors`, to
-    /// run the plan of each port, with `fronts` in front. Nothing of the other process is changed.
+    /// Loads programs onto the maps that `manifest` describes for the ports of `forwarding` on
+    /// `devices`, from `descriptors`, to run the plan of each port, with `fronts` in front. Nothing of
+    /// the other process is changed.
     pub(crate) fn prepare(
         manifest: DriverManifest,
-        ports: [PortFacts; 2],
+        forwarding: &Forwarding,
+        devices: PerDevice<DeviceFacts>,
         descriptors: Vec<OwnedFd>,
-        plans: [Plan; 2],
+        plans: PerPort<Plan>,
         fronts: &Fronts<'_>,
     ) -> Result<Self, InstanceError> {
-        // A link and the maps of a program.
-        let of_port = descriptors.len() / 2;
-        let mut descriptors = descriptors.into_iter();
         let missing = || InstanceError::Inheritance("descriptors are missing".to_owned());
-        let mut inherit = |side: Side| {
-            let (port, described) = (&ports[side.index()], &manifest.ports[side.index()]);
-            let changed = || InstanceError::Inheritance(format!("{} has changed", port.name));
-            let hook = described.hook_on(port).ok_or_else(changed)?;
-            let mut own = descriptors.by_ref().take(of_port);
-            let hold = own.next().ok_or_else(missing)?;
-            let maps: Vec<OwnedFd> = own.collect();
-            let (several, entry) = (has_several_buffers(port), described.entry());
-            let tree =
-                Tree::inherit(port.own(), several, entry, hook, &maps).map_err(failed(port))?;
-            Ok::<_, InstanceError>((tree, hook, hold))
-        };
-        let [(tree_a, hook_a, hold_a), (tree_b, hook_b, hold_b)] =
-            [inherit(Side::A)?, inherit(Side::B)?];
-        let hooks: [Hook; 2] = [hook_a, hook_b];
+        if manifest.devices.len() != devices.len() {
+            return Err(InstanceError::Inheritance("it has other devices".to_owned()));
+        }
+        // Of the devices, and the maps of each port's program.
+        let of_port = descriptors.len().saturating_sub(devices.len()) / forwarding.ports().len();
+        let mut descriptors = descriptors.into_iter();
+        let mut hold = |_| descriptors.next().ok_or_else(missing);
+        let holds = devices.iter().map(&mut hold).collect::<Result<PerDevice<_>, _>>()?;
+        let mut hooks = PerDevice::new();
+        for (facts, described) in devices.iter().zip(&manifest.devices) {
+            let changed = || InstanceError::Inheritance(format!("{} has changed", facts.name));
+            hooks.push(described.hook_on(facts).ok_or_else(changed)?);
+        }
+        let mut trees = PerPort::new();
+        for port in forwarding.ids() {
+            let device = forwarding.device_of(port);
+            let (facts, entry) = (&devices[device], manifest.devices[device].entry());
+            let maps: Vec<OwnedFd> = descriptors.by_ref().take(of_port).collect();
+            let several = has_several_buffers(facts);
+            let tree = Tree::inherit(facts.own(), several, entry, hooks[device], &maps);
+            trees.push(tree.map_err(failed(facts))?);
+        }
         let mut plane = InDriver {
-            trees: [tree_a, tree_b],
-            fronts: <[PortFront; 2]>::default(),
-            installed: <[Installed; 2]>::default(),
-            losses_before: losses(&ports),
-            ports,
+            trees,
+            fronts: forwarding.ids().map(|_| PortFront::default()).collect(),
+            installed: forwarding.ids().map(|_| Installed::default()).collect(),
+            forwarding: forwarding.clone(),
+            losses_before: losses(&devices),
+            devices,
             hooks,
         };
-        for side in Side::BOTH {
-            plane.put_in_front(side, &fronts.terms[side.index()], fronts.tables)?;
+        for port in forwarding.ids() {
+            plane.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
         plane.connect()?;
-        Ok(Self { plane, plans, holds: [hold_a, hold_b] })
+        Ok(Self { plane, plans, holds })
     }
 }
 
 impl InheritedPlane for InheritedPrograms {
     fn take_in(&mut self, still: Still) -> Result<(), InstanceError> {
         let unfit = || InstanceError::Inheritance("its classes have no numbers".to_owned());
-        let [a, b] = <[ProgramState; 2]>::try_from(still.programs).map_err(|_| unfit())?;
-        for (side, state) in Side::BOTH.into_iter().zip([a, b]) {
+        if still.programs.len() != self.plans.len() {
+            return Err(unfit());
+        }
+        for (port, state) in self.plane.forwarding.ids().zip(still.programs) {
             let name = |major, class| Some((Handle::new(major)?, class));
             let classes = state.numbers.into_iter();
             let classes = classes.map(|[major, class, number]| Some((name(major, class)?, number)));
@@ -143,8 +152,8 @@ impl InheritedPlane for InheritedPrograms {
                 Some((name(major, class)?, ClassCounters::of(words)))
             });
             // It is not in force here yet.
-            let plan = self.plans[side.index()].clone();
-            self.plane.installed[side.index()] = Installed {
+            let plan = self.plans[port].clone();
+            self.plane.installed[port] = Installed {
                 plan,
                 numbers: Numbers::of(classes, actions),
                 before_root: Totals::of(state.before_root),
@@ -159,14 +168,12 @@ impl InheritedPlane for InheritedPrograms {
         _: &SessionOptions,
     ) -> Result<(Box<dyn Plane>, Option<Nanos>), InstanceError> {
         let Self { mut plane, plans, holds } = *self;
-        for (side, hold) in Side::BOTH.into_iter().zip(holds) {
-            let port = &plane.ports[side.index()];
-            let tree = &mut plane.trees[side.index()];
-            tree.resume().map_err(failed(port))?;
-            tree.take_over(hold).map_err(failed(port))?;
+        for ((tree, hold), facts) in plane.trees.iter_mut().zip(holds).zip(&plane.devices) {
+            tree.resume().map_err(failed(facts))?;
+            tree.take_over(hold).map_err(failed(facts))?;
         }
-        for (side, plan) in Side::BOTH.into_iter().zip(plans) {
-            plane.install(side, plan)?;
+        for (port, plan) in plane.forwarding.ids().zip(plans) {
+            plane.install(port, plan)?;
         }
         Ok((Box::new(plane), None))
     }

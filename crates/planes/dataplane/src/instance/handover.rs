@@ -1,16 +1,16 @@
 //! An instance that continues in another process: the state that it passes on, and how the other
 //! inherits it.
 
-use super::{Instance, InstanceOptions, planning, read_sets};
+use super::{Instance, InstanceOptions, planning, read_all, read_sets};
 use crate::clock;
 use crate::counters::{self, QueueCounters};
+use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::events::Events;
 use crate::gates::Gates;
 use crate::in_driver::InheritedPrograms;
 use crate::offloads::Repairs;
 use crate::plane::{InheritedPlane, PlaneKind, Still};
-use crate::port::PortFacts;
 use crate::session::{InheritedSession, Secrets};
 use crate::upgrade::spent;
 use crate::upgrade::state::{
@@ -19,10 +19,11 @@ use crate::upgrade::state::{
 use crate::workers::Standstill;
 use narrows_bpf::Verdicts;
 use narrows_control::UpgradeStatus;
+use narrows_forwarding::PerDevice;
 use narrows_link::DeviceLosses;
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::Policy;
-use narrows_shaper::{PathCounters, Side};
+use narrows_shaper::{PathCounters, Used};
 use narrows_snapshot::KernelDrops as KernelDropsSeen;
 use narrows_units::Nanos;
 use narrows_xsk::KernelDrops;
@@ -35,7 +36,7 @@ pub(crate) struct Offer {
     /// The state of the sets, without regard to expired members: the other process removes them,
     /// too.
     edits: u64,
-    ports: Option<[PortFacts; 2]>,
+    devices: Option<PerDevice<DeviceFacts>>,
 }
 
 impl Instance {
@@ -65,9 +66,9 @@ impl Instance {
         };
         let Secrets { hash_key, seal } = Secrets::own();
         let edits = self.sets.edits();
-        let offer = Offer { policy: self.policy.clone(), edits, ports: self.facts() };
+        let offer = Offer { policy: self.policy.clone(), edits, devices: self.facts() };
         let manifest = Manifest {
-            ports: self.options.ports.clone(),
+            forwarding: self.options.forwarding.words(),
             policy,
             sets: self.save_sets(),
             attempt,
@@ -82,10 +83,9 @@ impl Instance {
         Ok((offer, manifest, descriptors))
     }
 
-    /// The ports that are joined.
-    fn facts(&self) -> Option<[PortFacts; 2]> {
-        let plane = self.plane.as_ref()?;
-        Some([Side::A, Side::B].map(|side| plane.port(side).clone()))
+    /// The devices whose ports are joined.
+    fn facts(&self) -> Option<PerDevice<DeviceFacts>> {
+        Some(self.plane.as_ref()?.devices().clone())
     }
 
     /// Pauses all workers and returns their state. They resume when the [`Standstill`] is dropped.
@@ -103,7 +103,7 @@ impl Instance {
         if self.sets.edits() != offer.edits {
             return Err("the sets have changed meanwhile; try again".to_owned());
         }
-        if self.facts() != offer.ports {
+        if self.facts() != offer.devices {
             return Err("the ports have changed meanwhile; try again".to_owned());
         }
         let stopped = clock::now();
@@ -113,14 +113,15 @@ impl Instance {
         };
         let mut totals = self.past.clone();
         totals.add(&still.counts);
-        let spent = still.used.each_ref().map(spent::of_limits);
-        let classes = still.used.each_ref().map(spent::of_classes);
-        let counted = [Side::A, Side::B].map(|side| {
-            let index = side.index();
-            let past = &self.past.queues[index];
-            let queues = totals.queues[index].iter().enumerate();
-            let queues = queues.map(|(queue, counters)| counted(counters, past.get(queue)));
-            let Verdicts { to_worker, to_self, unserved, stalled } = totals.verdicts[index];
+        let mut used = still.used.clone();
+        // Nothing is joined, and nothing is used.
+        used.resize(totals.ports.len(), Used::default());
+        let spent = used.iter().map(spent::of_limits).collect();
+        let classes = used.iter().map(spent::of_classes).collect();
+        let counted = totals.ports.iter().zip(&self.past.ports).map(|(port, past)| {
+            let queues = port.queues.iter().enumerate();
+            let queues = queues.map(|(queue, counters)| counted(counters, past.queues.get(queue)));
+            let Verdicts { to_worker, to_self, unserved, stalled } = port.verdicts;
             let DeviceLosses {
                 rx_dropped,
                 rx_errors,
@@ -128,13 +129,14 @@ impl Instance {
                 tx_dropped,
                 tx_errors,
                 tx_carrier,
-            } = totals.losses[index];
+            } = port.losses;
             PortCounted {
                 queues: queues.collect(),
                 verdicts: [to_worker, to_self, unserved, stalled],
                 losses: [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier],
             }
         });
+        let counted = counted.collect();
         let events = self.events.list();
         let Still { queued: workers, programs, .. } = still;
         let contents =
@@ -163,9 +165,8 @@ impl Inherited {
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<Self, InstanceError> {
         let unfit = |reason: String| InstanceError::Inheritance(reason);
-        if manifest.ports != options.ports {
-            let [a, b] = &manifest.ports;
-            return Err(unfit(format!("the running process joins {a} and {b}")));
+        if manifest.forwarding != options.forwarding.words() {
+            return Err(unfit(format!("the running process has {}", manifest.forwarding)));
         }
         let name = "the policy of the running process";
         let host = narrows_tc::OfflineHost::default();
@@ -183,7 +184,7 @@ impl Inherited {
         };
         let mut instance = Instance::new(options, repairs, gates);
         instance.began = Nanos(manifest.began);
-        planning::check_ports(&policy, &instance.options.ports)?;
+        planning::check_ports(&policy, &instance.options.forwarding)?;
         instance.policy = policy;
         instance.adopt_sets(read_sets(manifest.sets).map_err(unfit)?)?;
         let inherited = match manifest.plane {
@@ -205,13 +206,16 @@ impl Inherited {
         self.packets = contents.packets();
         self.stopped = contents.stopped();
         let Contents { counted, events, spent, programs, classes, workers: queued, .. } = contents;
-        for (index, counted) in counted.into_iter().enumerate() {
-            let past = &mut self.instance.past;
+        let ports = self.instance.past.ports.len();
+        if counted.len() != ports || !(programs.is_empty() || programs.len() == ports) {
+            return Err(InstanceError::Inheritance("it counts other ports".to_owned()));
+        }
+        for (past, counted) in self.instance.past.ports.iter_mut().zip(counted) {
             let [to_worker, to_self, unserved, stalled] = counted.verdicts;
-            past.verdicts[index] = Verdicts { to_worker, to_self, unserved, stalled };
+            past.verdicts = Verdicts { to_worker, to_self, unserved, stalled };
             let [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier] =
                 counted.losses;
-            past.losses[index] = DeviceLosses {
+            past.losses = DeviceLosses {
                 rx_dropped,
                 rx_errors,
                 rx_missed,
@@ -220,14 +224,15 @@ impl Inherited {
                 tx_carrier,
             };
             let queues = counted.queues.iter().map(counters).collect::<Option<_>>();
-            past.queues[index] = queues.ok_or_else(|| {
+            past.queues = queues.ok_or_else(|| {
                 let reason = "it counts drops for reasons that this version does not know";
                 InstanceError::Inheritance(reason.to_owned())
             })?;
         }
         self.instance.events = Events::from_list(events);
         if let Some(inherited) = &mut self.inherited {
-            let used = [0, 1].map(|index| spent::used(&spent[index], &classes[index]));
+            let used = spent.iter().zip(&classes);
+            let used = used.map(|(limits, classes)| spent::used(limits, classes)).collect();
             inherited.take_in(Still { queued, used, programs, ..Still::default() })?;
         }
         Ok(())
@@ -257,7 +262,7 @@ impl Inherited {
             Some(Ok((plane, _))) => {
                 let hooks = plane.mode().hooks;
                 instance.plane = Some(plane);
-                instance.repairs.watch(&instance.options.ports, hooks);
+                instance.repairs.watch(&instance.options.forwarding, &hooks);
             }
             Some(Err(error)) => {
                 instance.events.warn(format!("starting a new session: {error}"));
@@ -276,13 +281,13 @@ impl Instance {
         plane: PlaneManifest,
         descriptors: Vec<OwnedFd>,
     ) -> Result<Box<dyn InheritedPlane>, InstanceError> {
-        self.standby.prepare(&self.options.ports)?;
-        let [a, b] = &self.options.ports;
-        let ports = [PortFacts::read(a)?, PortFacts::read(b)?];
+        self.standby.prepare(&self.options.forwarding)?;
+        let forwarding = &self.options.forwarding;
+        let devices = read_all(forwarding)?;
         self._promiscuous = plane
-            .ports()
+            .devices()
             .iter()
-            .map(|port| narrows_link::promiscuous(port.ifindex))
+            .map(|device| narrows_link::promiscuous(device.ifindex))
             .collect::<Result<_, _>>()?;
         match (plane, self.options.plane) {
             (PlaneManifest::Xsk(session), PlaneKind::Xsk) => {
@@ -291,7 +296,8 @@ impl Instance {
                 let (options, stalled) = (&self.options.session, self.options.fail.stalled());
                 Ok(Box::new(InheritedSession::prepare(
                     session,
-                    ports,
+                    forwarding,
+                    devices,
                     descriptors,
                     options,
                     plans,
@@ -300,10 +306,16 @@ impl Instance {
                 )?))
             }
             (PlaneManifest::Xdp(driver), PlaneKind::Xdp) => {
-                let plans = self.compile(ports[0].queues as usize)?;
+                let plans = self.compile(self.queues_of(&devices)?)?;
                 let fronts = self.fronts(&plans)?;
-                let prepared =
-                    InheritedPrograms::prepare(driver, ports, descriptors, plans, &fronts)?;
+                let prepared = InheritedPrograms::prepare(
+                    driver,
+                    forwarding,
+                    devices,
+                    descriptors,
+                    plans,
+                    &fronts,
+                )?;
                 Ok(Box::new(prepared))
             }
             _ => Err(InstanceError::Inheritance("the running process is another plane".to_owned())),

@@ -5,22 +5,23 @@
 
 use crate::error::InstanceError;
 use crate::plane::{PlaneKind, Reconciled};
+use narrows_forwarding::{Forwarding, PerPort, PortId};
 use narrows_policy::{Plan, Policy, PolicyError, PortPolicy, is_intermediate};
-use narrows_shaper::{Installation, Side};
+use narrows_shaper::Installation;
 use narrows_xdp::Numbers;
 use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What a plan depends on besides the policy.
 pub(crate) struct Planner {
-    pub(super) ports: [String; 2],
+    pub(super) forwarding: Forwarding,
     pub(super) kind: PlaneKind,
     /// The policy in force.
     pub(super) policy: Policy,
     /// Its plans, while the ports are joined,
-    pub(super) running: Option<[Plan; 2]>,
+    pub(super) running: Option<PerPort<Plan>>,
     /// what runs, if plans can be reconciled with it on another thread,
-    pub(super) installed: [Option<Arc<Installation>>; 2],
+    pub(super) installed: PerPort<Option<Arc<Installation>>>,
     /// and over how many queues each is laid out.
     pub(super) queues: usize,
 }
@@ -28,7 +29,7 @@ pub(crate) struct Planner {
 /// A policy with the plans of the ports where it differs from that in force when it was planned.
 pub(crate) struct Planned {
     pub(crate) policy: Policy,
-    pub(super) plans: [Option<Ready>; 2],
+    pub(super) plans: PerPort<Option<Ready>>,
 }
 
 /// A plan, as far as it is prepared.
@@ -63,27 +64,25 @@ impl Planner {
     /// # Errors
     /// If it does not fit the ports or their plane.
     pub(crate) fn plan(&self, policy: Policy) -> Result<Planned, InstanceError> {
-        check_ports(&policy, &self.ports)?;
-        let mut plans = [None, None];
-        for side in Side::BOTH {
-            let name = &self.ports[side.index()];
-            let before = in_force(&self.policy, &self.ports, side)?;
-            let port = in_force(&policy, &self.ports, side)?;
+        check_ports(&policy, &self.forwarding)?;
+        let mut plans: PerPort<Option<Ready>> = self.forwarding.ids().map(|_| None).collect();
+        for id in self.forwarding.ids() {
+            let name = self.forwarding.name(id);
+            let before = in_force(&self.policy, &self.forwarding, id)?;
+            let port = in_force(&policy, &self.forwarding, id)?;
             let (before, port) = (&*before, &*port);
             if port == before {
                 continue;
             }
             let next = match &self.running {
-                Some(plans) if plans[side.index()].queues() == self.queues => {
-                    plans[side.index()].next(before, port)
-                }
+                Some(plans) if plans[id].queues() == self.queues => plans[id].next(before, port),
                 Some(_) => Plan::of(port, self.queues),
                 None if self.kind == PlaneKind::Xdp => Plan::of(port, self.queues),
                 None => continue,
             };
             let plan = next.and_then(|plan| filtered(plan, self.kind, port));
             let plan = plan.map_err(|source| does_not_fit(name, source))?;
-            plans[side.index()] = Some(Ready::Plan(Box::new(runnable(name, self.kind, plan)?)));
+            plans[id] = Some(Ready::Plan(Box::new(runnable(name, self.kind, plan)?)));
         }
         Ok(Planned { policy, plans })
     }
@@ -94,7 +93,6 @@ impl Planner {
     /// As [`Planner::plan`].
     pub(crate) fn prepare(&self, policy: Policy) -> Result<Planned, InstanceError> {
         let Planned { policy, plans } = self.plan(policy)?;
-        let [a, b] = plans;
         let ready = |plan: Option<Ready>, base: &Option<Arc<Installation>>| match (plan?, base) {
             (Ready::Plan(plan), Some(base)) => {
                 let reconciled = Reconciled::new(*plan, Arc::clone(base));
@@ -102,27 +100,28 @@ impl Planner {
             }
             (ready, _) => Some(ready),
         };
-        let plans = [ready(a, &self.installed[0]), ready(b, &self.installed[1])];
+        let plans = plans.into_iter().zip(&self.installed);
+        let plans = plans.map(|(plan, base)| ready(plan, base)).collect();
         Ok(Planned { policy, plans })
     }
 }
 
 /// Checks that each device of `policy` is one of `ports`, or one through which they redirect.
-pub(super) fn check_ports(policy: &Policy, ports: &[String; 2]) -> Result<(), InstanceError> {
-    let is_known = |dev: &str| ports.iter().any(|port| port == dev) || is_intermediate(dev);
+pub(super) fn check_ports(policy: &Policy, ports: &Forwarding) -> Result<(), InstanceError> {
+    let is_known = |dev: &str| ports.port(dev).is_some() || is_intermediate(dev);
     match policy.ports().find(|(dev, _)| !is_known(dev)) {
         Some((dev, _)) => Err(InstanceError::ForeignPort(dev.to_owned())),
         None => Ok(()),
     }
 }
 
-/// What the port of `side` runs under `policy`.
+/// What `port` runs under `policy`.
 pub(super) fn in_force<'a>(
     policy: &'a Policy,
-    ports: &[String; 2],
-    side: Side,
+    ports: &Forwarding,
+    port: PortId,
 ) -> Result<Cow<'a, PortPolicy>, InstanceError> {
-    let [name, opposite] = [side, side.other()].map(|side| &ports[side.index()]);
+    let [name, opposite] = [port, ports.across(port)].map(|port| ports.name(port));
     policy.in_force(name, opposite).map_err(|source| does_not_fit(name, source))
 }
 

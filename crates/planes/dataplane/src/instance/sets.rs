@@ -5,6 +5,7 @@ use crate::clock;
 use crate::error::InstanceError;
 use crate::front::{Fronts, Terms, Uses, resolve};
 use narrows_bpf::{SetTables, SetsError};
+use narrows_forwarding::PerPort;
 use narrows_policy::{FrontTerm, Plan};
 use narrows_sets::{Reply, Restore, Sets};
 
@@ -85,10 +86,10 @@ impl Instance {
     }
 
     /// The filters in front of `plans`.
-    pub(super) fn fronts(&self, plans: &[Plan; 2]) -> Result<Fronts<'_>, InstanceError> {
-        let [a, b] = &self.options.ports;
-        let terms = [self.resolve(a, &plans[0].front)?, self.resolve(b, &plans[1].front)?];
-        Ok(Fronts { terms, tables: self.tables.as_ref() })
+    pub(super) fn fronts(&self, plans: &PerPort<Plan>) -> Result<Fronts<'_>, InstanceError> {
+        let names = self.options.forwarding.names().iter();
+        let terms = names.zip(plans).map(|(name, plan)| self.resolve(name, &plan.front));
+        Ok(Fronts { terms: terms.collect::<Result<_, _>>()?, tables: self.tables.as_ref() })
     }
 }
 

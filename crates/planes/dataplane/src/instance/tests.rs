@@ -8,6 +8,7 @@ use crate::plane::{Mode, PlaneKind, Still};
 use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::{Pulse, SetTables, SteerError, Verdicts};
+use narrows_forwarding::DeviceId;
 use narrows_link::{Device, QueueCounts, Queues};
 use narrows_packet::Backlog;
 use narrows_shaper::PathCounters;
@@ -23,14 +24,14 @@ const PORTS: [&str; 2] = ["nrw-none-a", "nrw-none-b"];
 /// The calls that the plane received.
 #[derive(Default)]
 struct Calls {
-    installed: Vec<(Side, Plan)>,
-    looked_up: [bool; 2],
+    installed: Vec<(PortId, Plan)>,
+    looked_up: PerPort<bool>,
     closed: Vec<bool>,
 }
 
 struct FakePlane {
-    ports: [PortFacts; 2],
-    plans: [Plan; 2],
+    devices: PerDevice<DeviceFacts>,
+    plans: PerPort<Plan>,
     counts: Counts,
     silent: Vec<SilentWorker>,
     refuses: Refuses,
@@ -41,8 +42,8 @@ struct FakePlane {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Refuses {
     Nothing,
-    Front(Side),
-    Plan(Side),
+    Front(PortId),
+    Plan(PortId),
 }
 
 impl Refuses {
@@ -56,15 +57,15 @@ impl Refuses {
 }
 
 impl LooksUp for FakePlane {
-    fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
-        self.calls.borrow_mut().looked_up[egress.index()] = wanted;
+    fn look_up(&mut self, egress: PortId, wanted: bool) -> Result<(), SteerError> {
+        self.calls.borrow_mut().looked_up[egress] = wanted;
         Ok(())
     }
 }
 
 impl Plane for FakePlane {
-    fn port(&self, side: Side) -> &PortFacts {
-        &self.ports[side.index()]
+    fn devices(&self) -> &PerDevice<DeviceFacts> {
+        &self.devices
     }
 
     fn queues(&self) -> usize {
@@ -72,34 +73,35 @@ impl Plane for FakePlane {
     }
 
     fn mode(&self) -> Mode {
-        Mode { hooks: [Hook::Xdp(XdpMode::Native); 2], frames: Some((CopyMode::Copy, 2048)) }
+        let hooks = vec![Hook::Xdp(XdpMode::Native); 2].into();
+        Mode { hooks, frames: Some((CopyMode::Copy, 2048)) }
     }
 
-    fn device(&self, _: Side) -> Device {
+    fn device(&self, _: DeviceId) -> Device {
         Device { carrier: true, ..Device::default() }
     }
 
-    fn plan(&self, side: Side) -> &Plan {
-        &self.plans[side.index()]
+    fn plan(&self, port: PortId) -> &Plan {
+        &self.plans[port]
     }
 
-    fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
-        self.refuses.check(Refuses::Plan(side))?;
-        self.plans[side.index()] = plan.clone();
-        self.calls.borrow_mut().installed.push((side, plan));
+    fn install(&mut self, port: PortId, plan: Plan) -> Result<(), InstanceError> {
+        self.refuses.check(Refuses::Plan(port))?;
+        self.plans[port] = plan.clone();
+        self.calls.borrow_mut().installed.push((port, plan));
         Ok(())
     }
 
     fn put_in_front(
         &mut self,
-        side: Side,
+        port: PortId,
         _: &Terms,
         _: Option<&SetTables>,
     ) -> Result<(), InstanceError> {
-        self.refuses.check(Refuses::Front(side))
+        self.refuses.check(Refuses::Front(port))
     }
 
-    fn stats(&self, _: Side) -> Vec<NodeStats> {
+    fn stats(&self, _: PortId) -> Vec<NodeStats> {
         Vec::new()
     }
 
@@ -140,9 +142,10 @@ impl Plane for FakePlane {
 }
 
 fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Calls>>) {
-    let calls = Rc::new(RefCell::new(Calls::default()));
+    let calls = Calls { looked_up: vec![false; 2].into(), ..Calls::default() };
+    let calls = Rc::new(RefCell::new(calls));
     let now = Queues { rx: 2, tx: 2 };
-    let ports = PORTS.map(|name| PortFacts {
+    let devices = PORTS.map(|name| DeviceFacts {
         name: name.into(),
         ifindex: u32::MAX,
         mac: [2; 6],
@@ -153,15 +156,16 @@ fn plane(counts: Counts) -> (FakePlane, Rc<RefCell<Calls>>) {
         counts: QueueCounts { now, most: now, combined: false },
         driver: "none".into(),
     });
-    let (plans, silent) = (Default::default(), Vec::new());
+    let (plans, silent) = (vec![Plan::default(); 2].into(), Vec::new());
+    let devices = Vec::from(devices).into();
     let refuses = Refuses::Nothing;
-    (FakePlane { ports, plans, counts, silent, refuses, calls: Rc::clone(&calls) }, calls)
+    (FakePlane { devices, plans, counts, silent, refuses, calls: Rc::clone(&calls) }, calls)
 }
 
 /// An instance whose ports `plane` joins.
 fn joined(plane: FakePlane) -> Instance {
     let options = InstanceOptions {
-        ports: PORTS.map(str::to_owned),
+        forwarding: Forwarding::wire(PORTS[0], PORTS[1]).unwrap(),
         fail: FailMode::Closed,
         plane: PlaneKind::Xsk,
         session: SessionOptions {
@@ -188,16 +192,15 @@ fn policy(lines: &str) -> Policy {
 /// A plane's counters at port A, queue 1: `received` arrived there, `queued` of them wait to leave
 /// at port B.
 fn counts(received: u64, queued: u32) -> Counts {
-    let mut counts = Counts::default();
+    let mut counts = Counts::none(2);
     let sent = received - u64::from(queued);
     let path = PathCounters { rx_packets: received, tx_packets: sent, ..PathCounters::default() };
     let backlog = Backlog { packets: queued, bytes: Bytes(u64::from(queued) * 100) };
     let none = QueueCounters::default();
-    counts.queues = [
-        vec![none, QueueCounters { inward: path, ..none }],
-        vec![none, QueueCounters { outward: path, backlog, ..none }],
-    ];
-    counts.verdicts[0] = Verdicts { unserved: 3, ..Verdicts::default() };
+    let [a, b] = [PortId::FIRST, PortId::SECOND];
+    counts.ports[a].queues = vec![none, QueueCounters { inward: path, ..none }];
+    counts.ports[b].queues = vec![none, QueueCounters { outward: path, backlog, ..none }];
+    counts.ports[a].verdicts = Verdicts { unserved: 3, ..Verdicts::default() };
     counts
 }
 
@@ -208,8 +211,9 @@ fn plans_after(refuses: Refuses) -> [Plan; 2] {
         let line = |port| format!("qdisc add dev {port} root handle 1: pfifo limit {limit}\n");
         PORTS.map(line).concat()
     };
-    let (mut plane, _) = plane(Counts::default());
-    plane.plans = PORTS.map(|port| Plan::of(policy(&text(10)).port(port), 2).unwrap());
+    let (mut plane, _) = plane(Counts::none(2));
+    plane.plans =
+        PORTS.iter().map(|port| Plan::of(policy(&text(10)).port(port), 2).unwrap()).collect();
     plane.refuses = refuses;
     let mut instance = joined(plane);
     instance.policy = policy(&text(10));
@@ -217,22 +221,22 @@ fn plans_after(refuses: Refuses) -> [Plan; 2] {
     let in_force = if refuses == Refuses::Nothing { 20 } else { 10 };
     assert_eq!(applied.is_ok(), in_force == 20, "{refuses:?}");
     assert_eq!(*instance.policy(), policy(&text(in_force)), "{refuses:?}");
-    Side::BOTH.map(|side| instance.plane.as_ref().unwrap().plan(side).clone())
+    [PortId::FIRST, PortId::SECOND].map(|port| instance.plane.as_ref().unwrap().plan(port).clone())
 }
 
 #[test]
 fn a_policy_is_in_force_at_both_ports_or_at_none() {
     let new = plans_after(Refuses::Nothing);
-    let old = plans_after(Refuses::Front(Side::A));
+    let old = plans_after(Refuses::Front(PortId::FIRST));
     assert_ne!(new, old);
-    assert_eq!(old, plans_after(Refuses::Plan(Side::A)));
-    assert_eq!(old, plans_after(Refuses::Front(Side::B)));
-    assert_eq!(old, plans_after(Refuses::Plan(Side::B)));
+    assert_eq!(old, plans_after(Refuses::Plan(PortId::FIRST)));
+    assert_eq!(old, plans_after(Refuses::Front(PortId::SECOND)));
+    assert_eq!(old, plans_after(Refuses::Plan(PortId::SECOND)));
 }
 
 #[test]
 fn a_change_of_one_port_s_policy_is_installed_there_and_nowhere_else() {
-    let (plane, calls) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::none(2));
     let mut instance = joined(plane);
     let [a, b] = PORTS;
     let both = format!(
@@ -244,15 +248,15 @@ fn a_change_of_one_port_s_policy_is_installed_there_and_nowhere_else() {
     instance.apply(policy(&changed)).unwrap();
     instance.apply(policy(&changed)).unwrap();
     let calls = calls.borrow();
-    let sides: Vec<Side> = calls.installed.iter().map(|(side, _)| *side).collect();
-    assert_eq!(sides, [Side::A, Side::B, Side::B]);
+    let ports: Vec<PortId> = calls.installed.iter().map(|(port, _)| *port).collect();
+    assert_eq!(ports, [PortId::FIRST, PortId::SECOND, PortId::SECOND]);
     assert!(calls.installed.iter().all(|(_, plan)| plan.queues() == 2));
     assert_ne!(calls.installed[1].1, calls.installed[2].1);
 }
 
 #[test]
 fn a_policy_that_its_plane_cannot_run_is_refused_with_a_plane_that_can() {
-    let (plane, calls) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::none(2));
     let mut instance = joined(plane);
     instance.options.plane = PlaneKind::Xdp;
     let [a, _] = PORTS;
@@ -269,7 +273,7 @@ fn a_policy_that_its_plane_cannot_run_is_refused_with_a_plane_that_can() {
 
 #[test]
 fn a_policy_for_another_port_is_refused_and_nothing_is_installed() {
-    let (plane, calls) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::none(2));
     let mut instance = joined(plane);
     let [a, _] = PORTS;
     let foreign = format!(
@@ -283,7 +287,7 @@ fn a_policy_for_another_port_is_refused_and_nothing_is_installed() {
 
 #[test]
 fn a_policy_set_while_ports_are_away_applies_when_they_return() {
-    let (plane, calls) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::none(2));
     let mut instance = joined(plane);
     instance.plane = None;
     let wanted = policy(&format!("qdisc add dev {} root pfifo limit 10\n", PORTS[0]));
@@ -294,13 +298,13 @@ fn a_policy_set_while_ports_are_away_applies_when_they_return() {
 
 #[test]
 fn translations_are_looked_up_where_a_cake_wants_them_and_only_there() {
-    let (plane, calls) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::none(2));
     let mut instance = joined(plane);
     let nat = format!("qdisc add dev {} root cake bandwidth 1mbit nat\n", PORTS[1]);
     instance.apply(policy(&nat)).unwrap();
-    assert_eq!(calls.borrow().looked_up, [false, true]);
+    assert_eq!(calls.borrow().looked_up.raw, [false, true]);
     instance.apply(policy(&nat.replace("nat", "nonat"))).unwrap();
-    assert_eq!(calls.borrow().looked_up, [false, false]);
+    assert_eq!(calls.borrow().looked_up.raw, [false, false]);
 }
 
 #[test]
@@ -328,7 +332,7 @@ fn counters_continue_across_planes_and_backlogs_do_not() {
 
 #[test]
 fn ports_are_released_once_after_their_queues_drain() {
-    let (plane, calls) = plane(Counts::default());
+    let (plane, calls) = plane(Counts::none(2));
     let mut instance = joined(plane);
     instance.let_go("a new cable".into()).unwrap();
     assert_eq!(calls.borrow().closed, [true]);
@@ -339,7 +343,7 @@ fn ports_are_released_once_after_their_queues_drain() {
 
 #[test]
 fn a_silent_worker_is_reported_and_stops_the_instance_s_heartbeat() {
-    let (mut plane, _) = plane(Counts::default());
+    let (mut plane, _) = plane(Counts::none(2));
     plane.silent = vec![SilentWorker { queue: 1, silence: Nanos::from_secs(2) }];
     let instance = joined(plane);
     assert!(!instance.is_beating());

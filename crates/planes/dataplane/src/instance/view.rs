@@ -4,12 +4,13 @@
 use super::{Instance, planning};
 use crate::clock;
 use crate::counters::{self, Counts, QueueCounters};
+use crate::device::policy_facts;
 use crate::plane::{PlaneKind, Report};
-use crate::port::policy_facts;
 use crate::seen::Seen;
+use narrows_forwarding::{PerPort, PortId};
 use narrows_link::Link;
 use narrows_policy::{Handle, Kind, PortFacts};
-use narrows_shaper::{Beyond, PathCounters, Side};
+use narrows_shaper::{Beyond, PathCounters};
 use narrows_snapshot::{Conservation, CountedBy, Port, Snapshot};
 use narrows_tc::Host;
 use narrows_units::Rate;
@@ -25,8 +26,9 @@ impl Instance {
     fn show_totals(&self, totals: &Counts, report: Report) -> Snapshot {
         let mut paths = PathCounters::default();
         let mut queued = 0;
-        let bypassed = totals.verdicts.iter().map(|port| port.unserved + port.stalled).sum();
-        for queue in totals.queues.iter().flatten() {
+        let verdicts = totals.ports.iter().map(|port| port.verdicts);
+        let bypassed = verdicts.map(|verdicts| verdicts.unserved + verdicts.stalled).sum();
+        for queue in totals.ports.iter().flat_map(|port| &port.queues) {
             paths.merge(&queue.outward);
             queued += u64::from(queue.backlog.packets);
         }
@@ -37,7 +39,11 @@ impl Instance {
             fail: self.standby.describe(),
             warnings: self.warnings(),
             findings: self.findings.clone(),
-            ports: Side::BOTH.map(|side| self.view_port(side, totals, &report)).into(),
+            ports: self
+                .forwarding()
+                .ids()
+                .map(|port| self.view_port(port, totals, &report))
+                .collect(),
             workers: report.workers,
             conservation: Conservation {
                 received: paths.rx_packets,
@@ -56,79 +62,81 @@ impl Instance {
     pub(crate) fn see_with_trees(&self) -> SeenWithTrees {
         let report = self.report();
         let totals = self.totals(&report);
-        let beyond = totals.beyond.clone();
+        let beyond = totals.ports.iter().map(|port| port.beyond.clone()).collect();
         SeenWithTrees { snapshot: self.show_totals(&totals, report), beyond, seen: self.see(true) }
     }
 
-    fn view_port(&self, side: Side, totals: &Counts, report: &Report) -> Port {
-        let name = self.options.ports[side.index()].clone();
-        let queues = &totals.queues[side.index()];
-        let verdicts = totals.verdicts[side.index()];
-        let in_force = planning::in_force(&self.policy, &self.options.ports, side);
+    fn view_port(&self, id: PortId, totals: &Counts, report: &Report) -> Port {
+        let forwarding = self.forwarding();
+        let name = forwarding.name(id).to_owned();
+        let counts = &totals.ports[id];
+        let in_force = planning::in_force(&self.policy, forwarding, id);
         let root = in_force.as_ref().ok().and_then(|port| port.root());
         let rate_set_bps = root.and_then(|root| match &root.kind {
             Kind::Tbf(tbf) => Some(tbf.rate.bits_per_sec()),
             Kind::Cake(cake) => cake.params.config.rate.map(Rate::bits_per_sec),
             _ => None,
         });
-        let mut total = QueueCounters::default();
-        queues.iter().for_each(|queue| total.merge(queue));
-        let beyond = [side, side.other()].map(|side| totals.beyond[side.index()].as_ref());
+        let total = counts.total();
+        let beyond = [id, forwarding.across(id)].map(|port| totals.ports[port].beyond.as_ref());
         let plane = self.plane.as_ref();
+        let device = forwarding.device_of(id);
+        let facts = plane.map(|plane| &plane.devices()[device]);
         let mode = plane.map(|plane| plane.mode());
         Port {
             name,
-            xdp: mode.map_or("none", |mode| mode.hooks[side.index()].name()).into(),
-            copy: mode.map_or("none", |mode| mode.copy()).into(),
-            no_carrier: plane.is_some_and(|plane| !plane.device(side).carrier),
-            mtu: plane.map_or(0, |plane| plane.port(side).mtu),
+            xdp: mode.as_ref().map_or("none", |mode| mode.hooks[device].name()).into(),
+            copy: mode.as_ref().map_or("none", |mode| mode.copy()).into(),
+            no_carrier: plane.is_some_and(|plane| !plane.device(device).carrier),
+            mtu: facts.map_or(0, |facts| facts.mtu),
             counted_by: match self.options.plane {
                 PlaneKind::Xsk => CountedBy::Queue,
                 PlaneKind::Xdp => CountedBy::Cpu,
             },
             queues: plane.map_or(0, |plane| match self.options.plane {
                 PlaneKind::Xsk => plane.queues() as u32,
-                PlaneKind::Xdp => plane.port(side).counts.now.rx,
+                PlaneKind::Xdp => plane.devices()[device].counts.now.rx,
             }),
             qdisc: root.map_or("noqueue", |root| root.kind.name()).into(),
             rate_set_bps,
-            instance_bytes: report.largest_cake[side.index()],
-            tx_rate_bps: self.rates.tx(side).bits_per_sec(),
-            rx_rate_bps: self.rates.rx(side).bits_per_sec(),
+            instance_bytes: report.largest_cake.get(id).copied().flatten(),
+            tx_rate_bps: self.rates.tx(id).bits_per_sec(),
+            rx_rate_bps: self.rates.rx(id).bits_per_sec(),
             total: total.show(),
-            per_queue: queues.iter().map(QueueCounters::show).collect(),
-            to_self: verdicts.to_self,
-            unserved: verdicts.unserved,
-            stalled: verdicts.stalled,
-            delays: counters::delays(&totals.delays[side.index()]),
+            per_queue: counts.queues.iter().map(QueueCounters::show).collect(),
+            to_self: counts.verdicts.to_self,
+            unserved: counts.verdicts.unserved,
+            stalled: counts.verdicts.stalled,
+            delays: counters::delays(&counts.delays),
             round_trips: beyond[0].map(counters::beyond),
-            heaviest: counters::heaviest(&totals.heaviest[side.index()], beyond),
+            heaviest: counters::heaviest(&counts.heaviest, beyond),
             kernel_drops: total.kernel_drops(),
             qdiscs: Vec::new(),
             classes: Vec::new(),
-            device_losses: counters::device_losses(totals.losses[side.index()]),
+            device_losses: counters::device_losses(counts.losses),
         }
     }
 }
 
 impl Instance {
-    /// The facts about the port of `side` now.
-    pub(crate) fn facts_of(&self, side: Side) -> Option<PortFacts> {
+    /// The facts about `port` now.
+    pub(crate) fn facts_of(&self, port: PortId) -> Option<PortFacts> {
+        let forwarding = self.forwarding();
         // A port that is away keeps its policy, but there is nothing to set.
-        let link = Link::by_name(&self.ports()[side.index()]).ok()?;
+        let link = Link::by_name(&forwarding.devices()[forwarding.device_of(port)]).ok()?;
         Some(policy_facts(&link, self.queues()))
     }
 
     /// The instance as it is now, `with_figures` or without.
     pub(crate) fn see(&self, with_figures: bool) -> Seen {
+        let ports = || self.forwarding().ids();
         Seen {
-            ports: self.ports().clone(),
-            facts: Side::BOTH.map(|side| self.facts_of(side)),
+            ports: self.forwarding().clone(),
+            facts: ports().map(|port| self.facts_of(port)).collect(),
             policy: self.policy().clone(),
-            stats: Side::BOTH.map(|side| match with_figures {
-                true => self.qdisc_stats(side),
-                false => Vec::new(),
-            }),
+            stats: ports()
+                .map(|port| if with_figures { self.qdisc_stats(port) } else { Vec::new() })
+                .collect(),
             actions: if with_figures { self.action_stats() } else { Vec::new() },
             looks_up: self.can_look_up(),
         }
@@ -138,7 +146,7 @@ impl Instance {
 /// Everything about an instance at one moment.
 pub(crate) struct SeenWithTrees {
     snapshot: Snapshot,
-    beyond: [Option<Beyond>; 2],
+    beyond: PerPort<Option<Beyond>>,
     seen: Seen,
 }
 
@@ -146,17 +154,15 @@ impl SeenWithTrees {
     /// The snapshot for people and programs.
     pub(crate) fn show(self) -> Snapshot {
         let Self { mut snapshot, beyond, seen } = self;
-        let names: Vec<String> = snapshot.ports.iter().map(|port| port.name.clone()).collect();
-        let policy = seen.policy();
-        for ((port, beyond), opposite) in
-            snapshot.ports.iter_mut().zip(&beyond).zip(names.iter().rev())
-        {
+        let (policy, forwarding) = (seen.policy(), &seen.ports);
+        for (id, port) in forwarding.ids().zip(&mut snapshot.ports) {
+            let opposite = forwarding.name(forwarding.across(id));
             // That of an intermediate device, if what comes in opposite is redirected to one.
             let shaping = policy.shaping(&port.name, opposite);
             port.qdiscs = read(&narrows_tc::qdiscs(&shaping, &seen));
             port.classes = read(&narrows_tc::classes(&shaping, &seen));
             let major = policy.port(&shaping).outermost().map(Handle::major);
-            if let (Some(major), Some(beyond)) = (major, beyond) {
+            if let (Some(major), Some(beyond)) = (major, &beyond[id]) {
                 counters::add_beyond(&mut port.classes, major, beyond);
             }
         }

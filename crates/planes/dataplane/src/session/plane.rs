@@ -3,21 +3,22 @@
 use super::Session;
 use crate::clock;
 use crate::counters::Counts;
+use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
-use crate::port::PortFacts;
 use crate::upgrade::state::PlaneManifest;
 use crate::worker_report::WorkerReport;
 use crate::workers::{Ended, Standstill};
 use narrows_bpf::{Hook, Pulse, SetTables, SteerError};
 use narrows_classify::{ActionId, ActionStats};
+use narrows_forwarding::{DeviceId, PerDevice, PortId};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Detail;
-use narrows_shaper::{Installation, Side};
+use narrows_shaper::Installation;
 use narrows_snapshot::Worker;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ use std::time::{Duration, Instant};
 const DRAIN_TIME: Duration = Duration::from_millis(250);
 
 impl Plane for Session {
-    fn port(&self, side: Side) -> &PortFacts {
-        &self.prepared.ports[side.index()]
+    fn devices(&self) -> &PerDevice<DeviceFacts> {
+        &self.prepared.devices
     }
 
     fn queues(&self) -> usize {
@@ -37,35 +38,35 @@ impl Plane for Session {
 
     fn mode(&self) -> Mode {
         Mode {
-            hooks: self.xdp_modes.map(Hook::Xdp),
+            hooks: self.xdp_modes.iter().copied().map(Hook::Xdp).collect(),
             frames: Some((self.prepared.copy_mode, self.prepared.sizing.buffer.size)),
         }
     }
 
-    fn device(&self, side: Side) -> Device {
-        let now = Device::read(self.port(side).ifindex).unwrap_or_default();
-        Device { losses: now.losses.since(&self.losses_before[side.index()]), ..now }
+    fn device(&self, device: DeviceId) -> Device {
+        let now = Device::read(self.prepared.devices[device].ifindex).unwrap_or_default();
+        Device { losses: now.losses.since(&self.losses_before[device]), ..now }
     }
 
-    fn plan(&self, side: Side) -> &Plan {
-        self.installed[side.index()].plan()
+    fn plan(&self, port: PortId) -> &Plan {
+        self.installed[port].plan()
     }
 
-    fn install(&mut self, side: Side, plan: Plan) -> Result<(), InstanceError> {
-        let base = Arc::clone(&self.installed[side.index()]);
-        self.install_reconciled(side, Reconciled::new(plan, base)).map(drop)
+    fn install(&mut self, port: PortId, plan: Plan) -> Result<(), InstanceError> {
+        let base = Arc::clone(&self.installed[port]);
+        self.install_reconciled(port, Reconciled::new(plan, base)).map(drop)
     }
 
-    fn installed(&self, side: Side) -> Option<Arc<Installation>> {
-        Some(Arc::clone(&self.installed[side.index()]))
+    fn installed(&self, port: PortId) -> Option<Arc<Installation>> {
+        Some(Arc::clone(&self.installed[port]))
     }
 
     fn install_reconciled(
         &mut self,
-        side: Side,
+        port: PortId,
         reconciled: Reconciled,
     ) -> Result<Option<Arc<Installation>>, InstanceError> {
-        let installed = &mut self.installed[side.index()];
+        let installed = &mut self.installed[port];
         let Reconciled { base, next, specs } = reconciled;
         let (next, specs) = match Arc::ptr_eq(&base, installed) {
             true => (next, specs),
@@ -77,23 +78,26 @@ impl Plane for Session {
         };
         next.commit();
         let replaced = std::mem::replace(installed, Arc::new(next));
-        self.workers.update(side, specs);
+        self.workers.update(port, specs);
         Ok(Some(replaced))
     }
 
     fn put_in_front(
         &mut self,
-        side: Side,
+        port: PortId,
         terms: &Terms,
         tables: Option<&SetTables>,
     ) -> Result<(), InstanceError> {
-        Ok(self.prepared.put_in_front(side, terms, tables)?)
+        Ok(self.prepared.put_in_front(port, terms, tables)?)
     }
 
-    fn stats(&self, side: Side) -> Vec<NodeStats> {
-        let of_side = |mut report: WorkerReport| std::mem::take(&mut report.qdiscs[side.index()]);
-        let per_queue: Vec<_> = self.workers.reports().into_iter().map(of_side).collect();
-        self.installed[side.index()].gather(&per_queue)
+    fn stats(&self, port: PortId) -> Vec<NodeStats> {
+        let of_port = |mut report: WorkerReport| {
+            report.ports.get_mut(port).map(|port| std::mem::take(&mut port.qdiscs))
+        };
+        let reports = self.workers.reports().into_iter();
+        let per_queue: Vec<_> = reports.map(|report| of_port(report).unwrap_or_default()).collect();
+        self.installed[port].gather(&per_queue)
     }
 
     fn action_stats(&self) -> Vec<(ActionId, ActionStats)> {
@@ -103,12 +107,17 @@ impl Plane for Session {
 
     fn report(&self) -> Report {
         let reports = self.workers.reports();
-        let largest_cake = [Side::A, Side::B].map(|side| {
-            let qdiscs = reports.iter().flat_map(|report| &report.qdiscs[side.index()]);
+        let largest_cake = |port: PortId| {
+            let of_port = reports.iter().filter_map(|report| report.ports.get(port));
+            let qdiscs = of_port.flat_map(|report| &report.qdiscs);
             let cakes = qdiscs.filter_map(|stats| stats.detail.as_ref().and_then(Detail::cake));
             cakes.map(|cake| cake.own_memory.0).max()
-        });
-        Report { counts: self.counts(&reports), workers: self.view(&reports), largest_cake }
+        };
+        Report {
+            counts: self.counts(&reports),
+            workers: self.view(&reports),
+            largest_cake: self.installed.keys().map(largest_cake).collect(),
+        }
     }
 
     fn pulses(&self) -> Vec<Pulse> {
@@ -134,7 +143,7 @@ impl Plane for Session {
             paused.into_iter().map(|paused| (paused.report, paused.queued)).unzip();
         let counts = self.counts(&reports);
         let now = clock::now();
-        let used = self.installed.each_ref().map(|installed| installed.spent_until(now));
+        let used = self.installed.iter().map(|installed| installed.spent_until(now)).collect();
         Some((Still { counts, queued, used, ..Still::default() }, standstill))
     }
 
@@ -156,22 +165,22 @@ impl Plane for Session {
 impl Session {
     /// The sum of `reports`, with the counters of programs and devices.
     fn counts(&self, reports: &[WorkerReport]) -> Counts {
-        let verdicts = |side: Side| self.prepared.steers[side.index()].verdicts();
-        let mut counts = Counts {
-            queues: Default::default(),
-            delays: Default::default(),
-            heaviest: Default::default(),
-            beyond: Default::default(),
-            verdicts: Side::BOTH.map(|side| verdicts(side).unwrap_or_default()),
-            losses: Side::BOTH.map(|side| self.device(side).losses),
-        };
+        let forwarding = &self.prepared.forwarding;
+        let mut counts = Counts::none(self.installed.len());
+        for (id, port) in counts.ports.iter_mut_enumerated() {
+            if forwarding.is_first(id) {
+                let device = forwarding.device_of(id);
+                port.verdicts = self.prepared.steers[device].verdicts().unwrap_or_default();
+                port.losses = self.device(device).losses;
+            }
+        }
         for (queue, report) in reports.iter().enumerate() {
             counts.add_worker(queue, report);
         }
-        for side in Side::BOTH {
+        for (port, front) in self.prepared.fronts.iter_enumerated() {
             // On which queue that was is not known: it is told of the first.
-            for dropped in self.prepared.fronts[side.index()].dropped() {
-                counts.add_dropped_in_front(side, 0, dropped);
+            for dropped in front.dropped() {
+                counts.add_dropped_in_front(port, 0, dropped);
             }
         }
         counts
@@ -212,14 +221,27 @@ impl Session {
         let silent = self.silent();
         (0u32..).zip(reports).any(|(queue, report)| {
             let is_silent = silent.iter().any(|worker| worker.queue == queue);
-            !is_silent && report.backlogs.iter().any(|backlog| !backlog.is_empty())
+            !is_silent && report.ports.iter().any(|port| !port.backlog.is_empty())
         })
     }
 }
 
-/// Frames that leave at `egress` arrive at the other port, where they are looked up.
+/// Frames that leave at `egress` are looked up where they arrive: all of that device, if a port on it
+/// wants it.
 impl LooksUp for Session {
-    fn look_up(&mut self, egress: Side, wanted: bool) -> Result<(), SteerError> {
-        self.prepared.steers[egress.other().index()].look_up(wanted)
+    fn look_up(&mut self, egress: PortId, wanted: bool) -> Result<(), SteerError> {
+        let forwarding = &self.prepared.forwarding;
+        match wanted {
+            true => self.looks_up.insert(egress),
+            false => self.looks_up.remove(egress),
+        }
+        let device = forwarding.device_of(forwarding.across(egress));
+        let mut served = forwarding.ports_on(device).map(|port| forwarding.across(port));
+        let is_wanted = served.any(|port| self.looks_up.has(port));
+        let done = self.prepared.steers[device].look_up(is_wanted);
+        if done.is_err() {
+            self.looks_up.remove(egress);
+        }
+        done
     }
 }

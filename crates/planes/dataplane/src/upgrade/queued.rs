@@ -3,13 +3,15 @@
 //! the rings.
 //!
 //! In little-endian binary and not in JSON, since nothing is forwarded while it is written and
-//! read. For each worker: the number of free frames and each one's number (32 bits), and the same
-//! for those that the kernel has to send; for each port a packet of which only the first frames
+//! read. For each worker: the numbers of its ports and devices (a byte each); the number of free
+//! frames and each one's number (32 bits); for each port the same for those that the kernel has to
+//! send, of packets that arrived there; for each device a packet of which only the first frames
 //! arrived, or nothing (a byte); for each port the packets queued to leave there (their number in
 //! 32 bits, and each). A packet is its arrival (64 bits), the number of its frames (a byte), and
 //! for each where its data begins (64) and its length (32).
 
 use super::binary::{StateError, read, read_u32};
+use narrows_forwarding::{DEVICES_MAX, PORTS_MAX, PerDevice, PerPort};
 use narrows_units::Nanos;
 use std::collections::HashSet;
 
@@ -65,15 +67,20 @@ impl Queued {
 pub struct WorkerQueued {
     /// Its free frames, by their number within its part of the UMEM.
     pub free: Vec<u32>,
-    /// Those that the kernel has to send, likewise.
-    pub sending: Vec<u32>,
-    /// By the port of arrival: a packet of which more frames will follow.
-    pub partial: [Queued; 2],
+    /// Those that the kernel has to send, likewise, by the port where their packets arrived.
+    pub sending: PerPort<Vec<u32>>,
+    /// By device: a packet of which more frames will follow.
+    pub partial: PerDevice<Queued>,
     /// By the port through which they leave.
-    pub queued: [Queued; 2],
+    pub queued: PerPort<Queued>,
 }
 
 impl WorkerQueued {
+    /// Whether it is of a worker of so many ports and devices.
+    pub fn is_of(&self, ports: usize, devices: usize) -> bool {
+        [self.sending.len(), self.queued.len()] == [ports; 2] && self.partial.len() == devices
+    }
+
     /// Whether each frame is named at most once and its data is within one of the `count` frames of
     /// `frame_size` bytes from number `first` on.
     pub fn fits(&self, first: u32, count: u32, frame_size: u32) -> bool {
@@ -88,7 +95,7 @@ impl WorkerQueued {
         let partial_fit = self.partial.iter().all(|partial| partial.len() <= 1);
         partial_fit
             && lie_within
-                .chain(self.free.iter().chain(&self.sending).copied().map(Some))
+                .chain(self.free.iter().chain(self.sending.iter().flatten()).copied().map(Some))
                 .all(|number| number.is_some_and(|number| number < count && seen.insert(number)))
     }
 
@@ -98,7 +105,8 @@ impl WorkerQueued {
     }
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {
-        for frames in [&self.free, &self.sending] {
+        into.extend([self.queued.len() as u8, self.partial.len() as u8]);
+        for frames in std::iter::once(&self.free).chain(&self.sending) {
             into.extend((frames.len() as u32).to_le_bytes());
             for frame in frames {
                 into.extend(frame.to_le_bytes());
@@ -115,23 +123,29 @@ impl WorkerQueued {
     }
 
     pub(super) fn read(from: &mut &[u8]) -> Result<Self, StateError> {
-        let mut numbers = || {
+        let [ports, devices] = read::<2>(from)?.map(usize::from);
+        if ports > PORTS_MAX || devices > DEVICES_MAX {
+            return Err(StateError::Malformed("a worker's ports"));
+        }
+        let numbers = |from: &mut &[u8]| {
             let count = read_u32(from)? as usize;
             // Claimed lengths reserve no memory: only bytes that are there are read.
-            (0..count).map(|_| read_u32(from)).collect::<Result<_, _>>()
+            (0..count).map(|_| read_u32(from)).collect::<Result<Vec<u32>, StateError>>()
         };
-        let (free, sending) = (numbers()?, numbers()?);
-        let mut worker = Self { free, sending, ..Self::default() };
-        for partial in &mut worker.partial {
+        let mut worker = Self { free: numbers(from)?, ..Self::default() };
+        for _ in 0..ports {
+            worker.sending.push(numbers(from)?);
+        }
+        for _ in 0..devices {
             let [count] = read::<1>(from)?;
             if count > 1 {
                 return Err(StateError::Malformed("a partial packet"));
             }
-            *partial = read_packets(from, usize::from(count))?;
+            worker.partial.push(read_packets(from, usize::from(count))?);
         }
-        for queued in &mut worker.queued {
+        for _ in 0..ports {
             let count = read_u32(from)? as usize;
-            *queued = read_packets(from, count)?;
+            worker.queued.push(read_packets(from, count)?);
         }
         Ok(worker)
     }
@@ -188,11 +202,14 @@ pub(super) mod tests {
     prop_compose! {
         pub(in crate::upgrade) fn worker()(
             free in prop::collection::vec(any::<u32>(), 0..9),
-            sending in prop::collection::vec(any::<u32>(), 0..9),
-            (a, b) in (packets(2), packets(2)),
-            (out_a, out_b) in (packets(9), packets(9)),
+            partial in prop::collection::vec(packets(2), 1..4),
+            of_ports in prop::collection::vec(
+                (prop::collection::vec(any::<u32>(), 0..9), packets(9)), 2..5,
+            ),
         ) -> WorkerQueued {
-            WorkerQueued { free, sending, partial: [a, b], queued: [out_a, out_b] }
+            let (sending, queued): (Vec<_>, Vec<_>) = of_ports.into_iter().unzip();
+            let (sending, partial) = (sending.into(), partial.into());
+            WorkerQueued { free, sending, partial, queued: queued.into() }
         }
     }
 
@@ -204,7 +221,9 @@ pub(super) mod tests {
     fn a_frame_has_one_place_at_most_and_lies_in_the_workers_part() {
         let with = |free: &[u32], frames: &[Frame]| {
             let mut worker = WorkerQueued { free: free.to_vec(), ..Default::default() };
-            worker.queued[1].push(Nanos(1), frames.iter().copied());
+            let mut queued = Queued::default();
+            queued.push(Nanos(1), frames.iter().copied());
+            worker.queued.push(queued);
             worker.fits(10, 4, 2048)
         };
         let at = |number: u64| number * 2048;

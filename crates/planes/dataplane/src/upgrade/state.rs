@@ -12,6 +12,7 @@ pub use super::binary::StateError;
 use super::binary::read_u32;
 use super::queued::WorkerQueued;
 use super::spent::{self, SpentClass};
+use narrows_forwarding::{PORTS_MAX, PerDevice, PerPort};
 use narrows_snapshot::KernelDrops;
 use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
@@ -20,13 +21,15 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the new process's
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The ports by name.
-    pub ports: [String; 2],
+    /// The ports and how they are joined, as [`Forwarding::words`].
+    ///
+    /// [`Forwarding::words`]: narrows_forwarding::Forwarding::words
+    pub forwarding: String,
     /// The policy, as a batch of `tc` commands.
     pub policy: String,
     /// The sets, as commands of `narrows set restore`.
@@ -45,9 +48,9 @@ pub struct Manifest {
     pub plane: Option<PlaneManifest>,
     /// The number of descriptors of the control socket: itself, and its locks.
     pub control: usize,
-    /// Which ports are behind gates, if any: then the connection to their keeper follows the
+    /// Which devices are behind gates, if any: then the connection to their keeper follows the
     /// control socket's descriptors.
-    pub gates: Option<[bool; 2]>,
+    pub gates: Option<PerDevice<bool>>,
 }
 
 /// A plane.
@@ -60,25 +63,27 @@ pub enum PlaneManifest {
 }
 
 impl PlaneManifest {
-    /// Both ports.
-    pub fn ports(&self) -> &[PortManifest; 2] {
+    /// Its devices.
+    pub fn devices(&self) -> &PerDevice<DeviceManifest> {
         match self {
-            Self::Xsk(SessionManifest { ports, .. }) | Self::Xdp(DriverManifest { ports }) => ports,
+            Self::Xsk(SessionManifest { devices, .. }) | Self::Xdp(DriverManifest { devices }) => {
+                devices
+            }
         }
     }
 }
 
-/// The XDP plane. Its descriptors, for each port: the link of its program or the array of its gate,
-/// and the program's maps ([`Tree::maps`](narrows_bpf::tree::Tree::maps)).
+/// The XDP plane. Its descriptors, for each device: the link of its program or the array of its
+/// gate; and for each port its program's maps ([`Tree::maps`](narrows_bpf::tree::Tree::maps)).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DriverManifest {
-    /// Both ports.
-    pub ports: [PortManifest; 2],
+    /// Its devices.
+    pub devices: PerDevice<DeviceManifest>,
 }
 
-/// A joined port.
+/// A device of joined ports.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PortManifest {
+pub struct DeviceManifest {
     /// Its name.
     pub name: String,
     /// Its index.
@@ -96,17 +101,21 @@ pub struct PortManifest {
 }
 
 /// A session of AF_XDP. Its descriptors, in order: the memory of the frames, the link of each
-/// port's program or the array of its gate, and for each worker its socket on either port.
+/// device's program or the array of its gate, and for each worker its socket on each device.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionManifest {
-    /// Both ports.
-    pub ports: [PortManifest; 2],
+    /// Its devices.
+    pub devices: PerDevice<DeviceManifest>,
     /// The size of the frames, in bytes.
     pub frame_size: u32,
     /// Whether a packet may take several frames.
     pub multi_buffer: bool,
     /// Whether the device reads and writes frames itself.
     pub zero_copy: bool,
+    /// Frames of each worker for reception by the kernel, by device,
+    pub receive: PerDevice<u32>,
+    /// and for queued packets, by the port of arrival.
+    pub wait: PerPort<u32>,
     /// Each worker.
     pub workers: Vec<WorkerManifest>,
 }
@@ -114,11 +123,8 @@ pub struct SessionManifest {
 /// A worker of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WorkerManifest {
-    /// Its numbers of frames, by the port of arrival: for reception by the kernel, and for queued
-    /// packets.
-    pub shares: [[u32; 2]; 2],
-    /// The entries of its rings on either port: of fill and RX ring, of TX and completion ring.
-    pub rings: [[u32; 2]; 2],
+    /// The entries of its rings on each device: of fill and RX ring, of TX and completion ring.
+    pub rings: PerDevice<[u32; 2]>,
 }
 
 /// The state of an old process that has paused.
@@ -126,17 +132,17 @@ pub struct WorkerManifest {
 pub struct Contents {
     /// When the first worker was asked to stop, in nanoseconds of the monotonic clock.
     pub stopped: u64,
-    /// All counters so far, for either port.
-    pub counted: [PortCounted; 2],
+    /// All counters so far, of each port.
+    pub counted: PerPort<PortCounted>,
     /// The latest events.
     pub events: Vec<String>,
     /// By port: the time up to which each limit of a whole qdisc is used, by its major number.
-    pub spent: [BTreeMap<u32, u64>; 2],
+    pub spent: PerPort<BTreeMap<u32, u64>>,
     /// Of the XDP plane's programs, by the port where frames leave.
-    pub programs: Vec<ProgramState>,
+    pub programs: PerPort<ProgramState>,
     /// By port: the classes that do not have their whole credit.
     #[serde(skip)]
-    pub classes: [Vec<SpentClass>; 2],
+    pub classes: PerPort<Vec<SpentClass>>,
     /// The state of each worker.
     #[serde(skip)]
     pub workers: Vec<WorkerQueued>,
@@ -222,9 +228,18 @@ impl Contents {
         let (json, mut rest) =
             rest.split_at_checked(len).ok_or(StateError::Malformed("its words"))?;
         let mut contents: Self = serde_json::from_slice(json)?;
-        contents.classes = [spent::read_all(&mut rest)?, spent::read_all(&mut rest)?];
+        let ports = contents.counted.len();
+        if ports > PORTS_MAX || contents.spent.len() != ports {
+            return Err(StateError::Malformed("its ports"));
+        }
+        for _ in 0..ports {
+            contents.classes.push(spent::read_all(&mut rest)?);
+        }
         for _ in 0..read_u32(&mut rest)? {
             contents.workers.push(WorkerQueued::read(&mut rest)?);
+        }
+        if contents.programs.len() > ports {
+            return Err(StateError::Malformed("its programs"));
         }
         if rest.is_empty() { Ok(contents) } else { Err(StateError::Malformed("its end")) }
     }
@@ -269,21 +284,22 @@ mod tests {
         queued.push(Nanos(8), [Frame { addr: 2048, len: 60 }].into_iter());
         Contents {
             stopped: 9,
-            counted: [counted, PortCounted::default()],
+            counted: vec![counted, PortCounted::default()].into(),
             events: vec!["joined".into()],
-            spent: [[(1, 10)].into(), BTreeMap::new()],
-            classes: [vec![spent], vec![]],
+            spent: vec![[(1, 10)].into(), BTreeMap::new()].into(),
+            classes: vec![vec![spent], vec![]].into(),
             programs: vec![ProgramState {
                 numbers: vec![[1, 16, 2]],
                 actions: vec![[2, 5, 1]],
                 before_root: [7; 9],
                 inherited: vec![([1, 16], [6; 6])],
-            }],
+            }]
+            .into(),
             workers: vec![WorkerQueued {
                 free: vec![1, 2],
-                sending: vec![3],
-                partial: Default::default(),
-                queued: [queued, Queued::default()],
+                sending: vec![vec![3], vec![]].into(),
+                partial: vec![Queued::default(); 2].into(),
+                queued: vec![queued, Queued::default()].into(),
             }],
         }
     }
@@ -294,6 +310,7 @@ mod tests {
             workers in prop::collection::vec(worker(), 0..4),
             classes in prop::array::uniform2(prop::collection::vec(class(), 0..4)),
         ) {
+            let classes = Vec::from(classes).into();
             let said = Contents { workers, classes, ..contents() };
             prop_assert_eq!(Contents::read(&said.write()).unwrap(), said);
         }
@@ -313,7 +330,7 @@ mod tests {
 
     /// Fails when the state changes. Then raise [`FORMAT`].
     #[test]
-    fn this_is_format_6() {
+    fn this_is_format_7() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
             r#""copied":1,"dropped":{"limit":3}},"#,
@@ -332,13 +349,15 @@ mod tests {
             &[2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0],
             &[0, 0, 0, 0],                            // none at the other port
             &[1, 0, 0, 0],                            // one worker
+            &[2, 2],                                  // of two ports on two devices
             &[2, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0],    // two free frames
             &[1, 0, 0, 0, 3, 0, 0, 0],                // one that is sent
+            &[0, 0, 0, 0],                            // and none of the other port
             &[0, 0],                                  // no partial packets
             &[1, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1], // a packet of one frame
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 6));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 7));
     }
 }

@@ -1,14 +1,15 @@
-//! The properties of a port when it is joined, and later changes; and those that a policy depends
-//! on.
+//! The properties of a device when its ports are joined, and later changes; and those that a policy
+//! depends on.
 
 use crate::error::InstanceError;
-use crate::upgrade::state::PortManifest;
+use crate::upgrade::state::DeviceManifest;
 use narrows_bpf::{Entry, Hook, OwnAddress};
+use narrows_forwarding::PerDevice;
 use narrows_link::{Device, DeviceLosses, Link, LinkError, QueueCounts, is_addressed};
 
-/// The properties of a port that joining it needs.
+/// The properties of a device that joining its ports needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct PortFacts {
+pub(crate) struct DeviceFacts {
     pub(crate) name: String,
     pub(crate) ifindex: u32,
     pub(crate) mac: [u8; 6],
@@ -25,7 +26,7 @@ pub(crate) struct PortFacts {
     pub(crate) driver: String,
 }
 
-impl PortFacts {
+impl DeviceFacts {
     /// Those of the interface `name`.
     ///
     /// # Errors
@@ -120,22 +121,22 @@ pub(crate) fn policy_facts(link: &Link, queues: Option<usize>) -> narrows_policy
 }
 
 /// Packets lost by each device so far; zero if unreadable.
-pub(crate) fn losses(ports: &[PortFacts; 2]) -> [DeviceLosses; 2] {
-    let read = |port: &PortFacts| Device::read(port.ifindex).map(|device| device.losses);
-    ports.each_ref().map(|port| read(port).unwrap_or_default())
+pub(crate) fn losses(devices: &PerDevice<DeviceFacts>) -> PerDevice<DeviceLosses> {
+    let read = |facts: &DeviceFacts| Device::read(facts.ifindex).map(|device| device.losses);
+    devices.iter().map(|device| read(device).unwrap_or_default()).collect()
 }
 
-impl PortManifest {
+impl DeviceManifest {
     /// The handover of the port of `facts`; its program runs at `hook`, and is attached through
     /// `entry`.
-    pub(crate) fn new(facts: &PortFacts, hook: Hook, entry: Entry) -> Self {
-        let PortFacts { ifindex, mac, mtu, queues, .. } = *facts;
+    pub(crate) fn new(facts: &DeviceFacts, hook: Hook, entry: Entry) -> Self {
+        let DeviceFacts { ifindex, mac, mtu, queues, .. } = *facts;
         let (name, hook) = (facts.name.clone(), hook.name().to_owned());
         Self { name, ifindex, mac, mtu, queues, hook, shared: entry == Entry::Shared }
     }
 
     /// Where the program of the port of `facts` runs. `None` if it is not this port as it is now.
-    pub(crate) fn hook_on(&self, facts: &PortFacts) -> Option<Hook> {
+    pub(crate) fn hook_on(&self, facts: &DeviceFacts) -> Option<Hook> {
         let hook = Hook::named(&self.hook)?;
         (Self::new(facts, hook, self.entry()) == *self).then_some(hook)
     }
@@ -151,9 +152,9 @@ mod tests {
     use super::*;
     use narrows_link::Queues;
 
-    fn port() -> PortFacts {
+    fn port() -> DeviceFacts {
         let now = Queues { rx: 4, tx: 4 };
-        PortFacts {
+        DeviceFacts {
             name: "eth1".into(),
             ifindex: 3,
             mac: [2; 6],
@@ -173,21 +174,21 @@ mod tests {
 
     #[test]
     fn all_that_changed_is_named_in_one_sentence() {
-        let now = PortFacts { mtu: 9000, queues: 2, mac: [4; 6], ..port() };
+        let now = DeviceFacts { mtu: 9000, queues: 2, mac: [4; 6], ..port() };
         assert_eq!(
             port().change_to(&now, false).unwrap(),
             "eth1 has 2 queues instead of 4 and MTU 9000 instead of 1500 and another address"
         );
-        let now = PortFacts { addressed: true, ..port() };
+        let now = DeviceFacts { addressed: true, ..port() };
         assert_eq!(port().change_to(&now, false).unwrap(), "eth1 has an IP address of this host");
         assert_eq!(now.change_to(&port(), false).unwrap(), "eth1 has no IP address of this host");
-        let another = PortFacts { ifindex: 9, ..port() };
+        let another = DeviceFacts { ifindex: 9, ..port() };
         assert_eq!(port().change_to(&another, true).unwrap(), "eth1 is another interface now");
     }
 
     #[test]
     fn rings_of_the_device_matter_in_zero_copy_only() {
-        let now = PortFacts { rx_ring: 1024, ..port() };
+        let now = DeviceFacts { rx_ring: 1024, ..port() };
         assert_eq!(port().change_to(&now, false), None);
         let said = port().change_to(&now, true).unwrap();
         assert_eq!(said, "eth1 has receive rings of 1024 instead of 512");
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn receive_queues_that_have_no_partner_are_a_change_too() {
         let counts = QueueCounts { now: Queues { rx: 8, tx: 4 }, ..port().counts };
-        let said = port().change_to(&PortFacts { counts, ..port() }, false).unwrap();
+        let said = port().change_to(&DeviceFacts { counts, ..port() }, false).unwrap();
         assert_eq!(said, "eth1 has 8 receive and 4 transmit queues instead of 4 and 4");
     }
 }

@@ -1,0 +1,96 @@
+//! The ports of an instance, as the options of `narrows run` name them.
+
+use clap::Args;
+use narrows_forwarding::stick::Pair;
+use narrows_forwarding::{Forwarding, ForwardingError, NoVlan};
+
+/// The ports that an instance joins: two interfaces, or VLANs of one.
+#[derive(Args)]
+pub struct Joined {
+    /// The two interfaces, separated by a comma.
+    #[arg(
+        long, value_name = "A,B", value_parser = parse_ports,
+        required_unless_present = "stick", conflicts_with_all = ["stick", "vlans"],
+    )]
+    ports: Option<[String; 2]>,
+
+    /// Join VLANs of this one interface ("router on a stick"). A frame of a VLAN leaves through the
+    /// same interface with the tag of the other VLAN of its pair. Each VLAN is a port, and `tc`
+    /// names it A.VID, such as eth1.100 (vlanVID, where that has more than 15 characters).
+    #[arg(long, value_name = "A", requires = "vlans")]
+    stick: Option<String>,
+
+    /// Pairs of VLANs for --stick, at most 32: a number is a VLAN of 802.1Q, and one with an s
+    /// before it, such as s100, an outer VLAN of 802.1ad. Frames of other VLANs, and those without
+    /// a tag, go to the kernel.
+    #[arg(
+        long, value_name = "X:Y", value_parser = parse_pair, value_delimiter = ',',
+        requires = "stick",
+    )]
+    vlans: Vec<Pair>,
+}
+
+impl Joined {
+    /// How they are joined.
+    pub fn forwarding(&self) -> Result<Forwarding, ForwardingError> {
+        match (&self.ports, &self.stick) {
+            (Some([a, b]), _) => Forwarding::wire(a, b),
+            (None, device) => Forwarding::stick(device.as_deref().unwrap_or(""), &self.vlans),
+        }
+    }
+}
+
+/// `eth1,eth2`.
+pub fn parse_ports(text: &str) -> Result<[String; 2], String> {
+    match text.split(',').collect::<Vec<_>>()[..] {
+        [a, b] if !a.is_empty() && !b.is_empty() => Ok([a.to_owned(), b.to_owned()]),
+        _ => Err("two interface names separated by a comma, such as eth1,eth2".to_owned()),
+    }
+}
+
+/// `100:200`.
+pub fn parse_pair(text: &str) -> Result<Pair, String> {
+    let Some((one, other)) = text.split_once(':') else {
+        return Err("two VLANs separated by a colon, such as 100:200".to_owned());
+    };
+    let tag = |word: &str| word.parse().map_err(|error: NoVlan| error.to_string());
+    Ok((tag(one)?, tag(other)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        joined: Joined,
+    }
+
+    fn words(line: &str) -> Result<String, String> {
+        let line = Line::try_parse_from(format!("narrows {line}").split_whitespace());
+        let line = line.map_err(|error| error.to_string())?;
+        Ok(line.joined.forwarding().map_err(|error| error.to_string())?.words())
+    }
+
+    #[test]
+    fn ports_are_two_interfaces_or_vlans_of_one() {
+        for good in ["--ports a,b", "--stick a --vlans 100:200", "--stick a --vlans s1:2,3:s4"] {
+            assert_eq!(words(good).unwrap(), good);
+        }
+        for (wrong, why) in [
+            ("", "--ports"),
+            ("--ports a", "separated by a comma"),
+            ("--ports a,b --stick c --vlans 1:2", "cannot be used with"),
+            ("--stick a", "--vlans"),
+            ("--vlans 1:2", "--stick"),
+            ("--stick a --vlans 100", "separated by a colon"),
+            ("--stick a --vlans 100:4095", "1 to 4094"),
+            ("--stick a --vlans 1:2,2:3", "named twice"),
+        ] {
+            let refusal = words(wrong).unwrap_err();
+            assert!(refusal.contains(why), "{wrong}: {refusal}");
+        }
+    }
+}
