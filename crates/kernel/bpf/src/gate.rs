@@ -99,9 +99,10 @@ fn hint(error: &io::Error) -> &'static str {
 /// A gate in a dispatcher.
 #[derive(Debug)]
 pub struct Placed {
-    /// For [`Steer::take_over`](crate::Steer::take_over) and
-    /// [`Tree::take_over`](crate::tree::Tree::take_over). All descriptors of it together keep
-    /// the gate open.
+    /// For [`Steer::take_over`](crate::Steer::take_over),
+    /// [`Tree::take_over`](crate::tree::Tree::take_over) and
+    /// [`Vlans::take_over`](crate::Vlans::take_over). All descriptors of it together keep the gate
+    /// open.
     pub behind: OwnedFd,
     /// The number of its program, to remove it.
     pub id: u32,

@@ -103,6 +103,14 @@ impl Vlans {
         gate::lead_to(self.ports.as_fd(), place as u32, program)
     }
 
+    /// What keeps a program at `place`.
+    ///
+    /// # Errors
+    /// If there is no descriptor left.
+    pub(crate) fn hold_of(&self, place: usize) -> io::Result<Hold> {
+        Ok(Hold::Place(self.ports.as_fd().try_clone_to_owned()?, place as u32))
+    }
+
     /// The number of the program that is first at `place`.
     #[cfg(test)]
     pub(crate) fn first_at(&self, place: u32) -> Option<u32> {
