@@ -1,5 +1,5 @@
-//! Attaching a program through a link, at a chosen hook, and replacing it there, or behind a gate
-//! in libxdp's dispatcher.
+//! Attaching a program through a link, at a chosen hook, and replacing it there, or behind another
+//! program: a gate in libxdp's dispatcher, or the one that tells VLANs apart.
 //!
 //! `libbpf-rs` attaches links only in the mode that the kernel picks and netlink
 //! attachments only without a link, and replaces only programs of its own links, so these two
@@ -110,7 +110,7 @@ impl Entry {
     pub(crate) fn hold(self, descriptor: OwnedFd) -> Hold {
         match self {
             Self::Own | Self::Tcx => Hold::Link(descriptor),
-            Self::Shared => Hold::Gate(descriptor),
+            Self::Shared => Hold::Place(descriptor, 0),
         }
     }
 }
@@ -119,8 +119,9 @@ impl Entry {
 pub(crate) enum Hold {
     /// The link to an interface.
     Link(OwnedFd),
-    /// The array of a gate.
-    Gate(OwnedFd),
+    /// An array of programs, and its place there: that of a gate, which has one, or that of
+    /// [`Vlans`](crate::Vlans).
+    Place(OwnedFd, u32),
 }
 
 impl Hold {
@@ -128,14 +129,14 @@ impl Hold {
     pub(crate) fn replace(&self, program: BorrowedFd<'_>) -> io::Result<()> {
         match self {
             Self::Link(link) => replace(link.as_fd(), program),
-            Self::Gate(behind) => gate::lead_to(behind.as_fd(), program),
+            Self::Place(behind, place) => gate::lead_to(behind.as_fd(), *place, program),
         }
     }
 
-    /// Takes the program off, also if another process still has a descriptor of a gate.
+    /// Takes the program off, also if another process still has a descriptor of an array.
     pub(crate) fn release(self) {
-        if let Self::Gate(behind) = self {
-            gate::open(behind.as_fd());
+        if let Self::Place(behind, place) = self {
+            gate::open(behind.as_fd(), place);
         }
     }
 }
@@ -143,7 +144,7 @@ impl Hold {
 impl AsFd for Hold {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Self::Link(descriptor) | Self::Gate(descriptor) => descriptor.as_fd(),
+            Self::Link(descriptor) | Self::Place(descriptor, _) => descriptor.as_fd(),
         }
     }
 }

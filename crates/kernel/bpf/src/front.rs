@@ -84,6 +84,13 @@ impl Front {
         self.plane.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
     }
 
+    /// The number of the program behind it.
+    #[cfg(test)]
+    pub(crate) fn behind(&self) -> Option<u32> {
+        let number = self.plane.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok()??;
+        Some(u32::from_ne_bytes(number.try_into().ok()?))
+    }
+
     /// The program.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()

@@ -99,9 +99,10 @@ fn hint(error: &io::Error) -> &'static str {
 /// A gate in a dispatcher.
 #[derive(Debug)]
 pub struct Placed {
-    /// For [`Steer::take_over`](crate::Steer::take_over) and
-    /// [`Tree::take_over`](crate::tree::Tree::take_over). All descriptors of it together keep
-    /// the gate open.
+    /// For [`Steer::take_over`](crate::Steer::take_over),
+    /// [`Tree::take_over`](crate::tree::Tree::take_over) and
+    /// [`Vlans::take_over`](crate::Vlans::take_over). All descriptors of it together keep the gate
+    /// open.
     pub behind: OwnedFd,
     /// The number of its program, to remove it.
     pub id: u32,
@@ -294,10 +295,14 @@ fn leads_on(behind: &OwnedFd) -> bool {
     outcome == 0
 }
 
-/// Makes the gate of the array `behind` continue in `program`. Each frame passes the former or the
-/// new one.
-pub(crate) fn lead_to(behind: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
-    let (key, fd) = (0_u32, program.as_raw_fd());
+/// Makes what calls the program at `place` of the array `behind` continue in `program`: a gate, at
+/// place 0, for one. Each frame passes the former or the new one.
+pub(crate) fn lead_to(
+    behind: BorrowedFd<'_>,
+    place: u32,
+    program: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let (key, fd) = (place, program.as_raw_fd());
     // SAFETY: both are open, keys and values of the map have four bytes, and they outlive the call.
     let outcome = unsafe {
         libbpf_sys::bpf_map_update_elem(
@@ -310,9 +315,9 @@ pub(crate) fn lead_to(behind: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Re
     if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(()) }
 }
 
-/// Lets all frames pass the gate of the array `behind`.
-pub(crate) fn open(behind: BorrowedFd<'_>) {
-    let key = 0_u32;
+/// Takes the program at `place` of the array `behind` out: all frames pass a gate then.
+pub(crate) fn open(behind: BorrowedFd<'_>, place: u32) {
+    let key = place;
     // An error says that nothing is behind it.
     // SAFETY: as in `lead_to`.
     unsafe { libbpf_sys::bpf_map_delete_elem(behind.as_raw_fd(), (&raw const key).cast()) };

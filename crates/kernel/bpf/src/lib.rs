@@ -24,6 +24,7 @@ pub mod stepped;
 pub mod test_run;
 mod translation;
 pub mod tree;
+mod vlans;
 
 pub use attach::{AttachError, Entry, Hook, XdpMode, sends_redirected};
 pub use front::{
@@ -38,3 +39,4 @@ pub use own_address::OwnAddress;
 pub use sets::{SetTables, SetsError};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use translation::{TRANSLATION_MAX, translation};
+pub use vlans::Vlans;

@@ -5,14 +5,19 @@
 //! request costs nothing when it is not made. The second program is an object of its own, loaded
 //! only on request, because it calls functions that a kernel may lack, or have only once a module
 //! is loaded. A kernel without them loses only this look-up, and loading can be tried again.
+//!
+//! One program serves a device. Where its ports are VLANs, [`Vlans`] is what is attached, and each
+//! port has filters of its own in front of the steering program.
 
 use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
 use crate::own_address::OwnAddress;
+use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
+use narrows_forwarding::Tag;
 use narrows_units::Nanos;
 use std::cell::OnceCell;
 use std::io;
@@ -37,6 +42,9 @@ pub enum SteerError {
     /// The kernel did not load the program with the translation look-up.
     #[error("the kernel offers no conntrack look-up: {0}")]
     NoLookUp(LoadError),
+    /// The kernel did not load the program in front of it that tells VLANs apart.
+    #[error("the kernel does not load the program that tells VLANs apart: {0}")]
+    Vlans(LoadError),
     /// A map of it cannot be written or read.
     #[error("the steering program's {map} map cannot be used: {source}")]
     Map {
@@ -56,7 +64,7 @@ pub enum SteerError {
     Attach(#[from] AttachError),
 }
 
-/// The verdicts on frames that arrived at a port since the program was attached.
+/// The verdicts on frames that arrived at a device since the program was attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdicts {
     /// Handed to a worker's socket.
@@ -99,7 +107,9 @@ pub struct Watchdog {
     pub stalled: Stalled,
 }
 
-/// The steering program of one port: loaded, and attached once [`Steer::attach`] was called.
+/// The steering program of one device: loaded, and attached once [`Steer::attach`] was called.
+///
+/// The device is a port, or [has several](Steer::split).
 pub struct Steer {
     // Declared first, so that the program is detached before its maps go.
     hold: Option<Hold>,
@@ -109,8 +119,10 @@ pub struct Steer {
     /// Once it was asked for, and the kernel took it.
     translated: OnceCell<OwnedFd>,
     looks_up: bool,
-    /// The program in front of it, attached in its place.
-    front: Option<Front>,
+    /// What is attached in its place if ports are VLANs.
+    vlans: Option<Vlans>,
+    /// The program in front of it at each port.
+    fronts: Vec<Option<Front>>,
     settings: Settings,
 }
 
@@ -141,8 +153,8 @@ macro_rules! set_up {
 }
 
 impl Steer {
-    /// Loads the program for a port with the address `own`; `multi_buffer` if its frames may be in
-    /// several buffers. `seal` marks its metadata about translations; it is not 0 and should be
+    /// Loads the program for a device with the address `own`; `multi_buffer` if its frames may be
+    /// in several buffers. `seal` marks its metadata about translations; it is not 0 and should be
     /// random. `watchdog` decides when and how it bypasses silent workers. `entry` is how it will
     /// be attached.
     ///
@@ -176,9 +188,28 @@ impl Steer {
             plain: keep(&loaded.progs.steer).map_err(SteerError::Load)?,
             translated: OnceCell::new(),
             looks_up: false,
-            front: None,
+            vlans: None,
+            fronts: vec![None],
             settings,
         })
+    }
+
+    /// Gives the device a port for each of `tags`, in the place of one for all frames, before it is
+    /// attached. A port's *place* is its number among them. Frames of none of them go to the
+    /// kernel.
+    ///
+    /// # Errors
+    /// If the kernel does not load the program that tells VLANs apart.
+    pub fn split(&mut self, tags: &[Tag]) -> Result<(), SteerError> {
+        let Settings { multi_buffer, entry, .. } = self.settings;
+        let vlans = Vlans::load(tags, multi_buffer, entry).map_err(SteerError::Vlans)?;
+        let program = self.program().as_fd();
+        for place in 0..tags.len() {
+            vlans.lead_to(place, program).map_err(SteerError::Replace)?;
+        }
+        self.vlans = Some(vlans);
+        self.fronts = tags.iter().map(|_| None).collect();
+        Ok(())
     }
 
     /// Loads the program that looks up translations, on the maps of the plain one.
@@ -267,36 +298,62 @@ impl Steer {
             true => self.translated().map_err(SteerError::NoLookUp)?,
             false => &self.plain,
         };
-        match (&self.front, &self.hold) {
-            (Some(front), _) => front.lead_to(program.as_fd()).map_err(SteerError::Front)?,
-            (None, Some(hold)) => hold.replace(program.as_fd()).map_err(SteerError::Replace)?,
-            (None, None) => {}
+        for place in 0..self.fronts.len() {
+            if let Err(error) = self.lead_behind_front(place, program.as_fd()) {
+                for place in 0..place {
+                    // It was there just now.
+                    let _ = self.lead_behind_front(place, self.program().as_fd());
+                }
+                return Err(error);
+            }
         }
         self.looks_up = wanted;
         Ok(())
     }
 
-    /// Replaces the program in front of it by `front`, or removes it. Each frame passes the old or
-    /// the new one.
+    /// Replaces the program in front of it by `front`, or removes it, for frames of the port at
+    /// `place`: 0 for a device that is one. Each frame passes the old or the new one.
     ///
     /// # Errors
     /// If the kernel refuses; all is as it was then.
-    pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), SteerError> {
+    ///
+    /// # Panics
+    /// If the device has no such port.
+    pub fn put_in_front(&mut self, place: usize, front: Option<Front>) -> Result<(), SteerError> {
         let program = self.program().as_fd();
         if let Some(front) = &front {
             front.lead_to(program).map_err(SteerError::Front)?;
         }
-        if let Some(hold) = &self.hold {
-            let first = front.as_ref().map_or(program, Front::program);
-            hold.replace(first).map_err(SteerError::Replace)?;
-        }
-        self.front = front;
+        self.lead(place, front.as_ref().map_or(program, Front::program))?;
+        self.fronts[place] = front;
         Ok(())
+    }
+
+    /// Makes `program` the steering program for frames of the port at `place`, behind its filters.
+    fn lead_behind_front(&self, place: usize, program: BorrowedFd<'_>) -> Result<(), SteerError> {
+        match &self.fronts[place] {
+            Some(front) => front.lead_to(program).map_err(SteerError::Front),
+            None => self.lead(place, program),
+        }
+    }
+
+    /// Makes `program` the first for frames of the port at `place`.
+    fn lead(&self, place: usize, program: BorrowedFd<'_>) -> Result<(), SteerError> {
+        let led = match (&self.vlans, &self.hold) {
+            (Some(vlans), _) => vlans.lead_to(place, program),
+            (None, Some(hold)) => hold.replace(program),
+            (None, None) => Ok(()),
+        };
+        led.map_err(SteerError::Replace)
     }
 
     /// The program that sees a frame first.
     fn attached(&self) -> BorrowedFd<'_> {
-        self.front.as_ref().map_or(self.program().as_fd(), Front::program)
+        match (&self.vlans, &self.fronts[..]) {
+            (Some(vlans), _) => vlans.program(),
+            (None, [Some(front), ..]) => front.program(),
+            (None, _) => self.program().as_fd(),
+        }
     }
 
     /// The program that looks up, loaded when it is first asked for.
@@ -323,7 +380,12 @@ impl Steer {
         }
     }
 
-    /// The verdicts on frames so far.
+    /// The frames that went to the kernel because they are of none of the VLANs that are ports.
+    pub fn others(&self) -> u64 {
+        self.vlans.as_ref().map_or(0, Vlans::others)
+    }
+
+    /// The verdicts on frames so far, of all its ports.
     ///
     /// # Errors
     /// If the counters cannot be read.

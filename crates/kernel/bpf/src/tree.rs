@@ -8,6 +8,9 @@
 //! meets one plan as a whole. Before it writes, it waits until no program can still be reading that
 //! plan.
 //!
+//! *Two ways out.* Frames leave through the other port's device, or, where ports are VLANs of one
+//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]).
+//!
 //! *Numbers.* A class has a number that it keeps from plan to plan; credit and counters are stored
 //! under it. The caller says which numbers are new.
 //!
@@ -17,10 +20,12 @@ use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use crate::own_address::OwnAddress;
+use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject, libbpf_sys,
 };
+use narrows_forwarding::Tag;
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -163,7 +168,7 @@ impl AddAssign for ClassCounters {
 pub struct Totals {
     /// Addressed to this box and given to its kernel.
     pub to_self: u64,
-    /// Handed to the other port.
+    /// Handed to the other port, or sent with the other tag.
     pub sent_packets: u64,
     /// Their frame bytes.
     pub sent_bytes: u64,
@@ -270,12 +275,35 @@ pub struct Tree {
     laid_out: [Option<LaidOut>; 2],
 }
 
-/// What programs are loaded for.
-struct Port {
-    own: OwnAddress,
-    multi_buffer: bool,
-    /// How they are attached at XDP.
-    entry: Entry,
+/// The port that a tree is loaded for.
+#[derive(Clone, Copy, Debug)]
+pub struct Port {
+    /// The address of its device.
+    pub own: OwnAddress,
+    /// Whether its frames may be in several buffers.
+    pub multi_buffer: bool,
+    /// How it is attached at XDP.
+    pub entry: Entry,
+    /// The outermost tag with which its frames leave through their own device, if it is a VLAN
+    /// there: then all of them have one. `None` if they leave as they are through the
+    /// [other](Tree::connect).
+    pub other_tag: Option<Tag>,
+}
+
+/// Tells an open object what port it is for. A macro, because each object's skeleton has types of
+/// its own.
+macro_rules! set_up {
+    ($open:expr, $port:expr) => {
+        if let Some(rodata) = $open.maps.rodata_data.as_deref_mut() {
+            rodata.own_mac = $port.own.mac;
+            rodata.is_addressed = $port.own.is_addressed.into();
+            rodata.multi_buffer = $port.multi_buffer.into();
+            if let Some(tag) = $port.other_tag {
+                rodata.other_protocol = tag.protocol().ethertype().to_be();
+                rodata.other_vid = tag.vid().to_be();
+            }
+        }
+    };
 }
 
 impl Port {
@@ -298,19 +326,12 @@ impl Port {
         let kept = explained(|| {
             if hook == Hook::Tcx {
                 let mut open = skeleton_tcx::TreeTcxSkelBuilder::default().open(&mut storage)?;
-                if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                    rodata.own_mac = self.own.mac;
-                    rodata.is_addressed = self.own.is_addressed.into();
-                }
+                set_up!(open, self);
                 on_maps(open.open_object_mut())?;
                 return Ok(keep(open.load()?.object()));
             }
             let mut open = skeleton::TreeSkelBuilder::default().open(&mut storage)?;
-            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.own_mac = self.own.mac;
-                rodata.is_addressed = self.own.is_addressed.into();
-                rodata.multi_buffer = u32::from(self.multi_buffer);
-            }
+            set_up!(open, self);
             self.entry.set_up(&mut open.progs.tree, self.multi_buffer);
             self.entry.set_up(&mut open.progs.tree_behind, self.multi_buffer);
             on_maps(open.open_object_mut())?;
@@ -402,8 +423,8 @@ fn named(object: &Object, name: &'static str) -> Result<MapHandle, TreeError> {
 }
 
 impl Tree {
-    /// Loads the program for a port with the address `own`; `multi_buffer` if its frames may be in
-    /// several buffers. Until a plan is installed all frames pass, once it is
+    /// Loads the program for a port that is a device with the address `own`; `multi_buffer` if its
+    /// frames may be in several buffers. Until a plan is installed all frames pass, once it is
     /// [connected](Self::connect). `entry` is how it will be attached at XDP, and `hook` where it
     /// will run at first.
     ///
@@ -431,7 +452,15 @@ impl Tree {
         hook: Hook,
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
-        let port = Port { own: own.into(), multi_buffer, entry };
+        Self::at(Port { own: own.into(), multi_buffer, entry, other_tag: None }, hook, maps)
+    }
+
+    /// Loads the program for any port, to run on `maps` as one that [inherits](Self::inherit) them,
+    /// or, if there are none, on maps of its own.
+    ///
+    /// # Errors
+    /// If the kernel refuses it, or if these are other maps.
+    pub fn at(port: Port, hook: Hook, maps: &[OwnedFd]) -> Result<Self, TreeError> {
         let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
         let keep = |object: &Object| Ok((Programs::of(object)?, Maps::of(object)?));
         let (loaded, maps) = port.load(hook, &maps, keep)?;
@@ -560,13 +589,27 @@ impl Tree {
     /// # Errors
     /// If the kernel refuses.
     pub fn take_over(&mut self, hold: OwnedFd) -> Result<(), TreeError> {
-        let hold = self.entry().hold(hold);
+        self.replace(self.entry().hold(hold))
+    }
+
+    /// Goes behind `vlans`, at the `place` of its port there, in the place of what is there. Each
+    /// frame passes one or the other. Filters in front of it go along.
+    ///
+    /// # Errors
+    /// If the kernel refuses: the one is at XDP and the other at tcx.
+    pub fn stand_behind(&mut self, vlans: &Vlans, place: usize) -> Result<(), TreeError> {
+        self.replace(vlans.hold_of(place).map_err(TreeError::Replace)?)
+    }
+
+    /// Replaces what is at `hold`, and keeps that.
+    fn replace(&mut self, hold: Hold) -> Result<(), TreeError> {
         hold.replace(self.first(self.front.as_ref())).map_err(TreeError::Replace)?;
         self.hold = Some(hold);
         Ok(())
     }
 
-    /// What it is attached by, to be passed on to another process.
+    /// What it is attached by, to be passed on to another process. If it stands behind [`Vlans`],
+    /// theirs is.
     pub fn hold(&self) -> Option<BorrowedFd<'_>> {
         self.hold.as_ref().map(AsFd::as_fd)
     }
@@ -623,6 +666,7 @@ impl Tree {
 
     /// Redirects arriving frames to the interface `other` from now on. Until then they are dropped,
     /// as for a missing port: a driver that does not accept frames yet would lose them uncounted.
+    /// A port with [another tag](Port::other_tag) needs no other.
     ///
     /// # Errors
     /// If there is no such interface.

@@ -5,9 +5,11 @@ use crate::attach::Entry;
 use crate::attach::Hook;
 use crate::heartbeat::Heartbeats;
 use crate::steer::{Stalled, Steer, Watchdog};
-use crate::test_run::test_run;
-use crate::tree::Tree;
+use crate::test_run::{TX, test_run};
+use crate::tree::{Port, Tree};
+use crate::vlans::{Vlans, tests as vlans};
 use libbpf_rs::ObjectBuilder;
+use narrows_forwarding::TagProtocol;
 use narrows_units::Nanos;
 use std::os::fd::AsFd;
 use std::time::Instant;
@@ -75,6 +77,52 @@ fn a_tree_stands_behind_a_gate_as_well() {
     assert_eq!(verdict(&program), DROP);
     drop(tree);
     assert!(leads_on(&behind), "only an end of all processes opens it, or a detach");
+}
+
+#[test]
+fn the_vlans_of_a_device_stand_behind_a_gate_as_well_and_another_process_takes_over() {
+    for multi_buffer in [false, true] {
+        let Some((program, behind)) = gate() else { return };
+        let verdict_in = |vid| {
+            let frame = vlans::frame(0x8100, vid);
+            test_run(program.as_fd(), &frame, 1).unwrap().verdict
+        };
+        let mut old = dropping(multi_buffer);
+        old.split(&[vlans::tag(TagProtocol::Customer, 100)]).unwrap();
+        old.take_over(behind.try_clone().unwrap()).unwrap();
+        assert_eq!([100, 200].map(verdict_in), [DROP, PASS]);
+        let mut new = dropping(multi_buffer);
+        new.split(&[vlans::tag(TagProtocol::Customer, 200)]).unwrap();
+        new.take_over(behind.try_clone().unwrap()).unwrap();
+        drop(old);
+        assert_eq!([100, 200].map(verdict_in), [PASS, DROP]);
+        assert_eq!(new.others(), 1);
+        new.detach();
+        assert_eq!([100, 200].map(verdict_in), [PASS, PASS]);
+    }
+}
+
+#[test]
+fn trees_behind_vlans_stand_behind_a_gate_as_well() {
+    let Some((program, behind)) = gate() else { return };
+    let tags = [100, 200].map(|vid| vlans::tag(TagProtocol::Customer, vid));
+    let mut vlans = Vlans::load(&tags, false, Entry::Shared).unwrap();
+    let port = Port {
+        own: OWN.into(),
+        multi_buffer: false,
+        entry: Entry::Shared,
+        other_tag: Some(tags[1]),
+    };
+    let mut tree = Tree::at(port, Hook::Xdp(XdpMode::Native), &[]).unwrap();
+    tree.stand_behind(&vlans, 0).unwrap();
+    vlans.take_over(behind.try_clone().unwrap()).unwrap();
+    let run = |vid| test_run(program.as_fd(), &vlans::frame(0x8100, vid), 1).unwrap();
+    let sent = run(100);
+    assert_eq!((sent.verdict, sent.frame), (TX, vlans::frame(0x8100, 200)));
+    assert_eq!((run(200).verdict, vlans.others()), (PASS, 1));
+    vlans.detach();
+    assert!(!leads_on(&behind));
+    assert_eq!(run(100).verdict, PASS);
 }
 
 /// As when a process is killed.

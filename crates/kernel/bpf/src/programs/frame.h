@@ -29,7 +29,6 @@ const volatile __u32 multi_buffer = 0;
 #define TO_BOX XDP_PASS
 #define DROPPED XDP_DROP
 #define FAILED XDP_ABORTED
-#define REDIRECTED XDP_REDIRECT
 
 static __always_inline void *data_of(struct xdp_md *ctx)
 {
@@ -64,7 +63,6 @@ static __always_inline __be16 tag_beside(struct xdp_md *ctx, __be16 *type)
 #define TO_BOX TC_ACT_UNSPEC
 #define DROPPED TC_ACT_SHOT
 #define FAILED TC_ACT_SHOT
-#define REDIRECTED TC_ACT_REDIRECT
 /* The bytes of a packet whose headers are read wherever they are. */
 #define HEADERS_MAX 128
 

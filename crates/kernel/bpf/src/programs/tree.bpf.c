@@ -3,9 +3,9 @@
  * tree: polices the packets from one port to the other by a tree of classes, in the driver, or
  * (tree_tcx) at tcx.
  *
- * Frames for the box itself go up the stack, if it has an address there. All others are classified, metered by the tree,
- * and leave through the other port at once; they are marked or dropped if their class is sold
- * too far ahead. Nothing waits here.
+ * Frames for the box itself go up the stack, if it has an address there. All others are
+ * classified, metered by the tree, and leave through the other port at once, or with the other
+ * VLAN's tag; they are marked or dropped if their class is sold too far ahead. Nothing waits here.
  *
  * There are two programs: `tree`, and `tree_behind` for what has met filters that set a mark
  * or a priority (handed.h).
@@ -18,15 +18,17 @@
 #include "mark.h"
 #include "meter.h"
 #include "other_port.h"
+#include "retag.h"
 #include "segments.h"
 #include "self.h"
 #include "terms.h"
 
-static __always_inline int send(struct totals *total, struct class_slot *slot, struct size size)
+static __always_inline int send(struct context *ctx, struct totals *total,
+				struct class_slot *slot, struct size size)
 {
-	int action = redirect();
+	int action = other_protocol ? retag(ctx) : redirect();
 
-	if (action == REDIRECTED) {
+	if (action != DROPPED) {
 		total->sent_packets += size.packets;
 		total->sent_bytes += size.bytes;
 		slot->bytes += size.bytes;
@@ -112,7 +114,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	if (!class || !slot)
 		return drop(total, &total->unclassified_drops, size);
 	if (!class->rate)
-		return send(total, slot, size);
+		return send(ctx, total, slot, size);
 
 	cost = charge_of(class, size);
 	/* Not even asked for: it would put all classes on its way into debt. */
@@ -128,7 +130,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		slot->credit -= cost;
 		slot->marked += size.packets;
 	}
-	return send(total, slot, size);
+	return send(ctx, total, slot, size);
 }
 
 SEC(HOOK)

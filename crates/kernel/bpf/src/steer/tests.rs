@@ -1,8 +1,12 @@
 //! The steering program, run by the kernel on frames that never were on a wire.
 
 use super::*;
+use crate::front::{Does, FrontMaps, FrontPort, Step, Term, Then};
 use crate::heartbeat::Heart;
+use crate::test_run::test_run;
+use crate::vlans::tests::{frame, tag};
 use libbpf_rs::libbpf_sys;
+use narrows_forwarding::TagProtocol;
 use rustix::time::{ClockId, clock_gettime};
 
 const AFTER: Nanos = Nanos::from_millis(500);
@@ -96,6 +100,96 @@ fn a_queue_without_a_heart_is_not_watched() {
     heart.beat(Nanos::ZERO);
     assert_eq!(run(&steer, [2; 6], 1).0, PASS);
     assert_eq!(steer.verdicts().unwrap().unserved, 1);
+}
+
+/// Filters that drop all frames.
+fn dropping() -> Front {
+    let port = FrontPort { own: OWN.into(), multi_buffer: false, entry: Entry::Own, handed: None };
+    let step = Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: None };
+    let term = Term { steps: vec![step], ..Term::any() };
+    Front::load(port, &[term], None, &mut FrontMaps::new().unwrap()).unwrap()
+}
+
+/// A program for the VLANs 100, 200 and 300.
+fn split() -> Option<Steer> {
+    let (mut steer, _) = steer(Stalled::Pass)?;
+    let tags = [100, 200, 300].map(|vid| tag(TagProtocol::Customer, vid));
+    steer.split(&tags).unwrap();
+    Some(steer)
+}
+
+/// The verdicts on frames of its VLANs.
+fn verdicts_by_vlan(steer: &Steer) -> [u32; 3] {
+    let run = |vid| test_run(steer.attached(), &frame(0x8100, vid), 1).unwrap().verdict;
+    [100, 200, 300].map(run)
+}
+
+#[test]
+fn frames_of_all_its_vlans_are_steered_and_others_go_to_the_kernel() {
+    let Some(steer) = split() else { return };
+    assert_eq!(verdicts_by_vlan(&steer), [PASS; 3]);
+    assert_eq!((steer.verdicts().unwrap().unserved, steer.others()), (3, 0));
+    assert_eq!(test_run(steer.attached(), &frame(0x8100, 400), 1).unwrap().verdict, PASS);
+    let mut own = frame(0x8100, 200);
+    own[..6].copy_from_slice(&OWN);
+    assert_eq!(test_run(steer.attached(), &own, 1).unwrap().verdict, PASS);
+    let expected = Verdicts { to_self: 1, unserved: 3, ..Verdicts::default() };
+    assert_eq!((steer.verdicts().unwrap(), steer.others()), (expected, 1));
+}
+
+#[test]
+fn filters_of_one_vlan_drop_nothing_of_another() {
+    let Some(mut steer) = split() else { return };
+    steer.put_in_front(1, Some(dropping())).unwrap();
+    assert_eq!(verdicts_by_vlan(&steer), [PASS, DROP, PASS]);
+    steer.put_in_front(2, Some(dropping())).unwrap();
+    steer.put_in_front(1, None).unwrap();
+    assert_eq!(verdicts_by_vlan(&steer), [PASS, PASS, DROP]);
+    assert_eq!(steer.verdicts().unwrap().unserved, 4);
+}
+
+#[test]
+fn a_device_that_is_a_port_has_its_filters_at_place_0() {
+    let Some((mut steer, _)) = steer(Stalled::Pass) else { return };
+    let verdict = |steer: &Steer| test_run(steer.attached(), &[4; 64], 1).unwrap().verdict;
+    steer.put_in_front(0, Some(dropping())).unwrap();
+    assert_eq!((verdict(&steer), steer.others()), (DROP, 0));
+    steer.put_in_front(0, None).unwrap();
+    assert_eq!(verdict(&steer), PASS);
+}
+
+/// The number of a program, of which this is a descriptor.
+fn number_of(program: BorrowedFd<'_>) -> u32 {
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd()));
+    let info = info.unwrap();
+    let number = info.lines().find_map(|line| line.strip_prefix("prog_id:")).unwrap();
+    number.trim().parse().unwrap()
+}
+
+#[test]
+fn a_look_up_is_for_frames_of_all_vlans_with_filters_or_without() {
+    let Some(mut steer) = split() else { return };
+    if let Err(error) = steer.can_look_up() {
+        eprintln!("SKIPPED: {error}");
+        return;
+    }
+    steer.put_in_front(1, Some(dropping())).unwrap();
+    let (plain, looking) =
+        (number_of(steer.plain.as_fd()), number_of(steer.translated().unwrap().as_fd()));
+    for (wanted, expected) in [(true, looking), (false, plain), (true, looking)] {
+        steer.look_up(wanted).unwrap();
+        let vlans = steer.vlans.as_ref().unwrap();
+        let front = steer.fronts[1].as_ref().unwrap();
+        let behind = [vlans.first_at(0), front.behind(), vlans.first_at(2)];
+        assert_eq!(behind, [Some(expected); 3]);
+        assert_eq!(vlans.first_at(1), Some(number_of(front.program())));
+    }
+    // What is put there later leads to the same, and so does what is bare again.
+    steer.put_in_front(0, Some(dropping())).unwrap();
+    steer.put_in_front(1, None).unwrap();
+    let front = steer.fronts[0].as_ref().unwrap();
+    let vlans = steer.vlans.as_ref().unwrap();
+    assert_eq!([front.behind(), vlans.first_at(1)], [Some(looking); 2]);
 }
 
 /// `cargo test --release -p narrows-bpf --lib what_steering_costs -- --ignored --nocapture`

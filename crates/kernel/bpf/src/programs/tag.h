@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The outermost VLAN tag of a frame (IEEE 802.1Q): beside the packet, or in it.
+ */
+#ifndef TAG_H
+#define TAG_H
+
+#include "frame.h"
+
+/* The bits of a tag that are the VLAN's number. The others are its priority and whether it may
+ * be dropped first. */
+#define VID_MASK 0x0fff
+#define VIDS (VID_MASK + 1)
+
+/* In network order. */
+struct tag {
+	__be16 type;
+	__be16 control;
+};
+
+/* Where a tag in the frame is, or null if the frame ends before; whether there is one, its type
+ * says. */
+static __always_inline struct tag *tag_within(struct context *ctx)
+{
+	struct tag *tag = data_of(ctx) + 2 * ETH_ALEN;
+
+	return (void *)(tag + 1) > data_end_of(ctx) ? 0 : tag;
+}
+
+/* The outermost tag. Without one, its type is another protocol's, or 0. */
+static __always_inline struct tag outermost_tag(struct context *ctx)
+{
+	struct tag tag = {}, *within;
+
+	tag.control = tag_beside(ctx, &tag.type);
+	if (!tag.type) {
+		within = tag_within(ctx);
+		if (within)
+			tag = *within;
+	}
+	return tag;
+}
+
+#endif
