@@ -49,6 +49,7 @@ mod setup;
 mod stalls;
 mod standby;
 mod starting;
+mod stick;
 mod supervision;
 mod tools;
 mod upgrading;

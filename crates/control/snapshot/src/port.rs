@@ -50,6 +50,10 @@ pub struct Port {
     pub to_self: u64,
     /// Frames passed to the kernel because their queue has no worker.
     pub unserved: u64,
+    /// Frames passed to the kernel because they are in no VLAN that is a port. Of a device with
+    /// several ports, at the first of them.
+    #[serde(default)]
+    pub others: u64,
     /// Frames that bypassed a silent worker: passed to the kernel, or dropped if Narrows fails
     /// closed.
     #[serde(default)]

@@ -123,9 +123,19 @@ impl Forwarding {
         self.ids().filter(move |port| self.device_of(*port) == device)
     }
 
+    /// The number of `port` among those on its device.
+    pub fn place(&self, port: PortId) -> usize {
+        self.ports_on(self.device_of(port)).take_while(|other| *other < port).count()
+    }
+
+    /// The tags of the ports on `device`, in the order of their places; none if it is a port itself.
+    pub fn tags_on(&self, device: DeviceId) -> Vec<Tag> {
+        self.ports_on(device).filter_map(|port| self.ports[port].tag).collect()
+    }
+
     /// Whether `port` is the first one on its device: there what belongs to the device is shown.
     pub fn is_first(&self, port: PortId) -> bool {
-        self.ports_on(self.device_of(port)).next() == Some(port)
+        self.place(port) == 0
     }
 
     /// The port through which what arrives at `port` leaves; and the port from which `port` gets

@@ -75,6 +75,8 @@ pub struct Verdicts {
     pub unserved: u64,
     /// Treated as [`Stalled`] says, because the worker of their queue was silent.
     pub stalled: u64,
+    /// Given to the kernel because they were in no VLAN that is a port.
+    pub others: u64,
 }
 
 /// The treatment of frames for a silent worker.
@@ -404,7 +406,13 @@ impl Steer {
                     .sum(),
             )
         };
-        Ok(Verdicts { to_worker: sum(0)?, to_self: sum(1)?, unserved: sum(2)?, stalled: sum(3)? })
+        Ok(Verdicts {
+            to_worker: sum(0)?,
+            to_self: sum(1)?,
+            unserved: sum(2)?,
+            stalled: sum(3)?,
+            others: self.others(),
+        })
     }
 }
 

@@ -189,6 +189,7 @@ fn add_verdicts(one: Verdicts, two: Verdicts) -> Verdicts {
         to_self: one.to_self + two.to_self,
         unserved: one.unserved + two.unserved,
         stalled: one.stalled + two.stalled,
+        others: one.others + two.others,
     }
 }
 

@@ -25,9 +25,9 @@ use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
 use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
-use narrows_bpf::tree::{Acted, ClassCounters, Totals, Tree, TreeError};
+use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Hook, Pulse, SetTables, SteerError, Verdicts, XdpMode,
+    AttachError, Entry, FrontPort, Hook, Pulse, SetTables, SteerError, Verdicts, Vlans, XdpMode,
     sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
@@ -43,6 +43,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 mod handover;
+mod stick;
 
 pub(crate) use handover::InheritedPrograms;
 
@@ -85,6 +86,8 @@ fn has_several_buffers(port: &DeviceFacts) -> bool {
 
 /// Ports joined in their drivers.
 pub(crate) struct InDriver {
+    /// Of a device whose ports are VLANs: what is attached there.
+    vlans: PerDevice<Option<Vlans>>,
     /// By the port where frames arrive: the plan of the other port applies to them.
     trees: PerPort<Tree>,
     /// The filters in front of them.
@@ -120,11 +123,14 @@ impl InDriver {
         fronts: &Fronts<'_>,
         gates: &Gates,
     ) -> Result<Self, InstanceError> {
+        if forwarding.is_stick() {
+            return Self::open_stick(forwarding, devices, only, plans, fronts, gates);
+        }
         let load = |port: PortId| {
             let device = forwarding.device_of(port);
             let facts = &devices[device];
             let entry = gates.entry(device);
-            let load = |hook| Tree::load(facts.own(), has_several_buffers(facts), entry, hook);
+            let load = |hook| Tree::at(tree_port(forwarding, port, facts, entry), hook, &[]);
             let first = hooks_for(facts, entry, only)[0];
             // Where this kernel has no such hook, its programs may not be loadable.
             let loaded = load(first).or_else(|error| {
@@ -133,22 +139,11 @@ impl InDriver {
             });
             loaded.map_err(failed(facts))
         };
-        let mut plane = Self {
-            trees: forwarding.ids().map(load).collect::<Result<_, _>>()?,
-            fronts: forwarding.ids().map(|_| PortFront::default()).collect(),
-            installed: forwarding.ids().map(|_| Installed::default()).collect(),
-            forwarding: forwarding.clone(),
-            losses_before: losses(&devices),
-            hooks: devices.iter().map(|_| NATIVE).collect(),
-            devices,
-        };
-        for (port, plan) in forwarding.ids().zip(plans) {
-            plane.install(port, plan)?;
-        }
+        let trees = forwarding.ids().map(load).collect::<Result<_, _>>()?;
+        let hooks = devices.iter().map(|_| NATIVE).collect();
+        let mut plane = Self::of(trees, forwarding, devices, hooks);
         // Before they are attached: from then on frames are lost until the ports are connected.
-        for port in forwarding.ids() {
-            plane.put_in_front(port, &fronts.terms[port], fronts.tables)?;
-        }
+        plane.prepare(plans, fronts)?;
         let before: PerPort<Entry> = plane.trees.iter().map(Tree::entry).collect();
         plane.attach_all(only, gates)?;
         for port in forwarding.ids() {
@@ -160,6 +155,36 @@ impl InDriver {
         }
         plane.connect()?;
         Ok(plane)
+    }
+
+    /// The plane of `trees`, which have no plans yet; they are, or will be, at `hooks`.
+    fn of(
+        trees: PerPort<Tree>,
+        forwarding: &Forwarding,
+        devices: PerDevice<DeviceFacts>,
+        hooks: PerDevice<Hook>,
+    ) -> Self {
+        Self {
+            vlans: devices.iter().map(|_| None).collect(),
+            trees,
+            fronts: forwarding.ids().map(|_| PortFront::default()).collect(),
+            installed: forwarding.ids().map(|_| Installed::default()).collect(),
+            forwarding: forwarding.clone(),
+            losses_before: losses(&devices),
+            devices,
+            hooks,
+        }
+    }
+
+    /// Installs `plans`, with `fronts` in front.
+    fn prepare(&mut self, plans: PerPort<Plan>, fronts: &Fronts<'_>) -> Result<(), InstanceError> {
+        for (port, plan) in plans.into_iter_enumerated() {
+            self.install(port, plan)?;
+        }
+        for port in fronts.terms.keys() {
+            self.put_in_front(port, &fronts.terms[port], fronts.tables)?;
+        }
+        Ok(())
     }
 
     /// Attaches all programs, each at the best hook for both ports of its pair, or at `only`. No
@@ -287,7 +312,9 @@ impl InDriver {
             };
             port.queues = (0..inward.len().max(outward.len())).map(of).collect();
             let Totals { to_self, .. } = self.totals(self.forwarding.across(id));
-            port.verdicts = Verdicts { to_self, ..Verdicts::default() };
+            let vlans = self.vlans[self.forwarding.device_of(id)].as_ref();
+            let others = vlans.filter(|_| self.forwarding.is_first(id)).map_or(0, Vlans::others);
+            port.verdicts = Verdicts { to_self, others, ..Verdicts::default() };
         }
         self.add_losses(&mut counts);
         self.add_dropped_in_front(&mut counts);
@@ -328,6 +355,21 @@ fn path(totals: &Totals) -> PathCounters {
         tx_bytes: totals.sent_bytes,
         copied: 0,
         drops,
+    }
+}
+
+/// What the tree of `port` on the device `facts` is for.
+fn tree_port(
+    forwarding: &Forwarding,
+    port: PortId,
+    facts: &DeviceFacts,
+    entry: Entry,
+) -> tree::Port {
+    tree::Port {
+        own: facts.own(),
+        multi_buffer: has_several_buffers(facts),
+        entry,
+        other_tag: forwarding.ports()[forwarding.across(port)].tag,
     }
 }
 
@@ -459,6 +501,7 @@ impl Plane for InDriver {
     }
 
     fn close(mut self: Box<Self>, _: bool) -> Closed {
+        self.vlans.iter_mut().flatten().for_each(Vlans::detach);
         self.trees.iter_mut().for_each(Tree::detach);
         Closed { counts: self.counts(), left_behind: Vec::new() }
     }

@@ -97,7 +97,8 @@ impl Prepared {
             bind_best(forwarding, &devices, options, queues)?;
         let several = sizing.buffer.several;
         let entries = devices.keys().map(|device| gates.entry(device)).collect();
-        let (heartbeats, steers) = load(&devices, several, stalled, &entries, &sockets)?;
+        let (heartbeats, steers) =
+            load(forwarding, &devices, several, stalled, &entries, &sockets)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let ios = sockets
@@ -121,13 +122,13 @@ impl Prepared {
         tables: Option<&SetTables>,
     ) -> Result<(), SessionError> {
         let name = self.forwarding.name(id);
-        let device = self.forwarding.device_of(id);
+        let (device, place) = (self.forwarding.device_of(id), self.forwarding.place(id));
         let own = self.devices[device].own();
         let steer = &mut self.steers[device];
         let (multi_buffer, entry) = (self.sizing.buffer.several, steer.entry());
         let port = FrontPort { own, multi_buffer, entry, handed: None };
         self.fronts[id]
-            .set(terms, tables, port, |front| steer.put_in_front(front))
+            .set(terms, tables, port, |front| steer.put_in_front(place, front))
             .map_err(|source| SessionError::Front { port: name.to_owned(), source })
     }
 
@@ -230,9 +231,10 @@ fn install(plans: PerPort<Plan>) -> (PerPort<Installation>, Vec<Vec<Slot>>) {
     (installed.into(), slots)
 }
 
-/// Loads the steering programs of `devices`, which redirect frames to `sockets` while their
+/// Loads the steering programs of `devices`, which the ports of `forwarding` are on. They redirect frames to `sockets` while their
 /// workers' heartbeats are recent, and otherwise follow `stalled`.
 fn load(
+    forwarding: &Forwarding,
     devices: &PerDevice<DeviceFacts>,
     multi_buffer: bool,
     stalled: Stalled,
@@ -244,8 +246,12 @@ fn load(
     let steer = |(device, facts): (DeviceId, &DeviceFacts)| {
         let failed = |source| SessionError::Steer { port: facts.name.clone(), hint: "", source };
         let (seal, watchdog) = (Secrets::own().seal, watchdog.clone());
-        let steer = Steer::load(facts.own(), multi_buffer, seal, watchdog, entries[device])
+        let mut steer = Steer::load(facts.own(), multi_buffer, seal, watchdog, entries[device])
             .map_err(failed)?;
+        let tags = forwarding.tags_on(device);
+        if !tags.is_empty() {
+            steer.split(&tags).map_err(failed)?;
+        }
         for (queue, sockets) in (0u32..).zip(sockets) {
             steer.serve(queue, sockets[device].as_fd()).map_err(failed)?;
         }

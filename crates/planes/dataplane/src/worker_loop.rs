@@ -73,6 +73,7 @@ pub(crate) struct WorkerLoop {
     /// The host's handoff queue, if the host is another thread.
     host: Option<Arc<HandoffQueue<Runner>>>,
     /// In boxes, because they are sorted after each sleep.
+    #[expect(clippy::vec_box, reason = "a worker is handed over without being copied")]
     runners: Vec<Box<Runner>>,
     polled: PollSet,
     gauge: Gauge,

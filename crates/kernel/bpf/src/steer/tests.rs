@@ -68,7 +68,7 @@ fn a_frame_goes_past_a_worker_that_is_silent_and_to_one_that_is_not() {
             heart.beat(beat);
             run(&steer, other, 1);
         }
-        let expected = Verdicts { to_worker: 0, to_self: 1, unserved: 4, stalled: 3 };
+        let expected = Verdicts { to_worker: 0, to_self: 1, unserved: 4, stalled: 3, others: 0 };
         assert_eq!(steer.verdicts().unwrap(), expected);
     }
 }
@@ -90,7 +90,7 @@ fn where_the_box_has_no_address_frames_to_the_port_s_go_as_all_others_and_never_
         assert_eq!(run(&steer, [2; 6], 1).0, PASS);
         assert_eq!(run(&steer, OWN, 1).0, DROP);
     }
-    let expected = Verdicts { to_worker: 0, to_self: 0, unserved: 2, stalled: 2 };
+    let expected = Verdicts { to_worker: 0, to_self: 0, unserved: 2, stalled: 2, others: 0 };
     assert_eq!(steer.verdicts().unwrap(), expected);
 }
 

@@ -9,15 +9,15 @@
 //! *Non-goals.* Filters in front start over, with counters and accounts of their own, as on the
 //! other plane.
 
-use super::{InDriver, Installed, failed, has_several_buffers};
+use super::{InDriver, Installed, failed, tree_port};
 use crate::counters::Counts;
-use crate::device::{DeviceFacts, losses};
+use crate::device::DeviceFacts;
 use crate::error::InstanceError;
-use crate::front::{Fronts, PortFront};
+use crate::front::Fronts;
 use crate::options::SessionOptions;
 use crate::plane::{InheritedPlane, Plane, Still};
 use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
-use narrows_bpf::tree::{ClassCounters, Totals, Tree};
+use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
 use narrows_classify::{ActionId, ActionKind};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::{Handle, Plan};
@@ -29,8 +29,13 @@ impl InDriver {
     /// The manifest for another process. `None` if there are no descriptors left.
     pub(super) fn manifest(&self) -> Option<(DriverManifest, Vec<OwnedFd>)> {
         let mut descriptors = Vec::new();
-        for tree in &self.trees {
-            descriptors.push(tree.hold()?.try_clone_to_owned().ok()?);
+        for device in self.devices.keys() {
+            let first = self.forwarding.ports_on(device).next()?;
+            let hold = match &self.vlans[device] {
+                Some(vlans) => vlans.hold(),
+                None => self.trees[first].hold(),
+            };
+            descriptors.push(hold?.try_clone_to_owned().ok()?);
         }
         for map in self.trees.iter().flat_map(Tree::maps) {
             descriptors.push(map.try_clone_to_owned().ok()?);
@@ -109,23 +114,20 @@ impl InheritedPrograms {
             let device = forwarding.device_of(port);
             let (facts, entry) = (&devices[device], manifest.devices[device].entry());
             let maps: Vec<OwnedFd> = descriptors.by_ref().take(of_port).collect();
-            let several = has_several_buffers(facts);
-            let tree = Tree::inherit(facts.own(), several, entry, hooks[device], &maps);
-            trees.push(tree.map_err(failed(facts))?);
+            let tree = tree_port(forwarding, port, facts, entry);
+            trees.push(Tree::at(tree, hooks[device], &maps).map_err(failed(facts))?);
         }
-        let mut plane = InDriver {
-            trees,
-            fronts: forwarding.ids().map(|_| PortFront::default()).collect(),
-            installed: forwarding.ids().map(|_| Installed::default()).collect(),
-            forwarding: forwarding.clone(),
-            losses_before: losses(&devices),
-            devices,
-            hooks,
-        };
+        let mut plane = InDriver::of(trees, forwarding, devices, hooks);
         for port in forwarding.ids() {
             plane.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
-        plane.connect()?;
+        if forwarding.is_stick() {
+            for (device, described) in manifest.devices.iter_enumerated() {
+                plane.vlans[device] = Some(plane.in_front_of_all(device, described.entry())?);
+            }
+        } else {
+            plane.connect()?;
+        }
         Ok(Self { plane, plans, holds })
     }
 }
@@ -168,9 +170,18 @@ impl InheritedPlane for InheritedPrograms {
         _: &SessionOptions,
     ) -> Result<(Box<dyn Plane>, Option<Nanos>), InstanceError> {
         let Self { mut plane, plans, holds } = *self;
-        for ((tree, hold), facts) in plane.trees.iter_mut().zip(holds).zip(&plane.devices) {
-            tree.resume().map_err(failed(facts))?;
-            tree.take_over(hold).map_err(failed(facts))?;
+        for (device, hold) in holds.into_iter_enumerated() {
+            let facts = &plane.devices[device];
+            for port in plane.forwarding.ports_on(device) {
+                plane.trees[port].resume().map_err(failed(facts))?;
+            }
+            let first = plane.forwarding.ports_on(device).next();
+            let replaced = match (&mut plane.vlans[device], first) {
+                (Some(vlans), _) => vlans.take_over(hold).map_err(TreeError::Replace),
+                (None, Some(port)) => plane.trees[port].take_over(hold),
+                (None, None) => Ok(()),
+            };
+            replaced.map_err(failed(facts))?;
         }
         for (port, plan) in plane.forwarding.ids().zip(plans) {
             plane.install(port, plan)?;

@@ -121,7 +121,7 @@ impl Instance {
         let counted = totals.ports.iter().zip(&self.past.ports).map(|(port, past)| {
             let queues = port.queues.iter().enumerate();
             let queues = queues.map(|(queue, counters)| counted(counters, past.queues.get(queue)));
-            let Verdicts { to_worker, to_self, unserved, stalled } = port.verdicts;
+            let Verdicts { to_worker, to_self, unserved, stalled, others } = port.verdicts;
             let DeviceLosses {
                 rx_dropped,
                 rx_errors,
@@ -132,7 +132,7 @@ impl Instance {
             } = port.losses;
             PortCounted {
                 queues: queues.collect(),
-                verdicts: [to_worker, to_self, unserved, stalled],
+                verdicts: [to_worker, to_self, unserved, stalled, others],
                 losses: [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier],
             }
         });
@@ -211,8 +211,8 @@ impl Inherited {
             return Err(InstanceError::Inheritance("it counts other ports".to_owned()));
         }
         for (past, counted) in self.instance.past.ports.iter_mut().zip(counted) {
-            let [to_worker, to_self, unserved, stalled] = counted.verdicts;
-            past.verdicts = Verdicts { to_worker, to_self, unserved, stalled };
+            let [to_worker, to_self, unserved, stalled, others] = counted.verdicts;
+            past.verdicts = Verdicts { to_worker, to_self, unserved, stalled, others };
             let [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier] =
                 counted.losses;
             past.losses = DeviceLosses {

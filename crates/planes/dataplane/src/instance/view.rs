@@ -107,6 +107,7 @@ impl Instance {
             to_self: counts.verdicts.to_self,
             unserved: counts.verdicts.unserved,
             stalled: counts.verdicts.stalled,
+            others: counts.verdicts.others,
             delays: counters::delays(&counts.delays),
             round_trips: beyond[0].map(counters::beyond),
             heaviest: counters::heaviest(&counts.heaviest, beyond),

@@ -132,7 +132,8 @@ impl InheritedSession {
             sockets.push(of_queue);
         }
         let entries = manifest.devices.iter().map(DeviceManifest::entry).collect();
-        let (heartbeats, steers) = load(&devices, multi_buffer, stalled, &entries, &sockets)?;
+        let (heartbeats, steers) =
+            load(forwarding, &devices, multi_buffer, stalled, &entries, &sockets)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let (installed, slots) = install(plans);

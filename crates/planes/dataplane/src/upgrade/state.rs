@@ -169,8 +169,9 @@ pub struct ProgramState {
 pub struct PortCounted {
     /// At each queue.
     pub queues: Vec<QueueCounted>,
-    /// By its steering program: handed to workers, for this box, left to the kernel, stalled.
-    pub verdicts: [u64; 4],
+    /// By its steering program: handed to workers, for this box, left to the kernel, stalled, in no
+    /// VLAN that is a port.
+    pub verdicts: [u64; 5],
     /// Lost by its device: received and dropped, with an error, missed; not sent, with an error,
     /// for lack of a carrier.
     pub losses: [u64; 6],
@@ -275,7 +276,7 @@ mod tests {
                 tx_kicks: 4,
                 ..QueueCounted::default()
             }],
-            verdicts: [5, 6, 7, 8],
+            verdicts: [5, 6, 7, 8, 9],
             losses: [9, 0, 0, 0, 0, 0],
         };
         let spent = Spent { class: 16, rate: Nanos(2), ceil: Nanos(3) };
@@ -336,8 +337,8 @@ mod tests {
             r#""copied":1,"dropped":{"limit":3}},"#,
             r#""outward":{"received":[0,0],"sent":[0,0],"copied":0,"dropped":{}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
-            r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
-            r#""verdicts":[0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
+            r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
+            r#""verdicts":[0,0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
             r#""programs":[{"numbers":[[1,16,2]],"actions":[[2,5,1]],"before_root":[7,7,7,7,7,7,7,7,7],"#,
             r#""inherited":[[[1,16],[6,6,6,6,6,6]]]}]}"#
         );

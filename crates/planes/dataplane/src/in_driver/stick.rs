@@ -1,0 +1,100 @@
+//! The stick on the XDP plane: a tree for each VLAN, and one program in front of all of them.
+//!
+//! A frame leaves through the device that it came through, so no other driver has to take it: the
+//! first hook at which all of it works is the one. Filters and trees are for one kind of hook, so
+//! another one is tried with programs of its own.
+
+use super::{InDriver, NATIVE, failed, has_several_buffers, hooks_for, is_taken, tree_port};
+use crate::device::DeviceFacts;
+use crate::error::InstanceError;
+use crate::front::Fronts;
+use crate::gates::Gates;
+use narrows_bpf::tree::{Tree, TreeError};
+use narrows_bpf::{AttachError, Entry, Hook, Vlans};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
+use narrows_policy::Plan;
+
+impl InDriver {
+    /// Joins the VLANs of `forwarding`, as [`InDriver::open`] does ports.
+    pub(super) fn open_stick(
+        forwarding: &Forwarding,
+        devices: PerDevice<DeviceFacts>,
+        only: Option<Hook>,
+        plans: PerPort<Plan>,
+        fronts: &Fronts<'_>,
+        gates: &Gates,
+    ) -> Result<Self, InstanceError> {
+        let device = DeviceId::FIRST;
+        let mut refusal = None;
+        for hook in hooks_for(&devices[device], gates.entry(device), only) {
+            let opened = Self::open_stick_at(
+                forwarding,
+                devices.clone(),
+                hook,
+                plans.clone(),
+                fronts,
+                gates,
+            );
+            match opened {
+                Ok(plane) => return Ok(plane),
+                // A foreign program there is a reason to stop, and none to go behind it.
+                Err(error) if is_taken(&error) => return Err(error),
+                // The best hook's refusal is the most useful.
+                Err(error) => {
+                    log::debug!("{hook}: {error}");
+                    refusal = refusal.or(Some(error));
+                }
+            }
+        }
+        let source = std::io::ErrorKind::Unsupported.into();
+        let none = || failed(&devices[device])(AttachError { hook: NATIVE, source }.into());
+        Err(refusal.unwrap_or_else(none))
+    }
+
+    fn open_stick_at(
+        forwarding: &Forwarding,
+        devices: PerDevice<DeviceFacts>,
+        hook: Hook,
+        plans: PerPort<Plan>,
+        fronts: &Fronts<'_>,
+        gates: &Gates,
+    ) -> Result<Self, InstanceError> {
+        let device = DeviceId::FIRST;
+        let facts = devices[device].clone();
+        let entry = if hook == Hook::Tcx { Entry::Tcx } else { gates.entry(device) };
+        let load = |port| Tree::at(tree_port(forwarding, port, &facts, entry), hook, &[]);
+        let trees = forwarding.ids().map(load).collect::<Result<_, _>>();
+        let trees = trees.map_err(failed(&facts))?;
+        let mut plane = Self::of(trees, forwarding, devices, [hook].into_iter().collect());
+        plane.prepare(plans, fronts)?;
+        let mut vlans = plane.in_front_of_all(device, entry)?;
+        let attached = match hook {
+            Hook::Xdp(mode) if entry == Entry::Shared => {
+                let several = has_several_buffers(&facts);
+                let behind = gates.place(&facts.name, facts.ifindex, mode, several)?;
+                vlans.take_over(behind).map_err(TreeError::Replace)
+            }
+            _ => vlans.attach(facts.ifindex, hook).map_err(TreeError::from),
+        };
+        attached.map_err(failed(&facts))?;
+        plane.vlans[device] = Some(vlans);
+        Ok(plane)
+    }
+
+    /// A program for `device` that leads to the tree of each of its ports, attached through `entry`.
+    pub(super) fn in_front_of_all(
+        &mut self,
+        device: DeviceId,
+        entry: Entry,
+    ) -> Result<Vlans, InstanceError> {
+        let facts = &self.devices[device];
+        let tags = self.forwarding.tags_on(device);
+        let vlans = Vlans::load(&tags, has_several_buffers(facts), entry);
+        let vlans = vlans.map_err(|error| failed(facts)(TreeError::Load(error)))?;
+        for port in self.forwarding.ports_on(device) {
+            let place = self.forwarding.place(port);
+            self.trees[port].stand_behind(&vlans, place).map_err(failed(facts))?;
+        }
+        Ok(vlans)
+    }
+}
