@@ -15,7 +15,7 @@ pub(super) fn judge(ports: [&Link; 2], others: &[LinkStatus], wanted: &Wanted) -
 /// With a standby bridge: the result of [`crate::bridge::prepare`].
 fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
     let both = format!("{} and {}", ports[0].name(), ports[1].name());
-    match plan(&ports.map(Link::clone), others) {
+    match plan(ports.map(Some), others) {
         Ok(Plan::Create(name)) => {
             Finding::ok(&name, format!("will join {both} with a standby bridge"))
         }
