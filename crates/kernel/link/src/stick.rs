@@ -213,8 +213,12 @@ impl From<BridgeError> for StickError {
 pub fn prepare(device: &str, pairs: &[Pair]) -> Result<StickState, StickError> {
     let lower = Link::by_name(device)?.status;
     let all = all()?;
-    let found = find(&lower, pairs, &all)?;
-    plan(&lower, pairs, &found, &all)?;
+    let found =
+        pairs.iter().map(|&pair| find(&lower, pair, &all)).collect::<Result<Vec<_>, _>>()?;
+    is_free(&lower, &all)?;
+    for (&pair, found) in pairs.iter().zip(&found) {
+        plan(&lower, pair, found, &all)?;
+    }
     let state = all_or_nothing(|changes| carry_out(&lower, pairs, &found, changes))?;
     sweep(&all);
     Ok(state)
@@ -285,44 +289,45 @@ fn trouble(stick: &StickState, all: &[LinkStatus]) -> Option<String> {
 /// The VLAN devices of a pair that are there.
 pub(crate) type Found = [Option<Link>; 2];
 
-/// Reads the VLAN devices of `pairs` on the device `lower` that are there.
+/// Reads the VLAN devices of a pair that are there on the device `lower`.
 pub(crate) fn find(
     lower: &LinkStatus,
-    pairs: &[Pair],
+    (one, other): Pair,
     all: &[LinkStatus],
-) -> Result<Vec<Found>, LinkError> {
+) -> Result<Found, LinkError> {
     let read = |tag| {
         let found = vlan::find(lower.ifindex, tag, all);
         found.map(|link| Link::by_index(link.ifindex)).transpose()
     };
-    pairs.iter().map(|&(one, other)| Ok([read(one)?, read(other)?])).collect()
+    Ok([read(one)?, read(other)?])
 }
 
-/// Decides what to do for each pair: [`Plan::Create`] names the bridge provisionally if a VLAN
-/// device is missing.
+/// Refuses a device that is a part of another one with which it shares VLANs.
+pub(crate) fn is_free(lower: &LinkStatus, all: &[LinkStatus]) -> Result<(), StickError> {
+    let Some(master) = lower.master else { return Ok(()) };
+    let master = all.iter().find(|link| link.ifindex == master);
+    let kind = master.and_then(|master| master.kind.as_deref());
+    if kind.is_some_and(|kind| GET_THE_REST.contains(&kind)) {
+        return Ok(());
+    }
+    let master = master.map_or("another device", |master| &master.name).to_owned();
+    Err(StickError::Member { device: lower.name.clone(), master })
+}
+
+/// Decides how to join a pair. [`Plan::Create`] names the bridge provisionally if a VLAN device is
+/// missing.
 pub(crate) fn plan(
     lower: &LinkStatus,
-    pairs: &[Pair],
-    found: &[Found],
+    (one, other): Pair,
+    found: &Found,
     all: &[LinkStatus],
-) -> Result<Vec<Plan>, StickError> {
-    if let Some(master) = lower.master {
-        let master = all.iter().find(|link| link.ifindex == master);
-        let kind = master.and_then(|master| master.kind.as_deref());
-        if !kind.is_some_and(|kind| GET_THE_REST.contains(&kind)) {
-            let master = master.map_or("another device", |master| &master.name).to_owned();
-            return Err(StickError::Member { device: lower.name.clone(), master });
+) -> Result<Plan, StickError> {
+    for (tag, found) in [one, other].into_iter().zip(found) {
+        if found.is_none() && vlan::namesake(lower, tag, all).is_some() {
+            return Err(StickError::NameTaken { device: lower.name.clone(), tag });
         }
     }
-    let one = |(&(one, other), found): (&Pair, &Found)| {
-        for (tag, found) in [one, other].into_iter().zip(found) {
-            if found.is_none() && vlan::namesake(lower, tag, all).is_some() {
-                return Err(StickError::NameTaken { device: lower.name.clone(), tag });
-            }
-        }
-        Ok(bridge::plan(found.each_ref().map(Option::as_ref), all)?)
-    };
-    pairs.iter().zip(found).map(one).collect()
+    Ok(bridge::plan(found.each_ref().map(Option::as_ref), all)?)
 }
 
 fn carry_out(
@@ -420,13 +425,13 @@ mod tests {
         LinkStatus { kind, bridge: Some(bridge::LIKE_A_WIRE), ..link(ifindex, name) }
     }
 
-    /// The plans for VLANs 100 and 200 of `a` among the given other interfaces, of which those with
+    /// The plan for VLANs 100 and 200 of `a` among the given other interfaces, of which those with
     /// the given indices carry an address.
     fn planned(
         a: LinkStatus,
         others: &[LinkStatus],
         addressed: &[u32],
-    ) -> Result<Vec<Plan>, StickError> {
+    ) -> Result<Plan, StickError> {
         let all = [others, std::slice::from_ref(&a)].concat();
         let read = |status: &LinkStatus| {
             let address = Address { ip: [192, 0, 2, 1].into(), prefix: 24 };
@@ -435,33 +440,34 @@ mod tests {
             Link { status: status.clone(), addresses, ..Link::default() }
         };
         let found = [100, 200].map(|vid| vlan::find(a.ifindex, tag(vid), &all).map(read));
-        plan(&a, &[(tag(100), tag(200))], &[found], &all)
+        is_free(&a, &all)?;
+        plan(&a, (tag(100), tag(200)), &found, &all)
     }
 
     #[test]
     fn vlans_without_devices_get_them_and_a_bridge() {
-        let plans = planned(link(A, "a"), &[], &[]).unwrap();
-        assert!(matches!(plans[..], [Plan::Create(_)]));
+        let plan = planned(link(A, "a"), &[], &[]).unwrap();
+        assert!(matches!(plan, Plan::Create(_)));
     }
 
     #[test]
     fn what_a_killed_run_left_is_completed() {
         let one = [vlan_on(A, 5, 100, None)];
-        assert_eq!(planned(link(A, "a"), &one, &[]).unwrap(), [Plan::Create("nrwbr5".into())]);
+        assert_eq!(planned(link(A, "a"), &one, &[]).unwrap(), Plan::Create("nrwbr5".into()));
         let bridged = [vlan_on(A, 5, 100, Some(9)), bridge(9, "nrwbr5")];
-        let plans = planned(link(A, "a"), &bridged, &[]).unwrap();
-        assert_eq!(plans, [Plan::Reuse(bridge(9, "nrwbr5"))]);
+        let plan = planned(link(A, "a"), &bridged, &[]).unwrap();
+        assert_eq!(plan, Plan::Reuse(bridge(9, "nrwbr5")));
         let both = [vlan_on(A, 5, 100, Some(9)), vlan_on(A, 6, 200, None), bridge(9, "nrwbr5")];
-        let plans = planned(link(A, "a"), &both, &[]).unwrap();
-        assert_eq!(plans, [Plan::Reuse(bridge(9, "nrwbr5"))]);
+        let plan = planned(link(A, "a"), &both, &[]).unwrap();
+        assert_eq!(plan, Plan::Reuse(bridge(9, "nrwbr5")));
     }
 
     #[test]
     fn an_operators_bridge_of_the_two_is_used_and_one_that_is_no_wire_is_refused() {
         let mut br0 = bridge(9, "br0");
         let two = [vlan_on(A, 5, 100, Some(9)), vlan_on(A, 6, 200, Some(9))];
-        let plans = planned(link(A, "a"), &[&two[..], &[br0.clone()]].concat(), &[]).unwrap();
-        assert_eq!(plans, [Plan::Adopt(br0.clone())]);
+        let plan = planned(link(A, "a"), &[&two[..], &[br0.clone()]].concat(), &[]).unwrap();
+        assert_eq!(plan, Plan::Adopt(br0.clone()));
         br0.bridge.as_mut().unwrap().vlan_filtering = true;
         let error = planned(link(A, "a"), &[&two[..], &[br0]].concat(), &[]).unwrap_err();
         assert!(error.to_string().starts_with("br0 joins the ports and filters VLANs"), "{error}");
@@ -627,8 +633,8 @@ mod tests {
         /// A bridge that joins anything else would carry the frames of one VLAN into it.
         #[test]
         fn a_bridge_that_is_used_has_no_port_but_the_two(others in any_links()) {
-            let Ok(plans) = planned(link(A, "a"), &others, &[]) else { return Ok(()) };
-            let used = match &plans[0] {
+            let Ok(plan) = planned(link(A, "a"), &others, &[]) else { return Ok(()) };
+            let used = match &plan {
                 Plan::Reuse(bridge) | Plan::Adopt(bridge) => bridge,
                 Plan::Create(name) => {
                     prop_assert!(name.starts_with(bridge::PREFIX));
@@ -636,7 +642,7 @@ mod tests {
                 }
             };
             prop_assert_eq!(used.kind.as_deref(), Some("bridge"));
-            let is_adopted = matches!(plans[0], Plan::Adopt(_));
+            let is_adopted = matches!(plan, Plan::Adopt(_));
             let of_pair = [100, 200].map(|vid| vlan::find(A, tag(vid), &others));
             for port in others.iter().filter(|port| port.master == Some(used.ifindex)) {
                 prop_assert!(of_pair.contains(&Some(port)), "{} of {}", port.name, used.name);

@@ -4,6 +4,7 @@ use crate::bed::Namespace;
 use narrows_forwarding::stick::Pair;
 use narrows_forwarding::{Tag, TagProtocol};
 use narrows_link::bridge::{BridgeError, Origin};
+use narrows_link::doctor::{Finding, Severity, Wanted, blockers, examine_stick, render};
 use narrows_link::stick::{StickError, check, prepare, remove};
 use narrows_link::{Link, LinkError, LinkStatus};
 use std::collections::BTreeSet;
@@ -118,6 +119,55 @@ fn a_kernel_without_vlan_devices_says_so_and_nothing_is_changed() {
          --fail-closed)"
     );
     assert_eq!(bed.everything(), before);
+}
+
+/// The findings about a stick on `sa`.
+fn findings(bed: &Bed, bridge: bool) -> Vec<Finding> {
+    let wanted = Wanted { bridge, repairs: true, ..Wanted::default() };
+    bed.shaper.inside(|| examine_stick("sa", &pairs(), &wanted))
+}
+
+#[test]
+fn the_doctor_knows_whether_the_kernel_can_stand_by() {
+    let Some(bed) = Bed::new() else { return };
+    let has_vlans = bed.has_vlans();
+    let of_vlans = |bridge| {
+        let findings = findings(&bed, bridge);
+        println!("{}", render(&findings));
+        findings.into_iter().find(|finding| finding.what.contains("VLAN devices"))
+    };
+    assert_eq!(of_vlans(false), None, "nothing has to stand by");
+    let finding = of_vlans(true).unwrap();
+    let expected = if has_vlans { Severity::Ok } else { Severity::Blocker };
+    assert_eq!(finding.severity, expected, "{}", finding.what);
+}
+
+#[test]
+fn the_doctor_says_what_a_stick_loses_and_what_is_in_its_way() {
+    let Some(bed) = Bed::with_vlans() else { return };
+    let whole = Wanted { bridge: true, ..Wanted::default() };
+    let spoilt = bed.shaper.inside(|| examine_stick("sa", &pairs(), &whole));
+    let remedies: Vec<_> = blockers(&spoilt).filter_map(|it| it.remedy.clone()).collect();
+    let peer = format!("ip netns exec {} ethtool -K v0 txvlan off", bed.far.name);
+    assert!(remedies.contains(&peer), "{}", render(&spoilt));
+    assert!(spoilt.iter().any(|finding| finding.what.contains("pass Narrows by")));
+
+    let said = |subject: &str, severity: Severity| {
+        let findings = findings(&bed, true);
+        let found = findings.iter().filter(|it| it.subject == subject && it.severity == severity);
+        let whats: Vec<_> = found.map(|finding| finding.what.clone()).collect();
+        assert!(!whats.is_empty(), "{}", render(&findings));
+        whats.join("\n")
+    };
+    assert!(said("sa", Severity::Ok).contains("will join sa.100 (VLAN 100) and sa.200"));
+    bed.shaper.ip("link add link sa name red type vlan id 100");
+    bed.shaper.ip("addr add 198.51.100.7/24 dev red");
+    assert!(said("red", Severity::Blocker).starts_with("carries 198.51.100.7/24"));
+    bed.shaper.ip("addr flush dev red");
+    let stick = bed.shaper.inside(|| prepare("sa", &pairs())).unwrap();
+    for pair in &stick.pairs {
+        assert!(said(&pair.bridge.name, Severity::Ok).starts_with("is the standby bridge of"));
+    }
 }
 
 #[test]
