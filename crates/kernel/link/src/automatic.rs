@@ -16,7 +16,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use serde::{Deserialize, Serialize};
 
 /// No address is made (`IN6_ADDR_GEN_MODE_NONE`).
-const NONE: u8 = 1;
+pub(crate) const NONE: u8 = 1;
 
 /// The automatic addresses of an interface.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl Automatic {
     ///
     /// If the interface is gone, or without CAP_NET_ADMIN. Calling it again completes it.
     pub fn take_off(&self) -> Result<(), LinkError> {
-        self.generate(NONE)?;
+        generate(self.ifindex, NONE)?;
         for address in &self.addresses {
             let doing = format!("removing {address} from interface {}", self.ifindex);
             let message = RouteNetlinkMessage::DelAddress(self.message(address));
@@ -74,23 +74,13 @@ impl Automatic {
     ///
     /// If the interface is gone, or without CAP_NET_ADMIN.
     pub fn put_back(&self) -> Result<(), LinkError> {
-        self.generate(self.mode)?;
+        generate(self.ifindex, self.mode)?;
         for address in &self.addresses {
             let doing = format!("putting {address} on interface {} again", self.ifindex);
             let message = RouteNetlinkMessage::NewAddress(self.message(address));
             netlink::ask(&doing, message, NLM_F_CREATE | NLM_F_REPLACE)?;
         }
         Ok(())
-    }
-
-    fn generate(&self, mode: u8) -> Result<(), LinkError> {
-        let doing = format!("setting how interface {} gets an address", self.ifindex);
-        let mut message = LinkMessage::default();
-        message.header.index = self.ifindex;
-        message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![
-            AfSpecInet6::AddrGenMode(In6AddrGenMode::from(mode)),
-        ])])];
-        change(self.ifindex, &doing, message)
     }
 
     fn message(&self, address: &Address) -> AddressMessage {
@@ -103,6 +93,17 @@ impl Automatic {
             vec![AddressAttribute::Local(address.ip), AddressAttribute::Address(address.ip)];
         message
     }
+}
+
+/// Sets how the kernel makes the link-local address of the interface `ifindex`.
+pub(crate) fn generate(ifindex: u32, mode: u8) -> Result<(), LinkError> {
+    let doing = format!("setting how interface {ifindex} gets an address");
+    let mut message = LinkMessage::default();
+    message.header.index = ifindex;
+    message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![
+        AfSpecInet6::AddrGenMode(In6AddrGenMode::from(mode)),
+    ])])];
+    change(ifindex, &doing, message)
 }
 
 #[cfg(test)]

@@ -48,15 +48,15 @@
 //! a loop; frames for a third port never arrive; VLAN filters have no effect. Such a bridge is
 //! refused, at the start and when it becomes one.
 
-use crate::link::{all, change, set_administrative_state, status_by_name};
+use crate::changes::{Changes, all_or_nothing};
+use crate::link::{all, delete, hide, status_by_name};
 use crate::{Address, BridgeSettings, Link, LinkError, LinkStatus, netlink};
 use narrows_escape::shell;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
-    AfSpecInet, AfSpecInet6, AfSpecUnspec, BridgeStpState, In6AddrGenMode, InetDevConf, InfoBridge,
-    InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, LinkAttribute, LinkInfo,
-    LinkMessage,
+    BridgeStpState, InfoBridge, InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind,
+    LinkAttribute, LinkInfo, LinkMessage,
 };
 use std::fmt;
 
@@ -74,7 +74,7 @@ const GROUPS: u16 = 0xfff8;
 const PORT_GROUPS: u16 = 0xfffd;
 
 /// The settings of a bridge that Narrows creates.
-const LIKE_A_WIRE: BridgeSettings = BridgeSettings {
+pub(crate) const LIKE_A_WIRE: BridgeSettings = BridgeSettings {
     forward_delay: 0,
     ageing_time: 0,
     stp: false,
@@ -199,16 +199,14 @@ impl From<LinkError> for BridgeError {
 ///
 /// The obstacle, with the remedy. Nothing is changed then.
 pub fn prepare(a: &str, b: &str) -> Result<BridgeState, BridgeError> {
+    all_or_nothing(|changes| join(a, b, changes))
+}
+
+/// Joins `a` and `b` as [`prepare`] does, by `changes`.
+pub(crate) fn join(a: &str, b: &str, changes: &mut Changes) -> Result<BridgeState, BridgeError> {
     let ports = [Link::by_name(a)?, Link::by_name(b)?];
-    let all = all()?;
-    let plan = plan(&ports, &all)?;
-    let mut done = Vec::new();
-    carry_out(&plan, &ports, &mut done).inspect_err(|_| {
-        // A step that cannot be reverted concerns an interface that is gone.
-        for step in done.iter().rev() {
-            let _ = step.undo();
-        }
-    })
+    let plan = plan(ports.each_ref().map(Some), &all()?)?;
+    carry_out(&plan, &ports, changes)
 }
 
 /// Removes a bridge that Narrows created, and leaves any other. The ports are free afterwards and
@@ -221,7 +219,7 @@ pub fn remove(bridge: &BridgeState) -> Result<(), LinkError> {
     if bridge.origin == Origin::Foreign {
         return Ok(());
     }
-    match delete(bridge.ifindex) {
+    match delete("removing the bridge", bridge.ifindex) {
         Err(LinkError::NoSuchIndex(_)) => Ok(()),
         result => result,
     }
@@ -234,26 +232,36 @@ pub fn remove(bridge: &BridgeState) -> Result<(), LinkError> {
 ///
 /// If the kernel does not say.
 pub fn check(bridge: &BridgeState, ports: &[String; 2]) -> Result<Option<String>, LinkError> {
-    let all = all()?;
+    Ok(trouble(bridge, ports, &all()?))
+}
+
+/// The answer of [`check`], from the list of all interfaces.
+pub(crate) fn trouble(
+    bridge: &BridgeState,
+    ports: &[String; 2],
+    all: &[LinkStatus],
+) -> Option<String> {
     let find = |wanted: &dyn Fn(&LinkStatus) -> bool| all.iter().find(|link| wanted(link));
     let name = &bridge.name;
     let Some(now) = find(&|link| link.ifindex == bridge.ifindex) else {
-        return Ok(Some(format!("the bridge {name} is gone")));
+        return Some(format!("the bridge {name} is gone"));
     };
     if !now.up {
-        return Ok(Some(format!("the bridge {name} is down")));
+        return Some(format!("the bridge {name} is down"));
     }
     for port in ports {
         let Some(link) = find(&|link| link.name == *port) else { continue };
         if link.master != Some(bridge.ifindex) {
-            return Ok(Some(format!("{port} is no longer a port of the bridge {name}")));
+            return Some(format!("{port} is no longer a port of the bridge {name}"));
         }
     }
-    Ok(match bridge.origin {
-        Origin::Foreign => Unfit::find(now, bridge.ports, &all).map(|why| format!("{name} {why}")),
+    match bridge.origin {
+        Origin::Foreign => {
+            Unfit::find(now, &bridge.ports.map(Some), all).map(|why| format!("{name} {why}"))
+        }
         Origin::Created | Origin::Reused => (now.bridge != Some(LIKE_A_WIRE))
             .then(|| format!("the bridge {name} was configured as something other than a wire")),
-    })
+    }
 }
 
 /// The action of [`prepare`], decided before anything is changed.
@@ -267,40 +275,43 @@ pub(crate) enum Plan {
     Adopt(LinkStatus),
 }
 
-/// Decides from the two ports and the list of all interfaces.
-pub(crate) fn plan(ports: &[Link; 2], all: &[LinkStatus]) -> Result<Plan, BridgeError> {
-    let [a, b] = ports;
-    if a.status.ifindex == b.status.ifindex {
+/// Decides from the two ports and the list of all interfaces. A port that does not exist yet is
+/// free.
+pub(crate) fn plan(ports: [Option<&Link>; 2], all: &[LinkStatus]) -> Result<Plan, BridgeError> {
+    let indices = ports.map(|port| port.map(|port| port.status.ifindex));
+    if let [Some(a), Some(b)] = ports
+        && a.status.ifindex == b.status.ifindex
+    {
         return Err(BridgeError::SamePort(a.name().to_owned()));
     }
     let is_bridge = |link: &LinkStatus| link.kind.as_deref() == Some("bridge");
-    let indices = [a.status.ifindex, b.status.ifindex];
     // One of ours, without a third port.
     let ours = |link: &&LinkStatus| {
         let strangers = |port: &LinkStatus| {
-            port.master == Some(link.ifindex) && !indices.contains(&port.ifindex)
+            port.master == Some(link.ifindex) && !indices.contains(&Some(port.ifindex))
         };
         is_bridge(link) && link.name.starts_with(PREFIX) && !all.iter().any(strangers)
     };
-    let master = |port: &Link| {
-        port.status.master.and_then(|master| all.iter().find(|link| link.ifindex == master))
+    let master = |port: Option<&Link>| {
+        let master = port?.status.master?;
+        all.iter().find(|link| link.ifindex == master)
     };
-    let name = format!("{PREFIX}{}", indices[0].min(indices[1]));
-    let reusable = match (master(a), master(b)) {
-        (Some(one), Some(other)) if one.ifindex == other.ifindex && is_bridge(one) => {
+    let name = format!("{PREFIX}{}", indices.into_iter().flatten().min().unwrap_or_default());
+    let reusable = match ports.map(master) {
+        [Some(one), Some(other)] if one.ifindex == other.ifindex && is_bridge(one) => {
             if !ours(&one) {
-                return match Unfit::find(one, indices, all) {
+                return match Unfit::find(one, &indices, all) {
                     None => Ok(Plan::Adopt(one.clone())),
                     Some(why) => Err(BridgeError::Unfit { bridge: one.name.clone(), why }),
                 };
             }
             Some(one)
         }
-        (Some(one), None) | (None, Some(one)) => Some(one).filter(ours),
-        (None, None) => all.iter().find(|link| link.name == name).filter(ours),
-        (Some(_), Some(_)) => None,
+        [Some(one), None] | [None, Some(one)] => Some(one).filter(ours),
+        [None, None] => all.iter().find(|link| link.name == name).filter(ours),
+        [Some(_), Some(_)] => None,
     };
-    for port in ports {
+    for port in ports.into_iter().flatten() {
         if let Some(master) = port.status.master
             && reusable.is_none_or(|bridge| bridge.ifindex != master)
         {
@@ -322,65 +333,36 @@ pub(crate) fn plan(ports: &[Link; 2], all: &[LinkStatus]) -> Result<Plan, Bridge
     })
 }
 
-/// A change that was made.
-enum Step {
-    Created { bridge: u32 },
-    Enslaved { port: u32 },
-    SetUp { link: u32 },
-}
-
-impl Step {
-    fn undo(&self) -> Result<(), LinkError> {
-        match *self {
-            Self::Created { bridge } => delete(bridge),
-            Self::Enslaved { port } => set_master("releasing a port", port, 0),
-            Self::SetUp { link } => set_administrative_state(link, false),
-        }
-    }
-}
-
 fn carry_out(
     plan: &Plan,
     ports: &[Link; 2],
-    done: &mut Vec<Step>,
+    changes: &mut Changes,
 ) -> Result<BridgeState, BridgeError> {
     let (bridge, origin) = match plan {
         Plan::Adopt(bridge) => (bridge.clone(), Origin::Foreign),
         Plan::Reuse(bridge) => (bridge.clone(), Origin::Reused),
         Plan::Create(name) => {
             let bridge = create(name)?;
-            done.push(Step::Created { bridge: bridge.ifindex });
+            changes.created(bridge.ifindex);
             (bridge, Origin::Created)
         }
-    };
-    let set_up = |link: &LinkStatus, done: &mut Vec<Step>| {
-        if link.up {
-            return Ok(());
-        }
-        set_administrative_state(link.ifindex, true)?;
-        done.push(Step::SetUp { link: link.ifindex });
-        Ok::<_, LinkError>(())
     };
     if origin != Origin::Foreign {
         configure(&bridge)?;
         for port in ports {
-            if port.status.master != Some(bridge.ifindex) {
-                let doing = format!("making {} a port of bridge {}", port.name(), bridge.name);
-                set_master(&doing, port.status.ifindex, bridge.ifindex)?;
-                done.push(Step::Enslaved { port: port.status.ifindex });
-            }
+            changes.enslave(&port.status, &bridge)?;
             configure_port(&port.status)?;
         }
     }
-    set_up(&bridge, done)?;
+    changes.set_up(&bridge)?;
     for port in ports {
-        set_up(&port.status, done)?;
+        changes.set_up(&port.status)?;
     }
     Ok(BridgeState {
         ifindex: bridge.ifindex,
         name: bridge.name,
         origin,
-        ports: [ports[0].status.ifindex, ports[1].status.ifindex],
+        ports: ports.each_ref().map(|port| port.status.ifindex),
     })
 }
 
@@ -416,23 +398,7 @@ fn configure(bridge: &LinkStatus) -> Result<(), LinkError> {
     }
     set(bridge, &doing, settings)?;
 
-    let mut own_addresses_only = InetDevConf::default();
-    own_addresses_only.arp_ignore = 1;
-    own_addresses_only.rp_filter = 1;
-    for family in [
-        AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(own_addresses_only)]),
-        AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]),
-    ] {
-        let mut message = LinkMessage::default();
-        message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![family])];
-        message.header.index = bridge.ifindex;
-        match change(bridge.ifindex, &doing, message) {
-            // A kernel without IPv6 has nothing to turn off.
-            Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => {}
-            result => result?,
-        }
-    }
-    Ok(())
+    hide(&doing, bridge.ifindex)
 }
 
 fn set(bridge: &LinkStatus, doing: &str, settings: Vec<InfoBridge>) -> Result<(), LinkError> {
@@ -458,25 +424,6 @@ fn configure_port(port: &LinkStatus) -> Result<(), LinkError> {
     netlink::ask(&doing, RouteNetlinkMessage::NewLink(message), 0).map(drop)
 }
 
-/// Makes `port` a port of `master`, or of nothing if that is 0.
-fn set_master(doing: &str, port: u32, master: u32) -> Result<(), LinkError> {
-    let mut message = LinkMessage::default();
-    message.header.index = port;
-    message.attributes = vec![LinkAttribute::Controller(master)];
-    change(port, doing, message)
-}
-
-fn delete(ifindex: u32) -> Result<(), LinkError> {
-    let mut message = LinkMessage::default();
-    message.header.index = ifindex;
-    netlink::ask("removing the bridge", RouteNetlinkMessage::DelLink(message), 0).map(drop).map_err(
-        |error| match error.errno() {
-            Some(libc::ENODEV) => LinkError::NoSuchIndex(ifindex),
-            _ => error,
-        },
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -495,7 +442,7 @@ mod tests {
     fn planned(ports: [Link; 2], others: &[LinkStatus]) -> Result<Plan, BridgeError> {
         let mut all = others.to_vec();
         all.extend(ports.iter().map(|port| port.status.clone()));
-        plan(&ports, &all)
+        plan(ports.each_ref().map(Some), &all)
     }
 
     #[test]
@@ -592,6 +539,24 @@ mod tests {
             "sa carries 192.0.2.1/24, which would stop working on a bridge's port; \
              try: ip addr del 192.0.2.1/24 dev sa (and add it elsewhere, or use --fail-closed)"
         );
+    }
+
+    #[test]
+    fn a_port_that_is_to_be_made_is_free_and_the_other_must_be_too() {
+        let beside_new = |port: Link, others: &[LinkStatus]| {
+            let all = [others, std::slice::from_ref(&port.status)].concat();
+            plan([None, Some(&port)], &all)
+        };
+        let free = beside_new(port(3, "sa", None), &[]);
+        assert_eq!(free.unwrap(), Plan::Create("nrwbr3".into()));
+        let lost = beside_new(port(3, "sa", Some(9)), &[bridge(9, "nrwbr2")]);
+        assert_eq!(lost.unwrap(), Plan::Reuse(bridge(9, "nrwbr2")));
+        let taken = beside_new(port(3, "sa", Some(9)), &[bridge(9, "br0")]);
+        assert!(matches!(taken, Err(BridgeError::HasMaster { .. })));
+        // Its partner is new, so this one is of somebody else.
+        let stranger = port(4, "sb", Some(9)).status;
+        let crowded = beside_new(port(3, "sa", Some(9)), &[bridge(9, "nrwbr2"), stranger]);
+        assert!(matches!(crowded, Err(BridgeError::HasMaster { .. })));
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! A shaper depends on facts that are easily overlooked: how many queues a port really uses,
 //! whether an offload rewrites what XDP sees, whether anything forwards when the process is gone.
 //! This crate reads them ([`Link`]), notices changes ([`LinkMonitor`]), makes the few changes that
-//! the data plane needs ([`set_up`], [`promiscuous`], [`bridge`], [`Features`]) and judges them
-//! ([`doctor`]).
+//! the data plane needs ([`set_up`], [`promiscuous`], [`bridge`], [`stick`], [`Features`]) and
+//! judges them ([`doctor`]).
 //!
 //! Principles:
 //!
@@ -25,6 +25,7 @@ mod address;
 mod automatic;
 pub mod bridge;
 mod buffer;
+mod changes;
 mod channels;
 mod device;
 pub mod doctor;
@@ -38,7 +39,9 @@ mod offload;
 mod peer;
 mod promiscuous;
 mod status;
+pub mod stick;
 mod sys;
+mod vlan;
 
 pub use address::{Address, is_addressed};
 pub use automatic::Automatic;
@@ -52,3 +55,4 @@ pub use offload::{Features, Offload};
 pub use peer::{Peer, PeerInside};
 pub use promiscuous::{Promiscuous, promiscuous};
 pub use status::{BridgeSettings, LinkStatus, OperState, PeerId, Queues, XdpMode, XdpProgram};
+pub use vlan::Vlan;

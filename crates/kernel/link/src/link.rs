@@ -7,7 +7,10 @@ use crate::status::PeerId;
 use crate::sys::Ethtool;
 use crate::{LinkError, LinkStatus};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{LinkAttribute, LinkExtentMask, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InetDevConf, LinkAttribute,
+    LinkExtentMask, LinkFlags, LinkMessage,
+};
 
 /// The state of an interface when it was read. It does not follow later changes: read it again, or
 /// use a [`crate::LinkMonitor`].
@@ -88,6 +91,53 @@ pub(crate) fn set_administrative_state(ifindex: u32, up: bool) -> Result<(), Lin
     }
     let doing = format!("setting interface {ifindex} {}", if up { "up" } else { "down" });
     change(ifindex, &doing, message)
+}
+
+/// Makes `port` a port of `master`, or of nothing if that is 0.
+pub(crate) fn set_master(doing: &str, port: u32, master: u32) -> Result<(), LinkError> {
+    let mut message = LinkMessage::default();
+    message.header.index = port;
+    message.attributes = vec![LinkAttribute::Controller(master)];
+    change(port, doing, message)
+}
+
+pub(crate) fn set_mtu(doing: &str, ifindex: u32, mtu: u32) -> Result<(), LinkError> {
+    let mut message = LinkMessage::default();
+    message.header.index = ifindex;
+    message.attributes = vec![LinkAttribute::Mtu(mtu)];
+    change(ifindex, doing, message)
+}
+
+/// Hides the interface `ifindex`, which is to have no address: IPv6 makes none for it, and IPv4
+/// answers on it only for its own addresses, and takes only packets whose answers would go through
+/// it.
+pub(crate) fn hide(doing: &str, ifindex: u32) -> Result<(), LinkError> {
+    let mut own_addresses_only = InetDevConf::default();
+    own_addresses_only.arp_ignore = 1;
+    own_addresses_only.rp_filter = 1;
+    for family in [
+        AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(own_addresses_only)]),
+        AfSpecUnspec::Inet6(vec![AfSpecInet6::AddrGenMode(In6AddrGenMode::None)]),
+    ] {
+        let mut message = LinkMessage::default();
+        message.attributes = vec![LinkAttribute::AfSpecUnspec(vec![family])];
+        message.header.index = ifindex;
+        match change(ifindex, doing, message) {
+            // A kernel without IPv6 has nothing to turn off.
+            Err(error) if error.errno() == Some(libc::EAFNOSUPPORT) => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// Deletes the interface `ifindex`.
+pub(crate) fn delete(doing: &str, ifindex: u32) -> Result<(), LinkError> {
+    let mut message = LinkMessage::default();
+    message.header.index = ifindex;
+    netlink::ask(doing, RouteNetlinkMessage::DelLink(message), 0)
+        .map(drop)
+        .map_err(|error| gone(error, || LinkError::NoSuchIndex(ifindex)))
 }
 
 /// Sends a change of the interface `ifindex`.

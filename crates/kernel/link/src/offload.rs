@@ -82,6 +82,23 @@ impl Offload {
         }
     }
 
+    /// The effect on the traffic of a stick while it is on. A frame without its tag is in none of
+    /// the stick's VLANs, or with its inner tag in the wrong one, so the kernel gets it: its VLAN
+    /// devices know the tag all the same.
+    pub fn harm_to_stick(self) -> &'static str {
+        match self {
+            Self::RxVlan | Self::TxVlan => {
+                "tagged frames pass Narrows by, unshaped with the standby and lost without it, and \
+                 of two tags the inner one counts"
+            }
+            Self::RxServiceTag | Self::TxServiceTag => {
+                "802.1ad frames pass Narrows by, unshaped with the standby and lost without it, or \
+                 their inner tag counts"
+            }
+            _ => self.harm(),
+        }
+    }
+
     /// Whether it is on in `offloads`.
     pub fn is_on(self, offloads: &Offloads) -> bool {
         match self {

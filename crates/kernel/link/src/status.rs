@@ -5,6 +5,7 @@
 //! not know, and a newer kernel would leave Narrows blind. An attribute that is missing or too
 //! short counts as absent.
 
+use narrows_forwarding::{Tag, TagProtocol};
 use netlink_packet_core::NlasIterator;
 
 const IFLA_ADDRESS: u16 = 1;
@@ -33,6 +34,8 @@ const IFLA_BR_STP_STATE: u16 = 5;
 const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_BR_GROUP_FWD_MASK: u16 = 9;
 const IFLA_BR_MCAST_SNOOPING: u16 = 23;
+const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_PROTOCOL: u16 = 5;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_DRV_PROG_ID: u16 = 5;
@@ -77,6 +80,8 @@ pub struct LinkStatus {
     pub kind: Option<String>,
     /// Its settings, if it is a bridge.
     pub bridge: Option<BridgeSettings>,
+    /// The tag of its frames on the device below, if it is a VLAN of that device.
+    pub vlan: Option<Tag>,
     /// The bridge, bond or other device that it is a port of.
     pub master: Option<u32>,
     /// How the kernel makes its link-local address (`IN6_ADDR_GEN_MODE_…`); none without IPv6.
@@ -197,7 +202,7 @@ impl LinkStatus {
             IFLA_NUM_RX_QUEUES => status.allocated.rx = number(value),
             IFLA_CARRIER => status.carrier = value.first() == Some(&1),
             IFLA_OPERSTATE => status.operstate = operstate(value),
-            IFLA_LINKINFO => (status.kind, status.bridge) = info(value),
+            IFLA_LINKINFO => status.inform(value),
             IFLA_AF_SPEC => status.address_generation = address_generation(value),
             IFLA_XDP => status.xdp = xdp(value),
             IFLA_LINK => lower = u32_at(value, 0).filter(|&lower| lower != 0),
@@ -206,6 +211,22 @@ impl LinkStatus {
         });
         status.peer = lower.map(|ifindex| PeerId { ifindex, namespace });
         Some(status)
+    }
+
+    /// Parses the kind of the interface, and its settings if it is a bridge or a VLAN.
+    fn inform(&mut self, value: &[u8]) {
+        let (mut kind, mut data) = (None, None);
+        each(value, |attribute, value| match attribute {
+            IFLA_INFO_KIND => kind = Some(text(value)),
+            IFLA_INFO_DATA => data = Some(value.to_vec()),
+            _ => {}
+        });
+        match kind.as_deref() {
+            Some("bridge") => self.bridge = data.as_deref().map(bridge_settings),
+            Some("vlan") => self.vlan = data.as_deref().and_then(tag),
+            _ => {}
+        }
+        self.kind = kind;
     }
 
     /// Whether it is one end of a veth pair.
@@ -247,18 +268,6 @@ fn operstate(value: &[u8]) -> OperState {
     }
 }
 
-/// The kind of the interface, and its settings if it is a bridge.
-fn info(value: &[u8]) -> (Option<String>, Option<BridgeSettings>) {
-    let (mut kind, mut data) = (None, None);
-    each(value, |attribute, value| match attribute {
-        IFLA_INFO_KIND => kind = Some(text(value)),
-        IFLA_INFO_DATA => data = Some(bridge_settings(value)),
-        _ => {}
-    });
-    let bridge = data.filter(|_| kind.as_deref() == Some("bridge"));
-    (kind, bridge)
-}
-
 fn bridge_settings(value: &[u8]) -> BridgeSettings {
     let mut settings = BridgeSettings::default();
     let is_on = |value: &[u8]| value.first().is_some_and(|&byte| byte != 0);
@@ -272,6 +281,19 @@ fn bridge_settings(value: &[u8]) -> BridgeSettings {
         _ => {}
     });
     settings
+}
+
+/// The tag of a VLAN.
+fn tag(value: &[u8]) -> Option<Tag> {
+    let (mut ethertype, mut vid) = (None, None);
+    each(value, |attribute, value| match attribute {
+        IFLA_VLAN_ID => vid = u16_at(value, 0),
+        IFLA_VLAN_PROTOCOL => ethertype = u16_at(value, 0).map(u16::from_be),
+        _ => {}
+    });
+    let known = [TagProtocol::Customer, TagProtocol::Service];
+    let protocol = known.into_iter().find(|known| Some(known.ethertype()) == ethertype)?;
+    Tag::new(protocol, vid?)
 }
 
 fn address_generation(value: &[u8]) -> Option<u8> {
@@ -363,6 +385,26 @@ mod tests {
         assert_eq!(status.master, Some(9));
         assert_eq!(status.operstate, OperState::Up);
         assert_eq!(status.peer, Some(PeerId { ifindex: 3, namespace: Some(0) }));
+    }
+
+    #[test]
+    fn a_vlan_reads_with_its_tag_and_other_kinds_have_none() {
+        let of = |kind: &[u8], data: &[Vec<u8>]| {
+            let info = [attribute(IFLA_INFO_KIND, kind), attribute(IFLA_INFO_DATA, &data.concat())];
+            LinkStatus::parse(&message(0, &[attribute(IFLA_LINKINFO, &info.concat())])).unwrap()
+        };
+        let id = attribute(IFLA_VLAN_ID, &100u16.to_ne_bytes());
+        let protocol = |number: u16| attribute(IFLA_VLAN_PROTOCOL, &number.to_be_bytes());
+        for (number, expected) in [
+            (0x8100, Tag::new(TagProtocol::Customer, 100)),
+            (0x88a8, Tag::new(TagProtocol::Service, 100)),
+            (0x9100, None),
+        ] {
+            assert_eq!(of(b"vlan\0", &[id.clone(), protocol(number)]).vlan, expected);
+        }
+        assert_eq!(of(b"vlan\0", &[protocol(0x8100)]).vlan, None);
+        let macvlan = of(b"macvlan\0", &[id, protocol(0x8100)]);
+        assert_eq!((macvlan.vlan, macvlan.kind.as_deref()), (None, Some("macvlan")));
     }
 
     #[test]

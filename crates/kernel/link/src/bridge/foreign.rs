@@ -17,7 +17,11 @@ pub enum Unfit {
 
 impl Unfit {
     /// The problem with `bridge`, which joins `ports`, among all interfaces.
-    pub(super) fn find(bridge: &LinkStatus, ports: [u32; 2], all: &[LinkStatus]) -> Option<Self> {
+    pub(super) fn find(
+        bridge: &LinkStatus,
+        ports: &[Option<u32>; 2],
+        all: &[LinkStatus],
+    ) -> Option<Self> {
         let settings = bridge.bridge.unwrap_or_default();
         if settings.stp {
             return Some(Self::SpanningTree);
@@ -26,7 +30,7 @@ impl Unfit {
             return Some(Self::VlanFiltering);
         }
         let is_third = |link: &&LinkStatus| {
-            link.master == Some(bridge.ifindex) && !ports.contains(&link.ifindex)
+            link.master == Some(bridge.ifindex) && !ports.contains(&Some(link.ifindex))
         };
         all.iter().find(is_third).map(|third| Self::ThirdPort(third.name.clone()))
     }

@@ -3,6 +3,7 @@
 use super::interrupts::QueueInterrupt;
 use crate::peer::Peer;
 use crate::{Link, LinkStatus};
+use narrows_forwarding::stick::Pair;
 
 /// Facts of two ports and their host.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -10,6 +11,21 @@ pub struct Facts {
     /// The two ports.
     pub ports: [PortFacts; 2],
     /// All interfaces of the namespace, among them the ports' masters.
+    pub others: Vec<LinkStatus>,
+    /// The host.
+    pub host: HostFacts,
+}
+
+/// Facts of a stick and its host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StickFacts {
+    /// The device.
+    pub device: PortFacts,
+    /// The pairs of VLANs, each with its VLAN devices that are there.
+    pub pairs: Vec<(Pair, [Option<Link>; 2])>,
+    /// Whether the kernel has VLAN devices, or gets them when the first is made; none if unknown.
+    pub vlan_devices: Option<bool>,
+    /// All interfaces of the namespace.
     pub others: Vec<LinkStatus>,
     /// The host.
     pub host: HostFacts,

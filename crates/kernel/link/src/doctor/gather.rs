@@ -5,10 +5,11 @@
 //! unreadable makes an unknown fact.
 
 use super::interrupts::{self, QueueInterrupt};
-use super::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts};
+use super::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts, StickFacts};
 use crate::link::all;
 use crate::peer::Peer;
-use crate::{Link, is_addressed};
+use crate::{Link, is_addressed, stick};
+use narrows_forwarding::stick::Pair;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
@@ -20,6 +21,18 @@ use std::path::Path;
 /// Gathers everything about two ports and the host.
 pub(super) fn facts(a: &str, b: &str) -> Facts {
     Facts { ports: [port(a), port(b)], others: all().unwrap_or_default(), host: host() }
+}
+
+/// Gathers everything about a stick and the host.
+pub(super) fn stick_facts(device: &str, pairs: &[Pair]) -> StickFacts {
+    let device = port(device);
+    let others = all().unwrap_or_default();
+    let found = |pair: Pair| {
+        let lower = device.link.as_ref().ok()?;
+        stick::find(&lower.status, pair, &others).ok()
+    };
+    let pairs = pairs.iter().map(|&pair| (pair, found(pair).unwrap_or_default())).collect();
+    StickFacts { device, pairs, vlan_devices: vlan_devices(), others, host: host() }
 }
 
 fn port(name: &str) -> PortFacts {
@@ -104,6 +117,30 @@ fn bridge_netfilter() -> Option<bool> {
     calls.iter().flatten().map(|call| call != "0").reduce(|one, other| one || other)
 }
 
+/// Whether the kernel has VLAN devices, or a module for them, which it loads when the first is made.
+fn vlan_devices() -> Option<bool> {
+    if Path::new("/proc/self/net/vlan").exists() {
+        return Some(true);
+    }
+    // They are not built in. A kernel without modules lists none, unless only this process's own
+    // files of `/proc` can be seen.
+    if !Path::new("/proc/modules").exists() && Path::new("/proc/interrupts").exists() {
+        return Some(false);
+    }
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let table = fs::read(format!("/lib/modules/{release}/modules.dep")).ok()?;
+    Some(has_module(&String::from_utf8_lossy(&table), "8021q"))
+}
+
+/// Whether `table`, which names files of modules and what they need, has `module`.
+fn has_module(table: &str, module: &str) -> bool {
+    table.lines().any(|line| {
+        let path = line.split(':').next().unwrap_or_default();
+        let file = path.rsplit('/').next().unwrap_or_default();
+        file.split_once(".ko").is_some_and(|(name, _)| name == module)
+    })
+}
+
 /// Looks for the kernel function that XDP programs would call, in the kernel or in a loaded module.
 /// Without connection tracking it is in neither, and the many symbols need not be read.
 fn conntrack() -> Option<bool> {
@@ -164,5 +201,19 @@ fn capabilities() -> Capabilities {
         net_raw: has.contains(CapabilitySet::NET_RAW),
         bpf: has.intersects(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
         ipc_lock: has.contains(CapabilitySet::IPC_LOCK),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_is_found_by_its_file_and_not_by_what_needs_it() {
+        let table = "kernel/net/802/garp.ko.xz: kernel/net/llc/llc.ko.xz\n\
+                     kernel/net/8021q/8021q.ko: kernel/net/802/garp.ko.xz\n\
+                     kernel/net/x/x.ko.zst: kernel/net/y/y.ko.zst\n";
+        assert!(has_module(table, "8021q") && has_module(table, "garp") && has_module(table, "x"));
+        assert!(!has_module(table, "llc") && !has_module(table, "y") && !has_module("", "8021q"));
     }
 }

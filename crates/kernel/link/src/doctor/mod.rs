@@ -1,4 +1,5 @@
-//! Whether two ports and this host are fit for their task, and what to type if not.
+//! Whether two ports, or a device with VLANs, and this host are fit for their task, and what to type
+//! if not.
 //!
 //! Facts are gathered into plain data (`gather`) and judged by pure functions, one per question,
 //! each a few lines with the reason beside it. `narrows doctor` prints the same findings for which
@@ -22,13 +23,16 @@ mod port;
 mod queues;
 mod redirect;
 mod standby;
+mod stick;
 
 pub use drivers::{Redirected, is_better_at_tcx, redirected};
-pub use facts::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts};
+pub use facts::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts, StickFacts};
 pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
 
+use crate::Offload;
 use narrows_escape::line;
+use narrows_forwarding::stick::Pair;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -148,7 +152,7 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
             Ok(link) => {
                 findings.extend(port::judge(port, link, wanted, at_tcx));
                 findings.extend(queues::judge_port(port, link, wanted));
-                findings.extend(offloads::judge(port, link, wanted, at_tcx));
+                findings.extend(offloads::judge(port, link, wanted, at_tcx, Offload::harm));
                 findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
             }
         }
@@ -166,6 +170,41 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     }
     findings.extend(host::judge(host, wanted));
     let interrupts = facts.ports.iter().any(|port| !port.interrupts.is_empty());
+    findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
+    findings
+}
+
+/// Examines the interface `device` of the calling thread's network namespace as that of a stick with
+/// these pairs of VLANs, and the host, as [`examine`] does.
+pub fn examine_stick(device: &str, pairs: &[Pair], wanted: &Wanted) -> Vec<Finding> {
+    judge_stick(&gather::stick_facts(device, pairs), wanted)
+}
+
+/// Judges facts of a stick. Findings about the device come first, then about its VLANs, and about
+/// the host.
+pub fn judge_stick(facts: &StickFacts, wanted: &Wanted) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let StickFacts { device, host, .. } = facts;
+    let at_tcx = is_at_tcx(device, host, wanted);
+    match &device.link {
+        Err(error) => findings.push(port::missing(&device.asked, error)),
+        Ok(link) => {
+            let harm = Offload::harm_to_stick;
+            findings.extend(port::judge_only(device, link, wanted, at_tcx));
+            findings.extend(queues::judge_port(device, link, wanted));
+            findings.extend(offloads::judge(device, link, wanted, at_tcx, harm));
+            findings.extend(interrupts::judge(link.name(), &device.interrupts, host.cpus));
+            if wanted.plane == WantedPlane::Xsk {
+                findings.extend(queues::judge_only(link, wanted, host.cpus));
+            }
+            if !at_tcx {
+                findings.push(mtu::fits(link, wanted, &host.kernel));
+            }
+            findings.extend(stick::judge(facts, link, wanted));
+        }
+    }
+    findings.extend(host::judge(host, wanted));
+    let interrupts = !device.interrupts.is_empty();
     findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
     findings
 }
@@ -211,6 +250,8 @@ pub fn render(findings: &[Finding]) -> String {
 mod tests {
     use super::*;
     use crate::doctor::facts::fit;
+    use crate::{Address, Link, LinkStatus};
+    use narrows_forwarding::{Tag, TagProtocol};
 
     #[test]
     fn a_fit_pair_on_a_fit_host_has_no_blocker_and_no_warning() {
@@ -327,6 +368,58 @@ mod tests {
             let text = render(&findings);
             let is_wrong = |it: char| narrows_escape::is_hidden(it) && it != '\n';
             proptest::prop_assert!(!text.contains(is_wrong), "{text:?}");
+        }
+    }
+
+    /// Every fact that asks for a command about a device with VLANs, or about those.
+    fn troubled_stick([device, vlan]: &[String; 2]) -> StickFacts {
+        let tag = |vid| Tag::new(TagProtocol::Customer, vid).unwrap();
+        let Facts { ports: [port, _], host, .. } = troubled(&[device.clone(), device.clone()]);
+        let bridge = |ifindex, name: &str| LinkStatus {
+            ifindex,
+            name: name.to_owned(),
+            kind: Some("bridge".to_owned()),
+            ..LinkStatus::default()
+        };
+        let on_it = |master| {
+            let status = LinkStatus { name: vlan.clone(), master, ..LinkStatus::default() };
+            Link { status, ..Link::default() }
+        };
+        let mut addressed = on_it(None);
+        addressed.addresses.push(Address { ip: [192, 0, 2, 1].into(), prefix: 24 });
+        let (mut one, mut other) = (on_it(Some(8)), on_it(Some(8)));
+        (one.status.ifindex, other.status.ifindex) = (5, 6);
+        let namesake = narrows_forwarding::stick::port_name(device, tag(300));
+        StickFacts {
+            device: port,
+            pairs: vec![
+                ((tag(100), tag(101)), [Some(one), Some(other)]),
+                ((tag(102), tag(103)), [Some(addressed), None]),
+                ((tag(104), tag(105)), [Some(on_it(Some(9))), None]),
+                ((tag(300), tag(301)), [None, None]),
+            ],
+            vlan_devices: Some(false),
+            others: vec![bridge(8, vlan), bridge(9, vlan), bridge(10, &namesake)],
+            host,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_name_stays_one_word_of_every_command_about_a_stick(
+            names in ["[^/:\\s\u{0}]{1,9}", "[;&|$`'\"<>(){}*?!#~\\\\\\[\u{1b}\u{7f}]{1,9}"]
+        ) {
+            let names = names.map(|name| format!("a{name}reboot"));
+            let wanted = Wanted { bridge: true, ..Wanted::default() };
+            let findings = judge_stick(&troubled_stick(&names), &wanted);
+            let commands: Vec<_> = findings.iter().filter_map(|it| it.remedy.as_ref()).collect();
+            proptest::prop_assert!(commands.iter().filter(|it| it.contains("reboot")).count() >= 7);
+            for command in commands {
+                let rest = names.iter().fold(command.clone(), |rest, name| {
+                    rest.replace(&*narrows_escape::shell(name), "")
+                });
+                proptest::prop_assert!(!rest.contains("reboot"), "{command}");
+            }
         }
     }
 

@@ -9,10 +9,19 @@ use super::{Finding, PortFacts, Wanted};
 use crate::{Link, Offload};
 use narrows_escape::shell;
 
+/// The effect of an offload on the traffic.
+type Harm = fn(Offload) -> &'static str;
+
 /// `at_tcx` tells whether programs run behind the driver.
-pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: bool) -> Vec<Finding> {
+pub(super) fn judge(
+    facts: &PortFacts,
+    link: &Link,
+    wanted: &Wanted,
+    at_tcx: bool,
+    harm: Harm,
+) -> Vec<Finding> {
     if link.status.is_veth() && !at_tcx {
-        return peer(facts, link, wanted);
+        return peer(facts, link, wanted, harm);
     }
     // Generic XDP runs after the stack has merged packets; native XDP runs before.
     let generic = !support(&link.driver.name).native;
@@ -31,7 +40,7 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: boo
             _ => "merges received packets (GRO) before generic XDP sees them",
         };
         let remedy = format!("ethtool -K {} {} off", shell(name), offload.word());
-        spoilt(name, &format!("{does}: {}", offload.harm()), remedy, wanted)
+        spoilt(name, &format!("{does}: {}", harm(offload)), remedy, wanted)
     })
     .collect()
 }
@@ -46,7 +55,7 @@ fn spoilt(name: &str, what: &str, remedy: String, wanted: &Wanted) -> Finding {
 }
 
 /// A veth receives what its peer sent, with the peer's deferred work undone.
-fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
+fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted, harm: Harm) -> Vec<Finding> {
     let name = link.name();
     let known = facts.peer.as_ref().and_then(|peer| peer.inside.map(|inside| (peer, inside)));
     let Some((peer, inside)) = known else {
@@ -74,7 +83,7 @@ fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted) -> Vec<Finding> {
             }
             _ => "keeps VLAN tags beside the frame, where XDP does not see them",
         };
-        let what = format!("its peer {} {does}: {}", peer.name, offload.harm());
+        let what = format!("its peer {} {does}: {}", peer.name, harm(offload));
         let remedy = peer.ethtool("-K", &format!("{} off", offload.word()));
         findings.push(spoilt(name, &what, remedy, wanted));
     }
@@ -97,7 +106,7 @@ mod tests {
         let mut link = facts.link.clone().unwrap();
         link.status.kind = Some("veth".into());
         facts.peer = peer;
-        judge(&facts, &link, &Wanted::default(), false)
+        judge(&facts, &link, &Wanted::default(), false, Offload::harm)
     }
 
     fn v0(offloads: Offloads) -> Option<Peer> {
@@ -142,9 +151,22 @@ mod tests {
         link.offloads.rx_vlan = true;
         let severity = |repairs| {
             let wanted = Wanted { repairs, ..Wanted::default() };
-            judge(&facts, &link, &wanted, false)[0].severity
+            judge(&facts, &link, &wanted, false, Offload::harm)[0].severity
         };
         assert_eq!((severity(false), severity(true)), (Severity::Blocker, Severity::Note));
+    }
+
+    #[test]
+    fn a_stick_loses_frames_where_a_port_loses_tags() {
+        let [facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        (link.offloads.rx_vlan, link.offloads.lro) = (true, true);
+        let of = |harm: Harm| judge(&facts, &link, &Wanted::default(), false, harm);
+        let [port, stick] = [Offload::harm as Harm, Offload::harm_to_stick].map(of);
+        assert_eq!(stick[0].severity, Severity::Blocker);
+        assert!(stick[0].what.contains("pass Narrows by"), "{}", stick[0].what);
+        assert_eq!(stick[0].remedy, port[0].remedy);
+        assert_eq!(stick[1], port[1]);
     }
 
     #[test]
@@ -154,7 +176,7 @@ mod tests {
             let mut link = facts.link.clone().unwrap();
             link.offloads = offloads;
             link.driver.name = driver.into();
-            judge(&facts, &link, &Wanted::default(), false)
+            judge(&facts, &link, &Wanted::default(), false, Offload::harm)
                 .into_iter()
                 .filter_map(|finding| finding.remedy)
                 .collect::<Vec<_>>()

@@ -70,7 +70,12 @@ fn narrower_than_peer(facts: &PortFacts, link: &Link, plane: WantedPlane) -> Opt
 
 pub(super) fn judge_pair(a: &Link, b: &Link, wanted: &Wanted, cpus: u32) -> Vec<Finding> {
     let workers = wanted.queues.unwrap_or(a.queues.now.pairs().min(b.queues.now.pairs()));
-    [unequal(a, b, wanted), crowded([a, b], workers, cpus)].into_iter().flatten().collect()
+    [unequal(a, b, wanted), crowded(&[a, b], workers, cpus)].into_iter().flatten().collect()
+}
+
+/// Judges the only device, with a worker for each queue pair.
+pub(super) fn judge_only(link: &Link, wanted: &Wanted, cpus: u32) -> Option<Finding> {
+    crowded(&[link], wanted.queues.unwrap_or(link.queues.now.pairs()), cpus)
 }
 
 fn unequal(a: &Link, b: &Link, wanted: &Wanted) -> Option<Finding> {
@@ -92,11 +97,12 @@ fn unequal(a: &Link, b: &Link, wanted: &Wanted) -> Option<Finding> {
 }
 
 /// Workers that share a CPU function, but wait for each other.
-fn crowded(ports: [&Link; 2], workers: u32, cpus: u32) -> Option<Finding> {
+fn crowded(devices: &[&Link], workers: u32, cpus: u32) -> Option<Finding> {
     (workers > cpus).then(|| {
         let what = format!("{workers} workers share {cpus} CPUs and will wait for each other");
-        let [a, b] = ports.map(|port| port.queues.command(port.name(), cpus.max(1)));
-        Finding::warning("cpu", what).remedy(format!("{a} && {b}"))
+        let command = |device: &&Link| device.queues.command(device.name(), cpus.max(1));
+        let commands: Vec<_> = devices.iter().map(command).collect();
+        Finding::warning("cpu", what).remedy(commands.join(" && "))
     })
 }
 
@@ -172,10 +178,13 @@ mod tests {
     #[test]
     fn more_workers_than_cpus_are_warned_of() {
         let port = link(8, 8, 8);
-        assert_eq!(crowded([&port, &port], 4, 4), None);
-        let finding = crowded([&port, &port], 8, 4).unwrap();
+        assert_eq!(crowded(&[&port, &port], 4, 4), None);
+        let finding = crowded(&[&port, &port], 8, 4).unwrap();
         assert_eq!(finding.severity, Severity::Warning);
         let remedy = "ethtool -L a rx 4 tx 4 && ethtool -L a rx 4 tx 4";
         assert_eq!(finding.remedy.as_deref(), Some(remedy));
+        let finding = judge_only(&port, &want(None), 4).unwrap();
+        assert_eq!(finding.remedy.as_deref(), Some("ethtool -L a rx 4 tx 4"));
+        assert_eq!(judge_only(&port, &want(4), 4), None);
     }
 }

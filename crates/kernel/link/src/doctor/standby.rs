@@ -15,7 +15,7 @@ pub(super) fn judge(ports: [&Link; 2], others: &[LinkStatus], wanted: &Wanted) -
 /// With a standby bridge: the result of [`crate::bridge::prepare`].
 fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
     let both = format!("{} and {}", ports[0].name(), ports[1].name());
-    match plan(&ports.map(Link::clone), others) {
+    match plan(ports.map(Some), others) {
         Ok(Plan::Create(name)) => {
             Finding::ok(&name, format!("will join {both} with a standby bridge"))
         }
@@ -33,20 +33,24 @@ fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
                 }
                 _ => ports[0].name(),
             };
-            let what = error.what();
-            // Does not repeat the subject.
-            let what = what.strip_prefix(subject).map_or(&*what, str::trim_start);
-            let finding = Finding::blocker(subject, what);
-            match error.remedy() {
-                Some(remedy) => finding.remedy(remedy),
-                None => finding,
-            }
+            refused(subject, &error.what(), error.remedy())
         }
     }
 }
 
+/// What keeps the kernel from standing by.
+pub(super) fn refused(subject: &str, what: &str, remedy: Option<String>) -> Finding {
+    // Does not repeat the subject.
+    let what = what.strip_prefix(subject).map_or(what, str::trim_start);
+    let finding = Finding::blocker(subject, what);
+    match remedy {
+        Some(remedy) => finding.remedy(remedy),
+        None => finding,
+    }
+}
+
 /// Without a standby bridge: a port must have no master that would forward by itself.
-fn master(port: &Link, others: &[LinkStatus]) -> Option<Finding> {
+pub(super) fn master(port: &Link, others: &[LinkStatus]) -> Option<Finding> {
     let master = port.status.master?;
     let name = port.name();
     let master = others.iter().find(|other| other.ifindex == master);

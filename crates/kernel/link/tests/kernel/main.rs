@@ -7,3 +7,4 @@ mod doctor;
 mod facts;
 mod monitor;
 mod pass_all;
+mod stick;
