@@ -5,11 +5,11 @@
 
 use crate::front::FrontError;
 use crate::gates::NoGate;
+use crate::standby::StandByError;
 use narrows_bpf::tree::TreeError;
 use narrows_bpf::{SetsError, SteerError};
 use narrows_escape::shell;
 use narrows_link::LinkError;
-use narrows_link::bridge::BridgeError;
 use narrows_policy::PolicyError;
 use narrows_xdp::Refusal;
 use narrows_xsk::{SocketError, UmemError};
@@ -87,7 +87,7 @@ pub enum InstanceError {
     Queues((String, u32), (String, u32)),
     /// The fail-open bridge cannot be prepared.
     #[error("cannot prepare the bridge for fail-open: {0}")]
-    Bridge(#[from] BridgeError),
+    StandBy(#[from] StandByError),
     /// Traffic should stop with this process, but would not.
     #[error(
         "{port} is a port of {master}, which would forward after the end of narrows in spite of \

@@ -30,7 +30,7 @@ use crate::upgrades::{Upgrades, VERSION};
 use crate::work::Work;
 use narrows_bpf::{Hook, Stalled};
 use narrows_control::{Request, UpgradeStatus};
-use narrows_forwarding::{Forwarding, PerDevice};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice};
 use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
 use narrows_link::{LinkError, LinkMonitor};
 use narrows_policy::Policy;
@@ -473,13 +473,23 @@ fn refuse_blockers(
     plane: PlaneKind,
     session: &SessionOptions,
 ) -> Result<Vec<Finding>, RunError> {
-    let findings =
-        doctor::examine(&ports.names()[0], &ports.names()[1], &wanted(ports, fail, plane, session));
+    let findings = examine(ports, &wanted(ports, fail, plane, session));
     let blockers: Vec<Finding> = doctor::blockers(&findings).cloned().collect();
     if blockers.is_empty() {
         return Ok(findings);
     }
     Err(RunError::Blocked(doctor::render(&blockers).trim_end().to_owned()))
+}
+
+/// What `doctor` finds about `ports` and this host.
+pub fn examine(ports: &Forwarding, wanted: &Wanted) -> Vec<Finding> {
+    match (ports.pairs(), ports.names()) {
+        (Some(pairs), _) => {
+            doctor::examine_stick(&ports.devices()[DeviceId::FIRST], &pairs, wanted)
+        }
+        (None, [a, b]) => doctor::examine(a, b, wanted),
+        (None, _) => Vec::new(),
+    }
 }
 
 /// The requirements of this way of running for `ports` and host, for [`narrows_link::doctor`].

@@ -1,6 +1,7 @@
-//! The bridge that forwards when this process is gone, and checks that it still can.
+//! The bridges that forward when this process is gone, and checks that they still can: one between
+//! the ends of a wire, or one for each pair of a stick's VLANs.
 //!
-//! The bridge that was prepared at the start may later be deleted, set down, lose a port or be
+//! A bridge that was prepared at the start may later be deleted, set down, lose a port or be
 //! configured as anything but a wire, by any administrator of the host. Nothing would show until
 //! the process dies. So it is checked on kernel notifications, and every second, and repaired at
 //! once; packets that Narrows forwards never pass it, so they are not affected. A failed repair is
@@ -12,9 +13,10 @@
 use crate::error::InstanceError;
 use crate::events::Events;
 use narrows_bpf::Stalled;
-use narrows_forwarding::Forwarding;
+use narrows_forwarding::{DeviceId, Forwarding};
 use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
-use narrows_link::{Link, LinkEvent};
+use narrows_link::stick::{self, StickError, StickState};
+use narrows_link::{Link, LinkError, LinkEvent};
 
 /// Who forwards when this process is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,17 +37,100 @@ impl FailMode {
     }
 }
 
-/// The bridge that forwards when this process is gone, and what is wrong with it.
+/// What forwards in the kernel.
+enum Forwarder {
+    /// Between the ends of a wire.
+    Bridge(BridgeState),
+    /// Between VLANs.
+    Stick(StickState),
+}
+
+/// Why the kernel does not stand by.
+#[derive(Debug, thiserror::Error)]
+pub enum StandByError {
+    /// No bridge between the ends of a wire.
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    /// None between VLANs.
+    #[error(transparent)]
+    Stick(#[from] StickError),
+}
+
+impl StandByError {
+    /// Whether traffic must not be forwarded between the ports as they are now.
+    fn forbids_forwarding(&self) -> bool {
+        matches!(
+            self,
+            Self::Bridge(BridgeError::Unfit { .. })
+                | Self::Stick(StickError::Bridge(BridgeError::Unfit { .. }))
+        )
+    }
+
+    /// Whether a device is gone, which is reported elsewhere.
+    fn is_of_a_device_that_is_gone(&self) -> bool {
+        match self {
+            Self::Bridge(BridgeError::Link(error)) | Self::Stick(StickError::Link(error)) => {
+                error.errno() == Some(libc::ENODEV)
+            }
+            Self::Bridge(_) | Self::Stick(_) => false,
+        }
+    }
+}
+
+impl Forwarder {
+    fn prepare(ports: &Forwarding) -> Result<Self, StandByError> {
+        Ok(match (ports.pairs(), ports.names()) {
+            (Some(pairs), _) => {
+                Self::Stick(stick::prepare(&ports.devices()[DeviceId::FIRST], &pairs)?)
+            }
+            (None, [a, b, ..]) => Self::Bridge(bridge::prepare(a, b)?),
+            (None, _) => unreachable!("a wire has two ends"),
+        })
+    }
+
+    /// Why it would not forward now.
+    fn ails(&self, ports: &Forwarding) -> Result<Option<String>, LinkError> {
+        match (self, ports.names()) {
+            (Self::Bridge(bridge), [a, b, ..]) => bridge::check(bridge, &[a.clone(), b.clone()]),
+            (Self::Bridge(_), _) => Ok(None),
+            (Self::Stick(stick), _) => stick::check(stick),
+        }
+    }
+
+    /// The names of its bridges.
+    fn name(&self) -> String {
+        match self {
+            Self::Bridge(bridge) => bridge.name.clone(),
+            Self::Stick(stick) => stick.name(),
+        }
+    }
+
+    fn concerns(&self, event: &LinkEvent) -> bool {
+        let bridge = match self {
+            Self::Stick(stick) => return stick.concerns(event),
+            Self::Bridge(bridge) => bridge.ifindex,
+        };
+        match event {
+            LinkEvent::Added(now) | LinkEvent::Changed { now, .. } => {
+                now.status.ifindex == bridge || now.status.master == Some(bridge)
+            }
+            LinkEvent::Removed { ifindex, .. } => *ifindex == bridge,
+            LinkEvent::Overrun | LinkEvent::Settings | LinkEvent::Addresses => false,
+        }
+    }
+}
+
+/// What forwards when this process is gone, and what is wrong with it.
 pub(crate) struct StandBy {
     mode: FailMode,
-    bridge: Option<BridgeState>,
+    forwarder: Option<Forwarder>,
     /// Why standby would not work when this process is gone.
     trouble: Option<String>,
 }
 
 impl StandBy {
     pub(crate) fn new(mode: FailMode) -> Self {
-        Self { mode, bridge: None, trouble: None }
+        Self { mode, forwarder: None, trouble: None }
     }
 
     /// Ensures it at the start.
@@ -54,9 +139,7 @@ impl StandBy {
     /// If that fails. Then nothing stays changed.
     pub(crate) fn prepare(&mut self, ports: &Forwarding) -> Result<(), InstanceError> {
         match self.mode {
-            FailMode::Open => {
-                self.bridge = Some(bridge::prepare(&ports.names()[0], &ports.names()[1])?)
-            }
+            FailMode::Open => self.forwarder = Some(Forwarder::prepare(ports)?),
             FailMode::Closed => {
                 for port in ports.devices() {
                     if let Some(master) = master(port)? {
@@ -77,9 +160,9 @@ impl StandBy {
         &mut self,
         ports: &Forwarding,
         events: &mut Events,
-    ) -> Result<(), BridgeError> {
+    ) -> Result<(), StandByError> {
         match self.mode {
-            FailMode::Open => self.watch_bridge(ports, events),
+            FailMode::Open => self.watch_forwarder(ports, events),
             FailMode::Closed => {
                 let trouble = ports.devices().iter().find_map(|port| {
                     let master = master(port).ok().flatten()?;
@@ -91,30 +174,31 @@ impl StandBy {
         }
     }
 
-    fn watch_bridge(&mut self, ports: &Forwarding, events: &mut Events) -> Result<(), BridgeError> {
-        let ails = match &self.bridge {
+    fn watch_forwarder(
+        &mut self,
+        ports: &Forwarding,
+        events: &mut Events,
+    ) -> Result<(), StandByError> {
+        let ails = match &self.forwarder {
             // If the kernel does not answer, the next check tries again.
-            Some(bridge) => {
-                bridge::check(bridge, &[ports.names()[0].clone(), ports.names()[1].clone()])
-                    .unwrap_or_default()
-            }
+            Some(forwarder) => forwarder.ails(ports).unwrap_or_default(),
             None => Some("there is no bridge".to_owned()),
         };
         let Some(ails) = ails else {
             self.say(None, events);
             return Ok(());
         };
-        match bridge::prepare(&ports.names()[0], &ports.names()[1]) {
-            Ok(bridge) => {
-                events.warn(format!("fail-open: {ails}; repaired: {} stands by", bridge.name));
-                self.bridge = Some(bridge);
+        match Forwarder::prepare(ports) {
+            Ok(forwarder) => {
+                let name = forwarder.name();
+                events.warn(format!("fail-open: {ails}; repaired: {name} stands by"));
+                self.forwarder = Some(forwarder);
                 self.trouble = None;
             }
-            Err(error @ BridgeError::Unfit { .. }) => return Err(error),
-            // A port that is gone is reported elsewhere.
-            Err(BridgeError::Link(error)) if error.errno() == Some(libc::ENODEV) => {}
+            Err(error) if error.forbids_forwarding() => return Err(error),
+            Err(error) if error.is_of_a_device_that_is_gone() => {}
             Err(error) => {
-                self.bridge = None;
+                self.forwarder = None;
                 self.say(Some(format!("{ails}, and cannot be replaced: {error}")), events);
             }
         }
@@ -135,28 +219,26 @@ impl StandBy {
 
     /// Whether `event` may concern it.
     pub(crate) fn concerns(&self, event: &LinkEvent, ports: &Forwarding) -> bool {
-        let bridge = self.bridge.as_ref().map(|bridge| bridge.ifindex);
-        match event {
+        let is_of_a_device = match event {
             LinkEvent::Added(now) | LinkEvent::Changed { now, .. } => {
-                let status = &now.status;
-                ports.devices().contains(&status.name)
-                    || bridge.is_some_and(|bridge| {
-                        status.ifindex == bridge || status.master == Some(bridge)
-                    })
+                ports.devices().contains(&now.status.name)
             }
-            LinkEvent::Removed { ifindex, .. } => Some(*ifindex) == bridge,
             LinkEvent::Overrun => true,
-            LinkEvent::Settings | LinkEvent::Addresses => false,
-        }
+            LinkEvent::Removed { .. } | LinkEvent::Settings | LinkEvent::Addresses => false,
+        };
+        is_of_a_device || self.forwarder.as_ref().is_some_and(|known| known.concerns(event))
     }
 
-    /// Removes a bridge that was made in vain. A bridge that existed before stays: traffic may flow
-    /// through it.
+    /// Removes what was made in vain. What existed before stays: traffic may flow through it.
     pub(crate) fn stand_down(&mut self) {
-        if let Some(made) = self.bridge.take_if(|bridge| bridge.origin == Origin::Created)
-            && let Err(error) = bridge::remove(&made)
-        {
-            log::warn!("bridge {} is left behind: {error}", made.name);
+        let Some(forwarder) = self.forwarder.take() else { return };
+        let removed = match &forwarder {
+            Forwarder::Bridge(made) if made.origin == Origin::Created => bridge::remove(made),
+            Forwarder::Bridge(_) => return,
+            Forwarder::Stick(made) => stick::remove(made),
+        };
+        if let Err(error) = removed {
+            log::warn!("{} is left behind: {error}", forwarder.name());
         }
     }
 
@@ -169,9 +251,9 @@ impl StandBy {
 
     /// What happens when this process is gone, for people.
     pub(crate) fn describe(&self) -> String {
-        match (&self.trouble, &self.bridge, self.mode) {
+        match (&self.trouble, &self.forwarder, self.mode) {
             (Some(trouble), ..) => format!("{} (NOT NOW: {trouble})", self.word()),
-            (None, Some(bridge), _) => format!("open (bridge {})", bridge.name),
+            (None, Some(forwarder), _) => format!("open (bridge {})", forwarder.name()),
             (None, None, FailMode::Open) => "open (no bridge yet)".into(),
             (None, None, FailMode::Closed) => "closed".into(),
         }
