@@ -41,7 +41,7 @@ mod promiscuous;
 mod status;
 pub mod stick;
 mod sys;
-mod vlan;
+pub mod vlan;
 
 pub use address::{Address, is_addressed};
 pub use automatic::Automatic;
@@ -55,4 +55,3 @@ pub use offload::{Features, Offload};
 pub use peer::{Peer, PeerInside};
 pub use promiscuous::{Promiscuous, promiscuous};
 pub use status::{BridgeSettings, LinkStatus, OperState, PeerId, Queues, XdpMode, XdpProgram};
-pub use vlan::Vlan;

@@ -117,7 +117,7 @@ fn bridge_netfilter() -> Option<bool> {
     calls.iter().flatten().map(|call| call != "0").reduce(|one, other| one || other)
 }
 
-/// Whether the kernel has VLAN devices, or a module for them, which it loads when the first is made.
+/// Whether the kernel has VLAN devices, or a module for them that it loads when the first is made.
 fn vlan_devices() -> Option<bool> {
     if Path::new("/proc/self/net/vlan").exists() {
         return Some(true);

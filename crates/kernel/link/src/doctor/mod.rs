@@ -1,5 +1,5 @@
-//! Whether two ports, or a device with VLANs, and this host are fit for their task, and what to type
-//! if not.
+//! Whether two ports, or a device with VLANs, and this host are fit for their task, and what to
+//! type if not.
 //!
 //! Facts are gathered into plain data (`gather`) and judged by pure functions, one per question,
 //! each a few lines with the reason beside it. `narrows doctor` prints the same findings for which
@@ -174,8 +174,8 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     findings
 }
 
-/// Examines the interface `device` of the calling thread's network namespace as that of a stick with
-/// these pairs of VLANs, and the host, as [`examine`] does.
+/// Examines the interface `device` of the calling thread's network namespace as that of a stick
+/// with these pairs of VLANs, and the host, as [`examine`] does.
 pub fn examine_stick(device: &str, pairs: &[Pair], wanted: &Wanted) -> Vec<Finding> {
     judge_stick(&gather::stick_facts(device, pairs), wanted)
 }

@@ -90,12 +90,11 @@ fn narrow(link: &Link, lower: &LinkStatus) -> Option<Finding> {
     (mtu < wanted).then(|| {
         let name = link.name();
         let what = format!(
-            "MTU {mtu}, but {} has {wanted}: while the kernel stands in for Narrows, larger packets \
-             are dropped silently",
+            "MTU {mtu}, but {} has {wanted}: while the kernel stands in for Narrows, larger \
+             packets are dropped silently",
             lower.name
         );
-        Finding::warning(name, what)
-            .remedy(format!("ip link set dev {} mtu {wanted}", shell(name)))
+        Finding::warning(name, what).remedy(format!("ip link set dev {} mtu {wanted}", shell(name)))
     })
 }
 

@@ -506,7 +506,8 @@ fn exchange(device: &str, frame: &[u8]) -> Vec<Vec<u8>> {
          \x20   if sender[2] == 4: continue\n\
          \x20   for _, kind, note in notes:\n\
          \x20       state, _, _, _, _, tci, protocol = struct.unpack('IIIHHHH', note[:20])\n\
-         \x20       if state & 16: data = data[:12] + struct.pack('!HH', protocol, tci) + data[12:]\n\
+         \x20       tag = struct.pack('!HH', protocol, tci) if state & 16 else b''\n\
+         \x20       data = data[:12] + tag + data[12:]\n\
          \x20   if data.endswith(bytes([7] * 20)): print(data.hex())\n"
     );
     let output = std::process::Command::new("python3").args(["-c", &script]).output().unwrap();
