@@ -18,6 +18,7 @@ use crate::options::SessionOptions;
 use crate::plane::{InheritedPlane, Plane, Still};
 use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
+use narrows_bpf::{Entry, Hook};
 use narrows_classify::{ActionId, ActionKind};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::{Handle, Plan};
@@ -123,7 +124,11 @@ impl InheritedPrograms {
         }
         if forwarding.is_stick() {
             for (device, described) in manifest.devices.iter_enumerated() {
-                plane.vlans[device] = Some(plane.in_front_of_all(device, described.entry())?);
+                let entry = match plane.hooks[device] {
+                    Hook::Tcx => Entry::Tcx,
+                    Hook::Xdp(_) => described.entry(),
+                };
+                plane.vlans[device] = Some(plane.in_front_of_all(device, entry)?);
             }
         } else {
             plane.connect()?;
