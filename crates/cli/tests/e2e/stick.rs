@@ -13,6 +13,9 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// The protocol and the control information of a tag.
+type Tag = (u16, u16);
+
 const PATIENCE: Duration = Duration::from_secs(5);
 const PLANES: [&[&str]; 3] = [&[], &["--plane", "xdp", "--xdp", "tcx"], &["--xdp", "generic"]];
 
@@ -34,7 +37,7 @@ fn tagged(protocol: u16, tci: u16, flow: u16, length: usize) -> Vec<u8> {
     frame
 }
 
-fn tag_of(frame: &[u8]) -> (u16, u16) {
+fn tag_of(frame: &[u8]) -> Tag {
     let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     (word(12), word(14))
 }
@@ -53,7 +56,7 @@ fn a_frame_of_a_vlan_leaves_with_the_tag_of_its_partner_and_nothing_else_changes
         let capture = Capture::start(bed.client(), CLIENT, "").unwrap();
         let socket = RawSocket::open(bed.client(), CLIENT).unwrap();
         // The priority (5) and the drop eligibility stay; a tag behind the first one is payload.
-        let cases: [(u16, u16, Option<(u16, u16)>); 7] = [
+        let cases: [(u16, u16, Option<Tag>); 7] = [
             (0x8100, 0xb000 | 100, Some((0x8100, 0xb000 | 200))),
             (0x8100, 200, Some((0x8100, 100))),
             (0x88a8, 0x2000 | 101, Some((0x8100, 0x2000 | 201))),
