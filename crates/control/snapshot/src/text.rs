@@ -134,6 +134,9 @@ impl Port {
                 self.to_self, self.unserved
             )?;
         }
+        if self.others > 0 {
+            writeln!(out, "  to the kernel: {} in no VLAN that is a port", self.others)?;
+        }
         if self.stalled > 0 {
             let fate = if is_closed { "dropped" } else { "to the kernel" };
             writeln!(out, "  {fate} while their worker was silent: {}", self.stalled)?;
@@ -345,10 +348,12 @@ event: joined eth1 and eth2
         let mut show = show();
         show.workers[0].silent_s = Some(3.21);
         show.ports[0].stalled = 7;
+        show.ports[0].others = 3;
         show.conservation.bypassed = 7;
         let text = show.render();
         for line in [
             "worker 0: cpu 0, SILENT for 3.2 s, before that load 25.0 %, idle 3.0 s, 10 frames = 1 free + 4 receiving + 2 waiting + 3 sending",
+            "  to the kernel: 3 in no VLAN that is a port",
             "  to the kernel while their worker was silent: 7",
             "bypassed 7: no worker saw them",
         ] {

@@ -85,6 +85,12 @@ pub enum InstanceError {
         .0.1.min(.1.1)
     )]
     Queues((String, u32), (String, u32)),
+    /// A redirection to an intermediate device, in a router.
+    #[error(
+        "the ingress of {0} is redirected, and a router sends what comes in there through several \
+         ports: give each of those its qdiscs, and delete that filter"
+    )]
+    Redirected(String),
     /// The fail-open bridge cannot be prepared.
     #[error("cannot prepare the bridge for fail-open: {0}")]
     StandBy(#[from] StandByError),

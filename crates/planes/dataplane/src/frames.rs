@@ -110,11 +110,21 @@ impl Frames {
         self.strays
     }
 
-    /// The number of frames left for packets that arrive at `ingress`; `None` if the arrivals
-    /// exceed it.
+    /// The number of frames left for packets that arrive at `ingress` and leave through `egress`;
+    /// `None` if the arrivals exceed it.
     #[inline]
-    pub(crate) fn spare(&self, ingress: PortId) -> Option<u32> {
-        self.owners.spare(ingress)
+    pub(crate) fn spare(&self, ingress: PortId, egress: PortId) -> Option<u32> {
+        self.owners.spare_for(ingress, egress)
+    }
+
+    /// `packet`, which is the worker's, leaves through `egress`, which is its own affair.
+    #[inline]
+    pub(crate) fn leaves(&mut self, egress: PortId, packet: PacketId) {
+        let mut frame = packet.0;
+        while frame != END {
+            self.owners.leaves(egress, frame);
+            frame = self.locations[frame as usize].next;
+        }
     }
 
     /// Gives the kernel a free frame to receive into at `device`, whose ring `fill` is and has room.

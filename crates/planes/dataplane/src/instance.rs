@@ -369,7 +369,7 @@ impl Instance {
     pub fn tick(&mut self) {
         self.watch_standby();
         if std::mem::take(&mut self.readdressed) && self.plane.is_some() {
-            self.addresses.take_off(self.options.forwarding.devices(), &mut self.events);
+            self.take_off_addresses();
             self.reconsider();
         }
         match &mut self.plane {
@@ -387,7 +387,7 @@ impl Instance {
         self.see_carriers();
         let totals = self.totals(&self.report());
         let passed = |port: &PortCounts| Passed {
-            rx_bytes: port.queues.iter().map(|queue| queue.inward.rx_bytes).sum(),
+            rx_bytes: port.queues.iter().map(|queue| queue.arrived.bytes).sum(),
             tx_bytes: port.queues.iter().map(|queue| queue.outward.tx_bytes).sum(),
         };
         self.rates.sample(clock::now(), totals.ports.iter().map(passed).collect());
@@ -463,7 +463,7 @@ impl Instance {
     fn open_plane(&mut self) -> Result<(), InstanceError> {
         // Each time, because an interface that came back is no longer a port of the bridge.
         self.standby.watch(&self.options.forwarding, &mut self.events)?;
-        self.addresses.take_off(self.options.forwarding.devices(), &mut self.events);
+        self.take_off_addresses();
         let forwarding = &self.options.forwarding;
         let devices = read_all(forwarding)?;
         let queues = self.queues_of(&devices)?;
@@ -515,6 +515,15 @@ impl Instance {
         }
         self.look_up();
         Ok(())
+    }
+
+    /// A wire has no address on the networks that it joins. What is in no VLAN of a stick, and all
+    /// that is for a router, is the kernel's.
+    fn take_off_addresses(&mut self) {
+        let forwarding = &self.options.forwarding;
+        if !forwarding.is_stick() && !forwarding.is_router() {
+            self.addresses.take_off(forwarding.devices(), &mut self.events);
+        }
     }
 
     /// Reports carriers that were lost, or came back.

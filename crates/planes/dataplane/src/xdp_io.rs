@@ -146,7 +146,8 @@ impl<Q: Queue> XdpIo<Q> {
             |queue| DeviceQueue { queue, unsent: false, kicks: 0, refused: Refused::default() };
         let port = |port| PortIo {
             device: forwarding.device_of(port),
-            leaves: forwarding.device_of(forwarding.across(port)),
+            // In a router frames come back through any device: each looks at its own.
+            leaves: forwarding.device_of(forwarding.across(port).unwrap_or(port)),
             is_first: forwarding.is_first(port),
             tag: forwarding.ports()[port].tag,
             sorted: VecDeque::new(),
@@ -429,8 +430,8 @@ impl<Q: Queue> Io for XdpIo<Q> {
         self.frames.places()
     }
 
-    fn spare_frames(&self, ingress: PortId) -> Option<u32> {
-        self.frames.spare(ingress)
+    fn spare_frames(&self, ingress: PortId, egress: PortId) -> Option<u32> {
+        self.frames.spare(ingress, egress)
     }
 
     fn put_aside(&mut self, ingress: PortId, longest: Bytes, out: &mut Batch) {

@@ -191,7 +191,7 @@ impl InheritedPlane for InheritedSession {
             worker.io_mut().go_on(queued);
             for (egress, packets) in queued.queued.iter_enumerated() {
                 for (arrival, frames) in packets.iter() {
-                    if let Some((id, len)) = worker.io_mut().adopt(egress.partner(), frames) {
+                    if let Some((id, len)) = worker.io_mut().adopt(egress, frames) {
                         worker.adopt(egress, id, len, arrival, now);
                     }
                 }

@@ -180,7 +180,7 @@ impl Session {
         for (port, front) in self.prepared.fronts.iter_enumerated() {
             // On which queue that was is not known: it is told of the first.
             for dropped in front.dropped() {
-                counts.add_dropped_in_front(port, 0, dropped);
+                counts.add_dropped_in_front(port, forwarding.across(port), 0, dropped);
             }
         }
         counts
@@ -235,8 +235,10 @@ impl LooksUp for Session {
             true => self.looks_up.insert(egress),
             false => self.looks_up.remove(egress),
         }
-        let device = forwarding.device_of(forwarding.across(egress));
-        let mut served = forwarding.ports_on(device).map(|port| forwarding.across(port));
+        // In a router all devices look up, or none: the kernel translates what it forwards itself.
+        let arrives = forwarding.across(egress).unwrap_or(egress);
+        let device = forwarding.device_of(arrives);
+        let mut served = forwarding.ports_on(device).filter_map(|port| forwarding.across(port));
         let is_wanted = served.any(|port| self.looks_up.has(port));
         let done = self.prepared.steers[device].look_up(is_wanted);
         if done.is_err() {

@@ -180,8 +180,8 @@ pub struct PortCounted {
 /// The counters of a queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct QueueCounted {
-    /// Packets that arrived here.
-    pub inward: PathCounted,
+    /// Packets that arrived here, and their bytes.
+    pub arrived: [u64; 2],
     /// Packets that leave, or were to leave, here.
     pub outward: PathCounted,
     /// System calls made to send them.
@@ -267,7 +267,8 @@ mod tests {
     fn contents() -> Contents {
         let counted = PortCounted {
             queues: vec![QueueCounted {
-                inward: PathCounted {
+                arrived: [1, 60],
+                outward: PathCounted {
                     received: [1, 60],
                     sent: [2, 120],
                     copied: 1,
@@ -333,9 +334,8 @@ mod tests {
     #[test]
     fn this_is_format_7() {
         let expected = concat!(
-            r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
-            r#""copied":1,"dropped":{"limit":3}},"#,
-            r#""outward":{"received":[0,0],"sent":[0,0],"copied":0,"dropped":{}},"#,
+            r#"{"stopped":9,"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
+            r#""sent":[2,120],"copied":1,"dropped":{"limit":3}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
             r#""verdicts":[0,0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
