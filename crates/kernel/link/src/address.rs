@@ -7,6 +7,7 @@ use crate::{LinkError, LinkStatus};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::AddressMessage;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -63,6 +64,13 @@ fn all_addresses() -> Result<Vec<(u32, Address)>, LinkError> {
     let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     let answers = netlink::dump("listing IP addresses", request)?;
     Ok(answers.iter().filter_map(|answer| Address::parse(answer)).collect())
+}
+
+/// The addresses of this host in the namespace, each once, in order.
+pub(crate) fn local_addresses() -> Result<Vec<IpAddr>, LinkError> {
+    let all: BTreeSet<IpAddr> =
+        all_addresses()?.into_iter().map(|(_, address)| address.ip).collect();
+    Ok(all.into_iter().collect())
 }
 
 /// Whether the operator gave this host an address behind the port `ifindex`, so that frames to the

@@ -38,6 +38,7 @@ mod netlink;
 mod offload;
 mod peer;
 mod promiscuous;
+pub mod routing;
 mod status;
 pub mod stick;
 mod sys;

@@ -27,6 +27,17 @@ const RTM_DELLINK: u16 = 17;
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
 
+/// What is subscribed to.
+const GROUPS: [u32; 7] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_IPV4_RULE,
+    libc::RTNLGRP_IPV6_RULE,
+    libc::RTNLGRP_IPV4_NETCONF,
+    libc::RTNLGRP_IPV6_NETCONF,
+];
+
 /// A change of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
@@ -50,6 +61,12 @@ pub enum LinkEvent {
     Settings,
     /// An IP address was added, removed or confirmed on some interface.
     Addresses,
+    /// What routing depends on besides routes and addresses was changed: a rule (`ip rule`) was
+    /// added or removed, as happens with the first VRF, too; or forwarding or `rp_filter` of an
+    /// interface or of all was changed, or an interface came with settings of its own. Of many
+    /// such changes at once, one is reported. [`crate::routing::RoutingFacts::read`] reads
+    /// what it covers.
+    Routing,
     /// Events were lost: anything may have changed. Read everything again.
     Overrun,
 }
@@ -73,6 +90,9 @@ pub struct LinkMonitor {
     ethtool: Ethtool,
     known: HashMap<u32, Snapshot>,
     ready: VecDeque<LinkEvent>,
+    /// Whether to report that once all messages are read: one setting of all interfaces makes a
+    /// message for each.
+    is_routing_changed: bool,
 }
 
 impl LinkMonitor {
@@ -85,7 +105,7 @@ impl LinkMonitor {
     pub fn open() -> Result<Self, LinkError> {
         let failed = |error| LinkError::from_io("subscribing to changes of interfaces", error);
         let socket = netlink::open().map_err(failed)?;
-        for group in [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR] {
+        for group in GROUPS {
             socket.add_membership(group).map_err(failed)?;
         }
         socket.set_non_blocking(true).map_err(failed)?;
@@ -98,6 +118,7 @@ impl LinkMonitor {
             ethtool: Ethtool::open().map_err(failed)?,
             known: HashMap::new(),
             ready: VecDeque::new(),
+            is_routing_changed: false,
         };
         // After the subscription, so that changes in between are reported, not missed.
         monitor.learn()?;
@@ -118,6 +139,9 @@ impl LinkMonitor {
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if std::mem::take(&mut self.is_routing_changed) {
+                        return Some(LinkEvent::Routing);
+                    }
                     if !self.announcements.as_ref().is_some_and(channels::announced) {
                         return None;
                     }
@@ -164,9 +188,16 @@ impl LinkMonitor {
     }
 
     fn take(&mut self, kind: u16, body: &[u8]) {
-        if let RTM_NEWADDR | RTM_DELADDR = kind {
-            self.ready.push_back(LinkEvent::Addresses);
-            return;
+        match kind {
+            RTM_NEWADDR | RTM_DELADDR => {
+                self.ready.push_back(LinkEvent::Addresses);
+                return;
+            }
+            libc::RTM_NEWRULE | libc::RTM_DELRULE | libc::RTM_NEWNETCONF | libc::RTM_DELNETCONF => {
+                self.is_routing_changed = true;
+                return;
+            }
+            _ => {}
         }
         let Some(status) = LinkStatus::parse(body) else { return };
         match kind {

@@ -1,16 +1,16 @@
-//! Synchronous requests to the kernel over `NETLINK_ROUTE`.
+//! Synchronous requests to the kernel over netlink.
 //!
 //! One request, all its answers, done. Each request opens a socket of its own: a netlink socket
 //! belongs to the network namespace of the thread that opens it, requests are rare, and no answer
 //! can be taken for that of another request.
 //!
-//! Requests are built with the typed messages of `netlink-packet-route`. Answers are returned as
-//! bytes; [`crate::status`] says why.
+//! Requests are built with the typed messages of `netlink-packet-route`, or from bytes
+//! ([`Request`]) where it has no type for them. Answers are bytes; [`crate::status`] says why.
 
 use crate::LinkError;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload, NlasIterator,
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer, NetlinkSerializable,
+    NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -30,30 +30,90 @@ const DUMP_ATTEMPTS: usize = 5;
 /// An answer after its netlink header.
 type Body = Vec<u8>;
 
+/// A request without its netlink header.
+pub(crate) struct Request {
+    /// The netlink protocol, such as `NETLINK_ROUTE`.
+    pub(crate) protocol: isize,
+    /// The type of the message.
+    pub(crate) kind: u16,
+    /// The header of its family, and its attributes.
+    pub(crate) body: Body,
+    /// Whether the kernel lists only what the header and the attributes ask for. It did not before
+    /// 4.20, and does not unless it is told so.
+    pub(crate) strict: bool,
+}
+
+impl From<RouteNetlinkMessage> for Request {
+    fn from(message: RouteNetlinkMessage) -> Self {
+        let mut body = vec![0; message.buffer_len()];
+        message.serialize(&mut body);
+        Self { strict: false, ..Self::route(message.message_type(), body) }
+    }
+}
+
+impl Request {
+    /// One of `NETLINK_ROUTE`, strict.
+    pub(crate) fn route(kind: u16, body: Body) -> Self {
+        Self { protocol: NETLINK_ROUTE, kind, body, strict: true }
+    }
+
+    /// The message on the wire. Sequence number and port stay 0: a socket with one request does not
+    /// need them.
+    fn bytes(&self, flags: u16) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER + self.body.len());
+        bytes.extend(((HEADER + self.body.len()) as u32).to_ne_bytes());
+        bytes.extend(self.kind.to_ne_bytes());
+        bytes.extend(flags.to_ne_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(&self.body);
+        bytes
+    }
+}
+
 /// Sends one request or command and returns the kernel's answers.
 pub(crate) fn ask(
     doing: &str,
-    message: RouteNetlinkMessage,
+    request: impl Into<Request>,
     flags: u16,
 ) -> Result<Vec<Body>, LinkError> {
-    converse(doing, message, NLM_F_REQUEST | NLM_F_ACK | flags).map(|(messages, _)| messages)
+    let mut answers = Vec::new();
+    let flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+    converse(doing, &request.into(), flags, |body| answers.push(body.to_vec()))?;
+    Ok(answers)
 }
 
 /// Requests a listing. If a change interrupts it, it is read again.
-pub(crate) fn dump(doing: &str, message: RouteNetlinkMessage) -> Result<Vec<Body>, LinkError> {
+pub(crate) fn dump(doing: &str, request: impl Into<Request>) -> Result<Vec<Body>, LinkError> {
+    let request = request.into();
     let mut attempts = DUMP_ATTEMPTS;
     loop {
-        let (messages, torn) = converse(doing, message.clone(), NLM_F_REQUEST | NLM_F_DUMP)?;
+        let mut answers = Vec::new();
+        let torn = stream(doing, &request, |body| answers.push(body.to_vec()))?;
         attempts -= 1;
         if !torn || attempts == 0 {
-            return Ok(messages);
+            return Ok(answers);
         }
     }
 }
 
-/// A socket in the namespace of the calling thread, with explanations turned on.
+/// Requests a listing that may be too long to keep, and lets `see` have each answer. Returns whether
+/// a change interrupted it, so that something may be missing.
+pub(crate) fn stream(
+    doing: &str,
+    request: &Request,
+    see: impl FnMut(&[u8]),
+) -> Result<bool, LinkError> {
+    converse(doing, request, NLM_F_REQUEST | NLM_F_DUMP, see)
+}
+
+/// A socket for `NETLINK_ROUTE` in the namespace of the calling thread, with explanations turned
+/// on.
 pub(crate) fn open() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
+    open_for(NETLINK_ROUTE)
+}
+
+fn open_for(protocol: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
     socket.bind_auto()?;
     // Kernels before 4.12 support neither; their errors have less explanation.
     let _ = socket.set_ext_ack(true);
@@ -85,22 +145,19 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Vec<u8>> {
     }
 }
 
+/// Sends `request`, and lets `see` have each answer. Returns whether a change interrupted a listing.
 fn converse(
     doing: &str,
-    message: RouteNetlinkMessage,
+    request: &Request,
     flags: u16,
-) -> Result<(Vec<Body>, bool), LinkError> {
+    mut see: impl FnMut(&[u8]),
+) -> Result<bool, LinkError> {
     let failed = |error| LinkError::from_io(doing, error);
-    let socket = open().map_err(failed)?;
-    let mut header = NetlinkHeader::default();
-    header.flags = flags;
-    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
-    request.finalize();
-    let mut bytes = vec![0; request.buffer_len()];
-    request.serialize(&mut bytes);
-    socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map_err(failed)?;
+    let socket = open_for(request.protocol).map_err(failed)?;
+    // An older kernel lists more, and who asks has to expect that.
+    let _ = request.strict.then(|| socket.set_netlink_get_strict_chk(true));
+    socket.send_to(&request.bytes(flags), &SocketAddr::new(0, 0), 0).map_err(failed)?;
 
-    let mut answers = Vec::new();
     let mut torn = false;
     loop {
         let datagram = receive(&socket).map_err(failed)?;
@@ -109,12 +166,18 @@ fn converse(
             match message.message_type() {
                 NLMSG_ERROR => {
                     return match refusal(message.payload(), message.flags()) {
-                        None => Ok((answers, torn)),
+                        None => Ok(torn),
                         Some((error, said)) => Err(LinkError::from_kernel(doing, error, said)),
                     };
                 }
-                NLMSG_DONE => return Ok((answers, torn)),
-                _ => answers.push(message.payload().to_vec()),
+                // The end of a listing says whether it is complete.
+                NLMSG_DONE => {
+                    return match code(message.payload()) {
+                        Some(code @ ..0) => Err(failed(error(code))),
+                        _ => Ok(torn),
+                    };
+                }
+                _ => see(message.payload()),
             }
         }
     }
@@ -122,7 +185,7 @@ fn converse(
 
 /// Parses an acknowledgement: `None` for success.
 fn refusal(payload: &[u8], flags: u16) -> Option<(io::Error, Option<String>)> {
-    let code = payload.first_chunk().map(|code| i32::from_ne_bytes(*code)).unwrap_or(-libc::EPROTO);
+    let code = code(payload).unwrap_or(-libc::EPROTO);
     if code == 0 {
         return None;
     }
@@ -133,7 +196,16 @@ fn refusal(payload: &[u8], flags: u16) -> Option<(io::Error, Option<String>)> {
         .map(|attribute| {
             String::from_utf8_lossy(attribute.value()).trim_end_matches('\0').to_owned()
         });
-    Some((io::Error::from_raw_os_error(code.saturating_neg()), said))
+    Some((error(code), said))
+}
+
+/// The number at the beginning of an acknowledgement or of the end of a listing.
+fn code(payload: &[u8]) -> Option<i32> {
+    payload.first_chunk().map(|code| i32::from_ne_bytes(*code))
+}
+
+fn error(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code.saturating_neg())
 }
 
 #[cfg(test)]
@@ -156,6 +228,16 @@ mod tests {
         let (error, said) = refusal(&payload, ACK_ATTRIBUTES).unwrap();
         assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
         assert_eq!(said.as_deref(), Some("no!"));
+    }
+
+    #[test]
+    fn a_request_says_its_own_length_and_type() {
+        let request = Request::route(34, vec![2, 0, 0, 0]);
+        let bytes = request.bytes(NLM_F_REQUEST | NLM_F_DUMP);
+        let seen: Vec<_> = messages(&bytes).collect();
+        assert_eq!(seen.len(), 1);
+        assert_eq!((seen[0].message_type(), seen[0].flags()), (34, NLM_F_REQUEST | NLM_F_DUMP));
+        assert_eq!(seen[0].payload(), [2, 0, 0, 0]);
     }
 
     proptest! {

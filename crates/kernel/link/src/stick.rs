@@ -89,7 +89,7 @@ impl StickState {
             }
             LinkEvent::Removed { ifindex, .. } => self.has(*ifindex),
             LinkEvent::Overrun => true,
-            LinkEvent::Settings | LinkEvent::Addresses => false,
+            LinkEvent::Settings | LinkEvent::Addresses | LinkEvent::Routing => false,
         }
     }
 

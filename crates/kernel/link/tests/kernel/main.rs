@@ -7,4 +7,5 @@ mod doctor;
 mod facts;
 mod monitor;
 mod pass_all;
+mod routing;
 mod stick;

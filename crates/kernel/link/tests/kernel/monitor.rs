@@ -6,7 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 
 /// Waits on the descriptor for an event that `wanted` accepts, skipping others.
-fn expect<T>(monitor: &mut LinkMonitor, wanted: impl Fn(&LinkEvent) -> Option<T>) -> T {
+pub fn expect<T>(monitor: &mut LinkMonitor, wanted: impl Fn(&LinkEvent) -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(5);
     let mut seen = Vec::new();
     while Instant::now() < deadline {
