@@ -172,6 +172,13 @@ impl Run {
         if matches!((self.plane, self.xdp), (Plane::Xsk, Some(Xdp::Tcx))) {
             bail!("there is no AF_XDP at tcx: add --plane xdp, or leave out --xdp tcx");
         }
+        let forwarding = self.joined.forwarding()?;
+        if forwarding.is_router() && self.fail_closed {
+            bail!(
+                "a router cannot fail closed: without this process the kernel routes by itself. \
+                 Leave out --fail-closed, or stop the kernel, too, with sysctl -w net.ipv4.ip_forward=0"
+            );
+        }
         let allowed = allowed_cores()?;
         if let Some(core) = self.cores.iter().find(|core| !allowed.contains(core)) {
             let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
@@ -181,7 +188,7 @@ impl Run {
             );
         }
         let options = RunOptions {
-            forwarding: self.joined.forwarding()?,
+            forwarding,
             batch: self.batch,
             sets: self.sets,
             state: self.state,

@@ -134,6 +134,13 @@ impl Port {
                 self.to_self, self.unserved
             )?;
         }
+        if let Some(routed) = self.routes.get("routed").or(self.routes.values().next().map(|_| &0)) {
+            write!(out, "  routed {routed}")?;
+            for (outcome, frames) in self.routes.iter().filter(|(name, _)| *name != "routed") {
+                write!(out, ", {} {frames}", outcome.replace('_', " "))?;
+            }
+            writeln!(out)?;
+        }
         if self.others > 0 {
             writeln!(out, "  to the kernel: {} in no VLAN that is a port", self.others)?;
         }

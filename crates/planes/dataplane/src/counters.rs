@@ -1,7 +1,7 @@
 //! The workers' counters, added up over sessions, in the form of the snapshot.
 
 use crate::worker_report::WorkerReport;
-use narrows_bpf::{Counted, Verdicts};
+use narrows_bpf::{Counted, Outcome, RouteCounters, Verdicts};
 use narrows_forwarding::{PerPort, PortId};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
@@ -85,6 +85,8 @@ pub(crate) struct PortCounts {
     pub(crate) beyond: Option<Beyond>,
     /// The counters of its device's program.
     pub(crate) verdicts: Verdicts,
+    /// In a router: what became of frames that arrived here.
+    pub(crate) routes: RouteCounters,
     /// Packets lost by its device.
     pub(crate) losses: DeviceLosses,
 }
@@ -111,6 +113,7 @@ impl Counts {
             port.heaviest.merge(&other.heaviest);
             merge_beyond(&mut port.beyond, other.beyond.as_ref());
             port.verdicts = add_verdicts(port.verdicts, other.verdicts);
+            port.routes += other.routes;
             port.losses = port.losses.and(&other.losses);
         }
     }
@@ -209,6 +212,18 @@ pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
         .filter(|(_, packets)| *packets > 0)
         .map(|(reason, packets)| (reason.name().to_owned(), packets))
         .collect()
+}
+
+/// What became of frames that a router got, in the form of the snapshot: outcomes that occurred.
+pub(crate) fn routes(routes: &RouteCounters) -> BTreeMap<String, u64> {
+    let occurred = routes.iter().filter(|(_, frames)| *frames > 0);
+    occurred.map(|(outcome, frames)| (outcome.name().to_owned(), frames)).collect()
+}
+
+/// The inverse. Outcomes that this version does not know are left out.
+pub(crate) fn routes_of(named: &BTreeMap<String, u64>) -> RouteCounters {
+    let count = |outcome: &Outcome| named.get(outcome.name()).copied().unwrap_or(0);
+    RouteCounters::of(count)
 }
 
 /// The delays of packets, in the form of the snapshot.

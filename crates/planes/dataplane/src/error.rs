@@ -5,6 +5,7 @@
 
 use crate::front::FrontError;
 use crate::gates::NoGate;
+use crate::routing::RoutingError;
 use crate::standby::StandByError;
 use narrows_bpf::tree::TreeError;
 use narrows_bpf::{SetsError, SteerError};
@@ -160,6 +161,9 @@ pub enum SessionError {
         /// What went wrong.
         source: FrontError,
     },
+    /// The programs of a router do not know what the kernel does.
+    #[error(transparent)]
+    Routing(#[from] RoutingError),
     /// Workers cannot be watched.
     #[error(transparent)]
     Heartbeats(SteerError),

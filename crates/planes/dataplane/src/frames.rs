@@ -100,6 +100,11 @@ impl Frames {
         Bytes(u64::from(self.part.frame_size()))
     }
 
+    /// Whose driver receives into the frame at `addr`; `None` if it is none of these.
+    pub(crate) fn device_of(&self, addr: u64) -> Option<DeviceId> {
+        self.owners.device_of(self.part.frame_at(addr)?)
+    }
+
     /// Where they are.
     pub(crate) fn counts(&self) -> FrameCounts {
         self.owners.counts()

@@ -343,8 +343,10 @@ impl Instance {
             // Anyone who sends router advertisements to this host causes such events.
             LinkEvent::Addresses => {
                 self.readdressed = true;
+                self.follow_routing();
                 return;
             }
+            LinkEvent::Routing => return self.follow_routing(),
             _ => {}
         }
         let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {
@@ -368,7 +370,8 @@ impl Instance {
     /// the ports.
     pub fn tick(&mut self) {
         self.watch_standby();
-        if std::mem::take(&mut self.readdressed) && self.plane.is_some() {
+        let is_readdressed = std::mem::take(&mut self.readdressed);
+        if is_readdressed && self.plane.is_some() && !self.options.forwarding.is_router() {
             self.take_off_addresses();
             self.reconsider();
         }
@@ -468,9 +471,10 @@ impl Instance {
         let devices = read_all(forwarding)?;
         let queues = self.queues_of(&devices)?;
         let plans = self.compile(queues)?;
-        // A NIC drops frames for other addresses on its own, long before XDP.
+        // A NIC drops frames for other addresses on its own, long before XDP. A router gets its own.
         let promiscuous = devices
             .iter()
+            .filter(|_| !forwarding.is_router())
             .map(|device| narrows_link::promiscuous(device.ifindex))
             .collect::<Result<_, _>>()?;
         let only = self.options.session.hook;
@@ -632,6 +636,13 @@ impl Instance {
         }
     }
 
+    /// Lets a router's programs follow the kernel.
+    fn follow_routing(&mut self) {
+        if let Some(Err(error)) = self.plane.as_mut().map(|plane| plane.follow_routing()) {
+            self.events.warn(error.to_string());
+        }
+    }
+
     /// Switches off harmful offloads.
     fn repair(&mut self) {
         if self.plane.is_some() {
@@ -682,8 +693,9 @@ impl Instance {
         if let Some(plane) = &self.plane {
             let zero_copy = plane.mode().is_zero_copy();
             let devices = plane.devices().iter();
+            let is_router = self.options.forwarding.is_router();
             let changes: Vec<String> =
-                devices.filter_map(|device| device.change(zero_copy)).collect();
+                devices.filter_map(|device| device.change(zero_copy, is_router)).collect();
             if changes.is_empty() {
                 return;
             }

@@ -239,6 +239,11 @@ impl Owners {
         sending
     }
 
+    /// Whose driver receives into `frame`; `None` if there is no such frame.
+    pub(crate) fn device_of(&self, frame: u32) -> Option<DeviceId> {
+        self.records.get(frame as usize).map(|record| record.device)
+    }
+
     /// How many frames there are.
     pub(crate) fn count(&self) -> u32 {
         self.records.len() as u32

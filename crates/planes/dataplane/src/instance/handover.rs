@@ -133,6 +133,7 @@ impl Instance {
             PortCounted {
                 queues: queues.collect(),
                 verdicts: [to_worker, to_self, unserved, stalled, others],
+                routes: counters::routes(&port.routes),
                 losses: [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier],
             }
         });
@@ -213,6 +214,7 @@ impl Inherited {
         for (past, counted) in self.instance.past.ports.iter_mut().zip(counted) {
             let [to_worker, to_self, unserved, stalled, others] = counted.verdicts;
             past.verdicts = Verdicts { to_worker, to_self, unserved, stalled, others };
+            past.routes = counters::routes_of(&counted.routes);
             let [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier] =
                 counted.losses;
             past.losses = DeviceLosses {
@@ -287,6 +289,7 @@ impl Instance {
         self._promiscuous = plane
             .devices()
             .iter()
+            .filter(|_| !forwarding.is_router())
             .map(|device| narrows_link::promiscuous(device.ifindex))
             .collect::<Result<_, _>>()?;
         match (plane, self.options.plane) {

@@ -109,6 +109,7 @@ impl Instance {
             unserved: counts.verdicts.unserved,
             stalled: counts.verdicts.stalled,
             others: counts.verdicts.others,
+            routes: counters::routes(&counts.routes),
             delays: counters::delays(&counts.delays),
             round_trips: beyond[0].map(counters::beyond),
             heaviest: counters::heaviest(&counts.heaviest, beyond),

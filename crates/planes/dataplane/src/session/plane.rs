@@ -4,10 +4,11 @@ use super::Session;
 use crate::clock;
 use crate::counters::Counts;
 use crate::device::DeviceFacts;
-use crate::error::InstanceError;
+use crate::error::{InstanceError, SessionError};
 use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
+use crate::routing::Routing;
 use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
 use crate::upgrade::state::PlaneManifest;
 use crate::worker_report::WorkerReport;
@@ -120,6 +121,11 @@ impl Plane for Session {
         }
     }
 
+    fn follow_routing(&mut self) -> Result<(), InstanceError> {
+        let followed = self.prepared.routing.as_mut().map_or(Ok(()), Routing::follow);
+        Ok(followed.map_err(SessionError::Routing)?)
+    }
+
     fn pulses(&self) -> Vec<Pulse> {
         self.workers.pulses().collect()
     }
@@ -172,6 +178,7 @@ impl Session {
                 let device = forwarding.device_of(id);
                 port.verdicts = self.prepared.steers[device].verdicts().unwrap_or_default();
                 port.losses = self.device(device).losses;
+                port.routes = self.prepared.steers[device].routed().unwrap_or_default();
             }
         }
         for (queue, report) in reports.iter().enumerate() {
