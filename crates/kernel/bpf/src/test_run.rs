@@ -45,6 +45,52 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result
     Ok(TestRun { verdict: options.retval, ns: options.duration, frame: out })
 }
 
+/// The size of `struct xdp_md` of `linux/bpf.h`, and where some of its fields are.
+#[cfg(test)]
+const XDP_MD_BYTES: usize = 24;
+#[cfg(test)]
+const DATA: usize = 0;
+#[cfg(test)]
+const DATA_END: usize = 4;
+#[cfg(test)]
+const INGRESS_IFINDEX: usize = 12;
+
+/// Runs the XDP program on `frame` as if it had come in at the device `ifindex`, on its queue 0.
+/// Returns also what the program leaves in front of the frame.
+///
+/// # Errors
+/// As [`test_run`], and if there is no such device in the thread's network namespace.
+#[cfg(test)]
+pub(crate) fn run_arriving(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    ifindex: u32,
+) -> io::Result<(TestRun, Vec<u8>)> {
+    /// The most that may be in front of a frame.
+    const METADATA_MAX: usize = 256;
+    let mut context = [0; XDP_MD_BYTES];
+    context[DATA_END..][..4].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
+    context[INGRESS_IFINDEX..][..4].copy_from_slice(&ifindex.to_ne_bytes());
+    let mut left = context;
+    let mut out = vec![0; frame.len() + METADATA_MAX];
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: context.len() as u32,
+        ctx_out: left.as_mut_ptr().cast(),
+        ctx_size_out: left.len() as u32,
+        ..options(frame, 1)
+    };
+    // SAFETY: frame, contexts and buffer outlive the call, and are as long as `options` says.
+    unsafe { run(program, &mut options) }?;
+    let (verdict, ns) = (options.retval, options.duration);
+    out.truncate(options.data_size_out as usize);
+    let data = left[DATA..][..4].try_into().map_or(0, u32::from_ne_bytes);
+    let frame = out.split_off(data as usize);
+    Ok((TestRun { verdict, ns, frame }, out))
+}
+
 /// How long the program takes in nanoseconds, each of `times` times. The frame that it leaves may
 /// be of any length.
 ///
