@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A testbed whose middle routes between 10.1.0.0/24 and fd01::/64, where the client is, and 10.2.0.0/24
-/// and fd02::/64, where the server is. A third network, 10.3.0.0/24, is behind a dummy device.
+/// and fd02::/64, where the server is. It is in a third network, too, 10.3.0.0/24, behind a device
+/// of the router that is no port.
 fn network() -> Testbed {
     let bed = Testbed::up(2).unwrap();
     let ip = |namespace: &narrows_testbed::Namespace, words: &str| {
@@ -26,6 +27,8 @@ fn network() -> Testbed {
         [(bed.client(), CLIENT, PORT_A, 1), (bed.server(), SERVER, PORT_B, 2)]
     {
         ip(namespace, &format!("addr flush dev {device}"));
+        namespace.set(&format!("ipv6/conf/{device}/disable_ipv6"), "0").unwrap();
+        bed.shaper().set(&format!("ipv6/conf/{port}/disable_ipv6"), "0").unwrap();
         ip(namespace, &format!("addr add 10.{net}.0.2/24 dev {device}"));
         ip(namespace, &format!("-6 addr add fd0{net}::2/64 dev {device} nodad"));
         ip(bed.shaper(), &format!("addr add 10.{net}.0.1/24 dev {port}"));
@@ -33,11 +36,14 @@ fn network() -> Testbed {
         ip(namespace, &format!("route add default via 10.{net}.0.1"));
         ip(namespace, &format!("-6 route add default via fd0{net}::1"));
     }
-    ip(bed.shaper(), "link add third type dummy");
+    let server = bed.server().name();
+    ip(bed.shaper(), &format!("link add third type veth peer name beyond netns {server}"));
     ip(bed.shaper(), "link set third up");
     ip(bed.shaper(), "addr add 10.3.0.1/24 dev third");
-    bed.shaper().set("net.ipv4.ip_forward", "1").unwrap();
-    bed.shaper().set("net.ipv6.conf.all.forwarding", "1").unwrap();
+    ip(bed.server(), "link set beyond up");
+    ip(bed.server(), "addr add 10.3.0.2/24 dev beyond");
+    bed.shaper().set("ipv4/ip_forward", "1").unwrap();
+    bed.shaper().set("ipv6/conf/all/forwarding", "1").unwrap();
     bed
 }
 
@@ -117,7 +123,8 @@ fn a_routed_frame_has_new_addresses_and_one_hop_less_and_is_else_the_same() {
 
 /// That of an IP header (RFC 791).
 fn checksum(header: &[u8]) -> u16 {
-    let words = header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let words =
+        header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let sum = words.sum::<u32>();
     let sum = (sum & 0xffff) + (sum >> 16);
     !((sum + (sum >> 16)) as u16)
@@ -130,7 +137,7 @@ fn what_needs_the_kernel_gets_the_kernel() {
     let _instance = router(&bed, &[]);
     ping(&bed, "10.2.0.2", &[]);
     // Its own addresses, a network behind a device that is no port, and a TTL that is used up.
-    for to in ["10.1.0.1", "10.2.0.1", "10.3.0.1"] {
+    for to in ["10.1.0.1", "10.2.0.1", "10.3.0.2"] {
         let said = ping(&bed, to, &[]);
         assert!(said.contains(" 0% packet loss"), "{to}: {said}");
     }
@@ -141,6 +148,7 @@ fn what_needs_the_kernel_gets_the_kernel() {
     let after = show(&bed);
     assert_eq!(routed(&after, 0, "ttl"), 3, "{after:#}");
     assert!(routed(&after, 0, "not_forwarded") >= 9, "{after:#}");
+    assert!(routed(&after, 0, "other_port") >= 2, "{after:#}");
 }
 
 #[test]

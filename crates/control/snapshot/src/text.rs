@@ -134,7 +134,8 @@ impl Port {
                 self.to_self, self.unserved
             )?;
         }
-        if let Some(routed) = self.routes.get("routed").or(self.routes.values().next().map(|_| &0)) {
+        if let Some(routed) = self.routes.get("routed").or(self.routes.values().next().map(|_| &0))
+        {
             write!(out, "  routed {routed}")?;
             for (outcome, frames) in self.routes.iter().filter(|(name, _)| *name != "routed") {
                 write!(out, ", {} {frames}", outcome.replace('_', " "))?;

@@ -223,7 +223,8 @@ pub(crate) fn routes(routes: &RouteCounters) -> BTreeMap<String, u64> {
 /// The inverse. Outcomes that this version does not know are left out.
 pub(crate) fn routes_of(named: &BTreeMap<String, u64>) -> RouteCounters {
     let count = |outcome: &Outcome| named.get(outcome.name()).copied().unwrap_or(0);
-    RouteCounters::of(count)
+    let words: Vec<u64> = Outcome::ALL.iter().map(count).collect();
+    RouteCounters::of(&words)
 }
 
 /// The delays of packets, in the form of the snapshot.

@@ -347,6 +347,7 @@ impl Instance {
                 return;
             }
             LinkEvent::Routing => return self.follow_routing(),
+            LinkEvent::Overrun => self.follow_routing(),
             _ => {}
         }
         let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {

@@ -17,8 +17,8 @@ use crate::sizing::{Sizing, may_share};
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Heartbeats, Hook, OwnAddress, SetTables, Stalled, Steer, SteerError,
-    Watchdog, XdpMode,
+    AttachError, Entry, FrontPort, Heartbeats, Hook, OwnAddress, SetTables, Stalled, Steer,
+    SteerError, Watchdog, XdpMode,
 };
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::DeviceLosses;

@@ -122,7 +122,10 @@ impl Forwarder {
                 now.status.ifindex == bridge || now.status.master == Some(bridge)
             }
             LinkEvent::Removed { ifindex, .. } => *ifindex == bridge,
-            LinkEvent::Overrun | LinkEvent::Settings | LinkEvent::Addresses => false,
+            LinkEvent::Overrun
+            | LinkEvent::Settings
+            | LinkEvent::Addresses
+            | LinkEvent::Routing => false,
         }
     }
 }
@@ -231,7 +234,10 @@ impl StandBy {
                 ports.devices().contains(&now.status.name)
             }
             LinkEvent::Overrun => true,
-            LinkEvent::Removed { .. } | LinkEvent::Settings | LinkEvent::Addresses => false,
+            LinkEvent::Removed { .. }
+            | LinkEvent::Settings
+            | LinkEvent::Addresses
+            | LinkEvent::Routing => false,
         };
         is_of_a_device || self.forwarder.as_ref().is_some_and(|known| known.concerns(event))
     }
