@@ -6,7 +6,7 @@ use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::raw::RawSocket;
-use narrows_testbed::{Testbed, frames};
+use narrows_testbed::{Namespace, Testbed, frames};
 use serde_json::Value;
 use std::path::Path;
 use std::thread::sleep;
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// of the router that is no port.
 fn network() -> Testbed {
     let bed = Testbed::up(2).unwrap();
-    let ip = |namespace: &narrows_testbed::Namespace, words: &str| {
+    let ip = |namespace: &Namespace, words: &str| {
         let words: Vec<&str> = words.split_whitespace().collect();
         namespace.run("ip", &words).unwrap_or_else(|error| panic!("ip {words:?}: {error}"));
     };
@@ -94,19 +94,7 @@ fn a_routed_frame_has_new_addresses_and_one_hop_less_and_is_else_the_same() {
     let bed = network();
     let _instance = router(&bed, &[]);
     ping(&bed, "10.2.0.2", &[]);
-    let mac = |namespace: &narrows_testbed::Namespace, device: &str| {
-        let said = namespace.run("cat", &[&format!("/sys/class/net/{device}/address")]).unwrap();
-        let bytes = said.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
-        <[u8; 6]>::try_from(bytes.collect::<Vec<_>>()).unwrap()
-    };
-    let mut frame = frames::udp(frames::port(0), mac(bed.shaper(), PORT_A), 300).unwrap();
-    frame[26..30].copy_from_slice(&[10, 1, 0, 2]);
-    frame[30..34].copy_from_slice(&[10, 2, 0, 2]);
-    // Without a checksum of UDP, and with that of IP made anew.
-    frame[40..42].fill(0);
-    frame[24..26].fill(0);
-    let sum = checksum(&frame[14..34]);
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    let frame = to_server(&bed, 300);
     let capture = Capture::start(bed.server(), SERVER, "udp port 9").unwrap();
     let socket = RawSocket::open(bed.client(), CLIENT).unwrap();
     assert_eq!(socket.send(&[&frame[..]]).unwrap(), 1);
@@ -119,6 +107,24 @@ fn a_routed_frame_has_new_addresses_and_one_hop_less_and_is_else_the_same() {
     let sum = checksum(&wanted[14..34]);
     wanted[24..26].copy_from_slice(&sum.to_be_bytes());
     assert_eq!(came, [wanted]);
+}
+
+/// A frame of UDP without a checksum from the client to the router, for the server.
+fn to_server(bed: &Testbed, length: usize) -> Vec<u8> {
+    let mut frame = frames::udp(frames::port(0), mac(bed.shaper(), PORT_A), length).unwrap();
+    frame[26..30].copy_from_slice(&[10, 1, 0, 2]);
+    frame[30..34].copy_from_slice(&[10, 2, 0, 2]);
+    frame[40..42].fill(0);
+    frame[24..26].fill(0);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
+}
+
+fn mac(namespace: &Namespace, device: &str) -> [u8; 6] {
+    let said = namespace.run("cat", &[&format!("/sys/class/net/{device}/address")]).unwrap();
+    let bytes = said.trim().split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
+    <[u8; 6]>::try_from(bytes.collect::<Vec<_>>()).unwrap()
 }
 
 /// That of an IP header (RFC 791).
@@ -158,16 +164,7 @@ fn the_qdisc_of_the_port_where_it_leaves_limits_what_is_routed_there() {
     let instance = router(&bed, &[]);
     ping(&bed, "10.2.0.2", &[]);
     instance.tc("qdisc add dev port-b root tbf rate 4mbit burst 16k latency 50ms").unwrap();
-    let mut frame = frames::udp(frames::port(0), [0; 6], 1000).unwrap();
-    let mac = bed.shaper().run("cat", &["/sys/class/net/port-a/address"]).unwrap();
-    for (at, byte) in mac.trim().split(':').enumerate() {
-        frame[at] = u8::from_str_radix(byte, 16).unwrap();
-    }
-    frame[26..30].copy_from_slice(&[10, 1, 0, 2]);
-    frame[30..34].copy_from_slice(&[10, 2, 0, 2]);
-    frame[24..26].fill(0);
-    let sum = checksum(&frame[14..34]);
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    let frame = to_server(&bed, 1000);
     let socket = RawSocket::open(bed.client(), CLIENT).unwrap();
     let sent = || show(&bed)["ports"][1]["total"]["tx_bytes"].as_f64().unwrap();
     let (before, begin) = (sent(), Instant::now());
@@ -207,21 +204,31 @@ fn a_route_that_changes_is_followed_at_once_and_so_is_the_kernel_after_a_kill() 
 }
 
 #[test]
-fn an_upgrade_of_a_router_loses_nothing() {
+fn an_upgrade_of_a_router_loses_and_reorders_nothing() {
     let Some(_turn) = turn_to_count() else { return };
+    const FRAMES: u16 = 600;
     let bed = network();
     let mut instance = router(&bed, &[]);
     ping(&bed, "10.2.0.2", &[]);
-    instance.tc("qdisc add dev port-b root tbf rate 10mbit burst 16k latency 1s").unwrap();
-    let pinging = bed.client().start("ping", &["-c", "200", "-i", "0.01", "10.2.0.2"]).unwrap();
-    sleep(Duration::from_millis(500));
-    let before = show(&bed);
-    instance.upgrade().unwrap();
-    let after = show(&bed);
-    assert!(routed(&after, 0, "routed") >= routed(&before, 0, "routed"));
-    drop(pinging);
-    assert!(ping(&bed, "10.2.0.2", &[]).contains(" 0% packet loss"));
-    assert_eq!(show(&bed)["conservation"]["unaccounted"], 0);
+    instance.tc("qdisc add dev port-b root tbf rate 20mbit burst 16k latency 1s").unwrap();
+    let capture = Capture::start(bed.server(), SERVER, "udp port 9").unwrap();
+    let socket = RawSocket::open(bed.client(), CLIENT).unwrap();
+    let mut frame = to_server(&bed, 500);
+    for number in 0..FRAMES {
+        frame[60..62].copy_from_slice(&number.to_be_bytes());
+        assert_eq!(socket.send(&[&frame[..]]).unwrap(), 1);
+        if number == FRAMES / 2 {
+            instance.upgrade().unwrap();
+        }
+        sleep(Duration::from_micros(500));
+    }
+    let came = capture.wait_for(usize::from(FRAMES), PATIENCE);
+    let numbers: Vec<u16> =
+        came.iter().map(|frame| u16::from_be_bytes([frame[60], frame[61]])).collect();
+    assert_eq!(numbers, (0..FRAMES).collect::<Vec<_>>());
+    let shown = show(&bed);
+    assert!(routed(&shown, 0, "routed") >= u64::from(FRAMES), "counters continue: {shown:#}");
+    assert_eq!(shown["conservation"]["unaccounted"], 0);
 }
 
 #[test]
