@@ -99,6 +99,21 @@ impl Offload {
         }
     }
 
+    /// The effect on the traffic of a router while it is on. Which device a tagged frame arrives in,
+    /// and so what the kernel would do with it, only its tag says.
+    pub fn harm_to_router(self) -> &'static str {
+        match self {
+            Self::RxVlan | Self::TxVlan => {
+                "what arrives in a VLAN is routed as if it had arrived without a tag, or in the \
+                 VLAN of the inner one"
+            }
+            Self::RxServiceTag | Self::TxServiceTag => {
+                "what arrives in an 802.1ad VLAN is routed as if it had arrived outside of it"
+            }
+            _ => self.harm(),
+        }
+    }
+
     /// Whether it is on in `offloads`.
     pub fn is_on(self, offloads: &Offloads) -> bool {
         match self {

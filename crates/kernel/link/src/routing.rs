@@ -167,20 +167,21 @@ impl RoutingFacts {
 impl DeviceRouting {
     fn of(ifindex: u32, ipv4: &[Settings], ipv6: &[Settings], links: &[LinkStatus]) -> Self {
         let (of_it, of_all) = (Settings::of(ifindex, ipv4), Settings::of(ALL, ipv4));
+        let link = links.iter().find(|link| link.ifindex == ifindex);
         let rp_filter = |settings: Option<&Settings>| settings.map_or(0, |it| it.rp_filter);
         Self {
             ifindex,
             ipv4_forwarding: of_it.map(|it| it.forwarding),
             ipv6_forwarding: Settings::of(ifindex, ipv6).map(|it| it.forwarding),
             rp_filter: RpFilter::effective(rp_filter(of_it), rp_filter(of_all)),
-            master: master(ifindex, links),
+            master: link.and_then(|link| master(link, links)),
         }
     }
 }
 
-/// What has the addresses and routes of the device `ifindex` in its place.
-pub(crate) fn master(ifindex: u32, links: &[LinkStatus]) -> Option<u32> {
-    let master = links.iter().find(|link| link.ifindex == ifindex)?.master?;
+/// What has the addresses and routes of `device` in its place.
+pub(crate) fn master(device: &LinkStatus, links: &[LinkStatus]) -> Option<u32> {
+    let master = device.master?;
     let is_vrf = |link: &LinkStatus| link.ifindex == master && is_vrf(link);
     (!links.iter().any(is_vrf)).then_some(master)
 }
@@ -340,12 +341,11 @@ mod tests {
             master,
             ..LinkStatus::default()
         };
-        let with = |kind| [link(2, "veth", Some(9)), link(3, "veth", None), link(9, kind, None)];
-        assert_eq!(master(2, &with("bridge")), Some(9));
-        assert_eq!(master(2, &with("bond")), Some(9));
-        assert_eq!(master(2, &with("vrf")), None);
-        assert_eq!((master(3, &with("bridge")), master(4, &with("bridge"))), (None, None));
-        assert_eq!(master(2, &with("bridge")[..1]), Some(9), "unknown");
+        let (part, free) = (link(2, "veth", Some(9)), link(3, "veth", None));
+        let of = |device, kind| master(device, &[part.clone(), free.clone(), link(9, kind, None)]);
+        assert_eq!((of(&part, "bridge"), of(&part, "bond")), (Some(9), Some(9)));
+        assert_eq!((of(&part, "vrf"), of(&free, "bridge")), (None, None));
+        assert_eq!(master(&part, &[]), Some(9), "unknown");
     }
 
     fn attribute(kind: u16, value: u32) -> Vec<u8> {

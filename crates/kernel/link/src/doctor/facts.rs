@@ -2,6 +2,7 @@
 
 use super::interrupts::QueueInterrupt;
 use crate::peer::Peer;
+use crate::routing::RoutingFacts;
 use crate::{Link, LinkStatus};
 use narrows_forwarding::stick::Pair;
 
@@ -25,6 +26,19 @@ pub struct StickFacts {
     pub pairs: Vec<(Pair, [Option<Link>; 2])>,
     /// Whether the kernel has VLAN devices, or gets them when the first is made; none if unknown.
     pub vlan_devices: Option<bool>,
+    /// All interfaces of the namespace.
+    pub others: Vec<LinkStatus>,
+    /// The host.
+    pub host: HostFacts,
+}
+
+/// Facts of a router and its host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouterFacts {
+    /// The devices.
+    pub ports: Vec<PortFacts>,
+    /// What routing by way of those that are there depends on, or why it could not be read.
+    pub routing: Result<RoutingFacts, String>,
     /// All interfaces of the namespace.
     pub others: Vec<LinkStatus>,
     /// The host.
@@ -190,6 +204,31 @@ pub(super) fn fit() -> Facts {
             real_time: Ok(()),
         },
     }
+}
+
+/// Facts of a router without any finding above a note: three equal hardware ports with addresses.
+#[cfg(test)]
+pub(super) fn fit_router() -> RouterFacts {
+    use crate::Address;
+    use crate::routing::DeviceRouting;
+    let Facts { ports: [a, b], host, .. } = fit();
+    let mut c = b.clone();
+    c.asked = "c".to_owned();
+    let mut ports = vec![a, b, c];
+    let mut routing = RoutingFacts { ipv6_forwarding: Some(true), ..RoutingFacts::default() };
+    for (port, number) in ports.iter_mut().zip(2..) {
+        port.addressed = true;
+        let Ok(link) = &mut port.link else { continue };
+        (link.status.ifindex, link.status.name) = (u32::from(number), port.asked.clone());
+        link.addresses = vec![Address { ip: [192, 0, number, 1].into(), prefix: 24 }];
+        routing.devices.push(DeviceRouting {
+            ifindex: u32::from(number),
+            ipv4_forwarding: Some(true),
+            ipv6_forwarding: Some(true),
+            ..DeviceRouting::default()
+        });
+    }
+    RouterFacts { ports, routing: Ok(routing), others: Vec::new(), host }
 }
 
 #[cfg(test)]

@@ -5,9 +5,12 @@
 //! unreadable makes an unknown fact.
 
 use super::interrupts::{self, QueueInterrupt};
-use super::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts, StickFacts};
+use super::{
+    Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts, RouterFacts, StickFacts,
+};
 use crate::link::all;
 use crate::peer::Peer;
+use crate::routing::RoutingFacts;
 use crate::{Link, is_addressed, stick};
 use narrows_forwarding::stick::Pair;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -33,6 +36,15 @@ pub(super) fn stick_facts(device: &str, pairs: &[Pair]) -> StickFacts {
     };
     let pairs = pairs.iter().map(|&pair| (pair, found(pair).unwrap_or_default())).collect();
     StickFacts { device, pairs, vlan_devices: vlan_devices(), others, host: host() }
+}
+
+/// Gathers everything about a router and the host.
+pub(super) fn router_facts(devices: &[String]) -> RouterFacts {
+    let ports: Vec<PortFacts> = devices.iter().map(|device| port(device)).collect();
+    let links = ports.iter().filter_map(|port| port.link.as_ref().ok());
+    let indices: Vec<u32> = links.map(|link| link.status.ifindex).collect();
+    let routing = RoutingFacts::read(&indices).map_err(|error| error.to_string());
+    RouterFacts { ports, routing, others: all().unwrap_or_default(), host: host() }
 }
 
 fn port(name: &str) -> PortFacts {

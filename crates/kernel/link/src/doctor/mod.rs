@@ -1,5 +1,5 @@
-//! Whether two ports, or a device with VLANs, and this host are fit for their task, and what to
-//! type if not.
+//! Whether two ports, a device with VLANs, or the devices of a router, and this host are fit for
+//! their task, and what to type if not.
 //!
 //! Facts are gathered into plain data (`gather`) and judged by pure functions, one per question,
 //! each a few lines with the reason beside it. `narrows doctor` prints the same findings for which
@@ -22,15 +22,18 @@ mod offloads;
 mod port;
 mod queues;
 mod redirect;
+mod router;
 mod standby;
 mod stick;
 
 pub use drivers::{Redirected, is_better_at_tcx, redirected};
-pub use facts::{Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts, StickFacts};
+pub use facts::{
+    Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts, RouterFacts, StickFacts,
+};
 pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
 
-use crate::Offload;
+use crate::{Link, Offload};
 use narrows_escape::line;
 use narrows_forwarding::stick::Pair;
 use serde::Serialize;
@@ -51,7 +54,7 @@ pub enum WantedPlane {
     Xdp,
 }
 
-/// The intended use of the two ports.
+/// The intended use of the ports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// The plane.
@@ -160,7 +163,11 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
     if let [Ok(a), Ok(b)] = facts.ports.each_ref().map(|port| port.link.as_ref()) {
         match wanted.plane {
             WantedPlane::Xsk => findings.extend(queues::judge_pair(a, b, wanted, host.cpus)),
-            WantedPlane::Xdp => findings.extend(redirect::judge([a, b], at_tcx, facts)),
+            WantedPlane::Xdp => {
+                let [one, other] = &facts.ports;
+                let devices = [(a, one, at_tcx[0]), (b, other, at_tcx[1])];
+                findings.extend(redirect::judge(&devices, host.online));
+            }
         }
         let in_driver = [a, b].into_iter().zip(at_tcx).filter(|(_, at_tcx)| !at_tcx);
         findings.extend(in_driver.map(|(link, _)| mtu::fits(link, wanted, &host.kernel)));
@@ -209,6 +216,50 @@ pub fn judge_stick(facts: &StickFacts, wanted: &Wanted) -> Vec<Finding> {
     findings
 }
 
+/// Examines interfaces of the calling thread's network namespace as the devices of a router whose
+/// routes are the kernel's, and the host, as [`examine`] does.
+pub fn examine_router(devices: &[String], wanted: &Wanted) -> Vec<Finding> {
+    judge_router(&gather::router_facts(devices), wanted)
+}
+
+/// Judges facts of a router. Findings about each device come first, then about all of them, and
+/// about the host.
+pub fn judge_router(facts: &RouterFacts, wanted: &Wanted) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let host = &facts.host;
+    let mut devices = Vec::new();
+    for port in &facts.ports {
+        let link = match &port.link {
+            Err(error) => {
+                findings.push(port::missing(&port.asked, error));
+                continue;
+            }
+            Ok(link) => link,
+        };
+        let at_tcx = is_at_tcx(port, host, wanted);
+        let harm = Offload::harm_to_router;
+        findings.extend(port::judge_only(port, link, wanted, at_tcx));
+        findings.extend(queues::judge_port(port, link, wanted));
+        findings.extend(offloads::judge(port, link, wanted, at_tcx, harm));
+        findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
+        if !at_tcx {
+            findings.push(mtu::fits(link, wanted, &host.kernel));
+        }
+        findings.extend(router::judge_device(link, port.addressed, facts));
+        devices.push((link, port, at_tcx));
+    }
+    let links: Vec<&Link> = devices.iter().map(|(link, ..)| *link).collect();
+    match wanted.plane {
+        WantedPlane::Xsk => findings.extend(queues::judge_all(&links, wanted, host.cpus)),
+        WantedPlane::Xdp => findings.extend(redirect::judge(&devices, host.online)),
+    }
+    findings.extend(router::judge_host(facts));
+    findings.extend(host::judge(host, wanted));
+    let interrupts = facts.ports.iter().any(|port| !port.interrupts.is_empty());
+    findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
+    findings
+}
+
 /// Whether the XDP plane's program of `port` runs behind the driver.
 fn is_at_tcx(port: &PortFacts, host: &HostFacts, wanted: &Wanted) -> bool {
     /// The first version with tcx.
@@ -250,7 +301,7 @@ pub fn render(findings: &[Finding]) -> String {
 mod tests {
     use super::*;
     use crate::doctor::facts::fit;
-    use crate::{Address, Link, LinkStatus};
+    use crate::{Address, LinkStatus, routing};
     use narrows_forwarding::{Tag, TagProtocol};
 
     #[test]
@@ -414,6 +465,38 @@ mod tests {
             let findings = judge_stick(&troubled_stick(&names), &wanted);
             let commands: Vec<_> = findings.iter().filter_map(|it| it.remedy.as_ref()).collect();
             proptest::prop_assert!(commands.iter().filter(|it| it.contains("reboot")).count() >= 7);
+            for command in commands {
+                let rest = names.iter().fold(command.clone(), |rest, name| {
+                    rest.replace(&*narrows_escape::shell(name), "")
+                });
+                proptest::prop_assert!(!rest.contains("reboot"), "{command}");
+            }
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_name_stays_one_word_of_every_command_about_a_router(
+            names in ["[^/:\\s\u{0}]{1,9}", "[;&|$`'\"<>(){}*?!#~\\\\\\[\u{1b}\u{7f}]{1,9}"]
+        ) {
+            let names = names.map(|name| format!("a{name}reboot"));
+            let Facts { ports, host, .. } = troubled(&names);
+            let mut routing = routing::RoutingFacts::default();
+            for ifindex in [2, 3] {
+                let on = Some(ifindex == 3);
+                routing.devices.push(routing::DeviceRouting {
+                    ifindex,
+                    ipv4_forwarding: on,
+                    ipv6_forwarding: on,
+                    ..routing::DeviceRouting::default()
+                });
+            }
+            routing.ipv6_forwarding = Some(true);
+            let ports = ports.into();
+            let facts = RouterFacts { ports, routing: Ok(routing), others: Vec::new(), host };
+            let findings = judge_router(&facts, &Wanted::default());
+            let commands: Vec<_> = findings.iter().filter_map(|it| it.remedy.as_ref()).collect();
+            proptest::prop_assert!(commands.iter().filter(|it| it.contains("reboot")).count() >= 9);
             for command in commands {
                 let rest = names.iter().fold(command.clone(), |rest, name| {
                     rest.replace(&*narrows_escape::shell(name), "")

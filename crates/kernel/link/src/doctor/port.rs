@@ -24,8 +24,8 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: boo
     findings
 }
 
-/// Judges the device of a stick. Frames without one of its tags reach this host at all times, so
-/// there is nothing to say about how.
+/// Judges the device of a stick, or of a router. What is not forwarded reaches this host at all
+/// times, so there is nothing to say about how.
 pub(super) fn judge_only(
     facts: &PortFacts,
     link: &Link,
@@ -65,7 +65,7 @@ fn state(facts: &PortFacts, link: &Link) -> Finding {
 }
 
 fn not_ethernet(link: &Link) -> Option<Finding> {
-    let what = "does not carry Ethernet frames, and only such can be bridged";
+    let what = "does not carry Ethernet frames, and only such are forwarded";
     (!link.status.ethernet).then(|| Finding::blocker(link.name(), what))
 }
 

@@ -73,6 +73,38 @@ pub(super) fn judge_pair(a: &Link, b: &Link, wanted: &Wanted, cpus: u32) -> Vec<
     [unequal(a, b, wanted), crowded(&[a, b], workers, cpus)].into_iter().flatten().collect()
 }
 
+/// Judges all devices of a router, with a worker for each queue number.
+pub(super) fn judge_all(devices: &[&Link], wanted: &Wanted, cpus: u32) -> Vec<Finding> {
+    let fewest = devices.iter().map(|device| device.queues.now.pairs()).min().unwrap_or(0);
+    let mut findings = unequal_to_most(devices, wanted);
+    findings.extend(crowded(devices, wanted.queues.unwrap_or(fewest), cpus));
+    findings
+}
+
+/// Widens all devices to the widest if they can be, and otherwise narrows all to the narrowest.
+fn unequal_to_most(devices: &[&Link], wanted: &Wanted) -> Vec<Finding> {
+    let pairs = |device: &&&Link| device.queues.now.pairs();
+    let (Some(widest), Some(narrowest)) =
+        (devices.iter().max_by_key(pairs), devices.iter().min_by_key(pairs))
+    else {
+        return Vec::new();
+    };
+    let (most, fewest) = (widest.queues.now.pairs(), narrowest.queues.now.pairs());
+    if most == fewest || wanted.queues.is_some() {
+        return Vec::new();
+    }
+    let widens = devices.iter().all(|device| device.queues.most.pairs() >= most);
+    let (target, model) = if widens { (most, widest) } else { (fewest.max(1), narrowest) };
+    let odd = devices.iter().filter(|device| device.queues.now.pairs() != target);
+    odd.map(|device| {
+        let name = device.name();
+        let (has, model) = (device.queues.now.pairs(), model.name());
+        let what = format!("has {has} queue pairs, {model} has {target}");
+        Finding::blocker(name, what).remedy(device.queues.command(name, target))
+    })
+    .collect()
+}
+
 /// Judges the only device, with a worker for each queue pair.
 pub(super) fn judge_only(link: &Link, wanted: &Wanted, cpus: u32) -> Option<Finding> {
     crowded(&[link], wanted.queues.unwrap_or(link.queues.now.pairs()), cpus)
@@ -154,6 +186,28 @@ mod tests {
         assert_eq!(cannot.remedy.as_deref(), Some("ethtool -L b rx 4 tx 4"));
         assert_eq!(cannot.severity, Severity::Blocker);
         assert_eq!(unequal(&wide, &wide, &want(None)), None);
+    }
+
+    #[test]
+    fn all_devices_of_a_router_are_widened_where_possible_and_narrowed_where_not() {
+        let named = |name: &str, now, most| {
+            let mut link = link(now, now, most);
+            link.status.name = name.into();
+            link
+        };
+        let remedies = |devices: &[Link], queues: Option<u32>| {
+            let devices: Vec<&Link> = devices.iter().collect();
+            let findings = judge_all(&devices, &want(queues), 8);
+            assert!(findings.iter().all(|finding| finding.severity == Severity::Blocker));
+            findings.into_iter().map(|finding| finding.remedy.unwrap()).collect::<Vec<_>>()
+        };
+        let (a, b, c) = (named("a", 4, 8), named("b", 8, 8), named("c", 2, 8));
+        let all = [a.clone(), b.clone(), c];
+        assert_eq!(remedies(&all, None), ["ethtool -L a rx 8 tx 8", "ethtool -L c rx 8 tx 8"]);
+        assert!(remedies(&all, Some(2)).is_empty(), "whatever is wanted is judged for each");
+        let all = [a, b, named("c", 2, 2)];
+        assert_eq!(remedies(&all, None), ["ethtool -L a rx 2 tx 2", "ethtool -L b rx 2 tx 2"]);
+        assert!(remedies(&all[..1], None).is_empty() && remedies(&[], None).is_empty());
     }
 
     #[test]

@@ -6,22 +6,28 @@
 //! any device from there. Nothing here prevents a start.
 
 use super::drivers::{Redirected, redirected};
-use super::{Facts, Finding, PortFacts};
+use super::{Finding, PortFacts};
 use crate::Link;
 
-/// The consequence for the plane.
-const SLOWER: &str = "the other port's program runs behind its driver, which is slower";
+/// A device, and whether its program runs behind its driver anyway.
+pub(super) type Device<'a> = (&'a Link, &'a PortFacts, bool);
 
-/// Judges both ports, of which `at_tcx` run behind their drivers anyway.
-pub(super) fn judge(ports: [&Link; 2], at_tcx: [bool; 2], facts: &Facts) -> Vec<Finding> {
-    let both = ports.into_iter().zip(&facts.ports).zip([at_tcx[1], at_tcx[0]]);
-    both.filter(|(_, is_other_at_tcx)| !is_other_at_tcx)
-        .map(|((link, port), _)| egress(link, port, facts.host.online))
-        .collect()
+/// Judges devices of which each gets frames from the programs of all others. `cpus` handle frames.
+pub(super) fn judge(devices: &[Device], cpus: u32) -> Vec<Finding> {
+    let slower = match devices.len() {
+        ..=2 => "the other port's program runs behind its driver, which is slower",
+        _ => "the other devices' programs run behind their drivers, which is slower",
+    };
+    let gets = |at: usize| {
+        let is_other = |(other, (_, _, at_tcx)): (usize, &Device)| other != at && !at_tcx;
+        devices.iter().enumerate().any(is_other)
+    };
+    let egresses = devices.iter().enumerate().filter(|(at, _)| gets(*at));
+    egresses.map(|(_, (link, port, _))| egress(link, port, cpus, slower)).collect()
 }
 
 /// Judges a port as one where frames leave.
-fn egress(link: &Link, port: &PortFacts, cpus: u32) -> Finding {
+fn egress(link: &Link, port: &PortFacts, cpus: u32, slower: &str) -> Finding {
     let (name, driver) = (link.name(), &link.driver);
     let takes = || Finding::ok(name, format!("{driver} sends what XDP programs redirect to it"));
     match redirected(&driver.name) {
@@ -30,7 +36,7 @@ fn egress(link: &Link, port: &PortFacts, cpus: u32) -> Finding {
         Redirected::ByQueue => {
             let what = format!(
                 "{driver} has {} queues, and sends no redirected frames for the others of {cpus} \
-                 CPUs: {SLOWER}",
+                 CPUs: {slower}",
                 link.queues.now.tx
             );
             let finding = Finding::note(name, what);
@@ -39,17 +45,17 @@ fn egress(link: &Link, port: &PortFacts, cpus: u32) -> Finding {
                 false => finding,
             }
         }
-        Redirected::Unknown if link.status.is_veth() => veth(name, port),
+        Redirected::Unknown if link.status.is_veth() => veth(name, port, slower),
         Redirected::Unknown => {
-            let what = format!("{driver} is not known to send redirected frames: {SLOWER}");
+            let what = format!("{driver} is not known to send redirected frames: {slower}");
             Finding::note(name, what)
         }
     }
 }
 
-fn veth(name: &str, port: &PortFacts) -> Finding {
+fn veth(name: &str, port: &PortFacts, slower: &str) -> Finding {
     let Some(peer) = &port.peer else {
-        let what = format!("takes redirected frames if its peer has GRO on; otherwise {SLOWER}");
+        let what = format!("takes redirected frames if its peer has GRO on; otherwise {slower}");
         return Finding::note(name, what);
     };
     match &peer.inside {
@@ -59,7 +65,7 @@ fn veth(name: &str, port: &PortFacts) -> Finding {
         ),
         _ => {
             let what = format!(
-                "takes redirected frames only while its peer {} has GRO on; otherwise {SLOWER}",
+                "takes redirected frames only while its peer {} has GRO on; otherwise {slower}",
                 peer.name
             );
             Finding::note(name, what).remedy(peer.ethtool("-K", "gro on"))
@@ -82,7 +88,7 @@ mod tests {
         link.driver.name = driver.into();
         link.queues.now = Queues { rx: queues, tx: queues };
         link.queues.most = Queues { rx: 16, tx: 16 };
-        egress(&link, &facts, 8)
+        egress(&link, &facts, 8, "slower")
     }
 
     #[test]
@@ -109,7 +115,7 @@ mod tests {
             let offloads = Offloads { gro, ..Offloads::default() };
             let inside = Some(PeerInside { offloads, ..PeerInside::default() });
             facts.peer = Some(Peer { name: "v0".into(), prefix: Some(String::new()), inside });
-            egress(&link, &facts, 8)
+            egress(&link, &facts, 8, "slower")
         };
         assert_eq!(with(true).severity, Severity::Ok);
         assert_eq!(with(false).remedy.as_deref(), Some("ethtool -K v0 gro on"));

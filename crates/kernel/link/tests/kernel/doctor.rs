@@ -2,7 +2,7 @@
 
 use crate::bed::Bed;
 use crate::pass_all::PassAll;
-use narrows_link::doctor::{Finding, Severity, Wanted, blockers, examine, render};
+use narrows_link::doctor::{Finding, Severity, Wanted, blockers, examine, examine_router, render};
 
 fn findings(bed: &Bed, wanted: &Wanted) -> Vec<Finding> {
     bed.shaper.inside(|| examine("sa", "sb", wanted))
@@ -114,6 +114,46 @@ fn a_peer_in_a_process_s_nameless_namespace_is_looked_into() {
     let remedy = format!("nsenter -t {pid} -n ethtool -K inner tx off");
     assert!(remedies.contains(&remedy.as_str()), "{}", render(&findings));
     bed.shaper.must(&remedy);
+}
+
+#[test]
+fn a_router_is_fit_when_everything_that_is_said_was_typed() {
+    let Some(bed) = Bed::new() else { return };
+    bed.shaper.must("sysctl -qw net.ipv4.ip_forward=0");
+    bed.shaper.ip("addr add 192.0.2.3/24 dev sa");
+    bed.shaper.ip("addr add 2001:db8::3/64 dev sb");
+    bed.shaper.ip("link add name br9 type bridge");
+    bed.shaper.ip("link set sb master br9");
+    let examine = || {
+        let devices = ["sa", "sb"].map(str::to_owned);
+        bed.shaper.inside(|| examine_router(&devices, &Wanted::default()))
+    };
+    let before = examine();
+    println!("{}", render(&before));
+    let remedies: Vec<_> = before.iter().filter_map(|finding| finding.remedy.as_deref()).collect();
+    for expected in [
+        "ip link set dev sb nomaster",
+        "sysctl -w net.ipv4.ip_forward=1",
+        "sysctl -w net.ipv6.conf.all.forwarding=1",
+    ] {
+        assert!(remedies.contains(&expected), "{}", render(&before));
+    }
+    let is_ours = |finding: &&Finding| {
+        let is_of_host = ["cpu", "process"].contains(&&*finding.subject);
+        finding.severity >= Severity::Warning && !is_of_host
+    };
+    for finding in before.iter().filter(is_ours) {
+        bed.shaper.must(finding.remedy.as_ref().unwrap());
+    }
+    let after = examine();
+    assert_eq!(after.iter().find(is_ours), None, "{}", render(&after));
+    // One device is worth a word of its own.
+    bed.shaper.must("sysctl -qw net.ipv4.conf.sb.forwarding=0");
+    let one = examine();
+    let remedy = one.iter().find(is_ours).and_then(|finding| finding.remedy.as_deref());
+    assert_eq!(remedy, Some("sysctl -w net/ipv4/conf/sb/forwarding=1"));
+    bed.shaper.must(remedy.unwrap());
+    assert_eq!(examine().iter().find(is_ours), None);
 }
 
 /// A process in an unnamed network namespace, as in a container.

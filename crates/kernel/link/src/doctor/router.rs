@@ -1,0 +1,307 @@
+//! A router's devices: what takes their frames away, whether the kernel forwards, and what it does
+//! besides.
+
+use super::{Finding, RouterFacts, Severity};
+use crate::routing::{DeviceRouting, RoutingFacts, RpFilter, Rule, master};
+use crate::{Link, LinkStatus};
+use narrows_escape::shell;
+use std::net::IpAddr;
+
+/// Judges one device.
+pub(super) fn judge_device(link: &Link, addressed: bool, facts: &RouterFacts) -> Vec<Finding> {
+    let routing = facts.routing.as_ref().ok();
+    let device = routing.and_then(|routing| of(link, routing));
+    [
+        part(&link.status, &facts.others),
+        unaddressed(link, addressed),
+        routing.zip(device).and_then(|(routing, device)| ipv4(link, device, routing)),
+        routing.zip(device).and_then(|(routing, device)| ipv6(link, device, routing)),
+        device.and_then(|device| sources(link, device)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Judges what concerns all devices.
+pub(super) fn judge_host(facts: &RouterFacts) -> Vec<Finding> {
+    let routing = match &facts.routing {
+        Ok(routing) => routing,
+        Err(error) => return vec![Finding::warning("kernel", error)],
+    };
+    let mut findings = vec![forwards(facts, routing)];
+    findings.extend(forwards_ipv6(facts, routing));
+    findings.extend(rules(routing));
+    findings
+}
+
+fn of<'a>(link: &Link, routing: &'a RoutingFacts) -> Option<&'a DeviceRouting> {
+    routing.devices.iter().find(|device| device.ifindex == link.status.ifindex)
+}
+
+/// What has the device's addresses, and its frames unless Narrows takes them first.
+fn part(device: &LinkStatus, others: &[LinkStatus]) -> Option<Finding> {
+    let master = master(device, others)?;
+    let master = others.iter().find(|other| other.ifindex == master);
+    let name = master.map_or("another device", |master| &master.name);
+    let is_bridge = master.is_some_and(|master| master.kind.as_deref() == Some("bridge"));
+    let part = if is_bridge { "port" } else { "part" };
+    let what = format!("is a {part} of {name}, which would see its frames no more");
+    let remedy = format!("ip link set dev {} nomaster", shell(&device.name));
+    Some(Finding::blocker(&device.name, what).remedy(remedy))
+}
+
+fn unaddressed(link: &Link, addressed: bool) -> Option<Finding> {
+    (!addressed).then(|| {
+        let what = "has no IP address, so nobody there can name this host as a gateway";
+        Finding::note(link.name(), what)
+            .remedy(format!("ip addr add ADDRESS/LENGTH dev {}", shell(link.name())))
+    })
+}
+
+/// Says which device does not forward if others do; [`forwards`] says if none does.
+fn ipv4(link: &Link, device: &DeviceRouting, routing: &RoutingFacts) -> Option<Finding> {
+    let is_on = |device: &DeviceRouting| device.ipv4_forwarding == Some(true);
+    let is_odd = device.ipv4_forwarding == Some(false) && routing.devices.iter().any(is_on);
+    is_odd.then(|| does_not_forward(link, "IPv4", "ipv4"))
+}
+
+/// Says which device does not forward if the kernel does; [`forwards_ipv6`] says if it does not.
+fn ipv6(link: &Link, device: &DeviceRouting, routing: &RoutingFacts) -> Option<Finding> {
+    let is_odd = device.ipv6_forwarding == Some(false) && routing.ipv6_forwarding == Some(true);
+    is_odd.then(|| does_not_forward(link, "IPv6", "ipv6"))
+}
+
+fn does_not_forward(link: &Link, family: &str, directory: &str) -> Finding {
+    let name = link.name();
+    let what = format!("{family} packets that arrive there are not forwarded");
+    // With slashes between the words, a dot in a name is one.
+    let remedy = format!("sysctl -w net/{directory}/conf/{}/forwarding=1", shell(name));
+    Finding::warning(name, what).remedy(remedy)
+}
+
+fn sources(link: &Link, device: &DeviceRouting) -> Option<Finding> {
+    let what = match device.rp_filter {
+        RpFilter::Off => return None,
+        RpFilter::Loose => "checks sources of IPv4 (rp_filter 2): a route has to lead to each",
+        RpFilter::Strict => {
+            "checks sources of IPv4 (rp_filter 1): the route to each has to lead out there"
+        }
+    };
+    let costs = format!("{what}, which takes a second look-up");
+    Some(Finding::note(link.name(), costs))
+}
+
+fn forwards(facts: &RouterFacts, routing: &RoutingFacts) -> Finding {
+    if routing.devices.iter().any(|device| device.ipv4_forwarding == Some(true)) {
+        return Finding::ok("kernel", "forwards IPv4");
+    }
+    let is_for_ipv6 = has(facts, |ip| ip.is_ipv6()) && !has(facts, |ip| ip.is_ipv4());
+    does_not(is_for_ipv6, "IPv4", "net.ipv4.ip_forward")
+}
+
+fn forwards_ipv6(facts: &RouterFacts, routing: &RoutingFacts) -> Option<Finding> {
+    if routing.ipv6_forwarding? {
+        return Some(Finding::ok("kernel", "forwards IPv6"));
+    }
+    let is_for_ipv4 = !has(facts, |ip| ip.is_ipv6());
+    Some(does_not(is_for_ipv4, "IPv6", "net.ipv6.conf.all.forwarding"))
+}
+
+/// The kernel does not forward this family, which may be wanted.
+fn does_not(is_wanted: bool, family: &str, setting: &str) -> Finding {
+    let severity = if is_wanted { Severity::Note } else { Severity::Warning };
+    let what = format!("does not forward {family}, and Narrows does as it does");
+    Finding::new("kernel", severity, what).remedy(format!("sysctl -w {setting}=1"))
+}
+
+/// Whether the operator gave one of the devices an address of this kind.
+fn has(facts: &RouterFacts, is_it: impl Fn(IpAddr) -> bool) -> bool {
+    let links = facts.ports.iter().filter_map(|port| port.link.as_ref().ok());
+    let mut given = links.flat_map(|link| &link.addresses).filter(|it| !it.is_automatic());
+    given.any(|address| is_it(address.ip))
+}
+
+fn rules(routing: &RoutingFacts) -> Vec<Finding> {
+    let list = |rules: &[&Rule]| {
+        let family = |ipv6: bool| if ipv6 { "IPv6" } else { "IPv4" };
+        let each = rules.iter().map(|rule| format!("{} ({})", rule.priority, family(rule.ipv6)));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    let all: Vec<_> = routing.rules.iter().collect();
+    let mut findings = Vec::new();
+    if !all.is_empty() {
+        let what =
+            format!("has rules besides the usual ones, {}: look-ups take longer", list(&all));
+        findings.push(Finding::note("kernel", what));
+    }
+    let marked: Vec<_> = all.into_iter().filter(|rule| rule.marked).collect();
+    if !marked.is_empty() {
+        let what = format!(
+            "asks for a mark in rules, {}: Narrows sees none, even if a tc filter sets it",
+            list(&marked)
+        );
+        findings.push(Finding::note("kernel", what));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Address;
+    use crate::doctor::facts::fit_router;
+    use crate::doctor::{Wanted, WantedPlane, blockers, judge_router};
+
+    fn address(ip: &str) -> Address {
+        Address { ip: ip.parse().unwrap(), prefix: 24 }
+    }
+
+    /// What is worse than a note about a fit router after `spoil` has changed it.
+    fn bad(spoil: impl FnOnce(&mut RouterFacts)) -> Vec<Finding> {
+        said(spoil).into_iter().filter(|finding| finding.severity > Severity::Note).collect()
+    }
+
+    fn said(spoil: impl FnOnce(&mut RouterFacts)) -> Vec<Finding> {
+        let mut facts = fit_router();
+        spoil(&mut facts);
+        judge_router(&facts, &Wanted::default())
+    }
+
+    fn routing(facts: &mut RouterFacts) -> &mut RoutingFacts {
+        facts.routing.as_mut().unwrap()
+    }
+
+    fn link(facts: &mut RouterFacts) -> &mut Link {
+        facts.ports[0].link.as_mut().unwrap()
+    }
+
+    #[test]
+    fn a_fit_router_has_no_warning_and_its_mtus_may_differ() {
+        assert_eq!(bad(|_| ()), []);
+        assert_eq!(bad(|facts| link(facts).status.mtu = 1280), []);
+        let facts = fit_router();
+        for plane in [WantedPlane::Xsk, WantedPlane::Xdp] {
+            let findings = judge_router(&facts, &Wanted { plane, ..Wanted::default() });
+            assert_eq!(blockers(&findings).count(), 0);
+        }
+    }
+
+    #[test]
+    fn each_device_is_judged_like_a_port_of_a_wire() {
+        let missing = bad(|facts| facts.ports[1].link = Err("there is no interface 'b'".into()));
+        assert_eq!(blockers(&missing).count(), 1);
+        let stripped = bad(|facts| link(facts).offloads.rx_vlan = true);
+        assert!(stripped[0].what.contains("routed as if"), "{}", stripped[0].what);
+        let unequal = bad(|facts| link(facts).queues.now = crate::Queues { rx: 2, tx: 2 });
+        assert_eq!(unequal[0].severity, Severity::Blocker);
+        assert!(unequal[0].what.contains("has 2 queue pairs, c has 4"), "{}", unequal[0].what);
+    }
+
+    #[test]
+    fn frames_of_a_bridge_or_bond_are_not_taken_away_from_it() {
+        let said = |kind: &str| {
+            bad(|facts| {
+                link(facts).status.master = Some(9);
+                let kind = Some(kind.to_owned());
+                let name = "m".to_owned();
+                facts.others = vec![LinkStatus { ifindex: 9, name, kind, ..LinkStatus::default() }];
+            })
+        };
+        for (kind, part) in [("bridge", "port"), ("bond", "part"), ("team", "part")] {
+            let findings = said(kind);
+            assert_eq!(findings[0].severity, Severity::Blocker);
+            assert!(findings[0].what.starts_with(&format!("is a {part} of m, ")), "{findings:?}");
+            assert_eq!(findings[0].remedy.as_deref(), Some("ip link set dev a nomaster"));
+        }
+        assert_eq!(said("vrf"), []);
+    }
+
+    #[test]
+    fn an_address_is_wanted() {
+        let findings = said(|facts| facts.ports[0].addressed = false);
+        let remedy = "ip addr add ADDRESS/LENGTH dev a";
+        let it = findings.iter().find(|finding| finding.remedy.as_deref() == Some(remedy));
+        assert_eq!(it.unwrap().severity, Severity::Note);
+    }
+
+    #[test]
+    fn what_is_not_forwarded_is_warned_of_once_with_what_to_type() {
+        let one = bad(|facts| {
+            link(facts).status.name = "a.100".into();
+            routing(facts).devices[0].ipv4_forwarding = Some(false);
+        });
+        let remedies: Vec<_> =
+            one.iter().map(|finding| finding.remedy.as_deref().unwrap()).collect();
+        assert_eq!(remedies, ["sysctl -w net/ipv4/conf/a.100/forwarding=1"]);
+        let all = bad(|facts| {
+            for device in &mut routing(facts).devices {
+                device.ipv4_forwarding = Some(false);
+            }
+        });
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].remedy.as_deref(), Some("sysctl -w net.ipv4.ip_forward=1"));
+        let unknown = bad(|facts| routing(facts).devices[0].ipv4_forwarding = None);
+        assert_eq!(unknown, [], "it has no IPv4");
+    }
+
+    #[test]
+    fn ipv6_is_missed_only_where_it_is_used() {
+        let off = |facts: &mut RouterFacts| {
+            routing(facts).ipv6_forwarding = Some(false);
+            routing(facts).devices[0].ipv6_forwarding = Some(false);
+        };
+        assert_eq!(bad(off), [], "no device has an address of IPv6");
+        let used = bad(|facts| {
+            off(facts);
+            link(facts).addresses.push(address("2001:db8::1"));
+        });
+        assert_eq!(used.len(), 1);
+        assert_eq!(used[0].remedy.as_deref(), Some("sysctl -w net.ipv6.conf.all.forwarding=1"));
+        let one = bad(|facts| routing(facts).devices[0].ipv6_forwarding = Some(false));
+        assert_eq!(one[0].remedy.as_deref(), Some("sysctl -w net/ipv6/conf/a/forwarding=1"));
+        assert_eq!(bad(|facts| routing(facts).ipv6_forwarding = None), [], "a kernel without IPv6");
+    }
+
+    #[test]
+    fn a_router_for_ipv6_only_need_not_forward_ipv4() {
+        let findings = bad(|facts| {
+            for port in &mut facts.ports {
+                port.link.as_mut().unwrap().addresses = vec![address("2001:db8::1")];
+            }
+            for device in &mut routing(facts).devices {
+                device.ipv4_forwarding = Some(false);
+            }
+        });
+        assert_eq!(findings, []);
+    }
+
+    #[test]
+    fn checks_and_rules_are_worth_a_note_where_there_are_any() {
+        let notes = |words: &str, spoil: fn(&mut RouterFacts)| {
+            let mut findings = said(spoil).into_iter();
+            let found = findings.find(|finding| finding.what.contains(words));
+            found.map(|finding| (finding.severity, finding.what))
+        };
+        assert_eq!(notes("rp_filter", |_| ()), None);
+        assert_eq!(notes("rules", |_| ()), None);
+        let strict = |facts: &mut RouterFacts| {
+            routing(facts).devices[0].rp_filter = RpFilter::Strict;
+        };
+        assert_eq!(notes("rp_filter 1", strict).unwrap().0, Severity::Note);
+        let rules = |facts: &mut RouterFacts| {
+            let rule = |ipv6, priority, marked| Rule { ipv6, priority, marked };
+            routing(facts).rules = vec![rule(false, 98, true), rule(true, 99, false)];
+        };
+        let (severity, what) = notes("longer", rules).unwrap();
+        assert_eq!(severity, Severity::Note);
+        assert!(what.contains("98 (IPv4), 99 (IPv6)"), "{what}");
+        assert!(notes("mark", rules).unwrap().1.contains("rules, 98 (IPv4):"));
+    }
+
+    #[test]
+    fn facts_that_could_not_be_read_are_said_and_the_rest_is_judged() {
+        let findings = bad(|facts| facts.routing = Err("no answer".into()));
+        assert_eq!((findings.len(), findings[0].what.as_str()), (1, "no answer"));
+    }
+}
