@@ -487,7 +487,7 @@ pub fn examine(ports: &Forwarding, wanted: &Wanted) -> Vec<Finding> {
         (Some(pairs), _) => {
             doctor::examine_stick(&ports.devices()[DeviceId::FIRST], &pairs, wanted)
         }
-        (None, _) if ports.is_router() => Vec::new(),
+        (None, names) if ports.is_router() => doctor::examine_router(names, wanted),
         (None, [a, b]) => doctor::examine(a, b, wanted),
         (None, _) => Vec::new(),
     }
