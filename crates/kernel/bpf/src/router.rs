@@ -72,9 +72,9 @@ impl SourceCheck {
 pub struct Ingress {
     /// The check of their sources.
     pub source_check: SourceCheck,
-    /// Whether for IPv4 the table `main`, or that of the device's VRF, is asked and no rule is. That
-    /// costs less. It is right only while there are no rules but the kernel's own, and there never were:
-    /// a rule takes the local addresses out of that table for good.
+    /// Whether the table `main`, or that of the device's VRF, is asked and no rule is, for IPv4.
+    /// That costs less. It is right only while there are no rules but the kernel's own, and there
+    /// never were: a rule takes the local addresses out of that table for good.
     pub direct: bool,
 }
 

@@ -55,22 +55,28 @@ const DATA_END: usize = 4;
 #[cfg(test)]
 const INGRESS_IFINDEX: usize = 12;
 
-/// Runs the XDP program on `frame` as if it had come in at the device `ifindex`, on its queue 0.
-/// Returns also what the program leaves in front of the frame.
+/// Runs the XDP program on `frame` as if it had come in at the device `ifindex`, on its queue 0,
+/// and another program had left the `before` in front of it. Returns also what this one leaves
+/// there.
 ///
 /// # Errors
 /// As [`test_run`], and if there is no such device in the thread's network namespace.
 #[cfg(test)]
 pub(crate) fn run_arriving(
     program: BorrowedFd<'_>,
+    before: &[u8],
     frame: &[u8],
     ifindex: u32,
 ) -> io::Result<(TestRun, Vec<u8>)> {
     /// The most that may be in front of a frame.
     const METADATA_MAX: usize = 256;
+    let whole = [before, frame].concat();
     let mut context = [0; XDP_MD_BYTES];
-    context[DATA_END..][..4].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
-    context[INGRESS_IFINDEX..][..4].copy_from_slice(&ifindex.to_ne_bytes());
+    let fields =
+        [(DATA, before.len()), (DATA_END, whole.len()), (INGRESS_IFINDEX, ifindex as usize)];
+    for (at, value) in fields {
+        context[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes());
+    }
     let mut left = context;
     let mut out = vec![0; frame.len() + METADATA_MAX];
     let mut options = libbpf_sys::bpf_test_run_opts {
@@ -80,7 +86,7 @@ pub(crate) fn run_arriving(
         ctx_size_in: context.len() as u32,
         ctx_out: left.as_mut_ptr().cast(),
         ctx_size_out: left.len() as u32,
-        ..options(frame, 1)
+        ..options(&whole, 1)
     };
     // SAFETY: frame, contexts and buffer outlive the call, and are as long as `options` says.
     unsafe { run(program, &mut options) }?;

@@ -71,7 +71,7 @@ enum { UNCHECKED, STRICT, LOOSE };
 /* How frames that arrive at a port are routed. */
 struct ingress {
 	__u32 source_check;
-	__u32 flags;		/* of bpf_fib_lookup for IPv4 */
+	__u32 flags;		/* of the kernel's look-up, for IPv4 */
 };
 
 /* IPv4 addresses as ::ffff:a.b.c.d. */
@@ -366,6 +366,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 		return TOO_LONG;
 	asked.fib.tot_len = asked.longest;
 	asked.fib.ifindex = device_of(ctx);
+	/* IPv6 has local addresses in a table of their own: one table is never enough. */
 	said = bpf_fib_lookup(ctx, &asked.fib, sizeof(asked.fib),
 			      way->version == 4 ? asked.ingress->flags : 0);
 	outcome = outcome_of(said);

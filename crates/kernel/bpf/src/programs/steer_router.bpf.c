@@ -25,12 +25,14 @@ struct leaves {
 	__u32 seal;
 };
 
-/* Writes the number of the port in front of the frame. Returns 0 where the driver gives no room. */
+/* Writes the number of the port in front of the frame, in the place of what another program wrote
+ * there. Returns 0 where the driver gives no room. */
 static __always_inline int tell_port(struct xdp_md *ctx, __u32 port)
 {
+	int others = ctx->data - ctx->data_meta;
 	struct leaves *leaves;
 
-	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*leaves)))
+	if (bpf_xdp_adjust_meta(ctx, others - (int)sizeof(*leaves)))
 		return 0;
 	leaves = (void *)(long)ctx->data_meta;
 	if ((void *)(leaves + 1) > data_of(ctx))
