@@ -1,6 +1,7 @@
 //! The doctor's input: plain data, from any source.
 
 use super::interrupts::QueueInterrupt;
+use crate::netfilter::Hooks;
 use crate::peer::Peer;
 use crate::routing::RoutingFacts;
 use crate::{Link, LinkStatus};
@@ -39,6 +40,8 @@ pub struct RouterFacts {
     pub ports: Vec<PortFacts>,
     /// What routing by way of those that are there depends on, or why it could not be read.
     pub routing: Result<RoutingFacts, String>,
+    /// What of netfilter would see routed packets, or why it could not be listed.
+    pub netfilter: Result<Hooks, String>,
     /// All interfaces of the namespace.
     pub others: Vec<LinkStatus>,
     /// The host.
@@ -228,7 +231,8 @@ pub(super) fn fit_router() -> RouterFacts {
             ..DeviceRouting::default()
         });
     }
-    RouterFacts { ports, routing: Ok(routing), others: Vec::new(), host }
+    let netfilter = Ok(Hooks { found: Vec::new(), complete: true });
+    RouterFacts { ports, routing: Ok(routing), netfilter, others: Vec::new(), host }
 }
 
 #[cfg(test)]

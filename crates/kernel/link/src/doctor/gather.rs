@@ -11,7 +11,7 @@ use super::{
 use crate::link::all;
 use crate::peer::Peer;
 use crate::routing::RoutingFacts;
-use crate::{Link, is_addressed, stick};
+use crate::{Link, is_addressed, netfilter, stick};
 use narrows_forwarding::stick::Pair;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use rustix::process::{Resource, getrlimit};
@@ -41,10 +41,12 @@ pub(super) fn stick_facts(device: &str, pairs: &[Pair]) -> StickFacts {
 /// Gathers everything about a router and the host.
 pub(super) fn router_facts(devices: &[String]) -> RouterFacts {
     let ports: Vec<PortFacts> = devices.iter().map(|device| port(device)).collect();
-    let links = ports.iter().filter_map(|port| port.link.as_ref().ok());
-    let indices: Vec<u32> = links.map(|link| link.status.ifindex).collect();
+    let links = || ports.iter().filter_map(|port| port.link.as_ref().ok());
+    let indices: Vec<u32> = links().map(|link| link.status.ifindex).collect();
+    let names: Vec<&str> = links().map(Link::name).collect();
     let routing = RoutingFacts::read(&indices).map_err(|error| error.to_string());
-    RouterFacts { ports, routing, others: all().unwrap_or_default(), host: host() }
+    let netfilter = netfilter::hooks(&names).map_err(|error| error.to_string());
+    RouterFacts { ports, routing, netfilter, others: all().unwrap_or_default(), host: host() }
 }
 
 fn port(name: &str) -> PortFacts {

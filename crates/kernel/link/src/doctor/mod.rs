@@ -68,6 +68,9 @@ pub struct Wanted {
     /// Whether offloads that corrupt frames are switched off before the start, as `narrows run`
     /// does. If not, each that is on is a blocker.
     pub repairs: bool,
+    /// Whether a router may forward packets that a firewall, connection tracking or NAT of this host
+    /// does not see then (`--skip-netfilter`). If not, each that would see them is a blocker.
+    pub skip_netfilter: bool,
     /// How much memory the data plane will lock for frames, in bytes.
     pub locked_bytes: u64,
 }
@@ -253,7 +256,7 @@ pub fn judge_router(facts: &RouterFacts, wanted: &Wanted) -> Vec<Finding> {
         WantedPlane::Xsk => findings.extend(queues::judge_all(&links, wanted, host.cpus)),
         WantedPlane::Xdp => findings.extend(redirect::judge(&devices, host.online)),
     }
-    findings.extend(router::judge_host(facts));
+    findings.extend(router::judge_host(facts, wanted));
     findings.extend(host::judge(host, wanted));
     let interrupts = facts.ports.iter().any(|port| !port.interrupts.is_empty());
     findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
@@ -493,7 +496,8 @@ mod tests {
             }
             routing.ipv6_forwarding = Some(true);
             let ports = ports.into();
-            let facts = RouterFacts { ports, routing: Ok(routing), others: Vec::new(), host };
+            let (routing, netfilter) = (Ok(routing), Ok(crate::netfilter::Hooks::default()));
+            let facts = RouterFacts { ports, routing, netfilter, others: Vec::new(), host };
             let findings = judge_router(&facts, &Wanted::default());
             let commands: Vec<_> = findings.iter().filter_map(|it| it.remedy.as_ref()).collect();
             proptest::prop_assert!(commands.iter().filter(|it| it.contains("reboot")).count() >= 9);

@@ -1,7 +1,8 @@
 //! A router's devices: what takes their frames away, whether the kernel forwards, and what it does
 //! besides.
 
-use super::{Finding, RouterFacts, Severity};
+use super::{Finding, RouterFacts, Severity, Wanted};
+use crate::netfilter::Hooks;
 use crate::routing::{DeviceRouting, RoutingFacts, RpFilter, Rule, master};
 use crate::{Link, LinkStatus};
 use narrows_escape::shell;
@@ -24,14 +25,17 @@ pub(super) fn judge_device(link: &Link, addressed: bool, facts: &RouterFacts) ->
 }
 
 /// Judges what concerns all devices.
-pub(super) fn judge_host(facts: &RouterFacts) -> Vec<Finding> {
-    let routing = match &facts.routing {
-        Ok(routing) => routing,
-        Err(error) => return vec![Finding::warning("kernel", error)],
-    };
-    let mut findings = vec![forwards(facts, routing)];
-    findings.extend(forwards_ipv6(facts, routing));
-    findings.extend(rules(routing));
+pub(super) fn judge_host(facts: &RouterFacts, wanted: &Wanted) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    match &facts.routing {
+        Ok(routing) => {
+            findings.push(forwards(facts, routing));
+            findings.extend(forwards_ipv6(facts, routing));
+            findings.extend(rules(routing));
+        }
+        Err(error) => findings.push(Finding::warning("kernel", error)),
+    }
+    findings.push(netfilter(&facts.netfilter, wanted));
     findings
 }
 
@@ -146,12 +150,54 @@ fn rules(routing: &RoutingFacts) -> Vec<Finding> {
     findings
 }
 
+/// A firewall's verdict is not jumped over, unless the operator says so.
+fn netfilter(hooks: &Result<Hooks, String>, wanted: &Wanted) -> Finding {
+    const SKIP: &str = "--skip-netfilter";
+    let hooks = match hooks {
+        Ok(hooks) => hooks,
+        Err(error) => {
+            let what = format!("may have a firewall, which routed packets would pass by: {error}");
+            let remedy = format!("nft list ruleset; if they may pass it by: {SKIP}");
+            return Finding::warning("kernel", what).remedy(remedy);
+        }
+    };
+    if hooks.found.is_empty() {
+        return match hooks.complete {
+            true => Finding::ok("kernel", "has no firewall, NAT or connection tracking to pass by"),
+            false => Finding::note(
+                "kernel",
+                "has no firewall, NAT or connections to track, but does not list other hooks of \
+                 netfilter (CONFIG_NETFILTER_NETLINK_HOOK)",
+            ),
+        };
+    }
+    let found = some(&hooks.found);
+    if wanted.skip_netfilter {
+        let what = format!("does not show routed packets to netfilter any more: {found}");
+        return Finding::warning("kernel", what);
+    }
+    let what =
+        format!("shows what it routes to netfilter, which routed frames would pass by: {found}");
+    let remedy = format!("nft list ruleset; if routed frames may pass it by: {SKIP}");
+    Finding::blocker("kernel", what).remedy(remedy)
+}
+
+/// The first of `words`, and how many there are besides.
+fn some(words: &[String]) -> String {
+    const MOST: usize = 8;
+    let first = words.iter().take(MOST).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match words.len().saturating_sub(MOST) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Address;
     use crate::doctor::facts::fit_router;
-    use crate::doctor::{Wanted, WantedPlane, blockers, judge_router};
+    use crate::doctor::{WantedPlane, blockers, judge_router};
 
     fn address(ip: &str) -> Address {
         Address { ip: ip.parse().unwrap(), prefix: 24 }
@@ -303,5 +349,34 @@ mod tests {
     fn facts_that_could_not_be_read_are_said_and_the_rest_is_judged() {
         let findings = bad(|facts| facts.routing = Err("no answer".into()));
         assert_eq!((findings.len(), findings[0].what.as_str()), (1, "no answer"));
+    }
+
+    #[test]
+    fn a_firewall_is_not_passed_by_unless_that_is_wanted() {
+        let of = |found: &[&str], complete, skip_netfilter| {
+            let found = found.iter().map(|&word| word.to_owned()).collect();
+            let wanted = Wanted { skip_netfilter, ..Wanted::default() };
+            netfilter(&Ok(Hooks { found, complete }), &wanted)
+        };
+        let rules = ["inet filter forward (nf_tables chain)", "connection tracking (nf_conntrack)"];
+        let blocked = of(&rules, true, false);
+        assert_eq!(blocked.severity, Severity::Blocker);
+        assert!(blocked.what.ends_with(&format!("pass by: {}", rules.join(", "))), "{blocked:?}");
+        assert!(blocked.remedy.unwrap().ends_with(": --skip-netfilter"));
+        let skipped = of(&rules, false, true);
+        assert_eq!((skipped.severity, skipped.remedy), (Severity::Warning, None));
+        assert!(skipped.what.contains(rules[0]), "{}", skipped.what);
+        assert_eq!(of(&[], true, false).severity, Severity::Ok);
+        let unsure = of(&[], false, false);
+        assert_eq!(unsure.severity, Severity::Note);
+        assert!(unsure.what.contains("does not list"), "{}", unsure.what);
+        assert!(of(&["x"; 11], true, true).what.ends_with("x, x and 3 more"));
+    }
+
+    #[test]
+    fn a_firewall_that_may_be_there_is_warned_of() {
+        let unknown = bad(|facts| facts.netfilter = Err("not permitted".into()));
+        assert_eq!(unknown[0].severity, Severity::Warning);
+        assert!(unknown[0].what.ends_with(": not permitted"), "{}", unknown[0].what);
     }
 }

@@ -6,6 +6,7 @@ mod bridge;
 mod doctor;
 mod facts;
 mod monitor;
+mod netfilter;
 mod pass_all;
 mod routing;
 mod stick;
