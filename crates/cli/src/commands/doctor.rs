@@ -9,7 +9,7 @@ use narrows_dataplane::FailMode;
 use narrows_dataplane::run::{examine, wanted};
 use narrows_forwarding::Forwarding;
 use narrows_forwarding::stick::Pair;
-use narrows_link::doctor;
+use narrows_link::doctor::{self, Wanted};
 use std::process::ExitCode;
 
 /// Check whether interfaces and this host are fit for Narrows, and print what to change.
@@ -37,6 +37,10 @@ pub struct Doctor {
     #[arg(long, conflicts_with = "vlans")]
     router: bool,
 
+    /// Check for a run with --skip-netfilter.
+    #[arg(long, requires = "router")]
+    skip_netfilter: bool,
+
     /// Check for a run with --fail-closed, which needs no bridge.
     #[arg(long)]
     fail_closed: bool,
@@ -61,7 +65,8 @@ impl Doctor {
             _ => bail!("a wire has two ports, and a stick one: add --router for more"),
         };
         let session = super::run::default_session()?;
-        let findings = examine(&ports, &wanted(&ports, fail, self.plane.into(), &session));
+        let wanted = wanted(&ports, fail, self.plane.into(), &session);
+        let findings = examine(&ports, &Wanted { skip_netfilter: self.skip_netfilter, ..wanted });
         if self.json {
             output::json(&findings)?;
         } else {

@@ -92,6 +92,11 @@ pub struct Run {
     #[arg(long)]
     copy: bool,
 
+    /// Route also where netfilter has hooks for forwarded packets: rules, NAT, connection tracking.
+    /// What is routed in the driver passes by all of them. Only with --router.
+    #[arg(long, requires = "router")]
+    skip_netfilter: bool,
+
     /// Measure round trips beyond both ports and losses, by port and host, from the TCP and QUIC
     /// packets that pass (docs/views.md). Only in the plane `xsk`.
     #[arg(long)]
@@ -203,6 +208,7 @@ impl Run {
                 copy_mode: self.copy.then_some(CopyMode::Copy),
                 round_trips: self.round_trips,
             },
+            skip_netfilter: self.skip_netfilter,
             dispatcher: self.dispatcher,
             take_over: self.take_over,
         };

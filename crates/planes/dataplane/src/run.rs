@@ -73,6 +73,8 @@ pub struct RunOptions {
     pub plane: PlaneKind,
     /// How sessions are run.
     pub session: SessionOptions,
+    /// Route also where netfilter has hooks that routed packets would pass by.
+    pub skip_netfilter: bool,
     /// Join the ports through libxdp's dispatcher, with this priority, also if there is none yet.
     pub dispatcher: Option<u32>,
     /// Continue where another process stops, which has started this one. Its policy continues, too,
@@ -134,8 +136,18 @@ pub fn run(
     options: RunOptions,
     ready: impl FnOnce(&Instance),
 ) -> Result<Option<Snapshot>, RunError> {
-    let RunOptions { forwarding, batch, sets, state, fail, plane, session, dispatcher, take_over } =
-        options;
+    let RunOptions {
+        forwarding,
+        batch,
+        sets,
+        state,
+        fail,
+        plane,
+        session,
+        skip_netfilter,
+        dispatcher,
+        take_over,
+    } = options;
     descriptors::allow(1)?;
     // From here on, a request to read the policy again waits until there is one.
     let hangup = Requests::to_reload()?;
@@ -153,7 +165,8 @@ pub fn run(
     let control = ControlServer::open(&forwarding)?;
     let sources = EventSources::open(hangup)?;
     let manager = Manager::from_environment();
-    let findings = refuse_blockers(&forwarding, fail, plane, &session)?;
+    let wanted = Wanted { skip_netfilter, ..wanted(&forwarding, fail, plane, &session) };
+    let findings = refuse_blockers(&forwarding, &wanted)?;
     // In the other plane no queue is opened.
     if plane == PlaneKind::Xsk {
         let devices = forwarding.devices().iter().map(|name| DeviceFacts::read(name));
@@ -467,13 +480,8 @@ pub fn run_bare(
 }
 
 /// Refuses a setup that cannot work, with the remedy. Returns other findings.
-fn refuse_blockers(
-    ports: &Forwarding,
-    fail: FailMode,
-    plane: PlaneKind,
-    session: &SessionOptions,
-) -> Result<Vec<Finding>, RunError> {
-    let findings = examine(ports, &wanted(ports, fail, plane, session));
+fn refuse_blockers(ports: &Forwarding, wanted: &Wanted) -> Result<Vec<Finding>, RunError> {
+    let findings = examine(ports, wanted);
     let blockers: Vec<Finding> = doctor::blockers(&findings).cloned().collect();
     if blockers.is_empty() {
         return Ok(findings);
@@ -517,6 +525,7 @@ pub fn wanted(
         queues: None,
         bridge: fail == FailMode::Open,
         multi_buffer: true,
+        skip_netfilter: false,
         repairs: true,
         locked_bytes: locked.unwrap_or(0),
     }
