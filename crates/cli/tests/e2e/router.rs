@@ -204,6 +204,27 @@ fn a_route_that_changes_is_followed_at_once_and_so_is_the_kernel_after_a_kill() 
 }
 
 #[test]
+fn a_firewall_that_comes_later_is_not_jumped_over() {
+    let Some(_turn) = turn_to_count() else { return };
+    let bed = network();
+    let _instance = router(&bed, &[]);
+    ping(&bed, "10.2.0.2", &[]);
+    let nft = |words: &str| bed.shaper().run("nft", &[words]).unwrap();
+    nft("add table ip filter");
+    nft("add chain ip filter forward { type filter hook forward priority 0; policy drop; }");
+    wait_for(&bed, "the ports are released", |show| show["state"] == "waiting");
+    assert!(ping(&bed, "10.2.0.2", &["-W", "1"]).contains("100% packet loss"));
+    let waits = show(&bed)["waiting_for"].as_str().unwrap_or_default().to_owned();
+    assert!(waits.contains("ip filter forward"), "{waits}");
+    let start = narrows(&bed, &["doctor", PORT_A, PORT_B, "--router"]);
+    let said = String::from_utf8_lossy(&start.stdout);
+    assert!(said.contains("ip filter forward") && said.contains("--skip-netfilter"), "{said}");
+    nft("delete table ip filter");
+    wait_for(&bed, "the ports are joined again", |show| show["state"] == "running");
+    assert!(ping(&bed, "10.2.0.2", &[]).contains(" 0% packet loss"));
+}
+
+#[test]
 fn an_upgrade_of_a_router_loses_and_reorders_nothing() {
     let Some(_turn) = turn_to_count() else { return };
     const FRAMES: u16 = 600;

@@ -31,7 +31,7 @@ use crate::watch::{self, Watch};
 use narrows_bpf::{Hook, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
-use narrows_link::{LinkEvent, Promiscuous, doctor};
+use narrows_link::{LinkEvent, Promiscuous, doctor, netfilter};
 use narrows_policy::{NodeStats, Plan, Policy};
 use narrows_sets::Sets;
 use narrows_shaper::Installation;
@@ -63,6 +63,8 @@ pub struct InstanceOptions {
     pub plane: PlaneKind,
     /// How its sessions are run.
     pub session: SessionOptions,
+    /// Route also past netfilter.
+    pub skip_netfilter: bool,
     /// The priority of its programs in libxdp's dispatcher; then it makes one if there is none.
     pub dispatcher: Option<u32>,
 }
@@ -371,6 +373,7 @@ impl Instance {
     /// the ports.
     pub fn tick(&mut self) {
         self.watch_standby();
+        self.watch_netfilter();
         let is_readdressed = std::mem::take(&mut self.readdressed);
         if is_readdressed && self.plane.is_some() && !self.options.forwarding.is_router() {
             self.take_off_addresses();
@@ -467,6 +470,9 @@ impl Instance {
     fn open_plane(&mut self) -> Result<(), InstanceError> {
         // Each time, because an interface that came back is no longer a port of the bridge.
         self.standby.watch(&self.options.forwarding, &mut self.events)?;
+        if let Some(error) = self.passed_by() {
+            return Err(error);
+        }
         self.take_off_addresses();
         let forwarding = &self.options.forwarding;
         let devices = read_all(forwarding)?;
@@ -630,6 +636,31 @@ impl Instance {
     fn watch_standby(&mut self) {
         if let Err(error) = self.standby.watch(&self.options.forwarding, &mut self.events)
             && self.plane.is_some()
+        {
+            self.events.warn(error.to_string());
+            self.close(true);
+            self.waiting_for = Some(error.to_string());
+        }
+    }
+
+    /// Why a router must not route: netfilter has hooks that would not see what it routes.
+    fn passed_by(&self) -> Option<InstanceError> {
+        let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
+        if !forwarding.is_router() || *skip_netfilter {
+            return None;
+        }
+        let devices: Vec<&str> = forwarding.devices().iter().map(String::as_str).collect();
+        match netfilter::hooks(&devices) {
+            Ok(hooks) if hooks.found.is_empty() => None,
+            Ok(hooks) => Some(InstanceError::Netfilter(hooks.found.join(", "))),
+            Err(error) => Some(error.into()),
+        }
+    }
+
+    /// Releases a router's ports once netfilter has hooks that would not see what it routes.
+    fn watch_netfilter(&mut self) {
+        if self.plane.is_some()
+            && let Some(error) = self.passed_by()
         {
             self.events.warn(error.to_string());
             self.close(true);

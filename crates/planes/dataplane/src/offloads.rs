@@ -87,7 +87,11 @@ impl Repairs {
     /// Records the devices of `ports` and their peers as they are now. `hooks` tells where programs
     /// run, or will run.
     pub(crate) fn watch(&mut self, ports: &Forwarding, hooks: &PerDevice<Hook>) {
-        self.harm = if ports.is_stick() { Offload::harm_to_stick } else { Offload::harm };
+        self.harm = match ports {
+            ports if ports.is_stick() => Offload::harm_to_stick,
+            ports if ports.is_router() => Offload::harm_to_router,
+            _ => Offload::harm,
+        };
         let mut before = std::mem::take(&mut self.watched);
         self.unreached.clear();
         for (port, hook) in ports.devices().iter().zip(hooks) {

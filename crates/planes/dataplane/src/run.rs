@@ -154,7 +154,8 @@ pub fn run(
     let mut sets_file = state.as_deref().map(SetsFile::beside);
     let mut state = state.map(|path| StateFile::new(path, &forwarding));
     if take_over {
-        let options = InstanceOptions { forwarding, fail, plane, session, dispatcher };
+        let options =
+            InstanceOptions { forwarding, fail, plane, session, skip_netfilter, dispatcher };
         let process = succeed(options, hangup)?;
         ready(&process.instance);
         return serve(process, batch, None, state, sets_file);
@@ -179,7 +180,7 @@ pub fn run(
     // It keeps the privileges that this process gives up.
     let gates = Gates::start(forwarding.devices(), dispatcher)?;
     let unconfined = confine(needs);
-    let options = InstanceOptions { forwarding, fail, plane, session, dispatcher };
+    let options = InstanceOptions { forwarding, fail, plane, session, skip_netfilter, dispatcher };
     let mut instance = Instance::start(options, policy, sets, repairs, gates)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     instance.examined(findings);
@@ -523,7 +524,7 @@ pub fn wanted(
             PlaneKind::Xdp => WantedPlane::Xdp,
         },
         queues: None,
-        bridge: fail == FailMode::Open,
+        bridge: fail == FailMode::Open && !ports.is_router(),
         multi_buffer: true,
         skip_netfilter: false,
         repairs: true,

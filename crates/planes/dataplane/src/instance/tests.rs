@@ -177,6 +177,7 @@ fn joined(plane: FakePlane) -> Instance {
             copy_mode: None,
             round_trips: false,
         },
+        skip_netfilter: false,
         dispatcher: None,
     };
     let repairs = Repairs::new("/nonexistent/nrw-repairs".into());
