@@ -104,7 +104,8 @@ fn above(port: u32, all: &[LinkStatus]) -> Vec<u32> {
     found
 }
 
-fn ip(value: &[u8]) -> Option<IpAddr> {
+/// The address with these bytes.
+pub(crate) fn ip(value: &[u8]) -> Option<IpAddr> {
     if let Ok(bytes) = <[u8; 4]>::try_from(value) {
         return Some(Ipv4Addr::from(bytes).into());
     }

@@ -34,6 +34,7 @@ mod ethtool;
 mod link;
 mod monitor;
 pub mod namespaces;
+pub mod neighbours;
 pub mod netfilter;
 mod netlink;
 mod offload;

@@ -194,8 +194,10 @@ impl Hook {
                 "connection tracking (nf_conntrack)".to_owned()
             }
             _ if function.starts_with("ip_vs_") => "IPVS (ip_vs)".to_owned(),
-            "ipt_do_table" => format!("ip {} (iptables)", self.table()),
-            "ip6t_do_table" => format!("ip6 {} (ip6tables)", self.table()),
+            "ipt_do_table" | "iptable_mangle_hook" => format!("ip {} (iptables)", self.table()),
+            "ip6t_do_table" | "ip6table_mangle_hook" => {
+                format!("ip6 {} (ip6tables)", self.table())
+            }
             _ if function.is_empty() => format!("a function at {}", self.place()),
             _ => format!("{function} at {}", self.place()),
         };
@@ -431,6 +433,7 @@ mod tests {
             ("nf_nat_ipv4_out", "nf_nat", None, "NAT (nf_nat)"),
             ("ipt_do_table", "ip_tables", None, "ip mangle (iptables)"),
             ("ip6t_do_table", "", None, "ip6 mangle (ip6tables)"),
+            ("ip6table_mangle_hook", "ip6table_mangle", None, "ip6 mangle (ip6tables)"),
             ("ip_vs_forward_icmp", "ip_vs", None, "IPVS (ip_vs)"),
             ("odd", "", None, "odd at forward"),
             ("", "", None, "a function at forward"),

@@ -72,15 +72,16 @@ pub struct RoutingFacts {
     /// Whether `BPF_FIB_LOOKUP_DIRECT`, which looks into the table `main` only, finds the same IPv4
     /// route as the kernel does. Only true if that is proven, by three facts:
     ///
-    /// * No rule was ever added or removed, and no VRF was ever made. Until then, and never again,
-    ///   the kernel keeps the tables `local` and `main` in one, and looks into this and then into
-    ///   `default`. It does not say so. But `/proc/net/fib_triestat` counts more routes in `local`
-    ///   than a listing of `local` has, namely those of `main`.
-    /// * `default` has no route.
-    /// * There are only the default rules and no VRF now.
+    /// * The tables `local` and `main` are in one, so that it finds this host's own addresses, too.
+    ///   They are until the first rule is added or the first VRF is made, and never again. The
+    ///   kernel does not say so. But `/proc/net/fib_triestat` counts more routes in `local` than a
+    ///   listing of `local` has, namely those of `main`.
+    /// * The rules are those that every namespace has, and there is no VRF.
+    /// * The table `default`, which the kernel looks into last, has no route.
     ///
-    /// There is no such thing for IPv6: its tables are never in one, so that the short way does not
-    /// know this host's own addresses.
+    /// A namespace without any route does not prove it, and a route in `default` that comes later
+    /// disproves it without an event. There is no such thing for IPv6: its tables are never in one,
+    /// so that the short way does not know this host's own addresses.
     pub ipv4_direct: bool,
 }
 
@@ -149,9 +150,9 @@ impl RoutingFacts {
     pub fn read(devices: &[u32]) -> Result<Self, LinkError> {
         let links = all()?;
         let (ipv4, ipv6) = (settings(IPV4)?, settings(IPV6)?);
-        let mut rules = rules(IPV4)?;
-        rules.extend(self::rules(IPV6)?);
-        let is_ruled = rules.iter().any(|rule| !rule.ipv6) || has_vrf(&links);
+        let (mut rules, is_usual) = rules(IPV4)?;
+        rules.extend(self::rules(IPV6)?.0);
+        let may_be_direct = is_usual && !links.iter().any(is_vrf);
         let ipv6_forwarding = Settings::of(ALL, &ipv6).map(|all| all.forwarding);
         let devices = devices.iter().map(|&it| DeviceRouting::of(it, &ipv4, &ipv6, &links));
         Ok(Self {
@@ -159,7 +160,7 @@ impl RoutingFacts {
             ipv6_forwarding,
             local: local_addresses()?,
             rules,
-            ipv4_direct: !is_ruled && is_direct()?,
+            ipv4_direct: may_be_direct && is_direct()?,
         })
     }
 }
@@ -184,10 +185,6 @@ pub(crate) fn master(device: &LinkStatus, links: &[LinkStatus]) -> Option<u32> {
     let master = device.master?;
     let is_vrf = |link: &LinkStatus| link.ifindex == master && is_vrf(link);
     (!links.iter().any(is_vrf)).then_some(master)
-}
-
-fn has_vrf(links: &[LinkStatus]) -> bool {
-    links.iter().any(is_vrf)
 }
 
 fn is_vrf(link: &LinkStatus) -> bool {
@@ -224,15 +221,21 @@ impl Settings {
 fn settings(family: u8) -> Result<Vec<Settings>, LinkError> {
     let body = vec![family, 0, 0, 0];
     let answers = listed("reading forwarding and rp_filter", libc::RTM_GETNETCONF, body)?;
-    Ok(answers.iter().filter_map(|answer| Settings::parse(answer)).collect())
+    Ok(answers.unwrap_or_default().iter().filter_map(|it| Settings::parse(it)).collect())
 }
 
-/// Lists the rules that not every namespace has.
-fn rules(family: u8) -> Result<Vec<Rule>, LinkError> {
+/// Lists the rules that not every namespace has, and says whether there are just those that every
+/// namespace has.
+fn rules(family: u8) -> Result<(Vec<Rule>, bool), LinkError> {
     let mut body = vec![0; RULE_HEADER];
     body[0] = family;
-    let answers = listed("listing `ip rule`", libc::RTM_GETRULE, body)?;
-    Ok(answers.iter().filter_map(|answer| unusual(answer)).collect())
+    let Some(answers) = listed("listing `ip rule`", libc::RTM_GETRULE, body)? else {
+        return Ok((Vec::new(), true));
+    };
+    let rules: Vec<Rule> = answers.iter().filter_map(|answer| unusual(answer)).collect();
+    let usual = DEFAULT_RULES.iter().filter(|(of, ..)| *of == family).count();
+    let is_usual = rules.is_empty() && answers.len() == usual;
+    Ok((rules, is_usual))
 }
 
 /// Reads the body of a rule; none if it is one that every namespace has. What is not understood is
@@ -258,13 +261,13 @@ fn unusual(body: &[u8]) -> Option<Rule> {
     (!is_plain || is_selective || !is_usual).then_some(rule)
 }
 
-/// A listing that is empty where the kernel lacks the family, or rules as such.
-fn listed(doing: &str, kind: u16, body: Vec<u8>) -> Result<Vec<Vec<u8>>, LinkError> {
+/// A listing; none if the kernel lacks the family, or rules as such.
+fn listed(doing: &str, kind: u16, body: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>, LinkError> {
     match dump(doing, Request::route(kind, body)) {
         Err(error) if matches!(error.errno(), Some(libc::EAFNOSUPPORT | libc::EOPNOTSUPP)) => {
-            Ok(Vec::new())
+            Ok(None)
         }
-        result => result,
+        result => result.map(Some),
     }
 }
 

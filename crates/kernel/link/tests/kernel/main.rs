@@ -6,6 +6,7 @@ mod bridge;
 mod doctor;
 mod facts;
 mod monitor;
+mod neighbours;
 mod netfilter;
 mod pass_all;
 mod routing;
