@@ -38,7 +38,8 @@ pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use own_address::OwnAddress;
 pub use router::{
-    EGRESS_PORT_BYTES, Ingress, Outcome, RouteCounters, Router, SourceCheck, egress_port,
+    EGRESS_PORT_BYTES, Ingress, Outcome, RouteCounters, Router, RouterProgram, SourceCheck,
+    egress_port,
 };
 pub use sets::{SetTables, SetsError};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};

@@ -14,13 +14,19 @@
 //! Non-goals: routes, and their changes; what becomes of a frame at the port through which it
 //! leaves.
 
+use crate::attach::Hold;
 use crate::load::{LoadError, explained};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use narrows_forwarding::{PORTS_MAX, PortId};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::ops::{AddAssign, Index};
 use std::os::fd::{AsFd, BorrowedFd};
+
+mod program;
+
+pub use program::RouterProgram;
 
 /// The bytes that say, in front of a frame, through which port it leaves.
 pub const EGRESS_PORT_BYTES: u32 = 8;
@@ -219,6 +225,11 @@ pub struct Router {
     /// Numbers of ports, by the indices of devices.
     ports: MapHandle,
     addresses: MapHandle,
+    /// On the XDP plane, what takes frames that leave through each port, and then the same for those
+    /// that have met filters that set something. The kernel empties it once nobody has it open.
+    takers: MapHandle,
+    /// What these filters have set.
+    handed: MapHandle,
 }
 
 impl Router {
@@ -238,6 +249,8 @@ impl Router {
                     [16, 4, OWN_ADDRESSES_MAX],
                     libbpf_sys::BPF_F_NO_PREALLOC,
                 )?,
+                takers: map(MapType::ProgArray, "takers", [4, 4, 2 * PORTS_MAX as u32], 0)?,
+                handed: map(MapType::PercpuArray, "handed", [4, 8, 1], 0)?,
             })
         })?;
         router.set_ports(ports).map_err(LoadError::Other)?;
@@ -279,6 +292,21 @@ impl Router {
     pub fn set_ingress(&self, port: PortId, ingress: Ingress) -> libbpf_rs::Result<()> {
         let key = (port.index() as u32).to_ne_bytes();
         self.ingresses.update(&key, &ingress.bytes(), MapFlags::ANY)
+    }
+
+    /// Where the trees behind it read what filters in front of it set: for
+    /// [`FrontPort`](crate::FrontPort).
+    pub fn handed(&self) -> &MapHandle {
+        &self.handed
+    }
+
+    /// What keeps a program where frames go on that leave through `port`, and what keeps one where
+    /// those do that have met filters that set something.
+    pub(crate) fn holds_of(&self, port: PortId) -> io::Result<[Hold; 2]> {
+        let takers = || self.takers.as_fd().try_clone_to_owned();
+        let place = port.index() as u32;
+        let behind = place + PORTS_MAX as u32;
+        Ok([Hold::Place(takers()?, place), Hold::Place(takers()?, behind)])
     }
 
     /// How ports' frames are routed, ports, and addresses: for programs.

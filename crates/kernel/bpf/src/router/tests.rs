@@ -18,6 +18,7 @@ use std::process::Command;
 use std::thread;
 
 mod model;
+mod plane;
 
 const LAN: PortId = PortId::FIRST;
 const WAN: PortId = PortId::SECOND;
