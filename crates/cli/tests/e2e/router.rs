@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The words that choose each plane.
+const PLANES: [&[&str]; 2] = [&[], &["--plane", "xdp"]];
+
 /// A testbed whose middle routes between 10.1.0.0/24 and fd01::/64, where the client is, and 10.2.0.0/24
 /// and fd02::/64, where the server is. It is in a third network, too, 10.3.0.0/24, behind a device
 /// of the router that is no port.
@@ -68,8 +71,12 @@ fn routed(show: &Value, port: usize, outcome: &str) -> u64 {
 #[test]
 fn pings_of_both_families_are_routed_in_the_driver_and_pass_the_queues() {
     let Some(_turn) = turn_to_count() else { return };
+    PLANES.into_iter().for_each(pings_are_routed_on);
+}
+
+fn pings_are_routed_on(plane: &[&str]) {
     let bed = network();
-    let instance = router(&bed, &[]);
+    let instance = router(&bed, plane);
     // The first packets may need the kernel, which finds the neighbours.
     ping(&bed, "10.2.0.2", &[]);
     ping(&bed, "fd02::2", &[]);
@@ -91,8 +98,12 @@ fn pings_of_both_families_are_routed_in_the_driver_and_pass_the_queues() {
 #[test]
 fn a_routed_frame_has_new_addresses_and_one_hop_less_and_is_else_the_same() {
     let Some(_turn) = turn_to_count() else { return };
+    PLANES.into_iter().for_each(a_frame_is_routed_on);
+}
+
+fn a_frame_is_routed_on(plane: &[&str]) {
     let bed = network();
-    let _instance = router(&bed, &[]);
+    let _instance = router(&bed, plane);
     ping(&bed, "10.2.0.2", &[]);
     let frame = to_server(&bed, 300);
     let capture = Capture::start(bed.server(), SERVER, "udp port 9").unwrap();
@@ -139,8 +150,12 @@ fn checksum(header: &[u8]) -> u16 {
 #[test]
 fn what_needs_the_kernel_gets_the_kernel() {
     let Some(_turn) = turn_to_count() else { return };
+    PLANES.into_iter().for_each(the_kernel_gets_its_part_on);
+}
+
+fn the_kernel_gets_its_part_on(plane: &[&str]) {
     let bed = network();
-    let _instance = router(&bed, &[]);
+    let _instance = router(&bed, plane);
     ping(&bed, "10.2.0.2", &[]);
     // Its own addresses, a network behind a device that is no port, and a TTL that is used up.
     for to in ["10.1.0.1", "10.2.0.1", "10.3.0.2"] {
@@ -179,8 +194,12 @@ fn the_qdisc_of_the_port_where_it_leaves_limits_what_is_routed_there() {
 #[test]
 fn a_route_that_changes_is_followed_at_once_and_so_is_the_kernel_after_a_kill() {
     let Some(_turn) = turn_to_count() else { return };
+    PLANES.into_iter().for_each(routes_are_followed_on);
+}
+
+fn routes_are_followed_on(plane: &[&str]) {
     let bed = network();
-    let instance = router(&bed, &[]);
+    let instance = router(&bed, plane);
     ping(&bed, "10.2.0.2", &[]);
     let run = |words: &str| {
         let words: Vec<&str> = words.split_whitespace().collect();
@@ -206,8 +225,12 @@ fn a_route_that_changes_is_followed_at_once_and_so_is_the_kernel_after_a_kill() 
 #[test]
 fn a_firewall_that_comes_later_is_not_jumped_over() {
     let Some(_turn) = turn_to_count() else { return };
+    PLANES.into_iter().for_each(a_firewall_is_seen_on);
+}
+
+fn a_firewall_is_seen_on(plane: &[&str]) {
     let bed = network();
-    let _instance = router(&bed, &[]);
+    let _instance = router(&bed, plane);
     ping(&bed, "10.2.0.2", &[]);
     let nft = |words: &str| bed.shaper().run("nft", &[words]).unwrap();
     nft("add table ip filter");

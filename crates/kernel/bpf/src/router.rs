@@ -194,13 +194,22 @@ impl RouteCounters {
     pub(crate) fn read(map: &MapHandle) -> libbpf_rs::Result<Self> {
         let mut counters = Self::default();
         for (outcome, sum) in (0_u32..).zip(&mut counters.0) {
-            let slots = map.lookup_percpu(&outcome.to_ne_bytes(), MapFlags::ANY)?;
-            let slots = slots.unwrap_or_default();
-            let words = slots.iter().filter_map(|slot| slot.as_slice().try_into().ok());
-            *sum = words.map(u64::from_ne_bytes).sum();
+            *sum = sum_of(map, outcome)?;
         }
         Ok(counters)
     }
+
+    /// The bytes of routed frames in a program's `map`: they are behind the outcomes.
+    pub(crate) fn read_bytes(map: &MapHandle) -> libbpf_rs::Result<u64> {
+        sum_of(map, OUTCOMES as u32)
+    }
+}
+
+/// The sum over all CPUs of a slot of `map`.
+fn sum_of(map: &MapHandle, slot: u32) -> libbpf_rs::Result<u64> {
+    let slots = map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+    let words = slots.iter().filter_map(|slot| slot.as_slice().try_into().ok());
+    Ok(words.map(u64::from_ne_bytes).sum())
 }
 
 impl Index<Outcome> for RouteCounters {

@@ -86,6 +86,11 @@ pub enum InstanceError {
         .0.1.min(.1.1)
     )]
     Queues((String, u32), (String, u32)),
+    /// Some of a router's ports have a dispatcher, and some have none.
+    #[error(
+        "some ports have libxdp's dispatcher and others have none: add --dispatcher, so that all do"
+    )]
+    Dispatchers,
     /// Netfilter would not see what a router routes.
     #[error(
         "netfilter has {0}, which routed packets would pass by: the kernel routes meanwhile. Remove \

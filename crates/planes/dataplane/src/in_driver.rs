@@ -17,7 +17,7 @@
 
 use crate::counters::{Counts, QueueCounters};
 use crate::device::{DeviceFacts, losses};
-use crate::error::InstanceError;
+use crate::error::{InstanceError, SessionError};
 use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
@@ -27,8 +27,8 @@ use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Hook, Pulse, SetTables, SteerError, Verdicts, Vlans, XdpMode,
-    sends_redirected,
+    AttachError, Entry, FrontPort, Hook, Outcome, Pulse, RouterProgram, SetTables, SteerError,
+    Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
@@ -38,11 +38,13 @@ use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::{NodeStats, Plan};
 use narrows_shaper::{Arrived, PathCounters};
 use narrows_xdp::{Compiled, Counted, Name, Numbers, compile, figures};
+use router::Routed;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 mod handover;
+mod router;
 mod stick;
 
 pub(crate) use handover::InheritedPrograms;
@@ -74,6 +76,15 @@ fn hooks_for(port: &DeviceFacts, entry: Entry, only: Option<Hook>) -> Vec<Hook> 
     }
 }
 
+/// Whether its driver sends frames that other drivers redirect to it.
+fn takes_redirected(device: &DeviceFacts) -> bool {
+    let known = doctor::redirected(&device.driver);
+    let has_queues = known != Redirected::ByQueue || device.counts.now.tx >= doctor::online_cpus();
+    // If an older kernel does not report it, a table of drivers decides.
+    let takes = sends_redirected(device.ifindex).unwrap_or(known != Redirected::Unknown);
+    takes && has_queues
+}
+
 /// Whether another XDP program is attached there.
 fn is_taken(error: &InstanceError) -> bool {
     matches!(error, InstanceError::Driver { source: TreeError::Attach(why), .. } if why.is_taken())
@@ -86,9 +97,12 @@ fn has_several_buffers(port: &DeviceFacts) -> bool {
 
 /// Ports joined in their drivers.
 pub(crate) struct InDriver {
+    /// In a router: what routes in front of the trees.
+    routed: Option<Routed>,
     /// Of a device whose ports are VLANs: what is attached there.
     vlans: PerDevice<Option<Vlans>>,
-    /// By the port where frames arrive: the plan of the other port applies to them.
+    /// By the port where frames arrive: the plan of the other port applies to them. In a router by
+    /// the port where they leave.
     trees: PerPort<Tree>,
     /// The filters in front of them.
     fronts: PerPort<PortFront>,
@@ -123,6 +137,9 @@ impl InDriver {
         fronts: &Fronts<'_>,
         gates: &Gates,
     ) -> Result<Self, InstanceError> {
+        if forwarding.is_router() {
+            return Self::open_router(forwarding, devices, only, plans, fronts, gates);
+        }
         if forwarding.is_stick() {
             return Self::open_stick(forwarding, devices, only, plans, fronts, gates);
         }
@@ -165,6 +182,7 @@ impl InDriver {
         hooks: PerDevice<Hook>,
     ) -> Self {
         Self {
+            routed: None,
             vlans: devices.iter().map(|_| None).collect(),
             trees,
             fronts: forwarding.ids().map(|_| PortFront::default()).collect(),
@@ -255,13 +273,8 @@ impl InDriver {
 
     /// Whether frames that arrive at `port` are redirected to a driver that does not accept them.
     fn loses(&self, port: PortId) -> bool {
-        let other = self.facts(self.pair(port));
-        let known = doctor::redirected(&other.driver);
-        let has_queues =
-            known != Redirected::ByQueue || other.counts.now.tx >= doctor::online_cpus();
-        // If an older kernel does not report it, a table of drivers decides.
-        let takes = sends_redirected(other.ifindex).unwrap_or(known != Redirected::Unknown);
-        self.hooks[self.forwarding.device_of(port)] == NATIVE && !(takes && has_queues)
+        let takes = takes_redirected(self.facts(self.pair(port)));
+        self.hooks[self.forwarding.device_of(port)] == NATIVE && !takes
     }
 
     /// The program for packets that leave at `port`.
@@ -321,9 +334,27 @@ impl InDriver {
             let others = vlans.filter(|_| self.forwarding.is_first(id)).map_or(0, Vlans::others);
             port.verdicts = Verdicts { to_self, others, ..Verdicts::default() };
         }
+        self.add_routed(&mut counts);
         self.add_losses(&mut counts);
         self.add_dropped_in_front(&mut counts);
         counts
+    }
+
+    /// Sets what a router's programs have counted where frames arrived. Trees only know where they
+    /// leave, and on which CPU a frame was routed is not told: it is told of the first.
+    fn add_routed(&self, counts: &mut Counts) {
+        let Some(Routed { programs, .. }) = &self.routed else { return };
+        for (port, program) in programs.iter_enumerated() {
+            let of_port = &mut counts.ports[port];
+            of_port.routes = program.routed().unwrap_or_default();
+            of_port.verdicts.to_self = 0;
+            of_port.queues.iter_mut().for_each(|queue| queue.arrived = Arrived::default());
+            if let Some(first) = of_port.queues.first_mut() {
+                let packets = of_port.routes[Outcome::Routed];
+                let bytes = program.routed_bytes().unwrap_or_default();
+                first.arrived = Arrived { packets, bytes };
+            }
+        }
     }
 
     /// Adds what devices have lost.
@@ -452,6 +483,16 @@ impl Plane for InDriver {
         tables: Option<&SetTables>,
     ) -> Result<(), InstanceError> {
         let facts = &self.devices[self.forwarding.device_of(id)];
+        let refused = |source| {
+            let port = self.forwarding.name(id).to_owned();
+            InstanceError::Front { port, source }
+        };
+        let front = &mut self.fronts[id];
+        if let Some(routed) = &mut self.routed {
+            let several = self.devices.iter().any(has_several_buffers);
+            let put = routed.put_in_front(id, facts, several, front, terms, tables);
+            return put.map_err(refused);
+        }
         let tree = &mut self.trees[id];
         let handed = tree.handed().map_err(failed(facts))?;
         let port = FrontPort {
@@ -489,6 +530,11 @@ impl Plane for InDriver {
         Report { counts: self.counts(), ..Report::default() }
     }
 
+    fn follow_routing(&mut self) -> Result<(), InstanceError> {
+        let followed = self.routed.as_mut().map_or(Ok(()), |routed| routed.routing.follow());
+        Ok(followed.map_err(SessionError::Routing)?)
+    }
+
     fn pulses(&self) -> Vec<Pulse> {
         Vec::new()
     }
@@ -512,6 +558,8 @@ impl Plane for InDriver {
     }
 
     fn close(mut self: Box<Self>, _: bool) -> Closed {
+        let routers = self.routed.iter_mut().flat_map(|routed| &mut routed.programs);
+        routers.for_each(RouterProgram::detach);
         self.vlans.iter_mut().flatten().for_each(Vlans::detach);
         self.trees.iter_mut().for_each(Tree::detach);
         Closed { counts: self.counts(), left_behind: Vec::new() }

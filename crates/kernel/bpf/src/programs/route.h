@@ -65,6 +65,9 @@ enum outcome {
 	OUTCOMES,
 };
 
+/* Behind the outcomes: the bytes of routed frames. */
+#define ROUTED_BYTES OUTCOMES
+
 /* How sources of IPv4 are checked: the values of rp_filter. */
 enum { UNCHECKED, STRICT, LOOSE };
 
@@ -110,7 +113,7 @@ struct {
 /* The frames of each outcome. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OUTCOMES);
+	__uint(max_entries, OUTCOMES + 1);
 	__type(key, __u32);
 	__type(value, __u64);
 } outcomes SEC(".maps");
@@ -133,7 +136,7 @@ struct asked {
 	__u32 longest;		/* and of the longest packet that it stands for */
 };
 
-/* Counts `packets` frames of this outcome. */
+/* Counts `packets` frames of this outcome, or bytes. */
 static __always_inline void count_outcome(__u32 outcome, __s64 packets)
 {
 	__u64 *frames = bpf_map_lookup_elem(&outcomes, &outcome);

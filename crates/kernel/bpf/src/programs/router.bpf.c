@@ -26,16 +26,19 @@ static __always_inline int route(struct context *ctx, __u32 first)
 {
 	struct way way = {};
 	int outcome = find_way(ctx, &way);
-	__s64 packets = size_of(ctx).packets;
+	struct size size = size_of(ctx);
+	__s64 packets = size.packets, bytes = size.bytes;
 
 	if (outcome == ROUTED && !take_way(ctx, &way))
 		outcome = SHORT;
 	count_outcome(outcome, packets);
 	if (outcome == ROUTED) {
+		count_outcome(ROUTED_BYTES, bytes);
 		bpf_tail_call(ctx, &takers, first + way.port);
 		/* Still here: the kernel gets it as it was. */
 		take_way(ctx, &way);
 		count_outcome(ROUTED, -packets);
+		count_outcome(ROUTED_BYTES, -bytes);
 		count_outcome(NOBODY, packets);
 	}
 	return outcome == BLACKHOLE ? DROPPED : TO_BOX;

@@ -166,6 +166,15 @@ impl RouterProgram {
         self.front.as_ref().map_or(self.program.as_fd(), Front::program)
     }
 
+    /// The bytes of frames that it routed so far.
+    ///
+    /// # Errors
+    /// If the counters cannot be read.
+    pub fn routed_bytes(&self) -> Result<u64, TreeError> {
+        RouteCounters::read_bytes(&self.outcomes)
+            .map_err(|source| TreeError::Map { map: "outcomes", source })
+    }
+
     /// What became of frames so far.
     ///
     /// # Errors

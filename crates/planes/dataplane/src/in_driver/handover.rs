@@ -32,9 +32,10 @@ impl InDriver {
         let mut descriptors = Vec::new();
         for device in self.devices.keys() {
             let first = self.forwarding.ports_on(device).next()?;
-            let hold = match &self.vlans[device] {
-                Some(vlans) => vlans.hold(),
-                None => self.trees[first].hold(),
+            let hold = match (&self.routed, &self.vlans[device]) {
+                (Some(routed), _) => routed.programs[first].hold(),
+                (None, Some(vlans)) => vlans.hold(),
+                (None, None) => self.trees[first].hold(),
             };
             descriptors.push(hold?.try_clone_to_owned().ok()?);
         }
@@ -43,7 +44,11 @@ impl InDriver {
         }
         let device = |(device, facts): (DeviceId, &DeviceFacts)| {
             let first = self.forwarding.ports_on(device).next()?;
-            Some(DeviceManifest::new(facts, self.hooks[device], self.trees[first].entry()))
+            let entry = match &self.routed {
+                Some(routed) => routed.programs[first].entry(),
+                None => self.trees[first].entry(),
+            };
+            Some(DeviceManifest::new(facts, self.hooks[device], entry))
         };
         let devices = self.devices.iter_enumerated().map(device).collect::<Option<_>>()?;
         Some((DriverManifest { devices }, descriptors))
@@ -110,15 +115,21 @@ impl InheritedPrograms {
             let changed = || InstanceError::Inheritance(format!("{} has changed", facts.name));
             hooks.push(described.hook_on(facts).ok_or_else(changed)?);
         }
-        let mut trees = PerPort::new();
-        for port in forwarding.ids() {
-            let device = forwarding.device_of(port);
-            let (facts, entry) = (&devices[device], manifest.devices[device].entry());
-            let maps: Vec<OwnedFd> = descriptors.by_ref().take(of_port).collect();
-            let tree = tree_port(forwarding, port, facts, entry);
-            trees.push(Tree::at(tree, hooks[device], &maps).map_err(failed(facts))?);
-        }
-        let mut plane = InDriver::of(trees, forwarding, devices, hooks);
+        let mut maps = || descriptors.by_ref().take(of_port).collect::<Vec<OwnedFd>>();
+        let mut plane = if forwarding.is_router() {
+            let maps = forwarding.ids().map(|_| maps()).collect();
+            let (hook, entry) = alike(&hooks, &manifest.devices)?;
+            InDriver::router_at(hook, entry, forwarding, &devices, Some(maps))?
+        } else {
+            let mut trees = PerPort::new();
+            for port in forwarding.ids() {
+                let device = forwarding.device_of(port);
+                let (facts, entry) = (&devices[device], manifest.devices[device].entry());
+                let tree = tree_port(forwarding, port, facts, entry);
+                trees.push(Tree::at(tree, hooks[device], &maps()).map_err(failed(facts))?);
+            }
+            InDriver::of(trees, forwarding, devices, hooks)
+        };
         for port in forwarding.ids() {
             plane.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
@@ -130,7 +141,7 @@ impl InheritedPrograms {
                 };
                 plane.vlans[device] = Some(plane.in_front_of_all(device, entry)?);
             }
-        } else {
+        } else if !forwarding.is_router() {
             plane.connect()?;
         }
         Ok(Self { plane, plans, holds })
@@ -181,10 +192,11 @@ impl InheritedPlane for InheritedPrograms {
                 plane.trees[port].resume().map_err(failed(facts))?;
             }
             let first = plane.forwarding.ports_on(device).next();
-            let replaced = match (&mut plane.vlans[device], first) {
-                (Some(vlans), _) => vlans.take_over(hold).map_err(TreeError::Replace),
-                (None, Some(port)) => plane.trees[port].take_over(hold),
-                (None, None) => Ok(()),
+            let replaced = match (&mut plane.routed, &mut plane.vlans[device], first) {
+                (Some(routed), _, Some(port)) => routed.programs[port].take_over(hold),
+                (_, Some(vlans), _) => vlans.take_over(hold).map_err(TreeError::Replace),
+                (None, None, Some(port)) => plane.trees[port].take_over(hold),
+                (_, None, None) => Ok(()),
             };
             replaced.map_err(failed(facts))?;
         }
@@ -192,5 +204,22 @@ impl InheritedPlane for InheritedPrograms {
             plane.install(port, plan)?;
         }
         Ok((Box::new(plane), None))
+    }
+}
+
+/// Where all programs of a router are, and how.
+fn alike(
+    hooks: &PerDevice<Hook>,
+    devices: &PerDevice<DeviceManifest>,
+) -> Result<(Hook, Entry), InstanceError> {
+    let entry = |(hook, device): (&Hook, &DeviceManifest)| match hook {
+        Hook::Tcx => (Hook::Tcx, Entry::Tcx),
+        hook => (*hook, device.entry()),
+    };
+    let mut all = hooks.iter().zip(devices).map(entry);
+    let first = all.next();
+    match first.filter(|first| all.all(|other| other == *first)) {
+        Some(first) => Ok(first),
+        None => Err(InstanceError::Inheritance("its programs are not alike".to_owned())),
     }
 }

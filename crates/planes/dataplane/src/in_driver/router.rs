@@ -1,0 +1,163 @@
+//! The router on the XDP plane: a program at each device that routes, and a tree for each port that
+//! takes what leaves there.
+//!
+//! All programs are attached alike, since each of them may send through any port: all in drivers that
+//! take redirected frames, or all at tcx. Before Linux 6.6 there is no tcx, and generic XDP takes its
+//! place.
+
+use super::{InDriver, NATIVE, failed, has_several_buffers, hooks_for, is_taken, takes_redirected};
+use crate::device::DeviceFacts;
+use crate::error::InstanceError;
+use crate::front::{Fronts, PortFront};
+use crate::gates::Gates;
+use crate::routing::Routing;
+use narrows_bpf::tree::{self, Tree};
+use narrows_bpf::{AttachError, Entry, FrontPort, Hook, OwnAddress, RouterProgram};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
+use narrows_policy::Plan;
+use std::os::fd::OwnedFd;
+
+/// What routes in front of the trees.
+pub(super) struct Routed {
+    // Declared first: they are detached before the maps go.
+    pub(super) programs: PerPort<RouterProgram>,
+    pub(super) routing: Routing,
+}
+
+impl InDriver {
+    /// Routes between the ports of `forwarding`, as [`InDriver::open`] joins ports.
+    pub(super) fn open_router(
+        forwarding: &Forwarding,
+        devices: PerDevice<DeviceFacts>,
+        only: Option<Hook>,
+        plans: PerPort<Plan>,
+        fronts: &Fronts<'_>,
+        gates: &Gates,
+    ) -> Result<Self, InstanceError> {
+        let entries: PerDevice<Entry> = devices.keys().map(|device| gates.entry(device)).collect();
+        let Some(&entry) = entries.first() else {
+            return Err(InstanceError::Inheritance("a router has ports".to_owned()));
+        };
+        if entries.iter().any(|other| *other != entry) {
+            return Err(InstanceError::Dispatchers);
+        }
+        let mut refusal = None;
+        for hook in hooks(&devices, entry, only) {
+            let untaken = devices.iter().find(|device| hook == NATIVE && !takes_redirected(device));
+            if let Some(DeviceFacts { name, driver, .. }) = untaken {
+                let (port, driver) = (name.clone(), driver.clone());
+                refusal = refusal.or(Some(InstanceError::NotTaken { port, driver }));
+                continue;
+            }
+            let entry = if hook == Hook::Tcx { Entry::Tcx } else { entry };
+            let opened = Self::router_at(hook, entry, forwarding, &devices, None)
+                .and_then(|it| it.attached(hook, entry, plans.clone(), fronts, gates));
+            match opened {
+                Ok(plane) => return Ok(plane),
+                // A foreign program there is a reason to stop, and none to go behind it.
+                Err(error) if is_taken(&error) => return Err(error),
+                Err(error) => {
+                    log::debug!("{hook}: {error}");
+                    refusal = refusal.or(Some(error));
+                }
+            }
+        }
+        let source = std::io::ErrorKind::Unsupported.into();
+        let none =
+            || failed(&devices[DeviceId::FIRST])(AttachError { hook: NATIVE, source }.into());
+        Err(refusal.unwrap_or_else(none))
+    }
+
+    /// The plane with programs for `hook`, not attached; its trees use those maps of another
+    /// process, if given.
+    pub(super) fn router_at(
+        hook: Hook,
+        entry: Entry,
+        forwarding: &Forwarding,
+        devices: &PerDevice<DeviceFacts>,
+        maps: Option<PerPort<Vec<OwnedFd>>>,
+    ) -> Result<Self, InstanceError> {
+        let routing = Routing::new(forwarding, devices)?;
+        let router = routing.router();
+        // They are all behind each other.
+        let multi_buffer = devices.iter().any(has_several_buffers);
+        let facts = |port: PortId| &devices[forwarding.device_of(port)];
+        let mut maps = maps.map(|maps| maps.into_iter());
+        let mut trees = PerPort::new();
+        for port in forwarding.ids() {
+            let facts = facts(port);
+            let of_it = maps.as_mut().and_then(Iterator::next).unwrap_or_default();
+            let at = tree::Port { own: facts.own(), multi_buffer, entry, other_tag: None };
+            let mut tree = Tree::behind(router, at, hook, &of_it).map_err(failed(facts))?;
+            tree.connect(facts.ifindex).map_err(failed(facts))?;
+            tree.stand_behind_router(router, port).map_err(failed(facts))?;
+            trees.push(tree);
+        }
+        let program = |port: PortId| {
+            let facts = facts(port);
+            RouterProgram::load(facts.mac, multi_buffer, entry, router, port).map_err(failed(facts))
+        };
+        let programs = forwarding.ids().map(program).collect::<Result<_, _>>()?;
+        let hooks = devices.iter().map(|_| hook).collect();
+        let mut plane = Self::of(trees, forwarding, devices.clone(), hooks);
+        plane.routed = Some(Routed { programs, routing });
+        Ok(plane)
+    }
+
+    /// This plane with `plans` and `fronts`, attached at `hook`.
+    fn attached(
+        mut self,
+        hook: Hook,
+        entry: Entry,
+        plans: PerPort<Plan>,
+        fronts: &Fronts<'_>,
+        gates: &Gates,
+    ) -> Result<Self, InstanceError> {
+        self.prepare(plans, fronts)?;
+        let multi_buffer = self.devices.iter().any(has_several_buffers);
+        let Some(Routed { programs, .. }) = &mut self.routed else { return Ok(self) };
+        for (port, program) in programs.iter_mut_enumerated() {
+            let facts = &self.devices[self.forwarding.device_of(port)];
+            match hook {
+                Hook::Xdp(mode) if entry == Entry::Shared => {
+                    let gate = gates.place(&facts.name, facts.ifindex, mode, multi_buffer)?;
+                    program.take_over(gate).map_err(failed(facts))?;
+                }
+                _ => program
+                    .attach(facts.ifindex, hook)
+                    .map_err(|error| failed(facts)(error.into()))?,
+            }
+        }
+        Ok(self)
+    }
+}
+
+impl Routed {
+    /// Puts the filters `terms` in front of the program of `port`, whose device is `facts`.
+    pub(super) fn put_in_front(
+        &mut self,
+        port: PortId,
+        facts: &DeviceFacts,
+        multi_buffer: bool,
+        front: &mut PortFront,
+        terms: &crate::front::Terms,
+        tables: Option<&narrows_bpf::SetTables>,
+    ) -> Result<(), crate::front::FrontError> {
+        let program = &mut self.programs[port];
+        let at = FrontPort {
+            // All that it routes is addressed to it.
+            own: OwnAddress { is_addressed: false, ..facts.own() },
+            multi_buffer,
+            entry: program.entry(),
+            handed: Some(self.routing.router().handed()),
+        };
+        front.set(terms, tables, at, |front| program.put_in_front(front))
+    }
+}
+
+/// The hooks to try, the best first: tcx where one device is better there.
+fn hooks(devices: &PerDevice<DeviceFacts>, entry: Entry, only: Option<Hook>) -> Vec<Hook> {
+    let of_each = devices.iter().map(|device| hooks_for(device, entry, only));
+    let by_tcx = |hooks: &Vec<Hook>| hooks.iter().position(|hook| *hook == Hook::Tcx);
+    of_each.min_by_key(|hooks| by_tcx(hooks).unwrap_or(usize::MAX)).unwrap_or_default()
+}
