@@ -1,4 +1,4 @@
-//! Routing, by the kernel, of frames that never were on a wire, in a network namespace of their own.
+//! Routing, by the kernel, of frames that never were on a wire, in namespaces of their own.
 
 use super::*;
 use crate::attach::Entry;
