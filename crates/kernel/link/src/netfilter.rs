@@ -3,7 +3,7 @@
 //!
 //! A router in XDP jumps over all of them, and a firewall's verdict is not to be jumped over
 //! unknowingly. The kernel lists its hooks since 5.14, if it is built with
-//! CONFIG_NETFILTER_NETLINK_HOOK. An older one lists the chains of nf_tables and names the tables of
+//! CONFIG_NETFILTER_NETLINK_HOOK. Another lists the chains of nf_tables and names the tables of
 //! iptables, which leaves out what neither made ([`Hooks::complete`]).
 //!
 //! * Only what a routed packet passes counts: prerouting, forward and postrouting of IPv4 and IPv6,
