@@ -3,12 +3,13 @@
 use super::joined::parse_pair;
 use super::run::Plane;
 use crate::output;
+use anyhow::bail;
 use clap::Args;
 use narrows_dataplane::FailMode;
 use narrows_dataplane::run::{examine, wanted};
 use narrows_forwarding::Forwarding;
 use narrows_forwarding::stick::Pair;
-use narrows_link::doctor;
+use narrows_link::doctor::{self, Wanted};
 use std::process::ExitCode;
 
 /// Check whether interfaces and this host are fit for Narrows, and print what to change.
@@ -21,19 +22,24 @@ use std::process::ExitCode;
   narrows doctor eth1 eth2
   narrows doctor eth1 eth2 --plane xdp
   narrows doctor eth1 --vlans 100:200
+  narrows doctor eth1 eth2 eth3 --router
   narrows doctor eth1 eth2 --json")]
 pub struct Doctor {
-    /// The first port.
-    #[arg(value_name = "A")]
-    a: String,
+    /// The two ports; with --vlans the one interface, and with --router all of them.
+    #[arg(value_name = "PORT", required = true, num_args = 1..)]
+    ports: Vec<String>,
 
-    /// The second port.
-    #[arg(value_name = "B", required_unless_present = "vlans", conflicts_with = "vlans")]
-    b: Option<String>,
-
-    /// Check A for a run with --stick A and these pairs of VLANs.
+    /// Check for a run with --stick and these pairs of VLANs.
     #[arg(long, value_name = "X:Y", value_parser = parse_pair, value_delimiter = ',')]
     vlans: Vec<Pair>,
+
+    /// Check for a run with --router.
+    #[arg(long, conflicts_with = "vlans")]
+    router: bool,
+
+    /// Check for a run with --skip-netfilter.
+    #[arg(long, requires = "router")]
+    skip_netfilter: bool,
 
     /// Check for a run with --fail-closed, which needs no bridge.
     #[arg(long)]
@@ -51,12 +57,16 @@ pub struct Doctor {
 impl Doctor {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let fail = if self.fail_closed { FailMode::Closed } else { FailMode::Open };
-        let ports = match &self.b {
-            Some(b) => Forwarding::wire(&self.a, b)?,
-            None => Forwarding::stick(&self.a, &self.vlans)?,
+        let ports = match &self.ports[..] {
+            ports if self.router => Forwarding::router(ports)?,
+            [a, b] if self.vlans.is_empty() => Forwarding::wire(a, b)?,
+            [a] if !self.vlans.is_empty() => Forwarding::stick(a, &self.vlans)?,
+            [_] => bail!("name the other port, or the pairs of VLANs on this one with --vlans"),
+            _ => bail!("a wire has two ports, and a stick one: add --router for more"),
         };
         let session = super::run::default_session()?;
-        let findings = examine(&ports, &wanted(&ports, fail, self.plane.into(), &session));
+        let wanted = wanted(&ports, fail, self.plane.into(), &session);
+        let findings = examine(&ports, &Wanted { skip_netfilter: self.skip_netfilter, ..wanted });
         if self.json {
             output::json(&findings)?;
         } else {

@@ -4,20 +4,21 @@ use clap::Args;
 use narrows_forwarding::stick::Pair;
 use narrows_forwarding::{Forwarding, ForwardingError, NoVlan};
 
-/// The ports that an instance joins: two interfaces, or VLANs of one.
+/// The ports that an instance joins: two interfaces, VLANs of one, or those of a router.
 #[derive(Args)]
 pub struct Joined {
     /// The two interfaces, separated by a comma.
     #[arg(
         long, value_name = "A,B", value_parser = parse_ports,
-        required_unless_present = "stick", conflicts_with_all = ["stick", "vlans"],
+        required_unless_present_any = ["stick", "router"],
+        conflicts_with_all = ["stick", "vlans", "router"],
     )]
     ports: Option<[String; 2]>,
 
     /// Join VLANs of this one interface ("router on a stick"). A frame of a VLAN leaves through the
     /// same interface with the tag of the other VLAN of its pair. Each VLAN is a port, and `tc`
     /// names it A.VID, such as eth1.100 (vlanVID, where that has more than 15 characters).
-    #[arg(long, value_name = "A", requires = "vlans")]
+    #[arg(long, value_name = "A", requires = "vlans", conflicts_with = "router")]
     stick: Option<String>,
 
     /// Pairs of VLANs for --stick, at most 32: a number is a VLAN of 802.1Q, and one with an s
@@ -28,6 +29,12 @@ pub struct Joined {
         requires = "stick",
     )]
     vlans: Vec<Pair>,
+
+    /// Route between these interfaces: the kernel's routes, rules and neighbours say where a frame
+    /// leaves, and whatever needs more than that goes to the kernel. Each interface is a port. When
+    /// this process is gone, the kernel routes by itself (docs/router.md).
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    router: Vec<String>,
 }
 
 impl Joined {
@@ -35,6 +42,7 @@ impl Joined {
     pub fn forwarding(&self) -> Result<Forwarding, ForwardingError> {
         match (&self.ports, &self.stick) {
             (Some([a, b]), _) => Forwarding::wire(a, b),
+            (None, None) => Forwarding::router(&self.router),
             (None, device) => Forwarding::stick(device.as_deref().unwrap_or(""), &self.vlans),
         }
     }
@@ -75,8 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_two_interfaces_or_vlans_of_one() {
-        for good in ["--ports a,b", "--stick a --vlans 100:200", "--stick a --vlans s1:2,3:s4"] {
+    fn ports_are_two_interfaces_or_vlans_of_one_or_those_of_a_router() {
+        for good in [
+            "--ports a,b",
+            "--stick a --vlans 100:200",
+            "--stick a --vlans s1:2,3:s4",
+            "--router a,b,c",
+        ] {
             assert_eq!(words(good).unwrap(), good);
         }
         for (wrong, why) in [
@@ -88,6 +101,9 @@ mod tests {
             ("--stick a --vlans 100", "separated by a colon"),
             ("--stick a --vlans 100:4095", "1 to 4094"),
             ("--stick a --vlans 1:2,2:3", "named twice"),
+            ("--router a,b --ports c,d", "cannot be used with"),
+            ("--router a", "2 to 64 ports"),
+            ("--router a,b,a", "named twice"),
         ] {
             let refusal = words(wrong).unwrap_err();
             assert!(refusal.contains(why), "{wrong}: {refusal}");

@@ -92,6 +92,11 @@ pub struct Run {
     #[arg(long)]
     copy: bool,
 
+    /// Route also where netfilter has hooks for forwarded packets: rules, NAT, connection tracking.
+    /// What is routed in the driver passes by all of them. Only with --router.
+    #[arg(long, requires = "router")]
+    skip_netfilter: bool,
+
     /// Measure round trips beyond both ports and losses, by port and host, from the TCP and QUIC
     /// packets that pass (docs/views.md). Only in the plane `xsk`.
     #[arg(long)]
@@ -172,6 +177,13 @@ impl Run {
         if matches!((self.plane, self.xdp), (Plane::Xsk, Some(Xdp::Tcx))) {
             bail!("there is no AF_XDP at tcx: add --plane xdp, or leave out --xdp tcx");
         }
+        let forwarding = self.joined.forwarding()?;
+        if forwarding.is_router() && self.fail_closed {
+            bail!(
+                "a router cannot fail closed: without this process the kernel routes by itself. \
+                 Leave out --fail-closed, or stop the kernel, too, with sysctl -w net.ipv4.ip_forward=0"
+            );
+        }
         let allowed = allowed_cores()?;
         if let Some(core) = self.cores.iter().find(|core| !allowed.contains(core)) {
             let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
@@ -181,7 +193,7 @@ impl Run {
             );
         }
         let options = RunOptions {
-            forwarding: self.joined.forwarding()?,
+            forwarding,
             batch: self.batch,
             sets: self.sets,
             state: self.state,
@@ -196,6 +208,7 @@ impl Run {
                 copy_mode: self.copy.then_some(CopyMode::Copy),
                 round_trips: self.round_trips,
             },
+            skip_netfilter: self.skip_netfilter,
             dispatcher: self.dispatcher,
             take_over: self.take_over,
         };

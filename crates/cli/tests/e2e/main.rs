@@ -43,6 +43,7 @@ mod reachability;
 mod reconfigure;
 mod redirects;
 mod round_trips;
+mod router;
 mod safeguard;
 mod sets;
 mod setup;

@@ -64,7 +64,7 @@ pub struct Snapshot {
     /// What `narrows doctor` found when the process started; empty after an upgrade.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub findings: Vec<Finding>,
-    /// The two ports.
+    /// The ports.
     pub ports: Vec<Port>,
     /// The worker of each queue.
     #[serde(default)]

@@ -2,6 +2,7 @@
 
 use crate::{Class, Delays, Heaviest, Qdisc, Queue, RoundTrips};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A port.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -54,6 +55,10 @@ pub struct Port {
     /// several ports, at the first of them.
     #[serde(default)]
     pub others: u64,
+    /// In a router: what became of frames that arrived here, by outcome. `routed` ones leave
+    /// through a port, all others but those of `blackhole` went to the kernel.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub routes: BTreeMap<String, u64>,
     /// Frames that bypassed a silent worker: passed to the kernel, or dropped if Narrows fails
     /// closed.
     #[serde(default)]

@@ -85,6 +85,9 @@ impl Snapshot {
     }
 }
 
+/// The outcome of a frame that a router routed.
+const ROUTED: &str = "routed";
+
 impl Port {
     fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
         let (how, queues) = match self.counted_by {
@@ -125,7 +128,9 @@ impl Port {
         for (queue, counters) in self.per_queue.iter().enumerate() {
             counters.write(out, &format!("  {:<5} {queue}", self.counted_by.name()))?;
         }
-        if self.counted_by == CountedBy::Cpu && self.to_self > 0 {
+        if !self.routes.is_empty() {
+            self.write_routes(out)?;
+        } else if self.counted_by == CountedBy::Cpu && self.to_self > 0 {
             writeln!(out, "  to the kernel: {} for this box", self.to_self)?;
         } else if self.to_self + self.unserved > 0 {
             writeln!(
@@ -133,6 +138,9 @@ impl Port {
                 "  to the kernel: {} for this box, {} on queues without a worker",
                 self.to_self, self.unserved
             )?;
+        }
+        if self.others > 0 {
+            writeln!(out, "  to the kernel: {} in no VLAN that is a port", self.others)?;
         }
         if self.stalled > 0 {
             let fate = if is_closed { "dropped" } else { "to the kernel" };
@@ -166,6 +174,18 @@ impl Port {
             )?;
         }
         Ok(())
+    }
+
+    /// What became of frames that a router got.
+    fn write_routes(&self, out: &mut String) -> std::fmt::Result {
+        write!(out, "  routed {}", self.routes.get(ROUTED).unwrap_or(&0))?;
+        for (outcome, frames) in self.routes.iter().filter(|(outcome, _)| *outcome != ROUTED) {
+            write!(out, ", {} {frames}", line(&outcome.replace('_', " ")))?;
+        }
+        if self.unserved > 0 {
+            write!(out, ", on queues without a worker {}", self.unserved)?;
+        }
+        writeln!(out)
     }
 }
 
@@ -341,14 +361,29 @@ event: joined eth1 and eth2
     }
 
     #[test]
+    fn a_router_says_what_became_of_frames() {
+        let mut show = show();
+        show.ports[0].routes = [("routed".into(), 7), ("no_neighbour".into(), 2)].into();
+        show.ports[0].to_self = 2;
+        let text = show.render();
+        assert!(text.contains("\n  routed 7, no neighbour 2\n"), "{text}");
+        assert!(!text.contains("for this box"), "{text}");
+        show.ports[0].unserved = 5;
+        let text = show.render();
+        assert!(text.contains("no neighbour 2, on queues without a worker 5\n"), "{text}");
+    }
+
+    #[test]
     fn a_silent_worker_and_bypassing_frames_are_named() {
         let mut show = show();
         show.workers[0].silent_s = Some(3.21);
         show.ports[0].stalled = 7;
+        show.ports[0].others = 3;
         show.conservation.bypassed = 7;
         let text = show.render();
         for line in [
             "worker 0: cpu 0, SILENT for 3.2 s, before that load 25.0 %, idle 3.0 s, 10 frames = 1 free + 4 receiving + 2 waiting + 3 sending",
+            "  to the kernel: 3 in no VLAN that is a port",
             "  to the kernel while their worker was silent: 7",
             "bypassed 7: no worker saw them",
         ] {

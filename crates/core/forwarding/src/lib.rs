@@ -9,8 +9,10 @@
 //! * the **wire**: two devices, each of which is a port. What arrives at one leaves at the other.
 //! * the **stick** ("router on a stick"): one device, and pairs of VLANs on it. Each VLAN is a port.
 //!   A frame of one leaves with the tag of the other ([`stick`]).
+//! * the **router**: two devices or more, each of which is a port. Each frame leaves where the
+//!   kernel's routes say.
 //!
-//! In both, ports are in pairs: where a frame leaves follows from where it arrives.
+//! On a wire and a stick, ports are in pairs: where a frame leaves follows from where it arrives.
 //!
 //! Non-goals: any I/O; how long a frame waits; what the kernel does when nobody forwards.
 
@@ -23,6 +25,7 @@ pub use id::{DEVICES_MAX, DeviceId, PORTS_MAX, PerDevice, PerPort, PortId};
 pub use port_set::PortSet;
 pub use tag::{NoVlan, Tag, TagProtocol};
 
+use std::collections::HashSet;
 use std::fmt;
 
 /// A port.
@@ -36,9 +39,19 @@ pub struct Port {
     pub tag: Option<Tag>,
 }
 
+/// What decides where a frame leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// The port where it arrives.
+    Pairs,
+    /// The kernel's routes.
+    Router,
+}
+
 /// The ports of an instance, the devices that they are on, and where what arrives at each leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forwarding {
+    kind: Kind,
     devices: PerDevice<String>,
     ports: PerPort<Port>,
     /// Their names, in the same order.
@@ -51,6 +64,12 @@ pub enum ForwardingError {
     /// The same interface twice.
     #[error("both ports are \"{0}\": name two different interfaces")]
     SameDevice(String),
+    /// The same interface twice, among several.
+    #[error("\"{0}\" is named twice: name each interface once")]
+    Twice(String),
+    /// Too few or too many interfaces.
+    #[error("a router has 2 to {most} ports, not {0}", most = PORTS_MAX)]
+    NotSoMany(usize),
     /// A VLAN twice.
     #[error("VLAN {0} is named twice: a frame of it can leave with one other tag only")]
     SameVlan(u16),
@@ -71,16 +90,35 @@ impl Forwarding {
         if a == b {
             return Err(ForwardingError::SameDevice(a.to_owned()));
         }
-        let devices: PerDevice<String> = [a, b].map(str::to_owned).into_iter().collect();
+        Ok(Self::of_devices(Kind::Pairs, [a, b].map(str::to_owned).into_iter().collect()))
+    }
+
+    /// The router between `devices`.
+    ///
+    /// # Errors
+    /// If they are too few or too many, or one is named twice.
+    pub fn router(devices: &[String]) -> Result<Self, ForwardingError> {
+        if !(2..=PORTS_MAX).contains(&devices.len()) {
+            return Err(ForwardingError::NotSoMany(devices.len()));
+        }
+        let mut known = HashSet::new();
+        match devices.iter().find(|device| !known.insert(*device)) {
+            Some(twice) => Err(ForwardingError::Twice(twice.clone())),
+            None => Ok(Self::of_devices(Kind::Router, devices.iter().cloned().collect())),
+        }
+    }
+
+    /// Each device is a port.
+    fn of_devices(kind: Kind, devices: PerDevice<String>) -> Self {
         let port =
             |(device, name): (DeviceId, &String)| Port { name: name.clone(), device, tag: None };
         let ports = devices.iter_enumerated().map(port).collect();
-        Ok(Self::new(devices, ports))
+        Self::new(kind, devices, ports)
     }
 
-    fn new(devices: PerDevice<String>, ports: PerPort<Port>) -> Self {
+    fn new(kind: Kind, devices: PerDevice<String>, ports: PerPort<Port>) -> Self {
         let names = ports.iter().map(|port| port.name.clone()).collect();
-        Self { devices, ports, names }
+        Self { kind, devices, ports, names }
     }
 
     /// The names of the devices.
@@ -138,10 +176,18 @@ impl Forwarding {
         self.place(port) == 0
     }
 
-    /// The port through which what arrives at `port` leaves; and the port from which `port` gets
-    /// all that leaves there.
-    pub fn across(&self, port: PortId) -> PortId {
-        port.partner()
+    /// The port through which what arrives at `port` leaves, and from which `port` gets all that
+    /// leaves there; `None` in a router.
+    pub fn across(&self, port: PortId) -> Option<PortId> {
+        match self.kind {
+            Kind::Pairs => Some(port.partner()),
+            Kind::Router => None,
+        }
+    }
+
+    /// Whether the kernel's routes say where each frame leaves.
+    pub fn is_router(&self) -> bool {
+        self.kind == Kind::Router
     }
 
     /// The options of `narrows run` that ask for it.
@@ -152,7 +198,10 @@ impl Forwarding {
                 let pairs: Vec<String> = pairs.iter().map(pair).collect();
                 format!("--stick {} --vlans {}", self.devices.raw.join(","), pairs.join(","))
             }
-            None => format!("--ports {}", self.names.join(",")),
+            None => {
+                let option = if self.is_router() { "--router" } else { "--ports" };
+                format!("{option} {}", self.names.join(","))
+            }
         }
     }
 
@@ -186,10 +235,27 @@ mod tests {
     fn what_arrives_at_one_end_of_a_wire_leaves_at_the_other() {
         let wire = Forwarding::wire("a", "b").unwrap();
         let [a, b] = [wire.port("a").unwrap(), wire.port("b").unwrap()];
-        assert_eq!((wire.across(a), wire.across(b)), (b, a));
+        assert_eq!((wire.across(a), wire.across(b)), (Some(b), Some(a)));
         assert_ne!(wire.device_of(a), wire.device_of(b));
         assert_eq!(wire.to_string(), "a and b");
         assert!(!wire.is_stick());
+    }
+
+    #[test]
+    fn a_router_has_some_ports_and_each_frame_its_own_way() {
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let router = Forwarding::router(&names(&["a", "b", "c"])).unwrap();
+        assert!(router.ids().all(|port| router.across(port).is_none()));
+        assert_eq!(
+            (router.to_string().as_str(), &*router.words()),
+            ("a, b and c", "--router a,b,c")
+        );
+        let twice = Forwarding::router(&names(&["a", "b", "a"]));
+        assert_eq!(twice, Err(ForwardingError::Twice("a".into())));
+        assert_eq!(Forwarding::router(&names(&["a"])), Err(ForwardingError::NotSoMany(1)));
+        let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
+        assert_eq!(Forwarding::router(&many), Err(ForwardingError::NotSoMany(65)));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! A frame without a tag, or of another VLAN, is none of the stick's: the kernel gets it.
 
 use crate::{
-    DeviceId, Forwarding, ForwardingError, PORTS_MAX, PerPort, Port, PortId, Tag, TagProtocol,
+    DeviceId, Forwarding, ForwardingError, Kind, PORTS_MAX, PerPort, Port, PortId, Tag, TagProtocol,
 };
 use std::collections::HashSet;
 
@@ -46,7 +46,8 @@ impl Forwarding {
             tag: Some(*tag),
         };
         let ports: PerPort<Port> = tags.iter().map(port).collect();
-        Ok(Self::new([device.to_owned()].into_iter().collect(), ports))
+        let devices = [device.to_owned()].into_iter().collect();
+        Ok(Self::new(Kind::Pairs, devices, ports))
     }
 }
 
@@ -130,7 +131,7 @@ mod tests {
         let stick = Forwarding::stick("eth0", &pairs).unwrap();
         assert_eq!(stick.names(), ["eth0.100", "eth0.200", "eth0.101", "eth0.201"]);
         let port = |name| stick.port(name).unwrap();
-        assert_eq!(stick.across(port("eth0.101")), port("eth0.201"));
+        assert_eq!(stick.across(port("eth0.101")), Some(port("eth0.201")));
         assert_eq!(stick.words(), "--stick eth0 --vlans 100:200,101:201");
         assert_eq!(stick.pairs().unwrap(), pairs);
         let ports = PortsByTag::new(&stick, DeviceId::FIRST);

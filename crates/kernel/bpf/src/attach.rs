@@ -1,5 +1,5 @@
 //! Attaching a program through a link, at a chosen hook, and replacing it there, or behind another
-//! program: a gate in libxdp's dispatcher, or the one that tells VLANs apart.
+//! program: a gate in libxdp's dispatcher, the one that tells VLANs apart, or a router's.
 //!
 //! `libbpf-rs` attaches links only in the mode that the kernel picks and netlink
 //! attachments only without a link, and replaces only programs of its own links, so these two
@@ -119,8 +119,8 @@ impl Entry {
 pub(crate) enum Hold {
     /// The link to an interface.
     Link(OwnedFd),
-    /// An array of programs, and its place there: that of a gate, which has one, or that of
-    /// [`Vlans`](crate::Vlans).
+    /// An array of programs, and its place there: that of a gate, which has one, that of
+    /// [`Vlans`](crate::Vlans), or that of a [`Router`](crate::Router).
     Place(OwnedFd, u32),
 }
 

@@ -17,6 +17,7 @@ mod heartbeat;
 mod load;
 mod mapped;
 mod own_address;
+mod router;
 mod sets;
 mod steer;
 #[cfg(feature = "stepped")]
@@ -36,6 +37,10 @@ pub use headers::{Field, Headers, carrier, has};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use own_address::OwnAddress;
+pub use router::{
+    EGRESS_PORT_BYTES, Ingress, Outcome, RouteCounters, Router, RouterProgram, SourceCheck,
+    egress_port,
+};
 pub use sets::{SetTables, SetsError};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use translation::{TRANSLATION_MAX, translation};

@@ -8,16 +8,20 @@
 //!
 //! One program serves a device. Where its ports are VLANs, [`Vlans`] is what is attached, and each
 //! port has filters of its own in front of the steering program.
+//!
+//! A third program serves the ports of a [`Router`]: it tells the worker the port through which a
+//! frame leaves, and leaves to the kernel what it does not route.
 
 use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
 use crate::own_address::OwnAddress;
+use crate::router::{RouteCounters, Router};
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
-use narrows_forwarding::Tag;
+use narrows_forwarding::{PortId, Tag};
 use narrows_units::Nanos;
 use std::cell::OnceCell;
 use std::io;
@@ -32,6 +36,10 @@ mod plain {
 mod translated {
     include!(concat!(env!("OUT_DIR"), "/steer_translated.skel.rs"));
 }
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod routing {
+    include!(concat!(env!("OUT_DIR"), "/steer_router.skel.rs"));
+}
 
 /// The program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +50,9 @@ pub enum SteerError {
     /// The kernel did not load the program with the translation look-up.
     #[error("the kernel offers no conntrack look-up: {0}")]
     NoLookUp(LoadError),
+    /// A router's program has no such look-up.
+    #[error("a router looks up no addresses before translation")]
+    Routes,
     /// The kernel did not load the program in front of it that tells VLANs apart.
     #[error("the kernel does not load the program that tells VLANs apart: {0}")]
     Vlans(LoadError),
@@ -69,7 +80,7 @@ pub enum SteerError {
 pub struct Verdicts {
     /// Handed to a worker's socket.
     pub to_worker: u64,
-    /// Addressed to this box and given to the kernel.
+    /// Addressed to this box and given to the kernel: on a router, all that it does not route.
     pub to_self: u64,
     /// Given to the kernel because no worker served their queue.
     pub unserved: u64,
@@ -125,6 +136,8 @@ pub struct Steer {
     vlans: Option<Vlans>,
     /// The program in front of it at each port.
     fronts: Vec<Option<Front>>,
+    /// What became of frames, if it routes.
+    outcomes: Option<MapHandle>,
     settings: Settings,
 }
 
@@ -154,6 +167,11 @@ macro_rules! set_up {
     }};
 }
 
+/// The map `map` of an object.
+fn handle(map: &'static str, from: &MapMut<'_>) -> Result<MapHandle, SteerError> {
+    MapHandle::try_from(from).map_err(|source| SteerError::Map { map, source })
+}
+
 impl Steer {
     /// Loads the program for a device with the address `own`; `multi_buffer` if its frames may be
     /// in several buffers. `seal` marks its metadata about translations; it is not 0 and should be
@@ -180,20 +198,74 @@ impl Steer {
             open.load()
         });
         let loaded = loaded.map_err(SteerError::Load)?;
-        let handle = |map: &'static str, from: &MapMut<'_>| {
-            MapHandle::try_from(from).map_err(|source| SteerError::Map { map, source })
-        };
+        let program = keep(&loaded.progs.steer).map_err(SteerError::Load)?;
+        Self::of(settings, program, &loaded.maps.sockets, &loaded.maps.verdicts)
+    }
+
+    /// A loaded program, which does not route.
+    fn of(
+        settings: Settings,
+        program: OwnedFd,
+        sockets: &MapMut<'_>,
+        verdicts: &MapMut<'_>,
+    ) -> Result<Self, SteerError> {
         Ok(Self {
             hold: None,
-            sockets: handle("sockets", &loaded.maps.sockets)?,
-            verdicts: handle("verdicts", &loaded.maps.verdicts)?,
-            plain: keep(&loaded.progs.steer).map_err(SteerError::Load)?,
+            sockets: handle("sockets", sockets)?,
+            verdicts: handle("verdicts", verdicts)?,
+            plain: program,
             translated: OnceCell::new(),
             looks_up: false,
             vlans: None,
             fronts: vec![None],
+            outcomes: None,
             settings,
         })
+    }
+
+    /// Loads the program for a device with the address `own_mac` that is the port `port` of
+    /// `router`, or as [`load`](Self::load) says. [`egress_port`](crate::egress_port) reads, with
+    /// the same `seal`, through which port a frame leaves.
+    ///
+    /// All frames that it routes are to the device's own address. Filters in front see them only if
+    /// they are loaded for one that is not [addressed](OwnAddress::is_addressed), and then they see
+    /// those for the box itself, too.
+    ///
+    /// # Errors
+    /// If the kernel refuses it: for lack of privileges or of a feature.
+    pub fn load_router(
+        own_mac: [u8; 6],
+        multi_buffer: bool,
+        seal: u32,
+        watchdog: Watchdog,
+        entry: Entry,
+        router: &Router,
+        port: PortId,
+    ) -> Result<Self, SteerError> {
+        let has_coarse_clock = has_coarse_clock();
+        let own = own_mac.into();
+        let settings = Settings { own, multi_buffer, seal, watchdog, entry, has_coarse_clock };
+        let mut storage = MaybeUninit::uninit();
+        let loaded = explained(|| {
+            let mut open = routing::SteerRouterSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.seal = seal;
+                rodata.multi_buffer = multi_buffer.into();
+                rodata.arrives_at = port.index() as u32;
+            }
+            set_up!(open, &settings)?;
+            let [ingresses, ports, addresses] = router.maps();
+            open.maps.ingresses.reuse_fd(ingresses)?;
+            open.maps.port_of.reuse_fd(ports)?;
+            open.maps.own_addresses.reuse_fd(addresses)?;
+            entry.set_up(&mut open.progs.steer_router, multi_buffer);
+            open.load()
+        });
+        let loaded = loaded.map_err(SteerError::Load)?;
+        let program = keep(&loaded.progs.steer_router).map_err(SteerError::Load)?;
+        let outcomes = Some(handle("outcomes", &loaded.maps.outcomes)?);
+        let steer = Self::of(settings, program, &loaded.maps.sockets, &loaded.maps.verdicts)?;
+        Ok(Self { outcomes, ..steer })
     }
 
     /// Gives the device a port for each of `tags`, in the place of one for all frames, before it is
@@ -278,23 +350,29 @@ impl Steer {
     }
 
     /// Whether the kernel now has a look-up for addresses before translation. A module may add it
-    /// later, so ask again.
+    /// later, so ask again. A router looks up none.
     ///
     /// # Errors
     /// Why it cannot.
-    pub fn can_look_up(&self) -> Result<(), LoadError> {
-        self.translated().map(drop)
+    pub fn can_look_up(&self) -> Result<(), SteerError> {
+        match self.outcomes {
+            Some(_) => Err(SteerError::Routes),
+            None => self.translated().map(drop).map_err(SteerError::NoLookUp),
+        }
     }
 
     /// Turns the look-up of each frame's addresses before translation on or off;
     /// [`translation`](crate::translation) reads the results.
     ///
     /// # Errors
-    /// If the kernel offers no look-up, as of now ([`SteerError::NoLookUp`]), or the attached
-    /// program cannot be replaced; all is as it was then.
+    /// If the kernel offers no look-up, as of now ([`SteerError::NoLookUp`]), if it routes, or if
+    /// the attached program cannot be replaced; all is as it was then.
     pub fn look_up(&mut self, wanted: bool) -> Result<(), SteerError> {
         if wanted == self.looks_up {
             return Ok(());
+        }
+        if self.outcomes.is_some() {
+            return Err(SteerError::Routes);
         }
         let program = match wanted {
             true => self.translated().map_err(SteerError::NoLookUp)?,
@@ -358,6 +436,12 @@ impl Steer {
         }
     }
 
+    /// The program that sees a frame first, for test runs.
+    #[cfg(test)]
+    pub(crate) fn first(&self) -> BorrowedFd<'_> {
+        self.attached()
+    }
+
     /// The program that looks up, loaded when it is first asked for.
     fn translated(&self) -> Result<&OwnedFd, LoadError> {
         match self.translated.get() {
@@ -385,6 +469,15 @@ impl Steer {
     /// The frames that went to the kernel because they are of none of the VLANs that are ports.
     pub fn others(&self) -> u64 {
         self.vlans.as_ref().map_or(0, Vlans::others)
+    }
+
+    /// What became of frames so far; nothing if it does not route.
+    ///
+    /// # Errors
+    /// If the counters cannot be read.
+    pub fn routed(&self) -> Result<RouteCounters, SteerError> {
+        let read = self.outcomes.as_ref().map_or(Ok(RouteCounters::default()), RouteCounters::read);
+        read.map_err(|source| SteerError::Map { map: "outcomes", source })
     }
 
     /// The verdicts on frames so far, of all its ports.

@@ -45,6 +45,58 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], times: u32) -> io::Result
     Ok(TestRun { verdict: options.retval, ns: options.duration, frame: out })
 }
 
+/// The size of `struct xdp_md` of `linux/bpf.h`, and where some of its fields are.
+#[cfg(test)]
+const XDP_MD_BYTES: usize = 24;
+#[cfg(test)]
+const DATA: usize = 0;
+#[cfg(test)]
+const DATA_END: usize = 4;
+#[cfg(test)]
+const INGRESS_IFINDEX: usize = 12;
+
+/// Runs the XDP program on `frame` as if it had come in at the device `ifindex`, on its queue 0,
+/// and another program had left the `before` in front of it. Returns also what this one leaves
+/// there.
+///
+/// # Errors
+/// As [`test_run`], and if there is no such device in the thread's network namespace.
+#[cfg(test)]
+pub(crate) fn run_arriving(
+    program: BorrowedFd<'_>,
+    before: &[u8],
+    frame: &[u8],
+    ifindex: u32,
+) -> io::Result<(TestRun, Vec<u8>)> {
+    /// The most that may be in front of a frame.
+    const METADATA_MAX: usize = 256;
+    let whole = [before, frame].concat();
+    let mut context = [0; XDP_MD_BYTES];
+    let fields =
+        [(DATA, before.len()), (DATA_END, whole.len()), (INGRESS_IFINDEX, ifindex as usize)];
+    for (at, value) in fields {
+        context[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes());
+    }
+    let mut left = context;
+    let mut out = vec![0; frame.len() + METADATA_MAX];
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: context.len() as u32,
+        ctx_out: left.as_mut_ptr().cast(),
+        ctx_size_out: left.len() as u32,
+        ..options(&whole, 1)
+    };
+    // SAFETY: frame, contexts and buffer outlive the call, and are as long as `options` says.
+    unsafe { run(program, &mut options) }?;
+    let (verdict, ns) = (options.retval, options.duration);
+    out.truncate(options.data_size_out as usize);
+    let data = left[DATA..][..4].try_into().map_or(0, u32::from_ne_bytes);
+    let frame = out.split_off(data as usize);
+    Ok((TestRun { verdict, ns, frame }, out))
+}
+
 /// How long the program takes in nanoseconds, each of `times` times. The frame that it leaves may
 /// be of any length.
 ///
@@ -80,13 +132,59 @@ unsafe fn run(
     if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(()) }
 }
 
-/// The size of `struct __sk_buff` of `linux/bpf.h`, and where two of its fields are.
+/// The size of `struct __sk_buff` of `linux/bpf.h`, and where some of its fields are.
 #[cfg(test)]
 const SK_BUFF_BYTES: usize = 192;
+#[cfg(test)]
+const IFINDEX: usize = 40;
 #[cfg(test)]
 const GSO_SEGMENTS: usize = 164;
 #[cfg(test)]
 const GSO_SIZE: usize = 176;
+
+/// What a packet for a program at tcx is, besides its bytes.
+#[cfg(test)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Packet {
+    /// The device where it came in; 0 for the loopback device.
+    pub(crate) ifindex: u32,
+    /// The bytes of payload of each frame that it stands for; 0 if it is one.
+    pub(crate) segment_bytes: u32,
+    /// How many these are.
+    pub(crate) segments: u32,
+}
+
+/// Runs the program for tcx on a packet, on the CPU of the calling thread.
+///
+/// # Errors
+/// The kernel's error.
+#[cfg(test)]
+pub(crate) fn run_at_tcx(
+    program: BorrowedFd<'_>,
+    bytes: &[u8],
+    packet: Packet,
+) -> io::Result<TestRun> {
+    let mut context = [0; SK_BUFF_BYTES];
+    let fields = [
+        (IFINDEX, packet.ifindex),
+        (GSO_SEGMENTS, packet.segments),
+        (GSO_SIZE, packet.segment_bytes),
+    ];
+    for (at, value) in fields {
+        context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    let mut out = vec![0; bytes.len()];
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        ctx_in: context.as_ptr().cast(),
+        ctx_size_in: context.len() as u32,
+        ..options(bytes, 1)
+    };
+    // SAFETY: packet, context and buffer outlive the call, and are as long as `options` says.
+    unsafe { run(program, &mut options) }?;
+    Ok(TestRun { verdict: options.retval, ns: options.duration, frame: out })
+}
 
 /// Runs the program for tcx on a packet that stands for `segments` frames with `segment_bytes` of
 /// payload each, on the CPU of the calling thread. Returns its verdict.
@@ -100,19 +198,8 @@ pub(crate) fn run_merged(
     segment_bytes: u32,
     segments: u32,
 ) -> io::Result<u32> {
-    let mut context = [0; SK_BUFF_BYTES];
-    for (at, value) in [(GSO_SEGMENTS, segments), (GSO_SIZE, segment_bytes)] {
-        context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-    }
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        ctx_in: context.as_ptr().cast(),
-        ctx_size_in: context.len() as u32,
-        ..options(packet, 1)
-    };
-    // SAFETY: packet and context outlive the call, which only reads them, and are as long as
-    // `options` says.
-    unsafe { run(program, &mut options) }?;
-    Ok(options.retval)
+    let merged = Packet { segment_bytes, segments, ..Packet::default() };
+    Ok(run_at_tcx(program, packet, merged)?.verdict)
 }
 
 /// The verdict of a program that is entered by `entry`, as XDP's: of tcx `TC_ACT_SHOT`,

@@ -9,7 +9,9 @@
 //! plan.
 //!
 //! *Two ways out.* Frames leave through the other port's device, or, where ports are VLANs of one
-//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]).
+//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]). Behind a [`Router`]
+//! a tree is its port's for frames that leave, and not for those that arrive: its "other port" is
+//! its own.
 //!
 //! *Numbers.* A class has a number that it keeps from plan to plan; credit and counters are stored
 //! under it. The caller says which numbers are new.
@@ -20,12 +22,13 @@ use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use crate::own_address::OwnAddress;
+use crate::router::Router;
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject, libbpf_sys,
 };
-use narrows_forwarding::Tag;
+use narrows_forwarding::{PortId, Tag};
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -84,6 +87,9 @@ pub enum TreeError {
     /// Filters cannot be put in front of it.
     #[error("the kernel puts no filters in front of the XDP plane's program: {0}")]
     Front(libbpf_rs::Error),
+    /// Filters are in front of what leads to it.
+    #[error("filters are in front of a router, and not of a tree behind it")]
+    Routed,
     /// It cannot be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -260,6 +266,8 @@ impl Totals {
 pub struct Tree {
     // Declared first, so that the program is detached before its maps go.
     hold: Option<Hold>,
+    /// Behind a router, the place for what has met filters that set something.
+    hold_behind: Option<Hold>,
     port: Port,
     /// For the present hook.
     loaded: Programs,
@@ -308,16 +316,20 @@ macro_rules! set_up {
 
 impl Port {
     /// Loads the object for `hook`, on `maps` in the order of [`Maps::NAMES`], or with maps of its
-    /// own. Returns what `keep` keeps of it.
+    /// own. In both cases `handed` takes the place of the one of that name. Returns what `keep` keeps
+    /// of it.
     fn load<T>(
         &self,
         hook: Hook,
         maps: &[BorrowedFd<'_>],
+        handed: Option<&MapHandle>,
         keep: impl Fn(&Object) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         let mut misfit = None;
         let mut on_maps = |open: &mut OpenObject| {
-            reuse(open, maps.iter().copied()).map_err(|(map, error)| {
+            let mut named: BTreeMap<_, _> = Maps::NAMES.iter().zip(maps.iter().copied()).collect();
+            named.extend(handed.map(|handed| (&"handed", handed.as_fd())));
+            reuse(open, &named).map_err(|(map, error)| {
                 misfit = Some(map);
                 error
             })
@@ -461,11 +473,39 @@ impl Tree {
     /// # Errors
     /// If the kernel refuses it, or if these are other maps.
     pub fn at(port: Port, hook: Hook, maps: &[OwnedFd]) -> Result<Self, TreeError> {
+        Self::handed_by(port, hook, maps, None)
+    }
+
+    /// Loads the program for what leaves through a port of `router`, which is a device, or else as
+    /// [`at`](Self::at) does. It is [connected](Self::connect) to that device.
+    ///
+    /// # Errors
+    /// If the kernel refuses it, or if these are other maps.
+    pub fn behind(
+        router: &Router,
+        port: Port,
+        hook: Hook,
+        maps: &[OwnedFd],
+    ) -> Result<Self, TreeError> {
+        // The router has told what is for the box.
+        let own = OwnAddress { is_addressed: false, ..port.own };
+        Self::handed_by(Port { own, ..port }, hook, maps, Some(router.handed()))
+    }
+
+    /// Loads the program, which reads from `handed` what filters in front set, or from a map of its
+    /// own.
+    fn handed_by(
+        port: Port,
+        hook: Hook,
+        maps: &[OwnedFd],
+        handed: Option<&MapHandle>,
+    ) -> Result<Self, TreeError> {
         let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
         let keep = |object: &Object| Ok((Programs::of(object)?, Maps::of(object)?));
-        let (loaded, maps) = port.load(hook, &maps, keep)?;
+        let (loaded, maps) = port.load(hook, &maps, handed, keep)?;
         Ok(Self {
             hold: None,
+            hold_behind: None,
             port,
             loaded,
             of_other_hook: None,
@@ -569,7 +609,7 @@ impl Tree {
         if self.is_at_tcx != (hook == Hook::Tcx) {
             let other = match self.of_other_hook.take() {
                 Some(other) => other,
-                None => self.port.load(hook, &self.maps.all(), Programs::of)?,
+                None => self.port.load(hook, &self.maps.all(), None, Programs::of)?,
             };
             self.of_other_hook = Some(std::mem::replace(&mut self.loaded, other));
             self.is_at_tcx = !self.is_at_tcx;
@@ -601,6 +641,20 @@ impl Tree {
         self.replace(vlans.hold_of(place).map_err(TreeError::Replace)?)
     }
 
+    /// Goes behind `router`, where all frames go on that leave through its port `port`, in the place
+    /// of what is there. Each frame passes one or the other. It was loaded to be
+    /// [behind](Self::behind) it.
+    ///
+    /// # Errors
+    /// If the kernel refuses: programs of `router` are attached otherwise.
+    pub fn stand_behind_router(&mut self, router: &Router, port: PortId) -> Result<(), TreeError> {
+        let [hold, behind] = router.holds_of(port).map_err(TreeError::Replace)?;
+        behind.replace(self.loaded.behind.as_fd()).map_err(TreeError::Replace)?;
+        self.replace(hold)?;
+        self.hold_behind = Some(behind);
+        Ok(())
+    }
+
     /// Replaces what is at `hold`, and keeps that.
     fn replace(&mut self, hold: Hold) -> Result<(), TreeError> {
         hold.replace(self.first(self.front.as_ref())).map_err(TreeError::Replace)?;
@@ -608,8 +662,8 @@ impl Tree {
         Ok(())
     }
 
-    /// What it is attached by, to be passed on to another process. If it stands behind [`Vlans`],
-    /// theirs is.
+    /// What it is attached by, to be passed on to another process. If it stands behind [`Vlans`] or
+    /// a [`Router`], what is attached there is passed on instead.
     pub fn hold(&self) -> Option<BorrowedFd<'_>> {
         self.hold.as_ref().map(AsFd::as_fd)
     }
@@ -633,11 +687,15 @@ impl Tree {
     }
 
     /// Replaces the program in front of it by `front`, or removes it. Each frame passes the old or
-    /// the new one.
+    /// the new one. Behind a router, filters are in front of
+    /// [its programs](crate::RouterProgram::put_in_front).
     ///
     /// # Errors
-    /// If the kernel refuses; all is as it was then.
+    /// If the kernel refuses, or it is behind a router; all is as it was then.
     pub fn put_in_front(&mut self, front: Option<Front>) -> Result<(), TreeError> {
+        if self.hold_behind.is_some() && front.is_some() {
+            return Err(TreeError::Routed);
+        }
         if let Some(front) = &front {
             let Programs { program, behind, .. } = &self.loaded;
             let behind = if front.hands_over() { behind } else { program };
@@ -682,7 +740,7 @@ impl Tree {
     /// Takes the program off the interface; frames take the kernel's path from here on. The
     /// counters stay readable.
     pub fn detach(&mut self) {
-        if let Some(hold) = self.hold.take() {
+        for hold in [self.hold.take(), self.hold_behind.take()].into_iter().flatten() {
             hold.release();
         }
     }
@@ -732,15 +790,15 @@ impl Tree {
     }
 }
 
-/// Makes `open` use `maps`, in the order of [`Maps::NAMES`], instead of maps of its own.
+/// Makes `open` use `maps`, by their names, instead of maps of its own.
 ///
 /// # Errors
 /// The name of one that is laid out otherwise, and the kernel's error.
-fn reuse<'a>(
+fn reuse(
     open: &mut OpenObject,
-    maps: impl Iterator<Item = BorrowedFd<'a>>,
+    maps: &BTreeMap<&&'static str, BorrowedFd<'_>>,
 ) -> Result<(), (&'static str, libbpf_rs::Error)> {
-    for (&name, fd) in Maps::NAMES.iter().zip(maps) {
+    for (&&name, &fd) in maps {
         let Some(mut map) = open.maps_mut().find(|map| map.name() == name) else { continue };
         let shape = |map: &OpenMapMut<'_>| {
             let sizes = [map.key_size(), map.value_size(), map.max_entries()];

@@ -87,7 +87,7 @@ impl Io for Memory {
         FRAMES
     }
 
-    fn spare_frames(&self, _: PortId) -> Option<u32> {
+    fn spare_frames(&self, _: PortId, _: PortId) -> Option<u32> {
         Some(FRAMES)
     }
 

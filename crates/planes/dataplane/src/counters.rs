@@ -1,12 +1,14 @@
 //! The workers' counters, added up over sessions, in the form of the snapshot.
 
 use crate::worker_report::WorkerReport;
-use narrows_bpf::{Counted, Verdicts};
+use narrows_bpf::{Counted, Outcome, RouteCounters, Verdicts};
 use narrows_forwarding::{PerPort, PortId};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
 use narrows_roundtrip::{Class, Losses, Trips};
-use narrows_shaper::{Beyond, Delays, Entry, Flow, HeaviestReport, Host, PathCounters, WINDOW};
+use narrows_shaper::{
+    Arrived, Beyond, Delays, Entry, Flow, HeaviestReport, Host, PathCounters, WINDOW,
+};
 use narrows_snapshot::{self as snapshot, Queue};
 use narrows_xsk::KernelDrops;
 use std::cmp::Reverse;
@@ -20,7 +22,7 @@ const HEAVY_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueCounters {
     /// Packets that arrived here.
-    pub(crate) inward: PathCounters,
+    pub(crate) arrived: Arrived,
     /// Packets that leave, or were to leave, here.
     pub(crate) outward: PathCounters,
     /// System calls made to send them.
@@ -32,7 +34,7 @@ pub(crate) struct QueueCounters {
 impl QueueCounters {
     /// Adds the counts of `other`; backlogs do not add up over time and are replaced.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.inward.merge(&other.inward);
+        self.arrived.add(other.arrived.packets, other.arrived.bytes);
         self.outward.merge(&other.outward);
         self.tx_kicks += other.tx_kicks;
         self.backlog += other.backlog;
@@ -46,8 +48,8 @@ impl QueueCounters {
 
     pub(crate) fn show(&self) -> Queue {
         Queue {
-            rx_packets: self.inward.rx_packets,
-            rx_bytes: self.inward.rx_bytes,
+            rx_packets: self.arrived.packets,
+            rx_bytes: self.arrived.bytes,
             tx_packets: self.outward.tx_packets,
             tx_bytes: self.outward.tx_bytes,
             tx_kicks: self.tx_kicks,
@@ -83,6 +85,8 @@ pub(crate) struct PortCounts {
     pub(crate) beyond: Option<Beyond>,
     /// The counters of its device's program.
     pub(crate) verdicts: Verdicts,
+    /// In a router: what became of frames that arrived here.
+    pub(crate) routes: RouteCounters,
     /// Packets lost by its device.
     pub(crate) losses: DeviceLosses,
 }
@@ -109,6 +113,7 @@ impl Counts {
             port.heaviest.merge(&other.heaviest);
             merge_beyond(&mut port.beyond, other.beyond.as_ref());
             port.verdicts = add_verdicts(port.verdicts, other.verdicts);
+            port.routes += other.routes;
             port.losses = port.losses.and(&other.losses);
         }
     }
@@ -121,7 +126,7 @@ impl Counts {
             port.heaviest.merge(&of_worker.heaviest);
             merge_beyond(&mut port.beyond, of_worker.beyond.as_ref());
             port.queue(queue).merge(&QueueCounters {
-                inward: report.ports[id.partner()].path,
+                arrived: of_worker.arrived,
                 outward: of_worker.path,
                 tx_kicks: of_worker.tx_kicks,
                 backlog: of_worker.backlog,
@@ -130,8 +135,15 @@ impl Counts {
         }
     }
 
-    /// Adds the packets that the driver `dropped` on arrival at `port`, at `queue`.
-    pub(crate) fn add_dropped_in_front(&mut self, port: PortId, queue: usize, dropped: Counted) {
+    /// Adds the packets that the driver `dropped` on arrival at `port`, at `queue`, which were to
+    /// leave `across`, or nobody knows where.
+    pub(crate) fn add_dropped_in_front(
+        &mut self,
+        port: PortId,
+        across: Option<PortId>,
+        queue: usize,
+        dropped: Counted,
+    ) {
         if dropped == Counted::default() {
             return;
         }
@@ -141,8 +153,8 @@ impl Counts {
             ..PathCounters::default()
         };
         path.drops.add(DropReason::Filter, dropped.packets);
-        self.ports[port].queue(queue).inward.merge(&path);
-        self.ports[port.partner()].queue(queue).outward.merge(&path);
+        self.ports[port].queue(queue).arrived.add(dropped.packets, dropped.bytes);
+        self.ports[across.unwrap_or(port)].queue(queue).outward.merge(&path);
     }
 
     /// Clears backlogs and the heaviest hosts and flows: only counters are history.
@@ -200,6 +212,19 @@ pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
         .filter(|(_, packets)| *packets > 0)
         .map(|(reason, packets)| (reason.name().to_owned(), packets))
         .collect()
+}
+
+/// What became of frames that a router got, in the form of the snapshot: outcomes that occurred.
+pub(crate) fn routes(routes: &RouteCounters) -> BTreeMap<String, u64> {
+    let occurred = routes.iter().filter(|(_, frames)| *frames > 0);
+    occurred.map(|(outcome, frames)| (outcome.name().to_owned(), frames)).collect()
+}
+
+/// The inverse. Outcomes that this version does not know are left out.
+pub(crate) fn routes_of(named: &BTreeMap<String, u64>) -> RouteCounters {
+    let count = |outcome: &Outcome| named.get(outcome.name()).copied().unwrap_or(0);
+    let words: Vec<u64> = Outcome::ALL.iter().map(count).collect();
+    RouteCounters::of(&words)
 }
 
 /// The delays of packets, in the form of the snapshot.

@@ -5,6 +5,7 @@
 
 use crate::front::FrontError;
 use crate::gates::NoGate;
+use crate::routing::RoutingError;
 use crate::standby::StandByError;
 use narrows_bpf::tree::TreeError;
 use narrows_bpf::{SetsError, SteerError};
@@ -85,6 +86,18 @@ pub enum InstanceError {
         .0.1.min(.1.1)
     )]
     Queues((String, u32), (String, u32)),
+    /// Netfilter would not see what a router routes.
+    #[error(
+        "netfilter has {0}, which routed packets would pass by: the kernel routes meanwhile. Remove \
+         that, or run with --skip-netfilter"
+    )]
+    Netfilter(String),
+    /// A redirection to an intermediate device, in a router.
+    #[error(
+        "the ingress of {0} is redirected, and a router sends what comes in there through several \
+         ports: give each of those its qdiscs, and delete that filter"
+    )]
+    Redirected(String),
     /// The fail-open bridge cannot be prepared.
     #[error("cannot prepare the bridge for fail-open: {0}")]
     StandBy(#[from] StandByError),
@@ -154,6 +167,9 @@ pub enum SessionError {
         /// What went wrong.
         source: FrontError,
     },
+    /// The programs of a router do not know what the kernel does.
+    #[error(transparent)]
+    Routing(#[from] RoutingError),
     /// Workers cannot be watched.
     #[error(transparent)]
     Heartbeats(SteerError),

@@ -100,6 +100,11 @@ impl Frames {
         Bytes(u64::from(self.part.frame_size()))
     }
 
+    /// Whose driver receives into the frame at `addr`; `None` if it is none of these.
+    pub(crate) fn device_of(&self, addr: u64) -> Option<DeviceId> {
+        self.owners.device_of(self.part.frame_at(addr)?)
+    }
+
     /// Where they are.
     pub(crate) fn counts(&self) -> FrameCounts {
         self.owners.counts()
@@ -110,11 +115,21 @@ impl Frames {
         self.strays
     }
 
-    /// The number of frames left for packets that arrive at `ingress`; `None` if the arrivals
-    /// exceed it.
+    /// The number of frames left for packets that arrive at `ingress` and leave through `egress`;
+    /// `None` if the arrivals exceed it.
     #[inline]
-    pub(crate) fn spare(&self, ingress: PortId) -> Option<u32> {
-        self.owners.spare(ingress)
+    pub(crate) fn spare(&self, ingress: PortId, egress: PortId) -> Option<u32> {
+        self.owners.spare_for(ingress, egress)
+    }
+
+    /// `packet`, which is the worker's, leaves through `egress`, which is its own affair.
+    #[inline]
+    pub(crate) fn leaves(&mut self, egress: PortId, packet: PacketId) {
+        let mut frame = packet.0;
+        while frame != END {
+            self.owners.leaves(egress, frame);
+            frame = self.locations[frame as usize].next;
+        }
     }
 
     /// Gives the kernel a free frame to receive into at `device`, whose ring `fill` is and has room.

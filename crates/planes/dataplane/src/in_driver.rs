@@ -36,7 +36,7 @@ use narrows_link::doctor::{self, Redirected};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::{NodeStats, Plan};
-use narrows_shaper::PathCounters;
+use narrows_shaper::{Arrived, PathCounters};
 use narrows_xdp::{Compiled, Counted, Name, Numbers, compile, figures};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -197,7 +197,7 @@ impl InDriver {
         // A port that leaves its driver may no longer accept frames there.
         while let Some(id) = self.forwarding.ids().find(|port| self.loses(*port)) {
             if only.is_some() {
-                let across = self.facts(self.forwarding.across(id));
+                let across = self.facts(self.pair(id));
                 let DeviceFacts { name: port, driver, .. } = across.clone();
                 return Err(InstanceError::NotTaken { port, driver });
             }
@@ -215,7 +215,7 @@ impl InDriver {
     /// Connects the ports: frames pass from now on.
     fn connect(&mut self) -> Result<(), InstanceError> {
         for port in self.forwarding.ids() {
-            let other = self.facts(self.forwarding.across(port)).ifindex;
+            let other = self.facts(self.pair(port)).ifindex;
             self.trees[port].connect(other).map_err(failed(self.facts(port)))?;
         }
         Ok(())
@@ -255,7 +255,7 @@ impl InDriver {
 
     /// Whether frames that arrive at `port` are redirected to a driver that does not accept them.
     fn loses(&self, port: PortId) -> bool {
-        let other = self.facts(self.forwarding.across(port));
+        let other = self.facts(self.pair(port));
         let known = doctor::redirected(&other.driver);
         let has_queues =
             known != Redirected::ByQueue || other.counts.now.tx >= doctor::online_cpus();
@@ -266,7 +266,12 @@ impl InDriver {
 
     /// The program for packets that leave at `port`.
     fn tree(&self, port: PortId) -> &Tree {
-        &self.trees[self.forwarding.across(port)]
+        &self.trees[self.pair(port)]
+    }
+
+    /// The other port of its pair.
+    fn pair(&self, port: PortId) -> PortId {
+        self.forwarding.across(port).unwrap_or(port)
     }
 
     /// The facts about the device of `port`.
@@ -304,14 +309,14 @@ impl InDriver {
         let by_cpu: PerPort<Vec<Totals>> = self.forwarding.ids().map(by_cpu).collect();
         let mut counts = Counts::none(by_cpu.len());
         for (id, port) in counts.ports.iter_mut_enumerated() {
-            let [inward, outward] = [self.forwarding.across(id), id].map(|egress| &by_cpu[egress]);
+            let [inward, outward] = [self.pair(id), id].map(|egress| &by_cpu[egress]);
             let of = |cpu: usize| QueueCounters {
-                inward: inward.get(cpu).map(path).unwrap_or_default(),
+                arrived: inward.get(cpu).map(arrived).unwrap_or_default(),
                 outward: outward.get(cpu).map(path).unwrap_or_default(),
                 ..Default::default()
             };
             port.queues = (0..inward.len().max(outward.len())).map(of).collect();
-            let Totals { to_self, .. } = self.totals(self.forwarding.across(id));
+            let Totals { to_self, .. } = self.totals(self.pair(id));
             let vlans = self.vlans[self.forwarding.device_of(id)].as_ref();
             let others = vlans.filter(|_| self.forwarding.is_first(id)).map_or(0, Vlans::others);
             port.verdicts = Verdicts { to_self, others, ..Verdicts::default() };
@@ -334,7 +339,7 @@ impl InDriver {
     fn add_dropped_in_front(&self, counts: &mut Counts) {
         for (port, front) in self.fronts.iter_enumerated() {
             for (cpu, dropped) in front.dropped().into_iter().enumerate() {
-                counts.add_dropped_in_front(port, cpu, dropped);
+                counts.add_dropped_in_front(port, self.forwarding.across(port), cpu, dropped);
             }
         }
     }
@@ -358,6 +363,12 @@ fn path(totals: &Totals) -> PathCounters {
     }
 }
 
+/// What came to the program, in the form of a worker's for a port of arrival.
+fn arrived(totals: &Totals) -> Arrived {
+    let path = path(totals);
+    Arrived { packets: path.rx_packets, bytes: path.rx_bytes }
+}
+
 /// What the tree of `port` on the device `facts` is for.
 fn tree_port(
     forwarding: &Forwarding,
@@ -369,7 +380,7 @@ fn tree_port(
         own: facts.own(),
         multi_buffer: has_several_buffers(facts),
         entry,
-        other_tag: forwarding.ports()[forwarding.across(port)].tag,
+        other_tag: forwarding.across(port).and_then(|across| forwarding.ports()[across].tag),
     }
 }
 
@@ -413,7 +424,7 @@ impl Plane for InDriver {
         // With a new root, packets without a class are counted from zero, too.
         new.extend(is_new_root.then_some(0));
         let before_root = if is_new_root { self.totals(port) } else { before.before_root };
-        let across = self.forwarding.across(port);
+        let across = self.pair(port);
         let error = failed(self.facts(across));
         let tree = &mut self.trees[across];
         let actions = numbers.new_actions_since(&before.numbers);

@@ -31,7 +31,7 @@ use crate::watch::{self, Watch};
 use narrows_bpf::{Hook, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
-use narrows_link::{LinkEvent, Promiscuous, doctor};
+use narrows_link::{LinkEvent, Promiscuous, doctor, netfilter};
 use narrows_policy::{NodeStats, Plan, Policy};
 use narrows_sets::Sets;
 use narrows_shaper::Installation;
@@ -63,6 +63,8 @@ pub struct InstanceOptions {
     pub plane: PlaneKind,
     /// How its sessions are run.
     pub session: SessionOptions,
+    /// Route also past netfilter.
+    pub skip_netfilter: bool,
     /// The priority of its programs in libxdp's dispatcher; then it makes one if there is none.
     pub dispatcher: Option<u32>,
 }
@@ -343,8 +345,11 @@ impl Instance {
             // Anyone who sends router advertisements to this host causes such events.
             LinkEvent::Addresses => {
                 self.readdressed = true;
+                self.follow_routing();
                 return;
             }
+            LinkEvent::Routing => return self.follow_routing(),
+            LinkEvent::Overrun => self.follow_routing(),
             _ => {}
         }
         let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {
@@ -368,8 +373,10 @@ impl Instance {
     /// the ports.
     pub fn tick(&mut self) {
         self.watch_standby();
-        if std::mem::take(&mut self.readdressed) && self.plane.is_some() {
-            self.addresses.take_off(self.options.forwarding.devices(), &mut self.events);
+        self.watch_netfilter();
+        let is_readdressed = std::mem::take(&mut self.readdressed);
+        if is_readdressed && self.plane.is_some() && !self.options.forwarding.is_router() {
+            self.take_off_addresses();
             self.reconsider();
         }
         match &mut self.plane {
@@ -387,7 +394,7 @@ impl Instance {
         self.see_carriers();
         let totals = self.totals(&self.report());
         let passed = |port: &PortCounts| Passed {
-            rx_bytes: port.queues.iter().map(|queue| queue.inward.rx_bytes).sum(),
+            rx_bytes: port.queues.iter().map(|queue| queue.arrived.bytes).sum(),
             tx_bytes: port.queues.iter().map(|queue| queue.outward.tx_bytes).sum(),
         };
         self.rates.sample(clock::now(), totals.ports.iter().map(passed).collect());
@@ -463,14 +470,18 @@ impl Instance {
     fn open_plane(&mut self) -> Result<(), InstanceError> {
         // Each time, because an interface that came back is no longer a port of the bridge.
         self.standby.watch(&self.options.forwarding, &mut self.events)?;
-        self.addresses.take_off(self.options.forwarding.devices(), &mut self.events);
+        if let Some(error) = self.passed_by() {
+            return Err(error);
+        }
+        self.take_off_addresses();
         let forwarding = &self.options.forwarding;
         let devices = read_all(forwarding)?;
         let queues = self.queues_of(&devices)?;
         let plans = self.compile(queues)?;
-        // A NIC drops frames for other addresses on its own, long before XDP.
+        // A NIC drops frames for other addresses on its own, long before XDP. A router gets its own.
         let promiscuous = devices
             .iter()
+            .filter(|_| !forwarding.is_router())
             .map(|device| narrows_link::promiscuous(device.ifindex))
             .collect::<Result<_, _>>()?;
         let only = self.options.session.hook;
@@ -515,6 +526,15 @@ impl Instance {
         }
         self.look_up();
         Ok(())
+    }
+
+    /// A wire has no address on the networks that it joins. What is in no VLAN of a stick, and all
+    /// that is for a router, is the kernel's.
+    fn take_off_addresses(&mut self) {
+        let forwarding = &self.options.forwarding;
+        if !forwarding.is_stick() && !forwarding.is_router() {
+            self.addresses.take_off(forwarding.devices(), &mut self.events);
+        }
     }
 
     /// Reports carriers that were lost, or came back.
@@ -623,6 +643,38 @@ impl Instance {
         }
     }
 
+    /// Why a router must not route: netfilter has hooks that would not see what it routes.
+    fn passed_by(&self) -> Option<InstanceError> {
+        let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
+        if !forwarding.is_router() || *skip_netfilter {
+            return None;
+        }
+        let devices: Vec<&str> = forwarding.devices().iter().map(String::as_str).collect();
+        match netfilter::hooks(&devices) {
+            Ok(hooks) if hooks.found.is_empty() => None,
+            Ok(hooks) => Some(InstanceError::Netfilter(hooks.found.join(", "))),
+            Err(error) => Some(error.into()),
+        }
+    }
+
+    /// Releases a router's ports once netfilter has hooks that would not see what it routes.
+    fn watch_netfilter(&mut self) {
+        if self.plane.is_some()
+            && let Some(error) = self.passed_by()
+        {
+            self.events.warn(error.to_string());
+            self.close(true);
+            self.waiting_for = Some(error.to_string());
+        }
+    }
+
+    /// Lets a router's programs follow the kernel.
+    fn follow_routing(&mut self) {
+        if let Some(Err(error)) = self.plane.as_mut().map(|plane| plane.follow_routing()) {
+            self.events.warn(error.to_string());
+        }
+    }
+
     /// Switches off harmful offloads.
     fn repair(&mut self) {
         if self.plane.is_some() {
@@ -673,8 +725,9 @@ impl Instance {
         if let Some(plane) = &self.plane {
             let zero_copy = plane.mode().is_zero_copy();
             let devices = plane.devices().iter();
+            let is_router = self.options.forwarding.is_router();
             let changes: Vec<String> =
-                devices.filter_map(|device| device.change(zero_copy)).collect();
+                devices.filter_map(|device| device.change(zero_copy, is_router)).collect();
             if changes.is_empty() {
                 return;
             }

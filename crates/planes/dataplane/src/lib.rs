@@ -51,6 +51,7 @@ mod random;
 mod record;
 mod refused;
 mod reload;
+mod routing;
 mod runner;
 mod seen;
 mod session;

@@ -70,6 +70,8 @@ pub(crate) struct Repairs<D = Features> {
     stubborn: Vec<String>,
     /// Interfaces that cannot be read, in words.
     unreached: Vec<String>,
+    /// What an offload does to frames.
+    harm: fn(Offload) -> &'static str,
 }
 
 impl Repairs {
@@ -85,6 +87,11 @@ impl Repairs {
     /// Records the devices of `ports` and their peers as they are now. `hooks` tells where programs
     /// run, or will run.
     pub(crate) fn watch(&mut self, ports: &Forwarding, hooks: &PerDevice<Hook>) {
+        self.harm = match ports {
+            ports if ports.is_stick() => Offload::harm_to_stick,
+            ports if ports.is_router() => Offload::harm_to_router,
+            _ => Offload::harm,
+        };
         let mut before = std::mem::take(&mut self.watched);
         self.unreached.clear();
         for (port, hook) in ports.devices().iter().zip(hooks) {
@@ -134,7 +141,14 @@ impl<D: Switches> Repairs<D> {
     /// With the offloads that an earlier instance recorded in `record` and did not restore.
     pub(crate) fn new(record: PathBuf) -> Self {
         let was_on = record::read(&record);
-        Self { record, watched: Vec::new(), was_on, stubborn: Vec::new(), unreached: Vec::new() }
+        Self {
+            record,
+            watched: Vec::new(),
+            was_on,
+            stubborn: Vec::new(),
+            unreached: Vec::new(),
+            harm: Offload::harm,
+        }
     }
 
     /// Switches off harmful offloads.
@@ -149,7 +163,7 @@ impl<D: Switches> Repairs<D> {
                 } else {
                     format!("{port} had")
                 };
-                let what = format!("{whose} {} on: {}", offload.word(), offload.harm());
+                let what = format!("{whose} {} on: {}", offload.word(), (self.harm)(offload));
                 let entry = WasOn { port: port.clone(), peer: peer.is_some(), offload };
                 if !self.was_on.contains(&entry) {
                     self.was_on.push(entry.clone());

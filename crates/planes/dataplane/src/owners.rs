@@ -16,7 +16,14 @@
 //! *The record decides.* An operation on a frame that another has changes nothing, whoever asks for
 //! it. `frames` relies on this where it borrows bytes.
 //!
-//! Cost: a record of three bytes and one counter written at each change of owner.
+//! *Ports that compete.* In a router the packets of a port leave through several. So that one whose
+//! queue is long does not take the frames of all, each may have as many more as are left to all
+//! together: the *dynamic thresholds* of switches with shared memory. Source: A. K. Choudhury,
+//! E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN
+//! 6(2), 1998, with a factor of 1.
+//!
+//! Cost: a record of four bytes and one counter written at each change of owner, and in a router one
+//! more counter.
 
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
 use std::ops::Range;
@@ -43,8 +50,10 @@ struct Record {
     owner: Owner,
     /// Whose driver receives into it.
     device: DeviceId,
-    /// Where the packet in it arrived, while it waits or is sent.
+    /// Where the packet in it arrived, while it waits or is sent,
     ingress: PortId,
+    /// and where it leaves.
+    egress: PortId,
 }
 
 /// How the frames of a worker are divided.
@@ -100,12 +109,32 @@ struct Reception {
 /// The frames of packets that arrived at a port.
 struct Arrived {
     device: DeviceId,
-    /// The device through which its packets leave.
-    leaves: DeviceId,
+    /// The port through which all its packets leave; in a router, itself until each is known.
+    leaves: PortId,
     /// The most that wait or are sent.
     most: u32,
     waiting: u32,
     sending: u32,
+    /// In a router: how many of them leave through each port.
+    used_by: PerPort<u32>,
+}
+
+impl Arrived {
+    /// One more is used by packets that leave through `egress`.
+    #[inline]
+    fn use_for(&mut self, egress: PortId) {
+        if let Some(used) = self.used_by.get_mut(egress) {
+            *used += 1;
+        }
+    }
+
+    /// One less is.
+    #[inline]
+    fn forget(&mut self, egress: PortId) {
+        if let Some(used) = self.used_by.get_mut(egress) {
+            *used -= 1;
+        }
+    }
 }
 
 /// The owner of each frame of a worker. Never reallocated.
@@ -113,6 +142,7 @@ pub(crate) struct Owners {
     records: Box<[Record]>,
     devices: PerDevice<Reception>,
     ports: PerPort<Arrived>,
+    device_of: PerPort<DeviceId>,
 }
 
 impl Owners {
@@ -125,20 +155,27 @@ impl Owners {
             let frames = most + ports.map(|port| shares.wait[port]).sum::<u32>();
             let first = records.len() as u32;
             let ingress = forwarding.ports_on(device).next().unwrap_or(PortId::FIRST);
-            let free = Record { owner: Owner::Free, device, ingress };
+            let egress = forwarding.across(ingress).unwrap_or(ingress);
+            let free = Record { owner: Owner::Free, device, ingress, egress };
             records.extend((0..frames).map(|_| free));
             let free = (first..first + frames).rev().collect();
             devices.push(Reception { most, free, receiving: 0 });
         }
+        let used_by = |_| match forwarding.is_router() {
+            true => forwarding.ids().map(|_| 0).collect(),
+            false => PerPort::new(),
+        };
         let port = |(port, &most): (PortId, &u32)| Arrived {
             device: forwarding.device_of(port),
-            leaves: forwarding.device_of(forwarding.across(port)),
+            leaves: forwarding.across(port).unwrap_or(port),
             most,
             waiting: 0,
             sending: 0,
+            used_by: used_by(port),
         };
         let ports = shares.wait.iter_enumerated().map(port).collect();
-        Self { records: records.into_boxed_slice(), devices, ports }
+        let device_of = forwarding.ids().map(|port| forwarding.device_of(port)).collect();
+        Self { records: records.into_boxed_slice(), devices, ports, device_of }
     }
 
     /// Continues where another process stopped, with these frames `free`, and these handed to the
@@ -155,6 +192,7 @@ impl Owners {
         }
         for port in &mut self.ports {
             (port.waiting, port.sending) = (0, 0);
+            port.used_by.iter_mut().for_each(|used| *used = 0);
         }
         for &frame in free {
             if let Some(record) = self.take_from_kernel(frame, Owner::Free) {
@@ -164,9 +202,11 @@ impl Owners {
         }
         for (port, frames) in sending.iter_enumerated() {
             for &frame in frames {
+                let leaves = self.ports[port].leaves;
                 if let Some(record) = self.take_from_kernel(frame, Owner::Sending) {
-                    record.ingress = port;
+                    (record.ingress, record.egress) = (port, leaves);
                     self.ports[port].sending += 1;
+                    self.ports[port].use_for(leaves);
                 }
             }
         }
@@ -197,6 +237,11 @@ impl Owners {
             }
         }
         sending
+    }
+
+    /// Whose driver receives into `frame`; `None` if there is no such frame.
+    pub(crate) fn device_of(&self, frame: u32) -> Option<DeviceId> {
+        self.records.get(frame as usize).map(|record| record.device)
     }
 
     /// How many frames there are.
@@ -231,6 +276,29 @@ impl Owners {
         port.most.checked_sub(port.waiting + port.sending)
     }
 
+    /// The number of further frames that packets arriving at `ingress` may fill that leave through
+    /// `egress`. Elsewhere than in a router, all of the [spare](Owners::spare) ones.
+    #[inline]
+    pub(crate) fn spare_for(&self, ingress: PortId, egress: PortId) -> Option<u32> {
+        let spare = self.spare(ingress)?;
+        match self.ports[ingress].used_by.get(egress) {
+            Some(&used) => spare.checked_sub(used),
+            None => Some(spare),
+        }
+    }
+
+    /// The packet in `frame`, which waits, leaves through `egress`.
+    #[inline]
+    pub(crate) fn leaves(&mut self, egress: PortId, frame: u32) {
+        let Some(record) = self.records.get_mut(frame as usize) else { return };
+        if record.owner == Owner::Waiting {
+            let port = &mut self.ports[record.ingress];
+            port.forget(record.egress);
+            port.use_for(egress);
+            record.egress = egress;
+        }
+    }
+
     /// Takes a free frame for the kernel to receive into at `device`.
     #[inline]
     pub(crate) fn lend(&mut self, device: DeviceId) -> Option<u32> {
@@ -250,8 +318,9 @@ impl Owners {
         let port = &mut self.ports[ingress];
         let frame = self.devices[port.device].free.pop()?;
         port.waiting += 1;
+        port.use_for(port.leaves);
         let record = &mut self.records[frame as usize];
-        (record.owner, record.ingress) = (Owner::Waiting, ingress);
+        *record = Record { owner: Owner::Waiting, ingress, egress: port.leaves, ..*record };
         Some(frame)
     }
 
@@ -263,8 +332,9 @@ impl Owners {
         let Some(record) = self.records.get_mut(frame as usize) else { return false };
         let is_lent = record.owner == Owner::Receiving && record.device == port.device;
         if is_lent {
-            (record.owner, record.ingress) = (Owner::Waiting, ingress);
+            *record = Record { owner: Owner::Waiting, ingress, egress: port.leaves, ..*record };
             port.waiting += 1;
+            port.use_for(port.leaves);
             self.devices[port.device].receiving -= 1;
         }
         is_lent
@@ -275,9 +345,13 @@ impl Owners {
     pub(crate) fn arrived_at(&mut self, ingress: PortId, frame: u32) {
         let Some(record) = self.records.get_mut(frame as usize) else { return };
         if record.owner == Owner::Waiting && self.ports[ingress].device == record.device {
-            self.ports[record.ingress].waiting -= 1;
-            self.ports[ingress].waiting += 1;
-            record.ingress = ingress;
+            let before = &mut self.ports[record.ingress];
+            before.waiting -= 1;
+            before.forget(record.egress);
+            let port = &mut self.ports[ingress];
+            port.waiting += 1;
+            port.use_for(port.leaves);
+            (record.ingress, record.egress) = (ingress, port.leaves);
         }
     }
 
@@ -295,7 +369,9 @@ impl Owners {
         let waits = record.owner == Owner::Waiting;
         if waits {
             record.owner = Owner::Free;
-            self.ports[record.ingress].waiting -= 1;
+            let port = &mut self.ports[record.ingress];
+            port.waiting -= 1;
+            port.forget(record.egress);
             self.devices[record.device].free.push(frame);
         }
         waits
@@ -323,7 +399,9 @@ impl Owners {
         let is_sent = matches!(record.owner, Owner::Sending | Owner::Suspect);
         if is_sent {
             record.owner = Owner::Free;
-            self.ports[record.ingress].sending -= 1;
+            let port = &mut self.ports[record.ingress];
+            port.sending -= 1;
+            port.forget(record.egress);
             self.devices[record.device].free.push(frame);
         }
         is_sent
@@ -365,7 +443,7 @@ impl Owners {
     /// Whether `frame` is `owner`'s and to leave through `device`.
     fn is_sent_through(&self, device: DeviceId, frame: u32, owner: Owner) -> bool {
         let record = &self.records[frame as usize];
-        record.owner == owner && self.ports[record.ingress].leaves == device
+        record.owner == owner && self.device_of[record.egress] == device
     }
 }
 
@@ -389,6 +467,13 @@ mod tests {
         (forwarding, Shares { receive, wait: [6, 3].into_iter().collect() })
     }
 
+    fn router() -> (Forwarding, Shares) {
+        let devices = ["a", "b", "c"].map(str::to_owned);
+        let receive = [2, 2, 1].into_iter().collect();
+        let wait = [4, 3, 2].into_iter().collect();
+        (Forwarding::router(&devices).unwrap(), Shares { receive, wait })
+    }
+
     /// Any operation on a frame, valid or not. Numbers of ports and devices are taken modulo what
     /// there is.
     #[derive(Clone, Debug)]
@@ -397,6 +482,7 @@ mod tests {
         Take(usize),
         Received(usize, u32),
         ArrivedAt(usize, u32),
+        Leaves(usize, u32),
         Released(u32),
         HandedOver(u32),
         Completed(u32),
@@ -407,7 +493,7 @@ mod tests {
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        let number = 0..2_usize;
+        let number = 0..3_usize;
         // Two more than there are.
         let frame = 0..16_u32;
         prop_oneof![
@@ -415,6 +501,7 @@ mod tests {
             2 => number.clone().prop_map(Step::Take),
             4 => (number.clone(), frame.clone()).prop_map(|(port, frame)| Step::Received(port, frame)),
             2 => (number.clone(), frame.clone()).prop_map(|(port, frame)| Step::ArrivedAt(port, frame)),
+            3 => (number.clone(), frame.clone()).prop_map(|(port, frame)| Step::Leaves(port, frame)),
             2 => frame.clone().prop_map(Step::Released),
             3 => frame.clone().prop_map(Step::HandedOver),
             3 => frame.prop_map(Step::Completed),
@@ -424,24 +511,28 @@ mod tests {
         ]
     }
 
-    /// A map from frame to owner, and where its packet arrived.
+    /// A map from frame to owner, and where its packet arrived; and where it leaves, if not across.
     struct Model {
         forwarding: Forwarding,
         shares: Shares,
         frames: BTreeMap<u32, (Owner, PortId)>,
+        leaves: BTreeMap<u32, PortId>,
     }
 
     impl Model {
         fn new(forwarding: Forwarding, shares: Shares) -> Self {
             let frames = (0..shares.frames()).map(|frame| (frame, (Owner::Free, PortId::FIRST)));
-            Self { frames: frames.collect(), forwarding, shares }
+            Self { frames: frames.collect(), forwarding, shares, leaves: BTreeMap::new() }
         }
 
         fn home(&self, frame: u32) -> DeviceId {
-            let first =
-                self.forwarding.ports_on(DeviceId::FIRST).map(|port| self.shares.wait[port]);
-            let own = self.shares.receive[DeviceId::FIRST] + first.sum::<u32>();
-            DeviceId::from(usize::from(frame >= own))
+            let mut end = 0;
+            let home = self.shares.receive.iter_enumerated().find(|(device, receive)| {
+                let wait = self.forwarding.ports_on(*device).map(|port| self.shares.wait[port]);
+                end += **receive + wait.sum::<u32>();
+                frame < end
+            });
+            home.map_or(DeviceId::from(63), |(device, _)| device)
         }
 
         fn count(&self, is_it: impl Fn(u32, Owner, PortId) -> bool) -> u32 {
@@ -459,8 +550,21 @@ mod tests {
             self.count(|_, owner, at| is_used(owner) && at == port)
         }
 
-        fn leaves_through(&self, at: PortId) -> DeviceId {
-            self.forwarding.device_of(self.forwarding.across(at))
+        /// How many that arrived at `port` are to leave through `egress`.
+        fn count_for(&self, port: PortId, egress: PortId) -> u32 {
+            let is_used = |owner| !matches!(owner, Owner::Free | Owner::Receiving);
+            self.count(|frame, owner, at| {
+                is_used(owner) && at == port && self.leaves_at(frame) == egress
+            })
+        }
+
+        fn leaves_at(&self, frame: u32) -> PortId {
+            let at = self.frames[&frame].1;
+            self.leaves.get(&frame).copied().or(self.forwarding.across(at)).unwrap_or(at)
+        }
+
+        fn leaves_through(&self, frame: u32) -> DeviceId {
+            self.forwarding.device_of(self.leaves_at(frame))
         }
     }
 
@@ -515,6 +619,15 @@ mod tests {
                     let waits = model.frames.get(&frame).is_some_and(|of| of.0 == Owner::Waiting);
                     if waits && model.home(frame) == forwarding.device_of(port) {
                         model.frames.insert(frame, (Owner::Waiting, port));
+                        model.leaves.remove(&frame);
+                    }
+                }
+                Step::Leaves(number, frame) => {
+                    let port = a_port(number);
+                    let waits = model.frames.get(&frame).is_some_and(|of| of.0 == Owner::Waiting);
+                    if waits && forwarding.is_router() {
+                        owners.leaves(port, frame);
+                        model.leaves.insert(frame, port);
                     }
                 }
                 Step::Released(frame) | Step::HandedOver(frame) => {
@@ -542,7 +655,7 @@ mod tests {
                     owners.suspect(device);
                     for frame in 0..shares.frames() {
                         let (owner, at) = model.frames[&frame];
-                        if owner == Owner::Sending && model.leaves_through(at) == device {
+                        if owner == Owner::Sending && model.leaves_through(frame) == device {
                             model.frames.insert(frame, (Owner::Suspect, at));
                         }
                     }
@@ -551,8 +664,8 @@ mod tests {
                     let device = a_device(number);
                     let suspects: Vec<u32> = (0..shares.frames())
                         .filter(|frame| {
-                            let (owner, at) = model.frames[frame];
-                            owner == Owner::Suspect && model.leaves_through(at) == device
+                            let owner = model.frames[frame].0;
+                            owner == Owner::Suspect && model.leaves_through(*frame) == device
                         })
                         .collect();
                     let are_all = suspects.len() as u64 == refused;
@@ -570,8 +683,15 @@ mod tests {
                     for frame in 0..shares.frames() {
                         let (owner, at) = model.frames[&frame];
                         match owner {
-                            Owner::Waiting => prop_assert!(owners.received(at, frame)),
+                            Owner::Waiting => {
+                                prop_assert!(owners.received(at, frame));
+                                if let Some(egress) = model.leaves.get(&frame) {
+                                    owners.leaves(*egress, frame);
+                                }
+                            }
+                            Owner::Sending => drop(model.leaves.remove(&frame)),
                             Owner::Suspect => {
+                                model.leaves.remove(&frame);
                                 model.frames.insert(frame, (Owner::Sending, at));
                             }
                             _ => {}
@@ -587,9 +707,16 @@ mod tests {
                 sending: model.count(|_, owner, _| is_sent(owner)),
             };
             prop_assert_eq!(owners.counts(), expected);
+            let of_nobody = |owner| matches!(owner, Owner::Free | Owner::Receiving);
+            model.leaves.retain(|frame, _| !of_nobody(model.frames[frame].0));
             for port in forwarding.ids() {
                 let spare = shares.wait[port].checked_sub(model.used(port));
                 prop_assert_eq!(owners.spare(port), spare);
+                for egress in forwarding.ids().filter(|_| forwarding.is_router()) {
+                    let used = model.count_for(port, egress);
+                    let expected = spare.and_then(|spare| spare.checked_sub(used));
+                    prop_assert_eq!(owners.spare_for(port, egress), expected);
+                }
             }
         }
         Ok(())
@@ -601,7 +728,8 @@ mod tests {
             steps in prop::collection::vec(step(), 1..200)
         ) {
             follows_the_model(wire(), steps.clone())?;
-            follows_the_model(stick(), steps)?;
+            follows_the_model(stick(), steps.clone())?;
+            follows_the_model(router(), steps)?;
         }
     }
 
@@ -621,6 +749,32 @@ mod tests {
         assert!(owners.released(0));
         assert_eq!(std::iter::from_fn(|| owners.lend(a)).count(), 3);
         assert_eq!(std::iter::from_fn(|| owners.lend(b)).count(), 4);
+    }
+
+    #[test]
+    fn in_a_router_a_long_queue_leaves_half_of_a_ports_frames_to_others() {
+        let devices = ["a", "b", "c"].map(str::to_owned);
+        let forwarding = Forwarding::router(&devices).unwrap();
+        let receive = [10, 10, 10].into_iter().collect();
+        let wait = [100, 100, 100].into_iter().collect();
+        let mut owners = Owners::new(&forwarding, &Shares { receive, wait });
+        let [at, congested, other] = [0, 1, 2].map(PortId::from);
+        let mut take = |egress: PortId| -> u32 {
+            (0..)
+                .find(|_| {
+                    let frame = owners.lend(DeviceId::FIRST).expect("reception has its share");
+                    assert!(owners.received(at, frame));
+                    owners.leaves(egress, frame);
+                    let fits = owners.spare_for(at, egress).is_some();
+                    if !fits {
+                        owners.released(frame);
+                    }
+                    !fits
+                })
+                .expect("its frames end")
+        };
+        assert_eq!(take(congested), 50);
+        assert_eq!(take(other), 25);
     }
 
     #[test]

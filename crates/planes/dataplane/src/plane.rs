@@ -99,6 +99,14 @@ pub(crate) trait Plane: LooksUp {
     /// The counters since the ports were joined.
     fn report(&self) -> Report;
 
+    /// In a router: tells its programs how the kernel routes now.
+    ///
+    /// # Errors
+    /// If the kernel does not say. Then packets are looked up in the longest way.
+    fn follow_routing(&mut self) -> Result<(), InstanceError> {
+        Ok(())
+    }
+
     /// The state of each worker, as seen from outside.
     fn pulses(&self) -> Vec<Pulse>;
 

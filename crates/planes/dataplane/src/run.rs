@@ -73,6 +73,8 @@ pub struct RunOptions {
     pub plane: PlaneKind,
     /// How sessions are run.
     pub session: SessionOptions,
+    /// Route also where netfilter has hooks that routed packets would pass by.
+    pub skip_netfilter: bool,
     /// Join the ports through libxdp's dispatcher, with this priority, also if there is none yet.
     pub dispatcher: Option<u32>,
     /// Continue where another process stops, which has started this one. Its policy continues, too,
@@ -134,15 +136,26 @@ pub fn run(
     options: RunOptions,
     ready: impl FnOnce(&Instance),
 ) -> Result<Option<Snapshot>, RunError> {
-    let RunOptions { forwarding, batch, sets, state, fail, plane, session, dispatcher, take_over } =
-        options;
+    let RunOptions {
+        forwarding,
+        batch,
+        sets,
+        state,
+        fail,
+        plane,
+        session,
+        skip_netfilter,
+        dispatcher,
+        take_over,
+    } = options;
     descriptors::allow(1)?;
     // From here on, a request to read the policy again waits until there is one.
     let hangup = Requests::to_reload()?;
     let mut sets_file = state.as_deref().map(SetsFile::beside);
     let mut state = state.map(|path| StateFile::new(path, &forwarding));
     if take_over {
-        let options = InstanceOptions { forwarding, fail, plane, session, dispatcher };
+        let options =
+            InstanceOptions { forwarding, fail, plane, session, skip_netfilter, dispatcher };
         let process = succeed(options, hangup)?;
         ready(&process.instance);
         return serve(process, batch, None, state, sets_file);
@@ -153,7 +166,8 @@ pub fn run(
     let control = ControlServer::open(&forwarding)?;
     let sources = EventSources::open(hangup)?;
     let manager = Manager::from_environment();
-    let findings = refuse_blockers(&forwarding, fail, plane, &session)?;
+    let wanted = Wanted { skip_netfilter, ..wanted(&forwarding, fail, plane, &session) };
+    let findings = refuse_blockers(&forwarding, &wanted)?;
     // In the other plane no queue is opened.
     if plane == PlaneKind::Xsk {
         let devices = forwarding.devices().iter().map(|name| DeviceFacts::read(name));
@@ -166,7 +180,7 @@ pub fn run(
     // It keeps the privileges that this process gives up.
     let gates = Gates::start(forwarding.devices(), dispatcher)?;
     let unconfined = confine(needs);
-    let options = InstanceOptions { forwarding, fail, plane, session, dispatcher };
+    let options = InstanceOptions { forwarding, fail, plane, session, skip_netfilter, dispatcher };
     let mut instance = Instance::start(options, policy, sets, repairs, gates)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     instance.examined(findings);
@@ -467,13 +481,8 @@ pub fn run_bare(
 }
 
 /// Refuses a setup that cannot work, with the remedy. Returns other findings.
-fn refuse_blockers(
-    ports: &Forwarding,
-    fail: FailMode,
-    plane: PlaneKind,
-    session: &SessionOptions,
-) -> Result<Vec<Finding>, RunError> {
-    let findings = examine(ports, &wanted(ports, fail, plane, session));
+fn refuse_blockers(ports: &Forwarding, wanted: &Wanted) -> Result<Vec<Finding>, RunError> {
+    let findings = examine(ports, wanted);
     let blockers: Vec<Finding> = doctor::blockers(&findings).cloned().collect();
     if blockers.is_empty() {
         return Ok(findings);
@@ -487,6 +496,7 @@ pub fn examine(ports: &Forwarding, wanted: &Wanted) -> Vec<Finding> {
         (Some(pairs), _) => {
             doctor::examine_stick(&ports.devices()[DeviceId::FIRST], &pairs, wanted)
         }
+        (None, names) if ports.is_router() => doctor::examine_router(names, wanted),
         (None, [a, b]) => doctor::examine(a, b, wanted),
         (None, _) => Vec::new(),
     }
@@ -514,8 +524,9 @@ pub fn wanted(
             PlaneKind::Xdp => WantedPlane::Xdp,
         },
         queues: None,
-        bridge: fail == FailMode::Open,
+        bridge: fail == FailMode::Open && !ports.is_router(),
         multi_buffer: true,
+        skip_netfilter: false,
         repairs: true,
         locked_bytes: locked.unwrap_or(0),
     }

@@ -315,6 +315,7 @@ impl Runner {
         let io = self.worker.io();
         let now = clock::now();
         let port = |port: PortId| PortReport {
+            arrived: self.worker.arrived(port),
             path: self.worker.counters(port),
             backlog: self.worker.backlog(port),
             delays: self.worker.delays(port).clone(),

@@ -11,13 +11,14 @@ use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SILENT_AFTER;
 use crate::options::SessionOptions;
+use crate::routing::Routing;
 use crate::runner::Settings;
 use crate::sizing::{Sizing, may_share};
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Heartbeats, Hook, SetTables, Stalled, Steer, SteerError,
-    Watchdog, XdpMode,
+    AttachError, Entry, FrontPort, Heartbeats, Hook, OwnAddress, SetTables, Stalled, Steer,
+    SteerError, Watchdog, XdpMode,
 };
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::DeviceLosses;
@@ -77,6 +78,8 @@ pub(crate) struct Prepared {
     /// The I/O of each queue.
     ios: Vec<XdpIo>,
     devices: PerDevice<DeviceFacts>,
+    /// In a router: what its programs know of the kernel.
+    routing: Option<Routing>,
     copy_mode: CopyMode,
     sizing: Sizing,
 }
@@ -97,8 +100,9 @@ impl Prepared {
             bind_best(forwarding, &devices, options, queues)?;
         let several = sizing.buffer.several;
         let entries = devices.keys().map(|device| gates.entry(device)).collect();
-        let (heartbeats, steers) =
-            load(forwarding, &devices, several, stalled, &entries, &sockets)?;
+        let routing = routing_of(forwarding, &devices)?;
+        let loading = Loading { forwarding, devices: &devices, routing: routing.as_ref() };
+        let (heartbeats, steers) = loading.load(several, stalled, &entries, &sockets)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let ios = sockets
@@ -111,7 +115,18 @@ impl Prepared {
             .collect::<Result<_, UmemError>>()?;
         let fronts = forwarding.ids().map(|_| PortFront::default()).collect();
         let forwarding = forwarding.clone();
-        Ok(Self { umem, forwarding, steers, fronts, heartbeats, ios, devices, copy_mode, sizing })
+        Ok(Self {
+            umem,
+            forwarding,
+            steers,
+            fronts,
+            heartbeats,
+            ios,
+            devices,
+            routing,
+            copy_mode,
+            sizing,
+        })
     }
 
     /// Puts the filters `terms` in front of `port`.
@@ -123,7 +138,11 @@ impl Prepared {
     ) -> Result<(), SessionError> {
         let name = self.forwarding.name(id);
         let (device, place) = (self.forwarding.device_of(id), self.forwarding.place(id));
-        let own = self.devices[device].own();
+        let own = match self.forwarding.is_router() {
+            // All that it routes is addressed to it.
+            true => OwnAddress { is_addressed: false, ..self.devices[device].own() },
+            false => self.devices[device].own(),
+        };
         let steer = &mut self.steers[device];
         let (multi_buffer, entry) = (self.sizing.buffer.several, steer.entry());
         let port = FrontPort { own, multi_buffer, entry, handed: None };
@@ -201,7 +220,8 @@ impl Session {
         let boards = Boards::new(forwarding, options);
         let ios = (0u32..).zip(prepared.take_ios());
         for ((queue, io), qdiscs) in ios.zip(slots) {
-            let worker = boards.give_to(Worker::new(io, prepared.sizing.frames(), qdiscs));
+            let worker = worker(forwarding, io, prepared.sizing.frames(), qdiscs);
+            let worker = boards.give_to(worker);
             let settings = Settings::of(queue, queues, options);
             workers.start(worker, settings).map_err(SessionError::Thread)?;
         }
@@ -214,6 +234,12 @@ impl Session {
         let looks_up = PortSet::NONE;
         Ok(Self { prepared, workers, installed, xdp_modes, losses_before, looks_up })
     }
+}
+
+/// A worker for the ports of `forwarding`.
+fn worker(forwarding: &Forwarding, io: XdpIo, packets: u32, qdiscs: Vec<Slot>) -> Worker<XdpIo> {
+    let worker = Worker::new(io, packets, qdiscs);
+    if forwarding.is_router() { worker.routed() } else { worker }
 }
 
 /// The installation of each port's plan, and for each queue the qdiscs of all ports: as many queues
@@ -231,34 +257,76 @@ fn install(plans: PerPort<Plan>) -> (PerPort<Installation>, Vec<Vec<Slot>>) {
     (installed.into(), slots)
 }
 
-/// Loads the steering programs of `devices`, which the ports of `forwarding` are on. They redirect frames to `sockets` while their
-/// workers' heartbeats are recent, and otherwise follow `stalled`.
-fn load(
+/// What a router's programs know; none without one.
+fn routing_of(
     forwarding: &Forwarding,
     devices: &PerDevice<DeviceFacts>,
-    multi_buffer: bool,
-    stalled: Stalled,
-    entries: &PerDevice<Entry>,
-    sockets: &[PerDevice<Socket>],
-) -> Result<(Heartbeats, PerDevice<Steer>), SessionError> {
-    let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
-    let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
-    let steer = |(device, facts): (DeviceId, &DeviceFacts)| {
-        let failed = |source| SessionError::Steer { port: facts.name.clone(), hint: "", source };
-        let (seal, watchdog) = (Secrets::own().seal, watchdog.clone());
-        let mut steer = Steer::load(facts.own(), multi_buffer, seal, watchdog, entries[device])
-            .map_err(failed)?;
-        let tags = forwarding.tags_on(device);
-        if !tags.is_empty() {
-            steer.split(&tags).map_err(failed)?;
+) -> Result<Option<Routing>, SessionError> {
+    forwarding.is_router().then(|| Routing::new(forwarding, devices)).transpose()
+}
+
+/// What steering programs are loaded for.
+struct Loading<'a> {
+    forwarding: &'a Forwarding,
+    devices: &'a PerDevice<DeviceFacts>,
+    routing: Option<&'a Routing>,
+}
+
+impl Loading<'_> {
+    /// Loads the steering program of each device, which redirects frames to `sockets` while their
+    /// workers' heartbeats are recent, and otherwise follows `stalled`.
+    fn load(
+        &self,
+        multi_buffer: bool,
+        stalled: Stalled,
+        entries: &PerDevice<Entry>,
+        sockets: &[PerDevice<Socket>],
+    ) -> Result<(Heartbeats, PerDevice<Steer>), SessionError> {
+        let heartbeats = Heartbeats::new().map_err(SessionError::Heartbeats)?;
+        let watchdog = Watchdog { heartbeats: heartbeats.clone(), after: SILENT_AFTER, stalled };
+        let steer = |(device, facts): (DeviceId, &DeviceFacts)| {
+            let failed =
+                |source| SessionError::Steer { port: facts.name.clone(), hint: "", source };
+            let entry = entries[device];
+            let steer = self.steer(device, multi_buffer, watchdog.clone(), entry);
+            let steer = steer.map_err(failed)?;
+            for (queue, sockets) in (0u32..).zip(sockets) {
+                steer.serve(queue, sockets[device].as_fd()).map_err(failed)?;
+            }
+            Ok(steer)
+        };
+        let steers = self.devices.iter_enumerated().map(steer);
+        Ok((heartbeats, steers.collect::<Result<_, SessionError>>()?))
+    }
+
+    fn steer(
+        &self,
+        device: DeviceId,
+        multi_buffer: bool,
+        watchdog: Watchdog,
+        entry: Entry,
+    ) -> Result<Steer, SteerError> {
+        let (facts, seal) = (&self.devices[device], Secrets::own().seal);
+        let port = self.forwarding.ports_on(device).next();
+        if let (Some(routing), Some(port)) = (self.routing, port) {
+            let router = routing.router();
+            return Steer::load_router(
+                facts.mac,
+                multi_buffer,
+                seal,
+                watchdog,
+                entry,
+                router,
+                port,
+            );
         }
-        for (queue, sockets) in (0u32..).zip(sockets) {
-            steer.serve(queue, sockets[device].as_fd()).map_err(failed)?;
+        let mut steer = Steer::load(facts.own(), multi_buffer, seal, watchdog, entry)?;
+        let tags = self.forwarding.tags_on(device);
+        if !tags.is_empty() {
+            steer.split(&tags)?;
         }
         Ok(steer)
-    };
-    let steers = devices.iter_enumerated().map(steer).collect::<Result<_, SessionError>>()?;
-    Ok((heartbeats, steers))
+    }
 }
 
 /// All sockets of a session.

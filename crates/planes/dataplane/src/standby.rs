@@ -39,6 +39,8 @@ impl FailMode {
 
 /// What forwards in the kernel.
 enum Forwarder {
+    /// Its own routes. They need nothing.
+    Routes,
     /// Between the ends of a wire.
     Bridge(BridgeState),
     /// Between VLANs.
@@ -79,6 +81,9 @@ impl StandByError {
 
 impl Forwarder {
     fn prepare(ports: &Forwarding) -> Result<Self, StandByError> {
+        if ports.is_router() {
+            return Ok(Self::Routes);
+        }
         Ok(match (ports.pairs(), ports.names()) {
             (Some(pairs), _) => {
                 Self::Stick(stick::prepare(&ports.devices()[DeviceId::FIRST], &pairs)?)
@@ -92,21 +97,23 @@ impl Forwarder {
     fn ails(&self, ports: &Forwarding) -> Result<Option<String>, LinkError> {
         match (self, ports.names()) {
             (Self::Bridge(bridge), [a, b, ..]) => bridge::check(bridge, &[a.clone(), b.clone()]),
-            (Self::Bridge(_), _) => Ok(None),
+            (Self::Bridge(_) | Self::Routes, _) => Ok(None),
             (Self::Stick(stick), _) => stick::check(stick),
         }
     }
 
-    /// The names of its bridges.
+    /// What it is, for people.
     fn name(&self) -> String {
         match self {
-            Self::Bridge(bridge) => bridge.name.clone(),
-            Self::Stick(stick) => stick.name(),
+            Self::Routes => "the kernel routes".to_owned(),
+            Self::Bridge(bridge) => format!("bridge {}", bridge.name),
+            Self::Stick(stick) => format!("bridge {}", stick.name()),
         }
     }
 
     fn concerns(&self, event: &LinkEvent) -> bool {
         let bridge = match self {
+            Self::Routes => return false,
             Self::Stick(stick) => return stick.concerns(event),
             Self::Bridge(bridge) => bridge.ifindex,
         };
@@ -115,7 +122,10 @@ impl Forwarder {
                 now.status.ifindex == bridge || now.status.master == Some(bridge)
             }
             LinkEvent::Removed { ifindex, .. } => *ifindex == bridge,
-            LinkEvent::Overrun | LinkEvent::Settings | LinkEvent::Addresses => false,
+            LinkEvent::Overrun
+            | LinkEvent::Settings
+            | LinkEvent::Addresses
+            | LinkEvent::Routing => false,
         }
     }
 }
@@ -224,7 +234,10 @@ impl StandBy {
                 ports.devices().contains(&now.status.name)
             }
             LinkEvent::Overrun => true,
-            LinkEvent::Removed { .. } | LinkEvent::Settings | LinkEvent::Addresses => false,
+            LinkEvent::Removed { .. }
+            | LinkEvent::Settings
+            | LinkEvent::Addresses
+            | LinkEvent::Routing => false,
         };
         is_of_a_device || self.forwarder.as_ref().is_some_and(|known| known.concerns(event))
     }
@@ -234,7 +247,7 @@ impl StandBy {
         let Some(forwarder) = self.forwarder.take() else { return };
         let removed = match &forwarder {
             Forwarder::Bridge(made) if made.origin == Origin::Created => bridge::remove(made),
-            Forwarder::Bridge(_) => return,
+            Forwarder::Bridge(_) | Forwarder::Routes => return,
             Forwarder::Stick(made) => stick::remove(made),
         };
         if let Err(error) = removed {
@@ -253,7 +266,7 @@ impl StandBy {
     pub(crate) fn describe(&self) -> String {
         match (&self.trouble, &self.forwarder, self.mode) {
             (Some(trouble), ..) => format!("{} (NOT NOW: {trouble})", self.word()),
-            (None, Some(forwarder), _) => format!("open (bridge {})", forwarder.name()),
+            (None, Some(forwarder), _) => format!("open ({})", forwarder.name()),
             (None, None, FailMode::Open) => "open (no bridge yet)".into(),
             (None, None, FailMode::Closed) => "closed".into(),
         }

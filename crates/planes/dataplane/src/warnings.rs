@@ -11,8 +11,10 @@ pub(crate) fn of_ports(plane: &dyn Plane, forwarding: &Forwarding) -> Vec<String
     let devices = plane.devices();
     let served = plane.queues() as u32;
     let unserved = devices.iter().filter_map(|device| unserved_queues(device, served));
-    let pairs = forwarding.ids().step_by(2).map(|port| {
-        [port, forwarding.across(port)].map(|port| &devices[forwarding.device_of(port)])
+    // A router's ports may have any: the kernel says what is too long.
+    let pairs = forwarding.ids().step_by(2).filter_map(|port| {
+        let ends = [port, forwarding.across(port)?];
+        Some(ends.map(|port| &devices[forwarding.device_of(port)]))
     });
     unserved.chain(pairs.filter_map(unequal_mtus)).collect()
 }

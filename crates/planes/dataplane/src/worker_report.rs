@@ -7,7 +7,7 @@ use crate::upgrade::WorkerQueued;
 use narrows_forwarding::{PerDevice, PerPort};
 use narrows_packet::Backlog;
 use narrows_qdisc::Stats;
-use narrows_shaper::{Beyond, Delays, HeaviestReport, PathCounters};
+use narrows_shaper::{Arrived, Beyond, Delays, HeaviestReport, PathCounters};
 use narrows_units::Nanos;
 use narrows_xsk::{KernelDrops, RingSizes};
 use std::os::fd::OwnedFd;
@@ -26,6 +26,8 @@ pub(crate) struct Paused {
 /// A worker's counters of a port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PortReport {
+    /// Of packets that arrived there.
+    pub(crate) arrived: Arrived,
     /// Of packets that leave, or were to leave, there.
     pub(crate) path: PathCounters,
     /// Of packets that leave there.

@@ -11,6 +11,9 @@
 //! their tags when its first port receives, a batch at most; the other ports get theirs in the same
 //! step. A packet gets the tag of the port where it leaves just before it is sent.
 //!
+//! *Routes.* In a router the steering program leaves the number of the port through which a packet
+//! leaves in front of the frame, under the same seal.
+//!
 //! Cost per batch: for each device one read of the completion and RX indices, one write of the fill
 //! index, and one system call if there is something to send (copy mode, or a sleeping driver). Per
 //! packet: two ring entries and one location, about four cache lines; the frame's own lines only
@@ -22,7 +25,7 @@ use crate::queue::Queue;
 use crate::refused::Refused;
 use crate::upgrade::{Frame, Queued, WorkerQueued};
 use crate::worker_report::WorkerSockets;
-use narrows_bpf::{TRANSLATION_MAX, translation};
+use narrows_bpf::{EGRESS_PORT_BYTES, TRANSLATION_MAX, egress_port, translation};
 use narrows_forwarding::stick::{PortsByTag, retag};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet, Tag};
 use narrows_packet::dissect::{Dissector, rewrite};
@@ -89,6 +92,8 @@ pub(crate) struct XdpIo<Q = Socket> {
     ports: PerPort<PortIo>,
     /// Of a device whose ports are VLANs.
     by_tag: PerDevice<Option<PortsByTag>>,
+    /// Whether the steering programs say where each packet leaves.
+    is_router: bool,
     frames: Frames,
     dissector: Dissector,
     /// That of the steering programs.
@@ -146,7 +151,8 @@ impl<Q: Queue> XdpIo<Q> {
             |queue| DeviceQueue { queue, unsent: false, kicks: 0, refused: Refused::default() };
         let port = |port| PortIo {
             device: forwarding.device_of(port),
-            leaves: forwarding.device_of(forwarding.across(port)),
+            // In a router frames come back through any device: each looks at its own.
+            leaves: forwarding.device_of(forwarding.across(port).unwrap_or(port)),
             is_first: forwarding.is_first(port),
             tag: forwarding.ports()[port].tag,
             sorted: VecDeque::new(),
@@ -160,6 +166,7 @@ impl<Q: Queue> XdpIo<Q> {
             queues: queues.into_iter().map(queue).collect(),
             ports: forwarding.ids().map(port).collect(),
             by_tag: forwarding.devices().keys().map(by_tag).collect(),
+            is_router: forwarding.is_router(),
             frames: Frames::new(part, forwarding, shares),
             dissector,
             seal,
@@ -197,10 +204,18 @@ impl<Q: Queue> XdpIo<Q> {
         self.frames.data(packet).map(|(addr, len)| Frame { addr, len })
     }
 
-    /// Takes in a packet that another process received at `ingress` into `frames`: which it is and
-    /// how long. `None` if they are not this worker's.
-    pub(crate) fn adopt(&mut self, ingress: PortId, frames: &[Frame]) -> Option<(PacketId, u32)> {
-        self.piece(ingress, frames).map(|piece| (piece.packet, piece.len))
+    /// Takes in a packet that another process received into `frames`, and that leaves through
+    /// `egress`: which it is and how long. `None` if they are not this worker's.
+    pub(crate) fn adopt(&mut self, egress: PortId, frames: &[Frame]) -> Option<(PacketId, u32)> {
+        let ingress = match self.is_router {
+            true => self.first_port(self.frames.device_of(frames.first()?.addr)?),
+            false => egress.partner(),
+        };
+        let piece = self.piece(ingress, frames)?;
+        if self.is_router {
+            self.frames.leaves(egress, piece.packet);
+        }
+        Some((piece.packet, piece.len))
     }
 
     /// The packet, or part of one, in `frames`.
@@ -425,12 +440,21 @@ impl<Q: Queue> Io for XdpIo<Q> {
         }
     }
 
+    fn egress_of(&mut self, _: PortId, packet: PacketId) -> Option<PortId> {
+        let before = self.frames.before(packet, EGRESS_PORT_BYTES);
+        let egress = egress_port(before, self.seal)?;
+        // The program knows the ports of this instance only, and so does the seal.
+        let egress = PortId::new(egress).filter(|egress| egress.index() < self.ports.len())?;
+        self.frames.leaves(egress, packet);
+        Some(egress)
+    }
+
     fn places(&self) -> u32 {
         self.frames.places()
     }
 
-    fn spare_frames(&self, ingress: PortId) -> Option<u32> {
-        self.frames.spare(ingress)
+    fn spare_frames(&self, ingress: PortId, egress: PortId) -> Option<u32> {
+        self.frames.spare(ingress, egress)
     }
 
     fn put_aside(&mut self, ingress: PortId, longest: Bytes, out: &mut Batch) {

@@ -36,10 +36,17 @@ pub trait Io {
     /// The most frames for queued packets of all ports together.
     fn places(&self) -> u32;
 
-    /// The number of frames that packets arriving at `ingress` may still fill, without those that
-    /// reception or the other direction needs. Received packets count already; `None` if they
+    /// The port through which `packet` leaves, which was just received at `ingress`. Asked only of
+    /// ports where that is each packet's own affair ([`Worker::routed`](crate::Worker::routed)).
+    /// `None` if it leaves nowhere.
+    fn egress_of(&mut self, _ingress: PortId, _packet: PacketId) -> Option<PortId> {
+        None
+    }
+
+    /// The number of frames that packets arriving at `ingress` may still fill at `egress`, without
+    /// those that reception or other ports need. Received packets count already; `None` if they
     /// exceed it.
-    fn spare_frames(&self, ingress: PortId) -> Option<u32>;
+    fn spare_frames(&self, ingress: PortId, egress: PortId) -> Option<u32>;
 
     /// Takes free frames for copies of packets that arrived at `ingress`: packets with room for
     /// `longest` bytes each, into `out` until it is full or no more may wait. [`Io::release`] takes

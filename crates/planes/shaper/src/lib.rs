@@ -25,4 +25,4 @@ pub use installation::{Installation, Used};
 pub use io::Io;
 pub use round_trips::Beyond;
 pub use summary::{Entry, SIZE as HEAVIEST_MAX};
-pub use worker::{Activity, BATCH, PathCounters, Pause, UNSEEN_MAX, Worker};
+pub use worker::{Activity, Arrived, BATCH, PathCounters, Pause, UNSEEN_MAX, Worker};

@@ -71,6 +71,32 @@ impl PathCounters {
     }
 }
 
+/// The counters of packets that arrived at one port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arrived {
+    /// Packets.
+    pub packets: u64,
+    /// Their frame bytes, without those of malformed packets.
+    pub bytes: u64,
+}
+
+impl Arrived {
+    /// Adds `packets` of `bytes` together.
+    #[inline]
+    pub fn add(&mut self, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
+    }
+}
+
+/// What a step has found so far.
+struct Step {
+    busy: bool,
+    blocked: bool,
+    until: Nanos,
+    listen: PortSet,
+}
+
 /// The way of packets that leave through a port: its qdisc.
 struct Path {
     slot: Slot,
@@ -122,6 +148,10 @@ pub struct Worker<I> {
     packets: Packets,
     /// By the port through which packets leave.
     paths: PerPort<Path>,
+    /// By the port where packets arrive.
+    arrived: PerPort<Arrived>,
+    /// The arrivals by the port through which they leave, where each has one of its own.
+    sorted: Option<PerPort<Batch>>,
     /// If it measures them.
     round_trips: Option<Box<RoundTrips>>,
     arrivals: Batch,
@@ -143,10 +173,12 @@ impl<I: Io> Worker<I> {
             let heaviest = Heaviest::default();
             Path { slot, reading, longest: Bytes::ZERO, counters, delays, heaviest }
         };
-        let paths = qdiscs.into_iter().map(path).collect();
+        let paths: PerPort<Path> = qdiscs.into_iter().map(path).collect();
         Self {
             io,
             packets: table,
+            arrived: paths.iter().map(|_| Arrived::default()).collect(),
+            sorted: None,
             paths,
             round_trips: None,
             arrivals: Batch::new(BATCH),
@@ -173,123 +205,206 @@ impl<I: Io> Worker<I> {
         &mut self.io
     }
 
+    /// This worker for ports where each packet has a port of its own to leave through, as in a
+    /// router: [`Io::egress_of`] says which. Otherwise what arrives at a port leaves at its partner.
+    #[must_use]
+    pub fn routed(self) -> Self {
+        Self { sorted: Some(self.ports().map(|_| Batch::new(BATCH)).collect()), ..self }
+    }
+
     /// Moves at most a batch from each port at `now`.
     #[inline]
     pub fn step(&mut self, now: Nanos) -> Activity {
-        let mut busy = false;
-        let mut blocked = false;
-        let mut until = Nanos::MAX;
-        let mut listen = PortSet::ALL;
-        for ingress in self.ports() {
-            let egress = ingress.partner();
-            self.arrivals.clear();
-            self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
-            busy |= !self.arrivals.is_empty();
-            let [path, opposite] = beside(&mut self.paths, egress);
-            // Malformed packets count as received, too.
-            path.counters.rx_packets += u64::from(self.packets.unreclaimed());
-            let reading = path.reading.beside(opposite.reading);
-            let is_filtered = Filters::of(&opposite.slot, &path.slot).are_any();
-            if is_filtered || reading != Reading::NOTHING || self.round_trips.is_some() {
-                // All of them first: a processor waits for several frames at once.
-                for &id in self.arrivals.as_slice() {
-                    self.io.prefetch(id);
+        let mut step =
+            Step { busy: false, blocked: false, until: Nanos::MAX, listen: PortSet::ALL };
+        if self.sorted.is_some() {
+            self.move_routed(now, &mut step);
+        } else {
+            for ingress in self.ports() {
+                let egress = ingress.partner();
+                self.receive(ingress, egress, now, &mut step);
+                self.admit(ingress, egress, now);
+                if self.depart(egress, ingress, now, &mut step) {
+                    step.listen.remove(ingress);
                 }
+                self.reclaim(egress);
             }
-            if let Some(round_trips) = &mut self.round_trips {
-                round_trips.come(ingress, self.arrivals.as_slice(), &self.io, now);
-            }
-            if reading != Reading::NOTHING {
-                for &id in self.arrivals.as_slice() {
-                    self.io.read(id, reading, &mut self.packets);
-                }
-                if opposite.reading.echoes {
-                    opposite.slot.qdisc_mut().observe_reverse(
-                        &self.packets,
-                        self.arrivals.as_slice(),
-                        now,
-                    );
-                }
-            }
-            for &id in self.arrivals.as_slice() {
-                path.counters.rx_packets += 1;
-                path.counters.rx_bytes += self.packets.len(id).0;
-            }
-            if is_filtered {
-                // First the filters of the port of arrival, then those of the port where they leave.
-                let filters = Filters::of(&opposite.slot, &path.slot);
-                let (io, packets) = (&self.io, &mut self.packets);
-                filters.sort_all(|id| io.bytes(id), packets, &mut self.arrivals, now);
-            }
-            if !self.arrivals.is_empty() {
-                let arrivals = self.arrivals.as_slice();
-                if let Some(spare) = self.io.spare_frames(ingress) {
-                    self.packets.set_spare_frames(spare);
-                    if path.reading.copies {
-                        let (io, packets) = (&mut self.io, &mut self.packets);
-                        let lens = arrivals.iter().map(|id| packets.len(*id));
-                        path.longest = lens.fold(path.longest, Bytes::max);
-                        put_aside(io, ingress, path.longest, &mut self.spare, packets);
-                    }
-                    path.slot.qdisc_mut().enqueue_all(&mut self.packets, arrivals, now);
-                    if path.reading.copies {
-                        finish_copies(&mut self.io, &mut self.spare, &mut self.packets);
-                    }
-                } else {
-                    path.slot.qdisc_mut().refuse_all(&mut self.packets, arrivals);
-                }
-            }
-
-            self.departures.clear();
-            self.departures.limit(self.io.room(egress).min(BATCH));
-            if path.reading.copies {
-                let (io, packets) = (&mut self.io, &mut self.packets);
-                put_aside(io, ingress, path.longest, &mut self.spare, packets);
-            }
-            let next = path.slot.qdisc_mut().dequeue(&mut self.packets, now, &mut self.departures);
-            if path.reading.copies {
-                finish_copies(&mut self.io, &mut self.spare, &mut self.packets);
-                path.counters.copied += self.packets.take_copied();
-                // A copy without a frame has none to be reclaimed.
-                path.counters.drops.merge(&self.packets.take_drops());
-            }
-            for &id in self.departures.as_slice() {
-                path.counters.tx_packets += 1;
-                let len = self.packets.meta(id).len.0;
-                let delay = now - self.packets.meta(id).arrival;
-                path.counters.tx_bytes += u64::from(len);
-                path.delays.record(delay);
-                if path.heaviest.is_due(len) {
-                    path.heaviest.look(self.io.bytes(id), len, delay, now);
-                }
-            }
-            if let Some(round_trips) = &mut self.round_trips {
-                let departures = self.departures.as_slice();
-                round_trips.leave(egress, departures, &self.packets, &self.io, now);
-            }
-            self.io.transmit(egress, &self.packets, &self.departures);
-            match next {
-                Next::Empty => {}
-                Next::At(time) => {
-                    until = until.min(time);
-                    listen.remove(ingress);
-                }
-                Next::Held(time) => until = until.min(time),
-                Next::Now if self.departures.is_empty() => {
-                    blocked = true;
-                    listen.remove(ingress);
-                }
-                Next::Now => busy = true,
-            }
-            self.reclaim(egress);
         }
-        let pause = Pause { until, listen };
-        if busy {
+        let pause = Pause { until: step.until, listen: step.listen };
+        if step.busy {
             Activity::Busy
-        } else if blocked || self.io.is_unsent() {
+        } else if step.blocked || self.io.is_unsent() {
             Activity::Blocked(pause)
         } else {
             Activity::Idle(pause)
+        }
+    }
+
+    /// Receives at each port, admits the packets where they leave, and sends. It listens to every
+    /// port, whichever queue waits: what arrives next may leave through another.
+    #[inline(never)]
+    fn move_routed(&mut self, now: Nanos, step: &mut Step) {
+        for ingress in self.ports() {
+            // Malformed packets leave nowhere: they count where they came.
+            self.receive(ingress, ingress, now, step);
+            let Some(sorted) = &mut self.sorted else { return };
+            for &id in self.arrivals.as_slice() {
+                match self.io.egress_of(ingress, id) {
+                    Some(egress) => sorted[egress].push(id),
+                    None => {
+                        let len = self.packets.len(id).0;
+                        self.arrived[ingress].add(1, len);
+                        let counters = &mut self.paths[ingress].counters;
+                        counters.rx_packets += 1;
+                        counters.rx_bytes += len;
+                        self.packets.discard(id, DropReason::Malformed);
+                    }
+                }
+            }
+            self.reclaim(ingress);
+            for egress in self.ports() {
+                let Some(sorted) = &mut self.sorted else { return };
+                if sorted[egress].is_empty() {
+                    continue;
+                }
+                std::mem::swap(&mut self.arrivals, &mut sorted[egress]);
+                sorted[egress].clear();
+                self.admit(ingress, egress, now);
+                self.reclaim(egress);
+            }
+        }
+        for egress in self.ports() {
+            // Copies are taken from what the port itself receives into.
+            self.depart(egress, egress, now, step);
+            self.reclaim(egress);
+        }
+    }
+
+    /// Receives at `ingress`, for `egress` if all leaves there.
+    #[inline(always)]
+    fn receive(&mut self, ingress: PortId, egress: PortId, now: Nanos, step: &mut Step) {
+        self.arrivals.clear();
+        self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
+        step.busy |= !self.arrivals.is_empty();
+        // Malformed packets count as received, too.
+        let malformed = u64::from(self.packets.unreclaimed());
+        self.paths[egress].counters.rx_packets += malformed;
+        self.arrived[ingress].packets += malformed;
+    }
+
+    /// Classifies the arrivals at `ingress`, and enqueues them at `egress`.
+    #[inline(always)]
+    fn admit(&mut self, ingress: PortId, egress: PortId, now: Nanos) {
+        let (path, opposite) = (&self.paths[egress], &self.paths[ingress]);
+        let reading = path.reading.beside(opposite.reading);
+        let is_filtered = Filters::of(&opposite.slot, &path.slot).are_any();
+        let echoes = opposite.reading.echoes;
+        if is_filtered || reading != Reading::NOTHING || self.round_trips.is_some() {
+            // All of them first: a processor waits for several frames at once.
+            for &id in self.arrivals.as_slice() {
+                self.io.prefetch(id);
+            }
+        }
+        if let Some(round_trips) = &mut self.round_trips {
+            round_trips.come(ingress, self.arrivals.as_slice(), &self.io, now);
+        }
+        if reading != Reading::NOTHING {
+            for &id in self.arrivals.as_slice() {
+                self.io.read(id, reading, &mut self.packets);
+            }
+            if echoes {
+                let opposite = self.paths[ingress].slot.qdisc_mut();
+                opposite.observe_reverse(&self.packets, self.arrivals.as_slice(), now);
+            }
+        }
+        let mut bytes = 0;
+        for &id in self.arrivals.as_slice() {
+            bytes += self.packets.len(id).0;
+        }
+        let packets = self.arrivals.as_slice().len() as u64;
+        self.arrived[ingress].add(packets, bytes);
+        let counters = &mut self.paths[egress].counters;
+        counters.rx_packets += packets;
+        counters.rx_bytes += bytes;
+        if is_filtered {
+            // First the filters of the port of arrival, then those of the port where they leave.
+            let filters = Filters::of(&self.paths[ingress].slot, &self.paths[egress].slot);
+            let (io, packets) = (&self.io, &mut self.packets);
+            filters.sort_all(|id| io.bytes(id), packets, &mut self.arrivals, now);
+        }
+        if self.arrivals.is_empty() {
+            return;
+        }
+        let path = &mut self.paths[egress];
+        let arrivals = self.arrivals.as_slice();
+        let Some(spare) = self.io.spare_frames(ingress, egress) else {
+            path.slot.qdisc_mut().refuse_all(&mut self.packets, arrivals);
+            return;
+        };
+        self.packets.set_spare_frames(spare);
+        if path.reading.copies {
+            let (io, packets) = (&mut self.io, &mut self.packets);
+            let lens = arrivals.iter().map(|id| packets.len(*id));
+            path.longest = lens.fold(path.longest, Bytes::max);
+            put_aside(io, ingress, path.longest, &mut self.spare, packets);
+        }
+        path.slot.qdisc_mut().enqueue_all(&mut self.packets, arrivals, now);
+        if path.reading.copies {
+            finish_copies(&mut self.io, &mut self.spare, &mut self.packets);
+        }
+    }
+
+    /// Sends what may leave through `egress`; copies of packets are made in frames of `ingress`.
+    /// Returns whether no arrival can leave there before something else happens.
+    #[inline(always)]
+    fn depart(&mut self, egress: PortId, ingress: PortId, now: Nanos, step: &mut Step) -> bool {
+        let path = &mut self.paths[egress];
+        self.departures.clear();
+        self.departures.limit(self.io.room(egress).min(BATCH));
+        if path.reading.copies {
+            let (io, packets) = (&mut self.io, &mut self.packets);
+            put_aside(io, ingress, path.longest, &mut self.spare, packets);
+        }
+        let next = path.slot.qdisc_mut().dequeue(&mut self.packets, now, &mut self.departures);
+        if path.reading.copies {
+            finish_copies(&mut self.io, &mut self.spare, &mut self.packets);
+            path.counters.copied += self.packets.take_copied();
+            // A copy without a frame has none to be reclaimed.
+            path.counters.drops.merge(&self.packets.take_drops());
+        }
+        for &id in self.departures.as_slice() {
+            path.counters.tx_packets += 1;
+            let len = self.packets.meta(id).len.0;
+            let delay = now - self.packets.meta(id).arrival;
+            path.counters.tx_bytes += u64::from(len);
+            path.delays.record(delay);
+            if path.heaviest.is_due(len) {
+                path.heaviest.look(self.io.bytes(id), len, delay, now);
+            }
+        }
+        if let Some(round_trips) = &mut self.round_trips {
+            let departures = self.departures.as_slice();
+            round_trips.leave(egress, departures, &self.packets, &self.io, now);
+        }
+        self.io.transmit(egress, &self.packets, &self.departures);
+        match next {
+            Next::Empty => false,
+            Next::At(time) => {
+                step.until = step.until.min(time);
+                true
+            }
+            Next::Held(time) => {
+                step.until = step.until.min(time);
+                false
+            }
+            Next::Now if self.departures.is_empty() => {
+                step.blocked = true;
+                true
+            }
+            Next::Now => {
+                step.busy = true;
+                false
+            }
         }
     }
 
@@ -366,15 +481,20 @@ impl<I: Io> Worker<I> {
     pub fn refuse(&mut self, reason: DropReason, now: Nanos) -> bool {
         let mut any = false;
         for ingress in self.ports() {
-            let egress = ingress.partner();
+            // Where each would leave does not matter any more.
+            let egress = if self.sorted.is_some() { ingress } else { ingress.partner() };
             self.arrivals.clear();
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
             let counters = &mut self.paths[egress].counters;
             // Malformed packets count as received, too.
-            counters.rx_packets += u64::from(self.packets.unreclaimed());
+            let malformed = u64::from(self.packets.unreclaimed());
+            counters.rx_packets += malformed;
+            self.arrived[ingress].packets += malformed;
             for &id in self.arrivals.as_slice() {
+                let len = self.packets.len(id).0;
                 counters.rx_packets += 1;
-                counters.rx_bytes += self.packets.len(id).0;
+                counters.rx_bytes += len;
+                self.arrived[ingress].add(1, len);
                 self.packets.discard(id, reason);
             }
             any |= self.packets.unreclaimed() > 0;
@@ -387,6 +507,11 @@ impl<I: Io> Worker<I> {
     #[inline]
     pub fn ports(&self) -> impl DoubleEndedIterator<Item = PortId> + ExactSizeIterator + use<I> {
         PortId::first(self.paths.len())
+    }
+
+    /// The counters of packets that arrived at `ingress`.
+    pub fn arrived(&self, ingress: PortId) -> Arrived {
+        self.arrived[ingress]
     }
 
     /// The counters of packets that leave through `egress`.
@@ -456,11 +581,4 @@ fn finish_copies<I: Io>(io: &mut I, spare: &mut Batch, packets: &mut Packets) {
     spare.clear();
     packets.take_aside(spare);
     io.release(spare);
-}
-
-/// The path of packets that leave through `egress`, and that of its partner.
-#[inline]
-fn beside(paths: &mut PerPort<Path>, egress: PortId) -> [&mut Path; 2] {
-    let both = [egress.index(), egress.partner().index()];
-    paths.raw.get_disjoint_mut(both).expect("ports are in pairs")
 }

@@ -52,7 +52,7 @@ impl Io for Ports {
         FRAMES
     }
 
-    fn spare_frames(&self, _: PortId) -> Option<u32> {
+    fn spare_frames(&self, _: PortId, _: PortId) -> Option<u32> {
         Some(self.free.len() as u32)
     }
 

@@ -50,7 +50,7 @@ impl Io for FrameIo {
         FRAMES
     }
 
-    fn spare_frames(&self, _: PortId) -> Option<u32> {
+    fn spare_frames(&self, _: PortId, _: PortId) -> Option<u32> {
         Some(FRAMES)
     }
 

@@ -72,6 +72,17 @@ struct FakeIo {
     copies: bool,
     /// Frames that were put aside and not used.
     unused: u64,
+    /// Whether each packet has a port of its own to leave through.
+    routed: bool,
+    /// Where each packet in `sent` arrived.
+    sent_from: [Vec<PortId>; PORTS.len()],
+    /// Packets that leave nowhere, by the port of arrival.
+    unrouted: [u64; PORTS.len()],
+}
+
+/// Where a packet leaves that a router receives; some leave nowhere.
+fn route(number: u64) -> Option<PortId> {
+    PortId::new((number * 7 % 5) as u8).filter(|port| ALL.contains(port))
 }
 
 impl FakeIo {
@@ -92,6 +103,9 @@ impl FakeIo {
             flows: 1,
             copies: false,
             unused: 0,
+            routed: false,
+            sent_from: Default::default(),
+            unrouted: [0; PORTS.len()],
         }
     }
 
@@ -130,11 +144,21 @@ impl Io for FakeIo {
         self.handed_over[port.index()] = out.len() as u64;
     }
 
+    fn egress_of(&mut self, ingress: PortId, packet: PacketId) -> Option<PortId> {
+        let Owner::Worker { port, number } = self.owners[packet.0 as usize] else {
+            panic!("a packet that the worker does not have")
+        };
+        assert_eq!(port, ingress);
+        let egress = route(number);
+        self.unrouted[ingress.index()] += u64::from(egress.is_none());
+        egress
+    }
+
     fn places(&self) -> u32 {
         FRAMES
     }
 
-    fn spare_frames(&self, ingress: PortId) -> Option<u32> {
+    fn spare_frames(&self, ingress: PortId, _: PortId) -> Option<u32> {
         let spare = self.free[ingress.index()].len().checked_sub(RESERVED);
         if spare.is_none() {
             self.without_frame.set(self.without_frame.get() + self.handed_over[ingress.index()]);
@@ -153,8 +177,12 @@ impl Io for FakeIo {
     }
 
     fn copy(&mut self, from: PacketId, to: PacketId) {
-        assert!(matches!(self.owners[to.0 as usize], Owner::Worker { number: UNUSED, .. }));
-        self.owners[to.0 as usize] = self.owners[from.0 as usize];
+        let (Owner::Worker { number, .. }, Owner::Worker { port, number: UNUSED }) =
+            (self.owners[from.0 as usize], self.owners[to.0 as usize])
+        else {
+            panic!("a copy needs a packet, and a frame that was put aside")
+        };
+        self.owners[to.0 as usize] = Owner::Worker { port, number };
     }
 
     fn room(&mut self, port: PortId) -> usize {
@@ -183,12 +211,19 @@ impl Io for FakeIo {
         assert!(batch.len() <= self.room[port.index()], "more was sent than there is room for");
         for &id in batch.as_slice() {
             let (from, number) = self.take_back(id);
-            assert_eq!(from, port.partner(), "packets that arrive at one port leave at the other");
-            let sent = &mut self.sent[port.index()];
-            let before = sent.iter().rev().find(|sent| *sent % self.flows == number % self.flows);
-            let is_copy = self.copies && before == Some(&number);
-            assert!(before < Some(&number) || is_copy, "{number} was overtaken by {before:?}");
-            sent.push(number);
+            let leaves = if self.routed { route(number) } else { Some(from.partner()) };
+            assert_eq!(Some(port), leaves, "a packet leaves where it is to");
+            let sent = self.sent[port.index()].iter().zip(&self.sent_from[port.index()]);
+            // Packets of several ports may come in any order.
+            let mut same = sent.rev().filter(|(sent, at)| {
+                *sent % self.flows == number % self.flows && (!self.routed || **at == from)
+            });
+            let before = same.next().map(|(sent, _)| *sent);
+            // Copies are made in frames of the port where they leave.
+            let is_copy = self.copies && (before == Some(number) || self.routed);
+            assert!(before < Some(number) || is_copy, "{number} was overtaken by {before:?}");
+            self.sent[port.index()].push(number);
+            self.sent_from[port.index()].push(from);
         }
     }
 
@@ -265,6 +300,15 @@ impl Bed {
         Self { workers, installed, ports, now: Nanos(1_000_000), next: 0 }
     }
 
+    /// The workers of a router.
+    fn routed(self) -> Self {
+        let routed = |mut worker: Worker<FakeIo>| {
+            worker.io_mut().routed = true;
+            worker.routed()
+        };
+        Self { workers: self.workers.into_iter().map(routed).collect(), ..self }
+    }
+
     fn arrive(&mut self, worker: usize, port: PortId, count: usize, len: u32, malformed: bool) {
         for _ in 0..count {
             self.next += 1;
@@ -304,6 +348,10 @@ impl Bed {
         for worker in &self.workers {
             let io = worker.io();
             let mut queued_in_all = 0;
+            if io.routed {
+                self.check_routed(worker);
+                continue;
+            }
             for ingress in ALL {
                 let egress = ingress.partner();
                 let counters = worker.counters(egress);
@@ -328,6 +376,25 @@ impl Bed {
             // If flows have queues, none of these gets all frames.
             assert!(refused >= io.without_frame.get(), "dropped for want of frames");
         }
+    }
+
+    /// The same for a worker whose packets leave where each of them is to.
+    fn check_routed(&self, worker: &Worker<FakeIo>) {
+        let io = worker.io();
+        let (mut queued_in_all, mut came) = (0, 0);
+        for port in ALL {
+            let counters = worker.counters(port);
+            let queued = u64::from(worker.backlog(port).packets);
+            queued_in_all += queued;
+            came += counters.rx_packets;
+            assert_eq!(counters.unaccounted(queued), 0, "{counters:?}, {queued} queued");
+            assert_eq!(worker.arrived(port).packets, io.arrived[port.index()]);
+            assert_eq!(counters.tx_packets, io.sent[port.index()].len() as u64);
+            let nowhere = io.malformed[port.index()] + io.unrouted[port.index()];
+            assert_eq!(counters.drops.get(DropReason::Malformed), nowhere);
+        }
+        assert_eq!(came, io.arrived.iter().sum::<u64>());
+        assert_eq!(io.held() as u64, queued_in_all, "frames held are packets queued");
     }
 
     fn queued(&self) -> u32 {
@@ -436,9 +503,10 @@ proptest! {
     #[test]
     fn no_packet_is_ever_lost_duplicated_or_overtaken(
         queues in 1..=3_usize,
+        routed: bool,
         happenings in prop::collection::vec(happening(), 1..120),
     ) {
-        let mut bed = Bed::new(queues);
+        let mut bed = if routed { Bed::new(queues).routed() } else { Bed::new(queues) };
         for happening in happenings {
             match happening {
                 Happening::Arrive { worker, port, count, len, malformed } => {
@@ -481,6 +549,36 @@ proptest! {
         prop_assert_eq!(bed.queued(), 0);
         prop_assert!(bed.workers.iter().all(|worker| worker.io().held() == 0));
     }
+}
+
+#[test]
+fn a_routers_packets_leave_where_each_is_to() {
+    let mut bed = Bed::new(1).routed();
+    bed.arrive(0, PortId::FIRST, 20, 100, false);
+    bed.arrive(0, PortId::SECOND, 5, 100, false);
+    while bed.step(0) == Activity::Busy {}
+    let io = bed.workers[0].io();
+    let all: Vec<u64> = io.sent.iter().flatten().copied().collect();
+    assert_eq!(all.len() as u64 + io.unrouted.iter().sum::<u64>(), 25);
+    assert_eq!(io.unrouted.iter().sum::<u64>(), 5);
+    assert!(ALL.iter().all(|port| !io.sent[port.index()].is_empty()), "{:?}", io.sent);
+    assert_eq!(bed.workers[0].arrived(PortId::FIRST).packets, 20);
+}
+
+#[test]
+fn a_router_listens_to_all_ports_while_a_queue_waits_for_its_rate() {
+    let mut bed = Bed::new(1).routed();
+    for port in PORTS {
+        bed.tc(&format!("qdisc add dev {port} root tbf rate 8kbit burst 2k limit 10m"));
+    }
+    bed.arrive(0, PortId::FIRST, 64, 1000, false);
+    let mut activity = bed.step(0);
+    while activity == Activity::Busy {
+        activity = bed.step(0);
+    }
+    let Activity::Idle(pause) = activity else { panic!("{activity:?}") };
+    assert_eq!(pause.listen, PortSet::ALL);
+    assert!(pause.until < Nanos::MAX);
 }
 
 #[test]

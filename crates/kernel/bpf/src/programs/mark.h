@@ -3,38 +3,11 @@
 #ifndef MARK_H
 #define MARK_H
 
+#include "edit.h"
 #include "find_class.h"
 #include "frame.h"
 
 #define CE 3
-
-#ifndef TCX
-
-static __always_inline void put_byte(struct xdp_md *ctx, __u32 offset, __u8 *at, __u8 value)
-{
-	*at = value;
-}
-
-static __always_inline void put_word(struct xdp_md *ctx, __u32 offset, __u16 *at, __u16 value)
-{
-	*at = value;
-}
-
-#else
-
-/* The kernel copies first what others have a hand on, and keeps the device's checksum of the
- * packet right. Pointers into the packet are void afterwards. */
-static __always_inline void put_byte(struct __sk_buff *ctx, __u32 offset, __u8 *at, __u8 value)
-{
-	bpf_skb_store_bytes(ctx, offset, &value, sizeof(value), BPF_F_RECOMPUTE_CSUM);
-}
-
-static __always_inline void put_word(struct __sk_buff *ctx, __u32 offset, __u16 *at, __u16 value)
-{
-	bpf_skb_store_bytes(ctx, offset, &value, sizeof(value), BPF_F_RECOMPUTE_CSUM);
-}
-
-#endif
 
 static __always_inline int mark_v4(struct context *ctx, __u32 at, struct iphdr *ip,
 				   void *data_end)

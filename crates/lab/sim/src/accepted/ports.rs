@@ -99,7 +99,7 @@ impl Io for Ports {
         FRAMES
     }
 
-    fn spare_frames(&self, _: PortId) -> Option<u32> {
+    fn spare_frames(&self, _: PortId, _: PortId) -> Option<u32> {
         self.free.len().checked_sub(RESERVED).map(|spare| spare as u32)
     }
 

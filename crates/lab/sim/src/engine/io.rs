@@ -190,13 +190,15 @@ impl Io for SimIo {
         self.places
     }
 
-    fn spare_frames(&self, _ingress: PortId) -> Option<u32> {
+    fn spare_frames(&self, _ingress: PortId, _: PortId) -> Option<u32> {
         let used = self.frames.len() - self.free.len();
         (self.places as usize - used).checked_sub(FRAMES_RESERVED).map(|spare| spare as u32)
     }
 
     fn put_aside(&mut self, ingress: PortId, _longest: Bytes, out: &mut Batch) {
-        while out.has_room() && self.spare_frames(ingress).is_some_and(|spare| spare > 0) {
+        while out.has_room()
+            && self.spare_frames(ingress, ingress.partner()).is_some_and(|spare| spare > 0)
+        {
             let (at, queue, flow, len, tag, ect) = (Nanos::ZERO, 0, 0, 0, 0, false);
             out.push(PacketId(self.place(Offer { at, queue, flow, len, tag, ect })));
         }

@@ -23,7 +23,7 @@ use narrows_forwarding::PerDevice;
 use narrows_link::DeviceLosses;
 use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::Policy;
-use narrows_shaper::{PathCounters, Used};
+use narrows_shaper::{Arrived, PathCounters, Used};
 use narrows_snapshot::KernelDrops as KernelDropsSeen;
 use narrows_units::Nanos;
 use narrows_xsk::KernelDrops;
@@ -133,6 +133,7 @@ impl Instance {
             PortCounted {
                 queues: queues.collect(),
                 verdicts: [to_worker, to_self, unserved, stalled, others],
+                routes: counters::routes(&port.routes),
                 losses: [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier],
             }
         });
@@ -213,6 +214,7 @@ impl Inherited {
         for (past, counted) in self.instance.past.ports.iter_mut().zip(counted) {
             let [to_worker, to_self, unserved, stalled, others] = counted.verdicts;
             past.verdicts = Verdicts { to_worker, to_self, unserved, stalled, others };
+            past.routes = counters::routes_of(&counted.routes);
             let [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier] =
                 counted.losses;
             past.losses = DeviceLosses {
@@ -287,6 +289,7 @@ impl Instance {
         self._promiscuous = plane
             .devices()
             .iter()
+            .filter(|_| !forwarding.is_router())
             .map(|device| narrows_link::promiscuous(device.ifindex))
             .collect::<Result<_, _>>()?;
         match (plane, self.options.plane) {
@@ -326,7 +329,7 @@ impl Instance {
 /// The counters of `all`, without those that the sockets of this session keep themselves.
 fn counted(all: &QueueCounters, past: Option<&QueueCounters>) -> QueueCounted {
     QueueCounted {
-        inward: path_counted(&all.inward),
+        arrived: [all.arrived.packets, all.arrived.bytes],
         outward: path_counted(&all.outward),
         tx_kicks: all.tx_kicks,
         kernel_drops: past.map(QueueCounters::kernel_drops).unwrap_or_default(),
@@ -346,8 +349,9 @@ fn path_counted(path: &PathCounters) -> PathCounted {
 fn counters(counted: &QueueCounted) -> Option<QueueCounters> {
     let KernelDropsSeen { rx_ring_full, rx_dropped, fill_ring_empty, rx_invalid, tx_invalid } =
         counted.kernel_drops;
+    let [packets, bytes] = counted.arrived;
     Some(QueueCounters {
-        inward: path(&counted.inward)?,
+        arrived: Arrived { packets, bytes },
         outward: path(&counted.outward)?,
         tx_kicks: counted.tx_kicks,
         backlog: Default::default(),

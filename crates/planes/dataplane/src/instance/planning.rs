@@ -109,8 +109,12 @@ impl Planner {
 /// Checks that each device of `policy` is one of `ports`, or one through which they redirect.
 pub(super) fn check_ports(policy: &Policy, ports: &Forwarding) -> Result<(), InstanceError> {
     let is_known = |dev: &str| ports.port(dev).is_some() || is_intermediate(dev);
-    match policy.ports().find(|(dev, _)| !is_known(dev)) {
-        Some((dev, _)) => Err(InstanceError::ForeignPort(dev.to_owned())),
+    if let Some((dev, _)) = policy.ports().find(|(dev, _)| !is_known(dev)) {
+        return Err(InstanceError::ForeignPort(dev.to_owned()));
+    }
+    let redirects = |port: &&String| ports.is_router() && policy.redirected(port).is_some();
+    match ports.names().iter().find(redirects) {
+        Some(port) => Err(InstanceError::Redirected(port.clone())),
         None => Ok(()),
     }
 }
@@ -121,8 +125,10 @@ pub(super) fn in_force<'a>(
     ports: &Forwarding,
     port: PortId,
 ) -> Result<Cow<'a, PortPolicy>, InstanceError> {
-    let [name, opposite] = [port, ports.across(port)].map(|port| ports.name(port));
-    policy.in_force(name, opposite).map_err(|source| does_not_fit(name, source))
+    let name = ports.name(port);
+    let Some(opposite) = ports.across(port) else { return Ok(Cow::Borrowed(policy.port(name))) };
+    let in_force = policy.in_force(name, ports.name(opposite));
+    in_force.map_err(|source| does_not_fit(name, source))
 }
 
 /// `plan` of `port`, with those filters in the driver that its plane has there.

@@ -11,7 +11,7 @@ use narrows_bpf::{Pulse, SetTables, SteerError, Verdicts};
 use narrows_forwarding::DeviceId;
 use narrows_link::{Device, QueueCounts, Queues};
 use narrows_packet::Backlog;
-use narrows_shaper::PathCounters;
+use narrows_shaper::{Arrived, PathCounters};
 use narrows_units::Bytes;
 use narrows_xsk::CopyMode;
 use std::cell::RefCell;
@@ -177,6 +177,7 @@ fn joined(plane: FakePlane) -> Instance {
             copy_mode: None,
             round_trips: false,
         },
+        skip_netfilter: false,
         dispatcher: None,
     };
     let repairs = Repairs::new("/nonexistent/nrw-repairs".into());
@@ -198,7 +199,8 @@ fn counts(received: u64, queued: u32) -> Counts {
     let backlog = Backlog { packets: queued, bytes: Bytes(u64::from(queued) * 100) };
     let none = QueueCounters::default();
     let [a, b] = [PortId::FIRST, PortId::SECOND];
-    counts.ports[a].queues = vec![none, QueueCounters { inward: path, ..none }];
+    counts.ports[a].queues =
+        vec![none, QueueCounters { arrived: Arrived { packets: received, bytes: 0 }, ..none }];
     counts.ports[b].queues = vec![none, QueueCounters { outward: path, backlog, ..none }];
     counts.ports[a].verdicts = Verdicts { unserved: 3, ..Verdicts::default() };
     counts

@@ -78,7 +78,8 @@ impl Instance {
             _ => None,
         });
         let total = counts.total();
-        let beyond = [id, forwarding.across(id)].map(|port| totals.ports[port].beyond.as_ref());
+        let beyond = |port: Option<PortId>| totals.ports[port?].beyond.as_ref();
+        let beyond = [Some(id), forwarding.across(id)].map(beyond);
         let plane = self.plane.as_ref();
         let device = forwarding.device_of(id);
         let facts = plane.map(|plane| &plane.devices()[device]);
@@ -108,6 +109,7 @@ impl Instance {
             unserved: counts.verdicts.unserved,
             stalled: counts.verdicts.stalled,
             others: counts.verdicts.others,
+            routes: counters::routes(&counts.routes),
             delays: counters::delays(&counts.delays),
             round_trips: beyond[0].map(counters::beyond),
             heaviest: counters::heaviest(&counts.heaviest, beyond),
@@ -157,9 +159,11 @@ impl SeenWithTrees {
         let Self { mut snapshot, beyond, seen } = self;
         let (policy, forwarding) = (seen.policy(), &seen.ports);
         for (id, port) in forwarding.ids().zip(&mut snapshot.ports) {
-            let opposite = forwarding.name(forwarding.across(id));
             // That of an intermediate device, if what comes in opposite is redirected to one.
-            let shaping = policy.shaping(&port.name, opposite);
+            let shaping = match forwarding.across(id) {
+                Some(opposite) => policy.shaping(&port.name, forwarding.name(opposite)),
+                None => port.name.clone(),
+            };
             port.qdiscs = read(&narrows_tc::qdiscs(&shaping, &seen));
             port.classes = read(&narrows_tc::classes(&shaping, &seen));
             let major = policy.port(&shaping).outermost().map(Handle::major);

@@ -1,7 +1,7 @@
 //! A session that continues in another process: what the old process offers, and how the new
 //! process inherits it.
 
-use super::{Boards, Prepared, Secrets, Session, install, load};
+use super::{Boards, Loading, Prepared, Secrets, Session, install, routing_of, worker};
 use crate::clock;
 use crate::device::{DeviceFacts, losses};
 use crate::error::{InstanceError, SessionError};
@@ -132,8 +132,9 @@ impl InheritedSession {
             sockets.push(of_queue);
         }
         let entries = manifest.devices.iter().map(DeviceManifest::entry).collect();
-        let (heartbeats, steers) =
-            load(forwarding, &devices, multi_buffer, stalled, &entries, &sockets)?;
+        let routing = routing_of(forwarding, &devices)?;
+        let loading = Loading { forwarding, devices: &devices, routing: routing.as_ref() };
+        let (heartbeats, steers) = loading.load(multi_buffer, stalled, &entries, &sockets)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let (installed, slots) = install(plans);
@@ -142,7 +143,7 @@ impl InheritedSession {
         for ((sockets, (_, count)), qdiscs) in sockets.into_iter().zip(&parts).zip(slots) {
             let part = umem.part(*count)?;
             let io = XdpIo::new(sockets, part, forwarding, &shares, dissector, seal);
-            workers.push(boards.give_to(Worker::new(io, *count, qdiscs)));
+            workers.push(boards.give_to(worker(forwarding, io, *count, qdiscs)));
         }
         if workers.len() != parts.len() {
             let reason = "the policy is for another number of queues".to_owned();
@@ -159,6 +160,7 @@ impl InheritedSession {
             heartbeats,
             ios,
             devices,
+            routing,
             copy_mode,
             sizing,
         };
@@ -191,7 +193,7 @@ impl InheritedPlane for InheritedSession {
             worker.io_mut().go_on(queued);
             for (egress, packets) in queued.queued.iter_enumerated() {
                 for (arrival, frames) in packets.iter() {
-                    if let Some((id, len)) = worker.io_mut().adopt(egress.partner(), frames) {
+                    if let Some((id, len)) = worker.io_mut().adopt(egress, frames) {
                         worker.adopt(egress, id, len, arrival, now);
                     }
                 }

@@ -4,11 +4,12 @@ use super::Session;
 use crate::clock;
 use crate::counters::Counts;
 use crate::device::DeviceFacts;
-use crate::error::InstanceError;
+use crate::error::{InstanceError, SessionError};
 use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
+use crate::routing::Routing;
 use crate::upgrade::state::PlaneManifest;
 use crate::worker_report::WorkerReport;
 use crate::workers::{Ended, Standstill};
@@ -120,6 +121,11 @@ impl Plane for Session {
         }
     }
 
+    fn follow_routing(&mut self) -> Result<(), InstanceError> {
+        let followed = self.prepared.routing.as_mut().map_or(Ok(()), Routing::follow);
+        Ok(followed.map_err(SessionError::Routing)?)
+    }
+
     fn pulses(&self) -> Vec<Pulse> {
         self.workers.pulses().collect()
     }
@@ -172,6 +178,7 @@ impl Session {
                 let device = forwarding.device_of(id);
                 port.verdicts = self.prepared.steers[device].verdicts().unwrap_or_default();
                 port.losses = self.device(device).losses;
+                port.routes = self.prepared.steers[device].routed().unwrap_or_default();
             }
         }
         for (queue, report) in reports.iter().enumerate() {
@@ -180,7 +187,7 @@ impl Session {
         for (port, front) in self.prepared.fronts.iter_enumerated() {
             // On which queue that was is not known: it is told of the first.
             for dropped in front.dropped() {
-                counts.add_dropped_in_front(port, 0, dropped);
+                counts.add_dropped_in_front(port, forwarding.across(port), 0, dropped);
             }
         }
         counts
@@ -235,8 +242,10 @@ impl LooksUp for Session {
             true => self.looks_up.insert(egress),
             false => self.looks_up.remove(egress),
         }
-        let device = forwarding.device_of(forwarding.across(egress));
-        let mut served = forwarding.ports_on(device).map(|port| forwarding.across(port));
+        // In a router all devices look up, or none: the kernel translates what it forwards itself.
+        let arrives = forwarding.across(egress).unwrap_or(egress);
+        let device = forwarding.device_of(arrives);
+        let mut served = forwarding.ports_on(device).filter_map(|port| forwarding.across(port));
         let is_wanted = served.any(|port| self.looks_up.has(port));
         let done = self.prepared.steers[device].look_up(is_wanted);
         if done.is_err() {

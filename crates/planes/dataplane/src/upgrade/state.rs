@@ -172,6 +172,8 @@ pub struct PortCounted {
     /// By its steering program: handed to workers, for this box, left to the kernel, stalled, in no
     /// VLAN that is a port.
     pub verdicts: [u64; 5],
+    /// In a router: what became of frames, by the name of the outcome.
+    pub routes: BTreeMap<String, u64>,
     /// Lost by its device: received and dropped, with an error, missed; not sent, with an error,
     /// for lack of a carrier.
     pub losses: [u64; 6],
@@ -180,8 +182,8 @@ pub struct PortCounted {
 /// The counters of a queue.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct QueueCounted {
-    /// Packets that arrived here.
-    pub inward: PathCounted,
+    /// Packets that arrived here, and their bytes.
+    pub arrived: [u64; 2],
     /// Packets that leave, or were to leave, here.
     pub outward: PathCounted,
     /// System calls made to send them.
@@ -267,7 +269,8 @@ mod tests {
     fn contents() -> Contents {
         let counted = PortCounted {
             queues: vec![QueueCounted {
-                inward: PathCounted {
+                arrived: [1, 60],
+                outward: PathCounted {
                     received: [1, 60],
                     sent: [2, 120],
                     copied: 1,
@@ -277,6 +280,7 @@ mod tests {
                 ..QueueCounted::default()
             }],
             verdicts: [5, 6, 7, 8, 9],
+            routes: [("routed".to_owned(), 4)].into(),
             losses: [9, 0, 0, 0, 0, 0],
         };
         let spent = Spent { class: 16, rate: Nanos(2), ceil: Nanos(3) };
@@ -333,12 +337,11 @@ mod tests {
     #[test]
     fn this_is_format_7() {
         let expected = concat!(
-            r#"{"stopped":9,"counted":[{"queues":[{"inward":{"received":[1,60],"sent":[2,120],"#,
-            r#""copied":1,"dropped":{"limit":3}},"#,
-            r#""outward":{"received":[0,0],"sent":[0,0],"copied":0,"dropped":{}},"#,
+            r#"{"stopped":9,"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
+            r#""sent":[2,120],"copied":1,"dropped":{"limit":3}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
-            r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
-            r#""verdicts":[0,0,0,0,0],"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
+            r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"routes":{"routed":4},"losses":[9,0,0,0,0,0]},{"queues":[],"#,
+            r#""verdicts":[0,0,0,0,0],"routes":{},"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
             r#""programs":[{"numbers":[[1,16,2]],"actions":[[2,5,1]],"before_root":[7,7,7,7,7,7,7,7,7],"#,
             r#""inherited":[[[1,16],[6,6,6,6,6,6]]]}]}"#
         );

@@ -32,7 +32,7 @@ const QUEUES: [Metric<Queue>; 8] = [
     }),
 ];
 
-const PORTS: [Metric<Port>; 4] = [
+const PORTS: [Metric<Port>; 5] = [
     Metric::gauge(
         "narrows_port_limit_bytes_per_second",
         "The rate set at the port's root; absent if there is none.",
@@ -46,6 +46,11 @@ const PORTS: [Metric<Port>; 4] = [
         "narrows_port_to_self_packets_total",
         "Frames for the host itself, passed to the kernel.",
         |it| Some(it.to_self.into()),
+    ),
+    Metric::counter(
+        "narrows_port_other_packets_total",
+        "Frames of no VLAN that is a port, passed to the kernel.",
+        |it| Some(it.others.into()),
     ),
 ];
 

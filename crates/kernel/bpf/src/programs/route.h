@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Where the kernel's routes send a frame, and how it leaves.
+ *
+ * Two steps. `find_way` decides everything and changes nothing. `take_way` then writes the way into
+ * the frame: addresses of the Ethernet header, TTL or hop limit, checksum. So whatever is not routed
+ * here goes to the kernel as it arrived, and the kernel routes, answers or drops it.
+ *
+ * The kernel's look-up (`bpf_fib_lookup`) knows routes, rules, neighbours and MTUs. It does not
+ * check what the kernel checks in front of its own look-up: addresses that no router forwards, own
+ * addresses as sources, and the way back to a source (`rp_filter`, which exists for IPv4 only).
+ * That is done here. What the kernel's look-up refuses, it refuses for a reason that the kernel
+ * tells the sender; so the kernel gets the frame. Only a blackhole route says nothing, and drops
+ * here.
+ *
+ * Source: net/ipv4/route.c, net/ipv4/fib_frontend.c, net/ipv6/ip6_input.c, net/ipv6/ip6_output.c,
+ * net/core/filter.c; RFC 1141, 1812, 8200.
+ *
+ * Non-goals: VLANs, options, multicast, netfilter, IPsec, redirects of ICMP, the checksum of a
+ * header that arrives (it stays as wrong as it was); a strict check of sources whose route has
+ * several next hops (the kernel gets what the look-up finds another hop for).
+ */
+#ifndef ROUTE_H
+#define ROUTE_H
+
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include "edit.h"
+#include "segments.h"
+#include "self.h"
+
+#define PORTS_MAX 64
+#define OWN_ADDRESSES_MAX 4096
+
+/* Of <sys/socket.h>, which is not for programs in the kernel. */
+#define AF_INET 2
+#define AF_INET6 10
+/* "More fragments", or an offset. */
+#define FRAGMENT 0x3fff
+/* Traffic class and flow label, as the kernel's routes see them. */
+#define FLOW_MASK 0x0fffffff
+
+/* What became of a frame. src/router.rs says the same in Rust. */
+enum outcome {
+	ROUTED,		/* leaves through a port */
+	NOT_FOR_US,	/* to another MAC address: another's, multicast, broadcast */
+	NOT_IP,		/* ARP, a VLAN tag, all else */
+	SHORT,		/* shorter than its headers say */
+	OPTIONS,	/* of IPv4, or for each hop of IPv6 */
+	TTL,		/* TTL or hop limit are used up */
+	MARTIAN,	/* an address that no router forwards */
+	OWN_SOURCE,	/* from an address of this box */
+	BAD_SOURCE,	/* its source is not where it came from: rp_filter */
+	NOT_FORWARDED,	/* for this box, or without a route */
+	DISABLED,	/* its device does not forward */
+	TOO_LONG,	/* for its route */
+	NO_NEIGHBOUR,	/* the next hop's MAC address is not known */
+	OTHER_PORT,	/* leaves through a device that is no port */
+	UNREACHABLE,	/* a route says unreachable, or prohibited */
+	UNSUPPORTED,	/* the route encapsulates, or another answer */
+	BLACKHOLE,	/* dropped: a route says so */
+	NO_ROOM,	/* there is no room for metadata in front of it */
+	NOBODY,		/* nothing takes what leaves through that port */
+	OUTCOMES,
+};
+
+/* How sources of IPv4 are checked: the values of rp_filter. */
+enum { UNCHECKED, STRICT, LOOSE };
+
+/* How frames that arrive at a port are routed. */
+struct ingress {
+	__u32 source_check;
+	__u32 flags;		/* of the kernel's look-up, for IPv4 */
+};
+
+/* IPv4 addresses as ::ffff:a.b.c.d. */
+struct address {
+	__be32 words[4];
+};
+
+/* The port at which frames arrive, by number. Set before the program is loaded. */
+const volatile __u32 arrives_at = 0;
+
+/* Made by user space, as are the next two, for all ports: by number. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PORTS_MAX);
+	__type(key, __u32);
+	__type(value, struct ingress);
+} ingresses SEC(".maps");
+
+/* The numbers of ports, by the indices of their devices. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} port_of SEC(".maps");
+
+/* The addresses of this box. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, OWN_ADDRESSES_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct address);
+	__type(value, __u32);
+} own_addresses SEC(".maps");
+
+/* The frames of each outcome. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, OUTCOMES);
+	__type(key, __u32);
+	__type(value, __u64);
+} outcomes SEC(".maps");
+
+/* What a frame leaves with. `take_way` leaves here what it arrived with. */
+struct way {
+	__u32 port;		/* through which it leaves */
+	__u32 version;		/* 4 or 6 */
+	__u8 addresses[12];	/* of the Ethernet header: destination and source */
+	__u16 check;		/* of IPv4 */
+	__u8 ttl;
+};
+
+/* What is looked up. */
+struct asked {
+	struct bpf_fib_lookup fib;
+	struct address source;
+	const struct ingress *ingress;
+	__u32 bytes;		/* of the frame behind the Ethernet header, */
+	__u32 longest;		/* and of the longest packet that it stands for */
+};
+
+/* Counts `packets` frames of this outcome. */
+static __always_inline void count_outcome(__u32 outcome, __s64 packets)
+{
+	__u64 *frames = bpf_map_lookup_elem(&outcomes, &outcome);
+
+	/* A slot belongs to one CPU, so a plain addition is enough. */
+	if (frames)
+		*frames += packets;
+}
+
+/* Whether no router forwards it, as source or as destination: "this network", loopback, multicast,
+ * reserved, broadcast. */
+static __always_inline int is_martian_v4(__be32 address)
+{
+	__u32 first = bpf_ntohl(address) >> 24;
+
+	return first == 0 || first == 127 || first >= 224;
+}
+
+/* The same: unspecified, loopback, with an IPv4 address in it, link-local, multicast. */
+static __always_inline int is_martian_v6(const __be32 *words)
+{
+	__u32 first = bpf_ntohl(words[0]);
+
+	if (!words[0] && !words[1])
+		return !words[2] || words[2] == bpf_htonl(0xffff);
+	return first >> 24 == 0xff || (first & 0xffc00000) == 0xfe800000;
+}
+
+/* Reads ports at `at`, of which `left` bytes are in the packet. A flow's fragments have none, nor
+ * has its first, so that all of them take the same of several next hops. */
+static __always_inline void read_ports(struct context *ctx, struct asked *asked, __be16 *at,
+				       __u32 left)
+{
+	__u8 protocol = asked->fib.l4_protocol;
+
+	if ((protocol != IPPROTO_TCP && protocol != IPPROTO_UDP) || left < 4)
+		return;
+	if ((void *)(at + 2) > data_end_of(ctx))
+		return;
+	asked->fib.sport = at[0];
+	asked->fib.dport = at[1];
+}
+
+static __always_inline int read_v4(struct context *ctx, struct asked *asked, struct way *way)
+{
+	struct iphdr *ip = data_of(ctx) + sizeof(struct ethhdr);
+	__u32 bytes, check;
+
+	if ((void *)(ip + 1) > data_end_of(ctx))
+		return SHORT;
+	if (ip->version != 4)
+		return NOT_IP;
+	if (ip->ihl != 5)
+		return OPTIONS;
+	bytes = bpf_ntohs(ip->tot_len);
+	if (bytes < sizeof(*ip) || bytes > asked->bytes)
+		return SHORT;
+	if (ip->ttl <= 1)
+		return TTL;
+	if (is_martian_v4(ip->saddr) || is_martian_v4(ip->daddr))
+		return MARTIAN;
+	asked->fib.family = AF_INET;
+	asked->fib.tos = ip->tos;
+	asked->fib.l4_protocol = ip->protocol;
+	asked->fib.ipv4_src = ip->saddr;
+	asked->fib.ipv4_dst = ip->daddr;
+	asked->source.words[2] = bpf_htonl(0xffff);
+	asked->source.words[3] = ip->saddr;
+	if (!(ip->frag_off & bpf_htons(FRAGMENT)))
+		read_ports(ctx, asked, (__be16 *)(ip + 1), bytes - sizeof(*ip));
+	way->version = 4;
+	way->ttl = ip->ttl - 1;
+	/* The TTL is the upper half of a word. What the word loses, the checksum gains. */
+	check = ip->check + bpf_htons(0x0100);
+	way->check = check + (check >= 0xffff);
+	return ROUTED;
+}
+
+static __always_inline int read_v6(struct context *ctx, struct asked *asked, struct way *way)
+{
+	struct ipv6hdr *ip = data_of(ctx) + sizeof(struct ethhdr);
+	__u32 bytes;
+
+	if ((void *)(ip + 1) > data_end_of(ctx))
+		return SHORT;
+	if (ip->version != 6)
+		return NOT_IP;
+	/* Options for each hop. */
+	if (ip->nexthdr == 0)
+		return OPTIONS;
+	bytes = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+	if (bytes > asked->bytes)
+		return SHORT;
+	if (ip->hop_limit <= 1)
+		return TTL;
+	asked->fib.family = AF_INET6;
+	asked->fib.flowinfo = *(__be32 *)ip & bpf_htonl(FLOW_MASK);
+	asked->fib.l4_protocol = ip->nexthdr;
+	__builtin_memcpy(asked->fib.ipv6_src, &ip->saddr, 16);
+	__builtin_memcpy(asked->fib.ipv6_dst, &ip->daddr, 16);
+	if (is_martian_v6(asked->fib.ipv6_src) || is_martian_v6(asked->fib.ipv6_dst))
+		return MARTIAN;
+	__builtin_memcpy(&asked->source, &ip->saddr, 16);
+	read_ports(ctx, asked, (__be16 *)(ip + 1), bytes - sizeof(*ip));
+	way->version = 6;
+	way->ttl = ip->hop_limit - 1;
+	return ROUTED;
+}
+
+/* What becomes of a frame of which the look-up says `said`. */
+static __always_inline int outcome_of(long said)
+{
+	switch (said) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+		return ROUTED;
+	case BPF_FIB_LKUP_RET_BLACKHOLE:
+		return BLACKHOLE;
+	case BPF_FIB_LKUP_RET_UNREACHABLE:
+	case BPF_FIB_LKUP_RET_PROHIBIT:
+		return UNREACHABLE;
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+		return NOT_FORWARDED;
+	case BPF_FIB_LKUP_RET_FWD_DISABLED:
+		return DISABLED;
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		return NO_NEIGHBOUR;
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return TOO_LONG;
+	}
+	return UNSUPPORTED;
+}
+
+#ifndef TCX
+
+static __always_inline __u32 device_of(struct xdp_md *ctx)
+{
+	return ctx->ingress_ifindex;
+}
+
+static __always_inline void measure(struct xdp_md *ctx, struct asked *asked)
+{
+	asked->bytes = asked->longest = size_of(ctx).bytes - sizeof(struct ethhdr);
+}
+
+#else
+
+static __always_inline __u32 device_of(struct __sk_buff *ctx)
+{
+	return ctx->ifindex;
+}
+
+static __always_inline void measure(struct __sk_buff *ctx, struct asked *asked)
+{
+	__u32 segment = ctx->gso_size;
+	__u64 headers;
+
+	asked->bytes = asked->longest = ctx->len - sizeof(struct ethhdr);
+	if (segment && segment != BY_PARTS) {
+		headers = headers_of(ctx);
+		asked->longest = (__u32)headers - (__u32)(headers >> 32) + segment;
+	}
+}
+
+#endif
+
+/* Whether the source of an IPv4 packet, which is to leave through the device `leaves`, may come in
+ * where it did. As in the kernel, rules see the way back: from where the packet would leave. */
+static __always_inline int is_plausible(struct context *ctx, struct asked *asked, __u32 leaves)
+{
+	const struct ingress *ingress = asked->ingress;
+	struct iphdr *ip = data_of(ctx) + sizeof(struct ethhdr);
+	struct bpf_fib_lookup *fib = &asked->fib;
+	__be16 sport = fib->sport;
+	long said;
+
+	if ((void *)(ip + 1) > data_end_of(ctx))
+		return 0;
+	fib->family = AF_INET;
+	fib->sport = fib->dport;
+	fib->dport = sport;
+	/* Fits any MTU: 0 would be the length of the frame at tcx. */
+	fib->tot_len = 1;
+	fib->ifindex = leaves;
+	fib->flowinfo = 0;
+	fib->tos = ip->tos;
+	fib->ipv4_src = ip->daddr;
+	fib->ipv4_dst = ip->saddr;
+	said = bpf_fib_lookup(ctx, fib, sizeof(*fib), ingress->flags | BPF_FIB_LOOKUP_SKIP_NEIGH);
+	if (said != BPF_FIB_LKUP_RET_SUCCESS)
+		return 0;
+	return ingress->source_check != STRICT || fib->ifindex == device_of(ctx);
+}
+
+/* Finds the way of a frame, and changes nothing. Returns what becomes of it. */
+static __always_inline int find_way(struct context *ctx, struct way *way)
+{
+	struct asked asked = {};
+	__u32 number = arrives_at, leaves, *port;
+	struct ethhdr *eth;
+	__be16 type, tag_type;
+	int outcome;
+	long said;
+
+	reach_headers(ctx);
+	eth = data_of(ctx);
+	if ((void *)(eth + 1) > data_end_of(ctx))
+		return SHORT;
+	if (!is_to_own_mac(eth))
+		return NOT_FOR_US;
+	type = eth->h_proto;
+	tag_beside(ctx, &tag_type);
+	if (tag_type)
+		return NOT_IP;
+	asked.ingress = bpf_map_lookup_elem(&ingresses, &number);
+	if (!asked.ingress)
+		return UNSUPPORTED;
+	measure(ctx, &asked);
+	if (type == bpf_htons(ETH_P_IP))
+		outcome = read_v4(ctx, &asked, way);
+	else if (type == bpf_htons(ETH_P_IPV6))
+		outcome = read_v6(ctx, &asked, way);
+	else
+		outcome = NOT_IP;
+	if (outcome != ROUTED)
+		return outcome;
+	if (bpf_map_lookup_elem(&own_addresses, &asked.source))
+		return OWN_SOURCE;
+	/* All of the frame, also what its headers do not claim: no device takes more. */
+	if (asked.longest > 0xffff)
+		return TOO_LONG;
+	asked.fib.tot_len = asked.longest;
+	asked.fib.ifindex = device_of(ctx);
+	/* IPv6 has local addresses in a table of their own: one table is never enough. */
+	said = bpf_fib_lookup(ctx, &asked.fib, sizeof(asked.fib),
+			      way->version == 4 ? asked.ingress->flags : 0);
+	outcome = outcome_of(said);
+	if (outcome != ROUTED)
+		return outcome;
+	leaves = asked.fib.ifindex;
+	port = bpf_map_lookup_elem(&port_of, &leaves);
+	if (!port)
+		return OTHER_PORT;
+	way->port = *port;
+	__builtin_memcpy(way->addresses, asked.fib.dmac, ETH_ALEN);
+	__builtin_memcpy(way->addresses + ETH_ALEN, asked.fib.smac, ETH_ALEN);
+	if (way->version == 4 && asked.ingress->source_check != UNCHECKED &&
+	    !is_plausible(ctx, &asked, leaves))
+		return BAD_SOURCE;
+	return ROUTED;
+}
+
+/* Writes `way` into the frame, and what was there into `way`: done twice, it changes nothing.
+ * Returns whether it did, as it always does after `find_way`. */
+static __always_inline int take_way(struct context *ctx, struct way *way)
+{
+	const __u32 at = sizeof(struct ethhdr);
+	struct ethhdr *eth = data_of(ctx);
+	struct iphdr *ip = (void *)(eth + 1);
+	struct ipv6hdr *ip6 = (void *)(eth + 1);
+	struct way was = *way;
+
+	/* The shorter one of the two. */
+	if ((void *)(ip + 1) > data_end_of(ctx))
+		return 0;
+	__builtin_memcpy(was.addresses, eth, 2 * ETH_ALEN);
+	if (way->version == 4) {
+		was.ttl = ip->ttl;
+		was.check = ip->check;
+		put_word(ctx, at + offsetof(struct iphdr, check), &ip->check, way->check);
+		put_byte(ctx, at + offsetof(struct iphdr, ttl), &ip->ttl, way->ttl);
+	} else {
+		was.ttl = ip6->hop_limit;
+		put_byte(ctx, at + offsetof(struct ipv6hdr, hop_limit), &ip6->hop_limit, way->ttl);
+	}
+	put_addresses(ctx, eth, way->addresses);
+	*way = was;
+	return 1;
+}
+
+#endif

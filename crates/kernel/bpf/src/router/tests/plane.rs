@@ -1,0 +1,322 @@
+//! Routing on the XDP plane: a program for each device, and a tree for each port.
+
+use super::*;
+use crate::attach::{Hook, XdpMode};
+use crate::test_run::{Packet, as_xdp, run_at_tcx};
+use crate::tree::layout::{Class, NOWHERE, PRIORITIES};
+use crate::tree::{Image, Port, Scope, Totals, Tree, TreeError};
+
+const ENTRIES: [Entry; 3] = [Entry::Own, Entry::Shared, Entry::Tcx];
+
+fn hook_of(entry: Entry) -> Hook {
+    if entry == Entry::Tcx { Hook::Tcx } else { Hook::Xdp(XdpMode::Native) }
+}
+
+/// A router on the XDP plane: a program for `lan`, and a tree for each port.
+struct Plane {
+    router: Router,
+    program: RouterProgram,
+    trees: Vec<Tree>,
+    lan: u32,
+}
+
+/// The tree of a port with this address, behind `router`.
+fn tree_behind(router: &Router, entry: Entry, mac: [u8; 6], maps: &[OwnedFd]) -> Tree {
+    let port = Port { own: mac.into(), multi_buffer: false, entry, other_tag: None };
+    let tree = Tree::behind(router, port, hook_of(entry), maps).unwrap();
+    // Nothing is sent in a test run, so any device does.
+    tree.connect(1).unwrap();
+    tree
+}
+
+impl Plane {
+    fn new(entry: Entry) -> Self {
+        let lan = index("lan");
+        let router = Router::new(&[(lan, LAN), (index("wan"), WAN)]).unwrap();
+        let program = RouterProgram::load(LAN_MAC, false, entry, &router, LAN).unwrap();
+        let tree = |(port, mac)| {
+            let mut tree = tree_behind(&router, entry, mac, &[]);
+            tree.stand_behind_router(&router, port).unwrap();
+            tree
+        };
+        let trees = [(LAN, LAN_MAC), (WAN, WAN_MAC)].map(tree).into();
+        Self { router, program, trees, lan }
+    }
+
+    /// The verdict on a frame that arrives at `lan`, as XDP's, and the frame after it.
+    fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
+        let entry = self.program.entry();
+        let program = self.program.program();
+        let TestRun { verdict, frame, .. } = match entry {
+            Entry::Tcx => {
+                let packet = Packet { ifindex: self.lan, ..Packet::default() };
+                run_at_tcx(program, frame, packet).unwrap()
+            }
+            Entry::Own | Entry::Shared => {
+                let (run, before) = run_arriving(program, &[], frame, self.lan).unwrap();
+                assert!(before.is_empty());
+                run
+            }
+        };
+        (as_xdp(entry, verdict), frame)
+    }
+
+    fn routed(&self) -> RouteCounters {
+        self.program.routed().unwrap()
+    }
+
+    /// The packets that each tree sent.
+    fn sent(&self) -> Vec<u64> {
+        self.trees.iter().map(|tree| tree.totals().unwrap().sent_packets).collect()
+    }
+}
+
+/// Runs `work` for each way to be attached, in one bed.
+fn in_each_plane(work: impl Fn(Plane) + Send) {
+    in_a_bed(|_| ENTRIES.into_iter().map(Plane::new).for_each(work));
+}
+
+/// A plan that drops all.
+fn nowhere() -> Image {
+    let outermost = Scope { otherwise: [NOWHERE; PRIORITIES], ..Scope::default() };
+    Image { outermost, ..Image::default() }
+}
+
+#[test]
+fn a_frame_is_sent_by_the_tree_of_the_port_through_which_it_leaves() {
+    in_each_plane(|plane| {
+        let ways = [
+            (frame(NEAR, FAR, 100), WAN_MAC, HOP),
+            (frame(NEAR6, FAR6, 100), WAN_MAC, HOP),
+            (frame(NEAR, "10.0.1.3", 100), WAN_MAC, SECOND_HOP),
+            (frame("10.9.9.9", NEAR, 100), LAN_MAC, HOST),
+        ];
+        for (frame, from, to) in &ways {
+            assert_eq!(plane.run(frame), (REDIRECT, model::leaving(frame, *from, *to)));
+        }
+        assert_eq!(plane.sent(), [1, 3]);
+        let sent_bytes = ways[0].0.len() as u64 * 2 + ways[1].0.len() as u64;
+        let expected = Totals { sent_packets: 3, sent_bytes, ..Totals::default() };
+        assert_eq!(plane.trees[1].totals().unwrap(), expected);
+        assert_eq!(plane.routed(), RouteCounters::of(&[4]));
+    });
+}
+
+#[test]
+fn a_tree_meters_what_leaves_through_its_port_and_nothing_else() {
+    in_each_plane(|mut plane| {
+        plane.trees[1].install(nowhere(), &[]).unwrap();
+        assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, DROP);
+        assert_eq!(plane.run(&frame("10.9.9.9", NEAR, 8)).0, REDIRECT);
+        // The box's own frames, and those that the kernel routes, are not its matter.
+        let own = frame(NEAR, "10.0.1.1", 8);
+        assert_eq!(plane.run(&own), (PASS, own));
+        let expected = Totals { unclassified_drops: 1, dropped_bytes: 42, ..Totals::default() };
+        assert_eq!(plane.trees[1].totals().unwrap(), expected);
+        assert_eq!(plane.sent(), [1, 0]);
+    });
+}
+
+#[test]
+fn what_leaves_where_no_tree_is_goes_to_the_kernel_as_it_was() {
+    in_each_plane(|mut plane| {
+        plane.trees[1].detach();
+        for (count, (source, destination)) in (1..).zip([(NEAR, FAR), (NEAR6, FAR6)]) {
+            let frame = frame(source, destination, 8);
+            assert_eq!(plane.run(&frame), (PASS, frame));
+            let routed = plane.routed();
+            assert_eq!((routed[Outcome::Nobody], routed[Outcome::Routed]), (count, 0));
+        }
+        // Also with a checksum that has two forms.
+        for check in [[0, 0], [0xff, 0xff], [0xfe, 0xff], [0xff, 0]] {
+            let mut frame = frame(NEAR, FAR, 8);
+            frame[24..26].copy_from_slice(&check);
+            assert_eq!(plane.run(&frame), (PASS, frame));
+        }
+        plane.trees[1].stand_behind_router(&plane.router, WAN).unwrap();
+        assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
+    });
+}
+
+/// A class without a limit.
+fn class() -> Class {
+    Class::default()
+}
+
+#[test]
+fn filters_in_front_of_a_device_choose_the_class_at_any_port() {
+    in_each_plane(|mut plane| {
+        let mut image = Image { classes: [(1, class()), (2, class())].into(), ..Image::default() };
+        image.outermost = Scope { major: 1, otherwise: [1; PRIORITIES], ..Scope::default() };
+        image.names.insert(0x1_0020, 2);
+        for tree in &mut plane.trees {
+            tree.install(image.clone(), &[1, 2]).unwrap();
+        }
+        let by_class = |plane: &Plane| {
+            let of = |tree: &Tree| [1, 2].map(|it| tree.class_counters(it).unwrap().own_packets);
+            [of(&plane.trees[0]), of(&plane.trees[1])]
+        };
+        let front = |then| {
+            let own = OwnAddress { mac: LAN_MAC, is_addressed: false };
+            let (entry, handed) = (plane.program.entry(), Some(plane.router.handed()));
+            let port = FrontPort { own, multi_buffer: false, entry, handed };
+            let does = match then {
+                Then::Drop => Does::Decide,
+                _ => Does::Edit { mark: None, priority: Some(0x1_0020) },
+            };
+            let mut term = Term {
+                steps: vec![Step { does, then, exceed: then, counter: None }],
+                ..Term::any()
+            };
+            term.headers.ask(Field::DestinationPort, &53_u16.to_be_bytes(), &[0xff; 2]);
+            Front::load(port, &[term], None, &mut FrontMaps::new().unwrap()).unwrap()
+        };
+        let (setting, dropping) = (front(Then::Pass), front(Then::Drop));
+        let dns = frame(NEAR, FAR, 8);
+        let other = with(dns.clone(), 37, 54);
+        let back = frame("10.9.9.9", NEAR, 8);
+        let run = |plane: &Plane| [&dns, &other, &back].map(|frame| plane.run(frame).0);
+        assert_eq!(run(&plane), [REDIRECT; 3]);
+        assert_eq!(by_class(&plane), [[1, 0], [2, 0]]);
+        plane.program.put_in_front(Some(setting)).unwrap();
+        assert_eq!(run(&plane), [REDIRECT; 3]);
+        assert_eq!(by_class(&plane), [[1, 1], [3, 1]]);
+        plane.program.put_in_front(Some(dropping)).unwrap();
+        assert_eq!(run(&plane), [DROP, REDIRECT, DROP]);
+        assert_eq!(by_class(&plane), [[1, 1], [4, 1]]);
+        // Nothing of what they set is left.
+        plane.program.put_in_front(None).unwrap();
+        assert_eq!(run(&plane), [REDIRECT; 3]);
+        assert_eq!(by_class(&plane), [[2, 1], [6, 1]]);
+    });
+}
+
+#[test]
+fn no_filters_are_in_front_of_a_tree_behind_a_router() {
+    in_each_plane(|mut plane| {
+        let (own, entry) = (LAN_MAC.into(), plane.program.entry());
+        let port = FrontPort { own, multi_buffer: false, entry, handed: None };
+        let front = Front::load(port, &[Term::any()], None, &mut FrontMaps::new().unwrap());
+        let refused = plane.trees[1].put_in_front(Some(front.unwrap()));
+        assert!(matches!(refused, Err(TreeError::Routed)));
+        plane.trees[1].put_in_front(None).unwrap();
+        assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
+    });
+}
+
+#[test]
+fn programs_of_several_devices_lead_to_the_same_trees() {
+    in_each_plane(|mut plane| {
+        let entry = plane.program.entry();
+        assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
+        let of_wan = RouterProgram::load(WAN_MAC, false, entry, &plane.router, WAN).unwrap();
+        let check = Ingress { source_check: SourceCheck::Strict, direct: false };
+        plane.router.set_ingress(WAN, check).unwrap();
+        let of_lan = std::mem::replace(&mut plane.program, of_wan);
+        plane.lan = index("wan");
+        let mut arriving = frame("198.51.100.7", NEAR, 8);
+        arriving[..6].copy_from_slice(&WAN_MAC);
+        let left = model::leaving(&arriving, LAN_MAC, HOST);
+        assert_eq!(plane.run(&arriving), (REDIRECT, left));
+        // Each device has a check of its own.
+        let mut spoofed = frame("10.0.0.9", NEAR, 8);
+        spoofed[..6].copy_from_slice(&WAN_MAC);
+        assert_eq!(plane.run(&spoofed), (PASS, spoofed));
+        assert_eq!(plane.routed()[Outcome::BadSource], 1);
+        assert_eq!(plane.sent(), [1, 1]);
+        assert_eq!(of_lan.routed().unwrap(), RouteCounters::of(&[1]));
+    });
+}
+
+#[test]
+fn another_process_goes_on_with_trees_behind_a_router_of_its_own() {
+    in_each_plane(|mut old| {
+        let image = Image {
+            classes: [(1, class())].into(),
+            outermost: Scope { otherwise: [1; PRIORITIES], ..Scope::default() },
+            ..Image::default()
+        };
+        old.trees[1].install(image, &[1]).unwrap();
+        let dns = frame(NEAR, FAR, 8);
+        assert_eq!(old.run(&dns).0, REDIRECT);
+        let entry = old.program.entry();
+        let maps = old.trees[1].maps();
+        let maps: Vec<_> = maps.iter().map(|map| map.try_clone_to_owned().unwrap()).collect();
+        let router = Router::new(&[(index("lan"), LAN), (index("wan"), WAN)]).unwrap();
+        let mut tree = tree_behind(&router, entry, WAN_MAC, &maps);
+        tree.stand_behind_router(&router, WAN).unwrap();
+        tree.resume().unwrap();
+        let program = RouterProgram::load(LAN_MAC, false, entry, &router, LAN).unwrap();
+        let new = Plane { router, program, trees: vec![tree], lan: old.lan };
+        drop(old);
+        assert_eq!(new.run(&dns).0, REDIRECT);
+        assert_eq!(new.trees[0].class_counters(1).unwrap().own_packets, 2);
+    });
+}
+
+#[test]
+fn all_that_shares_a_router_is_attached_alike() {
+    in_each_plane(|plane| {
+        let entry = plane.program.entry();
+        let other = if entry == Entry::Tcx { Entry::Own } else { Entry::Tcx };
+        assert!(RouterProgram::load(WAN_MAC, false, other, &plane.router, WAN).is_err());
+        let mut tree = tree_behind(&plane.router, other, WAN_MAC, &[]);
+        let refused = tree.stand_behind_router(&plane.router, WAN);
+        assert!(matches!(refused, Err(TreeError::Replace(_))));
+        assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
+        assert_eq!(plane.sent(), [0, 1]);
+    });
+}
+
+#[test]
+fn a_merged_packet_is_as_long_as_its_frames_and_counts_as_many() {
+    in_a_bed(|bed| {
+        let plane = Plane::new(Entry::Tcx);
+        for (source, destination, header) in [(NEAR, FAR, 20), (NEAR6, FAR6, 40)] {
+            let (before, sent) = (plane.routed(), plane.sent()[1]);
+            // Two frames of UDP.
+            let fits = 1500 - header - 8;
+            let merged = frame(source, destination, 8 + 2 * fits);
+            let run = |segment_bytes| {
+                let packet = Packet { ifindex: bed.lan, segment_bytes, segments: 2 };
+                let run = run_at_tcx(plane.program.program(), &merged, packet).unwrap();
+                (as_xdp(Entry::Tcx, run.verdict), run.frame)
+            };
+            let left = model::leaving(&merged, WAN_MAC, HOP);
+            assert!(run(fits as u32) == (REDIRECT, left));
+            assert_eq!(plane.routed()[Outcome::Routed], before[Outcome::Routed] + 2);
+            assert_eq!(plane.sent()[1], sent + 2);
+            assert!(run(fits as u32 + 1) == (PASS, merged.clone()));
+            assert_eq!(plane.routed()[Outcome::TooLong], before[Outcome::TooLong] + 2);
+        }
+    });
+}
+
+#[test]
+fn whatever_a_frame_is_it_leaves_as_the_model_says_or_is_not_altered() {
+    in_each_plane(|plane| {
+        ip(&model::ROUTES.replace("route add", "route replace"));
+        plane.router.set_own_addresses(&model::OWN.map(|own| own.parse().unwrap())).unwrap();
+        let config = ProptestConfig::with_cases(600);
+        let is_at_tcx = plane.program.entry() == Entry::Tcx;
+        proptest!(config, |(frame in any_frame(), is_strict: bool)| {
+            // A test run takes no packet that is shorter than its header.
+            let least = if frame[12..14] == [8, 0] { 34 } else { 54 };
+            prop_assume!(!is_at_tcx || frame.len() >= least);
+            let source_check = if is_strict { SourceCheck::Strict } else { SourceCheck::Off };
+            plane.router.set_ingress(LAN, Ingress { source_check, direct: false }).unwrap();
+            let (mut expected, mut sent) = (plane.routed(), plane.sent());
+            let (outcome, verdict, left) = match model::way_of(&frame, source_check) {
+                Ok((port, from, to)) => {
+                    sent[port.index()] += 1;
+                    (Outcome::Routed, REDIRECT, model::leaving(&frame, from, to))
+                }
+                Err(outcome @ Outcome::Blackhole) => (outcome, DROP, frame.clone()),
+                Err(outcome) => (outcome, PASS, frame.clone()),
+            };
+            prop_assert_eq!(plane.run(&frame), (verdict, left));
+            expected.0[outcome as usize] += 1;
+            prop_assert_eq!((plane.routed(), plane.sent()), (expected, sent));
+        });
+    });
+}
