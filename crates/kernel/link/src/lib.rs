@@ -32,6 +32,7 @@ mod device;
 pub mod doctor;
 mod error;
 mod ethtool;
+mod ipsec;
 mod link;
 mod monitor;
 pub mod namespaces;

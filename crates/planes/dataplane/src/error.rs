@@ -86,10 +86,10 @@ pub enum InstanceError {
         .0.1.min(.1.1)
     )]
     Queues((String, u32), (String, u32)),
-    /// Netfilter would not see what a router routes.
+    /// Netfilter or IPsec would not see what a router routes.
     #[error(
-        "netfilter has {0}, which routed packets would pass by: the kernel routes meanwhile. Remove \
-         that, or run with --skip-netfilter"
+        "the kernel has {0}, which routed packets would pass by: the kernel routes meanwhile. \
+         Remove that, or run with --skip-netfilter"
     )]
     Netfilter(String),
     /// A redirection to an intermediate device, in a router.

@@ -150,34 +150,39 @@ fn rules(routing: &RoutingFacts) -> Vec<Finding> {
     findings
 }
 
-/// A firewall's verdict is not jumped over, unless the operator says so.
+/// Neither a firewall's verdict nor an IPsec policy is jumped over, unless the operator says so.
 fn netfilter(hooks: &Result<Hooks, String>, wanted: &Wanted) -> Finding {
-    const REMEDY: &str =
-        "nft list ruleset (shows the rules), then --skip-netfilter if frames may pass without them";
+    const REMEDY: &str = "nft list ruleset and ip xfrm policy (show the rules), then \
+        --skip-netfilter if frames may pass without them";
     let hooks = match hooks {
         Ok(hooks) => hooks,
         Err(error) => {
-            let what = format!("may have a firewall, and frames would pass without it: {error}");
+            let what = format!(
+                "may have a firewall or IPsec policies, and frames would pass without them: {error}"
+            );
             return Finding::warning("kernel", what).remedy(REMEDY);
         }
     };
     if hooks.found.is_empty() {
         return match hooks.complete {
-            true => Finding::ok("kernel", "has no firewall or NAT for what it routes"),
+            true => Finding::ok("kernel", "has no firewall, NAT or IPsec for what it routes"),
             false => Finding::note(
                 "kernel",
-                "has no firewall or NAT for what it routes, as far as it says: it does not list \
-                 hooks of netfilter (CONFIG_NETFILTER_NETLINK_HOOK)",
+                "has no firewall, NAT or IPsec for what it routes, as far as it says: hooks of \
+                 netfilter (CONFIG_NETFILTER_NETLINK_HOOK) or IPsec policies (CAP_NET_ADMIN) \
+                 cannot be listed",
             ),
         };
     }
     let found = some(&hooks.found);
     if wanted.skip_netfilter {
-        let what = format!("has parts of netfilter that do not see routed frames: {found}");
+        let what =
+            format!("has parts of netfilter or IPsec that do not see routed frames: {found}");
         return Finding::warning("kernel", what);
     }
-    let what =
-        format!("lets netfilter see what it routes, and frames would pass without it: {found}");
+    let what = format!(
+        "lets netfilter or IPsec see what it routes, and frames would pass without them: {found}"
+    );
     Finding::blocker("kernel", what).remedy(REMEDY)
 }
 
@@ -357,11 +362,11 @@ mod tests {
             let wanted = Wanted { skip_netfilter, ..Wanted::default() };
             netfilter(&Ok(Hooks { found, complete }), &wanted)
         };
-        let rules = ["inet filter forward (nf_tables chain)", "connection tracking (nf_conntrack)"];
+        let rules = ["inet filter forward (nf_tables chain)", "3 IPsec policies"];
         let blocked = of(&rules, true, false);
         assert_eq!(blocked.severity, Severity::Blocker);
         assert!(
-            blocked.what.ends_with(&format!("without it: {}", rules.join(", "))),
+            blocked.what.ends_with(&format!("without them: {}", rules.join(", "))),
             "{blocked:?}"
         );
         assert!(blocked.remedy.unwrap().contains("--skip-netfilter"));
@@ -371,7 +376,7 @@ mod tests {
         assert_eq!(of(&[], true, false).severity, Severity::Ok);
         let unsure = of(&[], false, false);
         assert_eq!(unsure.severity, Severity::Note);
-        assert!(unsure.what.contains("does not list"), "{}", unsure.what);
+        assert!(unsure.what.ends_with("cannot be listed"), "{}", unsure.what);
         assert!(of(&["x"; 11], true, true).what.ends_with("x, x and 3 more"));
     }
 
