@@ -92,8 +92,9 @@ pub struct Run {
     #[arg(long)]
     copy: bool,
 
-    /// Route also where netfilter has hooks for forwarded packets: rules, NAT, connection tracking.
-    /// What is routed in the driver passes by all of them. Only with --router.
+    /// Route also where netfilter has hooks for forwarded packets (rules, NAT, connection
+    /// tracking), or where there are IPsec policies for them. What is routed in the driver passes
+    /// by all of that. Only with --router.
     #[arg(long, requires = "router")]
     skip_netfilter: bool,
 

@@ -234,8 +234,9 @@ pub struct Router {
     /// Numbers of ports, by the indices of devices.
     ports: MapHandle,
     addresses: MapHandle,
-    /// On the XDP plane, what takes frames that leave through each port, and then the same for those
-    /// that have met filters that set something. The kernel empties it once nobody has it open.
+    /// On the XDP plane, what takes frames that leave through each port, and then the same for
+    /// those that have met filters that set something. The kernel empties it once nobody has it
+    /// open.
     takers: MapHandle,
     /// What these filters have set.
     handed: MapHandle,

@@ -224,8 +224,9 @@ impl Steer {
     }
 
     /// Loads the program for a device with the address `own_mac` that is the port `port` of
-    /// `router`, or as [`load`](Self::load) says. [`egress_port`](crate::egress_port) reads, with
-    /// the same `seal`, through which port a frame leaves.
+    /// `router`. The other parameters are those of [`load`](Self::load).
+    /// [`egress_port`](crate::egress_port) reads, with the same `seal`, through which port a frame
+    /// leaves. The device has no VLANs that are ports.
     ///
     /// All frames that it routes are to the device's own address. Filters in front see them only if
     /// they are loaded for one that is not [addressed](OwnAddress::is_addressed), and then they see

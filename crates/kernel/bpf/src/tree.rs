@@ -9,9 +9,9 @@
 //! plan.
 //!
 //! *Two ways out.* Frames leave through the other port's device, or, where ports are VLANs of one
-//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]). Behind a [`Router`]
-//! a tree is its port's for frames that leave, and not for those that arrive: its "other port" is
-//! its own.
+//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]). Behind a
+//! [`Router`] a tree is its port's for frames that leave, and not for those that arrive: its "other
+//! port" is its own.
 //!
 //! *Numbers.* A class has a number that it keeps from plan to plan; credit and counters are stored
 //! under it. The caller says which numbers are new.
@@ -316,8 +316,8 @@ macro_rules! set_up {
 
 impl Port {
     /// Loads the object for `hook`, on `maps` in the order of [`Maps::NAMES`], or with maps of its
-    /// own. In both cases `handed` takes the place of the one of that name. Returns what `keep` keeps
-    /// of it.
+    /// own. In both cases `handed` takes the place of the one of that name. Returns what `keep`
+    /// keeps of it.
     fn load<T>(
         &self,
         hook: Hook,
@@ -641,8 +641,8 @@ impl Tree {
         self.replace(vlans.hold_of(place).map_err(TreeError::Replace)?)
     }
 
-    /// Goes behind `router`, where all frames go on that leave through its port `port`, in the place
-    /// of what is there. Each frame passes one or the other. It was loaded to be
+    /// Goes behind `router`, where all frames go on that leave through its port `port`, in the
+    /// place of what is there. Each frame passes one or the other. It was loaded to be
     /// [behind](Self::behind) it.
     ///
     /// # Errors

@@ -5,7 +5,8 @@
 //! whether an offload rewrites what XDP sees, whether anything forwards when the process is gone.
 //! This crate reads them ([`Link`]), notices changes ([`LinkMonitor`]), makes the few changes that
 //! the data plane needs ([`set_up`], [`promiscuous`], [`bridge`], [`stick`], [`Features`]) and
-//! judges them ([`doctor`]).
+//! judges them ([`doctor`]). For a router it reads what the kernel does besides looking up routes
+//! ([`routing`], [`netfilter`]), and keeps next hops alive ([`neighbours`]).
 //!
 //! Principles:
 //!
@@ -31,6 +32,7 @@ mod device;
 pub mod doctor;
 mod error;
 mod ethtool;
+mod ipsec;
 mod link;
 mod monitor;
 pub mod namespaces;

@@ -78,7 +78,7 @@ pub struct Gateways {
 
 /// Finds the gateways on the links of the devices with these indices that routes of the namespace
 /// name, in any table, one by one or among several. Routes are read one after the other and not
-/// kept. With a full table, this takes about a second.
+/// kept. A full table takes a second or two.
 ///
 /// # Errors
 ///
@@ -129,8 +129,8 @@ impl Gateways {
     }
 }
 
-/// Lets `see` have the gateways of a route, if it leads to one host after the other and not, say, to
-/// this one or to none.
+/// Lets `see` have the gateways of a route, if it leads to another host and not, say, to this one
+/// or to none.
 fn of_route(route: &[u8], see: &mut impl FnMut(Gateway)) {
     let Some((header, attributes)) = route.split_at_checked(ROUTE_HEADER) else { return };
     if header[7] != libc::RTN_UNICAST {

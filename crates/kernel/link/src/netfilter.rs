@@ -1,10 +1,11 @@
 //! Which parts of netfilter would see a packet that the kernel routes: firewalls, connection
-//! tracking, NAT.
+//! tracking, NAT. And which IPsec policies.
 //!
-//! A router in XDP jumps over all of them, and a firewall's verdict is not to be jumped over
-//! unknowingly. The kernel lists its hooks since 5.14, if it is built with
-//! CONFIG_NETFILTER_NETLINK_HOOK. An older one lists the chains of nf_tables and names the tables of
-//! iptables, which leaves out what neither made ([`Hooks::complete`]).
+//! A router in XDP jumps over all of them. A firewall's verdict is not to be jumped over
+//! unknowingly, and what the kernel would encrypt is not to leave in clear. The kernel lists
+//! netfilter's hooks since 5.14, if it is built with CONFIG_NETFILTER_NETLINK_HOOK. Another lists
+//! the chains of nf_tables and names the tables of iptables, which leaves out what neither made
+//! ([`Hooks::complete`]). IPsec policies are counted.
 //!
 //! * Only what a routed packet passes counts: prerouting, forward and postrouting of IPv4 and IPv6,
 //!   and ingress and egress of the devices.
@@ -13,13 +14,13 @@
 //!   or labelled networking set; br_netfilter's, which looks at bridged packets. Whether a table of
 //!   iptables has rules cannot be seen, so it counts.
 //!
-//! To list hooks may load the kernel's module that lists them. It needs CAP_NET_ADMIN.
+//! To list hooks or policies may load the kernel's module that lists them. It needs CAP_NET_ADMIN.
 //!
 //! Non-goals: what the rules say; noticing changes (it is cheap to list again).
 
-use crate::LinkError;
 use crate::netlink::{Request, dump};
 use crate::status::{each, text};
+use crate::{LinkError, ipsec};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use std::fs;
 
@@ -74,10 +75,11 @@ const ACCEPT: u32 = 1;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Hooks {
     /// Each in words, once: `inet filter forward (nf_tables chain)`, `connection tracking
-    /// (nf_conntrack)`.
+    /// (nf_conntrack)`, `3 IPsec policies`.
     pub found: Vec<String>,
-    /// Whether there are no others. If not, the kernel cannot list hooks, and only chains of
-    /// nf_tables, tables of iptables and connection tracking in use were found.
+    /// Whether there are no others. If not, the kernel cannot list hooks, and of netfilter only
+    /// chains of nf_tables, tables of iptables and connection tracking in use were found; or it
+    /// does not permit to list IPsec policies.
     pub complete: bool,
 }
 
@@ -88,6 +90,15 @@ pub struct Hooks {
 ///
 /// Without CAP_NET_ADMIN, and if the kernel does not answer.
 pub fn hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
+    let mut hooks = of_netfilter(devices)?;
+    match ipsec::found()? {
+        Some(policies) => hooks.found.extend(policies),
+        None => hooks.complete = false,
+    }
+    Ok(hooks)
+}
+
+fn of_netfilter(devices: &[&str]) -> Result<Hooks, LinkError> {
     let Some(hooks) = all_hooks(devices)? else {
         let chains = chains()?.into_iter().filter(|chain| chain.sees_routed(devices));
         let mut found: Vec<String> = chains.map(|chain| chain.name.words("chain")).collect();

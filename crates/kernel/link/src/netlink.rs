@@ -96,8 +96,8 @@ pub(crate) fn dump(doing: &str, request: impl Into<Request>) -> Result<Vec<Body>
     }
 }
 
-/// Requests a listing that may be too long to keep, and lets `see` have each answer. Returns whether
-/// a change interrupted it, so that something may be missing.
+/// Requests a listing that may be too long to keep, and lets `see` have each answer. Returns
+/// whether a change interrupted it, so that something may be missing.
 pub(crate) fn stream(
     doing: &str,
     request: &Request,
@@ -145,7 +145,8 @@ pub(crate) fn receive(socket: &Socket) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Sends `request`, and lets `see` have each answer. Returns whether a change interrupted a listing.
+/// Sends `request`, and lets `see` have each answer. Returns whether a change interrupted a
+/// listing.
 fn converse(
     doing: &str,
     request: &Request,

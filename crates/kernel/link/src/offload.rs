@@ -99,8 +99,8 @@ impl Offload {
         }
     }
 
-    /// The effect on the traffic of a router while it is on. Which device a tagged frame arrives in,
-    /// and so what the kernel would do with it, only its tag says.
+    /// The effect on the traffic of a router while it is on. Only its tag says which device a frame
+    /// arrives in, and so what the kernel would do with it.
     pub fn harm_to_router(self) -> &'static str {
         match self {
             Self::RxVlan | Self::TxVlan => {

@@ -91,10 +91,10 @@ pub enum InstanceError {
         "some ports have libxdp's dispatcher and others have none: add --dispatcher, so that all do"
     )]
     Dispatchers,
-    /// Netfilter would not see what a router routes.
+    /// Netfilter or IPsec would not see what a router routes.
     #[error(
-        "netfilter has {0}, which routed packets would pass by: the kernel routes meanwhile. Remove \
-         that, or run with --skip-netfilter"
+        "the kernel has {0}, which routed packets would pass by: the kernel routes meanwhile. \
+         Remove that, or run with --skip-netfilter"
     )]
     Netfilter(String),
     /// A redirection to an intermediate device, in a router.

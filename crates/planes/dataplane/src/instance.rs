@@ -63,7 +63,7 @@ pub struct InstanceOptions {
     pub plane: PlaneKind,
     /// How its sessions are run.
     pub session: SessionOptions,
-    /// Route also past netfilter.
+    /// Route also past netfilter and IPsec.
     pub skip_netfilter: bool,
     /// The priority of its programs in libxdp's dispatcher; then it makes one if there is none.
     pub dispatcher: Option<u32>,
@@ -643,7 +643,7 @@ impl Instance {
         }
     }
 
-    /// Why a router must not route: netfilter has hooks that would not see what it routes.
+    /// Why a router must not route: netfilter or IPsec would not see what it routes.
     fn passed_by(&self) -> Option<InstanceError> {
         let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
         if !forwarding.is_router() || *skip_netfilter {
@@ -657,7 +657,7 @@ impl Instance {
         }
     }
 
-    /// Releases a router's ports once netfilter has hooks that would not see what it routes.
+    /// Releases a router's ports once netfilter or IPsec would not see what it routes.
     fn watch_netfilter(&mut self) {
         if self.plane.is_some()
             && let Some(error) = self.passed_by()

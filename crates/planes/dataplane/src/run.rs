@@ -73,7 +73,7 @@ pub struct RunOptions {
     pub plane: PlaneKind,
     /// How sessions are run.
     pub session: SessionOptions,
-    /// Route also where netfilter has hooks that routed packets would pass by.
+    /// Route also where routed packets would pass by hooks of netfilter, or IPsec policies.
     pub skip_netfilter: bool,
     /// Join the ports through libxdp's dispatcher, with this priority, also if there is none yet.
     pub dispatcher: Option<u32>,

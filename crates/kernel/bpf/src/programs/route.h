@@ -3,8 +3,8 @@
  * Where the kernel's routes send a frame, and how it leaves.
  *
  * Two steps. `find_way` decides everything and changes nothing. `take_way` then writes the way into
- * the frame: addresses of the Ethernet header, TTL or hop limit, checksum. So whatever is not routed
- * here goes to the kernel as it arrived, and the kernel routes, answers or drops it.
+ * the frame: addresses of the Ethernet header, TTL or hop limit, checksum. So whatever is not
+ * routed here goes to the kernel as it arrived, and the kernel routes, answers or drops it.
  *
  * The kernel's look-up (`bpf_fib_lookup`) knows routes, rules, neighbours and MTUs. It does not
  * check what the kernel checks in front of its own look-up: addresses that no router forwards, own

@@ -1,4 +1,4 @@
-//! Routing, by the kernel, of frames that never were on a wire, in a network namespace of their own.
+//! Routing, by the kernel, of frames that never were on a wire, in namespaces of their own.
 
 use super::*;
 use crate::attach::Entry;
@@ -17,6 +17,7 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::thread;
 
+mod live;
 mod model;
 mod plane;
 
@@ -126,16 +127,17 @@ struct Steered {
 
 impl Bed {
     fn steer(&self) -> Steered {
-        self.steer_with(Stalled::Pass, true)
+        self.steer_with(Stalled::Pass, true, false)
     }
 
-    fn steer_with(&self, stalled: Stalled, is_served: bool) -> Steered {
+    fn steer_with(&self, stalled: Stalled, is_served: bool, multi_buffer: bool) -> Steered {
         let heartbeats = Heartbeats::new().unwrap();
         let mut heart = heartbeats.heart(0, Nanos(1)).unwrap();
         heart.beat(Nanos::ZERO);
         let watchdog = Watchdog { heartbeats, after: Nanos::from_millis(500), stalled };
         let (entry, router) = (Entry::Own, &self.router);
-        let steer = Steer::load_router(LAN_MAC, false, SEAL, watchdog, entry, router, LAN).unwrap();
+        let steer =
+            Steer::load_router(LAN_MAC, multi_buffer, SEAL, watchdog, entry, router, LAN).unwrap();
         let socket = socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
         if is_served {
             steer.serve(0, socket.as_fd()).unwrap();
@@ -625,6 +627,18 @@ fn what_is_longer_than_its_route_takes_goes_to_the_kernel() {
 }
 
 #[test]
+fn a_frame_may_be_in_several_buffers() {
+    in_a_bed(|bed| {
+        ip("link set wan mtu 9000");
+        let steered = bed.steer_with(Stalled::Pass, true, true);
+        bed.check_routed(&steered, &frame(NEAR, FAR, 8980), WAN, WAN_MAC, HOP);
+        bed.check_passes(&steered, &frame(NEAR, FAR, 8981), Outcome::TooLong);
+        bed.check_routed(&steered, &frame(NEAR6, FAR6, 8960), WAN, WAN_MAC, HOP);
+        bed.check_passes(&steered, &frame(NEAR6, FAR6, 8961), Outcome::TooLong);
+    });
+}
+
+#[test]
 fn a_flow_takes_one_of_several_next_hops_and_flows_take_all() {
     in_a_bed(|bed| {
         let steered = bed.steer();
@@ -685,14 +699,14 @@ fn a_queue_without_a_socket_and_one_whose_worker_is_silent_leave_frames_to_the_k
     in_a_bed(|bed| {
         let routed = frame(NEAR, FAR, 8);
         let own = frame(NEAR, "10.0.0.1", 8);
-        let unserved = bed.steer_with(Stalled::Drop, false);
+        let unserved = bed.steer_with(Stalled::Drop, false, false);
         assert_eq!(bed.run(&unserved, &routed), (PASS, routed.clone(), Vec::new()));
         assert_eq!(bed.run(&unserved, &own), (PASS, own.clone(), Vec::new()));
         let expected = Verdicts { unserved: 2, ..Verdicts::default() };
         assert_eq!(unserved.steer.verdicts().unwrap(), expected);
         assert_eq!(unserved.steer.routed().unwrap(), RouteCounters::default());
 
-        let mut silent = bed.steer_with(Stalled::Pass, true);
+        let mut silent = bed.steer_with(Stalled::Pass, true, false);
         silent.heart.beat(Nanos(1));
         assert_eq!(bed.run(&silent, &routed), (PASS, routed.clone(), Vec::new()));
         assert_eq!(bed.run(&silent, &own), (PASS, own.clone(), Vec::new()));
@@ -701,7 +715,7 @@ fn a_queue_without_a_socket_and_one_whose_worker_is_silent_leave_frames_to_the_k
         assert_eq!(silent.steer.routed().unwrap(), RouteCounters::default());
 
         // Where they are to be dropped, frames for the box are not.
-        let mut silent = bed.steer_with(Stalled::Drop, true);
+        let mut silent = bed.steer_with(Stalled::Drop, true, false);
         silent.heart.beat(Nanos(1));
         assert_eq!(bed.run(&silent, &routed), (DROP, routed.clone(), Vec::new()));
         bed.check_passes(&silent, &own, Outcome::NotForwarded);

@@ -40,7 +40,7 @@ pub struct RouterFacts {
     pub ports: Vec<PortFacts>,
     /// What routing by way of those that are there depends on, or why it could not be read.
     pub routing: Result<RoutingFacts, String>,
-    /// What of netfilter would see routed packets, or why it could not be listed.
+    /// What of netfilter and IPsec would see routed packets, or why it could not be listed.
     pub netfilter: Result<Hooks, String>,
     /// All interfaces of the namespace.
     pub others: Vec<LinkStatus>,

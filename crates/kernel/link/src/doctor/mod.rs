@@ -68,8 +68,8 @@ pub struct Wanted {
     /// Whether offloads that corrupt frames are switched off before the start, as `narrows run`
     /// does. If not, each that is on is a blocker.
     pub repairs: bool,
-    /// Whether a router may forward packets that a firewall, connection tracking or NAT of this host
-    /// does not see then (`--skip-netfilter`). If not, each that would see them is a blocker.
+    /// Whether a router may forward packets that a firewall, connection tracking, NAT or IPsec of
+    /// this host does not see then (`--skip-netfilter`). If not, their presence is a blocker.
     pub skip_netfilter: bool,
     /// How much memory the data plane will lock for frames, in bytes.
     pub locked_bytes: u64,

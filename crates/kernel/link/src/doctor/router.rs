@@ -150,36 +150,40 @@ fn rules(routing: &RoutingFacts) -> Vec<Finding> {
     findings
 }
 
-/// A firewall's verdict is not jumped over, unless the operator says so.
+/// Neither a firewall's verdict nor an IPsec policy is jumped over, unless the operator says so.
 fn netfilter(hooks: &Result<Hooks, String>, wanted: &Wanted) -> Finding {
-    const SKIP: &str = "--skip-netfilter";
+    const REMEDY: &str = "nft list ruleset and ip xfrm policy (show the rules), then \
+        --skip-netfilter if frames may pass without them";
     let hooks = match hooks {
         Ok(hooks) => hooks,
         Err(error) => {
-            let what = format!("may have a firewall, which routed packets would pass by: {error}");
-            let remedy = format!("nft list ruleset; if they may pass it by: {SKIP}");
-            return Finding::warning("kernel", what).remedy(remedy);
+            let what = format!(
+                "may have a firewall or IPsec policies, and frames would pass without them: {error}"
+            );
+            return Finding::warning("kernel", what).remedy(REMEDY);
         }
     };
     if hooks.found.is_empty() {
         return match hooks.complete {
-            true => Finding::ok("kernel", "has no firewall, NAT or connection tracking to pass by"),
+            true => Finding::ok("kernel", "has no firewall, NAT or IPsec for what it routes"),
             false => Finding::note(
                 "kernel",
-                "has no firewall, NAT or connections to track, but does not list other hooks of \
-                 netfilter (CONFIG_NETFILTER_NETLINK_HOOK)",
+                "has no firewall, NAT or IPsec for what it routes, as far as it says: hooks of \
+                 netfilter (CONFIG_NETFILTER_NETLINK_HOOK) or IPsec policies (CAP_NET_ADMIN) \
+                 cannot be listed",
             ),
         };
     }
     let found = some(&hooks.found);
     if wanted.skip_netfilter {
-        let what = format!("does not show routed packets to netfilter any more: {found}");
+        let what =
+            format!("has parts of netfilter or IPsec that do not see routed frames: {found}");
         return Finding::warning("kernel", what);
     }
-    let what =
-        format!("shows what it routes to netfilter, which routed frames would pass by: {found}");
-    let remedy = format!("nft list ruleset; if routed frames may pass it by: {SKIP}");
-    Finding::blocker("kernel", what).remedy(remedy)
+    let what = format!(
+        "lets netfilter or IPsec see what it routes, and frames would pass without them: {found}"
+    );
+    Finding::blocker("kernel", what).remedy(REMEDY)
 }
 
 /// The first of `words`, and how many there are besides.
@@ -358,18 +362,21 @@ mod tests {
             let wanted = Wanted { skip_netfilter, ..Wanted::default() };
             netfilter(&Ok(Hooks { found, complete }), &wanted)
         };
-        let rules = ["inet filter forward (nf_tables chain)", "connection tracking (nf_conntrack)"];
+        let rules = ["inet filter forward (nf_tables chain)", "3 IPsec policies"];
         let blocked = of(&rules, true, false);
         assert_eq!(blocked.severity, Severity::Blocker);
-        assert!(blocked.what.ends_with(&format!("pass by: {}", rules.join(", "))), "{blocked:?}");
-        assert!(blocked.remedy.unwrap().ends_with(": --skip-netfilter"));
+        assert!(
+            blocked.what.ends_with(&format!("without them: {}", rules.join(", "))),
+            "{blocked:?}"
+        );
+        assert!(blocked.remedy.unwrap().contains("--skip-netfilter"));
         let skipped = of(&rules, false, true);
         assert_eq!((skipped.severity, skipped.remedy), (Severity::Warning, None));
         assert!(skipped.what.contains(rules[0]), "{}", skipped.what);
         assert_eq!(of(&[], true, false).severity, Severity::Ok);
         let unsure = of(&[], false, false);
         assert_eq!(unsure.severity, Severity::Note);
-        assert!(unsure.what.contains("does not list"), "{}", unsure.what);
+        assert!(unsure.what.ends_with("cannot be listed"), "{}", unsure.what);
         assert!(of(&["x"; 11], true, true).what.ends_with("x, x and 3 more"));
     }
 

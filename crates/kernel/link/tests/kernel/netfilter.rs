@@ -1,4 +1,5 @@
 //! What would see routed packets is found, on kernels that list hooks and on those that do not.
+//! IPsec policies are, too, on kernels that have IPsec.
 
 use crate::bed::Bed;
 use narrows_link::doctor::{Severity, Wanted, examine_router};
@@ -101,6 +102,45 @@ fn tables_of_the_older_iptables_are_found_too() {
     let hooks = found(&bed);
     assert!(hooks.found.contains(&"ip6 filter (ip6tables)".to_owned()), "{hooks:?}");
     assert_eq!(hooks.found.len(), 2, "{hooks:?}");
+}
+
+#[test]
+fn ipsec_policies_count_when_they_do_something_to_routed_packets() {
+    let Some(bed) = bed_with("ip xfrm policy count") else { return };
+    let xfrm = |words: &str| bed.shaper.must(&format!("ip xfrm policy {words}"));
+    let esp = "tmpl src 192.0.2.3 dst 192.0.2.4 proto esp mode tunnel";
+    xfrm(&format!("add dst 198.51.100.0/24 dir in {esp}"));
+    xfrm("add dst 198.51.100.0/25 dir out action allow");
+    assert_eq!(found(&bed).found, [""; 0], "routed packets pass as they are");
+    xfrm(&format!("add dst 198.51.100.0/24 dir out {esp}"));
+    assert_eq!(found(&bed).found, ["1 IPsec policy"]);
+    xfrm("add dst 2001:db8::/64 dir out action block");
+    xfrm(&format!("add dst 198.51.100.0/24 dir fwd {esp}"));
+    assert_eq!(found(&bed).found, ["3 IPsec policies"]);
+    xfrm("flush");
+    assert_eq!(found(&bed).found, [""; 0]);
+    assert_eq!(bed.client.inside(|| hooks(&["v0"])).unwrap().found, [""; 0]);
+}
+
+#[test]
+fn policies_of_an_xfrm_interface_do_not_count() {
+    let esp = "tmpl src 192.0.2.3 dst 192.0.2.4 proto esp mode tunnel";
+    let add = format!("ip xfrm policy add dst 198.51.100.0/24 dir out {esp} if_id 7");
+    let Some(bed) = bed_with(&add) else { return };
+    assert_eq!(found(&bed).found, [""; 0]);
+}
+
+#[test]
+fn an_ipsec_default_counts_if_it_blocks_routed_packets() {
+    const BLOCKS: &str = "an IPsec default that blocks";
+    let Some(bed) = bed_with("ip xfrm policy setdefault in block") else { return };
+    assert_eq!(found(&bed).found, [""; 0], "routed packets pass");
+    for direction in ["fwd", "out"] {
+        bed.shaper.must(&format!("ip xfrm policy setdefault {direction} block"));
+        assert_eq!(found(&bed).found, [BLOCKS]);
+        bed.shaper.must(&format!("ip xfrm policy setdefault {direction} accept"));
+        assert_eq!(found(&bed).found, [""; 0]);
+    }
 }
 
 #[test]

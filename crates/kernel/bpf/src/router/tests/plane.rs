@@ -6,7 +6,8 @@ use crate::test_run::{Packet, as_xdp, run_at_tcx};
 use crate::tree::layout::{Class, NOWHERE, PRIORITIES};
 use crate::tree::{Image, Port, Scope, Totals, Tree, TreeError};
 
-const ENTRIES: [Entry; 3] = [Entry::Own, Entry::Shared, Entry::Tcx];
+/// Ways to be attached, and whether frames may be in several buffers.
+const WAYS: [(Entry, bool); 3] = [(Entry::Own, true), (Entry::Shared, false), (Entry::Tcx, false)];
 
 fn hook_of(entry: Entry) -> Hook {
     if entry == Entry::Tcx { Hook::Tcx } else { Hook::Xdp(XdpMode::Native) }
@@ -18,11 +19,13 @@ struct Plane {
     program: RouterProgram,
     trees: Vec<Tree>,
     lan: u32,
+    way: (Entry, bool),
 }
 
 /// The tree of a port with this address, behind `router`.
-fn tree_behind(router: &Router, entry: Entry, mac: [u8; 6], maps: &[OwnedFd]) -> Tree {
-    let port = Port { own: mac.into(), multi_buffer: false, entry, other_tag: None };
+fn tree_behind(router: &Router, way: (Entry, bool), mac: [u8; 6], maps: &[OwnedFd]) -> Tree {
+    let (entry, multi_buffer) = way;
+    let port = Port { own: mac.into(), multi_buffer, entry, other_tag: None };
     let tree = Tree::behind(router, port, hook_of(entry), maps).unwrap();
     // Nothing is sent in a test run, so any device does.
     tree.connect(1).unwrap();
@@ -30,23 +33,22 @@ fn tree_behind(router: &Router, entry: Entry, mac: [u8; 6], maps: &[OwnedFd]) ->
 }
 
 impl Plane {
-    fn new(entry: Entry) -> Self {
+    fn new(way: (Entry, bool)) -> Self {
         let lan = index("lan");
         let router = Router::new(&[(lan, LAN), (index("wan"), WAN)]).unwrap();
-        let program = RouterProgram::load(LAN_MAC, false, entry, &router, LAN).unwrap();
+        let program = RouterProgram::load(LAN_MAC, way.1, way.0, &router, LAN).unwrap();
         let tree = |(port, mac)| {
-            let mut tree = tree_behind(&router, entry, mac, &[]);
+            let mut tree = tree_behind(&router, way, mac, &[]);
             tree.stand_behind_router(&router, port).unwrap();
             tree
         };
         let trees = [(LAN, LAN_MAC), (WAN, WAN_MAC)].map(tree).into();
-        Self { router, program, trees, lan }
+        Self { router, program, trees, lan, way }
     }
 
     /// The verdict on a frame that arrives at `lan`, as XDP's, and the frame after it.
     fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
-        let entry = self.program.entry();
-        let program = self.program.program();
+        let (entry, program) = (self.program.entry(), self.program.program());
         let TestRun { verdict, frame, .. } = match entry {
             Entry::Tcx => {
                 let packet = Packet { ifindex: self.lan, ..Packet::default() };
@@ -73,7 +75,7 @@ impl Plane {
 
 /// Runs `work` for each way to be attached, in one bed.
 fn in_each_plane(work: impl Fn(Plane) + Send) {
-    in_a_bed(|_| ENTRIES.into_iter().map(Plane::new).for_each(work));
+    in_a_bed(|_| WAYS.into_iter().map(Plane::new).for_each(work));
 }
 
 /// A plan that drops all.
@@ -158,8 +160,8 @@ fn filters_in_front_of_a_device_choose_the_class_at_any_port() {
         };
         let front = |then| {
             let own = OwnAddress { mac: LAN_MAC, is_addressed: false };
-            let (entry, handed) = (plane.program.entry(), Some(plane.router.handed()));
-            let port = FrontPort { own, multi_buffer: false, entry, handed };
+            let ((entry, multi_buffer), handed) = (plane.way, Some(plane.router.handed()));
+            let port = FrontPort { own, multi_buffer, entry, handed };
             let does = match then {
                 Then::Drop => Does::Decide,
                 _ => Does::Edit { mark: None, priority: Some(0x1_0020) },
@@ -194,8 +196,8 @@ fn filters_in_front_of_a_device_choose_the_class_at_any_port() {
 #[test]
 fn no_filters_are_in_front_of_a_tree_behind_a_router() {
     in_each_plane(|mut plane| {
-        let (own, entry) = (LAN_MAC.into(), plane.program.entry());
-        let port = FrontPort { own, multi_buffer: false, entry, handed: None };
+        let (own, (entry, multi_buffer)) = (LAN_MAC.into(), plane.way);
+        let port = FrontPort { own, multi_buffer, entry, handed: None };
         let front = Front::load(port, &[Term::any()], None, &mut FrontMaps::new().unwrap());
         let refused = plane.trees[1].put_in_front(Some(front.unwrap()));
         assert!(matches!(refused, Err(TreeError::Routed)));
@@ -207,9 +209,9 @@ fn no_filters_are_in_front_of_a_tree_behind_a_router() {
 #[test]
 fn programs_of_several_devices_lead_to_the_same_trees() {
     in_each_plane(|mut plane| {
-        let entry = plane.program.entry();
         assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
-        let of_wan = RouterProgram::load(WAN_MAC, false, entry, &plane.router, WAN).unwrap();
+        let (entry, multi_buffer) = plane.way;
+        let of_wan = RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN).unwrap();
         let check = Ingress { source_check: SourceCheck::Strict, direct: false };
         plane.router.set_ingress(WAN, check).unwrap();
         let of_lan = std::mem::replace(&mut plane.program, of_wan);
@@ -239,15 +241,15 @@ fn another_process_goes_on_with_trees_behind_a_router_of_its_own() {
         old.trees[1].install(image, &[1]).unwrap();
         let dns = frame(NEAR, FAR, 8);
         assert_eq!(old.run(&dns).0, REDIRECT);
-        let entry = old.program.entry();
         let maps = old.trees[1].maps();
         let maps: Vec<_> = maps.iter().map(|map| map.try_clone_to_owned().unwrap()).collect();
         let router = Router::new(&[(index("lan"), LAN), (index("wan"), WAN)]).unwrap();
-        let mut tree = tree_behind(&router, entry, WAN_MAC, &maps);
+        let mut tree = tree_behind(&router, old.way, WAN_MAC, &maps);
         tree.stand_behind_router(&router, WAN).unwrap();
         tree.resume().unwrap();
-        let program = RouterProgram::load(LAN_MAC, false, entry, &router, LAN).unwrap();
-        let new = Plane { router, program, trees: vec![tree], lan: old.lan };
+        let (entry, multi_buffer) = old.way;
+        let program = RouterProgram::load(LAN_MAC, multi_buffer, entry, &router, LAN).unwrap();
+        let new = Plane { router, program, trees: vec![tree], lan: old.lan, way: old.way };
         drop(old);
         assert_eq!(new.run(&dns).0, REDIRECT);
         assert_eq!(new.trees[0].class_counters(1).unwrap().own_packets, 2);
@@ -257,21 +259,47 @@ fn another_process_goes_on_with_trees_behind_a_router_of_its_own() {
 #[test]
 fn all_that_shares_a_router_is_attached_alike() {
     in_each_plane(|plane| {
-        let entry = plane.program.entry();
-        let other = if entry == Entry::Tcx { Entry::Own } else { Entry::Tcx };
-        assert!(RouterProgram::load(WAN_MAC, false, other, &plane.router, WAN).is_err());
-        let mut tree = tree_behind(&plane.router, other, WAN_MAC, &[]);
-        let refused = tree.stand_behind_router(&plane.router, WAN);
-        assert!(matches!(refused, Err(TreeError::Replace(_))));
+        let others = match plane.way.0 {
+            Entry::Own => vec![(Entry::Own, false), (Entry::Tcx, false)],
+            Entry::Shared => vec![(Entry::Own, true), (Entry::Tcx, false)],
+            Entry::Tcx => vec![(Entry::Own, false)],
+        };
+        for (entry, multi_buffer) in others {
+            let loaded = RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN);
+            assert!(matches!(loaded, Err(TreeError::Load(_))));
+            let mut tree = tree_behind(&plane.router, (entry, multi_buffer), WAN_MAC, &[]);
+            let refused = tree.stand_behind_router(&plane.router, WAN);
+            assert!(matches!(refused, Err(TreeError::Replace(_))));
+        }
         assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
         assert_eq!(plane.sent(), [0, 1]);
     });
 }
 
 #[test]
+fn a_frame_may_be_in_several_buffers() {
+    in_a_bed(|_| {
+        ip("link set wan mtu 9000");
+        let plane = Plane::new((Entry::Own, true));
+        for (source, destination, header) in [(NEAR, FAR, 20), (NEAR6, FAR6, 40)] {
+            let fits = frame(source, destination, 9000 - header);
+            let sent_bytes = plane.trees[1].totals().unwrap().sent_bytes;
+            assert!(plane.run(&fits) == (REDIRECT, model::leaving(&fits, WAN_MAC, HOP)));
+            assert_eq!(plane.trees[1].totals().unwrap().sent_bytes, sent_bytes + 9014);
+            // Its length is that of all buffers.
+            for wrong in [[fits.clone(), vec![0]].concat(), fits[..9013].to_vec()] {
+                assert!(plane.run(&wrong) == (PASS, wrong));
+            }
+        }
+        let counters = plane.routed();
+        assert_eq!([counters[Outcome::TooLong], counters[Outcome::Short]], [2, 2]);
+    });
+}
+
+#[test]
 fn a_merged_packet_is_as_long_as_its_frames_and_counts_as_many() {
     in_a_bed(|bed| {
-        let plane = Plane::new(Entry::Tcx);
+        let plane = Plane::new((Entry::Tcx, false));
         for (source, destination, header) in [(NEAR, FAR, 20), (NEAR6, FAR6, 40)] {
             let (before, sent) = (plane.routed(), plane.sent()[1]);
             // Two frames of UDP.
@@ -297,7 +325,7 @@ fn whatever_a_frame_is_it_leaves_as_the_model_says_or_is_not_altered() {
     in_each_plane(|plane| {
         ip(&model::ROUTES.replace("route add", "route replace"));
         plane.router.set_own_addresses(&model::OWN.map(|own| own.parse().unwrap())).unwrap();
-        let config = ProptestConfig::with_cases(600);
+        let config = ProptestConfig::with_cases(1000);
         let is_at_tcx = plane.program.entry() == Entry::Tcx;
         proptest!(config, |(frame in any_frame(), is_strict: bool)| {
             // A test run takes no packet that is shorter than its header.
