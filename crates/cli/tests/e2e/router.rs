@@ -227,6 +227,24 @@ fn routes_are_followed_on(plane: &[&str]) {
 }
 
 #[test]
+fn a_neighbour_to_which_the_kernel_sends_nothing_is_found_again_when_it_moves() {
+    let Some(_turn) = turn_to_count() else { return };
+    let bed = network();
+    let of_port = format!("ipv4/neigh/{PORT_B}");
+    bed.shaper().set(&format!("{of_port}/delay_first_probe_time"), "1").unwrap();
+    bed.shaper().set(&format!("{of_port}/ucast_solicit"), "1").unwrap();
+    let _instance = router(&bed, &[]);
+    assert!(ping(&bed, "10.2.0.2", &[]).contains(" 0% packet loss"));
+    let moved = ["neigh", "replace", "10.2.0.2", "lladdr", "02:00:00:00:00:01", "dev", PORT_B];
+    bed.shaper().run("ip", &[&moved[..], &["nud", "stale"]].concat()).unwrap();
+    assert!(ping(&bed, "10.2.0.2", &["-W", "1"]).contains("100% packet loss"));
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !ping(&bed, "10.2.0.2", &["-W", "1"]).contains(" 0% packet loss") {
+        assert!(Instant::now() < deadline, "{:#}", show(&bed));
+    }
+}
+
+#[test]
 fn a_firewall_that_comes_later_is_not_jumped_over() {
     let Some(_turn) = turn_to_count() else { return };
     PLANES.into_iter().for_each(a_firewall_is_seen_on);

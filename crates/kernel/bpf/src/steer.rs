@@ -277,7 +277,7 @@ impl Steer {
     /// If the kernel does not load the program that tells VLANs apart.
     pub fn split(&mut self, tags: &[Tag]) -> Result<(), SteerError> {
         let Settings { multi_buffer, entry, .. } = self.settings;
-        let vlans = Vlans::load(tags, multi_buffer, entry).map_err(SteerError::Vlans)?;
+        let vlans = Vlans::load(tags, multi_buffer, entry, None).map_err(SteerError::Vlans)?;
         let program = self.program().as_fd();
         for place in 0..tags.len() {
             vlans.lead_to(place, program).map_err(SteerError::Replace)?;

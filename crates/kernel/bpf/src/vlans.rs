@@ -49,7 +49,7 @@ pub struct Vlans {
 /// Loads one of the objects: the program, the programs behind it, and the counter. A macro, because
 /// each object's skeleton has types of its own.
 macro_rules! load {
-    ($builder:ty, $tags:expr, $multi_buffer:expr, $entry:expr) => {{
+    ($builder:ty, $tags:expr, $multi_buffer:expr, $entry:expr, $counted:expr) => {{
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = <$builder>::default().open(&mut storage)?;
@@ -57,6 +57,9 @@ macro_rules! load {
                 write_places(&mut rodata.places, $tags);
             }
             $entry.set_up(&mut open.progs.vlans, $multi_buffer);
+            if let Some(counted) = $counted {
+                open.maps.others.reuse_fd(counted)?;
+            }
             open.load()
         })?;
         let maps = [&loaded.maps.ports, &loaded.maps.others].map(MapHandle::try_from);
@@ -79,15 +82,22 @@ impl Vlans {
     /// Loads the program for a device with ports of these `tags`, at most [`PORTS_MAX`] and each
     /// another; `multi_buffer` if its frames may be in several buffers. Until a program is at a
     /// place, its frames go to the kernel. `entry` is how it and all behind it are attached.
+    /// It goes on counting in `counted`, the [`counters`](Self::counters) of a program that it is to
+    /// replace.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.
-    pub fn load(tags: &[Tag], multi_buffer: bool, entry: Entry) -> Result<Self, LoadError> {
+    pub fn load(
+        tags: &[Tag],
+        multi_buffer: bool,
+        entry: Entry,
+        counted: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, LoadError> {
         let (program, maps) = match entry {
             Entry::Own | Entry::Shared => {
-                load!(at_xdp::VlansSkelBuilder, tags, multi_buffer, entry)
+                load!(at_xdp::VlansSkelBuilder, tags, multi_buffer, entry, counted)
             }
-            Entry::Tcx => load!(at_tcx::VlansTcxSkelBuilder, tags, multi_buffer, entry),
+            Entry::Tcx => load!(at_tcx::VlansTcxSkelBuilder, tags, multi_buffer, entry, counted),
         };
         let [ports, others] = maps;
         let (ports, others) = (ports.map_err(LoadError::Other)?, others.map_err(LoadError::Other)?);
@@ -163,6 +173,11 @@ impl Vlans {
     /// The program.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
+    }
+
+    /// Where it counts, to be passed on to another process.
+    pub fn counters(&self) -> BorrowedFd<'_> {
+        self.others.as_fd()
     }
 
     /// The frames that went to the kernel because they are no port's; 0 if they cannot be read.

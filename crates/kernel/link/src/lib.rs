@@ -6,7 +6,7 @@
 //! This crate reads them ([`Link`]), notices changes ([`LinkMonitor`]), makes the few changes that
 //! the data plane needs ([`set_up`], [`promiscuous`], [`bridge`], [`stick`], [`Features`]) and
 //! judges them ([`doctor`]). For a router it reads what the kernel does besides looking up routes
-//! ([`routing`], [`netfilter`]), and keeps next hops alive ([`neighbours`]).
+//! ([`routing`], [`netfilter`]), and has the kernel confirm stale neighbours ([`neighbours`]).
 //!
 //! Principles:
 //!

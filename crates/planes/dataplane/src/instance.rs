@@ -31,7 +31,7 @@ use crate::watch::{self, Watch};
 use narrows_bpf::{Hook, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
-use narrows_link::{LinkEvent, Promiscuous, doctor, netfilter};
+use narrows_link::{LinkEvent, Promiscuous, doctor};
 use narrows_policy::{NodeStats, Plan, Policy};
 use narrows_sets::Sets;
 use narrows_shaper::Installation;
@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 mod handover;
 mod planning;
+mod routing;
 mod sets;
 #[cfg(test)]
 mod tests;
@@ -94,6 +95,8 @@ pub struct Instance {
     waiting_for: Option<String>,
     look_ups: LookUps,
     carriers: Carriers,
+    /// When a router last had stale neighbours confirmed.
+    neighbours_confirmed: Nanos,
     /// Counts of the sessions that have ended.
     past: Counts,
     rates: RateMeter,
@@ -124,6 +127,7 @@ impl Instance {
             waiting_for: None,
             look_ups: LookUps::default(),
             carriers: Carriers::default(),
+            neighbours_confirmed: Nanos::ZERO,
             past: Counts::none(options.forwarding.ports().len()),
             rates: RateMeter::default(),
             events: Events::default(),
@@ -374,6 +378,7 @@ impl Instance {
     pub fn tick(&mut self) {
         self.watch_standby();
         self.watch_netfilter();
+        self.confirm_neighbours();
         let is_readdressed = std::mem::take(&mut self.readdressed);
         if is_readdressed && self.plane.is_some() && !self.options.forwarding.is_router() {
             self.take_off_addresses();
@@ -640,38 +645,6 @@ impl Instance {
             self.events.warn(error.to_string());
             self.close(true);
             self.waiting_for = Some(error.to_string());
-        }
-    }
-
-    /// Why a router must not route: netfilter or IPsec would not see what it routes.
-    fn passed_by(&self) -> Option<InstanceError> {
-        let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
-        if !forwarding.is_router() || *skip_netfilter {
-            return None;
-        }
-        let devices: Vec<&str> = forwarding.devices().iter().map(String::as_str).collect();
-        match netfilter::hooks(&devices) {
-            Ok(hooks) if hooks.found.is_empty() => None,
-            Ok(hooks) => Some(InstanceError::Netfilter(hooks.found.join(", "))),
-            Err(error) => Some(error.into()),
-        }
-    }
-
-    /// Releases a router's ports once netfilter or IPsec would not see what it routes.
-    fn watch_netfilter(&mut self) {
-        if self.plane.is_some()
-            && let Some(error) = self.passed_by()
-        {
-            self.events.warn(error.to_string());
-            self.close(true);
-            self.waiting_for = Some(error.to_string());
-        }
-    }
-
-    /// Lets a router's programs follow the kernel.
-    fn follow_routing(&mut self) {
-        if let Some(Err(error)) = self.plane.as_mut().map(|plane| plane.follow_routing()) {
-            self.events.warn(error.to_string());
         }
     }
 

@@ -106,7 +106,7 @@ fn the_vlans_of_a_device_stand_behind_a_gate_as_well_and_another_process_takes_o
 fn trees_behind_vlans_stand_behind_a_gate_as_well() {
     let Some((program, behind)) = gate() else { return };
     let tags = [100, 200].map(|vid| vlans::tag(TagProtocol::Customer, vid));
-    let mut vlans = Vlans::load(&tags, false, Entry::Shared).unwrap();
+    let mut vlans = Vlans::load(&tags, false, Entry::Shared, None).unwrap();
     let port = Port {
         own: OWN.into(),
         multi_buffer: false,

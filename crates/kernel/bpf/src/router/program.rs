@@ -46,7 +46,7 @@ pub struct RouterProgram {
 /// Loads one of the objects: both programs, and the counters. A macro, because each object's
 /// skeleton has types of its own.
 macro_rules! load {
-    ($builder:ty, $own:expr, $multi_buffer:expr, $entry:expr, $router:expr, $port:expr) => {{
+    ($builder:ty, $own:expr, $multi_buffer:expr, $entry:expr, $router:expr, $port:expr, $counted:expr) => {{
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = <$builder>::default().open(&mut storage)?;
@@ -60,6 +60,9 @@ macro_rules! load {
             open.maps.port_of.reuse_fd(ports)?;
             open.maps.own_addresses.reuse_fd(addresses)?;
             open.maps.takers.reuse_fd($router.takers.as_fd())?;
+            if let Some(counted) = $counted {
+                open.maps.outcomes.reuse_fd(counted)?;
+            }
             $entry.set_up(&mut open.progs.router, $multi_buffer);
             $entry.set_up(&mut open.progs.router_behind, $multi_buffer);
             open.load()
@@ -72,7 +75,8 @@ macro_rules! load {
 impl RouterProgram {
     /// Loads the program for a device with the address `own_mac` that is the port `port` of
     /// `router`; `multi_buffer` if its frames may be in several buffers. `entry` is how it is
-    /// attached, and all that shares `router`.
+    /// attached, and all that shares `router`. It goes on counting in `counted`, the
+    /// [`counters`](Self::counters) of a program that it is to replace.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature, or because programs are
@@ -83,15 +87,15 @@ impl RouterProgram {
         entry: Entry,
         router: &Router,
         port: PortId,
+        counted: Option<BorrowedFd<'_>>,
     ) -> Result<Self, TreeError> {
+        use {at_tcx::RouterTcxSkelBuilder as Tcx, at_xdp::RouterSkelBuilder as Xdp};
         let load = || {
             Ok(match entry {
                 Entry::Own | Entry::Shared => {
-                    load!(at_xdp::RouterSkelBuilder, own_mac, multi_buffer, entry, router, port)
+                    load!(Xdp, own_mac, multi_buffer, entry, router, port, counted)
                 }
-                Entry::Tcx => {
-                    load!(at_tcx::RouterTcxSkelBuilder, own_mac, multi_buffer, entry, router, port)
-                }
+                Entry::Tcx => load!(Tcx, own_mac, multi_buffer, entry, router, port, counted),
             })
         };
         let (program, behind, outcomes) = load().map_err(TreeError::Load)?;
@@ -125,6 +129,11 @@ impl RouterProgram {
     /// What it is attached by, to be passed on to another process.
     pub fn hold(&self) -> Option<BorrowedFd<'_>> {
         self.hold.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Where it counts, to be passed on to another process.
+    pub fn counters(&self) -> BorrowedFd<'_> {
+        self.outcomes.as_fd()
     }
 
     /// How it is attached.

@@ -39,7 +39,7 @@ impl Bench {
 
     fn new(tags: &[Tag], multi_buffer: bool, entry: Entry) -> Option<Self> {
         let load = || {
-            let vlans = Vlans::load(tags, multi_buffer, entry)?;
+            let vlans = Vlans::load(tags, multi_buffer, entry, None)?;
             let port = FrontPort { own: OWN, multi_buffer, entry, handed: None };
             let step =
                 Step { does: Does::Decide, then: Then::Drop, exceed: Then::Drop, counter: Some(0) };
@@ -126,7 +126,7 @@ fn frames_that_are_no_port_s_go_to_the_kernel_and_are_counted() {
 
 #[test]
 fn a_merged_packet_that_is_no_port_s_counts_as_the_frames_that_it_stands_for() {
-    let Ok(vlans) = Vlans::load(&[], false, Entry::Tcx) else { return };
+    let Ok(vlans) = Vlans::load(&[], false, Entry::Tcx, None) else { return };
     let mut udp = frame(0x8100, 100);
     udp.resize(1846, 0);
     udp[27] = 17;
@@ -138,7 +138,7 @@ fn a_merged_packet_that_is_no_port_s_counts_as_the_frames_that_it_stands_for() {
 fn a_port_with_nothing_behind_it_leaves_its_frames_to_the_kernel() {
     let tags = [tag(TagProtocol::Customer, 100)];
     for entry in [Entry::Own, Entry::Shared, Entry::Tcx] {
-        let Ok(vlans) = Vlans::load(&tags, false, entry) else { return };
+        let Ok(vlans) = Vlans::load(&tags, false, entry, None) else { return };
         let verdict = test_run(vlans.program(), &frame(0x8100, 100), 1).unwrap().verdict;
         assert_eq!((as_xdp(entry, verdict), vlans.others()), (PASS, 1));
     }

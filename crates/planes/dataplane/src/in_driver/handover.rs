@@ -18,13 +18,13 @@ use crate::options::SessionOptions;
 use crate::plane::{InheritedPlane, Plane, Still};
 use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
-use narrows_bpf::{Entry, Hook};
+use narrows_bpf::{Entry, Hook, RouterProgram, Vlans};
 use narrows_classify::{ActionId, ActionKind};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::{Handle, Plan};
 use narrows_units::Nanos;
 use narrows_xdp::Numbers;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 impl InDriver {
     /// The manifest for another process. `None` if there are no descriptors left.
@@ -38,6 +38,11 @@ impl InDriver {
                 (None, None) => self.trees[first].hold(),
             };
             descriptors.push(hold?.try_clone_to_owned().ok()?);
+        }
+        let routers = self.routed.iter().flat_map(|routed| &routed.programs);
+        let counters = routers.map(RouterProgram::counters);
+        for map in counters.chain(self.vlans.iter().flatten().map(Vlans::counters)) {
+            descriptors.push(map.try_clone_to_owned().ok()?);
         }
         for map in self.trees.iter().flat_map(Tree::maps) {
             descriptors.push(map.try_clone_to_owned().ok()?);
@@ -81,6 +86,13 @@ impl InDriver {
     }
 }
 
+/// Maps of another process's programs.
+pub(super) struct InheritedMaps {
+    pub(super) trees: PerPort<Vec<OwnedFd>>,
+    /// Of what is in front of all ports of a device, in a router or a stick.
+    pub(super) counters: PerDevice<OwnedFd>,
+}
+
 /// The programs of another process, with ones ready to replace them.
 pub(crate) struct InheritedPrograms {
     plane: InDriver,
@@ -105,28 +117,35 @@ impl InheritedPrograms {
         if manifest.devices.len() != devices.len() {
             return Err(InstanceError::Inheritance("it has other devices".to_owned()));
         }
-        // Of the devices, and the maps of each port's program.
-        let of_port = descriptors.len().saturating_sub(devices.len()) / forwarding.ports().len();
+        // Of the devices, the counters in front of all their ports, and the maps of each port's tree.
+        let is_in_front = forwarding.is_router() || forwarding.is_stick();
+        let of_devices = if is_in_front { 2 * devices.len() } else { devices.len() };
+        let of_port = descriptors.len().saturating_sub(of_devices) / forwarding.ports().len();
         let mut descriptors = descriptors.into_iter();
-        let mut hold = |_| descriptors.next().ok_or_else(missing);
-        let holds = devices.iter().map(&mut hold).collect::<Result<PerDevice<_>, _>>()?;
+        let mut of_each = |is_there: bool| -> Result<PerDevice<OwnedFd>, InstanceError> {
+            let devices = devices.iter().filter(|_| is_there);
+            devices.map(|_| descriptors.next().ok_or_else(missing)).collect()
+        };
+        let holds = of_each(true)?;
+        let counters = of_each(is_in_front)?;
         let mut hooks = PerDevice::new();
         for (facts, described) in devices.iter().zip(&manifest.devices) {
             let changed = || InstanceError::Inheritance(format!("{} has changed", facts.name));
             hooks.push(described.hook_on(facts).ok_or_else(changed)?);
         }
-        let mut maps = || descriptors.by_ref().take(of_port).collect::<Vec<OwnedFd>>();
+        let of_tree = |_| descriptors.by_ref().take(of_port).collect();
+        let maps = InheritedMaps { trees: forwarding.ids().map(of_tree).collect(), counters };
         let mut plane = if forwarding.is_router() {
-            let maps = forwarding.ids().map(|_| maps()).collect();
             let (hook, entry) = alike(&hooks, &manifest.devices)?;
-            InDriver::router_at(hook, entry, forwarding, &devices, Some(maps))?
+            InDriver::router_at(hook, entry, forwarding, &devices, Some(&maps))?
         } else {
             let mut trees = PerPort::new();
             for port in forwarding.ids() {
                 let device = forwarding.device_of(port);
                 let (facts, entry) = (&devices[device], manifest.devices[device].entry());
                 let tree = tree_port(forwarding, port, facts, entry);
-                trees.push(Tree::at(tree, hooks[device], &maps()).map_err(failed(facts))?);
+                trees
+                    .push(Tree::at(tree, hooks[device], &maps.trees[port]).map_err(failed(facts))?);
             }
             InDriver::of(trees, forwarding, devices, hooks)
         };
@@ -135,11 +154,12 @@ impl InheritedPrograms {
         }
         if forwarding.is_stick() {
             for (device, described) in manifest.devices.iter_enumerated() {
+                let counted = maps.counters[device].as_fd();
                 let entry = match plane.hooks[device] {
                     Hook::Tcx => Entry::Tcx,
                     Hook::Xdp(_) => described.entry(),
                 };
-                plane.vlans[device] = Some(plane.in_front_of_all(device, entry)?);
+                plane.vlans[device] = Some(plane.in_front_of_all(device, entry, Some(counted))?);
             }
         } else if !forwarding.is_router() {
             plane.connect()?;

@@ -5,6 +5,7 @@
 //! take redirected frames, or all at tcx. Before Linux 6.6 there is no tcx, and generic XDP takes its
 //! place.
 
+use super::handover::InheritedMaps;
 use super::{InDriver, NATIVE, failed, has_several_buffers, hooks_for, is_taken, takes_redirected};
 use crate::device::DeviceFacts;
 use crate::error::InstanceError;
@@ -15,7 +16,7 @@ use narrows_bpf::tree::{self, Tree};
 use narrows_bpf::{AttachError, Entry, FrontPort, Hook, OwnAddress, RouterProgram};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
 use narrows_policy::Plan;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 
 /// What routes in front of the trees.
 pub(super) struct Routed {
@@ -68,34 +69,35 @@ impl InDriver {
         Err(refusal.unwrap_or_else(none))
     }
 
-    /// The plane with programs for `hook`, not attached; its trees use those maps of another
-    /// process, if given.
+    /// The plane with programs for `hook`, not attached; they use `maps` of another process, if
+    /// given.
     pub(super) fn router_at(
         hook: Hook,
         entry: Entry,
         forwarding: &Forwarding,
         devices: &PerDevice<DeviceFacts>,
-        maps: Option<PerPort<Vec<OwnedFd>>>,
+        maps: Option<&InheritedMaps>,
     ) -> Result<Self, InstanceError> {
         let routing = Routing::new(forwarding, devices)?;
         let router = routing.router();
         // They are all behind each other.
         let multi_buffer = devices.iter().any(has_several_buffers);
         let facts = |port: PortId| &devices[forwarding.device_of(port)];
-        let mut maps = maps.map(|maps| maps.into_iter());
         let mut trees = PerPort::new();
         for port in forwarding.ids() {
             let facts = facts(port);
-            let of_it = maps.as_mut().and_then(Iterator::next).unwrap_or_default();
+            let of_it = maps.map_or(&[][..], |maps| &maps.trees[port]);
             let at = tree::Port { own: facts.own(), multi_buffer, entry, other_tag: None };
-            let mut tree = Tree::behind(router, at, hook, &of_it).map_err(failed(facts))?;
+            let mut tree = Tree::behind(router, at, hook, of_it).map_err(failed(facts))?;
             tree.connect(facts.ifindex).map_err(failed(facts))?;
             tree.stand_behind_router(router, port).map_err(failed(facts))?;
             trees.push(tree);
         }
         let program = |port: PortId| {
             let facts = facts(port);
-            RouterProgram::load(facts.mac, multi_buffer, entry, router, port).map_err(failed(facts))
+            let counted = maps.map(|maps| maps.counters[forwarding.device_of(port)].as_fd());
+            RouterProgram::load(facts.mac, multi_buffer, entry, router, port, counted)
+                .map_err(failed(facts))
         };
         let programs = forwarding.ids().map(program).collect::<Result<_, _>>()?;
         let hooks = devices.iter().map(|_| hook).collect();

@@ -13,6 +13,7 @@ use narrows_bpf::tree::{Tree, TreeError};
 use narrows_bpf::{AttachError, Entry, Hook, Vlans};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::Plan;
+use std::os::fd::BorrowedFd;
 
 impl InDriver {
     /// Joins the VLANs of `forwarding`, as [`InDriver::open`] does ports.
@@ -67,7 +68,7 @@ impl InDriver {
         let trees = trees.map_err(failed(&facts))?;
         let mut plane = Self::of(trees, forwarding, devices, [hook].into_iter().collect());
         plane.prepare(plans, fronts)?;
-        let mut vlans = plane.in_front_of_all(device, entry)?;
+        let mut vlans = plane.in_front_of_all(device, entry, None)?;
         let attached = match hook {
             Hook::Xdp(mode) if entry == Entry::Shared => {
                 let several = has_several_buffers(&facts);
@@ -86,10 +87,11 @@ impl InDriver {
         &mut self,
         device: DeviceId,
         entry: Entry,
+        counted: Option<BorrowedFd<'_>>,
     ) -> Result<Vlans, InstanceError> {
         let facts = &self.devices[device];
         let tags = self.forwarding.tags_on(device);
-        let vlans = Vlans::load(&tags, has_several_buffers(facts), entry);
+        let vlans = Vlans::load(&tags, has_several_buffers(facts), entry, counted);
         let vlans = vlans.map_err(|error| failed(facts)(TreeError::Load(error)))?;
         for port in self.forwarding.ports_on(device) {
             let place = self.forwarding.place(port);

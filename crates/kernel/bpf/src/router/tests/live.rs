@@ -94,7 +94,7 @@ impl Attached {
         };
         let trees = ports.map(tree).into();
         let program = |(device, port, mac)| {
-            let mut program = RouterProgram::load(mac, false, entry, &router, port).unwrap();
+            let mut program = RouterProgram::load(mac, false, entry, &router, port, None).unwrap();
             program.attach(index(device), hook).unwrap();
             program
         };

@@ -36,7 +36,7 @@ impl Plane {
     fn new(way: (Entry, bool)) -> Self {
         let lan = index("lan");
         let router = Router::new(&[(lan, LAN), (index("wan"), WAN)]).unwrap();
-        let program = RouterProgram::load(LAN_MAC, way.1, way.0, &router, LAN).unwrap();
+        let program = RouterProgram::load(LAN_MAC, way.1, way.0, &router, LAN, None).unwrap();
         let tree = |(port, mac)| {
             let mut tree = tree_behind(&router, way, mac, &[]);
             tree.stand_behind_router(&router, port).unwrap();
@@ -211,7 +211,8 @@ fn programs_of_several_devices_lead_to_the_same_trees() {
     in_each_plane(|mut plane| {
         assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
         let (entry, multi_buffer) = plane.way;
-        let of_wan = RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN).unwrap();
+        let of_wan =
+            RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN, None).unwrap();
         let check = Ingress { source_check: SourceCheck::Strict, direct: false };
         plane.router.set_ingress(WAN, check).unwrap();
         let of_lan = std::mem::replace(&mut plane.program, of_wan);
@@ -248,7 +249,8 @@ fn another_process_goes_on_with_trees_behind_a_router_of_its_own() {
         tree.stand_behind_router(&router, WAN).unwrap();
         tree.resume().unwrap();
         let (entry, multi_buffer) = old.way;
-        let program = RouterProgram::load(LAN_MAC, multi_buffer, entry, &router, LAN).unwrap();
+        let program =
+            RouterProgram::load(LAN_MAC, multi_buffer, entry, &router, LAN, None).unwrap();
         let new = Plane { router, program, trees: vec![tree], lan: old.lan, way: old.way };
         drop(old);
         assert_eq!(new.run(&dns).0, REDIRECT);
@@ -265,7 +267,8 @@ fn all_that_shares_a_router_is_attached_alike() {
             Entry::Tcx => vec![(Entry::Own, false)],
         };
         for (entry, multi_buffer) in others {
-            let loaded = RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN);
+            let loaded =
+                RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN, None);
             assert!(matches!(loaded, Err(TreeError::Load(_))));
             let mut tree = tree_behind(&plane.router, (entry, multi_buffer), WAN_MAC, &[]);
             let refused = tree.stand_behind_router(&plane.router, WAN);

@@ -36,7 +36,7 @@ impl Stick {
     fn each(pairs: &[(Tag, Tag)]) -> impl Iterator<Item = Self> {
         ENTRIES.into_iter().filter_map(move |entry| {
             let tags: Vec<Tag> = pairs.iter().flat_map(|&(one, other)| [one, other]).collect();
-            let vlans = match Vlans::load(&tags, false, entry) {
+            let vlans = match Vlans::load(&tags, false, entry, None) {
                 Err(error @ LoadError::NotPermitted) => {
                     eprintln!("SKIPPED: {error}");
                     return None;
@@ -214,7 +214,7 @@ fn another_process_goes_on_with_trees_behind_vlans_of_its_own() {
         old.trees[1].install(one_class(class(1_000_000_000)), &[1]).unwrap();
         let frame = tagged(Customer, 200, 53, 0);
         old.run(&frame);
-        let vlans = Vlans::load(&[pairs[0].1], false, old.vlans.entry()).unwrap();
+        let vlans = Vlans::load(&[pairs[0].1], false, old.vlans.entry(), None).unwrap();
         let (port, hook) = port(old.vlans.entry(), pairs[0].0);
         let mut tree = Tree::at(port, hook, &maps(&old.trees[1])).unwrap();
         tree.stand_behind(&vlans, 0).unwrap();
@@ -231,7 +231,7 @@ fn another_process_goes_on_with_trees_behind_vlans_of_its_own() {
 
 #[test]
 fn a_tree_does_not_stand_behind_vlans_at_the_other_hook() {
-    let Ok(vlans) = Vlans::load(&[tag(Customer, 100)], false, Entry::Tcx) else { return };
+    let Ok(vlans) = Vlans::load(&[tag(Customer, 100)], false, Entry::Tcx, None) else { return };
     let (port, hook) = port(Entry::Own, tag(Customer, 200));
     let mut tree = Tree::at(port, hook, &[]).unwrap();
     assert!(matches!(tree.stand_behind(&vlans, 0), Err(TreeError::Replace(_))));

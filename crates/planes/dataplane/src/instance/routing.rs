@@ -1,0 +1,63 @@
+//! What an instance that routes does besides: it looks whether the kernel would see more than its
+//! programs do, has them follow the kernel, and has the kernel confirm neighbours.
+
+use super::{Instance, InstanceOptions};
+use crate::clock;
+use crate::error::InstanceError;
+use narrows_link::{neighbours, netfilter};
+use narrows_units::Nanos;
+
+/// How often stale neighbours are confirmed. An entry becomes stale after 15 to 45 seconds.
+const CONFIRMATION: Nanos = Nanos::from_secs(10);
+
+impl Instance {
+    /// Why a router must not route: netfilter or IPsec would not see what it routes.
+    pub(super) fn passed_by(&self) -> Option<InstanceError> {
+        let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
+        if !forwarding.is_router() || *skip_netfilter {
+            return None;
+        }
+        let devices: Vec<&str> = forwarding.devices().iter().map(String::as_str).collect();
+        match netfilter::hooks(&devices) {
+            Ok(hooks) if hooks.found.is_empty() => None,
+            Ok(hooks) => Some(InstanceError::Netfilter(hooks.found.join(", "))),
+            Err(error) => Some(error.into()),
+        }
+    }
+
+    /// Releases a router's ports once netfilter or IPsec would not see what it routes.
+    pub(super) fn watch_netfilter(&mut self) {
+        if self.plane.is_some()
+            && let Some(error) = self.passed_by()
+        {
+            self.events.warn(error.to_string());
+            self.close(true);
+            self.waiting_for = Some(error.to_string());
+        }
+    }
+
+    /// Lets a router's programs follow the kernel.
+    pub(super) fn follow_routing(&mut self) {
+        if let Some(Err(error)) = self.plane.as_mut().map(|plane| plane.follow_routing()) {
+            self.events.warn(error.to_string());
+        }
+    }
+
+    /// Has the kernel confirm neighbours to which only a router's programs send.
+    pub(super) fn confirm_neighbours(&mut self) {
+        let now = clock::now();
+        let Some(plane) = self.plane.as_ref().filter(|_| self.options.forwarding.is_router())
+        else {
+            return;
+        };
+        if now.since(self.neighbours_confirmed) < CONFIRMATION {
+            return;
+        }
+        self.neighbours_confirmed = now;
+        let devices: Vec<u32> = plane.devices().iter().map(|device| device.ifindex).collect();
+        match neighbours::use_stale(&devices) {
+            Ok(used) => log::debug!("{used} stale neighbours are to be confirmed"),
+            Err(error) => self.events.warn(error.to_string()),
+        }
+    }
+}
