@@ -7,7 +7,7 @@ NARROWS := target/release/narrows
 # What a fresh Debian needs beside Rust: a compiler for BPF and the libraries that the BPF
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
-            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq
+            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq bird2
 # DPDK's scheduler, beside which `bench cake` and `bench tree` measure: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
@@ -47,7 +47,8 @@ help:
 	@echo "make deny           check licences, sources and advisories of all dependencies"
 	@echo "make deps           install the Debian packages that are missing"
 
-# Installs only what is missing, and says what.
+# Installs only what is missing, and says what. With bird2 comes a service that nobody asked for: it is
+# stopped, and not started again. One that was here before stays as it is.
 deps:
 	@command -v $(CARGO) >/dev/null || { \
 	  echo "Rust is not installed: install the stable toolchain with rustup first"; exit 1; }
@@ -57,7 +58,11 @@ deps:
 	if [ -n "$$missing" ]; then \
 	  echo "installing Debian packages:$$missing"; \
 	  $(SUDO) apt-get update -qq && \
-	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null || exit; \
+	  case "$$missing " in *" bird2 "*) \
+	    $(SUDO) invoke-rc.d --quiet bird stop >/dev/null 2>&1; $(SUDO) update-rc.d bird disable && \
+	    echo "bird2: its service is stopped and disabled";; \
+	  esac; \
 	fi
 
 build: deps
