@@ -13,13 +13,14 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
 	@echo "make demo-latency   what cake does to delay under load, beside tbf and beside nothing (root)"
 	@echo "make demo-tree      a tree of classes as they wake, leave and borrow, on four queues (root)"
 	@echo "make demo-flood     what a flood leaves of a server's transactions, with and without filters (root)"
+	@echo "make demo-router    a routing daemon moves a flow when a link fails, and cake keeps the delay low where it goes (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make test-vm-cake   of these only Linux's cake and cake_mq beside ours, on the same traffic"
@@ -80,6 +81,9 @@ demo-tree: build
 
 demo-flood: build
 	@$(NARROWS) demo flood --plot target/demo-flood.svg
+
+demo-router: build
+	@$(NARROWS) demo router
 
 bench-forward: build
 	@$(NARROWS) bench forward
