@@ -11,6 +11,7 @@
 //! rates.
 
 mod bands;
+mod bird;
 mod cake;
 mod changing;
 mod chaos;

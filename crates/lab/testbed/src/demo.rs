@@ -11,6 +11,7 @@
 //! judged.
 
 mod report;
+pub mod router;
 
 pub use report::{Report, Row};
 

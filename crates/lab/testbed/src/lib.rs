@@ -7,6 +7,8 @@
 //!  198.18.0.1   N queues  what is under test  N queues    198.18.0.2
 //! ```
 //!
+//! The [`diamond`] is the other testbed: four routers between two hosts, and two paths.
+//!
 //! Four rooms hold what measurements share: `network` has the namespaces, `traffic` the senders and
 //! receivers in them, `measure` the kernel's counters, and `harness` runs the measurements. Each
 //! other module is a measurement, and a command of the program.
@@ -55,7 +57,8 @@ pub use measure::{accounting, capture, counters, cpu, machine, spread, trial, wi
 pub use network::bed::Testbed;
 pub use network::namespace::Namespace;
 pub use network::{
-    bed, bridge, guard, namespace, receiving, requirements, stale, steering, translation,
+    bed, bird, bridge, diamond, guard, namespace, receiving, requirements, stale, steering,
+    translation,
 };
 pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, stream, tcp};
 

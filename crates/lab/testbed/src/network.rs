@@ -1,7 +1,9 @@
 //! Namespaces in a row, the devices between them, and their end: what traffic goes through.
 
 pub mod bed;
+pub mod bird;
 pub mod bridge;
+pub mod diamond;
 pub mod guard;
 pub mod namespace;
 pub mod receiving;

@@ -42,7 +42,8 @@ pub const QUEUES: u32 = 4;
 
 /// Offloads that produce frames which no wire could carry: without a checksum, or larger than the
 /// MTU.
-const OFFLOADS: [&str; 10] = ["tx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"];
+pub(super) const OFFLOADS: [&str; 10] =
+    ["tx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"];
 
 /// Numbers the testbeds of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -227,7 +228,7 @@ fn written(mac: [u8; 6]) -> String {
 }
 
 /// Runs `ip -batch` over `lines`.
-fn batch(arguments: &[&str], lines: &str) -> Result<()> {
+pub(super) fn batch(arguments: &[&str], lines: &str) -> Result<()> {
     process::run_with(Command::new("ip").args(arguments).args(["-batch", "-"]), lines)
         .with_context(|| format!("ip refused a line of\n{lines}"))
         .map(drop)

@@ -29,6 +29,8 @@ pub const SETSID: Tool = Tool { program: "setsid", package: "util-linux" };
 pub const NFT: Tool = Tool { program: "nft", package: "nftables" };
 /// Frames as they arrive, VLAN tags included.
 pub const TCPDUMP: Tool = Tool { program: "tcpdump", package: "tcpdump" };
+/// Routes from neighbours.
+pub const BIRD: Tool = Tool { program: "bird", package: "bird2" };
 
 /// Why the testbed cannot run here, with what to do about it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -10,8 +10,11 @@ use anyhow::Result;
 use std::fs;
 use std::path::Path;
 
-/// How the names of the namespaces begin.
+/// How the names of the namespaces of a [bed](crate::bed) begin.
 pub(crate) const PREFIXES: [&str; 4] = ["nrw-cli-", "nrw-shp-", "nrw-srv-", "nrw-far-"];
+/// And of a [diamond](crate::diamond), in the order of its nodes.
+pub(crate) const OF_DIAMONDS: [&str; 6] =
+    ["nrw-west-", "nrw-left-", "nrw-fast-", "nrw-slow-", "nrw-right-", "nrw-east-"];
 
 /// Removes the namespaces of ended processes, with all processes that still run in them. Returns
 /// their names.
@@ -31,8 +34,8 @@ pub fn sweep() -> Result<Vec<String>> {
 }
 
 fn is_stale(name: &str, lives: impl Fn(u32) -> bool) -> bool {
-    PREFIXES
-        .iter()
+    let mut prefixes = PREFIXES.iter().chain(&OF_DIAMONDS);
+    prefixes
         .find_map(|prefix| name.strip_prefix(prefix))
         .and_then(|tag| tag.split('-').next()?.parse().ok())
         .is_some_and(|pid| !lives(pid))
@@ -47,6 +50,7 @@ mod tests {
         let lives = |pid| pid == 7;
         assert!(is_stale("nrw-cli-8-0", lives));
         assert!(is_stale("nrw-shp-8", lives));
+        assert!(is_stale("nrw-left-8-3", lives));
         assert!(!is_stale("nrw-srv-7-0", lives));
         assert!(!is_stale("nrw-srv-eight", lives));
         assert!(!is_stale("nrw-other-8", lives));
