@@ -85,6 +85,11 @@ pub fn of(
     ALL.iter().chain(beside).filter(move |(name, _)| !is_left(*name))
 }
 
+/// The names of all checks.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    [ALL, BESIDE].into_iter().flatten().map(|(name, _)| *name)
+}
+
 /// The bed with Narrows between its ports.
 pub struct Lab {
     bed: Bed,
