@@ -6,6 +6,7 @@ mod cake;
 mod checks;
 mod shaper;
 mod traffic;
+mod trunk;
 
 use crate::cake::Rows;
 use crate::verdict::{Check, Message, Outcome};
