@@ -18,11 +18,12 @@ const QEMU: u32 = 8;
 /// The emulator.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 /// The packages that the host needs, each with a program that shows that it is installed.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("qemu-system-x86", PROGRAM),
     ("kmod", "depmod"),
     ("binutils", "strip"),
     ("ethtool", "ethtool"),
+    ("tcpdump", "tcpdump"),
 ];
 /// qemu only recommends it, but network cards with boot ROMs need it.
 const FIRMWARE: &str = "ipxe-qemu";

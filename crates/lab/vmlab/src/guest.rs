@@ -6,10 +6,11 @@ mod cake;
 mod checks;
 mod shaper;
 mod traffic;
+mod trunk;
 
 use crate::cake::Rows;
 use crate::verdict::{Check, Message, Outcome};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use narrows_testbed::process;
 use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
@@ -57,6 +58,8 @@ struct Wanted {
     task: String,
     /// The rows to measure.
     rows: Rows,
+    /// The beginnings of the names of the checks to run, with `-` for spaces; all without any.
+    checks: Vec<String>,
     /// Whether other machines run some of the checks.
     short: bool,
 }
@@ -82,8 +85,10 @@ fn boot() -> Result<Wanted> {
     }
     let task = word("vmlab.task=").context("the kernel was not told vmlab.task")?.to_owned();
     let rows = word("vmlab.rows=").map(Rows::named).transpose()?.unwrap_or_default();
+    let checks = word("vmlab.checks=").into_iter().flat_map(|words| words.split(','));
+    let checks = checks.map(str::to_owned).collect();
     let short = line.split_whitespace().any(|word| word == "vmlab.short");
-    Ok(Wanted { task, rows, short })
+    Ok(Wanted { task, rows, checks, short })
 }
 
 /// Loads a module with its dependencies.
@@ -101,21 +106,38 @@ fn aliases(bus: &str) -> Vec<String> {
         .collect()
 }
 
-fn run(Wanted { task, rows, short }: &Wanted) -> Result<()> {
+fn run(Wanted { task, rows, checks, short }: &Wanted) -> Result<()> {
     let mut lines = File::options().write(true).open(LINES).context("no second serial port")?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     say(&mut lines, &Message::Hello(release.trim().to_owned()))?;
     match task.as_str() {
         "none" => {}
         crate::cake::NAME => cake::run(rows, |sample| say(&mut lines, &Message::Sample(sample)))?,
-        driver => check(driver, *short, &mut lines)?,
+        driver => check(driver, checks, *short, &mut lines)?,
     }
     say(&mut lines, &Message::End)
 }
 
-fn check(driver: &str, short: bool, lines: &mut File) -> Result<()> {
+/// Whether the name of a check begins with `word`, which has `-` for spaces.
+fn begins(name: &str, word: &str) -> bool {
+    name.replace(' ', "-").starts_with(word)
+}
+
+/// The words for the guest that ask for the checks whose names begin with `names`.
+pub fn asked(names: &[String]) -> Result<Vec<String>> {
+    let word = |name: &String| {
+        let word = name.replace(' ', "-");
+        let known = checks::names().any(|check| begins(check, &word));
+        ensure!(known, "no check has a name that begins with {name}");
+        Ok(word)
+    };
+    names.iter().map(word).collect()
+}
+
+fn check(driver: &str, only: &[String], short: bool, lines: &mut File) -> Result<()> {
     let mut lab = checks::Lab::up(driver)?;
-    for (name, check) in checks::of(driver, short) {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|word| begins(name, word));
+    for (name, check) in checks::of(driver, short).filter(|(name, _)| wanted(name)) {
         let begin = Instant::now();
         let (outcome, note) = match check(&mut lab) {
             Ok(Verdict::Passed(note)) => (Outcome::Passed, note),
@@ -139,4 +161,18 @@ fn say(lines: &mut File, message: &Message) -> Result<()> {
     // One write per line, so that nothing comes in between.
     let text = format!("{}\n", serde_json::to_string(message)?);
     lines.write_all(text.as_bytes()).context("cannot write to the second serial port")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_asked_for_by_the_beginning_of_its_name() {
+        let asked = |word: &str| asked(&[word.to_owned()]);
+        assert_eq!(asked("xdp kill").unwrap(), ["xdp-kill"]);
+        assert!(begins("xdp kill -9", "xdp-kill") && !begins("kill -9", "xdp-kill"));
+        let error = asked("kill it").unwrap_err().to_string();
+        assert!(error.contains("kill it"), "{error}");
+    }
 }

@@ -4,7 +4,7 @@ use crate::cake::{Row, Rows, judge};
 use crate::matrix::{self, Cell, SHORT, Task};
 use crate::qemu::{Machine, Processor};
 use crate::verdict::{Check, Message, Outcome, Record};
-use crate::{apt, kernel, report, root, tools};
+use crate::{apt, guest, kernel, report, root, tools};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use std::collections::btree_map::Entry;
@@ -57,6 +57,11 @@ pub struct Options {
     #[arg(long = "row", value_name = "ROW", conflicts_with_all = ["short", "resume", "write"])]
     rows: Vec<Row>,
 
+    /// Run only the checks whose names begin with this, without keeping the result: stick. Can be
+    /// repeated.
+    #[arg(long = "check", value_name = "NAME", conflicts_with_all = ["short", "resume", "write"])]
+    checks: Vec<String>,
+
     /// The program to test.
     #[arg(long, value_name = "FILE", default_value = "target/debug/narrows")]
     narrows: PathBuf,
@@ -76,7 +81,10 @@ pub fn execute(options: &Options) -> Result<ExitCode> {
         true => SHORT.map(str::to_owned).to_vec(),
         false => options.cells.clone(),
     };
-    let cells = matrix::select(&words)?;
+    let mut cells = matrix::select(&words)?;
+    if !options.checks.is_empty() {
+        cells.retain(|cell| cell.task != Task::Cake);
+    }
     fs::create_dir_all(&options.folder)?;
     let folder = fs::canonicalize(&options.folder)?;
     let mut counts = Counts::default();
@@ -152,6 +160,7 @@ struct Lab {
     root: Vec<u8>,
     program: u64,
     rows: Rows,
+    checks: Vec<String>,
     load: String,
     short: bool,
 }
@@ -178,6 +187,7 @@ impl Lab {
             root,
             program: hasher.finish(),
             rows: Rows(options.rows.clone()),
+            checks: guest::asked(&options.checks)?,
             load: options.load.clone(),
             short: options.short,
         };
@@ -237,6 +247,7 @@ impl Lab {
             root: &root,
             task: cell.map(|cell| cell.task),
             rows: &self.rows,
+            checks: &self.checks,
             load: &self.load,
             short: self.short,
             folder: &folder,
@@ -306,7 +317,7 @@ impl Lab {
             println!("the end of what the guest's console said:\n{words}");
         }
         println!("{name}: {:?} in {:.0} s", record.outcome(), begin.elapsed().as_secs_f64());
-        if self.short || !self.rows.0.is_empty() {
+        if self.short || !self.rows.0.is_empty() || !self.checks.is_empty() {
             return Ok(record);
         }
         let file = result_file(&self.folder, cell);

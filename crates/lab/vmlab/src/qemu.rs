@@ -85,6 +85,8 @@ pub struct Machine<'a> {
     pub task: Option<Task>,
     /// The rows to measure.
     pub rows: &'a Rows,
+    /// The beginnings of the names of the checks to run, with `-` for spaces; all without any.
+    pub checks: &'a [String],
     /// Modules that the guest loads first, separated by commas; a stock machine loads none.
     pub load: &'a str,
     /// Whether it leaves out the checks that other machines of the short form run.
@@ -135,6 +137,9 @@ impl Machine<'_> {
         let mut words = format!("{KERNEL} vmlab.task={task}");
         if !self.rows.0.is_empty() {
             words.push_str(&format!(" vmlab.rows={}", self.rows));
+        }
+        if !self.checks.is_empty() {
+            words.push_str(&format!(" vmlab.checks={}", self.checks.join(",")));
         }
         if !self.load.is_empty() {
             words.push_str(&format!(" vmlab.load={}", self.load));

@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs that the checks or Narrows call.
-const PROGRAMS: [&str; 7] = ["ip", "tc", "ethtool", "ping", "sh", "kmod", "dmesg"];
+const PROGRAMS: [&str; 8] = ["ip", "tc", "ethtool", "ping", "tcpdump", "sh", "kmod", "dmesg"];
 /// Empty folders for mounts.
-const FOLDERS: [&str; 7] = ["proc", "sys", "dev", "run", "tmp", "root", "var"];
+const FOLDERS: [&str; 8] = ["proc", "sys", "dev", "run", "tmp", "root", "var", "etc"];
+/// The users: tcpdump looks for the one as which it is to run.
+const USERS: (&str, &str) = ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
 /// Where Narrows is in the guest.
 pub const NARROWS: &str = "/usr/bin/narrows";
 
@@ -24,6 +26,7 @@ pub fn archive(narrows: &Path, folder: &Path) -> Result<Vec<u8>> {
         archive.directory(name);
     }
     archive.link("var/run", "../run");
+    archive.file(USERS.0, USERS.1.as_bytes());
     for name in ["bin", "sbin", "lib", "lib64"] {
         archive.directory(&format!("usr/{name}"));
         archive.link(name, &format!("usr/{name}"));

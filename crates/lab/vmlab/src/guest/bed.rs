@@ -16,7 +16,7 @@ pub const PORTS: [&str; 2] = ["port-a", "port-b"];
 /// How long a device may take to appear.
 const APPEAR: Duration = Duration::from_secs(10);
 /// The VLAN of both ends.
-const VLAN: u16 = 7;
+pub const VLAN: u16 = 7;
 /// Offloads that produce frames which no wire could carry: without a checksum, larger than the MTU,
 /// or with their tag beside them.
 const OFFLOADS: [[&str; 2]; 5] =
@@ -31,7 +31,33 @@ pub struct End {
     pub ip: Ipv4Addr,
     /// Its address inside the VLAN.
     pub tagged_ip: Ipv4Addr,
-    device: &'static str,
+    /// Its device.
+    pub device: &'static str,
+}
+
+impl End {
+    /// Sets its device up, with its addresses. The device is in its namespace already.
+    pub fn set_up(&self) -> Result<()> {
+        let Self { namespace, ip, tagged_ip, device } = self;
+        // Drivers support different subsets.
+        for pair in OFFLOADS {
+            let _ = namespace.run("ethtool", &[&["-K", device], &pair[..]].concat());
+        }
+        let vlan = format!("{device}.{VLAN}");
+        let id = VLAN.to_string();
+        let tagged = ["link", "add", "link", device, "name", &vlan, "type", "vlan", "id", &id];
+        for words in [
+            &["link", "set", "lo", "up"][..],
+            &["link", "set", device, "up"],
+            &["addr", "add", &format!("{ip}/24"), "dev", device],
+            &tagged,
+            &["link", "set", &vlan, "up"],
+            &["addr", "add", &format!("{tagged_ip}/24"), "dev", &vlan],
+        ] {
+            namespace.run("ip", words)?;
+        }
+        Ok(())
+    }
 }
 
 /// Ports and ends.
@@ -63,7 +89,7 @@ impl Bed {
                 ip(&[&names[..], &[bed.ends[end].namespace.name()]].concat())?;
                 adopt(port_mac, port)?;
                 ip(&["link", "set", port, "up"])?;
-                bed.set_up(end)?;
+                bed.ends[end].set_up()?;
             } else {
                 bed.cable(end)?;
             }
@@ -89,29 +115,7 @@ impl Bed {
         .concat())?;
         run(&["ethtool", "-K", PORTS[end], "tx", "off"])?;
         ip(&["link", "set", PORTS[end], "up"])?;
-        self.set_up(end)
-    }
-
-    fn set_up(&self, end: usize) -> Result<()> {
-        let End { namespace, ip, tagged_ip, device } = &self.ends[end];
-        // Drivers support different subsets.
-        for pair in OFFLOADS {
-            let _ = namespace.run("ethtool", &[&["-K", device], &pair[..]].concat());
-        }
-        let vlan = format!("{device}.{VLAN}");
-        let id = VLAN.to_string();
-        let tagged = ["link", "add", "link", device, "name", &vlan, "type", "vlan", "id", &id];
-        for words in [
-            &["link", "set", "lo", "up"][..],
-            &["link", "set", device, "up"],
-            &["addr", "add", &format!("{ip}/24"), "dev", device],
-            &tagged,
-            &["link", "set", &vlan, "up"],
-            &["addr", "add", &format!("{tagged_ip}/24"), "dev", &vlan],
-        ] {
-            namespace.run("ip", words)?;
-        }
-        Ok(())
+        self.ends[end].set_up()
     }
 
     /// Sets a new MTU on both ends and, by `ports`, on the ports.

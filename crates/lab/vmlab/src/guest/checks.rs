@@ -1,11 +1,12 @@
 //! The checks of a cell, in order. Each leaves Narrows running and the ports unchanged, except
-//! those at the end: `stop`, and the checks of the XDP plane and of libxdp's dispatcher, which
-//! start and stop instances of their own.
+//! those at the end: `stop`, and the checks of the XDP plane, of the stick and of libxdp's
+//! dispatcher, which start and stop instances of their own.
 
 mod dispatcher;
 mod exchange;
 mod front;
 mod policing;
+mod stick;
 
 use super::Verdict::{self, Passed, Skipped};
 use super::bed::{Bed, End, PORTS, Ring, ip};
@@ -60,7 +61,18 @@ const ALL: &[(&str, CheckFunction)] = &[
     ("stop", stop),
     ("xdp plane", policing::rates),
     ("xdp kill -9", policing::kill),
+    STICK,
 ];
+/// What else there is of the stick: drivers whose cards take tags out of frames, or have queues of
+/// their own for what the XDP plane sends, and one without hardware.
+const OF_STICK: &[(&str, CheckFunction)] =
+    &[STICK_UNBIND, STICK_KILLED, STICK_XDP, STICK_XDP_KILLED];
+const STICK: (&str, CheckFunction) = ("stick", stick::workers);
+const STICK_UNBIND: (&str, CheckFunction) = ("stick unbind", stick::unbind);
+const STICK_KILLED: (&str, CheckFunction) = ("stick kill -9", stick::kill);
+const STICK_XDP: (&str, CheckFunction) = ("stick xdp plane", stick::xdp_plane);
+const STICK_XDP_KILLED: (&str, CheckFunction) = ("stick xdp kill -9", stick::xdp_kill);
+const DRIVERS_OF_STICK: [&str; 3] = ["igb", "virtio_net", "veth"];
 /// Those beside another program. They depend on the kernel, and take a minute or two: one driver
 /// with zero copy and one without hardware suffice.
 const BESIDE: &[(&str, CheckFunction)] = &[JOINED, FIRST, IN_DRIVER, KILLED];
@@ -71,18 +83,35 @@ const KILLED: (&str, CheckFunction) = ("dispatcher kill -9", dispatcher::killed)
 const DRIVERS_BESIDE: [&str; 2] = ["igb", "veth"];
 /// What one machine of the short form leaves to another: joining and an upgrade to the newer
 /// kernel, which can upgrade, and a kill to the one without hardware, where a start takes less.
-/// Each of the other two is for the kernel that does not skip it.
-const LEFT_TO_OTHERS: [(&str, &str); 4] =
-    [("igb", KILLED.0), ("igb", FIRST.0), ("veth", JOINED.0), ("veth", IN_DRIVER.0)];
+/// Each of the next two is for the kernel that does not skip it. A stick loses tags only where a
+/// card takes them out of frames.
+const LEFT_TO_OTHERS: [(&str, &str); 10] = [
+    ("igb", KILLED.0),
+    ("igb", FIRST.0),
+    ("veth", JOINED.0),
+    ("veth", IN_DRIVER.0),
+    ("igb", STICK_KILLED.0),
+    ("igb", STICK_XDP_KILLED.0),
+    ("e1000e", STICK.0),
+    ("veth", STICK.0),
+    ("veth", STICK_UNBIND.0),
+    ("veth", STICK_XDP.0),
+];
 
 /// The checks of a driver; `short` without those that another machine runs.
 pub fn of(
     driver: &str,
     short: bool,
 ) -> impl Iterator<Item = &'static (&'static str, CheckFunction)> {
+    let stick = if DRIVERS_OF_STICK.contains(&driver) { OF_STICK } else { &[] };
     let beside = if DRIVERS_BESIDE.contains(&driver) { BESIDE } else { &[] };
     let is_left = move |name| short && LEFT_TO_OTHERS.contains(&(driver, name));
-    ALL.iter().chain(beside).filter(move |(name, _)| !is_left(*name))
+    ALL.iter().chain(stick).chain(beside).filter(move |(name, _)| !is_left(*name))
+}
+
+/// The names of all checks.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    [ALL, OF_STICK, BESIDE].into_iter().flatten().map(|(name, _)| *name)
 }
 
 /// The bed with Narrows between its ports.
@@ -443,8 +472,7 @@ fn upgrade(lab: &mut Lab) -> Result<Verdict> {
             Ok(Passed(format!("stood still for {pause}")))
         }
         Err(error) => {
-            let error = format!("{error:#}");
-            ensure!(error.contains("kernels before Linux 6.4 cannot"), "{error}");
+            exchange::too_old(&error)?;
             ping(lab.client(), lab.server().ip, MTU - HEADERS).context("after the refusal")?;
             lab.running()?.tc(&format!("qdisc del dev {} root", PORTS[1]))?;
             Ok(Skipped("kernels before Linux 6.4 cannot, and Narrows says so".to_owned()))

@@ -35,8 +35,13 @@ impl Shaper {
 
     /// Starts it with more `options` than its ports, and waits until it is ready.
     pub fn start_with(options: &[&str]) -> Result<Self> {
+        Self::run(&[&["--ports", &PORTS.join(",")], options].concat())
+    }
+
+    /// `narrows run ARGUMENTS`; waits until it is ready.
+    pub fn run(arguments: &[&str]) -> Result<Self> {
         let mut command = Command::new(NARROWS);
-        command.args(["run", "--ports", &PORTS.join(",")]).args(options);
+        command.arg("run").args(arguments);
         let log = Collector::over_both(&mut command)?;
         let process = Process::start(&mut command)?;
         drop(command);

@@ -1,7 +1,7 @@
 //! Narrows beside another XDP program, `xdp-filter` of its release's xdp-tools, in libxdp's
 //! dispatcher.
 
-use super::exchange::{REQUESTS, take_over, under_pings};
+use super::exchange::{REQUESTS, take_over, too_old, under_pings};
 use super::{HEADERS, Lab, MTU, TBF};
 use crate::guest::Verdict::{self, Passed, Skipped};
 use crate::guest::bed::{PORTS, run};
@@ -63,7 +63,7 @@ fn join(lab: &mut Lab) -> Result<String> {
     ping(lab.client(), lab.server().ip, MTU - HEADERS)?;
     shaper.tc(&format!("filter del {filter}"))?;
     both_apply(lab).context("without the filter")?;
-    let upgraded = match take_over(lab) {
+    let upgraded = match take_over(&lab.bed.ends) {
         Ok(new_process) => {
             shaper.ended()?;
             ping(lab.client(), lab.server().ip, MTU - HEADERS).context("after the upgrade")?;
@@ -73,8 +73,7 @@ fn join(lab: &mut Lab) -> Result<String> {
             "upgraded without a lost ping"
         }
         Err(error) => {
-            let error = format!("{error:#}");
-            ensure!(error.contains("kernels before Linux 6.4 cannot"), "{error}");
+            too_old(&error)?;
             shaper.stop()?;
             "no upgrade before Linux 6.4"
         }
@@ -103,7 +102,7 @@ pub(super) fn alone(lab: &mut Lab) -> Result<Verdict> {
         return Ok(Skipped("xdp-filter comes only first: libxdp before 1.5.5".to_owned()));
     }
     xdp_filter(&["unload", PORTS[0]])?;
-    let (_, answered) = under_pings(lab, || {
+    let (_, answered) = under_pings(&lab.bed.ends, || {
         thread::sleep(Duration::from_secs(1));
         let loaded = load_filter().and_then(|_| in_order(&[FILTER, GATE]));
         thread::sleep(Duration::from_secs(1));
@@ -144,7 +143,7 @@ fn join_in_driver(lab: &mut Lab) -> Result<Verdict> {
     in_order(if hook == "tcx" { &[FILTER] } else { &[FILTER, GATE] })?;
     shaper.tc(&format!("qdisc replace dev {} root tbf {TBF}", PORTS[1]))?;
     both_apply(lab)?;
-    let new_process = take_over(lab)?;
+    let new_process = take_over(&lab.bed.ends)?;
     shaper.ended()?;
     let shaped = both_apply(lab).context("after the upgrade")?;
     shaper::end(new_process)?;

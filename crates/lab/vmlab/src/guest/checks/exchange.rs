@@ -1,6 +1,7 @@
 //! Another program or process takes the place of the present one while pings pass.
 
-use super::{HEADERS, Lab, MTU, new_process};
+use super::{HEADERS, MTU, new_process};
+use crate::guest::bed::End;
 use crate::guest::shaper::narrows;
 use crate::guest::traffic::answers;
 use anyhow::{Context, Result, ensure};
@@ -12,24 +13,31 @@ pub(super) const REQUESTS: u32 = 50;
 /// When the queues of a flood have drained.
 const DRAINED: Duration = Duration::from_secs(1);
 
-/// Does `act` while pings pass. Returns its outcome, and how many were answered.
-pub(super) fn under_pings<T>(lab: &Lab, act: impl FnOnce() -> Result<T>) -> Result<(T, u32)> {
-    let [client, server] = [lab.client(), lab.server()];
+/// Does `act` while pings pass between `ends`. Returns its outcome, and how many were answered.
+pub(super) fn under_pings<T>(ends: &[End; 2], act: impl FnOnce() -> Result<T>) -> Result<(T, u32)> {
+    let [from, to] = ends;
     thread::scope(|scope| {
-        let pings = scope.spawn(|| answers(client, server.ip, MTU - HEADERS, REQUESTS));
+        let pings = scope.spawn(|| answers(from, to.ip, MTU - HEADERS, REQUESTS));
         let outcome = act();
         let answered = pings.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok((outcome?, answered))
     })
 }
 
-/// `narrows upgrade`, which loses no ping. Returns the process that has taken over.
+/// `narrows upgrade`, which loses no ping between `ends`. Returns the process that has taken over.
 ///
 /// # Errors
 /// What the command said if none has.
-pub(super) fn take_over(lab: &Lab) -> Result<i32> {
+pub(super) fn take_over(ends: &[End; 2]) -> Result<i32> {
     thread::sleep(DRAINED);
-    let (said, answered) = under_pings(lab, || narrows(&["upgrade"]))?;
+    let (said, answered) = under_pings(ends, || narrows(&["upgrade"]))?;
     ensure!(answered == REQUESTS, "{answered} of {REQUESTS} pings pass an upgrade");
     new_process(&said).with_context(|| format!("no process has taken over: {said}"))
+}
+
+/// Checks that `refusal` is that of a kernel on which no process with sockets can take over.
+pub(super) fn too_old(refusal: &anyhow::Error) -> Result<()> {
+    let refusal = format!("{refusal:#}");
+    ensure!(refusal.contains("kernels before Linux 6.4 cannot"), "{refusal}");
+    Ok(())
 }

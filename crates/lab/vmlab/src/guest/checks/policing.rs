@@ -40,7 +40,7 @@ pub(super) fn rates(lab: &mut Lab) -> Result<Verdict> {
         shaper.tc(&line.replace("DEV", PORTS[1]))?;
     }
     flood_limited(lab).with_context(|| shaper.log())?;
-    let new_process = take_over(lab).with_context(|| shaper.log())?;
+    let new_process = take_over(&lab.bed.ends).with_context(|| shaper.log())?;
     let rates = flood_limited(lab).context("after the upgrade")?;
     pings(lab)?;
     let show = shaper.show()?;
