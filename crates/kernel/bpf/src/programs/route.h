@@ -194,8 +194,6 @@ static __always_inline int read_v4(struct context *ctx, struct asked *asked, str
 	bytes = bpf_ntohs(ip->tot_len);
 	if (bytes < sizeof(*ip) || bytes > asked->bytes)
 		return SHORT;
-	if (ip->ttl <= 1)
-		return TTL;
 	if (is_martian_v4(ip->saddr) || is_martian_v4(ip->daddr))
 		return MARTIAN;
 	asked->fib.family = AF_INET;
@@ -212,7 +210,7 @@ static __always_inline int read_v4(struct context *ctx, struct asked *asked, str
 	/* The TTL is the upper half of a word. What the word loses, the checksum gains. */
 	check = ip->check + bpf_htons(0x0100);
 	way->check = check + (check >= 0xffff);
-	return ROUTED;
+	return ip->ttl <= 1 ? TTL : ROUTED;
 }
 
 static __always_inline int read_v6(struct context *ctx, struct asked *asked, struct way *way)
@@ -230,8 +228,6 @@ static __always_inline int read_v6(struct context *ctx, struct asked *asked, str
 	bytes = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 	if (bytes > asked->bytes)
 		return SHORT;
-	if (ip->hop_limit <= 1)
-		return TTL;
 	asked->fib.family = AF_INET6;
 	asked->fib.flowinfo = *(__be32 *)ip & bpf_htonl(FLOW_MASK);
 	asked->fib.l4_protocol = ip->nexthdr;
@@ -243,7 +239,21 @@ static __always_inline int read_v6(struct context *ctx, struct asked *asked, str
 	read_ports(ctx, asked, (__be16 *)(ip + 1), bytes - sizeof(*ip));
 	way->version = 6;
 	way->ttl = ip->hop_limit - 1;
-	return ROUTED;
+	return ip->hop_limit <= 1 ? TTL : ROUTED;
+}
+
+/* Whether it is for this box, to which any TTL may come: routing daemons send 1 to each other. */
+static __always_inline int is_to_own_address(struct asked *asked)
+{
+	struct address to = {};
+
+	if (asked->fib.family == AF_INET) {
+		to.words[2] = bpf_htonl(0xffff);
+		to.words[3] = asked->fib.ipv4_dst;
+	} else {
+		__builtin_memcpy(&to, asked->fib.ipv6_dst, sizeof(to));
+	}
+	return bpf_map_lookup_elem(&own_addresses, &to) ? 1 : 0;
 }
 
 /* What becomes of a frame of which the look-up says `said`. */
@@ -360,6 +370,8 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 		outcome = read_v6(ctx, &asked, way);
 	else
 		outcome = NOT_IP;
+	if (outcome == TTL && is_to_own_address(&asked))
+		return NOT_FORWARDED;
 	if (outcome != ROUTED)
 		return outcome;
 	if (bpf_map_lookup_elem(&own_addresses, &asked.source))

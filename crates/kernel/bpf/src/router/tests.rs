@@ -284,6 +284,7 @@ fn padding_stays_and_a_frame_may_be_of_any_protocol() {
 #[test]
 fn a_frame_for_the_box_and_one_whose_ttl_is_used_up_go_to_the_kernel_as_they_are() {
     in_a_bed(|bed| {
+        bed.router.set_own_addresses(&model::OWN.map(|own| own.parse().unwrap())).unwrap();
         let steered = bed.steer();
         for own in ["10.0.0.1", "10.0.1.1", "10.0.2.1", "10.0.0.255"] {
             bed.check_passes(&steered, &frame(NEAR, own, 8), Outcome::NotForwarded);
@@ -294,6 +295,11 @@ fn a_frame_for_the_box_and_one_whose_ttl_is_used_up_go_to_the_kernel_as_they_are
         for left in [0, 1] {
             bed.check_passes(&steered, &with(frame(NEAR, FAR, 8), 22, left), Outcome::Ttl);
             bed.check_passes(&steered, &with(frame(NEAR6, FAR6, 8), 21, left), Outcome::Ttl);
+            // A routing daemon's, for the box.
+            for (at, source, own) in [(22, NEAR, "10.0.1.1"), (21, NEAR6, "2001:db8:b::1")] {
+                let frame = with(frame(source, own, 8), at, left);
+                bed.check_passes(&steered, &frame, Outcome::NotForwarded);
+            }
         }
         for (at, end) in [(22, FAR), (21, FAR6)] {
             let source = if at == 22 { NEAR } else { NEAR6 };

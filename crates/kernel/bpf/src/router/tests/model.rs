@@ -49,13 +49,14 @@ pub(super) fn way_of(frame: &[u8], check: SourceCheck) -> Result<Way, Outcome> {
         }
         _ => return Err(Outcome::NotIp),
     };
-    if left < 2 {
-        return Err(Outcome::Ttl);
-    }
     if is_martian(source) || is_martian(destination) {
         return Err(Outcome::Martian);
     }
-    if OWN.iter().any(|own| own.parse() == Ok(source)) {
+    let is_own = |address: IpAddr| OWN.iter().any(|own| own.parse() == Ok(address));
+    if left < 2 {
+        return Err(if is_own(destination) { Outcome::NotForwarded } else { Outcome::Ttl });
+    }
+    if is_own(source) {
         return Err(Outcome::OwnSource);
     }
     let way = route_of(destination)?;
