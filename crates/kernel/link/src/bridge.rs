@@ -112,6 +112,8 @@ pub enum Origin {
 pub enum BridgeError {
     /// The two ports are one.
     SamePort(String),
+    /// A port is a bridge itself, and a bridge cannot be in a bridge.
+    IsBridge(String),
     /// A port belongs to another device already.
     HasMaster {
         /// The port.
@@ -144,6 +146,9 @@ impl BridgeError {
     pub fn what(&self) -> String {
         match self {
             Self::SamePort(port) => format!("{port} cannot be bridged with itself"),
+            Self::IsBridge(port) => {
+                format!("{port} is a bridge, which cannot be a port of the standby bridge")
+            }
             Self::HasMaster { port, master } => format!("{port} is a port of {master} already"),
             Self::HasAddresses { port, addresses } => {
                 let list: Vec<_> = addresses.iter().map(ToString::to_string).collect();
@@ -160,6 +165,7 @@ impl BridgeError {
     pub fn remedy(&self) -> Option<String> {
         Some(match self {
             Self::SamePort(_) => "name two interfaces".to_owned(),
+            Self::IsBridge(_) => "name one of its ports instead (or use --fail-closed)".to_owned(),
             Self::HasMaster { port, .. } => {
                 format!("ip link set dev {} nomaster (or use --fail-closed)", shell(port))
             }
@@ -285,6 +291,9 @@ pub(crate) fn plan(ports: [Option<&Link>; 2], all: &[LinkStatus]) -> Result<Plan
         return Err(BridgeError::SamePort(a.name().to_owned()));
     }
     let is_bridge = |link: &LinkStatus| link.kind.as_deref() == Some("bridge");
+    if let Some(bridge) = ports.into_iter().flatten().find(|port| is_bridge(&port.status)) {
+        return Err(BridgeError::IsBridge(bridge.name().to_owned()));
+    }
     // One of ours, without a third port.
     let ours = |link: &&LinkStatus| {
         let strangers = |port: &LinkStatus| {
@@ -516,6 +525,17 @@ mod tests {
         assert_eq!(
             error.unwrap_err().to_string(),
             "sa is a port of br0 already; try: ip link set dev sa nomaster (or use --fail-closed)"
+        );
+    }
+
+    #[test]
+    fn a_bridge_is_refused_with_what_to_name_instead() {
+        let whole = Link { status: bridge(9, "br0"), ..Link::default() };
+        let error = planned([port(3, "sa", None), whole], &[]);
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "br0 is a bridge, which cannot be a port of the standby bridge; try: name one of its \
+             ports instead (or use --fail-closed)"
         );
     }
 

@@ -28,9 +28,9 @@ fn bridge(ports: [&Link; 2], others: &[LinkStatus]) -> Finding {
         }
         Err(error) => {
             let subject = match &error {
-                BridgeError::HasMaster { port, .. } | BridgeError::HasAddresses { port, .. } => {
-                    port
-                }
+                BridgeError::HasMaster { port, .. }
+                | BridgeError::HasAddresses { port, .. }
+                | BridgeError::IsBridge(port) => port,
                 _ => ports[0].name(),
             };
             refused(subject, &error.what(), error.remedy())
