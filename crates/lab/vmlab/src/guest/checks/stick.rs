@@ -48,7 +48,11 @@ pub(super) fn xdp_plane(lab: &mut Lab) -> Result<Verdict> {
 
 /// With workers: killed, and started again.
 pub(super) fn kill(lab: &mut Lab) -> Result<Verdict> {
-    with_trunk(lab, |lab, trunk| killed(lab, trunk, WORKERS))
+    with_trunk(lab, |lab, trunk| {
+        let note = killed(lab, trunk, WORKERS)?;
+        fails_closed(trunk)?;
+        Ok(note)
+    })
 }
 
 /// The same on the XDP plane.
@@ -63,6 +67,8 @@ fn with_trunk(
     check: impl FnOnce(&Lab, &Trunk) -> Result<String>,
 ) -> Result<Verdict> {
     lab.stopped()?;
+    // As on a stock machine: an instance that was killed has left it off. Not every driver can.
+    let _ = run(&["ethtool", "-K", DEVICE, "rxvlan", "on"]);
     let offload = rxvlan();
     let trunk = Trunk::up(lab.client())?;
     let checked = check(lab, &trunk);
@@ -244,8 +250,7 @@ fn tagged(vid: u16) -> Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// However it ends, the kernel goes on, and the next instance takes over what is there. One that is
-/// to fail closed does without.
+/// However it ends, the kernel goes on, and the next instance takes over what is there.
 fn killed(lab: &Lab, trunk: &Trunk, plane: &[&str]) -> Result<String> {
     let shaper = start(trunk, plane)?;
     let before = standby()?;
@@ -260,11 +265,16 @@ fn killed(lab: &Lab, trunk: &Trunk, plane: &[&str]) -> Result<String> {
     let now = standby()?;
     ensure!(now == before, "{before:?} stood by; now {now:?} does");
     shaper.stop()?;
+    Ok(format!("flowed again after {:.1} s", pause.as_secs_f64()))
+}
+
+/// Where nothing is to stand by, there are no VLAN devices. A card has to receive frames of VLANs
+/// that it does not know, and leave their tags.
+fn fails_closed(trunk: &Trunk) -> Result<()> {
     remove_standby()?;
-    let closed = [plane, &["--fail-closed"]].concat();
-    let shaper = start(trunk, &closed).context("fail-closed")?;
+    let shaper = start(trunk, &["--fail-closed"]).context("fail-closed")?;
     pings(trunk).context("fail-closed").with_context(|| shaper.log())?;
     shaper.stop()?;
     ensure!(standby().is_err(), "something stands by for what fails closed");
-    Ok(format!("flowed again after {:.1} s", pause.as_secs_f64()))
+    Ok(())
 }
