@@ -40,8 +40,12 @@ struct {
 
 static __always_inline __u32 place_of(struct tag tag)
 {
-	__u32 vid = bpf_ntohs(tag.control) & VID_MASK;
+	__u32 vid = bpf_ntohs(tag.control);
 
+	/* The compiler would mask before it swaps the bytes, and to the verifier of Linux 6.12 and
+	 * older a swapped number can be any. */
+	asm volatile("" : "+r"(vid));
+	vid &= VID_MASK;
 	if (tag.type == bpf_htons(ETH_P_8021Q))
 		return places[0][vid];
 	if (tag.type == bpf_htons(ETH_P_8021AD))

@@ -2,9 +2,12 @@
 //!
 //! A frame leaves through the device that it came through, so no other driver has to take it: the
 //! first hook at which all of it works is the one. Filters and trees are for one kind of hook, so
-//! another one is tried with programs of its own.
+//! another one is tried with programs of its own. Only a `veth` may attach a program and then lose
+//! without a word what that sends back.
 
-use super::{InDriver, NATIVE, failed, has_several_buffers, hooks_for, is_taken, tree_port};
+use super::{
+    InDriver, NATIVE, failed, has_several_buffers, hooks_for, is_taken, sends_redirected, tree_port,
+};
 use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::front::Fronts;
@@ -26,8 +29,14 @@ impl InDriver {
         gates: &Gates,
     ) -> Result<Self, InstanceError> {
         let device = DeviceId::FIRST;
+        let facts = &devices[device];
         let mut refusal = None;
-        for hook in hooks_for(&devices[device], gates.entry(device), only) {
+        for hook in hooks_for(facts, gates.entry(device), only) {
+            if hook == NATIVE && !sends_back(facts) {
+                let DeviceFacts { name: port, driver, .. } = facts.clone();
+                refusal = refusal.or(Some(InstanceError::NotTaken { port, driver }));
+                continue;
+            }
             let opened = Self::open_stick_at(
                 forwarding,
                 devices.clone(),
@@ -48,7 +57,7 @@ impl InDriver {
             }
         }
         let source = std::io::ErrorKind::Unsupported.into();
-        let none = || failed(&devices[device])(AttachError { hook: NATIVE, source }.into());
+        let none = || failed(facts)(AttachError { hook: NATIVE, source }.into());
         Err(refusal.unwrap_or_else(none))
     }
 
@@ -99,4 +108,11 @@ impl InDriver {
         }
         Ok(vlans)
     }
+}
+
+/// Whether the driver of `port` sends the frames that a program gives back to it. A `veth` does so
+/// on the terms on which it takes redirected ones: while its peer polls.
+fn sends_back(port: &DeviceFacts) -> bool {
+    // Kernels before Linux 6.3 do not report it.
+    port.driver != "veth" || sends_redirected(port.ifindex).unwrap_or(false)
 }
