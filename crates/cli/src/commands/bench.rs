@@ -7,14 +7,14 @@ use super::report::print;
 use crate::output;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use frames::{Drain, FloodFrames, LiveFrames};
+use frames::{Drain, FloodFrames, LiveFrames, RoutedFrames};
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
     Rounds, Testbed, accuracy, attack, control, forward, interrupt, latency, pacing, policing,
-    tree, uneven, waking,
+    routing, tree, uneven, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -65,6 +65,13 @@ enum What {
     /// deviation of a class of a tree. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds that each scene takes")))]
     Busy(InRounds),
+    /// Routing of 64-byte frames from a driver: the kernel beside Narrows on the XDP plane.
+    ///
+    /// With one route and with a table of 1,000,000, to one destination and to 60,000 in turn:
+    /// packets per second of one core, CPU time a packet, and the ratio to the kernel, interleaved
+    /// in one run. Needs root and two cores.
+    #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured in each round")))]
+    Router(InRounds),
     Flood(Flood),
     Policing(Policing),
     Qdisc(Qdisc),
@@ -78,6 +85,7 @@ enum What {
     BareForwarder(BareForwarder),
     LiveFrames(LiveFrames),
     FloodFrames(FloodFrames),
+    RoutedFrames(RoutedFrames),
     Drain(Drain),
     CakeWork(CakeWork),
     TreeFootprint(TreeFootprint),
@@ -96,6 +104,7 @@ impl Bench {
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(tree) => tree.execute(),
             What::Busy(rounds) => rounds.execute(tree::busy::run),
+            What::Router(rounds) => rounds.execute(routing::run),
             What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
@@ -109,6 +118,7 @@ impl Bench {
             What::BareForwarder(bare) => bare.execute(),
             What::LiveFrames(frames) => frames.execute(),
             What::FloodFrames(frames) => frames.execute(),
+            What::RoutedFrames(frames) => frames.execute(),
             What::Drain(drain) => drain.execute(),
             What::CakeWork(work) => work.execute(),
             What::TreeFootprint(work) => work.execute(),

@@ -45,6 +45,7 @@ mod measure;
 mod network;
 pub mod pacing;
 pub mod policing;
+pub mod routing;
 pub mod rrul;
 mod traffic;
 pub mod tree;

@@ -6,7 +6,7 @@ use clap::Args;
 use narrows_bench::xdp::driver;
 use narrows_link::Link;
 use narrows_testbed::bed::SINK_MAC;
-use narrows_testbed::{attack, cpu, frames};
+use narrows_testbed::{attack, cpu, frames, routing};
 use std::process::ExitCode;
 use std::thread;
 
@@ -62,6 +62,36 @@ impl FloodFrames {
     }
 }
 
+/// Send short UDP frames through a router, to one destination after the other, until this is ended.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct RoutedFrames {
+    /// The interface by which they leave.
+    device: String,
+    /// The length of a frame, without the frame check sequence.
+    #[arg(value_parser = clap::value_parser!(u16).range(60..=9216))]
+    bytes: u16,
+    /// The core that sends.
+    #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
+    core: u16,
+    /// The router's MAC address.
+    #[arg(value_parser = parse_mac)]
+    router: [u8; 6],
+    /// To how many addresses they go.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=131_072))]
+    destinations: u32,
+}
+
+impl RoutedFrames {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let mut frame = frames::udp(frames::port(0), self.router, self.bytes.into())?;
+        frame[26..30].copy_from_slice(&routing::source().octets());
+        let destinations = routing::destinations(self.destinations as usize);
+        let driver = driver::Driver::towards(number(&self.device)?, self.router, &destinations)?;
+        send(&driver, &frame, self.core.into())
+    }
+}
+
 /// Drop what arrives, before it has a socket buffer, until this is ended.
 #[derive(Args)]
 #[command(hide = true)]
@@ -91,6 +121,13 @@ fn send(driver: &driver::Driver, frame: &[u8], core: usize) -> anyhow::Result<Ex
     loop {
         driver.send(frame)?;
     }
+}
+
+fn parse_mac(text: &str) -> Result<[u8; 6], String> {
+    let bytes: Option<Vec<u8>> =
+        text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+    let mac = bytes.and_then(|bytes| bytes.try_into().ok());
+    mac.ok_or_else(|| "give a MAC address, such as 02:00:00:00:00:01".to_owned())
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

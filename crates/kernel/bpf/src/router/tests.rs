@@ -495,7 +495,7 @@ fn rules_see_the_way_back_from_where_the_frame_leaves() {
 fn all_rules_are_asked_unless_only_the_table_is_to_be() {
     in_a_bed(|bed| {
         let steered = bed.steer();
-        ip("rule add from 10.0.0.0/24 ipproto udp dport 53 table 7
+        ip("rule add from 10.0.0.0/24 ipproto 17 dport 53 table 7
             route add default via 10.0.1.3 dev wan table 7");
         let dns = frame(NEAR, FAR, 8);
         let other = with(frame(NEAR, FAR, 8), 37, 54);

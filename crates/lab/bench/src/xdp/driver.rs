@@ -47,10 +47,25 @@ impl Driver {
     pub fn flooding(interface: u32, per_second: Option<f64>, sources: &[Ipv4Addr]) -> Result<Self> {
         // Of no frames a second it is more than any time.
         let interval = per_second.map_or(0, |rate| (BURST as f64 * 1e9 / rate) as u64);
-        let driver = Self::with(FLOOD, &[interval, BURST, sources.len() as u64], interface)?;
-        let into = map(&driver.maps, "sources")?;
-        for (number, source) in (0_u32..).zip(sources) {
-            into.update(&number.to_ne_bytes(), &source.octets(), MapFlags::ANY)?;
+        Self::varying([interval, BURST, sources.len() as u64, 0], interface, sources)
+    }
+
+    /// Frames leave by `interface`, as many as the core sends, each to the next one of
+    /// `destinations` through the router with this MAC address.
+    ///
+    /// # Errors
+    /// If the kernel does not load the program that sends, or if there are too many destinations.
+    pub fn towards(interface: u32, router: [u8; 6], destinations: &[Ipv4Addr]) -> Result<Self> {
+        let [a, b, c, d, e, f] = router;
+        let router = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        Self::varying([0, BURST, destinations.len() as u64, router], interface, destinations)
+    }
+
+    fn varying(constants: [u64; 4], interface: u32, addresses: &[Ipv4Addr]) -> Result<Self> {
+        let driver = Self::with(FLOOD, &constants, interface)?;
+        let into = map(&driver.maps, "addresses")?;
+        for (number, address) in (0_u32..).zip(addresses) {
+            into.update(&number.to_ne_bytes(), &address.octets(), MapFlags::ANY)?;
         }
         Ok(driver)
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * flood: lets live frames go at their rate, each with another source, and withholds all others.
+ * flood: lets live frames go at their rate, each with another source or destination, and withholds
+ * all others.
  *
  * They go in bursts, as a NIC hands on what has come since its last interrupt.
  */
@@ -10,7 +11,7 @@
 #define LIVE
 #include "out.h"
 
-#define SOURCES_MAX 131072
+#define ADDRESSES_MAX 131072
 /* What is late by more is left out, so that no flood of bursts follows a stall. */
 #define MEMORY_NS 20000000
 
@@ -18,15 +19,17 @@
 const volatile __u64 interval = 0;
 /* Frames of a burst. */
 const volatile __u64 burst = 1;
-/* How many sources there are; 0 to invent one for each frame. */
+/* How many addresses there are; 0 to invent one for each frame. */
 const volatile __u64 listed = 0;
+/* If they are destinations, the MAC address of the router, its first byte the lowest; else 0. */
+const volatile __u64 towards = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SOURCES_MAX);
+	__uint(max_entries, ADDRESSES_MAX);
 	__type(key, __u32);
 	__type(value, __be32);
-} sources SEC(".maps");
+} addresses SEC(".maps");
 
 /* One thread sends, so plain variables are enough. */
 __u64 last;
@@ -62,7 +65,7 @@ int flood(struct xdp_md *ctx)
 	struct iphdr *ip = (void *)(eth + 1);
 	__u16 *words = (void *)ip;
 	__u32 sum = 0, at;
-	__be32 *source;
+	__be32 *listed_one, address;
 
 	if ((void *)(ip + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
@@ -71,14 +74,23 @@ int flood(struct xdp_md *ctx)
 	at = number++;
 	if (listed) {
 		at %= listed;
-		source = bpf_map_lookup_elem(&sources, &at);
-		if (!source)
+		listed_one = bpf_map_lookup_elem(&addresses, &at);
+		if (!listed_one)
 			return XDP_ABORTED;
-		ip->saddr = *source;
+		address = *listed_one;
 	} else {
-		ip->saddr = invented(at);
+		address = invented(at);
 	}
-	/* A page keeps what its frame was the last time. */
+	/* A page keeps what its frame was the last time: so, what a router made of it. */
+	if (towards) {
+		ip->daddr = address;
+		ip->ttl = 64;
+#pragma unroll
+		for (int i = 0; i < ETH_ALEN; i++)
+			eth->h_dest[i] = towards >> (8 * i);
+	} else {
+		ip->saddr = address;
+	}
 	ip->check = 0;
 #pragma unroll
 	for (int i = 0; i < 10; i++)
