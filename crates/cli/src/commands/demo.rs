@@ -90,9 +90,9 @@ struct Flood {
 /// Show a routing daemon move a flow when a link fails, and the delay on the link that is left.
 ///
 /// Four routers with BIRD between two hosts, all in namespaces; Narrows routes in the two at the
-/// ends. Two links fail and are repaired, under TCP: once with plain queues at the limits, once with
-/// CAKE. Takes two minutes and always cleans up. Fails if the flow does not move, if CAKE does not
-/// keep the delay low, or if a packet is missing. Needs root.
+/// ends. Two links fail and are repaired, under TCP: once with plain queues at the limits, once
+/// with CAKE. Takes two minutes and always cleans up. Fails if the flow does not move, if CAKE does
+/// not keep the delay low, or if a packet is missing. Needs root.
 #[derive(Args)]
 struct Router {
     /// Seconds that each phase is measured.

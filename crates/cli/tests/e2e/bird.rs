@@ -323,7 +323,8 @@ fn packets_follow_a_thousand_routes_that_come_and_go() {
         println!("{routers:?}: {count:?}");
         assert_eq!(count[&slow] > 100, routers.contains(&Node::Slow));
         assert_eq!(count[&fast] > 100, routers.contains(&Node::Fast));
-        // The flow takes the other port. The kernel has those for which it asks who the neighbour is.
+        // The flow takes the other port. The kernel has those for which it asks who the neighbour
+        // is.
         let (sent, all) = (sent(left, &slow) - before, count[&slow] as u64);
         assert!((all.saturating_sub(FIRST)..=all).contains(&sent), "{sent} of {count:?}");
     }

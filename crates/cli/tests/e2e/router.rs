@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The words that choose each plane.
 const PLANES: [&[&str]; 2] = [&[], &["--plane", "xdp"]];
 
-/// A testbed whose middle routes between 10.1.0.0/24 and fd01::/64, where the client is, and 10.2.0.0/24
-/// and fd02::/64, where the server is. It is in a third network, too, 10.3.0.0/24, behind a device
-/// of the router that is no port.
+/// A testbed whose middle routes between 10.1.0.0/24 and fd01::/64, where the client is, and
+/// 10.2.0.0/24 and fd02::/64, where the server is. It is in a third network, too, 10.3.0.0/24,
+/// behind a device of the router that is no port.
 fn network() -> Testbed {
     let bed = Testbed::up(2).unwrap();
     let ip = |namespace: &Namespace, words: &str| {

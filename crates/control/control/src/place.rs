@@ -1,7 +1,7 @@
 //! Where the control sockets are.
 //!
-//! A folder per network namespace, and in it a file per instance, called after its ports. Where that
-//! name would be too long for a socket, it has the first of them and how many more there are.
+//! A folder per network namespace, and in it a file per instance, called after its ports. Where
+//! that name would be too long for a socket, it has the first of them and how many more there are.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

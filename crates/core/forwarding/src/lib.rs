@@ -7,8 +7,8 @@
 //! [`Forwarding`] is one of:
 //!
 //! * the **wire**: two devices, each of which is a port. What arrives at one leaves at the other.
-//! * the **stick** ("router on a stick"): one device, and pairs of VLANs on it. Each VLAN is a port.
-//!   A frame of one leaves with the tag of the other ([`stick`]).
+//! * the **stick** ("router on a stick"): one device, and pairs of VLANs on it. Each VLAN is a
+//!   port. A frame of one leaves with the tag of the other ([`stick`]).
 //! * the **router**: two devices or more, each of which is a port. Each frame leaves where the
 //!   kernel's routes say.
 //!
@@ -166,7 +166,8 @@ impl Forwarding {
         self.ports_on(self.device_of(port)).take_while(|other| *other < port).count()
     }
 
-    /// The tags of the ports on `device`, in the order of their places; none if it is a port itself.
+    /// The tags of the ports on `device`, in the order of their places; none if it is a port
+    /// itself.
     pub fn tags_on(&self, device: DeviceId) -> Vec<Tag> {
         self.ports_on(device).filter_map(|port| self.ports[port].tag).collect()
     }

@@ -1,9 +1,9 @@
 //! The stick: VLANs of one device, in pairs.
 //!
-//! A frame of a VLAN leaves through the same device with the tag of the other VLAN of its pair. Only
-//! the outermost tag counts; its priority and drop eligibility (PCP, DEI) stay, and so does what is
-//! behind it. The other VLAN may have a tag of another protocol: that of 802.1ad for one of 802.1Q,
-//! for instance.
+//! A frame of a VLAN leaves through the same device with the tag of the other VLAN of its pair.
+//! Only the outermost tag counts; its priority and drop eligibility (PCP, DEI) stay, and so does
+//! what is behind it. The other VLAN may have a tag of another protocol: that of 802.1ad for one of
+//! 802.1Q, for instance.
 //!
 //! A frame without a tag, or of another VLAN, is none of the stick's: the kernel gets it.
 

@@ -82,8 +82,8 @@ impl Vlans {
     /// Loads the program for a device with ports of these `tags`, at most [`PORTS_MAX`] and each
     /// another; `multi_buffer` if its frames may be in several buffers. Until a program is at a
     /// place, its frames go to the kernel. `entry` is how it and all behind it are attached.
-    /// It goes on counting in `counted`, the [`counters`](Self::counters) of a program that it is to
-    /// replace.
+    /// It goes on counting in `counted`, the [`counters`](Self::counters) of a program that it is
+    /// to replace.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature.

@@ -1,9 +1,9 @@
 //! Neighbours that only programs in XDP send to.
 //!
-//! The kernel confirms a neighbour when it sends something to it, and finds out then whether its MAC
-//! address has changed, or it is gone. What a program in XDP forwards is nothing that the kernel
-//! sends. So such entries grow stale and stay so. [`use_stale`] takes them for the kernel, as a
-//! packet would: it waits five seconds for a sign of life, and then asks.
+//! The kernel confirms a neighbour when it sends something to it, and finds out then whether its
+//! MAC address has changed, or it is gone. What a program in XDP forwards is nothing that the
+//! kernel sends. So such entries grow stale and stay so. [`use_stale`] takes them for the kernel,
+//! as a packet would: it waits five seconds for a sign of life, and then asks.
 //!
 //! Called every few seconds, that is all: a stale entry is confirmed or goes. There is nothing to
 //! undo, and it works on all kernels. The kernel's *managed* entries (since 5.16) would do the same

@@ -132,8 +132,8 @@ impl Frames {
         }
     }
 
-    /// Gives the kernel a free frame to receive into at `device`, whose ring `fill` is and has room.
-    /// False if none is left for that.
+    /// Gives the kernel a free frame to receive into at `device`, whose ring `fill` is and has
+    /// room. False if none is left for that.
     #[inline]
     pub(crate) fn lend(&mut self, device: DeviceId, fill: &mut Producer<u64>) -> bool {
         let Some(frame) = self.owners.lend(device) else { return false };
@@ -265,8 +265,8 @@ impl Frames {
         Some(PacketId(frame))
     }
 
-    /// `packet`, which is the worker's, arrived at `ingress`: another port of the same device than it
-    /// was taken in at.
+    /// `packet`, which is the worker's, arrived at `ingress`: another port of the same device than
+    /// it was taken in at.
     #[inline]
     pub(crate) fn arrived_at(&mut self, ingress: PortId, packet: PacketId) {
         let mut frame = packet.0;

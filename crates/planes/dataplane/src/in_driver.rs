@@ -126,9 +126,9 @@ struct Installed {
 }
 
 impl InDriver {
-    /// Joins the ports of `forwarding` on `devices`, to run the plan of each, with `fronts` in front
-    /// of it; at the hook `only`, or else the best that works. `gates` has places beside other
-    /// programs.
+    /// Joins the ports of `forwarding` on `devices`, to run the plan of each, with `fronts` in
+    /// front of it; at the hook `only`, or else the best that works. `gates` has places beside
+    /// other programs.
     pub(crate) fn open(
         forwarding: &Forwarding,
         devices: PerDevice<DeviceFacts>,

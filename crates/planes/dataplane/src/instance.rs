@@ -95,6 +95,8 @@ pub struct Instance {
     waiting_for: Option<String>,
     look_ups: LookUps,
     carriers: Carriers,
+    /// Whether the kernel does not list all hooks that would see what a router routes.
+    hooks_are_unlisted: bool,
     /// When a router last had stale neighbours confirmed.
     neighbours_confirmed: Nanos,
     /// Counts of the sessions that have ended.
@@ -127,6 +129,7 @@ impl Instance {
             waiting_for: None,
             look_ups: LookUps::default(),
             carriers: Carriers::default(),
+            hooks_are_unlisted: false,
             neighbours_confirmed: Nanos::ZERO,
             past: Counts::none(options.forwarding.ports().len()),
             rates: RateMeter::default(),
@@ -483,7 +486,8 @@ impl Instance {
         let devices = read_all(forwarding)?;
         let queues = self.queues_of(&devices)?;
         let plans = self.compile(queues)?;
-        // A NIC drops frames for other addresses on its own, long before XDP. A router gets its own.
+        // A NIC drops frames for other addresses on its own, long before XDP. A router gets its
+        // own.
         let promiscuous = devices
             .iter()
             .filter(|_| !forwarding.is_router())

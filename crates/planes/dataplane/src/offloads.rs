@@ -75,8 +75,8 @@ pub(crate) struct Repairs<D = Features> {
 }
 
 impl Repairs {
-    /// For the devices of `ports`. Opens the peers of veths, which the process may no longer do once it has
-    /// dropped its privileges.
+    /// For the devices of `ports`. Opens the peers of veths, which the process may no longer do
+    /// once it has dropped its privileges.
     pub(crate) fn reach(ports: &Forwarding) -> Self {
         let mut repairs = Self::new(control::record(ports, control::OFFLOADS));
         let native = ports.devices().iter().map(|_| Hook::Xdp(XdpMode::Native)).collect();

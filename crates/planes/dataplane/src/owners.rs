@@ -1,8 +1,8 @@
 //! The owner of each frame of a worker.
 //!
-//! *The idea.* A frame has exactly one owner at any moment, which is recorded beside it. Each device
-//! has frames of its own, for good, into which its driver receives. So load at one device cannot
-//! take frames from another, and a returning frame needs no search for where it belongs.
+//! *The idea.* A frame has exactly one owner at any moment, which is recorded beside it. Each
+//! device has frames of its own, for good, into which its driver receives. So load at one device
+//! cannot take frames from another, and a returning frame needs no search for where it belongs.
 //!
 //! *Two shares.* The kernel gets a fixed number of a device's frames to receive into, however many
 //! its driver asks for; the rest is for queued packets, and each port of the device has a part of
@@ -22,8 +22,8 @@
 //! E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN
 //! 6(2), 1998, with a factor of 1.
 //!
-//! Cost: a record of four bytes and one counter written at each change of owner, and in a router one
-//! more counter.
+//! Cost: a record of four bytes and one counter written at each change of owner, and in a router
+//! one more counter.
 
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
 use std::ops::Range;
@@ -180,8 +180,8 @@ impl Owners {
 
     /// Continues where another process stopped, with these frames `free`, and these handed to the
     /// kernel to send, by the port where their packets arrived. The kernel counts as having all
-    /// others, to receive into, until the queued ones are [received](Owners::received). A frame that
-    /// is named twice, or is none of these, counts once or not at all.
+    /// others, to receive into, until the queued ones are [received](Owners::received). A frame
+    /// that is named twice, or is none of these, counts once or not at all.
     pub(crate) fn restore(&mut self, free: &[u32], sending: &PerPort<Vec<u32>>) {
         for record in &mut self.records {
             record.owner = Owner::Receiving;
@@ -324,8 +324,8 @@ impl Owners {
         Some(frame)
     }
 
-    /// `frame` has arrived at `ingress`, a port of its device. False if the kernel did not have it to
-    /// receive into there, an error of the kernel; then nothing has changed.
+    /// `frame` has arrived at `ingress`, a port of its device. False if the kernel did not have it
+    /// to receive into there, an error of the kernel; then nothing has changed.
     #[inline]
     pub(crate) fn received(&mut self, ingress: PortId, frame: u32) -> bool {
         let port = &mut self.ports[ingress];
@@ -340,7 +340,8 @@ impl Owners {
         is_lent
     }
 
-    /// The packet in `frame`, which waits, arrived at another port of the same device: at `ingress`.
+    /// The packet in `frame`, which waits, arrived at another port of the same device: at
+    /// `ingress`.
     #[inline]
     pub(crate) fn arrived_at(&mut self, ingress: PortId, frame: u32) {
         let Some(record) = self.records.get_mut(frame as usize) else { return };

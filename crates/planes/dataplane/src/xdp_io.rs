@@ -1,11 +1,11 @@
 //! A worker's I/O over AF_XDP: one socket on each device, one pool of frames for all.
 //!
 //! A frame goes free → fill ring of one device → RX ring → queued → TX ring of the device where it
-//! leaves → completion ring → free. Nothing is copied here and no other thread touches these frames;
-//! [`Owners`](crate::owners::Owners) tracks who has which. If a qdisc asks for it, headers are read
-//! on arrival and written before departure, in the packet's first frame: in between the frame
-//! belongs to this worker alone. The steering program writes address translations in front of the
-//! frame; they are read with the headers.
+//! leaves → completion ring → free. Nothing is copied here and no other thread touches these
+//! frames; [`Owners`](crate::owners::Owners) tracks who has which. If a qdisc asks for it, headers
+//! are read on arrival and written before departure, in the packet's first frame: in between the
+//! frame belongs to this worker alone. The steering program writes address translations in front of
+//! the frame; they are read with the headers.
 //!
 //! *VLANs as ports.* Where ports are VLANs of one device, the packets in its RX ring are sorted by
 //! their tags when its first port receives, a batch at most; the other ports get theirs in the same
@@ -136,8 +136,8 @@ impl XdpIo<Socket> {
 
 impl<Q: Queue> XdpIo<Q> {
     /// A worker's I/O over `queues`, one of each device of `forwarding`, with the frames of `part`,
-    /// divided into `shares`; `dissector` reads headers, and `seal` marks the steering program's metadata about
-    /// translation. Nothing is touched before it is [stocked](XdpIo::stocked), or
+    /// divided into `shares`; `dissector` reads headers, and `seal` marks the steering program's
+    /// metadata about translation. Nothing is touched before it is [stocked](XdpIo::stocked), or
     /// [continues](XdpIo::go_on) where another process stopped.
     pub(crate) fn new(
         queues: PerDevice<Q>,
@@ -277,8 +277,8 @@ impl<Q: Queue> XdpIo<Q> {
         }
     }
 
-    /// Puts free frames into the fill ring of `device`, up to reception's share, if there is room for
-    /// a batch.
+    /// Puts free frames into the fill ring of `device`, up to reception's share, if there is room
+    /// for a batch.
     fn restock(&mut self, device: DeviceId) {
         let queue = &mut self.queues[device].queue;
         let fill = queue.fill();

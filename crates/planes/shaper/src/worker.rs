@@ -1,12 +1,13 @@
 //! The worker: one queue of each port, on one core.
 //!
 //! A step receives the packets of each port, enqueues them in the qdisc of the port through which
-//! they leave, and sends what that releases. Everything that it touches is its own; the only shared state is behind the meters of
-//! its qdiscs. It reads no clock (`now` is an argument, one for the whole step) and does its I/O
-//! through [`Io`], so the simulator runs this same code on virtual cores.
+//! they leave, and sends what that releases. Everything that it touches is its own; the only shared
+//! state is behind the meters of its qdiscs. It reads no clock (`now` is an argument, one for the
+//! whole step) and does its I/O through [`Io`], so the simulator runs this same code on virtual
+//! cores.
 //!
-//! *Conservation:* for each port where packets leave `received + copied = sent + queued + dropped by reason`, at
-//! every moment between two steps. Only a qdisc that duplicates copies.
+//! *Conservation:* for each port where packets leave `received + copied = sent + queued + dropped
+//! by reason`, at every moment between two steps. Only a qdisc that duplicates copies.
 //!
 //! Cost: per step and port a dozen comparisons and two virtual calls; per packet one virtual
 //! call to enqueue and what the qdisc and the rings cost.
@@ -206,7 +207,8 @@ impl<I: Io> Worker<I> {
     }
 
     /// This worker for ports where each packet has a port of its own to leave through, as in a
-    /// router: [`Io::egress_of`] says which. Otherwise what arrives at a port leaves at its partner.
+    /// router: [`Io::egress_of`] says which. Otherwise what arrives at a port leaves at its
+    /// partner.
     #[must_use]
     pub fn routed(self) -> Self {
         Self { sorted: Some(self.ports().map(|_| Batch::new(BATCH)).collect()), ..self }

@@ -1,5 +1,5 @@
-//! `narrows demo router`: a routing daemon moves a flow when a link fails, and queues keep the delay
-//! low on the link that is left.
+//! `narrows demo router`: a routing daemon moves a flow when a link fails, and queues keep the
+//! delay low on the link that is left.
 //!
 //! Four routers with BIRD between two hosts ([`crate::diamond`]); Narrows routes in the two where
 //! paths part. The fast path has 100 Mbit/s, the slow one 20. Four TCP flows send as fast as they

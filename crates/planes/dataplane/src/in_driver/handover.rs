@@ -103,8 +103,8 @@ pub(crate) struct InheritedPrograms {
 
 impl InheritedPrograms {
     /// Loads programs onto the maps that `manifest` describes for the ports of `forwarding` on
-    /// `devices`, from `descriptors`, to run the plan of each port, with `fronts` in front. Nothing of
-    /// the other process is changed.
+    /// `devices`, from `descriptors`, to run the plan of each port, with `fronts` in front. Nothing
+    /// of the other process is changed.
     pub(crate) fn prepare(
         manifest: DriverManifest,
         forwarding: &Forwarding,
@@ -117,7 +117,8 @@ impl InheritedPrograms {
         if manifest.devices.len() != devices.len() {
             return Err(InstanceError::Inheritance("it has other devices".to_owned()));
         }
-        // Of the devices, the counters in front of all their ports, and the maps of each port's tree.
+        // Of the devices, the counters in front of all their ports, and the maps of each port's
+        // tree.
         let is_in_front = forwarding.is_router() || forwarding.is_stick();
         let of_devices = if is_in_front { 2 * devices.len() } else { devices.len() };
         let of_port = descriptors.len().saturating_sub(of_devices) / forwarding.ports().len();

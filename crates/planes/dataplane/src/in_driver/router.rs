@@ -1,9 +1,9 @@
 //! The router on the XDP plane: a program at each device that routes, and a tree for each port that
 //! takes what leaves there.
 //!
-//! All programs are attached alike, since each of them may send through any port: all in drivers that
-//! take redirected frames, or all at tcx. Before Linux 6.6 there is no tcx, and generic XDP takes its
-//! place.
+//! All programs are attached alike, since each of them may send through any port: all in drivers
+//! that take redirected frames, or all at tcx. Before Linux 6.6 there is no tcx, and generic XDP
+//! takes its place.
 
 use super::handover::InheritedMaps;
 use super::{InDriver, NATIVE, failed, has_several_buffers, hooks_for, is_taken, takes_redirected};

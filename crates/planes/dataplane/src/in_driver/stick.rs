@@ -91,7 +91,8 @@ impl InDriver {
         Ok(plane)
     }
 
-    /// A program for `device` that leads to the tree of each of its ports, attached through `entry`.
+    /// A program for `device` that leads to the tree of each of its ports, attached through
+    /// `entry`.
     pub(super) fn in_front_of_all(
         &mut self,
         device: DeviceId,

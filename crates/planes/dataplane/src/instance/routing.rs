@@ -10,16 +10,25 @@ use narrows_units::Nanos;
 /// How often stale neighbours are confirmed. An entry becomes stale after 15 to 45 seconds.
 const CONFIRMATION: Nanos = Nanos::from_secs(10);
 
+const UNLISTED: &str = "the kernel does not list all that routed packets would pass by \
+    (CONFIG_NETFILTER_NETLINK_HOOK, CAP_NET_ADMIN): see yourself that there is no firewall for them";
+
 impl Instance {
     /// Why a router must not route: netfilter or IPsec would not see what it routes.
-    pub(super) fn passed_by(&self) -> Option<InstanceError> {
+    pub(super) fn passed_by(&mut self) -> Option<InstanceError> {
         let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
         if !forwarding.is_router() || *skip_netfilter {
             return None;
         }
         let devices: Vec<&str> = forwarding.devices().iter().map(String::as_str).collect();
         match netfilter::hooks(&devices) {
-            Ok(hooks) if hooks.found.is_empty() => None,
+            Ok(hooks) if hooks.found.is_empty() => {
+                if !hooks.complete && !self.hooks_are_unlisted {
+                    self.events.warn(UNLISTED.to_owned());
+                }
+                self.hooks_are_unlisted = !hooks.complete;
+                None
+            }
             Ok(hooks) => Some(InstanceError::Netfilter(hooks.found.join(", "))),
             Err(error) => Some(error.into()),
         }

@@ -233,8 +233,8 @@ impl Session {
     }
 }
 
-/// Frames that leave at `egress` are looked up where they arrive: all of that device, if a port on it
-/// wants it.
+/// Frames that leave at `egress` are looked up where they arrive: all of that device, if a port on
+/// it wants it.
 impl LooksUp for Session {
     fn look_up(&mut self, egress: PortId, wanted: bool) -> Result<(), SteerError> {
         let forwarding = &self.prepared.forwarding;

@@ -1,4 +1,5 @@
-//! The results of the router's demo, as a table and as JSON, and whether they are as they should be.
+//! The results of the router's demo, as a table and as JSON, and whether they are as they should
+//! be.
 
 use super::{INTERVAL, Phase, System};
 use crate::diamond::Node;
