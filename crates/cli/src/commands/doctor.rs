@@ -5,6 +5,7 @@ use super::run::Plane;
 use crate::output;
 use anyhow::bail;
 use clap::Args;
+use narrows_control::Client;
 use narrows_dataplane::FailMode;
 use narrows_dataplane::run::{examine, wanted};
 use narrows_forwarding::Forwarding;
@@ -66,7 +67,9 @@ impl Doctor {
         };
         let session = super::run::default_session()?;
         let wanted = wanted(&ports, fail, self.plane.into(), &session);
-        let findings = examine(&ports, &Wanted { skip_netfilter: self.skip_netfilter, ..wanted });
+        let wanted =
+            Wanted { skip_netfilter: self.skip_netfilter, running: running(&ports), ..wanted };
+        let findings = examine(&ports, &wanted);
         if self.json {
             output::json(&findings)?;
         } else {
@@ -75,4 +78,12 @@ impl Doctor {
         let fit = doctor::blockers(&findings).next().is_none();
         Ok(if fit { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// The devices of `ports` on which an instance runs, as far as this user may ask.
+fn running(ports: &Forwarding) -> Vec<String> {
+    let (instances, _) = Client::survey(None).unwrap_or_default();
+    let runs = |name: &String| instances.iter().any(|instance| instance.ports.contains(name));
+    let running = ports.ids().filter(|port| runs(&ports.names()[port.index()]));
+    running.map(|port| ports.devices()[ports.device_of(port)].clone()).collect()
 }

@@ -170,6 +170,13 @@ fn doctor_tells_by_its_exit_code_whether_a_start_can_work() {
     assert!(findings.as_array().unwrap().iter().all(|f| f["severity"] != "blocker"), "{text}");
 
     assert_eq!(doctor([PORT_A, "eth9"]).status.code(), Some(1));
+    {
+        let _instance = run(&bed, &[]);
+        let taken = doctor([PORT_A, PORT_B]);
+        let text = String::from_utf8_lossy(&taken.stdout).into_owned();
+        assert_eq!(taken.status.code(), Some(1), "{text}");
+        assert!(text.contains("narrows show port-a") && !text.contains("xdpdrv off"), "{text}");
+    }
     // A problem that the start repairs does not prevent it.
     bed.client().run("ethtool", &["-K", narrows_testbed::bed::CLIENT, "tx", "on"]).unwrap();
     let repaired = doctor([PORT_A, PORT_B]);

@@ -528,6 +528,7 @@ pub fn wanted(
         multi_buffer: true,
         skip_netfilter: false,
         repairs: true,
+        running: Vec::new(),
         locked_bytes: locked.unwrap_or(0),
     }
 }

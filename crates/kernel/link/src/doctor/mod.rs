@@ -71,6 +71,8 @@ pub struct Wanted {
     /// Whether a router may forward packets that a firewall, connection tracking, NAT or IPsec of
     /// this host does not see then (`--skip-netfilter`). If not, their presence is a blocker.
     pub skip_netfilter: bool,
+    /// The devices on which a Narrows runs already. Their XDP programs are its own.
+    pub running: Vec<String>,
     /// How much memory the data plane will lock for frames, in bytes.
     pub locked_bytes: u64,
 }

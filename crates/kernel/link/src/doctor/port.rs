@@ -20,7 +20,7 @@ pub(super) fn missing(asked: &str, error: &str) -> Finding {
 pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: bool) -> Vec<Finding> {
     let mut findings = device(facts, link, wanted, at_tcx);
     findings.extend(reach(facts, link));
-    findings.extend(programs(facts, link, at_tcx));
+    findings.extend(programs(facts, link, wanted, at_tcx));
     findings
 }
 
@@ -33,7 +33,7 @@ pub(super) fn judge_only(
     at_tcx: bool,
 ) -> Vec<Finding> {
     let mut findings = device(facts, link, wanted, at_tcx);
-    findings.extend(programs(facts, link, at_tcx));
+    findings.extend(programs(facts, link, wanted, at_tcx));
     findings
 }
 
@@ -124,8 +124,12 @@ fn rings(link: &Link) -> Option<Finding> {
     })
 }
 
-fn programs(facts: &PortFacts, link: &Link, at_tcx: bool) -> Vec<Finding> {
+fn programs(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: bool) -> Vec<Finding> {
     let name = link.name();
+    if wanted.running.iter().any(|device| device == name) {
+        let remedy = format!("narrows show {} (stop that one first)", shell(name));
+        return vec![Finding::blocker(name, "has a Narrows that runs").remedy(remedy)];
+    }
     let one = |program: &crate::XdpProgram| {
         let (mode, word) = match program.mode {
             XdpMode::Native => ("native", "xdpdrv"),
@@ -177,12 +181,25 @@ mod tests {
     }
 
     #[test]
+    fn the_program_of_a_narrows_that_runs_is_not_to_be_detached() {
+        let [facts, _] = fit().ports;
+        let mut link = facts.link.clone().unwrap();
+        link.status.xdp.push(XdpProgram { mode: XdpMode::Native, id: 7 });
+        let foreign = programs(&facts, &link, &Wanted::default(), false);
+        assert!(foreign[0].remedy.as_ref().unwrap().contains("xdpdrv off"));
+        let wanted = Wanted { running: vec![link.name().to_owned()], ..Wanted::default() };
+        let [ours] = &programs(&facts, &link, &wanted, false)[..] else { panic!("one finding") };
+        assert_eq!(ours.severity, Severity::Blocker);
+        assert!(ours.remedy.as_ref().unwrap().starts_with("narrows show "));
+    }
+
+    #[test]
     fn libxdps_dispatcher_is_joined_while_it_has_a_place_and_other_programs_are_not() {
         let [mut facts, _] = fit().ports;
         let mut link = facts.link.clone().unwrap();
         link.status.xdp.push(XdpProgram { mode: XdpMode::Native, id: 7 });
         facts.dispatchers.push(Dispatcher { id: 7, programs: 9 });
-        let findings = programs(&facts, &link, false);
+        let findings = programs(&facts, &link, &Wanted::default(), false);
         assert_eq!(findings[0].severity, Severity::Ok);
         assert!(
             findings[0].what.contains("9 of 10 programs; Narrows takes"),
@@ -190,9 +207,9 @@ mod tests {
             findings[0].what
         );
         facts.dispatchers[0].programs = 10;
-        assert_eq!(programs(&facts, &link, false)[0].severity, Severity::Warning);
+        assert_eq!(programs(&facts, &link, &Wanted::default(), false)[0].severity, Severity::Warning);
         facts.dispatchers[0].id = 8;
-        let findings = programs(&facts, &link, false);
+        let findings = programs(&facts, &link, &Wanted::default(), false);
         assert_eq!(findings[0].severity, Severity::Blocker);
         assert_eq!(findings[0].remedy.as_deref(), Some("ip link set dev a xdpdrv off"));
     }
