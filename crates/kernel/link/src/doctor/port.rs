@@ -207,7 +207,10 @@ mod tests {
             findings[0].what
         );
         facts.dispatchers[0].programs = 10;
-        assert_eq!(programs(&facts, &link, &Wanted::default(), false)[0].severity, Severity::Warning);
+        assert_eq!(
+            programs(&facts, &link, &Wanted::default(), false)[0].severity,
+            Severity::Warning
+        );
         facts.dispatchers[0].id = 8;
         let findings = programs(&facts, &link, &Wanted::default(), false);
         assert_eq!(findings[0].severity, Severity::Blocker);
