@@ -41,7 +41,7 @@ mod merged;
 mod table;
 pub mod term;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use layout::{Class, KEY_BYTES, Mask, PRIORITIES, Rule, SLOT_BYTES};
 use table::Table;

@@ -110,15 +110,8 @@ impl Stale {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::tests::attribute;
     use proptest::prelude::*;
-
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let mut bytes = ((value.len() + 4) as u16).to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
 
     #[test]
     fn an_entry_is_used_if_it_is_stale_and_nobody_else_looks_after_it() {

@@ -324,6 +324,7 @@ fn table(route: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::tests::attribute;
     use proptest::prelude::*;
 
     #[test]
@@ -351,17 +352,12 @@ mod tests {
         assert_eq!(master(&part, &[]), Some(9), "unknown");
     }
 
-    fn attribute(kind: u16, value: u32) -> Vec<u8> {
-        let mut bytes = 8_u16.to_ne_bytes().to_vec();
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend(value.to_ne_bytes());
-        bytes
-    }
-
     /// A rule for IPv4 that looks into `table`, as the kernel says it.
     fn rule(table: u8, attributes: &[(u16, u32)]) -> Vec<u8> {
         let mut body = vec![IPV4, 0, 0, 0, table, 0, 0, TO_TABLE, 0, 0, 0, 0];
-        body.extend(attributes.iter().flat_map(|&(kind, value)| attribute(kind, value)));
+        body.extend(
+            attributes.iter().flat_map(|&(kind, value)| attribute(kind, &value.to_ne_bytes())),
+        );
         body
     }
 

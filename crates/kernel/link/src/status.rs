@@ -339,11 +339,12 @@ fn xdp(value: &[u8]) -> Vec<XdpProgram> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    /// An attribute of netlink.
+    pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::from(((value.len() + 4) as u16).to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
         bytes.extend(value);

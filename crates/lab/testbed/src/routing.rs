@@ -14,7 +14,7 @@ mod table;
 
 pub use report::{Report, Row};
 
-use crate::bed::{CLIENT, PORT_A, PORT_B, SERVER};
+use crate::bed::{CLIENT, PORT_A, PORT_B, SERVER, SERVER_MAC, written};
 use crate::counters::Counters;
 use crate::narrows::Instance;
 use crate::process;
@@ -40,6 +40,8 @@ const FRAME_BYTES: usize = 64;
 /// How long a load runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
+/// The MAC address to which the client sends.
+pub const ROUTER_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 4];
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 const SERVER_IP: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
 
@@ -122,9 +124,10 @@ pub fn run(options: &Rounds) -> Result<Report> {
 /// A testbed whose middle routes to the server: by one route to everywhere, or by a table.
 fn routed_bed(routes: usize) -> Result<Testbed> {
     let bed = Testbed::up(1)?;
-    let server = mac(&bed, SERVER)?;
+    let [router, server] = [ROUTER_MAC, SERVER_MAC].map(written);
     let mut lines = format!(
-        "addr add 10.1.0.1/24 dev {PORT_A}\naddr add 10.2.0.1/24 dev {PORT_B}\n\
+        "link set {PORT_A} address {router}\n\
+         addr add 10.1.0.1/24 dev {PORT_A}\naddr add 10.2.0.1/24 dev {PORT_B}\n\
          neigh replace {SERVER_IP} lladdr {server} dev {PORT_B} nud permanent\n"
     );
     match routes {
@@ -151,10 +154,9 @@ fn measure(bed: &Testbed, cell: Cell, options: &Rounds) -> Result<Sample> {
     };
     let drain = ["bench", "drain", SERVER, "--udp"];
     let _drain = Instance::start_in(bed.server(), program, &drain)?;
-    let mac = mac(bed, PORT_A)?;
     let [core, bytes, to] =
         [senders_core, FRAME_BYTES, cell.destinations].map(|number| number.to_string());
-    let frames = ["bench", "routed-frames", CLIENT, &bytes, &core, &mac, &to];
+    let frames = ["bench", "routed-frames", CLIENT, &bytes, &core, &to];
     let _sender = Instance::start_in(bed.client(), program, &frames)?;
     let mut arrived = Counters::of(bed.server(), SERVER)?;
     let mut look = || -> Result<_> {
@@ -173,14 +175,4 @@ fn measure(bed: &Testbed, cell: Cell, options: &Rounds) -> Result<Sample> {
         packets_per_second: (end.1 - start.1) as f64 / seconds,
         cores: (end.2 - start.2).as_secs_f64() / seconds,
     })
-}
-
-/// The MAC address of a device of `bed`.
-fn mac(bed: &Testbed, device: &str) -> Result<String> {
-    let namespace = match device {
-        SERVER => bed.server(),
-        _ => bed.shaper(),
-    };
-    let said = namespace.run("cat", &[&format!("/sys/class/net/{device}/address")])?;
-    Ok(said.trim().to_owned())
 }

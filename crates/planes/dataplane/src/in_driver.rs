@@ -90,6 +90,36 @@ fn is_taken(error: &InstanceError) -> bool {
     matches!(error, InstanceError::Driver { source: TreeError::Attach(why), .. } if why.is_taken())
 }
 
+/// What `open` makes at the first of `hooks` at which it works. If there is none, the first
+/// refusal: the best hook's is the most useful. `facts` are of the device that is named if there
+/// are no hooks at all.
+fn first_that_works(
+    hooks: Vec<Hook>,
+    facts: &DeviceFacts,
+    mut open: impl FnMut(Hook) -> Result<InDriver, InstanceError>,
+) -> Result<InDriver, InstanceError> {
+    let mut refusal = None;
+    for hook in hooks {
+        match open(hook) {
+            // A foreign program there is a reason to stop, and none to go behind it.
+            Err(error) if is_taken(&error) => return Err(error),
+            Err(error) => {
+                log::debug!("{hook}: {error}");
+                refusal = refusal.or(Some(error));
+            }
+            opened => return opened,
+        }
+    }
+    let source = std::io::ErrorKind::Unsupported.into();
+    let none = || failed(facts)(AttachError { hook: NATIVE, source }.into());
+    Err(refusal.unwrap_or_else(none))
+}
+
+/// That `device` does not accept what is sent through it in its driver.
+fn not_taken(device: &DeviceFacts) -> InstanceError {
+    InstanceError::NotTaken { port: device.name.clone(), driver: device.driver.clone() }
+}
+
 /// Whether frames of `port` may be in several buffers.
 fn has_several_buffers(port: &DeviceFacts) -> bool {
     port.mtu > MTU_OF_ONE_BUFFER
@@ -215,9 +245,7 @@ impl InDriver {
         // A port that leaves its driver may no longer accept frames there.
         while let Some(id) = self.forwarding.ids().find(|port| self.loses(*port)) {
             if only.is_some() {
-                let across = self.facts(self.pair(id));
-                let DeviceFacts { name: port, driver, .. } = across.clone();
-                return Err(InstanceError::NotTaken { port, driver });
+                return Err(not_taken(self.facts(self.pair(id))));
             }
             let tree = &mut self.trees[id];
             tree.detach();

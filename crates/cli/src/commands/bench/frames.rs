@@ -74,9 +74,6 @@ pub(super) struct RoutedFrames {
     /// The core that sends.
     #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
     core: u16,
-    /// The router's MAC address.
-    #[arg(value_parser = parse_mac)]
-    router: [u8; 6],
     /// To how many addresses they go.
     #[arg(value_parser = clap::value_parser!(u32).range(1..=131_072))]
     destinations: u32,
@@ -84,10 +81,11 @@ pub(super) struct RoutedFrames {
 
 impl RoutedFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let mut frame = frames::udp(frames::port(0), self.router, self.bytes.into())?;
+        let mut frame = frames::udp(frames::port(0), routing::ROUTER_MAC, self.bytes.into())?;
         frame[26..30].copy_from_slice(&routing::source().octets());
         let destinations = routing::destinations(self.destinations as usize);
-        let driver = driver::Driver::towards(number(&self.device)?, self.router, &destinations)?;
+        let driver =
+            driver::Driver::towards(number(&self.device)?, routing::ROUTER_MAC, &destinations)?;
         send(&driver, &frame, self.core.into())
     }
 }
@@ -121,13 +119,6 @@ fn send(driver: &driver::Driver, frame: &[u8], core: usize) -> anyhow::Result<Ex
     loop {
         driver.send(frame)?;
     }
-}
-
-fn parse_mac(text: &str) -> Result<[u8; 6], String> {
-    let bytes: Option<Vec<u8>> =
-        text.split(':').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
-    let mac = bytes.and_then(|bytes| bytes.try_into().ok());
-    mac.ok_or_else(|| "give a MAC address, such as 02:00:00:00:00:01".to_owned())
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

@@ -8,6 +8,7 @@ use crate::heartbeat::{Heart, Heartbeats};
 use crate::own_address::OwnAddress;
 use crate::steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, run_arriving};
+use crate::tree::tests::checksum;
 use narrows_units::Nanos;
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -184,14 +185,6 @@ impl Bed {
         assert_eq!(before.len(), EGRESS_PORT_BYTES as usize);
         assert_eq!(egress_port(&before, SEAL), Some(port.index() as u8));
     }
-}
-
-/// RFC 1071.
-fn checksum(header: &[u8]) -> u16 {
-    let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-    let sum: u32 = words.sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    !(((sum & 0xffff) + (sum >> 16)) as u16)
 }
 
 /// Makes the checksum of an IPv4 header right.

@@ -61,9 +61,10 @@ fn frame(port: u16, traffic_class: u8, bytes: usize) -> Vec<u8> {
 }
 
 /// RFC 1071, of a header whose own sum is 0 or right; 0 for the latter.
-fn checksum(header: &[u8]) -> u16 {
+pub(crate) fn checksum(header: &[u8]) -> u16 {
     let words = header.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
     let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
     !(((sum & 0xffff) + (sum >> 16)) as u16)
 }
 

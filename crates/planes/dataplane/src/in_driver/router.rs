@@ -6,14 +6,17 @@
 //! takes its place.
 
 use super::handover::InheritedMaps;
-use super::{InDriver, NATIVE, failed, has_several_buffers, hooks_for, is_taken, takes_redirected};
+use super::{
+    InDriver, NATIVE, failed, first_that_works, has_several_buffers, hooks_for, not_taken,
+    takes_redirected,
+};
 use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::front::{Fronts, PortFront};
 use crate::gates::Gates;
 use crate::routing::Routing;
 use narrows_bpf::tree::{self, Tree};
-use narrows_bpf::{AttachError, Entry, FrontPort, Hook, OwnAddress, RouterProgram};
+use narrows_bpf::{Entry, FrontPort, Hook, OwnAddress, RouterProgram};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
 use narrows_policy::Plan;
 use std::os::fd::AsFd;
@@ -42,31 +45,15 @@ impl InDriver {
         if entries.iter().any(|other| *other != entry) {
             return Err(InstanceError::Dispatchers);
         }
-        let mut refusal = None;
-        for hook in hooks(&devices, entry, only) {
+        first_that_works(hooks(&devices, entry, only), &devices[DeviceId::FIRST], |hook| {
             let untaken = devices.iter().find(|device| hook == NATIVE && !takes_redirected(device));
-            if let Some(DeviceFacts { name, driver, .. }) = untaken {
-                let (port, driver) = (name.clone(), driver.clone());
-                refusal = refusal.or(Some(InstanceError::NotTaken { port, driver }));
-                continue;
+            if let Some(device) = untaken {
+                return Err(not_taken(device));
             }
             let entry = if hook == Hook::Tcx { Entry::Tcx } else { entry };
-            let opened = Self::router_at(hook, entry, forwarding, &devices, None)
-                .and_then(|it| it.attached(hook, entry, plans.clone(), fronts, gates));
-            match opened {
-                Ok(plane) => return Ok(plane),
-                // A foreign program there is a reason to stop, and none to go behind it.
-                Err(error) if is_taken(&error) => return Err(error),
-                Err(error) => {
-                    log::debug!("{hook}: {error}");
-                    refusal = refusal.or(Some(error));
-                }
-            }
-        }
-        let source = std::io::ErrorKind::Unsupported.into();
-        let none =
-            || failed(&devices[DeviceId::FIRST])(AttachError { hook: NATIVE, source }.into());
-        Err(refusal.unwrap_or_else(none))
+            let plane = Self::router_at(hook, entry, forwarding, &devices, None)?;
+            plane.attached(hook, entry, plans.clone(), fronts, gates)
+        })
     }
 
     /// The plane with programs for `hook`, not attached; they use `maps` of another process, if

@@ -6,14 +6,15 @@
 //! without a word what that sends back.
 
 use super::{
-    InDriver, NATIVE, failed, has_several_buffers, hooks_for, is_taken, sends_redirected, tree_port,
+    InDriver, NATIVE, failed, first_that_works, has_several_buffers, hooks_for, not_taken,
+    sends_redirected, tree_port,
 };
 use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::front::Fronts;
 use crate::gates::Gates;
 use narrows_bpf::tree::{Tree, TreeError};
-use narrows_bpf::{AttachError, Entry, Hook, Vlans};
+use narrows_bpf::{Entry, Hook, Vlans};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::Plan;
 use std::os::fd::BorrowedFd;
@@ -30,35 +31,13 @@ impl InDriver {
     ) -> Result<Self, InstanceError> {
         let device = DeviceId::FIRST;
         let facts = &devices[device];
-        let mut refusal = None;
-        for hook in hooks_for(facts, gates.entry(device), only) {
+        first_that_works(hooks_for(facts, gates.entry(device), only), facts, |hook| {
             if hook == NATIVE && !sends_back(facts) {
-                let DeviceFacts { name: port, driver, .. } = facts.clone();
-                refusal = refusal.or(Some(InstanceError::NotTaken { port, driver }));
-                continue;
+                return Err(not_taken(facts));
             }
-            let opened = Self::open_stick_at(
-                forwarding,
-                devices.clone(),
-                hook,
-                plans.clone(),
-                fronts,
-                gates,
-            );
-            match opened {
-                Ok(plane) => return Ok(plane),
-                // A foreign program there is a reason to stop, and none to go behind it.
-                Err(error) if is_taken(&error) => return Err(error),
-                // The best hook's refusal is the most useful.
-                Err(error) => {
-                    log::debug!("{hook}: {error}");
-                    refusal = refusal.or(Some(error));
-                }
-            }
-        }
-        let source = std::io::ErrorKind::Unsupported.into();
-        let none = || failed(facts)(AttachError { hook: NATIVE, source }.into());
-        Err(refusal.unwrap_or_else(none))
+            let (devices, plans) = (devices.clone(), plans.clone());
+            Self::open_stick_at(forwarding, devices, hook, plans, fronts, gates)
+        })
     }
 
     fn open_stick_at(
