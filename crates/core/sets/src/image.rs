@@ -14,19 +14,13 @@
 //!  blocks, cells ──────────────────────────┘   of IPv4: `block`; of IPv6: `trie`
 //! ```
 //!
-//! *Memory* is 64-bit [words](Memory), in chunks of [`CHUNK_WORDS`]. What is read at once never
-//! crosses the border of two chunks, and crosses that of two cache lines only if it is longer than
-//! one.
+//! *Memory, and how it changes while it is read:* `crates/core/image`. Only the top's words change;
+//! once the space is used up, [`Layout::update`] asks for all to be laid out anew.
 //!
 //! *Speed.* A look-up takes as long as its reads that miss the cache, and its wrong guesses at
 //! branches. So IPv4 has a read of the top and two, most often of one line, near the address, and
 //! they are not behind branches that depend on the address. IPv6 has a read for each level of its
 //! trie.
-//!
-//! *Changes.* Words that can be reached are immutable, except the top. A change writes new words
-//! behind all others, then the word of the top that leads to them. A concurrent look-up reads the
-//! old words or the new ones. Unreachable words stay until the space is used up; then everything is
-//! laid out anew elsewhere ([`Layout::update`]).
 //!
 //! Sources: the layout of IPv4 is that of Degermark et al., "Small forwarding tables for fast
 //! routing look-ups" (SIGCOMM 1997), with its first two levels in one; counts in bitmaps are those
@@ -41,37 +35,9 @@ use crate::key::Key;
 use crate::kind::Family;
 use crate::set::Set;
 use flip::{Flip, flips, is_covered};
+use narrows_image::{Counted, Full, Memory, Prefix, Writer};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// The words of a chunk: 512 KiB.
-pub const CHUNK_WORDS: usize = 1 << 16;
-/// The words of a cache line.
-const LINE_WORDS: usize = 8;
-
-/// Where words are written, while others may read them.
-pub trait Memory {
-    /// How many there are: a number of whole chunks. All begin as zeros.
-    fn len(&self) -> usize;
-
-    /// Whether there are none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Word `at`.
-    fn read(&self, at: usize) -> u64;
-
-    /// Writes word `at`, which nothing leads to yet.
-    fn write(&mut self, at: usize, word: u64);
-
-    /// Writes word `at`, which may be read, after everything that was written before.
-    fn publish(&mut self, at: usize, word: u64);
-}
-
-/// There is no room for a change: lay out the whole set again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Full;
 
 /// The writes that change an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -207,107 +173,4 @@ fn number(bits: u128, part_bits: u8) -> u32 {
 fn parts_of(flip: &Flip, part_bits: u8) -> Range<u32> {
     let first = number(flip.bits, part_bits);
     first..first + (1 << part_bits.saturating_sub(flip.len))
-}
-
-/// A part of the address space: all that begins with the first `len` of `bits`; the rest are 0.
-/// Addresses of IPv4 are the first 32 bits.
-#[derive(Clone, Copy)]
-struct Prefix {
-    bits: u128,
-    len: u8,
-}
-
-impl Prefix {
-    const ALL: Self = Self { bits: 0, len: 0 };
-
-    fn covers(self, bits: u128) -> bool {
-        self.len == 0 || (self.bits ^ bits) >> (128 - self.len) == 0
-    }
-}
-
-/// Writes words behind all others.
-struct Writer<'a, M> {
-    next: usize,
-    memory: &'a mut M,
-}
-
-impl<M: Memory> Writer<'_, M> {
-    /// Writes `words` one behind the other; the number of the first.
-    fn put(&mut self, words: &[u64]) -> Result<u32, Full> {
-        let first = placed(self.next, words.len());
-        if first + words.len() > self.memory.len() {
-            return Err(Full);
-        }
-        for (at, word) in (first..).zip(words) {
-            self.memory.write(at, *word);
-        }
-        self.next = first + words.len();
-        Ok(first as u32)
-    }
-
-    fn read(&self, at: u32) -> u64 {
-        self.memory.read(at as usize)
-    }
-
-    fn read_cell(&self, first: u32) -> trie::Cell {
-        std::array::from_fn(|at| self.memory.read(first as usize + at))
-    }
-
-    /// Sets the word of part `number`.
-    fn point(&mut self, number: u32, word: u64) {
-        self.memory.publish(number as usize, word);
-    }
-}
-
-/// Where `len` words are placed of which the first could be word `next`.
-fn placed(next: usize, len: usize) -> usize {
-    let crosses = |next: usize, unit: usize| next % unit + len > unit;
-    let next = match next {
-        // The first two of a long one are read together.
-        _ if len > LINE_WORDS => next.next_multiple_of(2),
-        _ if crosses(next, LINE_WORDS) => next.next_multiple_of(LINE_WORDS),
-        _ => next,
-    };
-    if crosses(next, CHUNK_WORDS) { next.next_multiple_of(CHUNK_WORDS) } else { next }
-}
-
-/// Unused memory.
-struct Counted;
-
-impl Memory for Counted {
-    fn len(&self) -> usize {
-        usize::MAX
-    }
-
-    fn read(&self, _: usize) -> u64 {
-        0
-    }
-
-    fn write(&mut self, _: usize, _: u64) {}
-
-    fn publish(&mut self, _: usize, _: u64) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn what_is_read_at_once_is_in_one_chunk_and_in_one_line_if_it_fits(
-            next in prop_oneof![0..100_usize, CHUNK_WORDS - 100..CHUNK_WORDS + 100],
-            len in 1..300_usize,
-        ) {
-            let first = placed(next, len);
-            let units = |unit: usize| (first / unit, (first + len - 1) / unit);
-            prop_assert!(first >= next && first < next + len + LINE_WORDS);
-            prop_assert_eq!(units(CHUNK_WORDS).0, units(CHUNK_WORDS).1);
-            if len <= LINE_WORDS {
-                prop_assert_eq!(units(LINE_WORDS).0, units(LINE_WORDS).1);
-            } else {
-                prop_assert_eq!(first % 2, 0, "the first two words are in one line");
-            }
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! The image agrees with the set for every address, after any sequence of changes.
 
-use narrows_sets::image::{Full, Layout, Memory, find};
+use narrows_image::{Full, Memory};
+use narrows_sets::image::{Layout, find};
 use narrows_sets::{Changes, Family, Host, Key, Match, Named, Sets};
 use narrows_units::Nanos;
 use proptest::prelude::*;

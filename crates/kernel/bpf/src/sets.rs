@@ -14,7 +14,8 @@
 use crate::load::{LoadError, explained};
 use crate::mapped::{Mapped, Region, SharedTable};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
-use narrows_sets::image::{CHUNK_WORDS, Full, Layout, Memory};
+use narrows_image::{CHUNK_WORDS, Full, Memory};
+use narrows_sets::image::Layout;
 use narrows_sets::{Changes, Element, Family, Key, SETS_MAX, Set, Sets, Shape};
 use std::collections::BTreeMap;
 use std::io;

@@ -36,7 +36,7 @@
 //! block.
 
 use super::flip::{Flip, flips, is_covered};
-use super::{Full, Memory, Prefix, Writer};
+use narrows_image::{Full, Memory, Prefix, Writer};
 use crate::set::Set;
 
 /// The bits that say which part it is, and those that say which block.

@@ -1,6 +1,6 @@
 //! Prefixes whose membership is the opposite of their surroundings.
 
-use super::Prefix;
+use narrows_image::Prefix;
 use crate::key::Key;
 use crate::kind::Shape;
 use crate::set::{Element, Set};

@@ -10,7 +10,7 @@
 
 use super::flip::Flip;
 use super::trie::{CELL_WORDS, Cell, Place};
-use super::{Full, Memory, Prefix, Writer};
+use narrows_image::{Full, Memory, Prefix, Writer};
 
 /// Bits that a node branches on.
 const STRIDE: u8 = 6;
@@ -134,7 +134,7 @@ impl Node {
         for number in 0..1 << STRIDE {
             let had = (self.partial >> number & 1 == 1).then(|| {
                 next += CELL_WORDS;
-                writer.read_cell(next - CELL_WORDS)
+                writer.read_all(next - CELL_WORDS)
             });
             let begin = keys.partition_point(|key| slot(key.bits, branch) < number);
             let end = keys.partition_point(|key| slot(key.bits, branch) <= number);

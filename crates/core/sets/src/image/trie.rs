@@ -19,7 +19,7 @@
 
 use super::flip::{Flip, flips};
 use super::node::{self, BRANCH_MAX, IS_IN, KIND, Node, SKIP_MAX, Step};
-use super::{Full, Memory, Prefix, Writer};
+use narrows_image::{Full, Memory, Prefix, Writer};
 use crate::set::Set;
 
 /// The bits that say which part it is.
@@ -83,7 +83,7 @@ pub(super) fn update_part<M: Memory>(
     keys: &[Flip],
     writer: &mut Writer<'_, M>,
 ) -> Result<u64, Full> {
-    let before = (before > ALL).then(|| writer.read_cell(before as u32));
+    let before = (before > ALL).then(|| writer.read_all(before as u32));
     update(set, place, before, is_in, keys, writer)?.word(writer)
 }
 
