@@ -10,6 +10,7 @@
 //! Non-goals: pinning (a pinned program would outlive its workers and swallow the traffic).
 
 mod attach;
+mod chunks;
 mod front;
 mod gate;
 mod headers;
@@ -18,6 +19,7 @@ mod load;
 mod mapped;
 mod own_address;
 mod router;
+mod routes;
 mod sets;
 mod steer;
 #[cfg(feature = "stepped")]
@@ -41,6 +43,7 @@ pub use router::{
     EGRESS_PORT_BYTES, Ingress, Outcome, RouteCounters, Router, RouterProgram, SourceCheck,
     egress_port,
 };
+pub use routes::{RouteTables, RoutesError};
 pub use sets::{SetTables, SetsError};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use translation::{TRANSLATION_MAX, translation};

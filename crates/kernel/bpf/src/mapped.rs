@@ -34,6 +34,16 @@ pub(crate) struct SharedTable {
 // SAFETY: atomics one behind the other, 32 bytes.
 unsafe impl OfAtomics for SharedTable {}
 
+/// `struct hop` of `programs/fib.h`.
+#[repr(C)]
+pub(crate) struct SharedHop {
+    pub(crate) how: AtomicU64,
+    pub(crate) addresses: [AtomicU64; 2],
+}
+
+// SAFETY: atomics one behind the other, 24 bytes.
+unsafe impl OfAtomics for SharedHop {}
+
 /// An array map of `T`, mapped.
 pub(crate) struct Mapped<T: OfAtomics> {
     map: MapHandle,

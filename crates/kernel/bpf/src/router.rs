@@ -16,13 +16,14 @@
 
 use crate::attach::Hold;
 use crate::load::{LoadError, explained};
+use crate::routes::RouteTables;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use narrows_forwarding::{PORTS_MAX, PortId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::ops::{AddAssign, Index};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 mod program;
 
@@ -82,6 +83,9 @@ pub struct Ingress {
     /// That costs less. It is right only while there are no rules but the kernel's own, and there
     /// never were: a rule takes the local addresses out of that table for good.
     pub direct: bool,
+    /// By family, whether [`RouteTables`](crate::RouteTables) are looked into first. That is right
+    /// only while there are no rules but the kernel's own, and no VRF.
+    pub by_tables: [bool; 2],
 }
 
 impl Ingress {
@@ -93,7 +97,8 @@ impl Ingress {
             SourceCheck::Loose => 2,
         };
         let flags = if self.direct { DIRECT } else { 0 };
-        [check, flags].map(u32::to_ne_bytes).concat()
+        let [v4, v6] = self.by_tables.map(u32::from);
+        [check, flags, v4, v6].map(u32::to_ne_bytes).concat()
     }
 }
 
@@ -240,18 +245,20 @@ pub struct Router {
     takers: MapHandle,
     /// What these filters have set.
     handed: MapHandle,
+    /// Where routes are looked up.
+    tables: [OwnedFd; 3],
 }
 
 impl Router {
-    /// One with these `ports`, by the indices of their devices. It has no address yet, and looks up
-    /// by all rules, without a check of sources.
+    /// One with these `ports`, by the indices of their devices, whose programs may look into
+    /// `tables`. It has no address yet, and looks up by all rules, without a check of sources.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges.
-    pub fn new(ports: &[(u32, PortId)]) -> Result<Self, LoadError> {
+    pub fn new(ports: &[(u32, PortId)], tables: &RouteTables) -> Result<Self, LoadError> {
         let router = explained(|| {
             Ok(Self {
-                ingresses: map(MapType::Array, "ingresses", [4, 8, PORTS_MAX as u32], 0)?,
+                ingresses: map(MapType::Array, "ingresses", [4, 16, PORTS_MAX as u32], 0)?,
                 ports: map(MapType::Hash, "port_of", [4, 4, PORTS_MAX as u32], 0)?,
                 addresses: map(
                     MapType::Hash,
@@ -261,18 +268,16 @@ impl Router {
                 )?,
                 takers: map(MapType::ProgArray, "takers", [4, 4, 2 * PORTS_MAX as u32], 0)?,
                 handed: map(MapType::PercpuArray, "handed", [4, 8, 1], 0)?,
+                tables: owned(tables.maps())?,
             })
         })?;
         router.set_ports(ports).map_err(LoadError::Other)?;
         Ok(router)
     }
 
-    /// Makes these its ports from now on, by the indices of their devices. What leaves through
-    /// another device goes to the kernel.
-    ///
-    /// # Errors
-    /// If the kernel refuses it.
-    pub fn set_ports(&self, ports: &[(u32, PortId)]) -> libbpf_rs::Result<()> {
+    /// Makes these its ports, by the indices of their devices. What leaves through another device
+    /// goes to the kernel.
+    fn set_ports(&self, ports: &[(u32, PortId)]) -> libbpf_rs::Result<()> {
         let entry = |&(ifindex, port): &(u32, PortId)| {
             (ifindex.to_ne_bytes().to_vec(), (port.index() as u32).to_ne_bytes())
         };
@@ -319,10 +324,19 @@ impl Router {
         Ok([Hold::Place(takers()?, place), Hold::Place(takers()?, behind)])
     }
 
-    /// How ports' frames are routed, ports, and addresses: for programs.
-    pub(crate) fn maps(&self) -> [BorrowedFd<'_>; 3] {
-        [self.ingresses.as_fd(), self.ports.as_fd(), self.addresses.as_fd()]
+    /// How ports' frames are routed, ports, addresses, and tables: for programs.
+    pub(crate) fn maps(&self) -> [BorrowedFd<'_>; 6] {
+        let [roots, chunks, hops] = self.tables.each_ref().map(AsFd::as_fd);
+        let own = [&self.ingresses, &self.ports, &self.addresses].map(AsFd::as_fd);
+        let [ingresses, ports, addresses] = own;
+        [ingresses, ports, addresses, roots, chunks, hops]
     }
+}
+
+/// Descriptors of the same maps.
+fn owned(maps: [BorrowedFd<'_>; 3]) -> io::Result<[OwnedFd; 3]> {
+    let [one, two, three] = maps.map(|map| map.try_clone_to_owned());
+    Ok([one?, two?, three?])
 }
 
 /// A map with keys and values of so many bytes, for so many entries.

@@ -11,23 +11,20 @@
 //! Non-goals: the meaning of the words (`crates/core/sets`), which filters look up
 //! ([`front`](crate::Front)).
 
+use crate::chunks::{ChunkError, ChunkTable, Chunks, IMAGES_BYTES_MAX, map_of_maps, put};
 use crate::load::{LoadError, explained};
-use crate::mapped::{Mapped, Region, SharedTable};
+use crate::mapped::{Mapped, SharedTable};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
-use narrows_image::{CHUNK_WORDS, Full, Memory};
+use narrows_image::Full;
 use narrows_sets::image::Layout;
 use narrows_sets::{Changes, Element, Family, Key, SETS_MAX, Set, Sets, Shape};
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// `TABLES_MAX` of `programs/sets.h`, and `CHUNKS_MAX` and `SPARE_WORDS` of `programs/bitmap.h`.
+/// `TABLES_MAX` of `programs/sets.h`.
 const TABLES_MAX: u32 = 128;
-const CHUNKS_MAX: u32 = 4096;
-const CHUNK_SPARE_WORDS: usize = 512;
 /// The bits of a set's word, as in `programs/sets.h`.
 const MODE_SHIFT: u32 = 8;
 const IS_V6: u64 = 1 << 16;
@@ -36,10 +33,6 @@ const FIRST_SHIFT: u32 = 32;
 /// The size of `struct element_key` and `struct element`.
 const KEY_BYTES: u32 = 20;
 const ELEMENT_BYTES: u32 = 24;
-/// The free words of a new bitmap, in addition to a quarter of its words.
-const ROOM_WORDS: usize = 16_384;
-/// The chunks per system call; each has a descriptor until then.
-const CHUNKS_AT_ONCE: usize = 64;
 /// The least room of a hash of members.
 const MEMBERS_MIN: usize = 1024;
 /// The members per system call.
@@ -58,8 +51,17 @@ pub enum SetsError {
     #[error("no table is free for the set")]
     Tables,
     /// All of them together are too large.
-    #[error("the sets take more than {} MiB", (CHUNKS_MAX as usize * CHUNK_WORDS * 8) >> 20)]
+    #[error("the sets take more than {} MiB", IMAGES_BYTES_MAX >> 20)]
     Chunks,
+}
+
+impl From<ChunkError> for SetsError {
+    fn from(error: ChunkError) -> Self {
+        match error {
+            ChunkError::Map(error) => Self::Map(error),
+            ChunkError::TooLarge => Self::Chunks,
+        }
+    }
 }
 
 /// `enum mode` of `programs/sets.h`.
@@ -87,16 +89,14 @@ impl Mode {
 pub struct SetTables {
     words: Mapped<AtomicU64>,
     tables: Mapped<SharedTable>,
-    chunks: MapHandle,
+    chunks: ChunkTable,
     members: MapHandle,
-    /// Instead of a chunk, and of members, that nothing leads to.
-    blank: Mapped<AtomicU64>,
+    /// Instead of members that nothing leads to.
     nobody: MapHandle,
     /// By the number of the contents.
     contents: BTreeMap<u64, Contents>,
-    /// Unused tables, and used chunks: how many from which on.
+    /// Unused tables.
     free: Vec<u32>,
-    used: BTreeMap<u32, u32>,
 }
 
 /// The contents of a set.
@@ -115,13 +115,6 @@ struct Bitmap {
     chunks: Chunks,
 }
 
-/// The memory of a bitmap.
-struct Chunks {
-    /// The number of the first; the others follow.
-    first: u32,
-    chunks: Vec<Region<AtomicU64>>,
-}
-
 /// What nothing leads to any more.
 #[derive(Default)]
 struct Replaced {
@@ -135,35 +128,6 @@ struct Members {
     map: MapHandle,
     room: usize,
     len: usize,
-}
-
-impl Chunks {
-    fn numbers(&self) -> Range<u32> {
-        self.first..self.first + self.chunks.len() as u32
-    }
-
-    fn word(&self, at: usize) -> &AtomicU64 {
-        &self.chunks[at / CHUNK_WORDS][at % CHUNK_WORDS]
-    }
-}
-
-impl Memory for Chunks {
-    fn len(&self) -> usize {
-        self.chunks.len() * CHUNK_WORDS
-    }
-
-    fn read(&self, at: usize) -> u64 {
-        self.word(at).load(Relaxed)
-    }
-
-    fn write(&mut self, at: usize, word: u64) {
-        self.word(at).store(word, Relaxed);
-    }
-
-    fn publish(&mut self, at: usize, word: u64) {
-        // After the words that it leads to. The program reads them through it (address dependency).
-        self.word(at).store(word, Release);
-    }
 }
 
 impl Contents {
@@ -184,34 +148,23 @@ impl SetTables {
     }
 
     fn make() -> Result<Self, libbpf_rs::Error> {
-        let blank = chunk()?;
         let nobody = hash(1)?;
-        let outer = |name, inner: &MapHandle, max| {
-            let options = libbpf_sys::bpf_map_create_opts {
-                sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-                inner_map_fd: inner.as_fd().as_raw_fd() as u32,
-                ..Default::default()
-            };
-            MapHandle::create(MapType::ArrayOfMaps, Some(name), 4, 4, max, &options)
-        };
         Ok(Self {
             words: Mapped::new("set_words", SETS_MAX)?,
             tables: Mapped::new("tables", TABLES_MAX as usize)?,
             // The name in older versions, which `programs/bitmap.h` keeps, too.
-            chunks: outer("paintings", blank.map(), CHUNKS_MAX)?,
-            members: outer("members", &nobody, TABLES_MAX)?,
-            blank,
+            chunks: ChunkTable::new("paintings")?,
+            members: map_of_maps("members", &nobody, TABLES_MAX)?,
             nobody,
             contents: BTreeMap::new(),
             // Table 0 is nobody's.
             free: (1..TABLES_MAX).collect(),
-            used: BTreeMap::new(),
         })
     }
 
     /// The maps, in the order in which `programs/sets.h` has them.
     pub(crate) fn maps(&self) -> [&MapHandle; 4] {
-        [self.words.map(), self.tables.map(), &self.chunks, &self.members]
+        [self.words.map(), self.tables.map(), self.chunks.map(), &self.members]
     }
 
     /// Applies the present `sets` to look-ups.
@@ -306,34 +259,12 @@ impl SetTables {
 
     /// The bitmap of `set`, which no word leads to.
     fn bitmap(&mut self, set: &Set) -> Result<Bitmap, SetsError> {
-        let size = Layout::size(set);
-        let count = (size + size / 4 + ROOM_WORDS).div_ceil(CHUNK_WORDS);
-        let first = self.room(count as u32).ok_or(SetsError::Chunks)?;
-        let mut chunks = Chunks { first, chunks: Vec::with_capacity(count) };
-        let numbers: Vec<u32> = (first..first + count as u32).collect();
-        for numbers in numbers.chunks(CHUNKS_AT_ONCE) {
-            let mapped: Vec<_> = numbers.iter().map(|_| chunk()).collect::<Result<_, _>>()?;
-            put_all(&self.chunks, numbers, mapped.iter().map(Mapped::map))?;
-            chunks.chunks.extend(mapped.into_iter().map(Mapped::into_region));
-        }
+        let mut chunks = self.chunks.allocate(Layout::size(set))?;
         let layout = Layout::new(set, &mut chunks);
         // It has just been measured.
         let out_of_memory = |_: Full| io::Error::from(io::ErrorKind::OutOfMemory);
         let layout = layout.map_err(out_of_memory).map_err(libbpf_rs::Error::from)?;
-        self.used.insert(first, count as u32);
         Ok(Bitmap { layout, chunks })
-    }
-
-    /// The first of `count` adjacent chunks that are free.
-    fn room(&self, count: u32) -> Option<u32> {
-        let mut first = 0;
-        for (begin, len) in &self.used {
-            if begin - first >= count {
-                break;
-            }
-            first = begin + len;
-        }
-        (first + count <= CHUNKS_MAX).then_some(first)
     }
 
     /// Updates the contents `id` after changes of `keys` in `set`. False if they must be rebuilt.
@@ -398,10 +329,7 @@ impl SetTables {
             self.free.push(members.table);
         }
         for chunks in chunks {
-            let numbers: Vec<u32> = chunks.numbers().collect();
-            // All at once; the kernel would wait for readers after each deletion.
-            put_all(&self.chunks, &numbers, numbers.iter().map(|_| self.blank.map()))?;
-            self.used.remove(&chunks.first);
+            self.chunks.free(chunks)?;
         }
         Ok(())
     }
@@ -422,29 +350,6 @@ fn kind(mode: Mode, set: &Set) -> u64 {
     (mode as u64) << MODE_SHIFT
         | flag(is_six, IS_V6)
         | flag(kind.shape == Shape::NetPort, HAS_PORTS)
-}
-
-/// Replaces the map of the table `number` by `inner`. Readers of the old one are done on return.
-fn put(outer: &MapHandle, number: u32, inner: &MapHandle) -> Result<(), libbpf_rs::Error> {
-    let fd = inner.as_fd().as_raw_fd();
-    outer.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-}
-
-/// Replaces the maps of the tables `numbers` by `inner`. Readers of the old ones are done on
-/// return.
-fn put_all<'a>(
-    outer: &MapHandle,
-    numbers: &[u32],
-    inner: impl Iterator<Item = &'a MapHandle>,
-) -> Result<(), libbpf_rs::Error> {
-    let keys: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    let fds: Vec<u8> = inner.flat_map(|map| map.as_fd().as_raw_fd().to_ne_bytes()).collect();
-    outer.update_batch(&keys, &fds, numbers.len() as u32, MapFlags::ANY, MapFlags::ANY)
-}
-
-/// A chunk, `struct bitmap_chunk` of `programs/bitmap.h`.
-fn chunk() -> Result<Mapped<AtomicU64>, libbpf_rs::Error> {
-    Mapped::of_one_value("painting", CHUNK_WORDS + CHUNK_SPARE_WORDS)
 }
 
 /// The lengths of prefixes, if members are looked up: bit n for n + 1 bits.

@@ -255,10 +255,13 @@ impl Steer {
                 rodata.arrives_at = port.index() as u32;
             }
             set_up!(open, &settings)?;
-            let [ingresses, ports, addresses] = router.maps();
+            let [ingresses, ports, addresses, roots, chunks, hops] = router.maps();
             open.maps.ingresses.reuse_fd(ingresses)?;
             open.maps.port_of.reuse_fd(ports)?;
             open.maps.own_addresses.reuse_fd(addresses)?;
+            open.maps.fib_roots.reuse_fd(roots)?;
+            open.maps.fib_chunks.reuse_fd(chunks)?;
+            open.maps.fib_hops.reuse_fd(hops)?;
             entry.set_up(&mut open.progs.steer_router, multi_buffer);
             open.load()
         });

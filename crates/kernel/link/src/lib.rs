@@ -42,6 +42,7 @@ mod netlink;
 mod offload;
 mod peer;
 mod promiscuous;
+pub mod routes;
 pub mod routing;
 mod status;
 pub mod stick;

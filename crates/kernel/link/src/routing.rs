@@ -69,6 +69,12 @@ pub struct RoutingFacts {
     pub local: Vec<IpAddr>,
     /// The rules (`ip rule`) other than those that every namespace has.
     pub rules: Vec<Rule>,
+    /// For IPv4 and for IPv6, whether the tables `local` and `main` are all that the kernel looks
+    /// into: the rules are those that every namespace has, and there is no VRF.
+    pub two_tables: [bool; 2],
+    /// Whether the MTU of a path counts for IPv4 packets that are forwarded
+    /// (`net.ipv4.ip_forward_use_pmtu`).
+    pub ipv4_uses_path_mtu: bool,
     /// Whether `BPF_FIB_LOOKUP_DIRECT`, which looks into the table `main` only, finds the same IPv4
     /// route as the kernel does. Only true if that is proven, by three facts:
     ///
@@ -150,9 +156,13 @@ impl RoutingFacts {
     pub fn read(devices: &[u32]) -> Result<Self, LinkError> {
         let links = all()?;
         let (ipv4, ipv6) = (settings(IPV4)?, settings(IPV6)?);
-        let (mut rules, is_usual) = rules(IPV4)?;
-        rules.extend(self::rules(IPV6)?.0);
-        let may_be_direct = is_usual && !links.iter().any(is_vrf);
+        let (mut rules, is_usual_v4) = rules(IPV4)?;
+        let (rules_v6, is_usual_v6) = self::rules(IPV6)?;
+        rules.extend(rules_v6);
+        let has_vrf = links.iter().any(is_vrf);
+        let two_tables = [is_usual_v4, is_usual_v6].map(|is_usual| is_usual && !has_vrf);
+        // That of the thread's namespace. Without the file it is as by default.
+        let uses_path_mtu = fs::read_to_string("/proc/sys/net/ipv4/ip_forward_use_pmtu");
         let ipv6_forwarding = Settings::of(ALL, &ipv6).map(|all| all.forwarding);
         let devices = devices.iter().map(|&it| DeviceRouting::of(it, &ipv4, &ipv6, &links));
         Ok(Self {
@@ -160,8 +170,20 @@ impl RoutingFacts {
             ipv6_forwarding,
             local: local_addresses()?,
             rules,
-            ipv4_direct: may_be_direct && is_direct()?,
+            two_tables,
+            ipv4_uses_path_mtu: uses_path_mtu.is_ok_and(|value| value.trim() != "0"),
+            ipv4_direct: two_tables[0] && is_direct()?,
         })
+    }
+}
+
+impl RoutingFacts {
+    /// Whether for packets that arrive at `device` a look-up of the longest prefix in the tables
+    /// `local` and `main` finds what the kernel would, of IPv4 and of IPv6.
+    pub fn two_tables_suffice(&self, device: &DeviceRouting) -> [bool; 2] {
+        let forwards_v6 = self.ipv6_forwarding == Some(true) && device.ipv6_forwarding == Some(true);
+        let forwards_v4 = device.ipv4_forwarding == Some(true) && !self.ipv4_uses_path_mtu;
+        [forwards_v4 && self.two_tables[0], forwards_v6 && self.two_tables[1]]
     }
 }
 

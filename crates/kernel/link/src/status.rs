@@ -25,7 +25,10 @@ const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_MIN_MTU: u16 = 50;
 const IFLA_MAX_MTU: u16 = 51;
+const IFLA_INET6_CONF: u16 = 2;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+/// Where the settings of IPv6 have the MTU: they are 32-bit numbers, and it is the third.
+const DEVCONF_MTU6: usize = 8;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const IFLA_BR_FORWARD_DELAY: u16 = 1;
@@ -64,6 +67,8 @@ pub struct LinkStatus {
     pub mac: [u8; 6],
     /// The largest layer-3 packet, in bytes, without the Ethernet header.
     pub mtu: u32,
+    /// The largest packet of IPv6, in bytes (`net.ipv6.conf.DEV.mtu`); none without IPv6.
+    pub ipv6_mtu: Option<u32>,
     /// The smallest MTU that the driver accepts at present; 0 if it does not say.
     pub min_mtu: u32,
     /// The largest MTU that the driver accepts at present; 0 if it does not say.
@@ -203,7 +208,7 @@ impl LinkStatus {
             IFLA_CARRIER => status.carrier = value.first() == Some(&1),
             IFLA_OPERSTATE => status.operstate = operstate(value),
             IFLA_LINKINFO => status.inform(value),
-            IFLA_AF_SPEC => status.address_generation = address_generation(value),
+            IFLA_AF_SPEC => status.inform_ipv6(value),
             IFLA_XDP => status.xdp = xdp(value),
             IFLA_LINK => lower = u32_at(value, 0).filter(|&lower| lower != 0),
             IFLA_LINK_NETNSID => namespace = u32_at(value, 0).map(u32::cast_signed),
@@ -227,6 +232,20 @@ impl LinkStatus {
             _ => {}
         }
         self.kind = kind;
+    }
+
+    /// Parses the settings of IPv6 among those of address families.
+    fn inform_ipv6(&mut self, value: &[u8]) {
+        each(value, |family, value| {
+            if i32::from(family) != libc::AF_INET6 {
+                return;
+            }
+            each(value, |kind, value| match kind {
+                IFLA_INET6_ADDR_GEN_MODE => self.address_generation = value.first().copied(),
+                IFLA_INET6_CONF => self.ipv6_mtu = u32_at(value, DEVCONF_MTU6),
+                _ => {}
+            });
+        });
     }
 
     /// Whether it is one end of a veth pair.
@@ -294,20 +313,6 @@ fn tag(value: &[u8]) -> Option<Tag> {
     let known = [TagProtocol::Customer, TagProtocol::Service];
     let protocol = known.into_iter().find(|known| Some(known.ethertype()) == ethertype)?;
     Tag::new(protocol, vid?)
-}
-
-fn address_generation(value: &[u8]) -> Option<u8> {
-    let mut mode = None;
-    each(value, |family, value| {
-        if i32::from(family) == libc::AF_INET6 {
-            each(value, |kind, value| {
-                if kind == IFLA_INET6_ADDR_GEN_MODE {
-                    mode = value.first().copied();
-                }
-            });
-        }
-    });
-    mode
 }
 
 fn xdp(value: &[u8]) -> Vec<XdpProgram> {

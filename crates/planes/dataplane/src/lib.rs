@@ -51,6 +51,7 @@ mod random;
 mod record;
 mod refused;
 mod reload;
+mod routes;
 mod routing;
 mod runner;
 mod seen;

@@ -1,19 +1,21 @@
 //! What the programs of a router have to know of the kernel besides its routes: which addresses are
 //! this host's, how sources are checked, whether rules count.
 //!
-//! The programs ask the kernel for each packet's route, so routes and neighbours need nothing. The
-//! rest is in maps, and follows the kernel's notifications: a change is in force a moment after it
-//! was made, as with the kernel's own settings.
+//! The programs look plain routes up in tables, which a thread keeps as the kernel's are
+//! ([`crate::routes`]), and ask the kernel for all others. The rest is in maps, and follows the
+//! kernel's notifications: a change is in force a moment after it was made, as with the kernel's
+//! own settings.
 //!
-//! *When in doubt, the longer way.* Where the kernel does not say what it would do, packets are
-//! looked up by all rules, and sources are checked strictly: what fails that goes to the kernel,
-//! which decides.
+//! *When in doubt, the longer way.* With rules or a VRF, and where the kernel does not say what it
+//! would do, the kernel is asked for all routes. Then it looks at all rules, and sources are checked
+//! strictly: what fails that goes to the kernel, which decides.
 //!
 //! Non-goals: routes; forwarding sysctls, which the kernel's look-up knows itself.
 
 use crate::device::DeviceFacts;
 use crate::error::SessionError;
-use narrows_bpf::{Ingress, Router, SourceCheck, SteerError};
+use crate::routes::RouteThread;
+use narrows_bpf::{Ingress, RouteTables, Router, RoutesError, SourceCheck, SteerError};
 use narrows_forwarding::{Forwarding, PerDevice, PortId};
 use narrows_link::LinkError;
 use narrows_link::routing::{RoutingFacts, RpFilter};
@@ -21,6 +23,8 @@ use narrows_link::routing::{RoutingFacts, RpFilter};
 /// The maps of a router, and what was written there last.
 pub(crate) struct Routing {
     router: Router,
+    /// None where it could not be started: then the kernel is asked for all routes.
+    routes: Option<RouteThread>,
     /// Its ports, by the indices of their devices.
     ports: Vec<(u32, PortId)>,
     known: Option<RoutingFacts>,
@@ -45,12 +49,22 @@ impl Routing {
     ) -> Result<Self, SessionError> {
         let port = |port| (devices[forwarding.device_of(port)].ifindex, port);
         let ports: Vec<(u32, PortId)> = forwarding.ids().map(port).collect();
-        let router = Router::new(&ports).map_err(|error| SessionError::Steer {
+        let refused = |error| SessionError::Steer {
             port: forwarding.to_string(),
             source: SteerError::Load(error),
             hint: "",
+        };
+        let tables = RouteTables::new().map_err(|error| match error {
+            RoutesError::Load(error) => refused(error),
+            error => SessionError::Routing(RoutingError::Maps(error.to_string())),
         })?;
-        let mut routing = Self { router, ports, known: None };
+        let router = Router::new(&ports, &tables).map_err(refused)?;
+        let numbers = ports.iter().map(|&(ifindex, port)| (ifindex, port.index() as u8));
+        let routes = RouteThread::start(tables, numbers.collect::<Vec<_>>());
+        let routes = routes.inspect_err(|error| {
+            log::warn!("{error}; packets are routed by the kernel's look-up");
+        });
+        let mut routing = Self { router, routes: routes.ok(), ports, known: None };
         routing.follow().map_err(SessionError::Routing)?;
         Ok(routing)
     }
@@ -58,6 +72,11 @@ impl Routing {
     /// The maps, for programs.
     pub(crate) fn router(&self) -> &Router {
         &self.router
+    }
+
+    /// The kernel's routes as programs look them up.
+    pub(crate) fn routes(&self) -> Option<&RouteThread> {
+        self.routes.as_ref()
     }
 
     /// Tells the programs how the kernel routes now.
@@ -70,7 +89,8 @@ impl Routing {
             Ok(facts) => facts,
             Err(error) => {
                 self.known = None;
-                let careful = Ingress { source_check: SourceCheck::Strict, direct: false };
+                let source_check = SourceCheck::Strict;
+                let careful = Ingress { source_check, ..Ingress::default() };
                 self.write(|_| careful)?;
                 return Err(error.into());
             }
@@ -81,6 +101,7 @@ impl Routing {
         let set = self.router.set_own_addresses(&facts.local);
         set.map_err(|error| RoutingError::Maps(error.to_string()))?;
         let direct = facts.ipv4_direct;
+        let has_routes = self.routes.is_some();
         self.write(|port| {
             let of_it = facts.devices.get(port.index());
             let source_check = match of_it.map(|device| device.rp_filter) {
@@ -88,7 +109,9 @@ impl Routing {
                 Some(RpFilter::Loose) => SourceCheck::Loose,
                 Some(RpFilter::Strict) | None => SourceCheck::Strict,
             };
-            Ingress { source_check, direct }
+            let suffice = of_it.map(|device| facts.two_tables_suffice(device));
+            let by_tables = suffice.filter(|_| has_routes).unwrap_or_default();
+            Ingress { source_check, direct, by_tables }
         })?;
         self.known = Some(facts);
         Ok(())

@@ -3,21 +3,14 @@
  * Whether a compressed bitmap of prefixes covers an address. crates/core/sets/src/image.rs and the modules below it say
  * how words are laid out, and have the same look-ups for tests.
  *
- * Chunks are maps of the same size with one value, so the kernel looks them up without a call. A
- * bitmap has adjacent ones.
+ * A bitmap is in adjacent chunks (image.h).
  */
 #ifndef BITMAP_H
 #define BITMAP_H
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-
-#define CHUNKS_MAX 4096
-#define CHUNK_SHIFT 16
-#define CHUNK_WORDS (1 << CHUNK_SHIFT)
-/* Behind each: a block whose first word may be any word, as far as the verifier knows, is read
- * up to the last of its 64 halves of a word. A page. */
-#define SPARE_WORDS 512
+#include "image.h"
 
 /* IPv4: behind the top, a block with nothing in it. */
 #define NO_BLOCK (1 << 16)
@@ -32,35 +25,14 @@
 /* Of the 128 bits of an address the top takes 12 and each node at least 6. */
 #define NODES_MAX 20
 
-struct chunk {
-	__u64 words[CHUNK_WORDS + SPARE_WORDS];
-};
-
-struct bitmap_chunk {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(struct chunk));
-};
-
 /* The chunks of all bitmaps. The map keeps the name that it has in older versions, so that an
  * upgrade and tools find it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, CHUNKS_MAX);
 	__type(key, __u32);
-	__array(values, struct bitmap_chunk);
+	__array(values, struct image_chunk);
 } paintings SEC(".maps");
-
-/* How many bits are set. */
-static __always_inline __u32 ones(__u64 word)
-{
-	word -= word >> 1 & 0x5555555555555555ULL;
-	word = (word & 0x3333333333333333ULL) + (word >> 2 & 0x3333333333333333ULL);
-	word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
-	return word * 0x0101010101010101ULL >> 56;
-}
 
 /* 1 if a word of at most 63 bits is 0. Branch-free: a branch would be unpredictable. */
 static __always_inline __u32 is_zero(__u64 word)
@@ -74,17 +46,7 @@ static __always_inline __u32 is_zero(__u64 word)
 /* Word `at` of the bitmap whose first chunk is `first`, and what is behind it. */
 static __always_inline const __u64 *words_at(__u32 first, __u32 at)
 {
-	__u32 number = first + (at >> CHUNK_SHIFT), zero = 0;
-	void *array = bpf_map_lookup_elem(&paintings, &number);
-	const struct chunk *chunk;
-
-	if (!array)
-		return 0;
-	chunk = bpf_map_lookup_elem(array, &zero);
-	/* Hides what the compiler knows of it, or there is no mask where it is small enough. The
-	 * verifier of Linux 6.1 knows less: a word whose bytes were swapped may be any. */
-	asm volatile("" : "+r"(at));
-	return chunk ? &chunk->words[at & (CHUNK_WORDS - 1)] : 0;
+	return image_words(&paintings, first, at);
 }
 
 /* The word of the part `number`. Published last, so what it leads to is there. */

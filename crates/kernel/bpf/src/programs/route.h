@@ -27,6 +27,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include "edit.h"
+#include "fib.h"
 #include "segments.h"
 #include "self.h"
 
@@ -75,6 +76,7 @@ enum { UNCHECKED, STRICT, LOOSE };
 struct ingress {
 	__u32 source_check;
 	__u32 flags;		/* of the kernel's look-up, for IPv4 */
+	__u32 by_image[2];	/* whether images are looked into first: of IPv4 and of IPv6 */
 };
 
 /* IPv4 addresses as ::ffff:a.b.c.d. */
@@ -340,6 +342,54 @@ static __always_inline int is_plausible(struct context *ctx, struct asked *asked
 	return ingress->source_check != STRICT || fib->ifindex == device_of(ctx);
 }
 
+/* The next hop of an IPv4 address, if the kernel does not have to be asked. */
+static __always_inline const struct hop *known_hop_v4(__u32 root, __be32 address)
+{
+	const struct hop *hop = hop_v4(root, bpf_ntohl(address));
+
+	return hop && *(const volatile __u64 *)&hop->how & HOP_IS_KNOWN ? hop : 0;
+}
+
+/* Whether images say that a frame is routed; then that is its way. They know the same as the
+ * kernel's look-up, or nothing: then the kernel is asked. A source that is checked is no own address
+ * if a route leads to it. */
+static __always_inline int find_at_once(struct asked *asked, struct way *way)
+{
+	const struct ingress *ingress = asked->ingress;
+	__u32 is_v6 = way->version == 6, root;
+	const struct hop *hop;
+	__u64 how;
+
+	if (!ingress->by_image[is_v6])
+		return 0;
+	root = fib_root(is_v6);
+	if (!root)
+		return 0;
+	if (is_v6) {
+		const __be64 *words = (const __be64 *)asked->fib.ipv6_dst;
+
+		hop = hop_v6(root, bpf_be64_to_cpu(words[0]), bpf_be64_to_cpu(words[1]));
+	} else {
+		if (ingress->source_check != UNCHECKED) {
+			hop = known_hop_v4(root, asked->fib.ipv4_src);
+			if (!hop)
+				return 0;
+			if (ingress->source_check == STRICT &&
+			    (__u8)(hop->how >> HOP_PORT_SHIFT) != arrives_at)
+				return 0;
+		}
+		hop = hop_v4(root, bpf_ntohl(asked->fib.ipv4_dst));
+	}
+	if (!hop)
+		return 0;
+	how = *(const volatile __u64 *)&hop->how;
+	if (!(how & HOP_IS_KNOWN) || asked->longest > (__u32)how)
+		return 0;
+	way->port = how >> HOP_PORT_SHIFT & 0xff;
+	__builtin_memcpy(way->addresses, hop->addresses, sizeof(way->addresses));
+	return 1;
+}
+
 /* Finds the way of a frame, and changes nothing. Returns what becomes of it. */
 static __always_inline int find_way(struct context *ctx, struct way *way)
 {
@@ -347,7 +397,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	__u32 number = arrives_at, leaves, *port;
 	struct ethhdr *eth;
 	__be16 type, tag_type;
-	int outcome;
+	int outcome, checks_source;
 	long said;
 
 	reach_headers(ctx);
@@ -374,7 +424,13 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 		return NOT_FORWARDED;
 	if (outcome != ROUTED)
 		return outcome;
-	if (bpf_map_lookup_elem(&own_addresses, &asked.source))
+	/* A source that an image is asked for is none of this box's if a route leads to it. */
+	checks_source = way->version == 4 && asked.ingress->source_check != UNCHECKED;
+	if (!checks_source && bpf_map_lookup_elem(&own_addresses, &asked.source))
+		return OWN_SOURCE;
+	if (find_at_once(&asked, way))
+		return ROUTED;
+	if (checks_source && bpf_map_lookup_elem(&own_addresses, &asked.source))
 		return OWN_SOURCE;
 	/* All of the frame, also what its headers do not claim: no device takes more. */
 	if (asked.longest > 0xffff)
@@ -394,8 +450,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	way->port = *port;
 	__builtin_memcpy(way->addresses, asked.fib.dmac, ETH_ALEN);
 	__builtin_memcpy(way->addresses + ETH_ALEN, asked.fib.smac, ETH_ALEN);
-	if (way->version == 4 && asked.ingress->source_check != UNCHECKED &&
-	    !is_plausible(ctx, &asked, leaves))
+	if (checks_source && !is_plausible(ctx, &asked, leaves))
 		return BAD_SOURCE;
 	return ROUTED;
 }

@@ -55,10 +55,13 @@ macro_rules! load {
                 rodata.multi_buffer = $multi_buffer.into();
                 rodata.arrives_at = $port.index() as u32;
             }
-            let [ingresses, ports, addresses] = $router.maps();
+            let [ingresses, ports, addresses, roots, chunks, hops] = $router.maps();
             open.maps.ingresses.reuse_fd(ingresses)?;
             open.maps.port_of.reuse_fd(ports)?;
             open.maps.own_addresses.reuse_fd(addresses)?;
+            open.maps.fib_roots.reuse_fd(roots)?;
+            open.maps.fib_chunks.reuse_fd(chunks)?;
+            open.maps.fib_hops.reuse_fd(hops)?;
             open.maps.takers.reuse_fd($router.takers.as_fd())?;
             if let Some(counted) = $counted {
                 open.maps.outcomes.reuse_fd(counted)?;

@@ -83,8 +83,10 @@ impl Attached {
     fn at(hook: Hook) -> Option<Self> {
         let entry = if hook == Hook::Tcx { Entry::Tcx } else { Entry::Own };
         let ports = [("lan", LAN, LAN_MAC), ("wan", WAN, WAN_MAC)];
-        let router = Router::new(&ports.map(|(device, port, _)| (index(device), port))).unwrap();
-        let check = Ingress { source_check: SourceCheck::Strict, direct: true };
+        let tables = RouteTables::new().unwrap();
+        let of_ports = ports.map(|(device, port, _)| (index(device), port));
+        let router = Router::new(&of_ports, &tables).unwrap();
+        let check = Ingress { source_check: SourceCheck::Strict, direct: true, ..Ingress::default() };
         let tree = |(device, number, mac): (&str, PortId, [u8; 6])| {
             router.set_ingress(number, check).unwrap();
             let port = Port { own: mac.into(), multi_buffer: false, entry, other_tag: None };

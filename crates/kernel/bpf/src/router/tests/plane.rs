@@ -14,7 +14,8 @@ fn hook_of(entry: Entry) -> Hook {
 }
 
 /// A router on the XDP plane: a program for `lan`, and a tree for each port.
-struct Plane {
+struct Plane<'a> {
+    bed: &'a Bed,
     router: Router,
     program: RouterProgram,
     trees: Vec<Tree>,
@@ -32,10 +33,10 @@ fn tree_behind(router: &Router, way: (Entry, bool), mac: [u8; 6], maps: &[OwnedF
     tree
 }
 
-impl Plane {
-    fn new(way: (Entry, bool)) -> Self {
-        let lan = index("lan");
-        let router = Router::new(&[(lan, LAN), (index("wan"), WAN)]).unwrap();
+impl<'a> Plane<'a> {
+    fn new(bed: &'a Bed, way: (Entry, bool)) -> Self {
+        let lan = bed.lan;
+        let router = bed.router();
         let program = RouterProgram::load(LAN_MAC, way.1, way.0, &router, LAN, None).unwrap();
         let tree = |(port, mac)| {
             let mut tree = tree_behind(&router, way, mac, &[]);
@@ -43,11 +44,12 @@ impl Plane {
             tree
         };
         let trees = [(LAN, LAN_MAC), (WAN, WAN_MAC)].map(tree).into();
-        Self { router, program, trees, lan, way }
+        Self { bed, router, program, trees, lan, way }
     }
 
     /// The verdict on a frame that arrives at `lan`, as XDP's, and the frame after it.
     fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
+        self.bed.follow(&self.router);
         let (entry, program) = (self.program.entry(), self.program.program());
         let TestRun { verdict, frame, .. } = match entry {
             Entry::Tcx => {
@@ -74,8 +76,8 @@ impl Plane {
 }
 
 /// Runs `work` for each way to be attached, in one bed.
-fn in_each_plane(work: impl Fn(Plane) + Send) {
-    in_a_bed(|_| WAYS.into_iter().map(Plane::new).for_each(work));
+fn in_each_plane(work: impl Fn(Plane<'_>) + Send + Sync) {
+    in_a_bed(|bed| WAYS.into_iter().map(|way| Plane::new(bed, way)).for_each(&work));
 }
 
 /// A plan that drops all.
@@ -213,8 +215,8 @@ fn programs_of_several_devices_lead_to_the_same_trees() {
         let (entry, multi_buffer) = plane.way;
         let of_wan =
             RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN, None).unwrap();
-        let check = Ingress { source_check: SourceCheck::Strict, direct: false };
-        plane.router.set_ingress(WAN, check).unwrap();
+        let check = Ingress { source_check: SourceCheck::Strict, ..Ingress::default() };
+        plane.bed.set_ingress(&plane.router, WAN, check);
         let of_lan = std::mem::replace(&mut plane.program, of_wan);
         plane.lan = index("wan");
         let mut arriving = frame("198.51.100.7", NEAR, 8);
@@ -244,14 +246,14 @@ fn another_process_goes_on_with_trees_behind_a_router_of_its_own() {
         assert_eq!(old.run(&dns).0, REDIRECT);
         let maps = old.trees[1].maps();
         let maps: Vec<_> = maps.iter().map(|map| map.try_clone_to_owned().unwrap()).collect();
-        let router = Router::new(&[(index("lan"), LAN), (index("wan"), WAN)]).unwrap();
+        let router = old.bed.router();
         let mut tree = tree_behind(&router, old.way, WAN_MAC, &maps);
         tree.stand_behind_router(&router, WAN).unwrap();
         tree.resume().unwrap();
         let (entry, multi_buffer) = old.way;
         let program =
             RouterProgram::load(LAN_MAC, multi_buffer, entry, &router, LAN, None).unwrap();
-        let new = Plane { router, program, trees: vec![tree], lan: old.lan, way: old.way };
+        let new = Plane { bed: old.bed, router, program, trees: vec![tree], lan: old.lan, way: old.way };
         drop(old);
         assert_eq!(new.run(&dns).0, REDIRECT);
         assert_eq!(new.trees[0].class_counters(1).unwrap().own_packets, 2);
@@ -281,9 +283,9 @@ fn all_that_shares_a_router_is_attached_alike() {
 
 #[test]
 fn a_frame_may_be_in_several_buffers() {
-    in_a_bed(|_| {
+    in_a_bed(|bed| {
         ip("link set wan mtu 9000");
-        let plane = Plane::new((Entry::Own, true));
+        let plane = Plane::new(bed, (Entry::Own, true));
         for (source, destination, header) in [(NEAR, FAR, 20), (NEAR6, FAR6, 40)] {
             let fits = frame(source, destination, 9000 - header);
             let sent_bytes = plane.trees[1].totals().unwrap().sent_bytes;
@@ -302,7 +304,7 @@ fn a_frame_may_be_in_several_buffers() {
 #[test]
 fn a_merged_packet_is_as_long_as_its_frames_and_counts_as_many() {
     in_a_bed(|bed| {
-        let plane = Plane::new((Entry::Tcx, false));
+        let plane = Plane::new(bed, (Entry::Tcx, false));
         for (source, destination, header) in [(NEAR, FAR, 20), (NEAR6, FAR6, 40)] {
             let (before, sent) = (plane.routed(), plane.sent()[1]);
             // Two frames of UDP.
@@ -310,6 +312,7 @@ fn a_merged_packet_is_as_long_as_its_frames_and_counts_as_many() {
             let merged = frame(source, destination, 8 + 2 * fits);
             let run = |segment_bytes| {
                 let packet = Packet { ifindex: bed.lan, segment_bytes, segments: 2 };
+                plane.bed.follow(&plane.router);
                 let run = run_at_tcx(plane.program.program(), &merged, packet).unwrap();
                 (as_xdp(Entry::Tcx, run.verdict), run.frame)
             };
@@ -335,7 +338,7 @@ fn whatever_a_frame_is_it_leaves_as_the_model_says_or_is_not_altered() {
             let least = if frame[12..14] == [8, 0] { 34 } else { 54 };
             prop_assume!(!is_at_tcx || frame.len() >= least);
             let source_check = if is_strict { SourceCheck::Strict } else { SourceCheck::Off };
-            plane.router.set_ingress(LAN, Ingress { source_check, direct: false }).unwrap();
+            plane.bed.set_ingress(&plane.router, LAN, Ingress { source_check, ..Ingress::default() });
             let (mut expected, mut sent) = (plane.routed(), plane.sent());
             let (outcome, verdict, left) = match model::way_of(&frame, source_check) {
                 Ok((port, from, to)) => {

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The kernel's routes as an image, and next hops by number. crates/core/routes says what is in
+ * them, and has the same look-up for tests.
+ *
+ * The longest prefix of an address gives a number, and that a next hop. Where there is none, the
+ * kernel has to be asked. User space writes a next hop before the image leads to it.
+ *
+ * Non-goals: rules, several next hops for a route.
+ */
+#ifndef FIB_H
+#define FIB_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "image.h"
+
+#define HOPS_MAX (1 << 16)
+/* Numbers: what no other prefix covers. Of IPv6 the next one. */
+#define DEFAULT_ROUTE 0
+/* The bits that say which part it is. The top has a word for each. */
+#define PART_BITS_V4 18
+#define PART_BITS_V6 16
+/* Of the 32 bits of an address, or of 128, the top takes these, and each node at least 6. */
+#define NODES_MAX_V4 3
+#define NODES_MAX_V6 19
+
+/* In the third word of a node. */
+#define LISTED_HERE (1 << 6)
+#define SKIP_MASK (LISTED_HERE - 1)
+
+/* In the first word of a next hop, besides the MTU. */
+#define HOP_IS_KNOWN (1ULL << 63)
+#define HOP_PORT_SHIFT 32
+
+/* Made by user space, as are the next two: the first chunk of the image of IPv4 and of IPv6, and
+ * one more. 0 if there is none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} fib_roots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, CHUNKS_MAX);
+	__type(key, __u32);
+	__array(values, struct image_chunk);
+} fib_chunks SEC(".maps");
+
+struct hop {
+	__u64 how;		/* HOP_IS_KNOWN, the port, and the MTU */
+	__u8 addresses[12];	/* of the Ethernet header: destination and source */
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HOPS_MAX);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct hop);
+} fib_hops SEC(".maps");
+
+/* The number with that index in a node's list, which is in `last` or elsewhere. */
+static __always_inline __u32 listed_number(__u32 first, __u64 kind, __u64 last, __u32 index)
+{
+	const __u64 *words;
+
+	if (!(kind & LISTED_HERE)) {
+		words = image_words(&fib_chunks, first, (last >> 32) + index / 4);
+		if (!words)
+			return DEFAULT_ROUTE;
+		last = *words;
+	}
+	return last << (index & 3) * 16 >> 48;
+}
+
+/* A step of a look-up: the node at `at` answers for the bits `high`, which come behind those that
+ * led to it. Returns the number, or NEXT_NODE, with `at` as the next node's, and how many bits
+ * were read in `read`. */
+#define NEXT_NODE (1U << 16)
+
+static __always_inline __u32 step(__u32 first, __u32 *at, __u64 high, __u32 *read)
+{
+	const __u64 *node = image_words(&fib_chunks, first, *at);
+	__u64 partial, starts, kind, last;
+	__u32 skip, slot;
+
+	if (!node)
+		return DEFAULT_ROUTE;
+	partial = node[0];
+	starts = node[1];
+	kind = node[2];
+	last = node[3];
+	skip = kind & SKIP_MASK;
+	if ((kind ^ high) >> 1 >> (63 - skip))
+		return listed_number(first, kind, last, 0);
+	slot = high << skip >> 58;
+	if (!(partial >> slot & 1))
+		/* All bits up to that of the slot. */
+		return listed_number(first, kind, last, ones(starts & ((2ULL << slot) - 1)));
+	*at = (__u32)last + 4 * ones(partial & ((1ULL << slot) - 1));
+	*read = skip + 6;
+	return NEXT_NODE;
+}
+
+static __always_inline __u32 number_v4(__u32 first, __u32 address)
+{
+	const volatile __u64 *word = image_words(&fib_chunks, first, address >> (32 - PART_BITS_V4));
+	__u64 high = (__u64)address << 32 << PART_BITS_V4, part;
+	__u32 at, number, read = 0;
+
+	if (!word)
+		return DEFAULT_ROUTE;
+	part = *word;
+	at = part >> 32;
+	if (!at)
+		return (__u16)part;
+	for (int i = 0; i < NODES_MAX_V4; i++) {
+		number = step(first, &at, high, &read);
+		if (number != NEXT_NODE)
+			return number;
+		high <<= read & 63;
+	}
+	return DEFAULT_ROUTE;
+}
+
+/* A global function: the verifier looks at it by itself. */
+__noinline __u32 number_v6(__u32 first, __u64 high, __u64 low)
+{
+	const volatile __u64 *word = image_words(&fib_chunks, first, high >> (64 - PART_BITS_V6));
+	__u32 at, number, read = 0;
+	__u64 part;
+
+	if (!word)
+		return DEFAULT_ROUTE;
+	part = *word;
+	at = part >> 32;
+	if (!at)
+		return (__u16)part;
+	high = high << PART_BITS_V6 | low >> (64 - PART_BITS_V6);
+	low <<= PART_BITS_V6;
+	for (int i = 0; i < NODES_MAX_V6; i++) {
+		number = step(first, &at, high, &read);
+		if (number != NEXT_NODE)
+			return number;
+		read &= 63;
+		/* At least 6 of them, so that no shift is by 64. */
+		high = high << read | low >> 1 >> (63 - read);
+		low <<= read;
+	}
+	return DEFAULT_ROUTE;
+}
+
+/* The first chunk of an image, and one more; 0 if there is none. */
+static __always_inline __u32 fib_root(__u32 is_v6)
+{
+	const volatile __u64 *root = bpf_map_lookup_elem(&fib_roots, &is_v6);
+
+	return root ? *root : 0;
+}
+
+static __always_inline const struct hop *hop_v4(__u32 root, __u32 address)
+{
+	__u32 number = number_v4(root - 1, address);
+
+	return bpf_map_lookup_elem(&fib_hops, &number);
+}
+
+static __always_inline const struct hop *hop_v6(__u32 root, __u64 high, __u64 low)
+{
+	__u32 number = number_v6(root - 1, high, low);
+
+	number += !number;
+	return bpf_map_lookup_elem(&fib_hops, &number);
+}
+
+#endif

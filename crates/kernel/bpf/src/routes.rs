@@ -1,0 +1,197 @@
+//! Routes as programs look them up: `programs/fib.h`.
+//!
+//! All programs of a router share one [`RouteTables`], which follows a [`Mirror`] of the kernel's
+//! routes. A change of a few prefixes is made in place. What needs more room is laid out anew
+//! beside the old image, and replaces it with one word. So no packet meets half of a change.
+//!
+//! *Order.* A next hop is written before an image leads to it. An image that is not
+//! [sure](Mirror::is_sure) is taken away first: the programs ask the kernel then.
+//!
+//! Non-goals: the meaning of routes (`crates/core/routes`); listening to the kernel.
+
+use crate::chunks::{ChunkError, ChunkTable, Chunks};
+use crate::load::{LoadError, explained};
+use crate::mapped::{Mapped, SharedHop};
+use narrows_image::Full;
+use narrows_routes::image::Layout;
+use narrows_routes::{Changed, Family, Hop, Mirror, Number};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+/// Of the first word of `struct hop` of `programs/fib.h`.
+const HOP_IS_KNOWN: u64 = 1 << 63;
+const HOP_PORT_SHIFT: u32 = 32;
+
+/// Routes cannot be put where programs look them up.
+#[derive(Debug, thiserror::Error)]
+pub enum RoutesError {
+    /// The kernel does not make the maps.
+    #[error("the kernel offers no room for routes: {0}")]
+    Load(LoadError),
+    /// One of them cannot be made or written.
+    #[error("the routes cannot be put where packets are looked up: {0}")]
+    Map(#[from] libbpf_rs::Error),
+    /// All of them together are too large.
+    #[error("there are too many routes: {0}")]
+    TooMany(String),
+}
+
+impl From<ChunkError> for RoutesError {
+    fn from(error: ChunkError) -> Self {
+        match error {
+            ChunkError::Map(error) => Self::Map(error),
+            error @ ChunkError::TooLarge => Self::TooMany(error.to_string()),
+        }
+    }
+}
+
+/// The maps in which the programs of a router look up routes.
+pub struct RouteTables {
+    roots: Mapped<AtomicU64>,
+    chunks: ChunkTable,
+    hops: Mapped<SharedHop>,
+    /// By family.
+    images: [Option<(Layout, Chunks)>; 2],
+}
+
+impl RouteTables {
+    /// Makes the maps. Programs ask the kernel until [`follow`](Self::follow).
+    ///
+    /// # Errors
+    /// If the kernel refuses them: for lack of privileges or memory.
+    pub fn new() -> Result<Self, RoutesError> {
+        let make = || {
+            Ok(Self {
+                roots: Mapped::new("fib_roots", Family::ALL.len())?,
+                chunks: ChunkTable::new("fib_chunks")?,
+                hops: Mapped::new("fib_hops", Number::COUNT)?,
+                images: [None, None],
+            })
+        };
+        explained(make).map_err(RoutesError::Load)
+    }
+
+    /// The maps, in the order in which `programs/fib.h` has them.
+    pub(crate) fn maps(&self) -> [BorrowedFd<'_>; 3] {
+        [self.roots.map().as_fd(), self.chunks.map().as_fd(), self.hops.map().as_fd()]
+    }
+
+    /// Makes look-ups find what `mirror` has.
+    ///
+    /// # Errors
+    /// If there is no room. Then the programs ask the kernel for all routes of that family.
+    pub fn follow(&mut self, mirror: &mut Mirror) -> Result<(), RoutesError> {
+        for family in Family::ALL.into_iter().filter(|family| !mirror.is_sure(*family)) {
+            self.root(family, 0);
+        }
+        let Changed { hops, prefixes } = mirror.take_changed();
+        for (number, hop) in hops {
+            self.hops[number.index()].set(hop);
+        }
+        let mut outcome = Ok(());
+        for (family, prefixes) in Family::ALL.into_iter().zip(prefixes) {
+            let image = self.images[family as usize].as_mut();
+            let followed = match (image, prefixes) {
+                (Some(_), Some(prefixes)) if prefixes.is_empty() => Ok(()),
+                (Some((layout, chunks)), Some(prefixes)) => {
+                    mirror.update(layout, &prefixes, chunks)
+                }
+                // It is laid out once it is listed.
+                (None, Some(_)) => Ok(()),
+                (_, None) => Err(Full),
+            };
+            if followed == Err(Full)
+                && let Err(error) = self.renew(family, mirror)
+            {
+                self.root(family, 0);
+                outcome = Err(error);
+            }
+            let first = self.images[family as usize].as_ref().map(|(_, chunks)| chunks.first + 1);
+            if let Some(first) = first.filter(|_| mirror.is_sure(family)) {
+                self.root(family, first);
+            }
+        }
+        outcome
+    }
+
+    /// The bytes that the image of `family` takes.
+    pub fn bytes(&self, family: Family) -> usize {
+        use narrows_image::Memory;
+        let image = self.images[family as usize].as_ref();
+        image.map_or(0, |(_, chunks)| chunks.len() * size_of::<u64>())
+    }
+
+    /// Lays the routes of `family` out anew, out of packets' sight.
+    fn renew(&mut self, family: Family, mirror: &Mirror) -> Result<(), RoutesError> {
+        // A failure leaves none.
+        let before = self.images[family as usize].take();
+        let renewed = self.laid_out(family, mirror);
+        if let Ok((_, chunks)) = &renewed {
+            // A doubt is no reason to lead to it.
+            let first = if mirror.is_sure(family) { chunks.first + 1 } else { 0 };
+            self.root(family, first);
+        } else {
+            self.root(family, 0);
+        }
+        if let Some((_, chunks)) = before {
+            self.chunks.wait_for_readers()?;
+            self.chunks.free(chunks)?;
+        }
+        self.images[family as usize] = Some(renewed?);
+        Ok(())
+    }
+
+    fn laid_out(
+        &mut self,
+        family: Family,
+        mirror: &Mirror,
+    ) -> Result<(Layout, Chunks), RoutesError> {
+        let mut chunks = self.chunks.allocate(mirror.size(family))?;
+        match mirror.lay_out(family, &mut chunks) {
+            Ok(layout) => Ok((layout, chunks)),
+            // It has just been measured.
+            Err(Full) => {
+                self.chunks.free(chunks)?;
+                let error = io::Error::from(io::ErrorKind::OutOfMemory);
+                Err(RoutesError::Map(error.into()))
+            }
+        }
+    }
+
+    /// Leads programs to the image of `family` whose first chunk is `root` less one; to none with
+    /// 0.
+    fn root(&self, family: Family, root: u32) {
+        self.roots[family as usize].store(root.into(), Release);
+    }
+}
+
+impl SharedHop {
+    /// Becomes `hop`; none if the kernel has to be asked.
+    fn set(&self, hop: Option<Hop>) {
+        let Some(Hop { port, destination, source, mtu }) = hop else {
+            self.how.store(0, Release);
+            return;
+        };
+        let how = HOP_IS_KNOWN | u64::from(port) << HOP_PORT_SHIFT | u64::from(mtu);
+        let mut bytes = [0; 16];
+        bytes[..6].copy_from_slice(&destination);
+        bytes[6..12].copy_from_slice(&source);
+        let addresses = [0, 8].map(|at| {
+            bytes[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+        });
+        let before = self.addresses.each_ref().map(|word| word.load(Relaxed));
+        if (self.how.load(Relaxed), before) == (how, addresses) {
+            return;
+        }
+        if before != addresses {
+            // No program uses one that is half written.
+            self.how.store(0, Release);
+            for (word, address) in self.addresses.iter().zip(addresses) {
+                word.store(address, Release);
+            }
+        }
+        self.how.store(how, Release);
+    }
+}
