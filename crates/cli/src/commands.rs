@@ -15,6 +15,7 @@ pub mod manual;
 pub mod reconfigure;
 #[cfg(feature = "lab")]
 mod report;
+pub mod route;
 pub mod run;
 pub mod serve;
 pub mod set;

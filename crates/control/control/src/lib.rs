@@ -26,6 +26,7 @@ mod error;
 mod inbox;
 mod names;
 mod release;
+mod routes;
 mod turn;
 mod upgrade;
 
@@ -36,6 +37,7 @@ pub use error::ControlError;
 pub use inbox::{BATCH_MAX, Inbox, LINE_MAX, Received};
 pub use names::NamesFile;
 pub use release::while_let_go;
+pub use routes::{FamilyStats, RouteFound, RouteRequest, RouteStats, RouteWay};
 pub use turn::{ANSWER_TIME, Turn};
 pub use upgrade::UpgradeStatus;
 
@@ -78,6 +80,8 @@ pub enum Request {
         /// Its lines.
         text: String,
     },
+    /// What a router knows of the kernel's routes.
+    Route(RouteRequest),
     /// Hand over to a new process of `binary`, or of the file at the path of its own binary.
     Upgrade {
         /// Which.
@@ -103,7 +107,9 @@ impl Request {
     /// Whether it changes nothing, so that the answer needs no time.
     pub(crate) fn only_asks(&self) -> bool {
         match self {
-            Self::Ports | Self::Show | Self::ShowWithTrees | Self::UpgradeStatus => true,
+            Self::Ports | Self::Show | Self::ShowWithTrees | Self::UpgradeStatus | Self::Route(_) => {
+                true
+            }
             Self::Tc { args, .. } => narrows_tc::shows(args).is_some(),
             _ => false,
         }
@@ -140,6 +146,10 @@ pub enum Answer {
         /// The exit code.
         code: i32,
     },
+    /// The way of a packet.
+    RouteFound(RouteFound),
+    /// How the table of routes is.
+    RouteStats(RouteStats),
     /// Progress of a batch: the lines up to this one are done. The answer follows.
     Working {
         /// The line's number, from 1; 0 if none is done.

@@ -82,17 +82,35 @@ impl Hops {
         }
     }
 
+    /// The device and the gateway of `number`, and its route's MTU and family.
+    fn gateway_of(&self, number: Number) -> Option<(u32, IpAddr, u32, Family)> {
+        let slot = number.index().checked_sub(Number::FIRST.index())?;
+        match self.used.get(slot)?.as_ref()?.key {
+            Key::Gateway { ifindex, gateway, mtu, family } => {
+                Some((ifindex, gateway, mtu, family))
+            }
+            Key::Object { id, mtu, family } => match self.objects.get(&id)? {
+                Object::Gateway { ifindex, gateway } if !self.stale_objects.contains_key(&id) => {
+                    Some((*ifindex, *gateway, mtu, family))
+                }
+                Object::Gateway { .. } | Object::Ask => None,
+            },
+        }
+    }
+
+    /// The device and the gateway of `number`, if it is a next hop's.
+    pub(crate) fn gateway(&self, number: Number) -> Option<(u32, IpAddr)> {
+        self.gateway_of(number).map(|(ifindex, gateway, ..)| (ifindex, gateway))
+    }
+
+    /// How many next hops there are.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// How a packet reaches `number`, if the kernel does not have to be asked.
     pub(crate) fn hop(&self, number: Number) -> Option<Hop> {
-        let slot = number.index().checked_sub(Number::FIRST.index())?;
-        let (ifindex, gateway, mtu, family) = match self.used.get(slot)?.as_ref()?.key {
-            Key::Gateway { ifindex, gateway, mtu, family } => (ifindex, gateway, mtu, family),
-            Key::Object { id, mtu, family } => match self.objects.get(&id)? {
-                _ if self.stale_objects.contains_key(&id) => return None,
-                Object::Gateway { ifindex, gateway } => (*ifindex, *gateway, mtu, family),
-                Object::Ask => return None,
-            },
-        };
+        let (ifindex, gateway, mtu, family) = self.gateway_of(number)?;
         let device = self.devices.get(&ifindex)?;
         if !device.is_running || self.stale_devices.contains_key(&ifindex) {
             return None;

@@ -195,20 +195,20 @@ fn entries(source: &impl Source, place: Prefix, around: Number) -> Vec<(Prefix, 
     found
 }
 
-/// The number that the image in `words` has for `address`: the look-up of the program in the
+/// The number that the image in `memory` has for `address`: the look-up of the program in the
 /// driver.
-pub fn find(words: &[u64], family: Family, address: u128) -> Number {
+pub fn find(memory: &impl Memory, family: Family, address: u128) -> Number {
     let part_bits = family.part_bits();
-    let word = words[part(address, part_bits)];
+    let word = memory.read(part(address, part_bits));
     let mut at = match word >> NODE_SHIFT {
         0 => return Number(word as u16),
         first => first as usize,
     };
     let mut rest = address << part_bits;
     loop {
-        let cell: Cell = std::array::from_fn(|word| words[at + word]);
+        let cell: Cell = std::array::from_fn(|word| memory.read(at + word));
         match Node::read(&cell).step(&mut rest) {
-            Step::Number(index) => return node::number(&cell, index, |at| words[at as usize]),
+            Step::Number(index) => return node::number(&cell, index, |at| memory.read(at as usize)),
             Step::To(next) => at = next as usize,
         }
     }

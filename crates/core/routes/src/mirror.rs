@@ -162,6 +162,21 @@ impl Mirror {
         }
     }
 
+    /// How many next hops there are, each once.
+    pub fn hops(&self) -> usize {
+        self.hops.len()
+    }
+
+    /// The device and the gateway of `number`, as it is in an array of next hops; none if the
+    /// kernel has to be asked.
+    pub fn gateway(&self, number: Number) -> Option<(u32, IpAddr)> {
+        self.hops.gateway(match number {
+            Number::DEFAULT => self.defaults[0],
+            Number::DEFAULT_V6 => self.defaults[1],
+            number => number,
+        })
+    }
+
     /// What changed since the last call.
     pub fn take_changed(&mut self) -> Changed {
         let v4 = self.tables.v4.take_changed();

@@ -94,7 +94,7 @@ fn agree(
 ) -> TestCaseResult {
     for address in addresses {
         let place = Prefix { bits: address, len: family.bits() };
-        let found = find(&words.0, family, address);
+        let found = find(words, family, address);
         prop_assert_eq!(found, naive.number_of(place), "{:x}", address);
     }
     Ok(())

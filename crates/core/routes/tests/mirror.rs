@@ -60,7 +60,7 @@ impl Program {
 
     fn find(&self, mirror: &Mirror, address: u128) -> Option<Hop> {
         let (_, words) = self.image.as_ref().filter(|_| mirror.is_sure(self.family))?;
-        let number = match (find(&words.0, self.family, address), self.family) {
+        let number = match (find(words, self.family, address), self.family) {
             (Number::DEFAULT, Family::V6) => Number::DEFAULT_V6,
             (number, _) => number,
         };

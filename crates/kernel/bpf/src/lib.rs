@@ -40,7 +40,7 @@ pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use own_address::OwnAddress;
 pub use router::{
-    EGRESS_PORT_BYTES, Ingress, Outcome, RouteCounters, Router, RouterProgram, SourceCheck,
+    AskFib, EGRESS_PORT_BYTES, FibAnswer, Ingress, Outcome, RouteCounters, Router, RouterProgram, SourceCheck,
     egress_port,
 };
 pub use routes::{RouteTables, RoutesError};

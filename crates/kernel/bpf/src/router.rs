@@ -25,8 +25,10 @@ use std::net::IpAddr;
 use std::ops::{AddAssign, Index};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+mod ask;
 mod program;
 
+pub use ask::{AskFib, FibAnswer};
 pub use program::RouterProgram;
 
 /// The bytes that say, in front of a frame, through which port it leaves.

@@ -12,8 +12,8 @@
 use crate::chunks::{ChunkError, ChunkTable, Chunks};
 use crate::load::{LoadError, explained};
 use crate::mapped::{Mapped, SharedHop};
-use narrows_image::Full;
-use narrows_routes::image::Layout;
+use narrows_image::{Full, Memory};
+use narrows_routes::image::{Layout, find};
 use narrows_routes::{Changed, Family, Hop, Mirror, Number};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -116,9 +116,22 @@ impl RouteTables {
         outcome
     }
 
+    /// What a program finds for `address`, whose bits are those from the highest of 128 on: the
+    /// number in the array of next hops, and the next hop. None while there is no image.
+    pub fn find(&self, family: Family, address: u128) -> Option<(Number, Option<Hop>)> {
+        let (_, chunks) = self.images[family as usize].as_ref()?;
+        if self.roots[family as usize].load(Relaxed) == 0 {
+            return None;
+        }
+        let number = match (find(chunks, family, address), family) {
+            (Number::DEFAULT, Family::V6) => Number::DEFAULT_V6,
+            (number, _) => number,
+        };
+        Some((number, self.hops[number.index()].get()))
+    }
+
     /// The bytes that the image of `family` takes.
     pub fn bytes(&self, family: Family) -> usize {
-        use narrows_image::Memory;
         let image = self.images[family as usize].as_ref();
         image.map_or(0, |(_, chunks)| chunks.len() * size_of::<u64>())
     }
@@ -168,6 +181,20 @@ impl RouteTables {
 }
 
 impl SharedHop {
+    /// What a program reads.
+    fn get(&self) -> Option<Hop> {
+        let how = self.how.load(Relaxed);
+        let addresses = self.addresses.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
+        let addresses = addresses.concat();
+        Some(Hop {
+            port: (how >> HOP_PORT_SHIFT) as u8,
+            destination: *addresses.first_chunk()?,
+            source: *addresses[6..].first_chunk()?,
+            mtu: how as u32,
+        })
+        .filter(|_| how & HOP_IS_KNOWN != 0)
+    }
+
     /// Becomes `hop`; none if the kernel has to be asked.
     fn set(&self, hop: Option<Hop>) {
         let Some(Hop { port, destination, source, mtu }) = hop else {

@@ -23,6 +23,7 @@ use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
+use crate::routes::RouteThread;
 use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
@@ -556,6 +557,10 @@ impl Plane for InDriver {
 
     fn report(&self) -> Report {
         Report { counts: self.counts(), ..Report::default() }
+    }
+
+    fn routes(&self) -> Option<&RouteThread> {
+        self.routed.as_ref()?.routing.routes()
     }
 
     fn follow_routing(&mut self) -> Result<(), InstanceError> {

@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 mod handover;
 mod planning;
+mod route_answers;
 mod routing;
 mod sets;
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::front::Terms;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::options::SessionOptions;
+use crate::routes::RouteThread;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PlaneManifest, ProgramState};
 use crate::workers::Standstill;
@@ -105,6 +106,11 @@ pub(crate) trait Plane: LooksUp {
     /// If the kernel does not say. Then packets are looked up in the longest way.
     fn follow_routing(&mut self) -> Result<(), InstanceError> {
         Ok(())
+    }
+
+    /// In a router: the kernel's routes as its programs look them up.
+    fn routes(&self) -> Option<&RouteThread> {
+        None
     }
 
     /// The state of each worker, as seen from outside.

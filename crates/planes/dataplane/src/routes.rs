@@ -123,7 +123,7 @@ impl Work {
         while !self.stop.has_rung() {
             let State { follower, tables } = &mut *self.lock();
             let has_followed = follower.follow();
-            tables.follow(follower.mirror())?;
+            tables.follow(follower.mirror_mut())?;
             if !has_followed {
                 break;
             }
@@ -142,7 +142,7 @@ impl Work {
             log::debug!("routes were listed in {took:?}");
             listed?;
         }
-        tables.follow(follower.mirror())?;
+        tables.follow(follower.mirror_mut())?;
         Ok(())
     }
 

@@ -71,6 +71,7 @@ impl Work<'_> {
             Request::Ports => Answer::Ports(self.instance.forwarding().names().to_vec()),
             Request::Show => Answer::Show(Box::new(self.instance.show())),
             Request::UpgradeStatus => Answer::Upgrade(self.upgrades.status()),
+            Request::Route(asked) => self.instance.answer_about_routes(asked),
             Request::ShowWithTrees => {
                 if !self.has_reader() {
                     return Step::Later;

@@ -205,7 +205,7 @@ impl Bed {
         if follower.needs_listing() {
             follower.list().unwrap();
         }
-        tables.follow(follower.mirror()).unwrap();
+        tables.follow(follower.mirror_mut()).unwrap();
         let facts = RoutingFacts::read(&["lan", "wan"].map(index)).unwrap();
         let suffice = [0, 1].map(|port| facts.two_tables_suffice(&facts.devices[port]));
         self.suffice.set(suffice);

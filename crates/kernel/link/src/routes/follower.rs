@@ -43,7 +43,12 @@ impl Follower {
     }
 
     /// What the kernel has, as far as is known.
-    pub fn mirror(&mut self) -> &mut Mirror {
+    pub fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    /// The same, to take what [changed](Mirror::take_changed).
+    pub fn mirror_mut(&mut self) -> &mut Mirror {
         &mut self.mirror
     }
 

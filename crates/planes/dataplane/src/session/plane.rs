@@ -9,6 +9,7 @@ use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
+use crate::routes::RouteThread;
 use crate::routing::Routing;
 use crate::upgrade::state::PlaneManifest;
 use crate::worker_report::WorkerReport;
@@ -119,6 +120,10 @@ impl Plane for Session {
             workers: self.view(&reports),
             largest_cake: self.installed.keys().map(largest_cake).collect(),
         }
+    }
+
+    fn routes(&self) -> Option<&RouteThread> {
+        self.prepared.routing.as_ref()?.routes()
     }
 
     fn follow_routing(&mut self) -> Result<(), InstanceError> {
