@@ -5,6 +5,8 @@ mod compile;
 
 fn main() {
     println!("cargo:rerun-if-changed=../../kernel/bpf/compile.rs");
+    // Headers of which one measures a part.
+    println!("cargo:rerun-if-changed=../../kernel/bpf/src/programs");
     for (program, mut builder) in compile::programs("src/xdp/programs") {
         builder
             .obj(compile::out().join(format!("{program}.bpf.o")))

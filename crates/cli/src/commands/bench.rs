@@ -1,6 +1,7 @@
 //! `narrows bench`.
 
 mod frames;
+mod look_ups;
 mod work;
 
 use super::report::print;
@@ -8,6 +9,7 @@ use crate::output;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use frames::{Drain, FloodFrames, LiveFrames, RoutedFrames};
+use look_ups::LookUps;
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
 use narrows_forwarding::Forwarding;
@@ -86,6 +88,7 @@ enum What {
     LiveFrames(LiveFrames),
     FloodFrames(FloodFrames),
     RoutedFrames(RoutedFrames),
+    LookUps(LookUps),
     Drain(Drain),
     CakeWork(CakeWork),
     TreeFootprint(TreeFootprint),
@@ -119,6 +122,7 @@ impl Bench {
             What::LiveFrames(frames) => frames.execute(),
             What::FloodFrames(frames) => frames.execute(),
             What::RoutedFrames(frames) => frames.execute(),
+            What::LookUps(look_ups) => look_ups.execute(),
             What::Drain(drain) => drain.execute(),
             What::CakeWork(work) => work.execute(),
             What::TreeFootprint(work) => work.execute(),

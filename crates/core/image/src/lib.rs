@@ -75,15 +75,29 @@ impl<M: Memory> Writer<'_, M> {
     /// # Errors
     /// There is no room for them.
     pub fn put(&mut self, words: &[u64]) -> Result<u32, Full> {
-        let first = placed(self.next, words.len());
-        if first + words.len() > self.memory.len() {
+        let first = self.place(words.len())?;
+        self.fill(first, words);
+        Ok(first)
+    }
+
+    /// A place for `len` words, which are to be [filled](Self::fill) in: the number of the first.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    pub fn place(&mut self, len: usize) -> Result<u32, Full> {
+        let first = placed(self.next, len);
+        if first + len > self.memory.len() {
             return Err(Full);
         }
-        for (at, word) in (first..).zip(words) {
+        self.next = first + len;
+        Ok(first as u32)
+    }
+
+    /// Writes `words` from `first` on, into a place for them.
+    pub fn fill(&mut self, first: u32, words: &[u64]) {
+        for (at, word) in (first as usize..).zip(words) {
             self.memory.write(at, *word);
         }
-        self.next = first + words.len();
-        Ok(first as u32)
     }
 
     /// Word `at`.

@@ -4,7 +4,7 @@
 //!  of IPv4 18 bits, of IPv6 16     the rest
 //!  part's number                │  address in the part
 //!        │                      │        │
-//!  top ──┘                               │   a word for each part: a number, or where a node is
+//!  top ──┘                               │   half a word for each part: a number, or a node
 //!  nodes, numbers ───────────────────────┘   `node`
 //! ```
 //!
@@ -91,7 +91,7 @@ impl Layout {
         memory: &mut impl Memory,
     ) -> Result<Self, Full> {
         let part_bits = family.part_bits();
-        let mut writer = Writer { next: 1 << part_bits, memory };
+        let mut writer = Writer { next: (1 << part_bits) / PARTS, memory };
         let mut within: Vec<(Prefix, Number)> = Vec::new();
         let mut numbers = vec![Number::DEFAULT; 1 << part_bits];
         for (prefix, number) in entries(source, Prefix::ALL, Number::DEFAULT) {
@@ -102,15 +102,18 @@ impl Layout {
             let first = part(prefix.bits, part_bits);
             numbers[first..first + (1 << (part_bits - prefix.len))].fill(number);
         }
-        for (at, number) in (0..).zip(&numbers).filter(|(_, number)| **number != Number::DEFAULT) {
-            writer.point(at, top_word(*number));
+        for (at, numbers) in (0..).zip(numbers.chunks(PARTS)) {
+            if numbers.iter().any(|number| *number != Number::DEFAULT) {
+                let halves = numbers.iter().rev().map(|number| u64::from(number.0));
+                writer.point(at, halves.fold(0, |word, half| word << PART_BITS | half));
+            }
         }
         let part_of = |entry: &(Prefix, Number)| part(entry.0.bits, part_bits);
         for entries in within.chunk_by(|one, other| part_of(one) == part_of(other)) {
             let number = part_of(&entries[0]);
             let place = node::build(entries, part_bits, numbers[number], &mut writer)?;
-            let word = place_word(place, &mut writer)?;
-            writer.point(number as u32, word);
+            let half = placed(place, &mut writer)?;
+            point(number, half, &mut writer);
         }
         Ok(Self { family, next: writer.next })
     }
@@ -144,14 +147,12 @@ impl Layout {
             keys.dedup();
             let bits = (number as u128) << (128 - part_bits);
             let place = Prefix { bits, len: part_bits };
-            let before = match writer.read(number as u32) >> NODE_SHIFT {
-                0 => None,
-                first => Some(writer.read_all(first as u32)),
-            };
+            let half = part_of(writer.read((number / PARTS) as u32), number);
+            let before = (half & IS_NODE != 0).then(|| writer.read_all(half & !IS_NODE));
             let around = source.number_of(place);
             let place = node::update(source, place, before, around, &keys, &mut writer)?;
-            let word = place_word(place, &mut writer)?;
-            writer.point(number as u32, word);
+            let half = placed(place, &mut writer)?;
+            point(number, half, &mut writer);
             Ok(())
         });
         self.next = writer.next;
@@ -159,18 +160,30 @@ impl Layout {
     }
 }
 
-/// Where a word of the top has the number of a node's first word; 0 if the part has one number.
-const NODE_SHIFT: u32 = 32;
+/// The parts in a word of the top, and the bits of each.
+const PARTS: usize = 2;
+const PART_BITS: usize = 32;
+/// In the half word of a part: the rest is the number of a node's first word. Else it is a number.
+const IS_NODE: u32 = 1 << 31;
 
-fn top_word(number: Number) -> u64 {
-    u64::from(number.0)
+/// The half word of part `number` in the word of the top in which it is.
+fn part_of(word: u64, number: usize) -> u32 {
+    (word >> (number % PARTS * PART_BITS)) as u32
 }
 
-/// The word of the top that leads to `place`.
-fn place_word<M: Memory>(place: Place, writer: &mut Writer<'_, M>) -> Result<u64, Full> {
+/// Sets the half word of part `number`.
+fn point<M: Memory>(number: usize, half: u32, writer: &mut Writer<'_, M>) {
+    let at = (number / PARTS) as u32;
+    let shift = number % PARTS * PART_BITS;
+    let others = writer.read(at) & !(u64::from(u32::MAX) << shift);
+    writer.point(at, others | u64::from(half) << shift);
+}
+
+/// The half word that leads to `place`.
+fn placed<M: Memory>(place: Place, writer: &mut Writer<'_, M>) -> Result<u32, Full> {
     match place {
-        Place::Whole(number) => Ok(top_word(number)),
-        Place::Cell(cell) => writer.put(&cell).map(|first| u64::from(first) << NODE_SHIFT),
+        Place::Whole(number) => Ok(number.0.into()),
+        Place::Node(made) => made.put(writer).map(|first| first | IS_NODE),
     }
 }
 
@@ -199,11 +212,12 @@ fn entries(source: &impl Source, place: Prefix, around: Number) -> Vec<(Prefix, 
 /// driver.
 pub fn find(memory: &impl Memory, family: Family, address: u128) -> Number {
     let part_bits = family.part_bits();
-    let word = memory.read(part(address, part_bits));
-    let mut at = match word >> NODE_SHIFT {
-        0 => return Number(word as u16),
-        first => first as usize,
-    };
+    let number = part(address, part_bits);
+    let half = part_of(memory.read(number / PARTS), number);
+    if half & IS_NODE == 0 {
+        return Number(half as u16);
+    }
+    let mut at = (half & !IS_NODE) as usize;
     let mut rest = address << part_bits;
     loop {
         let cell: Cell = std::array::from_fn(|word| memory.read(at + word));

@@ -73,8 +73,8 @@ impl RouteTables {
         explained(make).map_err(RoutesError::Load)
     }
 
-    /// The maps, in the order in which `programs/fib.h` has them.
-    pub(crate) fn maps(&self) -> [BorrowedFd<'_>; 3] {
+    /// The maps, in the order in which `programs/fib.h` has them: for programs that look routes up.
+    pub fn maps(&self) -> [BorrowedFd<'_>; 3] {
         [self.roots.map().as_fd(), self.chunks.map().as_fd(), self.hops.map().as_fd()]
     }
 

@@ -21,6 +21,7 @@ pub mod callgrind;
 pub mod classify;
 pub mod coordination;
 pub mod heaviest;
+pub mod look_up;
 pub mod policy;
 mod processor;
 pub mod qdisc;

@@ -128,6 +128,6 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     }
 }
 
-fn number(device: &str) -> anyhow::Result<u32> {
+pub(super) fn number(device: &str) -> anyhow::Result<u32> {
     Ok(Link::by_name(device)?.status.ifindex)
 }

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! With [`LISTED_HERE`], word 3 has the numbers themselves, from its highest bits on: two, or four
-//! if no slot has a node. Elsewhere, four numbers are in a word in the same order.
+//! if no slot has a node. Elsewhere, four numbers are in a word in the same order. They are right
+//! behind a node that the top leads to, most often in the same cache line.
 
 use super::{Source, entries};
 use crate::number::Number;
@@ -42,7 +43,14 @@ pub(super) enum Place {
     /// It has one number.
     Whole(Number),
     /// It has this node.
-    Cell(Cell),
+    Node(Made),
+}
+
+/// A node that has no place yet.
+pub(super) struct Made {
+    cell: Cell,
+    /// Its numbers, if they are elsewhere.
+    numbers: Vec<u64>,
 }
 
 /// A node's answer for an address.
@@ -68,7 +76,7 @@ struct New {
     around: Number,
     numbers: [Number; SLOTS],
     partial: u64,
-    children: Vec<Cell>,
+    children: Vec<Made>,
     skipped: u64,
     skip: u8,
 }
@@ -130,7 +138,7 @@ pub(super) fn update<M: Memory>(
         let from = keys.partition_point(|key| slot(key.bits, branch) < number);
         let to = keys.partition_point(|key| slot(key.bits, branch) <= number);
         let found = match (&keys[from..to], had) {
-            ([], Some(cell)) => Place::Cell(cell),
+            ([], Some(cell)) => Place::Node(Made { cell, numbers: Vec::new() }),
             ([], None) => Place::Whole(self::number(&cell, old.index(number), |at| writer.read(at))),
             (keys, had) => {
                 let bits = begin | (number as u128) << (BRANCH_MAX - branch);
@@ -238,9 +246,9 @@ impl New {
     fn set(&mut self, number: usize, place: Place) {
         match place {
             Place::Whole(of_it) => self.numbers[number] = of_it,
-            Place::Cell(cell) => {
+            Place::Node(made) => {
                 self.partial |= 1 << number;
-                self.children.push(cell);
+                self.children.push(made);
             }
         }
     }
@@ -259,21 +267,41 @@ impl New {
         if self.children.is_empty() && listed_here.iter().all(|number| *number == self.around) {
             return Ok(Place::Whole(self.around));
         }
-        let kind = self.skipped | u64::from(self.skip);
-        if self.children.is_empty() && listed_here.len() <= NUMBERS {
-            let numbers = listed(&listed_here).next().unwrap_or_default();
-            return Ok(Place::Cell([self.partial, starts, kind | LISTED_HERE, numbers]));
+        let mut kind = self.skipped | u64::from(self.skip);
+        let mut children = Vec::with_capacity(self.children.len());
+        for child in self.children {
+            children.push(child.with_numbers_put(writer)?);
         }
-        let children = match self.children.is_empty() {
-            true => 0,
-            false => u64::from(writer.put(&self.children.concat())?),
+        let (first, room) = match children.is_empty() {
+            true => (0, NUMBERS),
+            false => (u64::from(writer.put(&children.concat())?), NUMBERS / 2),
         };
-        if listed_here.len() <= NUMBERS / 2 {
-            let numbers = listed(&listed_here).next().unwrap_or_default();
-            return Ok(Place::Cell([self.partial, starts, kind | LISTED_HERE, numbers | children]));
+        let mut numbers: Vec<u64> = listed(&listed_here).collect();
+        let mut last = first;
+        if listed_here.len() <= room {
+            kind |= LISTED_HERE;
+            last |= numbers.pop().unwrap_or_default();
         }
-        let numbers: Vec<u64> = listed(&listed_here).collect();
-        let first = u64::from(writer.put(&numbers)?);
-        Ok(Place::Cell([self.partial, starts, kind, first << 32 | children]))
+        Ok(Place::Node(Made { cell: [self.partial, starts, kind, last], numbers }))
+    }
+}
+
+impl Made {
+    /// Writes the node, with its numbers right behind it. Returns the number of its first word.
+    pub(super) fn put<M: Memory>(mut self, writer: &mut Writer<'_, M>) -> Result<u32, Full> {
+        let first = writer.place(self.cell.len() + self.numbers.len())?;
+        if !self.numbers.is_empty() {
+            self.cell[3] |= u64::from(first + CELL_WORDS) << 32;
+        }
+        writer.fill(first, &[&self.cell[..], &self.numbers].concat());
+        Ok(first)
+    }
+
+    /// The node, whose numbers are written elsewhere.
+    fn with_numbers_put<M: Memory>(mut self, writer: &mut Writer<'_, M>) -> Result<Cell, Full> {
+        if !self.numbers.is_empty() {
+            self.cell[3] |= u64::from(writer.put(&self.numbers)?) << 32;
+        }
+        Ok(self.cell)
     }
 }

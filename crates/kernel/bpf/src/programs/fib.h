@@ -18,9 +18,10 @@
 #define HOPS_MAX (1 << 16)
 /* Numbers: what no other prefix covers. Of IPv6 the next one. */
 #define DEFAULT_ROUTE 0
-/* The bits that say which part it is. The top has a word for each. */
+/* The bits that say which part it is. The top has half a word for each. */
 #define PART_BITS_V4 18
 #define PART_BITS_V6 16
+#define PART_IS_NODE (1U << 31)
 /* Of the 32 bits of an address, or of 128, the top takes these, and each node at least 6. */
 #define NODES_MAX_V4 3
 #define NODES_MAX_V6 19
@@ -107,18 +108,22 @@ static __always_inline __u32 step(__u32 first, __u32 *at, __u64 high, __u32 *rea
 	return NEXT_NODE;
 }
 
+/* The half word of a part. Published last, so what it leads to is there. */
+static __always_inline __u32 part_of(__u32 first, __u32 part)
+{
+	const volatile __u64 *word = image_words(&fib_chunks, first, part / 2);
+
+	return word ? *word >> (part & 1) * 32 : DEFAULT_ROUTE;
+}
+
 static __always_inline __u32 number_v4(__u32 first, __u32 address)
 {
-	const volatile __u64 *word = image_words(&fib_chunks, first, address >> (32 - PART_BITS_V4));
-	__u64 high = (__u64)address << 32 << PART_BITS_V4, part;
-	__u32 at, number, read = 0;
+	__u32 at = part_of(first, address >> (32 - PART_BITS_V4)), number, read = 0;
+	__u64 high = (__u64)address << 32 << PART_BITS_V4;
 
-	if (!word)
-		return DEFAULT_ROUTE;
-	part = *word;
-	at = part >> 32;
-	if (!at)
-		return (__u16)part;
+	if (!(at & PART_IS_NODE))
+		return at;
+	at &= ~PART_IS_NODE;
 	for (int i = 0; i < NODES_MAX_V4; i++) {
 		number = step(first, &at, high, &read);
 		if (number != NEXT_NODE)
@@ -131,16 +136,11 @@ static __always_inline __u32 number_v4(__u32 first, __u32 address)
 /* A global function: the verifier looks at it by itself. */
 __noinline __u32 number_v6(__u32 first, __u64 high, __u64 low)
 {
-	const volatile __u64 *word = image_words(&fib_chunks, first, high >> (64 - PART_BITS_V6));
-	__u32 at, number, read = 0;
-	__u64 part;
+	__u32 at = part_of(first, high >> (64 - PART_BITS_V6)), number, read = 0;
 
-	if (!word)
-		return DEFAULT_ROUTE;
-	part = *word;
-	at = part >> 32;
-	if (!at)
-		return (__u16)part;
+	if (!(at & PART_IS_NODE))
+		return at;
+	at &= ~PART_IS_NODE;
 	high = high << PART_BITS_V6 | low >> (64 - PART_BITS_V6);
 	low <<= PART_BITS_V6;
 	for (int i = 0; i < NODES_MAX_V6; i++) {

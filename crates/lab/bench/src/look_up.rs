@@ -1,0 +1,113 @@
+//! The cost of finding a route's next hop: in a router's table, beside the kernel's look-up.
+//!
+//! A program looks 64 addresses up in each test run, one after the other, and goes round through
+//! all of them. The same without a look-up is subtracted. So caches are as they are for packets to
+//! that many destinations. The table is what the kernel has in this namespace.
+
+use anyhow::{Context, Result, ensure};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use narrows_bpf::{RouteTables, test_run::test_run};
+use narrows_link::routes::Follower;
+use serde::Serialize;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+const LOOK_UP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/look_up.bpf.o"));
+/// `ASKED` and `AT_ONCE` of `programs/look_up.bpf.c`.
+const ASKED: usize = 65_536;
+const AT_ONCE: u32 = 64;
+/// The runs of a round: all addresses twice.
+const RUNS: u32 = 2 * ASKED as u32 / AT_ONCE;
+const ROUNDS: usize = 15;
+/// An Ethernet header.
+const FRAME: [u8; 14] = [0; 14];
+
+/// Nanoseconds for a look-up: medians of rounds that alternate.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct LookUps {
+    /// In the table.
+    pub table_ns: f64,
+    /// By the kernel (`bpf_fib_lookup`).
+    pub helper_ns: f64,
+    /// The shares of look-ups that find a next hop.
+    pub found: [f64; 2],
+}
+
+/// Measures look-ups of `addresses`, all of one family, as for packets that arrive at the device
+/// `ifindex`.
+///
+/// # Errors
+/// If the kernel does not list its routes, or does not take the program.
+pub fn measure(addresses: &[IpAddr], ifindex: u32) -> Result<LookUps> {
+    let first = *addresses.first().context("there is no address")?;
+    ensure!(addresses.len() <= ASKED, "at most {ASKED} addresses");
+    let same = addresses.iter().all(|address| address.is_ipv4() == first.is_ipv4());
+    ensure!(same, "addresses of two families");
+    // Every device is one that a next hop may be behind: what is measured is finding it.
+    let ports: Vec<(u32, u8)> =
+        narrows_link::routes::links()?.iter().map(|link| (link.ifindex, 0)).collect();
+    let mut follower = Follower::new(ports)?;
+    follower.list()?;
+    let mut tables = RouteTables::new()?;
+    tables.follow(follower.mirror_mut())?;
+    let load = |mode| program(mode, addresses, ifindex, &tables);
+    let programs = [load(0)?, load(1)?, load(2)?];
+    let mut times = [const { Vec::new() }; 3];
+    let mut found = [0.0; 2];
+    for round in 0..=ROUNDS {
+        for (at, program) in programs.iter().enumerate() {
+            let run = test_run(program.as_fd(), &FRAME, RUNS)?;
+            // The first round fills caches.
+            if round > 0 {
+                times[at].push(f64::from(run.ns) / f64::from(AT_ONCE));
+            }
+            if at > 0 {
+                found[at - 1] = f64::from(run.verdict) / f64::from(AT_ONCE);
+            }
+        }
+    }
+    let [none, table, helper] = times.map(median);
+    Ok(LookUps { table_ns: table - none, helper_ns: helper - none, found })
+}
+
+/// The program in that mode.
+fn program(
+    mode: u32,
+    addresses: &[IpAddr],
+    ifindex: u32,
+    tables: &RouteTables,
+) -> Result<OwnedFd> {
+    let mut open = ObjectBuilder::default().open_memory(LOOK_UP)?;
+    let is_v6 = u32::from(addresses[0].is_ipv6());
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let [roots, chunks, hops] = tables.maps();
+        match &*name {
+            "fib_roots" => map.reuse_fd(roots)?,
+            "fib_chunks" => map.reuse_fd(chunks)?,
+            "fib_hops" => map.reuse_fd(hops)?,
+            name if name.ends_with(".rodata") => {
+                map.set_initial_value(&[mode, is_v6, ifindex].map(u32::to_ne_bytes).concat())?;
+            }
+            _ => {}
+        }
+    }
+    let loaded = open.load()?;
+    let asked = loaded.maps().find(|map| map.name() == "asked").context("no map")?;
+    let asked = MapHandle::try_from(&asked)?;
+    for (at, address) in (0..ASKED as u32).zip(addresses.iter().cycle()) {
+        let mut bytes = [0; 16];
+        match address {
+            IpAddr::V4(address) => bytes[..4].copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => bytes = address.octets(),
+        }
+        asked.update(&at.to_ne_bytes(), &bytes, MapFlags::ANY)?;
+    }
+    let program = loaded.progs().next().context("no program")?;
+    Ok(program.as_fd().try_clone_to_owned()?)
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
