@@ -22,6 +22,7 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::thread;
 
+mod follows;
 mod live;
 mod model;
 mod plane;
