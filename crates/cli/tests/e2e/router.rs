@@ -332,3 +332,72 @@ fn wrong_routers_are_refused_with_what_to_do_instead() {
         }
     }
 }
+
+#[test]
+fn the_table_the_helper_and_the_kernel_are_shown_side_by_side() {
+    let Some(_turn) = turn_to_count() else { return };
+    PLANES.into_iter().for_each(ways_are_shown_on);
+}
+
+fn ways_are_shown_on(plane: &[&str]) {
+    let bed = network();
+    let _instance = router(&bed, plane);
+    let ask = |words: &str| -> (bool, Value) {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let output = narrows(&bed, &[&["route", "--json"], &words[..]].concat());
+        let said = serde_json::from_slice(&output.stdout);
+        (output.status.success(), said.unwrap_or(Value::String(String::from_utf8_lossy(&output.stderr).into_owned())))
+    };
+    let is_used = |family: usize| ask("stats").1["families"][family]["in_use"] == true;
+    ping(&bed, "10.2.0.2", &[]);
+    ping(&bed, "fd02::2", &[]);
+    becomes_so(|| is_used(0) && is_used(1));
+    for (to, from) in [("10.2.0.2", "10.1.0.2"), ("fd02::2", "fd01::2")] {
+        for asked in [format!("get {to}"), format!("get {to} from {from} iif {PORT_A}")] {
+            let (agree, ways) = ask(&asked);
+            assert!(agree, "{asked}: {ways:#}");
+            for who in ["table", "helper", "kernel"] {
+                assert_eq!(ways[who]["dev"], PORT_B, "{asked}, {who}: {ways:#}");
+            }
+            assert_eq!(ways["table"]["via"], to, "{ways:#}");
+            assert_eq!(ways["table"]["lladdr"], ways["helper"]["lladdr"]);
+        }
+    }
+    // Not by a port, and not plain.
+    let ip = |words: &str| bed.shaper().run("ip", &words.split(' ').collect::<Vec<_>>()).unwrap();
+    ip("route add 192.0.2.0/24 nexthop via 10.2.0.2 nexthop via 10.3.0.2");
+    for to in ["10.3.0.2", "192.0.2.1", "10.1.0.1", "8.8.8.8"] {
+        let (agree, ways) = ask(&format!("get {to}"));
+        let says = ways["table"]["says"].as_str().unwrap_or_default();
+        assert!(agree && says.starts_with("the kernel is asked"), "{to}: {ways:#}");
+    }
+    assert_eq!(ask("get 10.3.0.2").1["kernel"]["dev"], "third");
+    // A route is in the table at once, and with a rule no table is right.
+    ip("route add 198.51.100.0/24 via 10.2.0.2");
+    becomes_so(|| ask("get 198.51.100.1").1["table"]["via"] == "10.2.0.2");
+    ip("rule add from 10.9.9.9 table 100");
+    becomes_so(|| !is_used(0) && is_used(1));
+    for wrong in ["get", "get nowhere", "get 10.2.0.2 from fd01::2 iif port_a", "get 10.2.0.2 from 10.1.0.2 iif x"] {
+        let (agree, said) = ask(wrong);
+        assert!(!agree && said.is_string(), "{wrong}: {said:#}");
+    }
+}
+
+#[track_caller]
+fn becomes_so(is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it does not become so");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn only_a_router_has_a_table_of_routes() {
+    let Some(_turn) = turn_to_count() else { return };
+    let bed = Testbed::up(1).unwrap();
+    let _instance = Instance::start(&bed, Path::new(NARROWS), &[]).unwrap();
+    let said = narrows(&bed, &["route", "stats"]).stderr;
+    let said = String::from_utf8_lossy(&said);
+    assert!(said.contains("does not route") && said.contains("--router"), "{said}");
+}

@@ -11,6 +11,8 @@ use narrows_link::routes::Follower;
 use serde::Serialize;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
+use std::time::Instant;
 
 const LOOK_UP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/look_up.bpf.o"));
 /// `ASKED` and `AT_ONCE` of `programs/look_up.bpf.c`.
@@ -31,7 +33,15 @@ pub struct LookUps {
     pub helper_ns: f64,
     /// The shares of look-ups that find a next hop.
     pub found: [f64; 2],
+    /// Milliseconds to list all routes, and to lay them out.
+    pub listed_ms: f64,
+    /// Microseconds from the kernel's notification of a changed route until programs find it: the
+    /// median, and the longest.
+    pub followed_us: [f64; 2],
 }
+
+/// The routes whose changes are followed.
+const CHANGES: usize = 200;
 
 /// Measures look-ups of `addresses`, all of one family, as for packets that arrive at the device
 /// `ifindex`.
@@ -47,9 +57,13 @@ pub fn measure(addresses: &[IpAddr], ifindex: u32) -> Result<LookUps> {
     let ports: Vec<(u32, u8)> =
         narrows_link::routes::links()?.iter().map(|link| (link.ifindex, 0)).collect();
     let mut follower = Follower::new(ports)?;
-    follower.list()?;
     let mut tables = RouteTables::new()?;
+    let begin = Instant::now();
+    follower.list()?;
     tables.follow(follower.mirror_mut())?;
+    let listed_ms = begin.elapsed().as_secs_f64() * 1e3;
+    while follower.follow() {}
+    let followed_us = followed(&mut follower, &mut tables)?;
     let load = |mode| program(mode, addresses, ifindex, &tables);
     let programs = [load(0)?, load(1)?, load(2)?];
     let mut times = [const { Vec::new() }; 3];
@@ -67,7 +81,27 @@ pub fn measure(addresses: &[IpAddr], ifindex: u32) -> Result<LookUps> {
         }
     }
     let [none, table, helper] = times.map(median);
-    Ok(LookUps { table_ns: table - none, helper_ns: helper - none, found })
+    let (table_ns, helper_ns) = (table - none, helper - none);
+    Ok(LookUps { table_ns, helper_ns, found, listed_ms, followed_us })
+}
+
+/// Adds a route again and again, and removes it, and follows.
+fn followed(follower: &mut Follower, tables: &mut RouteTables) -> Result<[f64; 2]> {
+    let mut times = Vec::new();
+    for change in 0..CHANGES {
+        let what = if change % 2 == 0 { "add" } else { "del" };
+        // Of the addresses for documentation, where nothing is.
+        let to = format!("203.0.113.{}/32", change / 2 % 256);
+        let status = Command::new("ip").args(["route", what, "blackhole", &to]).status()?;
+        ensure!(status.success(), "ip route {what} blackhole {to} fails");
+        let begin = Instant::now();
+        while follower.follow() {
+            tables.follow(follower.mirror_mut())?;
+        }
+        times.push(begin.elapsed().as_secs_f64() * 1e6);
+    }
+    let longest = times.iter().copied().fold(0.0, f64::max);
+    Ok([median(times), longest])
 }
 
 /// The program in that mode.

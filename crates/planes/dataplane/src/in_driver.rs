@@ -23,7 +23,7 @@ use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
-use crate::routes::RouteThread;
+use crate::routing::Routing;
 use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
@@ -559,8 +559,8 @@ impl Plane for InDriver {
         Report { counts: self.counts(), ..Report::default() }
     }
 
-    fn routes(&self) -> Option<&RouteThread> {
-        self.routed.as_ref()?.routing.routes()
+    fn routing(&self) -> Option<&Routing> {
+        self.routed.as_ref().map(|routed| &routed.routing)
     }
 
     fn follow_routing(&mut self) -> Result<(), InstanceError> {

@@ -19,7 +19,7 @@ use crate::front::Terms;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::options::SessionOptions;
-use crate::routes::RouteThread;
+use crate::routing::Routing;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PlaneManifest, ProgramState};
 use crate::workers::Standstill;
@@ -108,8 +108,8 @@ pub(crate) trait Plane: LooksUp {
         Ok(())
     }
 
-    /// In a router: the kernel's routes as its programs look them up.
-    fn routes(&self) -> Option<&RouteThread> {
+    /// In a router: what its programs know of the kernel's routing.
+    fn routing(&self) -> Option<&Routing> {
         None
     }
 

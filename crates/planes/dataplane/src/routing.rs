@@ -18,6 +18,7 @@ use crate::routes::RouteThread;
 use narrows_bpf::{Ingress, RouteTables, Router, RoutesError, SourceCheck, SteerError};
 use narrows_forwarding::{Forwarding, PerDevice, PortId};
 use narrows_link::LinkError;
+use narrows_routes::Family;
 use narrows_link::routing::{RoutingFacts, RpFilter};
 
 /// The maps of a router, and what was written there last.
@@ -77,6 +78,14 @@ impl Routing {
     /// The kernel's routes as programs look them up.
     pub(crate) fn routes(&self) -> Option<&RouteThread> {
         self.routes.as_ref()
+    }
+
+    /// Whether programs look into the table of `family` for what arrives at some port: not with
+    /// rules, or a VRF, or where nothing is forwarded.
+    pub(crate) fn may_use_table(&self, family: Family) -> bool {
+        self.known.as_ref().is_some_and(|facts| {
+            facts.devices.iter().any(|device| facts.two_tables_suffice(device)[family as usize])
+        })
     }
 
     /// Tells the programs how the kernel routes now.

@@ -3,9 +3,10 @@
 use super::Instance;
 use crate::plane::Plane;
 use crate::routes::State;
+use crate::routing::Routing;
 use narrows_bpf::{AskFib, FibAnswer};
 use narrows_control::{Answer, FamilyStats, RouteFound, RouteRequest, RouteStats, RouteWay};
-use narrows_link::routes::{Answer as KernelAnswer, Question, get};
+use narrows_link::routes::{Answer as KernelAnswer, Question, get, links};
 use narrows_routes::{Family, bits_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -32,15 +33,18 @@ impl Instance {
         let Some(plane) = self.plane.as_deref() else {
             return refused("the ports are not joined at the moment: see `narrows show`");
         };
-        let Some(routes) = plane.routes() else {
+        let Some(routing) = plane.routing() else {
+            return refused("this plane does not route");
+        };
+        let Some(routes) = routing.routes() else {
             return refused("there is no table of routes (see the log): programs ask the kernel");
         };
         let Some(state) = routes.state() else {
             return refused("routes are being listed: try again in a moment");
         };
         match asked {
-            RouteRequest::Stats => Answer::RouteStats(stats(&state)),
-            RouteRequest::Get { to, from } => match found(plane, &state, *to, from.as_ref()) {
+            RouteRequest::Stats => Answer::RouteStats(stats(routing, &state)),
+            RouteRequest::Get { to, from } => match found(plane, routing, &state, *to, from.as_ref()) {
                 Ok(found) => Answer::RouteFound(found),
                 Err(why) => Answer::Refused(why),
             },
@@ -48,7 +52,7 @@ impl Instance {
     }
 }
 
-fn stats(state: &State) -> RouteStats {
+fn stats(routing: &Routing, state: &State) -> RouteStats {
     let State { follower, tables } = state;
     let of_family = |family| FamilyStats {
         family: match family {
@@ -57,7 +61,7 @@ fn stats(state: &State) -> RouteStats {
         },
         prefixes: follower.mirror().prefixes(family),
         bytes: tables.bytes(family),
-        in_use: tables.find(family, 0).is_some(),
+        in_use: routing.may_use_table(family) && tables.find(family, 0).is_some(),
     };
     let families = Family::ALL.into_iter().map(of_family).collect();
     RouteStats { families, next_hops: follower.mirror().hops() }
@@ -65,14 +69,16 @@ fn stats(state: &State) -> RouteStats {
 
 fn found(
     plane: &dyn Plane,
+    routing: &Routing,
     state: &State,
     to: IpAddr,
     from: Option<&(IpAddr, String)>,
 ) -> Result<RouteFound, String> {
     let devices = plane.devices();
     let known: Vec<(u32, &str)> = devices.iter().map(|it| (it.ifindex, &*it.name)).collect();
-    let name = |ifindex: u32| match known.iter().find(|(it, _)| *it == ifindex) {
-        Some((_, name)) => (*name).to_owned(),
+    let links = links().map_err(|error| error.to_string())?;
+    let name = |ifindex: u32| match links.iter().find(|link| link.ifindex == ifindex) {
+        Some(link) => link.name.clone(),
         None => format!("if{ifindex}"),
     };
     let at = match from {
@@ -99,7 +105,7 @@ fn found(
     let program = AskFib::load().map_err(|error| failed(&error))?;
     let helper = program.ask(source, to, ifindex).map_err(|error| failed(&error))?;
     let kernel = get(&Question { to, from: at }).map_err(|error| failed(&error))?;
-    let table = table(state, to);
+    let table = table(routing, state, to);
     let by_port = |port: u8| known.get(usize::from(port)).map(|(_, name)| (*name).to_owned());
     let table = match table {
         Ok((via, port, mac)) => RouteWay {
@@ -143,10 +149,14 @@ fn found(
 }
 
 /// What programs find in the table: the gateway, the port, and the MAC address.
-fn table(state: &State, to: IpAddr) -> Result<(Option<IpAddr>, u8, [u8; 6]), &'static str> {
+fn table(
+    routing: &Routing,
+    state: &State,
+    to: IpAddr,
+) -> Result<(Option<IpAddr>, u8, [u8; 6]), &'static str> {
     let State { follower, tables } = state;
     let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
-    let found = tables.find(family, bits_of(to));
+    let found = tables.find(family, bits_of(to)).filter(|_| routing.may_use_table(family));
     let (number, hop) = found.ok_or("not in use: the kernel is asked for all routes")?;
     let gateway = follower.mirror().gateway(number).map(|(_, gateway)| gateway);
     match hop {

@@ -9,7 +9,6 @@ use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
-use crate::routes::RouteThread;
 use crate::routing::Routing;
 use crate::upgrade::state::PlaneManifest;
 use crate::worker_report::WorkerReport;
@@ -122,8 +121,8 @@ impl Plane for Session {
         }
     }
 
-    fn routes(&self) -> Option<&RouteThread> {
-        self.prepared.routing.as_ref()?.routes()
+    fn routing(&self) -> Option<&Routing> {
+        self.prepared.routing.as_ref()
     }
 
     fn follow_routing(&mut self) -> Result<(), InstanceError> {

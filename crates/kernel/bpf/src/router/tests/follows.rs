@@ -122,7 +122,7 @@ fn tables_say_what_a_kernel_with_many_routes_says_before_during_and_after_change
                 &format!("neigh replace 2001:db8:b::{hop:x} lladdr 02:00:00:00:01:{hop:02x} dev wan\n");
         }
         let mut routes = Routes::new();
-        while routes.len() < many + many / 5 {
+        while routes.len() < many * 122 / 100 {
             let family = if routes.len() < many { Family::V4 } else { Family::V6 };
             routes.insert(prefix(&mut random, family), random.below(HOPS));
         }
