@@ -5,6 +5,7 @@
 //! Changes that come during a listing wait for its end.
 
 use super::{RouteEvent, RouteMonitor, links, neighbours, objects, routes};
+use crate::link::status_by_index;
 use crate::{LinkError, LinkStatus};
 use narrows_routes::{Device, Family, Mirror};
 use std::collections::HashMap;
@@ -104,11 +105,14 @@ impl Follower {
     /// Reads the settings of ports that change without an announcement: the MTU of IPv6.
     ///
     /// # Errors
-    /// If the kernel does not list devices.
+    /// If the kernel does not tell.
     pub fn refresh(&mut self) -> Result<(), LinkError> {
-        for link in links()? {
-            if self.ports.contains_key(&link.ifindex) {
-                self.take(RouteEvent::Link(link));
+        for ifindex in self.ports.keys().copied().collect::<Vec<_>>() {
+            match status_by_index(ifindex) {
+                Ok(link) => self.take(RouteEvent::Link(link)),
+                // That is announced.
+                Err(LinkError::NoSuchIndex(_)) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
