@@ -4,9 +4,9 @@
 //! allows, so that the sequence number of a frame can be rewritten and the frame sent again.
 
 use crate::bed::{CLIENT_IP, CLIENT_MAC, SERVER_IP, SERVER_MAC, SINK_MAC};
-use crate::frames::{DISCARD, HEADERS, port};
+use crate::frames::{self, DISCARD, HEADERS, port};
 use anyhow::{Context, Result};
-use etherparse::{Ipv4Header, PacketBuilder};
+use etherparse::PacketBuilder;
 
 /// The direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -45,9 +45,8 @@ const MAGIC: [u8; 4] = *b"nrwC";
 const LENGTH: usize = 16;
 /// The shortest frame that holds one.
 pub(super) const SHORTEST: usize = HEADERS + LENGTH;
-/// The offsets of the IPv4 header and its addresses in a frame.
+/// The offset of the source address in a frame.
 const SOURCE: usize = 26;
-const IP: usize = 14;
 
 impl Mark {
     /// Writes it into a frame made by [`template`].
@@ -98,10 +97,7 @@ pub(super) fn template(way: Way, flow: u16, length: usize) -> Result<Vec<u8>> {
 pub(super) fn set_source(frame: &mut [u8], number: u32) -> Result<()> {
     let [_, a, b, c] = number.to_be_bytes();
     frame[SOURCE..SOURCE + 4].copy_from_slice(&[10, a, b, c]);
-    let (header, _) = Ipv4Header::from_slice(&frame[IP..])?;
-    let sum = header.calc_header_checksum();
-    frame[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
-    Ok(())
+    frames::sum_up(frame)
 }
 
 #[cfg(test)]

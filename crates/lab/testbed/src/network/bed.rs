@@ -223,7 +223,7 @@ impl Testbed {
 }
 
 /// A MAC address as `ip` reads it.
-pub(crate) fn written(mac: [u8; 6]) -> String {
+pub fn written(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
