@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -216,8 +216,8 @@ fuzz-kept: deps
 	@CARGO="$(CARGO)" fuzz/run 0 $(FUZZ)
 
 # What explores: other inputs and other random cases each time. A failure says how to repeat it.
-explore: fuzz explore-properties
-explore-short: fuzz-short explore-properties
+explore: fuzz explore-properties explore-machine
+explore-short: fuzz-short explore-properties explore-machine
 
 # The crates' tests, with a seed of their own. `make test` has always the same.
 explore-properties: deps
@@ -225,6 +225,13 @@ explore-properties: deps
 	echo "properties with PROPTEST_RNG_SEED=$$seed"; \
 	PROPTEST_RNG_SEED=$$seed $(MAKE) --no-print-directory crate-tests || \
 	{ echo "again: PROPTEST_RNG_SEED=$$seed make explore-properties"; exit 1; }
+
+# What the short form of the machines leaves out, on one of them. MACHINE= says which.
+MACHINES := $(foreach kernel,7.x 6.12 6.1,$(kernel:%=%-igb) $(kernel:%=%-virtio_net) $(kernel:%=%-veth))
+explore-machine: $(PROGRAMS)
+	@machine=$${MACHINE:-$$(shuf -n 1 -e $(MACHINES))}; \
+	target/debug/vmlab --check router $$machine || \
+	{ echo "again: MACHINE=$$machine make explore-machine"; exit 1; }
 
 # Every interleaving of the lock-free parts, with tiny constants.
 loom: deps

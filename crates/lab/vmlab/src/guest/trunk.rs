@@ -122,7 +122,7 @@ fn own() -> String {
 }
 
 /// The name of what `device` is a part of.
-fn master(device: &str) -> Option<String> {
+pub fn master(device: &str) -> Option<String> {
     let link = fs::read_link(format!("/sys/class/net/{device}/master")).ok()?;
     link.file_name()?.to_str().map(str::to_owned)
 }
