@@ -152,6 +152,19 @@ fn the_networks_do_not_reach_the_box_while_narrows_runs_and_it_is_as_before_afte
 }
 
 #[test]
+fn a_router_has_the_addresses_that_a_killed_wire_took_off() {
+    let Some(_turn) = turn_to_count() else { return };
+    let host = Host::new();
+    let before = host.automatic();
+    host.start(&["--fail-closed"]).kill().unwrap();
+    assert_ne!(host.automatic(), before);
+    let ports = format!("{PORT_A},{PORT_B}");
+    let router = ["run", "--router", &ports, "--skip-netfilter"];
+    let _instance = Instance::start_command(&host.bed, Path::new(NARROWS), &router).unwrap();
+    assert_eq!(host.automatic(), before);
+}
+
+#[test]
 fn an_address_that_comes_back_while_narrows_runs_is_taken_off_again() {
     let Some(_turn) = turn_to_count() else { return };
     let host = Host::new();
