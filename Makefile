@@ -182,23 +182,27 @@ test-vm-cake: programs
 test-vm-short: $(PROGRAMS)
 	@target/debug/vmlab --short
 
-# Another seed each time, which the run prints. The short one is always the same, sees every kind of
-# fault once, and needs no release build.
+# Another seed each time, which the run prints. FORWARDING=--router for a router, PLANE=xdp. The short
+# one is always the same, and needs no release build. A wire and a router share its time and most kinds
+# of faults; some that depend on what forwards strike both.
 SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
 
-POLICED := calm,kill,restart,upgrade,pause,link,reload,classes
-
 chaos: build
-	@$(NARROWS) chaos --seed $(SEED) $(PLANE:%=--plane %)
+	@$(NARROWS) chaos --seed $(SEED) $(FORWARDING) $(PLANE:%=--plane %)
 
 # The XDP plane has its turn beside the other.
 CHAOS := target/debug/narrows chaos
+WIRE := kill,restart,upgrade,pause,hang,link,mtu,bridge,ring-exhaustion
+ROUTER := kill,hang,queues,routes,neighbours,reload,classes,address-flood
+WIRE_IN_DRIVER := kill,restart,upgrade,pause,link,policy,real-time-hog
+ROUTER_IN_DRIVER := kill,routes,neighbours,classes
 chaos-short: $(PROGRAMS)
 	@if [ "$$(id -u)" = 0 ]; then \
-	  { $(CHAOS) --seed 1 --duration 20s --plane xdp --only $(POLICED) && \
-	    $(CHAOS) --seed 2 --duration 12s --plane xdp --xdp native --only $(POLICED); \
+	  { $(CHAOS) --seed 1 --duration 20s --plane xdp --only $(WIRE_IN_DRIVER) && \
+	    $(CHAOS) --router --seed 2 --duration 12s --plane xdp --xdp native --only $(ROUTER_IN_DRIVER); \
 	  } >target/chaos-xdp.log 2>&1 & \
-	  $(CHAOS) --seed 1 --duration 50s; status=$$?; \
+	  { $(CHAOS) --seed 1 --duration 26s --only $(WIRE) && \
+	    $(CHAOS) --router --seed 1 --duration 25s --only $(ROUTER); }; status=$$?; \
 	  wait $$! || status=1; cat target/chaos-xdp.log; exit $$status; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
