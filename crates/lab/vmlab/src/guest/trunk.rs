@@ -67,7 +67,8 @@ impl Trunk {
             namespace.run("ip", &["link", "del", device])?;
             process::run(Command::new("ip").args(["netns", "del", namespace.name()]))?;
         }
-        ip(&["addr", "flush", "dev", DEVICE])?;
+        // Not its link-local address, which a router needs.
+        ip(&["addr", "flush", "dev", DEVICE, "scope", "global"])?;
         ip(&["link", "del", &own()])?;
         remove_standby()
     }

@@ -74,7 +74,7 @@ fn start(networks: &Networks, plane: &[&str]) -> Result<Shaper> {
 fn flows(networks: &Networks) -> Result<Duration> {
     let [client, server] = &networks.ends;
     let pause = wait_for_ping(client, server.ip, SETTLE)?;
-    Ok(pause + wait_for_ping(client, end_ip6(1), SETTLE).context("IPv6")?)
+    Ok(pause + wait_for_ping(client, end_ip6(1), SETTLE).with_context(ipv6)?)
 }
 
 /// Both families, both directions, also at full size.
@@ -83,8 +83,14 @@ fn pings(networks: &Networks) -> Result<()> {
     ping(client, server.ip, SMALL)?;
     ping(client, server.ip, MTU - HEADERS)?;
     ping(server, client.ip, MTU - HEADERS)?;
-    ping(client, end_ip6(1), SMALL).context("IPv6")?;
-    ping(server, end_ip6(0), MTU - HEADERS6).context("IPv6")
+    ping(client, end_ip6(1), SMALL).with_context(ipv6)?;
+    ping(server, end_ip6(0), MTU - HEADERS6).with_context(ipv6)
+}
+
+/// What the router knows of IPv6, for a failed check.
+fn ipv6() -> String {
+    let said = |words: &[&str]| ip(words).unwrap_or_default();
+    format!("IPv6: {}{}", said(&["-6", "neigh"]), said(&["-6", "-br", "addr"]))
 }
 
 fn routed(networks: &Networks, plane: &[&str]) -> Result<String> {
