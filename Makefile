@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -182,23 +182,27 @@ test-vm-cake: programs
 test-vm-short: $(PROGRAMS)
 	@target/debug/vmlab --short
 
-# Another seed each time, which the run prints. The short one is always the same, sees every kind of
-# fault once, and needs no release build.
+# Another seed each time, which the run prints. FORWARDING=--router for a router, PLANE=xdp. The short
+# one is always the same, and needs no release build. A wire and a router share its time and most kinds
+# of faults; some that depend on what forwards strike both.
 SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
 
-POLICED := calm,kill,restart,upgrade,pause,link,reload,classes
-
 chaos: build
-	@$(NARROWS) chaos --seed $(SEED) $(PLANE:%=--plane %)
+	@$(NARROWS) chaos --seed $(SEED) $(FORWARDING) $(PLANE:%=--plane %)
 
 # The XDP plane has its turn beside the other.
 CHAOS := target/debug/narrows chaos
+WIRE := kill,restart,upgrade,pause,hang,link,mtu,bridge,ring-exhaustion
+ROUTER := kill,hang,queues,routes,neighbours,reload,classes,address-flood
+WIRE_IN_DRIVER := kill,restart,upgrade,pause,link,policy,real-time-hog
+ROUTER_IN_DRIVER := kill,routes,neighbours,classes
 chaos-short: $(PROGRAMS)
 	@if [ "$$(id -u)" = 0 ]; then \
-	  { $(CHAOS) --seed 1 --duration 20s --plane xdp --only $(POLICED) && \
-	    $(CHAOS) --seed 2 --duration 12s --plane xdp --xdp native --only $(POLICED); \
+	  { $(CHAOS) --seed 1 --duration 20s --plane xdp --only $(WIRE_IN_DRIVER) && \
+	    $(CHAOS) --router --seed 2 --duration 12s --plane xdp --xdp native --only $(ROUTER_IN_DRIVER); \
 	  } >target/chaos-xdp.log 2>&1 & \
-	  $(CHAOS) --seed 1 --duration 50s; status=$$?; \
+	  { $(CHAOS) --seed 1 --duration 26s --only $(WIRE) && \
+	    $(CHAOS) --router --seed 1 --duration 25s --only $(ROUTER); }; status=$$?; \
 	  wait $$! || status=1; cat target/chaos-xdp.log; exit $$status; \
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
@@ -216,8 +220,8 @@ fuzz-kept: deps
 	@CARGO="$(CARGO)" fuzz/run 0 $(FUZZ)
 
 # What explores: other inputs and other random cases each time. A failure says how to repeat it.
-explore: fuzz explore-properties
-explore-short: fuzz-short explore-properties
+explore: fuzz explore-properties explore-machine
+explore-short: fuzz-short explore-properties explore-machine
 
 # The crates' tests, with a seed of their own. `make test` has always the same.
 explore-properties: deps
@@ -225,6 +229,13 @@ explore-properties: deps
 	echo "properties with PROPTEST_RNG_SEED=$$seed"; \
 	PROPTEST_RNG_SEED=$$seed $(MAKE) --no-print-directory crate-tests || \
 	{ echo "again: PROPTEST_RNG_SEED=$$seed make explore-properties"; exit 1; }
+
+# What the short form of the machines leaves out, on one of them. MACHINE= says which.
+MACHINES := $(foreach kernel,7.x 6.12 6.1,$(kernel:%=%-igb) $(kernel:%=%-virtio_net) $(kernel:%=%-veth))
+explore-machine: $(PROGRAMS)
+	@machine=$${MACHINE:-$$(shuf -n 1 -e $(MACHINES))}; \
+	target/debug/vmlab --check router $$machine || \
+	{ echo "again: MACHINE=$$machine make explore-machine"; exit 1; }
 
 # Every interleaving of the lock-free parts, with tiny constants.
 loom: deps

@@ -21,6 +21,7 @@ use std::time::Duration;
 #[command(after_long_help = "Examples:
   narrows chaos --seed 1 --duration 60s
   narrows chaos --only kill,upgrade
+  narrows chaos --router --duration 60s
   narrows chaos --plane xdp")]
 pub struct Chaos {
     /// The seed; the same seed gives the same sequence of faults.
@@ -30,6 +31,10 @@ pub struct Chaos {
     /// The duration, in seconds or with a unit: 45, 90s, 3m.
     #[arg(long, value_name = "TIME", default_value = "3m", value_parser = parse_duration)]
     duration: Duration,
+
+    /// A router of three ports under test, and not a wire. Routes and neighbours change then, too.
+    #[arg(long)]
+    router: bool,
 
     /// The plane under test. In the driver there are no workers to hang.
     #[arg(long, value_enum, default_value_t = Plane::Xsk)]
@@ -56,6 +61,10 @@ impl Chaos {
             program: std::env::current_exe()?,
             seed: self.seed,
             duration: self.duration,
+            forwarding: match self.router {
+                true => chaos::Forwarding::Router,
+                false => chaos::Forwarding::Wire,
+            },
             plane: match self.plane {
                 Plane::Xsk => chaos::Plane::Xsk,
                 Plane::Xdp => chaos::Plane::Xdp,

@@ -5,15 +5,17 @@ mod interfaces;
 mod policy;
 mod steps;
 
+use super::joined::parse_pair;
 use crate::output;
 use answers::{Answers, Question};
 use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use narrows_dataplane::run::wanted;
+use narrows_dataplane::run::{examine, wanted};
 use narrows_dataplane::{FailMode, PlaneKind};
 use narrows_forwarding::Forwarding;
-use narrows_link::doctor;
+use narrows_forwarding::stick::Pair;
+use narrows_link::doctor::{self, Wanted};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +24,8 @@ use std::time::Duration;
 /// Set up a line: check the host, write a policy, start the service, show the first minute.
 ///
 /// It asks for whatever the options leave open. Put the box between router and switch, as you would
-/// a cable; its two ports need no IP addresses. Each direction gets a cake at your rate: short
+/// a cable; its two ports need no IP addresses. Or join two VLANs of one port with --stick, or let
+/// a host that routes already do it with queues, with --router. Each direction gets a cake at your rate: short
 /// queues, and a fair share for each device. To change the policy later, edit it and run `systemctl
 /// reload narrows@NAME`.
 ///
@@ -31,11 +34,32 @@ use std::time::Duration;
 #[command(after_long_help = "Examples:
   narrows setup
   narrows setup --ports eth1,eth2 --down 237mbit --up 38mbit --link docsis --yes
-  narrows setup --ports eth1,eth2 --down 95mbit --up 20mbit --link pppoe-ptm --dry-run")]
+  narrows setup --ports eth1,eth2 --down 95mbit --up 20mbit --link pppoe-ptm --dry-run
+  narrows setup --stick eth1 --vlans 100:200 --down 95mbit --up 20mbit --link ethernet
+  narrows setup --router eth1,eth2 --down 95mbit --up 20mbit --link ethernet")]
 pub struct Setup {
     /// The port towards the Internet and the one towards the home.
-    #[arg(long, value_name = "A,B", num_args = 1..=2, value_delimiter = ',')]
+    #[arg(
+        long, value_name = "A,B", num_args = 1..=2, value_delimiter = ',',
+        conflicts_with_all = ["stick", "router"],
+    )]
     ports: Vec<String>,
+
+    /// The one port of a box that joins two VLANs.
+    #[arg(long, value_name = "A", requires = "vlans", conflicts_with = "router")]
+    stick: Option<String>,
+
+    /// The VLAN towards the Internet and the one towards the home.
+    #[arg(long, value_name = "X:Y", value_parser = parse_pair, requires = "stick")]
+    vlans: Option<Pair>,
+
+    /// The port of a router towards the Internet, and all towards the home.
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    router: Vec<String>,
+
+    /// Route also past netfilter's rules and IPsec policies, as `narrows run` does with it.
+    #[arg(long, requires = "router")]
+    skip_netfilter: bool,
 
     /// Download rate, such as 95mbit. Use 95 % of what the line carries, so that the queue is here.
     #[arg(long, value_name = "RATE")]
@@ -95,26 +119,35 @@ impl Setup {
             steps::check(&self.directory, &self.name, self.force)?;
         }
         let stdin = io::stdin();
-        let mut given =
-            Answers { ports: self.ports, down: self.down, up: self.up, link: self.link };
+        let forwarding = match (&self.stick, self.vlans) {
+            (Some(device), Some(pair)) => Some(Forwarding::stick(device, &[pair])?),
+            _ if !self.router.is_empty() => Some(Forwarding::router(&self.router)?),
+            _ => None,
+        };
+        let mut given = Answers {
+            ports: self.ports,
+            forwarding,
+            down: self.down,
+            up: self.up,
+            link: self.link,
+        };
         if stdin.is_terminal() {
             given.ask(&interfaces::list(), &mut stdin.lock(), &mut io::stderr())?;
         }
         let line = given.complete()?;
 
         let session = super::run::default_session()?;
-        let ports = Forwarding::wire(&line.ports[0], &line.ports[1])?;
-        let findings = doctor::examine(
-            &line.ports[0],
-            &line.ports[1],
-            &wanted(&ports, FailMode::Open, PlaneKind::Xsk, &session),
-        );
+        let wanted = wanted(&line.forwarding, FailMode::Open, PlaneKind::Xsk, &session);
+        let wanted = Wanted { skip_netfilter: self.skip_netfilter, ..wanted };
+        let findings = examine(&line.forwarding, &wanted);
         let (good, rest): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| finding.severity == doctor::Severity::Ok);
         output::say(format_args!("doctor: {} checks are good", good.len()));
         output::text(doctor::render(&rest));
 
-        let plan = steps::Plan::new(&self.directory, &self.name, &line, steps::has_systemd())?;
+        let more = if self.skip_netfilter { &["--skip-netfilter"][..] } else { &[] };
+        let systemd = steps::has_systemd();
+        let plan = steps::Plan::new(&self.directory, &self.name, &line, more, systemd)?;
         output::text(&plan);
         let blocked = doctor::blockers(&rest).count();
         if self.dry_run {
@@ -140,7 +173,7 @@ impl Setup {
         if !plan.start(self.force)? {
             return Ok(ExitCode::SUCCESS);
         }
-        steps::watch(&line.ports[1], Duration::from_secs(self.watch))?;
+        steps::watch(line.homes()[0].as_str(), Duration::from_secs(self.watch))?;
         output::say(format_args!(
             "the policy is {}; after an edit: systemctl reload narrows@{}",
             plan.policy_file(),

@@ -145,12 +145,7 @@ fn frames_for_the_box_itself_go_to_its_kernel_and_not_across() {
     ip(bed.shaper(), &format!("addr add 198.51.100.1/24 dev {PORT_B}"));
     let instance = run(&bed, &["--fail-closed"]);
     let mut books = Books::open(&bed).unwrap();
-    let mac = |device: &str| {
-        let text = ip(bed.shaper(), &format!("-o link show dev {device}"));
-        let address = text.split("link/ether ").nth(1).unwrap()[..17].to_owned();
-        let mut bytes = address.split(':').map(|byte| u8::from_str_radix(byte, 16).unwrap());
-        [(); 6].map(|()| bytes.next().unwrap())
-    };
+    let mac = |port| bed.shaper().mac_address(port).unwrap();
     let client = RawSocket::open(bed.client(), CLIENT).unwrap();
     let server = RawSocket::open(bed.server(), SERVER).unwrap();
     for _ in 0..7 {

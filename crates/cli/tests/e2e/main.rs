@@ -47,6 +47,7 @@ mod round_trips;
 mod router;
 mod safeguard;
 mod sets;
+mod setting_up;
 mod setup;
 mod stalls;
 mod standby;

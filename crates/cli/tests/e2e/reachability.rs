@@ -4,7 +4,7 @@
 use crate::policing::XDP;
 use crate::setup::{NARROWS, ip, show, turn_to_count, wait_for};
 use narrows_testbed::Testbed;
-use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B};
+use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, written};
 use narrows_testbed::narrows::Instance;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -90,16 +90,10 @@ impl Host {
         })
     }
 
-    /// The MAC address of the port that faces the client.
-    fn mac(&self) -> String {
-        let path = format!("/sys/class/net/{PORT_A}/address");
-        self.bed.shaper().run("cat", &[&path]).unwrap().trim().to_owned()
-    }
-
     /// Those of `addresses` at which datagrams of the client arrive, sent to the port's MAC
     /// address.
     fn reached<'a>(&self, addresses: &[&'a str]) -> Vec<&'a str> {
-        let mac = self.mac();
+        let mac = written(self.bed.shaper().mac_address(PORT_A).unwrap());
         for address in addresses {
             let family = if address.contains(':') { "-6 " } else { "" };
             ip(
@@ -155,6 +149,19 @@ fn the_networks_do_not_reach_the_box_while_narrows_runs_and_it_is_as_before_afte
         host.start(&words).stop().unwrap();
         assert_eq!(host.automatic(), before, "{plane:?}");
     }
+}
+
+#[test]
+fn a_router_has_the_addresses_that_a_killed_wire_took_off() {
+    let Some(_turn) = turn_to_count() else { return };
+    let host = Host::new();
+    let before = host.automatic();
+    host.start(&["--fail-closed"]).kill().unwrap();
+    assert_ne!(host.automatic(), before);
+    let ports = format!("{PORT_A},{PORT_B}");
+    let router = ["run", "--router", &ports, "--skip-netfilter"];
+    let _instance = Instance::start_command(&host.bed, Path::new(NARROWS), &router).unwrap();
+    assert_eq!(host.automatic(), before);
 }
 
 #[test]

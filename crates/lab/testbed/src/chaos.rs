@@ -9,6 +9,7 @@
 //! - no flow was out for longer than the bound for this fault ([`outage`]);
 //! - in normal operation, which is the first part of an epoch and the time from a second after the
 //!   fault, nothing is lost except by the policy and no frame overtakes another of its flow;
+//! - in a router, every frame went to a next hop that was in force ([`routes`]);
 //! - while Narrows shapes, no window has more than the limit's rate and burst ([`limit`]).
 //!
 //! The harness trusts its own senders and receivers and the kernel's devices. From Narrows' own
@@ -20,6 +21,7 @@
 mod books;
 mod epoch;
 mod fault;
+mod forwarding;
 mod frame;
 mod limit;
 mod outage;
@@ -30,6 +32,7 @@ mod promises;
 mod receiver;
 mod report;
 mod rng;
+mod routes;
 mod schedule;
 mod sender;
 mod span;
@@ -37,6 +40,7 @@ mod traffic;
 mod world;
 
 pub use fault::Kind;
+pub use forwarding::Forwarding;
 pub use plane::Plane;
 pub use planted::Planted;
 pub use report::{Report, Row};
@@ -60,11 +64,13 @@ pub struct Options {
     pub seed: u64,
     /// How long new faults are started.
     pub duration: Duration,
+    /// What forwards between the ends.
+    pub forwarding: Forwarding,
     /// The plane that they strike.
     pub plane: Plane,
     /// Where its programs run, as in `narrows run --xdp`; by default where they run best.
     pub hook: Option<String>,
-    /// The kinds of faults; all that the plane has if there are none.
+    /// The kinds of faults; all that are possible if there are none.
     pub kinds: Vec<Kind>,
     /// A planted error of the harness, for a test of it.
     pub planted: Option<Planted>,
@@ -81,10 +87,12 @@ const EPOCH: Duration = Duration::from_millis(2800);
 /// Runs it, with its progress on standard error.
 pub fn run(options: &Options) -> Result<Report> {
     check()?;
-    let plane = options.plane;
+    let (forwarding, plane) = (options.forwarding, options.plane);
     let kinds = if options.kinds.is_empty() { &Kind::ALL[..] } else { &options.kinds };
-    let kinds: Vec<Kind> = kinds.iter().copied().filter(|kind| plane.has(*kind)).collect();
-    ensure!(!kinds.is_empty(), "the plane {} has no such faults", plane.name());
+    let is_there = |kind: &Kind| plane.has(*kind) && forwarding.has(*kind);
+    let kinds: Vec<Kind> = kinds.iter().copied().filter(is_there).collect();
+    let name = forwarding.name();
+    ensure!(!kinds.is_empty(), "a {name} on the plane {} has no such faults", plane.name());
     let mut schedule = Schedule::new(options.seed, plane, &kinds);
     let bed = Testbed::up(QUEUES)?;
     let mut world = World::begin(&bed, options)?;
@@ -106,5 +114,5 @@ pub fn run(options: &Options) -> Result<Report> {
         epochs.push((epoch, fault.outage().map(|bound| bound.as_millis())));
     }
     drop(progress);
-    Ok(Report::new(plane, options.seed, started.elapsed().as_secs(), epochs))
+    Ok(Report::new((forwarding, plane), options.seed, started.elapsed().as_secs(), epochs))
 }

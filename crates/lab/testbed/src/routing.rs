@@ -1,66 +1,79 @@
-//! The cost of routing: the kernel beside Narrows in the driver, with one route and with a table of
-//! the Internet's size, for one destination and for many.
+//! The cost of routing: the kernel and others beside Narrows in the driver, with one route and with
+//! a table of the Internet's size, for one destination and for many.
 //!
 //! Frames of 64 bytes come as from a NIC's driver: pages that never had a socket buffer, which a
-//! NAPI [thread](crate::receiving) on the first core receives. The sender on the last core always
-//! offers more than is taken. The server's device drops them in XDP. So the packets that arrive
-//! there in a second are what one core routes, and the time of that thread and of the softirqs is
-//! what a packet costs. Rounds are interleaved, and ratios are taken within a round.
+//! NAPI [thread](crate::receiving) on each of the first cores receives. A sender on each of the last
+//! cores always offers more than is taken. The server's device drops them in XDP. So the packets
+//! that arrive there in a second are what these cores route, and the time of those threads, of the
+//! softirqs and of the system's own threads is what a packet costs. Rounds are interleaved, and
+//! ratios are taken within a round.
 //!
-//! Non-goals: systems with workers, which need a third core; the cost of a look-up alone.
+//! Non-goals: the cost of a look-up alone.
 
 mod report;
+mod system;
 mod table;
+mod table6;
 
 pub use report::{Report, Row};
 
-use crate::bed::{CLIENT, PORT_A, PORT_B, SERVER, SERVER_MAC, written};
+use crate::bed::{CLIENT, CLIENT_MAC, PORT_A, PORT_B, SERVER, SERVER_MAC, written};
 use crate::counters::Counters;
+use crate::frames;
 use crate::narrows::Instance;
 use crate::process;
 use crate::progress::Progress;
 use crate::receiving::Threaded;
 use crate::requirements::{self, ETHTOOL, IP, Refusal};
 use crate::{Rounds, Testbed, cpu};
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use system::System;
 
-/// How many routes lead to the server.
-const ROUTES: [usize; 2] = [1, 1_000_000];
-/// How many addresses are there.
+/// How many addresses the destinations are.
 const DESTINATIONS: [usize; 2] = [1, 60_000];
-/// The prefixes from which destinations are drawn, and the larger table.
-const TABLE: usize = 1_000_000;
+/// How many cores route.
+const CPUS: [usize; 2] = [1, 2];
 /// The frame's length, without the frame check sequence.
 const FRAME_BYTES: usize = 64;
 /// How long a load runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// The MAC address to which the client sends.
-pub const ROUTER_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 4];
+const ROUTER_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 4];
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
 const SERVER_IP: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 2);
+const CLIENT_IP6: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 2);
+const SERVER_IP6: Ipv6Addr = Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 2);
 
-/// A router.
+/// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum System {
-    /// The kernel's own forwarding.
-    Kernel,
-    /// Narrows on the XDP plane, in the drivers.
-    NarrowsXdp,
+pub(crate) enum Family {
+    Ipv4,
+    Ipv6,
 }
 
-impl System {
-    const ALL: [Self; 2] = [Self::Kernel, Self::NarrowsXdp];
+impl Family {
+    const ALL: [Self; 2] = [Self::Ipv4, Self::Ipv6];
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Kernel => "kernel",
-            Self::NarrowsXdp => "narrows-xdp",
+            Self::Ipv4 => "ipv4",
+            Self::Ipv6 => "ipv6",
+        }
+    }
+
+    /// How many routes lead to the server: one, or about as many as the Internet has.
+    const fn routes(self) -> [usize; 2] {
+        match self {
+            Self::Ipv4 => [1, 1_000_000],
+            Self::Ipv6 => [1, 200_000],
         }
     }
 }
@@ -68,6 +81,8 @@ impl System {
 /// The parameters of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell {
+    family: Family,
+    cpus: usize,
     routes: usize,
     destinations: usize,
     system: System,
@@ -77,90 +92,210 @@ pub(crate) struct Cell {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sample {
     packets_per_second: f64,
-    /// Run time of the thread that receives, and of the softirqs' threads, in seconds per second.
+    /// Run time of the threads that route, in seconds per second.
     cores: f64,
 }
+
+/// Why a cell was not measured.
+type Absences = BTreeMap<Cell, String>;
 
 /// Refuses if the benchmark cannot run.
 pub fn check() -> Result<(), Refusal> {
     requirements::check(&[IP, ETHTOOL])
 }
 
-/// Addresses to which frames are sent.
-pub fn destinations(count: usize) -> Vec<Ipv4Addr> {
-    table::destinations(&table::prefixes(TABLE), count)
+/// Frames like this one go to `to`, a destination.
+///
+/// # Errors
+/// If `bytes` cannot hold its headers.
+pub fn frame(to: IpAddr, bytes: usize) -> Result<Vec<u8>> {
+    let macs = [CLIENT_MAC, ROUTER_MAC];
+    match to {
+        IpAddr::V4(to) => frames::udp4(frames::port(0), macs, [CLIENT_IP, to], bytes),
+        IpAddr::V6(to) => {
+            let payload = bytes.checked_sub(HEADERS6);
+            let payload = payload.with_context(|| format!("{bytes} bytes hold no headers"))?;
+            frames::udp6(frames::port(0), macs, [CLIENT_IP6, to], payload)
+        }
+    }
 }
 
-/// The source of all frames.
-pub fn source() -> Ipv4Addr {
-    CLIENT_IP
+/// Ethernet, IPv6 and UDP headers.
+const HEADERS6: usize = 14 + 40 + 8;
+
+/// The router's MAC address, and the destinations in the file `path`, one a line.
+pub fn towards(path: &Path) -> Result<([u8; 6], Vec<IpAddr>)> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let destinations = text.lines().map(str::parse).collect::<Result<Vec<IpAddr>, _>>();
+    let destinations = destinations.with_context(|| format!("no addresses: {}", path.display()))?;
+    if destinations.is_empty() {
+        bail!("{} names no address", path.display());
+    }
+    Ok((ROUTER_MAC, destinations))
+}
+
+/// The table of a family, and the destinations in it, made once for all senders.
+struct Networks {
+    family: Family,
+    /// What `ip -batch` reads to make the larger table.
+    commands: String,
+    /// By the number of destinations, the file that lists them.
+    files: BTreeMap<usize, PathBuf>,
+}
+
+impl Networks {
+    fn of(family: Family) -> Result<Self> {
+        let [_, size] = family.routes();
+        let most = DESTINATIONS.into_iter().max().unwrap_or(1);
+        let (commands, destinations): (String, Vec<IpAddr>) = match family {
+            Family::Ipv4 => {
+                let table = table::prefixes(size);
+                let to = table::destinations(&table, most).into_iter().map(IpAddr::from);
+                (table::commands(&table, SERVER_IP), to.collect())
+            }
+            Family::Ipv6 => {
+                let table = table6::prefixes(size);
+                let to = table6::destinations(&table, most).into_iter().map(IpAddr::from);
+                (table6::commands(&table, SERVER_IP6), to.collect())
+            }
+        };
+        let mut networks = Self { family, commands, files: BTreeMap::new() };
+        for count in DESTINATIONS {
+            let name = format!("nrw-towards-{}-{count}-{}", family.name(), std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let lines: String = destinations[..count].iter().map(|to| format!("{to}\n")).collect();
+            networks.files.insert(count, path.clone());
+            fs::write(&path, lines).with_context(|| path.display().to_string())?;
+        }
+        Ok(networks)
+    }
+}
+
+impl Drop for Networks {
+    fn drop(&mut self) {
+        for path in self.files.values() {
+            // A file in the temporary directory that is left behind does no harm.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// Runs it, with its progress on standard error.
 pub fn run(options: &Rounds) -> Result<Report> {
     check()?;
+    let cores = cpu::usable_cores()?;
     let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
-    let steps = ROUTES.len() * DESTINATIONS.len() * System::ALL.len();
+    let mut absent = Absences::new();
+    let systems: Vec<System> =
+        System::ALL.into_iter().filter(|system| system.absent().is_none()).collect();
+    let cpus: Vec<usize> = CPUS.into_iter().filter(|cpus| enough(cores.len(), *cpus)).collect();
+    let tables = Family::ALL.len() * 2 * cpus.len();
+    let steps = tables * DESTINATIONS.len() * systems.len();
     let mut progress = Progress::over(u64::from(options.rounds) * steps as u64);
-    for routes in ROUTES {
-        progress.say(&format!("{routes} routes"));
-        let bed = routed_bed(routes)?;
-        for round in 1..=options.rounds {
-            for system in System::ALL {
-                for destinations in DESTINATIONS {
-                    let cell = Cell { routes, destinations, system };
-                    let what = format!("{} to {destinations}", system.name());
+    for family in Family::ALL {
+        let networks = Networks::of(family)?;
+        for (routes, cpus) in
+            family.routes().into_iter().flat_map(|routes| CPUS.map(|cpus| (routes, cpus)))
+        {
+            let cells = System::ALL.into_iter().flat_map(|system| {
+                DESTINATIONS.map(|destinations| Cell { family, cpus, routes, destinations, system })
+            });
+            let why = |system: System| match enough(cores.len(), cpus) {
+                true => system.absent(),
+                false => Some(format!(
+                    "{cpus} cores that route and {cpus} that send are {}; this machine has {}",
+                    2 * cpus,
+                    cores.len()
+                )),
+            };
+            let (cells, missing): (Vec<Cell>, Vec<Cell>) =
+                cells.partition(|cell| why(cell.system).is_none());
+            absent.extend(missing.into_iter().filter_map(|cell| Some((cell, why(cell.system)?))));
+            if cells.is_empty() {
+                continue;
+            }
+            progress.say(&format!("{routes} routes of {}", family.name()));
+            let bed = routed_bed(&networks, routes, cpus)?;
+            for round in 1..=options.rounds {
+                for cell in &cells {
+                    let what = format!("{} to {}", cell.system.name(), cell.destinations);
                     progress.begin(&format!("round {round} of {}: {what}", options.rounds));
-                    let sample = measure(&bed, cell, options)?;
-                    samples.entry(cell).or_default().push(sample);
+                    let sample = measure(&bed, &networks, *cell, &cores, options)?;
+                    samples.entry(*cell).or_default().push(sample);
                 }
             }
         }
     }
     drop(progress);
-    Report::new(&samples)
+    Report::new(&samples, &absent)
 }
 
-/// A testbed whose middle routes to the server: by one route to everywhere, or by a table.
-fn routed_bed(routes: usize) -> Result<Testbed> {
-    let bed = Testbed::up(1)?;
+/// Whether `cores` suffice for as many senders as `cpus` that route. A single core is shared.
+fn enough(cores: usize, cpus: usize) -> bool {
+    cpus == 1 || cores >= 2 * cpus
+}
+
+/// A testbed whose middle routes to the server on so many cores: by one route to everywhere, or by
+/// a table.
+fn routed_bed(networks: &Networks, routes: usize, cpus: usize) -> Result<Testbed> {
+    let bed = Testbed::up(u32::try_from(cpus)?)?;
     let [router, server] = [ROUTER_MAC, SERVER_MAC].map(written);
-    let mut lines = format!(
-        "link set {PORT_A} address {router}\n\
-         addr add 10.1.0.1/24 dev {PORT_A}\naddr add 10.2.0.1/24 dev {PORT_B}\n\
-         neigh replace {SERVER_IP} lladdr {server} dev {PORT_B} nud permanent\n"
-    );
-    match routes {
-        1 => lines.push_str(&format!("route add default via {SERVER_IP}\n")),
-        many => lines.push_str(&table::commands(&table::prefixes(many), SERVER_IP)),
-    }
+    let mut lines = format!("link set {PORT_A} address {router}\n");
+    let default = match networks.family {
+        Family::Ipv4 => {
+            lines.push_str(&format!(
+                "addr add 10.1.0.1/24 dev {PORT_A}\naddr add 10.2.0.1/24 dev {PORT_B}\n\
+                 neigh replace {SERVER_IP} lladdr {server} dev {PORT_B} nud permanent\n"
+            ));
+            bed.shaper().set("ipv4/ip_forward", "1")?;
+            format!("route add default via {SERVER_IP}\n")
+        }
+        Family::Ipv6 => {
+            for scope in ["all", PORT_A, PORT_B] {
+                bed.shaper().set(&format!("ipv6/conf/{scope}/disable_ipv6"), "0")?;
+            }
+            bed.shaper().set("ipv6/conf/all/forwarding", "1")?;
+            lines.push_str(&format!(
+                "addr add fd01::1/64 dev {PORT_A} nodad\naddr add fd02::1/64 dev {PORT_B} nodad\n\
+                 neigh replace {SERVER_IP6} lladdr {server} dev {PORT_B} nud permanent\n"
+            ));
+            format!("route add default via {SERVER_IP6}\n")
+        }
+    };
+    lines.push_str(if routes == 1 { &default } else { &networks.commands });
     let mut ip = Command::new("ip");
     process::run_with(ip.args(["-n", bed.shaper().name(), "-batch", "-"]), &lines)?;
-    bed.shaper().set("ipv4/ip_forward", "1")?;
     Ok(bed)
 }
 
-fn measure(bed: &Testbed, cell: Cell, options: &Rounds) -> Result<Sample> {
+fn measure(
+    bed: &Testbed,
+    networks: &Networks,
+    cell: Cell,
+    cores: &[usize],
+    options: &Rounds,
+) -> Result<Sample> {
     let Rounds { program, window, .. } = options;
-    let [routers_core, senders_core] = cpu::outer_cores()?;
+    let (routers, senders) = (&cores[..cell.cpus], &cores[cores.len() - cell.cpus..]);
     // All systems alike: a `veth` takes redirected frames only with GRO on.
     bed.take_redirected(true)?;
-    let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), routers_core)?;
-    let ports = format!("{PORT_A},{PORT_B}");
-    let words = ["run", "--router", &ports, "--plane", "xdp", "--xdp", "native"];
-    let _instance = match cell.system {
-        System::Kernel => None,
-        System::NarrowsXdp => Some(Instance::start_command(bed, program, &words)?),
-    };
+    let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), routers)?;
+    let running = cell.system.start(bed, program, routers)?;
+    // What is no UDP over IPv4 is for the server itself, but nothing is of IPv6.
     let drain = ["bench", "drain", SERVER, "--udp"];
-    let _drain = Instance::start_in(bed.server(), program, &drain)?;
-    let [core, bytes, to] =
-        [senders_core, FRAME_BYTES, cell.destinations].map(|number| number.to_string());
-    let frames = ["bench", "routed-frames", CLIENT, &bytes, &core, &to];
-    let _sender = Instance::start_in(bed.client(), program, &frames)?;
+    let drain = if cell.family == Family::Ipv4 { &drain[..] } else { &drain[..3] };
+    let _drain = Instance::start_in(bed.server(), program, drain)?;
+    let bytes = FRAME_BYTES.to_string();
+    let file = networks.files[&cell.destinations].to_string_lossy().into_owned();
+    let send = |core: &usize| {
+        let core = core.to_string();
+        let words = ["bench", "routed-frames", CLIENT, &bytes, &core, &file];
+        Instance::start_in(bed.client(), program, &words)
+    };
+    let _senders = senders.iter().map(send).collect::<Result<Vec<_>>>()?;
     let mut arrived = Counters::of(bed.server(), SERVER)?;
     let mut look = || -> Result<_> {
-        let mut time = receives.cpu()?;
+        let mut time = receives.cpu()? + running.cpu()?;
         for thread in cpu::softirq_threads() {
             time += cpu::of_process(thread)?;
         }
@@ -175,4 +310,30 @@ fn measure(bed: &Testbed, cell: Cell, options: &Rounds) -> Result<Sample> {
         packets_per_second: (end.1 - start.1) as f64 / seconds,
         cores: (end.2 - start.2).as_secs_f64() / seconds,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_core_that_routes_has_one_that_sends() {
+        assert!(enough(1, 1) && enough(2, 1));
+        assert!(!enough(3, 2) && enough(4, 2));
+    }
+
+    #[test]
+    fn destinations_are_read_from_a_file_and_frames_are_of_their_family() {
+        let path = std::env::temp_dir().join(format!("nrw-towards-test-{}", std::process::id()));
+        fs::write(&path, "192.0.2.1\n2001:db8::1\n").unwrap();
+        let (_, read) = towards(&path).unwrap();
+        assert_eq!(
+            read.iter().map(|to| frame(*to, 64).unwrap()[12]).collect::<Vec<_>>(),
+            [8, 0x86]
+        );
+        fs::write(&path, "").unwrap();
+        assert!(towards(&path).unwrap_err().to_string().contains("names no address"));
+        fs::remove_file(&path).unwrap();
+        assert!(frame(read[1], 60).is_err());
+    }
 }

@@ -4,6 +4,7 @@
 mod bed;
 mod cake;
 mod checks;
+mod networks;
 mod shaper;
 mod traffic;
 mod trunk;

@@ -28,6 +28,8 @@ const MODULES: &[&str] = &[
     "nf_nat",
     "nf_conntrack_netlink",
     "nf_tables",
+    "nfnetlink_hook",
+    "xfrm_user",
     "sch_fq",
     "sch_fq_codel",
     "sch_cake",

@@ -539,10 +539,12 @@ impl Instance {
     }
 
     /// A wire has no address on the networks that it joins. What is in no VLAN of a stick, and all
-    /// that is for a router, is the kernel's.
+    /// that is for a router, is the kernel's: they get back what a wire left that was killed.
     fn take_off_addresses(&mut self) {
         let forwarding = &self.options.forwarding;
-        if !forwarding.is_stick() && !forwarding.is_router() {
+        if forwarding.is_stick() || forwarding.is_router() {
+            self.addresses.put_back();
+        } else {
             self.addresses.take_off(forwarding.devices(), &mut self.events);
         }
     }

@@ -249,21 +249,7 @@ impl<I: Io> Worker<I> {
         for ingress in self.ports() {
             // Malformed packets leave nowhere: they count where they came.
             self.receive(ingress, ingress, now, step);
-            let Some(sorted) = &mut self.sorted else { return };
-            for &id in self.arrivals.as_slice() {
-                match self.io.egress_of(ingress, id) {
-                    Some(egress) => sorted[egress].push(id),
-                    None => {
-                        let len = self.packets.len(id).0;
-                        self.arrived[ingress].add(1, len);
-                        let counters = &mut self.paths[ingress].counters;
-                        counters.rx_packets += 1;
-                        counters.rx_bytes += len;
-                        self.packets.discard(id, DropReason::Malformed);
-                    }
-                }
-            }
-            self.reclaim(ingress);
+            self.sort(ingress);
             for egress in self.ports() {
                 let Some(sorted) = &mut self.sorted else { return };
                 if sorted[egress].is_empty() {
@@ -280,6 +266,27 @@ impl<I: Io> Worker<I> {
             self.depart(egress, egress, now, step);
             self.reclaim(egress);
         }
+    }
+
+    /// Sorts a router's arrivals at `ingress` by the ports where they leave. One that leaves nowhere
+    /// counts where it came.
+    #[inline(always)]
+    fn sort(&mut self, ingress: PortId) {
+        let Some(sorted) = &mut self.sorted else { return };
+        for &id in self.arrivals.as_slice() {
+            match self.io.egress_of(ingress, id) {
+                Some(egress) => sorted[egress].push(id),
+                None => {
+                    let len = self.packets.len(id).0;
+                    self.arrived[ingress].add(1, len);
+                    let counters = &mut self.paths[ingress].counters;
+                    counters.rx_packets += 1;
+                    counters.rx_bytes += len;
+                    self.packets.discard(id, DropReason::Malformed);
+                }
+            }
+        }
+        self.reclaim(ingress);
     }
 
     /// Receives at `ingress`, for `egress` if all leaves there.
@@ -483,26 +490,42 @@ impl<I: Io> Worker<I> {
     pub fn refuse(&mut self, reason: DropReason, now: Nanos) -> bool {
         let mut any = false;
         for ingress in self.ports() {
-            // Where each would leave does not matter any more.
-            let egress = if self.sorted.is_some() { ingress } else { ingress.partner() };
+            let partner = if self.sorted.is_some() { ingress } else { ingress.partner() };
             self.arrivals.clear();
             self.io.receive(ingress, &mut self.packets, now, &mut self.arrivals);
-            let counters = &mut self.paths[egress].counters;
             // Malformed packets count as received, too.
             let malformed = u64::from(self.packets.unreclaimed());
-            counters.rx_packets += malformed;
+            self.paths[partner].counters.rx_packets += malformed;
             self.arrived[ingress].packets += malformed;
-            for &id in self.arrivals.as_slice() {
-                let len = self.packets.len(id).0;
-                counters.rx_packets += 1;
-                counters.rx_bytes += len;
-                self.arrived[ingress].add(1, len);
-                self.packets.discard(id, reason);
+            any |= malformed > 0 || !self.arrivals.is_empty();
+            self.sort(ingress);
+            for egress in self.ports() {
+                // In a router each counts where it would have left.
+                match &mut self.sorted {
+                    Some(sorted) => {
+                        std::mem::swap(&mut self.arrivals, &mut sorted[egress]);
+                        sorted[egress].clear();
+                    }
+                    None if egress != partner => continue,
+                    None => {}
+                }
+                self.discard_arrivals(ingress, egress, reason);
             }
-            any |= self.packets.unreclaimed() > 0;
-            self.reclaim(egress);
         }
         any
+    }
+
+    /// Drops the arrivals at `ingress` that were to leave at `egress`.
+    fn discard_arrivals(&mut self, ingress: PortId, egress: PortId, reason: DropReason) {
+        for &id in self.arrivals.as_slice() {
+            let len = self.packets.len(id).0;
+            let counters = &mut self.paths[egress].counters;
+            counters.rx_packets += 1;
+            counters.rx_bytes += len;
+            self.arrived[ingress].add(1, len);
+            self.packets.discard(id, reason);
+        }
+        self.reclaim(egress);
     }
 
     /// The numbers of its ports.

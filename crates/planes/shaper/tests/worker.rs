@@ -731,6 +731,29 @@ fn refused_packets_count_as_received_and_dropped_with_their_reason() {
 }
 
 #[test]
+fn a_router_refuses_packets_where_each_would_have_left() {
+    let mut bed = Bed::new(1).routed();
+    bed.arrive(0, PortId::FIRST, 30, 100, false);
+    bed.arrive(0, PortId::FIRST, 2, 100, true);
+    bed.arrive(0, PortId::SECOND, 5, 100, false);
+    let expected = ALL.map(|port| (1..=37).filter(|&number| route(number) == Some(port)).count());
+    let malformed = (31..=32).map(|number| ALL.map(|port| route(number) == Some(port)));
+    let now = bed.now;
+    while bed.workers[0].refuse(DropReason::Stalled, now) {
+        bed.check();
+    }
+    for (port, expected) in ALL.into_iter().zip(expected) {
+        let without = malformed.clone().filter(|leaves| leaves[port.index()]).count();
+        let counters = bed.workers[0].counters(port);
+        assert_eq!(counters.drops.get(DropReason::Stalled), (expected - without) as u64);
+        assert_eq!(counters.tx_packets, 0);
+    }
+    bed.arrive(0, PortId::SECOND, 30, 100, false);
+    while bed.step(0) == Activity::Busy {}
+    assert!(ALL.iter().all(|&port| bed.workers[0].counters(port).tx_packets > 0));
+}
+
+#[test]
 fn counts_of_a_direction_add_up_over_workers() {
     let mut bed = Bed::new(2);
     bed.arrive(0, PortId::FIRST, 3, 100, false);

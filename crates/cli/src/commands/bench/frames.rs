@@ -7,6 +7,7 @@ use narrows_bench::xdp::driver;
 use narrows_link::Link;
 use narrows_testbed::bed::SINK_MAC;
 use narrows_testbed::{attack, cpu, frames, routing};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
@@ -74,18 +75,15 @@ pub(super) struct RoutedFrames {
     /// The core that sends.
     #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
     core: u16,
-    /// To how many addresses they go.
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=131_072))]
-    destinations: u32,
+    /// The file with the addresses to which they go, one a line.
+    destinations: PathBuf,
 }
 
 impl RoutedFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let mut frame = frames::udp(frames::port(0), routing::ROUTER_MAC, self.bytes.into())?;
-        frame[26..30].copy_from_slice(&routing::source().octets());
-        let destinations = routing::destinations(self.destinations as usize);
-        let driver =
-            driver::Driver::towards(number(&self.device)?, routing::ROUTER_MAC, &destinations)?;
+        let (router, destinations) = routing::towards(&self.destinations)?;
+        let frame = routing::frame(destinations[0], self.bytes.into())?;
+        let driver = driver::Driver::towards(number(&self.device)?, router, &destinations)?;
         send(&driver, &frame, self.core.into())
     }
 }

@@ -3,6 +3,7 @@
 use super::interfaces::Interface;
 use super::policy::LINKS;
 use anyhow::{Context, bail};
+use narrows_forwarding::Forwarding;
 use narrows_link::Link;
 use narrows_tc::number;
 use narrows_units::Rate;
@@ -12,6 +13,8 @@ use std::io::{BufRead, Write};
 #[derive(Debug, Default)]
 pub struct Answers {
     pub ports: Vec<String>,
+    /// If it is no wire, which is between `ports`.
+    pub forwarding: Option<Forwarding>,
     pub down: Option<String>,
     pub up: Option<String>,
     pub link: Option<String>,
@@ -20,11 +23,23 @@ pub struct Answers {
 /// All answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// The ports towards the Internet and towards the home.
-    pub ports: [String; 2],
+    /// Its ports: the one towards the Internet, then those towards the home.
+    pub forwarding: Forwarding,
     pub down: Rate,
     pub up: Rate,
     pub link: String,
+}
+
+impl Line {
+    /// The name of the port towards the Internet.
+    pub fn internet(&self) -> &String {
+        &self.forwarding.names()[0]
+    }
+
+    /// The names of the ports towards the home, of which there is at least one.
+    pub fn homes(&self) -> &[String] {
+        &self.forwarding.names()[1..]
+    }
 }
 
 /// A question with one answer.
@@ -71,7 +86,7 @@ impl Answers {
         to: &mut impl Write,
     ) -> anyhow::Result<()> {
         let ask = |text, hint| Question { text, hint, preset: None };
-        if self.ports.is_empty() {
+        if self.ports.is_empty() && self.forwarding.is_none() {
             for Interface { name, what } in interfaces {
                 let name = narrows_escape::line(name);
                 writeln!(to, "  {name:<14} {what}")?;
@@ -116,7 +131,7 @@ impl Answers {
     /// The missing answers, as options.
     pub fn complete(self) -> anyhow::Result<Line> {
         let mut missing = Vec::new();
-        if self.ports.is_empty() {
+        if self.ports.is_empty() && self.forwarding.is_none() {
             missing.push("--ports A,B");
         }
         for (answer, option) in
@@ -132,16 +147,18 @@ impl Answers {
         if !missing.is_empty() {
             bail!("there is no terminal to ask at: give {}", missing.join(" "));
         }
-        let Ok([a, b]) = <[String; 2]>::try_from(self.ports) else {
-            bail!("--ports takes two interfaces, as --ports eth1,eth2");
+        let forwarding = match (self.forwarding, &self.ports[..]) {
+            (Some(forwarding), _) => forwarding,
+            (None, [a, b]) if a == b => {
+                bail!("the two ports are two interfaces, and {a} is one");
+            }
+            (None, [a, b]) => Forwarding::wire(a, b)?,
+            (None, _) => bail!("--ports takes two interfaces, as --ports eth1,eth2"),
         };
-        if a == b {
-            bail!("the two ports are two interfaces, and {a} is one");
-        }
         let said = |option: &str, text: &str| {
             rate(text).map_err(|why| anyhow::anyhow!("{option} {text}: {why}"))
         };
-        Ok(Line { down: said("--down", &down)?, up: said("--up", &up)?, ports: [a, b], link })
+        Ok(Line { down: said("--down", &down)?, up: said("--up", &up)?, forwarding, link })
     }
 }
 
@@ -186,6 +203,7 @@ mod tests {
     fn known() -> Answers {
         Answers {
             ports: vec!["a".into(), "b".into()],
+            forwarding: None,
             down: Some("95mbit".into()),
             up: Some("20mbit".into()),
             link: Some("docsis".into()),
@@ -199,6 +217,14 @@ mod tests {
         assert!(Answers { ports: vec!["a".into()], ..known() }.complete().is_err());
         assert!(Answers { ports: vec!["a".into(), "a".into()], ..known() }.complete().is_err());
         assert!(known().complete().is_ok());
+    }
+
+    #[test]
+    fn what_is_no_wire_needs_no_ports_beside_its_own() {
+        let router = ["a", "b", "c"].map(str::to_owned);
+        let forwarding = Some(Forwarding::router(&router).unwrap());
+        let line = Answers { ports: Vec::new(), forwarding, ..known() }.complete().unwrap();
+        assert_eq!((line.internet().as_str(), line.homes()), ("a", &router[1..]));
     }
 
     #[test]

@@ -20,19 +20,33 @@ const ASYMMETRIC: u64 = 5;
 
 /// A policy file for `line`.
 pub fn text(line: &Line) -> String {
-    let Line { ports: [internet, home], down, up, link } = line;
+    let Line { down, up, link, .. } = line;
+    let internet = line.internet();
     let filter =
         if down.bits_per_sec() >= ASYMMETRIC * up.bits_per_sec() { " ack-filter" } else { "" };
+    let homes = line.homes();
+    let mut downloads = format!(
+        "# Downloads leave through {}: a fair share for each device that receives.\n",
+        homes.join(", ")
+    );
+    if homes.len() > 1 {
+        downloads +=
+            "# Each of these ports may take the whole rate. Together they can ask for more.\n";
+    }
+    for home in homes {
+        let rate = written(*down);
+        downloads += &format!(
+            "qdisc replace dev {home} root cake bandwidth {rate} {link} besteffort dual-dsthost\n"
+        );
+    }
     format!(
         "# Written by `narrows setup`. After an edit: systemctl reload narrows@NAME.\n\
          # The words are those of tc-cake(8).\n\
          \n\
-         # Downloads leave through {home}: a fair share for each device that receives.\n\
-         qdisc replace dev {home} root cake bandwidth {} {link} besteffort dual-dsthost\n\
+         {downloads}\
          \n\
          # Uploads leave through {internet}: a fair share for each device that sends, calls first.\n\
          qdisc replace dev {internet} root cake bandwidth {} {link} diffserv4 dual-srchost{filter}\n",
-        written(*down),
         written(*up),
     )
 }
@@ -51,12 +65,31 @@ fn written(rate: Rate) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use narrows_forwarding::Forwarding;
     use narrows_tc::{OfflineHost, load, number};
 
     fn line(link: &str, down: &str, up: &str) -> Line {
         let rate = |text| number::rate(text).unwrap();
-        let ports = ["eth1", "eth2"].map(str::to_owned);
-        Line { ports, down: rate(down), up: rate(up), link: link.to_owned() }
+        let forwarding = Forwarding::wire("eth1", "eth2").unwrap();
+        Line { forwarding, down: rate(down), up: rate(up), link: link.to_owned() }
+    }
+
+    #[test]
+    fn each_port_of_a_stick_or_a_router_has_a_limit() {
+        let pair = ("100".parse().unwrap(), "200".parse().unwrap());
+        let ports = ["eth1", "eth2", "eth3"].map(str::to_owned);
+        for forwarding in [Forwarding::stick("eth1", &[pair]), Forwarding::router(&ports)] {
+            let forwarding = forwarding.unwrap();
+            let text =
+                text(&Line { forwarding: forwarding.clone(), ..line("raw", "95mbit", "20mbit") });
+            let [internet, homes @ ..] = forwarding.names() else { panic!("no ports") };
+            assert!(text.contains(&format!("dev {internet} root cake bandwidth 20mbit")), "{text}");
+            for home in homes {
+                assert!(text.contains(&format!("dev {home} root cake bandwidth 95mbit")), "{text}");
+            }
+            let policy = load(&text, "test", &OfflineHost::default()).unwrap();
+            assert_eq!(policy.ports().count(), forwarding.names().len());
+        }
     }
 
     #[test]

@@ -59,23 +59,38 @@ enum Start {
 }
 
 impl Plan {
-    /// The plan for instance `name`, with its files in `directory`.
-    pub fn new(directory: &Path, name: &str, line: &Line, systemd: bool) -> anyhow::Result<Self> {
+    /// The plan for instance `name`, with its files in `directory`. `more` are options of `narrows
+    /// run` besides its ports.
+    pub fn new(
+        directory: &Path,
+        name: &str,
+        line: &Line,
+        more: &[&str],
+        systemd: bool,
+    ) -> anyhow::Result<Self> {
         let text = policy::text(line).replace("narrows@NAME", &format!("narrows@{name}"));
         if let Err(complaints) = load(&text, "policy", &OfflineHost::default()) {
             bail!("this line has no policy: {}", complaints.trim());
         }
-        let [a, b] = &line.ports;
+        let words = line.forwarding.words();
+        let words: Vec<&str> = words.split(' ').chain(more.iter().copied()).collect();
+        let [option, ports, rest @ ..] = &words[..] else { bail!("no ports: {words:?}") };
+        // The unit's default is that of a wire.
+        let option = match *option {
+            "--ports" => String::new(),
+            option => format!("FORWARDING={option}\n"),
+        };
         let conf = format!(
             "# Written by `narrows setup`. OPTIONS takes what `narrows run --help` lists.\n\
-             PORTS={a},{b}\nOPTIONS=\n"
+             {option}PORTS={ports}\nOPTIONS={}\n",
+            rest.join(" ")
         );
         let [conf_file, policy_file] = files(directory, name);
         let start = match systemd {
             true => Start::Unit(format!("narrows@{name}")),
             false => Start::ByHand(format!(
-                "narrows run --ports {} --batch {}",
-                shell(&format!("{a},{b}")),
+                "narrows run {} --batch {}",
+                words.iter().map(|word| shell(word).into_owned()).collect::<Vec<_>>().join(" "),
                 shell(&policy_file.to_string_lossy())
             )),
         };
@@ -180,18 +195,39 @@ pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use narrows_forwarding::Forwarding;
     use narrows_units::Rate;
 
     fn line() -> Line {
         let rate = Rate::from_bits_per_sec;
-        let ports = ["eth1", "eth2"].map(str::to_owned);
-        Line { ports, down: rate(95_000_000), up: rate(20_000_000), link: "docsis".to_owned() }
+        let forwarding = Forwarding::wire("eth1", "eth2").unwrap();
+        let (down, up) = (rate(95_000_000), rate(20_000_000));
+        Line { forwarding, down, up, link: "docsis".to_owned() }
+    }
+
+    #[test]
+    fn what_is_no_wire_says_so_in_the_configuration() {
+        let shown = |forwarding, more: &[&str], systemd| {
+            let line = Line { forwarding, ..line() };
+            Plan::new(Path::new("/x"), "home", &line, more, systemd).unwrap().to_string()
+        };
+        let pair = ("100".parse().unwrap(), "200".parse().unwrap());
+        let stick = Forwarding::stick("eth1", &[pair]).unwrap();
+        let conf = shown(stick.clone(), &[], true);
+        let lines = "  FORWARDING=--stick\n  PORTS=eth1\n  OPTIONS=--vlans 100:200\n";
+        assert!(conf.contains(lines), "{conf}");
+        let by_hand = shown(stick, &[], false);
+        assert!(by_hand.contains("narrows run --stick eth1 --vlans 100:200 --batch /x/home.tc"));
+        let router = Forwarding::router(&["eth1", "eth2"].map(str::to_owned)).unwrap();
+        let conf = shown(router, &["--skip-netfilter"], true);
+        let lines = "  FORWARDING=--router\n  PORTS=eth1,eth2\n  OPTIONS=--skip-netfilter\n";
+        assert!(conf.contains(lines), "{conf}");
     }
 
     #[test]
     fn nothing_is_overwritten_without_force() {
         let folder = std::env::temp_dir().join(format!("nrw-setup-{}", std::process::id()));
-        let plan = Plan::new(&folder, "home", &line(), false).unwrap();
+        let plan = Plan::new(&folder, "home", &line(), &[], false).unwrap();
         check(&folder, "home", false).unwrap();
         plan.write().unwrap();
         assert!(check(&folder, "home", false).unwrap_err().to_string().contains("--force"));
@@ -207,10 +243,10 @@ mod tests {
     #[test]
     fn the_plan_shows_files_and_commands() {
         let shown =
-            Plan::new(Path::new("/etc/narrows"), "home", &line(), true).unwrap().to_string();
+            Plan::new(Path::new("/etc/narrows"), "home", &line(), &[], true).unwrap().to_string();
         assert!(shown.contains("write /etc/narrows/home.tc:\n  # "), "{shown}");
         assert!(shown.ends_with("run systemctl enable --now narrows@home\n"), "{shown}");
-        let shown = Plan::new(Path::new("/x"), "home", &line(), false).unwrap().to_string();
+        let shown = Plan::new(Path::new("/x"), "home", &line(), &[], false).unwrap().to_string();
         assert!(shown.contains("narrows run --ports eth1,eth2 --batch /x/home.tc"), "{shown}");
     }
 }

@@ -170,6 +170,8 @@ impl Bed {
         let steer =
             Steer::load_router(LAN_MAC, multi_buffer, SEAL, watchdog, entry, router, LAN).unwrap();
         let socket = socket(AddressFamily::XDP, SocketType::RAW, None).unwrap();
+        // Linux 7.3 refuses one without a ring.
+        rustix::net::sockopt::set_xdp_rx_ring_size(&socket, 64).unwrap();
         if is_served {
             steer.serve(0, socket.as_fd()).unwrap();
         }

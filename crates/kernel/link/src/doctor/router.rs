@@ -17,6 +17,7 @@ pub(super) fn judge_device(link: &Link, addressed: bool, facts: &RouterFacts) ->
         unaddressed(link, addressed),
         routing.zip(device).and_then(|(routing, device)| ipv4(link, device, routing)),
         routing.zip(device).and_then(|(routing, device)| ipv6(link, device, routing)),
+        routing.and_then(|routing| asks_nobody(link, routing)),
         device.and_then(|device| sources(link, device)),
     ]
     .into_iter()
@@ -74,6 +75,22 @@ fn ipv4(link: &Link, device: &DeviceRouting, routing: &RoutingFacts) -> Option<F
 fn ipv6(link: &Link, device: &DeviceRouting, routing: &RoutingFacts) -> Option<Finding> {
     let is_odd = device.ipv6_forwarding == Some(false) && routing.ipv6_forwarding == Some(true);
     is_odd.then(|| does_not_forward(link, "IPv6", "ipv6"))
+}
+
+/// Says where the kernel finds no neighbours: it asks for those of forwarded packets from its
+/// link-local address only.
+fn asks_nobody(link: &Link, routing: &RoutingFacts) -> Option<Finding> {
+    let has = |is_automatic: bool| {
+        let mut its = link.addresses.iter().filter(|address| address.ip.is_ipv6());
+        its.any(|address| address.is_automatic() == is_automatic)
+    };
+    let is_used = routing.ipv6_forwarding == Some(true) && has(false);
+    (is_used && !has(true)).then(|| {
+        let what = "has no link-local address, without which the kernel finds no neighbours of \
+                    IPv6 there";
+        Finding::warning(link.name(), what)
+            .remedy(format!("ip link set dev {} addrgenmode eui64", shell(link.name())))
+    })
 }
 
 fn does_not_forward(link: &Link, family: &str, directory: &str) -> Finding {
@@ -314,10 +331,23 @@ mod tests {
     }
 
     #[test]
+    fn without_a_link_local_address_no_neighbour_of_ipv6_is_found() {
+        let with = |addresses: &[&str]| {
+            bad(|facts| link(facts).addresses.extend(addresses.iter().map(|ip| address(ip))))
+        };
+        let found = with(&["2001:db8::1"]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].remedy.as_deref(), Some("ip link set dev a addrgenmode eui64"));
+        assert_eq!(with(&["2001:db8::1", "fe80::1"]), []);
+        assert_eq!(with(&["192.0.2.1"]), []);
+    }
+
+    #[test]
     fn a_router_for_ipv6_only_need_not_forward_ipv4() {
         let findings = bad(|facts| {
             for port in &mut facts.ports {
-                port.link.as_mut().unwrap().addresses = vec![address("2001:db8::1")];
+                let addresses = ["2001:db8::1", "fe80::1"].map(address);
+                port.link.as_mut().unwrap().addresses = addresses.to_vec();
             }
             for device in &mut routing(facts).devices {
                 device.ipv4_forwarding = Some(false);

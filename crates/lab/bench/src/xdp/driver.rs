@@ -10,10 +10,11 @@ use super::sink::{SINK, attached};
 use anyhow::{Context, Result};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use narrows_bpf::test_run::live_run;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
 const FLOOD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/flood.bpf.o"));
+const TOWARDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/towards.bpf.o"));
 const DROP_UDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drop_udp.bpf.o"));
 
 /// Frames of one call of the kernel, which takes tens of milliseconds to begin and to end, however
@@ -47,25 +48,41 @@ impl Driver {
     pub fn flooding(interface: u32, per_second: Option<f64>, sources: &[Ipv4Addr]) -> Result<Self> {
         // Of no frames a second it is more than any time.
         let interval = per_second.map_or(0, |rate| (BURST as f64 * 1e9 / rate) as u64);
-        Self::varying([interval, BURST, sources.len() as u64, 0], interface, sources)
+        let constants = [interval, BURST, sources.len() as u64];
+        Self::varying(FLOOD, &constants, interface, sources.iter().map(|ip| ip.octets()))
     }
 
     /// Frames leave by `interface`, as many as the core sends, each to the next one of
-    /// `destinations` through the router with this MAC address.
+    /// `destinations`, all of the family of the frames, through the router with this MAC address.
     ///
     /// # Errors
     /// If the kernel does not load the program that sends, or if there are too many destinations.
-    pub fn towards(interface: u32, router: [u8; 6], destinations: &[Ipv4Addr]) -> Result<Self> {
+    pub fn towards(interface: u32, router: [u8; 6], destinations: &[IpAddr]) -> Result<Self> {
         let [a, b, c, d, e, f] = router;
         let router = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-        Self::varying([0, BURST, destinations.len() as u64, router], interface, destinations)
+        let constants = [router, destinations.len() as u64];
+        let octets = |ip: &IpAddr| match ip {
+            IpAddr::V4(ip) => {
+                let mut octets = [0; 16];
+                octets[..4].copy_from_slice(&ip.octets());
+                octets
+            }
+            IpAddr::V6(ip) => ip.octets(),
+        };
+        Self::varying(TOWARDS, &constants, interface, destinations.iter().map(octets))
     }
 
-    fn varying(constants: [u64; 4], interface: u32, addresses: &[Ipv4Addr]) -> Result<Self> {
-        let driver = Self::with(FLOOD, &constants, interface)?;
+    /// With `addresses`, which differ from frame to frame.
+    fn varying<const LENGTH: usize>(
+        object: &[u8],
+        constants: &[u64],
+        interface: u32,
+        addresses: impl Iterator<Item = [u8; LENGTH]>,
+    ) -> Result<Self> {
+        let driver = Self::with(object, constants, interface)?;
         let into = map(&driver.maps, "addresses")?;
         for (number, address) in (0_u32..).zip(addresses) {
-            into.update(&number.to_ne_bytes(), &address.octets(), MapFlags::ANY)?;
+            into.update(&number.to_ne_bytes(), &address, MapFlags::ANY)?;
         }
         Ok(driver)
     }
@@ -118,7 +135,7 @@ impl Drain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use etherparse::{Ipv4Header, PacketBuilder};
+    use etherparse::{Ipv4Header, NetSlice, PacketBuilder, SlicedPacket};
     use narrows_bpf::test_run::{DROP, REDIRECT, test_run};
     use std::collections::BTreeSet;
     use std::fs;
@@ -165,6 +182,46 @@ mod tests {
         let Some(sent) = sent(None, &[], 1000) else { return };
         assert_eq!(sent.iter().collect::<BTreeSet<_>>().len(), 1000);
         assert!(sent.iter().all(|source| (84..88).contains(&source.octets()[0])));
+    }
+
+    #[test]
+    fn what_goes_through_a_router_takes_its_destinations_in_turn() {
+        if fs::metadata("/proc/self").unwrap().uid() != 0 {
+            eprintln!("SKIPPED: loading BPF programs needs root");
+            return;
+        }
+        let router = [2, 0, 0, 0, 0, 9];
+        for [one, other] in [["192.0.2.1", "198.51.100.7"], ["2001:db8::1", "2001:db8:1::2"]] {
+            let [one, other]: [IpAddr; 2] = [one, other].map(|ip| ip.parse().unwrap());
+            let driver = Driver::towards(NOWHERE, router, &[one, other]).unwrap();
+            let mut frame = Vec::new();
+            let builder = PacketBuilder::ethernet2([2; 6], [4; 6]);
+            // What a router has left of it, with one hop less.
+            let builder = match one {
+                IpAddr::V4(_) => builder.ipv4([10, 0, 0, 2], [10, 0, 0, 1], 63),
+                IpAddr::V6(_) => builder.ipv6([1; 16], [2; 16], 63),
+            };
+            builder.udp(1, 9).write(&mut frame, &[0; 18]).unwrap();
+            for wanted in [one, other, one] {
+                let run = test_run(driver.program.as_fd(), &frame, 1).unwrap();
+                frame = run.frame;
+                assert_eq!((run.verdict, &frame[..6]), (REDIRECT, &router[..]));
+                let parsed = SlicedPacket::from_ethernet(&frame).unwrap();
+                let (to, hops): (IpAddr, u8) = match parsed.net.unwrap() {
+                    NetSlice::Ipv4(ip) => {
+                        let header = ip.header().to_header();
+                        assert_eq!(header.header_checksum, header.calc_header_checksum());
+                        (header.destination.into(), header.time_to_live)
+                    }
+                    NetSlice::Ipv6(ip) => {
+                        let header = ip.header().to_header();
+                        (header.destination.into(), header.hop_limit)
+                    }
+                    _ => panic!("no IP"),
+                };
+                assert_eq!((to, hops), (wanted, 64));
+            }
+        }
     }
 
     #[test]

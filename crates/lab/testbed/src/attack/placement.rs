@@ -27,7 +27,7 @@ impl Cores {
     pub(super) fn take(self, bed: &Testbed) -> Result<Threaded<'_>> {
         go_up_on(bed.client(), CLIENT, self.ends)?;
         go_up_on(bed.server(), SERVER, self.ends)?;
-        let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), self.shaper)?;
+        let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), &[self.shaper])?;
         receives.put_first()?;
         Ok(receives)
     }

@@ -14,7 +14,7 @@ use super::limit::{self, Fullest, Limit, Shaped};
 use super::outage;
 use super::policy::{OFFERED_BACK, OFFERED_FORTH};
 use super::promises;
-use super::receiver::Receiver;
+use super::receiver::{Heard, Receiver};
 use super::sender::{Log, Stream, now};
 use super::span::Span;
 use super::traffic::Traffic;
@@ -60,6 +60,8 @@ pub(super) struct OneWay {
     pub(super) reordered: u64,
     /// Frames that arrived more than once.
     pub(super) doubled: u64,
+    /// Frames that arrived by a route that was not in force.
+    pub(super) misled: u64,
 }
 
 /// The result of one fault.
@@ -83,9 +85,8 @@ pub(super) fn run(
 ) -> Result<Epoch> {
     let mut devices = accounting::Books::open(world.bed)?;
     world.open_books()?;
-    let ends = world.bed.ends();
-    // Frames that go forth are received at the server.
-    let receivers = [Receiver::start(ends[1])?, Receiver::start(ends[0])?];
+    // Frames that go forth are received at the server, by all its devices.
+    let receivers = world.ends().into_iter().map(Receiver::start).collect::<Result<Vec<_>>>()?;
     let began = now()?;
     let before = world.policy();
     let main = [
@@ -107,10 +108,12 @@ pub(super) fn run(
     // are old.
     world.wait_until("at rest", Snapshot::is_at_rest)?;
     let devices = devices.settle()?;
-    let mut arrivals = receivers.into_iter().map(Receiver::stop).collect::<Result<Vec<_>>>()?;
-    let received = [arrivals[0].len() as u64, arrivals[1].len() as u64];
+    let mut heard = receivers.into_iter().map(Receiver::stop).collect::<Result<Vec<_>>>()?;
+    let client = heard.remove(0);
+    let mut heard = [heard.into_iter().fold(Heard::default(), Heard::and), client];
+    let received = heard.each_ref().map(|heard| heard.arrivals.len() as u64 + heard.others);
     if let Some(planted) = world.planted {
-        planted.spoil(&mut arrivals[Way::Back.index()]);
+        planted.spoil(&mut heard[planted.way().index()].arrivals);
     }
     let counted = world.counted(&devices, received)?;
     let logs = std::mem::take(&mut world.logs);
@@ -118,7 +121,7 @@ pub(super) fn run(
     let after = world.policy();
     let ways = Way::BOTH.map(|way| {
         let logs: Vec<Log> = logs.iter().filter(|log| log.way == way).cloned().collect();
-        let traffic = Traffic::of(&logs, &arrivals[way.index()]);
+        let traffic = Traffic::of(&logs, &heard[way.index()].arrivals);
         let shaped = times.shaped(&trace, before.limit(way), after.limit(way));
         OneWay {
             way,
@@ -131,6 +134,7 @@ pub(super) fn run(
             normal_reordered: traffic.reordered_within(&times.normal(Nanos::ZERO)),
             reordered: traffic.reordered.len() as u64,
             doubled: traffic.doubled.len() as u64,
+            misled: if way == Way::Forth { world.misled(&traffic.received) } else { 0 },
         }
     });
     let mut broken = promises::broken(kind, fault.outage(), &ways);

@@ -14,6 +14,7 @@ mod policy;
 mod queues;
 mod reload;
 mod restart;
+mod routes;
 mod upgrade;
 
 use super::books::Destroyed;
@@ -97,6 +98,10 @@ pub enum Kind {
     Queues,
     /// The standby bridge is damaged.
     Bridge,
+    /// Another route for a while.
+    Routes,
+    /// The next hop has another MAC address for a while.
+    Neighbours,
     /// Another policy by `narrows tc`.
     Policy,
     /// Another policy in the file, and SIGHUP.
@@ -115,7 +120,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Calm,
         Self::Kill,
         Self::Restart,
@@ -126,6 +131,8 @@ impl Kind {
         Self::Mtu,
         Self::Queues,
         Self::Bridge,
+        Self::Routes,
+        Self::Neighbours,
         Self::Policy,
         Self::Reload,
         Self::Classes,
@@ -153,6 +160,8 @@ impl Kind {
             Self::Mtu => "mtu",
             Self::Queues => "queues",
             Self::Bridge => "bridge",
+            Self::Routes => "routes",
+            Self::Neighbours => "neighbours",
             Self::Policy => "policy",
             Self::Reload => "reload",
             Self::Classes => "classes",
@@ -166,7 +175,8 @@ impl Kind {
     /// Whether traffic must not be affected: order holds during the fault, too, and Narrows drops
     /// nothing except by policy.
     pub(super) const fn is_seamless(self) -> bool {
-        matches!(self, Self::Calm | Self::Upgrade | Self::Bridge | Self::Policy | Self::Reload)
+        use Kind::{Bridge, Calm, Neighbours, Policy, Reload, Upgrade};
+        matches!(self, Calm | Upgrade | Bridge | Neighbours | Policy | Reload)
     }
 
     /// A fault of this kind on `plane`, with parameters drawn from `rng`. `time` is the number of
@@ -183,6 +193,8 @@ impl Kind {
             Self::Mtu => Box::new(mtu::Mtu::draw(rng)),
             Self::Queues => Box::new(queues::Queues::draw(rng, time)),
             Self::Bridge => Box::new(bridge::Spoilt::draw(rng)),
+            Self::Routes => Box::new(routes::Change::of_route(rng)),
+            Self::Neighbours => Box::new(routes::Change::of_neighbour(rng)),
             Self::Policy => Box::new(policy::Change::draw(rng, plane)),
             Self::Reload => Box::new(reload::Reload::draw(rng, plane)),
             Self::Classes => Box::new(classes::Classes::draw(rng)),

@@ -4,9 +4,9 @@
 //! allows, so that the sequence number of a frame can be rewritten and the frame sent again.
 
 use crate::bed::{CLIENT_IP, CLIENT_MAC, SERVER_IP, SERVER_MAC, SINK_MAC};
-use crate::frames::{DISCARD, HEADERS, port};
-use anyhow::{Context, Result};
-use etherparse::{Ipv4Header, PacketBuilder};
+use crate::frames::{self, HEADERS, port};
+use anyhow::{Result, ensure};
+use std::net::Ipv4Addr;
 
 /// The direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -45,9 +45,8 @@ const MAGIC: [u8; 4] = *b"nrwC";
 const LENGTH: usize = 16;
 /// The shortest frame that holds one.
 pub(super) const SHORTEST: usize = HEADERS + LENGTH;
-/// The offsets of the IPv4 header and its addresses in a frame.
+/// The offset of the source address in a frame.
 const SOURCE: usize = 26;
-const IP: usize = 14;
 
 impl Mark {
     /// Writes it into a frame made by [`template`].
@@ -74,34 +73,35 @@ impl Mark {
     }
 }
 
-/// A frame of `length` bytes of the flow with number `flow`.
-pub(super) fn template(way: Way, flow: u16, length: usize) -> Result<Vec<u8>> {
-    let payload = length
-        .checked_sub(HEADERS)
-        .filter(|payload| *payload >= LENGTH)
-        .with_context(|| format!("a frame has at least {SHORTEST} bytes, not {length}"))?;
-    let (mac, from, to) = match way {
-        Way::Forth => (CLIENT_MAC, CLIENT_IP, SERVER_IP),
-        Way::Back => (SERVER_MAC, SERVER_IP, CLIENT_IP),
-    };
-    let mut frame = Vec::with_capacity(length);
-    PacketBuilder::ethernet2(mac, SINK_MAC)
-        .ipv4(from.octets(), to.octets(), 64)
-        .udp(port(flow), DISCARD)
-        .write(&mut frame, &vec![0; payload])?;
-    // No checksum: the mark is written later.
-    frame[HEADERS - 2..HEADERS].fill(0);
-    Ok(frame)
+/// The addresses between which frames go, of sender and receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Path {
+    pub(super) macs: [[u8; 6]; 2],
+    pub(super) ips: [Ipv4Addr; 2],
+}
+
+impl Path {
+    /// Through a wire.
+    pub(super) const fn direct(way: Way) -> Self {
+        match way {
+            Way::Forth => Self { macs: [CLIENT_MAC, SINK_MAC], ips: [CLIENT_IP, SERVER_IP] },
+            Way::Back => Self { macs: [SERVER_MAC, SINK_MAC], ips: [SERVER_IP, CLIENT_IP] },
+        }
+    }
+}
+
+/// A frame of `length` bytes of the flow with number `flow`. It has no UDP checksum, because the
+/// mark is written later.
+pub(super) fn template(path: Path, flow: u16, length: usize) -> Result<Vec<u8>> {
+    ensure!(length >= SHORTEST, "a frame has at least {SHORTEST} bytes, not {length}");
+    frames::udp4(port(flow), path.macs, path.ips, length)
 }
 
 /// Gives a frame another source address, 10.0.0.0 and the lowest 24 bits of `number`.
 pub(super) fn set_source(frame: &mut [u8], number: u32) -> Result<()> {
     let [_, a, b, c] = number.to_be_bytes();
     frame[SOURCE..SOURCE + 4].copy_from_slice(&[10, a, b, c]);
-    let (header, _) = Ipv4Header::from_slice(&frame[IP..])?;
-    let sum = header.calc_header_checksum();
-    frame[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
-    Ok(())
+    frames::sum_up(frame)
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_mark_comes_out_as_it_went_in() {
         let mark = Mark { stream: 3, flow: 65_535, seq: u64::MAX - 1 };
-        let mut frame = template(Way::Back, 7, SHORTEST).unwrap();
+        let mut frame = template(Path::direct(Way::Back), 7, SHORTEST).unwrap();
         assert_eq!(Mark::read(&frame), None, "nothing is written yet");
         mark.write(&mut frame);
         assert_eq!(Mark::read(&frame), Some(mark));
@@ -121,15 +121,15 @@ mod tests {
 
     #[test]
     fn a_frame_has_the_flow_and_the_length_asked_for() {
-        let frame = template(Way::Forth, 5, 300).unwrap();
+        let frame = template(Path::direct(Way::Forth), 5, 300).unwrap();
         assert_eq!(frame.len(), 300);
         assert!(SlicedPacket::from_ethernet(&frame).is_ok());
-        assert!(template(Way::Forth, 5, SHORTEST - 1).is_err());
+        assert!(template(Path::direct(Way::Forth), 5, SHORTEST - 1).is_err());
     }
 
     #[test]
     fn another_source_leaves_the_header_right() {
-        let mut frame = template(Way::Forth, 5, 100).unwrap();
+        let mut frame = template(Path::direct(Way::Forth), 5, 100).unwrap();
         set_source(&mut frame, 0x0102_0304).unwrap();
         let parsed = SlicedPacket::from_ethernet(&frame).unwrap();
         let Some(NetSlice::Ipv4(ip)) = parsed.net else { panic!("not IPv4") };

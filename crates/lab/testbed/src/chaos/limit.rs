@@ -97,7 +97,7 @@ mod tests {
     fn at(micros: impl IntoIterator<Item = u64>) -> Vec<Received> {
         let frame = |micros| {
             let at = Nanos::from_micros(micros);
-            Received { at, stream: 0, sent: Sent { at, flow: 0, bytes: 1000 } }
+            Received { at, stream: 0, sent: Sent { at, flow: 0, bytes: 1000 }, hop: 3 }
         };
         micros.into_iter().map(frame).collect()
     }

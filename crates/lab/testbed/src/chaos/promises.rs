@@ -20,6 +20,9 @@ pub(super) fn broken(kind: Kind, outage: Option<Duration>, ways: &[OneWay; 2]) -
         if one.doubled > 0 {
             say(format!("{} packets arrived more than once", one.doubled));
         }
+        if one.misled > 0 {
+            say(format!("{} packets by a route that was not in force", one.misled));
+        }
         if one.normal_reordered > 0 {
             let n = one.normal_reordered;
             say(format!("{n} packets out of their flow's order in normal operation"));
@@ -83,6 +86,7 @@ mod tests {
             normal_reordered: 0,
             reordered: 0,
             doubled: 0,
+            misled: 0,
         }
     }
 
@@ -109,9 +113,10 @@ mod tests {
     #[test]
     fn every_promise_can_be_broken() {
         type Spoil = fn(&mut OneWay);
-        let spoilt: [(Kind, Spoil, &str); 10] = [
+        let spoilt: [(Kind, Spoil, &str); 11] = [
             (Kind::Kill, |one| one.books.unaccounted = 1, "back: 1 packets unaccounted"),
             (Kind::Kill, |one| one.doubled = 2, "more than once"),
+            (Kind::Kill, |one| one.misled = 2, "2 packets by a route that was not in force"),
             (Kind::Kill, |one| one.normal_reordered = 3, "order"),
             (Kind::Kill, |one| one.fullest[1].exceeded = true, "the limit passes"),
             (Kind::Upgrade, |one| one.reordered = 3, "order around the fault"),

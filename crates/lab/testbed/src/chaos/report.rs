@@ -3,6 +3,7 @@
 use super::books::Books;
 use super::epoch::Epoch;
 use super::fault::Kind;
+use super::forwarding::Forwarding;
 use super::plane::Plane;
 use crate::machine::Machine;
 use crate::table;
@@ -31,6 +32,7 @@ pub struct Row {
 pub struct Report {
     #[serde(flatten)]
     machine: Machine,
+    forwarding: Forwarding,
     plane: Plane,
     seed: u64,
     seconds: u64,
@@ -63,7 +65,7 @@ fn is_counted(reason: &str) -> bool {
 
 impl Report {
     pub(super) fn new(
-        plane: Plane,
+        (forwarding, plane): (Forwarding, Plane),
         seed: u64,
         seconds: u64,
         epochs: Vec<(Epoch, Option<u128>)>,
@@ -102,6 +104,7 @@ impl Report {
         let rows: Vec<Row> = rows.into_values().collect();
         Self {
             machine: Machine::here(),
+            forwarding,
             plane,
             seed,
             seconds,
@@ -149,8 +152,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { machine, plane, seed, seconds, .. } = self;
-        writeln!(f, "{machine}; plane {}, seed {seed}, {seconds} s", plane.name())?;
+        let Self { machine, forwarding, plane, seed, seconds, .. } = self;
+        let what = format!("{} on the plane {}", forwarding.name(), plane.name());
+        writeln!(f, "{machine}; {what}, seed {seed}, {seconds} s")?;
         let header =
             ["fault", "times", "longest outage", "promised", "uncounted", "reordered", "broken"];
         let mut table = table::of_figures(0, header);

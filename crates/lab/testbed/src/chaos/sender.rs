@@ -1,6 +1,6 @@
 //! Sends numbered frames at a steady pace and notes when each was handed to the kernel.
 
-use super::frame::{self, Mark, Way};
+use super::frame::{self, Mark, Path, Way};
 use super::rng::Rng;
 use crate::background::Background;
 use crate::bed::Testbed;
@@ -79,15 +79,15 @@ pub(super) fn now() -> Result<Nanos> {
 }
 
 impl Stream {
-    /// Starts to send at its end of `bed`.
-    pub(super) fn start(self, bed: &Testbed) -> Result<Running> {
+    /// Starts to send at its end of `bed`, along `path`.
+    pub(super) fn start(self, bed: &Testbed, path: Path) -> Result<Running> {
         ensure!(!self.lengths.is_empty(), "a stream needs a length");
         let end = bed.ends()[self.way.index()];
         let socket = RawSocket::open(end.namespace, end.device)?;
         let frames = (0..FLOWS)
             .map(|flow| {
                 let length = self.lengths[usize::from(flow) % self.lengths.len()];
-                Ok(Buffer { flow, bytes: frame::template(self.way, flow, length)? })
+                Ok(Buffer { flow, bytes: frame::template(path, flow, length)? })
             })
             .collect::<Result<Vec<_>>>()?;
         Background::start("chaos sender", move |end| self.send(&socket, frames, end)).map(Running)

@@ -12,6 +12,8 @@ pub(super) struct Received {
     pub(super) at: Nanos,
     pub(super) stream: u8,
     pub(super) sent: Sent,
+    /// The last byte of the MAC address to which it came.
+    pub(super) hop: u8,
 }
 
 /// All streams of one way over one epoch.
@@ -38,7 +40,7 @@ impl Traffic {
             Self { sent: logs.iter().map(|log| log.sent.len() as u64).sum(), ..Self::default() };
         let mut seen: Vec<Vec<bool>> = logs.iter().map(|log| vec![false; log.sent.len()]).collect();
         let mut latest: HashMap<(u8, u16), u64> = HashMap::new();
-        for &Arrival { mark, at } in arrivals {
+        for &Arrival { mark, at, hop } in arrivals {
             let place = logs.iter().position(|log| log.stream == mark.stream);
             let found = place.and_then(|place| Some((place, *logs[place].get(mark.seq)?)));
             let Some((place, sent)) = found.filter(|(_, sent)| sent.flow == mark.flow) else {
@@ -50,7 +52,7 @@ impl Traffic {
                 traffic.doubled.push(at);
                 continue;
             }
-            traffic.received.push(Received { at, stream: mark.stream, sent });
+            traffic.received.push(Received { at, stream: mark.stream, sent, hop });
             if logs[place].keeps_order {
                 let latest = latest.entry((mark.stream, mark.flow)).or_default();
                 if mark.seq < *latest {
@@ -106,7 +108,7 @@ pub(super) mod tests {
     /// The arrival of frame `i` of `log`, a tenth of a millisecond after it was sent.
     pub(in crate::chaos) fn arrival(i: u64) -> Arrival {
         let mark = Mark { stream: 1, flow: (i % 2) as u16, seq: 100 + i };
-        Arrival { mark, at: Nanos::from_millis(i) + Nanos::from_micros(100) }
+        Arrival { mark, at: Nanos::from_millis(i) + Nanos::from_micros(100), hop: 3 }
     }
 
     fn of(arrivals: impl IntoIterator<Item = u64>) -> Traffic {

@@ -3,13 +3,17 @@
 
 use super::Options;
 use super::books::{Counted, Drops};
-use super::frame::Way;
+use super::forwarding::Forwarding;
+use super::frame::{Path, Way};
 use super::plane::Plane;
 use super::planted::Planted;
 use super::policy::{Policy, policies};
+use super::routes::{Hop, PORT_C, Routes};
 use super::sender::{Log, Running, Stream};
+use super::traffic::Received;
 use crate::accounting::Devices;
-use crate::bed::{PORT_A, PORT_B, Testbed};
+use crate::bed::{End, PORT_A, PORT_B, Testbed};
+use crate::counters::Counts;
 use crate::narrows::Instance;
 use crate::process;
 use anyhow::{Context, Result, bail, ensure};
@@ -24,6 +28,9 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is asked.
 const POLL: Duration = Duration::from_millis(10);
 
+/// What a router's program dropped because a route says so.
+const BLACKHOLE: &str = "blackhole";
+
 /// Counts by way.
 type ByWay<T> = [T; 2];
 
@@ -31,6 +38,11 @@ type ByWay<T> = [T; 2];
 pub(super) struct World<'a> {
     pub(super) bed: &'a Testbed,
     pub(super) plane: Plane,
+    /// In a router.
+    routes: Option<Routes<'a>>,
+    /// What was counted beside the bed's own devices when the epoch began: by the third port, and
+    /// by the end behind it.
+    aside: [Counts; 2],
     hook: Option<String>,
     program: PathBuf,
     policy_file: PathBuf,
@@ -55,6 +67,8 @@ impl<'a> World<'a> {
         let mut world = Self {
             bed,
             plane: options.plane,
+            routes: None,
+            aside: Default::default(),
             hook: options.hook.clone(),
             program: options.program.clone(),
             policy_file: std::env::temp_dir().join(file),
@@ -67,7 +81,12 @@ impl<'a> World<'a> {
             planted: options.planted,
         };
         world.write_policy()?;
-        bed.take_redirected(options.hook.as_deref() == Some("native"))?;
+        if options.forwarding == Forwarding::Router {
+            world.routes = Some(Routes::up(bed)?);
+        }
+        for end in world.ends() {
+            end.take_redirected(options.hook.as_deref() == Some("native"))?;
+        }
         world.start()?;
         Ok(world)
     }
@@ -92,11 +111,47 @@ impl<'a> World<'a> {
     /// Starts an instance with the policy file, and waits until it forwards.
     pub(super) fn start(&mut self) -> Result<()> {
         let file = self.policy_file.to_str().context("a temporary directory that is no text")?;
-        let mut words = vec!["--plane", self.plane.name(), "-b", file];
+        let ports = self.ports().join(",");
+        let forwarding = if self.routes.is_some() { "--router" } else { "--ports" };
+        let mut words = vec!["run", forwarding, &ports, "--plane", self.plane.name(), "-b", file];
         words.extend(self.hook.iter().flat_map(|hook| ["--xdp", hook]));
-        let started = Instance::start(self.bed, &self.program, &words)?;
+        let started = Instance::start_command(self.bed, &self.program, &words)?;
         self.instance = Some(started);
         Ok(())
+    }
+
+    /// Its ports.
+    pub(super) fn ports(&self) -> Vec<&'static str> {
+        [PORT_A, PORT_B].into_iter().chain(self.routes.as_ref().map(|_| PORT_C)).collect()
+    }
+
+    /// Those where frames leave that go `way`.
+    pub(super) fn ports_out(&self, way: Way) -> Vec<&'static str> {
+        match way {
+            Way::Forth => self.ports().split_off(1),
+            Way::Back => vec![PORT_A],
+        }
+    }
+
+    /// All ends of cables, the client's first.
+    pub(super) fn ends(&self) -> Vec<End<'a>> {
+        let aside = self.routes.as_ref().map(Routes::aside);
+        self.bed.ends().into_iter().chain(aside).collect()
+    }
+
+    /// Leads what goes forth through a router to `hop`.
+    pub(super) fn lead(&mut self, hop: Hop) -> Result<()> {
+        self.routes.as_mut().context("a wire has no routes")?.lead(hop)
+    }
+
+    /// Makes a router's routes what they were before a port was down.
+    pub(super) fn restore_routes(&self) -> Result<()> {
+        self.routes.as_ref().map_or(Ok(()), Routes::restore)
+    }
+
+    /// How many frames that went forth had a wrong next hop.
+    pub(super) fn misled(&self, received: &[Received]) -> u64 {
+        self.routes.as_ref().map_or(0, |routes| routes.misled(received))
     }
 
     /// The running instance.
@@ -131,7 +186,8 @@ impl<'a> World<'a> {
 
     /// The drops of the present Narrows process.
     pub(super) fn drops(&mut self) -> Result<ByWay<Drops>> {
-        drops(&self.show()?)
+        let show = self.show()?;
+        self.drops_in(&show)
     }
 
     /// Waits until its reported state satisfies `what`.
@@ -169,7 +225,9 @@ impl<'a> World<'a> {
     /// Starts a stream. Its sequence numbers continue those of the last one with its number.
     pub(super) fn send(&mut self, stream: Stream) -> Result<Running> {
         let first = self.next[usize::from(stream.number)];
-        Stream { first, ..stream }.start(self.bed)
+        let direct = Path::direct(stream.way);
+        let path = self.routes.as_ref().map_or(direct, |routes| routes.path(stream.way));
+        Stream { first, ..stream }.start(self.bed, path)
     }
 
     /// Ends a stream and keeps its log for the books.
@@ -185,6 +243,10 @@ impl<'a> World<'a> {
         self.opening = self.drops()?;
         self.ended = ByWay::default();
         self.logs.clear();
+        if let Some(routes) = &mut self.routes {
+            routes.forget();
+            self.aside = routes.counts_aside()?;
+        }
         Ok(())
     }
 
@@ -196,11 +258,21 @@ impl<'a> World<'a> {
         received: ByWay<u64>,
     ) -> Result<ByWay<Counted>> {
         let show = self.show()?;
-        let now = drops(&show)?;
-        // In the order of directions: forward frames arrive at port A.
-        let to_box = [PORT_A, PORT_B].map(|port| show.port(port).map_or(0, |port| port.to_self));
-        let Devices { client, port_a, port_b, server } = devices;
-        let ends = [(client, port_a, port_b, server), (server, port_b, port_a, client)];
+        let now = self.drops_in(&show)?;
+        // In the order of directions: forward frames arrive at port A. What goes to the kernel of a
+        // router is routed there.
+        let to_box = [PORT_A, PORT_B].map(|port| match (&self.routes, show.port(port)) {
+            (None, Some(port)) => port.to_self,
+            _ => 0,
+        });
+        let [mut port_b, mut server] = [devices.port_b, devices.server];
+        if let Some(routes) = &mut self.routes {
+            let [port_c, aside] = routes.counts_aside()?;
+            port_b.tx_dropped += (port_c - self.aside[0]).tx_dropped;
+            server.rx_packets += (aside - self.aside[1]).rx_packets;
+        }
+        let Devices { client, port_a, .. } = devices;
+        let ends = [(client, port_a, &port_b, &server), (&server, &port_b, port_a, client)];
         let mut counted = ByWay::<Counted>::default();
         for way in Way::BOTH.map(Way::index) {
             let (from, into, out, to) = ends[way];
@@ -217,6 +289,25 @@ impl<'a> World<'a> {
         }
         Ok(counted)
     }
+
+    /// Drops by direction: packets dropped on the way out of port B went forth.
+    fn drops_in(&self, show: &Snapshot) -> Result<ByWay<Drops>> {
+        let of = |port: &str| {
+            show.port(port).with_context(|| format!("narrows show does not list {port}"))
+        };
+        let mut drops = ByWay::<Drops>::default();
+        for way in Way::BOTH {
+            let drops = &mut drops[way.index()];
+            for port in self.ports_out(way) {
+                add(drops, &of(port)?.total.drops_by_reason);
+            }
+            let arrives_at = [PORT_A, PORT_B][way.index()];
+            if let Some(lost) = of(arrives_at)?.routes.get(BLACKHOLE) {
+                drops.insert(BLACKHOLE.to_owned(), *lost);
+            }
+        }
+        Ok(drops)
+    }
 }
 
 impl Drop for World<'_> {
@@ -226,16 +317,7 @@ impl Drop for World<'_> {
     }
 }
 
-/// Drops by direction: packets dropped on the way out of port B went forth.
-pub(super) fn drops(show: &Snapshot) -> Result<ByWay<Drops>> {
-    let of = |port: &str| -> Result<Drops> {
-        let port = show.port(port).with_context(|| format!("narrows show does not list {port}"))?;
-        Ok(port.total.drops_by_reason.clone())
-    };
-    Ok([of(PORT_B)?, of(PORT_A)?])
-}
-
-fn add(sum: &mut Drops, other: &Drops) {
+pub(super) fn add(sum: &mut Drops, other: &Drops) {
     for (reason, n) in other {
         *sum.entry(reason.clone()).or_default() += n;
     }

@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         let Self { bed, program, forwarders_core, .. } = self;
         let mut ends = Ends { place: self, load, receives: None, drain: None };
         if load.is_received_elsewhere() {
-            let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), forwarders_core)?;
+            let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), &[forwarders_core])?;
             ends.receives = Some(receives);
         }
         if load == Load::FromDriver {

@@ -5,7 +5,7 @@
 //! kernel's `ksoftirqd` threads do the rest. Their sum is the whole cost of traffic, whatever else
 //! the machine does.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::fs;
@@ -93,13 +93,19 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// The cores that this process may use, by their numbers: at least one.
+pub fn usable_cores() -> Result<Vec<usize>> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).context("cannot read the affinity")?;
+    let is_set = |core: &usize| allowed.is_set(*core).unwrap_or(false);
+    let cores: Vec<usize> = (0..CpuSet::count()).filter(is_set).collect();
+    ensure!(!cores.is_empty(), "this process may use no core");
+    Ok(cores)
+}
+
 /// The first and the last of the cores that this process may use, by their numbers.
 pub fn outer_cores() -> Result<[usize; 2]> {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).context("cannot read the affinity")?;
-    let mut cores =
-        (0..CpuSet::count()).filter(|core| allowed.is_set(*core).unwrap_or(false)).peekable();
-    let first = *cores.peek().context("this process may use no core")?;
-    Ok([first, cores.last().unwrap_or(first)])
+    let cores = usable_cores()?;
+    Ok([cores[0], cores[cores.len() - 1]])
 }
 
 /// The last of the cores that this process may use, by its number.

@@ -42,7 +42,7 @@ pub const QUEUES: u32 = 4;
 
 /// Offloads that produce frames which no wire could carry: without a checksum, or larger than the
 /// MTU.
-pub(super) const OFFLOADS: [&str; 10] =
+pub(crate) const OFFLOADS: [&str; 10] =
     ["tx", "off", "tso", "off", "gso", "off", "gro", "off", "sg", "off"];
 
 /// Numbers the testbeds of this process.
@@ -57,6 +57,15 @@ pub struct End<'a> {
     pub device: &'static str,
     /// Its address.
     pub ip: Ipv4Addr,
+}
+
+impl End<'_> {
+    /// Makes its peer send what XDP programs redirect to it, or not: a `veth` does only while its
+    /// peer polls (NAPI), as it does with GRO on.
+    pub fn take_redirected(&self, does: bool) -> Result<()> {
+        let state = if does { "on" } else { "off" };
+        self.namespace.run("ethtool", &["-K", self.device, "gro", state]).map(drop)
+    }
 }
 
 /// Three namespaces in a row, ready for traffic as soon as something forwards in the middle.
@@ -107,14 +116,9 @@ impl Testbed {
         Ok(bed)
     }
 
-    /// Makes the ports send what XDP programs redirect to them, or not: a `veth` does only while
-    /// its peer polls (NAPI), as it does with GRO on.
+    /// Makes the ports send what XDP programs redirect to them, or not.
     pub fn take_redirected(&self, does: bool) -> Result<()> {
-        for end in self.ends() {
-            let state = if does { "on" } else { "off" };
-            end.namespace.run("ethtool", &["-K", end.device, "gro", state])?;
-        }
-        Ok(())
+        self.ends().iter().try_for_each(|end| end.take_redirected(does))
     }
 
     /// The source of traffic.
@@ -223,12 +227,12 @@ impl Testbed {
 }
 
 /// A MAC address as `ip` reads it.
-pub(crate) fn written(mac: [u8; 6]) -> String {
+pub fn written(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// Runs `ip -batch` over `lines`.
-pub(super) fn batch(arguments: &[&str], lines: &str) -> Result<()> {
+pub(crate) fn batch(arguments: &[&str], lines: &str) -> Result<()> {
     process::run_with(Command::new("ip").args(arguments).args(["-batch", "-"]), lines)
         .with_context(|| format!("ip refused a line of\n{lines}"))
         .map(drop)

@@ -2,6 +2,7 @@
 
 use crate::process::{self, Process};
 use anyhow::{Context, Result};
+use nix::ifaddrs::getifaddrs;
 use nix::sched::{CloneFlags, setns};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -63,6 +64,11 @@ impl Namespace {
         })
     }
 
+    /// The MAC address of `device` inside.
+    pub fn mac_address(&self, device: &str) -> Result<[u8; 6]> {
+        self.enter(|| mac_address(device))
+    }
+
     /// Sets a network setting of this namespace, as `sysctl -w net.NAME=VALUE` does.
     pub fn set(&self, setting: &str, value: &str) -> Result<()> {
         let path = format!("/proc/sys/net/{}", setting.replace('.', "/"));
@@ -70,4 +76,12 @@ impl Namespace {
             std::fs::write(&path, value).with_context(|| format!("cannot write {value} to {path}"))
         })
     }
+}
+
+/// The MAC address of `device` in this thread's namespace.
+pub fn mac_address(device: &str) -> Result<[u8; 6]> {
+    getifaddrs()?
+        .filter(|entry| entry.interface_name == device)
+        .find_map(|entry| entry.address?.as_link_addr()?.addr())
+        .with_context(|| format!("{device} is no device, or has no MAC address"))
 }

@@ -29,13 +29,13 @@ pub struct Threaded<'a> {
 }
 
 impl<'a> Threaded<'a> {
-    /// Lets threads on `core` serve `device`, one for each of its `queues`. GRO goes on: a `veth`
-    /// has no NAPI without it, and no NIC's driver is without it, either.
+    /// Lets threads on `cores` serve `device`, one for each of its `queues`, the first on the first.
+    /// GRO goes on: a `veth` has no NAPI without it, and no NIC's driver is without it, either.
     pub fn start(
         namespace: &'a Namespace,
         device: &'static str,
         queues: u32,
-        core: usize,
+        cores: &[usize],
     ) -> Result<Self> {
         let others = threads(device);
         let mut threaded = Self { namespace, device, threads: Vec::new() };
@@ -48,7 +48,8 @@ impl<'a> Threaded<'a> {
             threaded.threads = threads(device);
             threaded.threads.retain(|thread| !others.contains(thread));
         }
-        for thread in &threaded.threads {
+        threaded.threads.sort_unstable();
+        for (thread, &core) in threaded.threads.iter().zip(cores.iter().cycle()) {
             let pid = Pid::from_raw(i32::try_from(*thread)?);
             sched_setaffinity(pid, &cpu::only(core)?)
                 .with_context(|| format!("cannot keep a NAPI thread on core {core}"))?;

@@ -1,12 +1,12 @@
 //! The results of the benchmark, as a table and as JSON.
 
-use super::{Cell, Sample, System};
+use super::{Absences, Cell, Sample, System};
 use crate::machine::Machine;
 use crate::spread::Spread;
 use crate::table;
 use anyhow::{Context, Result};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// One system with one table and so many destinations.
@@ -14,7 +14,7 @@ use std::fmt;
 pub struct Row {
     /// Its name.
     pub system: &'static str,
-    /// `ipv4`.
+    /// `ipv4` or `ipv6`.
     pub family: &'static str,
     /// The routes that lead to the server.
     pub routes: usize,
@@ -23,11 +23,17 @@ pub struct Row {
     /// The cores that route.
     pub cpus: usize,
     /// Thousands of packets that arrived in a second.
-    pub kpps: Spread,
-    /// Run time of the kernel's threads that route, per packet that arrived.
-    pub cpu_ns_per_packet: Spread,
+    pub kpps: Option<Spread>,
+    /// Run time of the threads that route, per packet that arrived.
+    pub cpu_ns_per_packet: Option<Spread>,
     /// Packets per second, relative to `kernel`.
-    pub to_kernel: Spread,
+    pub to_kernel: Option<Spread>,
+    /// The time of a look-up alone, which is not measured here.
+    pub lookup_ns: Option<Spread>,
+    /// What it needs besides what receives.
+    pub needs: Option<&'static str>,
+    /// Why it was not measured.
+    pub absent: Option<String>,
 }
 
 /// All of it.
@@ -41,14 +47,18 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(samples: &BTreeMap<Cell, Vec<Sample>>) -> Result<Self> {
+    pub(super) fn new(samples: &BTreeMap<Cell, Vec<Sample>>, absent: &Absences) -> Result<Self> {
         let row = |(cell, rounds): (&Cell, &Vec<Sample>)| {
             let kernel = samples.get(&Cell { system: System::Kernel, ..*cell });
             row(cell, rounds, kernel.context("the kernel was not measured")?)
                 .with_context(|| format!("nothing arrived: {cell:?}"))
         };
-        let rows = samples.iter().map(row).collect::<Result<_>>()?;
-        Ok(Self { machine: Machine::here(), rows })
+        let measured = samples.iter().map(|measured| Ok((*measured.0, row(measured)?)));
+        let missing = absent
+            .iter()
+            .map(|(cell, why)| Ok((*cell, Row { absent: Some(why.clone()), ..Row::of(cell) })));
+        let rows: BTreeMap<Cell, Row> = measured.chain(missing).collect::<Result<_>>()?;
+        Ok(Self { machine: Machine::here(), rows: rows.into_values().collect() })
     }
 }
 
@@ -60,56 +70,105 @@ fn row(cell: &Cell, rounds: &[Sample], kernel: &[Sample]) -> Option<Row> {
         |(own, kernel): (&Sample, &Sample)| own.packets_per_second / kernel.packets_per_second;
     let nanos = |sample: &Sample| sample.cores * 1e9 / sample.packets_per_second;
     Some(Row {
-        system: cell.system.name(),
-        family: "ipv4",
-        routes: cell.routes,
-        destinations: cell.destinations,
-        cpus: 1,
-        kpps: Spread::of(rounds.iter().map(|sample| sample.packets_per_second / 1e3))?,
-        cpu_ns_per_packet: Spread::of(rounds.iter().map(nanos))?,
-        to_kernel: Spread::of(rounds.iter().zip(kernel).map(ratio))?,
+        kpps: Some(Spread::of(rounds.iter().map(|sample| sample.packets_per_second / 1e3))?),
+        cpu_ns_per_packet: Some(Spread::of(rounds.iter().map(nanos))?),
+        to_kernel: Some(Spread::of(rounds.iter().zip(kernel).map(ratio))?),
+        ..Row::of(cell)
     })
+}
+
+impl Row {
+    /// One without figures.
+    fn of(cell: &Cell) -> Self {
+        Self {
+            system: cell.system.name(),
+            family: cell.family.name(),
+            routes: cell.routes,
+            destinations: cell.destinations,
+            cpus: cell.cpus,
+            kpps: None,
+            cpu_ns_per_packet: None,
+            to_kernel: None,
+            lookup_ns: None,
+            needs: cell.system.needs(),
+            absent: None,
+        }
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.machine)?;
-        writeln!(f, "frames of 64 bytes, one core routes; median over the rounds (least-most)")?;
-        let header = ["system", "routes", "destinations", "kpps", "to kernel", "CPU ns per packet"];
-        let mut table = table::of_figures(0, header);
-        for row in &self.rows {
+        writeln!(f, "frames of 64 bytes; median over the rounds (least-most)")?;
+        let header = [
+            "system",
+            "family",
+            "cores that route",
+            "routes",
+            "destinations",
+            "kpps",
+            "to kernel",
+            "CPU ns per packet",
+        ];
+        let mut table = table::of_figures(1, header);
+        let shown = |spread: Option<Spread>, digits| match spread {
+            Some(spread) => spread.shown(digits),
+            None => "-".to_owned(),
+        };
+        for row in self.rows.iter().filter(|row| row.kpps.is_some()) {
             table.add_row([
                 row.system.to_owned(),
+                row.family.to_owned(),
+                row.cpus.to_string(),
                 row.routes.to_string(),
                 row.destinations.to_string(),
-                row.kpps.shown(0),
-                row.to_kernel.shown(2),
-                row.cpu_ns_per_packet.shown(0),
+                shown(row.kpps, 0),
+                shown(row.to_kernel, 2),
+                shown(row.cpu_ns_per_packet, 0),
             ]);
         }
-        writeln!(f, "{table}")
+        writeln!(f, "{table}")?;
+        let needs = self.rows.iter().filter_map(|row| Some((row.system, row.needs?)));
+        for (system, needs) in needs.collect::<BTreeSet<_>>() {
+            writeln!(f, "{system} needs {needs}")?;
+        }
+        for why in self.rows.iter().filter_map(|row| row.absent.as_ref()).collect::<BTreeSet<_>>() {
+            writeln!(f, "not measured: {why}")?;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routing::Family;
 
     #[test]
     fn ratios_are_taken_within_a_round_and_nothing_is_no_result() {
         let of = |rates: [f64; 2]| {
             rates.map(|packets_per_second| Sample { packets_per_second, cores: 1.0 }).to_vec()
         };
-        let cell = |system| Cell { routes: 1, destinations: 1, system };
+        let family = Family::Ipv4;
+        let cell = |system| Cell { family, cpus: 1, routes: 1, destinations: 1, system };
         let mut samples = BTreeMap::from([
             (cell(System::Kernel), of([1e6, 5e5])),
             (cell(System::NarrowsXdp), of([3e6, 2e6])),
         ]);
-        let report = Report::new(&samples).unwrap();
+        let why = "it is not there".to_owned();
+        let absent = Absences::from([(cell(System::XdpForward), why)]);
+        let report = Report::new(&samples, &absent).unwrap();
         let ours = report.rows.iter().find(|row| row.system == "narrows-xdp").unwrap();
-        assert_eq!((ours.to_kernel.min, ours.to_kernel.max), (3.0, 4.0));
+        let ratio = ours.to_kernel.unwrap();
+        assert_eq!((ratio.min, ratio.max), (3.0, 4.0));
         assert!(report.to_string().contains("narrows-xdp"));
+        assert!(report.to_string().contains("not measured: it is not there"));
+        let json = serde_json::to_value(&report.rows).unwrap();
+        assert_eq!((&json[1]["system"], &json[1]["kpps"]), (&"xdp-forward".into(), &().into()));
+        assert!(json[2]["lookup_ns"].is_null() && json[2]["kpps"].is_object());
         samples.insert(cell(System::NarrowsXdp), of([0.0, 1.0]));
-        assert!(Report::new(&samples).unwrap_err().to_string().contains("nothing arrived"));
+        assert!(
+            Report::new(&samples, &absent).unwrap_err().to_string().contains("nothing arrived")
+        );
     }
 }

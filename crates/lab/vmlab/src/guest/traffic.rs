@@ -3,7 +3,7 @@
 use super::bed::End;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,14 +31,15 @@ const FLOOD_SPAN: Duration = Duration::from_secs(2);
 pub const HEADERS: u32 = 28;
 
 /// Sends echo requests with `payload` bytes, and expects all answers.
-pub fn ping(from: &End, to: Ipv4Addr, payload: u32) -> Result<()> {
+pub fn ping(from: &End, to: impl Into<IpAddr>, payload: u32) -> Result<()> {
     let answered = answers(from, to, payload, PINGS)?;
     ensure!(answered == PINGS, "{answered} of {PINGS} pings of {payload} B were answered");
     Ok(())
 }
 
 /// Waits for the first answer, at most `limit`, and returns the time that it took.
-pub fn wait_for_ping(from: &End, to: Ipv4Addr, limit: Duration) -> Result<Duration> {
+pub fn wait_for_ping(from: &End, to: impl Into<IpAddr>, limit: Duration) -> Result<Duration> {
+    let to = to.into();
     let begin = Instant::now();
     while begin.elapsed() < limit {
         if answers(from, to, 56, 1)? > 0 {
@@ -50,22 +51,33 @@ pub fn wait_for_ping(from: &End, to: Ipv4Addr, limit: Duration) -> Result<Durati
 
 /// Sends `count` echo requests with `payload` bytes, ten a second, and returns how many were
 /// answered.
-pub fn answers(from: &End, to: Ipv4Addr, payload: u32, count: u32) -> Result<u32> {
+pub fn answers(from: &End, to: impl Into<IpAddr>, payload: u32, count: u32) -> Result<u32> {
     // The whole series has a time limit, however slow the machine is.
     let limit = count / 10 + 2 * TIMEOUT.as_secs() as u32;
+    let more = ["-q", "-s", &payload.to_string(), "-w", &limit.to_string()];
+    let said = pinged(from, to.into(), count, &more)?;
+    received(&said).with_context(|| format!("ping did not sum up: {said}"))
+}
+
+/// Sends one echo request that may pass `hops` hops, and returns what `ping` says.
+pub fn ping_with_hops(from: &End, to: impl Into<IpAddr>, hops: u32) -> Result<String> {
+    pinged(from, to.into(), 1, &["-t", &hops.to_string()])
+}
+
+fn pinged(from: &End, to: IpAddr, count: u32, more: &[&str]) -> Result<String> {
     let output = from
         .namespace
         .command("ping")
-        .args(["-n", "-q", "-M", "do", "-i", "0.1", "-W", &TIMEOUT.as_secs().to_string()])
-        .args(["-c", &count.to_string(), "-w", &limit.to_string()])
-        .args(["-s", &payload.to_string(), &to.to_string()])
+        .args(["-n", "-M", "do", "-i", "0.1", "-W", &TIMEOUT.as_secs().to_string()])
+        .args(["-c", &count.to_string()])
+        .args(more)
+        .arg(to.to_string())
         .env("LC_ALL", "C")
         .output()
         .context("cannot start ping")?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    received(&said).with_context(|| {
-        format!("ping did not sum up: {said}{}", String::from_utf8_lossy(&output.stderr))
-    })
+    let said =
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    Ok(said.concat())
 }
 
 /// `10 packets transmitted, 9 received, …`

@@ -67,7 +67,8 @@ impl Trunk {
             namespace.run("ip", &["link", "del", device])?;
             process::run(Command::new("ip").args(["netns", "del", namespace.name()]))?;
         }
-        ip(&["addr", "flush", "dev", DEVICE])?;
+        // Not its link-local address, which a router needs.
+        ip(&["addr", "flush", "dev", DEVICE, "scope", "global"])?;
         ip(&["link", "del", &own()])?;
         remove_standby()
     }
@@ -122,7 +123,7 @@ fn own() -> String {
 }
 
 /// The name of what `device` is a part of.
-fn master(device: &str) -> Option<String> {
+pub fn master(device: &str) -> Option<String> {
     let link = fs::read_link(format!("/sys/class/net/{device}/master")).ok()?;
     link.file_name()?.to_str().map(str::to_owned)
 }

@@ -162,7 +162,9 @@ impl InheritedPrograms {
                 };
                 plane.vlans[device] = Some(plane.in_front_of_all(device, entry, Some(counted))?);
             }
-        } else if !forwarding.is_router() {
+        } else if forwarding.is_router() {
+            plane.connect_router()?;
+        } else {
             plane.connect()?;
         }
         Ok(Self { plane, plans, holds })

@@ -46,18 +46,22 @@ impl InDriver {
             return Err(InstanceError::Dispatchers);
         }
         first_that_works(hooks(&devices, entry, only), &devices[DeviceId::FIRST], |hook| {
+            let entry = if hook == Hook::Tcx { Entry::Tcx } else { entry };
+            let mut plane = Self::router_at(hook, entry, forwarding, &devices, None)?;
+            plane.prepare(plans.clone(), fronts)?;
+            plane.attach_router(hook, entry, gates)?;
+            // Most drivers take frames only while they run a program, so they are asked after that.
             let untaken = devices.iter().find(|device| hook == NATIVE && !takes_redirected(device));
             if let Some(device) = untaken {
                 return Err(not_taken(device));
             }
-            let entry = if hook == Hook::Tcx { Entry::Tcx } else { entry };
-            let plane = Self::router_at(hook, entry, forwarding, &devices, None)?;
-            plane.attached(hook, entry, plans.clone(), fronts, gates)
+            plane.connect_router()?;
+            Ok(plane)
         })
     }
 
-    /// The plane with programs for `hook`, not attached; they use `maps` of another process, if
-    /// given.
+    /// The plane with programs for `hook`, neither attached nor connected; they use `maps` of
+    /// another process, if given.
     pub(super) fn router_at(
         hook: Hook,
         entry: Entry,
@@ -75,10 +79,7 @@ impl InDriver {
             let facts = facts(port);
             let of_it = maps.map_or(&[][..], |maps| &maps.trees[port]);
             let at = tree::Port { own: facts.own(), multi_buffer, entry, other_tag: None };
-            let mut tree = Tree::behind(router, at, hook, of_it).map_err(failed(facts))?;
-            tree.connect(facts.ifindex).map_err(failed(facts))?;
-            tree.stand_behind_router(router, port).map_err(failed(facts))?;
-            trees.push(tree);
+            trees.push(Tree::behind(router, at, hook, of_it).map_err(failed(facts))?);
         }
         let program = |port: PortId| {
             let facts = facts(port);
@@ -93,18 +94,15 @@ impl InDriver {
         Ok(plane)
     }
 
-    /// This plane with `plans` and `fronts`, attached at `hook`.
-    fn attached(
-        mut self,
+    /// Attaches the programs at `hook`. The kernel gets all frames until they are connected.
+    fn attach_router(
+        &mut self,
         hook: Hook,
         entry: Entry,
-        plans: PerPort<Plan>,
-        fronts: &Fronts<'_>,
         gates: &Gates,
-    ) -> Result<Self, InstanceError> {
-        self.prepare(plans, fronts)?;
+    ) -> Result<(), InstanceError> {
         let multi_buffer = self.devices.iter().any(has_several_buffers);
-        let Some(Routed { programs, .. }) = &mut self.routed else { return Ok(self) };
+        let Some(Routed { programs, .. }) = &mut self.routed else { return Ok(()) };
         for (port, program) in programs.iter_mut_enumerated() {
             let facts = &self.devices[self.forwarding.device_of(port)];
             match hook {
@@ -117,7 +115,18 @@ impl InDriver {
                     .map_err(|error| failed(facts)(error.into()))?,
             }
         }
-        Ok(self)
+        Ok(())
+    }
+
+    /// Leads what is routed to the tree of the port where it leaves, from now on.
+    pub(super) fn connect_router(&mut self) -> Result<(), InstanceError> {
+        let Some(Routed { routing, .. }) = &self.routed else { return Ok(()) };
+        for (port, tree) in self.trees.iter_mut_enumerated() {
+            let facts = &self.devices[self.forwarding.device_of(port)];
+            tree.connect(facts.ifindex).map_err(failed(facts))?;
+            tree.stand_behind_router(routing.router(), port).map_err(failed(facts))?;
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * flood: lets live frames go at their rate, each with another source or destination, and withholds
- * all others.
+ * flood: lets live frames go at their rate, each with another source, and withholds all others.
  *
  * They go in bursts, as a NIC hands on what has come since its last interrupt.
  */
@@ -21,8 +20,6 @@ const volatile __u64 interval = 0;
 const volatile __u64 burst = 1;
 /* How many addresses there are; 0 to invent one for each frame. */
 const volatile __u64 listed = 0;
-/* If they are destinations, the MAC address of the router, its first byte the lowest; else 0. */
-const volatile __u64 towards = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -61,8 +58,7 @@ static __always_inline int is_due(void)
 SEC("xdp")
 int flood(struct xdp_md *ctx)
 {
-	struct ethhdr *eth = (void *)(long)ctx->data;
-	struct iphdr *ip = (void *)(eth + 1);
+	struct iphdr *ip = (void *)(long)ctx->data + sizeof(struct ethhdr);
 	__u16 *words = (void *)ip;
 	__u32 sum = 0, at;
 	__be32 *listed_one, address;
@@ -81,16 +77,7 @@ int flood(struct xdp_md *ctx)
 	} else {
 		address = invented(at);
 	}
-	/* A page keeps what its frame was the last time: so, what a router made of it. */
-	if (towards) {
-		ip->daddr = address;
-		ip->ttl = 64;
-#pragma unroll
-		for (int i = 0; i < ETH_ALEN; i++)
-			eth->h_dest[i] = towards >> (8 * i);
-	} else {
-		ip->saddr = address;
-	}
+	ip->saddr = address;
 	ip->check = 0;
 #pragma unroll
 	for (int i = 0; i < 10; i++)

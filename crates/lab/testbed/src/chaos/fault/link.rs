@@ -40,6 +40,7 @@ impl Fault for Flap {
         world.ip(&format!("link set dev {} down", self.port))?;
         thread::sleep(self.down);
         world.ip(&format!("link set dev {} up", self.port))?;
+        world.restore_routes()?;
         world.wait_until("running", |show| show.is_running())?;
         let up = now()?;
         // A veth that goes down frees the frames in its rings, and a bridge whose other port is

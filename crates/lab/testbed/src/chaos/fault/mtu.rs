@@ -1,7 +1,6 @@
 //! Another MTU on every device, under load.
 
 use super::{Fault, IN_FLIGHT, PROMISED, Trace};
-use crate::bed::{PORT_A, PORT_B};
 use crate::chaos::books::Destroyed;
 use crate::chaos::rng::Rng;
 use crate::chaos::sender::now;
@@ -35,11 +34,11 @@ impl Fault for Mtu {
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
         let began = now()?;
-        for end in world.bed.ends() {
+        for end in world.ends() {
             let words = format!("link set dev {} mtu {}", end.device, self.mtu);
             end.namespace.run("ip", &words.split(' ').collect::<Vec<_>>())?;
         }
-        for port in [PORT_A, PORT_B] {
+        for port in world.ports() {
             world.ip(&format!("link set dev {port} mtu {}", self.mtu))?;
         }
         let mtu = self.mtu;

@@ -2,7 +2,7 @@
 //! changes them, and packets take the bridge.
 
 use super::{Fault, IN_FLIGHT, NOISE, PROMISED, Trace};
-use crate::bed::{CLIENT, PORT_A, PORT_B, QUEUES, SERVER, Testbed};
+use crate::bed::{End, QUEUES};
 use crate::chaos::books::Destroyed;
 use crate::chaos::plane::Plane;
 use crate::chaos::rng::Rng;
@@ -26,13 +26,13 @@ impl Queues {
 
     /// The command that changes every device. The ends change, too, because a `veth` accepts no XDP
     /// program while its peer has more transmit queues than it has receive queues.
-    fn change(&self, bed: &Testbed) -> String {
-        let to = self.to;
-        let [client, server] = [bed.client(), bed.server()].map(|end| end.name());
-        let end =
-            |name, device| format!("ip netns exec {name} ethtool -L {device} rx {to} tx {to}");
-        let port = |device| format!("ethtool -L {device} rx {to} tx {to}");
-        [end(client, CLIENT), port(PORT_A), port(PORT_B), end(server, SERVER)].join(" && ")
+    fn change(&self, world: &World<'_>) -> String {
+        let change = |device: &str| format!("ethtool -L {device} rx {to} tx {to}", to = self.to);
+        let at_end = |End { namespace, device, .. }: End<'_>| {
+            format!("ip netns exec {} {}", namespace.name(), change(device))
+        };
+        let ports = world.ports().into_iter().map(change);
+        world.ends().into_iter().map(at_end).chain(ports).collect::<Vec<_>>().join(" && ")
     }
 }
 
@@ -48,7 +48,7 @@ impl Fault for Queues {
     }
 
     fn strike(&self, world: &mut World<'_>) -> Result<Trace> {
-        let (to, change) = (self.to, self.change(world.bed));
+        let (to, change) = (self.to, self.change(world));
         let began = now()?;
         world.instance()?.reconfigure(&change)?;
         // The plane in the driver has no queues of its own.

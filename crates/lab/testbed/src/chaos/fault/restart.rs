@@ -1,12 +1,12 @@
 //! SIGTERM: the backlog may leave, the last counts are printed, a new start takes over.
 
 use super::{Fault, IN_FLIGHT, PROMISED, Trace, millis};
-use crate::bed::{PORT_A, PORT_B};
 use crate::chaos::books::{Destroyed, Drops};
+use crate::chaos::frame::Way;
 use crate::chaos::rng::Rng;
 use crate::chaos::sender::now;
 use crate::chaos::span::Span;
-use crate::chaos::world::World;
+use crate::chaos::world::{World, add};
 use anyhow::{Context, Result, ensure};
 use std::thread;
 use std::time::Duration;
@@ -37,7 +37,15 @@ impl Fault for Restart {
         let (status, log) = world.take()?.stop()?;
         let gone = now()?;
         ensure!(status.success(), "narrows ended with {status}:\n{log}");
-        world.life_ended(&[dropped(&log, PORT_B)?, dropped(&log, PORT_A)?]);
+        let of_ports = |way| -> Result<Drops> {
+            let mut drops = Drops::new();
+            for port in world.ports_out(way) {
+                add(&mut drops, &dropped(&log, port)?);
+            }
+            Ok(drops)
+        };
+        let last = [of_ports(Way::Forth)?, of_ports(Way::Back)?];
+        world.life_ended(&last);
         thread::sleep(self.away);
         world.start()?;
         // A veth whose XDP program is detached frees the frames in its rings without counting them.
