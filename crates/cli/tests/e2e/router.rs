@@ -338,7 +338,10 @@ fn ways_are_shown_on(plane: &[&str]) {
         let words: Vec<&str> = words.split_whitespace().collect();
         let output = narrows(&bed, &[&["route", "--json"], &words[..]].concat());
         let said = serde_json::from_slice(&output.stdout);
-        (output.status.success(), said.unwrap_or(Value::String(String::from_utf8_lossy(&output.stderr).into_owned())))
+        (
+            output.status.success(),
+            said.unwrap_or(Value::String(String::from_utf8_lossy(&output.stderr).into_owned())),
+        )
     };
     let is_used = |family: usize| ask("stats").1["families"][family]["in_use"] == true;
     ping(&bed, "10.2.0.2", &[]);
@@ -369,7 +372,12 @@ fn ways_are_shown_on(plane: &[&str]) {
     becomes_so(|| ask("get 198.51.100.1").1["table"]["via"] == "10.2.0.2");
     ip("rule add from 10.9.9.9 table 100");
     becomes_so(|| !is_used(0) && is_used(1));
-    for wrong in ["get", "get nowhere", "get 10.2.0.2 from fd01::2 iif port_a", "get 10.2.0.2 from 10.1.0.2 iif x"] {
+    for wrong in [
+        "get",
+        "get nowhere",
+        "get 10.2.0.2 from fd01::2 iif port_a",
+        "get 10.2.0.2 from 10.1.0.2 iif x",
+    ] {
         let (agree, said) = ask(wrong);
         assert!(!agree && said.is_string(), "{wrong}: {said:#}");
     }

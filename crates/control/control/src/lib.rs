@@ -107,9 +107,11 @@ impl Request {
     /// Whether it changes nothing, so that the answer needs no time.
     pub(crate) fn only_asks(&self) -> bool {
         match self {
-            Self::Ports | Self::Show | Self::ShowWithTrees | Self::UpgradeStatus | Self::Route(_) => {
-                true
-            }
+            Self::Ports
+            | Self::Show
+            | Self::ShowWithTrees
+            | Self::UpgradeStatus
+            | Self::Route(_) => true,
             Self::Tc { args, .. } => narrows_tc::shows(args).is_some(),
             _ => false,
         }

@@ -86,9 +86,7 @@ impl Hops {
     fn gateway_of(&self, number: Number) -> Option<(u32, IpAddr, u32, Family)> {
         let slot = number.index().checked_sub(Number::FIRST.index())?;
         match self.used.get(slot)?.as_ref()?.key {
-            Key::Gateway { ifindex, gateway, mtu, family } => {
-                Some((ifindex, gateway, mtu, family))
-            }
+            Key::Gateway { ifindex, gateway, mtu, family } => Some((ifindex, gateway, mtu, family)),
             Key::Object { id, mtu, family } => match self.objects.get(&id)? {
                 Object::Gateway { ifindex, gateway } if !self.stale_objects.contains_key(&id) => {
                     Some((*ifindex, *gateway, mtu, family))

@@ -222,7 +222,9 @@ pub fn find(memory: &impl Memory, family: Family, address: u128) -> Number {
     loop {
         let cell: Cell = std::array::from_fn(|word| memory.read(at + word));
         match Node::read(&cell).step(&mut rest) {
-            Step::Number(index) => return node::number(&cell, index, |at| memory.read(at as usize)),
+            Step::Number(index) => {
+                return node::number(&cell, index, |at| memory.read(at as usize));
+            }
             Step::To(next) => at = next as usize,
         }
     }

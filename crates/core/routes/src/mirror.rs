@@ -186,7 +186,9 @@ impl Mirror {
         let mut numbers = self.hops.take_changed();
         self.defaults = [self.tables.v4.default_route(), self.tables.v6.default_route()];
         let is_default_changed = std::mem::take(&mut self.is_default_changed);
-        for (default, number) in [Number::DEFAULT, Number::DEFAULT_V6].into_iter().zip(self.defaults) {
+        for (default, number) in
+            [Number::DEFAULT, Number::DEFAULT_V6].into_iter().zip(self.defaults)
+        {
             if is_default_changed || numbers.contains(&number) {
                 numbers.insert(default);
             }

@@ -186,7 +186,8 @@ impl<A: Address> Table<A> {
         self.change(route.prefix, hops, |table, hops| {
             let entry = table.entry(route.prefix);
             if route.is_local {
-                entry.local = if replace { entry.local.max(1) } else { entry.local.saturating_add(1) };
+                entry.local =
+                    if replace { entry.local.max(1) } else { entry.local.saturating_add(1) };
                 return;
             }
             let held = held(route, |target| hops.hold(target, A::FAMILY));
@@ -224,7 +225,8 @@ impl<A: Address> Table<A> {
                 }
                 None => {
                     // One of its next hops, or it is not the one that is known here.
-                    let alike = |held: &Held| (held.metric, held.tos) == (removed.metric, removed.tos);
+                    let alike =
+                        |held: &Held| (held.metric, held.tos) == (removed.metric, removed.tos);
                     let is_unclear = entry.routes.all().iter().any(alike);
                     table.set_unclear(route.prefix, is_unclear);
                     Vec::new()
@@ -235,7 +237,13 @@ impl<A: Address> Table<A> {
     }
 
     /// Follows that the host `address` on the link of `ifindex` is a known neighbour, or not.
-    pub(crate) fn set_host(&mut self, ifindex: u32, address: IpAddr, is_known: bool, hops: &mut Hops) {
+    pub(crate) fn set_host(
+        &mut self,
+        ifindex: u32,
+        address: IpAddr,
+        is_known: bool,
+        hops: &mut Hops,
+    ) {
         let host = A::of(bits_of(address));
         let is_new = match is_known {
             true => self.hosts.insert((host, ifindex)),
@@ -291,7 +299,8 @@ impl<A: Address> Table<A> {
         make(self, hops);
         let is_local = self.entries.get(&key).is_some_and(|entry| entry.local > 0);
         if is_local != was_local && hides_others(prefix, A::FAMILY) {
-            self.local_prefixes = self.local_prefixes.saturating_add_signed(if is_local { 1 } else { -1 });
+            self.local_prefixes =
+                self.local_prefixes.saturating_add_signed(if is_local { 1 } else { -1 });
         }
         self.drop_empty(prefix);
         let after = state(self);
@@ -386,7 +395,8 @@ impl<A: Address> Source for Table<A> {
 
     fn within(&self, place: Prefix) -> impl Iterator<Item = (Prefix, Number)> {
         let last = place.bits | u128::MAX.checked_shr(place.len.into()).unwrap_or(0);
-        let within = self.entries.range((A::of(place.bits), place.len + 1)..=(A::of(last), u8::MAX));
+        let within =
+            self.entries.range((A::of(place.bits), place.len + 1)..=(A::of(last), u8::MAX));
         within.map(|((address, len), entry)| {
             (Prefix { bits: address.bits(), len: *len }, entry.number())
         })

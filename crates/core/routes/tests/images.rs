@@ -81,8 +81,8 @@ fn changes(
 ) -> impl Strategy<Value = Vec<Change>> {
     // Few numbers, so that neighbours have the same; some more, so that lists are long.
     let number = prop_oneof![1 => Just(None), 3 => (1..4_u16).prop_map(Some), 1 => any::<u16>().prop_map(Some)];
-    let change = (bits, len, number)
-        .prop_map(|(bits, len, number)| (prefix(bits, len), number.map(Number)));
+    let change =
+        (bits, len, number).prop_map(|(bits, len, number)| (prefix(bits, len), number.map(Number)));
     proptest::collection::vec(change, 0..120)
 }
 

@@ -172,9 +172,14 @@ fn route(family: Family) -> impl Strategy<Value = Route> {
 fn event(family: Family) -> impl Strategy<Value = Event> {
     let mac = proptest::option::weighted(0.8, (0..4_u8).prop_map(|it| [2, 0, 0, 0, 0, it]));
     let port = proptest::option::weighted(0.8, 0..3_u8);
-    let device = (port, proptest::bool::weighted(0.8), 0..2_u8).prop_map(|(port, is_running, mac)| {
-        Device { port, is_running, mac: [6, 0, 0, 0, 0, mac], mtu_v4: 1500, mtu_v6: 1480 }
-    });
+    let device =
+        (port, proptest::bool::weighted(0.8), 0..2_u8).prop_map(|(port, is_running, mac)| Device {
+            port,
+            is_running,
+            mac: [6, 0, 0, 0, 0, mac],
+            mtu_v4: 1500,
+            mtu_v6: 1480,
+        });
     prop_oneof![
         8 => (route(family), any::<bool>()).prop_map(|(route, replace)| Event::Add(route, replace)),
         4 => any::<prop::sample::Index>().prop_map(|at| Event::Remove(at.index(1000))),
@@ -249,7 +254,8 @@ fn agrees(family: Family, events: &[Event]) -> TestCaseResult {
             Event::Follow => {
                 program.follow(&mut mirror);
                 for address in &asked {
-                    let (found, is) = (program.find(&mirror, *address), kernel.find(family, *address));
+                    let (found, is) =
+                        (program.find(&mirror, *address), kernel.find(family, *address));
                     if found != is {
                         prop_assert!(found.is_none(), "{address:x}: {found:?}, not {is:?}");
                         prop_assert!(is_unclear, "{address:x} asks for {is:?}");
@@ -283,10 +289,14 @@ const INSIDE: u128 = 0x0a01_0203 << 96;
 /// A route by a gateway that can be reached.
 fn with_a_route() -> (Mirror, Program, Route) {
     let mut mirror = Mirror::default();
-    mirror.set_device(1, Some(Device { port: Some(0), is_running: true, mtu_v4: 1500, ..Device::default() }));
+    mirror.set_device(
+        1,
+        Some(Device { port: Some(0), is_running: true, mtu_v4: 1500, ..Device::default() }),
+    );
     mirror.set_neighbour(1, GATEWAY, Some([2; 6]));
     let target = Target::Gateway { ifindex: 1, gateway: GATEWAY, mtu: 0 };
-    let route = Route { family: Family::V4, prefix: PREFIX, metric: 0, tos: 0, target, is_local: false };
+    let route =
+        Route { family: Family::V4, prefix: PREFIX, metric: 0, tos: 0, target, is_local: false };
     mirror.begin();
     mirror.list(&route);
     mirror.end();

@@ -40,8 +40,8 @@ pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use own_address::OwnAddress;
 pub use router::{
-    AskFib, EGRESS_PORT_BYTES, FibAnswer, Ingress, Outcome, RouteCounters, Router, RouterProgram, SourceCheck,
-    egress_port,
+    AskFib, EGRESS_PORT_BYTES, FibAnswer, Ingress, Outcome, RouteCounters, Router, RouterProgram,
+    SourceCheck, egress_port,
 };
 pub use routes::{RouteTables, RoutesError};
 pub use sets::{SetTables, SetsError};

@@ -205,9 +205,8 @@ impl SharedHop {
         let mut bytes = [0; 16];
         bytes[..6].copy_from_slice(&destination);
         bytes[6..12].copy_from_slice(&source);
-        let addresses = [0, 8].map(|at| {
-            bytes[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
-        });
+        let addresses = [0, 8]
+            .map(|at| bytes[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)));
         let before = self.addresses.each_ref().map(|word| word.load(Relaxed));
         if (self.how.load(Relaxed), before) == (how, addresses) {
             return;

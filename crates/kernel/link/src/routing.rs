@@ -181,7 +181,8 @@ impl RoutingFacts {
     /// Whether for packets that arrive at `device` a look-up of the longest prefix in the tables
     /// `local` and `main` finds what the kernel would, of IPv4 and of IPv6.
     pub fn two_tables_suffice(&self, device: &DeviceRouting) -> [bool; 2] {
-        let forwards_v6 = self.ipv6_forwarding == Some(true) && device.ipv6_forwarding == Some(true);
+        let forwards_v6 =
+            self.ipv6_forwarding == Some(true) && device.ipv6_forwarding == Some(true);
         let forwards_v4 = device.ipv4_forwarding == Some(true) && !self.ipv4_uses_path_mtu;
         [forwards_v4 && self.two_tables[0], forwards_v6 && self.two_tables[1]]
     }

@@ -105,12 +105,7 @@ fn followed(follower: &mut Follower, tables: &mut RouteTables) -> Result<[f64; 2
 }
 
 /// The program in that mode.
-fn program(
-    mode: u32,
-    addresses: &[IpAddr],
-    ifindex: u32,
-    tables: &RouteTables,
-) -> Result<OwnedFd> {
+fn program(mode: u32, addresses: &[IpAddr], ifindex: u32, tables: &RouteTables) -> Result<OwnedFd> {
     let mut open = ObjectBuilder::default().open_memory(LOOK_UP)?;
     let is_v6 = u32::from(addresses[0].is_ipv6());
     for mut map in open.maps_mut() {

@@ -8,7 +8,10 @@
 //! softirqs and of the system's own threads is what a packet costs. Rounds are interleaved, and
 //! ratios are taken within a round.
 //!
-//! Non-goals: the cost of a look-up alone.
+//! Routes of the table lead to 64 next hops, all of which are the server, so that no table can leave
+//! most of them out. A router is measured once it knows all routes. What a look-up alone takes is
+//! measured in test runs in the same network: in the table of Narrows, and by the kernel for programs
+//! (`bpf_fib_lookup`).
 
 mod report;
 mod system;
@@ -27,6 +30,8 @@ use crate::receiving::Threaded;
 use crate::requirements::{self, ETHTOOL, IP, Refusal};
 use crate::{Rounds, Testbed, cpu};
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -42,6 +47,12 @@ const DESTINATIONS: [usize; 2] = [1, 60_000];
 const CPUS: [usize; 2] = [1, 2];
 /// The frame's length, without the frame check sequence.
 const FRAME_BYTES: usize = 64;
+/// How many next hops the routes of a table lead to.
+const HOPS: u8 = 64;
+/// How long a router may take to know all routes.
+const LISTING: Duration = Duration::from_secs(120);
+/// How often look-ups are measured for a table, each by the median of many runs.
+const LOOK_UPS: usize = 3;
 /// How long a load runs before it is measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
@@ -73,7 +84,7 @@ impl Family {
     const fn routes(self) -> [usize; 2] {
         match self {
             Self::Ipv4 => [1, 1_000_000],
-            Self::Ipv6 => [1, 200_000],
+            Self::Ipv6 => [1, 220_000],
         }
     }
 }
@@ -151,12 +162,12 @@ impl Networks {
             Family::Ipv4 => {
                 let table = table::prefixes(size);
                 let to = table::destinations(&table, most).into_iter().map(IpAddr::from);
-                (table::commands(&table, SERVER_IP), to.collect())
+                (table::commands(&table, &hops(SERVER_IP)), to.collect())
             }
             Family::Ipv6 => {
                 let table = table6::prefixes(size);
                 let to = table6::destinations(&table, most).into_iter().map(IpAddr::from);
-                (table6::commands(&table, SERVER_IP6), to.collect())
+                (table6::commands(&table, &hops6(SERVER_IP6)), to.collect())
             }
         };
         let mut networks = Self { family, commands, files: BTreeMap::new() };
@@ -180,12 +191,30 @@ impl Drop for Networks {
     }
 }
 
+/// The next hops from `first` on.
+fn hops(first: Ipv4Addr) -> Vec<Ipv4Addr> {
+    (0..u32::from(HOPS)).map(|more| Ipv4Addr::from_bits(first.to_bits() + more)).collect()
+}
+
+/// The same of IPv6.
+fn hops6(first: Ipv6Addr) -> Vec<Ipv6Addr> {
+    (0..u128::from(HOPS)).map(|more| Ipv6Addr::from_bits(first.to_bits() + more)).collect()
+}
+
+/// What look-ups take, in nanoseconds.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct LookUps {
+    table_ns: f64,
+    helper_ns: f64,
+}
+
 /// Runs it, with its progress on standard error.
 pub fn run(options: &Rounds) -> Result<Report> {
     check()?;
     let cores = cpu::usable_cores()?;
     let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
     let mut absent = Absences::new();
+    let mut look_ups: BTreeMap<Cell, Vec<f64>> = BTreeMap::new();
     let systems: Vec<System> =
         System::ALL.into_iter().filter(|system| system.absent().is_none()).collect();
     let cpus: Vec<usize> = CPUS.into_iter().filter(|cpus| enough(cores.len(), *cpus)).collect();
@@ -224,15 +253,33 @@ pub fn run(options: &Rounds) -> Result<Report> {
                     samples.entry(*cell).or_default().push(sample);
                 }
             }
+            progress.say("look-ups");
+            for cell in &cells {
+                let found = match cell.system {
+                    System::Kernel => measure_look_ups(&bed, &networks, *cell, options)?,
+                    _ => continue,
+                };
+                for LookUps { table_ns, helper_ns } in found {
+                    look_ups.entry(*cell).or_default().push(helper_ns);
+                    for system in [System::NarrowsXdp, System::NarrowsXsk] {
+                        look_ups.entry(Cell { system, ..*cell }).or_default().push(table_ns);
+                    }
+                }
+            }
         }
     }
     drop(progress);
-    Report::new(&samples, &absent)
+    Report::new(&samples, &look_ups, &absent)
 }
 
 /// Whether `cores` suffice for as many senders as `cpus` that route. A single core is shared.
 fn enough(cores: usize, cpus: usize) -> bool {
     cpus == 1 || cores >= 2 * cpus
+}
+
+/// What `ip -batch` reads to make a next hop known.
+fn neighbour(hop: IpAddr, mac: &str) -> String {
+    format!("neigh replace {hop} lladdr {mac} dev {PORT_B} nud permanent\n")
 }
 
 /// A testbed whose middle routes to the server on so many cores: by one route to everywhere, or by
@@ -244,9 +291,11 @@ fn routed_bed(networks: &Networks, routes: usize, cpus: usize) -> Result<Testbed
     let default = match networks.family {
         Family::Ipv4 => {
             lines.push_str(&format!(
-                "addr add 10.1.0.1/24 dev {PORT_A}\naddr add 10.2.0.1/24 dev {PORT_B}\n\
-                 neigh replace {SERVER_IP} lladdr {server} dev {PORT_B} nud permanent\n"
+                "addr add 10.1.0.1/24 dev {PORT_A}\naddr add 10.2.0.1/24 dev {PORT_B}\n"
             ));
+            for hop in hops(SERVER_IP) {
+                lines.push_str(&neighbour(hop.into(), &server));
+            }
             bed.shaper().set("ipv4/ip_forward", "1")?;
             format!("route add default via {SERVER_IP}\n")
         }
@@ -256,9 +305,11 @@ fn routed_bed(networks: &Networks, routes: usize, cpus: usize) -> Result<Testbed
             }
             bed.shaper().set("ipv6/conf/all/forwarding", "1")?;
             lines.push_str(&format!(
-                "addr add fd01::1/64 dev {PORT_A} nodad\naddr add fd02::1/64 dev {PORT_B} nodad\n\
-                 neigh replace {SERVER_IP6} lladdr {server} dev {PORT_B} nud permanent\n"
+                "addr add fd01::1/64 dev {PORT_A} nodad\naddr add fd02::1/64 dev {PORT_B} nodad\n"
             ));
+            for hop in hops6(SERVER_IP6) {
+                lines.push_str(&neighbour(hop.into(), &server));
+            }
             format!("route add default via {SERVER_IP6}\n")
         }
     };
@@ -266,6 +317,40 @@ fn routed_bed(networks: &Networks, routes: usize, cpus: usize) -> Result<Testbed
     let mut ip = Command::new("ip");
     process::run_with(ip.args(["-n", bed.shaper().name(), "-batch", "-"]), &lines)?;
     Ok(bed)
+}
+
+/// Measures look-ups of the destinations of `cell`, alone.
+fn measure_look_ups(
+    bed: &Testbed,
+    networks: &Networks,
+    cell: Cell,
+    options: &Rounds,
+) -> Result<Vec<LookUps>> {
+    let addresses = fs::read_to_string(&networks.files[&cell.destinations])?;
+    let one = || -> Result<LookUps> {
+        let mut command = bed.shaper().command(&options.program);
+        let said = process::run_with(command.args(["bench", "look-ups", PORT_A]), &addresses)?;
+        serde_json::from_str(&said).context("no times of look-ups")
+    };
+    (0..LOOK_UPS).map(|_| one()).collect()
+}
+
+/// Waits until `program`, which routes, knows all routes of `cell`.
+fn wait_for_routes(bed: &Testbed, program: &Path, cell: Cell) -> Result<()> {
+    let deadline = Instant::now() + LISTING;
+    loop {
+        let output = bed.shaper().command(program).args(["route", "stats", "--json"]).output()?;
+        let stats: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let of_family = &stats["families"][cell.family as usize];
+        let prefixes = of_family["prefixes"].as_u64().unwrap_or(0);
+        if of_family["in_use"] == true && prefixes >= cell.routes as u64 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("the table of routes is not in use after {LISTING:?}: {of_family}");
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
 }
 
 fn measure(
@@ -281,6 +366,9 @@ fn measure(
     bed.take_redirected(true)?;
     let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), routers)?;
     let running = cell.system.start(bed, program, routers)?;
+    if running.is_narrows() {
+        wait_for_routes(bed, program, cell)?;
+    }
     // What is no UDP over IPv4 is for the server itself, but nothing is of IPv6.
     let drain = ["bench", "drain", SERVER, "--udp"];
     let drain = if cell.family == Family::Ipv4 { &drain[..] } else { &drain[..3] };

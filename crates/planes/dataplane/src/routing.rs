@@ -18,8 +18,8 @@ use crate::routes::RouteThread;
 use narrows_bpf::{Ingress, RouteTables, Router, RoutesError, SourceCheck, SteerError};
 use narrows_forwarding::{Forwarding, PerDevice, PortId};
 use narrows_link::LinkError;
-use narrows_routes::Family;
 use narrows_link::routing::{RoutingFacts, RpFilter};
+use narrows_routes::Family;
 
 /// The maps of a router, and what was written there last.
 pub(crate) struct Routing {

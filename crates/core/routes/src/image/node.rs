@@ -139,7 +139,9 @@ pub(super) fn update<M: Memory>(
         let to = keys.partition_point(|key| slot(key.bits, branch) <= number);
         let found = match (&keys[from..to], had) {
             ([], Some(cell)) => Place::Node(Made { cell, numbers: Vec::new() }),
-            ([], None) => Place::Whole(self::number(&cell, old.index(number), |at| writer.read(at))),
+            ([], None) => {
+                Place::Whole(self::number(&cell, old.index(number), |at| writer.read(at)))
+            }
             (keys, had) => {
                 let bits = begin | (number as u128) << (BRANCH_MAX - branch);
                 let within = Prefix { bits, len: branch + STRIDE };

@@ -36,8 +36,8 @@
 //! block.
 
 use super::flip::{Flip, flips, is_covered};
-use narrows_image::{Full, Memory, Prefix, Writer};
 use crate::set::Set;
+use narrows_image::{Full, Memory, Prefix, Writer};
 
 /// The bits that say which part it is, and those that say which block.
 pub(super) const PART_BITS: u8 = 16;

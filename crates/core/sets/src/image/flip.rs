@@ -1,9 +1,9 @@
 //! Prefixes whose membership is the opposite of their surroundings.
 
-use narrows_image::Prefix;
 use crate::key::Key;
 use crate::kind::Shape;
 use crate::set::{Element, Set};
+use narrows_image::Prefix;
 
 /// A prefix whose membership is the opposite of its surroundings. In order, one comes before those
 /// within it.

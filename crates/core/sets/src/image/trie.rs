@@ -19,8 +19,8 @@
 
 use super::flip::{Flip, flips};
 use super::node::{self, BRANCH_MAX, IS_IN, KIND, Node, SKIP_MAX, Step};
-use narrows_image::{Full, Memory, Prefix, Writer};
 use crate::set::Set;
+use narrows_image::{Full, Memory, Prefix, Writer};
 
 /// The bits that say which part it is.
 pub(super) const PART_BITS: u8 = 12;

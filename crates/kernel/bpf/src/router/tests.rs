@@ -6,10 +6,10 @@ use crate::front::{Does, Front, FrontMaps, FrontPort, Step, Term, Then};
 use crate::headers::Field;
 use crate::heartbeat::{Heart, Heartbeats};
 use crate::own_address::OwnAddress;
+use crate::routes::RouteTables;
 use crate::steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 use crate::test_run::{DROP, PASS, REDIRECT, TestRun, run_arriving};
 use crate::tree::tests::checksum;
-use crate::routes::RouteTables;
 use narrows_link::routes::Follower;
 use narrows_link::routing::RoutingFacts;
 use narrows_units::Nanos;
@@ -516,7 +516,11 @@ fn a_source_comes_from_where_the_way_back_leads_if_that_is_checked() {
         let set = |rp_filter| {
             let source_check = SourceCheck::of(rp_filter);
             for direct in [false, true] {
-                bed.set_ingress(&bed.router, LAN, Ingress { source_check, direct, ..Ingress::default() });
+                bed.set_ingress(
+                    &bed.router,
+                    LAN,
+                    Ingress { source_check, direct, ..Ingress::default() },
+                );
                 check([
                     true,
                     source_check != SourceCheck::Strict,

@@ -1,6 +1,6 @@
 //! What the kernel says about the way of one packet: `ip route get`.
 
-use super::message::{self, RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTA_OIF, RTA_VIA, ROUTE_HEADER};
+use super::message::{self, ROUTE_HEADER, RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTA_OIF, RTA_VIA};
 use crate::LinkError;
 use crate::address::ip;
 use crate::netlink::{self, Request};

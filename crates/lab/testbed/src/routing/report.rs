@@ -28,7 +28,8 @@ pub struct Row {
     pub cpu_ns_per_packet: Option<Spread>,
     /// Packets per second, relative to `kernel`.
     pub to_kernel: Option<Spread>,
-    /// The time of a look-up alone, which is not measured here.
+    /// The time of a look-up alone, in nanoseconds: in the table of Narrows, and by the kernel for
+    /// programs.
     pub lookup_ns: Option<Spread>,
     /// What it needs besides what receives.
     pub needs: Option<&'static str>,
@@ -47,7 +48,11 @@ pub struct Report {
 }
 
 impl Report {
-    pub(super) fn new(samples: &BTreeMap<Cell, Vec<Sample>>, absent: &Absences) -> Result<Self> {
+    pub(super) fn new(
+        samples: &BTreeMap<Cell, Vec<Sample>>,
+        look_ups: &BTreeMap<Cell, Vec<f64>>,
+        absent: &Absences,
+    ) -> Result<Self> {
         let row = |(cell, rounds): (&Cell, &Vec<Sample>)| {
             let kernel = samples.get(&Cell { system: System::Kernel, ..*cell });
             row(cell, rounds, kernel.context("the kernel was not measured")?)
@@ -57,7 +62,12 @@ impl Report {
         let missing = absent
             .iter()
             .map(|(cell, why)| Ok((*cell, Row { absent: Some(why.clone()), ..Row::of(cell) })));
-        let rows: BTreeMap<Cell, Row> = measured.chain(missing).collect::<Result<_>>()?;
+        let mut rows: BTreeMap<Cell, Row> = measured.chain(missing).collect::<Result<_>>()?;
+        for (cell, times) in look_ups {
+            if let Some(row) = rows.get_mut(cell) {
+                row.lookup_ns = Spread::of(times.iter().copied());
+            }
+        }
         Ok(Self { machine: Machine::here(), rows: rows.into_values().collect() })
     }
 }
@@ -109,6 +119,7 @@ impl fmt::Display for Report {
             "kpps",
             "to kernel",
             "CPU ns per packet",
+            "look-up ns",
         ];
         let mut table = table::of_figures(1, header);
         let shown = |spread: Option<Spread>, digits| match spread {
@@ -125,6 +136,7 @@ impl fmt::Display for Report {
                 shown(row.kpps, 0),
                 shown(row.to_kernel, 2),
                 shown(row.cpu_ns_per_packet, 0),
+                shown(row.lookup_ns, 0),
             ]);
         }
         writeln!(f, "{table}")?;
@@ -157,7 +169,7 @@ mod tests {
         ]);
         let why = "it is not there".to_owned();
         let absent = Absences::from([(cell(System::XdpForward), why)]);
-        let report = Report::new(&samples, &absent).unwrap();
+        let report = Report::new(&samples, &BTreeMap::new(), &absent).unwrap();
         let ours = report.rows.iter().find(|row| row.system == "narrows-xdp").unwrap();
         let ratio = ours.to_kernel.unwrap();
         assert_eq!((ratio.min, ratio.max), (3.0, 4.0));
@@ -168,7 +180,10 @@ mod tests {
         assert!(json[2]["lookup_ns"].is_null() && json[2]["kpps"].is_object());
         samples.insert(cell(System::NarrowsXdp), of([0.0, 1.0]));
         assert!(
-            Report::new(&samples, &absent).unwrap_err().to_string().contains("nothing arrived")
+            Report::new(&samples, &BTreeMap::new(), &absent)
+                .unwrap_err()
+                .to_string()
+                .contains("nothing arrived")
         );
     }
 }

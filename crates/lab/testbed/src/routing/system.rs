@@ -87,6 +87,11 @@ pub(super) enum Running<'a> {
 }
 
 impl Running<'_> {
+    /// Whether it is Narrows.
+    pub(super) fn is_narrows(&self) -> bool {
+        matches!(self, Self::Narrows(_))
+    }
+
     /// The run time of its own threads.
     pub(super) fn cpu(&self) -> Result<Duration> {
         match self {

@@ -46,10 +46,12 @@ pub(super) fn destinations(prefixes: &[Prefix], count: usize) -> Vec<Ipv4Addr> {
     (0..count).map(|_| one()).collect()
 }
 
-/// What `ip -batch` reads, to route `prefixes` by `gateway`.
-pub(super) fn commands(prefixes: &[Prefix], gateway: Ipv4Addr) -> String {
+/// What `ip -batch` reads, to route `prefixes` by all `gateways`, at random.
+pub(super) fn commands(prefixes: &[Prefix], gateways: &[Ipv4Addr]) -> String {
     let mut lines = String::new();
+    let mut random = Pcg64Mcg::seed_from_u64(SEED + 1);
     for Prefix { network, length } in prefixes {
+        let gateway = gateways[random.next_u32() as usize % gateways.len()];
         let network = Ipv4Addr::from_bits(*network);
         let _ = writeln!(lines, "route add {network}/{length} via {gateway}");
     }
@@ -100,7 +102,7 @@ mod tests {
     fn commands_are_those_of_ip() {
         let one = [Prefix { network: 0x0102_0000, length: 16 }];
         assert_eq!(
-            commands(&one, Ipv4Addr::new(10, 2, 0, 2)),
+            commands(&one, &[Ipv4Addr::new(10, 2, 0, 2)]),
             "route add 1.2.0.0/16 via 10.2.0.2\n"
         );
     }

@@ -45,10 +45,12 @@ pub(super) fn destinations(prefixes: &[Prefix], count: usize) -> Vec<Ipv6Addr> {
     (0..count).map(|_| one()).collect()
 }
 
-/// What `ip -6 -batch` reads, to route `prefixes` by `gateway`.
-pub(super) fn commands(prefixes: &[Prefix], gateway: Ipv6Addr) -> String {
+/// What `ip -6 -batch` reads, to route `prefixes` by all `gateways`, at random.
+pub(super) fn commands(prefixes: &[Prefix], gateways: &[Ipv6Addr]) -> String {
     let mut lines = String::new();
+    let mut random = Pcg64Mcg::seed_from_u64(SEED + 1);
     for Prefix { network, length } in prefixes {
+        let gateway = gateways[random.next_u32() as usize % gateways.len()];
         let network = Ipv6Addr::from_bits(u128::from(*network) << 64);
         let _ = writeln!(lines, "route add {network}/{length} via {gateway}");
     }
@@ -94,6 +96,6 @@ mod tests {
     fn commands_are_those_of_ip() {
         let one = [Prefix { network: 0x2001_0db8 << 32, length: 32 }];
         let gateway = "fd02::2".parse().unwrap();
-        assert_eq!(commands(&one, gateway), "route add 2001:db8::/32 via fd02::2\n");
+        assert_eq!(commands(&one, &[gateway]), "route add 2001:db8::/32 via fd02::2\n");
     }
 }

@@ -44,10 +44,12 @@ impl Instance {
         };
         match asked {
             RouteRequest::Stats => Answer::RouteStats(stats(routing, &state)),
-            RouteRequest::Get { to, from } => match found(plane, routing, &state, *to, from.as_ref()) {
-                Ok(found) => Answer::RouteFound(found),
-                Err(why) => Answer::Refused(why),
-            },
+            RouteRequest::Get { to, from } => {
+                match found(plane, routing, &state, *to, from.as_ref()) {
+                    Ok(found) => Answer::RouteFound(found),
+                    Err(why) => Answer::Refused(why),
+                }
+            }
         }
     }
 }
@@ -108,20 +110,15 @@ fn found(
     let table = table(routing, state, to);
     let by_port = |port: u8| known.get(usize::from(port)).map(|(_, name)| (*name).to_owned());
     let table = match table {
-        Ok((via, port, mac)) => RouteWay {
-            dev: by_port(port),
-            via,
-            lladdr: Some(written(mac)),
-            says: None,
-        },
+        Ok((via, port, mac)) => {
+            RouteWay { dev: by_port(port), via, lladdr: Some(written(mac)), says: None }
+        }
         Err(why) => RouteWay { says: Some(why.to_owned()), ..RouteWay::default() },
     };
     let helper = match helper {
-        FibAnswer::Leaves { ifindex, mac } => RouteWay {
-            dev: Some(name(ifindex)),
-            lladdr: Some(written(mac)),
-            ..RouteWay::default()
-        },
+        FibAnswer::Leaves { ifindex, mac } => {
+            RouteWay { dev: Some(name(ifindex)), lladdr: Some(written(mac)), ..RouteWay::default() }
+        }
         FibAnswer::Not(said) => {
             let says = HELPER_SAYS.get(said as usize).copied().unwrap_or("another answer");
             RouteWay { says: Some(says.to_owned()), ..RouteWay::default() }

@@ -117,9 +117,11 @@ fn tables_say_what_a_kernel_with_many_routes_says_before_during_and_after_change
         set("ipv6/route/max_size", "4000000");
         let mut lines = String::new();
         for hop in 2..HOPS + 1 {
-            lines += &format!("neigh replace 10.0.1.{hop} lladdr 02:00:00:00:01:{hop:02x} dev wan\n");
             lines +=
-                &format!("neigh replace 2001:db8:b::{hop:x} lladdr 02:00:00:00:01:{hop:02x} dev wan\n");
+                &format!("neigh replace 10.0.1.{hop} lladdr 02:00:00:00:01:{hop:02x} dev wan\n");
+            lines += &format!(
+                "neigh replace 2001:db8:b::{hop:x} lladdr 02:00:00:00:01:{hop:02x} dev wan\n"
+            );
         }
         let mut routes = Routes::new();
         while routes.len() < many * 122 / 100 {
@@ -156,10 +158,14 @@ fn tables_say_what_a_kernel_with_many_routes_says_before_during_and_after_change
             // What leads to a few next hops changes with these, too.
             lines += match round {
                 1 => "neigh del 10.0.1.5 dev wan\nneigh del 2001:db8:b::5 dev wan\n",
-                2 => "route replace default via 10.0.1.3\nroute replace default via 2001:db8:b::3\n",
+                2 => {
+                    "route replace default via 10.0.1.3\nroute replace default via 2001:db8:b::3\n"
+                }
                 3 => "link set wan-far down\n",
                 4 => "link set wan-far up\n",
-                5 => "route del default\naddr add 10.0.9.1/32 dev lan\naddr del 10.0.9.1/32 dev lan\n",
+                5 => {
+                    "route del default\naddr add 10.0.9.1/32 dev lan\naddr del 10.0.9.1/32 dev lan\n"
+                }
                 _ => "",
             };
             batch(&lines);

@@ -86,7 +86,8 @@ impl Attached {
         let tables = RouteTables::new().unwrap();
         let of_ports = ports.map(|(device, port, _)| (index(device), port));
         let router = Router::new(&of_ports, &tables).unwrap();
-        let check = Ingress { source_check: SourceCheck::Strict, direct: true, ..Ingress::default() };
+        let check =
+            Ingress { source_check: SourceCheck::Strict, direct: true, ..Ingress::default() };
         let tree = |(device, number, mac): (&str, PortId, [u8; 6])| {
             router.set_ingress(number, check).unwrap();
             let port = Port { own: mac.into(), multi_buffer: false, entry, other_tag: None };

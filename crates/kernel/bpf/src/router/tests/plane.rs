@@ -253,7 +253,8 @@ fn another_process_goes_on_with_trees_behind_a_router_of_its_own() {
         let (entry, multi_buffer) = old.way;
         let program =
             RouterProgram::load(LAN_MAC, multi_buffer, entry, &router, LAN, None).unwrap();
-        let new = Plane { bed: old.bed, router, program, trees: vec![tree], lan: old.lan, way: old.way };
+        let new =
+            Plane { bed: old.bed, router, program, trees: vec![tree], lan: old.lan, way: old.way };
         drop(old);
         assert_eq!(new.run(&dns).0, REDIRECT);
         assert_eq!(new.trees[0].class_counters(1).unwrap().own_packets, 2);
