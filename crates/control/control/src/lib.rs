@@ -149,7 +149,7 @@ pub enum Answer {
         code: i32,
     },
     /// The way of a packet.
-    RouteFound(RouteFound),
+    RouteFound(Box<RouteFound>),
     /// How the table of routes is.
     RouteStats(RouteStats),
     /// Progress of a batch: the lines up to this one are done. The answer follows.

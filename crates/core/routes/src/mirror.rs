@@ -58,13 +58,21 @@ impl Mirror {
     /// Begins a listing.
     pub fn begin(&mut self) {
         self.now += 1;
+        // One that failed.
+        if let Some((tables, _)) = self.listing.take() {
+            tables.v4.release(&mut self.hops);
+            tables.v6.release(&mut self.hops);
+        }
         self.listing = Some((Tables::default(), self.now));
     }
 
     /// Adds a route that is listed.
     pub fn list(&mut self, route: &Route) {
         if let Some((tables, _)) = &mut self.listing {
-            tables.add(route, false, &mut self.hops);
+            match route.family {
+                Family::V4 => tables.v4.list(route, &mut self.hops),
+                Family::V6 => tables.v6.list(route, &mut self.hops),
+            }
         }
     }
 

@@ -76,7 +76,7 @@ enum Routes {
     #[default]
     None,
     One(Held),
-    Several(Box<Vec<Held>>),
+    Several(Box<[Held]>),
 }
 
 #[derive(Default)]
@@ -129,11 +129,8 @@ impl Routes {
     fn push(&mut self, held: Held) {
         *self = match std::mem::take(self) {
             Self::None => Self::One(held),
-            Self::One(first) => Self::Several(Box::new(vec![first, held])),
-            Self::Several(mut all) => {
-                all.push(held);
-                Self::Several(all)
-            }
+            Self::One(first) => Self::Several(Box::new([first, held])),
+            Self::Several(all) => Self::Several(all.into_iter().chain([held]).collect()),
         }
     }
 
@@ -143,7 +140,7 @@ impl Routes {
         *self = match kept[..] {
             [] => Self::None,
             [held] => Self::One(held),
-            _ => Self::Several(Box::new(kept)),
+            _ => Self::Several(kept.into()),
         };
         gone
     }
@@ -181,6 +178,25 @@ impl Entry {
 }
 
 impl<A: Address> Table<A> {
+    /// Adds `route` to a table that takes the [place](Self::replace) of another one: nothing looks at
+    /// what changes.
+    pub(crate) fn list(&mut self, route: &Route, hops: &mut Hops) {
+        let held = (!route.is_local).then(|| held(route, |target| hops.hold(target, A::FAMILY)));
+        let entry = self.entry(route.prefix);
+        match held {
+            None => {
+                let is_first = entry.local == 0;
+                entry.local = entry.local.saturating_add(1);
+                if is_first && hides_others(route.prefix, A::FAMILY) {
+                    self.local_prefixes += 1;
+                }
+            }
+            // It may be listed twice.
+            Some(held) if entry.routes.all().contains(&held) => held.release(hops),
+            Some(held) => entry.routes.push(held),
+        }
+    }
+
     /// Adds `route`, in the place of those of its metric and TOS if `replace`.
     pub(crate) fn add(&mut self, route: &Route, replace: bool, hops: &mut Hops) {
         self.change(route.prefix, hops, |table, hops| {
@@ -280,14 +296,19 @@ impl<A: Address> Table<A> {
     }
 
     /// Takes the place of `before`, whose hosts stay.
-    pub(crate) fn replace(&mut self, before: Self, hops: &mut Hops) {
-        for entry in before.entries.into_values() {
+    pub(crate) fn replace(&mut self, mut before: Self, hops: &mut Hops) {
+        self.hosts = std::mem::take(&mut before.hosts);
+        before.release(hops);
+        self.follow_hosts(Prefix::ALL, hops);
+        self.changed.clear();
+    }
+
+    /// Refers to no next hop any more.
+    pub(crate) fn release(self, hops: &mut Hops) {
+        for entry in self.entries.into_values() {
             entry.routes.all().iter().for_each(|held| held.release(hops));
             entry.host.into_iter().for_each(|number| hops.release(number));
         }
-        self.hosts = before.hosts;
-        self.follow_hosts(Prefix::ALL, hops);
-        self.changed.clear();
     }
 
     /// Makes a change at `prefix`, and follows what comes of it.

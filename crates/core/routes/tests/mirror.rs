@@ -221,12 +221,14 @@ fn agrees(family: Family, events: &[Event]) -> TestCaseResult {
                 }
                 if *replace {
                     is_unclear |= alike.len() > 1;
-                    alike.into_iter().rev().for_each(|at| drop(kernel.routes.remove(at)));
+                    for at in alike.into_iter().rev() {
+                        kernel.routes.remove(at);
+                    }
                 }
                 kernel.routes.push(*route);
                 mirror.add(route, *replace);
             }
-            Event::Remove(at) if kernel.routes.is_empty() => drop(at),
+            Event::Remove(_) if kernel.routes.is_empty() => {}
             Event::Remove(at) => {
                 let route = kernel.routes.remove(at % kernel.routes.len());
                 mirror.remove(&route);
@@ -355,6 +357,21 @@ fn a_local_prefix_that_could_hide_routes_stops_the_image() {
     assert_eq!(program.find(&mirror, INSIDE), None);
     mirror.remove(&local(0x0a00_0000, 8));
     assert!(program.find(&mirror, INSIDE).is_some());
+}
+
+#[test]
+fn a_listing_that_fails_refers_to_no_next_hop() {
+    let (mut mirror, _, route) = with_a_route();
+    let hops = mirror.hops();
+    for at in 0..10 {
+        mirror.begin();
+        let gateway = IpAddr::V4((0x0c00_0000 + at).into());
+        mirror.list(&Route { target: Target::Gateway { ifindex: 1, gateway, mtu: 0 }, ..route });
+    }
+    mirror.begin();
+    mirror.list(&route);
+    mirror.end();
+    assert_eq!(mirror.hops(), hops);
 }
 
 #[test]

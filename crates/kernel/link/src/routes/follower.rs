@@ -60,7 +60,7 @@ impl Follower {
         let mut count = 0;
         while count < MESSAGES_AT_ONCE && self.monitor.next(|event| events.push(event)) {
             count += 1;
-            events.drain(..).collect::<Vec<_>>().into_iter().for_each(|event| self.take(event));
+            std::mem::take(&mut events).into_iter().for_each(|event| self.take(event));
         }
         count > 0
     }

@@ -46,7 +46,7 @@ impl Instance {
             RouteRequest::Stats => Answer::RouteStats(stats(routing, &state)),
             RouteRequest::Get { to, from } => {
                 match found(plane, routing, &state, *to, from.as_ref()) {
-                    Ok(found) => Answer::RouteFound(found),
+                    Ok(found) => Answer::RouteFound(Box::new(found)),
                     Err(why) => Answer::Refused(why),
                 }
             }
