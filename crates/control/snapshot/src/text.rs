@@ -90,18 +90,20 @@ const ROUTED: &str = "routed";
 
 impl Port {
     fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
-        let (how, queues) = match self.counted_by {
-            CountedBy::Queue => (format!("{} {}", line(&self.xdp), line(&self.copy)), "queues"),
-            CountedBy::Cpu => (format!("XDP plane ({})", line(&self.xdp)), "receive queues"),
+        let (mtu, count) = (self.mtu, self.queues);
+        let how = match self.counted_by {
+            // Of a device that is not joined nothing is known.
+            _ if mtu == 0 => "not joined".to_owned(),
+            CountedBy::Queue => {
+                let (xdp, copy) = (line(&self.xdp), line(&self.copy));
+                format!("{xdp} {copy}, mtu {mtu}, {count} queues")
+            }
+            CountedBy::Cpu => {
+                let xdp = line(&self.xdp);
+                format!("XDP plane ({xdp}), mtu {mtu}, {count} receive queues")
+            }
         };
-        write!(
-            out,
-            "{}: {how}, mtu {}, {} {queues}, qdisc {}",
-            line(&self.name),
-            self.mtu,
-            self.queues,
-            line(&self.qdisc)
-        )?;
+        write!(out, "{}: {how}, qdisc {}", line(&self.name), line(&self.qdisc))?;
         if let Some(set) = self.rate_set_bps {
             write!(out, ", rate {}", rate(set))?;
         }
@@ -231,6 +233,22 @@ impl RoundTrips {
 mod tests {
     use super::*;
     use crate::{Conservation, Worker};
+
+    #[test]
+    fn a_port_that_is_not_joined_has_no_mode() {
+        let mut show = show();
+        let port = Port {
+            xdp: "none".into(),
+            copy: "none".into(),
+            mtu: 0,
+            queues: 0,
+            ..show.ports[0].clone()
+        };
+        show.ports = vec![port.clone(), Port { counted_by: CountedBy::Cpu, ..port }];
+        let text = show.render();
+        assert_eq!(text.matches("eth2: not joined, qdisc ").count(), 2, "{text}");
+        assert!(!text.contains("none") && !text.contains("mtu 0"), "{text}");
+    }
 
     fn show() -> Snapshot {
         let queue = |tx_packets, reasons: &[(&str, u64)]| Queue {

@@ -119,9 +119,14 @@ impl Slot {
         self.qdisc.as_mut()
     }
 
+    /// Whether `spec` is another qdisc, and not the same with other parameters.
+    pub fn is_replaced_by(&self, spec: &Spec) -> bool {
+        spec.id != self.id
+    }
+
     /// Applies `spec`. Queued packets stay queued, in order.
     pub fn take_over(&mut self, spec: Spec, handover: &mut Handover<'_>) {
-        if spec.id == self.id {
+        if !self.is_replaced_by(&spec) {
             self.filters = Filters::of(&spec);
             self.qdisc_mut().retune(spec, handover);
             return;

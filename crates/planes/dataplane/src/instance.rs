@@ -34,7 +34,7 @@ use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::{LinkEvent, Promiscuous, doctor};
 use narrows_policy::{NodeStats, Plan, Policy};
 use narrows_sets::Sets;
-use narrows_shaper::Installation;
+use narrows_shaper::{Delays, Installation};
 use narrows_snapshot::{Finding, Snapshot};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
@@ -275,10 +275,26 @@ impl Instance {
         }
         let installed = self.install(changes)?;
         let policy = std::mem::replace(&mut self.policy, policy);
+        self.forget_delays(&policy);
         if self.plane.is_some() {
             self.look_up();
         }
         Ok(Replaced { _policy: policy, _installed: installed })
+    }
+
+    /// Forgets the delays in earlier sessions where another root qdisc was in force `before`. Workers
+    /// do so for their own.
+    fn forget_delays(&mut self, before: &Policy) {
+        let forwarding = &self.options.forwarding;
+        for id in forwarding.ids() {
+            let root = |policy: &Policy| {
+                let port = planning::in_force(policy, forwarding, id).ok()?;
+                port.root().map(|root| (root.handle, root.kind.name()))
+            };
+            if root(before) != root(&self.policy) {
+                self.past.ports[id].delays = Delays::default();
+            }
+        }
     }
 
     /// Installs the plan of each port and the filters in front of it: all of them or, if one is

@@ -157,13 +157,13 @@ impl<D: Switches> Repairs<D> {
         for watched in &self.watched {
             let Watched { port, peer, device, spoils } = watched;
             let Some(now) = device.offloads() else { continue };
+            let whose = if peer.is_some() {
+                format!("{port}: its peer {} had", device.name())
+            } else {
+                format!("{port} had")
+            };
+            let (mut words, mut harms) = (Vec::new(), Vec::new());
             for &offload in spoils.iter().filter(|offload| offload.is_on(&now)) {
-                let whose = if peer.is_some() {
-                    format!("{port}: its peer {} had", device.name())
-                } else {
-                    format!("{port} had")
-                };
-                let what = format!("{whose} {} on: {}", offload.word(), (self.harm)(offload));
                 let entry = WasOn { port: port.clone(), peer: peer.is_some(), offload };
                 if !self.was_on.contains(&entry) {
                     self.was_on.push(entry.clone());
@@ -176,14 +176,25 @@ impl<D: Switches> Repairs<D> {
                 }
                 match device.switch(offload, false) {
                     Ok(()) => {
-                        events.warn(format!("{what}; switched off until Narrows ends"));
+                        words.push(offload.word());
+                        harms.push((self.harm)(offload));
                     }
                     Err(error) => {
                         self.was_on.retain(|other| *other != entry);
                         let remedy = device.command(offload, false);
-                        stubborn.push(format!("{what}, and stays: {error}; try: {remedy}"));
+                        stubborn.push(format!(
+                            "{whose} {} on: {}, and stays: {error}; try: {remedy}",
+                            offload.word(),
+                            (self.harm)(offload)
+                        ));
                     }
                 }
+            }
+            // One event for all of them, so that events are left for what happens later.
+            if !words.is_empty() {
+                let (words, harms) = (words.join(", "), harms.join("; "));
+                events
+                    .warn(format!("{whose} {words} on: {harms}; switched off until Narrows ends"));
             }
         }
         for news in stubborn.iter().filter(|one| !self.stubborn.contains(one)) {
@@ -305,8 +316,9 @@ mod tests {
         let now = *nic.now.borrow();
         // The stack merges behind native XDP, where it does no harm.
         assert!(!now.rx_vlan && !now.lro && now.gro, "{now:?}");
-        assert_eq!(events.list().len(), 2);
-        assert!(events.list()[0].contains("rxvlan on: tagged frames pass without their tag"));
+        assert_eq!(events.list().len(), 1);
+        let said = "eth1 had rxvlan, lro on: tagged frames pass without their tag; ";
+        assert!(events.list()[0].starts_with(said), "{:?}", events.list());
         repairs.undo();
         let now = *nic.now.borrow();
         assert!(now.rx_vlan && now.lro && now.gro, "{now:?}");
@@ -331,7 +343,7 @@ mod tests {
         repairs.repair(&mut events);
         repairs.repair(&mut events);
         assert!(!nic.now.borrow().rx_vlan);
-        assert_eq!(events.list().len(), 3, "{:?}", events.list());
+        assert_eq!(events.list().len(), 2, "{:?}", events.list());
     }
 
     #[test]

@@ -418,9 +418,12 @@ impl<I: Io> Worker<I> {
     }
 
     /// Applies `spec` to the qdisc of `egress`, see [`Slot::take_over`]. Queued packets stay
-    /// queued, in order.
+    /// queued, in order. The delays of another qdisc are counted from here on.
     pub fn update(&mut self, egress: PortId, spec: Spec, now: Nanos) {
         let path = &mut self.paths[egress];
+        if path.slot.is_replaced_by(&spec) {
+            path.delays = Delays::default();
+        }
         let io = &self.io;
         let classification = spec.classification.clone();
         let mut read = |id, reading, packets: &mut Packets| {

@@ -731,6 +731,27 @@ fn refused_packets_count_as_received_and_dropped_with_their_reason() {
 }
 
 #[test]
+fn delays_are_those_of_the_present_qdisc() {
+    let mut bed = Bed::new(1);
+    bed.tc("qdisc add dev b root tbf rate 8mbit burst 2k limit 10m");
+    let delays = |bed: &Bed| -> u64 {
+        bed.workers[0].delays(PortId::SECOND).counts().map(|(_, packets)| packets).sum()
+    };
+    let pass = |bed: &mut Bed| {
+        bed.arrive(0, PortId::FIRST, 3, 100, false);
+        bed.step(0);
+    };
+    pass(&mut bed);
+    bed.tc("qdisc replace dev b root tbf rate 9mbit burst 2k limit 10m");
+    pass(&mut bed);
+    assert_eq!(delays(&bed), 6, "a new rate is no other qdisc");
+    bed.tc("qdisc replace dev b root pfifo limit 100");
+    assert_eq!(delays(&bed), 0);
+    pass(&mut bed);
+    assert_eq!(delays(&bed), 3);
+}
+
+#[test]
 fn a_router_refuses_packets_where_each_would_have_left() {
     let mut bed = Bed::new(1).routed();
     bed.arrive(0, PortId::FIRST, 30, 100, false);
