@@ -22,8 +22,8 @@ const LIMIT: f64 = 10.0;
 const OVER: f64 = 1.1;
 
 /// Each way in which ports are joined.
-const PLANES: [&[&str]; 2] =
-    [&["--plane", "xdp", "--xdp", "tcx"], &["--plane", "xdp", "--xdp", "native"]];
+const PLANES: [&[&str]; 3] =
+    [&[], &["--plane", "xdp", "--xdp", "tcx"], &["--plane", "xdp", "--xdp", "native"]];
 
 /// A router on `plane`.
 fn start(bed: &Testbed, plane: &[&str]) -> Instance {
@@ -119,6 +119,7 @@ fn options_keep_to_the_limit_on(plane: &[&str]) {
     let log = instance.log();
     assert!(alone < LIMIT * OVER && alone > LIMIT * 0.4, "{plane:?}: {alone} Mbit/s alone\n{log}");
     let (sent, dropped) = slow_path(&bed, 1);
+    println!("{plane:?}: {alone:.2} Mbit/s with options, {sent} sent, {dropped} dropped");
     assert!(sent > 1000 && dropped > 1000, "{sent} sent, {dropped} dropped");
 
     let plain_alone = flooded(&bed, &[plain.clone()], || received(bed.server(), SERVER));
@@ -133,6 +134,7 @@ fn options_keep_to_the_limit_on(plane: &[&str]) {
     assert!(both < LIMIT * OVER && both > LIMIT * 0.85, "{plane:?}: {both} Mbit/s of both");
     let is_plain = came.iter().filter(|frame| frame.bytes[14] == 0x45).count();
     let part = is_plain as f64 / came.len() as f64;
+    println!("{plane:?}: {plain_alone:.2} Mbit/s plain; {both:.2} of both, {part:.2} plain");
     assert!((0.3..0.8).contains(&part), "{plane:?}: {part} of {} are plain", came.len());
 }
 
@@ -152,6 +154,7 @@ fn errors_keep_to_the_limit_on(plane: &[&str]) {
     old[22] = 1;
     let old = summed(old, 34);
     let answers = flooded(&bed, &[old], || received(bed.client(), CLIENT));
+    println!("{plane:?}: {answers:.2} Mbit/s of answers");
     assert!(answers < 1.0 * OVER && answers > 0.4, "{plane:?}: {answers} Mbit/s of answers");
     let (sent, dropped) = slow_path(&bed, 0);
     assert!(sent > 100 && dropped > 100, "{sent} sent, {dropped} dropped");
@@ -194,6 +197,7 @@ fn own_traffic_keeps_to_the_limit_on(plane: &[&str]) {
         ended.store(true, Ordering::Relaxed);
         rate
     });
+    println!("{plane:?}: {rate:.2} Mbit/s of the box's own");
     assert!(rate < LIMIT * OVER && rate > LIMIT * 0.4, "{plane:?}: {rate} Mbit/s of the box's own");
     assert!(slow_path(&bed, 1).0 > 1000);
 }
@@ -225,9 +229,29 @@ fn a_routing_protocol_survives_on(plane: &[&str]) {
         longest
     });
     let (_, dropped) = slow_path(&bed, 1);
+    println!("{plane:?}: a message took {longest:?} at most, {dropped} of the flood were dropped");
     assert!(dropped > 1000, "there was a flood: {dropped}");
     // Less than TCP takes to send anything again.
     assert!(longest < Duration::from_millis(200), "{plane:?}: a message took {longest:?}");
+}
+
+#[test]
+fn pings_of_the_box_survive_a_flood_of_strangers_where_there_are_queues() {
+    let Some(_turn) = turn_to_measure() else { return };
+    let bed = network();
+    let _instance = limited(&bed, &[], "port-b");
+    let plain = to_server(&bed, 1000);
+    let said = flooded(&bed, &[plain.clone(), with_options(&plain)], || {
+        let words = ["-c", "50", "-i", "0.02", "-W", "1", "10.2.0.2"];
+        let output = bed.shaper().command("ping").args(words).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    });
+    let (_, dropped) = slow_path(&bed, 1);
+    assert!(dropped > 1000, "there was a flood: {dropped}");
+    let part = said.split(", ").find(|part| part.contains("% packet loss")).unwrap();
+    let lost: f64 = part.split('%').next().unwrap().parse().unwrap();
+    println!("{}", said.trim());
+    assert!(lost <= 4.0, "{said}");
 }
 
 #[test]

@@ -491,6 +491,15 @@ impl Meter for QueueMeter {
         if cost <= self.held { self.use_held(cost, now) } else { self.buy(cost, now) }
     }
 
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        let now = self.clock.common(now);
+        if let Some((span, pace)) = self.pace.delay(bytes) {
+            self.pace = pace;
+            self.shared.ledger.limit().owe(span, now);
+            self.contact.updates += 1;
+        }
+    }
+
     fn report(&mut self, backlog: Backlog, now: Nanos) {
         let idle = backlog.is_empty() && self.sent == self.reported;
         self.reported = self.sent;

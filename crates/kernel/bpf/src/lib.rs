@@ -46,7 +46,7 @@ pub use router::{
 };
 pub use routes::{RouteTables, RoutesError};
 pub use sets::{SetTables, SetsError};
-pub use slow_path::{SlowPath, SlowPathCounters};
+pub use slow_path::{SlowPath, SlowPathCounters, SlowPathShare};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use translation::{TRANSLATION_MAX, translation};
 pub use vlans::Vlans;

@@ -9,6 +9,10 @@ use std::io;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+mod share;
+
+pub use share::SlowPathShare;
+
 /// What the kernel itself has sent through a port, and what a program has dropped of it: frames as
 /// they are on the wire, and their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -9,10 +9,97 @@
 //! and a warning says so.
 
 use crate::device::DeviceFacts;
-use narrows_bpf::{SlowPath, tree::TreeError};
-use narrows_forwarding::{Forwarding, PerDevice, PerPort};
+use narrows_bpf::tree::TreeError;
+use narrows_bpf::{SlowPath, SlowPathCounters, SlowPathShare};
+use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
+use narrows_policy::Plan;
+use narrows_shaper::Beside;
+use narrows_units::{Bytes, Nanos};
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
+
+/// What workers know of a port's slow path.
+#[derive(Clone)]
+pub(crate) struct Share(SlowPathShare);
+
+impl Beside for Share {
+    #[inline]
+    fn claim(&self) -> Bytes {
+        self.0.claim()
+    }
+
+    #[inline]
+    fn waits(&self, now: Nanos) {
+        self.0.waits(now);
+    }
+}
+
+/// The slow paths of the ports of a plane with workers: none but in a router.
+pub(crate) struct Shared {
+    programs: SlowPaths,
+    shares: PerPort<Share>,
+}
+
+impl Shared {
+    /// Those of the ports of `forwarding`, with `maps` of another process, if it has any. Nothing is
+    /// attached.
+    pub(crate) fn load(forwarding: &Forwarding, maps: Vec<OwnedFd>) -> Self {
+        if !forwarding.is_router() {
+            return Self { programs: SlowPaths(Ok(PerPort::new())), shares: PerPort::new() };
+        }
+        let mut maps = maps.into_iter();
+        let share = |_| maps.next().map_or_else(SlowPathShare::new, SlowPathShare::open);
+        let shares: Result<PerPort<SlowPathShare>, _> = forwarding.ids().map(share).collect();
+        let shares = match shares {
+            Ok(shares) => shares,
+            Err(error) => {
+                return Self { programs: SlowPaths(Err(said(error))), shares: PerPort::new() };
+            }
+        };
+        let programs = SlowPaths::load(forwarding, |port| shares[port].program());
+        Self { programs, shares: shares.into_iter().map(Share).collect() }
+    }
+
+    /// For workers.
+    pub(crate) fn shares(&self) -> PerPort<Share> {
+        self.shares.clone()
+    }
+
+    /// Keeps to the limit of `plan` at `port`.
+    pub(crate) fn follow(&self, port: PortId, plan: &Plan) {
+        if let Some(Share(share)) = self.shares.get(port) {
+            share.set_limit(plan.port_limit().map(|limit| (limit.rate, limit.overhead)));
+        }
+    }
+
+    /// What the kernel has sent through `port`, if it is charged.
+    pub(crate) fn counters(&self, port: PortId) -> Option<SlowPathCounters> {
+        let share = self.shares.get(port).filter(|_| self.programs.are_attached())?;
+        Some(share.0.counters())
+    }
+
+    /// The programs.
+    pub(crate) fn programs(&self) -> &SlowPaths {
+        &self.programs
+    }
+
+    /// The programs, to act on.
+    pub(crate) fn programs_mut(&mut self) -> &mut SlowPaths {
+        &mut self.programs
+    }
+
+    /// What another process needs to go on: what keeps the programs attached, and then their maps.
+    /// Nothing if there is nothing to go on with; `None` if there are no descriptors left.
+    pub(crate) fn descriptors(&self) -> Option<Vec<OwnedFd>> {
+        let mut descriptors = self.programs.links()?;
+        if !descriptors.is_empty() {
+            for Share(share) in &self.shares {
+                descriptors.push(share.map().try_clone_to_owned().ok()?);
+            }
+        }
+        Some(descriptors)
+    }
+}
 
 /// The programs of all ports, or why there are none.
 pub(crate) struct SlowPaths(Result<PerPort<SlowPath>, String>);
@@ -21,7 +108,7 @@ impl SlowPaths {
     /// Those that `load` gives for each port. They are not attached.
     pub(crate) fn load(
         forwarding: &Forwarding,
-        load: impl FnMut(narrows_forwarding::PortId) -> Result<SlowPath, TreeError>,
+        load: impl FnMut(PortId) -> Result<SlowPath, TreeError>,
     ) -> Self {
         Self(forwarding.ids().map(load).collect::<Result<_, _>>().map_err(said))
     }

@@ -104,7 +104,8 @@ pub struct DeviceManifest {
 }
 
 /// A session of AF_XDP. Its descriptors, in order: the memory of the frames, the link of each
-/// device's program or the array of its gate, and for each worker its socket on each device.
+/// device's program or the array of its gate, if the slow path is charged the link of what does so
+/// and its map, for each port, and for each worker its socket on each device.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionManifest {
     /// Its devices.
@@ -115,6 +116,8 @@ pub struct SessionManifest {
     pub multi_buffer: bool,
     /// Whether the device reads and writes frames itself.
     pub zero_copy: bool,
+    /// Whether what the kernel itself sends is charged.
+    pub charges_slow_path: bool,
     /// Frames of each worker for reception by the kernel, by device,
     pub receive: PerDevice<u32>,
     /// and for queued packets, by the port of arrival.
