@@ -34,6 +34,10 @@ const SENT_BYTES: usize = 1;
 const DROPPED_PACKETS: usize = 2;
 const DROPPED_BYTES: usize = 3;
 const CHARGED: usize = 4;
+#[cfg(test)]
+const CLOCK: usize = 5;
+#[cfg(test)]
+const CONTROL_CLOCK: usize = 6;
 const RATE: usize = 8;
 const OVERHEAD: usize = 9;
 const WAITING_AT: usize = 10;
@@ -152,3 +156,6 @@ impl SlowPathShare {
         self.words[word].store(value, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;
