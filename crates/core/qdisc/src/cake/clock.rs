@@ -177,6 +177,23 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_left_elsewhere_take_time_unless_nothing_waited_meanwhile() {
+        let now = Nanos::from_secs(1);
+        let mut clock = Clock::new(GIGABIT);
+        clock.awake(now);
+        assert_eq!(send(&mut clock, now), 1);
+        clock.owe(Bytes(u64::from(PACKET) * 5), now);
+        assert_eq!(clock.may_leave(now), Err(now + Nanos(TIME.0 * 6)));
+        clock.owe(Bytes(u64::MAX), now);
+        assert_eq!(clock.may_leave(now), Err(now + OWED_MAX));
+        // After a pause in which they could leave.
+        let later = now + Nanos::from_secs(1);
+        clock.owe(Bytes(u64::from(PACKET)), later);
+        clock.awake(later);
+        assert_eq!(clock.may_leave(later), Ok(()));
+    }
+
+    #[test]
     fn a_late_worker_catches_up() {
         let mut clock = Clock::new(GIGABIT);
         clock.awake(Nanos::from_secs(1));
