@@ -26,7 +26,7 @@
 #define WAITING (10 * MS)
 /* How far ahead its part may be sold to strangers, and to the box; and at least so many full frames. */
 #define STRANGERS_AHEAD (5 * MS)
-#define BOX_AHEAD (20 * MS)
+#define BOX_AHEAD (50 * MS)
 #define STRANGERS_FRAMES 2
 #define BOX_FRAMES 8
 #define FRAME 1514

@@ -5,8 +5,8 @@
 //! of them asked last; exactly one of them gets each byte, and charges it. The mark of what is
 //! claimed is in the map, too, so that another process goes on from there.
 //!
-//! Memory ordering: relaxed. Each number is complete in itself, and no other memory is reached
-//! through it.
+//! Memory ordering: relaxed, but for claims. Each number is complete in itself, and no other memory
+//! is reached through it.
 
 use super::{SlowPath, SlowPathCounters};
 use crate::heartbeat::ahead_of_the_kernel;
@@ -120,12 +120,15 @@ impl SlowPathShare {
     /// them.
     #[inline]
     pub fn claim(&self) -> Bytes {
-        let (charged, claimed) = (self.get(CHARGED), self.get(CLAIMED));
+        // In this order: what is claimed was charged before. Acquire, and Release below: so whoever
+        // sees a claim sees as much charged as the one who made it.
+        let claimed = self.words[CLAIMED].load(Ordering::Acquire);
+        let charged = self.get(CHARGED);
         if charged == claimed {
             return Bytes::ZERO;
         }
         let is_ours = self.words[CLAIMED]
-            .compare_exchange(claimed, charged, Ordering::Relaxed, Ordering::Relaxed)
+            .compare_exchange(claimed, charged, Ordering::Release, Ordering::Relaxed)
             .is_ok();
         if is_ours { Bytes(charged.wrapping_sub(claimed)) } else { Bytes::ZERO }
     }

@@ -72,7 +72,7 @@ fn sender(share: &SlowPathShare, program: &SlowPath, frame: &[u8], from: u32) ->
         let packet = Packet { from, ..Packet::default() };
         run_at_tcx(program.program(), frame, packet).unwrap().verdict == SENT
     };
-    match (passes(12 * MS), passes(10_000 * MS)) {
+    match (passes(20 * MS), passes(10_000 * MS)) {
         (false, false) => Sender::Stranger,
         (true, false) => Sender::Box,
         (true, true) => Sender::Control,
@@ -164,7 +164,8 @@ fn the_kernel_has_the_rate_and_half_of_it_while_packets_wait() {
         share.set(CLOCK, 0);
         for _ in 0..100 {
             if waits {
-                share.set(WAITING_AT, now());
+                // Also while the machine stands still.
+                share.set(WAITING_AT, now() + 10_000 * MS);
             }
             elapsed += flood(&program, &frame, 20_000);
         }
@@ -180,9 +181,9 @@ fn the_kernel_has_the_rate_and_half_of_it_while_packets_wait() {
         (sent / 1e8, elapsed)
     };
     let (sent, elapsed) = share_of(false);
-    assert!(sent < elapsed + 0.025 && sent > 0.5 * elapsed, "{sent} in {elapsed} s");
+    assert!(sent < elapsed + 0.055 && sent > 0.5 * elapsed, "{sent} in {elapsed} s");
     let (sent, elapsed) = share_of(true);
-    assert!(sent < elapsed / 2.0 + 0.025 && sent > 0.25 * elapsed, "{sent} in {elapsed} s");
+    assert!(sent < elapsed / 2.0 + 0.055 && sent > 0.25 * elapsed, "{sent} in {elapsed} s");
 }
 
 #[test]
