@@ -97,6 +97,36 @@ proptest! {
         }
     }
 
+    /// What leaves beside them does not make full queues unequal. (`edt` promises nothing, and the
+    /// turns of `lock` do not come when they are due.)
+    #[test]
+    fn full_queues_are_equal_also_beside_what_passes_none_of_them(
+        queues in 2usize..5,
+        mbit in prop_oneof![Just(10u64), Just(100), Just(1_000)],
+        percent in 0u64..75,
+    ) {
+        let fair = Strategy::Fair { sync_time: None };
+        for strategy in [fair, Strategy::Equal { sync_time: DEFAULT_SYNC_TIME }] {
+            let limit = limit(mbit, 20_000, 400_000);
+            let mut world = World::new(strategy, limit, queues);
+            let step = limit.rate.time_for(Bytes(4 * u64::from(FULL)));
+            let beside = Bytes(4 * u64::from(FULL) * percent / 100);
+            let all: Vec<usize> = (0..queues).collect();
+            let (mut now, mut from) = (MS, Nanos::ZERO);
+            for number in 0..3_000 {
+                if number == 1_000 {
+                    from = now;
+                }
+                world.flood_until(&all, &[FULL], now, now + step);
+                now += step;
+                world.owe(0, beside, now);
+            }
+            let sent: Vec<u64> = all.iter().map(|queue| world.sent(Some(*queue), from, now)).collect();
+            let shares: Vec<f64> = sent.iter().map(|sent| *sent as f64).collect();
+            prop_assert!(narrows_coordination::jain(&shares) > 0.98, "{strategy:?}: {sent:?}");
+        }
+    }
+
     /// Any number of full queues with any packets: together they get the limit, and not a byte more
     /// than that and their bursts, once each has counted the others.
     #[test]

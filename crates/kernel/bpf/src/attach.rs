@@ -178,10 +178,11 @@ pub(crate) fn attach(
     created.map_err(|source| AttachError { hook, source })
 }
 
-/// Attaches `program` to what leaves through `ifindex`, at tcx (since Linux 6.6), behind other
-/// programs there. It stays for as long as the returned link is open.
+/// Attaches `program` to what leaves through `ifindex`, at tcx (since Linux 6.6), in front of other
+/// programs there: one that lets a packet pass keeps it from all behind. It stays for as long as the
+/// returned link is open.
 pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<OwnedFd> {
-    create_link(program, ifindex, libbpf_sys::BPF_TCX_EGRESS, 0)
+    create_link(program, ifindex, libbpf_sys::BPF_TCX_EGRESS, libbpf_sys::BPF_F_BEFORE)
 }
 
 fn create_link(

@@ -59,7 +59,7 @@ impl SlowPath {
         Self { link: None, program }
     }
 
-    /// Attaches it to what leaves through `ifindex`, behind other programs there. It stays until
+    /// Attaches it to what leaves through `ifindex`, in front of other programs there. It stays until
     /// this handle is dropped, or the process ends.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ fn sender(share: &SlowPathShare, program: &SlowPath, frame: &[u8], from: u32) ->
         let packet = Packet { from, ..Packet::default() };
         run_at_tcx(program.program(), frame, packet).unwrap().verdict == SENT
     };
-    match (passes(20 * MS), passes(10_000 * MS)) {
+    match (passes(45 * MS), passes(10_000 * MS)) {
         (false, false) => Sender::Stranger,
         (true, false) => Sender::Box,
         (true, true) => Sender::Control,
