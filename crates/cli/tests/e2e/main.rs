@@ -49,6 +49,7 @@ mod safeguard;
 mod sets;
 mod setting_up;
 mod setup;
+mod slow_path;
 mod stalls;
 mod standby;
 mod starting;

@@ -20,7 +20,7 @@ const PLANES: [&[&str]; 2] = [&[], &["--plane", "xdp"]];
 /// A testbed whose middle routes between 10.1.0.0/24 and fd01::/64, where the client is, and
 /// 10.2.0.0/24 and fd02::/64, where the server is. It is in a third network, too, 10.3.0.0/24,
 /// behind a device of the router that is no port.
-fn network() -> Testbed {
+pub fn network() -> Testbed {
     let bed = Testbed::up(2).unwrap();
     let ip = |namespace: &Namespace, words: &str| {
         let words: Vec<&str> = words.split_whitespace().collect();
@@ -50,14 +50,14 @@ fn network() -> Testbed {
     bed
 }
 
-fn router(bed: &Testbed, arguments: &[&str]) -> Instance {
+pub fn router(bed: &Testbed, arguments: &[&str]) -> Instance {
     let ports = format!("{PORT_A},{PORT_B}");
     let run = ["run", "--router", &ports].into_iter();
     let words: Vec<&str> = run.chain(arguments.iter().copied()).collect();
     Instance::start_command(bed, Path::new(NARROWS), &words).unwrap()
 }
 
-fn ping(bed: &Testbed, to: &str, more: &[&str]) -> String {
+pub fn ping(bed: &Testbed, to: &str, more: &[&str]) -> String {
     let words = ["-c", "3", "-i", "0.2", "-W", "2"].iter().chain(more).copied();
     let words: Vec<&str> = words.chain([to]).collect();
     let output = bed.client().command("ping").args(words).output().unwrap();
@@ -120,7 +120,7 @@ fn a_frame_is_routed_on(plane: &[&str]) {
 }
 
 /// A frame of UDP without a checksum from the client to the router, for the server.
-fn to_server(bed: &Testbed, length: usize) -> Vec<u8> {
+pub fn to_server(bed: &Testbed, length: usize) -> Vec<u8> {
     let ips = ["10.1.0.2", "10.2.0.2"].map(|ip| ip.parse().unwrap());
     frames::udp4(frames::port(0), to_router(bed), ips, length).unwrap()
 }

@@ -59,6 +59,10 @@ pub struct Port {
     /// through a port, all others but those of `blackhole` went to the kernel.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub routes: BTreeMap<String, u64>,
+    /// What the kernel itself sent through this port, beside the queues: its own packets, and those
+    /// that it forwards. Only where they are charged to the port's limits.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub slow_path: Option<SlowPath>,
     /// Frames that bypassed a silent worker: passed to the kernel, or dropped if Narrows fails
     /// closed.
     #[serde(default)]
@@ -84,6 +88,20 @@ pub struct Port {
     /// Its classes, each after the class above it. Only where the request asks for the tree.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub classes: Vec<Class>,
+}
+
+/// What the kernel itself sends through a port, in frames as they are on the wire. What came to the
+/// port's egress is the sum of both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SlowPath {
+    /// Frames sent, and charged to the limits.
+    pub sent_packets: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Frames dropped, since they exceeded the limits or a filter said so.
+    pub dropped_packets: u64,
+    /// Their bytes.
+    pub dropped_bytes: u64,
 }
 
 /// By what a port's packets are counted.

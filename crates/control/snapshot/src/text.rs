@@ -141,6 +141,16 @@ impl Port {
                 self.to_self, self.unserved
             )?;
         }
+        if let Some(slow_path) = &self.slow_path {
+            writeln!(
+                out,
+                "  sent by the kernel itself: {} pkt {} B, dropped {} pkt {} B",
+                slow_path.sent_packets,
+                slow_path.sent_bytes,
+                slow_path.dropped_packets,
+                slow_path.dropped_bytes
+            )?;
+        }
         if self.others > 0 {
             writeln!(out, "  to the kernel: {} in no VLAN that is a port", self.others)?;
         }
@@ -232,7 +242,7 @@ impl RoundTrips {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Conservation, Worker};
+    use crate::{Conservation, SlowPath, Worker};
 
     #[test]
     fn a_port_that_is_not_joined_has_no_mode() {
@@ -389,6 +399,20 @@ event: joined eth1 and eth2
         show.ports[0].unserved = 5;
         let text = show.render();
         assert!(text.contains("no neighbour 2, on queues without a worker 5\n"), "{text}");
+    }
+
+    #[test]
+    fn what_the_kernel_sends_itself_is_told_apart() {
+        let mut show = show();
+        assert!(!show.render().contains("by the kernel itself"));
+        show.ports[0].slow_path = Some(SlowPath {
+            sent_packets: 3,
+            sent_bytes: 180,
+            dropped_packets: 2,
+            dropped_bytes: 120,
+        });
+        let line = "\n  sent by the kernel itself: 3 pkt 180 B, dropped 2 pkt 120 B\n";
+        assert!(show.render().contains(line), "{}", show.render());
     }
 
     #[test]

@@ -82,6 +82,20 @@ impl Classes for BTreeMap<u32, (Class, Option<Below>)> {
     }
 }
 
+/// The class without one above it that answers for the class `id`: that above it or, where there is
+/// no such class, the first of `ids`. `parent` has the class above each, as [`Classes::parent`].
+pub fn topmost(
+    id: u32,
+    mut ids: impl Iterator<Item = u32>,
+    parent: impl Fn(u32) -> Option<Option<u32>>,
+) -> Option<u32> {
+    let mut first = || ids.find(|id| parent(*id) == Some(None));
+    if parent(id).is_none() {
+        return first();
+    }
+    std::iter::successors(Some(id), |id| parent(*id).flatten()).last()
+}
+
 /// A change of some classes, prepared beside what runs.
 pub struct Change {
     classes: Arc<dyn Classes>,

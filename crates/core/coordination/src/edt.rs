@@ -41,7 +41,7 @@ use crate::pace::Pace;
 use crate::place::Place;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use narrows_packet::Backlog;
-use narrows_qdisc::{Contact, Meter, Share, Take};
+use narrows_qdisc::{Contact, Meter, OWED_MAX, Share, Take};
 use narrows_units::{Bytes, Nanos};
 use std::sync::Arc;
 
@@ -88,6 +88,21 @@ impl Shared {
                 Ok(_) => return Some(start),
                 Err(newer) => promised = newer,
             }
+        }
+    }
+
+    /// Promises `span` to what passes no meter.
+    fn owe(&self, span: Nanos, now: Nanos) {
+        let latest = now + OWED_MAX;
+        let next = |promised| (Nanos(promised) + span).min(latest.max(Nanos(promised))).0;
+        let mut promised = self.promised.load(Ordering::Relaxed);
+        while let Err(newer) = self.promised.compare_exchange_weak(
+            promised,
+            next(promised),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            promised = newer;
         }
     }
 
@@ -307,6 +322,13 @@ impl Meter for QueueMeter {
     fn take_over(&mut self, cost: Bytes) {
         self.pending += cost;
         self.unpromised += cost;
+    }
+
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        if let Some((span, pace)) = self.pace.delay(bytes) {
+            self.pace = pace;
+            self.shared.owe(span, now);
+        }
     }
 
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take {

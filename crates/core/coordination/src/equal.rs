@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     published: Published,
     activity: Box<[Line<AtomicU64>]>,
     sync_time: Nanos,
+    /// Bytes that left without passing any meter, in total. Written by whoever learns of them.
+    owed: Line<AtomicU64>,
     /// The time up to which the buckets are used initially; written before any meter sends.
     spent: AtomicU64,
 }
@@ -83,6 +85,7 @@ impl Shared {
             published: Published::new(limit),
             activity: (0..meters).map(|_| Line(AtomicU64::new(Activity::NONE.0))).collect(),
             sync_time,
+            owed: Line(AtomicU64::new(0)),
             spent: AtomicU64::new(0),
         })
     }
@@ -141,6 +144,8 @@ struct QueueMeter {
     last_sent: Nanos,
     /// The published word, read by siblings.
     word: Activity,
+    /// What of [`Shared::owed`] it has paid its part of.
+    owed: u64,
     /// The largest packet that a bucket of the present size pays for.
     fits: Bytes,
     contact: Contact,
@@ -161,6 +166,8 @@ impl QueueMeter {
             next_count: Nanos::ZERO,
             last_sent: Nanos::ZERO,
             word: Activity::NONE,
+            // Relaxed: see `pay_owed`.
+            owed: shared.owed.load(Ordering::Relaxed),
             fits: edition.limit.shape().longest(),
             edition,
             shared,
@@ -183,6 +190,21 @@ impl QueueMeter {
             self.bucket.spend_until(spent);
         }
         self.divide(cost, now);
+    }
+
+    /// Pays its part of what has left beside all meters since it last did. A meter that was idle
+    /// meanwhile had no part in the limit.
+    fn pay_owed(&mut self, backlogged: bool, now: Nanos) {
+        // Relaxed: a number by itself.
+        let owed = self.shared.owed.load(Ordering::Relaxed);
+        if owed == self.owed {
+            return;
+        }
+        let more = Bytes(owed.wrapping_sub(self.owed));
+        self.owed = owed;
+        if backlogged || self.word.is_active_since(self.last_count) {
+            self.bucket.owe(Share::one_of(self.active).of(more), now);
+        }
     }
 
     #[cold]
@@ -232,7 +254,13 @@ impl Meter for QueueMeter {
         Take::Granted
     }
 
-    fn report(&mut self, backlog: Backlog, _now: Nanos) {
+    fn owe(&mut self, bytes: Bytes, _now: Nanos) {
+        // Relaxed: a number by itself.
+        self.shared.owed.fetch_add(bytes.0, Ordering::Relaxed);
+    }
+
+    fn report(&mut self, backlog: Backlog, now: Nanos) {
+        self.pay_owed(!backlog.is_empty(), now);
         let activity = Activity::new(self.last_sent, !backlog.is_empty());
         // Published once per batch: all packets of a batch leave at one `now`, so a write after
         // each would store the same word. An idle poll writes nothing.

@@ -23,6 +23,8 @@
 //! use up the cushion, which then queues up in the next hop; until the cushion is full again every
 //! meter sends slightly less, and the next hop drains.
 //!
+//! *What passes no meter* (`fair/beside.rs`) is a debt of the ledger, and its rate is not divided.
+//!
 //! *A reserve for urgent packets.* A meter whose qdisc yields leaves some more credit, so that
 //! meters that do not yield, and are within their shares, find it at once and need not win a race.
 //! This applies only where packets are bought one by one; a lease ends soon enough.
@@ -52,6 +54,7 @@ use crate::line::Line;
 use crate::pace::Pace;
 use crate::place::Place;
 use allowance::Allowance;
+use beside::Beside;
 use board::Board;
 use clock::Clock;
 use ledger::Ledger;
@@ -63,6 +66,7 @@ use std::sync::Arc;
 use terms::Terms;
 
 mod allowance;
+mod beside;
 mod board;
 mod clock;
 mod ledger;
@@ -93,6 +97,8 @@ const STALL: Nanos = Nanos::from_millis(1);
 pub(crate) struct Shared {
     published: Published,
     ledger: Ledger,
+    /// What leaves beside all meters.
+    beside: Beside,
     /// The ledger of the peak rate, if there is one.
     peak: Line<crate::ledger::Ledger>,
     board: Board,
@@ -105,6 +111,7 @@ impl Shared {
         Arc::new(Self {
             published: Published::new(limit),
             ledger: Ledger::new(),
+            beside: Beside::new(),
             peak: Line(crate::ledger::Ledger::default()),
             board: Board::new(meters, limit.rate),
             meters,
@@ -270,7 +277,7 @@ impl QueueMeter {
         self.share = Share(share as u32);
     }
 
-    /// The sum of all shares, in bits per second: the limit, adjusted so that the credit beyond the
+    /// The sum of all shares, in bits per second: what the limit leaves to meters, adjusted so that the credit beyond the
     /// reserve returns to the cushion.
     fn shared(&self, now: Nanos) -> u64 {
         let Terms { rate, cushion, sync_time, .. } = self.terms;
@@ -279,7 +286,8 @@ impl QueueMeter {
         let credit = self.shared.ledger.credit(now).min(wanted + cushion);
         let time = cushion.0.saturating_mul(LEAST_REFILL_PART);
         let time = sync_time.0.saturating_mul(REFILL).max(time).max(1);
-        let rate = i128::from(rate.bits_per_sec());
+        let beside = self.shared.beside.rate(now);
+        let rate = i128::from(rate.bits_per_sec().saturating_sub(beside.bits_per_sec()));
         let missing = i128::from(wanted.0) - i128::from(credit.0);
         u64::try_from(rate - rate * missing / i128::from(time)).unwrap_or(u64::MAX)
     }
@@ -489,6 +497,16 @@ impl Meter for QueueMeter {
             self.expire(now);
         }
         if cost <= self.held { self.use_held(cost, now) } else { self.buy(cost, now) }
+    }
+
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        let now = self.clock.common(now);
+        if let Some((span, pace)) = self.pace.delay(bytes) {
+            self.pace = pace;
+            self.shared.ledger.limit().owe(span, now);
+            self.shared.beside.add(bytes);
+            self.contact.updates += 1;
+        }
     }
 
     fn report(&mut self, backlog: Backlog, now: Nanos) {

@@ -9,6 +9,7 @@
 //! the newest value with any ordering), and no other memory is reached through it.
 
 use crate::sync::{AtomicU64, Ordering};
+use narrows_qdisc::OWED_MAX;
 use narrows_units::Nanos;
 
 #[derive(Default)]
@@ -80,6 +81,21 @@ impl Ledger {
         }
     }
 
+    /// Sells `span` from where it is sold up to, however long ago that is, so credit that it could
+    /// not store pays first. What is sold beyond `now` is at most [`OWED_MAX`] more.
+    pub(crate) fn owe(&self, span: Nanos, now: Nanos) {
+        let latest = now + OWED_MAX;
+        let mut sold = self.0.load(Ordering::Relaxed);
+        while let Err(newer) = self.0.compare_exchange_weak(
+            sold,
+            (Nanos(sold) + span).min(latest.max(Nanos(sold))).0,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            sold = newer;
+        }
+    }
+
     /// Sells `span` unconditionally, and returns the time from which it is paid for.
     pub(crate) fn promise(&self, span: Nanos, depth: Nanos, now: Nanos) -> Nanos {
         let oldest = now - depth;
@@ -140,6 +156,23 @@ mod tests {
         let ledger = Ledger::default();
         let promise = || ledger.promise(Nanos(60), DEPTH, Nanos(1_000));
         assert_eq!([promise(), promise(), promise()], [Nanos(960), Nanos(1_020), Nanos(1_080)]);
+    }
+
+    #[test]
+    fn what_is_owed_is_paid_with_credit_that_would_be_lost_and_then_is_debt() {
+        let ledger = Ledger::default();
+        let sell = |now| ledger.sell(Nanos(40), Nanos(40), DEPTH, Nanos(now));
+        assert!(sell(1_000));
+        // It was sold up to 940.
+        ledger.owe(Nanos(500), Nanos(2_000));
+        assert_eq!(ledger.level(DEPTH, Nanos(2_000)), 100, "of a thousand it could store 100");
+        ledger.owe(Nanos(600), Nanos(2_000));
+        assert_eq!(ledger.level(DEPTH, Nanos(2_000)), -40);
+        assert!(!sell(2_079) && sell(2_080));
+        ledger.owe(Nanos::from_secs(9), Nanos(3_000));
+        assert_eq!(ledger.sold(), Nanos(3_000) + OWED_MAX);
+        ledger.owe(Nanos(1), Nanos(2_000));
+        assert_eq!(ledger.sold(), Nanos(3_000) + OWED_MAX);
     }
 
     #[test]

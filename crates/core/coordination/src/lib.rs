@@ -53,7 +53,7 @@ mod sync;
 mod tree;
 mod trees;
 
-pub use classes::{Below, Change, Classes};
+pub use classes::{Below, Change, Classes, topmost};
 pub use coordination::Coordination;
 pub use destinations::Destinations;
 pub use fairness::jain;

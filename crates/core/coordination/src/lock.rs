@@ -175,6 +175,10 @@ impl Meter for QueueMeter {
         Take::Wait(at)
     }
 
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        lock(&self.shared.state).bucket.owe(bytes, now);
+    }
+
     fn report(&mut self, backlog: Backlog, _now: Nanos) {
         let backlogged = !backlog.is_empty();
         if backlogged == self.backlogged {

@@ -100,6 +100,14 @@ impl Meters for Queue {
     fn reading(&self) -> Reading {
         lock(&self.tree.state).roster.reading()
     }
+
+    fn owe(&mut self, id: u32, bytes: Bytes, now: Nanos) {
+        let mut state = lock(&self.tree.state);
+        let top = state.roster.topmost(id);
+        if let Some(class) = top.and_then(|top| state.classes.get_mut(&top)) {
+            class.owe(bytes, now);
+        }
+    }
 }
 
 /// A queue's meter at a class.

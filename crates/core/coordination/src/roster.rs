@@ -1,6 +1,6 @@
 //! The classes of a tree in the form in which queues ask for them: parameters, and children.
 
-use crate::Below;
+use crate::{Below, topmost};
 use narrows_packet::Reading;
 use narrows_qdisc::htb::{Class, LeafClass};
 use std::collections::BTreeMap;
@@ -22,6 +22,11 @@ impl Roster {
     /// The parameters of the class `id`, if there is one.
     pub(crate) fn class(&self, id: u32) -> Option<Class> {
         Some(self.0.get(&id)?.0)
+    }
+
+    /// The topmost class that answers for the class `id`.
+    pub(crate) fn topmost(&self, id: u32) -> Option<u32> {
+        topmost(id, self.0.keys().copied(), |id| self.class(id).map(|class| class.parent))
     }
 
     /// The packet fields that the qdiscs below any class read.

@@ -50,7 +50,7 @@
 //! [`LEAST_TIME`]: terms::LEAST_TIME
 //! [`LEAST_FRAMES`]: terms::LEAST_FRAMES
 
-use crate::classes::{Change, ClassList, Classes};
+use crate::classes::{Change, ClassList, Classes, topmost};
 use crate::sync::{AtomicU32, Mutex, Ordering, lock};
 use narrows_packet::Reading;
 use narrows_qdisc::Census;
@@ -247,6 +247,14 @@ impl Queue {
     /// The shared state of the class `id`.
     fn node(&self, id: u32) -> Option<Arc<Node>> {
         lock(&self.tree.members).node(id)
+    }
+
+    /// The shared state of the topmost class that answers for the class `id`.
+    fn topmost(&self, id: u32) -> Option<Arc<Node>> {
+        let mut members = lock(&self.tree.members);
+        let classes = members.list.classes();
+        let top = topmost(id, classes.ids(), |id| classes.parent(id))?;
+        members.node(top)
     }
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {

@@ -65,6 +65,68 @@ proptest! {
         prop_assert!(last <= Nanos(arrived + 1) + limit.rate.time_for(limit.backlog));
     }
 
+    /// Whatever leaves beside the queues, up to most of the limit, and whichever of them learns of
+    /// it: full queues get exactly the rest.
+    #[test]
+    fn what_leaves_beside_full_queues_is_missing_from_them_with_every_strategy(
+        queues in 1usize..5,
+        mbit in prop_oneof![Just(10u64), Just(100), Just(1_000)],
+        percent in 0u64..75,
+        told in 0usize..5,
+    ) {
+        for strategy in Strategy::ALL {
+            let limit = limit(mbit, 20_000, 400_000);
+            let mut world = World::new(strategy, limit, queues);
+            let step = limit.rate.time_for(Bytes(4 * u64::from(FULL)));
+            let beside = Bytes(4 * u64::from(FULL) * percent / 100);
+            let all: Vec<usize> = (0..queues).collect();
+            let (mut now, mut from) = (MS, Nanos::ZERO);
+            for number in 0..1_000 {
+                // Until then they find each other, and their burst is used up.
+                if number == 300 {
+                    from = now;
+                }
+                world.flood_until(&all, &[FULL], now, now + step);
+                now += step;
+                world.owe((number + told) % queues, beside, now);
+            }
+            let used = used(&world, limit, from, now) + percent as f64 / 100.0;
+            let edge = (queues as u64 + 2) * u64::from(FULL) + stated_burst(limit);
+            let edge = edge as f64 / limit.rate.bytes_in(now - from).0 as f64;
+            prop_assert!((used - 1.0).abs() <= 0.01 + edge, "{strategy:?}: {used}");
+        }
+    }
+
+    /// What leaves beside them does not make full queues unequal. (`edt` promises nothing, and the
+    /// turns of `lock` do not come when they are due.)
+    #[test]
+    fn full_queues_are_equal_also_beside_what_passes_none_of_them(
+        queues in 2usize..5,
+        mbit in prop_oneof![Just(10u64), Just(100), Just(1_000)],
+        percent in 0u64..75,
+    ) {
+        let fair = Strategy::Fair { sync_time: None };
+        for strategy in [fair, Strategy::Equal { sync_time: DEFAULT_SYNC_TIME }] {
+            let limit = limit(mbit, 20_000, 400_000);
+            let mut world = World::new(strategy, limit, queues);
+            let step = limit.rate.time_for(Bytes(4 * u64::from(FULL)));
+            let beside = Bytes(4 * u64::from(FULL) * percent / 100);
+            let all: Vec<usize> = (0..queues).collect();
+            let (mut now, mut from) = (MS, Nanos::ZERO);
+            for number in 0..3_000 {
+                if number == 1_000 {
+                    from = now;
+                }
+                world.flood_until(&all, &[FULL], now, now + step);
+                now += step;
+                world.owe(0, beside, now);
+            }
+            let sent: Vec<u64> = all.iter().map(|queue| world.sent(Some(*queue), from, now)).collect();
+            let shares: Vec<f64> = sent.iter().map(|sent| *sent as f64).collect();
+            prop_assert!(narrows_coordination::jain(&shares) > 0.98, "{strategy:?}: {sent:?}");
+        }
+    }
+
     /// Any number of full queues with any packets: together they get the limit, and not a byte more
     /// than that and their bursts, once each has counted the others.
     #[test]

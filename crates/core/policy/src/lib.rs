@@ -73,7 +73,9 @@ pub use htb::{ClassEdit, ClassParams, Htb, HtbClass, HtbClasses, HtbOptions, Htb
 pub use kind::{Classes, KINDS, Kind, Params};
 pub use label::HtbLabel;
 pub use pacing::{CodelOptions, PacingOptions};
-pub use plan::{Key, NodeStats, Plan, PlanClass, PlanNode, SharedLimit, Within, filling};
+pub use plan::{
+    Key, NodeStats, Plan, PlanClass, PlanNode, PortLimit, SharedLimit, Within, filling,
+};
 pub use prio::{Prio, PrioParams, Priomap};
 pub use redirect::is_intermediate;
 pub use sfq::SfqOptions;

@@ -24,6 +24,9 @@ use std::fmt;
 use std::sync::Arc;
 
 mod layout;
+mod port_limit;
+
+pub use port_limit::PortLimit;
 
 /// Identifies a qdisc across the plans of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

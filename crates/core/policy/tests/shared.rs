@@ -109,3 +109,18 @@ fn each_queue_has_its_own_bands_where_there_is_nothing_to_share_or_no_tree_for_i
         assert_eq!(plan.limits.len(), 1, "{why}");
     }
 }
+
+#[test]
+fn the_limit_of_a_port_is_that_of_its_root_whatever_queues_share_it() {
+    let limit = |plan: &Plan| plan.port_limit().map(|limit| (limit.rate, limit.overhead));
+    let of_tbf = Some((tbf().rate, tbf().overhead));
+    for queues in [1, 4] {
+        assert_eq!(limit(&plan_of(&[Params::Tbf(tbf())], queues)), of_tbf);
+        assert_eq!(limit(&plan_of(&[prio(), Params::Tbf(tbf())], queues)), None, "of a band");
+        assert_eq!(limit(&plan_of(&[prio()], queues)), None);
+    }
+    let bands = plan(tbf(), prio(), 4);
+    assert!(runs_tree(&bands));
+    assert_eq!(limit(&bands), of_tbf, "bands below a rate are a tree");
+    assert_eq!(limit(&plan_of(&[Params::Mq, Params::Tbf(tbf())], 2)), None, "of a queue");
+}

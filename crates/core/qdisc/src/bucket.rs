@@ -18,7 +18,7 @@
 //! Non-goals: sharing (a bucket has one owner; see the `coordination` layer), reading a clock.
 
 use crate::tbf::Peak;
-use crate::{Meter, Share, Take};
+use crate::{Meter, OWED_MAX, Share, Take};
 use narrows_packet::Backlog;
 use narrows_units::{Bytes, Nanos, Rate};
 
@@ -206,6 +206,15 @@ impl Bucket {
         }
     }
 
+    /// Pays for `bytes` as of the last refill, into a debt of at most [`OWED_MAX`] at `now`. The peak
+    /// is for single packets.
+    pub fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        let Level { rate, credit, .. } = &mut self.average;
+        let time = u128::from(now.since(self.refilled).0) + u128::from(OWED_MAX.0);
+        let most = i128::try_from(u128::from(rate.bits_per_sec()) * time).unwrap_or(i128::MAX);
+        *credit = (*credit - units(bytes)).max(-most).min(*credit);
+    }
+
     /// When it can pay for `cost`: [`Bucket::affords`] is true from then on.
     pub fn when_affords(&self, cost: Bytes) -> Nanos {
         let price = units(cost);
@@ -244,6 +253,10 @@ impl Meter for Bucket {
         } else {
             self.wait_for(cost)
         }
+    }
+
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        Self::owe(self, bytes, now);
     }
 
     #[inline]

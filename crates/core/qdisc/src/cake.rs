@@ -378,6 +378,10 @@ impl Cake {
 }
 
 impl Qdisc for Cake {
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        self.limiter.owe(bytes, now);
+    }
+
     fn reading(&self) -> Reading {
         self.config.reading()
     }

@@ -27,7 +27,7 @@ use crate::sink::Sink;
 use crate::{Above, Handover, Next, NodeId, Qdisc, Spec, Stats, Verdict};
 use leaf::Leaf;
 use narrows_packet::{Backlog, Batch, DropReason, Fifo, PacketId, Packets, Reading};
-use narrows_units::Nanos;
+use narrows_units::{Bytes, Nanos};
 
 mod alone;
 mod class;
@@ -524,6 +524,10 @@ fn reading(scheduler: &dyn Scheduler) -> Reading {
 }
 
 impl Qdisc for Htb {
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        self.scheduler.owe(self.config.default, bytes, now);
+    }
+
     fn reading(&self) -> Reading {
         self.reading
     }

@@ -56,7 +56,7 @@ pub use config::{Config, Ends, Metering, Spec};
 pub use detail::Detail;
 pub use feedback::{Alone, DESTINATIONS, Feedback, Word};
 pub use held::Above;
-pub use meter::{Contact, Meter, Share, Take, Weight};
+pub use meter::{Contact, Meter, OWED_MAX, Share, Take, Weight};
 pub use probe::{Contacts, Probe};
 pub use qdisc::{Next, Qdisc, RANKS, Ranking, Stats, Verdict};
 pub use slot::{Handover, NodeId, ReadHeaders, Slot};

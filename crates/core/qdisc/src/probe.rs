@@ -69,6 +69,10 @@ impl Meter for Probe {
         self.meter.take(cost, edt, now)
     }
 
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        self.meter.owe(bytes, now);
+    }
+
     fn report(&mut self, backlog: Backlog, now: Nanos) {
         self.meter.report(backlog, now);
         // A report ends every batch, so this is all that the batch has touched.

@@ -146,6 +146,10 @@ pub trait Qdisc: Send {
     /// backlog to its siblings.
     fn dequeue(&mut self, packets: &mut Packets, now: Nanos, out: &mut Batch) -> Next;
 
+    /// Charges its limit for `bytes` that left through its port without passing it, as
+    /// [`Meter::owe`](crate::Meter::owe) does. Without a limit of its own it does nothing.
+    fn owe(&mut self, _bytes: Bytes, _now: Nanos) {}
+
     /// Takes out the one packet that leaves next at `now`, as [`Qdisc::dequeue`] into a batch with
     /// room for one: for a parent that decides packet by packet. `Err` says when there will be
     /// one, and is never [`Next::Now`].

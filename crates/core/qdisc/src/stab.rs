@@ -76,6 +76,10 @@ fn restore(packets: &mut Packets, id: PacketId) -> Bytes {
 }
 
 impl Qdisc for Stab {
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        self.inner.qdisc_mut().owe(bytes, now);
+    }
+
     fn reading(&self) -> Reading {
         self.inner.qdisc().reading().and(Reading { sizes: true, ..Reading::NOTHING })
     }

@@ -221,6 +221,13 @@ impl Tbf {
 }
 
 impl Qdisc for Tbf {
+    fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        match &mut self.limiter {
+            Limiter::Own(bucket) => bucket.owe(bytes, now),
+            Limiter::Shared(meter) => meter.owe(bytes, now),
+        }
+    }
+
     fn reading(&self) -> Reading {
         self.queue.inner().reading()
     }

@@ -2,7 +2,7 @@
 
 use narrows_qdisc::bucket::{Bucket, Shape};
 use narrows_qdisc::tbf::Peak;
-use narrows_qdisc::{Meter, Take};
+use narrows_qdisc::{Meter, OWED_MAX, Take};
 use narrows_units::{Bytes, Nanos, Rate};
 use proptest::prelude::*;
 
@@ -197,4 +197,24 @@ fn a_clock_that_runs_backwards_earns_nothing() {
     assert_eq!(take(&mut bucket, 100, 1_000), Take::Granted);
     assert_eq!(take(&mut bucket, 100, 500), Take::Wait(Nanos(1_100)));
     assert_eq!(take(&mut bucket, 100, 1_099), Take::Wait(Nanos(1_100)));
+}
+
+#[test]
+fn what_is_owed_is_paid_with_credit_that_would_be_lost_and_then_is_debt() {
+    // A byte a microsecond.
+    let mut bucket = Bucket::new(plain(8_000_000, 1_000));
+    assert_eq!(take(&mut bucket, 1_000, 1_000), Take::Granted);
+    // Empty since 1 us. In the ten milliseconds since then it has earned 10,000 bytes, and could
+    // store 1,000.
+    bucket.owe(Bytes(9_500), Nanos(10_001_000));
+    assert_eq!(take(&mut bucket, 501, 10_001_000), Take::Wait(Nanos(10_002_000)));
+    assert_eq!(take(&mut bucket, 500, 10_001_000), Take::Granted);
+    bucket.owe(Bytes(300), Nanos(10_001_000));
+    assert_eq!(take(&mut bucket, 200, 10_001_000), Take::Wait(Nanos(10_501_000)));
+    // No more than a bounded debt.
+    bucket.owe(Bytes(u64::MAX), Nanos(20_001_000));
+    let paid = 20_001_000 + OWED_MAX.0;
+    assert_eq!(take(&mut bucket, 1, 20_001_000), Take::Wait(Nanos(paid + 1_000)));
+    bucket.owe(Bytes(1), Nanos(10_000_000));
+    assert_eq!(take(&mut bucket, 1, 20_001_000), Take::Wait(Nanos(paid + 1_000)));
 }

@@ -174,6 +174,23 @@ pub(crate) fn attach(
     hook: Hook,
 ) -> Result<OwnedFd, AttachError> {
     let (attach_type, flags) = hook.attach_type();
+    let created = create_link(program, ifindex, attach_type, flags);
+    created.map_err(|source| AttachError { hook, source })
+}
+
+/// Attaches `program` to what leaves through `ifindex`, at tcx (since Linux 6.6), in front of other
+/// programs there: one that lets a packet pass keeps it from all behind. It stays for as long as the
+/// returned link is open.
+pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<OwnedFd> {
+    create_link(program, ifindex, libbpf_sys::BPF_TCX_EGRESS, libbpf_sys::BPF_F_BEFORE)
+}
+
+fn create_link(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    attach_type: libbpf_sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
     let options = libbpf_sys::bpf_link_create_opts {
         sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
         flags,
@@ -185,7 +202,7 @@ pub(crate) fn attach(
         libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, attach_type, &options)
     };
     if fd < 0 {
-        return Err(AttachError { hook, source: io::Error::from_raw_os_error(-fd) });
+        return Err(io::Error::from_raw_os_error(-fd));
     }
     // SAFETY: the call succeeded, so `fd` is a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -208,7 +225,7 @@ pub fn sends_redirected(ifindex: u32) -> Option<bool> {
 }
 
 /// Replaces the program attached through `link` by `program`. Each frame passes one or the other.
-fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn replace(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: both are open descriptors for the length of the call, which keeps neither, and no
     // options are passed.
     let outcome = unsafe {

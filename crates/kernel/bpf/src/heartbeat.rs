@@ -176,7 +176,7 @@ impl Heart {
 
 /// How far this process's monotonic clock is ahead of the one that programs in the kernel read, in
 /// nanoseconds, modulo 2^64: a time namespace, as containers may have one, shifts it.
-fn ahead_of_the_kernel() -> u64 {
+pub(crate) fn ahead_of_the_kernel() -> u64 {
     // Where there are no time namespaces there is no such file.
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     parse_offset(&offsets).unwrap_or(0)

@@ -21,6 +21,7 @@ mod own_address;
 mod router;
 mod routes;
 mod sets;
+mod slow_path;
 mod steer;
 #[cfg(feature = "stepped")]
 pub mod stepped;
@@ -45,6 +46,7 @@ pub use router::{
 };
 pub use routes::{RouteTables, RoutesError};
 pub use sets::{SetTables, SetsError};
+pub use slow_path::{SlowPath, SlowPathCounters, SlowPathShare};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use translation::{TRANSLATION_MAX, translation};
 pub use vlans::Vlans;

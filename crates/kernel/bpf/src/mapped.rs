@@ -9,7 +9,7 @@ use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -82,17 +82,8 @@ impl<T: OfAtomics> Mapped<T> {
         };
         let (size, max) = ((each * size_of::<T>()) as u32, count as u32);
         let map = MapHandle::create(MapType::Array, Some(name), 4, size, max, &options)?;
-        let len = count * each;
-        let bytes = len * size_of::<T>();
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: asks for a new region at an address of the kernel's choosing. The map behind it
-        // has `count` values of `each` of `T`, one after the other without gaps: the size of `T` is
-        // a multiple of 8.
-        let start =
-            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, map.as_fd(), 0) };
-        let start = NonNull::new(start.map_err(io::Error::from)?.cast());
-        let start = start.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        Ok(Self { map, region: Region { start, len, of: PhantomData } })
+        let region = Region::of(map.as_fd(), count * each)?;
+        Ok(Self { map, region })
     }
 
     /// The map.
@@ -103,6 +94,25 @@ impl<T: OfAtomics> Mapped<T> {
     /// Its values, without a descriptor of the map.
     pub(crate) fn into_region(self) -> Region<T> {
         self.region
+    }
+}
+
+impl<T: OfAtomics> Region<T> {
+    /// The values of the array map `map`, which are as long as `len` of `T` together.
+    ///
+    /// # Errors
+    /// If they are shorter by a page, or it cannot be mapped.
+    pub(crate) fn of(map: BorrowedFd<'_>, len: usize) -> io::Result<Self> {
+        let bytes = len * size_of::<T>();
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: asks for a new region at an address of the kernel's choosing. The values of the
+        // map behind it are one after the other without gaps: the size of `T` is a multiple of 8.
+        // The kernel maps no more pages than the map has.
+        let start =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, map, 0)? };
+        let start = NonNull::new(start.cast());
+        let start = start.ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        Ok(Self { start, len, of: PhantomData })
     }
 }
 
@@ -127,7 +137,7 @@ impl<T: OfAtomics> Deref for Region<T> {
 impl<T: OfAtomics> Drop for Region<T> {
     fn drop(&mut self) {
         let bytes = self.len * size_of::<T>();
-        // SAFETY: exactly the region that `of_values` obtained, unmapped once; references into it
+        // SAFETY: exactly the region that `of` obtained, unmapped once; references into it
         // do not outlive `self`. A failure leaves it mapped, which harms nobody.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), bytes) };
     }

@@ -249,6 +249,8 @@ pub struct Router {
     handed: MapHandle,
     /// Where routes are looked up.
     tables: [OwnedFd; 3],
+    /// What marks the frames that trees behind it send; 0 for nothing.
+    seal: u32,
 }
 
 impl Router {
@@ -271,6 +273,7 @@ impl Router {
                 takers: map(MapType::ProgArray, "takers", [4, 4, 2 * PORTS_MAX as u32], 0)?,
                 handed: map(MapType::PercpuArray, "handed", [4, 8, 1], 0)?,
                 tables: owned(tables.maps())?,
+                seal: 0,
             })
         })?;
         router.set_ports(ports).map_err(LoadError::Other)?;
@@ -309,6 +312,17 @@ impl Router {
     pub fn set_ingress(&self, port: PortId, ingress: Ingress) -> libbpf_rs::Result<()> {
         let key = (port.index() as u32).to_ne_bytes();
         self.ingresses.update(&key, &ingress.bytes(), MapFlags::ANY)
+    }
+
+    /// This router, whose trees mark the frames that they send with `seal`, which nobody outside
+    /// knows: so that their [slow path](crate::tree::Tree::slow_path) does not charge them again.
+    #[must_use]
+    pub fn sealed(self, seal: u32) -> Self {
+        Self { seal, ..self }
+    }
+
+    pub(crate) fn seal(&self) -> u32 {
+        self.seal
     }
 
     /// Where the trees behind it read what filters in front of it set: for

@@ -136,7 +136,11 @@ unsafe fn run(
 #[cfg(test)]
 const SK_BUFF_BYTES: usize = 192;
 #[cfg(test)]
+const FROM_IFINDEX: usize = 36;
+#[cfg(test)]
 const IFINDEX: usize = 40;
+#[cfg(test)]
+const CONTROL_BLOCK: usize = 48;
 #[cfg(test)]
 const GSO_SEGMENTS: usize = 164;
 #[cfg(test)]
@@ -152,6 +156,10 @@ pub(crate) struct Packet {
     pub(crate) segment_bytes: u32,
     /// How many these are.
     pub(crate) segments: u32,
+    /// The device where the kernel has received it; 0 for none, as of the box's own.
+    pub(crate) from: u32,
+    /// The first words of its control block.
+    pub(crate) control_block: [u32; 2],
 }
 
 /// Runs the program for tcx on a packet, on the CPU of the calling thread.
@@ -164,26 +172,44 @@ pub(crate) fn run_at_tcx(
     bytes: &[u8],
     packet: Packet,
 ) -> io::Result<TestRun> {
+    Ok(run_at_tcx_leaving(program, bytes, packet)?.0)
+}
+
+/// As [`run_at_tcx`]. Returns also what is left in the packet's control block.
+#[cfg(test)]
+pub(crate) fn run_at_tcx_leaving(
+    program: BorrowedFd<'_>,
+    bytes: &[u8],
+    packet: Packet,
+) -> io::Result<(TestRun, [u32; 2])> {
     let mut context = [0; SK_BUFF_BYTES];
     let fields = [
+        (FROM_IFINDEX, packet.from),
         (IFINDEX, packet.ifindex),
+        (CONTROL_BLOCK, packet.control_block[0]),
+        (CONTROL_BLOCK + 4, packet.control_block[1]),
         (GSO_SEGMENTS, packet.segments),
         (GSO_SIZE, packet.segment_bytes),
     ];
     for (at, value) in fields {
         context[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
+    let mut left = context;
     let mut out = vec![0; bytes.len()];
     let mut options = libbpf_sys::bpf_test_run_opts {
         data_out: out.as_mut_ptr().cast(),
         data_size_out: out.len() as u32,
         ctx_in: context.as_ptr().cast(),
         ctx_size_in: context.len() as u32,
+        ctx_out: left.as_mut_ptr().cast(),
+        ctx_size_out: left.len() as u32,
         ..options(bytes, 1)
     };
-    // SAFETY: packet, context and buffer outlive the call, and are as long as `options` says.
+    // SAFETY: packet, contexts and buffer outlive the call, and are as long as `options` says.
     unsafe { run(program, &mut options) }?;
-    Ok(TestRun { verdict: options.retval, ns: options.duration, frame: out })
+    let word = |at: usize| left[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
+    let block = [word(CONTROL_BLOCK), word(CONTROL_BLOCK + 4)];
+    Ok((TestRun { verdict: options.retval, ns: options.duration, frame: out }, block))
 }
 
 /// Runs the program for tcx on a packet that stands for `segments` frames with `segment_bytes` of

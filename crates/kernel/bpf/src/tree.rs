@@ -13,6 +13,9 @@
 //! [`Router`] a tree is its port's for frames that leave, and not for those that arrive: its "other
 //! port" is its own.
 //!
+//! *The slow path.* What the kernel itself sends through a port is charged by another program, at
+//! tcx egress ([`Tree::slow_path`]), to the same tree.
+//!
 //! *Numbers.* A class has a number that it keeps from plan to plan; credit and counters are stored
 //! under it. The caller says which numbers are new.
 //!
@@ -23,6 +26,7 @@ use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use crate::own_address::OwnAddress;
 use crate::router::Router;
+use crate::slow_path::SlowPath;
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
@@ -44,12 +48,17 @@ pub mod term;
 pub(crate) mod tests;
 
 use layout::{Class, KEY_BYTES, Mask, PRIORITIES, Rule, SLOT_BYTES};
+use skeleton_slow_path::TreeSlowPathSkelBuilder;
 use table::Table;
 use term::Term;
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/tree.skel.rs"));
+}
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton_slow_path {
+    include!(concat!(env!("OUT_DIR"), "/tree_slow_path.skel.rs"));
 }
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton_tcx {
@@ -60,6 +69,8 @@ mod skeleton_tcx {
 const INNER_MAP: u32 = 1 << 12;
 /// The one entry of a map that has one.
 const ONLY: [u8; 4] = [0; 4];
+/// `SLOW_PATH` of `programs/tree.h`.
+const SLOW_PATH: u32 = 1;
 
 /// The program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -254,6 +265,22 @@ impl Totals {
         ]
     }
 
+    /// The packets that were dropped for any reason.
+    pub fn drops(&self) -> u64 {
+        self.limit_drops
+            + self.aqm_drops
+            + self.unclassified_drops
+            + self.port_gone_drops
+            + self.filter_drops
+    }
+
+    /// The sum with `other`.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let (one, other) = (self.words(), other.words());
+        Self::of(std::array::from_fn(|word| one[word] + other[word]))
+    }
+
     /// The difference to `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
@@ -296,6 +323,8 @@ pub struct Port {
     /// there: then all of them have one. `None` if they leave as they are through the
     /// [other](Tree::connect).
     pub other_tag: Option<Tag>,
+    /// What marks its frames for [`Tree::slow_path`], where one is attached; else 0.
+    pub seal: u32,
 }
 
 /// Tells an open object what port it is for. A macro, because each object's skeleton has types of
@@ -306,6 +335,7 @@ macro_rules! set_up {
             rodata.own_mac = $port.own.mac;
             rodata.is_addressed = $port.own.is_addressed.into();
             rodata.multi_buffer = $port.multi_buffer.into();
+            rodata.slow_path_seal = $port.seal;
             if let Some(tag) = $port.other_tag {
                 rodata.other_protocol = tag.protocol().ethertype().to_be();
                 rodata.other_vid = tag.vid().to_be();
@@ -464,7 +494,11 @@ impl Tree {
         hook: Hook,
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
-        Self::at(Port { own: own.into(), multi_buffer, entry, other_tag: None }, hook, maps)
+        Self::at(
+            Port { own: own.into(), multi_buffer, entry, other_tag: None, seal: 0 },
+            hook,
+            maps,
+        )
     }
 
     /// Loads the program for any port, to run on `maps` as one that [inherits](Self::inherit) them,
@@ -489,7 +523,8 @@ impl Tree {
     ) -> Result<Self, TreeError> {
         // The router has told what is for the box.
         let own = OwnAddress { is_addressed: false, ..port.own };
-        Self::handed_by(Port { own, ..port }, hook, maps, Some(router.handed()))
+        let seal = router.seal();
+        Self::handed_by(Port { own, seal, ..port }, hook, maps, Some(router.handed()))
     }
 
     /// Loads the program, which reads from `handed` what filters in front set, or from a map of its
@@ -778,6 +813,42 @@ impl Tree {
     /// If it cannot be read.
     pub fn totals(&self) -> Result<Totals, TreeError> {
         Ok(Totals::of(layout::sums(&slots("totals", &self.maps.totals, 0)?)))
+    }
+
+    /// Loads the program that charges what the kernel itself sends through the port, to this tree:
+    /// it works on the same maps, and lets pass what this tree has sent. It is not attached yet.
+    ///
+    /// # Errors
+    /// If the kernel refuses it.
+    pub fn slow_path(&self) -> Result<SlowPath, TreeError> {
+        let maps = self.maps.all();
+        let named: BTreeMap<_, _> = Maps::NAMES.iter().zip(maps).collect();
+        let mut misfit = None;
+        let mut storage = MaybeUninit::uninit();
+        let program = explained(|| {
+            let mut open = TreeSlowPathSkelBuilder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.slow_path_seal = self.port.seal;
+            }
+            reuse(open.open_object_mut(), &named).map_err(|(map, error)| {
+                misfit = Some(map);
+                error
+            })?;
+            Ok(keep(&open.load()?.progs.tree_slow_path))
+        });
+        match misfit {
+            Some(map) => Err(TreeError::Inherited(map)),
+            None => Ok(SlowPath::of(program.flatten().map_err(TreeError::Load)?)),
+        }
+    }
+
+    /// What the kernel itself has sent through the port so far, since a
+    /// [program](Self::slow_path) charges it.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn slow_path_totals(&self) -> Result<Totals, TreeError> {
+        Ok(Totals::of(layout::sums(&slots("totals", &self.maps.totals, SLOW_PATH)?)))
     }
 
     /// The verdicts on frames so far, by CPU: of all that there may be.

@@ -1,7 +1,7 @@
 //! The workers' counters, added up over sessions, in the form of the snapshot.
 
 use crate::worker_report::WorkerReport;
-use narrows_bpf::{Counted, Outcome, RouteCounters, Verdicts};
+use narrows_bpf::{Counted, Outcome, RouteCounters, SlowPathCounters, Verdicts};
 use narrows_forwarding::{PerPort, PortId};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
@@ -87,6 +87,8 @@ pub(crate) struct PortCounts {
     pub(crate) verdicts: Verdicts,
     /// In a router: what became of frames that arrived here.
     pub(crate) routes: RouteCounters,
+    /// What the kernel itself sent here, where a program charges it.
+    pub(crate) slow_path: Option<SlowPathCounters>,
     /// Packets lost by its device.
     pub(crate) losses: DeviceLosses,
 }
@@ -114,6 +116,9 @@ impl Counts {
             merge_beyond(&mut port.beyond, other.beyond.as_ref());
             port.verdicts = add_verdicts(port.verdicts, other.verdicts);
             port.routes += other.routes;
+            if let Some(more) = other.slow_path {
+                *port.slow_path.get_or_insert_default() += more;
+            }
             port.losses = port.losses.and(&other.losses);
         }
     }
@@ -225,6 +230,12 @@ pub(crate) fn routes_of(named: &BTreeMap<String, u64>) -> RouteCounters {
     let count = |outcome: &Outcome| named.get(outcome.name()).copied().unwrap_or(0);
     let words: Vec<u64> = Outcome::ALL.iter().map(count).collect();
     RouteCounters::of(&words)
+}
+
+/// What the kernel itself sent through a port, in the form of the snapshot.
+pub(crate) fn slow_path(counters: SlowPathCounters) -> snapshot::SlowPath {
+    let SlowPathCounters { sent_packets, sent_bytes, dropped_packets, dropped_bytes } = counters;
+    snapshot::SlowPath { sent_packets, sent_bytes, dropped_packets, dropped_bytes }
 }
 
 /// The delays of packets, in the form of the snapshot.

@@ -28,8 +28,8 @@ use crate::upgrade::state::PlaneManifest;
 use crate::workers::Standstill;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Hook, Outcome, Pulse, RouterProgram, SetTables, SteerError,
-    Verdicts, Vlans, XdpMode, sends_redirected,
+    AttachError, Entry, FrontPort, Hook, Outcome, Pulse, RouterProgram, SetTables,
+    SlowPathCounters, SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
@@ -338,6 +338,15 @@ impl InDriver {
         self.tree(egress).totals().unwrap_or_default()
     }
 
+    /// With what the kernel itself sent, which is charged to the same tree.
+    fn totals_of_all(&self, egress: PortId) -> Totals {
+        self.totals(egress).and(&self.slow_path_totals(egress))
+    }
+
+    fn slow_path_totals(&self, egress: PortId) -> Totals {
+        self.tree(egress).slow_path_totals().unwrap_or_default()
+    }
+
     fn counts(&self) -> Counts {
         // By the port where frames leave.
         let by_cpu = |egress| {
@@ -372,9 +381,11 @@ impl InDriver {
     /// Sets what a router's programs have counted where frames arrived. Trees only know where they
     /// leave, and on which CPU a frame was routed is not told: it is told of the first.
     fn add_routed(&self, counts: &mut Counts) {
-        let Some(Routed { programs, .. }) = &self.routed else { return };
+        let Some(Routed { programs, slow_paths, .. }) = &self.routed else { return };
         for (port, program) in programs.iter_enumerated() {
             let of_port = &mut counts.ports[port];
+            of_port.slow_path =
+                slow_paths.are_attached().then(|| slow_path(&self.slow_path_totals(port)));
             of_port.routes = program.routed().unwrap_or_default();
             of_port.verdicts.to_self = 0;
             of_port.queues.iter_mut().for_each(|queue| queue.arrived = Arrived::default());
@@ -423,6 +434,16 @@ fn path(totals: &Totals) -> PathCounters {
     }
 }
 
+/// What the kernel itself sent, and what was dropped of it.
+fn slow_path(totals: &Totals) -> SlowPathCounters {
+    SlowPathCounters {
+        sent_packets: totals.sent_packets,
+        sent_bytes: totals.sent_bytes,
+        dropped_packets: totals.drops(),
+        dropped_bytes: totals.dropped_bytes,
+    }
+}
+
 /// What came to the program, in the form of a worker's for a port of arrival.
 fn arrived(totals: &Totals) -> Arrived {
     let path = path(totals);
@@ -441,6 +462,7 @@ fn tree_port(
         multi_buffer: has_several_buffers(facts),
         entry,
         other_tag: forwarding.across(port).and_then(|across| forwarding.ports()[across].tag),
+        seal: 0,
     }
 }
 
@@ -483,7 +505,7 @@ impl Plane for InDriver {
         let is_new_root = before.plan.roots.first() != plan.roots.first();
         // With a new root, packets without a class are counted from zero, too.
         new.extend(is_new_root.then_some(0));
-        let before_root = if is_new_root { self.totals(port) } else { before.before_root };
+        let before_root = if is_new_root { self.totals_of_all(port) } else { before.before_root };
         let across = self.pair(port);
         let error = failed(self.facts(across));
         let tree = &mut self.trees[across];
@@ -546,7 +568,7 @@ impl Plane for InDriver {
                 *classes.entry(number).or_default() += *counted;
             }
         }
-        let totals = self.totals(port).since(before_root);
+        let totals = self.totals_of_all(port).since(before_root);
         figures(plan, numbers, &Counted { totals, classes })
     }
 
@@ -566,6 +588,10 @@ impl Plane for InDriver {
     fn follow_routing(&mut self) -> Result<(), InstanceError> {
         let followed = self.routed.as_mut().map_or(Ok(()), |routed| routed.routing.follow());
         Ok(followed.map_err(SessionError::Routing)?)
+    }
+
+    fn slow_path_refusal(&self) -> Option<&str> {
+        self.routed.as_ref().and_then(|routed| routed.slow_paths.refusal())
     }
 
     fn pulses(&self) -> Vec<Pulse> {
@@ -591,6 +617,7 @@ impl Plane for InDriver {
     }
 
     fn close(mut self: Box<Self>, _: bool) -> Closed {
+        self.routed.iter_mut().for_each(|routed| routed.slow_paths.detach());
         let routers = self.routed.iter_mut().flat_map(|routed| &mut routed.programs);
         routers.for_each(RouterProgram::detach);
         self.vlans.iter_mut().flatten().for_each(Vlans::detach);

@@ -59,6 +59,7 @@ mod session;
 mod sets_file;
 mod signals;
 mod sizing;
+mod slow_path;
 mod standby;
 mod state;
 mod tc_host;

@@ -113,6 +113,11 @@ pub(crate) trait Plane: LooksUp {
         None
     }
 
+    /// In a router: why what the kernel itself sends is not charged to limits; `None` if it is.
+    fn slow_path_refusal(&self) -> Option<&str> {
+        None
+    }
+
     /// The state of each worker, as seen from outside.
     fn pulses(&self) -> Vec<Pulse>;
 

@@ -15,6 +15,7 @@
 use crate::device::DeviceFacts;
 use crate::error::SessionError;
 use crate::routes::RouteThread;
+use crate::session::Secrets;
 use narrows_bpf::{Ingress, RouteTables, Router, RoutesError, SourceCheck, SteerError};
 use narrows_forwarding::{Forwarding, PerDevice, PortId};
 use narrows_link::LinkError;
@@ -60,6 +61,7 @@ impl Routing {
             error => SessionError::Routing(RoutingError::Maps(error.to_string())),
         })?;
         let router = Router::new(&ports, &tables).map_err(refused)?;
+        let router = router.sealed(Secrets::own().seal);
         let numbers = ports.iter().map(|&(ifindex, port)| (ifindex, port.index() as u8));
         let routes = RouteThread::start(tables, numbers.collect::<Vec<_>>());
         let routes = routes.inspect_err(|error| {

@@ -14,6 +14,7 @@ use crate::options::SessionOptions;
 use crate::routing::Routing;
 use crate::runner::Settings;
 use crate::sizing::{Sizing, may_share};
+use crate::slow_path::Shared;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
@@ -78,8 +79,10 @@ pub(crate) struct Prepared {
     /// The I/O of each queue.
     ios: Vec<XdpIo>,
     devices: PerDevice<DeviceFacts>,
-    /// In a router: what its programs know of the kernel.
+    /// In a router: what its programs know of the kernel,
     routing: Option<Routing>,
+    /// and what charges what the kernel itself sends.
+    slow_paths: Shared,
     copy_mode: CopyMode,
     sizing: Sizing,
 }
@@ -103,6 +106,7 @@ impl Prepared {
         let routing = routing_of(forwarding, &devices)?;
         let loading = Loading { forwarding, devices: &devices, routing: routing.as_ref() };
         let (heartbeats, steers) = loading.load(several, stalled, &entries, &sockets)?;
+        let slow_paths = Shared::load(forwarding, Vec::new());
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
         let ios = sockets
@@ -110,7 +114,7 @@ impl Prepared {
             .map(|sockets| {
                 let part = umem.part(sizing.frames())?;
                 let io = XdpIo::new(sockets, part, forwarding, &sizing.shares, dissector, seal);
-                Ok(io.stocked())
+                Ok(io.beside(slow_paths.shares()).stocked())
             })
             .collect::<Result<_, UmemError>>()?;
         let fronts = forwarding.ids().map(|_| PortFront::default()).collect();
@@ -124,6 +128,7 @@ impl Prepared {
             ios,
             devices,
             routing,
+            slow_paths,
             copy_mode,
             sizing,
         })
@@ -163,6 +168,8 @@ impl Prepared {
         gates: &Gates,
     ) -> Result<PerDevice<XdpMode>, SessionError> {
         let several = self.sizing.buffer.several;
+        // Before packets come: the limit holds from the first one on.
+        self.slow_paths.programs_mut().attach(&self.forwarding, &self.devices);
         let steers = self.steers.iter_mut().zip(&self.devices);
         steers.map(|(steer, device)| attach_best(steer, device, only, several, gates)).collect()
     }
@@ -227,6 +234,7 @@ impl Session {
         }
         let losses_before = losses(&prepared.devices);
         for port in forwarding.ids() {
+            prepared.slow_paths.follow(port, installed[port].plan());
             prepared.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
         let xdp_modes = prepared.attach(options.hook.and_then(Hook::xdp_mode), gates)?;

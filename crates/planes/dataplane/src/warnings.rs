@@ -16,7 +16,8 @@ pub(crate) fn of_ports(plane: &dyn Plane, forwarding: &Forwarding) -> Vec<String
         let ends = [port, forwarding.across(port)?];
         Some(ends.map(|port| &devices[forwarding.device_of(port)]))
     });
-    unserved.chain(pairs.filter_map(unequal_mtus)).collect()
+    let uncharged = plane.slow_path_refusal().map(uncharged);
+    unserved.chain(pairs.filter_map(unequal_mtus)).chain(uncharged).collect()
 }
 
 /// A worker needs a queue of each direction, so receive queues beyond the transmit queues have
@@ -31,6 +32,13 @@ fn unserved_queues(port: &DeviceFacts, served: u32) -> Option<String> {
             counts.command(name, served)
         )
     })
+}
+
+fn uncharged(why: &str) -> String {
+    format!(
+        "what the kernel itself sends through the ports exceeds their limits, since no program \
+         can be attached there: {why}; it needs Linux 6.6 or newer"
+    )
 }
 
 fn unequal_mtus(ports: [&DeviceFacts; 2]) -> Option<String> {

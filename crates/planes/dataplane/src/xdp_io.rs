@@ -23,6 +23,7 @@ use crate::frames::{FRAMES_PER_PACKET_MAX, Frames};
 use crate::owners::{FrameCounts, Shares};
 use crate::queue::Queue;
 use crate::refused::Refused;
+use crate::slow_path::Share;
 use crate::upgrade::{Frame, Queued, WorkerQueued};
 use crate::worker_report::WorkerSockets;
 use narrows_bpf::{EGRESS_PORT_BYTES, TRANSLATION_MAX, egress_port, translation};
@@ -30,7 +31,7 @@ use narrows_forwarding::stick::{PortsByTag, retag};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet, Tag};
 use narrows_packet::dissect::{Dissector, rewrite};
 use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading};
-use narrows_shaper::{BATCH, Io};
+use narrows_shaper::{BATCH, Beside, Io};
 use narrows_units::{Bytes, Nanos};
 use narrows_xsk::{Desc, KernelDrops, Socket, UmemPart};
 use std::collections::VecDeque;
@@ -98,6 +99,8 @@ pub(crate) struct XdpIo<Q = Socket> {
     dissector: Dissector,
     /// That of the steering programs.
     seal: u32,
+    /// What the kernel itself sends, where it is charged.
+    slow_paths: PerPort<Share>,
     partial: PerDevice<Option<Partial>>,
 }
 
@@ -170,7 +173,13 @@ impl<Q: Queue> XdpIo<Q> {
             frames: Frames::new(part, forwarding, shares),
             dissector,
             seal,
+            slow_paths: PerPort::new(),
         }
+    }
+
+    /// This I/O, which knows of what the kernel itself sends through each port.
+    pub(crate) fn beside(self, slow_paths: PerPort<Share>) -> Self {
+        Self { slow_paths, ..self }
     }
 
     /// This I/O with its fill rings stocked: a program that is attached later finds frames.
@@ -533,6 +542,11 @@ impl<Q: Queue> Io for XdpIo<Q> {
         for &packet in dropped.as_slice() {
             self.frames.release(packet);
         }
+    }
+
+    #[inline]
+    fn beside(&self, port: PortId) -> Option<&dyn Beside> {
+        self.slow_paths.get(port).map(|share| share as &dyn Beside)
     }
 
     fn is_unsent(&self) -> bool {

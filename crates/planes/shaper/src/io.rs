@@ -7,6 +7,16 @@ use narrows_forwarding::PortId;
 use narrows_packet::{Batch, PacketId, Packets, Reading};
 use narrows_units::{Bytes, Nanos};
 
+/// Packets that leave through a port beside all its queues, and that its limit is for, too.
+pub trait Beside {
+    /// The bytes that left since any worker asked last, as the limit counts them. The one that asks
+    /// charges them.
+    fn claim(&self) -> Bytes;
+
+    /// Packets wait in a queue of the port at `now`.
+    fn waits(&self, now: Nanos);
+}
+
 /// One queue of each port, and the frames of their packets.
 ///
 /// A packet belongs to the I/O until [`Io::receive`] hands it over, and again from
@@ -65,6 +75,12 @@ pub trait Io {
 
     /// Takes back the frames of packets that were dropped.
     fn release(&mut self, dropped: &Batch);
+
+    /// What is known of packets that leave through `port` beside all workers, if there may be any
+    /// that the port's limit is for.
+    fn beside(&self, _port: PortId) -> Option<&dyn Beside> {
+        None
+    }
 
     /// Whether packets that [`Io::transmit`] took still wait for the device, which may need another
     /// call.

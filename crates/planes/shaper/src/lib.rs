@@ -22,7 +22,7 @@ mod worker;
 pub use delays::Delays;
 pub use heaviest::{Flow, Heaviest, HeaviestReport, Host, WINDOW};
 pub use installation::{Installation, Used};
-pub use io::Io;
+pub use io::{Beside, Io};
 pub use round_trips::Beyond;
 pub use summary::{Entry, SIZE as HEAVIEST_MAX};
 pub use worker::{Activity, Arrived, BATCH, PathCounters, Pause, UNSEEN_MAX, Worker};

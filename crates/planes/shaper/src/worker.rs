@@ -368,6 +368,12 @@ impl<I: Io> Worker<I> {
     #[inline(always)]
     fn depart(&mut self, egress: PortId, ingress: PortId, now: Nanos, step: &mut Step) -> bool {
         let path = &mut self.paths[egress];
+        if let Some(beside) = self.io.beside(egress) {
+            let bytes = beside.claim();
+            if bytes != Bytes::ZERO {
+                path.slot.qdisc_mut().owe(bytes, now);
+            }
+        }
         self.departures.clear();
         self.departures.limit(self.io.room(egress).min(BATCH));
         if path.reading.copies {
@@ -396,6 +402,11 @@ impl<I: Io> Worker<I> {
             round_trips.leave(egress, departures, &self.packets, &self.io, now);
         }
         self.io.transmit(egress, &self.packets, &self.departures);
+        if let Some(beside) = self.io.beside(egress)
+            && !path.slot.qdisc().backlog().is_empty()
+        {
+            beside.waits(now);
+        }
         match next {
             Next::Empty => false,
             Next::At(time) => {

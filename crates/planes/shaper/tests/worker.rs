@@ -5,12 +5,14 @@ use narrows_forwarding::{PortId, PortSet};
 use narrows_packet::{Acknowledgement, Batch, DropReason, Headers, PacketId, Packets, Reading};
 use narrows_policy::{Plan, Policy, PortFacts};
 use narrows_qdisc::{Detail, Slot};
-use narrows_shaper::{Activity, Installation, Io, Pause, UNSEEN_MAX, Worker};
+use narrows_shaper::{Activity, Beside, Installation, Io, Pause, UNSEEN_MAX, Worker};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
 use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Frames for what arrives at a port, those that reception needs of them, and all of a worker.
 const FRAMES_PER_PORT: u32 = 100;
@@ -78,6 +80,26 @@ struct FakeIo {
     sent_from: [Vec<PortId>; PORTS.len()],
     /// Packets that leave nowhere, by the port of arrival.
     unrouted: [u64; PORTS.len()],
+    /// What leaves through the second port beside the workers.
+    beside: Option<Arc<FakeBeside>>,
+}
+
+/// What leaves beside the workers.
+#[derive(Default)]
+struct FakeBeside {
+    unclaimed: AtomicU64,
+    /// When packets last waited.
+    waited: AtomicU64,
+}
+
+impl Beside for FakeBeside {
+    fn claim(&self) -> Bytes {
+        Bytes(self.unclaimed.swap(0, Ordering::Relaxed))
+    }
+
+    fn waits(&self, now: Nanos) {
+        self.waited.store(now.0, Ordering::Relaxed);
+    }
 }
 
 /// Where a packet leaves that a router receives; some leave nowhere.
@@ -106,6 +128,7 @@ impl FakeIo {
             routed: false,
             sent_from: Default::default(),
             unrouted: [0; PORTS.len()],
+            beside: None,
         }
     }
 
@@ -235,6 +258,11 @@ impl Io for FakeIo {
                 _ => self.dropped[from.index()] += 1,
             }
         }
+    }
+
+    fn beside(&self, port: PortId) -> Option<&dyn Beside> {
+        let beside = self.beside.as_ref().filter(|_| port == PortId::SECOND)?;
+        Some(beside.as_ref())
     }
 
     fn is_unsent(&self) -> bool {
@@ -579,6 +607,43 @@ fn a_router_listens_to_all_ports_while_a_queue_waits_for_its_rate() {
     let Activity::Idle(pause) = activity else { panic!("{activity:?}") };
     assert_eq!(pause.listen, PortSet::ALL);
     assert!(pause.until < Nanos::MAX);
+}
+
+#[test]
+fn workers_charge_what_leaves_beside_them_once_and_tell_when_packets_wait() {
+    for root in ["tbf rate 8mbit burst 2k limit 1m", "cake_mq bandwidth 8mbit", "htb default 10"] {
+        let mut bed = Bed::new(2);
+        bed.tc(&format!("qdisc add dev b root handle 1: {root}"));
+        bed.tc("class add dev b parent 1: classid 1:1 htb rate 8mbit burst 2k");
+        bed.tc("class add dev b parent 1:1 classid 1:10 htb rate 8mbit burst 2k");
+        let beside = Arc::<FakeBeside>::default();
+        for worker in &mut bed.workers {
+            worker.io_mut().beside = Some(Arc::clone(&beside));
+        }
+        // 500 Mbit/s come, and 4 of the 8 Mbit/s leave beside.
+        let mut sent = |bed: &mut Bed| {
+            let sent = |bed: &Bed| -> u64 {
+                let counters = bed.workers.iter().map(|worker| worker.counters(PortId::SECOND));
+                counters.map(|counters| counters.tx_bytes).sum()
+            };
+            let before = sent(bed);
+            for _ in 0..1_000 {
+                bed.now += Nanos::from_millis(1);
+                beside.unclaimed.fetch_add(500, Ordering::Relaxed);
+                for worker in 0..2 {
+                    bed.arrive(worker, PortId::FIRST, 4, 500, false);
+                    while bed.step(worker) == Activity::Busy {}
+                }
+            }
+            sent(bed) - before
+        };
+        // The first are to find what there is.
+        sent(&mut bed);
+        let sent = sent(&mut bed);
+        assert!((480_000..520_000).contains(&sent), "{root}: {sent}");
+        assert_eq!(beside.unclaimed.load(Ordering::Relaxed), 0);
+        assert_eq!(beside.waited.load(Ordering::Relaxed), bed.now.0, "{root}");
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use narrows_serve::{Sample, exposition};
 use narrows_snapshot::{
-    Class, Conservation, Delays, Losses, Port, Qdisc, Queue, RoundTrip, RoundTrips, Snapshot,
-    Worker,
+    Class, Conservation, Delays, Losses, Port, Qdisc, Queue, RoundTrip, RoundTrips, SlowPath,
+    Snapshot, Worker,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write};
@@ -60,6 +60,12 @@ fn instance(classes: usize) -> Snapshot {
         ..Port::default()
     };
     port.total.drops_by_reason.insert("aqm".into(), 4);
+    port.slow_path = Some(SlowPath {
+        sent_packets: 11,
+        sent_bytes: 1_100,
+        dropped_packets: 12,
+        dropped_bytes: 1_200,
+    });
     port.kernel_drops.rx_ring_full = 6;
     Snapshot {
         state: "running".into(),
@@ -121,6 +127,10 @@ fn units_are_bytes_and_seconds() {
             r#"narrows_queue_transmit_bytes_total{device="eth1",queue="1"} 9"#,
             r#"narrows_port_lost_packets_total{device="eth1",place="queue",reason="aqm"} 4"#,
             r#"narrows_port_lost_packets_total{device="eth1",place="kernel",reason="rx_ring_full"} 6"#,
+            r#"narrows_port_slow_path_transmit_packets_total{device="eth1"} 11"#,
+            r#"narrows_port_slow_path_transmit_bytes_total{device="eth1"} 1100"#,
+            r#"narrows_port_slow_path_drops_total{device="eth1"} 12"#,
+            r#"narrows_port_slow_path_drop_bytes_total{device="eth1"} 1200"#,
             r#"narrows_port_carrier{device="eth\"2"} 0"#,
             r#"narrows_worker_silent_seconds{queue="0"} 2"#,
             r#"narrows_dropped_packets_total{reason="aqm"} 4"#,

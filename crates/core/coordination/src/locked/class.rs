@@ -2,6 +2,7 @@
 //! it.
 
 use super::turns::Turns;
+use narrows_qdisc::OWED_MAX;
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
 
@@ -119,6 +120,14 @@ impl LockedClass {
         };
         self.ctokens = account(self.ctokens, self.cbuffer, &self.ceil);
         self.at = self.at.max(now);
+    }
+
+    /// Charges `bytes` that left elsewhere, as of the last packet.
+    pub(super) fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        let most = (OWED_MAX.0 as i64).saturating_add(self.passed(now));
+        let account = |tokens: i64, pace: &Pace| (tokens - pace.span(bytes)).max(-most).min(tokens);
+        self.tokens = account(self.tokens, &self.rate);
+        self.ctokens = account(self.ctokens, &self.ceil);
     }
 
     /// Takes back an unused charge.

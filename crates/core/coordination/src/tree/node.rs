@@ -265,6 +265,15 @@ impl Node {
         self.rate_apart().unwrap_or((&self.sales.ceil, self.terms.ceil()))
     }
 
+    /// Charges `bytes` that left elsewhere.
+    pub(super) fn owe(&self, bytes: Bytes, now: Nanos) {
+        let bucket = self.terms.ceil();
+        self.sales.ceil.owe(bucket.pace.span(0, bytes), now);
+        if let Some((rate, bucket)) = self.rate_apart() {
+            rate.owe(bucket.pace.span(0, bytes), now);
+        }
+    }
+
     /// Up to when its rate and its ceiling are sold; `None` if the credit of both is whole.
     pub(super) fn spent(&self, now: Nanos) -> Option<[Nanos; 2]> {
         let ceil = self.sales.ceil.spent(self.terms.ceil().depth, now);

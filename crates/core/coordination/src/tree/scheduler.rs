@@ -25,7 +25,7 @@
 
 use super::Queue;
 use super::buying::Lack;
-use super::node::Limit;
+use super::node::{Limit, Node};
 use super::queue_handle::QueueHandle;
 use calendar::Calendar;
 use event::Event;
@@ -39,6 +39,7 @@ use narrows_qdisc::{Census, Weight};
 use narrows_units::{Bytes, Nanos};
 use ready::Ready;
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use wait_queue::{LetsPass, WaitQueue};
 
 mod calendar;
@@ -80,6 +81,8 @@ pub(super) struct Scheduler {
     leaves: Vec<Option<Leaf>>,
     inners: Vec<Inner>,
     vacant_inners: Vec<u32>,
+    /// The topmost class that answers for a class, and for which, once it has been charged.
+    topmost: Option<(u32, Arc<Node>)>,
     /// The places of classes that have none above them.
     roots: Vec<u32>,
     queues: Vec<WaitQueue>,
@@ -112,6 +115,7 @@ impl Scheduler {
             leaves: Vec::new(),
             inners: Vec::new(),
             vacant_inners: Vec::new(),
+            topmost: None,
             roots: Vec::new(),
             queues: Vec::new(),
             vacant_queues: Vec::new(),
@@ -239,7 +243,17 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn changes(&mut self) -> Option<Vec<u32>> {
+        self.topmost = None;
         self.queue.changes()
+    }
+
+    fn owe(&mut self, id: u32, bytes: Bytes, now: Nanos) {
+        if self.topmost.as_ref().is_none_or(|(of, _)| *of != id) {
+            self.topmost = self.queue.topmost(id).map(|node| (id, node));
+        }
+        if let Some((_, node)) = &self.topmost {
+            node.owe(bytes, now);
+        }
     }
 
     fn reading(&self) -> Reading {

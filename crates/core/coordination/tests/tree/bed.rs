@@ -443,6 +443,20 @@ impl Bed {
         self.sent.iter().map(rate).collect()
     }
 
+    /// As [`run`](Self::run), while packets at `beside` leave beside all queues, which the first
+    /// learns of each millisecond.
+    pub fn run_beside(&mut self, span: Nanos, beside: Rate) -> BTreeMap<u32, f64> {
+        let mut sums: BTreeMap<u32, f64> = BTreeMap::new();
+        let (step, steps) = (Nanos::from_millis(1), span.0 / 1_000_000);
+        for _ in 0..steps {
+            self.queues[0].qdisc.owe(beside.bytes_in(step), self.now);
+            for (class, rate) in self.run(step) {
+                *sums.entry(class).or_default() += rate / steps as f64;
+            }
+        }
+        sums
+    }
+
     /// Lets time pass. Returns the rate of each host meanwhile, in bits per second.
     pub fn run_by_host(&mut self, span: Nanos) -> BTreeMap<u32, f64> {
         let before = self.sent_by.clone();

@@ -135,6 +135,25 @@ fn borrowing_in_flowvalve_ends_at_the_ceiling() {
 }
 
 #[test]
+fn what_leaves_beside_the_queues_is_missing_from_the_topmost_class() {
+    for (strategy, queues) in [(TreeStrategy::Fair, 1), (TreeStrategy::Fair, 4)]
+        .into_iter()
+        .chain([(TreeStrategy::Lock, 1), (TreeStrategy::Lock, 4)])
+    {
+        let leaf = class(Some(1), 100 * MBIT, GBIT);
+        let classes = [(1, class(None, GBIT, GBIT)), (0x10, leaf), (0x11, leaf)];
+        let mut bed = Bed::kept_by(strategy, queues, &classes, &BTreeMap::new());
+        bed.demand_everywhere(0x10, 1514, Demand::Endless);
+        bed.demand_everywhere(0x11, 1514, Demand::Endless);
+        let what = format!("{strategy:?} on {queues} queues");
+        bed.run_beside(millis(50), narrows_units::Rate::from_bits_per_sec(400 * MBIT));
+        let rates = bed.run_beside(millis(200), narrows_units::Rate::from_bits_per_sec(400 * MBIT));
+        assert_near(rates[&1], 600 * MBIT, 0.01, &what);
+        assert_near(rates[&0x10], 300 * MBIT, 0.1, &what);
+    }
+}
+
+#[test]
 fn a_lock_keeps_rates_priorities_and_quanta_as_the_kernel_does() {
     for queues in [1, 4] {
         let leaf = |prio, quantum| Class { prio, quantum, ..class(Some(1), 100 * MBIT, GBIT) };

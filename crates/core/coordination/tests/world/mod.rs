@@ -93,6 +93,11 @@ impl World {
         verdict
     }
 
+    /// Tells a queue that `bytes` left beside all queues.
+    pub fn owe(&mut self, number: usize, bytes: Bytes, now: Nanos) {
+        self.queues[number].qdisc.owe(bytes, now);
+    }
+
     /// Sends all packets of a queue that may leave.
     pub fn poll(&mut self, number: usize, now: Nanos) {
         let queue = &mut self.queues[number];

@@ -12,7 +12,8 @@
 //!
 //! Cost: a multiplication a packet.
 
-use narrows_units::{Nanos, Rate};
+use crate::OWED_MAX;
+use narrows_units::{Bytes, Nanos, Rate};
 
 /// Parts of a nanosecond that are kept, so that rounding is never seen: 2^32.
 const FRACTION: u32 = 32;
@@ -70,6 +71,16 @@ impl Clock {
             self.next = now.min(self.next) + self.per_byte.instead_of(before, self.next.since(now));
             let failsafe = self.per_byte.instead_of(before, self.failsafe.since(now));
             self.failsafe = now.min(self.failsafe) + failsafe;
+        }
+    }
+
+    /// Counts bytes that left elsewhere, from where the clock stands; but nothing waits longer than
+    /// [`OWED_MAX`] for them.
+    pub(super) fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        let span = self.per_byte.time(u32::try_from(bytes.0).unwrap_or(u32::MAX));
+        let latest = now + OWED_MAX;
+        for clock in [&mut self.next, &mut self.failsafe] {
+            *clock = (*clock + span).min(latest.max(*clock));
         }
     }
 
@@ -163,6 +174,23 @@ mod tests {
         assert_eq!(clock.may_leave(now), Err(now + TIME));
         clock.set_rate(Rate::from_bits_per_sec(8), now);
         assert_eq!(clock.may_leave(now), Err(now + TIME));
+    }
+
+    #[test]
+    fn bytes_that_left_elsewhere_take_time_unless_nothing_waited_meanwhile() {
+        let now = Nanos::from_secs(1);
+        let mut clock = Clock::new(GIGABIT);
+        clock.awake(now);
+        assert_eq!(send(&mut clock, now), 1);
+        clock.owe(Bytes(u64::from(PACKET) * 5), now);
+        assert_eq!(clock.may_leave(now), Err(now + Nanos(TIME.0 * 6)));
+        clock.owe(Bytes(u64::MAX), now);
+        assert_eq!(clock.may_leave(now), Err(now + OWED_MAX));
+        // After a pause in which they could leave.
+        let later = now + Nanos::from_secs(1);
+        clock.owe(Bytes(u64::from(PACKET)), later);
+        clock.awake(later);
+        assert_eq!(clock.may_leave(later), Ok(()));
     }
 
     #[test]

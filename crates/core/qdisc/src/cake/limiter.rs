@@ -98,6 +98,15 @@ impl Limiter {
         }
     }
 
+    /// Counts bytes that left elsewhere.
+    pub(super) fn owe(&mut self, bytes: Bytes, now: Nanos) {
+        match self {
+            Self::Own(clock) => clock.owe(bytes, now),
+            Self::Shared(shared) => shared.meter.owe(bytes, now),
+            Self::Unlimited => {}
+        }
+    }
+
     /// One was dropped that counts as sent.
     pub(super) fn dropped(&mut self, charge: u32) {
         match self {

@@ -26,6 +26,9 @@ pub trait Meters: Send {
 
     /// The packet fields that the qdiscs below any class read.
     fn reading(&self) -> Reading;
+
+    /// See [`Scheduler::owe`].
+    fn owe(&mut self, _id: u32, _bytes: Bytes, _now: Nanos) {}
 }
 
 /// What a class waits for.
@@ -130,6 +133,10 @@ impl<M: Meters> Scheduler for Alone<M> {
         if self.at(place).is_some_and(|leaf| matches!(leaf.state, State::Waiting(_))) {
             self.make_ready(place);
         }
+    }
+
+    fn owe(&mut self, id: u32, bytes: Bytes, now: Nanos) {
+        self.meters.owe(id, bytes, now);
     }
 
     fn begin(&mut self, now: Nanos) {

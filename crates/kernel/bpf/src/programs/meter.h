@@ -22,6 +22,7 @@
 #ifndef METER_H
 #define METER_H
 
+#include "clock.h"
 #include "share_out.h"
 
 /* Five ticks of a kernel with HZ=250: the clock for credit is up to a tick old. */
@@ -41,32 +42,12 @@ enum answer {
 	FULL,				/* the virtual queue is full */
 };
 
-static __always_inline __u64 time_for(__u64 bytes, __u64 rate)
-{
-	return (bytes * SECOND + rate / 2) / max(rate, 1);
-}
-
 /* The rate at which a class may send now, in bytes per second. */
 static __always_inline __u64 rate_of(const struct class *class, const struct node *node)
 {
 	__u64 grant = *(volatile __u64 *)&node->grant;
 
 	return class->parent && grant ? min(grant, class->ceil) : class->rate;
-}
-
-/* How far `clock` is ahead of `now`; raises it if credit would be older than `burst`. */
-static __always_inline __s64 ahead(__u64 *clock, __u64 now, __u64 burst)
-{
-	__u64 at = *(volatile __u64 *)clock;
-
-	if ((__s64)(at + burst - now) < 0) {
-		__u64 lifted = now - burst;
-
-		/* Another CPU that raises it raises it as far. */
-		__sync_val_compare_and_swap(clock, at, lifted);
-		at = lifted;
-	}
-	return (__s64)(at - now);
 }
 
 /* The rate at which a class above sells: the ceiling below the root, since the class below it keeps
@@ -215,6 +196,20 @@ static __always_inline int buy(__u32 plan, __u32 leaf, const struct class *class
 	for (int level = 1; level < LEVELS_MAX && way.at; level++)
 		book(&way);
 	return SEND;
+}
+
+/* Sells `bytes` to the leaf, whatever has been sold: all classes on its way wait longer for it. */
+static __always_inline void sell_anyway(__u32 plan, __u32 leaf, const struct class *class,
+					__u64 bytes)
+{
+	struct way way = { .want = bytes, .plan = plan, .at = class->parent };
+	struct node *node = node_of(leaf);
+
+	if (!node)
+		return;
+	__sync_fetch_and_add(&node->clock, time_for(bytes, rate_of(class, node)));
+	for (int level = 1; level < LEVELS_MAX && way.at; level++)
+		book(&way);
 }
 
 /* A step of Newton's method towards 1 / sqrt(count), as a fraction of 2^32 (sch_codel). */

@@ -19,9 +19,9 @@
 #ifndef SHARE_OUT_H
 #define SHARE_OUT_H
 
+#include "clock.h"
 #include "tree.h"
 
-#define SECOND 1000000000ULL
 #define EPOCH (2 * 1000000ULL)
 /* State that was not refreshed for this long is outdated. */
 #define EXPIRED (16 * EPOCH)

@@ -15,10 +15,10 @@
 #include "find_class.h"
 #include "frame.h"
 #include "handed.h"
-#include "mark.h"
-#include "meter.h"
+#include "judge.h"
 #include "other_port.h"
 #include "retag.h"
+#include "seal.h"
 #include "segments.h"
 #include "self.h"
 #include "terms.h"
@@ -28,44 +28,11 @@ static __always_inline int send(struct context *ctx, struct totals *total,
 {
 	int action = other_protocol ? retag(ctx) : redirect();
 
-	if (action != DROPPED) {
-		total->sent_packets += size.packets;
-		total->sent_bytes += size.bytes;
-		slot->bytes += size.bytes;
-		if (slot->borrows)
-			slot->borrowed_packets += size.packets;
-		else
-			slot->own_packets += size.packets;
-	} else {
-		total->port_gone_drops += size.packets;
-		total->dropped_bytes += size.bytes;
-	}
+	if (action == DROPPED)
+		return drop(total, &total->port_gone_drops, size);
+	count_sent(total, slot, size);
+	put_seal(ctx);
 	return action;
-}
-
-static __always_inline int drop(struct totals *total, __u64 *reason, struct size size)
-{
-	*reason += size.packets;
-	total->dropped_bytes += size.bytes;
-	return DROPPED;
-}
-
-/* The bytes that a class is charged for. Frames of a merged packet count as equally long. */
-static __always_inline __s64 charge_of(const struct class *class, struct size size)
-{
-	__s64 cost = (__s64)size.bytes + (__s64)class->per_frame * size.packets;
-	__s64 least = (__s64)class->minimum * size.packets;
-
-	if (cost < least)
-		cost = least;
-	if (class->framing) {
-		__u64 packets = size.packets, frame = ((__u64)cost + packets - 1) / packets;
-
-		if (class->framing == ATM)
-			return (frame + 47) / 48 * 53 * packets;
-		return cost + (frame + 63) / 64 * packets;
-	}
-	return cost;
 }
 
 static __always_inline int police(struct context *ctx, int is_behind)
@@ -76,9 +43,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	struct size size;
 	struct ethhdr *eth;
 	struct handed set = {};
-	struct class *class;
 	struct class_slot *slot;
-	__s64 cost;
 
 	if (!total || !current)
 		return FAILED;
@@ -106,31 +71,8 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		leaf = classify(ctx, number);
 	if (leaf == RARE)
 		leaf = classify_in_full(ctx, number, set.mark, set.priority);
-	if (leaf >= FILTERED)
-		return drop(total, leaf == FILTERED ? &total->filter_drops :
-						      &total->unclassified_drops, size);
-	class = class_of(number, leaf);
-	slot = bpf_map_lookup_elem(&seats, &leaf);
-	if (!class || !slot)
-		return drop(total, &total->unclassified_drops, size);
-	if (!class->rate)
-		return send(ctx, total, slot, size);
-
-	cost = charge_of(class, size);
-	/* Not even asked for: it would put all classes on its way into debt. */
-	switch (is_cut_too_fine(ctx, size) ? FULL : meter(number, leaf, class, slot, cost)) {
-	case FULL:
-		slot->limit_drops += size.packets;
-		return drop(total, &total->limit_drops, size);
-	case MARK_OR_DROP:
-		if (!mark(ctx)) {
-			slot->aqm_drops += size.packets;
-			return drop(total, &total->aqm_drops, size);
-		}
-		slot->credit -= cost;
-		slot->marked += size.packets;
-	}
-	return send(ctx, total, slot, size);
+	slot = charge(ctx, total, number, leaf, size);
+	return slot ? send(ctx, total, slot, size) : DROPPED;
 }
 
 SEC(HOOK)

@@ -106,11 +106,6 @@ struct plan {
 	struct mask by[MASKS_MAX];	/* of all scopes, in the order of `first` */
 };
 
-/* How a link divides frames, as in crates/core/units/src/wire.rs. */
-#define WHOLE 0
-#define ATM 1
-#define PTM 2
-
 struct class {
 	__u64 rate;			/* assured, in bytes per second; 0 if nothing limits it */
 	__u64 ceil;			/* never exceeded, in bytes per second */
@@ -122,7 +117,7 @@ struct class {
 	__u32 quantum;			/* its weight among those that borrow */
 	__s32 per_frame;		/* added to each frame's length */
 	__u16 minimum;			/* the least that a frame is charged, before framing */
-	__u16 framing;			/* how the link divides frames: WHOLE, ATM or PTM */
+	__u16 framing;			/* how the link divides frames (overhead.h) */
 	__u32 parent;			/* 0 at the root */
 	__u32 child;			/* the first below it, 0 at a leaf */
 	__u32 sibling;			/* the next beside it, 0 at the last */
@@ -250,9 +245,12 @@ struct {
 	__type(value, struct class_slot);
 } seats SEC(".maps");
 
+/* What left by the tree's own way, and what the kernel sent (tree_slow_path). */
+#define SLOW_PATH 1
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
+	__uint(max_entries, 2);
 	__type(key, __u32);
 	__type(value, struct totals);
 } totals SEC(".maps");

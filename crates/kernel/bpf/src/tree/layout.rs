@@ -172,7 +172,7 @@ pub struct Class {
     pub lender: u16,
 }
 
-/// How a link divides frames: `WHOLE`, `ATM` and `PTM` of `programs/tree.h`.
+/// How a link divides frames: `WHOLE`, `ATM` and `PTM` of `programs/overhead.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u16)]
 pub enum Framing {

@@ -16,6 +16,7 @@ use crate::error::InstanceError;
 use crate::front::Fronts;
 use crate::options::SessionOptions;
 use crate::plane::{InheritedPlane, Plane, Still};
+use crate::slow_path::SlowPaths;
 use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{Entry, Hook, RouterProgram, Vlans};
@@ -39,6 +40,11 @@ impl InDriver {
             };
             descriptors.push(hold?.try_clone_to_owned().ok()?);
         }
+        let slow_paths = self.routed.as_ref().map(|routed| &routed.slow_paths);
+        if let Some(slow_paths) = slow_paths {
+            descriptors.extend(slow_paths.links()?);
+        }
+        let charges_slow_path = slow_paths.is_some_and(SlowPaths::are_attached);
         let routers = self.routed.iter().flat_map(|routed| &routed.programs);
         let counters = routers.map(RouterProgram::counters);
         for map in counters.chain(self.vlans.iter().flatten().map(Vlans::counters)) {
@@ -56,7 +62,7 @@ impl InDriver {
             Some(DeviceManifest::new(facts, self.hooks[device], entry))
         };
         let devices = self.devices.iter_enumerated().map(device).collect::<Option<_>>()?;
-        Some((DriverManifest { devices }, descriptors))
+        Some((DriverManifest { devices, charges_slow_path }, descriptors))
     }
 
     /// What maps do not say.
@@ -99,6 +105,8 @@ pub(crate) struct InheritedPrograms {
     plans: PerPort<Plan>,
     /// The link of each device's program, or the array of its gate.
     holds: PerDevice<OwnedFd>,
+    /// The links of what charges the slow path, if something does.
+    slow_paths: PerDevice<OwnedFd>,
 }
 
 impl InheritedPrograms {
@@ -117,10 +125,12 @@ impl InheritedPrograms {
         if manifest.devices.len() != devices.len() {
             return Err(InstanceError::Inheritance("it has other devices".to_owned()));
         }
-        // Of the devices, the counters in front of all their ports, and the maps of each port's
+        // Of the devices, what charges the slow path, the counters in front of all their ports, and the maps of each port's
         // tree.
         let is_in_front = forwarding.is_router() || forwarding.is_stick();
-        let of_devices = if is_in_front { 2 * devices.len() } else { devices.len() };
+        let charges = manifest.charges_slow_path;
+        let of_each_device = 1 + usize::from(charges) + usize::from(is_in_front);
+        let of_devices = of_each_device * devices.len();
         let of_port = descriptors.len().saturating_sub(of_devices) / forwarding.ports().len();
         let mut descriptors = descriptors.into_iter();
         let mut of_each = |is_there: bool| -> Result<PerDevice<OwnedFd>, InstanceError> {
@@ -128,6 +138,7 @@ impl InheritedPrograms {
             devices.map(|_| descriptors.next().ok_or_else(missing)).collect()
         };
         let holds = of_each(true)?;
+        let slow_paths = of_each(charges)?;
         let counters = of_each(is_in_front)?;
         let mut hooks = PerDevice::new();
         for (facts, described) in devices.iter().zip(&manifest.devices) {
@@ -167,7 +178,7 @@ impl InheritedPrograms {
         } else {
             plane.connect()?;
         }
-        Ok(Self { plane, plans, holds })
+        Ok(Self { plane, plans, holds, slow_paths })
     }
 }
 
@@ -208,7 +219,7 @@ impl InheritedPlane for InheritedPrograms {
         self: Box<Self>,
         _: &SessionOptions,
     ) -> Result<(Box<dyn Plane>, Option<Nanos>), InstanceError> {
-        let Self { mut plane, plans, holds } = *self;
+        let Self { mut plane, plans, holds, slow_paths } = *self;
         for (device, hold) in holds.into_iter_enumerated() {
             let facts = &plane.devices[device];
             for port in plane.forwarding.ports_on(device) {
@@ -222,6 +233,10 @@ impl InheritedPlane for InheritedPrograms {
                 (_, None, None) => Ok(()),
             };
             replaced.map_err(failed(facts))?;
+        }
+        if let Some(routed) = &mut plane.routed {
+            let links = slow_paths.into_iter().collect();
+            routed.slow_paths.take_over(links, &plane.forwarding, &plane.devices);
         }
         for (port, plan) in plane.forwarding.ids().zip(plans) {
             plane.install(port, plan)?;

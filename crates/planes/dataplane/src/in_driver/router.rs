@@ -15,6 +15,7 @@ use crate::error::InstanceError;
 use crate::front::{Fronts, PortFront};
 use crate::gates::Gates;
 use crate::routing::Routing;
+use crate::slow_path::SlowPaths;
 use narrows_bpf::tree::{self, Tree};
 use narrows_bpf::{Entry, FrontPort, Hook, OwnAddress, RouterProgram};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
@@ -25,6 +26,8 @@ use std::os::fd::AsFd;
 pub(super) struct Routed {
     // Declared first: they are detached before the maps go.
     pub(super) programs: PerPort<RouterProgram>,
+    /// What charges to the trees what the kernel itself sends.
+    pub(super) slow_paths: SlowPaths,
     pub(super) routing: Routing,
 }
 
@@ -78,7 +81,7 @@ impl InDriver {
         for port in forwarding.ids() {
             let facts = facts(port);
             let of_it = maps.map_or(&[][..], |maps| &maps.trees[port]);
-            let at = tree::Port { own: facts.own(), multi_buffer, entry, other_tag: None };
+            let at = tree::Port { own: facts.own(), multi_buffer, entry, other_tag: None, seal: 0 };
             trees.push(Tree::behind(router, at, hook, of_it).map_err(failed(facts))?);
         }
         let program = |port: PortId| {
@@ -88,9 +91,10 @@ impl InDriver {
                 .map_err(failed(facts))
         };
         let programs = forwarding.ids().map(program).collect::<Result<_, _>>()?;
+        let slow_paths = SlowPaths::load(forwarding, |port| trees[port].slow_path());
         let hooks = devices.iter().map(|_| hook).collect();
         let mut plane = Self::of(trees, forwarding, devices.clone(), hooks);
-        plane.routed = Some(Routed { programs, routing });
+        plane.routed = Some(Routed { programs, slow_paths, routing });
         Ok(plane)
     }
 
@@ -102,7 +106,8 @@ impl InDriver {
         gates: &Gates,
     ) -> Result<(), InstanceError> {
         let multi_buffer = self.devices.iter().any(has_several_buffers);
-        let Some(Routed { programs, .. }) = &mut self.routed else { return Ok(()) };
+        let Some(Routed { programs, slow_paths, .. }) = &mut self.routed else { return Ok(()) };
+        slow_paths.attach(&self.forwarding, &self.devices);
         for (port, program) in programs.iter_mut_enumerated() {
             let facts = &self.devices[self.forwarding.device_of(port)];
             match hook {

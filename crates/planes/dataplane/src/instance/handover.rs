@@ -17,7 +17,7 @@ use crate::upgrade::state::{
     Contents, Manifest, PathCounted, PlaneManifest, PortCounted, QueueCounted,
 };
 use crate::workers::Standstill;
-use narrows_bpf::Verdicts;
+use narrows_bpf::{SlowPathCounters, Verdicts};
 use narrows_control::UpgradeStatus;
 use narrows_forwarding::PerDevice;
 use narrows_link::DeviceLosses;
@@ -134,6 +134,7 @@ impl Instance {
                 queues: queues.collect(),
                 verdicts: [to_worker, to_self, unserved, stalled, others],
                 routes: counters::routes(&port.routes),
+                slow_path: port.slow_path.map(|counters| counters.words()),
                 losses: [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier],
             }
         });
@@ -215,6 +216,7 @@ impl Inherited {
             let [to_worker, to_self, unserved, stalled, others] = counted.verdicts;
             past.verdicts = Verdicts { to_worker, to_self, unserved, stalled, others };
             past.routes = counters::routes_of(&counted.routes);
+            past.slow_path = counted.slow_path.map(SlowPathCounters::of);
             let [rx_dropped, rx_errors, rx_missed, tx_dropped, tx_errors, tx_carrier] =
                 counted.losses;
             past.losses = DeviceLosses {

@@ -11,6 +11,7 @@ use crate::owners::Shares;
 use crate::plane::{InheritedPlane, Plane, Still};
 use crate::runner::Settings;
 use crate::sizing::Sizing;
+use crate::slow_path::Shared;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{DeviceManifest, SessionManifest, WorkerManifest};
 use crate::workers::Workers;
@@ -34,11 +35,14 @@ impl Session {
     /// The manifest for another process, while this one continues. `None` if a worker does not
     /// answer.
     pub(super) fn manifest(&self) -> Option<(SessionManifest, Vec<OwnedFd>)> {
-        let Prepared { umem, steers, devices, copy_mode, sizing, .. } = &self.prepared;
+        let Prepared { umem, steers, slow_paths, devices, copy_mode, sizing, .. } = &self.prepared;
         let mut descriptors = vec![umem.as_fd().try_clone_to_owned().ok()?];
         for steer in steers {
             descriptors.push(steer.hold()?.try_clone_to_owned().ok()?);
         }
+        let slow_paths = slow_paths.descriptors()?;
+        let charges_slow_path = !slow_paths.is_empty();
+        descriptors.extend(slow_paths);
         let mut workers = Vec::with_capacity(self.workers.count());
         for sockets in self.workers.sockets(ANSWER_TIME)? {
             let rings = sockets.iter().map(|(_, sizes)| [sizes.rx, sizes.tx]).collect();
@@ -56,6 +60,7 @@ impl Session {
             frame_size: sizing.buffer.size,
             multi_buffer: sizing.buffer.several,
             zero_copy: *copy_mode == CopyMode::ZeroCopy,
+            charges_slow_path,
             workers,
         };
         Some((manifest, descriptors))
@@ -71,6 +76,8 @@ pub(crate) struct InheritedSession {
     installed: PerPort<Installation>,
     /// The link of each device, or the array of its gate.
     holds: PerDevice<OwnedFd>,
+    /// The links of what charges the slow path, if something does.
+    slow_paths: Vec<OwnedFd>,
     xdp_modes: PerDevice<XdpMode>,
 }
 
@@ -106,6 +113,12 @@ impl InheritedSession {
         let all = parts.last().map_or(0, |(first, count)| first + count);
         let umem = Umem::open(next()?, all, frame_size)?;
         let holds = devices.iter().map(|_| next()).collect::<Result<PerDevice<_>, _>>()?;
+        let mut of_each_port = || -> Result<Vec<_>, _> {
+            let ids = forwarding.ids().filter(|_| manifest.charges_slow_path);
+            ids.map(|_| next()).collect()
+        };
+        let (slow_paths, maps) = (of_each_port()?, of_each_port()?);
+        let shared = Shared::load(forwarding, maps);
         let multi_buffer = manifest.multi_buffer;
         let copy_mode = if manifest.zero_copy { CopyMode::ZeroCopy } else { CopyMode::Copy };
         let mut xdp_modes = PerDevice::new();
@@ -143,6 +156,7 @@ impl InheritedSession {
         for ((sockets, (_, count)), qdiscs) in sockets.into_iter().zip(&parts).zip(slots) {
             let part = umem.part(*count)?;
             let io = XdpIo::new(sockets, part, forwarding, &shares, dissector, seal);
+            let io = io.beside(shared.shares());
             workers.push(boards.give_to(worker(forwarding, io, *count, qdiscs)));
         }
         if workers.len() != parts.len() {
@@ -161,13 +175,14 @@ impl InheritedSession {
             ios,
             devices,
             routing,
+            slow_paths: shared,
             copy_mode,
             sizing,
         };
         for port in forwarding.ids() {
             prepared.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
-        Ok(Self { prepared, workers, parts, installed, holds, xdp_modes })
+        Ok(Self { prepared, workers, parts, installed, holds, slow_paths, xdp_modes })
     }
 }
 
@@ -207,7 +222,7 @@ impl InheritedPlane for InheritedSession {
         self: Box<Self>,
         options: &SessionOptions,
     ) -> Result<(Box<dyn Plane>, Option<Nanos>), InstanceError> {
-        let Self { mut prepared, workers, installed, holds, xdp_modes, .. } = *self;
+        let Self { mut prepared, workers, installed, holds, slow_paths, xdp_modes, .. } = *self;
         let mut threads = Workers::new(prepared.heartbeats.clone());
         let queues = workers.len() as u32;
         for (queue, worker) in (0u32..).zip(workers) {
@@ -225,6 +240,11 @@ impl InheritedPlane for InheritedSession {
                 hint: "",
             })?;
         }
+        for (port, installed) in installed.iter_enumerated() {
+            prepared.slow_paths.follow(port, installed.plan());
+        }
+        let Prepared { slow_paths: shared, forwarding, devices, .. } = &mut prepared;
+        shared.programs_mut().take_over(slow_paths, forwarding, devices);
         let installed = installed.into_iter().map(Arc::new).collect();
         let looks_up = PortSet::NONE;
         let workers = threads;

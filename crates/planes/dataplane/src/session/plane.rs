@@ -78,6 +78,7 @@ impl Plane for Session {
             }
         };
         next.commit();
+        self.prepared.slow_paths.follow(port, next.plan());
         let replaced = std::mem::replace(installed, Arc::new(next));
         self.workers.update(port, specs);
         Ok(Some(replaced))
@@ -130,6 +131,10 @@ impl Plane for Session {
         Ok(followed.map_err(SessionError::Routing)?)
     }
 
+    fn slow_path_refusal(&self) -> Option<&str> {
+        self.prepared.slow_paths.programs().refusal()
+    }
+
     fn pulses(&self) -> Vec<Pulse> {
         self.workers.pulses().collect()
     }
@@ -151,13 +156,16 @@ impl Plane for Session {
         let (paused, standstill) = self.workers.pause(time)?;
         let (reports, queued): (Vec<_>, Vec<_>) =
             paused.into_iter().map(|paused| (paused.report, paused.queued)).unzip();
-        let counts = self.counts(&reports);
+        let mut counts = self.counts(&reports);
+        // The other process reads it where it is counted.
+        counts.ports.iter_mut().for_each(|port| port.slow_path = None);
         let now = clock::now();
         let used = self.installed.iter().map(|installed| installed.spent_until(now)).collect();
         Some((Still { counts, queued, used, ..Still::default() }, standstill))
     }
 
     fn close(mut self: Box<Self>, drain: bool) -> Closed {
+        self.prepared.slow_paths.programs_mut().detach();
         for steer in &mut self.prepared.steers {
             steer.detach();
         }
@@ -178,6 +186,7 @@ impl Session {
         let forwarding = &self.prepared.forwarding;
         let mut counts = Counts::none(self.installed.len());
         for (id, port) in counts.ports.iter_mut_enumerated() {
+            port.slow_path = self.prepared.slow_paths.counters(id);
             if forwarding.is_first(id) {
                 let device = forwarding.device_of(id);
                 port.verdicts = self.prepared.steers[device].verdicts().unwrap_or_default();

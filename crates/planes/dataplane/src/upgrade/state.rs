@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the new process's
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -66,19 +66,22 @@ impl PlaneManifest {
     /// Its devices.
     pub fn devices(&self) -> &PerDevice<DeviceManifest> {
         match self {
-            Self::Xsk(SessionManifest { devices, .. }) | Self::Xdp(DriverManifest { devices }) => {
-                devices
-            }
+            Self::Xsk(SessionManifest { devices, .. })
+            | Self::Xdp(DriverManifest { devices, .. }) => devices,
         }
     }
 }
 
 /// The XDP plane. Its descriptors, for each device: the link of its program or the array of its
-/// gate; and for each port its program's maps ([`Tree::maps`](narrows_bpf::tree::Tree::maps)).
+/// gate, the link of what charges the slow path, if it is charged, and the counters of what is in
+/// front of all ports, if something is; and for each port its program's maps
+/// ([`Tree::maps`](narrows_bpf::tree::Tree::maps)).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DriverManifest {
     /// Its devices.
     pub devices: PerDevice<DeviceManifest>,
+    /// Whether what the kernel itself sends is charged.
+    pub charges_slow_path: bool,
 }
 
 /// A device of joined ports.
@@ -101,7 +104,8 @@ pub struct DeviceManifest {
 }
 
 /// A session of AF_XDP. Its descriptors, in order: the memory of the frames, the link of each
-/// device's program or the array of its gate, and for each worker its socket on each device.
+/// device's program or the array of its gate, if the slow path is charged the link of what does so
+/// and its map, for each port, and for each worker its socket on each device.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionManifest {
     /// Its devices.
@@ -112,6 +116,8 @@ pub struct SessionManifest {
     pub multi_buffer: bool,
     /// Whether the device reads and writes frames itself.
     pub zero_copy: bool,
+    /// Whether what the kernel itself sends is charged.
+    pub charges_slow_path: bool,
     /// Frames of each worker for reception by the kernel, by device,
     pub receive: PerDevice<u32>,
     /// and for queued packets, by the port of arrival.
@@ -174,6 +180,9 @@ pub struct PortCounted {
     pub verdicts: [u64; 5],
     /// In a router: what became of frames, by the name of the outcome.
     pub routes: BTreeMap<String, u64>,
+    /// What the kernel itself sent, in earlier sessions, where a program charges it:
+    /// [words](narrows_bpf::SlowPathCounters::words).
+    pub slow_path: Option<[u64; 4]>,
     /// Lost by its device: received and dropped, with an error, missed; not sent, with an error,
     /// for lack of a carrier.
     pub losses: [u64; 6],
@@ -281,6 +290,7 @@ mod tests {
             }],
             verdicts: [5, 6, 7, 8, 9],
             routes: [("routed".to_owned(), 4)].into(),
+            slow_path: Some([5, 300, 6, 360]),
             losses: [9, 0, 0, 0, 0, 0],
         };
         let spent = Spent { class: 16, rate: Nanos(2), ceil: Nanos(3) };
@@ -335,13 +345,13 @@ mod tests {
 
     /// Fails when the state changes. Then raise [`FORMAT`].
     #[test]
-    fn this_is_format_7() {
+    fn this_is_format_8() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
             r#""sent":[2,120],"copied":1,"dropped":{"limit":3}},"#,
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
-            r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"routes":{"routed":4},"losses":[9,0,0,0,0,0]},{"queues":[],"#,
-            r#""verdicts":[0,0,0,0,0],"routes":{},"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
+            r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"routes":{"routed":4},"slow_path":[5,300,6,360],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
+            r#""verdicts":[0,0,0,0,0],"routes":{},"slow_path":null,"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
             r#""programs":[{"numbers":[[1,16,2]],"actions":[[2,5,1]],"before_root":[7,7,7,7,7,7,7,7,7],"#,
             r#""inherited":[[[1,16],[6,6,6,6,6,6]]]}]}"#
         );
@@ -362,6 +372,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 7));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 8));
     }
 }

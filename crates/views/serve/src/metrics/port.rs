@@ -1,7 +1,7 @@
 //! Metrics of each port and its queues.
 
 use super::text::{Exposition, Histogram, Labelled, Metric};
-use narrows_snapshot::{Delays, Losses, Port, Queue, Snapshot};
+use narrows_snapshot::{Delays, Losses, Port, Queue, SlowPath, Snapshot};
 
 const QUEUES: [Metric<Queue>; 8] = [
     Metric::counter("narrows_queue_receive_bytes_total", "Bytes of frames received.", |it| {
@@ -66,10 +66,46 @@ pub(super) fn write(text: &mut Exposition, now: &Snapshot) {
             bypassed.add(&[("device", &port.name), ("reason", why)], count);
         }
     }
+    slow_path(text, now);
     delays(text, now);
     segments(text, now);
     losses(text, now);
     queues(text, now);
+}
+
+const SLOW_PATH: [Metric<SlowPath>; 4] = [
+    Metric::counter(
+        "narrows_port_slow_path_transmit_packets_total",
+        "Frames that the kernel itself sent through the port, charged to its limits.",
+        |it| Some(it.sent_packets.into()),
+    ),
+    Metric::counter(
+        "narrows_port_slow_path_transmit_bytes_total",
+        "Bytes of frames that the kernel itself sent through the port.",
+        |it| Some(it.sent_bytes.into()),
+    ),
+    Metric::counter(
+        "narrows_port_slow_path_drops_total",
+        "Frames that the kernel itself was to send, and that exceeded the limits.",
+        |it| Some(it.dropped_packets.into()),
+    ),
+    Metric::counter(
+        "narrows_port_slow_path_drop_bytes_total",
+        "Bytes of frames that the kernel itself was to send, and that exceeded the limits.",
+        |it| Some(it.dropped_bytes.into()),
+    ),
+];
+
+/// Only of ports where it is charged.
+fn slow_path(text: &mut Exposition, now: &Snapshot) {
+    let labelled = |port: &Port| {
+        let it = port.slow_path?;
+        Some((vec![("device", port.name.clone())], it))
+    };
+    let ports: Vec<_> = now.ports.iter().filter_map(labelled).collect();
+    let ports: Vec<_> =
+        ports.iter().map(|(labels, it)| Labelled { labels: labels.clone(), it }).collect();
+    text.each(&SLOW_PATH, &ports);
 }
 
 /// The bounds of the buckets, in seconds: 16 us and each four times the one before, up to 1 s.

@@ -90,7 +90,8 @@ impl Attached {
             Ingress { source_check: SourceCheck::Strict, direct: true, ..Ingress::default() };
         let tree = |(device, number, mac): (&str, PortId, [u8; 6])| {
             router.set_ingress(number, check).unwrap();
-            let port = Port { own: mac.into(), multi_buffer: false, entry, other_tag: None };
+            let port =
+                Port { own: mac.into(), multi_buffer: false, entry, other_tag: None, seal: 0 };
             let mut tree = Tree::behind(&router, port, hook, &[]).unwrap();
             tree.connect(index(device)).unwrap();
             tree.stand_behind_router(&router, number).unwrap();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::attach::{Hook, XdpMode};
-use crate::test_run::{Packet, as_xdp, run_at_tcx};
+use crate::test_run::{Packet, as_xdp, run_at_tcx, run_at_tcx_leaving};
 use crate::tree::layout::{Class, NOWHERE, PRIORITIES};
 use crate::tree::{Image, Port, Scope, Totals, Tree, TreeError};
 
@@ -26,7 +26,7 @@ struct Plane<'a> {
 /// The tree of a port with this address, behind `router`.
 fn tree_behind(router: &Router, way: (Entry, bool), mac: [u8; 6], maps: &[OwnedFd]) -> Tree {
     let (entry, multi_buffer) = way;
-    let port = Port { own: mac.into(), multi_buffer, entry, other_tag: None };
+    let port = Port { own: mac.into(), multi_buffer, entry, other_tag: None, seal: 0 };
     let tree = Tree::behind(router, port, hook_of(entry), maps).unwrap();
     // Nothing is sent in a test run, so any device does.
     tree.connect(1).unwrap();
@@ -78,6 +78,78 @@ impl<'a> Plane<'a> {
 /// Runs `work` for each way to be attached, in one bed.
 fn in_each_plane(work: impl Fn(Plane<'_>) + Send + Sync) {
     in_a_bed(|bed| WAYS.into_iter().map(|way| Plane::new(bed, way)).for_each(&work));
+}
+
+/// A plan with one class of this many bytes a second, which is sold a second ahead.
+fn one_class(rate: u64) -> Image {
+    let second = 1_000_000_000;
+    let class = Class {
+        rate,
+        ceil: rate,
+        burst: second,
+        limit: second,
+        target: second,
+        interval: second,
+        batch: 50_000,
+        quantum: 1_000,
+        ..Class::default()
+    };
+    let outermost = Scope { otherwise: [1; PRIORITIES], ..Scope::default() };
+    Image { outermost, classes: [(1, class)].into(), ..Image::default() }
+}
+
+#[test]
+fn what_the_kernel_sends_is_charged_to_the_tree_of_its_port_and_what_the_tree_sends_is_not() {
+    const SEAL: u32 = 0x1234_5678;
+    in_a_bed(|bed| {
+        let router = bed.router().sealed(SEAL);
+        let way = (Entry::Tcx, false);
+        let mut tree = tree_behind(&router, way, WAN_MAC, &[]);
+        let slow_path = tree.slow_path().unwrap();
+        // Two frames a second.
+        tree.install(one_class(200), &[1]).unwrap();
+        let plain = frame(NEAR, FAR, 58);
+        let sent = |program, packet| run_at_tcx_leaving(program, &plain, packet).unwrap();
+        // What the tree redirects has the seal, whatever it had before, and passes uncharged once.
+        let before = Packet { control_block: [7, 8], ..Packet::default() };
+        let (run, block) = sent(tree.program(), before);
+        assert_eq!(as_xdp(Entry::Tcx, run.verdict), REDIRECT);
+        assert_eq!(block, [SEAL, !SEAL]);
+        let sealed = Packet { control_block: block, ..Packet::default() };
+        let (run, block) = sent(slow_path.program(), sealed);
+        assert_eq!((as_xdp(Entry::Tcx, run.verdict), block), (PASS, [0, 0]));
+        assert_eq!(tree.slow_path_totals().unwrap(), Totals::default());
+        // Half of a seal is none. The class is sold a second ahead, and then it is full.
+        let mut verdicts = Vec::new();
+        for block in [[0, 0], [SEAL, SEAL], [SEAL, 0], [!SEAL, SEAL], [0, 0], [0, 0]] {
+            let packet = Packet { control_block: block, from: 1, ..Packet::default() };
+            verdicts.push(as_xdp(Entry::Tcx, sent(slow_path.program(), packet).0.verdict));
+        }
+        let passed = verdicts.iter().filter(|verdict| **verdict == PASS).count() as u64;
+        assert!((2..=5).contains(&passed), "{verdicts:?}");
+        assert_eq!(verdicts.last(), Some(&DROP), "{verdicts:?}");
+        let bytes = plain.len() as u64;
+        let expected = Totals {
+            sent_packets: passed,
+            sent_bytes: passed * bytes,
+            limit_drops: 6 - passed,
+            dropped_bytes: (6 - passed) * bytes,
+            ..Totals::default()
+        };
+        assert_eq!(tree.slow_path_totals().unwrap(), expected);
+        assert_eq!(tree.class_counters(1).unwrap().own_packets, passed + 1, "both are the class's");
+        // It is full for the tree, too; and the box's control goes all the same, and is charged.
+        assert_eq!(as_xdp(Entry::Tcx, sent(tree.program(), before).0.verdict), DROP);
+        let mut control = plain.clone();
+        control[15] = 0xc0;
+        let run = run_at_tcx(slow_path.program(), &control, Packet::default()).unwrap();
+        assert_eq!(as_xdp(Entry::Tcx, run.verdict), PASS);
+        let strange = Packet { from: 1, ..Packet::default() };
+        let run = run_at_tcx(slow_path.program(), &control, strange).unwrap();
+        assert_eq!(as_xdp(Entry::Tcx, run.verdict), DROP, "a stranger's says nothing");
+        let run = run_at_tcx(slow_path.program(), &control, Packet::default()).unwrap();
+        assert_eq!(as_xdp(Entry::Tcx, run.verdict), DROP, "it has an eighth of the rate");
+    });
 }
 
 /// A plan that drops all.
@@ -312,7 +384,8 @@ fn a_merged_packet_is_as_long_as_its_frames_and_counts_as_many() {
             let fits = 1500 - header - 8;
             let merged = frame(source, destination, 8 + 2 * fits);
             let run = |segment_bytes| {
-                let packet = Packet { ifindex: bed.lan, segment_bytes, segments: 2 };
+                let packet =
+                    Packet { ifindex: bed.lan, segment_bytes, segments: 2, ..Packet::default() };
                 plane.bed.follow(&plane.router);
                 let run = run_at_tcx(plane.program.program(), &merged, packet).unwrap();
                 (as_xdp(Entry::Tcx, run.verdict), run.frame)

@@ -25,7 +25,8 @@ const ENTRIES: [Entry; 3] = [Entry::Own, Entry::Shared, Entry::Tcx];
 
 /// For a port that is attached by `entry`, and whose frames leave with `other`.
 fn port(entry: Entry, other: Tag) -> (Port, Hook) {
-    let port = Port { own: OWN.into(), multi_buffer: false, entry, other_tag: Some(other) };
+    let port =
+        Port { own: OWN.into(), multi_buffer: false, entry, other_tag: Some(other), seal: 0 };
     let hook = if entry == Entry::Tcx { Hook::Tcx } else { Hook::Xdp(XdpMode::Native) };
     (port, hook)
 }
