@@ -1,7 +1,7 @@
 //! What the kernel itself sends through the ports of a router is charged to their limits: a flood
 //! that needs the kernel is no way round them.
 
-use crate::router::{checksum, network, ping, router, to_server};
+use crate::router::{network, ping, router, to_server};
 use crate::setup::{show, turn_to_count, turn_to_measure};
 use narrows_testbed::bed::{CLIENT, PORT_A, SERVER};
 use narrows_testbed::capture::Capture;
@@ -57,6 +57,15 @@ fn summed(mut frame: Vec<u8>, end: usize) -> Vec<u8> {
     let sum = checksum(&frame[14..end]);
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
     frame
+}
+
+/// That of an IP header (RFC 791).
+fn checksum(header: &[u8]) -> u16 {
+    let words =
+        header.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum = words.sum::<u32>();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum + (sum >> 16)) as u16)
 }
 
 /// Sends `frames` from the client, some 20 Mbit/s of each at 1000 bytes, until `ended`.

@@ -36,8 +36,8 @@ fn unserved_queues(port: &DeviceFacts, served: u32) -> Option<String> {
 
 fn uncharged(why: &str) -> String {
     format!(
-        "what the kernel itself sends through the ports exceeds their limits, since no program \
-         can be attached there: {why}; it needs Linux 6.6 or newer"
+        "what the kernel itself sends through the ports is not charged to their limits: no program \
+         can be attached at their egress, which needs Linux 6.6 or newer: {why}"
     )
 }
 
@@ -123,6 +123,13 @@ mod tests {
         assert!(said.starts_with("eth1 has 8 receive queues, of which 4 are served"), "{said}");
         assert!(said.ends_with("ethtool -L eth1 rx 4 tx 4"), "{said}");
         assert_eq!(unserved_queues(&port("eth1", 1500, 4, 8), 4), None);
+    }
+
+    #[test]
+    fn a_slow_path_without_limits_is_told_with_what_it_needs() {
+        let said = uncharged("Invalid argument");
+        assert!(said.contains("is not charged") && said.contains("Linux 6.6"), "{said}");
+        assert!(said.ends_with("Invalid argument"), "{said}");
     }
 
     #[test]
