@@ -26,12 +26,12 @@ impl Change {
     /// Another route.
     pub(super) fn of_route(rng: &mut Rng) -> Self {
         let to = rng.pick(&[Hop::Aside, Hop::Aside, Hop::Blackhole]);
-        Self { to, lasts: rng.millis(100..700), qdisc: rng.pick(&QDISCS) }
+        Self { to, lasts: rng.millis(400..1000), qdisc: rng.pick(&QDISCS) }
     }
 
     /// Another neighbour.
     pub(super) fn of_neighbour(rng: &mut Rng) -> Self {
-        Self { to: Hop::Moved, lasts: rng.millis(100..700), qdisc: None }
+        Self { to: Hop::Moved, lasts: rng.millis(400..1000), qdisc: None }
     }
 
     /// The qdisc of port C while it has one.
