@@ -68,8 +68,8 @@ impl Fault for Change {
         if self.qdisc().is_some() {
             world.tc(&format!("qdisc del dev {PORT_C} root"))?;
         }
-        // What waits at one port leaves beside what goes through the other. The limit of port B goes
-        // on all the time.
+        // What waits at one port leaves beside what goes through the other. The limit of port B
+        // goes on all the time.
         let hold = Nanos(world.policy().hold().0 + IN_FLIGHT.0);
         let unshaped = (self.to == Hop::Aside).then_some(Span::new(began, now()? + hold));
         Ok(Trace { unshaped, ..Trace::default() })
