@@ -25,9 +25,9 @@ use std::time::Duration;
 ///
 /// It asks for whatever the options leave open. Put the box between router and switch, as you would
 /// a cable; its two ports need no IP addresses. Or join two VLANs of one port with --stick, or let
-/// a host that routes already do it with queues, with --router. Each direction gets a cake at your rate: short
-/// queues, and a fair share for each device. To change the policy later, edit it and run `systemctl
-/// reload narrows@NAME`.
+/// a host that routes already do it with queues, with --router. Each direction gets a cake at your
+/// rate: short queues, and a fair share for each device. To change the policy later, edit it and
+/// run `systemctl reload narrows@NAME`.
 ///
 /// It shows its plan before it does anything, and overwrites files only with --force.
 #[derive(Args)]

@@ -2,16 +2,16 @@
 //! a table of the Internet's size, for one destination and for many.
 //!
 //! Frames of 64 bytes come as from a NIC's driver: pages that never had a socket buffer, which a
-//! NAPI [thread](crate::receiving) on each of the first cores receives. A sender on each of the last
-//! cores always offers more than is taken. The server's device drops them in XDP. So the packets
-//! that arrive there in a second are what these cores route, and the time of those threads, of the
-//! softirqs and of the system's own threads is what a packet costs. Rounds are interleaved, and
-//! ratios are taken within a round.
+//! NAPI [thread](crate::receiving) on each of the first cores receives. A sender on each of the
+//! last cores always offers more than is taken. The server's device drops them in XDP. So the
+//! packets that arrive there in a second are what these cores route, and the time of those threads,
+//! of the softirqs and of the system's own threads is what a packet costs. Rounds are interleaved,
+//! and ratios are taken within a round.
 //!
-//! Routes of the table lead to 64 next hops, all of which are the server, so that no table can leave
-//! most of them out. A router is measured once it knows all routes. What a look-up alone takes is
-//! measured in test runs in the same network: in the table of Narrows, and by the kernel for programs
-//! (`bpf_fib_lookup`).
+//! Routes of the table lead to 64 next hops, all of which are the server, so that no table can
+//! leave most of them out. A router is measured once it knows all routes. What a look-up alone
+//! takes is measured in test runs in the same network: in the table of Narrows, and by the kernel
+//! for programs (`bpf_fib_lookup`).
 
 mod report;
 mod system;

@@ -282,8 +282,8 @@ impl Instance {
         Ok(Replaced { _policy: policy, _installed: installed })
     }
 
-    /// Forgets the delays in earlier sessions where another root qdisc was in force `before`. Workers
-    /// do so for their own.
+    /// Forgets the delays in earlier sessions where another root qdisc was in force `before`.
+    /// Workers do so for their own.
     fn forget_delays(&mut self, before: &Policy) {
         let forwarding = &self.options.forwarding;
         for id in forwarding.ids() {

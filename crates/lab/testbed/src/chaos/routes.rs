@@ -8,7 +8,8 @@
 //!
 //! What goes forth has one of several next hops, each with a MAC address of its own, in which
 //! nothing answers. So a frame shows by which route it was sent. It must be one that was in force
-//! when it was routed: sooner or later than it was sent, but not by more than a frame is on its way.
+//! when it was routed: at most so much later than it was sent as a frame is on its way, and at most
+//! so much earlier as Narrows takes to follow the kernel.
 //!
 //! Non-goals: routing daemons (`narrows demo router` has them), IPv6, networks that change.
 
@@ -32,7 +33,8 @@ const MOVED_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 4];
 const ASIDE_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 5];
 /// The addresses between which frames go.
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(198, 18, 8, 8), Ipv4Addr::new(198, 18, 9, 9)];
-/// How late a frame may be routed after it was sent: the machine may have no core for it.
+/// How late a frame may be routed after it was sent, and how late Narrows may follow a change: the
+/// machine may have no core for it.
 const LATE: Nanos = Nanos(NOISE.as_nanos() as u64);
 
 /// Where what goes forth leaves.
@@ -180,7 +182,7 @@ impl<'a> Routes<'a> {
 
 fn misled(changes: &[Change], received: &[Received]) -> u64 {
     let in_force = |frame: &Received| {
-        let ends = changes.iter().skip(1).map(|next| next.over).chain([Nanos::MAX]);
+        let ends = changes.iter().skip(1).map(|next| next.over + LATE).chain([Nanos::MAX]);
         changes.iter().zip(ends).any(|(change, end)| {
             let is_there = change.to.mark() == Some(frame.hop);
             is_there && change.began <= frame.sent.at + LATE && frame.sent.at <= end
@@ -217,9 +219,9 @@ mod tests {
     }
 
     #[test]
-    fn around_a_change_either_is_right_but_not_for_what_is_sent_after_it() {
-        assert_eq!(misled_of(&[(900, Hop::Aside), (900, Hop::Usual), (1005, Hop::Usual)]), 0);
-        assert_eq!(misled_of(&[(1011, Hop::Usual), (600, Hop::Aside)]), 2);
+    fn around_a_change_either_is_right_but_not_for_what_is_sent_long_after_it() {
+        assert_eq!(misled_of(&[(900, Hop::Aside), (900, Hop::Usual), (1305, Hop::Usual)]), 0);
+        assert_eq!(misled_of(&[(1311, Hop::Usual), (600, Hop::Aside)]), 2);
     }
 
     #[test]

@@ -29,8 +29,9 @@ pub struct Threaded<'a> {
 }
 
 impl<'a> Threaded<'a> {
-    /// Lets threads on `cores` serve `device`, one for each of its `queues`, the first on the first.
-    /// GRO goes on: a `veth` has no NAPI without it, and no NIC's driver is without it, either.
+    /// Lets threads on `cores` serve `device`, one for each of its `queues`, the first on the
+    /// first. GRO goes on: a `veth` has no NAPI without it, and no NIC's driver is without it,
+    /// either.
     pub fn start(
         namespace: &'a Namespace,
         device: &'static str,

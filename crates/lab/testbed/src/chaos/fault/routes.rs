@@ -26,12 +26,12 @@ impl Change {
     /// Another route.
     pub(super) fn of_route(rng: &mut Rng) -> Self {
         let to = rng.pick(&[Hop::Aside, Hop::Aside, Hop::Blackhole]);
-        Self { to, lasts: rng.millis(100..700), qdisc: rng.pick(&QDISCS) }
+        Self { to, lasts: rng.millis(400..1000), qdisc: rng.pick(&QDISCS) }
     }
 
     /// Another neighbour.
     pub(super) fn of_neighbour(rng: &mut Rng) -> Self {
-        Self { to: Hop::Moved, lasts: rng.millis(100..700), qdisc: None }
+        Self { to: Hop::Moved, lasts: rng.millis(400..1000), qdisc: None }
     }
 
     /// The qdisc of port C while it has one.
@@ -68,8 +68,8 @@ impl Fault for Change {
         if self.qdisc().is_some() {
             world.tc(&format!("qdisc del dev {PORT_C} root"))?;
         }
-        // What waits at one port leaves beside what goes through the other. The limit of port B goes
-        // on all the time.
+        // What waits at one port leaves beside what goes through the other. The limit of port B
+        // goes on all the time.
         let hold = Nanos(world.policy().hold().0 + IN_FLIGHT.0);
         let unshaped = (self.to == Hop::Aside).then_some(Span::new(began, now()? + hold));
         Ok(Trace { unshaped, ..Trace::default() })
