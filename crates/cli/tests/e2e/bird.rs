@@ -253,6 +253,9 @@ fn networks(random: &mut Random) -> (Vec<Announced>, Vec<Ipv4Addr>) {
 fn compare(diamond: &Diamond, addresses: &[Ipv4Addr]) -> BTreeMap<String, usize> {
     let asked: Vec<IpAddr> = addresses.iter().copied().map(IpAddr::V4).collect();
     let ways = diamond.routes(Node::Left, Node::West, &asked).unwrap();
+    // Which answers once the router knows all that the kernel has announced.
+    let known = diamond.namespace(Node::Left).command(NARROWS).args(["route", "stats"]).output();
+    assert!(known.unwrap().status.success());
     let wanted: BTreeMap<Ipv4Addr, String> =
         addresses.iter().zip(ways).filter_map(|(to, way)| Some((*to, way?))).collect();
     let captures = [Node::Fast, Node::Slow].map(|node| {

@@ -70,9 +70,23 @@ impl RouteThread {
         Ok(Self { state, stop, thread: Some(thread) })
     }
 
-    /// What is known now; none while it is being listed.
+    /// What is known, as of all that the kernel has announced; none while it is being listed.
     pub(crate) fn state(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.try_lock().ok()
+        let mut state = self.state.try_lock().ok()?;
+        // The thread complains if it fails.
+        while state.follow().unwrap_or(false) {}
+        Some(state)
+    }
+}
+
+impl State {
+    /// Follows what the kernel has announced, at most for some 50 ms; returns whether there was
+    /// anything.
+    fn follow(&mut self) -> Result<bool, RoutesError> {
+        let Self { follower, tables } = self;
+        let has_followed = follower.follow();
+        tables.follow(follower.mirror_mut())?;
+        Ok(has_followed)
     }
 }
 
@@ -120,14 +134,7 @@ impl Work {
         next_refresh: &mut Instant,
     ) -> Result<(), FollowError> {
         // A step at a time, so that others find the state.
-        while !self.stop.has_rung() {
-            let State { follower, tables } = &mut *self.lock();
-            let has_followed = follower.follow();
-            tables.follow(follower.mirror_mut())?;
-            if !has_followed {
-                break;
-            }
-        }
+        while !self.stop.has_rung() && self.lock().follow()? {}
         let now = Instant::now();
         let State { follower, tables } = &mut *self.lock();
         if now >= *next_refresh {
