@@ -124,14 +124,15 @@ fn options_keep_to_the_limit_on(plane: &[&str]) {
     let instance = limited(&bed, plane, "port-b");
     let plain = to_server(&bed, 1000);
     let needy = with_options(&plain);
-    let alone = flooded(&bed, &[needy.clone()], || received(bed.server(), SERVER));
+    let alone = flooded(&bed, std::slice::from_ref(&needy), || received(bed.server(), SERVER));
     let log = instance.log();
     assert!(alone < LIMIT * OVER && alone > LIMIT * 0.4, "{plane:?}: {alone} Mbit/s alone\n{log}");
     let (sent, dropped) = slow_path(&bed, 1);
     println!("{plane:?}: {alone:.2} Mbit/s with options, {sent} sent, {dropped} dropped");
     assert!(sent > 1000 && dropped > 1000, "{sent} sent, {dropped} dropped");
 
-    let plain_alone = flooded(&bed, &[plain.clone()], || received(bed.server(), SERVER));
+    let plain_alone =
+        flooded(&bed, std::slice::from_ref(&plain), || received(bed.server(), SERVER));
     assert!(
         plain_alone < LIMIT * OVER && plain_alone > LIMIT * 0.85,
         "{plane:?}: {plain_alone} Mbit/s of plain packets"
