@@ -621,7 +621,7 @@ fn workers_charge_what_leaves_beside_them_once_and_tell_when_packets_wait() {
             worker.io_mut().beside = Some(Arc::clone(&beside));
         }
         // 500 Mbit/s come, and 4 of the 8 Mbit/s leave beside.
-        let mut sent = |bed: &mut Bed| {
+        let sent = |bed: &mut Bed| {
             let sent = |bed: &Bed| -> u64 {
                 let counters = bed.workers.iter().map(|worker| worker.counters(PortId::SECOND));
                 counters.map(|counters| counters.tx_bytes).sum()
