@@ -1,5 +1,5 @@
-//! Any bytes in the places where the kernel speaks: link and address messages of netlink, the name
-//! of its release, and the word about translation that a steering program leaves before a frame.
+//! Any bytes in the places where the kernel speaks: link and address messages of netlink, entries of
+//! a bridge's table, the name of its release, and the word about translation that a steering program leaves before a frame.
 //!
 //! None may panic, truncated or not.
 
@@ -8,6 +8,7 @@
 use libfuzzer_sys::fuzz_target;
 use narrows_bpf::translation;
 use narrows_link::doctor::KernelVersion;
+use narrows_link::switching::SwitchEvent;
 use narrows_link::{Address, LinkStatus};
 use narrows_packet::dissect::Dissector;
 
@@ -16,6 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(status.is_none() || bytes.len() >= 16, "an interface without a header");
     let address = Address::parse(bytes);
     assert!(address.is_none() || bytes.len() >= 8, "an address without a header");
+    // RTM_NEWNEIGH, of the bridge that the last bytes name.
+    let bridge = bytes.last_chunk().map(|index| u32::from_ne_bytes(*index));
+    let entry = SwitchEvent::parse(28, bytes, bridge);
+    assert!(entry.is_none() || bytes.len() >= 12, "an entry without a header");
     KernelVersion::parse(&String::from_utf8_lossy(bytes));
 
     // The last four bytes are the seal; with any other nothing is read.

@@ -24,9 +24,11 @@ use std::process::ExitCode;
   narrows doctor eth1 eth2 --plane xdp
   narrows doctor eth1 --vlans 100:200
   narrows doctor eth1 eth2 eth3 --router
+  narrows doctor eth1 eth2 eth3 --switch
   narrows doctor eth1 eth2 --json")]
 pub struct Doctor {
-    /// The two ports; with --vlans the one interface, and with --router all of them.
+    /// The two ports; with --vlans the one interface, and with --router or --switch all of
+    /// them.
     #[arg(value_name = "PORT", required = true, num_args = 1..)]
     ports: Vec<String>,
 
@@ -35,11 +37,15 @@ pub struct Doctor {
     vlans: Vec<Pair>,
 
     /// Check for a run with --router.
-    #[arg(long, conflicts_with = "vlans")]
+    #[arg(long, conflicts_with_all = ["vlans", "switch"])]
     router: bool,
 
-    /// Check for a run with --skip-netfilter.
-    #[arg(long, requires = "router")]
+    /// Check for a run with --switch.
+    #[arg(long, conflicts_with = "vlans")]
+    switch: bool,
+
+    /// Check for a run with --skip-netfilter, of a router or a switch.
+    #[arg(long)]
     skip_netfilter: bool,
 
     /// Check for a run with --fail-closed, which needs no bridge.
@@ -57,13 +63,17 @@ pub struct Doctor {
 
 impl Doctor {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
+        if self.skip_netfilter && !self.router && !self.switch {
+            bail!("only a router or a switch passes by netfilter: leave out --skip-netfilter");
+        }
         let fail = if self.fail_closed { FailMode::Closed } else { FailMode::Open };
         let ports = match &self.ports[..] {
             ports if self.router => Forwarding::router(ports)?,
+            ports if self.switch => Forwarding::switch(ports)?,
             [a, b] if self.vlans.is_empty() => Forwarding::wire(a, b)?,
             [a] if !self.vlans.is_empty() => Forwarding::stick(a, &self.vlans)?,
             [_] => bail!("name the other port, or the pairs of VLANs on this one with --vlans"),
-            _ => bail!("a wire has two ports, and a stick one: add --router for more"),
+            _ => bail!("a wire has two ports, and a stick one: add --router or --switch for more"),
         };
         let session = super::run::default_session()?;
         let wanted = wanted(&ports, fail, self.plane.into(), &session);

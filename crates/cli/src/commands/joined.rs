@@ -4,21 +4,21 @@ use clap::Args;
 use narrows_forwarding::stick::Pair;
 use narrows_forwarding::{Forwarding, ForwardingError, NoVlan};
 
-/// The ports that an instance joins: two interfaces, VLANs of one, or those of a router.
+/// The ports that an instance joins: two interfaces, VLANs of one, or those of a router or a switch.
 #[derive(Args)]
 pub struct Joined {
     /// The two interfaces, separated by a comma.
     #[arg(
         long, value_name = "A,B", value_parser = parse_ports,
-        required_unless_present_any = ["stick", "router"],
-        conflicts_with_all = ["stick", "vlans", "router"],
+        required_unless_present_any = ["stick", "router", "switch"],
+        conflicts_with_all = ["stick", "vlans", "router", "switch"],
     )]
     ports: Option<[String; 2]>,
 
     /// Join VLANs of this one interface ("router on a stick"). A frame of a VLAN leaves through the
     /// same interface with the tag of the other VLAN of its pair. Each VLAN is a port, and `tc`
     /// names it A.VID, such as eth1.100 (vlanVID, where that has more than 15 characters).
-    #[arg(long, value_name = "A", requires = "vlans", conflicts_with = "router")]
+    #[arg(long, value_name = "A", requires = "vlans", conflicts_with_all = ["router", "switch"])]
     stick: Option<String>,
 
     /// Pairs of VLANs for --stick, at most 32: a number is a VLAN of 802.1Q, and one with an s
@@ -33,8 +33,15 @@ pub struct Joined {
     /// Route between these interfaces: the kernel's routes, rules and neighbours say where a frame
     /// leaves, and whatever needs more than that goes to the kernel. Each interface is a port. When
     /// this process is gone, the kernel routes by itself (docs/router.md).
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', conflicts_with = "switch")]
     router: Vec<String>,
+
+    /// Switch between these interfaces: they are ports of one kernel bridge, which learns, ages,
+    /// floods, and knows spanning tree and VLANs. Frames between stations that it knows leave in
+    /// the driver, and all others through the bridge. Where there is none, Narrows makes one. It
+    /// forwards by itself when this process is gone (docs/ports.md).
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    switch: Vec<String>,
 }
 
 impl Joined {
@@ -42,6 +49,7 @@ impl Joined {
     pub fn forwarding(&self) -> Result<Forwarding, ForwardingError> {
         match (&self.ports, &self.stick) {
             (Some([a, b]), _) => Forwarding::wire(a, b),
+            (None, None) if self.router.is_empty() => Forwarding::switch(&self.switch),
             (None, None) => Forwarding::router(&self.router),
             (None, device) => Forwarding::stick(device.as_deref().unwrap_or(""), &self.vlans),
         }
@@ -83,12 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_two_interfaces_or_vlans_of_one_or_those_of_a_router() {
+    fn ports_are_two_interfaces_or_vlans_of_one_or_those_of_a_router_or_a_switch() {
         for good in [
             "--ports a,b",
             "--stick a --vlans 100:200",
             "--stick a --vlans s1:2,3:s4",
             "--router a,b,c",
+            "--switch a,b,c",
         ] {
             assert_eq!(words(good).unwrap(), good);
         }
@@ -104,6 +113,9 @@ mod tests {
             ("--router a,b --ports c,d", "cannot be used with"),
             ("--router a", "2 to 64 ports"),
             ("--router a,b,a", "named twice"),
+            ("--switch a,b --router c,d", "cannot be used with"),
+            ("--switch a", "a switch has 2 to 64 ports"),
+            ("--switch a,b,b", "named twice"),
         ] {
             let refusal = words(wrong).unwrap_err();
             assert!(refusal.contains(why), "{wrong}: {refusal}");

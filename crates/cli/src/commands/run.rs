@@ -93,10 +93,10 @@ pub struct Run {
     #[arg(long)]
     copy: bool,
 
-    /// Route also where netfilter has hooks for forwarded packets (rules, NAT, connection
-    /// tracking), or where there are IPsec policies for them. What is routed in the driver passes
-    /// by all of that. Only with --router.
-    #[arg(long, requires = "router")]
+    /// Route or switch also where netfilter has hooks for forwarded packets (rules, NAT, connection
+    /// tracking), or where there are IPsec policies for routed ones. What is forwarded in the
+    /// driver passes by all of that. Only with --router and --switch.
+    #[arg(long, conflicts_with_all = ["ports", "stick"])]
     skip_netfilter: bool,
 
     /// Measure round trips beyond both ports and losses, by port and host, from the TCP and QUIC
@@ -184,6 +184,12 @@ impl Run {
             bail!(
                 "a router cannot fail closed: without this process the kernel routes by itself. \
                  Leave out --fail-closed, or stop the kernel, too, with sysctl -w net.ipv4.ip_forward=0"
+            );
+        }
+        if forwarding.is_switch() && self.fail_closed {
+            bail!(
+                "a switch cannot fail closed: the kernel's bridge, which decides, forwards without \
+                 this process. Leave out --fail-closed"
             );
         }
         let allowed = allowed_cores()?;

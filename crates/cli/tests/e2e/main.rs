@@ -55,6 +55,7 @@ mod standby;
 mod starting;
 mod stick;
 mod supervision;
+mod switch;
 mod tools;
 mod upgrading;
 mod views;

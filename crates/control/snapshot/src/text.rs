@@ -85,8 +85,8 @@ impl Snapshot {
     }
 }
 
-/// The outcome of a frame that a router routed.
-const ROUTED: &str = "routed";
+/// The outcomes of frames that a router and a switch forwarded.
+const LEFT: [&str; 2] = ["routed", "switched"];
 
 impl Port {
     fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
@@ -188,10 +188,13 @@ impl Port {
         Ok(())
     }
 
-    /// What became of frames that a router got.
+    /// What became of frames that a router or a switch got.
     fn write_routes(&self, out: &mut String) -> std::fmt::Result {
-        write!(out, "  routed {}", self.routes.get(ROUTED).unwrap_or(&0))?;
-        for (outcome, frames) in self.routes.iter().filter(|(outcome, _)| *outcome != ROUTED) {
+        let mut left = LEFT.iter().filter_map(|left| Some((*left, *self.routes.get(*left)?)));
+        let (word, frames) = left.next().unwrap_or(("forwarded", 0));
+        write!(out, "  {word} {frames}")?;
+        let is_other = |(outcome, _): &(&String, &u64)| !LEFT.contains(&outcome.as_str());
+        for (outcome, frames) in self.routes.iter().filter(is_other) {
             write!(out, ", {} {frames}", line(&outcome.replace('_', " ")))?;
         }
         if self.unserved > 0 {
@@ -389,7 +392,7 @@ event: joined eth1 and eth2
     }
 
     #[test]
-    fn a_router_says_what_became_of_frames() {
+    fn a_router_and_a_switch_say_what_became_of_frames() {
         let mut show = show();
         show.ports[0].routes = [("routed".into(), 7), ("no_neighbour".into(), 2)].into();
         show.ports[0].to_self = 2;
@@ -399,6 +402,11 @@ event: joined eth1 and eth2
         show.ports[0].unserved = 5;
         let text = show.render();
         assert!(text.contains("no neighbour 2, on queues without a worker 5\n"), "{text}");
+        show.ports[0].unserved = 0;
+        show.ports[0].routes = [("switched".into(), 5), ("group".into(), 2)].into();
+        assert!(show.render().contains("\n  switched 5, group 2\n"));
+        show.ports[0].routes = [("unknown_source".into(), 2)].into();
+        assert!(show.render().contains("\n  forwarded 0, unknown source 2\n"));
     }
 
     #[test]

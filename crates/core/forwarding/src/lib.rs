@@ -11,6 +11,8 @@
 //!   port. A frame of one leaves with the tag of the other ([`stick`]).
 //! * the **router**: two devices or more, each of which is a port. Each frame leaves where the
 //!   kernel's routes say.
+//! * the **switch**: the same, and each frame leaves where the kernel's bridge has learned that its
+//!   destination is.
 //!
 //! On a wire and a stick, ports are in pairs: where a frame leaves follows from where it arrives.
 //!
@@ -46,6 +48,8 @@ enum Kind {
     Pairs,
     /// The kernel's routes.
     Router,
+    /// The table of the kernel's bridge.
+    Switch,
 }
 
 /// The ports of an instance, the devices that they are on, and where what arrives at each leaves.
@@ -68,8 +72,13 @@ pub enum ForwardingError {
     #[error("\"{0}\" is named twice: name each interface once")]
     Twice(String),
     /// Too few or too many interfaces.
-    #[error("a router has 2 to {most} ports, not {0}", most = PORTS_MAX)]
-    NotSoMany(usize),
+    #[error("a {what} has 2 to {most} ports, not {count}", most = PORTS_MAX)]
+    NotSoMany {
+        /// What they were to be joined by.
+        what: &'static str,
+        /// How many there are.
+        count: usize,
+    },
     /// A VLAN twice.
     #[error("VLAN {0} is named twice: a frame of it can leave with one other tag only")]
     SameVlan(u16),
@@ -98,13 +107,29 @@ impl Forwarding {
     /// # Errors
     /// If they are too few or too many, or one is named twice.
     pub fn router(devices: &[String]) -> Result<Self, ForwardingError> {
+        Self::of_several(Kind::Router, "router", devices)
+    }
+
+    /// The switch between `devices`.
+    ///
+    /// # Errors
+    /// If they are too few or too many, or one is named twice.
+    pub fn switch(devices: &[String]) -> Result<Self, ForwardingError> {
+        Self::of_several(Kind::Switch, "switch", devices)
+    }
+
+    fn of_several(
+        kind: Kind,
+        what: &'static str,
+        devices: &[String],
+    ) -> Result<Self, ForwardingError> {
         if !(2..=PORTS_MAX).contains(&devices.len()) {
-            return Err(ForwardingError::NotSoMany(devices.len()));
+            return Err(ForwardingError::NotSoMany { what, count: devices.len() });
         }
         let mut known = HashSet::new();
         match devices.iter().find(|device| !known.insert(*device)) {
             Some(twice) => Err(ForwardingError::Twice(twice.clone())),
-            None => Ok(Self::of_devices(Kind::Router, devices.iter().cloned().collect())),
+            None => Ok(Self::of_devices(kind, devices.iter().cloned().collect())),
         }
     }
 
@@ -178,17 +203,24 @@ impl Forwarding {
     }
 
     /// The port through which what arrives at `port` leaves, and from which `port` gets all that
-    /// leaves there; `None` in a router.
+    /// leaves there; `None` in a router and a switch.
     pub fn across(&self, port: PortId) -> Option<PortId> {
-        match self.kind {
-            Kind::Pairs => Some(port.partner()),
-            Kind::Router => None,
-        }
+        self.is_paired().then(|| port.partner())
+    }
+
+    /// Whether ports are in pairs: where a frame leaves follows from where it arrives.
+    pub fn is_paired(&self) -> bool {
+        self.kind == Kind::Pairs
     }
 
     /// Whether the kernel's routes say where each frame leaves.
     pub fn is_router(&self) -> bool {
         self.kind == Kind::Router
+    }
+
+    /// Whether the kernel's bridge says where each frame leaves.
+    pub fn is_switch(&self) -> bool {
+        self.kind == Kind::Switch
     }
 
     /// The options of `narrows run` that ask for it.
@@ -200,7 +232,11 @@ impl Forwarding {
                 format!("--stick {} --vlans {}", self.devices.raw.join(","), pairs.join(","))
             }
             None => {
-                let option = if self.is_router() { "--router" } else { "--ports" };
+                let option = match self.kind {
+                    Kind::Pairs => "--ports",
+                    Kind::Router => "--router",
+                    Kind::Switch => "--switch",
+                };
                 format!("{option} {}", self.names.join(","))
             }
         }
@@ -243,20 +279,28 @@ mod tests {
     }
 
     #[test]
-    fn a_router_has_some_ports_and_each_frame_its_own_way() {
+    fn a_router_and_a_switch_have_some_ports_and_each_frame_its_own_way() {
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let router = Forwarding::router(&names(&["a", "b", "c"])).unwrap();
-        assert!(router.ids().all(|port| router.across(port).is_none()));
-        assert_eq!(
-            (router.to_string().as_str(), &*router.words()),
-            ("a, b and c", "--router a,b,c")
-        );
-        let twice = Forwarding::router(&names(&["a", "b", "a"]));
-        assert_eq!(twice, Err(ForwardingError::Twice("a".into())));
-        assert_eq!(Forwarding::router(&names(&["a"])), Err(ForwardingError::NotSoMany(1)));
-        let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
-        assert_eq!(Forwarding::router(&many), Err(ForwardingError::NotSoMany(65)));
+        for (join, what) in [
+            (Forwarding::router as fn(&[String]) -> Result<Forwarding, ForwardingError>, "router"),
+            (Forwarding::switch, "switch"),
+        ] {
+            let joined = join(&names(&["a", "b", "c"])).unwrap();
+            assert!(joined.ids().all(|port| joined.across(port).is_none()));
+            assert_eq!(joined.words(), format!("--{what} a,b,c"));
+            assert_eq!(joined.to_string(), "a, b and c");
+            assert_eq!(
+                (joined.is_router(), joined.is_switch()),
+                (what == "router", what == "switch")
+            );
+            let twice = join(&names(&["a", "b", "a"]));
+            assert_eq!(twice, Err(ForwardingError::Twice("a".into())));
+            let not_so_many = |count| Err(ForwardingError::NotSoMany { what, count });
+            assert_eq!(join(&names(&["a"])), not_so_many(1));
+            let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
+            assert_eq!(join(&many), not_so_many(65));
+        }
     }
 
     #[test]

@@ -10,13 +10,16 @@
 //! Non-goals: pinning (a pinned program would outlive its workers and swallow the traffic).
 
 mod attach;
+mod chooser;
 mod chunks;
+mod egress_port;
 mod front;
 mod gate;
 mod headers;
 mod heartbeat;
 mod load;
 mod mapped;
+mod outcome;
 mod own_address;
 mod router;
 mod routes;
@@ -25,12 +28,16 @@ mod slow_path;
 mod steer;
 #[cfg(feature = "stepped")]
 pub mod stepped;
+mod switch;
+mod takers;
 pub mod test_run;
 mod translation;
 pub mod tree;
 mod vlans;
 
 pub use attach::{AttachError, Entry, Hook, XdpMode, sends_redirected};
+pub use chooser::Chooser;
+pub use egress_port::{EGRESS_PORT_BYTES, egress_port};
 pub use front::{
     AccountKey, Accounts, COUNTERS_MAX, Counted, Does, Endpoint, Front, FrontMaps, FrontPort,
     LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word,
@@ -39,14 +46,14 @@ pub use gate::{CannotOpen, GateError, Libxdp, PLACES, Place, Placed, place, remo
 pub use headers::{Field, Headers, carrier, has};
 pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
+pub use outcome::{Outcome, OutcomeCounters};
 pub use own_address::OwnAddress;
-pub use router::{
-    AskFib, EGRESS_PORT_BYTES, FibAnswer, Ingress, Outcome, RouteCounters, Router, RouterProgram,
-    SourceCheck, egress_port,
-};
+pub use router::{AskFib, FibAnswer, Ingress, Router, SourceCheck};
 pub use routes::{RouteTables, RoutesError};
 pub use sets::{SetTables, SetsError};
 pub use slow_path::{SlowPath, SlowPathCounters, SlowPathShare};
 pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
+pub use switch::{Location, Member, STATIONS_MAX, Station, Switch, VlanMembers};
+pub use takers::Takers;
 pub use translation::{TRANSLATION_MAX, translation};
 pub use vlans::Vlans;

@@ -16,8 +16,10 @@ use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
+use crate::outcome::OutcomeCounters;
 use crate::own_address::OwnAddress;
-use crate::router::{RouteCounters, Router};
+use crate::router::Router;
+use crate::switch::Switch;
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
@@ -40,6 +42,10 @@ mod translated {
 mod routing {
     include!(concat!(env!("OUT_DIR"), "/steer_router.skel.rs"));
 }
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod switching {
+    include!(concat!(env!("OUT_DIR"), "/steer_switch.skel.rs"));
+}
 
 /// The program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +56,9 @@ pub enum SteerError {
     /// The kernel did not load the program with the translation look-up.
     #[error("the kernel offers no conntrack look-up: {0}")]
     NoLookUp(LoadError),
-    /// A router's program has no such look-up.
-    #[error("a router looks up no addresses before translation")]
-    Routes,
+    /// The program of a router or a switch has no such look-up.
+    #[error("a router or a switch looks up no addresses before translation")]
+    Chooses,
     /// The kernel did not load the program in front of it that tells VLANs apart.
     #[error("the kernel does not load the program that tells VLANs apart: {0}")]
     Vlans(LoadError),
@@ -80,7 +86,8 @@ pub enum SteerError {
 pub struct Verdicts {
     /// Handed to a worker's socket.
     pub to_worker: u64,
-    /// Addressed to this box and given to the kernel: on a router, all that it does not route.
+    /// Addressed to this box and given to the kernel: on a router or a switch, all
+    /// that it does not forward.
     pub to_self: u64,
     /// Given to the kernel because no worker served their queue.
     pub unserved: u64,
@@ -136,7 +143,7 @@ pub struct Steer {
     vlans: Option<Vlans>,
     /// The program in front of it at each port.
     fronts: Vec<Option<Front>>,
-    /// What became of frames, if it routes.
+    /// What became of frames, if it routes or switches.
     outcomes: Option<MapHandle>,
     settings: Settings,
 }
@@ -149,6 +156,19 @@ struct Settings {
     watchdog: Watchdog,
     entry: Entry,
     has_coarse_clock: bool,
+}
+
+impl Settings {
+    fn of(
+        own: OwnAddress,
+        multi_buffer: bool,
+        seal: u32,
+        watchdog: Watchdog,
+        entry: Entry,
+    ) -> Self {
+        let has_coarse_clock = has_coarse_clock();
+        Self { own, multi_buffer, seal, watchdog, entry, has_coarse_clock }
+    }
 }
 
 /// Tells an open object the settings that both programs have. A macro, because each object's
@@ -164,6 +184,33 @@ macro_rules! set_up {
             rodata.has_coarse_clock = settings.has_coarse_clock.into();
         }
         $open.maps.heartbeats.reuse_fd(settings.watchdog.heartbeats.map())
+    }};
+}
+
+/// Loads an object whose program chooses the port where a frame leaves, by the maps that it shares.
+macro_rules! load_choosing {
+    ($builder:ty, $program:ident, [$($map:ident),*], $shared:expr, $port:expr, $settings:expr) => {{
+        let settings: Settings = $settings;
+        let (multi_buffer, entry) = (settings.multi_buffer, settings.entry);
+        let mut storage = MaybeUninit::uninit();
+        let loaded = explained(|| {
+            let mut open = <$builder>::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.seal = settings.seal;
+                rodata.multi_buffer = multi_buffer.into();
+                rodata.arrives_at = $port.index() as u32;
+            }
+            set_up!(open, &settings)?;
+            let [$($map),*] = $shared.maps();
+            $(open.maps.$map.reuse_fd($map)?;)*
+            entry.set_up(&mut open.progs.$program, multi_buffer);
+            open.load()
+        });
+        let loaded = loaded.map_err(SteerError::Load)?;
+        let program = keep(&loaded.progs.$program).map_err(SteerError::Load)?;
+        let outcomes = Some(handle("outcomes", &loaded.maps.outcomes)?);
+        let steer = Self::of(settings, program, &loaded.maps.sockets, &loaded.maps.verdicts)?;
+        Ok(Self { outcomes, ..steer })
     }};
 }
 
@@ -187,9 +234,7 @@ impl Steer {
         watchdog: Watchdog,
         entry: Entry,
     ) -> Result<Self, SteerError> {
-        let has_coarse_clock = has_coarse_clock();
-        let own = own.into();
-        let settings = Settings { own, multi_buffer, seal, watchdog, entry, has_coarse_clock };
+        let settings = Settings::of(own.into(), multi_buffer, seal, watchdog, entry);
         let mut storage = MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = plain::SteerSkelBuilder::default().open(&mut storage)?;
@@ -202,7 +247,7 @@ impl Steer {
         Self::of(settings, program, &loaded.maps.sockets, &loaded.maps.verdicts)
     }
 
-    /// A loaded program, which does not route.
+    /// A loaded program, which neither routes nor switches.
     fn of(
         settings: Settings,
         program: OwnedFd,
@@ -243,33 +288,41 @@ impl Steer {
         router: &Router,
         port: PortId,
     ) -> Result<Self, SteerError> {
-        let has_coarse_clock = has_coarse_clock();
-        let own = own_mac.into();
-        let settings = Settings { own, multi_buffer, seal, watchdog, entry, has_coarse_clock };
-        let mut storage = MaybeUninit::uninit();
-        let loaded = explained(|| {
-            let mut open = routing::SteerRouterSkelBuilder::default().open(&mut storage)?;
-            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                rodata.seal = seal;
-                rodata.multi_buffer = multi_buffer.into();
-                rodata.arrives_at = port.index() as u32;
-            }
-            set_up!(open, &settings)?;
-            let [ingresses, ports, addresses, roots, chunks, hops] = router.maps();
-            open.maps.ingresses.reuse_fd(ingresses)?;
-            open.maps.port_of.reuse_fd(ports)?;
-            open.maps.own_addresses.reuse_fd(addresses)?;
-            open.maps.fib_roots.reuse_fd(roots)?;
-            open.maps.fib_chunks.reuse_fd(chunks)?;
-            open.maps.fib_hops.reuse_fd(hops)?;
-            entry.set_up(&mut open.progs.steer_router, multi_buffer);
-            open.load()
-        });
-        let loaded = loaded.map_err(SteerError::Load)?;
-        let program = keep(&loaded.progs.steer_router).map_err(SteerError::Load)?;
-        let outcomes = Some(handle("outcomes", &loaded.maps.outcomes)?);
-        let steer = Self::of(settings, program, &loaded.maps.sockets, &loaded.maps.verdicts)?;
-        Ok(Self { outcomes, ..steer })
+        let settings = Settings::of(own_mac.into(), multi_buffer, seal, watchdog, entry);
+        load_choosing!(
+            routing::SteerRouterSkelBuilder,
+            steer_router,
+            [ingresses, port_of, own_addresses, fib_roots, fib_chunks, fib_hops],
+            router,
+            port,
+            settings
+        )
+    }
+
+    /// Loads the program for a device that is the port `port` of `switch`, as
+    /// [`load_router`](Self::load_router) does for one of a router. Frames that it forwards are to
+    /// any address.
+    ///
+    /// # Errors
+    /// If the kernel refuses it: for lack of privileges or of a feature.
+    pub fn load_switch(
+        own_mac: [u8; 6],
+        multi_buffer: bool,
+        seal: u32,
+        watchdog: Watchdog,
+        entry: Entry,
+        switch: &Switch,
+        port: PortId,
+    ) -> Result<Self, SteerError> {
+        let settings = Settings::of(own_mac.into(), multi_buffer, seal, watchdog, entry);
+        load_choosing!(
+            switching::SteerSwitchSkelBuilder,
+            steer_switch,
+            [members, bridge_vlans, stations],
+            switch,
+            port,
+            settings
+        )
     }
 
     /// Gives the device a port for each of `tags`, in the place of one for all frames, before it is
@@ -354,13 +407,13 @@ impl Steer {
     }
 
     /// Whether the kernel now has a look-up for addresses before translation. A module may add it
-    /// later, so ask again. A router looks up none.
+    /// later, so ask again. A router and a switch look up none.
     ///
     /// # Errors
     /// Why it cannot.
     pub fn can_look_up(&self) -> Result<(), SteerError> {
         match self.outcomes {
-            Some(_) => Err(SteerError::Routes),
+            Some(_) => Err(SteerError::Chooses),
             None => self.translated().map(drop).map_err(SteerError::NoLookUp),
         }
     }
@@ -376,7 +429,7 @@ impl Steer {
             return Ok(());
         }
         if self.outcomes.is_some() {
-            return Err(SteerError::Routes);
+            return Err(SteerError::Chooses);
         }
         let program = match wanted {
             true => self.translated().map_err(SteerError::NoLookUp)?,
@@ -475,12 +528,13 @@ impl Steer {
         self.vlans.as_ref().map_or(0, Vlans::others)
     }
 
-    /// What became of frames so far; nothing if it does not route.
+    /// What became of frames so far; nothing on a wire or a stick.
     ///
     /// # Errors
     /// If the counters cannot be read.
-    pub fn routed(&self) -> Result<RouteCounters, SteerError> {
-        let read = self.outcomes.as_ref().map_or(Ok(RouteCounters::default()), RouteCounters::read);
+    pub fn outcomes(&self) -> Result<OutcomeCounters, SteerError> {
+        let read =
+            self.outcomes.as_ref().map_or(Ok(OutcomeCounters::default()), OutcomeCounters::read);
         read.map_err(|source| SteerError::Map { map: "outcomes", source })
     }
 

@@ -25,8 +25,8 @@ use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use crate::own_address::OwnAddress;
-use crate::router::Router;
 use crate::slow_path::SlowPath;
+use crate::takers::Takers;
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{
@@ -99,7 +99,7 @@ pub enum TreeError {
     #[error("the kernel puts no filters in front of the XDP plane's program: {0}")]
     Front(libbpf_rs::Error),
     /// Filters are in front of what leads to it.
-    #[error("filters are in front of a router, and not of a tree behind it")]
+    #[error("filters are in front of what chooses a port, and not of a tree behind it")]
     Routed,
     /// It cannot be attached.
     #[error(transparent)]
@@ -510,21 +510,22 @@ impl Tree {
         Self::handed_by(port, hook, maps, None)
     }
 
-    /// Loads the program for what leaves through a port of `router`, which is a device, or else as
-    /// [`at`](Self::at) does. It is [connected](Self::connect) to that device.
+    /// Loads the program for what leaves through a port that is a device, and that something in
+    /// front of it chooses for each frame; else as [`at`](Self::at) does. It is
+    /// [connected](Self::connect) to that device, and will [take](Self::take) one of `takers`.
     ///
     /// # Errors
     /// If the kernel refuses it, or if these are other maps.
     pub fn behind(
-        router: &Router,
+        takers: &Takers,
         port: Port,
         hook: Hook,
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
-        // The router has told what is for the box.
+        // What is in front has told what is for the box.
         let own = OwnAddress { is_addressed: false, ..port.own };
-        let seal = router.seal();
-        Self::handed_by(Port { own, seal, ..port }, hook, maps, Some(router.handed()))
+        let seal = takers.seal();
+        Self::handed_by(Port { own, seal, ..port }, hook, maps, Some(takers.handed()))
     }
 
     /// Loads the program, which reads from `handed` what filters in front set, or from a map of its
@@ -676,14 +677,13 @@ impl Tree {
         self.replace(vlans.hold_of(place).map_err(TreeError::Replace)?)
     }
 
-    /// Goes behind `router`, where all frames go on that leave through its port `port`, in the
-    /// place of what is there. Each frame passes one or the other. It was loaded to be
-    /// [behind](Self::behind) it.
+    /// Takes what leaves through `port`, in the place of what takes that now. Each frame passes one
+    /// or the other. It was loaded to be [behind](Self::behind) what chooses that port.
     ///
     /// # Errors
-    /// If the kernel refuses: programs of `router` are attached otherwise.
-    pub fn stand_behind_router(&mut self, router: &Router, port: PortId) -> Result<(), TreeError> {
-        let [hold, behind] = router.holds_of(port).map_err(TreeError::Replace)?;
+    /// If the kernel refuses: programs in front of `takers` are attached otherwise.
+    pub fn take(&mut self, takers: &Takers, port: PortId) -> Result<(), TreeError> {
+        let [hold, behind] = takers.holds_of(port).map_err(TreeError::Replace)?;
         behind.replace(self.loaded.behind.as_fd()).map_err(TreeError::Replace)?;
         self.replace(hold)?;
         self.hold_behind = Some(behind);
@@ -698,7 +698,7 @@ impl Tree {
     }
 
     /// What it is attached by, to be passed on to another process. If it stands behind [`Vlans`] or
-    /// a [`Router`], what is attached there is passed on instead.
+    /// a [`Chooser`](crate::Chooser), what is attached there is passed on instead.
     pub fn hold(&self) -> Option<BorrowedFd<'_>> {
         self.hold.as_ref().map(AsFd::as_fd)
     }
@@ -723,7 +723,7 @@ impl Tree {
 
     /// Replaces the program in front of it by `front`, or removes it. Each frame passes the old or
     /// the new one. Behind a router, filters are in front of
-    /// [its programs](crate::RouterProgram::put_in_front).
+    /// [its programs](crate::Chooser::put_in_front).
     ///
     /// # Errors
     /// If the kernel refuses, or it is behind a router; all is as it was then.

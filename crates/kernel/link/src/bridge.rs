@@ -375,7 +375,7 @@ fn carry_out(
     })
 }
 
-fn create(name: &str) -> Result<LinkStatus, BridgeError> {
+pub(crate) fn create(name: &str) -> Result<LinkStatus, BridgeError> {
     let mut message = LinkMessage::default();
     message.attributes = vec![
         LinkAttribute::IfName(name.to_owned()),

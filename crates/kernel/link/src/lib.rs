@@ -46,6 +46,8 @@ pub mod routes;
 pub mod routing;
 mod status;
 pub mod stick;
+pub mod switch;
+pub mod switching;
 mod sys;
 pub mod vlan;
 

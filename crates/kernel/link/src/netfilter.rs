@@ -1,7 +1,8 @@
 //! Which parts of netfilter would see a packet that the kernel routes: firewalls, connection
 //! tracking, NAT. And which IPsec policies.
 //!
-//! A router in XDP jumps over all of them. A firewall's verdict is not to be jumped over
+//! A router in XDP jumps over all of them, and a switch in XDP over those of the kernel's bridge
+//! ([`bridge_hooks`]). A firewall's verdict is not to be jumped over
 //! unknowingly, and what the kernel would encrypt is not to leave in clear. The kernel lists
 //! netfilter's hooks since 5.14, if it is built with CONFIG_NETFILTER_NETLINK_HOOK. Another lists
 //! the chains of nf_tables and names the tables of iptables, which leaves out what neither made
@@ -18,7 +19,7 @@
 //!
 //! Non-goals: what the rules say; noticing changes (it is cheap to list again).
 
-use crate::netlink::{Request, dump};
+use crate::netlink::{Request, attach, dump};
 use crate::status::{each, text};
 use crate::{LinkError, ipsec};
 use netlink_sys::protocols::NETLINK_NETFILTER;
@@ -32,6 +33,7 @@ const HEADER: usize = 4;
 
 const INET: u8 = 1;
 const IPV4: u8 = 2;
+const BRIDGE: u8 = 7;
 const NETDEV: u8 = 5;
 const IPV6: u8 = 10;
 /// The hooks that routed packets pass.
@@ -98,12 +100,45 @@ pub fn hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
     Ok(hooks)
 }
 
+/// Finds what would see frames that the kernel's bridge forwards between `devices` in the namespace
+/// of the calling thread: chains of the family `bridge`, ebtables; and if the bridge hands what it
+/// forwards to netfilter of IP (`br_netfilter`), what [`hooks`] finds.
+///
+/// # Errors
+///
+/// Without CAP_NET_ADMIN, and if the kernel does not answer.
+pub fn bridge_hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
+    let families: &[u8] = if bridge_calls()? { &[BRIDGE, IPV4, IPV6] } else { &[BRIDGE] };
+    of_families(families, devices)
+}
+
+/// Whether a bridge hands what it forwards to netfilter of IP or ARP.
+fn bridge_calls() -> Result<bool, LinkError> {
+    let call = |table| {
+        let path = format!("/proc/sys/net/bridge/bridge-nf-call-{table}");
+        fs::read_to_string(path).ok()
+    };
+    let calls = ["iptables", "ip6tables", "arptables"].map(call);
+    if calls.iter().all(Option::is_none) {
+        return Ok(false);
+    }
+    let is_on = |call: &String| call.trim() != "0";
+    Ok(calls.iter().flatten().any(is_on) || crate::switching::some_bridge_calls_netfilter()?)
+}
+
 fn of_netfilter(devices: &[&str]) -> Result<Hooks, LinkError> {
-    let Some(hooks) = all_hooks(devices)? else {
-        let chains = chains()?.into_iter().filter(|chain| chain.sees_routed(devices));
+    of_families(&[IPV4, IPV6], devices)
+}
+
+/// What of netfilter sees packets that are forwarded between `devices`, in these families.
+fn of_families(families: &[u8], devices: &[&str]) -> Result<Hooks, LinkError> {
+    let Some(hooks) = all_hooks(families, devices)? else {
+        let chains = chains()?.into_iter().filter(|chain| chain.sees(families, devices));
         let mut found: Vec<String> = chains.map(|chain| chain.name.words("chain")).collect();
-        found.extend(iptables());
-        found.extend(tracked());
+        if families.contains(&IPV4) {
+            found.extend(iptables());
+            found.extend(tracked());
+        }
         return Ok(Hooks { found: once(found), complete: false });
     };
     let is_of_tables = |hook: &Hook| hook.chain.is_some() || hook.is_nat();
@@ -134,6 +169,7 @@ impl Name {
         let family = match *family {
             INET => "inet",
             IPV4 => "ip",
+            BRIDGE => "bridge",
             NETDEV => "netdev",
             IPV6 => "ip6",
             _ => "other",
@@ -197,6 +233,13 @@ impl Hook {
         let is_of = |module: &str, word: &str| self.module == module || function.contains(word);
         let words = match &**function {
             "apparmor_ip_postroute" | "ip_sabotage_in" => return Vec::new(),
+            _ if self.module == "br_netfilter" || function.starts_with("br_nf_") => {
+                return Vec::new();
+            }
+            _ if function.starts_with("nf_ct_bridge_") => {
+                "connection tracking (nf_conntrack_bridge)".to_owned()
+            }
+            _ if function.starts_with("ebt_") => format!("ebtables at {}", self.place()),
             _ if function.starts_with("selinux_") => return Vec::new(),
             _ if self.module.starts_with("nf_defrag") || function.contains("defrag") => {
                 "reassembly of fragments (nf_defrag)".to_owned()
@@ -300,16 +343,18 @@ impl Chain {
         self.rules == 0 && !self.drops
     }
 
-    /// Whether packets that are routed between `devices` pass it, and that makes a difference.
-    fn sees_routed(&self, devices: &[&str]) -> bool {
+    /// Whether packets that are forwarded between `devices` in these families pass it, and that
+    /// makes a difference.
+    fn sees(&self, families: &[u8], devices: &[&str]) -> bool {
         let is_named = |device: &&str| {
             let mut names = self.devices.iter();
             names.any(|(name, begins)| name == device || (*begins && device.starts_with(name)))
         };
+        let is_on_way = [PREROUTING, FORWARD, POSTROUTING].contains(&self.hook);
         let is_on_path = match self.name.family {
-            IPV4 | IPV6 => [PREROUTING, FORWARD, POSTROUTING].contains(&self.hook),
             INET if self.hook == INET_INGRESS => devices.iter().any(is_named),
-            INET => [PREROUTING, FORWARD, POSTROUTING].contains(&self.hook),
+            INET => is_on_way && families.contains(&IPV4),
+            IPV4 | IPV6 | BRIDGE => is_on_way && families.contains(&self.name.family),
             NETDEV => devices.iter().any(is_named),
             _ => false,
         };
@@ -322,13 +367,18 @@ fn number(value: &[u8]) -> u32 {
     value.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Lists the hooks that routed packets pass; none if the kernel cannot.
-fn all_hooks(devices: &[&str]) -> Result<Option<Vec<Hook>>, LinkError> {
+/// Lists the hooks that forwarded packets pass; none if the kernel cannot.
+fn all_hooks(families: &[u8], devices: &[&str]) -> Result<Option<Vec<Hook>>, LinkError> {
     let mut hooks = Vec::new();
-    for family in [IPV4, IPV6] {
+    // A kernel without hooks for a family cannot say so: those of IPv4 tell whether it lists any.
+    if hooks_at(IPV4, PREROUTING, None)?.is_none() {
+        return Ok(None);
+    }
+    for &family in families {
         for at in [PREROUTING, FORWARD, POSTROUTING] {
             match hooks_at(family, at, None)? {
                 Some(found) => hooks.extend(found),
+                None if family == BRIDGE => {}
                 None => return Ok(None),
             }
         }
@@ -369,14 +419,6 @@ fn listed(doing: &str, kind: u16, body: Vec<u8>) -> Result<Option<Vec<Vec<u8>>>,
             _ => Err(error),
         },
     }
-}
-
-/// Appends an attribute.
-fn attach(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    body.extend(((4 + value.len()) as u16).to_ne_bytes());
-    body.extend(kind.to_ne_bytes());
-    body.extend(value);
-    body.resize(body.len().next_multiple_of(4), 0);
 }
 
 /// The tables of iptables in this namespace. A kernel without any has no such files.
@@ -516,7 +558,7 @@ mod tests {
         const ARP: u8 = 3;
         let sees = |family, hook, devices: &[&str]| {
             let chain = Chain::parse(&chain(family, Some(hook), ACCEPT, 3, devices)).unwrap();
-            chain.sees_routed(&["a", "b10"])
+            chain.sees(&[IPV4, IPV6], &["a", "b10"])
         };
         for family in [IPV4, IPV6, INET] {
             assert!(sees(family, FORWARD, &[]) && sees(family, PREROUTING, &[]));
@@ -526,8 +568,8 @@ mod tests {
         assert!(sees(NETDEV, EGRESS, &["c", "b10"]) && !sees(NETDEV, INGRESS, &["b1"]));
         assert!(sees(NETDEV, INGRESS, &["c", "b1*"]) && !sees(ARP, FORWARD, &[]));
         let parsed = |policy, rules| Chain::parse(&chain(IPV4, Some(FORWARD), policy, rules, &[]));
-        assert!(!parsed(ACCEPT, 0).unwrap().sees_routed(&[]), "it accepts everything");
-        assert!(parsed(0, 0).unwrap().sees_routed(&[]), "it drops everything");
+        assert!(!parsed(ACCEPT, 0).unwrap().sees(&[IPV4, IPV6], &[]), "it accepts everything");
+        assert!(parsed(0, 0).unwrap().sees(&[IPV4, IPV6], &[]), "it drops everything");
         assert_eq!(Chain::parse(&chain(IPV4, None, ACCEPT, 3, &[])), None, "no hook leads to it");
     }
 

@@ -106,6 +106,46 @@ pub(crate) fn stream(
     converse(doing, request, NLM_F_REQUEST | NLM_F_DUMP, see)
 }
 
+/// Sends commands, many at once, without waiting for an answer to each. The kernel has carried all
+/// of them out when this returns.
+///
+/// # Errors
+/// The first refusal. The others are carried out all the same.
+pub(crate) fn tell(doing: &str, requests: impl Iterator<Item = Request>) -> Result<(), LinkError> {
+    /// As many messages as are sent at once.
+    const TOGETHER: usize = 64;
+    let failed = |error| LinkError::from_io(doing, error);
+    let socket = open().map_err(failed)?;
+    socket.set_non_blocking(true).map_err(failed)?;
+    let mut requests = requests.peekable();
+    let mut result = Ok(());
+    while requests.peek().is_some() {
+        let mut bytes = Vec::new();
+        for request in requests.by_ref().take(TOGETHER) {
+            bytes.extend(request.bytes(NLM_F_REQUEST));
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+        }
+        socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).map_err(failed)?;
+        // Only what is refused is answered, and before sending returns.
+        while let Ok(datagram) = receive(&socket) {
+            for message in messages(&datagram) {
+                if let Some((error, said)) = refusal(message.payload(), message.flags()) {
+                    result = result.and(Err(LinkError::from_kernel(doing, error, said)));
+                }
+            }
+        }
+    }
+    result
+}
+
+/// Appends an attribute.
+pub(crate) fn attach(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    body.extend(((4 + value.len()) as u16).to_ne_bytes());
+    body.extend(kind.to_ne_bytes());
+    body.extend(value);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
 /// A socket for `NETLINK_ROUTE` in the namespace of the calling thread, with explanations turned
 /// on.
 pub(crate) fn open() -> io::Result<Socket> {

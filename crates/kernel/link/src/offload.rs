@@ -99,16 +99,16 @@ impl Offload {
         }
     }
 
-    /// The effect on the traffic of a router while it is on. Only its tag says which device a frame
-    /// arrives in, and so what the kernel would do with it.
+    /// The effect on the traffic of a router or a switch while it is on. Only its tag says which
+    /// device or VLAN a frame arrives in, and so what the kernel would do with it.
     pub fn harm_to_router(self) -> &'static str {
         match self {
             Self::RxVlan | Self::TxVlan => {
-                "what arrives in a VLAN is routed as if it had arrived without a tag, or in the \
+                "what arrives in a VLAN is forwarded as if it had arrived without a tag, or in the \
                  VLAN of the inner one"
             }
             Self::RxServiceTag | Self::TxServiceTag => {
-                "what arrives in an 802.1ad VLAN is routed as if it had arrived outside of it"
+                "what arrives in an 802.1ad VLAN is forwarded as if it had arrived outside of it"
             }
             _ => self.harm(),
         }

@@ -1,7 +1,7 @@
 //! The workers' counters, added up over sessions, in the form of the snapshot.
 
 use crate::worker_report::WorkerReport;
-use narrows_bpf::{Counted, Outcome, RouteCounters, SlowPathCounters, Verdicts};
+use narrows_bpf::{Counted, Outcome, OutcomeCounters, SlowPathCounters, Verdicts};
 use narrows_forwarding::{PerPort, PortId};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
@@ -85,8 +85,8 @@ pub(crate) struct PortCounts {
     pub(crate) beyond: Option<Beyond>,
     /// The counters of its device's program.
     pub(crate) verdicts: Verdicts,
-    /// In a router: what became of frames that arrived here.
-    pub(crate) routes: RouteCounters,
+    /// In a router and a switch: what became of frames that arrived here.
+    pub(crate) routes: OutcomeCounters,
     /// What the kernel itself sent here, where a program charges it.
     pub(crate) slow_path: Option<SlowPathCounters>,
     /// Packets lost by its device.
@@ -219,17 +219,17 @@ pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// What became of frames that a router got, in the form of the snapshot: outcomes that occurred.
-pub(crate) fn routes(routes: &RouteCounters) -> BTreeMap<String, u64> {
+/// What became of frames that a router or a switch got, in the form of the snapshot: outcomes that occurred.
+pub(crate) fn routes(routes: &OutcomeCounters) -> BTreeMap<String, u64> {
     let occurred = routes.iter().filter(|(_, frames)| *frames > 0);
     occurred.map(|(outcome, frames)| (outcome.name().to_owned(), frames)).collect()
 }
 
 /// The inverse. Outcomes that this version does not know are left out.
-pub(crate) fn routes_of(named: &BTreeMap<String, u64>) -> RouteCounters {
+pub(crate) fn routes_of(named: &BTreeMap<String, u64>) -> OutcomeCounters {
     let count = |outcome: &Outcome| named.get(outcome.name()).copied().unwrap_or(0);
     let words: Vec<u64> = Outcome::ALL.iter().map(count).collect();
-    RouteCounters::of(&words)
+    OutcomeCounters::of(&words)
 }
 
 /// What the kernel itself sent through a port, in the form of the snapshot.

@@ -59,10 +59,11 @@ impl DeviceFacts {
     }
 
     /// The changes, in words; `None` if there are none. The device's own rings matter only if they
-    /// hold our frames: with `zero_copy`. Addresses do not matter to a router.
-    pub(crate) fn change(&self, zero_copy: bool, is_router: bool) -> Option<String> {
+    /// hold our frames: with `zero_copy`. Addresses matter only where ports are in
+    /// pairs: `is_paired`.
+    pub(crate) fn change(&self, zero_copy: bool, is_paired: bool) -> Option<String> {
         match Link::by_name(&self.name).and_then(|link| Self::of(&link)) {
-            Ok(now) if is_router => {
+            Ok(now) if !is_paired => {
                 self.change_to(&Self { addressed: self.addressed, ..now }, zero_copy)
             }
             Ok(now) => self.change_to(&now, zero_copy),

@@ -7,6 +7,7 @@ use crate::front::FrontError;
 use crate::gates::NoGate;
 use crate::routing::RoutingError;
 use crate::standby::StandByError;
+use crate::switching::SwitchingError;
 use narrows_bpf::tree::TreeError;
 use narrows_bpf::{SetsError, SteerError};
 use narrows_escape::shell;
@@ -86,7 +87,7 @@ pub enum InstanceError {
         .0.1.min(.1.1)
     )]
     Queues((String, u32), (String, u32)),
-    /// Some of a router's ports have a dispatcher, and some have none.
+    /// Some ports of a router or a switch have a dispatcher, and some have none.
     #[error(
         "some ports have libxdp's dispatcher and others have none: add --dispatcher, so that all do"
     )]
@@ -97,10 +98,16 @@ pub enum InstanceError {
          Remove that, or run with --skip-netfilter"
     )]
     Netfilter(String),
-    /// A redirection to an intermediate device, in a router.
+    /// Netfilter would not see what a switch forwards.
     #[error(
-        "the ingress of {0} is redirected, and a router sends what comes in there through several \
-         ports: give each of those its qdiscs, and delete that filter"
+        "the kernel has {0}, which frames of the switch would pass by: the kernel's bridge forwards \
+         meanwhile. Remove that, or run with --skip-netfilter"
+    )]
+    BridgeNetfilter(String),
+    /// A redirection to an intermediate device, in a router or a switch.
+    #[error(
+        "the ingress of {0} is redirected, and what comes in there leaves through several ports: \
+         give each of those its qdiscs, and delete that filter"
     )]
     Redirected(String),
     /// The fail-open bridge cannot be prepared.
@@ -175,6 +182,9 @@ pub enum SessionError {
     /// The programs of a router do not know what the kernel does.
     #[error(transparent)]
     Routing(#[from] RoutingError),
+    /// The programs of a switch do not.
+    #[error(transparent)]
+    Switching(#[from] SwitchingError),
     /// Workers cannot be watched.
     #[error(transparent)]
     Heartbeats(SteerError),

@@ -17,19 +17,20 @@
 
 use crate::counters::{Counts, QueueCounters};
 use crate::device::{DeviceFacts, losses};
-use crate::error::{InstanceError, SessionError};
+use crate::error::InstanceError;
 use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Report, Still};
-use crate::routing::Routing;
 use crate::upgrade::state::PlaneManifest;
+use crate::ways::Ways;
 use crate::workers::Standstill;
+use chosen::Chosen;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Hook, Outcome, Pulse, RouterProgram, SetTables,
-    SlowPathCounters, SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
+    AttachError, Chooser, Entry, FrontPort, Hook, Pulse, SetTables, SlowPathCounters, SteerError,
+    Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
@@ -39,13 +40,12 @@ use narrows_packet::{DropCounters, DropReason};
 use narrows_policy::{NodeStats, Plan};
 use narrows_shaper::{Arrived, PathCounters};
 use narrows_xdp::{Compiled, Counted, Name, Numbers, compile, figures};
-use router::Routed;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+mod chosen;
 mod handover;
-mod router;
 mod stick;
 
 pub(crate) use handover::InheritedPrograms;
@@ -128,12 +128,12 @@ fn has_several_buffers(port: &DeviceFacts) -> bool {
 
 /// Ports joined in their drivers.
 pub(crate) struct InDriver {
-    /// In a router: what routes in front of the trees.
-    routed: Option<Routed>,
+    /// In a router and a switch: what chooses in front of the trees.
+    chosen: Option<Chosen>,
     /// Of a device whose ports are VLANs: what is attached there.
     vlans: PerDevice<Option<Vlans>>,
-    /// By the port where frames arrive: the plan of the other port applies to them. In a router by
-    /// the port where they leave.
+    /// By the port where frames arrive: the plan of the other port applies to them. In a router
+    /// and a switch by the port where they leave.
     trees: PerPort<Tree>,
     /// The filters in front of them.
     fronts: PerPort<PortFront>,
@@ -168,8 +168,8 @@ impl InDriver {
         fronts: &Fronts<'_>,
         gates: &Gates,
     ) -> Result<Self, InstanceError> {
-        if forwarding.is_router() {
-            return Self::open_router(forwarding, devices, only, plans, fronts, gates);
+        if !forwarding.is_paired() {
+            return Self::open_chosen(forwarding, devices, only, plans, fronts, gates);
         }
         if forwarding.is_stick() {
             return Self::open_stick(forwarding, devices, only, plans, fronts, gates);
@@ -213,7 +213,7 @@ impl InDriver {
         hooks: PerDevice<Hook>,
     ) -> Self {
         Self {
-            routed: None,
+            chosen: None,
             vlans: devices.iter().map(|_| None).collect(),
             trees,
             fronts: forwarding.ids().map(|_| PortFront::default()).collect(),
@@ -372,26 +372,27 @@ impl InDriver {
             let others = vlans.filter(|_| self.forwarding.is_first(id)).map_or(0, Vlans::others);
             port.verdicts = Verdicts { to_self, others, ..Verdicts::default() };
         }
-        self.add_routed(&mut counts);
+        self.add_outcomes(&mut counts);
         self.add_losses(&mut counts);
         self.add_dropped_in_front(&mut counts);
         counts
     }
 
-    /// Sets what a router's programs have counted where frames arrived. Trees only know where they
-    /// leave, and on which CPU a frame was routed is not told: it is told of the first.
-    fn add_routed(&self, counts: &mut Counts) {
-        let Some(Routed { programs, slow_paths, .. }) = &self.routed else { return };
+    /// Sets what the programs of a router or a switch have counted where frames arrived. Trees only
+    /// know where they leave, and on which CPU a frame was forwarded is not told: it is told of the
+    /// first.
+    fn add_outcomes(&self, counts: &mut Counts) {
+        let Some(Chosen { programs, slow_paths, .. }) = &self.chosen else { return };
         for (port, program) in programs.iter_enumerated() {
             let of_port = &mut counts.ports[port];
             of_port.slow_path =
                 slow_paths.are_attached().then(|| slow_path(&self.slow_path_totals(port)));
-            of_port.routes = program.routed().unwrap_or_default();
+            of_port.routes = program.outcomes().unwrap_or_default();
             of_port.verdicts.to_self = 0;
             of_port.queues.iter_mut().for_each(|queue| queue.arrived = Arrived::default());
             if let Some(first) = of_port.queues.first_mut() {
-                let packets = of_port.routes[Outcome::Routed];
-                let bytes = program.routed_bytes().unwrap_or_default();
+                let packets = of_port.routes.left();
+                let bytes = program.left_bytes().unwrap_or_default();
                 first.arrived = Arrived { packets, bytes };
             }
         }
@@ -539,9 +540,9 @@ impl Plane for InDriver {
             InstanceError::Front { port, source }
         };
         let front = &mut self.fronts[id];
-        if let Some(routed) = &mut self.routed {
+        if let Some(chosen) = &mut self.chosen {
             let several = self.devices.iter().any(has_several_buffers);
-            let put = routed.put_in_front(id, facts, several, front, terms, tables);
+            let put = chosen.put_in_front(id, facts, several, front, terms, tables);
             return put.map_err(refused);
         }
         let tree = &mut self.trees[id];
@@ -581,17 +582,17 @@ impl Plane for InDriver {
         Report { counts: self.counts(), ..Report::default() }
     }
 
-    fn routing(&self) -> Option<&Routing> {
-        self.routed.as_ref().map(|routed| &routed.routing)
+    fn ways(&self) -> Option<&Ways> {
+        self.chosen.as_ref().map(|chosen| &chosen.ways)
     }
 
-    fn follow_routing(&mut self) -> Result<(), InstanceError> {
-        let followed = self.routed.as_mut().map_or(Ok(()), |routed| routed.routing.follow());
-        Ok(followed.map_err(SessionError::Routing)?)
+    fn follow(&mut self) -> Result<(), InstanceError> {
+        let followed = self.chosen.as_mut().map_or(Ok(()), |chosen| chosen.ways.follow());
+        Ok(followed?)
     }
 
     fn slow_path_refusal(&self) -> Option<&str> {
-        self.routed.as_ref().and_then(|routed| routed.slow_paths.refusal())
+        self.chosen.as_ref().and_then(|chosen| chosen.slow_paths.refusal())
     }
 
     fn pulses(&self) -> Vec<Pulse> {
@@ -617,9 +618,9 @@ impl Plane for InDriver {
     }
 
     fn close(mut self: Box<Self>, _: bool) -> Closed {
-        self.routed.iter_mut().for_each(|routed| routed.slow_paths.detach());
-        let routers = self.routed.iter_mut().flat_map(|routed| &mut routed.programs);
-        routers.for_each(RouterProgram::detach);
+        self.chosen.iter_mut().for_each(|chosen| chosen.slow_paths.detach());
+        let choosers = self.chosen.iter_mut().flat_map(|chosen| &mut chosen.programs);
+        choosers.for_each(Chooser::detach);
         self.vlans.iter_mut().flatten().for_each(Vlans::detach);
         self.trees.iter_mut().for_each(Tree::detach);
         Closed { counts: self.counts(), left_behind: Vec::new() }

@@ -43,11 +43,11 @@ use std::sync::Arc;
 mod handover;
 mod planning;
 mod route_answers;
-mod routing;
 mod sets;
 #[cfg(test)]
 mod tests;
 mod view;
+mod ways;
 
 pub(crate) use handover::{Inherited, Offer};
 pub(crate) use planning::{Planned, Replaced};
@@ -96,8 +96,11 @@ pub struct Instance {
     waiting_for: Option<String>,
     look_ups: LookUps,
     carriers: Carriers,
-    /// Whether the kernel does not list all hooks that would see what a router routes.
+    /// Whether the kernel does not list all hooks that would see what a router or a switch
+    /// forwards.
     hooks_are_unlisted: bool,
+    /// What the programs of a switch did not know at the last look.
+    unknown: Option<String>,
     /// When a router last had stale neighbours confirmed.
     neighbours_confirmed: Nanos,
     /// Counts of the sessions that have ended.
@@ -131,6 +134,7 @@ impl Instance {
             look_ups: LookUps::default(),
             carriers: Carriers::default(),
             hooks_are_unlisted: false,
+            unknown: None,
             neighbours_confirmed: Nanos::ZERO,
             past: Counts::none(options.forwarding.ports().len()),
             rates: RateMeter::default(),
@@ -369,11 +373,11 @@ impl Instance {
             // Anyone who sends router advertisements to this host causes such events.
             LinkEvent::Addresses => {
                 self.readdressed = true;
-                self.follow_routing();
+                self.follow_kernel();
                 return;
             }
-            LinkEvent::Routing => return self.follow_routing(),
-            LinkEvent::Overrun => self.follow_routing(),
+            LinkEvent::Routing => return self.follow_kernel(),
+            LinkEvent::Overrun => self.follow_kernel(),
             _ => {}
         }
         let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {
@@ -399,8 +403,9 @@ impl Instance {
         self.watch_standby();
         self.watch_netfilter();
         self.confirm_neighbours();
+        self.see_unknown();
         let is_readdressed = std::mem::take(&mut self.readdressed);
-        if is_readdressed && self.plane.is_some() && !self.options.forwarding.is_router() {
+        if is_readdressed && self.plane.is_some() && self.options.forwarding.is_paired() {
             self.take_off_addresses();
             self.reconsider();
         }
@@ -555,10 +560,11 @@ impl Instance {
     }
 
     /// A wire has no address on the networks that it joins. What is in no VLAN of a stick, and all
-    /// that is for a router, is the kernel's: they get back what a wire left that was killed.
+    /// that is for a router or a switch, is the kernel's: they get back what a wire left that was
+    /// killed.
     fn take_off_addresses(&mut self) {
         let forwarding = &self.options.forwarding;
-        if forwarding.is_stick() || forwarding.is_router() {
+        if forwarding.is_stick() || !forwarding.is_paired() {
             self.addresses.put_back();
         } else {
             self.addresses.take_off(forwarding.devices(), &mut self.events);
@@ -692,7 +698,8 @@ impl Instance {
     /// The present problems.
     fn warnings(&self) -> Vec<String> {
         let of_offloads = self.repairs.stubborn().iter().chain(self.repairs.unreached());
-        self.warnings_of_ports().chain(of_offloads.cloned()).collect()
+        let of_ports = self.warnings_of_ports().chain(of_offloads.cloned());
+        of_ports.chain(self.unknown.clone()).collect()
     }
 
     fn warnings_of_ports(&self) -> std::vec::IntoIter<String> {
@@ -721,9 +728,9 @@ impl Instance {
         if let Some(plane) = &self.plane {
             let zero_copy = plane.mode().is_zero_copy();
             let devices = plane.devices().iter();
-            let is_router = self.options.forwarding.is_router();
+            let is_paired = self.options.forwarding.is_paired();
             let changes: Vec<String> =
-                devices.filter_map(|device| device.change(zero_copy, is_router)).collect();
+                devices.filter_map(|device| device.change(zero_copy, is_paired)).collect();
             if changes.is_empty() {
                 return;
             }

@@ -89,7 +89,7 @@ impl Repairs {
     pub(crate) fn watch(&mut self, ports: &Forwarding, hooks: &PerDevice<Hook>) {
         self.harm = match ports {
             ports if ports.is_stick() => Offload::harm_to_stick,
-            ports if ports.is_router() => Offload::harm_to_router,
+            ports if !ports.is_paired() => Offload::harm_to_router,
             _ => Offload::harm,
         };
         let mut before = std::mem::take(&mut self.watched);

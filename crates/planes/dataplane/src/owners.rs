@@ -16,7 +16,7 @@
 //! *The record decides.* An operation on a frame that another has changes nothing, whoever asks for
 //! it. `frames` relies on this where it borrows bytes.
 //!
-//! *Ports that compete.* In a router the packets of a port leave through several. So that one whose
+//! *Ports that compete.* In a router and a switch the packets of a port leave through several. So that one whose
 //! queue is long does not take the frames of all, each may have as many more as are left to all
 //! together: the *dynamic thresholds* of switches with shared memory. Source: A. K. Choudhury,
 //! E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN
@@ -109,13 +109,13 @@ struct Reception {
 /// The frames of packets that arrived at a port.
 struct Arrived {
     device: DeviceId,
-    /// The port through which all its packets leave; in a router, itself until each is known.
+    /// The port through which all its packets leave; in a router and a switch, itself until each is known.
     leaves: PortId,
     /// The most that wait or are sent.
     most: u32,
     waiting: u32,
     sending: u32,
-    /// In a router: how many of them leave through each port.
+    /// In a router and a switch: how many of them leave through each port.
     used_by: PerPort<u32>,
 }
 
@@ -161,9 +161,9 @@ impl Owners {
             let free = (first..first + frames).rev().collect();
             devices.push(Reception { most, free, receiving: 0 });
         }
-        let used_by = |_| match forwarding.is_router() {
-            true => forwarding.ids().map(|_| 0).collect(),
-            false => PerPort::new(),
+        let used_by = |_| match forwarding.is_paired() {
+            true => PerPort::new(),
+            false => forwarding.ids().map(|_| 0).collect(),
         };
         let port = |(port, &most): (PortId, &u32)| Arrived {
             device: forwarding.device_of(port),
@@ -277,7 +277,7 @@ impl Owners {
     }
 
     /// The number of further frames that packets arriving at `ingress` may fill that leave through
-    /// `egress`. Elsewhere than in a router, all of the [spare](Owners::spare) ones.
+    /// `egress`. On a wire and a stick, all of the [spare](Owners::spare) ones.
     #[inline]
     pub(crate) fn spare_for(&self, ingress: PortId, egress: PortId) -> Option<u32> {
         let spare = self.spare(ingress)?;
@@ -626,7 +626,7 @@ mod tests {
                 Step::Leaves(number, frame) => {
                     let port = a_port(number);
                     let waits = model.frames.get(&frame).is_some_and(|of| of.0 == Owner::Waiting);
-                    if waits && forwarding.is_router() {
+                    if waits && !forwarding.is_paired() {
                         owners.leaves(port, frame);
                         model.leaves.insert(frame, port);
                     }
@@ -713,7 +713,7 @@ mod tests {
             for port in forwarding.ids() {
                 let spare = shares.wait[port].checked_sub(model.used(port));
                 prop_assert_eq!(owners.spare(port), spare);
-                for egress in forwarding.ids().filter(|_| forwarding.is_router()) {
+                for egress in forwarding.ids().filter(|_| !forwarding.is_paired()) {
                     let used = model.count_for(port, egress);
                     let expected = spare.and_then(|spare| spare.checked_sub(used));
                     prop_assert_eq!(owners.spare_for(port, egress), expected);

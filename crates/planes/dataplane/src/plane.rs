@@ -19,9 +19,9 @@ use crate::front::Terms;
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::options::SessionOptions;
-use crate::routing::Routing;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PlaneManifest, ProgramState};
+use crate::ways::Ways;
 use crate::workers::Standstill;
 use narrows_bpf::{Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
@@ -100,20 +100,21 @@ pub(crate) trait Plane: LooksUp {
     /// The counters since the ports were joined.
     fn report(&self) -> Report;
 
+    /// In a router and a switch: what its programs know of the kernel.
+    fn ways(&self) -> Option<&Ways> {
+        None
+    }
+
     /// In a router: tells its programs how the kernel routes now.
     ///
     /// # Errors
     /// If the kernel does not say. Then packets are looked up in the longest way.
-    fn follow_routing(&mut self) -> Result<(), InstanceError> {
+    fn follow(&mut self) -> Result<(), InstanceError> {
         Ok(())
     }
 
-    /// In a router: what its programs know of the kernel's routing.
-    fn routing(&self) -> Option<&Routing> {
-        None
-    }
-
-    /// In a router: why what the kernel itself sends is not charged to limits; `None` if it is.
+    /// In a router and a switch: why what the kernel itself sends is not charged to limits; `None`
+    /// if it is.
     fn slow_path_refusal(&self) -> Option<&str> {
         None
     }

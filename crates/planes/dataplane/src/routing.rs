@@ -12,12 +12,11 @@
 //!
 //! Non-goals: routes; forwarding sysctls, which the kernel's look-up knows itself.
 
-use crate::device::DeviceFacts;
 use crate::error::SessionError;
 use crate::routes::RouteThread;
 use crate::session::Secrets;
 use narrows_bpf::{Ingress, RouteTables, Router, RoutesError, SourceCheck, SteerError};
-use narrows_forwarding::{Forwarding, PerDevice, PortId};
+use narrows_forwarding::PortId;
 use narrows_link::LinkError;
 use narrows_link::routing::{RoutingFacts, RpFilter};
 use narrows_routes::Family;
@@ -44,18 +43,12 @@ pub enum RoutingError {
 }
 
 impl Routing {
-    /// Those of the ports of `forwarding` on `devices`, as the kernel routes now.
+    /// Those of `ports`, by the indices of their devices, as the kernel routes now.
     pub(crate) fn new(
-        forwarding: &Forwarding,
-        devices: &PerDevice<DeviceFacts>,
+        ports: Vec<(u32, PortId)>,
+        failed: impl Fn(SteerError) -> SessionError,
     ) -> Result<Self, SessionError> {
-        let port = |port| (devices[forwarding.device_of(port)].ifindex, port);
-        let ports: Vec<(u32, PortId)> = forwarding.ids().map(port).collect();
-        let refused = |error| SessionError::Steer {
-            port: forwarding.to_string(),
-            source: SteerError::Load(error),
-            hint: "",
-        };
+        let refused = |error| failed(SteerError::Load(error));
         let tables = RouteTables::new().map_err(|error| match error {
             RoutesError::Load(error) => refused(error),
             error => SessionError::Routing(RoutingError::Maps(error.to_string())),

@@ -73,7 +73,7 @@ pub struct RunOptions {
     pub plane: PlaneKind,
     /// How sessions are run.
     pub session: SessionOptions,
-    /// Route also where routed packets would pass by hooks of netfilter, or IPsec policies.
+    /// Route and switch also where packets would pass by hooks of netfilter, or IPsec policies.
     pub skip_netfilter: bool,
     /// Join the ports through libxdp's dispatcher, with this priority, also if there is none yet.
     pub dispatcher: Option<u32>,
@@ -497,6 +497,7 @@ pub fn examine(ports: &Forwarding, wanted: &Wanted) -> Vec<Finding> {
             doctor::examine_stick(&ports.devices()[DeviceId::FIRST], &pairs, wanted)
         }
         (None, names) if ports.is_router() => doctor::examine_router(names, wanted),
+        (None, names) if ports.is_switch() => doctor::examine_switch(names, wanted),
         (None, [a, b]) => doctor::examine(a, b, wanted),
         (None, _) => Vec::new(),
     }
@@ -524,7 +525,7 @@ pub fn wanted(
             PlaneKind::Xdp => WantedPlane::Xdp,
         },
         queues: None,
-        bridge: fail == FailMode::Open && !ports.is_router(),
+        bridge: fail == FailMode::Open && ports.is_paired(),
         multi_buffer: true,
         skip_netfilter: false,
         repairs: true,

@@ -11,10 +11,10 @@ use crate::front::{Fronts, PortFront, Terms};
 use crate::gates::Gates;
 use crate::heartbeat::SILENT_AFTER;
 use crate::options::SessionOptions;
-use crate::routing::Routing;
 use crate::runner::Settings;
 use crate::sizing::{Sizing, may_share};
 use crate::slow_path::Shared;
+use crate::ways::Ways;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
@@ -79,8 +79,8 @@ pub(crate) struct Prepared {
     /// The I/O of each queue.
     ios: Vec<XdpIo>,
     devices: PerDevice<DeviceFacts>,
-    /// In a router: what its programs know of the kernel,
-    routing: Option<Routing>,
+    /// In a router and a switch: what its programs know of the kernel,
+    ways: Option<Ways>,
     /// and what charges what the kernel itself sends.
     slow_paths: Shared,
     copy_mode: CopyMode,
@@ -103,8 +103,8 @@ impl Prepared {
             bind_best(forwarding, &devices, options, queues)?;
         let several = sizing.buffer.several;
         let entries = devices.keys().map(|device| gates.entry(device)).collect();
-        let routing = routing_of(forwarding, &devices)?;
-        let loading = Loading { forwarding, devices: &devices, routing: routing.as_ref() };
+        let ways = Ways::of(forwarding, &devices)?;
+        let loading = Loading { forwarding, devices: &devices, ways: ways.as_ref() };
         let (heartbeats, steers) = loading.load(several, stalled, &entries, &sockets)?;
         let slow_paths = Shared::load(forwarding, Vec::new());
         let Secrets { hash_key, seal } = Secrets::own();
@@ -127,7 +127,7 @@ impl Prepared {
             heartbeats,
             ios,
             devices,
-            routing,
+            ways,
             slow_paths,
             copy_mode,
             sizing,
@@ -143,10 +143,10 @@ impl Prepared {
     ) -> Result<(), SessionError> {
         let name = self.forwarding.name(id);
         let (device, place) = (self.forwarding.device_of(id), self.forwarding.place(id));
-        let own = match self.forwarding.is_router() {
-            // All that it routes is addressed to it.
-            true => OwnAddress { is_addressed: false, ..self.devices[device].own() },
-            false => self.devices[device].own(),
+        let own = match self.forwarding.is_paired() {
+            true => self.devices[device].own(),
+            // All that a router routes is addressed to it, and a switch has no addresses.
+            false => OwnAddress { is_addressed: false, ..self.devices[device].own() },
         };
         let steer = &mut self.steers[device];
         let (multi_buffer, entry) = (self.sizing.buffer.several, steer.entry());
@@ -247,7 +247,7 @@ impl Session {
 /// A worker for the ports of `forwarding`.
 fn worker(forwarding: &Forwarding, io: XdpIo, packets: u32, qdiscs: Vec<Slot>) -> Worker<XdpIo> {
     let worker = Worker::new(io, packets, qdiscs);
-    if forwarding.is_router() { worker.routed() } else { worker }
+    if forwarding.is_paired() { worker } else { worker.routed() }
 }
 
 /// The installation of each port's plan, and for each queue the qdiscs of all ports: as many queues
@@ -265,19 +265,11 @@ fn install(plans: PerPort<Plan>) -> (PerPort<Installation>, Vec<Vec<Slot>>) {
     (installed.into(), slots)
 }
 
-/// What a router's programs know; none without one.
-fn routing_of(
-    forwarding: &Forwarding,
-    devices: &PerDevice<DeviceFacts>,
-) -> Result<Option<Routing>, SessionError> {
-    forwarding.is_router().then(|| Routing::new(forwarding, devices)).transpose()
-}
-
 /// What steering programs are loaded for.
 struct Loading<'a> {
     forwarding: &'a Forwarding,
     devices: &'a PerDevice<DeviceFacts>,
-    routing: Option<&'a Routing>,
+    ways: Option<&'a Ways>,
 }
 
 impl Loading<'_> {
@@ -316,17 +308,8 @@ impl Loading<'_> {
     ) -> Result<Steer, SteerError> {
         let (facts, seal) = (&self.devices[device], Secrets::own().seal);
         let port = self.forwarding.ports_on(device).next();
-        if let (Some(routing), Some(port)) = (self.routing, port) {
-            let router = routing.router();
-            return Steer::load_router(
-                facts.mac,
-                multi_buffer,
-                seal,
-                watchdog,
-                entry,
-                router,
-                port,
-            );
+        if let (Some(ways), Some(port)) = (self.ways, port) {
+            return ways.steer(port, facts, multi_buffer, seal, watchdog, entry);
         }
         let mut steer = Steer::load(facts.own(), multi_buffer, seal, watchdog, entry)?;
         let tags = self.forwarding.tags_on(device);

@@ -1,6 +1,7 @@
-//! The slow path of a router: what the kernel itself sends through the ports.
+//! The slow path of a router or a switch: what the kernel itself sends through the ports.
 //!
-//! Packets with IP options, answers to packets that are too old or too long, packets without a
+//! In a switch, that are the frames that the bridge floods, among others; in a router, packets with
+//! IP options, answers to packets that are too old or too long, packets without a
 //! known neighbour, and all that the box sends itself: they pass no queue and no program in a
 //! driver. At each port's egress a program charges them to the port's limits. If one port has no
 //! such program, none has: limits that hold at some ports only would be misleading.
@@ -34,7 +35,7 @@ impl Beside for Share {
     }
 }
 
-/// The slow paths of the ports of a plane with workers: none but in a router.
+/// The slow paths of the ports of a plane with workers: none but in a router and a switch.
 pub(crate) struct Shared {
     programs: SlowPaths,
     shares: PerPort<Share>,
@@ -44,7 +45,7 @@ impl Shared {
     /// Those of the ports of `forwarding`, with `maps` of another process, if it has any. Nothing is
     /// attached.
     pub(crate) fn load(forwarding: &Forwarding, maps: Vec<OwnedFd>) -> Self {
-        if !forwarding.is_router() {
+        if forwarding.is_paired() {
             return Self { programs: SlowPaths(Ok(PerPort::new())), shares: PerPort::new() };
         }
         let mut maps = maps.into_iter();

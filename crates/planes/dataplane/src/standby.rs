@@ -1,5 +1,5 @@
 //! The bridges that forward when this process is gone, and checks that they still can: one between
-//! the ends of a wire, or one for each pair of a stick's VLANs.
+//! the ends of a wire, one for each pair of a stick's VLANs, or the one that a switch is.
 //!
 //! A bridge that was prepared at the start may later be deleted, set down, lose a port or be
 //! configured as anything but a wire, by any administrator of the host. Nothing would show until
@@ -16,6 +16,7 @@ use narrows_bpf::Stalled;
 use narrows_forwarding::{DeviceId, Forwarding};
 use narrows_link::bridge::{self, BridgeError, BridgeState, Origin};
 use narrows_link::stick::{self, StickError, StickState};
+use narrows_link::switch::{self, SwitchError, SwitchState};
 use narrows_link::{Link, LinkError, LinkEvent};
 
 /// Who forwards when this process is gone.
@@ -45,6 +46,8 @@ enum Forwarder {
     Bridge(BridgeState),
     /// Between VLANs.
     Stick(StickState),
+    /// Between the ports of a switch.
+    Switch(SwitchState),
 }
 
 /// Why the kernel does not stand by.
@@ -56,6 +59,9 @@ pub enum StandByError {
     /// None between VLANs.
     #[error(transparent)]
     Stick(#[from] StickError),
+    /// None that is a switch.
+    #[error(transparent)]
+    Switch(#[from] SwitchError),
 }
 
 impl StandByError {
@@ -71,10 +77,12 @@ impl StandByError {
     /// Whether a device is gone, which is reported elsewhere.
     fn is_of_a_device_that_is_gone(&self) -> bool {
         match self {
-            Self::Bridge(BridgeError::Link(error)) | Self::Stick(StickError::Link(error)) => {
+            Self::Bridge(BridgeError::Link(error))
+            | Self::Stick(StickError::Link(error))
+            | Self::Switch(SwitchError::Bridge(BridgeError::Link(error))) => {
                 error.errno() == Some(libc::ENODEV)
             }
-            Self::Bridge(_) | Self::Stick(_) => false,
+            Self::Bridge(_) | Self::Stick(_) | Self::Switch(_) => false,
         }
     }
 }
@@ -83,6 +91,9 @@ impl Forwarder {
     fn prepare(ports: &Forwarding) -> Result<Self, StandByError> {
         if ports.is_router() {
             return Ok(Self::Routes);
+        }
+        if ports.is_switch() {
+            return Ok(Self::Switch(switch::prepare(ports.names())?));
         }
         Ok(match (ports.pairs(), ports.names()) {
             (Some(pairs), _) => {
@@ -93,12 +104,21 @@ impl Forwarder {
         })
     }
 
+    /// The one that takes the place of `before`, which ails.
+    fn repair(before: Option<&Self>, ports: &Forwarding) -> Result<Self, StandByError> {
+        match before {
+            Some(Self::Switch(switch)) => Ok(Self::Switch(switch::repair(switch, ports.names())?)),
+            _ => Self::prepare(ports),
+        }
+    }
+
     /// Why it would not forward now.
     fn ails(&self, ports: &Forwarding) -> Result<Option<String>, LinkError> {
         match (self, ports.names()) {
             (Self::Bridge(bridge), [a, b, ..]) => bridge::check(bridge, &[a.clone(), b.clone()]),
             (Self::Bridge(_) | Self::Routes, _) => Ok(None),
             (Self::Stick(stick), _) => stick::check(stick),
+            (Self::Switch(switch), names) => switch::check(switch, names),
         }
     }
 
@@ -108,6 +128,7 @@ impl Forwarder {
             Self::Routes => "the kernel routes".to_owned(),
             Self::Bridge(bridge) => format!("bridge {}", bridge.name),
             Self::Stick(stick) => format!("bridge {}", stick.name()),
+            Self::Switch(switch) => format!("bridge {}", switch.name),
         }
     }
 
@@ -116,6 +137,7 @@ impl Forwarder {
             Self::Routes => return false,
             Self::Stick(stick) => return stick.concerns(event),
             Self::Bridge(bridge) => bridge.ifindex,
+            Self::Switch(switch) => switch.ifindex,
         };
         match event {
             LinkEvent::Added(now) | LinkEvent::Changed { now, .. } => {
@@ -198,7 +220,7 @@ impl StandBy {
             self.say(None, events);
             return Ok(());
         };
-        match Forwarder::prepare(ports) {
+        match Forwarder::repair(self.forwarder.as_ref(), ports) {
             Ok(forwarder) => {
                 let name = forwarder.name();
                 events.warn(format!("fail-open: {ails}; repaired: {name} stands by"));
@@ -208,7 +230,9 @@ impl StandBy {
             Err(error) if error.forbids_forwarding() => return Err(error),
             Err(error) if error.is_of_a_device_that_is_gone() => {}
             Err(error) => {
-                self.forwarder = None;
+                // Of a switch it is to be known whose bridge it had.
+                self.forwarder =
+                    self.forwarder.take().filter(|it| matches!(it, Forwarder::Switch(_)));
                 self.say(Some(format!("{ails}, and cannot be replaced: {error}")), events);
             }
         }
@@ -247,7 +271,8 @@ impl StandBy {
         let Some(forwarder) = self.forwarder.take() else { return };
         let removed = match &forwarder {
             Forwarder::Bridge(made) if made.origin == Origin::Created => bridge::remove(made),
-            Forwarder::Bridge(_) | Forwarder::Routes => return,
+            Forwarder::Switch(made) if made.origin == Origin::Created => switch::remove(made),
+            Forwarder::Bridge(_) | Forwarder::Switch(_) | Forwarder::Routes => return,
             Forwarder::Stick(made) => stick::remove(made),
         };
         if let Err(error) = removed {

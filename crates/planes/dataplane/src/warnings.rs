@@ -11,7 +11,7 @@ pub(crate) fn of_ports(plane: &dyn Plane, forwarding: &Forwarding) -> Vec<String
     let devices = plane.devices();
     let served = plane.queues() as u32;
     let unserved = devices.iter().filter_map(|device| unserved_queues(device, served));
-    // A router's ports may have any: the kernel says what is too long.
+    // In a router and a switch ports may have any: the kernel decides about what is too long.
     let pairs = forwarding.ids().step_by(2).filter_map(|port| {
         let ends = [port, forwarding.across(port)?];
         Some(ends.map(|port| &devices[forwarding.device_of(port)]))

@@ -11,7 +11,7 @@
 //! their tags when its first port receives, a batch at most; the other ports get theirs in the same
 //! step. A packet gets the tag of the port where it leaves just before it is sent.
 //!
-//! *Routes.* In a router the steering program leaves the number of the port through which a packet
+//! *Routes.* In a router and a switch the steering program leaves the number of the port through which a packet
 //! leaves in front of the frame, under the same seal.
 //!
 //! Cost per batch: for each device one read of the completion and RX indices, one write of the fill
@@ -93,8 +93,8 @@ pub(crate) struct XdpIo<Q = Socket> {
     ports: PerPort<PortIo>,
     /// Of a device whose ports are VLANs.
     by_tag: PerDevice<Option<PortsByTag>>,
-    /// Whether the steering programs say where each packet leaves.
-    is_router: bool,
+    /// Whether that follows from where a packet arrives; else the steering programs say it.
+    is_paired: bool,
     frames: Frames,
     dissector: Dissector,
     /// That of the steering programs.
@@ -154,7 +154,7 @@ impl<Q: Queue> XdpIo<Q> {
             |queue| DeviceQueue { queue, unsent: false, kicks: 0, refused: Refused::default() };
         let port = |port| PortIo {
             device: forwarding.device_of(port),
-            // In a router frames come back through any device: each looks at its own.
+            // In a router and a switch frames come back through any device: each looks at its own.
             leaves: forwarding.device_of(forwarding.across(port).unwrap_or(port)),
             is_first: forwarding.is_first(port),
             tag: forwarding.ports()[port].tag,
@@ -169,7 +169,7 @@ impl<Q: Queue> XdpIo<Q> {
             queues: queues.into_iter().map(queue).collect(),
             ports: forwarding.ids().map(port).collect(),
             by_tag: forwarding.devices().keys().map(by_tag).collect(),
-            is_router: forwarding.is_router(),
+            is_paired: forwarding.is_paired(),
             frames: Frames::new(part, forwarding, shares),
             dissector,
             seal,
@@ -216,12 +216,12 @@ impl<Q: Queue> XdpIo<Q> {
     /// Takes in a packet that another process received into `frames`, and that leaves through
     /// `egress`: which it is and how long. `None` if they are not this worker's.
     pub(crate) fn adopt(&mut self, egress: PortId, frames: &[Frame]) -> Option<(PacketId, u32)> {
-        let ingress = match self.is_router {
-            true => self.first_port(self.frames.device_of(frames.first()?.addr)?),
-            false => egress.partner(),
+        let ingress = match self.is_paired {
+            true => egress.partner(),
+            false => self.first_port(self.frames.device_of(frames.first()?.addr)?),
         };
         let piece = self.piece(ingress, frames)?;
-        if self.is_router {
+        if !self.is_paired {
             self.frames.leaves(egress, piece.packet);
         }
         Some((piece.packet, piece.len))

@@ -28,10 +28,13 @@
 #include <linux/ipv6.h>
 #include "edit.h"
 #include "fib.h"
+#include "outcomes.h"
 #include "segments.h"
 #include "self.h"
 
-#define PORTS_MAX 64
+/* The outcome of a frame that leaves through a port. */
+#define LEAVES ROUTED
+
 #define OWN_ADDRESSES_MAX 4096
 
 /* Of <sys/socket.h>, which is not for programs in the kernel. */
@@ -41,33 +44,6 @@
 #define FRAGMENT 0x3fff
 /* Traffic class and flow label, as the kernel's routes see them. */
 #define FLOW_MASK 0x0fffffff
-
-/* What became of a frame. src/router.rs says the same in Rust. */
-enum outcome {
-	ROUTED,		/* leaves through a port */
-	NOT_FOR_US,	/* to another MAC address: another's, multicast, broadcast */
-	NOT_IP,		/* ARP, a VLAN tag, all else */
-	SHORT,		/* shorter than its headers say */
-	OPTIONS,	/* of IPv4, or for each hop of IPv6 */
-	TTL,		/* TTL or hop limit are used up */
-	MARTIAN,	/* an address that no router forwards */
-	OWN_SOURCE,	/* from an address of this box */
-	BAD_SOURCE,	/* its source is not where it came from: rp_filter */
-	NOT_FORWARDED,	/* for this box, or without a route */
-	DISABLED,	/* its device does not forward */
-	TOO_LONG,	/* for its route */
-	NO_NEIGHBOUR,	/* the next hop's MAC address is not known */
-	OTHER_PORT,	/* leaves through a device that is no port */
-	UNREACHABLE,	/* a route says unreachable, or prohibited */
-	UNSUPPORTED,	/* the route encapsulates, or another answer */
-	BLACKHOLE,	/* dropped: a route says so */
-	NO_ROOM,	/* there is no room for metadata in front of it */
-	NOBODY,		/* nothing takes what leaves through that port */
-	OUTCOMES,
-};
-
-/* Behind the outcomes: the bytes of routed frames. */
-#define ROUTED_BYTES OUTCOMES
 
 /* How sources of IPv4 are checked: the values of rp_filter. */
 enum { UNCHECKED, STRICT, LOOSE };
@@ -83,9 +59,6 @@ struct ingress {
 struct address {
 	__be32 words[4];
 };
-
-/* The port at which frames arrive, by number. Set before the program is loaded. */
-const volatile __u32 arrives_at = 0;
 
 /* Made by user space, as are the next two, for all ports: by number. */
 struct {
@@ -112,14 +85,6 @@ struct {
 	__type(value, __u32);
 } own_addresses SEC(".maps");
 
-/* The frames of each outcome. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, OUTCOMES + 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} outcomes SEC(".maps");
-
 /* What a frame leaves with. `take_way` leaves here what it arrived with. */
 struct way {
 	__u32 port;		/* through which it leaves */
@@ -137,16 +102,6 @@ struct asked {
 	__u32 bytes;		/* of the frame behind the Ethernet header, */
 	__u32 longest;		/* and of the longest packet that it stands for */
 };
-
-/* Counts `packets` frames of this outcome, or bytes. */
-static __always_inline void count_outcome(__u32 outcome, __s64 packets)
-{
-	__u64 *frames = bpf_map_lookup_elem(&outcomes, &outcome);
-
-	/* A slot belongs to one CPU, so a plain addition is enough. */
-	if (frames)
-		*frames += packets;
-}
 
 /* Whether no router forwards it, as source or as destination: "this network", loopback, multicast,
  * reserved, broadcast. */

@@ -12,48 +12,18 @@
  * Non-goals: shaping; drops other than a blackhole's.
  */
 #include "route.h"
-
-/* Made by user space: what takes frames that leave through each port. Then the same for those that
- * have met such filters. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 2 * PORTS_MAX);
-	__type(key, __u32);
-	__type(value, __u32);
-} takers SEC(".maps");
-
-static __always_inline int route(struct context *ctx, __u32 first)
-{
-	struct way way = {};
-	int outcome = find_way(ctx, &way);
-	struct size size = size_of(ctx);
-	__s64 packets = size.packets, bytes = size.bytes;
-
-	if (outcome == ROUTED && !take_way(ctx, &way))
-		outcome = SHORT;
-	count_outcome(outcome, packets);
-	if (outcome == ROUTED) {
-		count_outcome(ROUTED_BYTES, bytes);
-		bpf_tail_call(ctx, &takers, first + way.port);
-		/* Still here: the kernel gets it as it was. */
-		take_way(ctx, &way);
-		count_outcome(ROUTED, -packets);
-		count_outcome(ROUTED_BYTES, -bytes);
-		count_outcome(NOBODY, packets);
-	}
-	return outcome == BLACKHOLE ? DROPPED : TO_BOX;
-}
+#include "choose.h"
 
 SEC(HOOK)
 int router(struct context *ctx)
 {
-	return route(ctx, 0);
+	return choose(ctx, 0);
 }
 
 SEC(HOOK)
 int router_behind(struct context *ctx)
 {
-	return route(ctx, PORTS_MAX);
+	return choose(ctx, PORTS_MAX);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -1,83 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * steer_router: routes a frame as the kernel would, and hands it to the worker of its queue, which
- * sends it through the port that the program writes in front of it.
+ * steer_router: routes a frame as the kernel would, and hands it to the worker of its queue
+ * (steer_choose.h). What is not routed here goes to the kernel as it arrived (route.h).
  *
- * What is not routed here goes to the kernel as it arrived (route.h). So do all frames of a queue
- * that no socket serves, or whose worker is silent, unless those are to be dropped: then the ones
- * that would have been routed are. So this box stays reachable through it.
- *
- * Non-goals: shaping; drops other than those and a blackhole's.
+ * Non-goals: shaping; drops other than a blackhole's, and those of a silent worker.
  */
 #include "route.h"
-#include "steer.h"
-
-/* Proves to user space that the bytes in front of a frame are ours; chosen before the program is
- * loaded. */
-const volatile __u32 seal = 1;
-
-/* Tells the port's number from a translation, which has the same seal. */
-#define PORT_SEAL 0x706f7274
-
-/* What lies in front of a frame. */
-struct leaves {
-	__u32 port;
-	__u32 seal;
-};
-
-/* Writes the number of the port in front of the frame, in the place of what another program wrote
- * there. Returns 0 where the driver gives no room. */
-static __always_inline int tell_port(struct xdp_md *ctx, __u32 port)
-{
-	int others = ctx->data - ctx->data_meta;
-	struct leaves *leaves;
-
-	if (bpf_xdp_adjust_meta(ctx, others - (int)sizeof(*leaves)))
-		return 0;
-	leaves = (void *)(long)ctx->data_meta;
-	if ((void *)(leaves + 1) > data_of(ctx))
-		return 0;
-	leaves->port = port;
-	leaves->seal = seal ^ PORT_SEAL;
-	return 1;
-}
-
-static __always_inline int pass(__u32 verdict)
-{
-	count(verdict);
-	return XDP_PASS;
-}
+#include "steer_choose.h"
 
 SEC("xdp")
 int steer_router(struct xdp_md *ctx)
 {
-	int is_silent = is_stalled(ctx->rx_queue_index), outcome;
-	struct way way = {};
-
-	if (is_silent && stalled_action == XDP_PASS)
-		return pass(STALLED);
-	/* At once, so that the socket cannot go once the frame is another one. It takes effect only
-	 * by the verdict. */
-	if (!is_silent &&
-	    bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_PASS) != XDP_REDIRECT)
-		return pass(UNSERVED);
-	outcome = find_way(ctx, &way);
-	if (outcome == ROUTED && is_silent) {
-		count(STALLED);
-		return stalled_action;
-	}
-	if (outcome == ROUTED && !tell_port(ctx, way.port))
-		outcome = NO_ROOM;
-	if (outcome == ROUTED && !take_way(ctx, &way))
-		outcome = SHORT;
-	count_outcome(outcome, 1);
-	if (outcome == ROUTED) {
-		count(TO_WORKER);
-		return XDP_REDIRECT;
-	}
-	if (outcome == BLACKHOLE)
-		return XDP_DROP;
-	return pass(TO_SELF);
+	return steer_chosen(ctx);
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

@@ -2,9 +2,12 @@
 
 use super::*;
 use crate::attach::Entry;
+use crate::chooser::Chooser;
+use crate::egress_port::{EGRESS_PORT_BYTES, PORT_SEAL, egress_port};
 use crate::front::{Does, Front, FrontMaps, FrontPort, Step, Term, Then};
 use crate::headers::Field;
 use crate::heartbeat::{Heart, Heartbeats};
+use crate::outcome::{OUTCOMES, Outcome, OutcomeCounters};
 use crate::own_address::OwnAddress;
 use crate::routes::RouteTables;
 use crate::steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
@@ -226,12 +229,12 @@ impl Bed {
     /// Checks that a frame goes to the kernel as it is, for the reason `outcome`.
     #[track_caller]
     fn check_passes(&self, steered: &Steered, frame: &[u8], outcome: Outcome) {
-        let mut expected = steered.steer.routed().unwrap();
+        let mut expected = steered.steer.outcomes().unwrap();
         expected.0[outcome as usize] += 1;
         let (verdict, after, before) = self.run(steered, frame);
         assert!(after == frame, "{outcome:?}: it is altered");
         assert_eq!((verdict, before.as_slice()), (PASS, &[][..]), "{outcome:?}");
-        let counters = steered.steer.routed().unwrap();
+        let counters = steered.steer.outcomes().unwrap();
         let found: Vec<_> = counters.iter().zip(expected.iter()).filter(|(a, b)| a != b).collect();
         assert_eq!(counters, expected, "{outcome:?}: {found:?}");
     }
@@ -246,10 +249,10 @@ impl Bed {
         from: [u8; 6],
         to: [u8; 6],
     ) {
-        let mut counters = steered.steer.routed().unwrap();
+        let mut counters = steered.steer.outcomes().unwrap();
         counters.0[Outcome::Routed as usize] += 1;
         let (verdict, after, before) = self.run(steered, frame);
-        assert_eq!(steered.steer.routed().unwrap(), counters);
+        assert_eq!(steered.steer.outcomes().unwrap(), counters);
         assert_eq!(verdict, REDIRECT);
         assert!(after == model::leaving(frame, from, to), "it leaves otherwise");
         assert_eq!(before.len(), EGRESS_PORT_BYTES as usize);
@@ -608,7 +611,7 @@ fn a_blackhole_drops() {
         let frames = [frame(NEAR, "203.0.113.1", 8), frame(NEAR6, "2001:db8:113::1", 8)];
         for (count, frame) in (1..).zip(&frames) {
             assert_eq!(bed.run(&steered, frame), (DROP, frame.clone(), Vec::new()));
-            assert_eq!(steered.steer.routed().unwrap()[Outcome::Blackhole], count);
+            assert_eq!(steered.steer.outcomes().unwrap()[Outcome::Blackhole], count);
         }
         assert_eq!(steered.steer.verdicts().unwrap(), Verdicts::default());
     });
@@ -772,7 +775,7 @@ fn a_queue_without_a_socket_and_one_whose_worker_is_silent_leave_frames_to_the_k
         assert_eq!(bed.run(&unserved, &own), (PASS, own.clone(), Vec::new()));
         let expected = Verdicts { unserved: 2, ..Verdicts::default() };
         assert_eq!(unserved.steer.verdicts().unwrap(), expected);
-        assert_eq!(unserved.steer.routed().unwrap(), RouteCounters::default());
+        assert_eq!(unserved.steer.outcomes().unwrap(), OutcomeCounters::default());
 
         let mut silent = bed.steer_with(Stalled::Pass, true, false);
         silent.heart.beat(Nanos(1));
@@ -780,7 +783,7 @@ fn a_queue_without_a_socket_and_one_whose_worker_is_silent_leave_frames_to_the_k
         assert_eq!(bed.run(&silent, &own), (PASS, own.clone(), Vec::new()));
         let expected = Verdicts { stalled: 2, ..Verdicts::default() };
         assert_eq!(silent.steer.verdicts().unwrap(), expected);
-        assert_eq!(silent.steer.routed().unwrap(), RouteCounters::default());
+        assert_eq!(silent.steer.outcomes().unwrap(), OutcomeCounters::default());
 
         // Where they are to be dropped, frames for the box are not.
         let mut silent = bed.steer_with(Stalled::Drop, true, false);
@@ -820,8 +823,8 @@ fn filters_stand_in_front_of_it() {
 fn addresses_before_translation_are_not_looked_up() {
     in_a_bed(|bed| {
         let mut steered = bed.steer();
-        assert!(matches!(steered.steer.look_up(true), Err(SteerError::Routes)));
-        assert!(matches!(steered.steer.can_look_up(), Err(SteerError::Routes)));
+        assert!(matches!(steered.steer.look_up(true), Err(SteerError::Chooses)));
+        assert!(matches!(steered.steer.can_look_up(), Err(SteerError::Chooses)));
         steered.steer.look_up(false).unwrap();
         bed.check_routed(&steered, &frame(NEAR, FAR, 8), WAN, WAN_MAC, HOP);
     });
@@ -895,7 +898,7 @@ fn whatever_a_frame_is_it_is_routed_as_the_model_says_or_not_altered() {
         proptest!(config, |(frame in any_frame(), check in 0_usize..3, direct: bool)| {
             let source_check = checks[check];
             bed.set_ingress(&bed.router, LAN, Ingress { source_check, direct, ..Ingress::default() });
-            let mut expected = steered.steer.routed().unwrap();
+            let mut expected = steered.steer.outcomes().unwrap();
             let (verdict, after, before) = bed.run(&steered, &frame);
             let outcome = match model::way_of(&frame, source_check) {
                 Ok((port, from, to)) => {
@@ -912,7 +915,7 @@ fn whatever_a_frame_is_it_is_routed_as_the_model_says_or_not_altered() {
                 }
             };
             expected.0[outcome as usize] += 1;
-            prop_assert_eq!(steered.steer.routed().unwrap(), expected);
+            prop_assert_eq!(steered.steer.outcomes().unwrap(), expected);
         });
         // What frames alone cannot be the reason for.
         let other = [
@@ -922,7 +925,9 @@ fn whatever_a_frame_is_it_is_routed_as_the_model_says_or_not_altered() {
             Outcome::NoRoom,
             Outcome::Nobody,
         ];
-        for (outcome, frames) in steered.steer.routed().unwrap().iter() {
+        let outcomes = steered.steer.outcomes().unwrap();
+        let is_of_router = |(outcome, _): &(Outcome, u64)| *outcome <= Outcome::Nobody;
+        for (outcome, frames) in outcomes.iter().filter(is_of_router) {
             assert_eq!(frames > 0, !other.contains(&outcome), "{outcome:?}: {frames}");
         }
     });
@@ -985,15 +990,16 @@ fn a_port_in_front_of_a_frame_counts_only_with_the_seal() {
 #[test]
 fn counters_are_read_by_name_and_added_up() {
     let words: Vec<u64> = (1..=OUTCOMES as u64).collect();
-    let mut counters = RouteCounters::of(&words);
+    let mut counters = OutcomeCounters::of(&words);
     assert_eq!(counters.words(), words);
     assert_eq!((counters[Outcome::Routed], counters[Outcome::NotForUs]), (1, 2));
-    let of_kernel = words.iter().sum::<u64>() - 1 - counters[Outcome::Blackhole];
+    let of_kernel =
+        words.iter().sum::<u64>() - 1 - counters[Outcome::Blackhole] - counters[Outcome::Switched];
     assert_eq!(counters.passed(), of_kernel);
     counters += counters;
     assert_eq!(counters.passed(), 2 * of_kernel);
     // Those of a process that knows fewer of them.
-    assert_eq!(RouteCounters::of(&[7]).iter().map(|(_, frames)| frames).sum::<u64>(), 7);
+    assert_eq!(OutcomeCounters::of(&[7]).iter().map(|(_, frames)| frames).sum::<u64>(), 7);
     let names: BTreeSet<_> = Outcome::ALL.iter().map(|outcome| outcome.name()).collect();
     assert_eq!(names.len(), OUTCOMES);
 }

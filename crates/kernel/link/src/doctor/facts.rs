@@ -4,6 +4,7 @@ use super::interrupts::QueueInterrupt;
 use crate::netfilter::Hooks;
 use crate::peer::Peer;
 use crate::routing::RoutingFacts;
+use crate::switching::SwitchFacts;
 use crate::{Link, LinkStatus};
 use narrows_forwarding::stick::Pair;
 
@@ -41,6 +42,21 @@ pub struct RouterFacts {
     /// What routing by way of those that are there depends on, or why it could not be read.
     pub routing: Result<RoutingFacts, String>,
     /// What of netfilter and IPsec would see routed packets, or why it could not be listed.
+    pub netfilter: Result<Hooks, String>,
+    /// All interfaces of the namespace.
+    pub others: Vec<LinkStatus>,
+    /// The host.
+    pub host: HostFacts,
+}
+
+/// Facts of a switch and its host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BridgedFacts {
+    /// The devices.
+    pub ports: Vec<PortFacts>,
+    /// What the bridge does between those that are there, or why it could not be read.
+    pub bridge: Result<SwitchFacts, String>,
+    /// What of netfilter would see what the bridge forwards, or why it could not be listed.
     pub netfilter: Result<Hooks, String>,
     /// All interfaces of the namespace.
     pub others: Vec<LinkStatus>,

@@ -6,11 +6,13 @@
 
 use super::interrupts::{self, QueueInterrupt};
 use super::{
-    Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts, RouterFacts, StickFacts,
+    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts,
+    RouterFacts, StickFacts,
 };
 use crate::link::all;
 use crate::peer::Peer;
 use crate::routing::RoutingFacts;
+use crate::switching::SwitchFacts;
 use crate::{Link, is_addressed, netfilter, stick};
 use narrows_forwarding::stick::Pair;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -41,12 +43,25 @@ pub(super) fn stick_facts(device: &str, pairs: &[Pair]) -> StickFacts {
 /// Gathers everything about a router and the host.
 pub(super) fn router_facts(devices: &[String]) -> RouterFacts {
     let ports: Vec<PortFacts> = devices.iter().map(|device| port(device)).collect();
-    let links = || ports.iter().filter_map(|port| port.link.as_ref().ok());
-    let indices: Vec<u32> = links().map(|link| link.status.ifindex).collect();
-    let names: Vec<&str> = links().map(Link::name).collect();
+    let (indices, names) = indices_and_names(&ports);
     let routing = RoutingFacts::read(&indices).map_err(|error| error.to_string());
     let netfilter = netfilter::hooks(&names).map_err(|error| error.to_string());
     RouterFacts { ports, routing, netfilter, others: all().unwrap_or_default(), host: host() }
+}
+
+/// Gathers everything about a switch and the host.
+pub(super) fn bridged_facts(devices: &[String]) -> BridgedFacts {
+    let ports: Vec<PortFacts> = devices.iter().map(|device| port(device)).collect();
+    let (indices, names) = indices_and_names(&ports);
+    let bridge = SwitchFacts::read(&indices).map_err(|error| error.to_string());
+    let netfilter = netfilter::bridge_hooks(&names).map_err(|error| error.to_string());
+    BridgedFacts { ports, bridge, netfilter, others: all().unwrap_or_default(), host: host() }
+}
+
+/// Of those of `ports` that are there.
+fn indices_and_names(ports: &[PortFacts]) -> (Vec<u32>, Vec<&str>) {
+    let links = ports.iter().filter_map(|port| port.link.as_ref().ok());
+    links.map(|link| (link.status.ifindex, link.name())).unzip()
 }
 
 fn port(name: &str) -> PortFacts {

@@ -1,4 +1,4 @@
-//! Whether two ports, a device with VLANs, or the devices of a router, and this host are fit for
+//! Whether two ports, a device with VLANs, or the devices of a router or a switch, and this host are fit for
 //! their task, and what to type if not.
 //!
 //! Facts are gathered into plain data (`gather`) and judged by pure functions, one per question,
@@ -25,10 +25,12 @@ mod redirect;
 mod router;
 mod standby;
 mod stick;
+mod switch;
 
 pub use drivers::{Redirected, is_better_at_tcx, redirected};
 pub use facts::{
-    Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts, RouterFacts, StickFacts,
+    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts,
+    RouterFacts, StickFacts,
 };
 pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
@@ -230,10 +232,36 @@ pub fn examine_router(devices: &[String], wanted: &Wanted) -> Vec<Finding> {
 /// Judges facts of a router. Findings about each device come first, then about all of them, and
 /// about the host.
 pub fn judge_router(facts: &RouterFacts, wanted: &Wanted) -> Vec<Finding> {
+    let each = |link: &Link, port: &PortFacts| router::judge_device(link, port.addressed, facts);
+    let all = router::judge_host(facts, wanted);
+    judge_several(&facts.ports, &facts.host, wanted, each, all)
+}
+
+/// Examines interfaces of the calling thread's network namespace as the ports of a switch, and the
+/// host, as [`examine`] does.
+pub fn examine_switch(devices: &[String], wanted: &Wanted) -> Vec<Finding> {
+    judge_switch(&gather::bridged_facts(devices), wanted)
+}
+
+/// Judges facts of a switch, as [`judge_router`] does those of a router.
+pub fn judge_switch(facts: &BridgedFacts, wanted: &Wanted) -> Vec<Finding> {
+    let each = |link: &Link, _: &PortFacts| switch::judge_device(link, facts);
+    let all = switch::judge_host(facts, wanted);
+    judge_several(&facts.ports, &facts.host, wanted, each, all)
+}
+
+/// Judges `ports`, where a frame leaves through any of them; `each` says more about a device, and
+/// `all` is about all.
+fn judge_several(
+    ports: &[PortFacts],
+    host: &HostFacts,
+    wanted: &Wanted,
+    each: impl Fn(&Link, &PortFacts) -> Vec<Finding>,
+    all: Vec<Finding>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let host = &facts.host;
     let mut devices = Vec::new();
-    for port in &facts.ports {
+    for port in ports {
         let link = match &port.link {
             Err(error) => {
                 findings.push(port::missing(&port.asked, error));
@@ -250,7 +278,7 @@ pub fn judge_router(facts: &RouterFacts, wanted: &Wanted) -> Vec<Finding> {
         if !at_tcx {
             findings.push(mtu::fits(link, wanted, &host.kernel));
         }
-        findings.extend(router::judge_device(link, port.addressed, facts));
+        findings.extend(each(link, port));
         devices.push((link, port, at_tcx));
     }
     let links: Vec<&Link> = devices.iter().map(|(link, ..)| *link).collect();
@@ -258,9 +286,9 @@ pub fn judge_router(facts: &RouterFacts, wanted: &Wanted) -> Vec<Finding> {
         WantedPlane::Xsk => findings.extend(queues::judge_all(&links, wanted, host.cpus)),
         WantedPlane::Xdp => findings.extend(redirect::judge(&devices, host.online)),
     }
-    findings.extend(router::judge_host(facts, wanted));
+    findings.extend(all);
     findings.extend(host::judge(host, wanted));
-    let interrupts = facts.ports.iter().any(|port| !port.interrupts.is_empty());
+    let interrupts = ports.iter().any(|port| !port.interrupts.is_empty());
     findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
     findings
 }

@@ -24,7 +24,7 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: boo
     findings
 }
 
-/// Judges the device of a stick, or of a router. What is not forwarded reaches this host at all
+/// Judges the device of a stick, a router or a switch. What is not forwarded reaches this host at all
 /// times, so there is nothing to say about how.
 pub(super) fn judge_only(
     facts: &PortFacts,

@@ -36,7 +36,7 @@ pub(super) fn judge_host(facts: &RouterFacts, wanted: &Wanted) -> Vec<Finding> {
         }
         Err(error) => findings.push(Finding::warning("kernel", error)),
     }
-    findings.push(netfilter(&facts.netfilter, wanted));
+    findings.push(past_netfilter(&facts.netfilter, wanted, &ROUTES));
     findings
 }
 
@@ -167,40 +167,66 @@ fn rules(routing: &RoutingFacts) -> Vec<Finding> {
     findings
 }
 
+/// What of the kernel would see packets, in words.
+pub(super) struct Seers {
+    /// All that may.
+    pub(super) all: &'static str,
+    /// Shortly.
+    pub(super) some: &'static str,
+    /// What the kernel does with packets that these see.
+    pub(super) forwards: &'static str,
+    /// The packets.
+    pub(super) packets: &'static str,
+    /// Which command shows the rules.
+    pub(super) remedy: &'static str,
+}
+
+const ROUTES: Seers = Seers {
+    all: "firewall, NAT or IPsec",
+    some: "netfilter or IPsec",
+    forwards: "routes",
+    packets: "routed frames",
+    remedy: "nft list ruleset and ip xfrm policy (show the rules), then --skip-netfilter if frames \
+        may pass without them",
+};
+
 /// Neither a firewall's verdict nor an IPsec policy is jumped over, unless the operator says so.
-fn netfilter(hooks: &Result<Hooks, String>, wanted: &Wanted) -> Finding {
-    const REMEDY: &str = "nft list ruleset and ip xfrm policy (show the rules), then \
-        --skip-netfilter if frames may pass without them";
+pub(super) fn past_netfilter(
+    hooks: &Result<Hooks, String>,
+    wanted: &Wanted,
+    seers: &Seers,
+) -> Finding {
+    let Seers { all, some: short, forwards, packets, remedy } = seers;
     let hooks = match hooks {
         Ok(hooks) => hooks,
         Err(error) => {
             let what = format!(
-                "may have a firewall or IPsec policies, and frames would pass without them: {error}"
+                "may have {all} for what it {forwards}, and frames would pass without: {error}"
             );
-            return Finding::warning("kernel", what).remedy(REMEDY);
+            return Finding::warning("kernel", what).remedy(*remedy);
         }
     };
     if hooks.found.is_empty() {
         return match hooks.complete {
-            true => Finding::ok("kernel", "has no firewall, NAT or IPsec for what it routes"),
+            true => Finding::ok("kernel", format!("has no {all} for what it {forwards}")),
             false => Finding::note(
                 "kernel",
-                "has no firewall, NAT or IPsec for what it routes, as far as it says: hooks of \
-                 netfilter (CONFIG_NETFILTER_NETLINK_HOOK) or IPsec policies (CAP_NET_ADMIN) \
-                 cannot be listed",
+                format!(
+                    "has no {all} for what it {forwards}, as far as it says: hooks of netfilter \
+                     (CONFIG_NETFILTER_NETLINK_HOOK) or IPsec policies (CAP_NET_ADMIN) cannot be \
+                     listed"
+                ),
             ),
         };
     }
     let found = some(&hooks.found);
     if wanted.skip_netfilter {
-        let what =
-            format!("has parts of netfilter or IPsec that do not see routed frames: {found}");
+        let what = format!("has parts of {short} that do not see {packets}: {found}");
         return Finding::warning("kernel", what);
     }
-    let what = format!(
-        "lets netfilter or IPsec see what it routes, and frames would pass without them: {found}"
-    );
-    Finding::blocker("kernel", what).remedy(REMEDY)
+    let what =
+        format!("lets {short} see what it {forwards}, and frames would pass without them: {found}");
+    Finding::blocker("kernel", what).remedy(*remedy)
 }
 
 /// The first of `words`, and how many there are besides.
@@ -259,7 +285,7 @@ mod tests {
         let missing = bad(|facts| facts.ports[1].link = Err("there is no interface 'b'".into()));
         assert_eq!(blockers(&missing).count(), 1);
         let stripped = bad(|facts| link(facts).offloads.rx_vlan = true);
-        assert!(stripped[0].what.contains("routed as if"), "{}", stripped[0].what);
+        assert!(stripped[0].what.contains("forwarded as if"), "{}", stripped[0].what);
         let unequal = bad(|facts| link(facts).queues.now = crate::Queues { rx: 2, tx: 2 });
         assert_eq!(unequal[0].severity, Severity::Blocker);
         assert!(unequal[0].what.contains("has 2 queue pairs, c has 4"), "{}", unequal[0].what);
@@ -390,7 +416,7 @@ mod tests {
         let of = |found: &[&str], complete, skip_netfilter| {
             let found = found.iter().map(|&word| word.to_owned()).collect();
             let wanted = Wanted { skip_netfilter, ..Wanted::default() };
-            netfilter(&Ok(Hooks { found, complete }), &wanted)
+            past_netfilter(&Ok(Hooks { found, complete }), &wanted, &ROUTES)
         };
         let rules = ["inet filter forward (nf_tables chain)", "3 IPsec policies"];
         let blocked = of(&rules, true, false);

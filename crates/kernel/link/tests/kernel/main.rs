@@ -11,3 +11,4 @@ mod netfilter;
 mod pass_all;
 mod routing;
 mod stick;
+mod switch;

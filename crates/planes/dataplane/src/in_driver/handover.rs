@@ -19,7 +19,7 @@ use crate::plane::{InheritedPlane, Plane, Still};
 use crate::slow_path::SlowPaths;
 use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
-use narrows_bpf::{Entry, Hook, RouterProgram, Vlans};
+use narrows_bpf::{Chooser, Entry, Hook, Vlans};
 use narrows_classify::{ActionId, ActionKind};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::{Handle, Plan};
@@ -33,20 +33,20 @@ impl InDriver {
         let mut descriptors = Vec::new();
         for device in self.devices.keys() {
             let first = self.forwarding.ports_on(device).next()?;
-            let hold = match (&self.routed, &self.vlans[device]) {
-                (Some(routed), _) => routed.programs[first].hold(),
+            let hold = match (&self.chosen, &self.vlans[device]) {
+                (Some(chosen), _) => chosen.programs[first].hold(),
                 (None, Some(vlans)) => vlans.hold(),
                 (None, None) => self.trees[first].hold(),
             };
             descriptors.push(hold?.try_clone_to_owned().ok()?);
         }
-        let slow_paths = self.routed.as_ref().map(|routed| &routed.slow_paths);
+        let slow_paths = self.chosen.as_ref().map(|chosen| &chosen.slow_paths);
         if let Some(slow_paths) = slow_paths {
             descriptors.extend(slow_paths.links()?);
         }
         let charges_slow_path = slow_paths.is_some_and(SlowPaths::are_attached);
-        let routers = self.routed.iter().flat_map(|routed| &routed.programs);
-        let counters = routers.map(RouterProgram::counters);
+        let choosers = self.chosen.iter().flat_map(|chosen| &chosen.programs);
+        let counters = choosers.map(Chooser::counters);
         for map in counters.chain(self.vlans.iter().flatten().map(Vlans::counters)) {
             descriptors.push(map.try_clone_to_owned().ok()?);
         }
@@ -55,8 +55,8 @@ impl InDriver {
         }
         let device = |(device, facts): (DeviceId, &DeviceFacts)| {
             let first = self.forwarding.ports_on(device).next()?;
-            let entry = match &self.routed {
-                Some(routed) => routed.programs[first].entry(),
+            let entry = match &self.chosen {
+                Some(chosen) => chosen.programs[first].entry(),
                 None => self.trees[first].entry(),
             };
             Some(DeviceManifest::new(facts, self.hooks[device], entry))
@@ -95,7 +95,7 @@ impl InDriver {
 /// Maps of another process's programs.
 pub(super) struct InheritedMaps {
     pub(super) trees: PerPort<Vec<OwnedFd>>,
-    /// Of what is in front of all ports of a device, in a router or a stick.
+    /// Of what is in front of all ports of a device, in a router, a switch or a stick.
     pub(super) counters: PerDevice<OwnedFd>,
 }
 
@@ -125,9 +125,9 @@ impl InheritedPrograms {
         if manifest.devices.len() != devices.len() {
             return Err(InstanceError::Inheritance("it has other devices".to_owned()));
         }
-        // Of the devices, what charges the slow path, the counters in front of all their ports, and the maps of each port's
-        // tree.
-        let is_in_front = forwarding.is_router() || forwarding.is_stick();
+        // Of the devices, what charges the slow path, the counters in front of all their ports, and
+        // the maps of each port's tree.
+        let is_in_front = !forwarding.is_paired() || forwarding.is_stick();
         let charges = manifest.charges_slow_path;
         let of_each_device = 1 + usize::from(charges) + usize::from(is_in_front);
         let of_devices = of_each_device * devices.len();
@@ -147,9 +147,9 @@ impl InheritedPrograms {
         }
         let of_tree = |_| descriptors.by_ref().take(of_port).collect();
         let maps = InheritedMaps { trees: forwarding.ids().map(of_tree).collect(), counters };
-        let mut plane = if forwarding.is_router() {
+        let mut plane = if !forwarding.is_paired() {
             let (hook, entry) = alike(&hooks, &manifest.devices)?;
-            InDriver::router_at(hook, entry, forwarding, &devices, Some(&maps))?
+            InDriver::chosen_at(hook, entry, forwarding, &devices, Some(&maps))?
         } else {
             let mut trees = PerPort::new();
             for port in forwarding.ids() {
@@ -173,8 +173,8 @@ impl InheritedPrograms {
                 };
                 plane.vlans[device] = Some(plane.in_front_of_all(device, entry, Some(counted))?);
             }
-        } else if forwarding.is_router() {
-            plane.connect_router()?;
+        } else if !forwarding.is_paired() {
+            plane.connect_chosen()?;
         } else {
             plane.connect()?;
         }
@@ -226,17 +226,17 @@ impl InheritedPlane for InheritedPrograms {
                 plane.trees[port].resume().map_err(failed(facts))?;
             }
             let first = plane.forwarding.ports_on(device).next();
-            let replaced = match (&mut plane.routed, &mut plane.vlans[device], first) {
-                (Some(routed), _, Some(port)) => routed.programs[port].take_over(hold),
+            let replaced = match (&mut plane.chosen, &mut plane.vlans[device], first) {
+                (Some(chosen), _, Some(port)) => chosen.programs[port].take_over(hold),
                 (_, Some(vlans), _) => vlans.take_over(hold).map_err(TreeError::Replace),
                 (None, None, Some(port)) => plane.trees[port].take_over(hold),
                 (_, None, None) => Ok(()),
             };
             replaced.map_err(failed(facts))?;
         }
-        if let Some(routed) = &mut plane.routed {
+        if let Some(chosen) = &mut plane.chosen {
             let links = slow_paths.into_iter().collect();
-            routed.slow_paths.take_over(links, &plane.forwarding, &plane.devices);
+            chosen.slow_paths.take_over(links, &plane.forwarding, &plane.devices);
         }
         for (port, plan) in plane.forwarding.ids().zip(plans) {
             plane.install(port, plan)?;
@@ -245,7 +245,7 @@ impl InheritedPlane for InheritedPrograms {
     }
 }
 
-/// Where all programs of a router are, and how.
+/// Where all programs of a router or a switch are, and how.
 fn alike(
     hooks: &PerDevice<Hook>,
     devices: &PerDevice<DeviceManifest>,

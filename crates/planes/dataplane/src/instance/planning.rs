@@ -112,7 +112,7 @@ pub(super) fn check_ports(policy: &Policy, ports: &Forwarding) -> Result<(), Ins
     if let Some((dev, _)) = policy.ports().find(|(dev, _)| !is_known(dev)) {
         return Err(InstanceError::ForeignPort(dev.to_owned()));
     }
-    let redirects = |port: &&String| ports.is_router() && policy.redirected(port).is_some();
+    let redirects = |port: &&String| !ports.is_paired() && policy.redirected(port).is_some();
     match ports.names().iter().find(redirects) {
         Some(port) => Err(InstanceError::Redirected(port.clone())),
         None => Ok(()),

@@ -4,6 +4,7 @@ use super::Instance;
 use crate::plane::Plane;
 use crate::routes::State;
 use crate::routing::Routing;
+use crate::ways::Ways;
 use narrows_bpf::{AskFib, FibAnswer};
 use narrows_control::{Answer, FamilyStats, RouteFound, RouteRequest, RouteStats, RouteWay};
 use narrows_link::routes::{Answer as KernelAnswer, Question, get, links};
@@ -33,7 +34,7 @@ impl Instance {
         let Some(plane) = self.plane.as_deref() else {
             return refused("the ports are not joined at the moment: see `narrows show`");
         };
-        let Some(routing) = plane.routing() else {
+        let Some(routing) = plane.ways().and_then(Ways::routing) else {
             return refused("this plane does not route");
         };
         let Some(routes) = routing.routes() else {

@@ -1,7 +1,7 @@
 //! A session that continues in another process: what the old process offers, and how the new
 //! process inherits it.
 
-use super::{Boards, Loading, Prepared, Secrets, Session, install, routing_of, worker};
+use super::{Boards, Loading, Prepared, Secrets, Session, install, worker};
 use crate::clock;
 use crate::device::{DeviceFacts, losses};
 use crate::error::{InstanceError, SessionError};
@@ -14,6 +14,7 @@ use crate::sizing::Sizing;
 use crate::slow_path::Shared;
 use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{DeviceManifest, SessionManifest, WorkerManifest};
+use crate::ways::Ways;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{Hook, Stalled, XdpMode};
@@ -145,8 +146,8 @@ impl InheritedSession {
             sockets.push(of_queue);
         }
         let entries = manifest.devices.iter().map(DeviceManifest::entry).collect();
-        let routing = routing_of(forwarding, &devices)?;
-        let loading = Loading { forwarding, devices: &devices, routing: routing.as_ref() };
+        let ways = Ways::of(forwarding, &devices)?;
+        let loading = Loading { forwarding, devices: &devices, ways: ways.as_ref() };
         let (heartbeats, steers) = loading.load(multi_buffer, stalled, &entries, &sockets)?;
         let Secrets { hash_key, seal } = Secrets::own();
         let dissector = Dissector::new(hash_key);
@@ -174,7 +175,7 @@ impl InheritedSession {
             heartbeats,
             ios,
             devices,
-            routing,
+            ways,
             slow_paths: shared,
             copy_mode,
             sizing,

@@ -4,13 +4,13 @@ use super::Session;
 use crate::clock;
 use crate::counters::Counts;
 use crate::device::DeviceFacts;
-use crate::error::{InstanceError, SessionError};
+use crate::error::InstanceError;
 use crate::front::{PortFront, Terms};
 use crate::heartbeat::SilentWorker;
 use crate::look_ups::LooksUp;
 use crate::plane::{Closed, Mode, Plane, Reconciled, Report, Still};
-use crate::routing::Routing;
 use crate::upgrade::state::PlaneManifest;
+use crate::ways::Ways;
 use crate::worker_report::WorkerReport;
 use crate::workers::{Ended, Standstill};
 use narrows_bpf::{Hook, Pulse, SetTables, SteerError};
@@ -122,13 +122,12 @@ impl Plane for Session {
         }
     }
 
-    fn routing(&self) -> Option<&Routing> {
-        self.prepared.routing.as_ref()
+    fn ways(&self) -> Option<&Ways> {
+        self.prepared.ways.as_ref()
     }
 
-    fn follow_routing(&mut self) -> Result<(), InstanceError> {
-        let followed = self.prepared.routing.as_mut().map_or(Ok(()), Routing::follow);
-        Ok(followed.map_err(SessionError::Routing)?)
+    fn follow(&mut self) -> Result<(), InstanceError> {
+        Ok(self.prepared.ways.as_mut().map_or(Ok(()), Ways::follow)?)
     }
 
     fn slow_path_refusal(&self) -> Option<&str> {
@@ -191,7 +190,7 @@ impl Session {
                 let device = forwarding.device_of(id);
                 port.verdicts = self.prepared.steers[device].verdicts().unwrap_or_default();
                 port.losses = self.device(device).losses;
-                port.routes = self.prepared.steers[device].routed().unwrap_or_default();
+                port.routes = self.prepared.steers[device].outcomes().unwrap_or_default();
             }
         }
         for (queue, report) in reports.iter().enumerate() {
@@ -255,7 +254,7 @@ impl LooksUp for Session {
             true => self.looks_up.insert(egress),
             false => self.looks_up.remove(egress),
         }
-        // In a router all devices look up, or none: the kernel translates what it forwards itself.
+        // A router and a switch have no such look-up.
         let arrives = forwarding.across(egress).unwrap_or(egress);
         let device = forwarding.device_of(arrives);
         let mut served = forwarding.ports_on(device).filter_map(|port| forwarding.across(port));

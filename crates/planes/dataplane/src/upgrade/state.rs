@@ -178,7 +178,7 @@ pub struct PortCounted {
     /// By its steering program: handed to workers, for this box, left to the kernel, stalled, in no
     /// VLAN that is a port.
     pub verdicts: [u64; 5],
-    /// In a router: what became of frames, by the name of the outcome.
+    /// In a router and a switch: what became of frames, by the name of the outcome.
     pub routes: BTreeMap<String, u64>,
     /// What the kernel itself sent, in earlier sessions, where a program charges it:
     /// [words](narrows_bpf::SlowPathCounters::words).

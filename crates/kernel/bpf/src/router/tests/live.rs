@@ -74,7 +74,7 @@ fn run(program: &str, words: &str) -> String {
 
 /// The router of two devices, which is attached.
 struct Attached {
-    programs: Vec<RouterProgram>,
+    programs: Vec<Chooser>,
     trees: Vec<Tree>,
 }
 
@@ -92,15 +92,15 @@ impl Attached {
             router.set_ingress(number, check).unwrap();
             let port =
                 Port { own: mac.into(), multi_buffer: false, entry, other_tag: None, seal: 0 };
-            let mut tree = Tree::behind(&router, port, hook, &[]).unwrap();
+            let mut tree = Tree::behind(router.takers(), port, hook, &[]).unwrap();
             tree.connect(index(device)).unwrap();
-            tree.stand_behind_router(&router, number).unwrap();
+            tree.take(router.takers(), number).unwrap();
             tree
         };
         let trees = ports.map(tree).into();
         let mut programs = Vec::new();
         for (device, port, mac) in ports {
-            let mut program = RouterProgram::load(mac, false, entry, &router, port, None).unwrap();
+            let mut program = router.program(port, mac, false, entry, None).unwrap();
             match program.attach(index(device), hook) {
                 Err(error) if hook == Hook::Tcx => {
                     println!("no tcx here: {error}");
@@ -114,7 +114,7 @@ impl Attached {
     }
 
     fn routed(&self, outcome: Outcome) -> u64 {
-        self.programs.iter().map(|program| program.routed().unwrap()[outcome]).sum()
+        self.programs.iter().map(|program| program.outcomes().unwrap()[outcome]).sum()
     }
 
     fn sent(&self) -> u64 {

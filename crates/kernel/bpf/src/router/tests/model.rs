@@ -1,7 +1,8 @@
 //! The router, said once more in Rust.
 
 use super::{HOP, HOST, LAN, LAN_MAC, SECOND_HOP, WAN, WAN_MAC};
-use crate::router::{Outcome, SourceCheck};
+use crate::outcome::Outcome;
+use crate::router::SourceCheck;
 use narrows_forwarding::PortId;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

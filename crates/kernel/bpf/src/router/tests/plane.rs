@@ -17,7 +17,7 @@ fn hook_of(entry: Entry) -> Hook {
 struct Plane<'a> {
     bed: &'a Bed,
     router: Router,
-    program: RouterProgram,
+    program: Chooser,
     trees: Vec<Tree>,
     lan: u32,
     way: (Entry, bool),
@@ -27,7 +27,7 @@ struct Plane<'a> {
 fn tree_behind(router: &Router, way: (Entry, bool), mac: [u8; 6], maps: &[OwnedFd]) -> Tree {
     let (entry, multi_buffer) = way;
     let port = Port { own: mac.into(), multi_buffer, entry, other_tag: None, seal: 0 };
-    let tree = Tree::behind(router, port, hook_of(entry), maps).unwrap();
+    let tree = Tree::behind(router.takers(), port, hook_of(entry), maps).unwrap();
     // Nothing is sent in a test run, so any device does.
     tree.connect(1).unwrap();
     tree
@@ -37,10 +37,10 @@ impl<'a> Plane<'a> {
     fn new(bed: &'a Bed, way: (Entry, bool)) -> Self {
         let lan = bed.lan;
         let router = bed.router();
-        let program = RouterProgram::load(LAN_MAC, way.1, way.0, &router, LAN, None).unwrap();
+        let program = router.program(LAN, LAN_MAC, way.1, way.0, None).unwrap();
         let tree = |(port, mac)| {
             let mut tree = tree_behind(&router, way, mac, &[]);
-            tree.stand_behind_router(&router, port).unwrap();
+            tree.take(router.takers(), port).unwrap();
             tree
         };
         let trees = [(LAN, LAN_MAC), (WAN, WAN_MAC)].map(tree).into();
@@ -65,8 +65,8 @@ impl<'a> Plane<'a> {
         (as_xdp(entry, verdict), frame)
     }
 
-    fn routed(&self) -> RouteCounters {
-        self.program.routed().unwrap()
+    fn routed(&self) -> OutcomeCounters {
+        self.program.outcomes().unwrap()
     }
 
     /// The packets that each tree sent.
@@ -174,7 +174,7 @@ fn a_frame_is_sent_by_the_tree_of_the_port_through_which_it_leaves() {
         let sent_bytes = ways[0].0.len() as u64 * 2 + ways[1].0.len() as u64;
         let expected = Totals { sent_packets: 3, sent_bytes, ..Totals::default() };
         assert_eq!(plane.trees[1].totals().unwrap(), expected);
-        assert_eq!(plane.routed(), RouteCounters::of(&[4]));
+        assert_eq!(plane.routed(), OutcomeCounters::of(&[4]));
     });
 }
 
@@ -209,7 +209,7 @@ fn what_leaves_where_no_tree_is_goes_to_the_kernel_as_it_was() {
             frame[24..26].copy_from_slice(&check);
             assert_eq!(plane.run(&frame), (PASS, frame));
         }
-        plane.trees[1].stand_behind_router(&plane.router, WAN).unwrap();
+        plane.trees[1].take(plane.router.takers(), WAN).unwrap();
         assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
     });
 }
@@ -234,7 +234,7 @@ fn filters_in_front_of_a_device_choose_the_class_at_any_port() {
         };
         let front = |then| {
             let own = OwnAddress { mac: LAN_MAC, is_addressed: false };
-            let ((entry, multi_buffer), handed) = (plane.way, Some(plane.router.handed()));
+            let ((entry, multi_buffer), handed) = (plane.way, Some(plane.router.takers().handed()));
             let port = FrontPort { own, multi_buffer, entry, handed };
             let does = match then {
                 Then::Drop => Does::Decide,
@@ -285,8 +285,7 @@ fn programs_of_several_devices_lead_to_the_same_trees() {
     in_each_plane(|mut plane| {
         assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);
         let (entry, multi_buffer) = plane.way;
-        let of_wan =
-            RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN, None).unwrap();
+        let of_wan = plane.router.program(WAN, WAN_MAC, multi_buffer, entry, None).unwrap();
         let check = Ingress { source_check: SourceCheck::Strict, ..Ingress::default() };
         plane.bed.set_ingress(&plane.router, WAN, check);
         let of_lan = std::mem::replace(&mut plane.program, of_wan);
@@ -301,7 +300,7 @@ fn programs_of_several_devices_lead_to_the_same_trees() {
         assert_eq!(plane.run(&spoofed), (PASS, spoofed));
         assert_eq!(plane.routed()[Outcome::BadSource], 1);
         assert_eq!(plane.sent(), [1, 1]);
-        assert_eq!(of_lan.routed().unwrap(), RouteCounters::of(&[1]));
+        assert_eq!(of_lan.outcomes().unwrap(), OutcomeCounters::of(&[1]));
     });
 }
 
@@ -320,11 +319,10 @@ fn another_process_goes_on_with_trees_behind_a_router_of_its_own() {
         let maps: Vec<_> = maps.iter().map(|map| map.try_clone_to_owned().unwrap()).collect();
         let router = old.bed.router();
         let mut tree = tree_behind(&router, old.way, WAN_MAC, &maps);
-        tree.stand_behind_router(&router, WAN).unwrap();
+        tree.take(router.takers(), WAN).unwrap();
         tree.resume().unwrap();
         let (entry, multi_buffer) = old.way;
-        let program =
-            RouterProgram::load(LAN_MAC, multi_buffer, entry, &router, LAN, None).unwrap();
+        let program = router.program(LAN, LAN_MAC, multi_buffer, entry, None).unwrap();
         let new =
             Plane { bed: old.bed, router, program, trees: vec![tree], lan: old.lan, way: old.way };
         drop(old);
@@ -342,11 +340,10 @@ fn all_that_shares_a_router_is_attached_alike() {
             Entry::Tcx => vec![(Entry::Own, false)],
         };
         for (entry, multi_buffer) in others {
-            let loaded =
-                RouterProgram::load(WAN_MAC, multi_buffer, entry, &plane.router, WAN, None);
+            let loaded = plane.router.program(WAN, WAN_MAC, multi_buffer, entry, None);
             assert!(matches!(loaded, Err(TreeError::Load(_))));
             let mut tree = tree_behind(&plane.router, (entry, multi_buffer), WAN_MAC, &[]);
-            let refused = tree.stand_behind_router(&plane.router, WAN);
+            let refused = tree.take(plane.router.takers(), WAN);
             assert!(matches!(refused, Err(TreeError::Replace(_))));
         }
         assert_eq!(plane.run(&frame(NEAR, FAR, 8)).0, REDIRECT);

@@ -1,27 +1,35 @@
-//! What an instance that routes does besides: it looks whether the kernel would see more than its
-//! programs do, has them follow the kernel, and has the kernel confirm neighbours.
+//! What an instance that routes or switches does besides: it looks whether the kernel would see more
+//! than its programs do, has them follow the kernel, and has the kernel confirm neighbours.
 
 use super::{Instance, InstanceOptions};
 use crate::clock;
 use crate::error::InstanceError;
-use narrows_link::{neighbours, netfilter};
+use crate::ways::Ways;
+use narrows_link::netfilter::{self, Hooks};
+use narrows_link::{LinkError, neighbours};
 use narrows_units::Nanos;
 
 /// How often stale neighbours are confirmed. An entry becomes stale after 15 to 45 seconds.
 const CONFIRMATION: Nanos = Nanos::from_secs(10);
 
-const UNLISTED: &str = "the kernel does not list all that routed packets would pass by \
+const UNLISTED: &str = "the kernel does not list all that packets would pass by \
     (CONFIG_NETFILTER_NETLINK_HOOK, CAP_NET_ADMIN): see yourself that there is no firewall for them";
 
 impl Instance {
-    /// Why a router must not route: netfilter or IPsec would not see what it routes.
+    /// Why a router must not route, or a switch not switch: netfilter or IPsec would not see what
+    /// it forwards.
     pub(super) fn passed_by(&mut self) -> Option<InstanceError> {
         let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
-        if !forwarding.is_router() || *skip_netfilter {
+        if forwarding.is_paired() || *skip_netfilter {
             return None;
         }
         let devices: Vec<&str> = forwarding.devices().iter().map(String::as_str).collect();
-        match netfilter::hooks(&devices) {
+        let (hooks, refused): (Result<Hooks, LinkError>, fn(String) -> InstanceError) =
+            match forwarding.is_switch() {
+                true => (netfilter::bridge_hooks(&devices), InstanceError::BridgeNetfilter),
+                false => (netfilter::hooks(&devices), InstanceError::Netfilter),
+            };
+        match hooks {
             Ok(hooks) if hooks.found.is_empty() => {
                 if !hooks.complete && !self.hooks_are_unlisted {
                     self.events.warn(UNLISTED.to_owned());
@@ -29,12 +37,13 @@ impl Instance {
                 self.hooks_are_unlisted = !hooks.complete;
                 None
             }
-            Ok(hooks) => Some(InstanceError::Netfilter(hooks.found.join(", "))),
+            Ok(hooks) => Some(refused(hooks.found.join(", "))),
             Err(error) => Some(error.into()),
         }
     }
 
-    /// Releases a router's ports once netfilter or IPsec would not see what it routes.
+    /// Releases the ports of a router or a switch once netfilter or IPsec would not see what it
+    /// forwards.
     pub(super) fn watch_netfilter(&mut self) {
         if self.plane.is_some()
             && let Some(error) = self.passed_by()
@@ -45,11 +54,25 @@ impl Instance {
         }
     }
 
-    /// Lets a router's programs follow the kernel.
-    pub(super) fn follow_routing(&mut self) {
-        if let Some(Err(error)) = self.plane.as_mut().map(|plane| plane.follow_routing()) {
+    /// Lets a router's programs follow the kernel. Those of a switch do at all times.
+    pub(super) fn follow_kernel(&mut self) {
+        if let Some(Err(error)) = self.plane.as_mut().map(|plane| plane.follow()) {
             self.events.warn(error.to_string());
         }
+    }
+
+    /// Says what a switch's programs do not know, if that is new.
+    pub(super) fn see_unknown(&mut self) {
+        let ways = self.plane.as_ref().and_then(|plane| plane.ways());
+        let unknown = ways.and_then(Ways::trouble);
+        match &unknown {
+            Some(now) if self.unknown.is_none() => self.events.warn(now.clone()),
+            None if self.unknown.is_some() => {
+                self.events.say("the programs know the bridge again".to_owned());
+            }
+            _ => {}
+        }
+        self.unknown = unknown;
     }
 
     /// Has the kernel confirm neighbours to which only a router's programs send.
