@@ -1,8 +1,8 @@
 //! What the programs of a router's devices share, and what they tell.
 //!
-//! *The kernel's routes.* A program on each device asks the kernel for the way of a frame
-//! (`bpf_fib_lookup`). So routes, rules and neighbours are the kernel's, and are changed with
-//! `ip`.
+//! *The kernel's routes.* A program on each device finds the way of a frame in tables that follow
+//! the kernel's ([`RouteTables`]), or asks the kernel (`bpf_fib_lookup`). So routes, rules and
+//! neighbours are the kernel's, and are changed with `ip`.
 //!
 //! *One router, several devices.* Which devices are ports, which addresses are this box's, and how
 //! each port's frames are looked up are maps, which user space keeps up to date while the programs

@@ -1,16 +1,16 @@
 //! What the kernel's routing depends on besides routes: whether it forwards at all, which checks it
 //! makes, which rules choose a table, and which addresses are this host's own.
 //!
-//! A router in XDP asks the kernel for each packet's route (`bpf_fib_lookup`) and has to do what
-//! the kernel would have done. The helper answers only one of the kernel's questions. It does not
-//! check sources, and it has a shorter way that is right only under a condition
-//! ([`RoutingFacts::ipv4_direct`]). The answers to the others are here.
+//! A router in XDP looks routes up by itself ([`crate::routes`]), or asks the kernel for a packet's
+//! route (`bpf_fib_lookup`), and has to do what the kernel would have done. The helper answers only
+//! one of the kernel's questions. It does not check sources, and it has a shorter way that is right
+//! only under a condition ([`RoutingFacts::ipv4_direct`]). The answers to the others are here.
 //!
 //! * Everything comes over netlink, except the size of the table `local`. The settings of
 //!   `/proc/sys/net` are read by index ([`DeviceRouting`]), so no name needs to be a file's.
 //! * [`crate::LinkEvent::Routing`] and [`crate::LinkEvent::Addresses`] say when to read again.
 //!
-//! Non-goals: routes and neighbours, which the kernel looks up itself; changing any of this.
+//! Non-goals: routes and neighbours; changing any of this.
 
 use crate::address::local_addresses;
 use crate::link::all;

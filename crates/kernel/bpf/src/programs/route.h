@@ -6,6 +6,9 @@
  * the frame: addresses of the Ethernet header, TTL or hop limit, checksum. So whatever is not
  * routed here goes to the kernel as it arrived, and the kernel routes, answers or drops it.
  *
+ * Images of the kernel's plain routes (fib.h) are looked into first. They answer as the kernel
+ * would, or not at all.
+ *
  * The kernel's look-up (`bpf_fib_lookup`) knows routes, rules, neighbours and MTUs. It does not
  * check what the kernel checks in front of its own look-up: addresses that no router forwards, own
  * addresses as sources, and the way back to a source (`rp_filter`, which exists for IPv4 only).
