@@ -233,6 +233,10 @@ fn what_the_bridge_has_to_flood_or_learn_from_it_gets() {
             (1, 4, 1),
             "{after:#}"
         );
+        // What the bridge sent counts at the ports' limits, if the kernel has a hook for it.
+        if let Some(sent) = after["ports"][1]["slow_path"]["sent_packets"].as_u64() {
+            assert!(sent >= 5, "{after:#}");
+        }
         // Now it is known, too.
         assert_eq!(net.count(SERVER, &[frame(BOB, new, 100)]), [1, 0, 0]);
         let text = narrows(&net.bed, &["show"]);
