@@ -4,7 +4,8 @@ use clap::Args;
 use narrows_forwarding::stick::Pair;
 use narrows_forwarding::{Forwarding, ForwardingError, NoVlan};
 
-/// The ports that an instance joins: two interfaces, VLANs of one, or those of a router or a switch.
+/// The ports that an instance joins: two interfaces, VLANs of one, or those of a router or a
+/// switch.
 #[derive(Args)]
 pub struct Joined {
     /// The two interfaces, separated by a comma.

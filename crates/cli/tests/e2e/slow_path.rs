@@ -81,7 +81,8 @@ fn flood(bed: &Testbed, frames: &[Vec<u8>], ended: &AtomicBool) {
     }
 }
 
-/// What `during` returns, while `frames` flood the router. It begins when the first bursts are over.
+/// What `during` returns, while `frames` flood the router. It begins when the first bursts are
+/// over.
 fn flooded<T>(bed: &Testbed, frames: &[Vec<u8>], during: impl FnOnce() -> T) -> T {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -208,7 +209,8 @@ fn own_traffic_keeps_to_the_limit_on(plane: &[&str]) {
         rate
     });
     println!("{plane:?}: {rate:.2} Mbit/s of the box's own");
-    // TCP learns of a drop on its own host at once, and with nothing under way it pauses for 200 ms.
+    // TCP learns of a drop on its own host at once, and with nothing under way it pauses for 200
+    // ms.
     assert!(rate < LIMIT * OVER && rate > LIMIT * 0.2, "{plane:?}: {rate} Mbit/s of the box's own");
     assert!(slow_path(&bed, 1).0 > 1000);
 }

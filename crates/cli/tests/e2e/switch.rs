@@ -288,7 +288,8 @@ fn a_port_that_spanning_tree_blocks_forwards_nothing() {
     let Some(_turn) = turn_to_count() else { return };
     for plane in PLANES {
         let net = Net::known(bed(), plane);
-        // Disabled, listening, learning. Without spanning tree the kernel does not keep it blocking.
+        // Disabled, listening, learning. Without spanning tree the kernel does not keep it
+        // blocking.
         for blocked in [0, 1, 2] {
             net.bridge(&format!("link set dev {PORT_B} state {blocked}"));
             sleep(A_WHILE);

@@ -277,8 +277,8 @@ impl QueueMeter {
         self.share = Share(share as u32);
     }
 
-    /// The sum of all shares, in bits per second: what the limit leaves to meters, adjusted so that the credit beyond the
-    /// reserve returns to the cushion.
+    /// The sum of all shares, in bits per second: what the limit leaves to meters, adjusted so that
+    /// the credit beyond the reserve returns to the cushion.
     fn shared(&self, now: Nanos) -> u64 {
         let Terms { rate, cushion, sync_time, .. } = self.terms;
         let reserve = if self.has_yielded { self.terms.reserve } else { Nanos::ZERO };

@@ -7,8 +7,8 @@
 //!
 //! *Changes.* Words that can be reached are immutable, except those of the image's top. A change
 //! writes new words behind all others, then publishes the word of the top that leads to them. So a
-//! concurrent look-up reads the old words or the new ones. Unreachable words stay until the space is
-//! used up; then the owner lays everything out anew elsewhere.
+//! concurrent look-up reads the old words or the new ones. Unreachable words stay until the space
+//! is used up; then the owner lays everything out anew elsewhere.
 //!
 //! Non-goals: what the words mean; where they are.
 

@@ -206,8 +206,8 @@ impl Bucket {
         }
     }
 
-    /// Pays for `bytes` as of the last refill, into a debt of at most [`OWED_MAX`] at `now`. The peak
-    /// is for single packets.
+    /// Pays for `bytes` as of the last refill, into a debt of at most [`OWED_MAX`] at `now`. The
+    /// peak is for single packets.
     pub fn owe(&mut self, bytes: Bytes, now: Nanos) {
         let Level { rate, credit, .. } = &mut self.average;
         let time = u128::from(now.since(self.refilled).0) + u128::from(OWED_MAX.0);

@@ -71,8 +71,8 @@ pub struct Contact {
     pub locked: u64,
 }
 
-/// The most that a limit owes for what passes no meter ([`Meter::owe`]), as a time at its rate. Only
-/// after its rate was lowered there can be more.
+/// The most that a limit owes for what passes no meter ([`Meter::owe`]), as a time at its rate.
+/// Only after its rate was lowered there can be more.
 pub const OWED_MAX: Nanos = Nanos::from_millis(100);
 
 /// One queue's meter at a limit.
@@ -93,10 +93,10 @@ pub trait Meter: Send {
     /// May a packet that costs `cost` and was stamped `edt` leave at `now`? Charges it if so.
     fn take(&mut self, cost: Bytes, edt: Nanos, now: Nanos) -> Take;
 
-    /// Charges the limit for `bytes` that left without passing any of its meters since this was last
-    /// called: as if they had left then, so what the limit could not store meanwhile pays for them
-    /// first. The rest is a debt of all meters, of at most [`OWED_MAX`]. A strategy that ignores it
-    /// exceeds its limit by what passes no meter.
+    /// Charges the limit for `bytes` that left without passing any of its meters since this was
+    /// last called: as if they had left then, so what the limit could not store meanwhile pays for
+    /// them first. The rest is a debt of all meters, of at most [`OWED_MAX`]. A strategy that
+    /// ignores it exceeds its limit by what passes no meter.
     fn owe(&mut self, _bytes: Bytes, _now: Nanos) {}
 
     /// Publishes the remaining backlog. Called once per batch, after the last [`Meter::take`] of

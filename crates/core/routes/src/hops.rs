@@ -1,7 +1,7 @@
 //! Next hops by number, each once, and what is known of how to reach them.
 //!
-//! A route refers to its next hop by number, and a million routes refer to a few. So if a neighbour,
-//! a device or a next-hop object changes, a few entries do, and no image.
+//! A route refers to its next hop by number, and a million routes refer to a few. So if a
+//! neighbour, a device or a next-hop object changes, a few entries do, and no image.
 //!
 //! *A number's life.* It is a next hop's while a route refers to it. Then it is free, and is given
 //! to another one only after all that were free before: a program may still be about to look it up.

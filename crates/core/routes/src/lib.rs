@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  notifications ─▶ Mirror ─┬─ tables: routes by prefix, a number each ─▶ image: address ─▶ number
-//!                           └─ next hops by number ───────────────▶ array: number ─▶ MACs, port, MTU
+//!                           └─ next hops by number ───────────────▶ array: number ─▶ MACs, port,
+//!                           MTU
 //! ```
 //!
 //! *Only what is plain.* Whatever the kernel decides by more than the longest prefix has the number

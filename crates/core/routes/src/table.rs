@@ -178,8 +178,8 @@ impl Entry {
 }
 
 impl<A: Address> Table<A> {
-    /// Adds `route` to a table that takes the [place](Self::replace) of another one: nothing looks at
-    /// what changes.
+    /// Adds `route` to a table that takes the [place](Self::replace) of another one: nothing looks
+    /// at what changes.
     pub(crate) fn list(&mut self, route: &Route, hops: &mut Hops) {
         let held = (!route.is_local).then(|| held(route, |target| hops.hold(target, A::FAMILY)));
         let entry = self.entry(route.prefix);

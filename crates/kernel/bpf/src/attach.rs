@@ -179,8 +179,8 @@ pub(crate) fn attach(
 }
 
 /// Attaches `program` to what leaves through `ifindex`, at tcx (since Linux 6.6), in front of other
-/// programs there: one that lets a packet pass keeps it from all behind. It stays for as long as the
-/// returned link is open.
+/// programs there: one that lets a packet pass keeps it from all behind. It stays for as long as
+/// the returned link is open.
 pub(crate) fn attach_to_egress(program: BorrowedFd<'_>, ifindex: u32) -> io::Result<OwnedFd> {
     create_link(program, ifindex, libbpf_sys::BPF_TCX_EGRESS, libbpf_sys::BPF_F_BEFORE)
 }

@@ -1,4 +1,5 @@
-//! The program of a device that chooses, on the XDP plane, the port through which each frame leaves.
+//! The program of a device that chooses, on the XDP plane, the port through which each frame
+//! leaves.
 //!
 //! *One program for each device, one tree for each port.* It leads a frame to the tree of the port
 //! where it leaves, which meters and sends it ([`Takers`](crate::Takers)). So the programs of all
@@ -30,7 +31,8 @@ pub struct Chooser {
 }
 
 /// Loads an object with both programs and their counters, by the maps that it shares; `own_mac` if
-/// it is to know the device's address. A macro, because each object's skeleton has types of its own.
+/// it is to know the device's address. A macro, because each object's skeleton has types of its
+/// own.
 macro_rules! load {
     (
         $builder:ty, [$program:ident, $behind:ident], [$($map:ident),*], $shared:expr,

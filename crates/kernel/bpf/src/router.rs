@@ -9,7 +9,8 @@
 //! run.
 //!
 //! *The kernel as the way out.* What a program does not route goes to the kernel as it arrived, and
-//! is counted by reason ([`Outcome`](crate::Outcome)). The kernel routes it, answers it, or drops it.
+//! is counted by reason ([`Outcome`](crate::Outcome)). The kernel routes it, answers it, or drops
+//! it.
 //!
 //! Non-goals: routes, and their changes; what becomes of a frame at the port through which it
 //! leaves.

@@ -59,8 +59,8 @@ impl SlowPath {
         Self { link: None, program }
     }
 
-    /// Attaches it to what leaves through `ifindex`, in front of other programs there. It stays until
-    /// this handle is dropped, or the process ends.
+    /// Attaches it to what leaves through `ifindex`, in front of other programs there. It stays
+    /// until this handle is dropped, or the process ends.
     ///
     /// # Errors
     /// If the kernel refuses it, as it does before Linux 6.6.

@@ -219,7 +219,8 @@ pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// What became of frames that a router or a switch got, in the form of the snapshot: outcomes that occurred.
+/// What became of frames that a router or a switch got, in the form of the snapshot: outcomes that
+/// occurred.
 pub(crate) fn routes(routes: &OutcomeCounters) -> BTreeMap<String, u64> {
     let occurred = routes.iter().filter(|(_, frames)| *frames > 0);
     occurred.map(|(outcome, frames)| (outcome.name().to_owned(), frames)).collect()

@@ -16,11 +16,11 @@
 //! *The record decides.* An operation on a frame that another has changes nothing, whoever asks for
 //! it. `frames` relies on this where it borrows bytes.
 //!
-//! *Ports that compete.* In a router and a switch the packets of a port leave through several. So that one whose
-//! queue is long does not take the frames of all, each may have as many more as are left to all
-//! together: the *dynamic thresholds* of switches with shared memory. Source: A. K. Choudhury,
-//! E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", IEEE/ACM ToN
-//! 6(2), 1998, with a factor of 1.
+//! *Ports that compete.* In a router and a switch the packets of a port leave through several. So
+//! that one whose queue is long does not take the frames of all, each may have as many more as are
+//! left to all together: the *dynamic thresholds* of switches with shared memory. Source: A. K.
+//! Choudhury, E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches",
+//! IEEE/ACM ToN 6(2), 1998, with a factor of 1.
 //!
 //! Cost: a record of four bytes and one counter written at each change of owner, and in a router
 //! one more counter.
@@ -109,7 +109,8 @@ struct Reception {
 /// The frames of packets that arrived at a port.
 struct Arrived {
     device: DeviceId,
-    /// The port through which all its packets leave; in a router and a switch, itself until each is known.
+    /// The port through which all its packets leave; in a router and a switch, itself until each is
+    /// known.
     leaves: PortId,
     /// The most that wait or are sent.
     most: u32,

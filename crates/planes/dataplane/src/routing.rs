@@ -7,8 +7,8 @@
 //! own settings.
 //!
 //! *When in doubt, the longer way.* With rules or a VRF, and where the kernel does not say what it
-//! would do, the kernel is asked for all routes. Then it looks at all rules, and sources are checked
-//! strictly: what fails that goes to the kernel, which decides.
+//! would do, the kernel is asked for all routes. Then it looks at all rules, and sources are
+//! checked strictly: what fails that goes to the kernel, which decides.
 //!
 //! Non-goals: routes; forwarding sysctls, which the kernel's look-up knows itself.
 

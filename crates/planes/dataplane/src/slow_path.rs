@@ -6,8 +6,8 @@
 //! driver. At each port's egress a program charges them to the port's limits. If one port has no
 //! such program, none has: limits that hold at some ports only would be misleading.
 //!
-//! Before Linux 6.6 there is no such hook that dies with the process (tcx). Then nothing is charged,
-//! and a warning says so.
+//! Before Linux 6.6 there is no such hook that dies with the process (tcx). Then nothing is
+//! charged, and a warning says so.
 
 use crate::device::DeviceFacts;
 use narrows_bpf::tree::TreeError;
@@ -42,8 +42,8 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Those of the ports of `forwarding`, with `maps` of another process, if it has any. Nothing is
-    /// attached.
+    /// Those of the ports of `forwarding`, with `maps` of another process, if it has any. Nothing
+    /// is attached.
     pub(crate) fn load(forwarding: &Forwarding, maps: Vec<OwnedFd>) -> Self {
         if forwarding.is_paired() {
             return Self { programs: SlowPaths(Ok(PerPort::new())), shares: PerPort::new() };

@@ -1,5 +1,5 @@
-//! What the programs of a switch have to know of the kernel's bridge: which ports forward, which are
-//! in which VLAN, and where each station is.
+//! What the programs of a switch have to know of the kernel's bridge: which ports forward, which
+//! are in which VLAN, and where each station is.
 //!
 //! The bridge learns and ages; a thread writes what it knows into maps, by its announcements. So a
 //! station that moved, or a port that spanning tree blocks, is known a moment later, whatever else

@@ -98,8 +98,8 @@ impl Ways {
         }
     }
 
-    /// Tells the programs of a router how the kernel routes now. Those of a switch are told at once,
-    /// by a thread.
+    /// Tells the programs of a router how the kernel routes now. Those of a switch are told at
+    /// once, by a thread.
     ///
     /// # Errors
     /// If it does not say. Then packets are looked up in the longest way.

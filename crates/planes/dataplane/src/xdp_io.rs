@@ -11,8 +11,8 @@
 //! their tags when its first port receives, a batch at most; the other ports get theirs in the same
 //! step. A packet gets the tag of the port where it leaves just before it is sent.
 //!
-//! *Routes.* In a router and a switch the steering program leaves the number of the port through which a packet
-//! leaves in front of the frame, under the same seal.
+//! *Routes.* In a router and a switch the steering program leaves the number of the port through
+//! which a packet leaves in front of the frame, under the same seal.
 //!
 //! Cost per batch: for each device one read of the completion and RX indices, one write of the fill
 //! index, and one system call if there is something to send (copy mode, or a sleeping driver). Per

@@ -268,8 +268,8 @@ impl<I: Io> Worker<I> {
         }
     }
 
-    /// Sorts a router's arrivals at `ingress` by the ports where they leave. One that leaves nowhere
-    /// counts where it came.
+    /// Sorts a router's arrivals at `ingress` by the ports where they leave. One that leaves
+    /// nowhere counts where it came.
     #[inline(always)]
     fn sort(&mut self, ingress: PortId) {
         let Some(sorted) = &mut self.sorted else { return };

@@ -17,10 +17,10 @@ pub struct PortLimit {
 
 impl Plan {
     /// The limit that queues charge with what leaves beside them
-    /// ([`Qdisc::owe`](narrows_qdisc::Qdisc::owe)): that of a `tbf`, `cake` or `cake_mq` at the root,
-    /// or of the topmost class of an `htb` that answers for its default class. `None` if there is
-    /// none: other kinds have no limit of the whole port, or, as `hfsc` and FlowValve, none that can
-    /// be charged.
+    /// ([`Qdisc::owe`](narrows_qdisc::Qdisc::owe)): that of a `tbf`, `cake` or `cake_mq` at the
+    /// root, or of the topmost class of an `htb` that answers for its default class. `None` if
+    /// there is none: other kinds have no limit of the whole port, or, as `hfsc` and FlowValve,
+    /// none that can be charged.
     pub fn port_limit(&self) -> Option<PortLimit> {
         let limits = self.roots.iter().map(|root| self.limit_at(*root));
         let (one, shared) = limits.reduce(|one, other| if one == other { one } else { None })??;

@@ -147,8 +147,9 @@ pub trait Scheduler: Send {
     /// of the class.
     fn rank(&mut self, _place: u32, _rank: u8, _now: Nanos) {}
 
-    /// Charges `bytes` that left elsewhere to the topmost class that answers for the class `id`: as [`Meter::owe`](crate::Meter::owe) does. Schedulers
-    /// that keep no limit at a topmost class ignore it.
+    /// Charges `bytes` that left elsewhere to the topmost class that answers for the class `id`: as
+    /// [`Meter::owe`](crate::Meter::owe) does. Schedulers that keep no limit at a topmost class
+    /// ignore it.
     fn owe(&mut self, _id: u32, _bytes: Bytes, _now: Nanos) {}
 
     /// The queue sends at `now`.

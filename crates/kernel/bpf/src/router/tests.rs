@@ -208,6 +208,8 @@ impl Bed {
         }
         let (follower, tables) = &mut *self.followed.borrow_mut();
         while follower.follow() {}
+        // The kernel tells of a carrier later.
+        follower.refresh().unwrap();
         if follower.needs_listing() {
             follower.list().unwrap();
         }

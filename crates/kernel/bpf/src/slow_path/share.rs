@@ -1,8 +1,8 @@
 //! What a port's queues and `slow_path` know of each other, in memory of both: the limit that they
 //! keep together, what the kernel has sent, and whether packets wait.
 //!
-//! *Claims.* The program adds up what it lets pass. Any worker may ask what has been added since any
-//! of them asked last; exactly one of them gets each byte, and charges it. The mark of what is
+//! *Claims.* The program adds up what it lets pass. Any worker may ask what has been added since
+//! any of them asked last; exactly one of them gets each byte, and charges it. The mark of what is
 //! claimed is in the map, too, so that another process goes on from there.
 //!
 //! Memory ordering: relaxed, but for claims. Each number is complete in itself, and no other memory

@@ -1,5 +1,5 @@
-//! Whether two ports, a device with VLANs, or the devices of a router or a switch, and this host are fit for
-//! their task, and what to type if not.
+//! Whether two ports, a device with VLANs, or the devices of a router or a switch, and this host
+//! are fit for their task, and what to type if not.
 //!
 //! Facts are gathered into plain data (`gather`) and judged by pure functions, one per question,
 //! each a few lines with the reason beside it. `narrows doctor` prints the same findings for which

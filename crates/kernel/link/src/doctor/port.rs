@@ -24,8 +24,8 @@ pub(super) fn judge(facts: &PortFacts, link: &Link, wanted: &Wanted, at_tcx: boo
     findings
 }
 
-/// Judges the device of a stick, a router or a switch. What is not forwarded reaches this host at all
-/// times, so there is nothing to say about how.
+/// Judges the device of a stick, a router or a switch. What is not forwarded reaches this host at
+/// all times, so there is nothing to say about how.
 pub(super) fn judge_only(
     facts: &PortFacts,
     link: &Link,

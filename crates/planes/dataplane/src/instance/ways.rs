@@ -1,5 +1,5 @@
-//! What an instance that routes or switches does besides: it looks whether the kernel would see more
-//! than its programs do, has them follow the kernel, and has the kernel confirm neighbours.
+//! What an instance that routes or switches does besides: it looks whether the kernel would see
+//! more than its programs do, has them follow the kernel, and has the kernel confirm neighbours.
 
 use super::{Instance, InstanceOptions};
 use crate::clock;
