@@ -1,7 +1,7 @@
 //! Numbers of next hops by prefix, laid out for a look-up of the longest match in a few reads.
 //!
 //! ```text
-//!  of IPv4 18 bits, of IPv6 16     the rest
+//!  18 or 24 bits; of IPv6 16, 24   the rest
 //!  part's number                │  address in the part
 //!        │                      │        │
 //!  top ──┘                               │   half a word for each part: a number, or a node
@@ -11,9 +11,10 @@
 //! *What is not laid out.* A prefix within another of the same number, and the default route: what
 //! nothing else covers has number 0, so that the default route changes without a change here.
 //!
-//! *Speed.* A look-up reads a word of the top, a node for each branch on the way, and most often
-//! no more, since few numbers are within the node. A node passes over what all below it have in
-//! common. With 1,000,000 routes of IPv4 that is a node for a /24, and two for what is longer.
+//! *Speed.* A look-up takes as long as its reads that miss caches: a word of the top, and a node for
+//! each branch on the way, with its numbers most often in the same line. A node passes over what all
+//! below it have in common. With many prefixes the top is larger ([`part_bits`]): 64 MiB, in which
+//! an address of most IPv4 routes takes one read, and one of IPv6 two.
 //!
 //! *Memory, and how it changes while it is read:* `crates/core/image`.
 //!
@@ -40,14 +41,6 @@ impl Family {
     /// Both.
     pub const ALL: [Self; 2] = [Self::V4, Self::V6];
 
-    /// The bits that say which part it is.
-    const fn part_bits(self) -> u8 {
-        match self {
-            Self::V4 => 18,
-            Self::V6 => 16,
-        }
-    }
-
     /// The bits of an address.
     pub const fn bits(self) -> u8 {
         match self {
@@ -57,8 +50,20 @@ impl Family {
     }
 }
 
+/// The bits that say which part an address is in, with so many prefixes.
+fn part_bits(family: Family, prefixes: usize) -> u8 {
+    match (family, prefixes) {
+        (Family::V4, 100_000..) | (Family::V6, 30_000..) => 24,
+        (Family::V4, _) => 18,
+        (Family::V6, _) => 16,
+    }
+}
+
 /// Numbers by prefix, as they are to be laid out. It has no prefix of length 0.
 pub trait Source {
+    /// How many prefixes there are.
+    fn prefixes(&self) -> usize;
+
     /// The number of the longest prefix that covers all of `place`; 0 if there is none.
     fn number_of(&self, place: Prefix) -> Number;
 
@@ -70,6 +75,7 @@ pub trait Source {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layout {
     family: Family,
+    part_bits: u8,
     /// The first word behind all that was ever written.
     next: usize,
 }
@@ -90,37 +96,20 @@ impl Layout {
         family: Family,
         memory: &mut impl Memory,
     ) -> Result<Self, Full> {
-        let part_bits = family.part_bits();
+        let part_bits = part_bits(family, source.prefixes());
         let mut writer = Writer { next: (1 << part_bits) / PARTS, memory };
-        let mut within: Vec<(Prefix, Number)> = Vec::new();
-        let mut numbers = vec![Number::DEFAULT; 1 << part_bits];
-        for (prefix, number) in entries(source, Prefix::ALL, Number::DEFAULT) {
-            if prefix.len > part_bits {
-                within.push((prefix, number));
-                continue;
-            }
-            let first = part(prefix.bits, part_bits);
-            numbers[first..first + (1 << (part_bits - prefix.len))].fill(number);
-        }
-        for (at, numbers) in (0..).zip(numbers.chunks(PARTS)) {
-            if numbers.iter().any(|number| *number != Number::DEFAULT) {
-                let halves = numbers.iter().rev().map(|number| u64::from(number.0));
-                writer.point(at, halves.fold(0, |word, half| word << PART_BITS | half));
-            }
-        }
-        let part_of = |entry: &(Prefix, Number)| part(entry.0.bits, part_bits);
-        for entries in within.chunk_by(|one, other| part_of(one) == part_of(other)) {
-            let number = part_of(&entries[0]);
-            let place = node::build(entries, part_bits, numbers[number], &mut writer)?;
-            let half = placed(place, &mut writer)?;
-            point(number, half, &mut writer);
-        }
-        Ok(Self { family, next: writer.next })
+        paint(source, Prefix::ALL, part_bits, &mut writer)?;
+        Ok(Self { family, part_bits, next: writer.next })
     }
 
     /// The family of its addresses.
     pub fn family(&self) -> Family {
         self.family
+    }
+
+    /// The bits that say which part an address is in.
+    pub fn part_bits(&self) -> u8 {
+        self.part_bits
     }
 
     /// Updates the layout after changes of `prefixes` in `source`.
@@ -133,31 +122,83 @@ impl Layout {
         prefixes: &[Prefix],
         memory: &mut impl Memory,
     ) -> Result<(), Full> {
-        let part_bits = self.family.part_bits();
-        let mut changed: BTreeMap<usize, Vec<Prefix>> = BTreeMap::new();
-        for prefix in prefixes.iter().filter(|prefix| prefix.len > 0) {
-            let first = part(prefix.bits, part_bits);
-            for number in first..first + (1 << part_bits.saturating_sub(prefix.len)) {
-                changed.entry(number).or_default().push(*prefix);
-            }
-        }
+        let part_bits = self.part_bits;
         let mut writer = Writer { next: self.next, memory };
-        let updated = changed.into_iter().try_for_each(|(number, mut keys)| {
-            keys.sort_unstable();
-            keys.dedup();
-            let bits = (number as u128) << (128 - part_bits);
-            let place = Prefix { bits, len: part_bits };
-            let half = part_of(writer.read((number / PARTS) as u32), number);
-            let before = (half & IS_NODE != 0).then(|| writer.read_all(half & !IS_NODE));
-            let around = source.number_of(place);
-            let place = node::update(source, place, before, around, &keys, &mut writer)?;
-            let half = placed(place, &mut writer)?;
-            point(number, half, &mut writer);
-            Ok(())
-        });
+        let updated = update(source, prefixes, part_bits, &mut writer);
         self.next = writer.next;
         updated
     }
+}
+
+/// Updates what `prefixes` of `source` cover.
+fn update<M: Memory>(
+    source: &impl Source,
+    prefixes: &[Prefix],
+    part_bits: u8,
+    writer: &mut Writer<'_, M>,
+) -> Result<(), Full> {
+    let mut changed: BTreeMap<usize, Vec<Prefix>> = BTreeMap::new();
+    let (mut short, long): (Vec<Prefix>, Vec<Prefix>) =
+        prefixes.iter().filter(|it| it.len > 0).partition(|it| it.len < part_bits);
+    // The outermost first.
+    short.sort_unstable();
+    let mut last = None;
+    for prefix in short {
+        if last.is_none_or(|last: Prefix| !last.covers(prefix.bits)) {
+            paint(source, prefix, part_bits, writer)?;
+            last = Some(prefix);
+        }
+    }
+    for prefix in long {
+        changed.entry(part(prefix.bits, part_bits)).or_default().push(prefix);
+    }
+    for (number, mut keys) in changed {
+        keys.sort_unstable();
+        keys.dedup();
+        let place = Prefix { bits: (number as u128) << (128 - part_bits), len: part_bits };
+        let half = part_of(writer.read((number / PARTS) as u32), number);
+        let before = (half & IS_NODE != 0).then(|| writer.read_all(half & !IS_NODE));
+        let around = source.number_of(place);
+        let place = node::update(source, place, before, around, &keys, writer)?;
+        let half = placed(place, writer)?;
+        point(number, half, writer);
+    }
+    Ok(())
+}
+
+/// Lays out `whole`, which has several parts.
+fn paint<M: Memory>(
+    source: &impl Source,
+    whole: Prefix,
+    part_bits: u8,
+    writer: &mut Writer<'_, M>,
+) -> Result<(), Full> {
+    let around = source.number_of(whole);
+    let first = part(whole.bits, part_bits);
+    let mut numbers = vec![around; 1 << (part_bits - whole.len)];
+    let mut within: Vec<(Prefix, Number)> = Vec::new();
+    for (prefix, number) in entries(source, whole, around) {
+        if prefix.len > part_bits {
+            within.push((prefix, number));
+            continue;
+        }
+        let from = part(prefix.bits, part_bits) - first;
+        numbers[from..from + (1 << (part_bits - prefix.len))].fill(number);
+    }
+    let part_of = |entry: &(Prefix, Number)| part(entry.0.bits, part_bits) - first;
+    let mut halves: Vec<u32> = numbers.iter().map(|number| number.0.into()).collect();
+    for entries in within.chunk_by(|one, other| part_of(one) == part_of(other)) {
+        let at = part_of(&entries[0]);
+        halves[at] = placed(node::build(entries, part_bits, numbers[at], writer)?, writer)?;
+    }
+    for (at, halves) in ((first / PARTS) as u32..).zip(halves.chunks(PARTS)) {
+        let halves = halves.iter().rev();
+        let word = halves.fold(0, |word, half| word << PART_BITS | u64::from(*half));
+        if writer.read(at) != word {
+            writer.point(at, word);
+        }
+    }
+    Ok(())
 }
 
 /// The parts in a word of the top, and the bits of each.
@@ -210,8 +251,7 @@ fn entries(source: &impl Source, place: Prefix, around: Number) -> Vec<(Prefix, 
 
 /// The number that the image in `memory` has for `address`: the look-up of the program in the
 /// driver.
-pub fn find(memory: &impl Memory, family: Family, address: u128) -> Number {
-    let part_bits = family.part_bits();
+pub fn find(memory: &impl Memory, part_bits: u8, address: u128) -> Number {
     let number = part(address, part_bits);
     let half = part_of(memory.read(number / PARTS), number);
     if half & IS_NODE == 0 {

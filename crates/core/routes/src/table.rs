@@ -406,6 +406,10 @@ impl<A: Address> Table<A> {
 }
 
 impl<A: Address> Source for Table<A> {
+    fn prefixes(&self) -> usize {
+        self.len()
+    }
+
     fn number_of(&self, place: Prefix) -> Number {
         let lengths = (1..=place.len).rev().filter(|len| self.lengths[usize::from(*len)] > 0);
         let number = lengths.map(|len| shortened(place, len)).find_map(|prefix| {

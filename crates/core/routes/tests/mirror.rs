@@ -59,8 +59,8 @@ impl Program {
     }
 
     fn find(&self, mirror: &Mirror, address: u128) -> Option<Hop> {
-        let (_, words) = self.image.as_ref().filter(|_| mirror.is_sure(self.family))?;
-        let number = match (find(words, self.family, address), self.family) {
+        let (layout, words) = self.image.as_ref().filter(|_| mirror.is_sure(self.family))?;
+        let number = match (find(words, layout.part_bits(), address), self.family) {
             (Number::DEFAULT, Family::V6) => Number::DEFAULT_V6,
             (number, _) => number,
         };

@@ -24,6 +24,9 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 const HOP_IS_KNOWN: u64 = 1 << 63;
 const HOP_PORT_SHIFT: u32 = 32;
 
+/// Of a root.
+const ROOT_PART_BITS_SHIFT: u32 = 32;
+
 /// Routes cannot be put where programs look them up.
 #[derive(Debug, thiserror::Error)]
 pub enum RoutesError {
@@ -108,9 +111,9 @@ impl RouteTables {
                 self.root(family, 0);
                 outcome = Err(error);
             }
-            let first = self.images[family as usize].as_ref().map(|(_, chunks)| chunks.first + 1);
-            if let Some(first) = first.filter(|_| mirror.is_sure(family)) {
-                self.root(family, first);
+            let root = self.images[family as usize].as_ref().map(root_of);
+            if let Some(root) = root.filter(|_| mirror.is_sure(family)) {
+                self.root(family, root);
             }
         }
         outcome
@@ -119,11 +122,11 @@ impl RouteTables {
     /// What a program finds for `address`, whose bits are those from the highest of 128 on: the
     /// number in the array of next hops, and the next hop. None while there is no image.
     pub fn find(&self, family: Family, address: u128) -> Option<(Number, Option<Hop>)> {
-        let (_, chunks) = self.images[family as usize].as_ref()?;
+        let (layout, chunks) = self.images[family as usize].as_ref()?;
         if self.roots[family as usize].load(Relaxed) == 0 {
             return None;
         }
-        let number = match (find(chunks, family, address), family) {
+        let number = match (find(chunks, layout.part_bits(), address), family) {
             (Number::DEFAULT, Family::V6) => Number::DEFAULT_V6,
             (number, _) => number,
         };
@@ -141,13 +144,9 @@ impl RouteTables {
         // A failure leaves none.
         let before = self.images[family as usize].take();
         let renewed = self.laid_out(family, mirror);
-        if let Ok((_, chunks)) = &renewed {
-            // A doubt is no reason to lead to it.
-            let first = if mirror.is_sure(family) { chunks.first + 1 } else { 0 };
-            self.root(family, first);
-        } else {
-            self.root(family, 0);
-        }
+        // It leads to the new one, if that is sure.
+        let root = renewed.as_ref().ok().filter(|_| mirror.is_sure(family)).map(root_of);
+        self.root(family, root.unwrap_or(0));
         if let Some((_, chunks)) = before {
             self.chunks.wait_for_readers()?;
             self.chunks.free(chunks)?;
@@ -173,11 +172,16 @@ impl RouteTables {
         }
     }
 
-    /// Leads programs to the image of `family` whose first chunk is `root` less one; to none with
-    /// 0.
-    fn root(&self, family: Family, root: u32) {
-        self.roots[family as usize].store(root.into(), Release);
+    /// Leads programs to the image of `family` with that [root](root_of); to none with 0.
+    fn root(&self, family: Family, root: u64) {
+        self.roots[family as usize].store(root, Release);
     }
+}
+
+/// What leads programs to an image: its first chunk, and one more, and the bits that say which part
+/// an address is in.
+fn root_of((layout, chunks): &(Layout, Chunks)) -> u64 {
+    u64::from(layout.part_bits()) << ROOT_PART_BITS_SHIFT | u64::from(chunks.first + 1)
 }
 
 impl SharedHop {

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! With [`LISTED_HERE`], word 3 has the numbers themselves, from its highest bits on: two, or four
-//! if no slot has a node. Elsewhere, four numbers are in a word in the same order. They are right
-//! behind a node that the top leads to, most often in the same cache line.
+//! if no slot has a node. Elsewhere, four numbers are in a word in the same order. Behind a node that
+//! the top leads to are the nodes of its slots, and its numbers: a few are in the same cache line.
 
 use super::{Source, entries};
 use crate::number::Number;
@@ -49,7 +49,9 @@ pub(super) enum Place {
 /// A node that has no place yet.
 pub(super) struct Made {
     cell: Cell,
-    /// Its numbers, if they are elsewhere.
+    /// The nodes of its slots, if they have no place yet.
+    children: Vec<Cell>,
+    /// Its numbers, if they are elsewhere and have no place yet.
     numbers: Vec<u64>,
 }
 
@@ -138,7 +140,7 @@ pub(super) fn update<M: Memory>(
         let from = keys.partition_point(|key| slot(key.bits, branch) < number);
         let to = keys.partition_point(|key| slot(key.bits, branch) <= number);
         let found = match (&keys[from..to], had) {
-            ([], Some(cell)) => Place::Node(Made { cell, numbers: Vec::new() }),
+            ([], Some(cell)) => Place::Node(Made::kept(cell)),
             ([], None) => {
                 Place::Whole(self::number(&cell, old.index(number), |at| writer.read(at)))
             }
@@ -272,38 +274,54 @@ impl New {
         let mut kind = self.skipped | u64::from(self.skip);
         let mut children = Vec::with_capacity(self.children.len());
         for child in self.children {
-            children.push(child.with_numbers_put(writer)?);
+            children.push(child.placed_apart(writer)?);
         }
-        let (first, room) = match children.is_empty() {
-            true => (0, NUMBERS),
-            false => (u64::from(writer.put(&children.concat())?), NUMBERS / 2),
-        };
+        let room = if children.is_empty() { NUMBERS } else { NUMBERS / 2 };
         let mut numbers: Vec<u64> = listed(&listed_here).collect();
-        let mut last = first;
+        let mut last = 0;
         if listed_here.len() <= room {
             kind |= LISTED_HERE;
-            last |= numbers.pop().unwrap_or_default();
+            last = numbers.pop().unwrap_or_default();
         }
-        Ok(Place::Node(Made { cell: [self.partial, starts, kind, last], numbers }))
+        Ok(Place::Node(Made { cell: [self.partial, starts, kind, last], children, numbers }))
     }
 }
 
 impl Made {
-    /// Writes the node, with its numbers right behind it. Returns the number of its first word.
+    /// A node whose slots' nodes and numbers stay where they are.
+    fn kept(cell: Cell) -> Self {
+        Self { cell, children: Vec::new(), numbers: Vec::new() }
+    }
+
+    /// Writes the node, with all that has no place right behind it. Returns the number of its first
+    /// word.
     pub(super) fn put<M: Memory>(mut self, writer: &mut Writer<'_, M>) -> Result<u32, Full> {
-        let first = writer.place(self.cell.len() + self.numbers.len())?;
-        if !self.numbers.is_empty() {
-            self.cell[3] |= u64::from(first + CELL_WORDS) << 32;
-        }
-        writer.fill(first, &[&self.cell[..], &self.numbers].concat());
+        let behind = self.children.len() * self.cell.len();
+        let first = writer.place(self.cell.len() + behind + self.numbers.len())?;
+        let children = first + CELL_WORDS;
+        self.lead_to(children, children + behind as u32);
+        writer.fill(first, &self.cell);
+        writer.fill(children, &self.children.concat());
+        writer.fill(children + behind as u32, &self.numbers);
         Ok(first)
     }
 
-    /// The node, whose numbers are written elsewhere.
-    fn with_numbers_put<M: Memory>(mut self, writer: &mut Writer<'_, M>) -> Result<Cell, Full> {
-        if !self.numbers.is_empty() {
-            self.cell[3] |= u64::from(writer.put(&self.numbers)?) << 32;
-        }
+    /// The node, after all that has no place was written elsewhere.
+    fn placed_apart<M: Memory>(mut self, writer: &mut Writer<'_, M>) -> Result<Cell, Full> {
+        let children =
+            if self.children.is_empty() { 0 } else { writer.put(&self.children.concat())? };
+        let numbers = if self.numbers.is_empty() { 0 } else { writer.put(&self.numbers)? };
+        self.lead_to(children, numbers);
         Ok(self.cell)
+    }
+
+    /// Sets where the nodes of its slots and its numbers are, if they had no place.
+    fn lead_to(&mut self, children: u32, numbers: u32) {
+        if !self.children.is_empty() {
+            self.cell[3] |= u64::from(children);
+        }
+        if !self.numbers.is_empty() {
+            self.cell[3] |= u64::from(numbers) << 32;
+        }
     }
 }

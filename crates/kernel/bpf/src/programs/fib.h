@@ -18,11 +18,9 @@
 #define HOPS_MAX (1 << 16)
 /* Numbers: what no other prefix covers. Of IPv6 the next one. */
 #define DEFAULT_ROUTE 0
-/* The bits that say which part it is. The top has half a word for each. */
-#define PART_BITS_V4 18
-#define PART_BITS_V6 16
+/* In half a word of a part. */
 #define PART_IS_NODE (1U << 31)
-/* Of the 32 bits of an address, or of 128, the top takes these, and each node at least 6. */
+/* Of the 32 bits of an address, or of 128, the top takes at least 16, and each node 6. */
 #define NODES_MAX_V4 3
 #define NODES_MAX_V6 19
 
@@ -34,8 +32,9 @@
 #define HOP_IS_KNOWN (1ULL << 63)
 #define HOP_PORT_SHIFT 32
 
-/* Made by user space, as are the next two: the first chunk of the image of IPv4 and of IPv6, and
- * one more. 0 if there is none. */
+/* Made by user space, as are the next two: of the images of IPv4 and of IPv6 the first chunk, and
+ * one more, and in the upper half the bits of an address that say which part it is in. 0 if there
+ * is none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -116,10 +115,11 @@ static __always_inline __u32 part_of(__u32 first, __u32 part)
 	return word ? *word >> (part & 1) * 32 : DEFAULT_ROUTE;
 }
 
-static __always_inline __u32 number_v4(__u32 first, __u32 address)
+static __always_inline __u32 number_v4(__u64 root, __u32 address)
 {
-	__u32 at = part_of(first, address >> (32 - PART_BITS_V4)), number, read = 0;
-	__u64 high = (__u64)address << 32 << PART_BITS_V4;
+	__u32 first = root - 1, bits = root >> 32 & 31, number, read = 0;
+	__u32 at = part_of(first, (__u64)address << bits >> 32);
+	__u64 high = (__u64)address << 32 << bits;
 
 	if (!(at & PART_IS_NODE))
 		return at;
@@ -134,15 +134,16 @@ static __always_inline __u32 number_v4(__u32 first, __u32 address)
 }
 
 /* A global function: the verifier looks at it by itself. */
-__noinline __u32 number_v6(__u32 first, __u64 high, __u64 low)
+__noinline __u32 number_v6(__u64 root, __u64 high, __u64 low)
 {
-	__u32 at = part_of(first, high >> (64 - PART_BITS_V6)), number, read = 0;
+	__u32 first = root - 1, bits = root >> 32 & 31, number, read = 0;
+	__u32 at = part_of(first, high >> 32 >> (32 - bits));
 
 	if (!(at & PART_IS_NODE))
 		return at;
 	at &= ~PART_IS_NODE;
-	high = high << PART_BITS_V6 | low >> (64 - PART_BITS_V6);
-	low <<= PART_BITS_V6;
+	high = high << bits | low >> 32 >> (32 - bits);
+	low <<= bits;
 	for (int i = 0; i < NODES_MAX_V6; i++) {
 		number = step(first, &at, high, &read);
 		if (number != NEXT_NODE)
@@ -155,24 +156,24 @@ __noinline __u32 number_v6(__u32 first, __u64 high, __u64 low)
 	return DEFAULT_ROUTE;
 }
 
-/* The first chunk of an image, and one more; 0 if there is none. */
-static __always_inline __u32 fib_root(__u32 is_v6)
+/* What leads to an image; 0 if there is none. */
+static __always_inline __u64 fib_root(__u32 is_v6)
 {
 	const volatile __u64 *root = bpf_map_lookup_elem(&fib_roots, &is_v6);
 
 	return root ? *root : 0;
 }
 
-static __always_inline const struct hop *hop_v4(__u32 root, __u32 address)
+static __always_inline const struct hop *hop_v4(__u64 root, __u32 address)
 {
-	__u32 number = number_v4(root - 1, address);
+	__u32 number = number_v4(root, address);
 
 	return bpf_map_lookup_elem(&fib_hops, &number);
 }
 
-static __always_inline const struct hop *hop_v6(__u32 root, __u64 high, __u64 low)
+static __always_inline const struct hop *hop_v6(__u64 root, __u64 high, __u64 low)
 {
-	__u32 number = number_v6(root - 1, high, low);
+	__u32 number = number_v6(root, high, low);
 
 	number += !number;
 	return bpf_map_lookup_elem(&fib_hops, &number);

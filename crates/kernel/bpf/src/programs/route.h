@@ -301,7 +301,7 @@ static __always_inline int is_plausible(struct context *ctx, struct asked *asked
 }
 
 /* The next hop of an IPv4 address, if the kernel does not have to be asked. */
-static __always_inline const struct hop *known_hop_v4(__u32 root, __be32 address)
+static __always_inline const struct hop *known_hop_v4(__u64 root, __be32 address)
 {
 	const struct hop *hop = hop_v4(root, bpf_ntohl(address));
 
@@ -314,9 +314,9 @@ static __always_inline const struct hop *known_hop_v4(__u32 root, __be32 address
 static __always_inline int find_at_once(struct asked *asked, struct way *way)
 {
 	const struct ingress *ingress = asked->ingress;
-	__u32 is_v6 = way->version == 6, root;
+	__u32 is_v6 = way->version == 6;
 	const struct hop *hop;
-	__u64 how;
+	__u64 how, root;
 
 	if (!ingress->by_image[is_v6])
 		return 0;

@@ -43,7 +43,7 @@ static __always_inline int finds(struct xdp_md *ctx, const struct address *addre
 {
 	struct bpf_fib_lookup fib = {};
 	const struct hop *hop;
-	__u32 root;
+	__u64 root;
 
 	if (mode == 1) {
 		root = fib_root(is_v6);
