@@ -1,18 +1,22 @@
-//! Any bytes in the places where the kernel speaks: link and address messages of netlink, entries of
-//! a bridge's table, the name of its release, and the word about translation that a steering program leaves before a frame.
-//!
-//! None may panic, truncated or not.
+//! Any bytes in the places where the kernel speaks: link and address messages of netlink, entries
+//! of a bridge's table, the name of its release, and the word about translation that a steering
+//! program leaves before a frame.  None may panic, truncated or not.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use narrows_bpf::translation;
 use narrows_link::doctor::KernelVersion;
+use narrows_link::routes::RouteEvent;
 use narrows_link::switching::SwitchEvent;
 use narrows_link::{Address, LinkStatus};
 use narrows_packet::dissect::Dissector;
 
 fuzz_target!(|bytes: &[u8]| {
+    // Routes, neighbours and next-hop objects, as added and as removed.
+    for kind in [24, 25, 28, 29, 104, 105] {
+        let _ = RouteEvent::parse(kind, true, bytes);
+    }
     let status = LinkStatus::parse(bytes);
     assert!(status.is_none() || bytes.len() >= 16, "an interface without a header");
     let address = Address::parse(bytes);

@@ -6,7 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_sets::image::{Layout, Memory, find};
+use narrows_image::Memory;
+use narrows_sets::image::{Layout, find};
 use narrows_sets::{Family, Host, Key, Match, Named, Restore, Sets, Shape};
 use narrows_units::Nanos;
 

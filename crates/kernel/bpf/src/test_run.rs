@@ -127,9 +127,16 @@ unsafe fn run(
     program: BorrowedFd<'_>,
     options: &mut libbpf_sys::bpf_test_run_opts,
 ) -> io::Result<()> {
-    // SAFETY: the program is an open descriptor; the caller vouches for the rest.
-    let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), options) };
-    if outcome < 0 { Err(io::Error::from_raw_os_error(-outcome)) } else { Ok(()) }
+    loop {
+        // SAFETY: the program is an open descriptor; the caller vouches for the rest.
+        let outcome = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), options) };
+        match io::Error::from_raw_os_error(outcome.saturating_neg()) {
+            _ if outcome >= 0 => return Ok(()),
+            // By a signal, which the kernel looks for when it has run for a while.
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            error => return Err(error),
+        }
+    }
 }
 
 /// The size of `struct __sk_buff` of `linux/bpf.h`, and where some of its fields are.

@@ -79,6 +79,32 @@ pub enum RouteEvent {
     Overrun,
 }
 
+impl RouteEvent {
+    /// The change that a message of that type tells of, by its body; `replace` if it has the flag
+    /// `NLM_F_REPLACE`. None if it is of no interest.
+    pub fn parse(kind: u16, replace: bool, body: &[u8]) -> Option<Self> {
+        match kind {
+            libc::RTM_NEWROUTE => {
+                message::route(body).map(|route| RouteEvent::Added { route, replace })
+            }
+            libc::RTM_DELROUTE => message::route(body).map(RouteEvent::Removed),
+            libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
+                let NeighbourChange { ifindex, address, mac } = message::neighbour(body)?;
+                let mac = mac.filter(|_| kind == libc::RTM_NEWNEIGH);
+                Some(RouteEvent::Neighbour { ifindex, address, mac })
+            }
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
+                let (id, object) = message::object(body)?;
+                Some(RouteEvent::Object { id, object: (kind == RTM_NEWNEXTHOP).then_some(object) })
+            }
+            libc::RTM_NEWLINK => LinkStatus::parse(body).map(RouteEvent::Link),
+            libc::RTM_DELLINK => LinkStatus::parse(body).map(|it| RouteEvent::LinkGone(it.ifindex)),
+            libc::RTM_DELADDR => Some(RouteEvent::AddressGone),
+            _ => None,
+        }
+    }
+}
+
 /// A subscription to changes of routes, next-hop objects, neighbours and devices of one network
 /// namespace.
 pub struct RouteMonitor {
@@ -111,7 +137,8 @@ impl RouteMonitor {
             Ok(datagram) => {
                 for message in netlink::messages(&datagram) {
                     let replace = message.flags() & NLM_F_REPLACE != 0;
-                    let event = event(message.message_type(), replace, message.payload());
+                    let kind = message.message_type();
+                    let event = RouteEvent::parse(kind, replace, message.payload());
                     event.into_iter().for_each(&mut see);
                 }
                 true
@@ -130,29 +157,6 @@ impl RouteMonitor {
 impl AsFd for RouteMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// The change that a message tells of; none if it is of no interest.
-fn event(kind: u16, replace: bool, body: &[u8]) -> Option<RouteEvent> {
-    match kind {
-        libc::RTM_NEWROUTE => {
-            message::route(body).map(|route| RouteEvent::Added { route, replace })
-        }
-        libc::RTM_DELROUTE => message::route(body).map(RouteEvent::Removed),
-        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
-            let NeighbourChange { ifindex, address, mac } = message::neighbour(body)?;
-            let mac = mac.filter(|_| kind == libc::RTM_NEWNEIGH);
-            Some(RouteEvent::Neighbour { ifindex, address, mac })
-        }
-        RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
-            let (id, object) = message::object(body)?;
-            Some(RouteEvent::Object { id, object: (kind == RTM_NEWNEXTHOP).then_some(object) })
-        }
-        libc::RTM_NEWLINK => LinkStatus::parse(body).map(RouteEvent::Link),
-        libc::RTM_DELLINK => LinkStatus::parse(body).map(|it| RouteEvent::LinkGone(it.ifindex)),
-        libc::RTM_DELADDR => Some(RouteEvent::AddressGone),
-        _ => None,
     }
 }
 
@@ -241,7 +245,7 @@ mod tests {
             family in prop_oneof![Just(2_u8), Just(10_u8), any::<u8>()],
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
-            let _ = event(kind, false, &[&[family], &bytes[..]].concat());
+            let _ = RouteEvent::parse(kind, false, &[&[family], &bytes[..]].concat());
         }
     }
 }

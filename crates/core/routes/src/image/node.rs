@@ -12,8 +12,9 @@
 //! ```
 //!
 //! With [`LISTED_HERE`], word 3 has the numbers themselves, from its highest bits on: two, or four
-//! if no slot has a node. Elsewhere, four numbers are in a word in the same order. Behind a node that
-//! the top leads to are the nodes of its slots, and its numbers: a few are in the same cache line.
+//! if no slot has a node. Elsewhere, four numbers are in a word in the same order. Behind a node
+//! that the top leads to are the nodes of its slots, and its numbers: a few are in the same cache
+//! line.
 
 use super::{Source, entries};
 use crate::number::Number;
