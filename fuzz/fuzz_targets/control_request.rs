@@ -54,6 +54,7 @@ fuzz_target!(|bytes: &[u8]| {
         | Request::Show
         | Request::ShowWithTrees
         | Request::LetGo { .. }
+        | Request::Route(_)
         | Request::Upgrade { .. }
         | Request::UpgradeStatus => {}
         Request::Set { args } => {

@@ -11,10 +11,10 @@
 //! *What is not laid out.* A prefix within another of the same number, and the default route: what
 //! nothing else covers has number 0, so that the default route changes without a change here.
 //!
-//! *Speed.* A look-up takes as long as its reads that miss caches: a word of the top, and a node for
-//! each branch on the way, with its numbers most often in the same line. A node passes over what all
-//! below it have in common. With many prefixes the top is larger ([`part_bits`]): 64 MiB, in which
-//! an address of most IPv4 routes takes one read, and one of IPv6 two.
+//! *Speed.* A look-up takes as long as its reads that miss caches: a word of the top, and a node
+//! for each branch on the way, with its numbers most often in the same line. A node passes over
+//! what all below it have in common. With many prefixes the top is larger ([`part_bits`]): 64 MiB,
+//! in which an address of most IPv4 routes takes one read, and one of IPv6 two or three.
 //!
 //! *Memory, and how it changes while it is read:* `crates/core/image`.
 //!
