@@ -26,6 +26,12 @@ use std::process::ExitCode;
 ///
 /// Exit codes: 0; 1 if the three do not agree, or nothing could be asked. While routes change, they
 /// may not agree for a moment.
+///
+/// Examples:
+///
+///   narrows route get 198.51.100.7
+///   narrows route get 2001:db8:f::7 from 2001:db8:a::5 iif eth1
+///   narrows route stats --json
 #[derive(Args)]
 #[command(verbatim_doc_comment)]
 pub struct Route {

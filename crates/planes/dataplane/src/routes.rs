@@ -70,16 +70,19 @@ impl RouteThread {
         Ok(Self { state, stop, thread: Some(thread) })
     }
 
-    /// What is known, as of all that the kernel has announced; none while it is being listed.
-    pub(crate) fn state(&self) -> Option<MutexGuard<'_, State>> {
-        let mut state = self.state.try_lock().ok()?;
-        // The thread complains if it fails.
-        while state.follow().unwrap_or(false) {}
-        Some(state)
+    /// What is known. It is locked while all is listed, which may take seconds.
+    pub(crate) fn state(&self) -> Arc<Mutex<State>> {
+        Arc::clone(&self.state)
     }
 }
 
 impl State {
+    /// Follows all that the kernel has announced.
+    pub(crate) fn catch_up(&mut self) {
+        // The thread complains if it fails.
+        while self.follow().unwrap_or(false) {}
+    }
+
     /// Follows what the kernel has announced, at most for some 50 ms; returns whether there was
     /// anything.
     fn follow(&mut self) -> Result<bool, RoutesError> {

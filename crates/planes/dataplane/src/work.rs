@@ -71,7 +71,18 @@ impl Work<'_> {
             Request::Ports => Answer::Ports(self.instance.forwarding().names().to_vec()),
             Request::Show => Answer::Show(Box::new(self.instance.show())),
             Request::UpgradeStatus => Answer::Upgrade(self.upgrades.status()),
-            Request::Route(asked) => self.instance.answer_about_routes(asked),
+            Request::Route(asked) => {
+                if !self.has_reader() {
+                    return Step::Later;
+                }
+                match self.instance.about_routes(asked) {
+                    Ok(question) => {
+                        *task = self.beside(|| question.answer());
+                        return Step::Later;
+                    }
+                    Err(why) => Answer::Refused(why),
+                }
+            }
             Request::ShowWithTrees => {
                 if !self.has_reader() {
                     return Step::Later;
