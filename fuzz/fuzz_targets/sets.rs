@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_image::Memory;
+use narrows_image::Words;
 use narrows_sets::image::{Layout, find};
 use narrows_sets::{Family, Host, Key, Match, Named, Restore, Sets, Shape};
 use narrows_units::Nanos;
@@ -20,26 +20,6 @@ impl Host for Alone {
 
     fn counted(&self, named: &Named, key: &Key) -> (u64, u64) {
         named.set.initial(key)
-    }
-}
-
-struct Words(Vec<u64>);
-
-impl Memory for Words {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn read(&self, at: usize) -> u64 {
-        self.0[at]
-    }
-
-    fn write(&mut self, at: usize, word: u64) {
-        self.0[at] = word;
-    }
-
-    fn publish(&mut self, at: usize, word: u64) {
-        self.0[at] = word;
     }
 }
 

@@ -55,6 +55,21 @@ impl Prefix {
     /// All addresses.
     pub const ALL: Self = Self { bits: 0, len: 0 };
 
+    /// The first `len` of `bits`, at most 128.
+    pub fn new(bits: u128, len: u8) -> Self {
+        Self { bits: bits & !Self::behind(len), len }
+    }
+
+    /// The last address that it has.
+    pub fn last(self) -> u128 {
+        self.bits | Self::behind(self.len)
+    }
+
+    /// The bits behind the first `len`.
+    fn behind(len: u8) -> u128 {
+        u128::MAX.checked_shr(len.into()).unwrap_or(0)
+    }
+
     /// Whether it has the address `bits`.
     pub fn covers(self, bits: u128) -> bool {
         self.len == 0 || (self.bits ^ bits) >> (128 - self.len) == 0
@@ -128,6 +143,30 @@ fn placed(next: usize, len: usize) -> usize {
     if crosses(next, CHUNK_WORDS) { next.next_multiple_of(CHUNK_WORDS) } else { next }
 }
 
+/// Memory of this process, to look something up in without a program. It panics if what may be read
+/// is written again.
+#[derive(Default)]
+pub struct Words(pub Vec<u64>);
+
+impl Memory for Words {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn read(&self, at: usize) -> u64 {
+        self.0[at]
+    }
+
+    fn write(&mut self, at: usize, word: u64) {
+        assert_eq!(self.0[at], 0, "what may be read is never written again");
+        self.0[at] = word;
+    }
+
+    fn publish(&mut self, at: usize, word: u64) {
+        self.0[at] = word;
+    }
+}
+
 /// Memory that only counts what is written, to find out how much an image takes.
 #[derive(Default)]
 pub struct Counted;
@@ -150,6 +189,16 @@ impl Memory for Counted {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_prefix_is_all_that_begins_with_its_bits() {
+        assert_eq!(Prefix::new(u128::MAX, 0), Prefix::ALL);
+        assert_eq!(Prefix::new(u128::MAX, 8), Prefix { bits: 0xff << 120, len: 8 });
+        assert_eq!(Prefix::new(7, 128), Prefix { bits: 7, len: 128 });
+        assert_eq!(Prefix::ALL.last(), u128::MAX);
+        assert_eq!(Prefix::new(0x0a << 120, 8).last(), 0x0a << 120 | u128::MAX >> 8);
+        assert_eq!(Prefix::new(7, 128).last(), 7);
+    }
 
     proptest! {
         #[test]

@@ -361,8 +361,7 @@ impl<A: Address> Table<A> {
     /// Follows a change of what covers the hosts within `prefix`.
     fn follow_hosts(&mut self, prefix: Prefix, hops: &mut Hops) {
         let first = A::of(prefix.bits);
-        let last = prefix.bits | u128::MAX.checked_shr(prefix.len.into()).unwrap_or(0);
-        let within = self.hosts.range((first, 0)..=(A::of(last), u32::MAX));
+        let within = self.hosts.range((first, 0)..=(A::of(prefix.last()), u32::MAX));
         let mut within: Vec<A> = within.map(|(host, _)| *host).collect();
         within.dedup();
         within.into_iter().for_each(|host| self.follow_host(host, hops));
@@ -398,7 +397,7 @@ impl<A: Address> Table<A> {
     /// The longest prefix with routes that covers all of `place`, and is no longer.
     fn covering(&self, place: Prefix) -> Option<(Prefix, &Entry)> {
         let lengths = (0..=place.len).rev().filter(|len| self.lengths[usize::from(*len)] > 0);
-        lengths.map(|len| shortened(place, len)).find_map(|prefix| {
+        lengths.map(|len| Prefix::new(place.bits, len)).find_map(|prefix| {
             let entry = self.entries.get(&(A::of(prefix.bits), prefix.len))?;
             entry.target().map(|_| (prefix, entry))
         })
@@ -412,16 +411,15 @@ impl<A: Address> Source for Table<A> {
 
     fn number_of(&self, place: Prefix) -> Number {
         let lengths = (1..=place.len).rev().filter(|len| self.lengths[usize::from(*len)] > 0);
-        let number = lengths.map(|len| shortened(place, len)).find_map(|prefix| {
+        let number = lengths.map(|len| Prefix::new(place.bits, len)).find_map(|prefix| {
             self.entries.get(&(A::of(prefix.bits), prefix.len)).map(Entry::number)
         });
         number.unwrap_or(Number::DEFAULT)
     }
 
     fn within(&self, place: Prefix) -> impl Iterator<Item = (Prefix, Number)> {
-        let last = place.bits | u128::MAX.checked_shr(place.len.into()).unwrap_or(0);
         let within =
-            self.entries.range((A::of(place.bits), place.len + 1)..=(A::of(last), u8::MAX));
+            self.entries.range((A::of(place.bits), place.len + 1)..=(A::of(place.last()), u8::MAX));
         within.map(|((address, len), entry)| {
             (Prefix { bits: address.bits(), len: *len }, entry.number())
         })
@@ -444,12 +442,6 @@ fn held(route: &Route, number: impl FnOnce(Target) -> Option<Number>) -> Held {
         target => number(target).map_or(HeldTarget::Ask, HeldTarget::Hop),
     };
     Held { metric: route.metric, tos: route.tos, target }
-}
-
-/// The first `len` bits of `place`.
-fn shortened(place: Prefix, len: u8) -> Prefix {
-    let behind = u128::MAX.checked_shr(len.into()).unwrap_or(0);
-    Prefix { bits: place.bits & !behind, len }
 }
 
 /// Whether a local prefix could hide longer ones that packets are routed by: not if it is one

@@ -1,34 +1,11 @@
 //! The image agrees with the prefixes for every address, after any sequence of changes.
 
-use narrows_image::{Full, Memory, Prefix};
+use narrows_image::{Full, Prefix, Words};
 use narrows_routes::Number;
 use narrows_routes::image::{Family, Layout, Source, find};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::collections::BTreeMap;
-
-/// Words as a look-up sees them.
-#[derive(Default)]
-struct Words(Vec<u64>);
-
-impl Memory for Words {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn read(&self, at: usize) -> u64 {
-        self.0[at]
-    }
-
-    fn write(&mut self, at: usize, word: u64) {
-        assert_eq!(self.0[at], 0, "what may be read is never written again");
-        self.0[at] = word;
-    }
-
-    fn publish(&mut self, at: usize, word: u64) {
-        self.0[at] = word;
-    }
-}
 
 /// The naive model: all prefixes, and a search through all of them.
 #[derive(Default, Debug)]
@@ -49,10 +26,6 @@ impl Source for Naive {
         let inside = move |it: &Prefix| it.len > place.len && place.covers(it.bits);
         self.0.iter().filter(move |(it, _)| inside(it)).map(|(it, number)| (*it, *number))
     }
-}
-
-fn prefix(bits: u128, len: u8) -> Prefix {
-    Prefix { bits: bits & !(u128::MAX.checked_shr(len.into()).unwrap_or(0)), len }
 }
 
 /// Close to each other, so that prefixes meet, at the borders of /8, /16, /18 and /24.
@@ -86,8 +59,8 @@ fn changes(
 ) -> impl Strategy<Value = Vec<Change>> {
     // Few numbers, so that neighbours have the same; some more, so that lists are long.
     let number = prop_oneof![1 => Just(None), 3 => (1..4_u16).prop_map(Some), 1 => any::<u16>().prop_map(Some)];
-    let change =
-        (bits, len, number).prop_map(|(bits, len, number)| (prefix(bits, len), number.map(Number)));
+    let change = (bits, len, number)
+        .prop_map(|(bits, len, number)| (Prefix::new(bits, len), number.map(Number)));
     proptest::collection::vec(change, 0..120)
 }
 
@@ -109,7 +82,7 @@ fn agree(
 fn edges(changes: &[Change], family: Family) -> Vec<u128> {
     let one = 1_u128 << (128 - family.bits());
     let edges = changes.iter().flat_map(|(it, _)| {
-        let last = it.bits | (u128::MAX.checked_shr(it.len.into()).unwrap_or(0) & !(one - 1));
+        let last = it.last() & !(one - 1);
         [it.bits, last, it.bits.wrapping_sub(one), last.wrapping_add(one)]
     });
     edges.map(|it| it & !(one - 1)).collect()
@@ -191,10 +164,10 @@ proptest! {
 fn a_prefix_with_the_number_around_it_takes_no_words() {
     let bits = 0x0a00_0000_u128 << 96;
     let mut naive = Naive::default();
-    naive.0.insert(prefix(bits, 8), Number(7));
+    naive.0.insert(Prefix::new(bits, 8), Number(7));
     let alone = Layout::size(&naive, Family::V4);
     for host in 0..1000_u128 {
-        naive.0.insert(prefix(bits | host << 96, 32), Number(7));
+        naive.0.insert(Prefix::new(bits | host << 96, 32), Number(7));
     }
     assert_eq!(Layout::size(&naive, Family::V4), alone);
 }

@@ -1,6 +1,6 @@
 //! What a program finds is what the kernel would do, or it asks the kernel.
 
-use narrows_image::{Full, Memory, Prefix};
+use narrows_image::{Full, Prefix, Words};
 use narrows_routes::image::{Layout, find};
 use narrows_routes::{
     Changed, Device, Family, Hop, Mirror, Number, Object, Route, Target, address_of, bits_of,
@@ -9,27 +9,6 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use std::collections::HashMap;
 use std::net::IpAddr;
-
-/// Words as a look-up sees them.
-struct Words(Vec<u64>);
-
-impl Memory for Words {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn read(&self, at: usize) -> u64 {
-        self.0[at]
-    }
-
-    fn write(&mut self, at: usize, word: u64) {
-        self.0[at] = word;
-    }
-
-    fn publish(&mut self, at: usize, word: u64) {
-        self.0[at] = word;
-    }
-}
 
 /// The program's side: an image for a family, and next hops by number.
 struct Program {
@@ -160,8 +139,7 @@ fn route(family: Family) -> impl Strategy<Value = Route> {
         move |(bits, len, metric, tos, target, is_local)| {
             // What is local is an address.
             let len = if is_local { family.bits() } else { len };
-            let behind = u128::MAX.checked_shr(len.into()).unwrap_or(0);
-            let prefix = Prefix { bits: bits & !behind, len };
+            let prefix = Prefix::new(bits, len);
             let (metric, tos) = if is_local { (0, 0) } else { (metric, tos) };
             let target = if is_local { Target::Ask } else { target };
             Route { family, prefix, metric, tos, target, is_local }

@@ -1,6 +1,6 @@
 //! The image agrees with the set for every address, after any sequence of changes.
 
-use narrows_image::{Full, Memory};
+use narrows_image::{Full, Words};
 use narrows_sets::image::{Layout, find};
 use narrows_sets::{Changes, Family, Host, Key, Match, Named, Sets};
 use narrows_units::Nanos;
@@ -17,29 +17,6 @@ impl Host for Alone {
 
     fn counted(&self, _: &Named, _: &Key) -> (u64, u64) {
         (0, 0)
-    }
-}
-
-/// Words as a look-up sees them.
-#[derive(Default)]
-struct Words(Vec<u64>);
-
-impl Memory for Words {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn read(&self, at: usize) -> u64 {
-        self.0[at]
-    }
-
-    fn write(&mut self, at: usize, word: u64) {
-        assert_eq!(self.0[at], 0, "what may be read is never written again");
-        self.0[at] = word;
-    }
-
-    fn publish(&mut self, at: usize, word: u64) {
-        self.0[at] = word;
     }
 }
 

@@ -113,8 +113,7 @@ pub(super) fn route(body: &[u8]) -> Option<Route> {
         (None, Some(ifindex), None) if mtu == 0 => Target::OnLink { ifindex },
         _ => Target::Ask,
     };
-    let behind = u128::MAX.checked_shr(len.into()).unwrap_or(0);
-    let prefix = Prefix { bits: bits & !behind, len };
+    let prefix = Prefix::new(bits, len);
     Some(Route { family, prefix, metric, tos, target, is_local })
 }
 
