@@ -2,7 +2,7 @@
 
 use super::{HEADERS, MTU, new_process};
 use crate::guest::bed::End;
-use crate::guest::shaper::narrows;
+use crate::guest::shaper::{self, Shaper, narrows};
 use crate::guest::traffic::answers;
 use anyhow::{Context, Result, ensure};
 use std::thread;
@@ -40,4 +40,34 @@ pub(super) fn too_old(refusal: &anyhow::Error) -> Result<()> {
     let refusal = format!("{refusal:#}");
     ensure!(refusal.contains("kernels before Linux 6.4 cannot"), "{refusal}");
     Ok(())
+}
+
+/// Lets the same program take over, where it can, and stops it. `pings` pass before and after, and
+/// the limit at `port` stays.
+pub(super) fn upgrade_or_stop(
+    ends: &[End; 2],
+    shaper: Shaper,
+    port: &str,
+    pings: impl Fn() -> Result<()>,
+) -> Result<&'static str> {
+    let log = shaper.log();
+    match take_over(ends).context(log) {
+        Ok(new_process) => {
+            let checked = pings().context("after the upgrade");
+            let policy = narrows(&["tc", "qdisc", "show", "dev", port]);
+            // Whatever comes out, so that the next check finds the ports free.
+            shaper.ended()?;
+            shaper::end(new_process)?;
+            checked?;
+            let policy = policy?;
+            ensure!(policy.contains("tbf"), "the policy is not what it was: {policy}");
+            Ok("upgraded without a lost ping")
+        }
+        Err(error) => {
+            too_old(&error)?;
+            pings().context("after the refusal")?;
+            shaper.stop()?;
+            Ok("no upgrade before Linux 6.4")
+        }
+    }
 }

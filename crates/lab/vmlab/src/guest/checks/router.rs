@@ -1,11 +1,11 @@
 //! The router: Narrows between two networks, with the kernel's routes.
 
-use super::exchange::{take_over, too_old};
+use super::exchange::upgrade_or_stop;
 use super::{Lab, MTU, SETTLE, TBF, is_running, mode};
 use crate::guest::Verdict::{self, Passed, Skipped};
 use crate::guest::bed::{End, PORTS, ip};
 use crate::guest::networks::{Networks, end_ip6};
-use crate::guest::shaper::{self, Shaper, narrows};
+use crate::guest::shaper::{Shaper, narrows};
 use crate::guest::traffic::{HEADERS, flood, ping, ping_with_hops, wait_for_ping};
 use anyhow::{Context, Result, ensure};
 use narrows_testbed::capture::Capture;
@@ -100,34 +100,10 @@ fn routed(networks: &Networks, plane: &[&str]) -> Result<String> {
     let show = shaper.show()?;
     let sum = &show["conservation"];
     ensure!(sum["unaccounted"] == 0, "{sum}");
-    let upgraded = upgrade_or_stop(networks, shaper)?;
+    let upgraded = upgrade_or_stop(&networks.ends, shaper, PORTS[1], || pings(networks))?;
     flows(networks).context("fail-open")?;
     pings(networks).context("fail-open")?;
     Ok(format!("{}; {rates}; {upgraded}", mode(&show)))
-}
-
-/// Lets the same program take over, where it can, and stops it.
-fn upgrade_or_stop(networks: &Networks, shaper: Shaper) -> Result<&'static str> {
-    let log = shaper.log();
-    match take_over(&networks.ends).context(log) {
-        Ok(new_process) => {
-            let checked = pings(networks).context("after the upgrade");
-            let policy = narrows(&["tc", "qdisc", "show", "dev", PORTS[1]]);
-            // Whatever comes out, so that the next check finds the ports free.
-            shaper.ended()?;
-            shaper::end(new_process)?;
-            checked?;
-            let policy = policy?;
-            ensure!(policy.contains("tbf"), "the policy is not what it was: {policy}");
-            Ok("upgraded without a lost ping")
-        }
-        Err(error) => {
-            too_old(&error)?;
-            pings(networks).context("after the refusal")?;
-            shaper.stop()?;
-            Ok("no upgrade before Linux 6.4")
-        }
-    }
 }
 
 /// What the router sends on, what it limits, and what it leaves to the kernel.

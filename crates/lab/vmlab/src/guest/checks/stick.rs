@@ -1,10 +1,10 @@
 //! The stick: Narrows between two VLANs of the first port.
 
-use super::exchange::{take_over, too_old};
+use super::exchange::upgrade_or_stop;
 use super::{Lab, MTU, SETTLE, TBF, is_running, mode};
 use crate::guest::Verdict::{self, Passed, Skipped};
 use crate::guest::bed::run;
-use crate::guest::shaper::{self, Shaper, narrows};
+use crate::guest::shaper::{Shaper, narrows};
 use crate::guest::traffic::{HEADERS, flood, ping, wait_for_ping};
 use crate::guest::trunk::{
     DEVICE, KERNEL, Trunk, VLANS, give_addresses, ports, remove_standby, standby,
@@ -115,34 +115,10 @@ fn shaped(lab: &Lab, trunk: &Trunk, plane: &[&str]) -> Result<String> {
     let show = shaper.show()?;
     let sum = &show["conservation"];
     ensure!(sum["unaccounted"] == 0, "{sum}");
-    let upgraded = upgrade_or_stop(trunk, shaper)?;
+    let upgraded = upgrade_or_stop(&trunk.ends, shaper, &ports()[1], || pings(trunk))?;
     flows(trunk).context("fail-open")?;
     pings(trunk).context("fail-open")?;
     Ok(format!("{}; {rates}; {upgraded}", mode(&show)))
-}
-
-/// Lets the same program take over, where it can, and stops it. The limit stays.
-fn upgrade_or_stop(trunk: &Trunk, shaper: Shaper) -> Result<&'static str> {
-    let log = shaper.log();
-    match take_over(&trunk.ends).context(log) {
-        Ok(new_process) => {
-            let checked = pings(trunk).context("after the upgrade");
-            let policy = narrows(&["tc", "qdisc", "show", "dev", &ports()[1]]);
-            // Whatever comes out, so that the next check finds the ports free.
-            shaper.ended()?;
-            shaper::end(new_process)?;
-            checked?;
-            let policy = policy?;
-            ensure!(policy.contains("tbf"), "the policy is not what it was: {policy}");
-            Ok("upgraded without a lost ping")
-        }
-        Err(error) => {
-            too_old(&error)?;
-            pings(trunk).context("after the refusal")?;
-            shaper.stop()?;
-            Ok("no upgrade before Linux 6.4")
-        }
-    }
 }
 
 /// What passes and what goes to the kernel does so again after the driver has left and come back.
