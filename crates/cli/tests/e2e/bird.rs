@@ -4,7 +4,7 @@
 //! Numbered datagrams go both ways meanwhile, so every loss is known. The kernel's routes are held
 //! against where packets leave, as the next router's device sees them.
 
-use crate::setup::{NARROWS, turn_to_count};
+use crate::setup::{NARROWS, turn_to_count, wait_until};
 use narrows_testbed::background::Background;
 use narrows_testbed::capture::Capture;
 use narrows_testbed::diamond::{Announced, Diamond, Node, PATIENCE};
@@ -57,20 +57,11 @@ fn sent(instance: &Instance, port: &str) -> u64 {
     instance.show().unwrap().port(port).unwrap().total.tx_packets
 }
 
-#[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not {what} within {PATIENCE:?}");
-        sleep(Duration::from_millis(50));
-    }
-}
-
 /// Waits until nothing is queued, and asserts that no packet is missing.
 #[track_caller]
 fn assert_accounted(instances: &[Instance]) {
     for instance in instances {
-        wait_until("at rest", || instance.show().unwrap().is_at_rest());
+        wait_until("at rest", PATIENCE, || instance.show().unwrap().is_at_rest());
         let sum = instance.show().unwrap().conservation;
         assert_eq!(sum.unaccounted, 0, "{sum:?}\n{}", instance.log());
     }
@@ -176,7 +167,7 @@ fn a_flow_moves_with_its_route_when_a_link_fails_and_comes_back_after() {
             ways.map(|(at, host)| [routed(at, host), sent(at, router.name())])
         };
         let before = count();
-        wait_until(&format!("by {router:?}, routed in the driver"), || {
+        wait_until(&format!("by {router:?}, routed in the driver"), PATIENCE, || {
             let now = count();
             (0..2).all(|way| (0..2).all(|what| now[way][what] >= before[way][what] + MANY))
         });
@@ -306,7 +297,7 @@ fn packets_follow_a_thousand_routes_that_come_and_go() {
         }
         let on = announced.iter().filter(|(router, ..)| routers.contains(router));
         let wanted: usize = on.map(|(.., networks)| networks.len()).sum();
-        wait_until(&format!("{wanted} routes"), || {
+        wait_until(&format!("{wanted} routes"), PATIENCE, || {
             let words = ["-4", "route", "show", "root", &whole];
             let routes = diamond.namespace(Node::Left).run("ip", &words).unwrap();
             routes.lines().count() == wanted

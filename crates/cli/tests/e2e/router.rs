@@ -1,7 +1,7 @@
 //! The router: the kernel's routes, our queues. Two hosts in networks of their own, and a third
 //! network behind the router.
 
-use crate::setup::{NARROWS, narrows, show, turn_to_count, turn_to_measure, wait_for};
+use crate::setup::{NARROWS, narrows, show, turn_to_count, turn_to_measure, wait_for, wait_until};
 use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
@@ -346,7 +346,7 @@ fn ways_are_shown_on(plane: &[&str]) {
     let is_used = |family: usize| ask("stats").1["families"][family]["in_use"] == true;
     ping(&bed, "10.2.0.2", &[]);
     ping(&bed, "fd02::2", &[]);
-    becomes_so(|| is_used(0) && is_used(1));
+    wait_until("in use", PATIENCE, || is_used(0) && is_used(1));
     for (to, from) in [("10.2.0.2", "10.1.0.2"), ("fd02::2", "fd01::2")] {
         for asked in [format!("get {to}"), format!("get {to} from {from} iif {PORT_A}")] {
             let (agree, ways) = ask(&asked);
@@ -369,9 +369,11 @@ fn ways_are_shown_on(plane: &[&str]) {
     assert_eq!(ask("get 10.3.0.2").1["kernel"]["dev"], "third");
     // A route is in the table at once, and with a rule no table is right.
     ip("route add 198.51.100.0/24 via 10.2.0.2");
-    becomes_so(|| ask("get 198.51.100.1").1["table"]["via"] == "10.2.0.2");
+    wait_until("in the table", PATIENCE, || {
+        ask("get 198.51.100.1").1["table"]["via"] == "10.2.0.2"
+    });
     ip("rule add from 10.9.9.9 table 100");
-    becomes_so(|| !is_used(0) && is_used(1));
+    wait_until("out of use", PATIENCE, || !is_used(0) && is_used(1));
     for wrong in [
         "get",
         "get nowhere",
@@ -380,15 +382,6 @@ fn ways_are_shown_on(plane: &[&str]) {
     ] {
         let (agree, said) = ask(wrong);
         assert!(!agree && said.is_string(), "{wrong}: {said:#}");
-    }
-}
-
-#[track_caller]
-fn becomes_so(is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it does not become so");
-        sleep(Duration::from_millis(20));
     }
 }
 

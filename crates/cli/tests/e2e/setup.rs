@@ -213,6 +213,16 @@ pub fn show(bed: &Testbed) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// Waits until it `holds`, for at most `patience`.
+#[track_caller]
+pub fn wait_until(what: &str, patience: Duration, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + patience;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not {what} within {patience:?}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
 /// Waits until `narrows show --json` satisfies `wanted`, for at most ten seconds.
 #[track_caller]
 pub fn wait_for(bed: &Testbed, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {

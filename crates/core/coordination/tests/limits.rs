@@ -23,6 +23,33 @@ fn used(world: &World, limit: Limit, from: Nanos, end: Nanos) -> f64 {
     world.sent(None, from, end) as f64 / limit.rate.bytes_in(end - from).0 as f64
 }
 
+/// Full queues, beside which `percent` of what four packets take in each step leave, of which the
+/// queue `teller` learns. Until the first of so many steps they find each other, and their burst is
+/// used up. Returns also the times of that step and of the end.
+fn beside_full_queues(
+    strategy: Strategy,
+    limit: Limit,
+    queues: usize,
+    percent: u64,
+    [first, end]: [usize; 2],
+    teller: impl Fn(usize) -> usize,
+) -> (World, Nanos, Nanos) {
+    let mut world = World::new(strategy, limit, queues);
+    let step = limit.rate.time_for(Bytes(4 * u64::from(FULL)));
+    let beside = Bytes(4 * u64::from(FULL) * percent / 100);
+    let all: Vec<usize> = (0..queues).collect();
+    let (mut now, mut from) = (MS, Nanos::ZERO);
+    for number in 0..end {
+        if number == first {
+            from = now;
+        }
+        world.flood_until(&all, &[FULL], now, now + step);
+        now += step;
+        world.owe(teller(number), beside, now);
+    }
+    (world, from, now)
+}
+
 proptest! {
     /// The sum over all meters never exceeds rate x window + burst, however late workers are; and
     /// all that was accepted leaves as fast as the rate allows.
@@ -76,20 +103,9 @@ proptest! {
     ) {
         for strategy in Strategy::ALL {
             let limit = limit(mbit, 20_000, 400_000);
-            let mut world = World::new(strategy, limit, queues);
-            let step = limit.rate.time_for(Bytes(4 * u64::from(FULL)));
-            let beside = Bytes(4 * u64::from(FULL) * percent / 100);
-            let all: Vec<usize> = (0..queues).collect();
-            let (mut now, mut from) = (MS, Nanos::ZERO);
-            for number in 0..1_000 {
-                // Until then they find each other, and their burst is used up.
-                if number == 300 {
-                    from = now;
-                }
-                world.flood_until(&all, &[FULL], now, now + step);
-                now += step;
-                world.owe((number + told) % queues, beside, now);
-            }
+            let teller = |number| (number + told) % queues;
+            let (world, from, now) =
+                beside_full_queues(strategy, limit, queues, percent, [300, 1_000], teller);
             let used = used(&world, limit, from, now) + percent as f64 / 100.0;
             let edge = (queues as u64 + 2) * u64::from(FULL) + stated_burst(limit);
             let edge = edge as f64 / limit.rate.bytes_in(now - from).0 as f64;
@@ -108,20 +124,10 @@ proptest! {
         let fair = Strategy::Fair { sync_time: None };
         for strategy in [fair, Strategy::Equal { sync_time: DEFAULT_SYNC_TIME }] {
             let limit = limit(mbit, 20_000, 400_000);
-            let mut world = World::new(strategy, limit, queues);
-            let step = limit.rate.time_for(Bytes(4 * u64::from(FULL)));
-            let beside = Bytes(4 * u64::from(FULL) * percent / 100);
-            let all: Vec<usize> = (0..queues).collect();
-            let (mut now, mut from) = (MS, Nanos::ZERO);
-            for number in 0..3_000 {
-                if number == 1_000 {
-                    from = now;
-                }
-                world.flood_until(&all, &[FULL], now, now + step);
-                now += step;
-                world.owe(0, beside, now);
-            }
-            let sent: Vec<u64> = all.iter().map(|queue| world.sent(Some(*queue), from, now)).collect();
+            let (world, from, now) =
+                beside_full_queues(strategy, limit, queues, percent, [1_000, 3_000], |_| 0);
+            let sent: Vec<u64> =
+                (0..queues).map(|queue| world.sent(Some(queue), from, now)).collect();
             let shares: Vec<f64> = sent.iter().map(|sent| *sent as f64).collect();
             prop_assert!(narrows_coordination::jain(&shares) > 0.98, "{strategy:?}: {sent:?}");
         }

@@ -34,8 +34,6 @@ pub struct Mirror {
     /// Whether a listing is there at all, and whether it is new.
     is_listed: bool,
     is_new: bool,
-    /// The numbers of the default routes that programs have.
-    defaults: [Number; 2],
     is_default_changed: bool,
 }
 
@@ -178,11 +176,7 @@ impl Mirror {
     /// The device and the gateway of `number`, as it is in an array of next hops; none if the
     /// kernel has to be asked.
     pub fn gateway(&self, number: Number) -> Option<(u32, IpAddr)> {
-        self.hops.gateway(match number {
-            Number::DEFAULT => self.defaults[0],
-            Number::DEFAULT_V6 => self.defaults[1],
-            number => number,
-        })
+        self.hops.gateway(self.own_number(number))
     }
 
     /// What changed since the last call.
@@ -192,20 +186,13 @@ impl Mirror {
         let is_new = std::mem::take(&mut self.is_new);
         let prefixes = [v4, v6].map(|prefixes| (!is_new).then_some(prefixes));
         let mut numbers = self.hops.take_changed();
-        self.defaults = [self.tables.v4.default_route(), self.tables.v6.default_route()];
         let is_default_changed = std::mem::take(&mut self.is_default_changed);
-        for (default, number) in
-            [Number::DEFAULT, Number::DEFAULT_V6].into_iter().zip(self.defaults)
-        {
-            if is_default_changed || numbers.contains(&number) {
+        for default in [Number::DEFAULT, Number::DEFAULT_V6] {
+            if is_default_changed || numbers.contains(&self.own_number(default)) {
                 numbers.insert(default);
             }
         }
-        let hop = |number| match number {
-            Number::DEFAULT => self.hops.hop(self.defaults[0]),
-            Number::DEFAULT_V6 => self.hops.hop(self.defaults[1]),
-            number => self.hops.hop(number),
-        };
+        let hop = |number| self.hops.hop(self.own_number(number));
         let hops = numbers.into_iter().map(|number| (number, hop(number))).collect();
         Changed { hops, prefixes }
     }
@@ -242,6 +229,15 @@ impl Mirror {
         match layout.family() {
             Family::V4 => layout.update(&self.tables.v4, prefixes, memory),
             Family::V6 => layout.update(&self.tables.v6, prefixes, memory),
+        }
+    }
+
+    /// The next hop's own number, where that of a default route may stand.
+    fn own_number(&self, number: Number) -> Number {
+        match number {
+            Number::DEFAULT => self.tables.v4.default_route(),
+            Number::DEFAULT_V6 => self.tables.v6.default_route(),
+            number => number,
         }
     }
 

@@ -4,6 +4,7 @@
 //! all of them. The same without a look-up is subtracted. So caches are as they are for packets to
 //! that many destinations. The table is what the kernel has in this namespace.
 
+use crate::qdisc::median;
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
 use narrows_bpf::{RouteTables, test_run::test_run};
@@ -134,9 +135,4 @@ fn program(mode: u32, addresses: &[IpAddr], ifindex: u32, tables: &RouteTables) 
     }
     let program = loaded.progs().next().context("no program")?;
     Ok(program.as_fd().try_clone_to_owned()?)
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
 }

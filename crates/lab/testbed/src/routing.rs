@@ -17,6 +17,7 @@ mod report;
 mod system;
 mod table;
 mod table6;
+mod tables;
 
 pub use report::{Report, Row};
 

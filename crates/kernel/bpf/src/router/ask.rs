@@ -13,6 +13,9 @@ mod ask_fib {
     include!(concat!(env!("OUT_DIR"), "/ask_fib.skel.rs"));
 }
 
+/// Of `sys/socket.h`.
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
 /// An Ethernet header.
 const HEADER: usize = 14;
 /// The size of `struct bpf_fib_lookup` of `linux/bpf.h`, and where its fields are.
@@ -62,7 +65,7 @@ impl AskFib {
     pub fn ask(&self, from: IpAddr, to: IpAddr, ifindex: u32) -> io::Result<FibAnswer> {
         let mut frame = vec![0; HEADER + LOOKUP];
         let question = &mut frame[HEADER..];
-        question[0] = if to.is_ipv4() { libc_family::INET } else { libc_family::INET6 };
+        question[0] = if to.is_ipv4() { AF_INET } else { AF_INET6 };
         // It fits any MTU.
         question[LENGTH..][..2].copy_from_slice(&1_u16.to_ne_bytes());
         question[IFINDEX..][..4].copy_from_slice(&ifindex.to_ne_bytes());
@@ -80,10 +83,4 @@ impl AskFib {
             (said, _) => Ok(FibAnswer::Not(said)),
         }
     }
-}
-
-/// `AF_INET` and `AF_INET6` of `sys/socket.h`.
-mod libc_family {
-    pub(super) const INET: u8 = 2;
-    pub(super) const INET6: u8 = 10;
 }

@@ -1,9 +1,9 @@
 //! A full table of the Internet's size and shape, from a seed, and destinations in it.
 
+use super::tables;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
 const SEED: u64 = 32;
@@ -26,7 +26,7 @@ pub(super) fn prefixes(count: usize) -> Vec<Prefix> {
     let mut seen = BTreeSet::new();
     while seen.len() < count {
         let drawn = random.next_u64();
-        let length = length((drawn >> 32) as u32 % 100);
+        let length = tables::length(&LENGTHS, (drawn >> 32) as u32 % 100);
         let network = drawn as u32 & (u32::MAX << (32 - length));
         if is_routed(network) {
             seen.insert(Prefix { network, length });
@@ -48,25 +48,8 @@ pub(super) fn destinations(prefixes: &[Prefix], count: usize) -> Vec<Ipv4Addr> {
 
 /// What `ip -batch` reads, to route `prefixes` by all `gateways`, at random.
 pub(super) fn commands(prefixes: &[Prefix], gateways: &[Ipv4Addr]) -> String {
-    let mut lines = String::new();
-    let mut random = Pcg64Mcg::seed_from_u64(SEED + 1);
-    for Prefix { network, length } in prefixes {
-        let gateway = gateways[random.next_u32() as usize % gateways.len()];
-        let network = Ipv4Addr::from_bits(*network);
-        let _ = writeln!(lines, "route add {network}/{length} via {gateway}");
-    }
-    lines
-}
-
-/// The length of a prefix, by a number below 100.
-fn length(mut of_hundred: u32) -> u8 {
-    for (length, share) in LENGTHS {
-        match of_hundred.checked_sub(share) {
-            Some(left) => of_hundred = left,
-            None => return length,
-        }
-    }
-    24
+    let named = |&Prefix { network, length }: &Prefix| (Ipv4Addr::from_bits(network), length);
+    tables::commands(prefixes.iter().map(named), gateways, SEED + 1)
 }
 
 /// Whether networks that start with this are in the Internet's table, and none of the testbed's.

@@ -1,9 +1,9 @@
 //! A table of IPv6 of the Internet's size and shape, from a seed, and destinations in it.
 
+use super::tables;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 use std::net::Ipv6Addr;
 
 const SEED: u64 = 6;
@@ -25,7 +25,7 @@ pub(super) fn prefixes(count: usize) -> Vec<Prefix> {
     let mut random = Pcg64Mcg::seed_from_u64(SEED);
     let mut seen = BTreeSet::new();
     while seen.len() < count {
-        let length = length(random.next_u32() % 100);
+        let length = tables::length(&LENGTHS, random.next_u32() % 100);
         // 2000::/3 is what is in use.
         let network = 0x2 << 60 | random.next_u64() >> 3;
         seen.insert(Prefix { network: network & (u64::MAX << (64 - length)), length });
@@ -47,25 +47,10 @@ pub(super) fn destinations(prefixes: &[Prefix], count: usize) -> Vec<Ipv6Addr> {
 
 /// What `ip -6 -batch` reads, to route `prefixes` by all `gateways`, at random.
 pub(super) fn commands(prefixes: &[Prefix], gateways: &[Ipv6Addr]) -> String {
-    let mut lines = String::new();
-    let mut random = Pcg64Mcg::seed_from_u64(SEED + 1);
-    for Prefix { network, length } in prefixes {
-        let gateway = gateways[random.next_u32() as usize % gateways.len()];
-        let network = Ipv6Addr::from_bits(u128::from(*network) << 64);
-        let _ = writeln!(lines, "route add {network}/{length} via {gateway}");
-    }
-    lines
-}
-
-/// The length of a prefix, by a number below 100.
-fn length(mut of_hundred: u32) -> u8 {
-    for (length, share) in LENGTHS {
-        match of_hundred.checked_sub(share) {
-            Some(left) => of_hundred = left,
-            None => return length,
-        }
-    }
-    48
+    let named = |&Prefix { network, length }: &Prefix| {
+        (Ipv6Addr::from_bits(u128::from(network) << 64), length)
+    };
+    tables::commands(prefixes.iter().map(named), gateways, SEED + 1)
 }
 
 #[cfg(test)]

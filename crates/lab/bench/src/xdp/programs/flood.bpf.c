@@ -8,6 +8,7 @@
 #include <linux/ip.h>
 #include <bpf/bpf_endian.h>
 #define LIVE
+#include "checksum.h"
 #include "out.h"
 
 #define ADDRESSES_MAX 131072
@@ -59,8 +60,7 @@ SEC("xdp")
 int flood(struct xdp_md *ctx)
 {
 	struct iphdr *ip = (void *)(long)ctx->data + sizeof(struct ethhdr);
-	__u16 *words = (void *)ip;
-	__u32 sum = 0, at;
+	__u32 at;
 	__be32 *listed_one, address;
 
 	if ((void *)(ip + 1) > (void *)(long)ctx->data_end)
@@ -78,13 +78,7 @@ int flood(struct xdp_md *ctx)
 		address = invented(at);
 	}
 	ip->saddr = address;
-	ip->check = 0;
-#pragma unroll
-	for (int i = 0; i < 10; i++)
-		sum += words[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	ip->check = ~sum;
+	set_checksum(ip);
 	return go_on();
 }
 

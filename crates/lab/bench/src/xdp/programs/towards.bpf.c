@@ -6,6 +6,7 @@
 #include <linux/ipv6.h>
 #include <bpf/bpf_endian.h>
 #define LIVE
+#include "checksum.h"
 #include "out.h"
 
 #define ADDRESSES_MAX 131072
@@ -29,18 +30,9 @@ __u32 number;
 
 static __always_inline int towards4(struct iphdr *ip, const struct in6_addr *to)
 {
-	__u16 *words = (void *)ip;
-	__u32 sum = 0;
-
 	ip->daddr = to->in6_u.u6_addr32[0];
 	ip->ttl = HOPS;
-	ip->check = 0;
-#pragma unroll
-	for (int i = 0; i < 10; i++)
-		sum += words[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	ip->check = ~sum;
+	set_checksum(ip);
 	return go_on();
 }
 
