@@ -31,9 +31,19 @@ pub struct Chooser {
 }
 
 /// Loads an object with both programs and their counters, by the maps that it shares; `own_mac` if
-/// it is to know the device's address. A macro, because each object's skeleton has types of its
-/// own.
+/// it is to know the device's address. Of two objects it is the one for XDP or for tcx, as it is
+/// attached. A macro, because each object's skeleton has types of its own.
 macro_rules! load {
+    ([$xdp:ty, $tcx:ty], $programs:tt, $maps:tt, $shared:expr, $at:expr $(, own_mac: $mac:expr)?) => {
+        match $at.entry {
+            Entry::Own | Entry::Shared => $crate::chooser::load!(
+                $xdp, $programs, $maps, $shared, $at $(, own_mac: $mac)?
+            ),
+            Entry::Tcx => $crate::chooser::load!(
+                $tcx, $programs, $maps, $shared, $at $(, own_mac: $mac)?
+            ),
+        }
+    };
     (
         $builder:ty, [$program:ident, $behind:ident], [$($map:ident),*], $shared:expr,
         $at:expr $(, own_mac: $own_mac:expr)?

@@ -39,24 +39,14 @@ impl Router {
         use {at_tcx::RouterTcxSkelBuilder as Tcx, at_xdp::RouterSkelBuilder as Xdp};
         let at = At { port, multi_buffer, entry, counted };
         let load = || {
-            Ok(match entry {
-                Entry::Own | Entry::Shared => load!(
-                    Xdp,
-                    [router, router_behind],
-                    [ingresses, port_of, own_addresses, fib_roots, fib_chunks, fib_hops],
-                    self,
-                    at,
-                    own_mac: own_mac
-                ),
-                Entry::Tcx => load!(
-                    Tcx,
-                    [router, router_behind],
-                    [ingresses, port_of, own_addresses, fib_roots, fib_chunks, fib_hops],
-                    self,
-                    at,
-                    own_mac: own_mac
-                ),
-            })
+            Ok(load!(
+                [Xdp, Tcx],
+                [router, router_behind],
+                [ingresses, port_of, own_addresses, fib_roots, fib_chunks, fib_hops],
+                self,
+                at,
+                own_mac: own_mac
+            ))
         };
         load().map_err(TreeError::Load)
     }

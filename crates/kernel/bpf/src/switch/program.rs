@@ -36,22 +36,13 @@ impl Switch {
         use {at_tcx::SwitchTcxSkelBuilder as Tcx, at_xdp::SwitchSkelBuilder as Xdp};
         let at = At { port, multi_buffer, entry, counted };
         let load = || {
-            Ok(match entry {
-                Entry::Own | Entry::Shared => load!(
-                    Xdp,
-                    [switched, switched_behind],
-                    [members, bridge_vlans, stations],
-                    self,
-                    at
-                ),
-                Entry::Tcx => load!(
-                    Tcx,
-                    [switched, switched_behind],
-                    [members, bridge_vlans, stations],
-                    self,
-                    at
-                ),
-            })
+            Ok(load!(
+                [Xdp, Tcx],
+                [switched, switched_behind],
+                [members, bridge_vlans, stations],
+                self,
+                at
+            ))
         };
         load().map_err(TreeError::Load)
     }
