@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between the datagrams of a flow.
 const PACE: Duration = Duration::from_millis(1);
@@ -295,12 +295,19 @@ fn packets_follow_a_thousand_routes_that_come_and_go() {
         for (router, set, _) in &announced {
             diamond.bird(*router).unwrap().announce(set, routers.contains(router)).unwrap();
         }
-        let on = announced.iter().filter(|(router, ..)| routers.contains(router));
-        let wanted: usize = on.map(|(.., networks)| networks.len()).sum();
-        wait_until(&format!("{wanted} routes"), PATIENCE, || {
+        let of = |is_it: &dyn Fn(Node) -> bool| -> usize {
+            let on = announced.iter().filter(|(router, ..)| is_it(*router));
+            on.map(|(.., networks)| networks.len()).sum()
+        };
+        let wanted = of(&|router| routers.contains(&router));
+        // They are all there before two neighbours have found each other: then by the other way.
+        let by_slow = of(&|router| router == Node::Slow && routers.contains(&router));
+        wait_until(&format!("{wanted} routes, {by_slow} by slow"), PATIENCE, || {
             let words = ["-4", "route", "show", "root", &whole];
             let routes = diamond.namespace(Node::Left).run("ip", &words).unwrap();
-            routes.lines().count() == wanted
+            let is_by_slow = |route: &&str| route.contains("dev slow ");
+            let slow = routes.lines().filter(is_by_slow).count();
+            (routes.lines().count(), slow) == (wanted, by_slow)
         });
     };
     let (fast, slow) = ("fast".to_owned(), "slow".to_owned());
