@@ -860,11 +860,12 @@ fn any_ends() -> impl Strategy<Value = [IpAddr; 2]> {
 
 /// Frames that mostly are what a router routes, or almost.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
-    let changes = proptest::collection::vec(
-        (prop_oneof![0_usize..60, 12_usize..24], prop_oneof![any::<u8>(), 0_u8..3]),
-        0..3,
-    );
-    let near = (any_ends(), 6_usize..80, changes, -8_i8..8).prop_map(
+    let any_byte = (prop_oneof![0_usize..60, 12_usize..24], prop_oneof![any::<u8>(), 0_u8..3]);
+    // Of IPv4: the version and how long its header is.
+    let first_byte = (Just(14_usize), 0x40_u8..0x50);
+    let changes = proptest::collection::vec(prop_oneof![9 => any_byte, 1 => first_byte], 0..3);
+    let longer = prop_oneof![3 => Just(0_isize), 1 => 1_isize..5, 1 => -8_isize..0];
+    let near = (any_ends(), 6_usize..80, changes, longer).prop_map(
         |([source, destination], bytes, changes, longer)| {
             let mut frame = frame(&source.to_string(), &destination.to_string(), bytes);
             for (at, byte) in changes {
@@ -872,7 +873,6 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
                     *into = byte;
                 }
             }
-            let longer = if longer > 4 { 0 } else { isize::from(longer) };
             frame.resize(frame.len().saturating_add_signed(longer), 0);
             frame
         },

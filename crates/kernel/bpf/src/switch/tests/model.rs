@@ -135,7 +135,7 @@ fn a_member(tag_type: Option<u16>) -> impl Strategy<Value = Member> {
     let often = || prop::bool::weighted(0.95);
     let pvid = prop_oneof![4 => prop::sample::select(&VLANS[1..]), 1 => Just(0)];
     let mtu = prop_oneof![4 => Just(MTU), 1 => Just(MTU - 4)];
-    (often(), prop::bool::weighted(0.3), often(), mtu, pvid).prop_map(
+    (often(), prop::bool::weighted(0.4), prop::bool::weighted(0.9), mtu, pvid).prop_map(
         move |(forwards, isolated, is_plain, mtu, pvid)| Member {
             forwards,
             isolated,
@@ -152,10 +152,13 @@ pub(super) fn a_bridge() -> impl Strategy<Value = Bridge> {
     let members = tag_type.prop_flat_map(|kind| prop::array::uniform4(a_member(kind)));
     let in_vlan = || (prop::bool::weighted(0.9), any::<bool>());
     let vlans = prop::array::uniform4(prop::array::uniform4(in_vlan()));
-    let stations = prop::collection::vec(a_location(), VLANS.len() * MACS.len());
+    // Most often the first is here, so that its frames have somewhere to go.
+    let first = prop_oneof![3 => Just(Some(Location::Port(HERE))), 1 => a_location()];
+    let of_vlan = (first, a_location(), a_location()).prop_map(<[_; 3]>::from);
+    let stations = prop::collection::vec(of_vlan, VLANS.len());
     (members, vlans, stations).prop_map(|(members, vlans, locations)| {
         let all = VLANS.into_iter().flat_map(|vid| MACS.map(|mac| Station { mac, vid }));
-        let stations = all.zip(locations).filter_map(|(station, at)| Some((station, at?)));
+        let stations = all.zip(locations.concat()).filter_map(|(station, at)| Some((station, at?)));
         Bridge { members, vlans, stations: stations.collect() }
     })
 }
@@ -172,8 +175,9 @@ pub(super) fn a_frame() -> impl Strategy<Value = Frame> {
         3 => tag.clone().prop_map(|tag| vec![tag]),
         1 => prop::collection::vec(tag, 2),
     ];
-    let payload = prop_oneof![8 => 40..100_usize, 1 => MTU as usize - 8..MTU as usize + 8];
-    (to, mac(), tags, payload).prop_map(|(to, source, tags, payload)| Frame {
+    let payload = prop_oneof![3 => 40..100_usize, 2 => MTU as usize - 8..MTU as usize + 8];
+    let source = prop_oneof![1 => Just(MACS[0]), 1 => mac()];
+    (to, source, tags, payload).prop_map(|(to, source, tags, payload)| Frame {
         to,
         source,
         tags,
