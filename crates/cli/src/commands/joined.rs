@@ -32,8 +32,9 @@ pub struct Joined {
     vlans: Vec<Pair>,
 
     /// Route between these interfaces: the kernel's routes, rules and neighbours say where a frame
-    /// leaves, and whatever needs more than that goes to the kernel. Each interface is a port. When
-    /// this process is gone, the kernel routes by itself (docs/router.md).
+    /// leaves, and whatever needs more than that goes to the kernel. Each interface is a port, and
+    /// its VLANs are routed with it: one port is enough. When this process is gone, the kernel routes
+    /// by itself (docs/router.md).
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', conflicts_with = "switch")]
     router: Vec<String>,
 
@@ -98,6 +99,7 @@ mod tests {
             "--stick a --vlans 100:200",
             "--stick a --vlans s1:2,3:s4",
             "--router a,b,c",
+            "--router a",
             "--switch a,b,c",
         ] {
             assert_eq!(words(good).unwrap(), good);
@@ -112,7 +114,6 @@ mod tests {
             ("--stick a --vlans 100:4095", "1 to 4094"),
             ("--stick a --vlans 1:2,2:3", "named twice"),
             ("--router a,b --ports c,d", "cannot be used with"),
-            ("--router a", "2 to 64 ports"),
             ("--router a,b,a", "named twice"),
             ("--switch a,b --router c,d", "cannot be used with"),
             ("--switch a", "a switch has 2 to 64 ports"),

@@ -2,7 +2,7 @@
 //! network behind the router.
 
 use crate::setup::{NARROWS, narrows, show, turn_to_count, turn_to_measure, wait_for, wait_until};
-use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER};
+use narrows_testbed::bed::{CLIENT, PORT_A, PORT_B, SERVER, written};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::narrows::Instance;
 use narrows_testbed::raw::RawSocket;
@@ -119,6 +119,38 @@ fn a_frame_is_routed_on(plane: &[&str]) {
     assert_eq!(came, expected);
 }
 
+#[test]
+fn a_router_of_one_port_routes_between_networks_of_the_same_link() {
+    let Some(_turn) = turn_to_count() else { return };
+    PLANES.into_iter().for_each(one_port_routes_on);
+}
+
+fn one_port_routes_on(plane: &[&str]) {
+    let bed = network();
+    let own = written(mac((bed.client(), CLIENT)));
+    for words in [
+        "addr add 10.9.0.1/24 dev port-a".to_owned(),
+        format!("neigh add 10.9.0.2 lladdr {own} dev port-a nud permanent"),
+        format!("neigh replace 10.1.0.2 lladdr {own} dev port-a nud permanent"),
+    ] {
+        bed.shaper().run("ip", &words.split(' ').collect::<Vec<_>>()).unwrap();
+    }
+    let words: Vec<&str> = ["run", "--router", PORT_A].iter().chain(plane).copied().collect();
+    let _instance = Instance::start_command(&bed, Path::new(NARROWS), &words).unwrap();
+    let ips = ["10.1.0.2", "10.9.0.2"].map(|ip| ip.parse().unwrap());
+    let frame = frames::udp4(frames::port(0), to_router(&bed), ips, 300).unwrap();
+    let capture = Capture::start(bed.client(), CLIENT, "udp port 9").unwrap();
+    let socket = RawSocket::open(bed.client(), CLIENT).unwrap();
+    assert_eq!(socket.send(&[&frame[..]]).unwrap(), 1);
+    let hop = [(bed.shaper(), PORT_A), (bed.client(), CLIENT)].map(mac);
+    let came = capture.wait_for(1, PATIENCE);
+    assert_eq!(came, [frames::routed(&frame, hop).unwrap()]);
+    let after = show(&bed);
+    assert_eq!(routed(&after, 0, "routed"), 1, "{after:#}");
+    assert_eq!(after["ports"][0]["total"]["tx_packets"], 1, "{after:#}");
+    assert_eq!(after["conservation"]["unaccounted"], 0);
+}
+
 /// A frame of UDP without a checksum from the client to the router, for the server.
 pub fn to_server(bed: &Testbed, length: usize) -> Vec<u8> {
     let ips = ["10.1.0.2", "10.2.0.2"].map(|ip| ip.parse().unwrap());
@@ -226,6 +258,8 @@ fn a_neighbour_to_which_the_kernel_sends_nothing_is_found_again_when_it_moves() 
     bed.shaper().set(&format!("{of_port}/delay_first_probe_time"), "1").unwrap();
     bed.shaper().set(&format!("{of_port}/ucast_solicit"), "1").unwrap();
     let _instance = router(&bed, &[]);
+    // The first packets may need the kernel, which finds the neighbours.
+    ping(&bed, "10.2.0.2", &[]);
     assert!(ping(&bed, "10.2.0.2", &[]).contains(" 0% packet loss"));
     let moved = ["neigh", "replace", "10.2.0.2", "lladdr", "02:00:00:00:00:01", "dev", PORT_B];
     bed.shaper().run("ip", &[&moved[..], &["nud", "stale"]].concat()).unwrap();
@@ -306,7 +340,7 @@ fn wrong_routers_are_refused_with_what_to_do_instead() {
         assert!(!output.status.success(), "{words:?}");
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    assert!(refused("run --router port-a").contains("2 to 64 ports"));
+    assert!(refused("run --router port-a,port-a").contains("named twice"));
     assert!(refused("run --router port-a,nowhere").contains("nowhere"));
     let closed = refused("run --router port-a,port-b --fail-closed");
     assert!(closed.contains("a router cannot fail closed"), "{closed}");

@@ -9,8 +9,8 @@
 //! * the **wire**: two devices, each of which is a port. What arrives at one leaves at the other.
 //! * the **stick** ("router on a stick"): one device, and pairs of VLANs on it. Each VLAN is a
 //!   port. A frame of one leaves with the tag of the other ([`stick`]).
-//! * the **router**: two devices or more, each of which is a port. Each frame leaves where the
-//!   kernel's routes say.
+//! * the **router**: devices, each of which is a port. Each frame leaves where the kernel's routes
+//!   say; perhaps where it arrived, in another VLAN.
 //! * the **switch**: the same, and each frame leaves where the kernel's bridge has learned that its
 //!   destination is.
 //!
@@ -72,10 +72,12 @@ pub enum ForwardingError {
     #[error("\"{0}\" is named twice: name each interface once")]
     Twice(String),
     /// Too few or too many interfaces.
-    #[error("a {what} has 2 to {most} ports, not {count}", most = PORTS_MAX)]
+    #[error("a {what} has {least} to {most} ports, not {count}", most = PORTS_MAX)]
     NotSoMany {
         /// What they were to be joined by.
         what: &'static str,
+        /// How few it may have.
+        least: usize,
         /// How many there are.
         count: usize,
     },
@@ -107,7 +109,7 @@ impl Forwarding {
     /// # Errors
     /// If they are too few or too many, or one is named twice.
     pub fn router(devices: &[String]) -> Result<Self, ForwardingError> {
-        Self::of_several(Kind::Router, "router", devices)
+        Self::of_several(Kind::Router, "router", 1, devices)
     }
 
     /// The switch between `devices`.
@@ -115,16 +117,17 @@ impl Forwarding {
     /// # Errors
     /// If they are too few or too many, or one is named twice.
     pub fn switch(devices: &[String]) -> Result<Self, ForwardingError> {
-        Self::of_several(Kind::Switch, "switch", devices)
+        Self::of_several(Kind::Switch, "switch", 2, devices)
     }
 
     fn of_several(
         kind: Kind,
         what: &'static str,
+        least: usize,
         devices: &[String],
     ) -> Result<Self, ForwardingError> {
-        if !(2..=PORTS_MAX).contains(&devices.len()) {
-            return Err(ForwardingError::NotSoMany { what, count: devices.len() });
+        if !(least..=PORTS_MAX).contains(&devices.len()) {
+            return Err(ForwardingError::NotSoMany { what, least, count: devices.len() });
         }
         let mut known = HashSet::new();
         match devices.iter().find(|device| !known.insert(*device)) {
@@ -282,10 +285,10 @@ mod tests {
     fn a_router_and_a_switch_have_some_ports_and_each_frame_its_own_way() {
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        for (join, what) in [
-            (Forwarding::router as fn(&[String]) -> Result<Forwarding, ForwardingError>, "router"),
-            (Forwarding::switch, "switch"),
-        ] {
+        type Join = fn(&[String]) -> Result<Forwarding, ForwardingError>;
+        for (join, what, least) in
+            [(Forwarding::router as Join, "router", 1), (Forwarding::switch, "switch", 2)]
+        {
             let joined = join(&names(&["a", "b", "c"])).unwrap();
             assert!(joined.ids().all(|port| joined.across(port).is_none()));
             assert_eq!(joined.words(), format!("--{what} a,b,c"));
@@ -296,8 +299,10 @@ mod tests {
             );
             let twice = join(&names(&["a", "b", "a"]));
             assert_eq!(twice, Err(ForwardingError::Twice("a".into())));
-            let not_so_many = |count| Err(ForwardingError::NotSoMany { what, count });
-            assert_eq!(join(&names(&["a"])), not_so_many(1));
+            let not_so_many = |count| Err(ForwardingError::NotSoMany { what, least, count });
+            let few = names(&["a"][..least - 1]);
+            assert_eq!(join(&few), not_so_many(few.len()));
+            assert_eq!(join(&names(&["a", "b"][..least])).unwrap().ids().len(), least);
             let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
             assert_eq!(join(&many), not_so_many(65));
         }

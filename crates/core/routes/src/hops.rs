@@ -115,7 +115,7 @@ impl Hops {
         }
         let destination = *self.neighbours.get(&(ifindex, gateway))?;
         let mtu = if mtu == 0 { device.mtu(family) } else { mtu };
-        Some(Hop { port: device.port?, destination, source: device.mac, mtu })
+        Some(Hop { port: device.port?, tag: device.tag, destination, source: device.mac, mtu })
     }
 
     /// The numbers whose next hop may have changed since the last call.

@@ -1,6 +1,7 @@
 //! Routes, as a kernel has them.
 
 use crate::image::Family;
+use narrows_forwarding::Tag;
 use narrows_image::Prefix;
 use std::net::IpAddr;
 
@@ -66,8 +67,10 @@ pub enum Object {
 /// What sends what is routed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Device {
-    /// The number of its port; none if it is no port.
+    /// The number of the port that it is, or that it is a VLAN of; none if it is neither.
     pub port: Option<u8>,
+    /// The tag of its frames, if it is a VLAN.
+    pub tag: Option<Tag>,
     /// Whether it is up and has a carrier.
     pub is_running: bool,
     /// Its MAC address.
@@ -91,8 +94,10 @@ impl Device {
 /// A next hop, as a program needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hop {
-    /// The number of the port through which a packet leaves.
+    /// The number of the port through which a packet leaves,
     pub port: u8,
+    /// and with which tag.
+    pub tag: Option<Tag>,
     /// The MAC addresses with which it leaves: of the next hop,
     pub destination: [u8; 6],
     /// and of the port.

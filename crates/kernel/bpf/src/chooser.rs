@@ -30,30 +30,28 @@ pub struct Chooser {
     entry: Entry,
 }
 
-/// Loads an object with both programs and their counters, by the maps that it shares; `own_mac` if
-/// it is to know the device's address. Of two objects it is the one for XDP or for tcx, as it is
+/// Loads an object with both programs and their counters, by the maps that it shares. Of two objects it is the one for XDP or for tcx, as it is
 /// attached. A macro, because each object's skeleton has types of its own.
 macro_rules! load {
-    ([$xdp:ty, $tcx:ty], $programs:tt, $maps:tt, $shared:expr, $at:expr $(, own_mac: $mac:expr)?) => {
+    ([$xdp:ty, $tcx:ty], $programs:tt, $maps:tt, $shared:expr, $at:expr) => {
         match $at.entry {
             Entry::Own | Entry::Shared => $crate::chooser::load!(
-                $xdp, $programs, $maps, $shared, $at $(, own_mac: $mac)?
+                $xdp, $programs, $maps, $shared, $at
             ),
             Entry::Tcx => $crate::chooser::load!(
-                $tcx, $programs, $maps, $shared, $at $(, own_mac: $mac)?
+                $tcx, $programs, $maps, $shared, $at
             ),
         }
     };
     (
         $builder:ty, [$program:ident, $behind:ident], [$($map:ident),*], $shared:expr,
-        $at:expr $(, own_mac: $own_mac:expr)?
+        $at:expr
     ) => {{
         let At { port, multi_buffer, entry, counted } = $at;
         let mut storage = std::mem::MaybeUninit::uninit();
         let loaded = explained(|| {
             let mut open = <$builder>::default().open(&mut storage)?;
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-                $(rodata.own_mac = $own_mac;)?
                 rodata.multi_buffer = multi_buffer.into();
                 rodata.arrives_at = port.index() as u32;
             }

@@ -38,7 +38,8 @@ unsafe impl OfAtomics for SharedTable {}
 #[repr(C)]
 pub(crate) struct SharedHop {
     pub(crate) how: AtomicU64,
-    pub(crate) addresses: [AtomicU64; 2],
+    /// Both addresses, and the tag.
+    pub(crate) words: [AtomicU64; 2],
 }
 
 // SAFETY: atomics one behind the other, 24 bytes.

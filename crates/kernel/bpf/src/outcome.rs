@@ -34,7 +34,7 @@ outcomes! {
     Routed "routed",
     /// To another MAC address: another's, multicast, broadcast.
     NotForUs "not_for_us",
-    /// ARP, with a VLAN tag, and all else.
+    /// ARP, with several VLAN tags, and all else.
     NotIp "not_ip",
     /// Shorter than its headers say.
     Short "short",
@@ -86,7 +86,8 @@ outcomes! {
     NotForwarding "not_forwarding",
     /// One of the ports is not in its VLAN.
     NotInVlan "not_in_vlan",
-    /// Its tag is of another protocol than the bridge's, or of VLAN 0.
+    /// Of a VLAN that is no interface of the router, of another protocol than the bridge's, or of
+    /// VLAN 0.
     OtherTag "other_tag",
     /// Between ports that are isolated from each other.
     Isolated "isolated",

@@ -4,9 +4,9 @@
 //! the kernel's ([`RouteTables`]), or asks the kernel (`bpf_fib_lookup`). So routes, rules and
 //! neighbours are the kernel's, and are changed with `ip`.
 //!
-//! *One router, several devices.* Which devices are ports, which addresses are this box's, and how
-//! each port's frames are looked up are maps, which user space keeps up to date while the programs
-//! run.
+//! *One router, several devices.* To the kernel, a port and each VLAN of a port are devices of their
+//! own ([`Interface`]). Which there are, which addresses are this box's, and how frames that arrive
+//! at each are looked up are maps, which user space keeps up to date while the programs run.
 //!
 //! *The kernel as the way out.* What a program does not route goes to the kernel as it arrived, and
 //! is counted by reason ([`Outcome`](crate::Outcome)). The kernel routes it, answers it, or drops
@@ -16,10 +16,10 @@
 //! leaves.
 
 use crate::load::{LoadError, explained};
-use crate::routes::RouteTables;
+use crate::routes::{RouteTables, bytes_of};
 use crate::takers::{Takers, map};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
-use narrows_forwarding::{PORTS_MAX, PortId};
+use narrows_forwarding::{PORTS_MAX, PortId, Tag};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -32,6 +32,8 @@ pub use ask::{AskFib, FibAnswer};
 
 /// `OWN_ADDRESSES_MAX` of `programs/route.h`.
 const OWN_ADDRESSES_MAX: u32 = 4096;
+/// `VLANS_MAX`.
+pub const VLANS_MAX: usize = 16384;
 /// `BPF_FIB_LOOKUP_DIRECT` of `linux/bpf.h`.
 const DIRECT: u32 = 1;
 
@@ -58,7 +60,7 @@ impl SourceCheck {
     }
 }
 
-/// How frames that arrive at a port are routed.
+/// How frames that arrive at an interface are routed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ingress {
     /// The check of their sources.
@@ -72,25 +74,47 @@ pub struct Ingress {
     pub by_tables: [bool; 2],
 }
 
-impl Ingress {
+/// What has addresses and routes of its own: a port, or a VLAN of one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interface {
+    /// The port.
+    pub port: PortId,
+    /// The tag of its frames, if it is a VLAN.
+    pub tag: Option<Tag>,
+    /// The index of its device.
+    pub ifindex: u32,
+    /// Its MAC address: frames to others go to the kernel.
+    pub mac: [u8; 6],
+    /// How frames that arrive there are routed.
+    pub ingress: Ingress,
+}
+
+impl Interface {
     /// `struct ingress` of `programs/route.h`.
-    fn bytes(self) -> Vec<u8> {
-        let check = match self.source_check {
+    fn ingress(&self) -> Vec<u8> {
+        let Ingress { source_check, direct, by_tables: [v4, v6] } = self.ingress;
+        let check = match source_check {
             SourceCheck::Off => 0,
             SourceCheck::Strict => 1,
             SourceCheck::Loose => 2,
         };
-        let flags = if self.direct { DIRECT } else { 0 };
-        let [v4, v6] = self.by_tables.map(u32::from);
-        [check, flags, v4, v6].map(u32::to_ne_bytes).concat()
+        let flags = if direct { DIRECT } else { 0 };
+        let words = [check, flags, u32::from(v4), u32::from(v6), self.ifindex];
+        [&words.map(u32::to_ne_bytes).concat()[..], &self.mac, &[0; 2]].concat()
+    }
+
+    /// `struct port_vlan`.
+    fn port_vlan(&self) -> Vec<u8> {
+        let tag = self.tag.map_or([0; 4], bytes_of);
+        [(self.port.index() as u32).to_ne_bytes(), tag].concat()
     }
 }
 
 /// What the programs of all devices of a router share.
 pub struct Router {
     ingresses: MapHandle,
-    /// Numbers of ports, by the indices of devices.
-    ports: MapHandle,
+    vlan_ingresses: MapHandle,
+    egresses: MapHandle,
     addresses: MapHandle,
     takers: Takers,
     /// Where routes are looked up.
@@ -98,37 +122,47 @@ pub struct Router {
 }
 
 impl Router {
-    /// One with these `ports`, by the indices of their devices, whose programs may look into
-    /// `tables`. It has no address yet, and looks up by all rules, without a check of sources.
+    /// One whose programs may look into `tables`. It has no address and no interface yet, so
+    /// everything goes to the kernel.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges.
-    pub fn new(ports: &[(u32, PortId)], tables: &RouteTables) -> Result<Self, LoadError> {
-        let router = explained(|| {
+    pub fn new(tables: &RouteTables) -> Result<Self, LoadError> {
+        let interfaces = (PORTS_MAX + VLANS_MAX) as u32;
+        let some = libbpf_sys::BPF_F_NO_PREALLOC;
+        explained(|| {
             Ok(Self {
-                ingresses: map(MapType::Array, "ingresses", [4, 16, PORTS_MAX as u32], 0)?,
-                ports: map(MapType::Hash, "port_of", [4, 4, PORTS_MAX as u32], 0)?,
-                addresses: map(
+                ingresses: map(MapType::Array, "ingresses", [4, 28, PORTS_MAX as u32], 0)?,
+                vlan_ingresses: map(
                     MapType::Hash,
-                    "own_addresses",
-                    [16, 4, OWN_ADDRESSES_MAX],
-                    libbpf_sys::BPF_F_NO_PREALLOC,
+                    "vlan_ingresses",
+                    [8, 28, VLANS_MAX as u32],
+                    some,
                 )?,
+                egresses: map(MapType::Hash, "egresses", [4, 8, interfaces], some)?,
+                addresses: map(MapType::Hash, "own_addresses", [16, 4, OWN_ADDRESSES_MAX], some)?,
                 takers: Takers::new()?,
                 tables: owned(tables.maps())?,
             })
-        })?;
-        router.set_ports(ports).map_err(LoadError::Other)?;
-        Ok(router)
+        })
     }
 
-    /// Makes these its ports, by the indices of their devices. What leaves through another device
-    /// goes to the kernel.
-    fn set_ports(&self, ports: &[(u32, PortId)]) -> libbpf_rs::Result<()> {
-        let entry = |&(ifindex, port): &(u32, PortId)| {
-            (ifindex.to_ne_bytes().to_vec(), (port.index() as u32).to_ne_bytes())
-        };
-        make_equal(&self.ports, &ports.iter().map(entry).collect())
+    /// Makes these its interfaces from now on: frames of other VLANs go to the kernel, and so does
+    /// what leaves through another device. A port that is not among them stays as it was.
+    ///
+    /// # Errors
+    /// If the kernel refuses it, as it does for more than [`VLANS_MAX`] VLANs.
+    pub fn set_interfaces(&self, interfaces: &[Interface]) -> libbpf_rs::Result<()> {
+        let (vlans, ports): (Vec<&Interface>, Vec<_>) =
+            interfaces.iter().partition(|interface| interface.tag.is_some());
+        let ingresses = vlans.iter().map(|vlan| (vlan.port_vlan(), vlan.ingress()));
+        make_equal(&self.vlan_ingresses, &ingresses.collect())?;
+        let egress = |it: &Interface| (it.ifindex.to_ne_bytes().to_vec(), it.port_vlan());
+        make_equal(&self.egresses, &interfaces.iter().map(egress).collect())?;
+        ports.iter().try_for_each(|port| {
+            let number = (port.port.index() as u32).to_ne_bytes();
+            self.ingresses.update(&number, &port.ingress(), MapFlags::ANY)
+        })
     }
 
     /// Makes these the addresses of this box from now on: what claims to come from one of them goes
@@ -142,18 +176,9 @@ impl Router {
                 IpAddr::V4(address) => address.to_ipv6_mapped(),
                 IpAddr::V6(address) => *address,
             };
-            (address.octets().to_vec(), [0; 4])
+            (address.octets().to_vec(), vec![0; 4])
         };
         make_equal(&self.addresses, &addresses.iter().map(entry).collect())
-    }
-
-    /// Routes frames that arrive at `port` as `ingress` says, from now on.
-    ///
-    /// # Errors
-    /// If the kernel refuses it.
-    pub fn set_ingress(&self, port: PortId, ingress: Ingress) -> libbpf_rs::Result<()> {
-        let key = (port.index() as u32).to_ne_bytes();
-        self.ingresses.update(&key, &ingress.bytes(), MapFlags::ANY)
     }
 
     /// This router, with [`Takers::sealed`].
@@ -167,12 +192,12 @@ impl Router {
         &self.takers
     }
 
-    /// How ports' frames are routed, ports, addresses, and tables: for programs.
-    pub(crate) fn maps(&self) -> [BorrowedFd<'_>; 6] {
+    /// Interfaces, addresses, and tables: for programs.
+    pub(crate) fn maps(&self) -> [BorrowedFd<'_>; 7] {
         let [roots, chunks, hops] = self.tables.each_ref().map(AsFd::as_fd);
-        let own = [&self.ingresses, &self.ports, &self.addresses].map(AsFd::as_fd);
-        let [ingresses, ports, addresses] = own;
-        [ingresses, ports, addresses, roots, chunks, hops]
+        let own = [&self.ingresses, &self.vlan_ingresses, &self.egresses, &self.addresses];
+        let [ingresses, vlan_ingresses, egresses, addresses] = own.map(AsFd::as_fd);
+        [ingresses, vlan_ingresses, egresses, addresses, roots, chunks, hops]
     }
 }
 
@@ -183,7 +208,7 @@ fn owned(maps: [BorrowedFd<'_>; 3]) -> io::Result<[OwnedFd; 3]> {
 }
 
 /// Makes the entries of `map` those of `wanted`. One that stays is there all the time.
-fn make_equal(map: &MapHandle, wanted: &BTreeMap<Vec<u8>, [u8; 4]>) -> libbpf_rs::Result<()> {
+fn make_equal(map: &MapHandle, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) -> libbpf_rs::Result<()> {
     // First, so that there is room for new ones.
     let gone: Vec<Vec<u8>> = map.keys().filter(|key| !wanted.contains_key(key)).collect();
     for key in gone {

@@ -12,6 +12,7 @@
 use crate::chunks::{ChunkError, ChunkTable, Chunks};
 use crate::load::{LoadError, explained};
 use crate::mapped::{Mapped, SharedHop};
+use narrows_forwarding::{Tag, TagProtocol};
 use narrows_image::{Full, Memory};
 use narrows_routes::image::{Layout, find};
 use narrows_routes::{Changed, Family, Hop, Mirror, Number};
@@ -23,6 +24,8 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 /// Of the first word of `struct hop` of `programs/fib.h`.
 const HOP_IS_KNOWN: u64 = 1 << 63;
 const HOP_PORT_SHIFT: u32 = 32;
+/// 16 bits of it count changes.
+const HOP_CHANGES_SHIFT: u32 = 40;
 
 /// Of a root.
 const ROOT_PART_BITS_SHIFT: u32 = 32;
@@ -188,12 +191,13 @@ impl SharedHop {
     /// What a program reads.
     fn get(&self) -> Option<Hop> {
         let how = self.how.load(Relaxed);
-        let addresses = self.addresses.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
-        let addresses = addresses.concat();
+        let words = self.words.each_ref().map(|word| word.load(Relaxed).to_ne_bytes());
+        let bytes = words.concat();
         Some(Hop {
             port: (how >> HOP_PORT_SHIFT) as u8,
-            destination: *addresses.first_chunk()?,
-            source: *addresses[6..].first_chunk()?,
+            tag: tag_of(*bytes.last_chunk()?),
+            destination: *bytes.first_chunk()?,
+            source: *bytes[6..].first_chunk()?,
             mtu: how as u32,
         })
         .filter(|_| how & HOP_IS_KNOWN != 0)
@@ -201,27 +205,41 @@ impl SharedHop {
 
     /// Becomes `hop`; none if the kernel has to be asked.
     fn set(&self, hop: Option<Hop>) {
-        let Some(Hop { port, destination, source, mtu }) = hop else {
-            self.how.store(0, Release);
+        let now = self.how.load(Relaxed);
+        let changes = u64::from((now >> HOP_CHANGES_SHIFT) as u16);
+        let changed = u64::from((changes as u16).wrapping_add(1)) << HOP_CHANGES_SHIFT;
+        let Some(Hop { port, tag, destination, source, mtu }) = hop else {
+            if now & HOP_IS_KNOWN != 0 {
+                self.how.store(changed, Release);
+            }
             return;
         };
         let how = HOP_IS_KNOWN | u64::from(port) << HOP_PORT_SHIFT | u64::from(mtu);
-        let mut bytes = [0; 16];
-        bytes[..6].copy_from_slice(&destination);
-        bytes[6..12].copy_from_slice(&source);
-        let addresses = [0, 8]
+        let bytes = [&destination[..], &source, &tag.map_or([0; 4], bytes_of)].concat();
+        let words = [0, 8]
             .map(|at| bytes[at..].first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)));
-        let before = self.addresses.each_ref().map(|word| word.load(Relaxed));
-        if (self.how.load(Relaxed), before) == (how, addresses) {
+        let before = self.words.each_ref().map(|word| word.load(Relaxed));
+        if (now, before) == (how | changes << HOP_CHANGES_SHIFT, words) {
             return;
         }
-        if before != addresses {
-            // No program uses one that is half written.
-            self.how.store(0, Release);
-            for (word, address) in self.addresses.iter().zip(addresses) {
-                word.store(address, Release);
-            }
+        // No program begins with one that is half written, and one that has begun sees another
+        // number of changes at its end.
+        self.how.store(changed, Release);
+        for (word, new) in self.words.iter().zip(words) {
+            word.store(new, Release);
         }
-        self.how.store(how, Release);
+        self.how.store(how | changed, Release);
     }
+}
+
+/// `struct tag` of `programs/tag.h`.
+pub(crate) fn bytes_of(tag: Tag) -> [u8; 4] {
+    let [[a, b], [c, d]] = [tag.protocol().ethertype(), tag.vid()].map(u16::to_be_bytes);
+    [a, b, c, d]
+}
+
+fn tag_of([a, b, c, d]: [u8; 4]) -> Option<Tag> {
+    let protocols = [TagProtocol::Customer, TagProtocol::Service];
+    let is_it = |protocol: &TagProtocol| protocol.ethertype().to_be_bytes() == [a, b];
+    Tag::new(protocols.into_iter().find(is_it)?, u16::from_be_bytes([c, d]))
 }

@@ -292,7 +292,7 @@ impl Steer {
         load_choosing!(
             routing::SteerRouterSkelBuilder,
             steer_router,
-            [ingresses, port_of, own_addresses, fib_roots, fib_chunks, fib_hops],
+            [ingresses, vlan_ingresses, egresses, own_addresses, fib_roots, fib_chunks, fib_hops],
             router,
             port,
             settings

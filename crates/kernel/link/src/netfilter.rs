@@ -85,6 +85,18 @@ pub struct Hooks {
     pub complete: bool,
 }
 
+/// Finds what would see packets that the kernel routes between `devices` and their VLANs in the
+/// namespace of the calling thread.
+///
+/// # Errors
+///
+/// Without CAP_NET_ADMIN, and if the kernel does not answer.
+pub fn routed_hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
+    let vlans = crate::vlan::names_on(devices)?;
+    let all: Vec<&str> = devices.iter().copied().chain(vlans.iter().map(|it| &**it)).collect();
+    hooks(&all)
+}
+
 /// Finds what would see packets that the kernel routes between `devices` in the namespace of the
 /// calling thread.
 ///

@@ -17,6 +17,7 @@ use crate::link::all;
 use crate::netlink::{Request, dump, stream};
 use crate::status::{each, u32_at};
 use crate::{LinkError, LinkStatus};
+use narrows_forwarding::Tag;
 use std::fs;
 use std::net::IpAddr;
 
@@ -61,6 +62,8 @@ const ROUTE_HEADER: usize = 12;
 pub struct RoutingFacts {
     /// The devices, in the order in which they were asked for.
     pub devices: Vec<DeviceRouting>,
+    /// Their VLANs that are up, and belong to no bridge or the like.
+    pub vlans: Vec<VlanRouting>,
     /// Whether the kernel forwards IPv6 at all (`net.ipv6.conf.all.forwarding`); none without
     /// IPv6. For IPv4, only the devices' own settings count.
     pub ipv6_forwarding: Option<bool>,
@@ -96,6 +99,8 @@ pub struct RoutingFacts {
 pub struct DeviceRouting {
     /// Its index.
     pub ifindex: u32,
+    /// Its MAC address; zeros if it has none.
+    pub mac: [u8; 6],
     /// Whether IPv4 packets that arrive there are forwarded (`net.ipv4.conf.DEV.forwarding`); none
     /// if it has no IPv4.
     pub ipv4_forwarding: Option<bool>,
@@ -108,6 +113,17 @@ pub struct DeviceRouting {
     /// The bridge, bond or team that it is a part of: that, and not the device, has addresses and
     /// routes. A VRF does not count: its devices route as such.
     pub master: Option<u32>,
+}
+
+/// What routing by way of a VLAN of a device depends on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VlanRouting {
+    /// The index of the device that it is a VLAN of.
+    pub lower: u32,
+    /// The tag of its frames, which leave with priority 0.
+    pub tag: Tag,
+    /// Its own device.
+    pub device: DeviceRouting,
 }
 
 /// How the sources of packets are checked.
@@ -164,9 +180,16 @@ impl RoutingFacts {
         // That of the thread's namespace. Without the file it is as by default.
         let uses_path_mtu = fs::read_to_string("/proc/sys/net/ipv4/ip_forward_use_pmtu");
         let ipv6_forwarding = Settings::of(ALL, &ipv6).map(|all| all.forwarding);
-        let devices = devices.iter().map(|&it| DeviceRouting::of(it, &ipv4, &ipv6, &links));
+        let routing_of = |ifindex| DeviceRouting::of(ifindex, &ipv4, &ipv6, &links);
+        let vlan = |link: &LinkStatus| {
+            let (lower, tag) = link.plain_vlan().filter(|(lower, _)| devices.contains(lower))?;
+            let device = routing_of(link.ifindex);
+            let is_interface = link.up && device.master.is_none();
+            is_interface.then_some(VlanRouting { lower, tag, device })
+        };
         Ok(Self {
-            devices: devices.collect(),
+            devices: devices.iter().copied().map(routing_of).collect(),
+            vlans: links.iter().filter_map(vlan).collect(),
             ipv6_forwarding,
             local: local_addresses()?,
             rules,
@@ -195,6 +218,7 @@ impl DeviceRouting {
         let rp_filter = |settings: Option<&Settings>| settings.map_or(0, |it| it.rp_filter);
         Self {
             ifindex,
+            mac: link.map_or([0; 6], |link| link.mac),
             ipv4_forwarding: of_it.map(|it| it.forwarding),
             ipv6_forwarding: Settings::of(ifindex, ipv6).map(|it| it.forwarding),
             rp_filter: RpFilter::effective(rp_filter(of_it), rp_filter(of_all)),

@@ -38,6 +38,7 @@ const IFLA_BR_VLAN_FILTERING: u16 = 7;
 const IFLA_BR_GROUP_FWD_MASK: u16 = 9;
 const IFLA_BR_MCAST_SNOOPING: u16 = 23;
 const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_EGRESS_QOS: u16 = 3;
 const IFLA_VLAN_PROTOCOL: u16 = 5;
 const IFLA_XDP_ATTACHED: u16 = 2;
 const IFLA_XDP_PROG_ID: u16 = 4;
@@ -87,6 +88,8 @@ pub struct LinkStatus {
     pub bridge: Option<BridgeSettings>,
     /// The tag of its frames on the device below, if it is a VLAN of that device.
     pub vlan: Option<Tag>,
+    /// Whether, as a VLAN, it gives frames a priority (`egress-qos-map`).
+    pub has_priorities: bool,
     /// The bridge, bond or other device that it is a port of.
     pub master: Option<u32>,
     /// How the kernel makes its link-local address (`IN6_ADDR_GEN_MODE_…`); none without IPv6.
@@ -228,7 +231,13 @@ impl LinkStatus {
         });
         match kind.as_deref() {
             Some("bridge") => self.bridge = data.as_deref().map(bridge_settings),
-            Some("vlan") => self.vlan = data.as_deref().and_then(tag),
+            Some("vlan") => {
+                let data = data.as_deref().unwrap_or_default();
+                self.vlan = tag(data);
+                each(data, |attribute, _| {
+                    self.has_priorities |= attribute == IFLA_VLAN_EGRESS_QOS;
+                });
+            }
             _ => {}
         }
         self.kind = kind;
@@ -246,6 +255,13 @@ impl LinkStatus {
                 _ => {}
             });
         });
+    }
+
+    /// The index of the device that it is a VLAN of, and its tag, if that device is in the same
+    /// namespace, and all of its frames have priority 0.
+    pub fn plain_vlan(&self) -> Option<(u32, Tag)> {
+        let lower = self.peer.filter(|peer| peer.namespace.is_none() && !self.has_priorities)?;
+        Some((lower.ifindex, self.vlan?))
     }
 
     /// Whether it is one end of a veth pair.
@@ -409,6 +425,9 @@ pub(crate) mod tests {
             assert_eq!(of(b"vlan\0", &[id.clone(), protocol(number)]).vlan, expected);
         }
         assert_eq!(of(b"vlan\0", &[protocol(0x8100)]).vlan, None);
+        let priorities = attribute(IFLA_VLAN_EGRESS_QOS, &attribute(1, &[0; 8]));
+        let marking = of(b"vlan\0", &[id.clone(), protocol(0x8100), priorities]);
+        assert_eq!((marking.vlan.is_some(), marking.has_priorities), (true, true));
         let macvlan = of(b"macvlan\0", &[id, protocol(0x8100)]);
         assert_eq!((macvlan.vlan, macvlan.kind.as_deref()), (None, Some("macvlan")));
     }

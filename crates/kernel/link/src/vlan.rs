@@ -60,6 +60,20 @@ pub(crate) fn is_on(lower: u32, tag: Tag, link: &LinkStatus) -> bool {
     link.vlan == Some(tag) && link.peer.is_some_and(is_below)
 }
 
+/// The names of the VLAN devices on the devices called `lower`, in the namespace of the calling
+/// thread, whose frames all have priority 0.
+///
+/// # Errors
+/// If the kernel does not list interfaces.
+pub fn names_on(lower: &[&str]) -> Result<Vec<String>, LinkError> {
+    let all = all()?;
+    let is_lower = |ifindex| {
+        all.iter().any(|link| link.ifindex == ifindex && lower.contains(&link.name.as_str()))
+    };
+    let is_on_one = |link: &&LinkStatus| link.plain_vlan().is_some_and(|(of, _)| is_lower(of));
+    Ok(all.iter().filter(is_on_one).map(|link| link.name.clone()).collect())
+}
+
 /// The MTU that a VLAN device on `lower` should have: the device's own. Only MACsec counts the tag
 /// as payload.
 pub(crate) fn mtu(lower: &LinkStatus) -> u32 {

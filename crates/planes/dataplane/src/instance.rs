@@ -368,16 +368,15 @@ impl Instance {
         if self.standby.concerns(event, &self.options.forwarding) {
             self.watch_standby();
         }
+        self.follow(event);
         match event {
             LinkEvent::Settings => return self.repair(),
             // Anyone who sends router advertisements to this host causes such events.
             LinkEvent::Addresses => {
                 self.readdressed = true;
-                self.follow_kernel();
                 return;
             }
-            LinkEvent::Routing => return self.follow_kernel(),
-            LinkEvent::Overrun => self.follow_kernel(),
+            LinkEvent::Routing => return,
             _ => {}
         }
         let (LinkEvent::Added(link) | LinkEvent::Changed { now: link, .. }) = event else {

@@ -1,6 +1,11 @@
 //! What the programs of a router have to know of the kernel besides its routes: which addresses are
 //! this host's, how sources are checked, whether rules count.
 //!
+//! *VLANs.* Each VLAN of a port that is up, and that the kernel routes by itself, is an interface
+//! with settings of its own. What arrives in one is routed, and what leaves by one leaves through
+//! the port with its tag. One that gives frames a priority, or is part of a bridge, is the
+//! kernel's.
+//!
 //! The programs look plain routes up in tables, which a thread keeps as the kernel's are
 //! ([`crate::routes`]), and ask the kernel for all others. The rest is in maps, and follows the
 //! kernel's notifications: a change is in force a moment after it was made, as with the kernel's
@@ -15,10 +20,12 @@
 use crate::error::SessionError;
 use crate::routes::RouteThread;
 use crate::session::Secrets;
-use narrows_bpf::{Ingress, RouteTables, Router, RoutesError, SourceCheck, SteerError};
+use narrows_bpf::{
+    Ingress, Interface, RouteTables, Router, RoutesError, SourceCheck, SteerError, VLANS_MAX,
+};
 use narrows_forwarding::PortId;
-use narrows_link::LinkError;
-use narrows_link::routing::{RoutingFacts, RpFilter};
+use narrows_link::routing::{DeviceRouting, RoutingFacts, RpFilter};
+use narrows_link::{LinkError, LinkEvent, LinkStatus};
 use narrows_routes::Family;
 
 /// The maps of a router, and what was written there last.
@@ -53,7 +60,7 @@ impl Routing {
             RoutesError::Load(error) => refused(error),
             error => SessionError::Routing(RoutingError::Maps(error.to_string())),
         })?;
-        let router = Router::new(&ports, &tables).map_err(refused)?;
+        let router = Router::new(&tables).map_err(refused)?;
         let router = router.sealed(Secrets::own().seal);
         let numbers = ports.iter().map(|&(ifindex, port)| (ifindex, port.index() as u8));
         let routes = RouteThread::start(tables, numbers.collect::<Vec<_>>());
@@ -75,11 +82,37 @@ impl Routing {
         self.routes.as_ref()
     }
 
+    /// The indices of ports' devices and of their VLANs'.
+    pub(crate) fn interfaces(&self) -> impl Iterator<Item = u32> {
+        let vlans = self.known.iter().flat_map(|facts| &facts.vlans);
+        let ports = self.ports.iter().map(|(ifindex, _)| *ifindex);
+        ports.chain(vlans.map(|vlan| vlan.device.ifindex))
+    }
+
+    /// Whether the programs have to know that `event` happened: to a port, or to a VLAN of one.
+    pub(crate) fn concerns(&self, event: &LinkEvent) -> bool {
+        let is_of_port = |link: &LinkStatus| {
+            let of = link.plain_vlan().map_or(link.ifindex, |(lower, _)| lower);
+            self.ports.iter().any(|(ifindex, _)| *ifindex == of)
+        };
+        match event {
+            LinkEvent::Added(now) => is_of_port(&now.status),
+            LinkEvent::Changed { before, now } => {
+                is_of_port(&before.status) || is_of_port(&now.status)
+            }
+            LinkEvent::Removed { ifindex, .. } => self.interfaces().any(|it| it == *ifindex),
+            LinkEvent::Addresses | LinkEvent::Routing | LinkEvent::Overrun => true,
+            LinkEvent::Settings => false,
+        }
+    }
+
     /// Whether programs look into the table of `family` for what arrives at some port: not with
     /// rules, or a VRF, or where nothing is forwarded.
     pub(crate) fn may_use_table(&self, family: Family) -> bool {
         self.known.as_ref().is_some_and(|facts| {
-            facts.devices.iter().any(|device| facts.two_tables_suffice(device)[family as usize])
+            let vlans = facts.vlans.iter().map(|vlan| &vlan.device);
+            let mut all = facts.devices.iter().chain(vlans);
+            all.any(|device| facts.two_tables_suffice(device)[family as usize])
         })
     }
 
@@ -92,10 +125,11 @@ impl Routing {
         let facts = match RoutingFacts::read(&ifindices) {
             Ok(facts) => facts,
             Err(error) => {
-                self.known = None;
-                let source_check = SourceCheck::Strict;
-                let careful = Ingress { source_check, ..Ingress::default() };
-                self.write(|_| careful)?;
+                if let Some(known) = self.known.take() {
+                    let careful =
+                        Ingress { source_check: SourceCheck::Strict, ..Ingress::default() };
+                    self.write(&known, |_| careful)?;
+                }
                 return Err(error.into());
             }
         };
@@ -106,25 +140,38 @@ impl Routing {
         set.map_err(|error| RoutingError::Maps(error.to_string()))?;
         let direct = facts.ipv4_direct;
         let has_routes = self.routes.is_some();
-        self.write(|port| {
-            let of_it = facts.devices.get(port.index());
-            let source_check = match of_it.map(|device| device.rp_filter) {
-                Some(RpFilter::Off) => SourceCheck::Off,
-                Some(RpFilter::Loose) => SourceCheck::Loose,
-                Some(RpFilter::Strict) | None => SourceCheck::Strict,
+        self.write(&facts, |device| {
+            let source_check = match device.rp_filter {
+                RpFilter::Off => SourceCheck::Off,
+                RpFilter::Loose => SourceCheck::Loose,
+                RpFilter::Strict => SourceCheck::Strict,
             };
-            let suffice = of_it.map(|device| facts.two_tables_suffice(device));
-            let by_tables = suffice.filter(|_| has_routes).unwrap_or_default();
+            let suffice = facts.two_tables_suffice(device);
+            let by_tables = suffice.map(|suffice| suffice && has_routes);
             Ingress { source_check, direct, by_tables }
         })?;
         self.known = Some(facts);
         Ok(())
     }
 
-    fn write(&self, ingress: impl Fn(PortId) -> Ingress) -> Result<(), RoutingError> {
-        self.ports.iter().try_for_each(|(_, port)| {
-            let set = self.router.set_ingress(*port, ingress(*port));
-            set.map_err(|error| RoutingError::Maps(error.to_string()))
-        })
+    /// Routes what arrives at a device of `facts` as `ingress` says.
+    fn write(
+        &self,
+        facts: &RoutingFacts,
+        ingress: impl Fn(&DeviceRouting) -> Ingress,
+    ) -> Result<(), RoutingError> {
+        let ports = facts.devices.iter().map(|device| (device.ifindex, None, device));
+        let vlans = facts.vlans.iter().map(|vlan| (vlan.lower, Some(vlan.tag), &vlan.device));
+        if facts.vlans.len() > VLANS_MAX {
+            log::warn!("{VLANS_MAX} VLANs are routed, and the kernel routes the others");
+        }
+        let interface = |(of, tag, device): (u32, _, &DeviceRouting)| {
+            let (_, port) = self.ports.iter().find(|(ifindex, _)| *ifindex == of)?;
+            let DeviceRouting { ifindex, mac, .. } = *device;
+            Some(Interface { port: *port, tag, ifindex, mac, ingress: ingress(device) })
+        };
+        let all = ports.chain(vlans.take(VLANS_MAX)).filter_map(interface).collect::<Vec<_>>();
+        let set = self.router.set_interfaces(&all);
+        set.map_err(|error| RoutingError::Maps(error.to_string()))
     }
 }

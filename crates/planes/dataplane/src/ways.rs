@@ -83,15 +83,12 @@ impl Ways {
     pub(crate) fn program(
         &self,
         port: PortId,
-        facts: &DeviceFacts,
         multi_buffer: bool,
         entry: Entry,
         counted: Option<BorrowedFd<'_>>,
     ) -> Result<Chooser, TreeError> {
         match self {
-            Self::Routes(routing) => {
-                routing.router().program(port, facts.mac, multi_buffer, entry, counted)
-            }
+            Self::Routes(routing) => routing.router().program(port, multi_buffer, entry, counted),
             Self::Bridge(switching) => {
                 switching.switch().program(port, multi_buffer, entry, counted)
             }

@@ -14,6 +14,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "image.h"
+#include "tag.h"
 
 #define HOPS_MAX (1 << 16)
 /* Numbers: what no other prefix covers. Of IPv6 the next one. */
@@ -28,7 +29,7 @@
 #define LISTED_HERE (1 << 6)
 #define SKIP_MASK (LISTED_HERE - 1)
 
-/* In the first word of a next hop, besides the MTU. */
+/* In the first word of a next hop, besides the MTU, and 16 bits that count its changes. */
 #define HOP_IS_KNOWN (1ULL << 63)
 #define HOP_PORT_SHIFT 32
 
@@ -51,9 +52,9 @@ struct {
 } fib_chunks SEC(".maps");
 
 struct hop {
-	__u64 how;		/* HOP_IS_KNOWN, the port, and the MTU */
+	__u64 how;		/* HOP_IS_KNOWN, changes, the port, and the MTU */
 	__u8 addresses[12];	/* of the Ethernet header: destination and source */
-	__u32 reserved;
+	struct tag tag;		/* without a priority; its type is 0 for none */
 };
 
 struct {

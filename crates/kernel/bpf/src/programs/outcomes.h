@@ -15,7 +15,7 @@ enum outcome {
 	/* Of a router, and of a switch where the words fit. */
 	ROUTED,		/* leaves through a port, where a route says */
 	NOT_FOR_US,	/* to another MAC address: another's, multicast, broadcast */
-	NOT_IP,		/* ARP, a VLAN tag, all else */
+	NOT_IP,		/* ARP, several VLAN tags, all else */
 	SHORT,		/* shorter than its headers say */
 	OPTIONS,	/* of IPv4, or for each hop of IPv6 */
 	TTL,		/* TTL or hop limit are used up */
@@ -42,7 +42,7 @@ enum outcome {
 	SAME_PORT,	/* its destination is where it came from */
 	NOT_FORWARDING,	/* one of the ports does not forward now: spanning tree, or no carrier */
 	NOT_IN_VLAN,	/* one of the ports is not in its VLAN */
-	OTHER_TAG,	/* of another protocol than the bridge's, or of VLAN 0 */
+	OTHER_TAG,	/* of no VLAN of the router, of another protocol than the bridge's, of VLAN 0 */
 	ISOLATED,	/* between ports that are isolated from each other */
 	SPECIAL,	/* one of the ports does more than to forward */
 	OUTCOMES,

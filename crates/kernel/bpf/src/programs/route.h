@@ -3,7 +3,7 @@
  * Where the kernel's routes send a frame, and how it leaves.
  *
  * Two steps. `find_way` decides everything and changes nothing. `take_way` then writes the way into
- * the frame: addresses of the Ethernet header, TTL or hop limit, checksum. So whatever is not
+ * the frame: tag and addresses of the Ethernet header, TTL or hop limit, checksum. So whatever is not
  * routed here goes to the kernel as it arrived, and the kernel routes, answers or drops it.
  *
  * Images of the kernel's plain routes (fib.h) are looked into first. They answer as the kernel
@@ -19,7 +19,12 @@
  * Source: net/ipv4/route.c, net/ipv4/fib_frontend.c, net/ipv6/ip6_input.c, net/ipv6/ip6_output.c,
  * net/core/filter.c; RFC 1141, 1812, 8200.
  *
- * Non-goals: VLANs, options, multicast, netfilter, IPsec, redirects of ICMP, the checksum of a
+ * *VLANs.* A VLAN of a port is a device of its own to the kernel: it has its own settings, addresses
+ * and routes. A frame arrives at a VLAN by its tag, and leaves with the tag of the VLAN where the
+ * route leads; with priority 0, which is the kernel's default. What user space does not name here is
+ * the kernel's.
+ *
+ * Non-goals: several tags, options, multicast, netfilter, IPsec, redirects of ICMP, the checksum of a
  * header that arrives (it stays as wrong as it was); a strict check of sources whose route has
  * several next hops (the kernel gets what the look-up finds another hop for).
  */
@@ -32,13 +37,14 @@
 #include "edit.h"
 #include "fib.h"
 #include "outcomes.h"
+#include "put_tag.h"
 #include "segments.h"
-#include "self.h"
 
 /* The outcome of a frame that leaves through a port. */
 #define LEAVES ROUTED
 
 #define OWN_ADDRESSES_MAX 4096
+#define VLANS_MAX 16384
 
 /* Of <sys/socket.h>, which is not for programs in the kernel. */
 #define AF_INET 2
@@ -51,11 +57,20 @@
 /* How sources of IPv4 are checked: the values of rp_filter. */
 enum { UNCHECKED, STRICT, LOOSE };
 
-/* How frames that arrive at a port are routed. */
+/* How frames that arrive at a device are routed: at a port, or at a VLAN of one. */
 struct ingress {
 	__u32 source_check;
 	__u32 flags;		/* of the kernel's look-up, for IPv4 */
 	__u32 by_image[2];	/* whether images are looked into first: of IPv4 and of IPv6 */
+	__u32 ifindex;
+	__u8 mac[ETH_ALEN];
+	__u16 padding;
+};
+
+/* A VLAN of a port. Its tag has no priority. */
+struct port_vlan {
+	__u32 port;
+	struct tag tag;
 };
 
 /* IPv4 addresses as ::ffff:a.b.c.d. */
@@ -63,7 +78,7 @@ struct address {
 	__be32 words[4];
 };
 
-/* Made by user space, as are the next two, for all ports: by number. */
+/* Made by user space, as are the next three, for all ports: by number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PORTS_MAX);
@@ -71,13 +86,22 @@ struct {
 	__type(value, struct ingress);
 } ingresses SEC(".maps");
 
-/* The numbers of ports, by the indices of their devices. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PORTS_MAX);
+	__uint(max_entries, VLANS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct port_vlan);
+	__type(value, struct ingress);
+} vlan_ingresses SEC(".maps");
+
+/* Where frames leave that leave through a device, by its index. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, PORTS_MAX + VLANS_MAX);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
-	__type(value, __u32);
-} port_of SEC(".maps");
+	__type(value, struct port_vlan);
+} egresses SEC(".maps");
 
 /* The addresses of this box. */
 struct {
@@ -95,6 +119,8 @@ struct way {
 	__u8 addresses[12];	/* of the Ethernet header: destination and source */
 	__u16 check;		/* of IPv4 */
 	__u8 ttl;
+	__u8 is_tagged;		/* whether it arrived with a tag */
+	struct tag tag;		/* with which it leaves; its type is 0 for none */
 };
 
 /* What is looked up. */
@@ -102,7 +128,9 @@ struct asked {
 	struct bpf_fib_lookup fib;
 	struct address source;
 	const struct ingress *ingress;
-	__u32 bytes;		/* of the frame behind the Ethernet header, */
+	struct tag tag;		/* with which it arrived, without its priority */
+	__u32 at;		/* where the packet is in the frame */
+	__u32 bytes;		/* of it, as long as the frame is, */
 	__u32 longest;		/* and of the longest packet that it stands for */
 };
 
@@ -140,9 +168,18 @@ static __always_inline void read_ports(struct context *ctx, struct asked *asked,
 	asked->fib.dport = at[1];
 }
 
+/* The packet in the frame. The verifier has forgotten that it is near the beginning. */
+static __always_inline void *packet_of(struct context *ctx, const struct asked *asked)
+{
+	__u32 at = asked->at;
+
+	asm volatile("" : "+r"(at));
+	return data_of(ctx) + (at & 31);
+}
+
 static __always_inline int read_v4(struct context *ctx, struct asked *asked, struct way *way)
 {
-	struct iphdr *ip = data_of(ctx) + sizeof(struct ethhdr);
+	struct iphdr *ip = packet_of(ctx, asked);
 	__u32 bytes, check;
 
 	if ((void *)(ip + 1) > data_end_of(ctx))
@@ -175,7 +212,7 @@ static __always_inline int read_v4(struct context *ctx, struct asked *asked, str
 
 static __always_inline int read_v6(struct context *ctx, struct asked *asked, struct way *way)
 {
-	struct ipv6hdr *ip = data_of(ctx) + sizeof(struct ethhdr);
+	struct ipv6hdr *ip = packet_of(ctx, asked);
 	__u32 bytes;
 
 	if ((void *)(ip + 1) > data_end_of(ctx))
@@ -241,21 +278,45 @@ static __always_inline int outcome_of(long said)
 
 #ifndef TCX
 
-static __always_inline __u32 device_of(struct xdp_md *ctx)
+/* Where the packet is in a frame that has a tag, or none. */
+static __always_inline __u32 behind_tag(int is_tagged)
 {
-	return ctx->ingress_ifindex;
+	return sizeof(struct ethhdr) + (is_tagged ? TAG_BYTES : 0);
+}
+
+/* Reads the frame's tag, if it has one. Returns the protocol behind it; 0 if it ends before. */
+static __always_inline __be16 read_tag(struct xdp_md *ctx, const struct ethhdr *eth,
+				       struct tag *tag)
+{
+	const __be16 *behind = (const void *)(eth + 1);
+
+	if (eth->h_proto != bpf_htons(ETH_P_8021Q) && eth->h_proto != bpf_htons(ETH_P_8021AD))
+		return eth->h_proto;
+	if ((void *)(behind + 2) > data_end_of(ctx))
+		return 0;
+	tag->type = eth->h_proto;
+	tag->control = behind[0];
+	return behind[1];
 }
 
 static __always_inline void measure(struct xdp_md *ctx, struct asked *asked)
 {
-	asked->bytes = asked->longest = size_of(ctx).bytes - sizeof(struct ethhdr);
+	asked->bytes = asked->longest = size_of(ctx).bytes - asked->at;
 }
 
 #else
 
-static __always_inline __u32 device_of(struct __sk_buff *ctx)
+/* A tag is beside the packet. */
+static __always_inline __u32 behind_tag(int is_tagged)
 {
-	return ctx->ifindex;
+	return sizeof(struct ethhdr);
+}
+
+static __always_inline __be16 read_tag(struct __sk_buff *ctx, const struct ethhdr *eth,
+				       struct tag *tag)
+{
+	tag->control = tag_beside(ctx, &tag->type);
+	return eth->h_proto;
 }
 
 static __always_inline void measure(struct __sk_buff *ctx, struct asked *asked)
@@ -263,7 +324,7 @@ static __always_inline void measure(struct __sk_buff *ctx, struct asked *asked)
 	__u32 segment = ctx->gso_size;
 	__u64 headers;
 
-	asked->bytes = asked->longest = ctx->len - sizeof(struct ethhdr);
+	asked->bytes = asked->longest = ctx->len - asked->at;
 	if (segment && segment != BY_PARTS) {
 		headers = headers_of(ctx);
 		asked->longest = (__u32)headers - (__u32)(headers >> 32) + segment;
@@ -277,7 +338,7 @@ static __always_inline void measure(struct __sk_buff *ctx, struct asked *asked)
 static __always_inline int is_plausible(struct context *ctx, struct asked *asked, __u32 leaves)
 {
 	const struct ingress *ingress = asked->ingress;
-	struct iphdr *ip = data_of(ctx) + sizeof(struct ethhdr);
+	struct iphdr *ip = packet_of(ctx, asked);
 	struct bpf_fib_lookup *fib = &asked->fib;
 	__be16 sport = fib->sport;
 	long said;
@@ -297,15 +358,34 @@ static __always_inline int is_plausible(struct context *ctx, struct asked *asked
 	said = bpf_fib_lookup(ctx, fib, sizeof(*fib), ingress->flags | BPF_FIB_LOOKUP_SKIP_NEIGH);
 	if (said != BPF_FIB_LKUP_RET_SUCCESS)
 		return 0;
-	return ingress->source_check != STRICT || fib->ifindex == device_of(ctx);
+	return ingress->source_check != STRICT || fib->ifindex == ingress->ifindex;
 }
 
-/* The next hop of an IPv4 address, if the kernel does not have to be asked. */
-static __always_inline const struct hop *known_hop_v4(__u64 root, __be32 address)
+/* Reads `from`, if the kernel does not have to be asked and nobody changes it meanwhile. */
+static __always_inline int read_hop(const struct hop *from, struct hop *hop)
 {
-	const struct hop *hop = hop_v4(root, bpf_ntohl(address));
+	const volatile __u64 *how = &from->how;
 
-	return hop && *(const volatile __u64 *)&hop->how & HOP_IS_KNOWN ? hop : 0;
+	hop->how = *how;
+	if (!(hop->how & HOP_IS_KNOWN))
+		return 0;
+	__builtin_memcpy(hop->addresses, from->addresses, sizeof(hop->addresses));
+	hop->tag = from->tag;
+	barrier();
+	return *how == hop->how;
+}
+
+/* Whether an IPv4 packet from `source` may come in where it did, for all that is known. */
+static __always_inline int is_known_from(const struct asked *asked, __u64 root, __be32 source)
+{
+	const struct hop *from = hop_v4(root, bpf_ntohl(source));
+	struct hop hop;
+
+	if (!from || !read_hop(from, &hop))
+		return 0;
+	return asked->ingress->source_check != STRICT ||
+	       ((__u8)(hop.how >> HOP_PORT_SHIFT) == arrives_at && hop.tag.type == asked->tag.type &&
+		hop.tag.control == asked->tag.control);
 }
 
 /* Whether images say that a frame is routed; then that is its way. They know the same as the
@@ -315,8 +395,9 @@ static __always_inline int find_at_once(struct asked *asked, struct way *way)
 {
 	const struct ingress *ingress = asked->ingress;
 	__u32 is_v6 = way->version == 6;
-	const struct hop *hop;
-	__u64 how, root;
+	const struct hop *to;
+	struct hop hop;
+	__u64 root;
 
 	if (!ingress->by_image[is_v6])
 		return 0;
@@ -326,51 +407,65 @@ static __always_inline int find_at_once(struct asked *asked, struct way *way)
 	if (is_v6) {
 		const __be64 *words = (const __be64 *)asked->fib.ipv6_dst;
 
-		hop = hop_v6(root, bpf_be64_to_cpu(words[0]), bpf_be64_to_cpu(words[1]));
+		to = hop_v6(root, bpf_be64_to_cpu(words[0]), bpf_be64_to_cpu(words[1]));
 	} else {
-		if (ingress->source_check != UNCHECKED) {
-			hop = known_hop_v4(root, asked->fib.ipv4_src);
-			if (!hop)
-				return 0;
-			if (ingress->source_check == STRICT &&
-			    (__u8)(hop->how >> HOP_PORT_SHIFT) != arrives_at)
-				return 0;
-		}
-		hop = hop_v4(root, bpf_ntohl(asked->fib.ipv4_dst));
+		if (ingress->source_check != UNCHECKED &&
+		    !is_known_from(asked, root, asked->fib.ipv4_src))
+			return 0;
+		to = hop_v4(root, bpf_ntohl(asked->fib.ipv4_dst));
 	}
-	if (!hop)
+	if (!to || !read_hop(to, &hop) || asked->longest > (__u32)hop.how)
 		return 0;
-	how = *(const volatile __u64 *)&hop->how;
-	if (!(how & HOP_IS_KNOWN) || asked->longest > (__u32)how)
-		return 0;
-	way->port = how >> HOP_PORT_SHIFT & 0xff;
-	__builtin_memcpy(way->addresses, hop->addresses, sizeof(way->addresses));
+	way->port = hop.how >> HOP_PORT_SHIFT & 0xff;
+	way->tag = hop.tag;
+	__builtin_memcpy(way->addresses, hop.addresses, sizeof(way->addresses));
 	return 1;
+}
+
+static __always_inline int is_to(const struct ethhdr *eth, const struct ingress *ingress)
+{
+	__u8 differs = 0;
+
+#pragma unroll
+	for (int i = 0; i < ETH_ALEN; i++)
+		differs |= eth->h_dest[i] ^ ingress->mac[i];
+	return !differs;
 }
 
 /* Finds the way of a frame, and changes nothing. Returns what becomes of it. */
 static __always_inline int find_way(struct context *ctx, struct way *way)
 {
+	const struct ingress *of_port, *of_vlan;
+	struct port_vlan arrives = {}, *egress;
 	struct asked asked = {};
-	__u32 number = arrives_at, leaves, *port;
-	struct ethhdr *eth;
-	__be16 type, tag_type;
 	int outcome, checks_source;
+	__u32 leaves;
+	struct ethhdr *eth;
+	__be16 type;
 	long said;
 
 	reach_headers(ctx);
 	eth = data_of(ctx);
 	if ((void *)(eth + 1) > data_end_of(ctx))
 		return SHORT;
-	if (!is_to_own_mac(eth))
-		return NOT_FOR_US;
-	type = eth->h_proto;
-	tag_beside(ctx, &tag_type);
-	if (tag_type)
-		return NOT_IP;
-	asked.ingress = bpf_map_lookup_elem(&ingresses, &number);
-	if (!asked.ingress)
+	arrives.port = arrives_at;
+	of_port = bpf_map_lookup_elem(&ingresses, &arrives.port);
+	if (!of_port)
 		return UNSUPPORTED;
+	asked.ingress = of_port;
+	type = read_tag(ctx, eth, &arrives.tag);
+	way->is_tagged = arrives.tag.type != 0;
+	if (way->is_tagged) {
+		arrives.tag.control &= bpf_htons(VID_MASK);
+		of_vlan = bpf_map_lookup_elem(&vlan_ingresses, &arrives);
+		if (!of_vlan)
+			return is_to(eth, of_port) ? OTHER_TAG : NOT_FOR_US;
+		asked.ingress = of_vlan;
+		asked.tag = arrives.tag;
+	}
+	if (!is_to(eth, asked.ingress))
+		return NOT_FOR_US;
+	asked.at = behind_tag(way->is_tagged);
 	measure(ctx, &asked);
 	if (type == bpf_htons(ETH_P_IP))
 		outcome = read_v4(ctx, &asked, way);
@@ -394,7 +489,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	if (asked.longest > 0xffff)
 		return TOO_LONG;
 	asked.fib.tot_len = asked.longest;
-	asked.fib.ifindex = device_of(ctx);
+	asked.fib.ifindex = asked.ingress->ifindex;
 	/* IPv6 has local addresses in a table of their own: one table is never enough. */
 	said = bpf_fib_lookup(ctx, &asked.fib, sizeof(asked.fib),
 			      way->version == 4 ? asked.ingress->flags : 0);
@@ -402,10 +497,11 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	if (outcome != ROUTED)
 		return outcome;
 	leaves = asked.fib.ifindex;
-	port = bpf_map_lookup_elem(&port_of, &leaves);
-	if (!port)
+	egress = bpf_map_lookup_elem(&egresses, &leaves);
+	if (!egress)
 		return OTHER_PORT;
-	way->port = *port;
+	way->port = egress->port;
+	way->tag = egress->tag;
 	__builtin_memcpy(way->addresses, asked.fib.dmac, ETH_ALEN);
 	__builtin_memcpy(way->addresses + ETH_ALEN, asked.fib.smac, ETH_ALEN);
 	if (checks_source && !is_plausible(ctx, &asked, leaves))
@@ -414,17 +510,24 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 }
 
 /* Writes `way` into the frame, and what was there into `way`: done twice, it changes nothing.
- * Returns whether it did, as it always does after `find_way`. */
+ * Returns whether it did; if not, the frame is as it was. */
 static __always_inline int take_way(struct context *ctx, struct way *way)
 {
-	const __u32 at = sizeof(struct ethhdr);
-	struct ethhdr *eth = data_of(ctx);
-	struct iphdr *ip = (void *)(eth + 1);
-	struct ipv6hdr *ip6 = (void *)(eth + 1);
 	struct way was = *way;
+	struct ipv6hdr *ip6;
+	struct ethhdr *eth;
+	struct iphdr *ip;
+	__u32 at;
 
-	/* The shorter one of the two. */
-	if ((void *)(ip + 1) > data_end_of(ctx))
+	if (!put_tag(ctx, way->is_tagged, &was.tag))
+		return 0;
+	was.is_tagged = way->tag.type != 0;
+	at = behind_tag(was.is_tagged);
+	eth = data_of(ctx);
+	ip = data_of(ctx) + at;
+	ip6 = (void *)ip;
+	/* The shorter one of the two. It is there, since `find_way` has seen it. */
+	if ((void *)(ip + 1) > data_end_of(ctx) || (void *)(eth + 1) > data_end_of(ctx))
 		return 0;
 	__builtin_memcpy(was.addresses, eth, 2 * ETH_ALEN);
 	if (way->version == 4) {

@@ -22,8 +22,8 @@
 #define SWITCH_H
 
 #include "outcomes.h"
+#include "put_tag.h"
 #include "segments.h"
-#include "tag.h"
 
 /* The outcome of a frame that leaves through a port. */
 #define LEAVES SWITCHED
@@ -89,13 +89,11 @@ struct {
 	__type(value, struct place);
 } stations SEC(".maps");
 
-/* What happens to the tag of a frame that leaves. */
-enum { NOTHING, PUSH, POP };
-
 /* How a frame leaves. `take_way` leaves here the way back. */
 struct way {
 	__u32 port;
-	__u32 change;
+	__u32 retags;		/* whether it leaves with `tag` in the place of what it has */
+	__u32 is_tagged;
 	struct tag tag;
 };
 
@@ -116,7 +114,9 @@ static __always_inline int is_too_long(struct xdp_md *ctx, int is_tagged,
 static __always_inline int is_too_long(struct __sk_buff *ctx, int is_tagged,
 				       const struct member *leaves)
 {
-	return !ctx->gso_size && ctx->len - sizeof(struct ethhdr) > leaves->mtu;
+	int within = is_tagged && !ctx->vlan_present;
+
+	return !ctx->gso_size && ctx->len - sizeof(struct ethhdr) - 4 * within > leaves->mtu;
 }
 #endif
 
@@ -187,11 +187,9 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	if (is_too_long(ctx, is_tagged, leaves))
 		return TOO_LONG;
 	is_untagged_there = is_in(vlan->untagged, way->port);
-	if (arrives->tag_type && is_tagged && is_untagged_there) {
-		way->change = POP;
-		way->tag = tag;
-	} else if (arrives->tag_type && !is_tagged && !is_untagged_there) {
-		way->change = PUSH;
+	way->is_tagged = is_tagged;
+	way->retags = arrives->tag_type && is_tagged == is_untagged_there;
+	if (way->retags && !is_tagged) {
 		way->tag.type = arrives->tag_type;
 		way->tag.control = bpf_htons(vid);
 	}
@@ -200,50 +198,15 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	return SWITCHED;
 }
 
-#ifndef TCX
-
-/* Makes room for a tag behind the addresses, or takes it away, and moves the addresses along. */
-static __always_inline int change_tag(struct xdp_md *ctx, const struct way *way)
-{
-	__u8 addresses[2 * ETH_ALEN];
-	struct tag *tag;
-	void *data = data_of(ctx);
-
-	if (data + sizeof(addresses) > data_end_of(ctx))
-		return 0;
-	__builtin_memcpy(addresses, data, sizeof(addresses));
-	if (bpf_xdp_adjust_head(ctx, way->change == PUSH ? -4 : 4))
-		return 0;
-	data = data_of(ctx);
-	tag = data + sizeof(addresses);
-	if ((void *)(tag + 1) > data_end_of(ctx))
-		return 0;
-	__builtin_memcpy(data, addresses, sizeof(addresses));
-	if (way->change == PUSH)
-		*tag = way->tag;
-	return 1;
-}
-
-#else
-
-static __always_inline int change_tag(struct __sk_buff *ctx, const struct way *way)
-{
-	if (way->change == PUSH)
-		return !bpf_skb_vlan_push(ctx, way->tag.type, bpf_ntohs(way->tag.control));
-	return !bpf_skb_vlan_pop(ctx);
-}
-
-#endif
-
 /* Lets the frame leave by `way`, which then is the way back: done twice, it changes nothing.
  * Returns whether it did; if not, the frame is as it was. */
 static __always_inline int take_way(struct context *ctx, struct way *way)
 {
-	if (way->change == NOTHING)
+	if (!way->retags)
 		return 1;
-	if (!change_tag(ctx, way))
+	if (!put_tag(ctx, way->is_tagged, &way->tag))
 		return 0;
-	way->change = way->change == PUSH ? POP : PUSH;
+	way->is_tagged = !way->is_tagged;
 	return 1;
 }
 

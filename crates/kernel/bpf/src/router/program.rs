@@ -20,7 +20,7 @@ mod at_tcx {
 }
 
 impl Router {
-    /// Loads the program for a device with the address `own_mac` that is its port `port`;
+    /// Loads the program for a device that is its port `port`;
     /// `multi_buffer` if its frames may be in several buffers. `entry` is how it is attached, and
     /// all that shares this router. It goes on counting in `counted`, the
     /// [`counters`](Chooser::counters) of a program that it is to replace.
@@ -31,7 +31,6 @@ impl Router {
     pub fn program(
         &self,
         port: PortId,
-        own_mac: [u8; 6],
         multi_buffer: bool,
         entry: Entry,
         counted: Option<BorrowedFd<'_>>,
@@ -42,10 +41,17 @@ impl Router {
             Ok(load!(
                 [Xdp, Tcx],
                 [router, router_behind],
-                [ingresses, port_of, own_addresses, fib_roots, fib_chunks, fib_hops],
+                [
+                    ingresses,
+                    vlan_ingresses,
+                    egresses,
+                    own_addresses,
+                    fib_roots,
+                    fib_chunks,
+                    fib_hops
+                ],
                 self,
-                at,
-                own_mac: own_mac
+                at
             ))
         };
         load().map_err(TreeError::Load)

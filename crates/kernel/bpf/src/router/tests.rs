@@ -29,6 +29,7 @@ mod follows;
 mod live;
 mod model;
 mod plane;
+mod vlans;
 
 const LAN: PortId = PortId::FIRST;
 const WAN: PortId = PortId::SECOND;
@@ -117,12 +118,14 @@ fn in_one_bed(by_tables: bool, work: &(impl Fn(&Bed) + Send + Sync)) {
             set("ipv6/conf/all/forwarding", "1");
             let (lan, wan) = (index("lan"), index("wan"));
             let tables = RouteTables::new().unwrap();
-            let router = Router::new(&[(lan, LAN), (wan, WAN)], &tables).unwrap();
+            let router = Router::new(&tables).unwrap();
             let follower = Follower::new([(lan, 0), (wan, 1)]).unwrap();
             let followed = RefCell::new((follower, tables));
             let ingresses = RefCell::new([Ingress::default(); 2]);
             let suffice = Cell::default();
-            work(&Bed { router, lan, by_tables, followed, ingresses, suffice });
+            let bed = Bed { router, lan, by_tables, followed, ingresses, suffice };
+            bed.write(&bed.router);
+            work(&bed);
         });
         inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     });
@@ -184,7 +187,9 @@ impl Bed {
     /// Another router of these ports, whose programs look into the same images.
     fn router(&self) -> Router {
         IS_CHANGED.set(true);
-        Router::new(&[(self.lan, LAN), (index("wan"), WAN)], &self.followed.borrow().1).unwrap()
+        let router = Router::new(&self.followed.borrow().1).unwrap();
+        self.write(&router);
+        router
     }
 
     /// Routes frames that arrive at `port` of `router` as `ingress` says.
@@ -194,11 +199,15 @@ impl Bed {
     }
 
     fn write(&self, router: &Router) {
-        let ports = [LAN, WAN].into_iter().zip(self.suffice.get()).zip(*self.ingresses.borrow());
-        for ((port, suffice), ingress) in ports {
+        let ports = [("lan", LAN, LAN_MAC), ("wan", WAN, WAN_MAC)];
+        let ports = ports.into_iter().zip(self.suffice.get()).zip(*self.ingresses.borrow());
+        let interface = |(((device, port, mac), suffice), ingress): (_, Ingress)| {
+            let suffice: [bool; 2] = suffice;
             let by_tables = suffice.map(|suffice| suffice && self.by_tables);
-            router.set_ingress(port, Ingress { by_tables, ..ingress }).unwrap();
-        }
+            let ingress = Ingress { by_tables, ..ingress };
+            Interface { port, tag: None, ifindex: index(device), mac, ingress }
+        };
+        router.set_interfaces(&ports.map(interface).collect::<Vec<_>>()).unwrap();
     }
 
     /// Lets the programs of `router` know how the kernel routes now.
@@ -380,7 +389,7 @@ fn a_frame_for_the_box_and_one_whose_ttl_is_used_up_go_to_the_kernel_as_they_are
 }
 
 #[test]
-fn only_untagged_ip_to_the_device_s_own_address_is_routed() {
+fn only_ip_of_a_known_vlan_or_none_to_the_device_s_own_address_is_routed() {
     in_a_bed(|bed| {
         let steered = bed.steer();
         for (source, destination) in [(NEAR, FAR), (NEAR6, FAR6)] {
@@ -391,11 +400,15 @@ fn only_untagged_ip_to_the_device_s_own_address_is_routed() {
                 bed.check_passes(&steered, &frame, Outcome::NotForUs);
             }
             for ether_type in [0x0806, 0x8100, 0x88a8, 0x8847, 0x8864, 0x0026_u16] {
+                let outcome = match ether_type {
+                    0x8100 | 0x88a8 => Outcome::OtherTag,
+                    _ => Outcome::NotIp,
+                };
                 let mut frame = good.clone();
                 frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
-                bed.check_passes(&steered, &frame, Outcome::NotIp);
+                bed.check_passes(&steered, &frame, outcome);
                 frame.splice(14..14, [0, 100, good[12], good[13]]);
-                bed.check_passes(&steered, &frame, Outcome::NotIp);
+                bed.check_passes(&steered, &frame, outcome);
             }
             for version in (0..16).filter(|version| *version != good[14] >> 4) {
                 let mut frame = good.clone();
@@ -886,6 +899,12 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
         }
         frame
     });
+    let near = (near, proptest::bool::weighted(0.1)).prop_map(|(mut frame, is_tagged)| {
+        if is_tagged {
+            frame.splice(12..12, [0x81, 0, 0, 100]);
+        }
+        frame
+    });
     prop_oneof![6 => near, 1 => random]
 }
 
@@ -928,7 +947,9 @@ fn whatever_a_frame_is_it_is_routed_as_the_model_says_or_not_altered() {
             Outcome::Nobody,
         ];
         let outcomes = steered.steer.outcomes().unwrap();
-        let is_of_router = |(outcome, _): &(Outcome, u64)| *outcome <= Outcome::Nobody;
+        let is_of_router = |(outcome, _): &(Outcome, u64)| {
+            *outcome <= Outcome::Nobody || *outcome == Outcome::OtherTag
+        };
         for (outcome, frames) in outcomes.iter().filter(is_of_router) {
             assert_eq!(frames > 0, !other.contains(&outcome), "{outcome:?}: {frames}");
         }

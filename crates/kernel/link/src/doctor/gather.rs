@@ -45,7 +45,7 @@ pub(super) fn router_facts(devices: &[String]) -> RouterFacts {
     let ports: Vec<PortFacts> = devices.iter().map(|device| port(device)).collect();
     let (indices, names) = indices_and_names(&ports);
     let routing = RoutingFacts::read(&indices).map_err(|error| error.to_string());
-    let netfilter = netfilter::hooks(&names).map_err(|error| error.to_string());
+    let netfilter = netfilter::routed_hooks(&names).map_err(|error| error.to_string());
     RouterFacts { ports, routing, netfilter, others: all().unwrap_or_default(), host: host() }
 }
 

@@ -12,17 +12,20 @@ use std::net::IpAddr;
 pub(super) fn judge_device(link: &Link, addressed: bool, facts: &RouterFacts) -> Vec<Finding> {
     let routing = facts.routing.as_ref().ok();
     let device = routing.and_then(|routing| of(link, routing));
-    [
+    let mut findings: Vec<Finding> = [
         part(&link.status, &facts.others),
+        is_vlan(&link.status, &facts.others),
         unaddressed(link, addressed),
-        routing.zip(device).and_then(|(routing, device)| ipv4(link, device, routing)),
-        routing.zip(device).and_then(|(routing, device)| ipv6(link, device, routing)),
+        routing.zip(device).and_then(|(routing, device)| ipv4(link.name(), device, routing)),
+        routing.zip(device).and_then(|(routing, device)| ipv6(link.name(), device, routing)),
         routing.and_then(|routing| asks_nobody(link, routing)),
         device.and_then(|device| sources(link, device)),
     ]
     .into_iter()
     .flatten()
-    .collect()
+    .collect();
+    findings.extend(routing.into_iter().flat_map(|routing| vlans(link, routing, &facts.others)));
+    findings
 }
 
 /// Judges what concerns all devices.
@@ -56,6 +59,42 @@ fn part(device: &LinkStatus, others: &[LinkStatus]) -> Option<Finding> {
     Some(Finding::blocker(&device.name, what).remedy(remedy))
 }
 
+/// A VLAN has no frames of its own: they come through the device below.
+fn is_vlan(device: &LinkStatus, others: &[LinkStatus]) -> Option<Finding> {
+    let (lower, tag) = (device.peer?.ifindex, device.vlan?);
+    let lower = others.iter().find(|other| other.ifindex == lower);
+    let name = lower.map_or("another device", |lower| &lower.name);
+    let what = format!("is {tag} of {name}, and cannot be a port by itself");
+    let remedy = format!("name {name} in its place: its VLANs are routed with it");
+    Some(Finding::blocker(&device.name, what).remedy(remedy))
+}
+
+/// What is routed besides in VLANs of a device, and what the kernel keeps.
+fn vlans(link: &Link, routing: &RoutingFacts, others: &[LinkStatus]) -> Vec<Finding> {
+    let name = |ifindex: u32| others.iter().find(|it| it.ifindex == ifindex).map(|it| &*it.name);
+    let of_it = || routing.vlans.iter().filter(|vlan| vlan.lower == link.status.ifindex);
+    let names: Vec<&str> = of_it().filter_map(|vlan| name(vlan.device.ifindex)).collect();
+    let mut findings = Vec::new();
+    if !names.is_empty() {
+        let what = format!("its VLANs are routed with it: {}", names.join(", "));
+        findings.push(Finding::ok(link.name(), what));
+    }
+    for vlan in of_it() {
+        let name = name(vlan.device.ifindex).unwrap_or("a VLAN");
+        findings.extend(ipv4(name, &vlan.device, routing));
+        findings.extend(ipv6(name, &vlan.device, routing));
+    }
+    let is_on = |other: &&LinkStatus| {
+        other.vlan.is_some() && other.peer.is_some_and(|it| it.ifindex == link.status.ifindex)
+    };
+    for marking in others.iter().filter(is_on).filter(|other| other.has_priorities) {
+        let what = "gives its frames a priority (egress-qos-map), so the kernel routes what \
+                    leaves or arrives there";
+        findings.push(Finding::note(&marking.name, what));
+    }
+    findings
+}
+
 fn unaddressed(link: &Link, addressed: bool) -> Option<Finding> {
     (!addressed).then(|| {
         let what = "has no IP address, so nobody there can name this host as a gateway";
@@ -65,16 +104,16 @@ fn unaddressed(link: &Link, addressed: bool) -> Option<Finding> {
 }
 
 /// Says which device does not forward if others do; [`forwards`] says if none does.
-fn ipv4(link: &Link, device: &DeviceRouting, routing: &RoutingFacts) -> Option<Finding> {
+fn ipv4(name: &str, device: &DeviceRouting, routing: &RoutingFacts) -> Option<Finding> {
     let is_on = |device: &DeviceRouting| device.ipv4_forwarding == Some(true);
     let is_odd = device.ipv4_forwarding == Some(false) && routing.devices.iter().any(is_on);
-    is_odd.then(|| does_not_forward(link, "IPv4", "ipv4"))
+    is_odd.then(|| does_not_forward(name, "IPv4", "ipv4"))
 }
 
 /// Says which device does not forward if the kernel does; [`forwards_ipv6`] says if it does not.
-fn ipv6(link: &Link, device: &DeviceRouting, routing: &RoutingFacts) -> Option<Finding> {
+fn ipv6(name: &str, device: &DeviceRouting, routing: &RoutingFacts) -> Option<Finding> {
     let is_odd = device.ipv6_forwarding == Some(false) && routing.ipv6_forwarding == Some(true);
-    is_odd.then(|| does_not_forward(link, "IPv6", "ipv6"))
+    is_odd.then(|| does_not_forward(name, "IPv6", "ipv6"))
 }
 
 /// Says where the kernel finds no neighbours: it asks for those of forwarded packets from its
@@ -93,8 +132,7 @@ fn asks_nobody(link: &Link, routing: &RoutingFacts) -> Option<Finding> {
     })
 }
 
-fn does_not_forward(link: &Link, family: &str, directory: &str) -> Finding {
-    let name = link.name();
+fn does_not_forward(name: &str, family: &str, directory: &str) -> Finding {
     let what = format!("{family} packets that arrive there are not forwarded");
     // With slashes between the words, a dot in a name is one.
     let remedy = format!("sysctl -w net/{directory}/conf/{}/forwarding=1", shell(name));
@@ -242,9 +280,11 @@ fn some(words: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Address;
     use crate::doctor::facts::fit_router;
     use crate::doctor::{WantedPlane, blockers, judge_router};
+    use crate::routing::VlanRouting;
+    use crate::{Address, PeerId};
+    use narrows_forwarding::{Tag, TagProtocol};
 
     fn address(ip: &str) -> Address {
         Address { ip: ip.parse().unwrap(), prefix: 24 }
@@ -308,6 +348,53 @@ mod tests {
             assert_eq!(findings[0].remedy.as_deref(), Some("ip link set dev a nomaster"));
         }
         assert_eq!(said("vrf"), []);
+    }
+
+    /// A VLAN of the first device, called `v`.
+    fn vlan_of_first(facts: &mut RouterFacts, change: impl FnOnce(&mut LinkStatus)) {
+        let lower = link(facts).status.ifindex;
+        let tag = Tag::new(TagProtocol::Customer, 100).unwrap();
+        let peer = Some(PeerId { ifindex: lower, namespace: None });
+        let mut status = LinkStatus { ifindex: 99, name: "v".into(), peer, ..Default::default() };
+        status.vlan = Some(tag);
+        change(&mut status);
+        if status.plain_vlan().is_some() {
+            let device = DeviceRouting {
+                ifindex: 99,
+                ipv4_forwarding: Some(true),
+                ipv6_forwarding: Some(true),
+                ..DeviceRouting::default()
+            };
+            routing(facts).vlans.push(VlanRouting { lower, tag, device });
+        }
+        facts.others.push(status);
+    }
+
+    #[test]
+    fn vlans_of_a_port_are_routed_with_it_and_are_no_ports_themselves() {
+        let of = |name: &str, findings: Vec<Finding>| -> Vec<(Severity, String)> {
+            let of_it = findings.into_iter().filter(|finding| finding.subject == name);
+            of_it.map(|finding| (finding.severity, finding.what)).collect()
+        };
+        let all = said(|facts| vlan_of_first(facts, |_| ()));
+        let expected = (Severity::Ok, "its VLANs are routed with it: v".to_owned());
+        assert!(of("a", all).contains(&expected));
+        let all = said(|facts| vlan_of_first(facts, |vlan| vlan.has_priorities = true));
+        assert_eq!(of("v", all)[0].0, Severity::Note);
+        let all = bad(|facts| {
+            vlan_of_first(facts, |_| ());
+            routing(facts).vlans[0].device.ipv4_forwarding = Some(false);
+        });
+        assert_eq!(all[0].remedy.as_deref(), Some("sysctl -w net/ipv4/conf/v/forwarding=1"));
+        let all = bad(|facts| {
+            let lower = LinkStatus { ifindex: 98, name: "eth9".into(), ..Default::default() };
+            facts.others.push(lower);
+            let status = &mut link(facts).status;
+            status.vlan = Tag::new(TagProtocol::Service, 7);
+            status.peer = Some(PeerId { ifindex: 98, namespace: None });
+        });
+        assert_eq!(all[0].severity, Severity::Blocker);
+        assert!(all[0].what.ends_with("of eth9, and cannot be a port by itself"), "{all:?}");
     }
 
     #[test]

@@ -22,9 +22,18 @@ pub struct Follower {
     mirror: Mirror,
     /// The numbers of ports, by the indices of their devices.
     ports: HashMap<u32, u8>,
-    /// What it last heard of devices: whether they are up, and their master.
-    known: HashMap<u32, (bool, Option<u32>)>,
+    /// What it last heard of devices.
+    known: HashMap<u32, Known>,
     needs_listing: bool,
+}
+
+/// What is known of a device.
+#[derive(Clone, Copy)]
+struct Known {
+    is_up: bool,
+    master: Option<u32>,
+    /// Whether it is a port, or a VLAN of one.
+    is_of_port: bool,
 }
 
 impl Follower {
@@ -86,8 +95,9 @@ impl Follower {
         let mut is_torn = false;
         mirror.forget();
         for link in links()? {
-            self.known.insert(link.ifindex, (link.up, link.master));
-            mirror.set_device(link.ifindex, Some(device(&link, &self.ports)));
+            let device = device(&link, &self.ports);
+            self.known.insert(link.ifindex, known(&link, &device));
+            mirror.set_device(link.ifindex, Some(device));
         }
         is_torn |= objects(|id, object| mirror.set_object(id, Some(object)))?;
         is_torn |= neighbours(|ifindex, address, mac| {
@@ -102,12 +112,13 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads the settings of ports that change without an announcement: the MTU of IPv6.
+    /// Reads the settings of ports and their VLANs that change without an announcement: the MTU of IPv6.
     ///
     /// # Errors
     /// If the kernel does not tell.
     pub fn refresh(&mut self) -> Result<(), LinkError> {
-        for ifindex in self.ports.keys().copied().collect::<Vec<_>>() {
+        let of_ports = self.known.iter().filter(|(_, known)| known.is_of_port);
+        for ifindex in of_ports.map(|(ifindex, _)| *ifindex).collect::<Vec<_>>() {
             match status_by_index(ifindex) {
                 Ok(link) => self.take(RouteEvent::Link(link)),
                 // That is announced.
@@ -131,15 +142,15 @@ impl Follower {
                 mirror.set_object(id, object);
             }
             RouteEvent::Link(link) => {
-                let now = (link.up, link.master);
+                let device = device(&link, &self.ports);
+                let now = known(&link, &device);
                 let before = self.known.insert(link.ifindex, now);
                 // Its routes of IPv4 go without a word: when it goes down, or to another VRF.
-                let lost = before.is_some_and(|(up, master)| up && !now.0 || master != now.1);
-                if lost {
+                if before.is_some_and(|it| it.is_up && !now.is_up || it.master != now.master) {
                     mirror.doubt_device(link.ifindex);
                     self.needs_listing = true;
                 }
-                mirror.set_device(link.ifindex, Some(device(&link, &self.ports)));
+                mirror.set_device(link.ifindex, Some(device));
             }
             RouteEvent::LinkGone(ifindex) => {
                 self.known.remove(&ifindex);
@@ -166,13 +177,22 @@ impl AsFd for Follower {
     }
 }
 
-/// `link` as a router has it, with these ports.
+/// `link` as a router has it, with these ports. A VLAN of a port leaves through the port.
 fn device(link: &LinkStatus, ports: &HashMap<u32, u8>) -> Device {
+    let (of, tag) = match link.plain_vlan() {
+        Some((lower, tag)) => (lower, Some(tag)),
+        None => (link.ifindex, None),
+    };
     Device {
-        port: ports.get(&link.ifindex).copied(),
+        port: ports.get(&of).copied(),
+        tag,
         is_running: link.up && link.carrier,
         mac: link.mac,
         mtu_v4: link.mtu,
         mtu_v6: link.ipv6_mtu.map_or(NO_IPV6, |mtu| mtu.min(link.mtu)),
     }
+}
+
+fn known(link: &LinkStatus, device: &Device) -> Known {
+    Known { is_up: link.up, master: link.master, is_of_port: device.port.is_some() }
 }

@@ -23,7 +23,7 @@ const OFFLOADS: [[&str; 2]; 5] =
     [["tx", "off"], ["tso", "off"], ["gso", "off"], ["gro", "off"], ["txvlan", "off"]];
 
 /// The source or destination of traffic.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct End {
     /// Its namespace.
     pub namespace: Namespace,

@@ -6,6 +6,7 @@ mod dispatcher;
 mod exchange;
 mod front;
 mod policing;
+mod routed_vlans;
 mod router;
 mod stick;
 
@@ -76,12 +77,14 @@ const STICK_XDP_KILLED: (&str, CheckFunction) = ("stick xdp kill -9", stick::xdp
 const DRIVERS_OF_STICK: [&str; 3] = ["igb", "virtio_net", "veth"];
 /// The router: the same drivers.
 const OF_ROUTER: &[(&str, CheckFunction)] =
-    &[ROUTER, ROUTER_UNBIND, ROUTER_KILLED, ROUTER_XDP, ROUTER_XDP_KILLED];
+    &[ROUTER, ROUTER_UNBIND, ROUTER_KILLED, ROUTER_XDP, ROUTER_XDP_KILLED, VLANS, VLANS_XDP];
 const ROUTER: (&str, CheckFunction) = ("router", router::workers);
 const ROUTER_UNBIND: (&str, CheckFunction) = ("router unbind", router::unbind);
 const ROUTER_KILLED: (&str, CheckFunction) = ("router kill -9", router::kill);
 const ROUTER_XDP: (&str, CheckFunction) = ("router xdp plane", router::xdp_plane);
 const ROUTER_XDP_KILLED: (&str, CheckFunction) = ("router xdp kill -9", router::xdp_kill);
+const VLANS: (&str, CheckFunction) = ("router VLANs", routed_vlans::workers);
+const VLANS_XDP: (&str, CheckFunction) = ("router VLANs xdp plane", routed_vlans::xdp_plane);
 const DRIVERS_OF_ROUTER: [&str; 3] = DRIVERS_OF_STICK;
 /// Those beside another program. They depend on the kernel, and take a minute or two: one driver
 /// with zero copy and one without hardware suffice.
@@ -109,7 +112,8 @@ const LEFT_TO_OTHERS: [(&str, &str); 11] = [
     ("veth", ROUTER_XDP.0),
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 4] = [ROUTER.0, ROUTER_UNBIND.0, ROUTER_KILLED.0, ROUTER_XDP_KILLED.0];
+const LEFT_OUT: [&str; 6] =
+    [ROUTER.0, ROUTER_UNBIND.0, ROUTER_KILLED.0, ROUTER_XDP_KILLED.0, VLANS.0, VLANS_XDP.0];
 
 /// The checks of a driver; `short` without those that another machine runs.
 pub fn of(

@@ -62,13 +62,25 @@ impl Trunk {
 
     /// Removes all of it, and what stands by for the stick.
     pub fn down(self) -> Result<()> {
+        self.remove_ends()?;
+        // Not its link-local address, which a router needs.
+        ip(&["addr", "flush", "dev", DEVICE, "scope", "global"])?;
+        Ok(())
+    }
+
+    /// The same, but the device keeps its other addresses.
+    pub fn down_beside(self) -> Result<()> {
+        self.remove_ends()?;
+        ip(&["addr", "del", &format!("{}/24", KERNEL[0]), "dev", DEVICE])?;
+        Ok(())
+    }
+
+    fn remove_ends(&self) -> Result<()> {
         for End { namespace, device, .. } in &self.ends {
             // A namespace removes what is in it only some time later.
             namespace.run("ip", &["link", "del", device])?;
             process::run(Command::new("ip").args(["netns", "del", namespace.name()]))?;
         }
-        // Not its link-local address, which a router needs.
-        ip(&["addr", "flush", "dev", DEVICE, "scope", "global"])?;
         ip(&["link", "del", &own()])?;
         remove_standby()
     }

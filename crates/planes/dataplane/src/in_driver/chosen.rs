@@ -89,7 +89,7 @@ impl InDriver {
         let program = |port: PortId| {
             let facts = facts(port);
             let counted = maps.map(|maps| maps.counters[forwarding.device_of(port)].as_fd());
-            ways.program(port, facts, multi_buffer, entry, counted).map_err(failed(facts))
+            ways.program(port, multi_buffer, entry, counted).map_err(failed(facts))
         };
         let programs = forwarding.ids().map(program).collect::<Result<_, _>>()?;
         let slow_paths = SlowPaths::load(forwarding, |port| trees[port].slow_path());

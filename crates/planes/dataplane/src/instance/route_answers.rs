@@ -28,8 +28,8 @@ const HELPER_SAYS: [&str; 9] = [
 pub(crate) struct RouteQuestion {
     asked: RouteRequest,
     state: Arc<Mutex<State>>,
-    /// The devices of the ports, in the order of these.
-    devices: Vec<(u32, String)>,
+    /// The indices of the ports' devices and of their VLANs'.
+    interfaces: Vec<u32>,
     /// By family, whether programs look into its table.
     may_use: [bool; 2],
 }
@@ -49,7 +49,7 @@ impl Instance {
         Ok(RouteQuestion {
             asked: asked.clone(),
             state: routes.state(),
-            devices: plane.devices().iter().map(|it| (it.ifindex, it.name.clone())).collect(),
+            interfaces: routing.interfaces().collect(),
             may_use: Family::ALL.map(|family| routing.may_use_table(family)),
         })
     }
@@ -90,7 +90,6 @@ impl RouteQuestion {
         to: IpAddr,
         from: Option<&(IpAddr, String)>,
     ) -> Result<RouteFound, String> {
-        let known = &self.devices;
         let links = links().map_err(|error| error.to_string())?;
         let name = |ifindex: u32| match links.iter().find(|link| link.ifindex == ifindex) {
             Some(link) => link.name.clone(),
@@ -101,10 +100,11 @@ impl RouteQuestion {
                 return Err(format!("{source} and {to} are of two families"));
             }
             Some((source, dev)) => {
-                let device = known.iter().find(|(_, name)| name == dev);
-                let ports: Vec<&str> = known.iter().map(|(_, name)| &**name).collect();
-                let (ifindex, _) = device.ok_or_else(|| {
-                    format!("\"{dev}\" is no port of this router: it has {}", ports.join(", "))
+                let ifindex = self.interfaces.iter().find(|ifindex| name(**ifindex) == *dev);
+                let ifindex = ifindex.ok_or_else(|| {
+                    let names: Vec<String> = self.interfaces.iter().map(|it| name(*it)).collect();
+                    let names = names.join(", ");
+                    format!("\"{dev}\" is no interface of this router: it has {names}")
                 })?;
                 Some((*source, *ifindex))
             }
@@ -114,18 +114,20 @@ impl RouteQuestion {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
-        let first = known.first().map_or(0, |(ifindex, _)| *ifindex);
+        let first = self.interfaces.first().copied().unwrap_or(0);
         let (source, ifindex) = at.unwrap_or((unspecified, first));
         let failed = |error: &dyn std::fmt::Display| format!("the kernel does not answer: {error}");
         let program = AskFib::load().map_err(|error| failed(&error))?;
         let helper = program.ask(source, to, ifindex).map_err(|error| failed(&error))?;
         let kernel = get(&Question { to, from: at }).map_err(|error| failed(&error))?;
         let table = self.table(state, to);
-        let by_port = |port: u8| known.get(usize::from(port)).map(|(_, name)| name.clone());
         let table = match table {
-            Ok((via, port, mac)) => {
-                RouteWay { dev: by_port(port), via, lladdr: Some(written(mac)), says: None }
-            }
+            Ok((ifindex, via, mac)) => RouteWay {
+                dev: Some(name(ifindex)),
+                via: Some(via),
+                lladdr: Some(written(mac)),
+                says: None,
+            },
             Err(why) => RouteWay { says: Some(why.to_owned()), ..RouteWay::default() },
         };
         let helper = match helper {
@@ -160,19 +162,14 @@ impl RouteQuestion {
         Ok(RouteFound { table, helper, kernel, agree })
     }
 
-    /// What programs find in the table: the gateway, the port, and the MAC address.
-    fn table(
-        &self,
-        state: &State,
-        to: IpAddr,
-    ) -> Result<(Option<IpAddr>, u8, [u8; 6]), &'static str> {
+    /// What programs find in the table: the device, the gateway, and the MAC address.
+    fn table(&self, state: &State, to: IpAddr) -> Result<(u32, IpAddr, [u8; 6]), &'static str> {
         let State { follower, tables } = state;
         let family = if to.is_ipv4() { Family::V4 } else { Family::V6 };
         let found = tables.find(family, bits_of(to)).filter(|_| self.may_use[family as usize]);
         let (number, hop) = found.ok_or("not in use: the kernel is asked for all routes")?;
-        let gateway = follower.mirror().gateway(number).map(|(_, gateway)| gateway);
-        match hop {
-            Some(hop) => Ok((gateway, hop.port, hop.destination)),
+        match follower.mirror().gateway(number).zip(hop) {
+            Some(((ifindex, gateway), hop)) => Ok((ifindex, gateway, hop.destination)),
             None => Err("the kernel is asked: no plain route to a known next hop behind a port"),
         }
     }

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::error::InstanceError;
 use crate::ways::Ways;
 use narrows_link::netfilter::{self, Hooks};
-use narrows_link::{LinkError, neighbours};
+use narrows_link::{LinkError, LinkEvent, neighbours};
 use narrows_units::Nanos;
 
 /// How often stale neighbours are confirmed. An entry becomes stale after 15 to 45 seconds.
@@ -27,7 +27,7 @@ impl Instance {
         let (hooks, refused): (Result<Hooks, LinkError>, fn(String) -> InstanceError) =
             match forwarding.is_switch() {
                 true => (netfilter::bridge_hooks(&devices), InstanceError::BridgeNetfilter),
-                false => (netfilter::hooks(&devices), InstanceError::Netfilter),
+                false => (netfilter::routed_hooks(&devices), InstanceError::Netfilter),
             };
         match hooks {
             Ok(hooks) if hooks.found.is_empty() => {
@@ -54,9 +54,14 @@ impl Instance {
         }
     }
 
-    /// Lets a router's programs follow the kernel. Those of a switch do at all times.
-    pub(super) fn follow_kernel(&mut self) {
-        if let Some(Err(error)) = self.plane.as_mut().map(|plane| plane.follow()) {
+    /// Lets a router's programs follow the kernel after an event that concerns them. Those of a
+    /// switch do at all times.
+    pub(super) fn follow(&mut self, event: &LinkEvent) {
+        let Some(plane) = &mut self.plane else { return };
+        let routing = plane.ways().and_then(Ways::routing);
+        if routing.is_some_and(|routing| routing.concerns(event))
+            && let Err(error) = plane.follow()
+        {
             self.events.warn(error.to_string());
         }
     }
@@ -78,16 +83,14 @@ impl Instance {
     /// Has the kernel confirm neighbours to which only a router's programs send.
     pub(super) fn confirm_neighbours(&mut self) {
         let now = clock::now();
-        let Some(plane) = self.plane.as_ref().filter(|_| self.options.forwarding.is_router())
-        else {
-            return;
-        };
+        let ways = self.plane.as_ref().and_then(|plane| plane.ways());
+        let Some(routing) = ways.and_then(Ways::routing) else { return };
         if now.since(self.neighbours_confirmed) < CONFIRMATION {
             return;
         }
         self.neighbours_confirmed = now;
-        let devices: Vec<u32> = plane.devices().iter().map(|device| device.ifindex).collect();
-        match neighbours::use_stale(&devices) {
+        let interfaces: Vec<u32> = routing.interfaces().collect();
+        match neighbours::use_stale(&interfaces) {
             Ok(used) => log::debug!("{used} stale neighbours are to be confirmed"),
             Err(error) => self.events.warn(error.to_string()),
         }

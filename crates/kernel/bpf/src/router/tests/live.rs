@@ -84,12 +84,18 @@ impl Attached {
         let entry = if hook == Hook::Tcx { Entry::Tcx } else { Entry::Own };
         let ports = [("lan", LAN, LAN_MAC), ("wan", WAN, WAN_MAC)];
         let tables = RouteTables::new().unwrap();
-        let of_ports = ports.map(|(device, port, _)| (index(device), port));
-        let router = Router::new(&of_ports, &tables).unwrap();
-        let check =
+        let router = Router::new(&tables).unwrap();
+        let ingress =
             Ingress { source_check: SourceCheck::Strict, direct: true, ..Ingress::default() };
+        let interfaces = ports.map(|(device, port, mac)| Interface {
+            port,
+            tag: None,
+            ifindex: index(device),
+            mac,
+            ingress,
+        });
+        router.set_interfaces(&interfaces).unwrap();
         let tree = |(device, number, mac): (&str, PortId, [u8; 6])| {
-            router.set_ingress(number, check).unwrap();
             let port =
                 Port { own: mac.into(), multi_buffer: false, entry, other_tag: None, seal: 0 };
             let mut tree = Tree::behind(router.takers(), port, hook, &[]).unwrap();
@@ -99,8 +105,8 @@ impl Attached {
         };
         let trees = ports.map(tree).into();
         let mut programs = Vec::new();
-        for (device, port, mac) in ports {
-            let mut program = router.program(port, mac, false, entry, None).unwrap();
+        for (device, port, _) in ports {
+            let mut program = router.program(port, false, entry, None).unwrap();
             match program.attach(index(device), hook) {
                 Err(error) if hook == Hook::Tcx => {
                     println!("no tcx here: {error}");

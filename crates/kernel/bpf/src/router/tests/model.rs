@@ -29,6 +29,9 @@ pub(super) fn way_of(frame: &[u8], check: SourceCheck) -> Result<Way, Outcome> {
     if frame[..6] != LAN_MAC {
         return Err(Outcome::NotForUs);
     }
+    if [[0x81, 0], [0x88, 0xa8]].contains(&[frame[12], frame[13]]) {
+        return Err(if frame.len() < 18 { Outcome::NotIp } else { Outcome::OtherTag });
+    }
     let ip = &frame[14..];
     let word = |at: usize| usize::from(u16::from_be_bytes([ip[at], ip[at + 1]]));
     let (source, destination, left) = match [frame[12], frame[13]] {

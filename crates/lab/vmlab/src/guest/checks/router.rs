@@ -51,7 +51,7 @@ pub(super) fn xdp_kill(lab: &mut Lab) -> Result<Verdict> {
 }
 
 /// Checks with the ends in two networks, and makes all as it was whatever comes out.
-fn with_networks(
+pub(super) fn with_networks(
     lab: &mut Lab,
     check: impl FnOnce(&Lab, &Networks) -> Result<String>,
 ) -> Result<Verdict> {
@@ -141,7 +141,7 @@ fn in_the_driver(networks: &Networks, shaper: &Shaper) -> Result<()> {
 }
 
 /// How often the program of `port` came to this outcome.
-fn outcome(show: &Value, port: usize, outcome: &str) -> u64 {
+pub(super) fn outcome(show: &Value, port: usize, outcome: &str) -> u64 {
     show["ports"][port]["routes"][outcome].as_u64().unwrap_or(0)
 }
 
