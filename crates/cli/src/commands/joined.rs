@@ -33,8 +33,8 @@ pub struct Joined {
 
     /// Route between these interfaces: the kernel's routes, rules and neighbours say where a frame
     /// leaves, and whatever needs more than that goes to the kernel. Each interface is a port, and
-    /// its VLANs are routed with it: one port is enough. When this process is gone, the kernel routes
-    /// by itself (docs/router.md).
+    /// its VLANs are routed with it: one port is enough. When this process is gone, the kernel
+    /// routes by itself (docs/router.md).
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', conflicts_with = "switch")]
     router: Vec<String>,
 

@@ -30,8 +30,9 @@ pub struct Chooser {
     entry: Entry,
 }
 
-/// Loads an object with both programs and their counters, by the maps that it shares. Of two objects it is the one for XDP or for tcx, as it is
-/// attached. A macro, because each object's skeleton has types of its own.
+/// Loads an object with both programs and their counters, by the maps that it shares. Of two
+/// objects it is the one for XDP or for tcx, as it is attached. A macro, because each object's
+/// skeleton has types of its own.
 macro_rules! load {
     ([$xdp:ty, $tcx:ty], $programs:tt, $maps:tt, $shared:expr, $at:expr) => {
         match $at.entry {

@@ -4,9 +4,9 @@
 //! the kernel's ([`RouteTables`]), or asks the kernel (`bpf_fib_lookup`). So routes, rules and
 //! neighbours are the kernel's, and are changed with `ip`.
 //!
-//! *One router, several devices.* To the kernel, a port and each VLAN of a port are devices of their
-//! own ([`Interface`]). Which there are, which addresses are this box's, and how frames that arrive
-//! at each are looked up are maps, which user space keeps up to date while the programs run.
+//! *One router, several devices.* To the kernel, a port and each VLAN of a port are devices of
+//! their own ([`Interface`]). Which there are, which addresses are this box's, and how frames that
+//! arrive at each are looked up are maps, which user space keeps up to date while the programs run.
 //!
 //! *The kernel as the way out.* What a program does not route goes to the kernel as it arrived, and
 //! is counted by reason ([`Outcome`](crate::Outcome)). The kernel routes it, answers it, or drops

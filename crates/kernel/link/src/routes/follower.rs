@@ -112,7 +112,8 @@ impl Follower {
         Ok(())
     }
 
-    /// Reads the settings of ports and their VLANs that change without an announcement: the MTU of IPv6.
+    /// Reads the settings of ports and their VLANs that change without an announcement: the MTU of
+    /// IPv6.
     ///
     /// # Errors
     /// If the kernel does not tell.
