@@ -12,10 +12,10 @@
 //! nothing else covers has number 0, so that the default route changes without a change here.
 //!
 //! *Speed.* A look-up takes as long as its reads that miss caches: an entry of the top, and a node
-//! for each branch on the way, with its numbers most often in the same line. A node passes over what
-//! all below it have in common. With many prefixes of IPv4 the top has an entry for each /24, 64 MiB,
-//! and most addresses take one read. Most of IPv6 take one, too, besides one in 32 KiB that stay in
-//! the caches.
+//! for each branch on the way, with its numbers most often in the same line. A node passes over
+//! what all below it have in common. With many prefixes of IPv4 the top has an entry for each /24,
+//! 64 MiB, and most addresses take one read. Most of IPv6 take one, too, besides one in 32 KiB
+//! that stay in the caches.
 //!
 //! *Size of IPv6.* The top has 4 to 8 words for each prefix: 10 MiB for 220,000. At worst all
 //! prefixes are in three fields on the way, and in nodes.
