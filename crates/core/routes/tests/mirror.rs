@@ -95,6 +95,7 @@ impl Kernel {
                 (0, Family::V6) => device.mtu_v6,
                 _ => mtu,
             },
+            tag: device.tag,
         })
     }
 }
@@ -157,6 +158,7 @@ fn event(family: Family) -> impl Strategy<Value = Event> {
             mac: [6, 0, 0, 0, 0, mac],
             mtu_v4: 1500,
             mtu_v6: 1480,
+            tag: None,
         });
     prop_oneof![
         8 => (route(family), any::<bool>()).prop_map(|(route, replace)| Event::Add(route, replace)),
