@@ -108,6 +108,19 @@ impl<M: Memory> Writer<'_, M> {
         Ok(first as u32)
     }
 
+    /// A place for `len` words of which no two are read at once: the number of the first.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    pub fn span(&mut self, len: usize) -> Result<u32, Full> {
+        let first = self.next;
+        if first + len > self.memory.len() {
+            return Err(Full);
+        }
+        self.next = first + len;
+        Ok(first as u32)
+    }
+
     /// Writes `words` from `first` on, into a place for them.
     pub fn fill(&mut self, first: u32, words: &[u64]) {
         for (at, word) in (first as usize..).zip(words) {

@@ -1,7 +1,7 @@
 //! What a program finds is what the kernel would do, or it asks the kernel.
 
 use narrows_image::{Full, Prefix, Words};
-use narrows_routes::image::{Layout, find};
+use narrows_routes::image::Layout;
 use narrows_routes::{
     Changed, Device, Family, Hop, Mirror, Number, Object, Route, Target, address_of, bits_of,
 };
@@ -39,7 +39,7 @@ impl Program {
 
     fn find(&self, mirror: &Mirror, address: u128) -> Option<Hop> {
         let (layout, words) = self.image.as_ref().filter(|_| mirror.is_sure(self.family))?;
-        let number = match (find(words, layout.part_bits(), address), self.family) {
+        let number = match (layout.find(words, address), self.family) {
             (Number::DEFAULT, Family::V6) => Number::DEFAULT_V6,
             (number, _) => number,
         };
@@ -95,6 +95,7 @@ impl Kernel {
                 (0, Family::V6) => device.mtu_v6,
                 _ => mtu,
             },
+            tag: device.tag,
         })
     }
 }
@@ -157,6 +158,7 @@ fn event(family: Family) -> impl Strategy<Value = Event> {
             mac: [6, 0, 0, 0, 0, mac],
             mtu_v4: 1500,
             mtu_v6: 1480,
+            tag: None,
         });
     prop_oneof![
         8 => (route(family), any::<bool>()).prop_map(|(route, replace)| Event::Add(route, replace)),

@@ -14,7 +14,7 @@ use crate::load::{LoadError, explained};
 use crate::mapped::{Mapped, SharedHop};
 use narrows_forwarding::{Tag, TagProtocol};
 use narrows_image::{Full, Memory};
-use narrows_routes::image::{Layout, find};
+use narrows_routes::image::Layout;
 use narrows_routes::{Changed, Family, Hop, Mirror, Number};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,7 +28,7 @@ const HOP_PORT_SHIFT: u32 = 32;
 const HOP_CHANGES_SHIFT: u32 = 40;
 
 /// Of a root.
-const ROOT_PART_BITS_SHIFT: u32 = 32;
+const ROOT_BITS_SHIFT: u32 = 32;
 
 /// Routes cannot be put where programs look them up.
 #[derive(Debug, thiserror::Error)]
@@ -129,7 +129,7 @@ impl RouteTables {
         if self.roots[family as usize].load(Relaxed) == 0 {
             return None;
         }
-        let number = match (find(chunks, layout.part_bits(), address), family) {
+        let number = match (layout.find(chunks, address), family) {
             (Number::DEFAULT, Family::V6) => Number::DEFAULT_V6,
             (number, _) => number,
         };
@@ -181,10 +181,10 @@ impl RouteTables {
     }
 }
 
-/// What leads programs to an image: its first chunk, and one more, and the bits that say which part
-/// an address is in.
+/// What leads programs to an image: its first chunk, and one more, and the bits of an address that
+/// the first read takes.
 fn root_of((layout, chunks): &(Layout, Chunks)) -> u64 {
-    u64::from(layout.part_bits()) << ROOT_PART_BITS_SHIFT | u64::from(chunks.first + 1)
+    u64::from(layout.first_bits()) << ROOT_BITS_SHIFT | u64::from(chunks.first + 1)
 }
 
 impl SharedHop {

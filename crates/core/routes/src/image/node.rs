@@ -176,6 +176,17 @@ fn is_kept<M: Memory>(
     keys.iter().all(|key| key.len > branch + STRIDE && whole.covers(key.bits))
 }
 
+/// The number that the node at word `at` has for an address whose remaining bits are `rest`.
+pub(super) fn find(memory: &impl Memory, mut at: usize, mut rest: u128) -> Number {
+    loop {
+        let cell: Cell = std::array::from_fn(|word| memory.read(at + word));
+        match Node::read(&cell).step(&mut rest) {
+            Step::Number(index) => return number(&cell, index, |at| memory.read(at as usize)),
+            Step::To(next) => at = next as usize,
+        }
+    }
+}
+
 /// The slot of `bits` in a node that branches there.
 fn slot(bits: u128, branch: u8) -> usize {
     (bits << branch >> BRANCH_MAX) as usize

@@ -34,15 +34,6 @@ struct {
 	__array(values, struct image_chunk);
 } paintings SEC(".maps");
 
-/* 1 if a word of at most 63 bits is 0. Branch-free: a branch would be unpredictable. */
-static __always_inline __u32 is_zero(__u64 word)
-{
-	word -= 1;
-	/* Hides the value, so that the compiler makes no branch of it. */
-	asm volatile("" : "+r"(word));
-	return word >> 63;
-}
-
 /* Word `at` of the bitmap whose first chunk is `first`, and what is behind it. */
 static __always_inline const __u64 *words_at(__u32 first, __u32 at)
 {

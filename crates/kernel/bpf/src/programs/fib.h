@@ -21,9 +21,19 @@
 #define DEFAULT_ROUTE 0
 /* In half a word of a part. */
 #define PART_IS_NODE (1U << 31)
-/* Of the 32 bits of an address, or of 128, the top takes at least 16, and each node 6. */
+/* Of the 32 bits of an address the top takes at least 18, of 128 at least 12, and each node 6. */
 #define NODES_MAX_V4 3
-#define NODES_MAX_V6 19
+#define NODES_MAX_V6 20
+
+/* Of IPv6: the bits that the first read takes, and the most fields on the way of an address. Of an
+ * entry: it is a node, a field, or else one prefix; how many bits say the part, or are the
+ * prefix's. */
+#define FIRST_BITS_V6 12
+#define FIELDS_MAX 4
+#define IS_NODE_V6 (1ULL << 38)
+#define IS_FIELD (1ULL << 37)
+#define BITS_SHIFT 32
+#define BITS_MASK 31
 
 /* In the third word of a node. */
 #define LISTED_HERE (1 << 6)
@@ -34,8 +44,8 @@
 #define HOP_PORT_SHIFT 32
 
 /* Made by user space, as are the next two: of the images of IPv4 and of IPv6 the first chunk, and
- * one more, and in the upper half the bits of an address that say which part it is in. 0 if there
- * is none. */
+ * one more, and in the upper half the bits of an address that the first read takes. 0 if there is
+ * none. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 2);
@@ -108,18 +118,26 @@ static __always_inline __u32 step(__u32 first, __u32 *at, __u64 high, __u32 *rea
 	return NEXT_NODE;
 }
 
-/* The half word of a part. Published last, so what it leads to is there. */
-static __always_inline __u32 part_of(__u32 first, __u32 part)
+/* The half word of a part of IPv4. Published last, so what it leads to is there. */
+static __always_inline __u32 half_of(__u32 first, __u32 part)
 {
 	const volatile __u64 *word = image_words(&fib_chunks, first, part / 2);
 
 	return word ? *word >> (part & 1) * 32 : DEFAULT_ROUTE;
 }
 
+/* The same of IPv6: a word. */
+static __always_inline __u64 entry_of(__u32 first, __u32 part)
+{
+	const volatile __u64 *word = image_words(&fib_chunks, first, part);
+
+	return word ? *word : DEFAULT_ROUTE;
+}
+
 static __always_inline __u32 number_v4(__u64 root, __u32 address)
 {
 	__u32 first = root - 1, bits = root >> 32 & 31, number, read = 0;
-	__u32 at = part_of(first, (__u64)address << bits >> 32);
+	__u32 at = half_of(first, (__u64)address << bits >> 32);
 	__u64 high = (__u64)address << 32 << bits;
 
 	if (!(at & PART_IS_NODE))
@@ -137,14 +155,25 @@ static __always_inline __u32 number_v4(__u64 root, __u32 address)
 /* A global function: the verifier looks at it by itself. */
 __noinline __u32 number_v6(__u64 root, __u64 high, __u64 low)
 {
-	__u32 first = root - 1, bits = root >> 32 & 31, number, read = 0;
-	__u32 at = part_of(first, high >> 32 >> (32 - bits));
+	__u32 first = root - 1, bits, number, read = 0, at;
+	__u64 entry = entry_of(first, high >> (64 - FIRST_BITS_V6)), others;
 
-	if (!(at & PART_IS_NODE))
-		return at;
-	at &= ~PART_IS_NODE;
-	high = high << bits | low >> 32 >> (32 - bits);
-	low <<= bits;
+	high = high << FIRST_BITS_V6 | low >> (64 - FIRST_BITS_V6);
+	low <<= FIRST_BITS_V6;
+	for (int i = 1; i < FIELDS_MAX && entry & IS_FIELD; i++) {
+		/* At least 1, so that no shift is by 64. */
+		bits = entry >> BITS_SHIFT & BITS_MASK;
+		entry = entry_of(first, (__u32)entry + (__u32)(high >> 1 >> (63 - bits)));
+		high = high << bits | low >> 1 >> (63 - bits);
+		low <<= bits;
+	}
+	if (!(entry & IS_NODE_V6)) {
+		/* 0 if the address is in the prefix. */
+		others = (high ^ entry) >> 1 >> (63 - (entry >> BITS_SHIFT & BITS_MASK));
+		/* No branch: it would be unpredictable. */
+		return (__u16)(entry >> (is_zero(others) << 4));
+	}
+	at = entry;
 	for (int i = 0; i < NODES_MAX_V6; i++) {
 		number = step(first, &at, high, &read);
 		if (number != NEXT_NODE)

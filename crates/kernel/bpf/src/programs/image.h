@@ -40,6 +40,15 @@ static __always_inline __u32 ones(__u64 word)
 	return word * 0x0101010101010101ULL >> 56;
 }
 
+/* 1 if a word of at most 63 bits is 0. Branch-free: a branch would be unpredictable. */
+static __always_inline __u32 is_zero(__u64 word)
+{
+	word -= 1;
+	/* Hides the value, so that the compiler makes no branch of it. */
+	asm volatile("" : "+r"(word));
+	return word >> 63;
+}
+
 /* Word `at` of the image whose first chunk is `first` of `chunks`, and what is behind it. */
 static __always_inline const __u64 *image_words(void *chunks, __u32 first, __u32 at)
 {
