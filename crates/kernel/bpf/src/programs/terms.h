@@ -52,6 +52,9 @@ enum number {
 	TAG,
 	PRIORITY,
 	AT_CARRIER,
+	/* Of the route that it takes. */
+	REALMS,
+	METRIC,
 };
 
 enum relation {
@@ -161,6 +164,10 @@ static __always_inline __u64 number_of(struct context *ctx, const struct packet 
 		return packet->has & PACKET_TAG ? bpf_ntohs(packet->tag) : NONE;
 	case PRIORITY:
 		return packet->priority;
+	case REALMS:
+		return packet->taken.realms;
+	case METRIC:
+		return packet->taken.metric == NO_METRIC ? NONE : packet->taken.metric;
 	case AT_NETWORK:
 		from = packet->network;
 		break;
@@ -303,15 +310,19 @@ __noinline __u32 find_in_full(struct context *ctx, struct packet *packet, __u32 
 	return scope->otherwise[priority_of(packet->traffic_class, packet->priority) & 15];
 }
 
-/* The class of a frame under the plan `number`. Filters in front have set `mark` and `set`, its
- * priority; 0 where they have not. */
-__noinline __u32 classify_in_full(struct context *ctx, __u32 number, __u32 mark, __u32 set)
+/* The class of a frame under the plan `number`, which takes the route `taken`. Filters in front have
+ * set `mark` and `set`, its priority; 0 where they have not. */
+__noinline __u32 classify_in_full(struct context *ctx, __u32 number, __u32 mark, __u32 set,
+				  struct taken *taken)
 {
 	struct size size = size_of(ctx);
 	struct packet packet = {};
 	struct key key = {};
 	__u32 class = SCOPE;
 
+	if (!taken)
+		return NOWHERE;
+	packet.taken = *taken;
 	packet.bytes = size.bytes;
 	packet.packets = size.packets;
 	packet.mark = mark;

@@ -14,6 +14,7 @@
  */
 #include "find_class.h"
 #include "frame.h"
+#include "hand_route.h"
 #include "handed.h"
 #include "judge.h"
 #include "other_port.h"
@@ -43,6 +44,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	struct size size;
 	struct ethhdr *eth;
 	struct handed set = {};
+	struct taken *route;
 	struct class_slot *slot;
 
 	if (!total || !current)
@@ -69,8 +71,10 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		leaf = classify_edited(ctx, number, set.mark, set.priority);
 	else
 		leaf = classify(ctx, number);
-	if (leaf == RARE)
-		leaf = classify_in_full(ctx, number, set.mark, set.priority);
+	if (leaf == RARE) {
+		route = route_here();
+		leaf = route ? classify_in_full(ctx, number, set.mark, set.priority, route) : NOWHERE;
+	}
 	slot = charge(ctx, total, number, leaf, size);
 	return slot ? send(ctx, total, slot, size) : DROPPED;
 }

@@ -8,7 +8,8 @@
  * in a driver does, such as packets with IP options.
  *
  * Filters of the port where a packet came in have not seen it. The mark and the priority that the
- * kernel has for it count instead, as they do for a qdisc of the kernel.
+ * kernel has for it count instead, as they do for a qdisc of the kernel. So do its realms; what the
+ * metric of its route is the kernel does not say.
  *
  * Network control of the box (sender.h) is charged and never refused, up to its part of the rate of
  * its class. A flood that leaves no room keeps no routing protocol from its peers.
@@ -58,6 +59,7 @@ int tree_slow_path(struct __sk_buff *ctx)
 	__u32 zero = 0, slow_path = SLOW_PATH, said, number, leaf;
 	struct totals *total = bpf_map_lookup_elem(&totals, &slow_path);
 	__u32 *current = bpf_map_lookup_elem(&in_force, &zero);
+	struct taken route = { .metric = NO_METRIC };
 	struct class_slot *slot;
 	struct size size;
 
@@ -68,8 +70,10 @@ int tree_slow_path(struct __sk_buff *ctx)
 	said = *(volatile __u32 *)current;
 	number = said & NUMBER_MASK;
 	leaf = said & HAS_TERMS ? RARE : classify_edited(ctx, number, ctx->mark, ctx->priority);
-	if (leaf == RARE)
-		leaf = classify_in_full(ctx, number, ctx->mark, ctx->priority);
+	if (leaf == RARE) {
+		route.realms = bpf_get_route_realm(ctx);
+		leaf = classify_in_full(ctx, number, ctx->mark, ctx->priority, &route);
+	}
 	slot = charge_control(ctx, number, leaf, size);
 	if (!slot)
 		slot = charge(ctx, total, number, leaf, size);
