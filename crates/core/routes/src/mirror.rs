@@ -156,6 +156,11 @@ impl Mirror {
         self.is_listed && is_plain && self.doubts[family as usize].is_none()
     }
 
+    /// Whether a listing is there at all.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
     /// Whether a listing would make something clear that is not.
     pub fn is_unclear(&self) -> bool {
         self.tables.v4.is_unclear() || self.tables.v6.is_unclear()

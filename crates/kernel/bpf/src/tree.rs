@@ -33,6 +33,7 @@ use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject, libbpf_sys,
 };
 use narrows_forwarding::{PortId, Tag};
+use narrows_packet::RouteTaken;
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -542,9 +543,8 @@ impl Tree {
         shared: &[(&'static str, &MapHandle)],
     ) -> Result<Self, TreeError> {
         let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
-        let keep = |object: &Object| {
-            Ok((Programs::of(object)?, Maps::of(object)?, named(object, ROUTE)?))
-        };
+        let keep =
+            |object: &Object| Ok((Programs::of(object)?, Maps::of(object)?, named(object, ROUTE)?));
         let (loaded, maps, route) = port.load(hook, &maps, shared, keep)?;
         Ok(Self {
             hold: None,
@@ -763,9 +763,15 @@ impl Tree {
             .map_err(|source| TreeError::Map { map: "handed", source })
     }
 
-    /// Where it reads which route a frame takes, which a router writes: for tests without one.
-    pub fn route_taken(&self) -> &MapHandle {
-        &self.route
+    /// Makes `route` the one that frames take, where no router says so: for tests.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn take_route(&self, route: RouteTaken) -> Result<(), TreeError> {
+        let failed = |source| TreeError::Map { map: ROUTE, source };
+        let value = [route.realms, route.metric].map(u32::to_ne_bytes).concat();
+        let all = vec![value; libbpf_rs::num_possible_cpus().map_err(failed)?];
+        self.route.update_percpu(&ONLY, &all, MapFlags::ANY).map_err(failed)
     }
 
     /// The program that sees a frame first, with `front` before it.

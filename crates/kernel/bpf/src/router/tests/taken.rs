@@ -65,7 +65,11 @@ fn realms_are_those_of_the_tables_also_where_the_kernel_says_the_way() {
         ask(bed, &bed.router, Asks::Source);
         let from = ["10.9.9.9", NEAR, "10.0.0.77", "192.0.2.1"];
         let from = from.map(|from| realms(from, "203.0.113.1"));
-        assert_eq!(from, [(2, 10), (3, 10), (3, 10), (0, 10)], "on a link a host needs no neighbour");
+        assert_eq!(
+            from,
+            [(2, 10), (3, 10), (3, 10), (0, 10)],
+            "on a link a host needs no neighbour"
+        );
         assert_eq!(realms("10.9.9.9", "203.0.114.1"), (5, 20));
         // With a check of sources, and while it is not known what the kernel does.
         let source_check = SourceCheck::Strict;
@@ -102,8 +106,7 @@ fn a_default_route_has_realms_and_a_metric_too() {
 
 /// A term that assigns `class` to what has `value` there.
 fn term(order: u64, number: Number, shift: u8, mask: u64, value: u64, class: u32) -> term::Term {
-    let comparison =
-        Comparison { shift, mask, ..Comparison::of(number, Relation::Equal, value) };
+    let comparison = Comparison { shift, mask, ..Comparison::of(number, Relation::Equal, value) };
     let test = term::Test { comparison, then: Next::Matches, otherwise: Next::Fails };
     term::Term {
         scope: 0,
