@@ -224,7 +224,7 @@ pub fn of_others(count: usize) -> Vec<String> {
         "x",
     ];
     let line = |_| {
-        let kind = random.pick(&["flower", "flower", "flower", "matchall", "fw", "route"]);
+        let kind = random.pick(&["flower", "flower", "flower", "matchall", "fw"]);
         let mut words = vec![random.class()];
         if kind == "flower" {
             words.push(format!("ip_proto {}", random.pick(&["tcp", "udp", "icmp"])));
@@ -235,11 +235,6 @@ pub fn of_others(count: usize) -> Vec<String> {
                 && !["_i", "_p"].iter().any(|rest| name.contains(rest));
             let value = if is_station { "02:00:00:00:00:01" } else { random.pick(&values) };
             words.push(format!("{name} {value}"));
-        } else if kind == "route" && !random.one_in(4) {
-            let name = random.pick(&["to", "from"]);
-            let name = random.spelled(name);
-            let realm = random.pick(&["0", "10", "0x1f", "255", "256", "x", "1/2"]);
-            words.push(format!("{name} {realm}"));
         } else if random.one_in(4) {
             words.push(random.pick(&["skip_hw", "foo", "match", "h"]).to_owned());
         }
