@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The route that a frame takes, for the tree of the port where it leaves.
+ * The route that a frame takes, for the filters of the port where it leaves (terms.h).
  *
  * A router writes it before the tail call, where filters ask for it, and the tree reads it in the
- * same pass. No other frame comes between the two on a CPU, so one entry for each CPU is enough.
+ * same pass. No other frame comes between the two on a CPU, so one entry for each CPU is enough. On
+ * the stack of so many calls there is no room for it.
  */
 #ifndef HAND_ROUTE_H
 #define HAND_ROUTE_H

@@ -14,7 +14,6 @@
 #include <linux/ipv6.h>
 #include "frame.h"
 #include "segments.h"
-#include "taken.h"
 
 /* The most tags, labels and extension headers that are parsed. */
 #define PACKET_TAGS_MAX 8
@@ -80,7 +79,6 @@ struct packet {
 	__u32 packets;		/* which is as many */
 	__u32 mark;
 	__u32 priority;
-	struct taken taken;	/* its route, where a router asks for it */
 	__u16 network;		/* where IP begins, or else what is behind all tags */
 	__u16 transport;	/* where the transport layer does; 0 without IP */
 	__u16 end;		/* where the IP packet ends by its own account */

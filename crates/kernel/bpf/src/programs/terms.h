@@ -21,6 +21,7 @@
 #define TERMS_H
 
 #include "find_class.h"
+#include "hand_route.h"
 #include "packet.h"
 #include "segments.h"
 #include "tree.h"
@@ -52,7 +53,7 @@ enum number {
 	TAG,
 	PRIORITY,
 	AT_CARRIER,
-	/* Of the route that it takes. */
+	/* Of the route that it takes: the last ones. */
 	REALMS,
 	METRIC,
 };
@@ -146,6 +147,7 @@ static __always_inline __u64 number_at(struct context *ctx, __u32 at, __u32 size
 static __always_inline __u64 number_of(struct context *ctx, const struct packet *packet,
 				       const struct test *test)
 {
+	const struct taken *route = test->number >= REALMS ? route_here() : 0;
 	__u32 from = 0;
 
 	switch (test->number) {
@@ -165,9 +167,9 @@ static __always_inline __u64 number_of(struct context *ctx, const struct packet 
 	case PRIORITY:
 		return packet->priority;
 	case REALMS:
-		return packet->taken.realms;
+		return route ? route->realms : NONE;
 	case METRIC:
-		return packet->taken.metric == NO_METRIC ? NONE : packet->taken.metric;
+		return route && route->metric != NO_METRIC ? route->metric : NONE;
 	case AT_NETWORK:
 		from = packet->network;
 		break;
@@ -310,19 +312,15 @@ __noinline __u32 find_in_full(struct context *ctx, struct packet *packet, __u32 
 	return scope->otherwise[priority_of(packet->traffic_class, packet->priority) & 15];
 }
 
-/* The class of a frame under the plan `number`, which takes the route `taken`. Filters in front have
- * set `mark` and `set`, its priority; 0 where they have not. */
-__noinline __u32 classify_in_full(struct context *ctx, __u32 number, __u32 mark, __u32 set,
-				  struct taken *taken)
+/* The class of a frame under the plan `number`. Filters in front have set `mark` and `set`, its
+ * priority; 0 where they have not. */
+__noinline __u32 classify_in_full(struct context *ctx, __u32 number, __u32 mark, __u32 set)
 {
 	struct size size = size_of(ctx);
 	struct packet packet = {};
 	struct key key = {};
 	__u32 class = SCOPE;
 
-	if (!taken)
-		return NOWHERE;
-	packet.taken = *taken;
 	packet.bytes = size.bytes;
 	packet.packets = size.packets;
 	packet.mark = mark;

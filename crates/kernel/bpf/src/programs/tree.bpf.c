@@ -14,7 +14,6 @@
  */
 #include "find_class.h"
 #include "frame.h"
-#include "hand_route.h"
 #include "handed.h"
 #include "judge.h"
 #include "other_port.h"
@@ -44,7 +43,6 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	struct size size;
 	struct ethhdr *eth;
 	struct handed set = {};
-	struct taken *route;
 	struct class_slot *slot;
 
 	if (!total || !current)
@@ -71,10 +69,8 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		leaf = classify_edited(ctx, number, set.mark, set.priority);
 	else
 		leaf = classify(ctx, number);
-	if (leaf == RARE) {
-		route = route_here();
-		leaf = route ? classify_in_full(ctx, number, set.mark, set.priority, route) : NOWHERE;
-	}
+	if (leaf == RARE)
+		leaf = classify_in_full(ctx, number, set.mark, set.priority);
 	slot = charge(ctx, total, number, leaf, size);
 	return slot ? send(ctx, total, slot, size) : DROPPED;
 }

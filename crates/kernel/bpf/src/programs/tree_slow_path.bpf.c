@@ -53,13 +53,23 @@ static __always_inline struct class_slot *charge_control(struct __sk_buff *ctx, 
 	return slot;
 }
 
+/* Hands the route to the terms: the kernel sends nothing else on this CPU before they have asked. */
+static __always_inline void take_route(struct __sk_buff *ctx)
+{
+	struct taken *route = route_here();
+
+	if (route) {
+		route->realms = bpf_get_route_realm(ctx);
+		route->metric = NO_METRIC;
+	}
+}
+
 SEC("tc")
 int tree_slow_path(struct __sk_buff *ctx)
 {
 	__u32 zero = 0, slow_path = SLOW_PATH, said, number, leaf;
 	struct totals *total = bpf_map_lookup_elem(&totals, &slow_path);
 	__u32 *current = bpf_map_lookup_elem(&in_force, &zero);
-	struct taken route = { .metric = NO_METRIC };
 	struct class_slot *slot;
 	struct size size;
 
@@ -71,8 +81,8 @@ int tree_slow_path(struct __sk_buff *ctx)
 	number = said & NUMBER_MASK;
 	leaf = said & HAS_TERMS ? RARE : classify_edited(ctx, number, ctx->mark, ctx->priority);
 	if (leaf == RARE) {
-		route.realms = bpf_get_route_realm(ctx);
-		leaf = classify_in_full(ctx, number, ctx->mark, ctx->priority, &route);
+		take_route(ctx);
+		leaf = classify_in_full(ctx, number, ctx->mark, ctx->priority);
 	}
 	slot = charge_control(ctx, number, leaf, size);
 	if (!slot)
