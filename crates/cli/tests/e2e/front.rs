@@ -122,7 +122,7 @@ fn headers_are_looked_at_in_the_driver_and_marks_are_known_to_classes_behind_it(
 }
 
 /// How many packets each class of `port-b` has sent.
-fn by_class(instance: &Instance) -> BTreeMap<String, u64> {
+pub fn by_class(instance: &Instance) -> BTreeMap<String, u64> {
     let shown = instance.tc("-s -j class show dev port-b").unwrap();
     let shown: Value = serde_json::from_str(&shown).unwrap();
     let packets = |class: &Value| {

@@ -12,6 +12,7 @@
 
 mod bands;
 mod bird;
+mod by_route;
 mod cake;
 mod changing;
 mod chaos;

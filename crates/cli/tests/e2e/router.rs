@@ -163,7 +163,7 @@ fn to_server6(bed: &Testbed, payload: usize) -> Vec<u8> {
     frames::udp6(frames::port(0), to_router(bed), ips, payload).unwrap()
 }
 
-fn to_router(bed: &Testbed) -> [[u8; 6]; 2] {
+pub fn to_router(bed: &Testbed) -> [[u8; 6]; 2] {
     [(bed.client(), CLIENT), (bed.shaper(), PORT_A)].map(mac)
 }
 

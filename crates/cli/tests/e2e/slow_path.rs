@@ -43,7 +43,7 @@ fn limited(bed: &Testbed, plane: &[&str], port: &str) -> Instance {
 }
 
 /// `frame`, of IPv4, with four options that do nothing. So the kernel has to route it.
-fn with_options(frame: &[u8]) -> Vec<u8> {
+pub fn with_options(frame: &[u8]) -> Vec<u8> {
     let mut frame = [&frame[..34], &[1; 4], &frame[34..]].concat();
     frame[14] = 0x46;
     let total = (frame.len() - 14) as u16;

@@ -18,7 +18,7 @@ const USAGE: &str = "Usage: tc filter { add | change | replace | del | get } dev
            [ parent ID | root | ingress | egress ] [ protocol PROTO ] [ pref PRIO ] [ handle ID ]
            KIND MATCHES [ classid ID ] [ action ACTION ]...
        tc filter show dev NAME [ parent ID | root | ingress | egress ]
-KIND is flower, u32, matchall, fw or basic; KIND help tells what it matches.
+KIND is flower, u32, matchall, fw, route or basic; KIND help tells what it matches.
 ";
 
 pub(crate) fn run(

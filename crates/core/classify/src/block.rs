@@ -9,7 +9,7 @@
 //! page of a trie. All versions share the rest.
 
 use crate::ahead::{AHEAD, Finds, Found, Places};
-use crate::fields::KIND;
+use crate::fields::{HAS_ROUTE, KIND};
 use crate::group::Group;
 use crate::shape::{Compiled, Guard, Shape};
 use crate::sieve::{Sieve, TABLES};
@@ -32,6 +32,7 @@ pub(crate) struct Block {
     tries: Vec<Arc<Trie>>,
     groups: Vec<Entry>,
     sieves: Vec<Sieve>,
+    asks_route: bool,
 }
 
 /// A group, with the ranks that decide whether a look-up visits it.
@@ -68,7 +69,7 @@ impl Block {
             group
         });
         let groups = groups.map(Entry::new).collect();
-        let mut block = Self { filters, tries, groups, sieves: vec![] };
+        let mut block = Self { filters, tries, groups, sieves: vec![], asks_route: false };
         block.arrange();
         block
     }
@@ -178,6 +179,14 @@ impl Block {
             rest = rest.min(entry.best);
             entry.rest = rest;
         }
+        let mut guards = self.groups.iter().map(|entry| entry.guard);
+        self.asks_route = guards.any(|guard| guard.mask & HAS_ROUTE != 0);
+    }
+
+    /// Whether a filter asks for the route. It is in a table of its own kind, and in no trie.
+    #[inline]
+    pub(crate) fn asks_route(&self) -> bool {
+        self.asks_route
     }
 
     /// Whether there are so many filters that a look-up misses the near caches.

@@ -12,7 +12,7 @@
 //! read.
 
 use crate::{AHEAD, Actions, Blocks, Classifier, Found, PRIORITY_MASK, Subject, Verdict, priority};
-use narrows_packet::{INNER_LEVELS, Meta};
+use narrows_packet::{INNER_LEVELS, Meta, RouteTaken};
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 
@@ -44,6 +44,7 @@ pub struct Classification {
     classifier: Classifier,
     otherwise: Otherwise,
     below: BTreeMap<u32, Self>,
+    asks_route: bool,
 }
 
 /// The classes of a packet, from the outermost classful qdisc inwards.
@@ -72,17 +73,22 @@ impl Classification {
             let before = before.and_then(|before| before.below.get(class));
             (*class, Self::of(rules, actions, before))
         });
-        Self {
-            classifier: classifier.with(&rules.filters, actions).of_qdisc(rules.major),
-            otherwise: rules.otherwise,
-            below: below.collect(),
-        }
+        let below: BTreeMap<u32, Self> = below.collect();
+        let classifier = classifier.with(&rules.filters, actions).of_qdisc(rules.major);
+        let asks_route = classifier.asks_route() || below.values().any(Self::asks_route);
+        Self { classifier, otherwise: rules.otherwise, below, asks_route }
     }
 
     /// Whether it has more filters than the near caches hold, so that [`Self::look_ahead`] helps.
     #[inline]
     pub fn is_far(&self) -> bool {
         self.classifier.is_far()
+    }
+
+    /// Whether a filter asks for the route that packets take.
+    #[inline]
+    pub fn asks_route(&self) -> bool {
+        self.asks_route
     }
 
     /// The first filter of the outermost qdisc for each of the first [`AHEAD`] of `subjects`.
@@ -109,10 +115,14 @@ impl Classification {
         })
     }
 
-    /// The path of `frame`, without running actions: they must not run a second time.
+    /// The path of `frame`, which takes `route` if that is known, without running actions: they must
+    /// not run a second time.
     #[inline]
-    pub fn path(&self, frame: &[u8]) -> Path {
-        let subject = Subject::new(frame);
+    pub fn path(&self, frame: &[u8], route: Option<RouteTaken>) -> Path {
+        let mut subject = Subject::new(frame);
+        if let (Some(subject), Some(route)) = (&mut subject, route) {
+            subject.set_route(route);
+        }
         let path = self.walk(|rules| {
             let class = subject
                 .as_ref()
@@ -193,10 +203,10 @@ mod tests {
     #[test]
     fn filters_come_before_the_priority() {
         let bands = installed(&rules(1, to_port(53, 1), bands()));
-        let class = |port, tos| bands.path(&frame(port, tos)).class;
+        let class = |port, tos| bands.path(&frame(port, tos), None).class;
         assert_eq!([class(53, 0), class(53, 8), class(80, 0)], [1, 1, 2]);
         assert_eq!([class(80, 0x10), class(80, 8)], [1, 3]);
-        assert_eq!(bands.path(&[]), Path { class: 2, inner: [0; 2] }, "not even a frame");
+        assert_eq!(bands.path(&[], None), Path { class: 2, inner: [0; 2] }, "not even a frame");
     }
 
     #[test]
@@ -206,7 +216,7 @@ mod tests {
         middle.below.insert(1, rules(3, to_port(80, 7), Otherwise::Class(0)));
         root.below.insert(0x30, middle);
         let root = installed(&root);
-        let path = |port, tos| root.path(&frame(port, tos));
+        let path = |port, tos| root.path(&frame(port, tos), None);
         assert_eq!(path(53, 0x10), Path { class: 0x10, inner: [0, 0] });
         assert_eq!(path(80, 0x10), Path { class: 0x30, inner: [1, 7] });
         assert_eq!(path(81, 0x10), Path { class: 0x30, inner: [1, 0] });

@@ -79,6 +79,12 @@ impl Classifier {
         self.root.is_far()
     }
 
+    /// Whether a filter asks for the route that packets take.
+    #[inline]
+    pub fn asks_route(&self) -> bool {
+        self.root.asks_route() || self.inner.values().any(Block::asks_route)
+    }
+
     /// The first filter for each of the first [`AHEAD`] of `subjects`.
     #[inline]
     pub fn look_ahead(&self, subjects: &[Option<Subject<'_>>]) -> [Found; AHEAD] {

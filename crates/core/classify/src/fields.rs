@@ -5,6 +5,7 @@
 //! decides which tables a look-up visits, and is not part of any key.
 
 use crate::{SERVICE_VLAN, VLAN};
+use narrows_packet::RouteTaken;
 use narrows_packet::dissect::{Fragment, Keys, Tag};
 
 /// The number of words.
@@ -24,9 +25,16 @@ pub(crate) const TRANSPORT: usize = 5;
 /// The outer VLAN tag and the second one without their reserved bits, TCP flags, ICMP type and
 /// code.
 pub(crate) const DETAILS: usize = 6;
+/// The destination's MAC address; above it the realm of the route to the destination.
 pub(crate) const DESTINATION_MAC: usize = 7;
+/// The source's, and its realm.
 pub(crate) const SOURCE_MAC: usize = 8;
+/// The mark; above it the metric of the route.
 pub(crate) const MARK: usize = 9;
+
+/// Where they are.
+pub(crate) const REALM: u32 = 48;
+pub(crate) const METRIC: u32 = 32;
 
 /// Bits of the word [`KIND`].
 pub(crate) const HAS_TAG: u64 = 1;
@@ -40,6 +48,8 @@ pub(crate) const IS_FIRST: u64 = 1 << 7;
 /// There is a second tag; which is in three bits from [`INNER_TAG_TYPE`] on.
 pub(crate) const HAS_INNER_TAG: u64 = 1 << 11;
 pub(crate) const INNER_TAG_TYPE: u32 = 8;
+/// The route is known.
+pub(crate) const HAS_ROUTE: u64 = 1 << 12;
 pub(crate) const ETHER_TYPE: u32 = 16;
 pub(crate) const CARRIED: u32 = 32;
 pub(crate) const TAG_TYPE: u32 = 48;
@@ -129,7 +139,22 @@ impl Fields {
 
     #[inline]
     pub(crate) fn set_mark(&mut self, mark: u32) {
-        self.0[MARK] = u64::from(mark);
+        self.0[MARK] = self.0[MARK] & !u64::from(u32::MAX) | u64::from(mark);
+    }
+
+    /// Sets the route, once.
+    #[inline]
+    pub(crate) fn set_route(&mut self, route: RouteTaken) {
+        self.0[KIND] |= HAS_ROUTE;
+        self.0[DESTINATION_MAC] |= u64::from(route.to()) << REALM;
+        self.0[SOURCE_MAC] |= u64::from(route.from()) << REALM;
+        self.0[MARK] |= u64::from(route.metric) << METRIC;
+    }
+
+    pub(crate) fn route(&self) -> Option<RouteTaken> {
+        let [from, to] = [SOURCE_MAC, DESTINATION_MAC].map(|place| (self.0[place] >> REALM) as u32);
+        let route = RouteTaken { realms: from << 16 | to, metric: (self.0[MARK] >> METRIC) as u32 };
+        (self.0[KIND] & HAS_ROUTE != 0).then_some(route)
     }
 
     #[inline(always)]

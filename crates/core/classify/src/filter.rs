@@ -1,7 +1,7 @@
 //! A filter, and the plain rule for whether it matches. The tables are tested against this rule.
 
 use crate::fields::tag_number;
-use crate::{ActionId, Expression, Flower, Mark, Selector, Subject};
+use crate::{ActionId, Expression, Flower, Mark, Route, Selector, Subject};
 use narrows_packet::dissect::Keys;
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub enum Matches {
     Words(Vec<Selector>),
     /// The mark (`fw`).
     Mark(Mark),
+    /// The route (`route`).
+    Route(Route),
     /// An expression (`basic`); without one, any packet.
     Basic(Option<Expression>),
 }
@@ -91,6 +93,7 @@ impl Filter {
             Matches::Flower(_) => "flower",
             Matches::Words(_) => "u32",
             Matches::Mark(_) => "fw",
+            Matches::Route(_) => "route",
             Matches::Basic(_) => "basic",
         }
     }
@@ -115,6 +118,7 @@ impl Filter {
                 Matches::Flower(flower) => flower.matches(&keys),
                 Matches::Words(words) => words.iter().all(|word| word.matches(subject, network)),
                 Matches::Mark(mark) => mark.matches(subject.mark()),
+                Matches::Route(route) => route.matches(subject.route()),
                 Matches::Basic(expression) => {
                     expression.as_ref().is_none_or(|e| e.matches(subject, network))
                 }

@@ -18,7 +18,7 @@
 //! *Non-goals.* Filters that modify a packet. Hash tables laid out by the operator (`u32`'s links
 //! and hash keys): every filter is in a hash table anyway.
 //!
-//! Source: `tc-flower(8)`, `tc-u32(8)`, `tc-matchall(8)`, `tc-fw(8)`, `tc-basic(8)`,
+//! Source: `tc-flower(8)`, `tc-u32(8)`, `tc-matchall(8)`, `tc-fw(8)`, `tc-route(8)`, `tc-basic(8)`,
 //! `tc-ematch(8)`.
 
 mod action;
@@ -36,6 +36,7 @@ mod mark;
 mod persistent_map;
 mod prefix;
 mod priority;
+pub mod route;
 mod running;
 mod selector;
 mod shape;
@@ -63,6 +64,7 @@ pub use narrows_packet::dissect::Keys;
 pub use persistent_map::PersistentMap;
 pub use prefix::Prefix;
 pub use priority::{PRIORITY_MASK, priority};
+pub use route::Route;
 pub use running::{ActionStats, Counters, Policer, Running};
 pub use selector::Selector;
 pub use subject::Subject;

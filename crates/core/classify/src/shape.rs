@@ -9,15 +9,16 @@
 use crate::ahead::Places;
 use crate::fields::{
     ADDRESSES, CARRIED, DESTINATION_HIGH, DESTINATION_MAC, DESTINATION_PORT, DETAILS, ETHER_TYPE,
-    HAS_FLAGS, HAS_ICMP, HAS_INNER_TAG, HAS_IP, HAS_PORTS, HAS_TAG, ICMP_CODE, ICMP_TYPE,
-    INNER_TAG_TYPE, INNER_VLAN_ID, INNER_VLAN_PRIORITY, IS_FIRST, IS_FRAGMENT, IS_V6, KIND, MARK,
-    PROTOCOL, SOURCE_HIGH, SOURCE_LOW, SOURCE_MAC, SOURCE_PORT, TAG_TYPE, TCP_FLAGS, TRAFFIC_CLASS,
-    TRANSPORT, TTL, VLAN_ID, VLAN_PRIORITY, WORDS, tag_number,
+    HAS_FLAGS, HAS_ICMP, HAS_INNER_TAG, HAS_IP, HAS_PORTS, HAS_ROUTE, HAS_TAG, ICMP_CODE,
+    ICMP_TYPE, INNER_TAG_TYPE, INNER_VLAN_ID, INNER_VLAN_PRIORITY, IS_FIRST, IS_FRAGMENT, IS_V6,
+    KIND, MARK, METRIC, PROTOCOL, REALM, SOURCE_HIGH, SOURCE_LOW, SOURCE_MAC, SOURCE_PORT,
+    TAG_TYPE, TCP_FLAGS, TRAFFIC_CLASS, TRANSPORT, TTL, VLAN_ID, VLAN_PRIORITY, WORDS, tag_number,
 };
 use crate::filter::CARRIERS;
 use crate::flower::wide;
 use crate::{
-    ANY_PROTOCOL, Filter, Flower, Matches, Network, PortRange, Prefix, Selector, Subject, is_tag,
+    ANY_PROTOCOL, Filter, Flower, Matches, Network, PortRange, Prefix, Route, Selector, Subject,
+    is_tag,
 };
 
 /// The most words in a key. The filter itself tests any further ones.
@@ -132,6 +133,7 @@ impl Compiled {
                 draft.is_contradiction |= mark.is_impossible();
                 draft.bits(MARK, u64::from(mark.value), u64::from(mark.mask));
             }
+            Matches::Route(route) => draft.route(route),
             Matches::Basic(expression) => draft.is_partial |= expression.is_some(),
             Matches::Words(words) => {
                 draft.is_partial |= words.len() > KEY_MAX;
@@ -188,6 +190,18 @@ impl Draft {
 
     fn flag(&mut self, flag: u64, is: bool) {
         self.bits(KIND, if is { flag } else { 0 }, flag);
+    }
+
+    fn route(&mut self, route: &Route) {
+        self.flag(HAS_ROUTE, true);
+        for (place, realm) in [(DESTINATION_MAC, route.to), (SOURCE_MAC, route.from)] {
+            if let Some(realm) = realm {
+                self.bits(place, u64::from(realm) << REALM, 0xffff << REALM);
+            }
+        }
+        if let Some(metric) = route.metric {
+            self.bits(MARK, u64::from(metric) << METRIC, u64::MAX << METRIC);
+        }
     }
 
     fn flower(&mut self, flower: &Flower) {

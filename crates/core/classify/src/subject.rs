@@ -2,6 +2,7 @@
 
 use crate::fields::Fields;
 use crate::{Layer, Network};
+use narrows_packet::RouteTaken;
 use narrows_packet::dissect::Keys;
 
 /// A packet during classification: its frame, its parsed headers, and what actions have set.
@@ -89,6 +90,17 @@ impl<'a> Subject<'a> {
     pub fn set_mark(&mut self, mark: u32) {
         self.mark = mark;
         self.fields.set_mark(mark);
+    }
+
+    /// The route that it takes, if that is known.
+    pub(crate) fn route(&self) -> Option<RouteTaken> {
+        self.fields.route()
+    }
+
+    /// Says which route it takes. Once, before it is looked up.
+    #[inline]
+    pub fn set_route(&mut self, route: RouteTaken) {
+        self.fields.set_route(route);
     }
 
     /// Whether no action has set anything that a filter may test.

@@ -2,9 +2,10 @@
 
 use narrows_classify::{
     AHEAD, ANY_PROTOCOL, ActionId, ActionKind, Actions, Blocks, Classifier, Expression, Filter,
-    Filters, Flower, Found, Mark, Matches, Meta, PortRange, Prefix, Relation, SERVICE_VLAN,
+    Filters, Flower, Found, Mark, Matches, Meta, PortRange, Prefix, Relation, Route, SERVICE_VLAN,
     Selector, Subject, VLAN,
 };
+use narrows_packet::RouteTaken;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -109,6 +110,8 @@ fn matches() -> impl Strategy<Value = Matches> {
         1 => proptest::collection::vec(selector(), 11..14).prop_map(Matches::Words),
         2 => (0..4_u32, 0..4_u32)
             .prop_map(|(value, mask)| Matches::Mark(Mark { value: value & mask, mask })),
+        3 => (some(0..3_u8), some(0..3_u8), some(0..2_u32))
+            .prop_map(|(to, from, metric)| Matches::Route(Route { to, from, metric })),
         1 => (0..4_u32).prop_map(|value| Matches::Basic(Some(Expression::Not(Box::new(
             Expression::Meta {
                 what: Meta::Mark, shift: 0, mask: 0, relation: Relation::Greater, value,
@@ -243,6 +246,14 @@ fn found(classifier: &Classifier, subject: &Subject<'_>) -> Vec<u64> {
     std::iter::successors(first, behind).map(|filter| filter.order()).collect()
 }
 
+/// Sets the mark, and, where there is one, the route, which a mark leaves as it is.
+fn set(subject: &mut Subject<'_>, mark: u32) {
+    if let Some(from) = mark.checked_sub(1) {
+        subject.set_route(RouteTaken { realms: from << 16 | 1, metric: mark & 1 });
+    }
+    subject.set_mark(mark);
+}
+
 /// Packets that are looked up together get the class that each gets alone.
 fn check_together(
     classifier: &Classifier,
@@ -252,7 +263,7 @@ fn check_together(
     for frames in frames.chunks(AHEAD) {
         let mut subjects: Vec<_> = frames.iter().map(|frame| Subject::new(frame)).collect();
         for (subject, mark) in subjects.iter_mut().flatten().zip((0..3).cycle()) {
-            subject.set_mark(mark);
+            set(subject, mark);
         }
         for (subject, ahead) in subjects.iter().zip(classifier.look_ahead(&subjects)) {
             let Some(subject) = subject else { continue };
@@ -266,7 +277,7 @@ fn check_together(
 fn check(classifier: &Classifier, model: &Model, frame: &[u8]) -> Result<(), TestCaseError> {
     for mark in 0..3 {
         let Some(mut subject) = Subject::new(frame) else { return Ok(()) };
-        subject.set_mark(mark);
+        set(&mut subject, mark);
         let expected = expected(model, &subject);
         let class = expected.first().map_or(0, |order| model[order].class);
         prop_assert_eq!(classifier.class_of(Found::default(), &subject), class);

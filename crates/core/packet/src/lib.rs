@@ -20,6 +20,7 @@ mod drop_reason;
 mod fifo;
 mod headers;
 mod packets;
+mod route_taken;
 mod sizes;
 mod stack;
 
@@ -29,5 +30,6 @@ pub use drop_reason::{DropCounters, DropReason};
 pub use fifo::{Backlog, Fifo};
 pub use headers::{Acknowledgement, Ecn, Headers, Reading, Rewrite};
 pub use packets::{Bytes32, INNER_LEVELS, Meta, PacketId, Packets};
+pub use route_taken::RouteTaken;
 pub use sizes::Turnover;
 pub use stack::Stack;

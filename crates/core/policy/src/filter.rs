@@ -16,7 +16,7 @@ use crate::assignments::Edited;
 use crate::classful::{Classful, MINOR_MAX};
 use crate::front;
 use crate::{ClassId, Classes, Handle, Kind, Node, Parent, Policy, PolicyError, PortPolicy, Verb};
-use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, Otherwise, order};
+use narrows_classify::{ANY_PROTOCOL, Filter, Filters, Mark, Matches, Otherwise, Route, order};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -152,6 +152,13 @@ impl Policy {
             _ => return Err(PolicyError::NoFilterParent),
         }
         next.has_looked_up |= edit.matches.as_ref().is_some_and(front::has_set);
+        let asks_route = matches!(edit.matches, Some(Matches::Route(_)));
+        next.has_asked_route |= asks_route;
+        if place == FilterPlace::Ingress && asks_route {
+            return refuse(
+                "a packet takes a route to the port where it leaves: say route at a qdisc there",
+            );
+        }
         if place != FilterPlace::Ingress && edit.matches.as_ref().is_some_and(front::has_set) {
             return refuse(
                 "a set is looked up in the driver, where packets come in: say ingress, at the port \
@@ -185,7 +192,37 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// What filters ask of the routes that packets take, with repetitions.
+    pub fn asked_routes(&self) -> impl Iterator<Item = Route> {
+        let ports = self.ports.values().filter(|_| self.has_asked_route);
+        ports.flat_map(PortPolicy::asked_routes)
+    }
+}
+
 impl PortPolicy {
+    /// The same of the filters of this port.
+    fn asked_routes(&self) -> Vec<Route> {
+        let mut asked = Vec::new();
+        for place in self.filter_places() {
+            let filters = self.filters(place);
+            let mut at = 0;
+            while let Some((_, first)) = filters.from(at).next() {
+                // All of a priority are of one kind.
+                if let Matches::Route(_) = first.matches {
+                    asked.extend(of_pref(&filters, first.pref).filter_map(|filter| {
+                        match filter.matches {
+                            Matches::Route(route) => Some(route),
+                            _ => None,
+                        }
+                    }));
+                }
+                at = order(first.pref, u32::MAX) + 1;
+            }
+        }
+        asked
+    }
+
     /// The place that `parent` refers to.
     ///
     /// # Errors
@@ -486,6 +523,24 @@ fn number(
 ) -> Result<u32, PolicyError> {
     match (matches, given) {
         (Matches::Mark(Mark { value, .. }), _) => Ok(*value),
+        (Matches::Route(route), given) => match (route.own_number(), given) {
+            (Some(own), None) => Ok(own),
+            (Some(own), Some(given)) if own == given => Ok(own),
+            (Some(_), Some(_)) => {
+                refuse("route: the handle says both realms, and these are others: leave it out")
+            }
+            (None, given) => {
+                let own = of_pref(filters, pref).map(|filter| filter.handle);
+                let last = own.filter(|number| Route::is_free_number(*number)).last();
+                let number = given.unwrap_or(last.unwrap_or(0) + 1);
+                match Route::is_free_number(number) {
+                    true => Ok(number),
+                    false => {
+                        refuse("route: with a metric a handle is from 0x40000001 to 0x7fffffff")
+                    }
+                }
+            }
+        },
         (Matches::Words(_), given) => {
             let table = match last {
                 Some(last) => last >> 20,

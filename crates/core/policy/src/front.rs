@@ -335,6 +335,11 @@ fn in_front(
                 "In the driver a u32 tests at most {FRONT_WORDS_MAX} words; the one at pref {pref} tests more"
             ));
         }
+        Matches::Route(_) => {
+            return refuse(format!(
+                "Where packets come in they have taken no route; the filter at pref {pref} asks for it"
+            ));
+        }
         Matches::Mark(mark) if mark.is_impossible() => Vec::new(),
         Matches::Mark(mark) => vec![FrontTerm { mark: Some(*mark), ..any }],
         Matches::Basic(Some(expression)) => {

@@ -30,6 +30,8 @@ pub struct Policy {
     /// Whether any filter has ever looked up a set, so that filters must be checked for what the
     /// driver can do.
     pub(crate) has_looked_up: bool,
+    /// Whether any has ever asked for the route that packets take, likewise.
+    pub(crate) has_asked_route: bool,
 }
 
 impl Policy {

@@ -6,18 +6,32 @@
 //! *A number's life.* It is a next hop's while a route refers to it. Then it is free, and is given
 //! to another one only after all that were free before: a program may still be about to look it up.
 //! If all are taken, the kernel is asked for whatever needs another.
+//!
+//! *Attributes* of a route are of its number, too: routes to one next hop with several of them have
+//! several numbers. What the kernel is asked for has a number of its own if it has realms.
 
 use crate::image::Family;
 use crate::number::Number;
-use crate::route::{Device, Hop, Object, Target};
+use crate::route::{Attributes, Device, Hop, Object, Target};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
-/// What is one next hop.
+/// What has one number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Key {
-    Gateway { ifindex: u32, gateway: IpAddr, mtu: u32, family: Family },
-    Object { id: u32, mtu: u32, family: Family },
+    Gateway { ifindex: u32, gateway: IpAddr, mtu: u32, family: Family, attributes: Attributes },
+    Object { id: u32, mtu: u32, family: Family, attributes: Attributes },
+    Ask { attributes: Attributes },
+}
+
+impl Key {
+    const fn attributes(self) -> Attributes {
+        match self {
+            Self::Gateway { attributes, .. }
+            | Self::Object { attributes, .. }
+            | Self::Ask { attributes } => attributes,
+        }
+    }
 }
 
 struct Used {
@@ -43,9 +57,15 @@ pub(crate) struct Hops {
 }
 
 impl Hops {
-    /// The number of `target`'s next hop, which is referred to once more; none if it has none.
-    pub(crate) fn hold(&mut self, target: Target, family: Family) -> Option<Number> {
-        let key = key_of(target, family)?;
+    /// The number of `target`'s next hop for a route with `attributes`, which is referred to once
+    /// more; none if it has none.
+    pub(crate) fn hold(
+        &mut self,
+        target: Target,
+        family: Family,
+        attributes: Attributes,
+    ) -> Option<Number> {
+        let key = key_of(target, family, attributes)?;
         if let Some(&number) = self.numbers.get(&key) {
             if let Some(used) = &mut self.used[number.index() - Number::FIRST.index()] {
                 used.references += 1;
@@ -64,9 +84,14 @@ impl Hops {
         Some(number)
     }
 
-    /// The number of `target`'s next hop, if it has one.
-    pub(crate) fn number_of(&self, target: Target, family: Family) -> Option<Number> {
-        self.numbers.get(&key_of(target, family)?).copied()
+    /// The number of `target`'s next hop for a route with `attributes`, if it has one.
+    pub(crate) fn number_of(
+        &self,
+        target: Target,
+        family: Family,
+        attributes: Attributes,
+    ) -> Option<Number> {
+        self.numbers.get(&key_of(target, family, attributes)?).copied()
     }
 
     /// `number` is referred to once less.
@@ -86,8 +111,11 @@ impl Hops {
     fn gateway_of(&self, number: Number) -> Option<(u32, IpAddr, u32, Family)> {
         let slot = number.index().checked_sub(Number::FIRST.index())?;
         match self.used.get(slot)?.as_ref()?.key {
-            Key::Gateway { ifindex, gateway, mtu, family } => Some((ifindex, gateway, mtu, family)),
-            Key::Object { id, mtu, family } => match self.objects.get(&id)? {
+            Key::Gateway { ifindex, gateway, mtu, family, .. } => {
+                Some((ifindex, gateway, mtu, family))
+            }
+            Key::Ask { .. } => None,
+            Key::Object { id, mtu, family, .. } => match self.objects.get(&id)? {
                 Object::Gateway { ifindex, gateway } if !self.stale_objects.contains_key(&id) => {
                     Some((*ifindex, *gateway, mtu, family))
                 }
@@ -104,6 +132,13 @@ impl Hops {
     /// How many next hops there are.
     pub(crate) fn len(&self) -> usize {
         self.numbers.len()
+    }
+
+    /// What filters may ask of the routes whose number is `number`.
+    pub(crate) fn attributes(&self, number: Number) -> Attributes {
+        let slot = number.index().checked_sub(Number::FIRST.index());
+        let used = slot.and_then(|slot| self.used.get(slot)?.as_ref());
+        used.map_or(Attributes::NONE, |used| used.key.attributes())
     }
 
     /// How a packet reaches `number`, if the kernel does not have to be asked.
@@ -144,8 +179,15 @@ impl Hops {
         if before == mac {
             return false;
         }
-        let key = |mtu, family| Key::Gateway { ifindex, gateway: address, mtu, family };
-        let all = key(0, Family::V4)..=key(u32::MAX, Family::V6);
+        let key = |mtu, family, attributes| Key::Gateway {
+            ifindex,
+            gateway: address,
+            mtu,
+            family,
+            attributes,
+        };
+        let first = key(0, Family::V4, Attributes::NONE);
+        let all = first..=key(u32::MAX, Family::V6, Attributes::MOST);
         self.changed.extend(self.numbers.range(all).map(|(_, number)| *number));
         let to_it = Object::Gateway { ifindex, gateway: address };
         self.changed_objects(|object| object == to_it);
@@ -206,7 +248,8 @@ impl Hops {
 
     fn changed_device(&mut self, ifindex: u32) {
         let first = IpAddr::V4(0.into());
-        let from = Key::Gateway { ifindex, gateway: first, mtu: 0, family: Family::V4 };
+        let (family, attributes) = (Family::V4, Attributes::NONE);
+        let from = Key::Gateway { ifindex, gateway: first, mtu: 0, family, attributes };
         let of_it = self.numbers.range(from..).take_while(
             |(key, _)| matches!(key, Key::Gateway { ifindex: of, .. } if *of == ifindex),
         );
@@ -223,19 +266,22 @@ impl Hops {
     }
 
     fn changed_object(&mut self, id: u32) {
-        let from = Key::Object { id, mtu: 0, family: Family::V4 };
-        let to = Key::Object { id, mtu: u32::MAX, family: Family::V6 };
+        let key = |mtu, family, attributes| Key::Object { id, mtu, family, attributes };
+        let from = key(0, Family::V4, Attributes::NONE);
+        let to = key(u32::MAX, Family::V6, Attributes::MOST);
         self.changed.extend(self.numbers.range(from..=to).map(|(_, number)| *number));
     }
 }
 
-fn key_of(target: Target, family: Family) -> Option<Key> {
+fn key_of(target: Target, family: Family, attributes: Attributes) -> Option<Key> {
     match target {
         Target::Gateway { ifindex, gateway, mtu } => {
-            Some(Key::Gateway { ifindex, gateway, mtu, family })
+            Some(Key::Gateway { ifindex, gateway, mtu, family, attributes })
         }
-        Target::Object { id, mtu } => Some(Key::Object { id, mtu, family }),
-        Target::OnLink { .. } | Target::Ask => None,
+        Target::Object { id, mtu } => Some(Key::Object { id, mtu, family, attributes }),
+        // The kernel says the metric.
+        Target::OnLink { .. } | Target::Ask if attributes.realms == 0 => None,
+        Target::OnLink { .. } | Target::Ask => Some(Key::Ask { attributes }),
     }
 }
 

@@ -13,6 +13,9 @@
 //! *Two steps.* Routes by the hundred thousand lead to a few next hops. A neighbour's new MAC
 //! address, or a device that goes down, changes next hops and no image.
 //!
+//! *Attributes.* A route's realms and metric, by which filters choose classes, are its number's. So
+//! a number is of a next hop with attributes. Realms are known also where the kernel is asked.
+//!
 //! Principles: no I/O, no clock. No message causes a panic.
 //!
 //! Non-goals: rules, VRFs, several next hops for a route (a program asks the kernel); choosing
@@ -28,4 +31,4 @@ mod table;
 pub use image::Family;
 pub use mirror::{Changed, Mirror};
 pub use number::Number;
-pub use route::{Device, Hop, Object, Route, Target, address_of, bits_of};
+pub use route::{Attributes, Device, Hop, Object, Route, Target, address_of, bits_of};

@@ -15,7 +15,7 @@
 use crate::hops::Hops;
 use crate::image::{Family, Layout};
 use crate::number::Number;
-use crate::route::{Device, Hop, Object, Route};
+use crate::route::{Attributes, Device, Hop, Object, Route};
 use crate::table::Table;
 use narrows_image::{Full, Memory, Prefix};
 use std::net::IpAddr;
@@ -47,7 +47,8 @@ struct Tables {
 #[derive(Default, PartialEq, Eq, Debug)]
 pub struct Changed {
     /// Each number whose next hop may be another one, and that: none if the kernel has to be asked.
-    pub hops: Vec<(Number, Option<Hop>)>,
+    /// Then the attributes of its routes.
+    pub hops: Vec<(Number, Option<Hop>, Attributes)>,
     /// By family, the prefixes whose number changed; none if all may have.
     pub prefixes: [Option<Vec<Prefix>>; 2],
 }
@@ -155,6 +156,11 @@ impl Mirror {
         self.is_listed && is_plain && self.doubts[family as usize].is_none()
     }
 
+    /// Whether a listing is there at all.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
     /// Whether a listing would make something clear that is not.
     pub fn is_unclear(&self) -> bool {
         self.tables.v4.is_unclear() || self.tables.v6.is_unclear()
@@ -192,9 +198,11 @@ impl Mirror {
                 numbers.insert(default);
             }
         }
-        let hop = |number| self.hops.hop(self.own_number(number));
-        let hops = numbers.into_iter().map(|number| (number, hop(number))).collect();
-        Changed { hops, prefixes }
+        let hop = |number| {
+            let own = self.own_number(number);
+            (number, self.hops.hop(own), self.hops.attributes(own))
+        };
+        Changed { hops: numbers.into_iter().map(hop).collect(), prefixes }
     }
 
     /// How many words the image of `family` takes.

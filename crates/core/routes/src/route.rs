@@ -16,10 +16,34 @@ pub struct Route {
     pub metric: u32,
     /// The TOS for which it is; 0 for all.
     pub tos: u8,
+    /// For packets from and to where it leads: `from << 16 | to`; 0 for none. Only IPv4 has them.
+    pub realms: u32,
     /// Where it leads.
     pub target: Target,
     /// Whether it is one of the table `local`, which the kernel looks into first.
     pub is_local: bool,
+}
+
+/// What filters may ask of the route that a packet takes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Attributes {
+    /// Its realms: `from << 16 | to`; 0 for none.
+    pub realms: u32,
+    /// Its metric.
+    pub metric: u32,
+}
+
+impl Attributes {
+    /// Those of nothing.
+    pub(crate) const NONE: Self = Self { realms: 0, metric: 0 };
+    pub(crate) const MOST: Self = Self { realms: u32::MAX, metric: u32::MAX };
+}
+
+impl Route {
+    /// What filters may ask of it.
+    pub const fn attributes(&self) -> Attributes {
+        Attributes { realms: self.realms, metric: self.metric }
+    }
 }
 
 /// Where a route leads.

@@ -6,7 +6,7 @@
 //!
 //! *Hosts on a link* have a number each, as if there were a route for each of them: those that are
 //! known neighbours, and whose longest route leads to the link. For all others there the kernel is
-//! asked, which finds out where they are.
+//! asked, which finds out where they are. The attributes of all of them are their route's.
 //!
 //! *Local addresses* are prefixes for which the kernel is asked. It looks into the table `local`
 //! first. So a local *prefix*, other than those that no router forwards, could hide longer ones;
@@ -15,7 +15,7 @@
 use crate::hops::Hops;
 use crate::image::{Family, Source};
 use crate::number::Number;
-use crate::route::{Route, Target, address_of, bits_of};
+use crate::route::{Attributes, Route, Target, address_of, bits_of};
 use narrows_image::Prefix;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -65,8 +65,10 @@ struct Held {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HeldTarget {
+    /// What has this number.
     Hop(Number),
-    OnLink(u32),
+    /// Known hosts on the link of a device, with these attributes; all others have this number.
+    OnLink(u32, Attributes, Number),
     Ask,
 }
 
@@ -172,7 +174,8 @@ impl Entry {
         match self.target() {
             Some(HeldTarget::Hop(number)) => number,
             Some(HeldTarget::Ask) => Number::ASK,
-            Some(HeldTarget::OnLink(_)) | None => self.host.unwrap_or(Number::ASK),
+            Some(HeldTarget::OnLink(_, _, number)) => self.host.unwrap_or(number),
+            None => self.host.unwrap_or(Number::ASK),
         }
     }
 }
@@ -181,7 +184,8 @@ impl<A: Address> Table<A> {
     /// Adds `route` to a table that takes the [place](Self::replace) of another one: nothing looks
     /// at what changes.
     pub(crate) fn list(&mut self, route: &Route, hops: &mut Hops) {
-        let held = (!route.is_local).then(|| held(route, |target| hops.hold(target, A::FAMILY)));
+        let hold = |target| hops.hold(target, A::FAMILY, route.attributes());
+        let held = (!route.is_local).then(|| held(route, hold));
         let entry = self.entry(route.prefix);
         match held {
             None => {
@@ -206,7 +210,7 @@ impl<A: Address> Table<A> {
                     if replace { entry.local.max(1) } else { entry.local.saturating_add(1) };
                 return;
             }
-            let held = held(route, |target| hops.hold(target, A::FAMILY));
+            let held = held(route, |target| hops.hold(target, A::FAMILY, route.attributes()));
             let alike = |other: &Held| (other.metric, other.tos) == (held.metric, held.tos);
             let before: Vec<Held> = match replace {
                 true => entry.routes.remove(alike),
@@ -229,7 +233,7 @@ impl<A: Address> Table<A> {
                 entry.local = entry.local.saturating_sub(1);
                 return;
             }
-            let number = |target| hops.number_of(target, A::FAMILY);
+            let number = |target| hops.number_of(target, A::FAMILY, route.attributes());
             let removed = held(route, number);
             let gone = match entry.routes.all().iter().position(|held| *held == removed) {
                 // One of several alike.
@@ -371,14 +375,18 @@ impl<A: Address> Table<A> {
     fn follow_host(&mut self, host: A, hops: &mut Hops) {
         let prefix = Prefix { bits: host.bits(), len: A::FAMILY.bits() };
         let link = match self.covering(prefix).and_then(|(_, entry)| entry.target()) {
-            Some(HeldTarget::OnLink(ifindex)) if self.hosts.contains(&(host, ifindex)) => {
-                Some(ifindex)
+            Some(HeldTarget::OnLink(ifindex, attributes, _))
+                if self.hosts.contains(&(host, ifindex)) =>
+            {
+                Some((ifindex, attributes))
             }
             _ => None,
         };
         let gateway = address_of(A::FAMILY, prefix.bits);
-        let target = link.map(|ifindex| Target::Gateway { ifindex, gateway, mtu: 0 });
-        let number = target.and_then(|target| hops.hold(target, A::FAMILY));
+        let number = link.and_then(|(ifindex, attributes)| {
+            let target = Target::Gateway { ifindex, gateway, mtu: 0 };
+            hops.hold(target, A::FAMILY, attributes)
+        });
         let is_there = self.entries.contains_key(&(host, prefix.len));
         if number.is_none() && !is_there {
             return;
@@ -428,7 +436,7 @@ impl<A: Address> Source for Table<A> {
 
 impl Held {
     fn release(&self, hops: &mut Hops) {
-        if let HeldTarget::Hop(number) = self.target {
+        if let HeldTarget::Hop(number) | HeldTarget::OnLink(.., number) = self.target {
             hops.release(number);
         }
     }
@@ -436,10 +444,12 @@ impl Held {
 
 /// `route` as a table holds it; `number` gives its next hop's.
 fn held(route: &Route, number: impl FnOnce(Target) -> Option<Number>) -> Held {
+    let known = number(route.target);
     let target = match route.target {
-        Target::OnLink { ifindex } => HeldTarget::OnLink(ifindex),
-        Target::Ask => HeldTarget::Ask,
-        target => number(target).map_or(HeldTarget::Ask, HeldTarget::Hop),
+        Target::OnLink { ifindex } => {
+            HeldTarget::OnLink(ifindex, route.attributes(), known.unwrap_or(Number::ASK))
+        }
+        _ => known.map_or(HeldTarget::Ask, HeldTarget::Hop),
     };
     Held { metric: route.metric, tos: route.tos, target }
 }

@@ -3,7 +3,8 @@
 use narrows_image::{Full, Prefix, Words};
 use narrows_routes::image::Layout;
 use narrows_routes::{
-    Changed, Device, Family, Hop, Mirror, Number, Object, Route, Target, address_of, bits_of,
+    Attributes, Changed, Device, Family, Hop, Mirror, Number, Object, Route, Target, address_of,
+    bits_of,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -14,18 +15,13 @@ use std::net::IpAddr;
 struct Program {
     family: Family,
     image: Option<(Layout, Words)>,
-    hops: HashMap<Number, Hop>,
+    hops: HashMap<Number, (Option<Hop>, Attributes)>,
 }
 
 impl Program {
     fn follow(&mut self, mirror: &mut Mirror) {
         let Changed { hops, mut prefixes } = mirror.take_changed();
-        for (number, hop) in hops {
-            match hop {
-                Some(hop) => drop(self.hops.insert(number, hop)),
-                None => drop(self.hops.remove(&number)),
-            }
-        }
+        self.hops.extend(hops.into_iter().map(|(number, hop, of)| (number, (hop, of))));
         let prefixes = prefixes[self.family as usize].take();
         if let (Some(prefixes), Some((layout, words))) = (prefixes, &mut self.image)
             && mirror.update(layout, &prefixes, words) != Err(Full)
@@ -38,7 +34,16 @@ impl Program {
     }
 
     fn find(&self, mirror: &Mirror, address: u128) -> Option<Hop> {
-        let (layout, words) = self.image.as_ref().filter(|_| mirror.is_sure(self.family))?;
+        self.entry(address).filter(|_| mirror.is_sure(self.family))?.0
+    }
+
+    /// The attributes of the route of `address`, which are known also while the kernel is asked.
+    fn attributes(&self, address: u128) -> Attributes {
+        self.entry(address).unwrap_or_default().1
+    }
+
+    fn entry(&self, address: u128) -> Option<(Option<Hop>, Attributes)> {
+        let (layout, words) = self.image.as_ref()?;
         let number = match (layout.find(words, address), self.family) {
             (Number::DEFAULT, Family::V6) => Number::DEFAULT_V6,
             (number, _) => number,
@@ -63,7 +68,8 @@ impl Kernel {
         all.filter(|(_, it)| key(it) == key(route)).map(|(at, _)| at).collect()
     }
 
-    fn find(&self, family: Family, address: u128) -> Option<Hop> {
+    /// The route that decides alone, if there is one.
+    fn route(&self, family: Family, address: u128) -> Option<&Route> {
         let covering = |it: &&Route| it.family == family && it.prefix.covers(address);
         if self.routes.iter().any(|it| it.is_local && covering(&it)) {
             return None;
@@ -76,7 +82,11 @@ impl Kernel {
         if best.len() > 1 || longest().any(|it| it.tos != 0) {
             return None;
         }
-        let (ifindex, gateway, mtu) = match best[0].target {
+        Some(best[0])
+    }
+
+    fn find(&self, family: Family, address: u128) -> Option<Hop> {
+        let (ifindex, gateway, mtu) = match self.route(family, address)?.target {
             Target::Gateway { ifindex, gateway, mtu } => (ifindex, gateway, mtu),
             Target::OnLink { ifindex } => (ifindex, address_of(family, address), 0),
             Target::Object { id, mtu } => match self.objects.get(&id)? {
@@ -136,14 +146,15 @@ fn route(family: Family) -> impl Strategy<Value = Route> {
     ];
     let tos = prop_oneof![9 => Just(0_u8), 1 => Just(8)];
     let is_local = prop_oneof![9 => Just(false), 1 => Just(true)];
-    (address(family), len, 0..2_u32, tos, target, is_local).prop_map(
-        move |(bits, len, metric, tos, target, is_local)| {
+    let realms = prop_oneof![2 => Just(0_u32), 1 => Just(10), 1 => Just(0x0002_000a)];
+    (address(family), len, 0..2_u32, tos, target, is_local, realms).prop_map(
+        move |(bits, len, metric, tos, target, is_local, realms)| {
             // What is local is an address.
             let len = if is_local { family.bits() } else { len };
             let prefix = Prefix::new(bits, len);
             let (metric, tos) = if is_local { (0, 0) } else { (metric, tos) };
             let target = if is_local { Target::Ask } else { target };
-            Route { family, prefix, metric, tos, target, is_local }
+            Route { family, prefix, metric, tos, realms, target, is_local }
         },
     )
 }
@@ -242,6 +253,16 @@ fn agrees(family: Family, events: &[Event]) -> TestCaseResult {
                         prop_assert!(found.is_none(), "{address:x}: {found:?}, not {is:?}");
                         prop_assert!(is_unclear, "{address:x} asks for {is:?}");
                     }
+                    let told = program.attributes(*address);
+                    let route = kernel.route(family, *address).map(Route::attributes);
+                    if found.is_some() {
+                        prop_assert_eq!(Some(told), route);
+                    }
+                    let realms = route.map_or(0, |route| route.realms);
+                    if told.realms != realms {
+                        prop_assert_eq!(told.realms, 0);
+                        prop_assert!(is_unclear, "{:x} is of {:#x}", address, realms);
+                    }
                 }
             }
         }
@@ -277,8 +298,8 @@ fn with_a_route() -> (Mirror, Program, Route) {
     );
     mirror.set_neighbour(1, GATEWAY, Some([2; 6]));
     let target = Target::Gateway { ifindex: 1, gateway: GATEWAY, mtu: 0 };
-    let route =
-        Route { family: Family::V4, prefix: PREFIX, metric: 0, tos: 0, target, is_local: false };
+    let (family, prefix) = (Family::V4, PREFIX);
+    let route = Route { family, prefix, metric: 0, tos: 0, realms: 0, target, is_local: false };
     mirror.begin();
     mirror.list(&route);
     mirror.end();
@@ -329,6 +350,7 @@ fn a_local_prefix_that_could_hide_routes_stops_the_image() {
         family: Family::V4,
         metric: 0,
         tos: 0,
+        realms: 0,
     };
     mirror.add(&local(0x7f00_0000, 8), false);
     mirror.add(&local(0x0a01_0001, 32), false);
@@ -376,4 +398,43 @@ fn numbers_that_are_used_up_are_asked_for() {
     mirror.end();
     program.follow(&mut mirror);
     assert!(program.find(&mirror, INSIDE).is_some(), "free numbers are used again");
+}
+
+#[test]
+fn realms_of_what_the_kernel_is_asked_for_are_known_also_while_its_family_is_in_doubt() {
+    let (mut mirror, mut program, route) = with_a_route();
+    let told = |program: &Program| program.attributes(INSIDE).realms;
+    let several = Route { target: Target::Ask, realms: 10, ..route };
+    mirror.add(&several, true);
+    program.follow(&mut mirror);
+    assert_eq!((program.find(&mirror, INSIDE), told(&program)), (None, 10));
+    mirror.doubt(Family::V4);
+    program.follow(&mut mirror);
+    assert_eq!(told(&program), 10);
+    // Another realm, and nothing else.
+    mirror.add(&Route { realms: 20, ..several }, true);
+    program.follow(&mut mirror);
+    assert_eq!(told(&program), 20);
+    mirror.remove(&Route { realms: 20, ..several });
+    program.follow(&mut mirror);
+    assert_eq!(told(&program), 0);
+}
+
+#[test]
+fn hosts_on_a_link_have_the_attributes_of_its_route_known_or_not() {
+    let (mut mirror, mut program, route) = with_a_route();
+    let on_link = Route { target: Target::OnLink { ifindex: 1 }, realms: 2, metric: 7, ..route };
+    mirror.begin();
+    mirror.list(&on_link);
+    mirror.end();
+    let host = address_of(Family::V4, INSIDE);
+    for mac in [None, Some([4; 6])] {
+        mirror.set_neighbour(1, host, mac);
+        program.follow(&mut mirror);
+        assert_eq!(program.find(&mirror, INSIDE).is_some(), mac.is_some());
+        assert_eq!(program.attributes(INSIDE), Attributes { realms: 2, metric: 7 });
+    }
+    mirror.add(&Route { realms: 3, ..on_link }, true);
+    program.follow(&mut mirror);
+    assert_eq!(program.attributes(INSIDE), Attributes { realms: 3, metric: 7 });
 }

@@ -37,7 +37,7 @@ mod vlans;
 
 pub use attach::{AttachError, Entry, Hook, XdpMode, sends_redirected};
 pub use chooser::Chooser;
-pub use egress_port::{EGRESS_PORT_BYTES, egress_port};
+pub use egress_port::{EGRESS_PORT_BYTES, ROUTE_TAKEN_BYTES, egress_port, route_taken};
 pub use front::{
     AccountKey, Accounts, COUNTERS_MAX, Counted, Does, Endpoint, Front, FrontMaps, FrontPort,
     LOOK_UPS_MAX, LookUp, Policer, SELECTORS_MAX, STEPS_MAX, Step, TERMS_MAX, Term, Then, Word,
@@ -48,7 +48,7 @@ pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use outcome::{Outcome, OutcomeCounters};
 pub use own_address::OwnAddress;
-pub use router::{AskFib, FibAnswer, Ingress, Interface, Router, SourceCheck, VLANS_MAX};
+pub use router::{AskFib, Asks, FibAnswer, Ingress, Interface, Router, SourceCheck, VLANS_MAX};
 pub use routes::{RouteTables, RoutesError};
 pub use sets::{SetTables, SetsError};
 pub use slow_path::{SlowPath, SlowPathCounters, SlowPathShare};

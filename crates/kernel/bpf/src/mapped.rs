@@ -40,9 +40,11 @@ pub(crate) struct SharedHop {
     pub(crate) how: AtomicU64,
     /// Both addresses, and the tag.
     pub(crate) words: [AtomicU64; 2],
+    /// Of the routes to it.
+    pub(crate) attributes: AtomicU64,
 }
 
-// SAFETY: atomics one behind the other, 24 bytes.
+// SAFETY: atomics one behind the other, 32 bytes.
 unsafe impl OfAtomics for SharedHop {}
 
 /// An array map of `T`, mapped.

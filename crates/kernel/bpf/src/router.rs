@@ -60,6 +60,18 @@ impl SourceCheck {
     }
 }
 
+/// What filters of the ports ask of the routes that packets take.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Asks {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// The metric, and the realm of the destination.
+    Route,
+    /// The realm of the source, too.
+    Source,
+}
+
 /// How frames that arrive at an interface are routed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ingress {
@@ -72,6 +84,8 @@ pub struct Ingress {
     /// By family, whether [`RouteTables`](crate::RouteTables) are looked into first. That is right
     /// only while there are no rules but the kernel's own, and no VRF.
     pub by_tables: [bool; 2],
+    /// What is found out for filters.
+    pub asks: Asks,
 }
 
 /// What has addresses and routes of its own: a port, or a VLAN of one.
@@ -92,7 +106,7 @@ pub struct Interface {
 impl Interface {
     /// `struct ingress` of `programs/route.h`.
     fn ingress(&self) -> Vec<u8> {
-        let Ingress { source_check, direct, by_tables: [v4, v6] } = self.ingress;
+        let Ingress { source_check, direct, by_tables: [v4, v6], asks } = self.ingress;
         let check = match source_check {
             SourceCheck::Off => 0,
             SourceCheck::Strict => 1,
@@ -100,7 +114,14 @@ impl Interface {
         };
         let flags = if direct { DIRECT } else { 0 };
         let words = [check, flags, u32::from(v4), u32::from(v6), self.ifindex];
-        [&words.map(u32::to_ne_bytes).concat()[..], &self.mac, &[0; 2]].concat()
+        // `ASKS_ROUTE` and `ASKS_SOURCE` of `programs/route.h`.
+        let asks: u32 = match asks {
+            Asks::Nothing => 0,
+            Asks::Route => 1,
+            Asks::Source => 3,
+        };
+        let words = words.map(u32::to_ne_bytes).concat();
+        [&words[..], &self.mac, &[0; 2], &asks.to_ne_bytes()].concat()
     }
 
     /// `struct port_vlan`.
@@ -132,11 +153,11 @@ impl Router {
         let some = libbpf_sys::BPF_F_NO_PREALLOC;
         explained(|| {
             Ok(Self {
-                ingresses: map(MapType::Array, "ingresses", [4, 28, PORTS_MAX as u32], 0)?,
+                ingresses: map(MapType::Array, "ingresses", [4, 32, PORTS_MAX as u32], 0)?,
                 vlan_ingresses: map(
                     MapType::Hash,
                     "vlan_ingresses",
-                    [8, 28, VLANS_MAX as u32],
+                    [8, 32, VLANS_MAX as u32],
                     some,
                 )?,
                 egresses: map(MapType::Hash, "egresses", [4, 8, interfaces], some)?,

@@ -5,7 +5,8 @@
 //! beside the old image, and replaces it with one word. So no packet meets half of a change.
 //!
 //! *Order.* A next hop is written before an image leads to it. An image that is not
-//! [sure](Mirror::is_sure) is taken away first: the programs ask the kernel then.
+//! [sure](Mirror::is_sure) is said to be in doubt first: the programs ask the kernel then, and take
+//! nothing from it but realms.
 //!
 //! Non-goals: the meaning of routes (`crates/core/routes`); listening to the kernel.
 
@@ -15,7 +16,7 @@ use crate::mapped::{Mapped, SharedHop};
 use narrows_forwarding::{Tag, TagProtocol};
 use narrows_image::{Full, Memory};
 use narrows_routes::image::Layout;
-use narrows_routes::{Changed, Family, Hop, Mirror, Number};
+use narrows_routes::{Attributes, Changed, Family, Hop, Mirror, Number};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::AtomicU64;
@@ -29,6 +30,8 @@ const HOP_CHANGES_SHIFT: u32 = 40;
 
 /// Of a root.
 const ROOT_BITS_SHIFT: u32 = 32;
+/// `IS_IN_DOUBT` of `programs/fib.h`.
+const IS_IN_DOUBT: u64 = 1 << 63;
 
 /// Routes cannot be put where programs look them up.
 #[derive(Debug, thiserror::Error)]
@@ -90,11 +93,11 @@ impl RouteTables {
     /// If there is no room. Then the programs ask the kernel for all routes of that family.
     pub fn follow(&mut self, mirror: &mut Mirror) -> Result<(), RoutesError> {
         for family in Family::ALL.into_iter().filter(|family| !mirror.is_sure(*family)) {
-            self.root(family, 0);
+            self.lead(family, mirror);
         }
         let Changed { hops, prefixes } = mirror.take_changed();
-        for (number, hop) in hops {
-            self.hops[number.index()].set(hop);
+        for (number, hop, attributes) in hops {
+            self.hops[number.index()].set(hop, attributes);
         }
         let mut outcome = Ok(());
         for (family, prefixes) in Family::ALL.into_iter().zip(prefixes) {
@@ -111,13 +114,9 @@ impl RouteTables {
             if followed == Err(Full)
                 && let Err(error) = self.renew(family, mirror)
             {
-                self.root(family, 0);
                 outcome = Err(error);
             }
-            let root = self.images[family as usize].as_ref().map(root_of);
-            if let Some(root) = root.filter(|_| mirror.is_sure(family)) {
-                self.root(family, root);
-            }
+            self.lead(family, mirror);
         }
         outcome
     }
@@ -126,7 +125,8 @@ impl RouteTables {
     /// number in the array of next hops, and the next hop. None while there is no image.
     pub fn find(&self, family: Family, address: u128) -> Option<(Number, Option<Hop>)> {
         let (layout, chunks) = self.images[family as usize].as_ref()?;
-        if self.roots[family as usize].load(Relaxed) == 0 {
+        let root = self.roots[family as usize].load(Relaxed);
+        if root == 0 || root & IS_IN_DOUBT != 0 {
             return None;
         }
         let number = match (layout.find(chunks, address), family) {
@@ -147,9 +147,9 @@ impl RouteTables {
         // A failure leaves none.
         let before = self.images[family as usize].take();
         let renewed = self.laid_out(family, mirror);
-        // It leads to the new one, if that is sure.
-        let root = renewed.as_ref().ok().filter(|_| mirror.is_sure(family)).map(root_of);
-        self.root(family, root.unwrap_or(0));
+        // It leads to the new one.
+        let root = renewed.as_ref().map_or(0, |image| root_of(image, mirror.is_sure(family)));
+        self.root(family, root);
         if let Some((_, chunks)) = before {
             self.chunks.wait_for_readers()?;
             self.chunks.free(chunks)?;
@@ -175,6 +175,12 @@ impl RouteTables {
         }
     }
 
+    /// Leads programs to the image of `family`, if there is one.
+    fn lead(&self, family: Family, mirror: &Mirror) {
+        let image = self.images[family as usize].as_ref();
+        self.root(family, image.map_or(0, |image| root_of(image, mirror.is_sure(family))));
+    }
+
     /// Leads programs to the image of `family` with that [root](root_of); to none with 0.
     fn root(&self, family: Family, root: u64) {
         self.roots[family as usize].store(root, Release);
@@ -182,9 +188,10 @@ impl RouteTables {
 }
 
 /// What leads programs to an image: its first chunk, and one more, and the bits of an address that
-/// the first read takes.
-fn root_of((layout, chunks): &(Layout, Chunks)) -> u64 {
-    u64::from(layout.first_bits()) << ROOT_BITS_SHIFT | u64::from(chunks.first + 1)
+/// the first read takes; then whether it is sure.
+fn root_of((layout, chunks): &(Layout, Chunks), is_sure: bool) -> u64 {
+    let doubt = if is_sure { 0 } else { IS_IN_DOUBT };
+    doubt | u64::from(layout.first_bits()) << ROOT_BITS_SHIFT | u64::from(chunks.first + 1)
 }
 
 impl SharedHop {
@@ -203,8 +210,12 @@ impl SharedHop {
         .filter(|_| how & HOP_IS_KNOWN != 0)
     }
 
-    /// Becomes `hop`; none if the kernel has to be asked.
-    fn set(&self, hop: Option<Hop>) {
+    /// Becomes `hop`, none if the kernel has to be asked, for routes with `attributes`.
+    fn set(&self, hop: Option<Hop>, Attributes { realms, metric }: Attributes) {
+        let attributes = u64::from(metric) << 32 | u64::from(realms);
+        if self.attributes.load(Relaxed) != attributes {
+            self.attributes.store(attributes, Release);
+        }
         let now = self.how.load(Relaxed);
         let changes = u64::from((now >> HOP_CHANGES_SHIFT) as u16);
         let changed = u64::from((changes as u16).wrapping_add(1)) << HOP_CHANGES_SHIFT;

@@ -19,6 +19,8 @@ pub struct Takers {
     programs: MapHandle,
     /// What these filters have set.
     handed: MapHandle,
+    /// The route that a frame takes, where it is a router that chooses.
+    route: MapHandle,
     /// What marks the frames that they send; 0 for nothing.
     seal: u32,
 }
@@ -29,6 +31,7 @@ impl Takers {
         Ok(Self {
             programs: map(MapType::ProgArray, "takers", [4, 4, 2 * PORTS_MAX as u32], 0)?,
             handed: map(MapType::PercpuArray, "handed", [4, 8, 1], 0)?,
+            route: map(MapType::PercpuArray, "route_taken", [4, 8, 1], 0)?,
             seal: 0,
         })
     }
@@ -47,6 +50,11 @@ impl Takers {
     /// Where they read what filters in front set: for [`FrontPort`](crate::FrontPort).
     pub fn handed(&self) -> &MapHandle {
         &self.handed
+    }
+
+    /// Where they read which route a frame takes.
+    pub(crate) fn route(&self) -> &MapHandle {
+        &self.route
     }
 
     /// What keeps a program where frames go on that leave through `port`, and what keeps one where

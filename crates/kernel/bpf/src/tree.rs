@@ -33,6 +33,7 @@ use libbpf_rs::{
     MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject, libbpf_sys,
 };
 use narrows_forwarding::{PortId, Tag};
+use narrows_packet::RouteTaken;
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::MaybeUninit;
@@ -71,6 +72,8 @@ const INNER_MAP: u32 = 1 << 12;
 const ONLY: [u8; 4] = [0; 4];
 /// `SLOW_PATH` of `programs/tree.h`.
 const SLOW_PATH: u32 = 1;
+/// The map of `programs/hand_route.h`.
+const ROUTE: &str = "route_taken";
 
 /// The program cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -304,6 +307,8 @@ pub struct Tree {
     /// The program in front of it, attached in its place.
     front: Option<Front>,
     maps: Maps,
+    /// The route that a frame takes.
+    route: MapHandle,
     /// The number of the plan in force.
     in_force: u32,
     /// The sources of the tables under each number; `None` if that failed.
@@ -346,19 +351,19 @@ macro_rules! set_up {
 
 impl Port {
     /// Loads the object for `hook`, on `maps` in the order of [`Maps::NAMES`], or with maps of its
-    /// own. In both cases `handed` takes the place of the one of that name. Returns what `keep`
+    /// own. In both cases `shared` take the places of those of their names. Returns what `keep`
     /// keeps of it.
     fn load<T>(
         &self,
         hook: Hook,
         maps: &[BorrowedFd<'_>],
-        handed: Option<&MapHandle>,
+        shared: &[(&'static str, &MapHandle)],
         keep: impl Fn(&Object) -> Result<T, TreeError>,
     ) -> Result<T, TreeError> {
         let mut misfit = None;
         let mut on_maps = |open: &mut OpenObject| {
             let mut named: BTreeMap<_, _> = Maps::NAMES.iter().zip(maps.iter().copied()).collect();
-            named.extend(handed.map(|handed| (&"handed", handed.as_fd())));
+            named.extend(shared.iter().map(|(name, map)| (name, map.as_fd())));
             reuse(open, &named).map_err(|(map, error)| {
                 misfit = Some(map);
                 error
@@ -507,7 +512,7 @@ impl Tree {
     /// # Errors
     /// If the kernel refuses it, or if these are other maps.
     pub fn at(port: Port, hook: Hook, maps: &[OwnedFd]) -> Result<Self, TreeError> {
-        Self::handed_by(port, hook, maps, None)
+        Self::sharing(port, hook, maps, &[])
     }
 
     /// Loads the program for what leaves through a port that is a device, and that something in
@@ -525,20 +530,22 @@ impl Tree {
         // What is in front has told what is for the box.
         let own = OwnAddress { is_addressed: false, ..port.own };
         let seal = takers.seal();
-        Self::handed_by(Port { own, seal, ..port }, hook, maps, Some(takers.handed()))
+        let shared = [("handed", takers.handed()), (ROUTE, takers.route())];
+        Self::sharing(Port { own, seal, ..port }, hook, maps, &shared)
     }
 
-    /// Loads the program, which reads from `handed` what filters in front set, or from a map of its
-    /// own.
-    fn handed_by(
+    /// Loads the program, which reads from `shared` what filters in front set and which route a frame
+    /// takes, or from maps of its own.
+    fn sharing(
         port: Port,
         hook: Hook,
         maps: &[OwnedFd],
-        handed: Option<&MapHandle>,
+        shared: &[(&'static str, &MapHandle)],
     ) -> Result<Self, TreeError> {
         let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
-        let keep = |object: &Object| Ok((Programs::of(object)?, Maps::of(object)?));
-        let (loaded, maps) = port.load(hook, &maps, handed, keep)?;
+        let keep =
+            |object: &Object| Ok((Programs::of(object)?, Maps::of(object)?, named(object, ROUTE)?));
+        let (loaded, maps, route) = port.load(hook, &maps, shared, keep)?;
         Ok(Self {
             hold: None,
             hold_behind: None,
@@ -548,6 +555,7 @@ impl Tree {
             is_at_tcx: hook == Hook::Tcx,
             front: None,
             maps,
+            route,
             in_force: 0,
             laid_out: [None, None],
         })
@@ -645,7 +653,10 @@ impl Tree {
         if self.is_at_tcx != (hook == Hook::Tcx) {
             let other = match self.of_other_hook.take() {
                 Some(other) => other,
-                None => self.port.load(hook, &self.maps.all(), None, Programs::of)?,
+                None => {
+                    let shared = [(ROUTE, &self.route)];
+                    self.port.load(hook, &self.maps.all(), &shared, Programs::of)?
+                }
             };
             self.of_other_hook = Some(std::mem::replace(&mut self.loaded, other));
             self.is_at_tcx = !self.is_at_tcx;
@@ -750,6 +761,17 @@ impl Tree {
     pub fn handed(&self) -> Result<MapHandle, TreeError> {
         MapHandle::try_from(&self.maps.handed)
             .map_err(|source| TreeError::Map { map: "handed", source })
+    }
+
+    /// Makes `route` the one that frames take, where no router says so: for tests.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn take_route(&self, route: RouteTaken) -> Result<(), TreeError> {
+        let failed = |source| TreeError::Map { map: ROUTE, source };
+        let value = [route.realms, route.metric].map(u32::to_ne_bytes).concat();
+        let all = vec![value; libbpf_rs::num_possible_cpus().map_err(failed)?];
+        self.route.update_percpu(&ONLY, &all, MapFlags::ANY).map_err(failed)
     }
 
     /// The program that sees a frame first, with `front` before it.

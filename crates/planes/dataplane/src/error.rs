@@ -110,6 +110,12 @@ pub enum InstanceError {
          give each of those its qdiscs, and delete that filter"
     )]
     Redirected(String),
+    /// Filters ask for routes where there are none.
+    #[error(
+        "a route filter is for a router (narrows run --router): packets take no route from one of \
+         these ports to another. Delete it, or match the packets' addresses with flower"
+    )]
+    NoRoutes,
     /// The fail-open bridge cannot be prepared.
     #[error("cannot prepare the bridge for fail-open: {0}")]
     StandBy(#[from] StandByError),

@@ -29,8 +29,8 @@ use crate::workers::Standstill;
 use chosen::Chosen;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    AttachError, Chooser, Entry, FrontPort, Hook, Pulse, SetTables, SlowPathCounters, SteerError,
-    Verdicts, Vlans, XdpMode, sends_redirected,
+    Asks, AttachError, Chooser, Entry, FrontPort, Hook, Pulse, SetTables, SlowPathCounters,
+    SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
@@ -589,6 +589,11 @@ impl Plane for InDriver {
     fn follow(&mut self) -> Result<(), InstanceError> {
         let followed = self.chosen.as_mut().map_or(Ok(()), |chosen| chosen.ways.follow());
         Ok(followed?)
+    }
+
+    fn ask(&mut self, asks: Asks) -> Result<(), InstanceError> {
+        let asked = self.chosen.as_mut().map_or(Ok(()), |chosen| chosen.ways.ask(asks));
+        Ok(asked?)
     }
 
     fn slow_path_refusal(&self) -> Option<&str> {

@@ -277,7 +277,11 @@ impl Instance {
             let terms = self.resolve(name, &plan.plan().front)?;
             changes.push((id, plan, terms));
         }
-        let installed = self.install(changes)?;
+        // First what new filters ask, and last what old ones asked.
+        let (before, after) = (ways::asks(&self.policy), ways::asks(&policy));
+        self.ask(before.max(after));
+        let installed = self.install(changes).inspect_err(|_| self.ask(before))?;
+        self.ask(after);
         let policy = std::mem::replace(&mut self.policy, policy);
         self.forget_delays(&policy);
         if self.plane.is_some() {
@@ -550,6 +554,7 @@ impl Instance {
         self._promiscuous = promiscuous;
         self.waiting_for = None;
         self.watch = Watch::new(stalled);
+        self.ask(ways::asks(&self.policy));
         self.events.say(format!("joined {}", self.mode()));
         for warning in self.warnings_of_ports() {
             self.events.warn(warning);

@@ -23,7 +23,7 @@ use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PlaneManifest, ProgramState};
 use crate::ways::Ways;
 use crate::workers::Standstill;
-use narrows_bpf::{Hook, Pulse, SetTables};
+use narrows_bpf::{Asks, Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{DeviceId, PerDevice, PerPort, PortId};
 use narrows_link::Device;
@@ -110,6 +110,15 @@ pub(crate) trait Plane: LooksUp {
     /// # Errors
     /// If the kernel does not say. Then packets are looked up in the longest way.
     fn follow(&mut self) -> Result<(), InstanceError> {
+        Ok(())
+    }
+
+    /// In a router: has its programs find out what filters ask of routes, and no more. At first they
+    /// find out all that filters may ask.
+    ///
+    /// # Errors
+    /// If they cannot be told.
+    fn ask(&mut self, _: Asks) -> Result<(), InstanceError> {
         Ok(())
     }
 
@@ -205,6 +214,9 @@ pub(crate) struct Report {
 
 /// A plane that another process still runs, ready to continue in this one.
 pub(crate) trait InheritedPlane {
+    /// In a router and a switch: what its programs know of the kernel.
+    fn ways(&self) -> Option<&Ways>;
+
     /// Takes the state of the other process in, which has paused.
     ///
     /// # Errors

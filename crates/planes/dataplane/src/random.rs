@@ -2,7 +2,7 @@
 
 use narrows_classify::{
     ANY_PROTOCOL, Expression, Filter, Flower, Layer, Mark, Matches, Meta, PortRange, Prefix,
-    Relation, SERVICE_VLAN, Selector, Spot, VLAN,
+    Relation, Route, SERVICE_VLAN, Selector, Spot, VLAN,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -111,6 +111,13 @@ pub(crate) fn words() -> impl Strategy<Value = Matches> {
 /// The mark that most packets have is 0.
 pub(crate) fn mark() -> impl Strategy<Value = Matches> {
     (0_u32..2, 0_u32..4).prop_map(|(v, mask)| Matches::Mark(Mark { value: v, mask }))
+}
+
+/// The routes that packets take in these tests have few realms and metrics.
+pub(crate) fn route() -> impl Strategy<Value = Matches> {
+    let realm = || option::weighted(0.5, 0_u8..3);
+    (realm(), realm(), option::weighted(0.3, 0_u32..2))
+        .prop_map(|(to, from, metric)| Matches::Route(Route { to, from, metric }))
 }
 
 /// A number that a comparison finds: often one that occurs.

@@ -26,6 +26,8 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// The shortest pause between two listings, and the longest share of the time that they take.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_FACTOR: u32 = 4;
+/// How often it is looked whether the first listing is there.
+const LOOK: Duration = Duration::from_millis(5);
 /// The pause before a listing that only makes things clearer.
 const UNCLEAR_PAUSE: Duration = Duration::from_secs(10);
 
@@ -68,6 +70,18 @@ impl RouteThread {
         let thread = std::thread::Builder::new().name("nrw-routes".to_owned());
         let thread = thread.spawn(move || work.run())?;
         Ok(Self { state, stop, thread: Some(thread) })
+    }
+
+    /// Waits until all routes were listed once, at most for `time`.
+    pub(crate) fn wait_until_listed(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let is_listed = || {
+            let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.follower.mirror().is_listed()
+        };
+        while !is_listed() && Instant::now() < end {
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// What is known. It is locked while all is listed, which may take seconds.

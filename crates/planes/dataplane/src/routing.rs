@@ -21,7 +21,7 @@ use crate::error::SessionError;
 use crate::routes::RouteThread;
 use crate::session::Secrets;
 use narrows_bpf::{
-    Ingress, Interface, RouteTables, Router, RoutesError, SourceCheck, SteerError, VLANS_MAX,
+    Asks, Ingress, Interface, RouteTables, Router, RoutesError, SourceCheck, SteerError, VLANS_MAX,
 };
 use narrows_forwarding::PortId;
 use narrows_link::routing::{DeviceRouting, RoutingFacts, RpFilter};
@@ -36,6 +36,8 @@ pub(crate) struct Routing {
     /// Its ports, by the indices of their devices.
     ports: Vec<(u32, PortId)>,
     known: Option<RoutingFacts>,
+    /// What filters ask of routes. Until somebody says so, whatever they may ask is found out.
+    asks: Asks,
 }
 
 /// Why the programs do not know what the kernel does.
@@ -67,7 +69,8 @@ impl Routing {
         let routes = routes.inspect_err(|error| {
             log::warn!("{error}; packets are routed by the kernel's look-up");
         });
-        let mut routing = Self { router, routes: routes.ok(), ports, known: None };
+        let mut routing =
+            Self { router, routes: routes.ok(), ports, known: None, asks: Asks::Source };
         routing.follow().map_err(SessionError::Routing)?;
         Ok(routing)
     }
@@ -126,8 +129,8 @@ impl Routing {
             Ok(facts) => facts,
             Err(error) => {
                 if let Some(known) = self.known.take() {
-                    let careful =
-                        Ingress { source_check: SourceCheck::Strict, ..Ingress::default() };
+                    let (source_check, asks) = (SourceCheck::Strict, self.asks);
+                    let careful = Ingress { source_check, asks, ..Ingress::default() };
                     self.write(&known, |_| careful)?;
                 }
                 return Err(error.into());
@@ -138,20 +141,34 @@ impl Routing {
         }
         let set = self.router.set_own_addresses(&facts.local);
         set.map_err(|error| RoutingError::Maps(error.to_string()))?;
-        let direct = facts.ipv4_direct;
-        let has_routes = self.routes.is_some();
-        self.write(&facts, |device| {
-            let source_check = match device.rp_filter {
-                RpFilter::Off => SourceCheck::Off,
-                RpFilter::Loose => SourceCheck::Loose,
-                RpFilter::Strict => SourceCheck::Strict,
-            };
-            let suffice = facts.two_tables_suffice(device);
-            let by_tables = suffice.map(|suffice| suffice && has_routes);
-            Ingress { source_check, direct, by_tables }
-        })?;
+        self.write(&facts, |device| self.ingress(&facts, device))?;
         self.known = Some(facts);
         Ok(())
+    }
+
+    /// Has the programs find out what filters ask of routes, and no more.
+    ///
+    /// # Errors
+    /// If the maps cannot be written.
+    pub(crate) fn ask(&mut self, asks: Asks) -> Result<(), RoutingError> {
+        if self.asks == asks {
+            return Ok(());
+        }
+        self.asks = asks;
+        let known = self.known.as_ref();
+        known.map_or(Ok(()), |facts| self.write(facts, |device| self.ingress(facts, device)))
+    }
+
+    /// How what arrives at `device` is routed, by `facts`.
+    fn ingress(&self, facts: &RoutingFacts, device: &DeviceRouting) -> Ingress {
+        let source_check = match device.rp_filter {
+            RpFilter::Off => SourceCheck::Off,
+            RpFilter::Loose => SourceCheck::Loose,
+            RpFilter::Strict => SourceCheck::Strict,
+        };
+        let suffice = facts.two_tables_suffice(device);
+        let by_tables = suffice.map(|suffice| suffice && self.routes.is_some());
+        Ingress { source_check, direct: facts.ipv4_direct, by_tables, asks: self.asks }
     }
 
     /// Routes what arrives at a device of `facts` as `ingress` says.

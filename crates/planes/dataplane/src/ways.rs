@@ -8,7 +8,7 @@ use crate::error::SessionError;
 use crate::routing::Routing;
 use crate::switching::Switching;
 use narrows_bpf::tree::TreeError;
-use narrows_bpf::{Chooser, Entry, Steer, SteerError, Takers, Watchdog};
+use narrows_bpf::{Asks, Chooser, Entry, Steer, SteerError, Takers, Watchdog};
 use narrows_forwarding::{Forwarding, PerDevice, PortId};
 use std::os::fd::BorrowedFd;
 
@@ -103,6 +103,17 @@ impl Ways {
     pub(crate) fn follow(&mut self) -> Result<(), SessionError> {
         match self {
             Self::Routes(routing) => routing.follow().map_err(SessionError::Routing),
+            Self::Bridge(_) => Ok(()),
+        }
+    }
+
+    /// Has the programs of a router find out what filters ask of routes, and no more.
+    ///
+    /// # Errors
+    /// If they cannot be told.
+    pub(crate) fn ask(&mut self, asks: Asks) -> Result<(), SessionError> {
+        match self {
+            Self::Routes(routing) => routing.ask(asks).map_err(SessionError::Routing),
             Self::Bridge(_) => Ok(()),
         }
     }

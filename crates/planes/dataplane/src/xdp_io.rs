@@ -12,7 +12,8 @@
 //! step. A packet gets the tag of the port where it leaves just before it is sent.
 //!
 //! *Routes.* In a router and a switch the steering program leaves the number of the port through
-//! which a packet leaves in front of the frame, under the same seal.
+//! which a packet leaves in front of the frame, under the same seal; a router's also the route that
+//! it takes.
 //!
 //! Cost per batch: for each device one read of the completion and RX indices, one write of the fill
 //! index, and one system call if there is something to send (copy mode, or a sleeping driver). Per
@@ -26,11 +27,13 @@ use crate::refused::Refused;
 use crate::slow_path::Share;
 use crate::upgrade::{Frame, Queued, WorkerQueued};
 use crate::worker_report::WorkerSockets;
-use narrows_bpf::{EGRESS_PORT_BYTES, TRANSLATION_MAX, egress_port, translation};
+use narrows_bpf::{
+    EGRESS_PORT_BYTES, ROUTE_TAKEN_BYTES, TRANSLATION_MAX, egress_port, route_taken, translation,
+};
 use narrows_forwarding::stick::{PortsByTag, retag};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet, Tag};
 use narrows_packet::dissect::{Dissector, rewrite};
-use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading};
+use narrows_packet::{Batch, DropReason, Headers, PacketId, Packets, Reading, RouteTaken};
 use narrows_shaper::{BATCH, Beside, Io};
 use narrows_units::{Bytes, Nanos};
 use narrows_xsk::{Desc, KernelDrops, Socket, UmemPart};
@@ -456,6 +459,10 @@ impl<Q: Queue> Io for XdpIo<Q> {
         let egress = PortId::new(egress).filter(|egress| egress.index() < self.ports.len())?;
         self.frames.leaves(egress, packet);
         Some(egress)
+    }
+
+    fn route_of(&self, packet: PacketId) -> Option<RouteTaken> {
+        route_taken(self.frames.before(packet, ROUTE_TAKEN_BYTES), self.seal)
     }
 
     fn places(&self) -> u32 {

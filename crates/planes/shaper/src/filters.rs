@@ -2,8 +2,10 @@
 //! port across, and those of the qdisc there.
 //!
 //! Its headers are read once for all of them. A mark or a class that one sets is visible to the
-//! next, as with an `skb`; dropped packets reach no qdisc.
+//! next, as with an `skb`; dropped packets reach no qdisc. Which route it takes the I/O is asked only
+//! if a filter asks.
 
+use crate::io::Io;
 use crate::worker::BATCH;
 use narrows_classify::{AHEAD, Classification, Classifier, Found, Path, Subject, Verdict};
 use narrows_packet::{Batch, DropReason, PacketId, Packets};
@@ -42,6 +44,13 @@ impl<'a> Filters<'a> {
         self.ingress.is_some() || self.egress.is_some() || self.qdisc.is_some()
     }
 
+    /// Whether one asks for the route that packets take. A packet takes it on its way out.
+    #[inline]
+    fn ask_route(&self) -> bool {
+        self.egress.is_some_and(Classifier::asks_route)
+            || self.qdisc.is_some_and(Classification::asks_route)
+    }
+
     /// Whether they are so many that packets should be looked up together.
     #[inline]
     fn are_far(&self) -> bool {
@@ -50,52 +59,48 @@ impl<'a> Filters<'a> {
             || self.qdisc.is_some_and(Classification::is_far)
     }
 
-    /// Records the class of each of `arrivals`, or drops and removes it; `frame` returns its frame.
+    /// Records the class of each of `arrivals`, or drops and removes it; `io` has its frame.
     #[inline]
-    pub(crate) fn sort_all<'f>(
+    pub(crate) fn sort_all(
         &self,
-        frame: impl Fn(PacketId) -> &'f [u8],
+        io: &impl Io,
         packets: &mut Packets,
         arrivals: &mut Batch,
         now: Nanos,
     ) {
         if self.are_far() && arrivals.len() > 1 {
-            return self.sort_ahead(frame, packets, arrivals, now);
+            return self.sort_ahead(io, packets, arrivals, now);
         }
+        let asks_route = self.ask_route();
         arrivals.retain_from(0, |id| {
             let mut subject = None;
-            read(frame(id), packets, id, &mut subject);
-            self.sort(frame(id), subject.as_mut(), Looks::default(), packets, id, now)
+            read(io, packets, id, asks_route, &mut subject);
+            self.sort(io.bytes(id), subject.as_mut(), Looks::default(), packets, id, now)
         });
     }
 
     /// Records the class of each of `arrivals` where packets are looked up together, some at a
     /// time.
     #[inline(never)]
-    fn sort_ahead<'f>(
-        &self,
-        frame: impl Fn(PacketId) -> &'f [u8],
-        packets: &mut Packets,
-        arrivals: &mut Batch,
-        now: Nanos,
-    ) {
+    fn sort_ahead(&self, io: &impl Io, packets: &mut Packets, arrivals: &mut Batch, now: Nanos) {
         let mut ids = [PacketId(0); BATCH];
         let ids = &mut ids[..arrivals.len()];
         ids.copy_from_slice(arrivals.as_slice());
         let (mut subjects, mut at) = ([const { None }; AHEAD], 0);
+        let asks_route = self.ask_route();
         let mut found = [[Found::default(); AHEAD]; STAGES];
         arrivals.retain_from(0, |id| {
             let place = at % AHEAD;
             if place == 0 {
                 let next = &ids[at..(at + AHEAD).min(ids.len())];
                 for (into, id) in subjects.iter_mut().zip(next) {
-                    read(frame(*id), packets, *id, into);
+                    read(io, packets, *id, asks_route, into);
                 }
                 self.look_ahead(&subjects[..next.len()], &mut found);
             }
             at += 1;
             let found = found.each_ref().map(|found| found[place]);
-            self.sort(frame(id), subjects[place].as_mut(), found, packets, id, now)
+            self.sort(io.bytes(id), subjects[place].as_mut(), found, packets, id, now)
         });
     }
 
@@ -128,7 +133,7 @@ impl<'a> Filters<'a> {
     ) -> bool {
         let Some(subject) = subject else {
             self.qdisc
-                .map_or(Path::default(), |rules| rules.path(frame))
+                .map_or(Path::default(), |rules| rules.path(frame, None))
                 .write(packets.meta_mut(id));
             return true;
         };
@@ -153,12 +158,21 @@ impl<'a> Filters<'a> {
     }
 }
 
-/// Makes `into` the packet `id`, whose frame is `frame`, as filters see it; `None` if its Ethernet
-/// header is incomplete.
+/// Makes `into` the packet `id`, whose frame `io` has, as filters see it, with its route if one asks
+/// for that; `None` if its Ethernet header is incomplete.
 #[inline]
-fn read<'f>(frame: &'f [u8], packets: &Packets, id: PacketId, into: &mut Option<Subject<'f>>) {
-    Subject::read(frame, into);
+fn read<'f>(
+    io: &'f impl Io,
+    packets: &Packets,
+    id: PacketId,
+    asks_route: bool,
+    into: &mut Option<Subject<'f>>,
+) {
+    Subject::read(io.bytes(id), into);
     if let Some(subject) = into {
         subject.set_len(packets.meta(id).len.0);
+        if asks_route && let Some(route) = io.route_of(id) {
+            subject.set_route(route);
+        }
     }
 }

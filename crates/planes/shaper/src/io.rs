@@ -4,7 +4,7 @@
 //! rings, a simulator's links, a test's vectors), so the same worker runs in all of them.
 
 use narrows_forwarding::PortId;
-use narrows_packet::{Batch, PacketId, Packets, Reading};
+use narrows_packet::{Batch, PacketId, Packets, Reading, RouteTaken};
 use narrows_units::{Bytes, Nanos};
 
 /// Packets that leave through a port beside all its queues, and that its limit is for, too.
@@ -50,6 +50,12 @@ pub trait Io {
     /// ports where that is each packet's own affair ([`Worker::routed`](crate::Worker::routed)).
     /// `None` if it leaves nowhere.
     fn egress_of(&mut self, _ingress: PortId, _packet: PacketId) -> Option<PortId> {
+        None
+    }
+
+    /// The route that `packet` takes, for filters. Asked only where one wants to know. `None` if no
+    /// route is known, as on a wire.
+    fn route_of(&self, _packet: PacketId) -> Option<RouteTaken> {
         None
     }
 

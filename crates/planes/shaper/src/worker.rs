@@ -16,6 +16,7 @@ use crate::filters::Filters;
 use crate::io::Io;
 use crate::round_trips::RoundTrips;
 use crate::{Beyond, Delays, Heaviest, HeaviestReport};
+use narrows_classify::Classification;
 use narrows_forwarding::{PerPort, PortId, PortSet};
 use narrows_packet::{
     Backlog, Batch, DropCounters, DropReason, Headers, Meta, PacketId, Packets, Reading, SPARES_MAX,
@@ -339,7 +340,7 @@ impl<I: Io> Worker<I> {
             // First the filters of the port of arrival, then those of the port where they leave.
             let filters = Filters::of(&self.paths[ingress].slot, &self.paths[egress].slot);
             let (io, packets) = (&self.io, &mut self.packets);
-            filters.sort_all(|id| io.bytes(id), packets, &mut self.arrivals, now);
+            filters.sort_all(io, packets, &mut self.arrivals, now);
         }
         if self.arrivals.is_empty() {
             return;
@@ -441,7 +442,7 @@ impl<I: Io> Worker<I> {
             io.read(id, reading, packets);
             if let Some(classification) = &classification {
                 // Its actions ran on arrival.
-                classification.path(io.bytes(id)).write(packets.meta_mut(id));
+                path_of(classification, io, id).write(packets.meta_mut(id));
             }
         };
         let handover = Handover::new(&mut self.packets, now);
@@ -479,7 +480,7 @@ impl<I: Io> Worker<I> {
             self.io.read(id, path.reading, &mut self.packets);
         }
         if let Some(classification) = path.slot.classification() {
-            classification.path(self.io.bytes(id)).write(self.packets.meta_mut(id));
+            path_of(classification, &self.io, id).write(self.packets.meta_mut(id));
         }
         path.slot.qdisc_mut().adopt(&mut self.packets, id, now);
     }
@@ -597,6 +598,12 @@ impl<I: Io> Worker<I> {
             self.io.release(&self.dropped);
         }
     }
+}
+
+/// The classes of a packet by filters alone, by the route that it takes if one asks for that.
+fn path_of(classification: &Classification, io: &impl Io, id: PacketId) -> narrows_classify::Path {
+    let route = classification.asks_route().then(|| io.route_of(id)).flatten();
+    classification.path(io.bytes(id), route)
 }
 
 /// Puts frames aside for copies of packets that arrived at `ingress`, `longest` bytes at most.

@@ -2,12 +2,13 @@
 
 use narrows_classify::{ActionId, ActionKind};
 use narrows_forwarding::PortId;
-use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading};
+use narrows_packet::{Batch, DropReason, PacketId, Packets, Reading, RouteTaken};
 use narrows_policy::{Handle, Plan, Policy, PortFacts};
 use narrows_qdisc::Slot;
 use narrows_shaper::{Installation, Io, Worker};
 use narrows_tc::Host;
 use narrows_units::{Bytes, Nanos};
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 const PORTS: [&str; 2] = ["a", "b"];
@@ -24,6 +25,8 @@ struct FrameIo {
     next: u32,
     sent: u64,
     dropped: u64,
+    /// How often it was asked for a route.
+    asked: Cell<u64>,
 }
 
 impl Io for FrameIo {
@@ -62,6 +65,13 @@ impl Io for FrameIo {
 
     fn bytes(&self, packet: PacketId) -> &[u8] {
         self.frames.get(&packet.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// The realm of a route is that of its destination.
+    fn route_of(&self, packet: PacketId) -> Option<RouteTaken> {
+        self.asked.set(self.asked.get() + 1);
+        let last = *self.frames.get(&packet.0)?.get(33)?;
+        (last != 9).then_some(RouteTaken { realms: last.into(), metric: 100 })
     }
 
     fn transmit(&mut self, _: PortId, _: &Packets, batch: &Batch) {
@@ -228,6 +238,24 @@ fn a_filter_at_the_port_of_arrival_chooses_the_class() {
     bed.tc("filter add dev b parent 1: pref 2 matchall classid 1:30");
     bed.pass(0, &[1, 2, 2, 3, 3, 3]);
     assert_eq!(bed.passed(), [1, 2, 3]);
+}
+
+#[test]
+fn the_route_chooses_the_class_and_is_asked_for_only_by_filters() {
+    let mut bed = Bed::new(1);
+    bed.tc("filter add dev b parent 1: protocol ip pref 2 flower dst_ip 10.0.0.1 classid 1:20");
+    bed.pass(0, &[1, 2, 3]);
+    assert_eq!((bed.passed(), bed.workers[0].io().asked.get()), ([0, 1, 2], 0));
+    bed.tc("filter add dev b parent 1: protocol ip pref 1 route to 2 classid 1:10");
+    bed.pass(0, &[1, 2, 3]);
+    assert_eq!((bed.passed(), bed.workers[0].io().asked.get()), ([1, 2, 3], 3));
+    // At the egress, too; of the last one no route is known.
+    bed.tc(
+        "filter add dev b egress protocol ip pref 1 route metric 100 action skbedit priority 1:10",
+    );
+    bed.tc("filter del dev b parent 1: pref 1");
+    bed.pass(0, &[1, 2, 9]);
+    assert_eq!((bed.passed(), bed.workers[0].io().asked.get()), ([3, 2, 4], 6));
 }
 
 #[test]

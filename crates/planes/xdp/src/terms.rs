@@ -12,6 +12,7 @@ use narrows_bpf::tree::term::{
 };
 use narrows_classify::{
     self as classify, Action, Control, Expression, Filter, Flower, Matches, Network, PersistentMap,
+    Route,
 };
 use narrows_policy::BoundAction;
 
@@ -51,6 +52,7 @@ fn term(assigned: Assigned<'_>, acting: &Acting<'_>) -> Result<Term, Refusal> {
             let mark = masked(Number::Mark, mark.mask, Relation::Equal, value);
             tests.all([mark], Next::Matches)
         }
+        Matches::Route(route) => tests.all(route_comparisons(route), Next::Matches),
         Matches::Basic(Some(expression)) => tests.add(expression, Next::Matches, Next::Fails)?,
     };
     let first = tests.all(headers(filter.protocol, &flower).comparisons(), matches);
@@ -170,6 +172,19 @@ impl Tests {
         // An index that does not fit is of more tests than a term has, which is refused.
         Next::Test(u8::try_from(self.tests.len() - 1).unwrap_or(u8::MAX))
     }
+}
+
+/// What `route` asks of the route that a packet takes. Behind a router each has one.
+fn route_comparisons(route: &Route) -> impl Iterator<Item = Comparison> {
+    let realm = |realm: Option<u8>, shift| {
+        realm.map(|realm| Comparison {
+            shift,
+            ..masked(Number::Realms, 0xffff, Relation::Equal, realm.into())
+        })
+    };
+    let metric =
+        route.metric.map(|metric| Comparison::of(Number::Metric, Relation::Equal, metric.into()));
+    [realm(route.to, 0), realm(route.from, 16), metric].into_iter().flatten()
 }
 
 /// A comparison of some bits of `number`.

@@ -13,13 +13,15 @@ use crate::words::{Words, abbreviates};
 use crate::{number, protocols};
 use address::IPV4;
 use narrows_classify::{
-    ANY_PROTOCOL, ActionId, ActionStats, Expression, Filter, Flower, Mark, Matches, Selector,
+    ANY_PROTOCOL, ActionId, ActionStats, Expression, Filter, Flower, Mark, Matches, Route,
+    Selector, route,
 };
 use narrows_policy::{ActionDraft, ClassId, Parent, Policy};
 use std::fmt::Write;
 
 const USAGE: &str = "Usage: ... matchall [ classid ID ] [ ACTION ]
        ... fw handle MARK[/MASK] [ classid ID ] [ ACTION ]
+       ... route [ from REALM ] [ to REALM ] [ metric NUMBER ] [ classid ID ] [ ACTION ]
        ... flower [ vlan_id ID ] [ vlan_prio N ] [ vlan_ethtype PROTO ]
                   [ cvlan_id ID ] [ cvlan_prio N ] [ cvlan_ethtype PROTO ] [ dst_mac M[/M] ] [ src_mac M[/M] ]
                   [ ip_proto tcp|udp|icmp|icmpv6|sctp|NUMBER ] [ ip_tos V[/M] ] [ ip_ttl V[/M] ]
@@ -43,6 +45,9 @@ pub(crate) fn handle(kind: &str, word: &str) -> Result<u32, Complaint> {
         "fw" => mark(word)
             .map(|mark| mark.value)
             .ok_or_else(|| wrong("\"handle\": MARK or MARK/MASK, 32 bits each")),
+        "route" => number::mask(word)
+            .and_then(route::number)
+            .ok_or_else(|| wrong("\"handle\": as it is listed behind fh")),
         _ => number::mask(word).ok_or_else(|| wrong("\"handle\": a number of 32 bits")),
     }
 }
@@ -102,14 +107,15 @@ pub(crate) fn parse(
         "flower" => draft.read(words, &FLOWER, Draft::flower)?,
         "u32" => draft.read(words, &U32, Draft::selector)?,
         "basic" => draft.read(words, &BASIC, Draft::expression)?,
-        "bpf" | "cgroup" | "flow" | "route" | "rsvp" | "rsvp6" | "tcindex" => {
+        "route" => draft.read(words, &ROUTE, Draft::route)?,
+        "bpf" | "cgroup" | "flow" | "rsvp" | "rsvp6" | "tcindex" => {
             return Err(Complaint::wrong(format!(
-                "Unknown filter \"{kind}\", hence option is unparsable: frames at a port lack the fields that it compares. The kinds are flower, u32, matchall, fw and basic."
+                "Unknown filter \"{kind}\", hence option is unparsable: frames at a port lack the fields that it compares. The kinds are flower, u32, matchall, fw, route and basic."
             )));
         }
         _ => {
             return Err(Complaint::wrong(format!(
-                "Unknown filter \"{kind}\", hence option is unparsable: the kinds are flower, u32, matchall, fw and basic."
+                "Unknown filter \"{kind}\", hence option is unparsable: the kinds are flower, u32, matchall, fw, route and basic."
             )));
         }
     }
@@ -117,6 +123,7 @@ pub(crate) fn parse(
         "matchall" => Matches::All,
         "flower" => Matches::Flower(draft.flower),
         "basic" => Matches::Basic(draft.expression),
+        "route" => Matches::Route(draft.route),
         "fw" => {
             let illegal =
                 || Complaint::wrong("Illegal \"handle\": MARK or MARK/MASK, 32 bits each.");
@@ -147,6 +154,7 @@ struct Draft {
     /// The selectors of `u32`; none if nothing was to match.
     words: Option<Vec<Selector>>,
     expression: Option<Expression>,
+    route: Route,
 }
 
 /// How `tc` reads the words of a kind: those that it abbreviates in its order, which decides which
@@ -172,6 +180,11 @@ const FW: Spellings =
     Spellings { abbreviated: &["classid", "flowid", "police", "action"], whole: &["indev"] };
 const BASIC: Spellings =
     Spellings { abbreviated: &["match", "classid", "action", "police"], whole: &["flowid"] };
+/// `metric` is no word of tc's.
+const ROUTE: Spellings = Spellings {
+    abbreviated: &["to", "from", "fromif", "classid", "police", "order", "action"],
+    whole: &["flowid", "metric"],
+};
 const U32: Spellings = Spellings {
     abbreviated: &["match", "offset", "hashkey", "classid", "divisor", "action", "police"],
     whole: &["flowid", "order", "link", "ht", "sample", "indev", "skip_hw", "skip_sw"],
@@ -339,6 +352,40 @@ impl Draft {
         Err(Complaint::refused(format!("Error: \"{word}\" is not supported here: {instead}.")))
     }
 
+    /// One word of `route`.
+    fn route(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
+        let instead = match word {
+            "to" | "from" => {
+                let value = words.value(word, "10")?;
+                let realm = number::mask(value).and_then(|realm| u8::try_from(realm).ok());
+                let realm = realm.ok_or_else(|| {
+                    Complaint::wrong(format!(
+                        "Illegal \"{word}\": a realm, 0 to 255; its name is not read."
+                    ))
+                })?;
+                match word {
+                    "to" => self.route.to = Some(realm),
+                    _ => self.route.from = Some(realm),
+                }
+                return Ok(());
+            }
+            "metric" => {
+                let value = words.value(word, "100")?;
+                let metric = number::mask(value).filter(|metric| *metric != u32::MAX);
+                let illegal = || Complaint::wrong("Illegal \"metric\": 0 to 4294967294.");
+                self.route.metric = Some(metric.ok_or_else(illegal)?);
+                return Ok(());
+            }
+            "fromif" => {
+                "set a mark at ingress of the port where packets come in (action skbedit mark), and match it with fw"
+            }
+            "order" => "filters are in the order of their pref",
+            word => return Err(unknown(word)),
+        };
+        // tc takes the word, so the complaint is the kernel's.
+        Err(Complaint::refused(format!("Error: \"{word}\" is not supported here: {instead}.")))
+    }
+
     /// The `match` of `basic`.
     fn expression(&mut self, word: &str, words: &mut Words) -> Result<(), Complaint> {
         if word != "match" {
@@ -399,6 +446,17 @@ pub(crate) fn show(
             }
             line.add("fw", Json::Object(both), &format!("handle {shown} "));
             class_of("classid", line);
+        }
+        Matches::Route(Route { to, from, metric }) => {
+            let handle = format!("{:#010x}", route::handle(filter.handle));
+            line.add("fh", Json::Text(handle.clone()), &format!("fh {handle} "));
+            class_of("flowid", line);
+            let realms = [("to", to), ("from", from)];
+            let realms =
+                realms.into_iter().filter_map(|(name, realm)| Some((name, (*realm)?.into())));
+            for (name, number) in realms.chain(metric.map(|metric| ("metric", metric))) {
+                line.add(name, Json::Number(u64::from(number)), &format!("{name} {number} "));
+            }
         }
         Matches::Basic(expression) => {
             line.add("handle", Json::Text(number.clone()), &format!("handle {number} "));
@@ -467,6 +525,7 @@ pub(crate) fn save(
     let handle = match filter.matches {
         Matches::Words(_) => format!("{:x}::{:x}", filter.handle >> 20, filter.handle & 0xfff),
         Matches::Mark(Mark { value, mask }) => format!("{value:#x}/{mask:#x}"),
+        Matches::Route(_) => format!("{:#010x}", route::handle(filter.handle)),
         _ => format!("{:#x}", filter.handle),
     };
     let mut text = format!(
@@ -485,6 +544,13 @@ pub(crate) fn save(
         Matches::All | Matches::Mark(_) | Matches::Basic(None) => {}
         Matches::Basic(Some(expression)) => add("match", &basic::save(expression)),
         Matches::Flower(flower) => flower::save(flower, &mut add),
+        Matches::Route(Route { to, from, metric }) => {
+            let realms = [("to", *to), ("from", *from)];
+            let realms = realms.into_iter().filter_map(|(name, realm)| Some((name, realm?.into())));
+            realms
+                .chain(metric.map(|metric| ("metric", metric)))
+                .for_each(|(name, number): (_, u32)| add(name, &number));
+        }
         // Without a selector: a match of nothing.
         Matches::Words(words) if words.is_empty() => add("match", &"ip6 dst any"),
         Matches::Words(words) => {

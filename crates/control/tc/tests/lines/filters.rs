@@ -54,6 +54,66 @@ fn marks_and_expressions_are_shown_as_tc_shows_them() {
 }
 
 #[test]
+fn routes_are_shown_as_tc_shows_them_in_the_order_of_the_kernel_and_metrics_in_the_same_style() {
+    let mut host = tree();
+    for words in ["metric 1024", "to 10 metric 7", "from 2", "to 10", "from 2 to 0xa"] {
+        host.ok(&format!(
+            "filter add dev right parent 1: protocol ip prio 10 route {words} classid 1:10"
+        ));
+    }
+    let head = "filter protocol ip pref 10 route chain 0";
+    assert_eq!(
+        host.ok("filter show dev right parent 1:"),
+        format!(
+            "{head} \n\
+             {head} fh 0x40000001 flowid 1:10 metric 1024 \n\
+             {head} fh 0x40000002 flowid 1:10 to 10 metric 7 \n\
+             {head} fh 0x0002000a flowid 1:10 to 10 from 2 \n\
+             {head} fh 0xffff000a flowid 1:10 to 10 \n\
+             {head} fh 0x00028000 flowid 1:10 from 2 \n"
+        )
+    );
+    let json = host.ok("-j filter show dev right pref 10");
+    let options = r#""options":{"fh":"0x0002000a","flowid":"1:10","to":10,"from":2}"#;
+    assert!(json.contains(options), "{json}");
+    let options = r#""options":{"fh":"0x40000002","flowid":"1:10","to":10,"metric":7}"#;
+    assert!(json.contains(options), "{json}");
+    survives(&host);
+    // One of these realms is there; another class takes its place, and a metric's number stays.
+    let add = "filter add dev right parent 1: protocol ip prio 10 route";
+    host.fails(&format!("{add} to 10 classid 1:20"), 2);
+    let replace = "filter replace dev right parent 1: protocol ip prio 10";
+    host.ok(&format!("{replace} route to 10 classid 1:20"));
+    host.ok(&format!("{replace} handle 0x40000001 route metric 5 classid 1:20"));
+    host.ok("filter del dev right parent 1: protocol ip prio 10 handle 0x28000 route");
+    let shown = host.ok("filter show dev right parent 1:");
+    assert!(shown.contains("fh 0xffff000a flowid 1:20 to 10 "), "{shown}");
+    assert!(shown.contains("fh 0x40000001 flowid 1:20 metric 5 "), "{shown}");
+    assert!(!shown.contains("fh 0x00028000"), "{shown}");
+    survives(&host);
+    for (words, why, code) in [
+        ("to 256", "\"to\": a realm, 0 to 255", 1),
+        ("from internet", "\"from\": a realm", 1),
+        ("metric 4294967295", "0 to 4294967294", 1),
+        ("metric", "", 1),
+        ("fromif left", "skbedit mark", 2),
+        ("order 1", "pref", 2),
+        ("table 5", "What is \"table\"", 1),
+    ] {
+        let complaint = host.fails(&format!("{add} {words} classid 1:10"), code);
+        assert!(complaint.contains(why), "{words}: {complaint}");
+    }
+    let handle = "filter add dev right parent 1: protocol ip prio 10 handle";
+    host.fails(&format!("{handle} 0xffff000b route to 10 classid 1:10"), 2);
+    host.fails(&format!("{handle} 0xffff010b route to 11 classid 1:10"), 1);
+    host.fails(&format!("{handle} 0xffff000b route metric 9 classid 1:10"), 2);
+    // It takes its route behind the ingress, and before the egress.
+    host.ok("filter add dev right egress route to 10 action drop");
+    let complaint = host.fails("filter add dev right ingress route to 10 action drop", 2);
+    assert!(complaint.contains("at a qdisc there"), "{complaint}");
+}
+
+#[test]
 fn expressions_are_read_with_and_without_blanks_and_parentheses() {
     let mut host = tree();
     for (words, shown) in [

@@ -9,6 +9,9 @@
 
 #include "outcomes.h"
 #include "segments.h"
+#ifdef TELLS_ROUTE
+#include "hand_route.h"
+#endif
 
 /* Made by user space: what takes frames that leave through each port. Then the same for those that
  * have met filters that set a mark or a priority (handed.h). */
@@ -18,6 +21,17 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } takers SEC(".maps");
+
+/* Hands on what filters of the tree ask of the route. */
+static __always_inline void hand_on(const struct way *way)
+{
+#ifdef TELLS_ROUTE
+	struct taken *to = way->asks ? route_here() : 0;
+
+	if (to)
+		*to = way->taken;
+#endif
+}
 
 static __always_inline int choose(struct context *ctx, __u32 first)
 {
@@ -31,6 +45,7 @@ static __always_inline int choose(struct context *ctx, __u32 first)
 	count_outcome(outcome, packets);
 	if (outcome == LEAVES) {
 		count_outcome(LEAVING_BYTES, bytes);
+		hand_on(&way);
 		bpf_tail_call(ctx, &takers, first + way.port);
 		/* Still here: the kernel gets it as it was. */
 		take_way(ctx, &way);

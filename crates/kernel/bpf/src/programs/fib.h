@@ -4,7 +4,8 @@
  * them, and has the same look-up for tests.
  *
  * The longest prefix of an address gives a number, and that a next hop. Where there is none, the
- * kernel has to be asked. User space writes a next hop before the image leads to it.
+ * kernel has to be asked. User space writes a next hop before the image leads to it. The realms of
+ * a route are there also where the kernel is asked for the way.
  *
  * Non-goals: rules, several next hops for a route.
  */
@@ -39,6 +40,10 @@
 #define LISTED_HERE (1 << 6)
 #define SKIP_MASK (LISTED_HERE - 1)
 
+/* In the upper half of a root: the image may be behind the kernel's routes, so that it tells no ways,
+ * but what it knows of realms. */
+#define IS_IN_DOUBT (1ULL << 63)
+
 /* In the first word of a next hop, besides the MTU, and 16 bits that count its changes. */
 #define HOP_IS_KNOWN (1ULL << 63)
 #define HOP_PORT_SHIFT 32
@@ -65,6 +70,7 @@ struct hop {
 	__u64 how;		/* HOP_IS_KNOWN, changes, the port, and the MTU */
 	__u8 addresses[12];	/* of the Ethernet header: destination and source */
 	struct tag tag;		/* without a priority; its type is 0 for none */
+	__u64 attributes;	/* of the routes: realms, and above them the metric */
 };
 
 struct {

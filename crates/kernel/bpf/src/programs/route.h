@@ -39,9 +39,12 @@
 #include "outcomes.h"
 #include "put_tag.h"
 #include "segments.h"
+#include "taken.h"
 
 /* The outcome of a frame that leaves through a port. */
 #define LEAVES ROUTED
+/* A way has what filters may ask of the route. */
+#define TELLS_ROUTE
 
 #define OWN_ADDRESSES_MAX 4096
 #define VLANS_MAX 16384
@@ -65,6 +68,7 @@ struct ingress {
 	__u32 ifindex;
 	__u8 mac[ETH_ALEN];
 	__u16 padding;
+	__u32 asks;		/* what filters ask of routes */
 };
 
 /* A VLAN of a port. Its tag has no priority. */
@@ -72,6 +76,9 @@ struct port_vlan {
 	__u32 port;
 	struct tag tag;
 };
+
+/* Whether any filter asks, and whether one asks for the realm of the source. */
+enum { ASKS_ROUTE = 1, ASKS_SOURCE = 2 };
 
 /* IPv4 addresses as ::ffff:a.b.c.d. */
 struct address {
@@ -121,6 +128,8 @@ struct way {
 	__u8 ttl;
 	__u8 is_tagged;		/* whether it arrived with a tag */
 	struct tag tag;		/* with which it leaves; its type is 0 for none */
+	struct taken taken;	/* what filters ask of the route, */
+	__u8 asks;		/* if they do */
 };
 
 /* What is looked up. */
@@ -375,10 +384,10 @@ static __always_inline int read_hop(const struct hop *from, struct hop *hop)
 	return *how == hop->how;
 }
 
-/* Whether an IPv4 packet from `source` may come in where it did, for all that is known. */
-static __always_inline int is_known_from(const struct asked *asked, __u64 root, __be32 source)
+/* Whether an IPv4 packet, to whose source `from` leads, may come in where it did, for all that is
+ * known. */
+static __always_inline int is_known_from(const struct asked *asked, const struct hop *from)
 {
-	const struct hop *from = hop_v4(root, bpf_ntohl(source));
 	struct hop hop;
 
 	if (!from || !read_hop(from, &hop))
@@ -388,14 +397,27 @@ static __always_inline int is_known_from(const struct asked *asked, __u64 root, 
 		hop.tag.control == asked->tag.control);
 }
 
+/* What filters ask of the route to `hop`, for a packet from where the route to `source` leads: as in
+ * the kernel, the route may say both realms itself. */
+static __always_inline void tell_taken(struct way *way, const struct hop *hop,
+				       const struct hop *source)
+{
+	__u64 attributes = hop->attributes;
+
+	way->taken.realms = attributes;
+	way->taken.metric = attributes >> 32;
+	if (source && !(way->taken.realms >> 16))
+		way->taken.realms |= (__u32)source->attributes << 16;
+}
+
 /* Whether images say that a frame is routed; then that is its way. They know the same as the
- * kernel's look-up, or nothing: then the kernel is asked. A source that is checked is no own address
- * if a route leads to it. */
+ * kernel's look-up, or nothing: then the kernel is asked. They know realms in any case. A source
+ * that is checked is no own address if a route leads to it. */
 static __always_inline int find_at_once(struct asked *asked, struct way *way)
 {
 	const struct ingress *ingress = asked->ingress;
 	__u32 is_v6 = way->version == 6;
-	const struct hop *to;
+	const struct hop *to, *from = 0;
 	struct hop hop;
 	__u64 root;
 
@@ -409,12 +431,19 @@ static __always_inline int find_at_once(struct asked *asked, struct way *way)
 
 		to = hop_v6(root, bpf_be64_to_cpu(words[0]), bpf_be64_to_cpu(words[1]));
 	} else {
-		if (ingress->source_check != UNCHECKED &&
-		    !is_known_from(asked, root, asked->fib.ipv4_src))
-			return 0;
+		if (ingress->source_check != UNCHECKED || way->asks & ASKS_SOURCE)
+			from = hop_v4(root, bpf_ntohl(asked->fib.ipv4_src));
 		to = hop_v4(root, bpf_ntohl(asked->fib.ipv4_dst));
 	}
-	if (!to || !read_hop(to, &hop) || asked->longest > (__u32)hop.how)
+	if (!to)
+		return 0;
+	if (way->asks)
+		tell_taken(way, to, way->asks & ASKS_SOURCE ? from : 0);
+	if (root & IS_IN_DOUBT)
+		return 0;
+	if (!is_v6 && ingress->source_check != UNCHECKED && !is_known_from(asked, from))
+		return 0;
+	if (!read_hop(to, &hop) || asked->longest > (__u32)hop.how)
 		return 0;
 	way->port = hop.how >> HOP_PORT_SHIFT & 0xff;
 	way->tag = hop.tag;
@@ -466,6 +495,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	if (!is_to(eth, asked.ingress))
 		return NOT_FOR_US;
 	asked.at = behind_tag(way->is_tagged);
+	way->asks = asked.ingress->asks;
 	measure(ctx, &asked);
 	if (type == bpf_htons(ETH_P_IP))
 		outcome = read_v4(ctx, &asked, way);
@@ -496,6 +526,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	outcome = outcome_of(said);
 	if (outcome != ROUTED)
 		return outcome;
+	way->taken.metric = asked.fib.rt_metric;
 	leaves = asked.fib.ifindex;
 	egress = bpf_map_lookup_elem(&egresses, &leaves);
 	if (!egress)

@@ -23,13 +23,16 @@ const volatile __u32 seal = 1;
 
 /* What lies in front of a frame. */
 struct leaves {
+#ifdef TELLS_ROUTE
+	struct taken taken;
+#endif
 	__u32 port;
 	__u32 seal;
 };
 
-/* Writes the number of the port in front of the frame, in the place of what another program wrote
- * there. Returns 0 where the driver gives no room. */
-static __always_inline int tell_port(struct xdp_md *ctx, __u32 port)
+/* Writes the number of the port in front of the frame, and what filters may ask of the route, in the
+ * place of what another program wrote there. Returns 0 where the driver gives no room. */
+static __always_inline int tell_way(struct xdp_md *ctx, const struct way *way)
 {
 	int others = ctx->data - ctx->data_meta;
 	struct leaves *leaves;
@@ -39,7 +42,10 @@ static __always_inline int tell_port(struct xdp_md *ctx, __u32 port)
 	leaves = (void *)(long)ctx->data_meta;
 	if ((void *)(leaves + 1) > data_of(ctx))
 		return 0;
-	leaves->port = port;
+#ifdef TELLS_ROUTE
+	leaves->taken = way->taken;
+#endif
+	leaves->port = way->port;
 	leaves->seal = seal ^ PORT_SEAL;
 	return 1;
 }
@@ -68,7 +74,7 @@ static __always_inline int steer_chosen(struct xdp_md *ctx)
 		return stalled_action;
 	}
 	/* What is in front of the frame moves with its beginning. */
-	if (outcome == LEAVES && !(tell_port(ctx, way.port) && take_way(ctx, &way)))
+	if (outcome == LEAVES && !(tell_way(ctx, &way) && take_way(ctx, &way)))
 		outcome = NO_ROOM;
 	count_outcome(outcome, 1);
 	if (outcome == LEAVES) {

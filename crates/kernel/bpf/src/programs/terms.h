@@ -21,6 +21,7 @@
 #define TERMS_H
 
 #include "find_class.h"
+#include "hand_route.h"
 #include "packet.h"
 #include "segments.h"
 #include "tree.h"
@@ -52,6 +53,9 @@ enum number {
 	TAG,
 	PRIORITY,
 	AT_CARRIER,
+	/* Of the route that it takes: the last ones. */
+	REALMS,
+	METRIC,
 };
 
 enum relation {
@@ -143,6 +147,7 @@ static __always_inline __u64 number_at(struct context *ctx, __u32 at, __u32 size
 static __always_inline __u64 number_of(struct context *ctx, const struct packet *packet,
 				       const struct test *test)
 {
+	const struct taken *route = test->number >= REALMS ? route_here() : 0;
 	__u32 from = 0;
 
 	switch (test->number) {
@@ -161,6 +166,10 @@ static __always_inline __u64 number_of(struct context *ctx, const struct packet 
 		return packet->has & PACKET_TAG ? bpf_ntohs(packet->tag) : NONE;
 	case PRIORITY:
 		return packet->priority;
+	case REALMS:
+		return route ? route->realms : NONE;
+	case METRIC:
+		return route && route->metric != NO_METRIC ? route->metric : NONE;
 	case AT_NETWORK:
 		from = packet->network;
 		break;

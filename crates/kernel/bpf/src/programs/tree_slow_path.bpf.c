@@ -8,7 +8,8 @@
  * in a driver does, such as packets with IP options.
  *
  * Filters of the port where a packet came in have not seen it. The mark and the priority that the
- * kernel has for it count instead, as they do for a qdisc of the kernel.
+ * kernel has for it count instead, as they do for a qdisc of the kernel. So do its realms; what the
+ * metric of its route is the kernel does not say.
  *
  * Network control of the box (sender.h) is charged and never refused, up to its part of the rate of
  * its class. A flood that leaves no room keeps no routing protocol from its peers.
@@ -52,6 +53,17 @@ static __always_inline struct class_slot *charge_control(struct __sk_buff *ctx, 
 	return slot;
 }
 
+/* Hands the route to the terms: the kernel sends nothing else on this CPU before they have asked. */
+static __always_inline void take_route(struct __sk_buff *ctx)
+{
+	struct taken *route = route_here();
+
+	if (route) {
+		route->realms = bpf_get_route_realm(ctx);
+		route->metric = NO_METRIC;
+	}
+}
+
 SEC("tc")
 int tree_slow_path(struct __sk_buff *ctx)
 {
@@ -68,8 +80,10 @@ int tree_slow_path(struct __sk_buff *ctx)
 	said = *(volatile __u32 *)current;
 	number = said & NUMBER_MASK;
 	leaf = said & HAS_TERMS ? RARE : classify_edited(ctx, number, ctx->mark, ctx->priority);
-	if (leaf == RARE)
+	if (leaf == RARE) {
+		take_route(ctx);
 		leaf = classify_in_full(ctx, number, ctx->mark, ctx->priority);
+	}
 	slot = charge_control(ctx, number, leaf, size);
 	if (!slot)
 		slot = charge(ctx, total, number, leaf, size);

@@ -4,11 +4,12 @@ use super::Router;
 use crate::attach::Entry;
 use crate::chooser::{At, Chooser, load};
 use crate::load::{LoadError, explained, keep};
+use crate::takers::Takers;
 use crate::tree::TreeError;
 use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use narrows_forwarding::PortId;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod at_xdp {
@@ -17,6 +18,21 @@ mod at_xdp {
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod at_tcx {
     include!(concat!(env!("OUT_DIR"), "/router_tcx.skel.rs"));
+}
+
+/// A router whose programs hand the route that a frame takes to the tree behind them.
+struct Handing<'a>(&'a Router);
+
+impl<'a> Handing<'a> {
+    fn maps(&self) -> [BorrowedFd<'a>; 8] {
+        let [ingresses, vlan_ingresses, egresses, addresses, roots, chunks, hops] = self.0.maps();
+        let route = self.takers().route().as_fd();
+        [ingresses, vlan_ingresses, egresses, addresses, roots, chunks, hops, route]
+    }
+
+    fn takers(&self) -> &'a Takers {
+        self.0.takers()
+    }
 }
 
 impl Router {
@@ -37,6 +53,7 @@ impl Router {
     ) -> Result<Chooser, TreeError> {
         use {at_tcx::RouterTcxSkelBuilder as Tcx, at_xdp::RouterSkelBuilder as Xdp};
         let at = At { port, multi_buffer, entry, counted };
+        let handing = Handing(self);
         let load = || {
             Ok(load!(
                 [Xdp, Tcx],
@@ -48,9 +65,10 @@ impl Router {
                     own_addresses,
                     fib_roots,
                     fib_chunks,
-                    fib_hops
+                    fib_hops,
+                    route_taken
                 ],
-                self,
+                handing,
                 at
             ))
         };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::attach::Entry;
 use crate::chooser::Chooser;
-use crate::egress_port::{EGRESS_PORT_BYTES, PORT_SEAL, egress_port};
+use crate::egress_port::{PORT_SEAL, ROUTE_TAKEN_BYTES, egress_port, route_taken};
 use crate::front::{Does, Front, FrontMaps, FrontPort, Step, Term, Then};
 use crate::headers::Field;
 use crate::heartbeat::{Heart, Heartbeats};
@@ -15,6 +15,8 @@ use crate::test_run::{DROP, PASS, REDIRECT, TestRun, run_arriving};
 use crate::tree::tests::checksum;
 use narrows_link::routes::Follower;
 use narrows_link::routing::RoutingFacts;
+use narrows_packet::RouteTaken;
+use narrows_routes::Family;
 use narrows_units::Nanos;
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -29,6 +31,7 @@ mod follows;
 mod live;
 mod model;
 mod plane;
+mod taken;
 mod vlans;
 
 const LAN: PortId = PortId::FIRST;
@@ -266,7 +269,7 @@ impl Bed {
         assert_eq!(steered.steer.outcomes().unwrap(), counters);
         assert_eq!(verdict, REDIRECT);
         assert!(after == model::leaving(frame, from, to), "it leaves otherwise");
-        assert_eq!(before.len(), EGRESS_PORT_BYTES as usize);
+        assert_eq!(before.len(), ROUTE_TAKEN_BYTES as usize);
         assert_eq!(egress_port(&before, SEAL), Some(port.index() as u8));
     }
 }
@@ -973,7 +976,7 @@ fn what_another_program_left_in_front_of_a_frame_does_not_hide_the_port() {
             let routed = frame(NEAR, FAR, 8);
             let (TestRun { verdict, frame: after, .. }, left) = run(&routed);
             assert_eq!(verdict, REDIRECT);
-            assert_eq!(left.len(), EGRESS_PORT_BYTES as usize);
+            assert_eq!(left.len(), ROUTE_TAKEN_BYTES as usize);
             assert_eq!(egress_port(&left, SEAL), Some(1));
             assert_eq!(after, model::leaving(&routed, WAN_MAC, HOP));
             let own = frame(NEAR, "10.0.0.1", 8);
@@ -994,6 +997,14 @@ fn a_port_in_front_of_a_frame_counts_only_with_the_seal() {
     let good = written(1, SEAL);
     let plain = [1_u32.to_ne_bytes(), SEAL.to_ne_bytes()].concat();
     let translation = [4_u32.to_ne_bytes(), SEAL.to_ne_bytes()].concat();
+    // The route is told in front of it.
+    let told = [&7_u32.to_ne_bytes(), &9_u32.to_ne_bytes(), &good[..]].concat();
+    assert_eq!(route_taken(&told, SEAL), Some(RouteTaken { realms: 7, metric: 9 }));
+    assert_eq!(egress_port(&told, SEAL), Some(1));
+    for bytes in [&told[1..], &good, &told[..8], &[]] {
+        assert_eq!(route_taken(bytes, SEAL), None, "{bytes:x?}");
+    }
+    assert_eq!(route_taken(&told, SEAL ^ 1), None);
     let cases = [
         &good[..0],
         &good[1..],

@@ -63,6 +63,10 @@ pub enum Number {
     Tag,
     /// The priority that a filter in front has set.
     Priority,
+    /// The realms of the route that it takes: that of the source in the upper half.
+    Realms,
+    /// The metric of that route.
+    Metric,
 }
 
 /// A comparison with a value.
@@ -222,6 +226,8 @@ impl Test {
             Number::EtherType => (8, 0, 0, false),
             Number::Tag => (9, 0, 0, false),
             Number::Priority => (10, 0, 0, false),
+            Number::Realms => (12, 0, 0, false),
+            Number::Metric => (13, 0, 0, false),
         };
         let mut bytes = [0; TEST_BYTES];
         bytes[..8].copy_from_slice(&value.to_ne_bytes());

@@ -1,7 +1,8 @@
 //! Messages about routes, next-hop objects and neighbours.
 //!
 //! Only what is understood entirely is plain. An attribute that changes where packets go, and is
-//! not known here, makes a route one for which the kernel is asked.
+//! not known here, makes a route one for which the kernel is asked. Its realms are known all the
+//! same.
 
 use crate::address::ip;
 use crate::status::{each, u32_at};
@@ -15,6 +16,8 @@ pub(super) const ROUTE_HEADER: usize = 12;
 pub(super) const OBJECT_HEADER: usize = 8;
 /// `struct ndmsg`: family, padding, index, state, flags, type.
 pub(super) const NEIGHBOUR_HEADER: usize = 12;
+/// `struct rtnexthop`: length, flags, weight, index.
+const NEXT_HOP_HEADER: usize = 8;
 
 pub(super) const RTA_DST: u16 = 1;
 pub(super) const RTA_OIF: u16 = 4;
@@ -79,7 +82,7 @@ pub(super) fn route(body: &[u8]) -> Option<Route> {
     if len > family.bits() || flags & CLONED != 0 {
         return None;
     }
-    let (mut table, mut bits, mut metric, mut mtu) = (u32::from(table), 0, 0, 0);
+    let (mut table, mut bits, mut metric, mut mtu, mut realms) = (u32::from(table), 0, 0, 0, 0);
     let (mut ifindex, mut gateway, mut object) = (None, None, None);
     // A route for some sources only is none for the others.
     let mut is_plain = kind == libc::RTN_UNICAST && source_len == 0;
@@ -98,8 +101,13 @@ pub(super) fn route(body: &[u8]) -> Option<Route> {
         }),
         // The kernel may stop using it without a word.
         RTA_CACHEINFO => is_plain &= u32_at(value, EXPIRES).is_none_or(|expires| expires == 0),
-        RTA_PREFSRC | RTA_FLOW | RTA_PREF | RTA_UID => {}
-        // Several next hops, encapsulations, and what is not known.
+        RTA_FLOW => realms = u32_at(value, 0).unwrap_or_default(),
+        RTA_MULTIPATH => {
+            is_plain = false;
+            realms = realms_of_all(value);
+        }
+        RTA_PREFSRC | RTA_PREF | RTA_UID => {}
+        // Encapsulations, and what is not known.
         _ => is_plain = false,
     });
     let is_local = table == u32::from(libc::RT_TABLE_LOCAL);
@@ -114,7 +122,28 @@ pub(super) fn route(body: &[u8]) -> Option<Route> {
         _ => Target::Ask,
     };
     let prefix = Prefix::new(bits, len);
-    Some(Route { family, prefix, metric, tos, target, is_local })
+    Some(Route { family, prefix, metric, tos, realms, target, is_local })
+}
+
+/// The realms of several next hops; 0 if they differ, since the kernel says which one it takes, and
+/// not whose realm that is.
+fn realms_of_all(mut hops: &[u8]) -> u32 {
+    let mut all = None;
+    while let Some([low, high, ..]) = hops.get(..NEXT_HOP_HEADER) {
+        let len = usize::from(u16::from_ne_bytes([*low, *high]));
+        let Some(attributes) = hops.get(NEXT_HOP_HEADER..len) else { return 0 };
+        let mut realms = 0;
+        each(attributes, |kind, value| {
+            if kind == RTA_FLOW {
+                realms = u32_at(value, 0).unwrap_or_default();
+            }
+        });
+        if *all.get_or_insert(realms) != realms {
+            return 0;
+        }
+        hops = hops.get(len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all.unwrap_or(0)
 }
 
 /// A next-hop object, and its number.
@@ -201,6 +230,26 @@ mod tests {
         assert_ne!(target(&[gateway(), attribute(RTA_CACHEINFO, &cache)]), Target::Ask);
         cache[EXPIRES] = 1;
         assert_eq!(target(&[gateway(), attribute(RTA_CACHEINFO, &cache)]), Target::Ask);
+    }
+
+    #[test]
+    fn realms_are_of_the_route_or_of_all_its_next_hops() {
+        let realms = |more: Vec<u8>| route(&body(16, &[more])).unwrap().realms;
+        let flow = |realms: u32| attribute(RTA_FLOW, &realms.to_ne_bytes());
+        assert_eq!(realms(gateway()), 0);
+        assert_eq!(realms([gateway(), flow(0x5_000a)].concat()), 0x5_000a);
+        let hop = |of: Vec<u8>| {
+            let attributes = [gateway(), of].concat();
+            let len = (NEXT_HOP_HEADER + attributes.len()) as u16;
+            [&len.to_ne_bytes()[..], &[0, 0, 3, 0, 0, 0], &attributes].concat()
+        };
+        let several = |hops: &[Vec<u8>]| realms(attribute(RTA_MULTIPATH, &hops.concat()));
+        assert_eq!(several(&[hop(flow(10)), hop(flow(10))]), 10);
+        assert_eq!(several(&[hop(flow(10)), hop(flow(11))]), 0);
+        assert_eq!(several(&[hop(flow(10)), hop(vec![])]), 0);
+        assert_eq!(several(&[hop(vec![]), hop(vec![])]), 0);
+        assert_eq!(several(&[hop(flow(10)), vec![9, 0, 0, 0, 0, 0, 0, 0]]), 0, "cut off");
+        assert_eq!(several(&[vec![0; 8]]), 0, "no length");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::options::SessionOptions;
 use crate::plane::{InheritedPlane, Plane, Still};
 use crate::slow_path::SlowPaths;
 use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
+use crate::ways::Ways;
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{Chooser, Entry, Hook, Vlans};
 use narrows_classify::{ActionId, ActionKind};
@@ -183,6 +184,10 @@ impl InheritedPrograms {
 }
 
 impl InheritedPlane for InheritedPrograms {
+    fn ways(&self) -> Option<&Ways> {
+        self.plane.ways()
+    }
+
     fn take_in(&mut self, still: Still) -> Result<(), InstanceError> {
         let unfit = || InstanceError::Inheritance("its classes have no numbers".to_owned());
         if still.programs.len() != self.plans.len() {

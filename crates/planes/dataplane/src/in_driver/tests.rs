@@ -1,6 +1,6 @@
 //! Filters at qdiscs give a packet the same class in the driver as in a worker.
 
-use crate::random::{basic, filter, flower, frames, mark, words};
+use crate::random::{basic, filter, flower, frames, mark, route, words};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::Tree;
 use narrows_bpf::{Does, Entry, Front, FrontMaps, FrontPort, Hook, Step, Term, Then, XdpMode};
@@ -8,6 +8,7 @@ use narrows_classify::{
     Action, ActionId, ActionKind, Actions, Classification, Control, Counters, Filter, Filters,
     Found, Matches, Rules, Running, Subject,
 };
+use narrows_packet::RouteTaken;
 use narrows_policy::{ActionFlags, BoundAction, Handle, Plan};
 use narrows_tc::OfflineHost;
 use narrows_units::Nanos;
@@ -53,6 +54,7 @@ fn gact(index: u32) -> ActionId {
 fn filters() -> impl Strategy<Value = Vec<(Filter, usize, Vec<u32>)>> {
     let matches = prop_oneof![
         4 => flower(), 2 => words(), 4 => basic(), 1 => Just(Matches::All), 1 => mark(),
+        2 => route(),
     ];
     let actions = prop_oneof![
         5 => Just(Vec::new()), 1 => Just(vec![1]), 2 => Just(vec![2]), 1 => Just(vec![3]),
@@ -151,10 +153,12 @@ fn check(
     filters: Vec<(Filter, usize, Vec<u32>)>,
     frames: &[Vec<u8>],
     [mark, priority]: [u32; 2],
+    route: RouteTaken,
     [has_terms, at_tcx]: [bool; 2],
 ) -> Result<(), TestCaseError> {
     let (plan, compiled) = planned(of, filters, has_terms);
     let tree = tree(&compiled, at_tcx, [mark, priority]);
+    tree.take_route(route).unwrap();
     let Compiled { numbers, .. } = &compiled;
     let rules: &Rules = plan.rules.values().next().unwrap();
     let running = plan.actions.iter().map(|(key, bound)| {
@@ -170,6 +174,7 @@ fn check(
         let fates = after.iter().filter(|(fate, packets)| before[fate] < **packets);
         let fates: Vec<Fate> = fates.map(|(fate, _)| *fate).collect();
         let mut subject = Subject::new(frame).unwrap();
+        subject.set_route(route);
         subject.set_mark(mark);
         subject.priority = priority;
         let path = classification.classify(Found::default(), &mut subject, Nanos::ZERO);
@@ -206,6 +211,7 @@ proptest! {
         priority in prop_oneof![
             3 => Just(0), 1 => Just(6_u32), 1 => Just(0x1_0002), 1 => Just(0x9_0010),
         ],
+        (from, to, metric) in (0_u32..3, 0_u32..3, 0_u32..2),
         has_terms in any::<bool>(),
         at_tcx in any::<bool>(),
     ) {
@@ -213,6 +219,7 @@ proptest! {
             eprintln!("SKIPPED: {error}");
             return Ok(());
         }
-        check(of, filters, &frames, [mark, priority], [has_terms, at_tcx])?;
+        let route = RouteTaken { realms: from << 16 | to, metric };
+        check(of, filters, &frames, [mark, priority], route, [has_terms, at_tcx])?;
     }
 }

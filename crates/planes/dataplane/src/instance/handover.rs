@@ -1,7 +1,7 @@
 //! An instance that continues in another process: the state that it passes on, and how the other
 //! inherits it.
 
-use super::{Instance, InstanceOptions, planning, read_all, read_sets};
+use super::{Instance, InstanceOptions, planning, read_all, read_sets, ways};
 use crate::clock;
 use crate::counters::{self, QueueCounters};
 use crate::device::DeviceFacts;
@@ -193,6 +193,8 @@ impl Inherited {
             None => None,
             Some(plane) => Some(instance.inherit(plane, descriptors)?),
         };
+        let ways = inherited.as_ref().and_then(|inherited| inherited.ways());
+        ways::wait_for_realms(&instance.policy, ways);
         Ok(Self {
             instance,
             inherited,
@@ -266,6 +268,7 @@ impl Inherited {
             Some(Ok((plane, _))) => {
                 let hooks = plane.mode().hooks;
                 instance.plane = Some(plane);
+                instance.ask(ways::asks(&instance.policy));
                 instance.repairs.watch(&instance.options.forwarding, &hooks);
             }
             Some(Err(error)) => {

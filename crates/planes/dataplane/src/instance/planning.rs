@@ -112,6 +112,9 @@ pub(super) fn check_ports(policy: &Policy, ports: &Forwarding) -> Result<(), Ins
     if let Some((dev, _)) = policy.ports().find(|(dev, _)| !is_known(dev)) {
         return Err(InstanceError::ForeignPort(dev.to_owned()));
     }
+    if !ports.is_router() && policy.asked_routes().next().is_some() {
+        return Err(InstanceError::NoRoutes);
+    }
     let redirects = |port: &&String| !ports.is_paired() && policy.redirected(port).is_some();
     match ports.names().iter().find(redirects) {
         Some(port) => Err(InstanceError::Redirected(port.clone())),

@@ -4,16 +4,40 @@
 use super::{Instance, InstanceOptions};
 use crate::clock;
 use crate::error::InstanceError;
+use crate::routing::Routing;
 use crate::ways::Ways;
+use narrows_bpf::Asks;
+use narrows_classify::Route;
 use narrows_link::netfilter::{self, Hooks};
 use narrows_link::{LinkError, LinkEvent, neighbours};
+use narrows_policy::Policy;
 use narrows_units::Nanos;
+use std::time::Duration;
 
 /// How often stale neighbours are confirmed. An entry becomes stale after 15 to 45 seconds.
 const CONFIRMATION: Nanos = Nanos::from_secs(10);
 
+/// How long the first listing of routes may take before a process takes over from another. A full
+/// table takes two seconds.
+const LISTING: Duration = Duration::from_secs(5);
+
 const UNLISTED: &str = "the kernel does not list all that packets would pass by \
     (CONFIG_NETFILTER_NETLINK_HOOK, CAP_NET_ADMIN): see yourself that there is no firewall for them";
+
+/// What the filters of `policy` ask of the routes that packets take.
+pub(super) fn asks(policy: &Policy) -> Asks {
+    let of = |route: Route| if route.from.is_some() { Asks::Source } else { Asks::Route };
+    policy.asked_routes().map(of).max().unwrap_or_default()
+}
+
+/// Waits until a router's programs know the realms of routes, if filters of `policy` ask for them.
+pub(super) fn wait_for_realms(policy: &Policy, ways: Option<&Ways>) {
+    let mut asked = policy.asked_routes();
+    let routes = ways.and_then(Ways::routing).and_then(Routing::routes);
+    if let Some(routes) = routes.filter(|_| asked.any(|route| route.metric.is_none())) {
+        routes.wait_until_listed(LISTING);
+    }
+}
 
 impl Instance {
     /// Why a router must not route, or a switch not switch: netfilter or IPsec would not see what
@@ -62,6 +86,13 @@ impl Instance {
         if routing.is_some_and(|routing| routing.concerns(event))
             && let Err(error) = plane.follow()
         {
+            self.events.warn(error.to_string());
+        }
+    }
+
+    /// Has a router's programs find out what filters ask of routes.
+    pub(super) fn ask(&mut self, asks: Asks) {
+        if let Some(Err(error)) = self.plane.as_mut().map(|plane| plane.ask(asks)) {
             self.events.warn(error.to_string());
         }
     }

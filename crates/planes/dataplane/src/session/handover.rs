@@ -188,6 +188,10 @@ impl InheritedSession {
 }
 
 impl InheritedPlane for InheritedSession {
+    fn ways(&self) -> Option<&Ways> {
+        self.prepared.ways.as_ref()
+    }
+
     /// Queues the packets of the other process's workers, and continues each limit from where it
     /// was.
     fn take_in(&mut self, still: Still) -> Result<(), InstanceError> {

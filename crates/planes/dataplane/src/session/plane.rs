@@ -13,7 +13,7 @@ use crate::upgrade::state::PlaneManifest;
 use crate::ways::Ways;
 use crate::worker_report::WorkerReport;
 use crate::workers::{Ended, Standstill};
-use narrows_bpf::{Hook, Pulse, SetTables, SteerError};
+use narrows_bpf::{Asks, Hook, Pulse, SetTables, SteerError};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{DeviceId, PerDevice, PortId};
 use narrows_link::Device;
@@ -128,6 +128,10 @@ impl Plane for Session {
 
     fn follow(&mut self) -> Result<(), InstanceError> {
         Ok(self.prepared.ways.as_mut().map_or(Ok(()), Ways::follow)?)
+    }
+
+    fn ask(&mut self, asks: Asks) -> Result<(), InstanceError> {
+        Ok(self.prepared.ways.as_mut().map_or(Ok(()), |ways| ways.ask(asks))?)
     }
 
     fn slow_path_refusal(&self) -> Option<&str> {

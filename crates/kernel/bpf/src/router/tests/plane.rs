@@ -14,11 +14,11 @@ fn hook_of(entry: Entry) -> Hook {
 }
 
 /// A router on the XDP plane: a program for `lan`, and a tree for each port.
-struct Plane<'a> {
-    bed: &'a Bed,
-    router: Router,
+pub(super) struct Plane<'a> {
+    pub(super) bed: &'a Bed,
+    pub(super) router: Router,
     program: Chooser,
-    trees: Vec<Tree>,
+    pub(super) trees: Vec<Tree>,
     lan: u32,
     way: (Entry, bool),
 }
@@ -48,7 +48,7 @@ impl<'a> Plane<'a> {
     }
 
     /// The verdict on a frame that arrives at `lan`, as XDP's, and the frame after it.
-    fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
+    pub(super) fn run(&self, frame: &[u8]) -> (u32, Vec<u8>) {
         self.bed.follow(&self.router);
         let (entry, program) = (self.program.entry(), self.program.program());
         let TestRun { verdict, frame, .. } = match entry {
@@ -78,6 +78,11 @@ impl<'a> Plane<'a> {
 /// Runs `work` for each way to be attached, in one bed.
 fn in_each_plane(work: impl Fn(Plane<'_>) + Send + Sync) {
     in_a_bed(|bed| WAYS.into_iter().map(|way| Plane::new(bed, way)).for_each(&work));
+}
+
+/// The same where programs look into images first.
+pub(super) fn in_each_plane_by_tables(work: impl Fn(Plane<'_>) + Send + Sync) {
+    in_one_bed(true, &|bed| WAYS.into_iter().map(|way| Plane::new(bed, way)).for_each(&work));
 }
 
 /// A plan with one class of this many bytes a second, which is sold a second ahead.

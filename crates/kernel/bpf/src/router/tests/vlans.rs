@@ -159,7 +159,7 @@ fn mirror() -> Mirror {
 
 fn list(mirror: &mut Mirror, family: Family, address: IpAddr, len: u8, target: Target) {
     let prefix = Prefix::new(bits_of(address), len);
-    let route = Route { family, prefix, metric: 0, tos: 0, target, is_local: false };
+    let route = Route { family, prefix, metric: 0, tos: 0, realms: 0, target, is_local: false };
     mirror.list(&route);
 }
 
