@@ -36,7 +36,7 @@ use crate::progress::Progress;
 use crate::receiving::Threaded;
 use crate::requirements::{self, ETHTOOL, IP, Refusal};
 use crate::{Rounds, Testbed, cpu};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use narrows_units::Rate;
 use serde::Deserialize;
 use serde_json::Value;
@@ -293,6 +293,7 @@ fn limit_of(cell: Cell, samples: &BTreeMap<Cell, Vec<Sample>>) -> Result<Option<
     let passed = samples.get(&Cell { system: unlimited, ..cell }).and_then(|rounds| rounds.last());
     let passed = passed.context("what passes without a limit was not measured")?;
     let bits = passed.packets_per_second * FRAME_BYTES as f64 * 8.0;
+    ensure!(bits > 0.0, "nothing arrived: {} without a limit", unlimited.name());
     Ok(Some(Rate::from_bits_per_sec((bits / 2.0) as u64)))
 }
 

@@ -132,7 +132,7 @@ static __always_inline int is_too_long(struct context *ctx, const struct member 
 		return 0;
 	tag_beside(ctx, &beside);
 	within = beside ? 0 : tag_within(ctx);
-	return !within || !is_of_vlan(within->type) || bytes - 4 > leaves->mtu;
+	return !within || !is_of_vlan(within->type) || bytes - TAG_BYTES > leaves->mtu;
 }
 
 /* Finds out where a frame leaves, and changes nothing but its source's mark. Returns what becomes
