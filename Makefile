@@ -230,12 +230,13 @@ explore-properties: deps
 	PROPTEST_RNG_SEED=$$seed $(MAKE) --no-print-directory crate-tests || \
 	{ echo "again: PROPTEST_RNG_SEED=$$seed make explore-properties"; exit 1; }
 
-# What the short form of the machines leaves out, on one of them. MACHINE= says which.
+# What the short form of the machines leaves out, of a router or of a switch, on one of them. MACHINE=
+# says on which, CHECK= what.
 MACHINES := $(foreach kernel,7.x 6.12 6.1,$(kernel:%=%-igb) $(kernel:%=%-virtio_net) $(kernel:%=%-veth))
 explore-machine: $(PROGRAMS)
-	@machine=$${MACHINE:-$$(shuf -n 1 -e $(MACHINES))}; \
-	target/debug/vmlab --check router $$machine || \
-	{ echo "again: MACHINE=$$machine make explore-machine"; exit 1; }
+	@machine=$${MACHINE:-$$(shuf -n 1 -e $(MACHINES))}; check=$${CHECK:-$$(shuf -n 1 -e router switch)}; \
+	target/debug/vmlab --check $$check $$machine || \
+	{ echo "again: MACHINE=$$machine CHECK=$$check make explore-machine"; exit 1; }
 
 # Every interleaving of the lock-free parts, with tiny constants.
 loom: deps

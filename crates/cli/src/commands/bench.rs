@@ -8,7 +8,7 @@ use super::report::print;
 use crate::output;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use frames::{Drain, FloodFrames, LiveFrames, RoutedFrames};
+use frames::{Drain, FloodFrames, LiveFrames, RoutedFrames, SwitchedFrames};
 use look_ups::LookUps;
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
@@ -16,7 +16,7 @@ use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
     Rounds, Testbed, accuracy, attack, control, forward, interrupt, latency, pacing, policing,
-    routing, tree, uneven, waking,
+    routing, switching, tree, uneven, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -71,9 +71,22 @@ enum What {
     ///
     /// With one route and with a table of 1,000,000, to one destination and to 60,000 in turn:
     /// packets per second of one core, CPU time a packet, and the ratio to the kernel, interleaved
-    /// in one run. Needs root and two cores.
+    /// in one run. With one route also what limits add where packets leave: a tree of four levels
+    /// on the XDP plane, and `cake` on the other, beside a wire with the same. Needs root and two
+    /// cores.
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured in each round")))]
     Router(InRounds),
+    /// Switching of 64-byte frames from a driver: Narrows on both planes beside the kernel's bridge,
+    /// which looks at VLAN tags or does not.
+    ///
+    /// With 1, 1,000 and 60,000 stations behind each port, which the bridge knows: packets per
+    /// second of one core, CPU time a packet, and the ratio to the bridge, interleaved in one run.
+    /// Needs root and two cores.
+    #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured in each round")))]
+    #[command(after_long_help = "Examples:
+  narrows bench switch
+  narrows bench switch --seconds 1 --rounds 5 --json")]
+    Switch(InRounds),
     Flood(Flood),
     Policing(Policing),
     Qdisc(Qdisc),
@@ -88,6 +101,7 @@ enum What {
     LiveFrames(LiveFrames),
     FloodFrames(FloodFrames),
     RoutedFrames(RoutedFrames),
+    SwitchedFrames(SwitchedFrames),
     LookUps(LookUps),
     Drain(Drain),
     CakeWork(CakeWork),
@@ -108,6 +122,7 @@ impl Bench {
             What::TreeReal(tree) => tree.execute(),
             What::Busy(rounds) => rounds.execute(tree::busy::run),
             What::Router(rounds) => rounds.execute(routing::run),
+            What::Switch(rounds) => rounds.execute(switching::run),
             What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
             What::Qdisc(qdisc) => qdisc.execute(),
@@ -122,6 +137,7 @@ impl Bench {
             What::LiveFrames(frames) => frames.execute(),
             What::FloodFrames(frames) => frames.execute(),
             What::RoutedFrames(frames) => frames.execute(),
+            What::SwitchedFrames(frames) => frames.execute(),
             What::LookUps(look_ups) => look_ups.execute(),
             What::Drain(drain) => drain.execute(),
             What::CakeWork(work) => work.execute(),

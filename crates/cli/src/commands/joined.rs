@@ -41,7 +41,7 @@ pub struct Joined {
     /// Switch between these interfaces: they are ports of one kernel bridge, which learns, ages,
     /// floods, and knows spanning tree and VLANs. Frames between stations that it knows leave in
     /// the driver, and all others through the bridge. Where there is none, Narrows makes one. It
-    /// forwards by itself when this process is gone (docs/ports.md).
+    /// forwards by itself when this process is gone (docs/switch.md).
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     switch: Vec<String>,
 }

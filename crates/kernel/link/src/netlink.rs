@@ -173,10 +173,22 @@ pub(crate) fn messages(datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[
     })
 }
 
+/// As much of a listing as the kernel ever puts into one datagram. It puts that much into one only
+/// for those who have asked for as much before, and begins a bridge's table anew for each: with
+/// 120,000 stations and the few that fit into a page, that takes seconds.
+const MOST_AT_ONCE: usize = 32 << 10;
+
 /// Receives a datagram of any length, from the kernel only.
 pub(crate) fn receive(socket: &Socket) -> io::Result<Vec<u8>> {
+    let whole = || -> io::Result<_> {
+        let length = libc::MSG_PEEK | libc::MSG_TRUNC;
+        let (length, _) = socket.recv_from(&mut Vec::new(), length)?;
+        let mut datagram = Vec::with_capacity(length.max(MOST_AT_ONCE));
+        let (_, from) = socket.recv_from(&mut datagram, 0)?;
+        Ok((datagram, from))
+    };
     loop {
-        match socket.recv_from_full() {
+        match whole() {
             Ok((datagram, from)) if from.port_number() == 0 => return Ok(datagram),
             Ok(_) => continue,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,

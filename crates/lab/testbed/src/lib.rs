@@ -47,6 +47,7 @@ pub mod pacing;
 pub mod policing;
 pub mod routing;
 pub mod rrul;
+pub mod switching;
 mod traffic;
 pub mod tree;
 pub mod uneven;
@@ -64,4 +65,4 @@ pub use network::{
 pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, stream, tcp};
 
 use harness::{hogs, plot, table};
-use measure::listen;
+use measure::{arrivals, listen};

@@ -1,6 +1,7 @@
 //! The kernel's counters over time: rates, delays, CPU time, balances.
 
 pub mod accounting;
+pub(crate) mod arrivals;
 pub mod capture;
 pub mod counters;
 pub mod cpu;

@@ -12,7 +12,13 @@
 //! leave most of them out. A router is measured once it knows all routes. What a look-up alone
 //! takes is measured in test runs in the same network: in the table of Narrows, and by the kernel
 //! for programs (`bpf_fib_lookup`).
+//!
+//! *With a limit.* A tree of classes or `cake` at the port where packets leave is measured with one
+//! route of IPv4, on one core: the tree beside the same plane without it, `cake` beside a wire with
+//! the same `cake`. Where a limit binds, it is half of what passed without, and what it drops
+//! counts as a packet, too.
 
+mod limit;
 mod report;
 mod system;
 mod table;
@@ -21,8 +27,8 @@ mod tables;
 
 pub use report::{Report, Row};
 
+use crate::arrivals::{self, Sample};
 use crate::bed::{CLIENT, CLIENT_MAC, PORT_A, PORT_B, SERVER, SERVER_MAC, written};
-use crate::counters::Counters;
 use crate::frames;
 use crate::narrows::Instance;
 use crate::process;
@@ -30,7 +36,8 @@ use crate::progress::Progress;
 use crate::receiving::Threaded;
 use crate::requirements::{self, ETHTOOL, IP, Refusal};
 use crate::{Rounds, Testbed, cpu};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use narrows_units::Rate;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -40,7 +47,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
-use system::System;
+use system::{Limited, System};
 
 /// How many addresses the destinations are.
 const DESTINATIONS: [usize; 2] = [1, 60_000];
@@ -54,9 +61,6 @@ const HOPS: u8 = 64;
 const LISTING: Duration = Duration::from_secs(120);
 /// How often look-ups are measured for a table, each by the median of many runs.
 const LOOK_UPS: usize = 3;
-/// How long a load runs before it is measured.
-const WARM_UP: Duration = Duration::from_millis(500);
-
 /// The MAC address to which the client sends.
 const ROUTER_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 4];
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
@@ -98,14 +102,6 @@ pub(crate) struct Cell {
     routes: usize,
     destinations: usize,
     system: System,
-}
-
-/// The measurement of one round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    packets_per_second: f64,
-    /// Run time of the threads that route, in seconds per second.
-    cores: f64,
 }
 
 /// Why a cell was not measured.
@@ -216,31 +212,29 @@ pub fn run(options: &Rounds) -> Result<Report> {
     let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
     let mut absent = Absences::new();
     let mut look_ups: BTreeMap<Cell, Vec<f64>> = BTreeMap::new();
-    let systems: Vec<System> =
-        System::ALL.into_iter().filter(|system| system.absent().is_none()).collect();
-    let cpus: Vec<usize> = CPUS.into_iter().filter(|cpus| enough(cores.len(), *cpus)).collect();
-    let tables = Family::ALL.len() * 2 * cpus.len();
-    let steps = tables * DESTINATIONS.len() * systems.len();
+    let why = |cell: &Cell| match enough(cores.len(), cell.cpus) {
+        true => cell.system.absent(),
+        false => Some(format!(
+            "{cpus} cores that route and {cpus} that send are {}; this machine has {}",
+            2 * cell.cpus,
+            cores.len(),
+            cpus = cell.cpus
+        )),
+    };
+    let steps = Family::ALL
+        .into_iter()
+        .flat_map(|family| {
+            tables(family).flat_map(move |(routes, cpus)| cells(family, routes, cpus))
+        })
+        .filter(|cell| why(cell).is_none())
+        .count();
     let mut progress = Progress::over(u64::from(options.rounds) * steps as u64);
     for family in Family::ALL {
         let networks = Networks::of(family)?;
-        for (routes, cpus) in
-            family.routes().into_iter().flat_map(|routes| CPUS.map(|cpus| (routes, cpus)))
-        {
-            let cells = System::ALL.into_iter().flat_map(|system| {
-                DESTINATIONS.map(|destinations| Cell { family, cpus, routes, destinations, system })
-            });
-            let why = |system: System| match enough(cores.len(), cpus) {
-                true => system.absent(),
-                false => Some(format!(
-                    "{cpus} cores that route and {cpus} that send are {}; this machine has {}",
-                    2 * cpus,
-                    cores.len()
-                )),
-            };
+        for (routes, cpus) in tables(family) {
             let (cells, missing): (Vec<Cell>, Vec<Cell>) =
-                cells.partition(|cell| why(cell.system).is_none());
-            absent.extend(missing.into_iter().filter_map(|cell| Some((cell, why(cell.system)?))));
+                cells(family, routes, cpus).partition(|cell| why(cell).is_none());
+            absent.extend(missing.into_iter().filter_map(|cell| Some((cell, why(&cell)?))));
             if cells.is_empty() {
                 continue;
             }
@@ -250,7 +244,8 @@ pub fn run(options: &Rounds) -> Result<Report> {
                 for cell in &cells {
                     let what = format!("{} to {}", cell.system.name(), cell.destinations);
                     progress.begin(&format!("round {round} of {}: {what}", options.rounds));
-                    let sample = measure(&bed, &networks, *cell, &cores, options)?;
+                    let limit = limit_of(*cell, &samples)?;
+                    let sample = measure(&bed, &networks, *cell, limit, &cores, options)?;
                     samples.entry(*cell).or_default().push(sample);
                 }
             }
@@ -271,6 +266,35 @@ pub fn run(options: &Rounds) -> Result<Report> {
     }
     drop(progress);
     Report::new(&samples, &look_ups, &absent)
+}
+
+/// The tables of a family, each on so many cores.
+fn tables(family: Family) -> impl Iterator<Item = (usize, usize)> {
+    family.routes().into_iter().flat_map(|routes| CPUS.map(|cpus| (routes, cpus)))
+}
+
+/// What is measured with a table, in the order of a round.
+fn cells(family: Family, routes: usize, cpus: usize) -> impl Iterator<Item = Cell> {
+    let of = move |system| {
+        DESTINATIONS.map(|destinations| Cell { family, cpus, routes, destinations, system })
+    };
+    System::ALL.into_iter().flat_map(of).filter(|cell| {
+        let is_plain = (cell.family, cell.routes, cell.cpus) == (Family::Ipv4, 1, 1);
+        is_plain || cell.system.limit().is_none()
+    })
+}
+
+/// The limit of `cell`, if it has one. One that binds is half of what passed in this round without.
+fn limit_of(cell: Cell, samples: &BTreeMap<Cell, Vec<Sample>>) -> Result<Option<Rate>> {
+    let Some(Limited { unlimited, binds, .. }) = cell.system.limit() else { return Ok(None) };
+    if !binds {
+        return Ok(Some(limit::FAR_ABOVE));
+    }
+    let passed = samples.get(&Cell { system: unlimited, ..cell }).and_then(|rounds| rounds.last());
+    let passed = passed.context("what passes without a limit was not measured")?;
+    let bits = passed.packets_per_second * FRAME_BYTES as f64 * 8.0;
+    ensure!(bits > 0.0, "nothing arrived: {} without a limit", unlimited.name());
+    Ok(Some(Rate::from_bits_per_sec((bits / 2.0) as u64)))
 }
 
 /// Whether `cores` suffice for as many senders as `cpus` that route. A single core is shared.
@@ -358,6 +382,7 @@ fn measure(
     bed: &Testbed,
     networks: &Networks,
     cell: Cell,
+    limit: Option<Rate>,
     cores: &[usize],
     options: &Rounds,
 ) -> Result<Sample> {
@@ -367,8 +392,11 @@ fn measure(
     bed.take_redirected(true)?;
     let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), routers)?;
     let running = cell.system.start(bed, program, routers)?;
-    if running.is_narrows() {
+    if cell.system.has_routes() {
         wait_for_routes(bed, program, cell)?;
+    }
+    if let Some(rate) = limit {
+        running.set_limit(cell.system, rate)?;
     }
     // What is no UDP over IPv4 is for the server itself, but nothing is of IPv6.
     let drain = ["bench", "drain", SERVER, "--udp"];
@@ -381,24 +409,9 @@ fn measure(
         let words = ["bench", "routed-frames", CLIENT, &bytes, &core, &file];
         Instance::start_in(bed.client(), program, &words)
     };
-    let _senders = senders.iter().map(send).collect::<Result<Vec<_>>>()?;
-    let mut arrived = Counters::of(bed.server(), SERVER)?;
-    let mut look = || -> Result<_> {
-        let mut time = receives.cpu()? + running.cpu()?;
-        for thread in cpu::softirq_threads() {
-            time += cpu::of_process(thread)?;
-        }
-        Ok((Instant::now(), arrived.read()?.rx_packets, time))
-    };
-    thread::sleep(WARM_UP);
-    let start = look()?;
-    thread::sleep(*window);
-    let end = look()?;
-    let seconds = (end.0 - start.0).as_secs_f64();
-    Ok(Sample {
-        packets_per_second: (end.1 - start.1) as f64 / seconds,
-        cores: (end.2 - start.2).as_secs_f64() / seconds,
-    })
+    let start = || senders.iter().map(send).collect::<Result<Vec<_>>>();
+    let busy = || Ok(receives.cpu()? + running.cpu()?);
+    arrivals::measure(bed, *window, start, busy, || running.dropped())
 }
 
 #[cfg(test)]
@@ -409,6 +422,32 @@ mod tests {
     fn each_core_that_routes_has_one_that_sends() {
         assert!(enough(1, 1) && enough(2, 1));
         assert!(!enough(3, 2) && enough(4, 2));
+    }
+
+    #[test]
+    fn limits_are_measured_with_one_route_of_ipv4_on_one_core() {
+        let limited = |(family, routes, cpus)| {
+            cells(family, routes, cpus).filter(|cell| cell.system.limit().is_some()).count()
+        };
+        assert_eq!(limited((Family::Ipv4, 1, 1)), 6 * DESTINATIONS.len());
+        for others in [(Family::Ipv4, 1, 2), (Family::Ipv4, 1_000_000, 1), (Family::Ipv6, 1, 1)] {
+            assert_eq!(limited(others), 0, "{others:?}");
+        }
+    }
+
+    #[test]
+    fn a_limit_that_binds_is_half_of_what_passed_without() {
+        let cell =
+            |system| Cell { family: Family::Ipv4, cpus: 1, routes: 1, destinations: 1, system };
+        let sample =
+            |packets| Sample { packets_per_second: packets, taken_per_second: packets, cores: 1.0 };
+        let samples = BTreeMap::from([(cell(System::NarrowsXdp), vec![sample(1e6), sample(2e6)])]);
+        let limit = |system| limit_of(cell(system), &samples);
+        assert_eq!(limit(System::Kernel).unwrap(), None);
+        assert_eq!(limit(System::NarrowsXdpTree).unwrap(), Some(limit::FAR_ABOVE));
+        let half = Rate::from_bits_per_sec(512_000_000);
+        assert_eq!(limit(System::NarrowsXdpTreeBinding).unwrap(), Some(half));
+        assert!(limit(System::NarrowsXskCakeBinding).is_err());
     }
 
     #[test]

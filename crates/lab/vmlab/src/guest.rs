@@ -5,6 +5,7 @@ mod bed;
 mod cake;
 mod checks;
 mod networks;
+mod segment;
 mod shaper;
 mod traffic;
 mod trunk;

@@ -88,6 +88,32 @@ impl RoutedFrames {
     }
 }
 
+/// Send short UDP frames through a switch, from and to one station after the other, until this is
+/// ended.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct SwitchedFrames {
+    /// The interface by which they leave.
+    device: String,
+    /// The length of a frame, without the frame check sequence.
+    #[arg(value_parser = clap::value_parser!(u16).range(60..=9216))]
+    bytes: u16,
+    /// The core that sends.
+    #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
+    core: u16,
+    /// How many stations there are on each side.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    stations: u32,
+}
+
+impl SwitchedFrames {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let frame = frames::udp(frames::port(0), SINK_MAC, self.bytes.into())?;
+        let driver = driver::Driver::switched(number(&self.device)?, self.stations)?;
+        send(&driver, &frame, self.core.into())
+    }
+}
+
 /// Drop what arrives, before it has a socket buffer, until this is ended.
 #[derive(Args)]
 #[command(hide = true)]

@@ -4,10 +4,11 @@
  *
  * A packet that came in at a device, and the kernel forwards it, is a stranger's, and so is an error
  * that a stranger's packet has caused (RFC 792, RFC 4443): a flood of either is theirs. All else is
- * the box's own. Of that, neighbour discovery and what is marked as network control (CS6 and CS7,
- * RFC 4594: BGP, OSPF, BFD) is what keeps the box connected. Errors are marked so, too, and are not
- * among it. Where a packet came in is the kernel's to say, so nothing in a packet from outside makes
- * it control.
+ * the box's own. Of that, neighbour discovery, the groups that the box is in or asks for, and what is
+ * marked as network control (CS6 and CS7, RFC 4594: BGP, OSPF, BFD, IGMP) is what keeps the box
+ * connected. MLD (RFC 2710, 3810) says of groups of IPv6 what IGMP says, and has no mark. Errors are
+ * marked so, too, and are not among it. Where a packet came in is the kernel's to say, so nothing in
+ * a packet from outside makes it control.
  *
  * Control may always be sent, up to an eighth of a rate. Answers can bear the marks of questions: so
  * it has a bound, too.
@@ -43,6 +44,11 @@ enum sender {
 #define FIRST_INFORMATION 128
 #define FIRST_OF_DISCOVERY 133
 #define LAST_OF_DISCOVERY 137
+/* Those of MLD. */
+#define LISTENER_QUERY 130
+#define LISTENER_REPORT 131
+#define LISTENER_DONE 132
+#define LISTENER_REPORT_2 143
 
 static __always_inline int is_error_v4(__u8 type)
 {
@@ -66,7 +72,26 @@ static __always_inline enum sender sender_v4(struct __sk_buff *ctx)
 	return is_error_v4(*type) ? STRANGER : BOX;
 }
 
-/* The box's own ICMPv6 has no headers between but for options to each hop, as of MLD. */
+/* Options to each hop, as many as MLD has: they alert routers (RFC 2711). */
+struct alert {
+	__u8 nexthdr;
+	__u8 more;		/* of 8 bytes each */
+	__u8 options[6];
+};
+
+static __always_inline int is_mld(struct __sk_buff *ctx, struct alert *alert)
+{
+	__u8 *type = (void *)(alert + 1);
+
+	if ((void *)(type + 1) > data_end_of(ctx))
+		return 0;
+	if (alert->nexthdr != IPPROTO_ICMPV6 || alert->more)
+		return 0;
+	return *type == LISTENER_QUERY || *type == LISTENER_REPORT || *type == LISTENER_DONE ||
+	       *type == LISTENER_REPORT_2;
+}
+
+/* The box's own ICMPv6 has no headers between but for those of MLD. */
 static __always_inline enum sender sender_v6(struct __sk_buff *ctx)
 {
 	struct ipv6hdr *ip = data_of(ctx) + sizeof(struct ethhdr);
@@ -74,6 +99,8 @@ static __always_inline enum sender sender_v6(struct __sk_buff *ctx)
 
 	if ((void *)(type + 1) > data_end_of(ctx))
 		return BOX;
+	if (ip->nexthdr == IPPROTO_HOPOPTS && is_mld(ctx, (void *)(ip + 1)))
+		return CONTROL;
 	if (ip->nexthdr != IPPROTO_ICMPV6)
 		return (ip->priority << 4) >= NETWORK_CONTROL ? CONTROL : BOX;
 	if (*type < FIRST_INFORMATION)

@@ -102,23 +102,38 @@ static __always_inline int is_in(__u64 ports, __u32 port)
 	return ports >> (port & (PORTS_MAX - 1)) & 1;
 }
 
-/* Whether the frame, of which so many bytes are behind its Ethernet header and its tag, is too long
- * for `leaves`. What is to be cut fits, as in the kernel. */
-#ifndef TCX
-static __always_inline int is_too_long(struct xdp_md *ctx, int is_tagged,
-				       const struct member *leaves)
+static __always_inline int is_of_vlan(__be16 type)
 {
-	return size_of(ctx).bytes - sizeof(struct ethhdr) - 4 * is_tagged > leaves->mtu;
+	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
+}
+
+/* The bytes behind the Ethernet header, without a tag beside the packet; 0 of what is to be cut. */
+#ifndef TCX
+static __always_inline __u32 bytes_behind(struct xdp_md *ctx)
+{
+	return size_of(ctx).bytes - sizeof(struct ethhdr);
 }
 #else
-static __always_inline int is_too_long(struct __sk_buff *ctx, int is_tagged,
-				       const struct member *leaves)
+static __always_inline __u32 bytes_behind(struct __sk_buff *ctx)
 {
-	int within = is_tagged && !ctx->vlan_present;
-
-	return !ctx->gso_size && ctx->len - sizeof(struct ethhdr) - 4 * within > leaves->mtu;
+	return ctx->gso_size ? 0 : ctx->len - sizeof(struct ethhdr);
 }
 #endif
+
+/* Whether the frame is too long for `leaves`. The outermost tag does not count, as in the kernel,
+ * whether the bridge looks at it or not. */
+static __always_inline int is_too_long(struct context *ctx, const struct member *leaves)
+{
+	__u32 bytes = bytes_behind(ctx);
+	struct tag *within;
+	__be16 beside;
+
+	if (bytes <= leaves->mtu)
+		return 0;
+	tag_beside(ctx, &beside);
+	within = beside ? 0 : tag_within(ctx);
+	return !within || !is_of_vlan(within->type) || bytes - TAG_BYTES > leaves->mtu;
+}
 
 /* Finds out where a frame leaves, and changes nothing but its source's mark. Returns what becomes
  * of it. */
@@ -145,8 +160,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	if (arrives->tag_type) {
 		tag = outermost_tag(ctx);
 		is_tagged = tag.type == arrives->tag_type;
-		if (!is_tagged &&
-		    (tag.type == bpf_htons(ETH_P_8021Q) || tag.type == bpf_htons(ETH_P_8021AD)))
+		if (!is_tagged && is_of_vlan(tag.type))
 			return OTHER_TAG;
 		vid = is_tagged ? bpf_ntohs(tag.control) & VID_MASK : arrives->pvid;
 		if (!vid)
@@ -184,7 +198,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 		return ISOLATED;
 	if ((arrives->flags | leaves->flags) & IS_SPECIAL)
 		return SPECIAL;
-	if (is_too_long(ctx, is_tagged, leaves))
+	if (is_too_long(ctx, leaves))
 		return TOO_LONG;
 	is_untagged_there = is_in(vlan->untagged, way->port);
 	way->is_tagged = is_tagged;

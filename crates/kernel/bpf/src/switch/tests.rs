@@ -198,6 +198,35 @@ fn the_same_is_true_behind_a_gate_and_at_tcx() {
 }
 
 #[test]
+fn a_tag_makes_no_frame_too_long_whether_the_bridge_looks_at_it_or_not() {
+    if !is_root() {
+        return;
+    }
+    let [from, to] = [model::MACS[0], model::MACS[1]];
+    for entry in [Entry::Own, Entry::Tcx] {
+        let switch = Switch::new().unwrap();
+        let program = Program::chooser(&switch, entry, false);
+        for (tag_type, vid) in [(Some(0x8100), 100), (None, 0)] {
+            let member = Member { forwards: true, mtu: model::MTU, tag_type, ..Member::default() };
+            let stations = [(from, HERE), (to, PortId::from(1))];
+            let bridge = Bridge {
+                members: [member; model::PORTS],
+                vlans: [[(true, false); 4]; model::PORTS],
+                stations: stations
+                    .map(|(mac, at)| (Station { mac, vid }, Location::Port(at)))
+                    .into(),
+            };
+            for (more, outcome) in [(0, Outcome::Switched), (1, Outcome::TooLong)] {
+                let payload = model::MTU as usize + more;
+                let frame = Frame { to, source: from, tags: vec![(0x8100, 100)], payload };
+                let became = agrees(&switch, &program, &bridge, &frame).unwrap();
+                assert_eq!(became, outcome, "{entry:?}, {tag_type:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_table_that_is_full_says_so_and_takes_what_it_has() {
     if !is_root() {
         return;

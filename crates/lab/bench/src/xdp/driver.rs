@@ -15,6 +15,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 const FLOOD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/flood.bpf.o"));
 const TOWARDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/towards.bpf.o"));
+const STATIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stations.bpf.o"));
 const DROP_UDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drop_udp.bpf.o"));
 
 /// Frames of one call of the kernel, which takes tens of milliseconds to begin and to end, however
@@ -70,6 +71,16 @@ impl Driver {
             IpAddr::V6(ip) => ip.octets(),
         };
         Self::varying(TOWARDS, &constants, interface, destinations.iter().map(octets))
+    }
+
+    /// Frames leave by `interface`, as many as the core sends, through a switch: from one of so many
+    /// stations after the other, each to the one on the other side with the same number. A station's
+    /// address is 06, 01 on this side and 02 on the other, and its number in network order.
+    ///
+    /// # Errors
+    /// If the kernel does not load the program that sends.
+    pub fn switched(interface: u32, stations: u32) -> Result<Self> {
+        Self::with(STATIONS, &[u64::from(stations)], interface)
     }
 
     /// With `addresses`, which differ from frame to frame.
@@ -221,6 +232,23 @@ mod tests {
                 };
                 assert_eq!((to, hops), (wanted, 64));
             }
+        }
+    }
+
+    #[test]
+    fn what_goes_through_a_switch_is_from_each_station_to_its_peer() {
+        if fs::metadata("/proc/self").unwrap().uid() != 0 {
+            eprintln!("SKIPPED: loading BPF programs needs root");
+            return;
+        }
+        let driver = Driver::switched(NOWHERE, 300).unwrap();
+        let mut frame = vec![0; 64];
+        for number in (0..300).chain([0]) {
+            let run = test_run(driver.program.as_fd(), &frame, 1).unwrap();
+            frame = run.frame;
+            let [high, low] = u16::to_be_bytes(number);
+            assert_eq!((run.verdict, &frame[..6]), (REDIRECT, &[6, 2, 0, 0, high, low][..]));
+            assert_eq!(frame[6..12], [6, 1, 0, 0, high, low]);
         }
     }
 

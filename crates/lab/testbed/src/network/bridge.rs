@@ -19,17 +19,31 @@ impl<'a> Bridge<'a> {
     /// Joins the ports of `bed`. It sends nothing itself, and no frame passes the firewall of IP,
     /// which would slow it down where the kernel has `br_netfilter`.
     pub fn over(bed: &'a Testbed) -> Result<Self> {
+        Self::with(bed, "")
+    }
+
+    /// The same with more `settings`, in the words of `ip link add … type bridge`.
+    pub fn with(bed: &'a Testbed, settings: &str) -> Result<Self> {
         for protocol in ["iptables", "ip6tables", "arptables"] {
             // A kernel without it has no such setting.
             let _ = bed.shaper().set(&format!("bridge.bridge-nf-call-{protocol}"), "0");
         }
-        ip(bed, &format!("link add name {BRIDGE} type bridge stp_state 0 mcast_snooping 0"))?;
+        let quiet = "stp_state 0 mcast_snooping 0";
+        ip(bed, &format!("link add name {BRIDGE} type bridge {quiet} {settings}"))?;
         let bridge = Self { bed };
         ip(bed, &format!("link set {BRIDGE} up"))?;
         for port in [PORT_A, PORT_B] {
             ip(bed, &format!("link set {port} master {BRIDGE}"))?;
         }
         Ok(bridge)
+    }
+
+    /// Tells it where stations are, as if it had just learned that: a line for each, in the words of
+    /// `bridge`.
+    pub fn know(&self, lines: &str) -> Result<()> {
+        let mut bridge = Command::new("bridge");
+        process::run_with(bridge.args(["-n", self.bed.shaper().name(), "-batch", "-"]), lines)
+            .map(drop)
     }
 
     /// Puts the kernel's own qdisc at the root of `port`, in `tc`'s words.

@@ -13,6 +13,8 @@ pub struct Tool {
 
 /// Namespaces, devices and addresses.
 pub const IP: Tool = Tool { program: "ip", package: "iproute2" };
+/// Who is behind which port of a bridge.
+pub const BRIDGE: Tool = Tool { program: "bridge", package: "iproute2" };
 /// Qdiscs of the kernel.
 pub const TC: Tool = Tool { program: "tc", package: "iproute2" };
 /// Offloads, which a veth must not have here.

@@ -1,18 +1,22 @@
 //! The routers that are compared.
 
+use super::limit::Shape;
 use super::{PORT_A, PORT_B};
 use crate::Testbed;
 use crate::cpu;
 use crate::narrows::Instance;
 use crate::process;
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
+use narrows_units::Rate;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The program of xdp-tools that routes in the driver. Debian 12 has a release without it.
 const XDP_FORWARD: &str = "xdp-forward";
+/// The drop reason that no limit causes.
+const RING_FULL: &str = "ring_full";
 
-/// A router.
+/// A router, or what one with a limit is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum System {
     /// The kernel's own forwarding.
@@ -23,11 +27,46 @@ pub(crate) enum System {
     NarrowsXdp,
     /// Narrows with workers, each on the core of a thread that receives.
     NarrowsXsk,
+    /// [`Self::NarrowsXdp`] with a tree of classes whose limit is far above what passes.
+    NarrowsXdpTree,
+    /// The same with a limit that binds.
+    NarrowsXdpTreeBinding,
+    /// Narrows with workers as a wire, with `cake` whose limit is far above what passes.
+    WireXskCake,
+    /// [`Self::NarrowsXsk`] with the same.
+    NarrowsXskCake,
+    /// [`Self::WireXskCake`] with a limit that binds.
+    WireXskCakeBinding,
+    /// [`Self::NarrowsXskCake`] with the same.
+    NarrowsXskCakeBinding,
+}
+
+/// What a system with a limit has, and what it is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limited {
+    pub(super) shape: Shape,
+    /// Whether the limit binds.
+    pub(super) binds: bool,
+    /// Half of what this one passes is a limit that binds.
+    pub(super) unlimited: System,
+    /// What the same packet takes in this one is what it is beside.
+    pub(super) beside: Option<System>,
 }
 
 impl System {
-    pub(super) const ALL: [Self; 4] =
-        [Self::Kernel, Self::XdpForward, Self::NarrowsXdp, Self::NarrowsXsk];
+    /// In the order of a round: what others are compared with comes before them.
+    pub(super) const ALL: [Self; 10] = [
+        Self::Kernel,
+        Self::XdpForward,
+        Self::NarrowsXdp,
+        Self::NarrowsXsk,
+        Self::NarrowsXdpTree,
+        Self::NarrowsXdpTreeBinding,
+        Self::WireXskCake,
+        Self::NarrowsXskCake,
+        Self::WireXskCakeBinding,
+        Self::NarrowsXskCakeBinding,
+    ];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -35,7 +74,48 @@ impl System {
             Self::XdpForward => XDP_FORWARD,
             Self::NarrowsXdp => "narrows-xdp",
             Self::NarrowsXsk => "narrows-xsk",
+            Self::NarrowsXdpTree => "narrows-xdp-tree",
+            Self::NarrowsXdpTreeBinding => "narrows-xdp-tree-binding",
+            Self::WireXskCake => "wire-xsk-cake",
+            Self::NarrowsXskCake => "narrows-xsk-cake",
+            Self::WireXskCakeBinding => "wire-xsk-cake-binding",
+            Self::NarrowsXskCakeBinding => "narrows-xsk-cake-binding",
         }
+    }
+
+    /// The limit that it has.
+    pub(super) const fn limit(self) -> Option<Limited> {
+        let tree = Limited {
+            shape: Shape::Tree,
+            binds: false,
+            unlimited: Self::NarrowsXdp,
+            beside: Some(Self::NarrowsXdp),
+        };
+        let cake = Limited {
+            shape: Shape::Cake,
+            binds: false,
+            unlimited: Self::WireXskCake,
+            beside: None,
+        };
+        match self {
+            Self::Kernel | Self::XdpForward | Self::NarrowsXdp | Self::NarrowsXsk => None,
+            Self::NarrowsXdpTree => Some(tree),
+            Self::NarrowsXdpTreeBinding => Some(Limited { binds: true, ..tree }),
+            Self::WireXskCake => Some(cake),
+            Self::NarrowsXskCake => Some(Limited { beside: Some(Self::WireXskCake), ..cake }),
+            Self::WireXskCakeBinding => Some(Limited { binds: true, ..cake }),
+            Self::NarrowsXskCakeBinding => {
+                Some(Limited { binds: true, beside: Some(Self::WireXskCakeBinding), ..cake })
+            }
+        }
+    }
+
+    /// Whether it is Narrows, and has a table of routes.
+    pub(super) const fn has_routes(self) -> bool {
+        !matches!(
+            self,
+            Self::Kernel | Self::XdpForward | Self::WireXskCake | Self::WireXskCakeBinding
+        )
     }
 
     /// What it needs besides the threads that receive.
@@ -43,8 +123,16 @@ impl System {
         match self {
             Self::Kernel => None,
             Self::XdpForward => Some("newer xdp-tools than 1.3, as in Debian 13"),
-            Self::NarrowsXdp => Some("drivers that send what is redirected to them"),
-            Self::NarrowsXsk => Some("a worker on each core that routes, beside what receives"),
+            Self::NarrowsXdp | Self::NarrowsXdpTree | Self::NarrowsXdpTreeBinding => {
+                Some("drivers that send what is redirected to them")
+            }
+            Self::NarrowsXsk
+            | Self::WireXskCake
+            | Self::NarrowsXskCake
+            | Self::WireXskCakeBinding
+            | Self::NarrowsXskCakeBinding => {
+                Some("a worker on each core that routes, beside what receives")
+            }
         }
     }
 
@@ -65,16 +153,23 @@ impl System {
     ) -> Result<Running<'a>> {
         let ports = format!("{PORT_A},{PORT_B}");
         let cores = cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-        let plane: &[&str] = match self {
+        let words: [&[&str]; 2] = match self {
             Self::Kernel => return Ok(Running::Kernel),
             Self::XdpForward => {
                 bed.shaper().run(XDP_FORWARD, &["load", "-m", "native", PORT_A, PORT_B])?;
                 return Ok(Running::XdpForward(bed));
             }
-            Self::NarrowsXdp => &["--plane", "xdp", "--xdp", "native"],
-            Self::NarrowsXsk => &["--cores", &cores],
+            Self::NarrowsXdp | Self::NarrowsXdpTree | Self::NarrowsXdpTreeBinding => {
+                [&["--router", &ports], &["--plane", "xdp", "--xdp", "native"]]
+            }
+            Self::NarrowsXsk | Self::NarrowsXskCake | Self::NarrowsXskCakeBinding => {
+                [&["--router", &ports], &["--cores", &cores]]
+            }
+            Self::WireXskCake | Self::WireXskCakeBinding => {
+                [&["--ports", &ports, "--fail-closed"], &["--cores", &cores]]
+            }
         };
-        let words = [&["run", "--router", &ports], plane].concat();
+        let words = [&["run"][..], words[0], words[1]].concat();
         Ok(Running::Narrows(Instance::start_command(bed, program, &words)?))
     }
 }
@@ -87,9 +182,12 @@ pub(super) enum Running<'a> {
 }
 
 impl Running<'_> {
-    /// Whether it is Narrows.
-    pub(super) fn is_narrows(&self) -> bool {
-        matches!(self, Self::Narrows(_))
+    /// Gives it the limit of `system` at `rate`.
+    pub(super) fn set_limit(&self, system: System, rate: Rate) -> Result<()> {
+        match (self, system.limit()) {
+            (Self::Narrows(instance), Some(limit)) => instance.tc_batch(&limit.shape.lines(rate)),
+            _ => bail!("{} has no limit", system.name()),
+        }
     }
 
     /// The run time of its own threads.
@@ -98,6 +196,15 @@ impl Running<'_> {
             Self::Narrows(instance) => cpu::of_process(instance.id()),
             Self::Kernel | Self::XdpForward(_) => Ok(Duration::ZERO),
         }
+    }
+
+    /// What its limit has dropped so far.
+    pub(super) fn dropped(&self) -> Result<u64> {
+        let Self::Narrows(instance) = self else { return Ok(0) };
+        let show = instance.show()?;
+        let port = show.port(PORT_B).context("narrows show does not list port B")?;
+        let ring_full = port.total.drops_by_reason.get(RING_FULL).copied();
+        Ok(port.total.drops - ring_full.unwrap_or_default())
     }
 }
 
@@ -120,6 +227,16 @@ fn found(program: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_system_is_compared_with_is_measured_before_it() {
+        for (number, system) in System::ALL.into_iter().enumerate() {
+            let Some(limit) = system.limit() else { continue };
+            let before = &System::ALL[..number];
+            assert!(!limit.binds || before.contains(&limit.unlimited), "{system:?}");
+            assert!(limit.beside.is_none_or(|other| before.contains(&other)), "{system:?}");
+        }
+    }
 
     #[test]
     fn a_program_is_found_where_the_path_leads() {

@@ -36,13 +36,18 @@ pub struct End {
 }
 
 impl End {
+    /// Has its device send only what a wire can carry.
+    pub fn switch_offloads_off(&self) {
+        // Drivers support different subsets.
+        for pair in OFFLOADS {
+            let _ = self.namespace.run("ethtool", &[&["-K", self.device], &pair[..]].concat());
+        }
+    }
+
     /// Sets its device up, with its addresses. The device is in its namespace already.
     pub fn set_up(&self) -> Result<()> {
         let Self { namespace, ip, tagged_ip, device } = self;
-        // Drivers support different subsets.
-        for pair in OFFLOADS {
-            let _ = namespace.run("ethtool", &[&["-K", device], &pair[..]].concat());
-        }
+        self.switch_offloads_off();
         let vlan = format!("{device}.{VLAN}");
         let id = VLAN.to_string();
         let tagged = ["link", "add", "link", device, "name", &vlan, "type", "vlan", "id", &id];

@@ -1,6 +1,6 @@
 //! The checks of a cell, in order. Each leaves Narrows running and the ports unchanged, except
-//! those at the end: `stop`, and the checks of the XDP plane, of the stick, of the router and of
-//! libxdp's dispatcher, which start and stop instances of their own.
+//! those at the end: `stop`, and the checks of the XDP plane, of the stick, of the router, of the
+//! switch and of libxdp's dispatcher, which start and stop instances of their own.
 
 mod dispatcher;
 mod exchange;
@@ -9,6 +9,7 @@ mod policing;
 mod routed_vlans;
 mod router;
 mod stick;
+mod switch;
 
 use super::Verdict::{self, Passed, Skipped};
 use super::bed::{Bed, End, PORTS, Ring, ip};
@@ -86,6 +87,15 @@ const ROUTER_XDP_KILLED: (&str, CheckFunction) = ("router xdp kill -9", router::
 const VLANS: (&str, CheckFunction) = ("router VLANs", routed_vlans::workers);
 const VLANS_XDP: (&str, CheckFunction) = ("router VLANs xdp plane", routed_vlans::xdp_plane);
 const DRIVERS_OF_ROUTER: [&str; 3] = DRIVERS_OF_STICK;
+/// The switch: the same drivers.
+const OF_SWITCH: &[(&str, CheckFunction)] =
+    &[SWITCH, SWITCH_UNBIND, SWITCH_KILLED, SWITCH_XDP, SWITCH_XDP_KILLED];
+const SWITCH: (&str, CheckFunction) = ("switch", switch::workers);
+const SWITCH_UNBIND: (&str, CheckFunction) = ("switch unbind", switch::unbind);
+const SWITCH_KILLED: (&str, CheckFunction) = ("switch kill -9", switch::kill);
+const SWITCH_XDP: (&str, CheckFunction) = ("switch xdp plane", switch::xdp_plane);
+const SWITCH_XDP_KILLED: (&str, CheckFunction) = ("switch xdp kill -9", switch::xdp_kill);
+const DRIVERS_OF_SWITCH: [&str; 3] = DRIVERS_OF_STICK;
 /// Those beside another program. They depend on the kernel, and take a minute or two: one driver
 /// with zero copy and one without hardware suffice.
 const BESIDE: &[(&str, CheckFunction)] = &[JOINED, FIRST, IN_DRIVER, KILLED];
@@ -112,8 +122,19 @@ const LEFT_TO_OTHERS: [(&str, &str); 11] = [
     ("veth", ROUTER_XDP.0),
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 6] =
-    [ROUTER.0, ROUTER_UNBIND.0, ROUTER_KILLED.0, ROUTER_XDP_KILLED.0, VLANS.0, VLANS_XDP.0];
+const LEFT_OUT: [&str; 11] = [
+    ROUTER.0,
+    ROUTER_UNBIND.0,
+    ROUTER_KILLED.0,
+    ROUTER_XDP_KILLED.0,
+    VLANS.0,
+    VLANS_XDP.0,
+    SWITCH.0,
+    SWITCH_UNBIND.0,
+    SWITCH_KILLED.0,
+    SWITCH_XDP.0,
+    SWITCH_XDP_KILLED.0,
+];
 
 /// The checks of a driver; `short` without those that another machine runs.
 pub fn of(
@@ -122,15 +143,17 @@ pub fn of(
 ) -> impl Iterator<Item = &'static (&'static str, CheckFunction)> {
     let stick = if DRIVERS_OF_STICK.contains(&driver) { OF_STICK } else { &[] };
     let router = if DRIVERS_OF_ROUTER.contains(&driver) { OF_ROUTER } else { &[] };
+    let switch = if DRIVERS_OF_SWITCH.contains(&driver) { OF_SWITCH } else { &[] };
     let beside = if DRIVERS_BESIDE.contains(&driver) { BESIDE } else { &[] };
     let is_left =
         move |name| short && (LEFT_OUT.contains(&name) || LEFT_TO_OTHERS.contains(&(driver, name)));
-    ALL.iter().chain(stick).chain(router).chain(beside).filter(move |(name, _)| !is_left(*name))
+    let all = ALL.iter().chain(stick).chain(router).chain(switch).chain(beside);
+    all.filter(move |(name, _)| !is_left(*name))
 }
 
 /// The names of all checks.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    [ALL, OF_STICK, OF_ROUTER, BESIDE].into_iter().flatten().map(|(name, _)| *name)
+    [ALL, OF_STICK, OF_ROUTER, OF_SWITCH, BESIDE].into_iter().flatten().map(|(name, _)| *name)
 }
 
 /// The bed with Narrows between its ports.

@@ -51,6 +51,14 @@ fn v6(class: u8, next: u8, first: u8) -> Vec<u8> {
     frame
 }
 
+/// ICMPv6 of `kind` behind options to each hop: a router alert, as MLD has it (RFC 2711).
+fn alerting(kind: u8) -> Vec<u8> {
+    let mut frame = v6(0, 0, 0);
+    frame[54..62].copy_from_slice(&[58, 0, 5, 2, 0, 0, 1, 0]);
+    frame[62] = kind;
+    frame
+}
+
 fn arp() -> Vec<u8> {
     let mut frame = vec![0; 60];
     frame[12..14].copy_from_slice(&[8, 6]);
@@ -80,7 +88,7 @@ fn sender(share: &SlowPathShare, program: &SlowPath, frame: &[u8], from: u32) ->
     }
 }
 
-/// The same, by RFC 792, 4443, 4861 and 4594.
+/// The same, by RFC 792, 2710, 3810, 4443, 4861 and 4594.
 fn model(frame: &[u8], from: u32) -> Sender {
     if from != 0 {
         return Sender::Stranger;
@@ -100,6 +108,13 @@ fn model(frame: &[u8], from: u32) -> Sender {
             133..=137 => Sender::Control,
             _ => Sender::Box,
         },
+        (0x86dd, 63..)
+            if frame[20] == 0
+                && frame[54..56] == [58, 0]
+                && matches!(frame[62], 130..=132 | 143) =>
+        {
+            Sender::Control
+        }
         (0x86dd, 55..) if frame[14] & 15 >= 0xc => Sender::Control,
         _ => Sender::Box,
     }
@@ -121,15 +136,34 @@ fn strangers_cannot_pass_for_the_box_nor_the_box_s_answers_for_control() {
 }
 
 #[test]
+fn which_groups_the_box_is_in_is_control_though_options_stand_in_front() {
+    let Some((share, program)) = limited(1_000) else { return };
+    let of = |frame: &[u8], from| sender(&share, &program, frame, from);
+    for kind in [130, 131, 132, 143] {
+        assert_eq!(of(&alerting(kind), 0), Sender::Control, "{kind}");
+        assert_eq!(of(&alerting(kind), FAR), Sender::Stranger, "{kind} of another");
+    }
+    assert_eq!(of(&alerting(128), 0), Sender::Box, "a ping that alerts routers");
+    let longer = |mut frame: Vec<u8>| {
+        frame[55] = 1;
+        frame
+    };
+    assert_eq!(of(&longer(alerting(143)), 0), Sender::Box, "another header is elsewhere");
+    assert_eq!(of(&alerting(143)[..62], 0), Sender::Box, "without its type");
+}
+
+#[test]
 fn senders_are_told_as_the_rfcs_have_it_whatever_the_bytes_are() {
     let Some((share, program)) = limited(1_000) else { return };
     let ether_type = prop_oneof![Just([8, 0]), Just([8, 6]), Just([0x86, 0xdd]), any::<[u8; 2]>()];
-    let protocol = prop_oneof![Just(1u8), Just(58), Just(6), any::<u8>()];
+    let protocol = prop_oneof![Just(1u8), Just(58), Just(6), Just(0), any::<u8>()];
     let bytes = prop::collection::vec(any::<u8>(), 34..120);
-    let cases = (bytes, ether_type, protocol, any::<bool>(), 0x40u8..0x50);
+    // What options to each hop begin with, and the type behind them.
+    let options = (prop_oneof![Just([58u8, 0]), any::<[u8; 2]>()], 127u8..146);
+    let cases = (bytes, ether_type, protocol, any::<bool>(), 0x40u8..0x50, options);
     let mut runner = proptest::test_runner::TestRunner::default();
     runner
-        .run(&cases, |(mut frame, ether_type, protocol, is_own, first)| {
+        .run(&cases, |(mut frame, ether_type, protocol, is_own, first, (options, kind))| {
             frame[12..14].copy_from_slice(&ether_type);
             match ether_type {
                 [8, 0] => (frame[14], frame[23]) = (first, protocol),
@@ -137,6 +171,10 @@ fn senders_are_told_as_the_rfcs_have_it_whatever_the_bytes_are() {
                     (frame[14], frame[20]) = (0x60 | frame[14] & 15, protocol);
                     // As long as the kernel asks of a test.
                     frame.resize(frame.len().max(54), 0);
+                    if protocol == 0 && frame.len() > 62 {
+                        frame[54..56].copy_from_slice(&options);
+                        frame[62] = kind;
+                    }
                 }
                 // A tag would be taken off.
                 _ => prop_assume!(!matches!(ether_type, [0x81, 0] | [0x88, 0xa8])),

@@ -101,7 +101,7 @@ impl Bridge {
         let there = &self.members[port];
         let (is_member, is_untagged) = self.is_member(port, vid);
         let is_tagged = here.tag_type.is_some() && !frame.tags.is_empty();
-        let behind_tag = frame.payload + 4 * (frame.tags.len() - usize::from(is_tagged));
+        let behind_tag = frame.payload + 4 * frame.tags.len().saturating_sub(1);
         let reasons = [
             (!there.forwards, Outcome::NotForwarding),
             (!is_member, Outcome::NotInVlan),
