@@ -174,7 +174,7 @@ impl Mirror {
         }
     }
 
-    /// How many next hops there are, each once.
+    /// How many next hops there are, each once for the realms and metric of the routes to it.
     pub fn hops(&self) -> usize {
         self.hops.len()
     }
