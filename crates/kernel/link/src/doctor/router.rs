@@ -316,10 +316,10 @@ mod tests {
     use super::*;
     use crate::doctor::facts::fit_router;
     use crate::doctor::{WantedPlane, blockers, judge_router};
+    use crate::netfilter::Flowtables;
     use crate::routing::VlanRouting;
     use crate::{Address, PeerId};
     use narrows_forwarding::{Tag, TagProtocol};
-    use crate::netfilter::Flowtables;
 
     fn address(ip: &str) -> Address {
         Address { ip: ip.parse().unwrap(), prefix: 24 }
