@@ -404,7 +404,7 @@ event: joined eth1 and eth2
         assert!(text.contains("no neighbour 2, on queues without a worker 5\n"), "{text}");
         show.ports[0].unserved = 0;
         show.ports[0].routes = [("by_flow".into(), 3), ("no_flow".into(), 1)].into();
-        let text = show.to_string();
+        let text = show.render();
         assert!(text.contains("\n  by flow 3, no flow 1\n"), "{text}");
         show.ports[0].routes = [("switched".into(), 5), ("group".into(), 2)].into();
         assert!(show.render().contains("\n  switched 5, group 2\n"));
