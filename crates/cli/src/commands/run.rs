@@ -95,7 +95,8 @@ pub struct Run {
 
     /// Route or switch also where netfilter has hooks for forwarded packets (rules, NAT, connection
     /// tracking), or where there are IPsec policies for routed ones. What is forwarded in the
-    /// driver passes by all of that. Only with --router and --switch.
+    /// driver passes by all of that. Only with --router and --switch. A router whose ports are in a
+    /// flowtable needs it not: it routes the connections that the firewall has accepted.
     #[arg(long, conflicts_with_all = ["ports", "stick"])]
     skip_netfilter: bool,
 

@@ -55,9 +55,9 @@ pub struct Port {
     /// several ports, at the first of them.
     #[serde(default)]
     pub others: u64,
-    /// In a router and a switch: what became of frames that arrived here, by outcome. `routed` and
-    /// `switched` ones leave through a port, all others but those of `blackhole` went to the
-    /// kernel.
+    /// In a router and a switch: what became of frames that arrived here, by outcome. `routed`,
+    /// `by_flow` and `switched` ones leave through a port, all others but those of `blackhole` went
+    /// to the kernel.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub routes: BTreeMap<String, u64>,
     /// What the kernel itself sent through this port, beside the queues: its own packets, and those

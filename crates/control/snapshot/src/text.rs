@@ -86,7 +86,7 @@ impl Snapshot {
 }
 
 /// The outcomes of frames that a router and a switch forwarded.
-const LEFT: [&str; 2] = ["routed", "switched"];
+const LEFT: [&str; 3] = ["routed", "by_flow", "switched"];
 
 impl Port {
     fn write(&self, out: &mut String, is_closed: bool) -> std::fmt::Result {
@@ -403,6 +403,9 @@ event: joined eth1 and eth2
         let text = show.render();
         assert!(text.contains("no neighbour 2, on queues without a worker 5\n"), "{text}");
         show.ports[0].unserved = 0;
+        show.ports[0].routes = [("by_flow".into(), 3), ("no_flow".into(), 1)].into();
+        let text = show.render();
+        assert!(text.contains("\n  by flow 3, no flow 1\n"), "{text}");
         show.ports[0].routes = [("switched".into(), 5), ("group".into(), 2)].into();
         assert!(show.render().contains("\n  switched 5, group 2\n"));
         show.ports[0].routes = [("unknown_source".into(), 2)].into();

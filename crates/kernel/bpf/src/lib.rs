@@ -48,7 +48,9 @@ pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use outcome::{Outcome, OutcomeCounters};
 pub use own_address::OwnAddress;
-pub use router::{AskFib, Asks, FibAnswer, Ingress, Interface, Router, SourceCheck, VLANS_MAX};
+pub use router::{
+    AskFib, Asks, FibAnswer, Ingress, Interface, RoutedBy, Router, SourceCheck, VLANS_MAX,
+};
 pub use routes::{RouteTables, RoutesError};
 pub use sets::{SetTables, SetsError};
 pub use slow_path::{SlowPath, SlowPathCounters, SlowPathShare};

@@ -8,8 +8,9 @@ use std::ops::{AddAssign, Index};
 /// Declares [`Outcome`] in the order of `enum outcome` of `programs/outcomes.h`.
 macro_rules! outcomes {
     ($($(#[doc = $doc:literal])* $outcome:ident $name:literal,)*) => {
-        /// What became of a frame. All but [`Routed`](Self::Routed), [`Switched`](Self::Switched)
-        /// and [`Blackhole`](Self::Blackhole) went to the kernel as they arrived.
+        /// What became of a frame. All but [`Routed`](Self::Routed), [`ByFlow`](Self::ByFlow),
+        /// [`Switched`](Self::Switched) and [`Blackhole`](Self::Blackhole) went to the kernel as
+        /// they arrived.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Outcome {
             $($(#[doc = $doc])* $outcome,)*
@@ -93,13 +94,27 @@ outcomes! {
     Isolated "isolated",
     /// One of the ports does more than to forward.
     Special "special",
+    /// It leaves through a port, as a flow of the flowtable.
+    ByFlow "by_flow",
+    /// In no flow of the flowtable: a first packet, a fragment, neither TCP nor UDP.
+    NoFlow "no_flow",
+    /// SYN, FIN or RST of TCP: the kernel follows connections by it.
+    Handshake "handshake",
+    /// Its route is not its flow's.
+    OtherWay "other_way",
 }
 
 pub(crate) const OUTCOMES: usize = Outcome::ALL.len();
 
 /// The frames of each outcome, on all CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutcomeCounters(pub(crate) [u64; OUTCOMES]);
+
+impl Default for OutcomeCounters {
+    fn default() -> Self {
+        Self([0; OUTCOMES])
+    }
+}
 
 impl OutcomeCounters {
     /// From the frames of each outcome, in the order of [`Outcome::ALL`]. Missing ones are 0.
@@ -119,7 +134,7 @@ impl OutcomeCounters {
 
     /// The frames that left through a port.
     pub fn left(&self) -> u64 {
-        self[Outcome::Routed] + self[Outcome::Switched]
+        self[Outcome::Routed] + self[Outcome::ByFlow] + self[Outcome::Switched]
     }
 
     /// The frames that went to the kernel.

@@ -12,6 +12,9 @@
 //! is counted by reason ([`Outcome`](crate::Outcome)). The kernel routes it, answers it, or drops
 //! it.
 //!
+//! *By routes or by flows* ([`RoutedBy`]). Where the kernel has a firewall or NAT, only what is of a
+//! flow in its flowtable is routed.
+//!
 //! Non-goals: routes, and their changes; what becomes of a frame at the port through which it
 //! leaves.
 
@@ -131,6 +134,17 @@ impl Interface {
     }
 }
 
+/// Which packets programs route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RoutedBy {
+    /// Those to which a route leads.
+    #[default]
+    Routes,
+    /// Of these only those of flows in the kernel's flowtable, whose translation they get. It needs
+    /// the kernel function `bpf_xdp_flow_lookup` (Linux 6.11), and programs at XDP.
+    Flows,
+}
+
 /// What the programs of all devices of a router share.
 pub struct Router {
     ingresses: MapHandle,
@@ -140,6 +154,7 @@ pub struct Router {
     takers: Takers,
     /// Where routes are looked up.
     tables: [OwnedFd; 3],
+    routed_by: RoutedBy,
 }
 
 impl Router {
@@ -164,6 +179,7 @@ impl Router {
                 addresses: map(MapType::Hash, "own_addresses", [16, 4, OWN_ADDRESSES_MAX], some)?,
                 takers: Takers::new()?,
                 tables: owned(tables.maps())?,
+                routed_by: RoutedBy::default(),
             })
         })
     }
@@ -206,6 +222,17 @@ impl Router {
     #[must_use]
     pub fn sealed(self, seal: u32) -> Self {
         Self { takers: self.takers.sealed(seal), ..self }
+    }
+
+    /// This router, whose programs route by these.
+    #[must_use]
+    pub fn routed_by(self, routed_by: RoutedBy) -> Self {
+        Self { routed_by, ..self }
+    }
+
+    /// By what its programs route.
+    pub fn by(&self) -> RoutedBy {
+        self.routed_by
     }
 
     /// Where frames go on that it routes, on the XDP plane.

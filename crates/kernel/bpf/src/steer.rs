@@ -18,7 +18,7 @@ use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
 use crate::outcome::OutcomeCounters;
 use crate::own_address::OwnAddress;
-use crate::router::Router;
+use crate::router::{RoutedBy, Router};
 use crate::switch::Switch;
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -41,6 +41,10 @@ mod translated {
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod routing {
     include!(concat!(env!("OUT_DIR"), "/steer_router.skel.rs"));
+}
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod by_flows {
+    include!(concat!(env!("OUT_DIR"), "/steer_flow.skel.rs"));
 }
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod switching {
@@ -289,14 +293,30 @@ impl Steer {
         port: PortId,
     ) -> Result<Self, SteerError> {
         let settings = Settings::of(own_mac.into(), multi_buffer, seal, watchdog, entry);
-        load_choosing!(
-            routing::SteerRouterSkelBuilder,
-            steer_router,
-            [ingresses, vlan_ingresses, egresses, own_addresses, fib_roots, fib_chunks, fib_hops],
-            router,
-            port,
-            settings
-        )
+        macro_rules! load {
+            ($builder:ty) => {
+                load_choosing!(
+                    $builder,
+                    steer_router,
+                    [
+                        ingresses,
+                        vlan_ingresses,
+                        egresses,
+                        own_addresses,
+                        fib_roots,
+                        fib_chunks,
+                        fib_hops
+                    ],
+                    router,
+                    port,
+                    settings
+                )
+            };
+        }
+        match router.by() {
+            RoutedBy::Routes => load!(routing::SteerRouterSkelBuilder),
+            RoutedBy::Flows => load!(by_flows::SteerFlowSkelBuilder),
+        }
     }
 
     /// Loads the program for a device that is the port `port` of `switch`, as

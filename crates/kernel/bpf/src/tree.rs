@@ -104,6 +104,11 @@ pub enum TreeError {
     /// Filters are in front of what leads to it.
     #[error("filters are in front of what chooses a port, and not of a tree behind it")]
     Routed,
+    /// A router's programs at tcx cannot ask the kernel's flowtable.
+    #[error(
+        "the kernel lets only XDP programs ask a flowtable, and none at tcx: leave out --xdp tcx"
+    )]
+    FlowsAtTcx,
     /// It cannot be attached.
     #[error(transparent)]
     Attach(#[from] AttachError),

@@ -15,6 +15,10 @@
 //!   or labelled networking set; br_netfilter's, which looks at bridged packets. Whether a table of
 //!   iptables has rules cannot be seen, so it counts.
 //!
+//! A connection that the firewall has accepted may be handed to a *flowtable* ([`Flowtables`]).
+//! Then its packets pass only what is at devices and IPsec policies, also in the kernel
+//! ([`Hooks::beside_flows`]). So a router's programs may route packets of its flows.
+//!
 //! To list hooks or policies may load the kernel's module that lists them. It needs CAP_NET_ADMIN.
 //!
 //! Non-goals: what the rules say; noticing changes (it is cheap to list again).
@@ -24,6 +28,10 @@ use crate::status::{each, text};
 use crate::{LinkError, ipsec};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use std::fs;
+
+mod flowtables;
+
+pub use flowtables::Flowtables;
 
 /// Subsystems and messages of nfnetlink.
 const GET_HOOKS: u16 = 12 << 8;
@@ -83,6 +91,31 @@ pub struct Hooks {
     /// chains of nf_tables, tables of iptables and connection tracking in use were found; or it
     /// does not permit to list IPsec policies.
     pub complete: bool,
+    /// Those that packets of a flow in a flowtable pass, too.
+    pub beside_flows: Vec<String>,
+    /// What the devices have of flowtables.
+    pub flowtables: Flowtables,
+}
+
+impl Hooks {
+    /// The flowtable by which a router may route: its flows have passed all that there is.
+    pub fn flows(&self) -> Option<&str> {
+        match &self.flowtables {
+            Flowtables::Ready(name) if self.beside_flows.is_empty() => Some(name),
+            _ => None,
+        }
+    }
+
+    /// What to change so that a router between `devices` may route by flows, in words; nothing if
+    /// it may.
+    pub fn remedy(&self, devices: &[&str]) -> Option<String> {
+        match &self.beside_flows[..] {
+            [] => self.flowtables.remedy(devices),
+            beside => {
+                Some(format!("remove what also packets of flows pass: {}", beside.join(", ")))
+            }
+        }
+    }
 }
 
 /// Finds what would see packets that the kernel routes between `devices` and their VLANs in the
@@ -94,7 +127,7 @@ pub struct Hooks {
 pub fn routed_hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
     let vlans = crate::vlan::names_on(devices)?;
     let all: Vec<&str> = devices.iter().copied().chain(vlans.iter().map(|it| &**it)).collect();
-    hooks(&all)
+    seen(&all, devices)
 }
 
 /// Finds what would see packets that the kernel routes between `devices` in the namespace of the
@@ -104,10 +137,21 @@ pub fn routed_hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
 ///
 /// Without CAP_NET_ADMIN, and if the kernel does not answer.
 pub fn hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
+    seen(devices, devices)
+}
+
+/// What sees packets between `devices`, and the flowtable of `ports`, below which VLANs are.
+fn seen(devices: &[&str], ports: &[&str]) -> Result<Hooks, LinkError> {
     let mut hooks = of_netfilter(devices)?;
     match ipsec::found()? {
-        Some(policies) => hooks.found.extend(policies),
+        Some(policies) => {
+            hooks.found.extend(policies.iter().cloned());
+            hooks.beside_flows.extend(policies);
+        }
         None => hooks.complete = false,
+    }
+    if !hooks.found.is_empty() {
+        hooks.flowtables = flowtables::of(ports)?;
     }
     Ok(hooks)
 }
@@ -146,17 +190,24 @@ fn of_netfilter(devices: &[&str]) -> Result<Hooks, LinkError> {
 fn of_families(families: &[u8], devices: &[&str]) -> Result<Hooks, LinkError> {
     let Some(hooks) = all_hooks(families, devices)? else {
         let chains = chains()?.into_iter().filter(|chain| chain.sees(families, devices));
-        let mut found: Vec<String> = chains.map(|chain| chain.name.words("chain")).collect();
+        let chains: Vec<Chain> = chains.collect();
+        let words = |chain: &Chain| chain.name.words("chain");
+        let at_devices = chains.iter().filter(|chain| !chain.devices.is_empty());
+        let beside_flows = once(at_devices.map(words).collect());
+        let mut found: Vec<String> = chains.iter().map(words).collect();
         if families.contains(&IPV4) {
             found.extend(iptables());
             found.extend(tracked());
         }
-        return Ok(Hooks { found: once(found), complete: false });
+        return Ok(Hooks { found: once(found), beside_flows, ..Hooks::default() });
     };
     let is_of_tables = |hook: &Hook| hook.chain.is_some() || hook.is_nat();
     let chains = if hooks.iter().any(is_of_tables) { chains()? } else { Vec::new() };
-    let found = hooks.iter().flat_map(|hook| hook.words(&chains)).collect();
-    Ok(Hooks { found: once(found), complete: true })
+    let words = |hook: &Hook| hook.words(&chains);
+    let at_devices = hooks.iter().filter(|hook| hook.family == NETDEV && !hook.is_flowtable());
+    let beside_flows = once(at_devices.flat_map(words).collect());
+    let found = once(hooks.iter().flat_map(words).collect());
+    Ok(Hooks { found, complete: true, beside_flows, ..Hooks::default() })
 }
 
 /// Each word once, in the order of their first.
@@ -175,8 +226,13 @@ struct Name {
 }
 
 impl Name {
-    /// As `nft` lists it.
+    /// As `nft` lists it, and what it is.
     fn words(&self, what: &str) -> String {
+        format!("{} (nf_tables {what})", self.path())
+    }
+
+    /// As `nft` lists it.
+    fn path(&self) -> String {
         let Self { family, table, name } = self;
         let family = match *family {
             INET => "inet",
@@ -186,7 +242,7 @@ impl Name {
             IPV6 => "ip6",
             _ => "other",
         };
-        format!("{family} {table} {name} (nf_tables {what})")
+        format!("{family} {table} {name}")
     }
 }
 
@@ -215,6 +271,12 @@ impl Hook {
             _ => {}
         });
         Some(hook)
+    }
+
+    /// Whether it is a flowtable. Not all kernels say its name.
+    fn is_flowtable(&self) -> bool {
+        matches!(self.chain, Some((TYPE_FLOWTABLE, _)))
+            || self.function.starts_with("nf_flow_offload_")
     }
 
     fn is_nat(&self) -> bool {

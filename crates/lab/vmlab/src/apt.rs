@@ -18,12 +18,13 @@ const QEMU: u32 = 8;
 /// The emulator.
 pub const PROGRAM: &str = "qemu-system-x86_64";
 /// The packages that the host needs, each with a program that shows that it is installed.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 6] = [
     ("qemu-system-x86", PROGRAM),
     ("kmod", "depmod"),
     ("binutils", "strip"),
     ("ethtool", "ethtool"),
     ("tcpdump", "tcpdump"),
+    ("nftables", "nft"),
 ];
 /// qemu only recommends it, but network cards with boot ROMs need it.
 const FIRMWARE: &str = "ipxe-qemu";

@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// The modules that a guest may load, apart from the [`DRIVERS`] and the dependencies of both.
 /// Others do not exist for the guest, so this is a superset of what any check uses: bridges, VLANs,
-/// connection tracking, the kernel's qdiscs, filters, and TCP diagnostics.
+/// connection tracking, NAT with a flowtable, the kernel's qdiscs, filters, and TCP diagnostics.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "dummy",
@@ -28,6 +28,11 @@ const MODULES: &[&str] = &[
     "nf_nat",
     "nf_conntrack_netlink",
     "nf_tables",
+    "nf_flow_table_inet",
+    "nft_chain_nat",
+    "nft_ct",
+    "nft_flow_offload",
+    "nft_masq",
     "nfnetlink_hook",
     "xfrm_user",
     "sch_fq",

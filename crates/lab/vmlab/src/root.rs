@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs that the checks or Narrows call.
-const PROGRAMS: [&str; 9] =
-    ["ip", "bridge", "tc", "ethtool", "ping", "tcpdump", "sh", "kmod", "dmesg"];
+const PROGRAMS: [&str; 10] =
+    ["ip", "bridge", "tc", "nft", "ethtool", "ping", "tcpdump", "sh", "kmod", "dmesg"];
 /// Empty folders for mounts.
 const FOLDERS: [&str; 8] = ["proc", "sys", "dev", "run", "tmp", "root", "var", "etc"];
 /// The users: tcpdump looks for the one as which it is to run.

@@ -9,7 +9,7 @@ use crate::routing::RoutingError;
 use crate::standby::StandByError;
 use crate::switching::SwitchingError;
 use narrows_bpf::tree::TreeError;
-use narrows_bpf::{SetsError, SteerError};
+use narrows_bpf::{LoadError, SetsError, SteerError};
 use narrows_escape::shell;
 use narrows_link::LinkError;
 use narrows_policy::PolicyError;
@@ -94,10 +94,23 @@ pub enum InstanceError {
     Dispatchers,
     /// Netfilter or IPsec would not see what a router routes.
     #[error(
-        "the kernel has {0}, which routed packets would pass by: the kernel routes meanwhile. \
-         Remove that, or run with --skip-netfilter"
+        "the kernel has {found}, which routed packets would pass by: the kernel routes meanwhile. \
+         To route connections that the firewall has accepted: {remedy} (docs/router.md). Else remove \
+         that, or run with --skip-netfilter"
     )]
-    Netfilter(String),
+    Netfilter {
+        /// What would not see them.
+        found: String,
+        /// What lets the router route by flows.
+        remedy: String,
+    },
+    /// A router would route by flows, and its programs cannot ask for them.
+    #[error(
+        "the kernel has rules that routed packets would pass by, and lets no XDP program ask its \
+         flowtable ({0}): the kernel routes meanwhile. That needs Linux 6.11 with \
+         CONFIG_DEBUG_INFO_BTF_MODULES, and CAP_SYS_ADMIN"
+    )]
+    NoFlowLookUp(String),
     /// Netfilter would not see what a switch forwards.
     #[error(
         "the kernel has {0}, which frames of the switch would pass by: the kernel's bridge forwards \
@@ -144,6 +157,21 @@ pub enum InstanceError {
     /// An interface is down.
     #[error("{0} is down: `ip link set dev {word} up`", word = shell(.0))]
     Down(String),
+}
+
+impl InstanceError {
+    /// Why a router that is to route by flows was not opened.
+    pub(crate) fn by_flows(self) -> Self {
+        let missing = match &self {
+            Self::Session(SessionError::Steer { source: SteerError::Load(error), .. })
+            | Self::Driver { source: TreeError::Load(error), .. } => match error {
+                LoadError::Missing { function } => Some(function.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        missing.map_or(self, Self::NoFlowLookUp)
+    }
 }
 
 /// A session cannot be opened.

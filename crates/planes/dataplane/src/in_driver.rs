@@ -29,8 +29,8 @@ use crate::workers::Standstill;
 use chosen::Chosen;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    Asks, AttachError, Chooser, Entry, FrontPort, Hook, Pulse, SetTables, SlowPathCounters,
-    SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
+    Asks, AttachError, Chooser, Entry, FrontPort, Hook, Pulse, RoutedBy, SetTables,
+    SlowPathCounters, SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
@@ -159,7 +159,7 @@ struct Installed {
 impl InDriver {
     /// Joins the ports of `forwarding` on `devices`, to run the plan of each, with `fronts` in
     /// front of it; at the hook `only`, or else the best that works. `gates` has places beside
-    /// other programs.
+    /// other programs. A router routes by `routed_by`.
     pub(crate) fn open(
         forwarding: &Forwarding,
         devices: PerDevice<DeviceFacts>,
@@ -167,9 +167,10 @@ impl InDriver {
         plans: PerPort<Plan>,
         fronts: &Fronts<'_>,
         gates: &Gates,
+        routed_by: RoutedBy,
     ) -> Result<Self, InstanceError> {
         if !forwarding.is_paired() {
-            return Self::open_chosen(forwarding, devices, only, plans, fronts, gates);
+            return Self::open_chosen(forwarding, devices, only, plans, fronts, gates, routed_by);
         }
         if forwarding.is_stick() {
             return Self::open_stick(forwarding, devices, only, plans, fronts, gates);

@@ -28,7 +28,7 @@ use crate::session::Session;
 use crate::standby::{FailMode, StandBy};
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
-use narrows_bpf::{Hook, SetTables, XdpMode};
+use narrows_bpf::{Hook, RoutedBy, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::{LinkEvent, Promiscuous, doctor};
@@ -96,6 +96,8 @@ pub struct Instance {
     waiting_for: Option<String>,
     look_ups: LookUps,
     carriers: Carriers,
+    /// By what a router routes, since it was last looked whether it may.
+    routed_by: RoutedBy,
     /// Whether the kernel does not list all hooks that would see what a router or a switch
     /// forwards.
     hooks_are_unlisted: bool,
@@ -133,6 +135,7 @@ impl Instance {
             waiting_for: None,
             look_ups: LookUps::default(),
             carriers: Carriers::default(),
+            routed_by: RoutedBy::default(),
             hooks_are_unlisted: false,
             unknown: None,
             neighbours_confirmed: Nanos::ZERO,
@@ -497,15 +500,17 @@ impl Instance {
     /// Reads the ports, compiles the policy for them, and joins them.
     fn open(&mut self) -> Result<(), InstanceError> {
         // A gate without a session would only cost time.
-        self.open_plane().inspect_err(|_| self.gates.release())
+        let opened = self.open_plane().inspect_err(|_| self.gates.release());
+        match self.routed_by {
+            RoutedBy::Routes => opened,
+            RoutedBy::Flows => opened.map_err(InstanceError::by_flows),
+        }
     }
 
     fn open_plane(&mut self) -> Result<(), InstanceError> {
         // Each time, because an interface that came back is no longer a port of the bridge.
         self.standby.watch(&self.options.forwarding, &mut self.events)?;
-        if let Some(error) = self.passed_by() {
-            return Err(error);
-        }
+        self.routed_by = self.may_forward()?;
         self.take_off_addresses();
         let forwarding = &self.options.forwarding;
         let devices = read_all(forwarding)?;
@@ -537,12 +542,20 @@ impl Instance {
                 let options = &self.options.session;
                 let gates = &self.gates;
                 Box::new(Session::open(
-                    forwarding, devices, options, plans, stalled, &fronts, gates,
+                    forwarding,
+                    devices,
+                    options,
+                    plans,
+                    stalled,
+                    &fronts,
+                    gates,
+                    self.routed_by,
                 )?)
             }
             PlaneKind::Xdp => {
                 let fronts = self.fronts(&plans)?;
-                Box::new(InDriver::open(forwarding, devices, only, plans, &fronts, &self.gates)?)
+                let (gates, by) = (&self.gates, self.routed_by);
+                Box::new(InDriver::open(forwarding, devices, only, plans, &fronts, gates, by)?)
             }
         };
         let hooks_now = plane.mode().hooks;

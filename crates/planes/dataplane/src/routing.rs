@@ -15,13 +15,17 @@
 //! would do, the kernel is asked for all routes. Then it looks at all rules, and sources are
 //! checked strictly: what fails that goes to the kernel, which decides.
 //!
+//! *By flows.* Where the firewall's flowtable says which packets are routed, sources are not
+//! checked: the kernel has checked the first packets of each flow.
+//!
 //! Non-goals: routes; forwarding sysctls, which the kernel's look-up knows itself.
 
 use crate::error::SessionError;
 use crate::routes::RouteThread;
 use crate::session::Secrets;
 use narrows_bpf::{
-    Asks, Ingress, Interface, RouteTables, Router, RoutesError, SourceCheck, SteerError, VLANS_MAX,
+    Asks, Ingress, Interface, RouteTables, RoutedBy, Router, RoutesError, SourceCheck, SteerError,
+    VLANS_MAX,
 };
 use narrows_forwarding::PortId;
 use narrows_link::routing::{DeviceRouting, RoutingFacts, RpFilter};
@@ -52,9 +56,11 @@ pub enum RoutingError {
 }
 
 impl Routing {
-    /// Those of `ports`, by the indices of their devices, as the kernel routes now.
+    /// Those of `ports`, by the indices of their devices, as the kernel routes now. Programs route
+    /// by `routed_by`.
     pub(crate) fn new(
         ports: Vec<(u32, PortId)>,
+        routed_by: RoutedBy,
         failed: impl Fn(SteerError) -> SessionError,
     ) -> Result<Self, SessionError> {
         let refused = |error| failed(SteerError::Load(error));
@@ -63,7 +69,7 @@ impl Routing {
             error => SessionError::Routing(RoutingError::Maps(error.to_string())),
         })?;
         let router = Router::new(&tables).map_err(refused)?;
-        let router = router.sealed(Secrets::own().seal);
+        let router = router.sealed(Secrets::own().seal).routed_by(routed_by);
         let numbers = ports.iter().map(|&(ifindex, port)| (ifindex, port.index() as u8));
         let routes = RouteThread::start(tables, numbers.collect::<Vec<_>>());
         let routes = routes.inspect_err(|error| {
@@ -129,7 +135,7 @@ impl Routing {
             Ok(facts) => facts,
             Err(error) => {
                 if let Some(known) = self.known.take() {
-                    let (source_check, asks) = (SourceCheck::Strict, self.asks);
+                    let (source_check, asks) = (self.checked(SourceCheck::Strict), self.asks);
                     let careful = Ingress { source_check, asks, ..Ingress::default() };
                     self.write(&known, |_| careful)?;
                 }
@@ -161,14 +167,22 @@ impl Routing {
 
     /// How what arrives at `device` is routed, by `facts`.
     fn ingress(&self, facts: &RoutingFacts, device: &DeviceRouting) -> Ingress {
-        let source_check = match device.rp_filter {
+        let source_check = self.checked(match device.rp_filter {
             RpFilter::Off => SourceCheck::Off,
             RpFilter::Loose => SourceCheck::Loose,
             RpFilter::Strict => SourceCheck::Strict,
-        };
+        });
         let suffice = facts.two_tables_suffice(device);
         let by_tables = suffice.map(|suffice| suffice && self.routes.is_some());
         Ingress { source_check, direct: facts.ipv4_direct, by_tables, asks: self.asks }
+    }
+
+    /// How programs check sources that the kernel would check so.
+    fn checked(&self, by_kernel: SourceCheck) -> SourceCheck {
+        match self.router.by() {
+            RoutedBy::Routes => by_kernel,
+            RoutedBy::Flows => SourceCheck::Off,
+        }
     }
 
     /// Routes what arrives at a device of `facts` as `ingress` says.

@@ -28,7 +28,7 @@ use crate::upgrade::NewProcess;
 use crate::upgrade::state::Manifest;
 use crate::upgrades::{Upgrades, VERSION};
 use crate::work::Work;
-use narrows_bpf::{Hook, Stalled};
+use narrows_bpf::{Hook, RoutedBy, Stalled};
 use narrows_control::{Request, UpgradeStatus};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice};
 use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
@@ -455,7 +455,8 @@ pub fn run_bare(
         devices.iter().map(|device| narrows_link::promiscuous(device.ifindex)).collect();
     let queues = devices.iter().map(|device| device.queues).min().unwrap_or(1);
     let gates = Gates::none();
-    let mut prepared = Prepared::new(wire, devices, session, queues, Stalled::Pass, &gates)
+    let (stalled, routed_by) = (Stalled::Pass, RoutedBy::default());
+    let mut prepared = Prepared::new(wire, devices, session, queues, stalled, &gates, routed_by)
         .map_err(InstanceError::from)?;
     let ios = prepared.take_ios();
     prepared.attach(session.hook.and_then(Hook::xdp_mode), &gates).map_err(InstanceError::from)?;

@@ -18,8 +18,8 @@ use crate::ways::Ways;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
 use narrows_bpf::{
-    AttachError, Entry, FrontPort, Heartbeats, Hook, OwnAddress, SetTables, Stalled, Steer,
-    SteerError, Watchdog, XdpMode,
+    AttachError, Entry, FrontPort, Heartbeats, Hook, OwnAddress, RoutedBy, SetTables, Stalled,
+    Steer, SteerError, Watchdog, XdpMode,
 };
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::DeviceLosses;
@@ -90,7 +90,7 @@ pub(crate) struct Prepared {
 impl Prepared {
     /// Binds the sockets of `queues` queues on each of `devices`, which the ports of `forwarding`
     /// are on. `stalled` is the treatment of frames for a silent worker, and `gates` says how the
-    /// programs will be attached.
+    /// programs will be attached. A router routes by `routed_by`.
     pub(crate) fn new(
         forwarding: &Forwarding,
         devices: PerDevice<DeviceFacts>,
@@ -98,12 +98,13 @@ impl Prepared {
         queues: u32,
         stalled: Stalled,
         gates: &Gates,
+        routed_by: RoutedBy,
     ) -> Result<Self, SessionError> {
         let Bound { umem, copy_mode, sizing, sockets } =
             bind_best(forwarding, &devices, options, queues)?;
         let several = sizing.buffer.several;
         let entries = devices.keys().map(|device| gates.entry(device)).collect();
-        let ways = Ways::of(forwarding, &devices)?;
+        let ways = Ways::of(forwarding, &devices, routed_by)?;
         let loading = Loading { forwarding, devices: &devices, ways: ways.as_ref() };
         let (heartbeats, steers) = loading.load(several, stalled, &entries, &sockets)?;
         let slow_paths = Shared::load(forwarding, Vec::new());
@@ -210,7 +211,8 @@ pub(crate) struct Session {
 impl Session {
     /// Joins the ports of `forwarding` on `devices`, to run the plan of each, with `fronts` in
     /// front; `stalled` is the treatment of frames for a silent worker. `gates` has places beside
-    /// other programs.
+    /// other programs. A router routes by `routed_by`.
+    #[expect(clippy::too_many_arguments, reason = "all that a session consists of")]
     pub(crate) fn open(
         forwarding: &Forwarding,
         devices: PerDevice<DeviceFacts>,
@@ -219,10 +221,12 @@ impl Session {
         stalled: Stalled,
         fronts: &Fronts<'_>,
         gates: &Gates,
+        routed_by: RoutedBy,
     ) -> Result<Self, SessionError> {
         let (installed, slots) = install(plans);
         let queues = slots.len() as u32;
-        let mut prepared = Prepared::new(forwarding, devices, options, queues, stalled, gates)?;
+        let mut prepared =
+            Prepared::new(forwarding, devices, options, queues, stalled, gates, routed_by)?;
         let mut workers = Workers::new(prepared.heartbeats.clone());
         let boards = Boards::new(forwarding, options);
         let ios = (0u32..).zip(prepared.take_ios());

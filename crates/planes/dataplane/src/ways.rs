@@ -8,7 +8,7 @@ use crate::error::SessionError;
 use crate::routing::Routing;
 use crate::switching::Switching;
 use narrows_bpf::tree::TreeError;
-use narrows_bpf::{Asks, Chooser, Entry, Steer, SteerError, Takers, Watchdog};
+use narrows_bpf::{Asks, Chooser, Entry, RoutedBy, Steer, SteerError, Takers, Watchdog};
 use narrows_forwarding::{Forwarding, PerDevice, PortId};
 use std::os::fd::BorrowedFd;
 
@@ -22,17 +22,18 @@ pub(crate) enum Ways {
 
 impl Ways {
     /// Those of the ports of `forwarding` on `devices`, as the kernel has them now; none where
-    /// ports are in pairs.
+    /// ports are in pairs. A router routes by `routed_by`.
     pub(crate) fn of(
         forwarding: &Forwarding,
         devices: &PerDevice<DeviceFacts>,
+        routed_by: RoutedBy,
     ) -> Result<Option<Self>, SessionError> {
         let port = |port| (devices[forwarding.device_of(port)].ifindex, port);
         let ports = || forwarding.ids().map(port).collect();
         let failed =
             |source| SessionError::Steer { port: forwarding.to_string(), source, hint: "" };
         Ok(if forwarding.is_router() {
-            Some(Self::Routes(Box::new(Routing::new(ports(), failed)?)))
+            Some(Self::Routes(Box::new(Routing::new(ports(), routed_by, failed)?)))
         } else if forwarding.is_switch() {
             Some(Self::Bridge(Switching::new(ports(), failed)?))
         } else {

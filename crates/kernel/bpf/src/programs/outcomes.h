@@ -45,6 +45,11 @@ enum outcome {
 	OTHER_TAG,	/* of no VLAN of the router, of another protocol than the bridge's, of VLAN 0 */
 	ISOLATED,	/* between ports that are isolated from each other */
 	SPECIAL,	/* one of the ports does more than to forward */
+	/* Of a router that asks the flowtable. */
+	BY_FLOW,	/* leaves through a port, as a flow of the flowtable */
+	NO_FLOW,	/* in no flow: a first packet, a fragment, neither TCP nor UDP */
+	HANDSHAKE,	/* SYN, FIN or RST of TCP */
+	OTHER_WAY,	/* its route is not its flow's */
 	OUTCOMES,
 };
 

@@ -24,6 +24,10 @@
  * route leads; with priority 0, which is the kernel's default. What user space does not name here is
  * the kernel's.
  *
+ * *Flows.* With FLOWS, only packets of flows in the kernel's flowtable are routed, with the ends that their
+ * translation gives them (flow.h). Their first packets have passed the kernel's own checks, also of
+ * the way back.
+ *
  * Non-goals: several tags, options, multicast, netfilter, IPsec, redirects of ICMP, the checksum of a
  * header that arrives (it stays as wrong as it was); a strict check of sources whose route has
  * several next hops (the kernel gets what the look-up finds another hop for).
@@ -36,22 +40,24 @@
 #include <linux/ipv6.h>
 #include "edit.h"
 #include "fib.h"
+#include "flow.h"
 #include "outcomes.h"
 #include "put_tag.h"
 #include "segments.h"
 #include "taken.h"
 
 /* The outcome of a frame that leaves through a port. */
+#ifdef FLOWS
+#define LEAVES BY_FLOW
+#else
 #define LEAVES ROUTED
+#endif
 /* A way has what filters may ask of the route. */
 #define TELLS_ROUTE
 
 #define OWN_ADDRESSES_MAX 4096
 #define VLANS_MAX 16384
 
-/* Of <sys/socket.h>, which is not for programs in the kernel. */
-#define AF_INET 2
-#define AF_INET6 10
 /* "More fragments", or an offset. */
 #define FRAGMENT 0x3fff
 /* Traffic class and flow label, as the kernel's routes see them. */
@@ -130,6 +136,7 @@ struct way {
 	struct tag tag;		/* with which it leaves; its type is 0 for none */
 	struct taken taken;	/* what filters ask of the route, */
 	__u8 asks;		/* if they do */
+	struct flow flow;	/* with FLOWS, the ends */
 };
 
 /* What is looked up. */
@@ -461,6 +468,23 @@ static __always_inline int is_to(const struct ethhdr *eth, const struct ingress 
 	return !differs;
 }
 
+/* What becomes of a frame that has a way; `said` is what the kernel's look-up says of it, if it was
+ * asked. */
+static __always_inline int outcome_with(const struct way *way, const struct bpf_fib_lookup *said)
+{
+#ifdef FLOWS
+	const struct port_vlan *egress = bpf_map_lookup_elem(&egresses, &way->flow.device);
+
+	if (!egress)
+		return OTHER_PORT;
+	if (egress->port != way->port || egress->tag.type || way->tag.type)
+		return OTHER_WAY;
+	if (said && !is_flows_route(&way->flow, said))
+		return OTHER_WAY;
+#endif
+	return LEAVES;
+}
+
 /* Finds the way of a frame, and changes nothing. Returns what becomes of it. */
 static __always_inline int find_way(struct context *ctx, struct way *way)
 {
@@ -505,6 +529,9 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 		outcome = NOT_IP;
 	if (outcome == TTL && is_to_own_address(&asked))
 		return NOT_FORWARDED;
+	if (outcome == ROUTED)
+		outcome = find_flow(ctx, &asked.fib, way->is_tagged, asked.longest, &way->check,
+				    &way->flow);
 	if (outcome != ROUTED)
 		return outcome;
 	/* A source that an image is asked for is none of this box's if a route leads to it. */
@@ -512,7 +539,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	if (!checks_source && bpf_map_lookup_elem(&own_addresses, &asked.source))
 		return OWN_SOURCE;
 	if (find_at_once(&asked, way))
-		return ROUTED;
+		return outcome_with(way, 0);
 	if (checks_source && bpf_map_lookup_elem(&own_addresses, &asked.source))
 		return OWN_SOURCE;
 	/* All of the frame, also what its headers do not claim: no device takes more. */
@@ -537,7 +564,7 @@ static __always_inline int find_way(struct context *ctx, struct way *way)
 	__builtin_memcpy(way->addresses + ETH_ALEN, asked.fib.smac, ETH_ALEN);
 	if (checks_source && !is_plausible(ctx, &asked, leaves))
 		return BAD_SOURCE;
-	return ROUTED;
+	return outcome_with(way, &asked.fib);
 }
 
 /* Writes `way` into the frame, and what was there into `way`: done twice, it changes nothing.
@@ -550,7 +577,7 @@ static __always_inline int take_way(struct context *ctx, struct way *way)
 	struct iphdr *ip;
 	__u32 at;
 
-	if (!put_tag(ctx, way->is_tagged, &was.tag))
+	if (!swap_ends(ctx, &was.flow) || !put_tag(ctx, way->is_tagged, &was.tag))
 		return 0;
 	was.is_tagged = way->tag.type != 0;
 	at = behind_tag(was.is_tagged);

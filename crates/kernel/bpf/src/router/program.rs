@@ -1,6 +1,6 @@
 //! Loads the programs that route, on the XDP plane, what arrives at a port.
 
-use super::Router;
+use super::{RoutedBy, Router};
 use crate::attach::Entry;
 use crate::chooser::{At, Chooser, load};
 use crate::load::{LoadError, explained, keep};
@@ -18,6 +18,10 @@ mod at_xdp {
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod at_tcx {
     include!(concat!(env!("OUT_DIR"), "/router_tcx.skel.rs"));
+}
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod by_flows {
+    include!(concat!(env!("OUT_DIR"), "/router_flow.skel.rs"));
 }
 
 /// A router whose programs hand the route that a frame takes to the tree behind them.
@@ -51,26 +55,37 @@ impl Router {
         entry: Entry,
         counted: Option<BorrowedFd<'_>>,
     ) -> Result<Chooser, TreeError> {
+        use by_flows::RouterFlowSkelBuilder as Flows;
         use {at_tcx::RouterTcxSkelBuilder as Tcx, at_xdp::RouterSkelBuilder as Xdp};
         let at = At { port, multi_buffer, entry, counted };
         let handing = Handing(self);
-        let load = || {
-            Ok(load!(
-                [Xdp, Tcx],
-                [router, router_behind],
-                [
-                    ingresses,
-                    vlan_ingresses,
-                    egresses,
-                    own_addresses,
-                    fib_roots,
-                    fib_chunks,
-                    fib_hops,
-                    route_taken
-                ],
-                handing,
-                at
-            ))
+        if self.routed_by == RoutedBy::Flows && entry == Entry::Tcx {
+            return Err(TreeError::FlowsAtTcx);
+        }
+        // A macro, because each object's skeleton has types of its own.
+        macro_rules! load_on_its_maps {
+            ($objects:tt) => {
+                load!(
+                    $objects,
+                    [router, router_behind],
+                    [
+                        ingresses,
+                        vlan_ingresses,
+                        egresses,
+                        own_addresses,
+                        fib_roots,
+                        fib_chunks,
+                        fib_hops,
+                        route_taken
+                    ],
+                    handing,
+                    at
+                )
+            };
+        }
+        let load = || match self.routed_by {
+            RoutedBy::Routes => Ok(load_on_its_maps!([Xdp, Tcx])),
+            RoutedBy::Flows => Ok(load_on_its_maps!(Flows)),
         };
         load().map_err(TreeError::Load)
     }

@@ -27,6 +27,7 @@ use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::thread;
 
+mod flows;
 mod follows;
 mod live;
 mod model;

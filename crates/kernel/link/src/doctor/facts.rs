@@ -43,6 +43,9 @@ pub struct RouterFacts {
     pub routing: Result<RoutingFacts, String>,
     /// What of netfilter and IPsec would see routed packets, or why it could not be listed.
     pub netfilter: Result<Hooks, String>,
+    /// Whether XDP programs can look up flows of a flowtable; none if that is not needed, or if the
+    /// kernel's symbols cannot be listed.
+    pub flow_look_up: Option<bool>,
     /// All interfaces of the namespace.
     pub others: Vec<LinkStatus>,
     /// The host.
@@ -247,8 +250,9 @@ pub(super) fn fit_router() -> RouterFacts {
             ..DeviceRouting::default()
         });
     }
-    let netfilter = Ok(Hooks { found: Vec::new(), complete: true });
-    RouterFacts { ports, routing: Ok(routing), netfilter, others: Vec::new(), host }
+    let netfilter = Ok(Hooks { complete: true, ..Hooks::default() });
+    let (flow_look_up, others) = (Some(true), Vec::new());
+    RouterFacts { ports, routing: Ok(routing), netfilter, flow_look_up, others, host }
 }
 
 #[cfg(test)]

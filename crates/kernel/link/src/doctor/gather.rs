@@ -46,7 +46,10 @@ pub(super) fn router_facts(devices: &[String]) -> RouterFacts {
     let (indices, names) = indices_and_names(&ports);
     let routing = RoutingFacts::read(&indices).map_err(|error| error.to_string());
     let netfilter = netfilter::routed_hooks(&names).map_err(|error| error.to_string());
-    RouterFacts { ports, routing, netfilter, others: all().unwrap_or_default(), host: host() }
+    let is_seen = netfilter.as_ref().is_ok_and(|hooks| !hooks.found.is_empty());
+    let flow_look_up = if is_seen { has_function("bpf_xdp_flow_lookup") } else { None };
+    let others = all().unwrap_or_default();
+    RouterFacts { ports, routing, netfilter, flow_look_up, others, host: host() }
 }
 
 /// Gathers everything about a switch and the host.
@@ -170,20 +173,25 @@ fn has_module(table: &str, module: &str) -> bool {
     })
 }
 
-/// Looks for the kernel function that XDP programs would call, in the kernel or in a loaded module.
-/// Without connection tracking it is in neither, and the many symbols need not be read.
+/// Whether XDP programs can look up connections. Without connection tracking they cannot, and the
+/// many symbols need not be read.
 fn conntrack() -> Option<bool> {
     if !Path::new("/sys/module/nf_conntrack").exists() {
         return Some(false);
     }
+    has_function("bpf_xdp_ct_lookup")
+}
+
+/// Looks for a kernel function that XDP programs would call, in the kernel or in a loaded module.
+fn has_function(function: &str) -> Option<bool> {
     let symbols = BufReader::new(fs::File::open("/proc/kallsyms").ok()?);
     let mut names = symbols.lines().map_while(Result::ok);
-    Some(names.any(|line| line.split(' ').nth(2).is_some_and(is_look_up)))
+    Some(names.any(|line| line.split(' ').nth(2).is_some_and(|symbol| is_of(symbol, function))))
 }
 
 /// Whether `symbol`, which a module's name may follow, is that function.
-fn is_look_up(symbol: &str) -> bool {
-    symbol.split('\t').next() == Some("bpf_xdp_ct_lookup")
+fn is_of(symbol: &str, function: &str) -> bool {
+    symbol.split('\t').next() == Some(function)
 }
 
 /// How many CPUs may handle frames: one more than the highest number that is online. One if the

@@ -527,7 +527,8 @@ mod tests {
             routing.ipv6_forwarding = Some(true);
             let ports = ports.into();
             let (routing, netfilter) = (Ok(routing), Ok(crate::netfilter::Hooks::default()));
-            let facts = RouterFacts { ports, routing, netfilter, others: Vec::new(), host };
+            let (flow_look_up, others) = (None, Vec::new());
+            let facts = RouterFacts { ports, routing, netfilter, flow_look_up, others, host };
             let findings = judge_router(&facts, &Wanted::default());
             let commands: Vec<_> = findings.iter().filter_map(|it| it.remedy.as_ref()).collect();
             proptest::prop_assert!(commands.iter().filter(|it| it.contains("reboot")).count() >= 9);

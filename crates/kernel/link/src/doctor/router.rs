@@ -39,7 +39,7 @@ pub(super) fn judge_host(facts: &RouterFacts, wanted: &Wanted) -> Vec<Finding> {
         }
         Err(error) => findings.push(Finding::warning("kernel", error)),
     }
-    findings.push(past_netfilter(&facts.netfilter, wanted, &ROUTES));
+    findings.push(firewall(facts, wanted));
     findings
 }
 
@@ -228,6 +228,40 @@ const ROUTES: Seers = Seers {
         may pass without them",
 };
 
+/// Where the kernel has a firewall, only what it has accepted may be routed: by its flowtable.
+fn firewall(facts: &RouterFacts, wanted: &Wanted) -> Finding {
+    let finding = past_netfilter(&facts.netfilter, wanted, &ROUTES);
+    let Ok(hooks) = &facts.netfilter else { return finding };
+    if finding.severity != Severity::Blocker {
+        return finding;
+    }
+    let links = facts.ports.iter().filter_map(|port| port.link.as_ref().ok());
+    let names: Vec<&str> = links.map(Link::name).collect();
+    match (hooks.flows(), hooks.remedy(&names)) {
+        (Some(flowtable), _) => by_flows(flowtable, &some(&hooks.found), facts.flow_look_up),
+        (None, Some(remedy)) => finding.remedy(format!("{remedy}; or {}", ROUTES.remedy)),
+        (None, None) => finding,
+    }
+}
+
+/// A firewall that `found` tells of has handed connections over to `flowtable`.
+fn by_flows(flowtable: &str, found: &str, can_look_up: Option<bool>) -> Finding {
+    if can_look_up == Some(false) {
+        let what = format!(
+            "has no bpf_xdp_flow_lookup, with which XDP programs would find connections of the \
+             flowtable {flowtable}, and all others are for the kernel: {found}"
+        );
+        let remedy = "boot Linux 6.11 or newer with CONFIG_NF_FLOW_TABLE and \
+             CONFIG_DEBUG_INFO_BTF_MODULES, or --skip-netfilter if frames may pass without them";
+        return Finding::blocker("kernel", what).remedy(remedy);
+    }
+    let what = format!(
+        "has a firewall: only connections in its flowtable {flowtable} are routed in the driver, \
+         and the kernel routes all others: {found}"
+    );
+    Finding::ok("kernel", what)
+}
+
 /// Neither a firewall's verdict nor an IPsec policy is jumped over, unless the operator says so.
 pub(super) fn past_netfilter(
     hooks: &Result<Hooks, String>,
@@ -282,6 +316,7 @@ mod tests {
     use super::*;
     use crate::doctor::facts::fit_router;
     use crate::doctor::{WantedPlane, blockers, judge_router};
+    use crate::netfilter::Flowtables;
     use crate::routing::VlanRouting;
     use crate::{Address, PeerId};
     use narrows_forwarding::{Tag, TagProtocol};
@@ -503,7 +538,7 @@ mod tests {
         let of = |found: &[&str], complete, skip_netfilter| {
             let found = found.iter().map(|&word| word.to_owned()).collect();
             let wanted = Wanted { skip_netfilter, ..Wanted::default() };
-            past_netfilter(&Ok(Hooks { found, complete }), &wanted, &ROUTES)
+            past_netfilter(&Ok(Hooks { found, complete, ..Hooks::default() }), &wanted, &ROUTES)
         };
         let rules = ["inet filter forward (nf_tables chain)", "3 IPsec policies"];
         let blocked = of(&rules, true, false);
@@ -521,6 +556,37 @@ mod tests {
         assert_eq!(unsure.severity, Severity::Note);
         assert!(unsure.what.ends_with("cannot be listed"), "{}", unsure.what);
         assert!(of(&["x"; 11], true, true).what.ends_with("x, x and 3 more"));
+    }
+
+    #[test]
+    fn a_firewall_with_a_flowtable_is_fine_and_one_without_is_told_how_to_make_it() {
+        let said = |flowtables: Flowtables, beside: &[&str], can_look_up, skip_netfilter| {
+            let mut facts = fit_router();
+            let found = vec!["inet home forward (nf_tables chain)".to_owned()];
+            let beside_flows = beside.iter().map(|&word| word.to_owned()).collect();
+            facts.netfilter = Ok(Hooks { found, complete: true, beside_flows, flowtables });
+            facts.flow_look_up = can_look_up;
+            firewall(&facts, &Wanted { skip_netfilter, ..Wanted::default() })
+        };
+        let ready = || Flowtables::Ready("inet home f".to_owned());
+        for can_look_up in [Some(true), None] {
+            let fine = said(ready(), &[], can_look_up, false);
+            assert_eq!((fine.severity, fine.remedy), (Severity::Ok, None));
+            assert!(fine.what.contains("inet home f") && fine.what.contains("inet home forward"));
+        }
+        let old = said(ready(), &[], Some(false), false);
+        assert_eq!(old.severity, Severity::Blocker);
+        assert!(old.what.contains("bpf_xdp_flow_lookup"), "{}", old.what);
+        assert!(old.remedy.unwrap().contains("6.11"));
+        let none = said(Flowtables::None, &[], Some(true), false);
+        assert_eq!(none.severity, Severity::Blocker);
+        let remedy = none.remedy.unwrap();
+        assert!(remedy.contains("devices = { a, b, c }; }"), "{remedy}");
+        assert!(remedy.contains("flow add @f") && remedy.contains("--skip-netfilter"), "{remedy}");
+        let beside = said(ready(), &["netdev t c (nf_tables chain)"], Some(true), false);
+        assert_eq!(beside.severity, Severity::Blocker);
+        assert!(beside.remedy.unwrap().contains("netdev t c"));
+        assert_eq!(said(ready(), &[], Some(false), true).severity, Severity::Warning);
     }
 
     #[test]

@@ -106,7 +106,7 @@ mod tests {
         BridgedFacts {
             ports: router.ports,
             bridge: Ok(SwitchFacts { bridge, ports }),
-            netfilter: Ok(Hooks { found: Vec::new(), complete: true }),
+            netfilter: Ok(Hooks { complete: true, ..Hooks::default() }),
             others: vec![br0],
             host: router.host,
         }
@@ -163,7 +163,8 @@ mod tests {
     #[test]
     fn a_firewall_for_bridged_frames_is_not_passed_by() {
         let found = vec!["bridge filter forward (nf_tables chain)".to_owned()];
-        let findings = bad(|facts| facts.netfilter = Ok(Hooks { found, complete: true }));
+        let findings =
+            bad(|facts| facts.netfilter = Ok(Hooks { found, complete: true, ..Hooks::default() }));
         assert_eq!(blockers(&findings).count(), 1);
         assert!(findings[0].what.contains("see what it bridges"), "{findings:?}");
     }

@@ -4,6 +4,7 @@
 
 mod dispatcher;
 mod exchange;
+mod flows;
 mod front;
 mod policing;
 mod routed_vlans;
@@ -77,8 +78,17 @@ const STICK_XDP: (&str, CheckFunction) = ("stick xdp plane", stick::xdp_plane);
 const STICK_XDP_KILLED: (&str, CheckFunction) = ("stick xdp kill -9", stick::xdp_kill);
 const DRIVERS_OF_STICK: [&str; 3] = ["igb", "virtio_net", "veth"];
 /// The router: the same drivers.
-const OF_ROUTER: &[(&str, CheckFunction)] =
-    &[ROUTER, ROUTER_UNBIND, ROUTER_KILLED, ROUTER_XDP, ROUTER_XDP_KILLED, VLANS, VLANS_XDP];
+const OF_ROUTER: &[(&str, CheckFunction)] = &[
+    ROUTER,
+    ROUTER_UNBIND,
+    ROUTER_KILLED,
+    ROUTER_XDP,
+    ROUTER_XDP_KILLED,
+    VLANS,
+    VLANS_XDP,
+    FLOWS,
+    FLOWS_XDP,
+];
 const ROUTER: (&str, CheckFunction) = ("router", router::workers);
 const ROUTER_UNBIND: (&str, CheckFunction) = ("router unbind", router::unbind);
 const ROUTER_KILLED: (&str, CheckFunction) = ("router kill -9", router::kill);
@@ -86,6 +96,8 @@ const ROUTER_XDP: (&str, CheckFunction) = ("router xdp plane", router::xdp_plane
 const ROUTER_XDP_KILLED: (&str, CheckFunction) = ("router xdp kill -9", router::xdp_kill);
 const VLANS: (&str, CheckFunction) = ("router VLANs", routed_vlans::workers);
 const VLANS_XDP: (&str, CheckFunction) = ("router VLANs xdp plane", routed_vlans::xdp_plane);
+const FLOWS: (&str, CheckFunction) = ("router flows", flows::workers);
+const FLOWS_XDP: (&str, CheckFunction) = ("router flows xdp plane", flows::xdp_plane);
 const DRIVERS_OF_ROUTER: [&str; 3] = DRIVERS_OF_STICK;
 /// The switch: the same drivers.
 const OF_SWITCH: &[(&str, CheckFunction)] =
@@ -108,7 +120,7 @@ const DRIVERS_BESIDE: [&str; 2] = ["igb", "veth"];
 /// kernel, which can upgrade, and a kill to the one without hardware, where a start takes less.
 /// Each of the next two is for the kernel that does not skip it. A stick loses tags only where a
 /// card takes them out of frames, and the XDP plane routes in drivers only where there is a card.
-const LEFT_TO_OTHERS: [(&str, &str); 11] = [
+const LEFT_TO_OTHERS: [(&str, &str); 12] = [
     ("igb", KILLED.0),
     ("igb", FIRST.0),
     ("veth", JOINED.0),
@@ -120,9 +132,10 @@ const LEFT_TO_OTHERS: [(&str, &str); 11] = [
     ("veth", STICK_UNBIND.0),
     ("veth", STICK_XDP.0),
     ("veth", ROUTER_XDP.0),
+    ("veth", FLOWS.0),
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 11] = [
+const LEFT_OUT: [&str; 12] = [
     ROUTER.0,
     ROUTER_UNBIND.0,
     ROUTER_KILLED.0,
@@ -134,6 +147,7 @@ const LEFT_OUT: [&str; 11] = [
     SWITCH_KILLED.0,
     SWITCH_XDP.0,
     SWITCH_XDP_KILLED.0,
+    FLOWS_XDP.0,
 ];
 
 /// The checks of a driver; `short` without those that another machine runs.

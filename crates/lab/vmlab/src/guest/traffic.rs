@@ -91,18 +91,51 @@ fn received(said: &str) -> Option<u32> {
 pub fn transfer(from: &End, to: &End) -> Result<f64> {
     let listener = to.namespace.enter(|| Ok(TcpListener::bind((to.ip, 0))?))?;
     let address = listener.local_addr()?;
+    let sending = || from.namespace.enter(|| send(connect(address)?));
+    both(sending, || receive(accept(&listener)?))
+}
+
+/// The same in the other direction: `to` connects to `from`, which sends.
+pub fn transfer_back(to: &End, from: &End) -> Result<f64> {
+    let listener = from.namespace.enter(|| Ok(TcpListener::bind((from.ip, 0))?))?;
+    let address = listener.local_addr()?;
+    both(|| send(accept(&listener)?), || to.namespace.enter(|| receive(connect(address)?)))
+}
+
+/// Sends and receives at the same time; what the receiver says.
+fn both(
+    sending: impl FnOnce() -> Result<()> + Send,
+    receiving: impl FnOnce() -> Result<f64> + Send,
+) -> Result<f64> {
     thread::scope(|scope| {
-        let reading = scope.spawn(move || receive(&listener));
-        let sent = from.namespace.enter(|| send(address));
-        match reading.join() {
-            Ok(received) => sent.and(received),
+        let sending = scope.spawn(sending);
+        let received = receiving();
+        match sending.join() {
+            Ok(sent) => sent.and(received),
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
 }
 
-fn send(to: SocketAddr) -> Result<()> {
-    let mut stream = TcpStream::connect_timeout(&to, 5 * TIMEOUT).context("cannot connect")?;
+fn connect(to: SocketAddr) -> Result<TcpStream> {
+    TcpStream::connect_timeout(&to, 5 * TIMEOUT).context("cannot connect")
+}
+
+fn accept(listener: &TcpListener) -> Result<TcpStream> {
+    listener.set_nonblocking(true)?;
+    let begin = Instant::now();
+    let stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(_) if begin.elapsed() < 6 * TIMEOUT => thread::sleep(Duration::from_millis(10)),
+            Err(error) => return Err(error).context("nobody connected"),
+        }
+    };
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+fn send(mut stream: TcpStream) -> Result<()> {
     stream.set_write_timeout(Some(TIMEOUT))?;
     let chunk = [0; 16 << 10];
     let begin = Instant::now();
@@ -122,17 +155,7 @@ fn send(to: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-fn receive(listener: &TcpListener) -> Result<f64> {
-    listener.set_nonblocking(true)?;
-    let begin = Instant::now();
-    let mut stream = loop {
-        match listener.accept() {
-            Ok((stream, _)) => break stream,
-            Err(_) if begin.elapsed() < 6 * TIMEOUT => thread::sleep(Duration::from_millis(10)),
-            Err(error) => return Err(error).context("nobody connected"),
-        }
-    };
-    stream.set_nonblocking(false)?;
+fn receive(mut stream: TcpStream) -> Result<f64> {
     stream.set_read_timeout(Some(TIMEOUT))?;
     let mut chunk = vec![0; 64 << 10];
     let (begin, mut counted, mut bytes) = (Instant::now(), None, 0);

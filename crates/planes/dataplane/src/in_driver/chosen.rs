@@ -17,7 +17,7 @@ use crate::gates::Gates;
 use crate::slow_path::SlowPaths;
 use crate::ways::Ways;
 use narrows_bpf::tree::{self, Tree};
-use narrows_bpf::{Chooser, Entry, FrontPort, Hook, OwnAddress};
+use narrows_bpf::{Chooser, Entry, FrontPort, Hook, OwnAddress, RoutedBy};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
 use narrows_policy::Plan;
 use std::os::fd::AsFd;
@@ -40,6 +40,7 @@ impl InDriver {
         plans: PerPort<Plan>,
         fronts: &Fronts<'_>,
         gates: &Gates,
+        routed_by: RoutedBy,
     ) -> Result<Self, InstanceError> {
         let entries: PerDevice<Entry> = devices.keys().map(|device| gates.entry(device)).collect();
         let Some(&entry) = entries.first() else {
@@ -48,9 +49,14 @@ impl InDriver {
         if entries.iter().any(|other| *other != entry) {
             return Err(InstanceError::Dispatchers);
         }
-        first_that_works(hooks(&devices, entry, only), &devices[DeviceId::FIRST], |hook| {
+        let mut hooks = hooks(&devices, entry, only);
+        if routed_by == RoutedBy::Flows && only.is_none() {
+            // Only programs at XDP can ask for flows.
+            hooks.retain(|hook| *hook != Hook::Tcx);
+        }
+        first_that_works(hooks, &devices[DeviceId::FIRST], |hook| {
             let entry = if hook == Hook::Tcx { Entry::Tcx } else { entry };
-            let mut plane = Self::chosen_at(hook, entry, forwarding, &devices, None)?;
+            let mut plane = Self::chosen_at(hook, entry, forwarding, &devices, routed_by, None)?;
             plane.prepare(plans.clone(), fronts)?;
             plane.attach_chosen(hook, entry, gates)?;
             // Most drivers take frames only while they run a program, so they are asked after that.
@@ -70,9 +76,10 @@ impl InDriver {
         entry: Entry,
         forwarding: &Forwarding,
         devices: &PerDevice<DeviceFacts>,
+        routed_by: RoutedBy,
         maps: Option<&InheritedMaps>,
     ) -> Result<Self, InstanceError> {
-        let ways = Ways::of(forwarding, devices)?;
+        let ways = Ways::of(forwarding, devices, routed_by)?;
         let in_pairs = || InstanceError::Inheritance("its ports are in pairs".to_owned());
         let ways = ways.ok_or_else(in_pairs)?;
         let takers = ways.takers();

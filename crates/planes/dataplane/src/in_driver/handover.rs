@@ -20,7 +20,7 @@ use crate::slow_path::SlowPaths;
 use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
 use crate::ways::Ways;
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
-use narrows_bpf::{Chooser, Entry, Hook, Vlans};
+use narrows_bpf::{Chooser, Entry, Hook, RoutedBy, Vlans};
 use narrows_classify::{ActionId, ActionKind};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::{Handle, Plan};
@@ -113,7 +113,7 @@ pub(crate) struct InheritedPrograms {
 impl InheritedPrograms {
     /// Loads programs onto the maps that `manifest` describes for the ports of `forwarding` on
     /// `devices`, from `descriptors`, to run the plan of each port, with `fronts` in front. Nothing
-    /// of the other process is changed.
+    /// of the other process is changed. A router routes by `routed_by`.
     pub(crate) fn prepare(
         manifest: DriverManifest,
         forwarding: &Forwarding,
@@ -121,6 +121,7 @@ impl InheritedPrograms {
         descriptors: Vec<OwnedFd>,
         plans: PerPort<Plan>,
         fronts: &Fronts<'_>,
+        routed_by: RoutedBy,
     ) -> Result<Self, InstanceError> {
         let missing = || InstanceError::Inheritance("descriptors are missing".to_owned());
         if manifest.devices.len() != devices.len() {
@@ -150,7 +151,7 @@ impl InheritedPrograms {
         let maps = InheritedMaps { trees: forwarding.ids().map(of_tree).collect(), counters };
         let mut plane = if !forwarding.is_paired() {
             let (hook, entry) = alike(&hooks, &manifest.devices)?;
-            InDriver::chosen_at(hook, entry, forwarding, &devices, Some(&maps))?
+            InDriver::chosen_at(hook, entry, forwarding, &devices, routed_by, Some(&maps))?
         } else {
             let mut trees = PerPort::new();
             for port in forwarding.ids() {

@@ -289,6 +289,7 @@ impl Instance {
         descriptors: Vec<OwnedFd>,
     ) -> Result<Box<dyn InheritedPlane>, InstanceError> {
         self.standby.prepare(&self.options.forwarding)?;
+        self.routed_by = self.may_forward()?;
         let forwarding = &self.options.forwarding;
         let devices = read_all(forwarding)?;
         self._promiscuous = plane
@@ -311,6 +312,7 @@ impl Instance {
                     plans,
                     stalled,
                     &fronts,
+                    self.routed_by,
                 )?))
             }
             (PlaneManifest::Xdp(driver), PlaneKind::Xdp) => {
@@ -323,6 +325,7 @@ impl Instance {
                     descriptors,
                     plans,
                     &fronts,
+                    self.routed_by,
                 )?;
                 Ok(Box::new(prepared))
             }

@@ -6,10 +6,9 @@ use crate::clock;
 use crate::error::InstanceError;
 use crate::routing::Routing;
 use crate::ways::Ways;
-use narrows_bpf::Asks;
+use narrows_bpf::{Asks, RoutedBy};
 use narrows_classify::Route;
-use narrows_link::netfilter::{self, Hooks};
-use narrows_link::{LinkError, LinkEvent, neighbours};
+use narrows_link::{LinkEvent, neighbours, netfilter};
 use narrows_policy::Policy;
 use narrows_units::Nanos;
 use std::time::Duration;
@@ -40,41 +39,65 @@ pub(super) fn wait_for_realms(policy: &Policy, ways: Option<&Ways>) {
 }
 
 impl Instance {
-    /// Why a router must not route, or a switch not switch: netfilter or IPsec would not see what
-    /// it forwards.
-    pub(super) fn passed_by(&mut self) -> Option<InstanceError> {
+    /// By what a router may route, or whether a switch may switch.
+    ///
+    /// # Errors
+    /// If netfilter or IPsec would not see what it forwards.
+    pub(super) fn may_forward(&mut self) -> Result<RoutedBy, InstanceError> {
         let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
         if forwarding.is_paired() || *skip_netfilter {
-            return None;
+            return Ok(RoutedBy::Routes);
         }
         let devices: Vec<&str> = forwarding.devices().iter().map(String::as_str).collect();
-        let (hooks, refused): (Result<Hooks, LinkError>, fn(String) -> InstanceError) =
-            match forwarding.is_switch() {
-                true => (netfilter::bridge_hooks(&devices), InstanceError::BridgeNetfilter),
-                false => (netfilter::routed_hooks(&devices), InstanceError::Netfilter),
-            };
-        match hooks {
-            Ok(hooks) if hooks.found.is_empty() => {
-                if !hooks.complete && !self.hooks_are_unlisted {
-                    self.events.warn(UNLISTED.to_owned());
-                }
-                self.hooks_are_unlisted = !hooks.complete;
-                None
+        let hooks = match forwarding.is_switch() {
+            true => netfilter::bridge_hooks(&devices)?,
+            false => netfilter::routed_hooks(&devices)?,
+        };
+        let found = hooks.found.join(", ");
+        if found.is_empty() {
+            if !hooks.complete && !self.hooks_are_unlisted {
+                self.events.warn(UNLISTED.to_owned());
             }
-            Ok(hooks) => Some(refused(hooks.found.join(", "))),
-            Err(error) => Some(error.into()),
+            self.hooks_are_unlisted = !hooks.complete;
+            Ok(RoutedBy::Routes)
+        } else if forwarding.is_switch() {
+            Err(InstanceError::BridgeNetfilter(found))
+        } else if let Some(flowtable) = hooks.flows() {
+            if self.routed_by != RoutedBy::Flows {
+                self.events.say(format!(
+                    "routes only connections in the flowtable {flowtable}, and leaves all others \
+                     to the kernel, which has {found}"
+                ));
+            }
+            Ok(RoutedBy::Flows)
+        } else {
+            let remedy = hooks.remedy(&devices).unwrap_or_default();
+            Err(InstanceError::Netfilter { found, remedy })
         }
     }
 
     /// Releases the ports of a router or a switch once netfilter or IPsec would not see what it
-    /// forwards.
+    /// forwards. Those of a router that is to route otherwise are joined again at once.
     pub(super) fn watch_netfilter(&mut self) {
-        if self.plane.is_some()
-            && let Some(error) = self.passed_by()
-        {
-            self.events.warn(error.to_string());
-            self.close(true);
-            self.waiting_for = Some(error.to_string());
+        if self.plane.is_none() {
+            return;
+        }
+        let before = self.routed_by;
+        match self.may_forward() {
+            Ok(by) if by == before => {}
+            Ok(by) => {
+                if by == RoutedBy::Routes {
+                    self.events.say("no rule sees routed packets any more".to_owned());
+                }
+                self.routed_by = by;
+                self.close(true);
+            }
+            Err(error) => {
+                self.routed_by = RoutedBy::Routes;
+                self.events.warn(error.to_string());
+                self.close(true);
+                self.waiting_for = Some(error.to_string());
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use crate::upgrade::state::{DeviceManifest, SessionManifest, WorkerManifest};
 use crate::ways::Ways;
 use crate::workers::Workers;
 use crate::xdp_io::XdpIo;
-use narrows_bpf::{Hook, Stalled, XdpMode};
+use narrows_bpf::{Hook, RoutedBy, Stalled, XdpMode};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortSet};
 use narrows_link::Buffer;
 use narrows_packet::dissect::Dissector;
@@ -85,7 +85,7 @@ pub(crate) struct InheritedSession {
 impl InheritedSession {
     /// Maps the session that `manifest` describes for the ports of `forwarding` on `devices`, from
     /// `descriptors`, and loads programs for it, to run the plan of each port, with `fronts` in
-    /// front. Nothing of the other process is changed.
+    /// front. Nothing of the other process is changed. A router routes by `routed_by`.
     #[expect(clippy::too_many_arguments, reason = "all that a session consists of")]
     pub(crate) fn prepare(
         manifest: SessionManifest,
@@ -96,6 +96,7 @@ impl InheritedSession {
         plans: PerPort<Plan>,
         stalled: Stalled,
         fronts: &Fronts<'_>,
+        routed_by: RoutedBy,
     ) -> Result<Self, SessionError> {
         let missing = || SessionError::Inheritance("descriptors are missing".to_owned());
         let mut descriptors = descriptors.into_iter();
@@ -146,7 +147,7 @@ impl InheritedSession {
             sockets.push(of_queue);
         }
         let entries = manifest.devices.iter().map(DeviceManifest::entry).collect();
-        let ways = Ways::of(forwarding, &devices)?;
+        let ways = Ways::of(forwarding, &devices, routed_by)?;
         let loading = Loading { forwarding, devices: &devices, ways: ways.as_ref() };
         let (heartbeats, steers) = loading.load(multi_buffer, stalled, &entries, &sockets)?;
         let Secrets { hash_key, seal } = Secrets::own();

@@ -13,13 +13,13 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// A namespace with one device, `eth0`, that leads to a router. It goes with its thread, which ends
 /// when this is dropped.
-struct Host {
+pub(super) struct Host {
     work: Sender<Work>,
 }
 
 impl Host {
     /// One behind `device` of this namespace.
-    fn behind(
+    pub(super) fn behind(
         device: &str,
         [address, address6]: [&str; 2],
         [gateway, gateway6]: [&str; 2],
@@ -57,7 +57,7 @@ impl Host {
     }
 
     /// Runs `work` there.
-    fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(super) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (done, result) = channel();
         let work = move || done.send(work()).unwrap();
         self.work.send(Box::new(work)).unwrap();
@@ -73,7 +73,7 @@ fn run(program: &str, words: &str) -> String {
 }
 
 /// The router of two devices, which is attached.
-struct Attached {
+pub(super) struct Attached {
     programs: Vec<Chooser>,
     trees: Vec<Tree>,
 }
@@ -81,12 +81,17 @@ struct Attached {
 impl Attached {
     /// None if the kernel has no tcx (before Linux 6.6).
     fn at(hook: Hook) -> Option<Self> {
+        let source_check = SourceCheck::Strict;
+        let check = Ingress { source_check, direct: true, ..Ingress::default() };
+        Self::routing(hook, RoutedBy::Routes, check)
+    }
+
+    /// The same for a router that routes so.
+    pub(super) fn routing(hook: Hook, by: RoutedBy, ingress: Ingress) -> Option<Self> {
         let entry = if hook == Hook::Tcx { Entry::Tcx } else { Entry::Own };
         let ports = [("lan", LAN, LAN_MAC), ("wan", WAN, WAN_MAC)];
         let tables = RouteTables::new().unwrap();
-        let router = Router::new(&tables).unwrap();
-        let ingress =
-            Ingress { source_check: SourceCheck::Strict, direct: true, ..Ingress::default() };
+        let router = Router::new(&tables).unwrap().routed_by(by);
         let interfaces = ports.map(|(device, port, mac)| Interface {
             port,
             tag: None,
@@ -119,17 +124,17 @@ impl Attached {
         Some(Self { programs, trees })
     }
 
-    fn routed(&self, outcome: Outcome) -> u64 {
+    pub(super) fn routed(&self, outcome: Outcome) -> u64 {
         self.programs.iter().map(|program| program.outcomes().unwrap()[outcome]).sum()
     }
 
-    fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u64 {
         self.trees.iter().map(|tree| tree.totals().unwrap().sent_packets).sum()
     }
 }
 
 /// Sends `bytes` from `client` to `server`, which is `address`, and back.
-fn echo(client: &Host, server: &Host, address: &'static str, bytes: usize) {
+pub(super) fn echo(client: &Host, server: &Host, address: &'static str, bytes: usize) {
     let listener = server.run(move || TcpListener::bind((address, 7)).unwrap());
     let answer = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();

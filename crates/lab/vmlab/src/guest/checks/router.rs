@@ -15,8 +15,8 @@ use narrows_testbed::raw::RawSocket;
 use serde_json::Value;
 use std::time::Duration;
 
-const WORKERS: &[&str] = &[];
-const XDP_PLANE: &[&str] = &["--plane", "xdp"];
+pub(super) const WORKERS: &[&str] = &[];
+pub(super) const XDP_PLANE: &[&str] = &["--plane", "xdp"];
 /// Payload of a small ping, in bytes.
 const SMALL: u32 = 56;
 /// Headers of an echo request of IPv6.
@@ -64,7 +64,7 @@ pub(super) fn with_networks(
     Ok(Passed(note))
 }
 
-fn start(networks: &Networks, plane: &[&str]) -> Result<Shaper> {
+pub(super) fn start(networks: &Networks, plane: &[&str]) -> Result<Shaper> {
     let shaper = Shaper::run(&[&["--router", &PORTS.join(",")], plane].concat())?;
     flows(networks).with_context(|| shaper.log())?;
     Ok(shaper)
