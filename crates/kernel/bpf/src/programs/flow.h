@@ -229,8 +229,9 @@ static __always_inline int read_flow(const struct flow_offload_tuple_rhash *own,
 }
 
 /* Finds the flow of a packet that `fib` describes, which stands for packets of up to `longest`
- * bytes; it arrived with a tag if `is_tagged`. From then on `fib` has the ends behind its translation, and `check`, the checksum of the
- * header of IPv4, is that of the packet with them. Returns what becomes of it. */
+ * bytes; it arrived with a tag if `is_tagged`. From then on `fib` has the ends behind its
+ * translation, and `check`, the checksum of the header of IPv4, is that of the packet with them.
+ * Returns what becomes of it. */
 static __always_inline int find_flow(struct xdp_md *ctx, struct bpf_fib_lookup *fib,
 				     __u32 is_tagged, __u32 longest, __u16 *check,
 				     struct flow *flow)

@@ -1,6 +1,7 @@
 //! A home's router: a firewall with NAT between two networks, whose flowtable has the connections
 //! that Narrows routes.
 
+use super::exchange::upgrade_or_stop;
 use super::router::{WORKERS, XDP_PLANE, outcome, start, with_networks};
 use super::{DELIVERED, Lab, SETTLE, TBF, is_running};
 use crate::guest::Verdict::{self, Skipped};
@@ -72,9 +73,7 @@ fn behind_a_firewall(lab: &mut Lab, plane: &[&str]) -> Result<Verdict> {
     let verdict = with_networks(lab, |_, networks| {
         set(FIREWALL)?;
         let checked = match by_flows(networks, plane) {
-            Err(error)
-                if format!("{error:#}").contains("lets no XDP program ask its flowtable") =>
-            {
+            Err(error) if format!("{error:#}").contains("has no bpf_xdp_flow_lookup") => {
                 is_too_old = true;
                 Ok(String::new())
             }
@@ -113,9 +112,10 @@ fn by_flows(networks: &Networks, plane: &[&str]) -> Result<String> {
     let sum = &shaper.show()?["conservation"];
     ensure!(sum["unaccounted"] == 0, "{sum}");
     follows(networks, &shaper).with_context(|| shaper.log())?;
-    shaper.stop()?;
-    ping(&networks.ends[0], networks.ends[1].ip, 56).context("fail-open")?;
-    Ok(note)
+    let ends = &networks.ends;
+    let upgraded = upgrade_or_stop(ends, shaper, PORTS[1], || talk_by_flow(networks))?;
+    ping(&ends[0], ends[1].ip, 56).context("fail-open")?;
+    Ok(format!("{note}; {upgraded}"))
 }
 
 /// Packets that were routed as such of a flow, of both ports.
