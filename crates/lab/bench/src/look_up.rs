@@ -136,3 +136,24 @@ fn program(mode: u32, addresses: &[IpAddr], ifindex: u32, tables: &RouteTables) 
     let program = loaded.progs().next().context("no program")?;
     Ok(program.as_fd().try_clone_to_owned()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_runs_in_each_mode_and_finds_nothing_in_an_empty_table() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED: BPF programs need root");
+        }
+        let tables = RouteTables::new().unwrap();
+        for address in ["192.0.2.1", "2001:db8::1"] {
+            let address: IpAddr = address.parse().unwrap();
+            for mode in 0..3 {
+                let program = program(mode, &[address], 1, &tables).unwrap();
+                let found = test_run(program.as_fd(), &FRAME, 1).unwrap().verdict;
+                assert!(found <= AT_ONCE && (mode != 1 || found == 0), "{mode}: {found}");
+            }
+        }
+    }
+}

@@ -15,7 +15,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "image.h"
-#include "tag.h"
+#include "vlan.h"
 
 #define HOPS_MAX (1 << 16)
 /* Numbers: what no other prefix covers. Of IPv6 the next one. */

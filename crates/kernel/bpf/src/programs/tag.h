@@ -6,17 +6,7 @@
 #define TAG_H
 
 #include "frame.h"
-
-/* The bits of a tag that are the VLAN's number. The others are its priority and whether it may
- * be dropped first. */
-#define VID_MASK 0x0fff
-#define VIDS (VID_MASK + 1)
-
-/* In network order. */
-struct tag {
-	__be16 type;
-	__be16 control;
-};
+#include "vlan.h"
 
 /* Where a tag in the frame is, or null if the frame ends before; whether there is one, its type
  * says. */
