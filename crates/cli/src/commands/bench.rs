@@ -76,8 +76,8 @@ enum What {
     /// cores.
     #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured in each round")))]
     Router(InRounds),
-    /// Switching of 64-byte frames from a driver: Narrows on both planes beside the kernel's bridge,
-    /// which looks at VLAN tags or does not.
+    /// Switching of 64-byte frames from a driver: Narrows on both planes beside the kernel's
+    /// bridge, which looks at VLAN tags or does not.
     ///
     /// With 1, 1,000 and 60,000 stations behind each port, which the bridge knows: packets per
     /// second of one core, CPU time a packet, and the ratio to the bridge, interleaved in one run.

@@ -115,8 +115,8 @@ impl Classification {
         })
     }
 
-    /// The path of `frame`, which takes `route` if that is known, without running actions: they must
-    /// not run a second time.
+    /// The path of `frame`, which takes `route` if that is known, without running actions: they
+    /// must not run a second time.
     #[inline]
     pub fn path(&self, frame: &[u8], route: Option<RouteTaken>) -> Path {
         let mut subject = Subject::new(frame);

@@ -24,8 +24,8 @@ pub fn egress_port(before: &[u8], seal: u32) -> Option<u8> {
     u32::from_ne_bytes(*port).try_into().ok()
 }
 
-/// The route that a frame takes, by `before`, the bytes directly before it; `None` if a program with
-/// `seal` has not said so. Only a router's programs do.
+/// The route that a frame takes, by `before`, the bytes directly before it; `None` if a program
+/// with `seal` has not said so. Only a router's programs do.
 #[inline]
 pub fn route_taken(before: &[u8], seal: u32) -> Option<RouteTaken> {
     egress_port(before, seal)?;

@@ -12,8 +12,8 @@
 //! is counted by reason ([`Outcome`](crate::Outcome)). The kernel routes it, answers it, or drops
 //! it.
 //!
-//! *By routes or by flows* ([`RoutedBy`]). Where the kernel has a firewall or NAT, only what is of a
-//! flow in its flowtable is routed.
+//! *By routes or by flows* ([`RoutedBy`]). Where the kernel has a firewall or NAT, only what is of
+//! a flow in its flowtable is routed.
 //!
 //! Non-goals: routes, and their changes; what becomes of a frame at the port through which it
 //! leaves.

@@ -539,8 +539,8 @@ impl Tree {
         Self::sharing(Port { own, seal, ..port }, hook, maps, &shared)
     }
 
-    /// Loads the program, which reads from `shared` what filters in front set and which route a frame
-    /// takes, or from maps of its own.
+    /// Loads the program, which reads from `shared` what filters in front set and which route a
+    /// frame takes, or from maps of its own.
     fn sharing(
         port: Port,
         hook: Hook,

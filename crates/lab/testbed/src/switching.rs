@@ -9,8 +9,8 @@
 //! packet costs. Rounds are interleaved, and ratios are taken within a round.
 //!
 //! The bridge has learned all stations just before, so nothing is flooded; Narrows must have
-//! switched all frames in the driver. Where the bridge looks at VLAN tags, frames have none, and are
-//! in the VLAN of the port.
+//! switched all frames in the driver. Where the bridge looks at VLAN tags, frames have none, and
+//! are in the VLAN of the port.
 //!
 //! Non-goals: learning, flooding, tags that are put on or taken off, several cores.
 

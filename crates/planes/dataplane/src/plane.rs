@@ -113,8 +113,8 @@ pub(crate) trait Plane: LooksUp {
         Ok(())
     }
 
-    /// In a router: has its programs find out what filters ask of routes, and no more. At first they
-    /// find out all that filters may ask.
+    /// In a router: has its programs find out what filters ask of routes, and no more. At first
+    /// they find out all that filters may ask.
     ///
     /// # Errors
     /// If they cannot be told.

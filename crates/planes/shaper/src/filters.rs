@@ -2,8 +2,8 @@
 //! port across, and those of the qdisc there.
 //!
 //! Its headers are read once for all of them. A mark or a class that one sets is visible to the
-//! next, as with an `skb`; dropped packets reach no qdisc. Which route it takes the I/O is asked only
-//! if a filter asks.
+//! next, as with an `skb`; dropped packets reach no qdisc. Which route it takes the I/O is asked
+//! only if a filter asks.
 
 use crate::io::Io;
 use crate::worker::BATCH;
@@ -158,8 +158,8 @@ impl<'a> Filters<'a> {
     }
 }
 
-/// Makes `into` the packet `id`, whose frame `io` has, as filters see it, with its route if one asks
-/// for that; `None` if its Ethernet header is incomplete.
+/// Makes `into` the packet `id`, whose frame `io` has, as filters see it, with its route if one
+/// asks for that; `None` if its Ethernet header is incomplete.
 #[inline]
 fn read<'f>(
     io: &'f impl Io,

@@ -73,9 +73,10 @@ impl Driver {
         Self::varying(TOWARDS, &constants, interface, destinations.iter().map(octets))
     }
 
-    /// Frames leave by `interface`, as many as the core sends, through a switch: from one of so many
-    /// stations after the other, each to the one on the other side with the same number. A station's
-    /// address is 06, 01 on this side and 02 on the other, and its number in network order.
+    /// Frames leave by `interface`, as many as the core sends, through a switch: from one of so
+    /// many stations after the other, each to the one on the other side with the same number. A
+    /// station's address is 06, 01 on this side and 02 on the other, and its number in network
+    /// order.
     ///
     /// # Errors
     /// If the kernel does not load the program that sends.

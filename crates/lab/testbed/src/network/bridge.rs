@@ -38,8 +38,8 @@ impl<'a> Bridge<'a> {
         Ok(bridge)
     }
 
-    /// Tells it where stations are, as if it had just learned that: a line for each, in the words of
-    /// `bridge`.
+    /// Tells it where stations are, as if it had just learned that: a line for each, in the words
+    /// of `bridge`.
     pub fn know(&self, lines: &str) -> Result<()> {
         let mut bridge = Command::new("bridge");
         process::run_with(bridge.args(["-n", self.bed.shaper().name(), "-batch", "-"]), lines)

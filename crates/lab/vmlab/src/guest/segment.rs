@@ -1,5 +1,5 @@
-//! A bridge of the operator with three ports, and a station behind each: what the ends of the bed are
-//! in while a switch is tried.
+//! A bridge of the operator with three ports, and a station behind each: what the ends of the bed
+//! are in while a switch is tried.
 //!
 //! ```text
 //!   client ══ port-a ┐
@@ -29,8 +29,8 @@ const THIRD_MAC: &str = "52:54:00:00:00:05";
 pub struct Segment {
     /// Client and server.
     pub ends: [End; 2],
-    /// The third one. What it sends has no tag, and its `tagged_ip` is reached through a bridge that
-    /// takes tags off and puts them on.
+    /// The third one. What it sends has no tag, and its `tagged_ip` is reached through a bridge
+    /// that takes tags off and puts them on.
     pub third: End,
 }
 
@@ -85,8 +85,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Lets the bridge look at tags: the first two ports are in VLAN 1 without tags and in the ends'
-    /// VLAN with them, the third is in the ends' VLAN alone, without tags.
+    /// Lets the bridge look at tags: the first two ports are in VLAN 1 without tags and in the
+    /// ends' VLAN with them, the third is in the ends' VLAN alone, without tags.
     pub fn divide(&self) -> Result<()> {
         let vlan = VLAN.to_string();
         ip(&["link", "set", BRIDGE, "type", "bridge", "vlan_filtering", "1"])?;

@@ -24,7 +24,8 @@ const LAST: u32 = 63;
 
 /// Drops all capabilities but those of [`KEPT`], as far as they are there. If connection tracking
 /// is a module, CAP_SYS_ADMIN is kept if present, because `cake nat`, a router's flowtable and the
-/// modules may come at any time later. To avoid that, start the process without it, as the service does.
+/// modules may come at any time later. To avoid that, start the process without it, as the service
+/// does.
 pub(super) fn drop_others() -> Result<(), String> {
     let mut kept = KEPT.iter().fold(CapabilitySet::empty(), |set, (one, _)| set | *one);
     if has(CapabilitySet::SYS_ADMIN) && !is_look_up_built_in() {

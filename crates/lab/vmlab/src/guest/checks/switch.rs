@@ -224,7 +224,8 @@ fn tagged(from: [u8; 6], to: [u8; 6], tci: u16) -> Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// Frames are switched again after the driver has left and come back, and the port is in the bridge.
+/// Frames are switched again after the driver has left and come back, and the port is in the
+/// bridge.
 pub(super) fn unbind(lab: &mut Lab) -> Result<Verdict> {
     if !lab.bed.has_hardware() {
         return Ok(Skipped("the other end goes with this device".to_owned()));
