@@ -174,8 +174,9 @@ fn whatever_a_frame_is(program: impl Fn(&Switch) -> Program) {
     });
     let outcomes = program.outcomes();
     let more = [Outcome::OtherPort, Outcome::OwnSource, Outcome::TooLong];
-    let of_switch =
-        |(outcome, _): &(Outcome, u64)| *outcome >= Outcome::Switched || more.contains(outcome);
+    let of_switch = |(outcome, _): &(Outcome, u64)| {
+        (Outcome::Switched..=Outcome::Special).contains(outcome) || more.contains(outcome)
+    };
     for (outcome, frames) in outcomes.iter().filter(of_switch) {
         assert!(frames > 0, "{outcome:?} is never the reason");
     }
