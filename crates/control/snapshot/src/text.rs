@@ -190,12 +190,16 @@ impl Port {
 
     /// What became of frames that a router or a switch got.
     fn write_routes(&self, out: &mut String) -> std::fmt::Result {
-        let mut left = LEFT.iter().filter_map(|left| Some((*left, *self.routes.get(*left)?)));
-        let (word, frames) = left.next().unwrap_or(("forwarded", 0));
-        write!(out, "  {word} {frames}")?;
-        let is_other = |(outcome, _): &(&String, &u64)| !LEFT.contains(&outcome.as_str());
-        for (outcome, frames) in self.routes.iter().filter(is_other) {
-            write!(out, ", {} {frames}", line(&outcome.replace('_', " ")))?;
+        let known = LEFT.iter().filter_map(|left| Some((*left, *self.routes.get(*left)?)));
+        let mut outcomes: Vec<(&str, u64)> = known.collect();
+        if outcomes.is_empty() {
+            outcomes.push(("forwarded", 0));
+        }
+        let others = self.routes.iter().map(|(outcome, frames)| (outcome.as_str(), *frames));
+        outcomes.extend(others.filter(|(outcome, _)| !LEFT.contains(outcome)));
+        for (place, (outcome, frames)) in outcomes.iter().enumerate() {
+            let before = if place == 0 { "  " } else { ", " };
+            write!(out, "{before}{} {frames}", line(&outcome.replace('_', " ")))?;
         }
         if self.unserved > 0 {
             write!(out, ", on queues without a worker {}", self.unserved)?;
@@ -406,6 +410,10 @@ event: joined eth1 and eth2
         show.ports[0].routes = [("by_flow".into(), 3), ("no_flow".into(), 1)].into();
         let text = show.render();
         assert!(text.contains("\n  by flow 3, no flow 1\n"), "{text}");
+        // Before and after a firewall came.
+        show.ports[0].routes.insert("routed".into(), 2);
+        let text = show.render();
+        assert!(text.contains("\n  routed 2, by flow 3, no flow 1\n"), "{text}");
         show.ports[0].routes = [("switched".into(), 5), ("group".into(), 2)].into();
         assert!(show.render().contains("\n  switched 5, group 2\n"));
         show.ports[0].routes = [("unknown_source".into(), 2)].into();
