@@ -102,7 +102,7 @@ pub(super) struct SwitchedFrames {
     #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
     core: u16,
     /// How many stations there are on each side.
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_536))]
     stations: u32,
 }
 
