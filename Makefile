@@ -7,7 +7,7 @@ NARROWS := target/release/narrows
 # What a fresh Debian needs beside Rust: a compiler for BPF and the libraries that the BPF
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
-            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq bird2
+            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq bird2 nftables iptables
 # DPDK's scheduler, beside which `bench cake` and `bench tree` measure: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)

@@ -37,14 +37,16 @@ const FIREWALL: &str = "
 
 /// Whether the kernel takes these rules; says why if not.
 fn takes(rules: &str) -> bool {
-    let nft = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn();
+    let mut nft = Command::new("nft");
+    nft.args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::null());
+    let nft = nft.spawn();
     let taken = nft.and_then(|mut nft| {
         nft.stdin.take().unwrap().write_all(rules.as_bytes())?;
         nft.wait()
     });
     let is_taken = matches!(&taken, Ok(status) if status.success());
     if !is_taken {
-        eprintln!("SKIPPED: no flowtable: {taken:?}");
+        eprintln!("SKIPPED: this kernel has no flowtables: {taken:?}");
     }
     is_taken
 }
