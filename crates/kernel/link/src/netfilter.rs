@@ -192,7 +192,7 @@ fn of_families(families: &[u8], devices: &[&str]) -> Result<Hooks, LinkError> {
         let chains = chains()?.into_iter().filter(|chain| chain.sees(families, devices));
         let chains: Vec<Chain> = chains.collect();
         let words = |chain: &Chain| chain.name.words("chain");
-        let at_devices = chains.iter().filter(|chain| !chain.devices.is_empty());
+        let at_devices = chains.iter().filter(|chain| !chain.devices.0.is_empty());
         let beside_flows = once(at_devices.map(words).collect());
         let mut found: Vec<String> = chains.iter().map(words).collect();
         if families.contains(&IPV4) {
@@ -371,13 +371,30 @@ fn description(info: &[u8]) -> (u32, Name) {
     (kind, name)
 }
 
+/// The names of devices, and whether each is only a beginning.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct DeviceNames(Vec<(String, bool)>);
+
+impl DeviceNames {
+    /// Adds the name in an attribute of that kind.
+    fn add(&mut self, kind: u16, name: &[u8]) {
+        self.0.push((text(name), kind == NFTA_DEVICE_PREFIX));
+    }
+
+    /// Whether `device` is one of them.
+    fn has(&self, device: &str) -> bool {
+        let mut names = self.0.iter();
+        names.any(|(name, begins)| name == device || (*begins && device.starts_with(name)))
+    }
+}
+
 /// A chain of nf_tables that is at a hook.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Chain {
     name: Name,
     hook: u32,
-    /// The names of the devices at whose hooks it is, and whether each is only a beginning.
-    devices: Vec<(String, bool)>,
+    /// At whose hooks it is.
+    devices: DeviceNames,
     is_nat: bool,
     drops: bool,
     rules: u32,
@@ -400,10 +417,8 @@ impl Chain {
                 is_at_hook = true;
                 each(value, |kind, value| match kind {
                     NFTA_HOOK_HOOKNUM => chain.hook = number(value),
-                    NFTA_HOOK_DEV => chain.devices.push((text(value), false)),
-                    NFTA_HOOK_DEVS => each(value, |kind, name| {
-                        chain.devices.push((text(name), kind == NFTA_DEVICE_PREFIX));
-                    }),
+                    NFTA_HOOK_DEV => chain.devices.add(kind, value),
+                    NFTA_HOOK_DEVS => each(value, |kind, name| chain.devices.add(kind, name)),
                     _ => {}
                 });
             }
@@ -420,10 +435,7 @@ impl Chain {
     /// Whether packets that are forwarded between `devices` in these families pass it, and that
     /// makes a difference.
     fn sees(&self, families: &[u8], devices: &[&str]) -> bool {
-        let is_named = |device: &&str| {
-            let mut names = self.devices.iter();
-            names.any(|(name, begins)| name == device || (*begins && device.starts_with(name)))
-        };
+        let is_named = |device: &&str| self.devices.has(device);
         let is_on_way = [PREROUTING, FORWARD, POSTROUTING].contains(&self.hook);
         let is_on_path = match self.name.family {
             INET if self.hook == INET_INGRESS => devices.iter().any(is_named),

@@ -40,10 +40,10 @@ impl<'a> Handing<'a> {
 }
 
 impl Router {
-    /// Loads the program for a device that is its port `port`;
-    /// `multi_buffer` if its frames may be in several buffers. `entry` is how it is attached, and
-    /// all that shares this router. It goes on counting in `counted`, the
-    /// [`counters`](Chooser::counters) of a program that it is to replace.
+    /// Loads the program for a device that is its port `port`; `multi_buffer` if its frames may be
+    /// in several buffers. `entry` is how it is attached, and all that shares this router. It goes
+    /// on counting in `counted`, the [`counters`](Chooser::counters) of a program that it is to
+    /// replace.
     ///
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or of a feature, or because programs are

@@ -8,7 +8,7 @@
 //!
 //! Non-goals: which flows it has; what the rules say.
 
-use super::{HEADER, INET, IPV4, IPV6, Name, listed, number};
+use super::{DeviceNames, HEADER, INET, IPV4, IPV6, Name, listed, number};
 use crate::LinkError;
 use crate::status::{each, text};
 use narrows_escape::shell;
@@ -21,7 +21,6 @@ const NFTA_FLOWTABLE_HOOK: u16 = 3;
 const NFTA_FLOWTABLE_USE: u16 = 4;
 const NFTA_FLOWTABLE_FLAGS: u16 = 7;
 const NFTA_FLOWTABLE_HOOK_DEVS: u16 = 3;
-const NFTA_DEVICE_PREFIX: u16 = 2;
 const HW_OFFLOAD: u32 = 1;
 
 /// The best that a router's devices have of flowtables. Names are those that `nft` shows: `inet
@@ -79,8 +78,7 @@ pub(super) fn of(devices: &[&str]) -> Result<Flowtables, LinkError> {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Flowtable {
     name: Name,
-    /// The names of its devices, and whether each is only a beginning.
-    devices: Vec<(String, bool)>,
+    devices: DeviceNames,
     offloads: bool,
     /// The rules that add flows to it.
     rules: u32,
@@ -99,9 +97,7 @@ impl Flowtable {
             NFTA_FLOWTABLE_FLAGS => table.offloads = number(value) & HW_OFFLOAD != 0,
             NFTA_FLOWTABLE_HOOK => each(value, |kind, value| {
                 if kind == NFTA_FLOWTABLE_HOOK_DEVS {
-                    each(value, |kind, name| {
-                        table.devices.push((text(name), kind == NFTA_DEVICE_PREFIX));
-                    });
+                    each(value, |kind, name| table.devices.add(kind, name));
                 }
             }),
             _ => {}
@@ -111,12 +107,8 @@ impl Flowtable {
 
     /// What it is for a router between `devices`.
     fn serves(&self, devices: &[&str]) -> Flowtables {
-        let has = |device: &&str| {
-            let mut names = self.devices.iter();
-            names.any(|(name, begins)| name == device || (*begins && device.starts_with(name)))
-        };
         let is_of_ip = [INET, IPV4, IPV6].contains(&self.name.family);
-        if !is_of_ip || !devices.iter().all(has) {
+        if !is_of_ip || !devices.iter().all(|device| self.devices.has(device)) {
             return Flowtables::None;
         }
         let name = self.name.path();
@@ -131,6 +123,7 @@ impl Flowtable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netfilter::NFTA_DEVICE_PREFIX;
     use crate::netlink::attach;
     use proptest::prelude::*;
 

@@ -35,6 +35,11 @@ impl Spread {
     }
 }
 
+/// `spread` with so many decimals; `-` if there is none.
+pub(crate) fn shown(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or_else(|| "-".to_owned(), |spread| spread.shown(digits))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,12 +3,12 @@
 use super::limit::Shape;
 use super::{Absences, Cell, Sample, System};
 use crate::machine::Machine;
-use crate::spread::Spread;
+use crate::spread::{Spread, shown};
 use crate::table;
 use anyhow::{Context, Result};
 use comfy_table::Table;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One system with one table and so many destinations.
@@ -144,18 +144,8 @@ impl fmt::Display for Report {
         writeln!(f, "with a limit at the port where packets leave")?;
         writeln!(f, "{}", limits(measured().filter(|row| row.has_limit)))?;
         let needs = self.rows.iter().filter_map(|row| Some((row.system, row.needs?)));
-        for (system, needs) in needs.collect::<BTreeSet<_>>() {
-            writeln!(f, "{system} needs {needs}")?;
-        }
-        for why in self.rows.iter().filter_map(|row| row.absent.as_ref()).collect::<BTreeSet<_>>() {
-            writeln!(f, "not measured: {why}")?;
-        }
-        Ok(())
+        table::write_notes(f, needs, self.rows.iter().filter_map(|row| row.absent.as_ref()))
     }
-}
-
-fn shown(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or_else(|| "-".to_owned(), |spread| spread.shown(digits))
 }
 
 fn routers<'a>(rows: impl Iterator<Item = &'a Row>) -> Table {

@@ -2,11 +2,11 @@
 
 use super::{Cell, Sample};
 use crate::machine::Machine;
-use crate::spread::Spread;
+use crate::spread::{Spread, shown};
 use crate::table;
 use anyhow::{Context, Result};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// One system with so many stations.
@@ -94,9 +94,6 @@ impl fmt::Display for Report {
         writeln!(f, "frames of 64 bytes; median over the rounds (least-most)")?;
         let header = ["stations", "system", "kpps", "to bridge", "CPU ns per packet"];
         let mut table = table::of_figures(1, header);
-        let shown = |spread: Option<Spread>, digits| {
-            spread.map_or_else(|| "-".to_owned(), |spread| spread.shown(digits))
-        };
         for row in self.rows.iter().filter(|row| row.kpps.is_some()) {
             table.add_row([
                 row.stations.to_string(),
@@ -108,13 +105,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "{table}")?;
         let needs = self.rows.iter().filter_map(|row| Some((row.system, row.needs?)));
-        for (system, needs) in needs.collect::<BTreeSet<_>>() {
-            writeln!(f, "{system} needs {needs}")?;
-        }
-        for why in self.rows.iter().filter_map(|row| row.absent.as_ref()).collect::<BTreeSet<_>>() {
-            writeln!(f, "not measured: {why}")?;
-        }
-        Ok(())
+        table::write_notes(f, needs, self.rows.iter().filter_map(|row| row.absent.as_ref()))
     }
 }
 

@@ -38,6 +38,18 @@ const LIMIT: u32 = 5;
 const TBF: &str = "rate 5mbit burst 16k latency 50ms";
 const DELIVERED: std::ops::RangeInclusive<f64> = 3.5..=5.0;
 
+/// The words that choose each plane.
+const WORKERS: &[&str] = &[];
+const XDP_PLANE: &[&str] = &["--plane", "xdp"];
+/// Payload of a small ping, in bytes.
+const SMALL: u32 = 56;
+/// Where the two flows of a flood go, and the offered rate of each, in Mbit/s.
+const DESTINATIONS: [u16; 2] = [5010, 5020];
+const OFFERED: f64 = 4.0;
+/// What arrives of both, in Mbit/s: under a limit of 5, and without one.
+const LIMITED: std::ops::RangeInclusive<f64> = 4.7..=5.2;
+const FREE: f64 = 7.5;
+
 /// A check.
 pub type CheckFunction = fn(&mut Lab) -> Result<Verdict>;
 
@@ -274,6 +286,11 @@ fn mode(show: &Value) -> String {
     let queues = port["queues"].as_u64().unwrap_or(0);
     let plural = if queues == 1 { "" } else { "s" };
     format!("{}, {}, {queues} queue{plural}", word("xdp"), word("copy"))
+}
+
+/// How often the program of `port` of a router or a switch came to this outcome.
+fn outcome(show: &Value, port: usize, outcome: &str) -> u64 {
+    show["ports"][port]["routes"][outcome].as_u64().unwrap_or(0)
 }
 
 fn small_pings(lab: &mut Lab) -> Result<Verdict> {

@@ -29,6 +29,8 @@ const FLOOD_SPAN: Duration = Duration::from_secs(2);
 
 /// Headers of an echo request: IPv4 and ICMP.
 pub const HEADERS: u32 = 28;
+/// The same of IPv6.
+pub const HEADERS6: u32 = 48;
 
 /// Sends echo requests with `payload` bytes, and expects all answers.
 pub fn ping(from: &End, to: impl Into<IpAddr>, payload: u32) -> Result<()> {

@@ -2,8 +2,8 @@
 //! that Narrows routes.
 
 use super::exchange::upgrade_or_stop;
-use super::router::{WORKERS, XDP_PLANE, outcome, start, with_networks};
-use super::{DELIVERED, Lab, SETTLE, TBF, is_running};
+use super::router::{start, with_networks};
+use super::{DELIVERED, Lab, SETTLE, SMALL, TBF, WORKERS, XDP_PLANE, is_running, outcome};
 use crate::guest::Verdict::{self, Skipped};
 use crate::guest::bed::{End, PORTS};
 use crate::guest::networks::Networks;
@@ -114,7 +114,7 @@ fn by_flows(networks: &Networks, plane: &[&str]) -> Result<String> {
     follows(networks, &shaper).with_context(|| shaper.log())?;
     let ends = &networks.ends;
     let upgraded = upgrade_or_stop(ends, shaper, PORTS[1], || talk_by_flow(networks))?;
-    ping(&ends[0], ends[1].ip, 56).context("fail-open")?;
+    ping(&ends[0], ends[1].ip, SMALL).context("fail-open")?;
     Ok(format!("{note}; {upgraded}"))
 }
 

@@ -7,36 +7,28 @@
 //! ```
 
 use super::exchange::upgrade_or_stop;
-use super::router::{outcome, with_networks};
-use super::{Lab, MTU, SETTLE, TBF, mode};
+use super::router::with_networks;
+use super::{
+    DESTINATIONS, LIMITED, Lab, MTU, OFFERED, SETTLE, SMALL, TBF, WORKERS, XDP_PLANE, mode, outcome,
+};
 use crate::guest::Verdict;
 use crate::guest::bed::{End, PORTS, ip};
 use crate::guest::networks::{Networks, end_ip6};
 use crate::guest::shaper::{Shaper, narrows};
-use crate::guest::traffic::{HEADERS, flood, ping, wait_for_ping};
+use crate::guest::traffic::{HEADERS, HEADERS6, flood, ping, wait_for_ping};
 use crate::guest::trunk::{DEVICE, Trunk, VLANS, ports};
 use anyhow::{Context, Result, ensure};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// Payload of a small ping, in bytes.
-const SMALL: u32 = 56;
-/// Headers of an echo request of IPv6.
-const HEADERS6: u32 = 48;
-/// Where the two flows of a flood go, and the offered rate of each, in Mbit/s.
-const DESTINATIONS: [u16; 2] = [5010, 5020];
-const OFFERED: f64 = 4.0;
-/// What arrives of both in Mbit/s under a limit of 5.
-const LIMITED: std::ops::RangeInclusive<f64> = 4.7..=5.2;
-
 /// With workers.
 pub(super) fn workers(lab: &mut Lab) -> Result<Verdict> {
-    with_vlans(lab, &[])
+    with_vlans(lab, WORKERS)
 }
 
 /// On the XDP plane.
 pub(super) fn xdp_plane(lab: &mut Lab) -> Result<Verdict> {
-    with_vlans(lab, &["--plane", "xdp"])
+    with_vlans(lab, XDP_PLANE)
 }
 
 fn with_vlans(lab: &mut Lab, plane: &[&str]) -> Result<Verdict> {

@@ -1,12 +1,15 @@
 //! The router: Narrows between two networks, with the kernel's routes.
 
 use super::exchange::upgrade_or_stop;
-use super::{Lab, MTU, SETTLE, TBF, is_running, mode};
+use super::{
+    DESTINATIONS, FREE, LIMITED, Lab, MTU, OFFERED, SETTLE, SMALL, TBF, WORKERS, XDP_PLANE,
+    is_running, mode, outcome,
+};
 use crate::guest::Verdict::{self, Passed, Skipped};
 use crate::guest::bed::{End, PORTS, ip};
 use crate::guest::networks::{Networks, end_ip6};
 use crate::guest::shaper::{Shaper, narrows};
-use crate::guest::traffic::{HEADERS, flood, ping, ping_with_hops, wait_for_ping};
+use crate::guest::traffic::{HEADERS, HEADERS6, flood, ping, ping_with_hops, wait_for_ping};
 use anyhow::{Context, Result, ensure};
 use narrows_testbed::capture::Capture;
 use narrows_testbed::frames;
@@ -15,18 +18,6 @@ use narrows_testbed::raw::RawSocket;
 use serde_json::Value;
 use std::time::Duration;
 
-pub(super) const WORKERS: &[&str] = &[];
-pub(super) const XDP_PLANE: &[&str] = &["--plane", "xdp"];
-/// Payload of a small ping, in bytes.
-const SMALL: u32 = 56;
-/// Headers of an echo request of IPv6.
-const HEADERS6: u32 = 48;
-/// Where the two flows of a flood go, and the offered rate of each, in Mbit/s.
-const DESTINATIONS: [u16; 2] = [5010, 5020];
-const OFFERED: f64 = 4.0;
-/// What arrives of both, in Mbit/s: under a limit of 5, and without one.
-const LIMITED: std::ops::RangeInclusive<f64> = 4.7..=5.2;
-const FREE: f64 = 7.5;
 /// How long a frame may take through the router.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -138,11 +129,6 @@ fn in_the_driver(networks: &Networks, shaper: &Shaper) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// How often the program of `port` came to this outcome.
-pub(super) fn outcome(show: &Value, port: usize, outcome: &str) -> u64 {
-    show["ports"][port]["routes"][outcome].as_u64().unwrap_or(0)
 }
 
 /// Frames arrive with new addresses and one hop less, and are else the same.

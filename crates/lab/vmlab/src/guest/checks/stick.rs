@@ -1,7 +1,10 @@
 //! The stick: Narrows between two VLANs of the first port.
 
 use super::exchange::upgrade_or_stop;
-use super::{Lab, MTU, SETTLE, TBF, is_running, mode};
+use super::{
+    DESTINATIONS, FREE, LIMITED, Lab, MTU, OFFERED, SETTLE, SMALL, TBF, WORKERS, XDP_PLANE,
+    is_running, mode,
+};
 use crate::guest::Verdict::{self, Passed, Skipped};
 use crate::guest::bed::run;
 use crate::guest::shaper::{Shaper, narrows};
@@ -19,16 +22,6 @@ use std::time::{Duration, Instant};
 
 /// The pair, as in `--vlans`.
 const PAIR: &str = "100:200";
-const WORKERS: &[&str] = &[];
-const XDP_PLANE: &[&str] = &["--plane", "xdp"];
-/// Payload of a small ping, in bytes.
-const SMALL: u32 = 56;
-/// Where the two flows of a flood go, and the offered rate of each, in Mbit/s.
-const DESTINATIONS: [u16; 2] = [5010, 5020];
-const OFFERED: f64 = 4.0;
-/// What arrives of both, in Mbit/s: under a limit of 5, and without one.
-const LIMITED: std::ops::RangeInclusive<f64> = 4.7..=5.2;
-const FREE: f64 = 7.5;
 /// A priority of 5, and the eligibility to be dropped.
 const PRIORITY: u16 = 0xb000;
 /// From and to nobody.

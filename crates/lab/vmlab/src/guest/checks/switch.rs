@@ -1,7 +1,10 @@
 //! The switch: Narrows at three ports of a kernel bridge.
 
 use super::exchange::upgrade_or_stop;
-use super::{Lab, MTU, SETTLE, TBF, is_running, mode};
+use super::{
+    DESTINATIONS, FREE, LIMITED, Lab, MTU, OFFERED, SETTLE, SMALL, TBF, WORKERS, XDP_PLANE,
+    is_running, mode, outcome,
+};
 use crate::guest::Verdict::{self, Passed, Skipped};
 use crate::guest::bed::{End, PORTS, VLAN};
 use crate::guest::segment::{Segment, THREE_PORTS, join};
@@ -15,19 +18,9 @@ use serde_json::Value;
 use std::thread;
 use std::time::Duration;
 
-const WORKERS: &[&str] = &[];
-const XDP_PLANE: &[&str] = &["--plane", "xdp"];
 /// Frames of a worker. An upgrade counts them, and here an unoptimised program does so on a slow
 /// machine: those of three ports take it longer than the others wait.
 const FEW_FRAMES: [&str; 2] = ["--frames", "4096"];
-/// Payload of a small ping, in bytes.
-const SMALL: u32 = 56;
-/// Where the two flows of a flood go, and the offered rate of each, in Mbit/s.
-const DESTINATIONS: [u16; 2] = [5010, 5020];
-const OFFERED: f64 = 4.0;
-/// What arrives of both, in Mbit/s: under a limit of 5, and without one.
-const LIMITED: std::ops::RangeInclusive<f64> = 4.7..=5.2;
-const FREE: f64 = 7.5;
 /// An address that no station has, and a priority of 5 in a tag.
 const NOBODY: [u8; 6] = [0x52, 0x54, 0, 0, 0, 0x0a];
 const PRIORITY: u16 = 0xa000;
@@ -156,11 +149,6 @@ fn in_the_driver(shaper: &Shaper, rows: u64, pings: impl Fn() -> Result<()>) -> 
 fn outcomes(shaper: &Shaper) -> String {
     let show = shaper.show().unwrap_or_default();
     [0, 1, 2].map(|port| show["ports"][port]["routes"].to_string()).join(" ")
-}
-
-/// How often the program of `port` came to this outcome.
-fn outcome(show: &Value, port: usize, outcome: &str) -> u64 {
-    show["ports"][port]["routes"][outcome].as_u64().unwrap_or(0)
 }
 
 /// A frame to a station arrives there alone, one to nobody at each other port. Both are unchanged.
