@@ -1,7 +1,7 @@
 //! `narrows doctor`.
 
 use super::joined::parse_pair;
-use super::run::Plane;
+use super::run::{Plane, plane_of};
 use crate::output;
 use anyhow::bail;
 use clap::Args;
@@ -25,10 +25,11 @@ use std::process::ExitCode;
   narrows doctor eth1 --vlans 100:200
   narrows doctor eth1 eth2 eth3 --router
   narrows doctor eth1 eth2 eth3 --switch
+  narrows doctor eth1 --port
   narrows doctor eth1 eth2 --json")]
 pub struct Doctor {
-    /// The two ports; with --vlans the one interface, and with --router or --switch all of
-    /// them.
+    /// The two ports; with --vlans or --port the one interface, and with --router or --switch all
+    /// of them.
     #[arg(value_name = "PORT", required = true, num_args = 1..)]
     ports: Vec<String>,
 
@@ -37,12 +38,16 @@ pub struct Doctor {
     vlans: Vec<Pair>,
 
     /// Check for a run with --router.
-    #[arg(long, conflicts_with_all = ["vlans", "switch"])]
+    #[arg(long, conflicts_with_all = ["vlans", "switch", "port"])]
     router: bool,
 
     /// Check for a run with --switch.
-    #[arg(long, conflicts_with = "vlans")]
+    #[arg(long, conflicts_with_all = ["vlans", "port"])]
     switch: bool,
+
+    /// Check for a run with --port.
+    #[arg(long, conflicts_with = "vlans")]
+    port: bool,
 
     /// Check for a run with --skip-netfilter, of a router or a switch.
     #[arg(long)]
@@ -52,9 +57,9 @@ pub struct Doctor {
     #[arg(long)]
     fail_closed: bool,
 
-    /// Check for a run with this --plane.
-    #[arg(long, value_name = "PLANE", default_value = "xsk")]
-    plane: Plane,
+    /// Check for a run with this --plane. Default: xsk, and xdp with --port.
+    #[arg(long, value_name = "PLANE")]
+    plane: Option<Plane>,
 
     /// Print JSON: an array of findings.
     #[arg(long)]
@@ -70,13 +75,18 @@ impl Doctor {
         let ports = match &self.ports[..] {
             ports if self.router => Forwarding::router(ports)?,
             ports if self.switch => Forwarding::switch(ports)?,
+            [a] if self.port => Forwarding::host(a),
+            ports if self.port => bail!("a host port is one interface, not {}", ports.len()),
             [a, b] if self.vlans.is_empty() => Forwarding::wire(a, b)?,
             [a] if !self.vlans.is_empty() => Forwarding::stick(a, &self.vlans)?,
-            [_] => bail!("name the other port, or the pairs of VLANs on this one with --vlans"),
+            [_] => bail!(
+                "name the other port, or the pairs of VLANs on this one with --vlans, or add --port \
+                 for one that protects this host"
+            ),
             _ => bail!("a wire has two ports, and a stick one: add --router or --switch for more"),
         };
         let session = super::run::default_session()?;
-        let wanted = wanted(&ports, fail, self.plane.into(), &session);
+        let wanted = wanted(&ports, fail, plane_of(&ports, self.plane)?, &session);
         let wanted =
             Wanted { skip_netfilter: self.skip_netfilter, running: running(&ports), ..wanted };
         let findings = examine(&ports, &wanted);

@@ -4,22 +4,22 @@ use clap::Args;
 use narrows_forwarding::stick::Pair;
 use narrows_forwarding::{Forwarding, ForwardingError, NoVlan};
 
-/// The ports that an instance joins: two interfaces, VLANs of one, or those of a router or a
-/// switch.
+/// The ports that an instance joins: two interfaces, VLANs of one, those of a router or a switch;
+/// or the one of a host.
 #[derive(Args)]
 pub struct Joined {
     /// The two interfaces, separated by a comma.
     #[arg(
         long, value_name = "A,B", value_parser = parse_ports,
-        required_unless_present_any = ["stick", "router", "switch"],
-        conflicts_with_all = ["stick", "vlans", "router", "switch"],
+        required_unless_present_any = ["stick", "router", "switch", "port"],
+        conflicts_with_all = ["stick", "vlans", "router", "switch", "port"],
     )]
     ports: Option<[String; 2]>,
 
     /// Join VLANs of this one interface ("router on a stick"). A frame of a VLAN leaves through the
     /// same interface with the tag of the other VLAN of its pair. Each VLAN is a port, and `tc`
     /// names it A.VID, such as eth1.100 (vlanVID, where that has more than 15 characters).
-    #[arg(long, value_name = "A", requires = "vlans", conflicts_with_all = ["router", "switch"])]
+    #[arg(long, value_name = "A", requires = "vlans", conflicts_with_all = ["router", "switch", "port"])]
     stick: Option<String>,
 
     /// Pairs of VLANs for --stick, at most 32: a number is a VLAN of 802.1Q, and one with an s
@@ -35,20 +35,32 @@ pub struct Joined {
     /// leaves, and whatever needs more than that goes to the kernel. Each interface is a port, and
     /// its VLANs are routed with it: one port is enough. When this process is gone, the kernel
     /// routes by itself (docs/router.md).
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',', conflicts_with = "switch")]
+    #[arg(
+        long, value_name = "A,B,C", value_delimiter = ',', conflicts_with_all = ["switch", "port"],
+    )]
     router: Vec<String>,
 
     /// Switch between these interfaces: they are ports of one kernel bridge, which learns, ages,
     /// floods, and knows spanning tree and VLANs. Frames between stations that it knows leave in
     /// the driver, and all others through the bridge. Where there is none, Narrows makes one. It
     /// forwards by itself when this process is gone (docs/switch.md).
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', conflicts_with = "port")]
     switch: Vec<String>,
+
+    /// Protect this host itself: filters, sets and policers at the ingress of this one interface
+    /// run in its driver, and this host's own stack gets what they pass. What leaves is the
+    /// kernel's. It runs in the plane `xdp`, and when this process is gone the kernel receives as
+    /// without it (docs/attack.md).
+    #[arg(long, value_name = "A")]
+    port: Option<String>,
 }
 
 impl Joined {
     /// How they are joined.
     pub fn forwarding(&self) -> Result<Forwarding, ForwardingError> {
+        if let Some(port) = &self.port {
+            return Ok(Forwarding::host(port));
+        }
         match (&self.ports, &self.stick) {
             (Some([a, b]), _) => Forwarding::wire(a, b),
             (None, None) if self.router.is_empty() => Forwarding::switch(&self.switch),
@@ -93,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_two_interfaces_or_vlans_of_one_or_those_of_a_router_or_a_switch() {
+    fn ports_are_two_interfaces_or_vlans_of_one_or_those_of_a_router_a_switch_or_a_host() {
         for good in [
             "--ports a,b",
             "--stick a --vlans 100:200",
@@ -101,6 +113,7 @@ mod tests {
             "--router a,b,c",
             "--router a",
             "--switch a,b,c",
+            "--port a",
         ] {
             assert_eq!(words(good).unwrap(), good);
         }
@@ -116,6 +129,8 @@ mod tests {
             ("--router a,b --ports c,d", "cannot be used with"),
             ("--router a,b,a", "named twice"),
             ("--switch a,b --router c,d", "cannot be used with"),
+            ("--port a --ports b,c", "cannot be used with"),
+            ("--port a --router b", "cannot be used with"),
             ("--switch a", "a switch has 2 to 64 ports"),
             ("--switch a,b,b", "named twice"),
         ] {

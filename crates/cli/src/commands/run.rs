@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use narrows_bpf::{Hook, XdpMode};
 use narrows_dataplane::run::{RunOptions, run};
 use narrows_dataplane::{FailMode, PlaneKind, SessionOptions};
+use narrows_forwarding::Forwarding;
 use narrows_xsk::CopyMode;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ use std::process::ExitCode;
 /// Both ports need the same number of queues (`ethtool -L`); `narrows doctor A B` checks the
 /// rest. Stop it with Ctrl-C or SIGTERM.
 ///
+/// With --port it joins nothing: it filters what arrives at one interface for this host itself.
+///
 /// It needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and for all features also
 /// CAP_PERFMON (cake nat), CAP_IPC_LOCK (frames beyond `ulimit -l`) and CAP_SYS_NICE (priority).
 /// It drops all others before it joins the ports. Then it accesses only the directories of its
@@ -34,7 +37,8 @@ use std::process::ExitCode;
   narrows run --ports eth1,eth2
   narrows run --ports eth1,eth2 --batch /etc/narrows/home.tc --state /var/lib/narrows/home.tc
   narrows run --ports eth1,eth2 --cores 2,3 --busy-poll --fail-closed
-  narrows run --ports eth1,eth2 --dispatcher")]
+  narrows run --ports eth1,eth2 --dispatcher
+  narrows run --port eth1 --batch /etc/narrows/web.tc")]
 #[command(verbatim_doc_comment)]
 pub struct Run {
     #[command(flatten)]
@@ -67,9 +71,10 @@ pub struct Run {
     /// What joins the ports. `xsk`: queues, and a worker thread for each (AF_XDP). `xdp`: a program
     /// in the driver, without queues: it costs less and polices instead of shaping, so it runs htb,
     /// prio, drr, ets and tbf in any order over pfifo, bfifo or codel, and refuses what needs a
-    /// queue: cake, hfsc, fq_codel, netem and others (docs/xdp.md).
-    #[arg(long, value_name = "PLANE", default_value = "xsk")]
-    plane: Plane,
+    /// queue: cake, hfsc, fq_codel, netem and others (docs/xdp.md). Default: xsk, and xdp with
+    /// --port, which has no queues.
+    #[arg(long, value_name = "PLANE")]
+    plane: Option<Plane>,
 
     /// Workers never sleep: lowest latency, a whole core each.
     #[arg(long)]
@@ -97,7 +102,7 @@ pub struct Run {
     /// tracking), or where there are IPsec policies for routed ones. What is forwarded in the
     /// driver passes by all of that. Only with --router and --switch. A router whose ports are in a
     /// flowtable needs it not: it routes the connections that the firewall has accepted.
-    #[arg(long, conflicts_with_all = ["ports", "stick"])]
+    #[arg(long, conflicts_with_all = ["ports", "stick", "port"])]
     skip_netfilter: bool,
 
     /// Measure round trips beyond both ports and losses, by port and host, from the TCP and QUIC
@@ -134,6 +139,22 @@ impl From<Plane> for PlaneKind {
             Plane::Xsk => Self::Xsk,
             Plane::Xdp => Self::Xdp,
         }
+    }
+}
+
+/// The plane for `forwarding`, of which the user has `asked` for one or not.
+///
+/// # Errors
+/// If it has no such plane.
+pub fn plane_of(forwarding: &Forwarding, asked: Option<Plane>) -> anyhow::Result<PlaneKind> {
+    match asked {
+        Some(Plane::Xsk) if forwarding.is_host() => bail!(
+            "a host port has no queues: its frames stay in the driver, and go on to this host's own \
+             stack. Leave out --plane xsk"
+        ),
+        Some(plane) => Ok(plane.into()),
+        None if forwarding.is_host() => Ok(PlaneKind::Xdp),
+        None => Ok(PlaneKind::Xsk),
     }
 }
 
@@ -174,13 +195,14 @@ fn ring_for(frames: u32) -> u32 {
 impl Run {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let [FailOpen::Bridge] = [self.fail_open];
-        if self.round_trips && matches!(self.plane, Plane::Xdp) {
+        let forwarding = self.joined.forwarding()?;
+        let plane = plane_of(&forwarding, self.plane)?;
+        if self.round_trips && plane == PlaneKind::Xdp {
             bail!("round trips are not measured in the plane `xdp`: leave out one of both options");
         }
-        if matches!((self.plane, self.xdp), (Plane::Xsk, Some(Xdp::Tcx))) {
+        if matches!((plane, self.xdp), (PlaneKind::Xsk, Some(Xdp::Tcx))) {
             bail!("there is no AF_XDP at tcx: add --plane xdp, or leave out --xdp tcx");
         }
-        let forwarding = self.joined.forwarding()?;
         if forwarding.is_router() && self.fail_closed {
             bail!(
                 "a router cannot fail closed: without this process the kernel routes by itself. \
@@ -191,6 +213,12 @@ impl Run {
             bail!(
                 "a switch cannot fail closed: the kernel's bridge, which decides, forwards without \
                  this process. Leave out --fail-closed"
+            );
+        }
+        if forwarding.is_host() && self.fail_closed {
+            bail!(
+                "a host port cannot fail closed: without this process the kernel receives by itself. \
+                 Leave out --fail-closed"
             );
         }
         let allowed = allowed_cores()?;
@@ -207,7 +235,7 @@ impl Run {
             sets: self.sets,
             state: self.state,
             fail: if self.fail_closed { FailMode::Closed } else { FailMode::Open },
-            plane: self.plane.into(),
+            plane,
             session: SessionOptions {
                 frames: self.frames,
                 ring: ring_for(self.frames),
@@ -261,6 +289,17 @@ mod tests {
     fn dispatcher(words: &[&str]) -> Option<u32> {
         let line = [&["narrows", "--ports", "a,b"], words].concat();
         Line::parse_from(line).run.dispatcher
+    }
+
+    #[test]
+    fn a_host_has_one_plane_and_ports_that_are_joined_have_queues_unless_asked() {
+        let (host, wire) = (Forwarding::host("a"), Forwarding::wire("a", "b").unwrap());
+        let of = |forwarding, asked| plane_of(forwarding, asked).map_err(|error| error.to_string());
+        assert_eq!(of(&host, None), Ok(PlaneKind::Xdp));
+        assert_eq!(of(&host, Some(Plane::Xdp)), Ok(PlaneKind::Xdp));
+        assert!(of(&host, Some(Plane::Xsk)).unwrap_err().contains("Leave out --plane xsk"));
+        assert_eq!(of(&wire, None), Ok(PlaneKind::Xsk));
+        assert_eq!(of(&wire, Some(Plane::Xdp)), Ok(PlaneKind::Xdp));
     }
 
     #[test]

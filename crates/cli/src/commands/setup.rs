@@ -29,6 +29,9 @@ use std::time::Duration;
 /// rate: short queues, and a fair share for each device. To change the policy later, edit it and
 /// run `systemctl reload narrows@NAME`.
 ///
+/// A server that protects itself has --port, and no line: each source gets a rate there, in the
+/// driver, before this host's own stack.
+///
 /// It shows its plan before it does anything, and overwrites files only with --force.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
@@ -36,17 +39,18 @@ use std::time::Duration;
   narrows setup --ports eth1,eth2 --down 237mbit --up 38mbit --link docsis --yes
   narrows setup --ports eth1,eth2 --down 95mbit --up 20mbit --link pppoe-ptm --dry-run
   narrows setup --stick eth1 --vlans 100:200 --down 95mbit --up 20mbit --link ethernet
-  narrows setup --router eth1,eth2 --down 95mbit --up 20mbit --link ethernet")]
+  narrows setup --router eth1,eth2 --down 95mbit --up 20mbit --link ethernet
+  narrows setup --port eth1 --name web --per-source 20000")]
 pub struct Setup {
     /// The port towards the Internet and the one towards the home.
     #[arg(
         long, value_name = "A,B", num_args = 1..=2, value_delimiter = ',',
-        conflicts_with_all = ["stick", "router"],
+        conflicts_with_all = ["stick", "router", "port"],
     )]
     ports: Vec<String>,
 
     /// The one port of a box that joins two VLANs.
-    #[arg(long, value_name = "A", requires = "vlans", conflicts_with = "router")]
+    #[arg(long, value_name = "A", requires = "vlans", conflicts_with_all = ["router", "port"])]
     stick: Option<String>,
 
     /// The VLAN towards the Internet and the one towards the home.
@@ -54,8 +58,19 @@ pub struct Setup {
     vlans: Option<Pair>,
 
     /// The port of a router towards the Internet, and all towards the home.
-    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', conflicts_with = "port")]
     router: Vec<String>,
+
+    /// The port of a server that protects itself.
+    #[arg(long, value_name = "A", conflicts_with_all = ["down", "up", "link"])]
+    port: Option<String>,
+
+    /// How many packets a second each source may send to it.
+    #[arg(
+        long, value_name = "PACKETS", requires = "port", default_value_t = 50_000,
+        value_parser = clap::value_parser!(u32).range(1..=100_000_000),
+    )]
+    per_source: u32,
 
     /// Route also past netfilter's rules and IPsec policies, as `narrows run` does with it.
     #[arg(long, requires = "router")]
@@ -118,6 +133,11 @@ impl Setup {
             // Before any question is asked in vain.
             steps::check(&self.directory, &self.name, self.force)?;
         }
+        if let Some(port) = &self.port {
+            let (forwarding, text) =
+                (Forwarding::host(port), policy::of_host(port, self.per_source));
+            return self.carry_out(&forwarding, PlaneKind::Xdp, &text);
+        }
         let stdin = io::stdin();
         let forwarding = match (&self.stick, self.vlans) {
             (Some(device), Some(pair)) => Some(Forwarding::stick(device, &[pair])?),
@@ -125,21 +145,32 @@ impl Setup {
             _ => None,
         };
         let mut given = Answers {
-            ports: self.ports,
+            ports: self.ports.clone(),
             forwarding,
-            down: self.down,
-            up: self.up,
-            link: self.link,
+            down: self.down.clone(),
+            up: self.up.clone(),
+            link: self.link.clone(),
         };
         if stdin.is_terminal() {
             given.ask(&interfaces::list(), &mut stdin.lock(), &mut io::stderr())?;
         }
         let line = given.complete()?;
+        self.carry_out(&line.forwarding, PlaneKind::Xsk, &policy::text(&line))
+    }
 
+    /// Shows the plan for the ports of `forwarding` on `plane` with the policy `text`, and carries
+    /// it out.
+    fn carry_out(
+        &self,
+        forwarding: &Forwarding,
+        plane: PlaneKind,
+        text: &str,
+    ) -> anyhow::Result<ExitCode> {
+        let stdin = io::stdin();
         let session = super::run::default_session()?;
-        let wanted = wanted(&line.forwarding, FailMode::Open, PlaneKind::Xsk, &session);
+        let wanted = wanted(forwarding, FailMode::Open, plane, &session);
         let wanted = Wanted { skip_netfilter: self.skip_netfilter, ..wanted };
-        let findings = examine(&line.forwarding, &wanted);
+        let findings = examine(forwarding, &wanted);
         let (good, rest): (Vec<_>, Vec<_>) =
             findings.into_iter().partition(|finding| finding.severity == doctor::Severity::Ok);
         output::say(format_args!("doctor: {} checks are good", good.len()));
@@ -147,7 +178,7 @@ impl Setup {
 
         let more = if self.skip_netfilter { &["--skip-netfilter"][..] } else { &[] };
         let systemd = steps::has_systemd();
-        let plan = steps::Plan::new(&self.directory, &self.name, &line, more, systemd)?;
+        let plan = steps::Plan::new(&self.directory, &self.name, forwarding, text, more, systemd)?;
         output::text(&plan);
         let blocked = doctor::blockers(&rest).count();
         if self.dry_run {
@@ -173,7 +204,9 @@ impl Setup {
         if !plan.start(self.force)? {
             return Ok(ExitCode::SUCCESS);
         }
-        steps::watch(line.homes()[0].as_str(), Duration::from_secs(self.watch))?;
+        // What comes from the Internet leaves through the second port, if there is one.
+        let [first, others @ ..] = forwarding.names() else { bail!("there are no ports") };
+        steps::watch(others.first().unwrap_or(first), Duration::from_secs(self.watch))?;
         output::say(format_args!(
             "the policy is {}; after an edit: systemctl reload narrows@{}",
             plan.policy_file(),

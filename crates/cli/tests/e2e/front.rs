@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// The statistics of the first action of the first filter at ingress.
 #[track_caller]
-fn figures(instance: &Instance) -> Value {
+pub(crate) fn figures(instance: &Instance) -> Value {
     let text = instance.tc("-s -j filter show dev port-a ingress").unwrap();
     let shown: Value = serde_json::from_str(&text).unwrap();
     let with = shown.as_array().unwrap().iter().find(|one| one["options"]["actions"].is_array());

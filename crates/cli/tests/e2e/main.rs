@@ -27,6 +27,7 @@ mod frames;
 mod front;
 mod hanging;
 mod hfsc;
+mod host_port;
 mod htb;
 mod idle;
 mod importing;

@@ -1,4 +1,4 @@
-//! `narrows setup` of a wire, a stick and a router: what it would write starts what it says, as the
+//! `narrows setup` of a wire, a stick, a router and a server: what it would write starts what it says, as the
 //! unit of the package does.
 
 use crate::setup::{NARROWS, Scratch, narrows, port_in, show, turn_to_count};
@@ -12,9 +12,14 @@ const UNIT: &str = include_str!("../../../../dist/narrows@.service");
 /// The rates and the kind of line.
 const LINE: [&str; 6] = ["--down", "95mbit", "--up", "20mbit", "--link", "ethernet"];
 
-/// The plan of `narrows setup` with `words`, which changes nothing.
+/// The plan of `narrows setup` for a line with `words`, which changes nothing.
 fn plan(bed: &Testbed, words: &[&str]) -> String {
-    let words = [&["setup", "--dry-run", "--directory", "/nrw"], words, &LINE].concat();
+    plan_of(bed, &[words, &LINE].concat())
+}
+
+/// The same for whatever `words` say.
+fn plan_of(bed: &Testbed, words: &[&str]) -> String {
+    let words = [&["setup", "--dry-run", "--directory", "/nrw"], words].concat();
     let output = narrows(bed, &words);
     // It fails after it has shown everything where the kernel lacks VLAN devices, which stand by.
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -119,6 +124,17 @@ fn a_router_is_set_up_with_a_limit_at_each_port() {
     assert!(plan.contains("Together they can ask for more"), "{plan}");
     let limits = [("port-a", 20_000_000), ("port-b", 95_000_000), ("port-c", 95_000_000)];
     assert_limits(&bed, &plan, &[], &limits);
+}
+
+#[test]
+fn a_server_is_set_up_with_a_rate_for_each_source() {
+    let Some(_turn) = turn_to_count() else { return };
+    let bed = Testbed::up(2).unwrap();
+    let plan = plan_of(&bed, &["--port", "port-a", "--per-source", "20000"]);
+    let instance = start(&bed, &plan, &[]);
+    assert_eq!(show(&bed)["fail"], "open (the kernel receives)");
+    let shown = instance.tc("filter show dev port-a ingress").unwrap();
+    assert!(shown.contains("pkts_rate 20000") && shown.contains("per src"), "{shown}");
 }
 
 #[test]

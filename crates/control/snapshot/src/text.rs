@@ -66,10 +66,11 @@ impl Snapshot {
         let sum = &self.conservation;
         writeln!(
             out,
-            "received {}{} = sent {} + queued {} + dropped {}{}, {} unaccounted",
+            "received {}{} = sent {}{} + queued {} + dropped {}{}, {} unaccounted",
             sum.received,
             sum.copies(),
             sum.sent,
+            sum.kept(),
             sum.queued,
             sum.dropped.values().sum::<u64>(),
             reasons(&sum.dropped),
@@ -372,6 +373,15 @@ event: joined eth1 and eth2
             proptest::prop_assert!(!text.contains("\nevent: forged"), "{text}");
             proptest::prop_assert_eq!(text.matches("\nevent: ").count(), 1);
         }
+    }
+
+    #[test]
+    fn what_a_host_keeps_is_in_the_balance() {
+        let mut show = show();
+        show.conservation = Conservation { received: 11, to_box: 9, ..Conservation::default() };
+        show.conservation.dropped.insert("filter".into(), 2);
+        let line = "received 11 = sent 0 + to this box 9 + queued 0 + dropped 2 (filter 2), 0 un";
+        assert!(show.render().contains(line), "{}", show.render());
     }
 
     #[test]

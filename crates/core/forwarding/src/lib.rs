@@ -13,8 +13,11 @@
 //!   say; perhaps where it arrived, in another VLAN.
 //! * the **switch**: the same, and each frame leaves where the kernel's bridge has learned that its
 //!   destination is.
+//! * the **host**: one device, which is a port. What arrives there is this host's, whose own stack
+//!   gets it; what leaves there is the kernel's.
 //!
 //! On a wire and a stick, ports are in pairs: where a frame leaves follows from where it arrives.
+//! In a router and a switch it is chosen for each frame. At a host no frame leaves.
 //!
 //! Non-goals: any I/O; how long a frame waits; what the kernel does when nobody forwards.
 
@@ -50,6 +53,8 @@ enum Kind {
     Router,
     /// The table of the kernel's bridge.
     Switch,
+    /// Nothing: all is this host's.
+    Host,
 }
 
 /// The ports of an instance, the devices that they are on, and where what arrives at each leaves.
@@ -118,6 +123,11 @@ impl Forwarding {
     /// If they are too few or too many, or one is named twice.
     pub fn switch(devices: &[String]) -> Result<Self, ForwardingError> {
         Self::of_several(Kind::Switch, "switch", 2, devices)
+    }
+
+    /// The host port on `device`.
+    pub fn host(device: &str) -> Self {
+        Self::of_devices(Kind::Host, [device.to_owned()].into_iter().collect())
     }
 
     fn of_several(
@@ -206,7 +216,7 @@ impl Forwarding {
     }
 
     /// The port through which what arrives at `port` leaves, and from which `port` gets all that
-    /// leaves there; `None` in a router and a switch.
+    /// leaves there; `None` in a router and a switch, and at a host.
     pub fn across(&self, port: PortId) -> Option<PortId> {
         self.is_paired().then(|| port.partner())
     }
@@ -214,6 +224,21 @@ impl Forwarding {
     /// Whether ports are in pairs: where a frame leaves follows from where it arrives.
     pub fn is_paired(&self) -> bool {
         self.kind == Kind::Pairs
+    }
+
+    /// Whether where a frame leaves is chosen for each: in a router and a switch.
+    pub fn is_chosen(&self) -> bool {
+        self.is_router() || self.is_switch()
+    }
+
+    /// Whether what arrives is this host's own.
+    pub fn is_host(&self) -> bool {
+        self.kind == Kind::Host
+    }
+
+    /// Whether frames to other addresses than those of its devices are for it, too.
+    pub fn takes_all(&self) -> bool {
+        !self.is_router() && !self.is_host()
     }
 
     /// Whether the kernel's routes say where each frame leaves.
@@ -239,6 +264,7 @@ impl Forwarding {
                     Kind::Pairs => "--ports",
                     Kind::Router => "--router",
                     Kind::Switch => "--switch",
+                    Kind::Host => "--port",
                 };
                 format!("{option} {}", self.names.join(","))
             }
@@ -306,6 +332,14 @@ mod tests {
             let many: Vec<String> = (0..65).map(|number| number.to_string()).collect();
             assert_eq!(join(&many), not_so_many(65));
         }
+    }
+
+    #[test]
+    fn all_that_arrives_at_a_host_is_its_own_and_nothing_leaves() {
+        let host = Forwarding::host("a");
+        assert_eq!((host.words().as_str(), host.to_string().as_str()), ("--port a", "a"));
+        assert_eq!(host.ids().map(|port| host.across(port)).collect::<Vec<_>>(), [None]);
+        assert!(host.is_host() && !host.is_paired() && !host.is_chosen() && !host.takes_all());
     }
 
     #[test]

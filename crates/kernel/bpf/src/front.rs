@@ -65,7 +65,8 @@ impl Front {
             Entry::Own | Entry::Shared => at_xdp::load,
             Entry::Tcx => at_tcx::load,
         };
-        let (program, plane) = load(port, terms, sets, maps, hands_over)?;
+        let (program, [plane, dropped]) = load(port, terms, sets, maps, hands_over)?;
+        maps.count_in(dropped);
         explained(|| maps.make_room(terms))?;
         Ok(Self { program, plane, hands_over })
     }

@@ -8,8 +8,9 @@
 //! meets one plan as a whole. Before it writes, it waits until no program can still be reading that
 //! plan.
 //!
-//! *Two ways out.* Frames leave through the other port's device, or, where ports are VLANs of one
-//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]). Behind a
+//! *Three ways out.* Frames leave through the other port's device, or, where ports are VLANs of one
+//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]), or at a host's port
+//! up the stack of the box itself ([`Port::leads_to_box`]). Behind a
 //! [`Router`] a tree is its port's for frames that leave, and not for those that arrive: its "other
 //! port" is its own.
 //!
@@ -333,6 +334,10 @@ pub struct Port {
     /// there: then all of them have one. `None` if they leave as they are through the
     /// [other](Tree::connect).
     pub other_tag: Option<Tag>,
+    /// Whether what arrives is for the box itself, and leaves through no port: then all frames go
+    /// up its stack, and count as sent. There is no other port to [connect](Tree::connect), and
+    /// plans have no classes.
+    pub leads_to_box: bool,
     /// What marks its frames for [`Tree::slow_path`], where one is attached; else 0.
     pub seal: u32,
 }
@@ -346,6 +351,7 @@ macro_rules! set_up {
             rodata.is_addressed = $port.own.is_addressed.into();
             rodata.multi_buffer = $port.multi_buffer.into();
             rodata.slow_path_seal = $port.seal;
+            rodata.leads_to_box = $port.leads_to_box.into();
             if let Some(tag) = $port.other_tag {
                 rodata.other_protocol = tag.protocol().ethertype().to_be();
                 rodata.other_vid = tag.vid().to_be();
@@ -505,7 +511,14 @@ impl Tree {
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
         Self::at(
-            Port { own: own.into(), multi_buffer, entry, other_tag: None, seal: 0 },
+            Port {
+                own: own.into(),
+                multi_buffer,
+                entry,
+                other_tag: None,
+                leads_to_box: false,
+                seal: 0,
+            },
             hook,
             maps,
         )

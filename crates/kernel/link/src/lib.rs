@@ -59,7 +59,7 @@ pub use error::LinkError;
 pub use ethtool::{Driver, Offloads, QueueCounts, Rings};
 pub use link::{Link, set_up};
 pub use monitor::{LinkEvent, LinkMonitor, Snapshot};
-pub use offload::{Features, Offload};
+pub use offload::{Features, Harm, Offload};
 pub use peer::{Peer, PeerInside};
 pub use promiscuous::{Promiscuous, promiscuous};
 pub use status::{BridgeSettings, LinkStatus, OperState, PeerId, Queues, XdpMode, XdpProgram};

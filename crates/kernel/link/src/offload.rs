@@ -10,6 +10,7 @@ use crate::peer::Peer;
 use crate::sys::{Ethtool, Question, Setting};
 use crate::{Link, LinkError};
 use narrows_escape::shell;
+use narrows_forwarding::Forwarding;
 use serde::{Deserialize, Serialize};
 use std::io;
 
@@ -53,6 +54,10 @@ impl Offload {
     /// The work that the other end of a veth leaves undone in the frames that it sends.
     pub const OF_PEER: &'static [Self] = &[Self::TxChecksum, Self::TxVlan, Self::TxServiceTag];
 
+    /// Those of them that hide something from filters. A host's stack does the rest of that work on
+    /// what it receives.
+    const OF_PEER_OF_HOST: &'static [Self] = &[Self::TxVlan, Self::TxServiceTag];
+
     /// The words of `ethtool -K` that switch all of these off.
     pub const PEER_WORDS: &'static str = "tx off txvlan off tx-vlan-stag-hw-insert off";
 
@@ -71,7 +76,7 @@ impl Offload {
     }
 
     /// The effect on traffic while it is on.
-    pub fn harm(self) -> &'static str {
+    fn harm(self) -> &'static str {
         match self {
             Self::RxVlan | Self::TxVlan => "tagged frames pass without their tag",
             Self::RxServiceTag | Self::TxServiceTag => {
@@ -85,7 +90,7 @@ impl Offload {
     /// The effect on the traffic of a stick while it is on. A frame without its tag is in none of
     /// the stick's VLANs, or with its inner tag in the wrong one, so the kernel gets it: its VLAN
     /// devices know the tag all the same.
-    pub fn harm_to_stick(self) -> &'static str {
+    fn harm_to_stick(self) -> &'static str {
         match self {
             Self::RxVlan | Self::TxVlan => {
                 "tagged frames pass Narrows by, unshaped with the standby and lost without it, and \
@@ -101,7 +106,7 @@ impl Offload {
 
     /// The effect on the traffic of a router or a switch while it is on. Only its tag says which
     /// device or VLAN a frame arrives in, and so what the kernel would do with it.
-    pub fn harm_to_router(self) -> &'static str {
+    fn harm_to_router(self) -> &'static str {
         match self {
             Self::RxVlan | Self::TxVlan => {
                 "what arrives in a VLAN is forwarded as if it had arrived without a tag, or in the \
@@ -111,6 +116,16 @@ impl Offload {
                 "what arrives in an 802.1ad VLAN is forwarded as if it had arrived outside of it"
             }
             _ => self.harm(),
+        }
+    }
+
+    /// The effect on the filters of a host while it is on. All frames arrive whole all the same.
+    fn harm_to_host(self) -> &'static str {
+        match self {
+            Self::RxVlan | Self::TxVlan => "filters do not see the tags of VLANs",
+            Self::RxServiceTag | Self::TxServiceTag => "filters do not see the outer tags",
+            Self::Lro | Self::GroHw | Self::Gro => "filters see several packets as one",
+            Self::TxChecksum => self.harm(),
         }
     }
 
@@ -125,6 +140,35 @@ impl Offload {
             Self::GroHw => offloads.gro_hw,
             Self::Gro => offloads.gro,
             Self::TxChecksum => offloads.tx_checksum,
+        }
+    }
+}
+
+/// What offloads do to a kind of forwarding.
+pub struct Harm {
+    /// The effect of each.
+    pub of: fn(Offload) -> &'static str,
+    /// Those that have an effect while the other end of a veth has them on.
+    pub of_peer: &'static [Offload],
+}
+
+impl Harm {
+    /// To frames from port to port.
+    pub const WIRE: Self = Self { of: Offload::harm, of_peer: Offload::OF_PEER };
+    /// To those of a stick.
+    pub const STICK: Self = Self { of: Offload::harm_to_stick, of_peer: Offload::OF_PEER };
+    /// To those of a router or a switch.
+    pub const ROUTER: Self = Self { of: Offload::harm_to_router, of_peer: Offload::OF_PEER };
+    /// To those of a host.
+    pub const HOST: Self = Self { of: Offload::harm_to_host, of_peer: Offload::OF_PEER_OF_HOST };
+
+    /// What they do to the traffic of `ports`.
+    pub fn to(ports: &Forwarding) -> &'static Self {
+        match ports {
+            ports if ports.is_stick() => &Self::STICK,
+            ports if ports.is_chosen() => &Self::ROUTER,
+            ports if ports.is_host() => &Self::HOST,
+            _ => &Self::WIRE,
         }
     }
 }

@@ -123,6 +123,15 @@ pub enum InstanceError {
          give each of those its qdiscs, and delete that filter"
     )]
     Redirected(String),
+    /// Qdiscs or filters for what leaves a host.
+    #[error(
+        "{0} is a host port (narrows run --port): Narrows filters what arrives there, and what leaves \
+         is the traffic of this host itself, which only its kernel can shape (tc, without narrows). \
+         Filters go to: narrows tc qdisc add dev {word} clsact; narrows tc filter add dev {word} \
+         ingress …",
+        word = shell(.0)
+    )]
+    OwnTraffic(String),
     /// Filters ask for routes where there are none.
     #[error(
         "a route filter is for a router (narrows run --router): packets take no route from one of \

@@ -4,7 +4,8 @@
 //! port: it puts a program of the port's filters in front of its own and counts what that does.
 //! Packets dropped in front count as received, and as dropped with the reason `filter`. The
 //! programs count by CPU. So does the XDP plane; a plane that counts by queue counts these packets
-//! at the port's first queue.
+//! at the port's first queue. On the XDP plane, where programs go on while another process takes
+//! over, that one's count in the same place.
 //!
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 
@@ -16,6 +17,7 @@ use narrows_forwarding::PerPort;
 use narrows_policy::Policy;
 use narrows_sets::{Host, Key, Named};
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Filters cannot run in the driver.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +62,8 @@ pub(crate) struct Fronts<'a> {
 pub(crate) struct PortFront {
     terms: Terms,
     maps: Option<FrontMaps>,
+    /// Where another process counts drops, until programs go on there.
+    inherited: Option<OwnedFd>,
     /// By action: its counter, and the counter's previous value.
     counters: BTreeMap<ActionId, ActionCounter>,
 }
@@ -71,6 +75,16 @@ struct ActionCounter {
 }
 
 impl PortFront {
+    /// One that goes on counting drops where another process's programs do.
+    pub(crate) fn counting_on(inherited: Option<OwnedFd>) -> Self {
+        Self { inherited, ..Self::default() }
+    }
+
+    /// Where its programs count drops, for another process. None if there are no programs.
+    pub(crate) fn counts_dropped(&self) -> Option<BorrowedFd<'_>> {
+        self.maps.as_ref().filter(|_| !self.terms.is_empty()).map(FrontMaps::counts_dropped)
+    }
+
     /// Makes `put` replace the program in front of the plane at `port` by one for `terms`, or
     /// remove it if there are none. Each frame passes the old or the new filters.
     ///
@@ -92,7 +106,10 @@ impl PortFront {
         } else {
             let maps = match self.maps.take() {
                 Some(maps) => maps,
-                None => FrontMaps::new().map_err(FrontError::Load)?,
+                None => {
+                    let inherited = self.inherited.take();
+                    FrontMaps::counting_on(inherited).map_err(FrontError::Load)?
+                }
             };
             let maps = self.maps.insert(maps);
             let counters = counters(terms, &self.counters, maps);

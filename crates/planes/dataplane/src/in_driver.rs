@@ -29,7 +29,7 @@ use crate::workers::Standstill;
 use chosen::Chosen;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    Asks, AttachError, Chooser, Entry, FrontPort, Hook, Pulse, RoutedBy, SetTables,
+    Asks, AttachError, Chooser, Entry, FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables,
     SlowPathCounters, SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
@@ -169,7 +169,7 @@ impl InDriver {
         gates: &Gates,
         routed_by: RoutedBy,
     ) -> Result<Self, InstanceError> {
-        if !forwarding.is_paired() {
+        if forwarding.is_chosen() {
             return Self::open_chosen(forwarding, devices, only, plans, fronts, gates, routed_by);
         }
         if forwarding.is_stick() {
@@ -260,9 +260,9 @@ impl InDriver {
         Ok(())
     }
 
-    /// Connects the ports: frames pass from now on.
+    /// Connects the ports: frames pass from now on. Those of a host do from the start.
     fn connect(&mut self) -> Result<(), InstanceError> {
-        for port in self.forwarding.ids() {
+        for port in self.forwarding.ids().filter(|_| !self.forwarding.is_host()) {
             let other = self.facts(self.pair(port)).ifindex;
             self.trees[port].connect(other).map_err(failed(self.facts(port)))?;
         }
@@ -303,6 +303,9 @@ impl InDriver {
 
     /// Whether frames that arrive at `port` are redirected to a driver that does not accept them.
     fn loses(&self, port: PortId) -> bool {
+        if self.forwarding.is_host() {
+            return false;
+        }
         let takes = takes_redirected(self.facts(self.pair(port)));
         self.hooks[self.forwarding.device_of(port)] == NATIVE && !takes
     }
@@ -362,20 +365,26 @@ impl InDriver {
         let mut counts = Counts::none(by_cpu.len());
         for (id, port) in counts.ports.iter_mut_enumerated() {
             let [inward, outward] = [self.pair(id), id].map(|egress| &by_cpu[egress]);
-            let of = |cpu: usize| QueueCounters {
-                arrived: inward.get(cpu).map(arrived).unwrap_or_default(),
-                outward: outward.get(cpu).map(path).unwrap_or_default(),
-                ..Default::default()
+            let is_host = self.forwarding.is_host();
+            let of = |cpu: usize| {
+                let mut outward = outward.get(cpu).map(path).unwrap_or_default();
+                if is_host {
+                    // It leaves through no port.
+                    (outward.tx_packets, outward.tx_bytes) = (0, 0);
+                }
+                let arrived = inward.get(cpu).map(arrived).unwrap_or_default();
+                QueueCounters { arrived, outward, ..Default::default() }
             };
             port.queues = (0..inward.len().max(outward.len())).map(of).collect();
-            let Totals { to_self, .. } = self.totals(self.pair(id));
+            let Totals { to_self, sent_packets, .. } = self.totals(self.pair(id));
+            let to_self = if is_host { sent_packets } else { to_self };
             let vlans = self.vlans[self.forwarding.device_of(id)].as_ref();
             let others = vlans.filter(|_| self.forwarding.is_first(id)).map_or(0, Vlans::others);
             port.verdicts = Verdicts { to_self, others, ..Verdicts::default() };
         }
         self.add_outcomes(&mut counts);
         self.add_losses(&mut counts);
-        self.add_dropped_in_front(&mut counts);
+        self.add_dropped_in_front(&mut counts, |_| true);
         counts
     }
 
@@ -408,9 +417,9 @@ impl InDriver {
         }
     }
 
-    /// Adds what filters in front have dropped.
-    fn add_dropped_in_front(&self, counts: &mut Counts) {
-        for (port, front) in self.fronts.iter_enumerated() {
+    /// Adds what those filters in front have dropped that are `wanted`.
+    fn add_dropped_in_front(&self, counts: &mut Counts, wanted: impl Fn(&PortFront) -> bool) {
+        for (port, front) in self.fronts.iter_enumerated().filter(|(_, front)| wanted(front)) {
             for (cpu, dropped) in front.dropped().into_iter().enumerate() {
                 counts.add_dropped_in_front(port, self.forwarding.across(port), cpu, dropped);
             }
@@ -464,6 +473,7 @@ fn tree_port(
         multi_buffer: has_several_buffers(facts),
         entry,
         other_tag: forwarding.across(port).and_then(|across| forwarding.ports()[across].tag),
+        leads_to_box: forwarding.is_host(),
         seal: 0,
     }
 }
@@ -546,10 +556,13 @@ impl Plane for InDriver {
             let put = chosen.put_in_front(id, facts, several, front, terms, tables);
             return put.map_err(refused);
         }
+        let is_host = self.forwarding.is_host();
         let tree = &mut self.trees[id];
         let handed = tree.handed().map_err(failed(facts))?;
+        let own = facts.own();
         let port = FrontPort {
-            own: facts.own(),
+            // All that a host gets is addressed to it, and filtered.
+            own: OwnAddress { is_addressed: own.is_addressed && !is_host, ..own },
             multi_buffer: has_several_buffers(facts),
             entry: tree.entry(),
             handed: Some(&handed),

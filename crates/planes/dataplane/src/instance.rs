@@ -516,11 +516,11 @@ impl Instance {
         let devices = read_all(forwarding)?;
         let queues = self.queues_of(&devices)?;
         let plans = self.compile(queues)?;
-        // A NIC drops frames for other addresses on its own, long before XDP. A router gets its
-        // own.
+        // A NIC drops frames for other addresses on its own, long before XDP. A router and a host
+        // get their own.
         let promiscuous = devices
             .iter()
-            .filter(|_| !forwarding.is_router())
+            .filter(|_| forwarding.takes_all())
             .map(|device| narrows_link::promiscuous(device.ifindex))
             .collect::<Result<_, _>>()?;
         let only = self.options.session.hook;
@@ -577,8 +577,8 @@ impl Instance {
     }
 
     /// A wire has no address on the networks that it joins. What is in no VLAN of a stick, and all
-    /// that is for a router or a switch, is the kernel's: they get back what a wire left that was
-    /// killed.
+    /// that is for a router, a switch or a host, is the kernel's: they get back what a wire left
+    /// that was killed.
     fn take_off_addresses(&mut self) {
         let forwarding = &self.options.forwarding;
         if forwarding.is_stick() || !forwarding.is_paired() {

@@ -12,7 +12,7 @@ use crate::events::Events;
 use crate::record;
 use narrows_bpf::{Hook, XdpMode};
 use narrows_forwarding::{Forwarding, PerDevice};
-use narrows_link::{Features, Link, Offload, Offloads, PeerId};
+use narrows_link::{Features, Harm, Link, Offload, Offloads, PeerId};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -71,7 +71,7 @@ pub(crate) struct Repairs<D = Features> {
     /// Interfaces that cannot be read, in words.
     unreached: Vec<String>,
     /// What an offload does to frames.
-    harm: fn(Offload) -> &'static str,
+    harm: &'static Harm,
 }
 
 impl Repairs {
@@ -87,11 +87,7 @@ impl Repairs {
     /// Records the devices of `ports` and their peers as they are now. `hooks` tells where programs
     /// run, or will run.
     pub(crate) fn watch(&mut self, ports: &Forwarding, hooks: &PerDevice<Hook>) {
-        self.harm = match ports {
-            ports if ports.is_stick() => Offload::harm_to_stick,
-            ports if !ports.is_paired() => Offload::harm_to_router,
-            _ => Offload::harm,
-        };
+        self.harm = Harm::to(ports);
         let mut before = std::mem::take(&mut self.watched);
         self.unreached.clear();
         for (port, hook) in ports.devices().iter().zip(hooks) {
@@ -117,7 +113,7 @@ impl Repairs {
                     Offload::PEER_WORDS
                 ));
             }
-            self.add(port, Some(end), device, Offload::OF_PEER);
+            self.add(port, Some(end), device, self.harm.of_peer);
             // Only the stack splits or merges packets that a veth receives.
             if generic {
                 self.add(port, None, Features::here(port).ok(), &[Offload::Gro]);
@@ -147,7 +143,7 @@ impl<D: Switches> Repairs<D> {
             was_on,
             stubborn: Vec::new(),
             unreached: Vec::new(),
-            harm: Offload::harm,
+            harm: &Harm::WIRE,
         }
     }
 
@@ -177,7 +173,7 @@ impl<D: Switches> Repairs<D> {
                 match device.switch(offload, false) {
                     Ok(()) => {
                         words.push(offload.word());
-                        harms.push((self.harm)(offload));
+                        harms.push((self.harm.of)(offload));
                     }
                     Err(error) => {
                         self.was_on.retain(|other| *other != entry);
@@ -185,7 +181,7 @@ impl<D: Switches> Repairs<D> {
                         stubborn.push(format!(
                             "{whose} {} on: {}, and stays: {error}; try: {remedy}",
                             offload.word(),
-                            (self.harm)(offload)
+                            (self.harm.of)(offload)
                         ));
                     }
                 }

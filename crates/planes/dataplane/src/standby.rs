@@ -1,5 +1,6 @@
 //! The bridges that forward when this process is gone, and checks that they still can: one between
-//! the ends of a wire, one for each pair of a stick's VLANs, or the one that a switch is.
+//! the ends of a wire, one for each pair of a stick's VLANs, or the one that a switch is. A router
+//! and a host need none: the kernel routes and receives by itself.
 //!
 //! A bridge that was prepared at the start may later be deleted, set down, lose a port or be
 //! configured as anything but a wire, by any administrator of the host. Nothing would show until
@@ -42,6 +43,8 @@ impl FailMode {
 enum Forwarder {
     /// Its own routes. They need nothing.
     Routes,
+    /// Nobody: it receives what arrives by itself.
+    Receiver,
     /// Between the ends of a wire.
     Bridge(BridgeState),
     /// Between VLANs.
@@ -92,6 +95,9 @@ impl Forwarder {
         if ports.is_router() {
             return Ok(Self::Routes);
         }
+        if ports.is_host() {
+            return Ok(Self::Receiver);
+        }
         if ports.is_switch() {
             return Ok(Self::Switch(switch::prepare(ports.names())?));
         }
@@ -116,7 +122,7 @@ impl Forwarder {
     fn ails(&self, ports: &Forwarding) -> Result<Option<String>, LinkError> {
         match (self, ports.names()) {
             (Self::Bridge(bridge), [a, b, ..]) => bridge::check(bridge, &[a.clone(), b.clone()]),
-            (Self::Bridge(_) | Self::Routes, _) => Ok(None),
+            (Self::Bridge(_) | Self::Routes | Self::Receiver, _) => Ok(None),
             (Self::Stick(stick), _) => stick::check(stick),
             (Self::Switch(switch), names) => switch::check(switch, names),
         }
@@ -126,6 +132,7 @@ impl Forwarder {
     fn name(&self) -> String {
         match self {
             Self::Routes => "the kernel routes".to_owned(),
+            Self::Receiver => "the kernel receives".to_owned(),
             Self::Bridge(bridge) => format!("bridge {}", bridge.name),
             Self::Stick(stick) => format!("bridge {}", stick.name()),
             Self::Switch(switch) => format!("bridge {}", switch.name),
@@ -134,7 +141,7 @@ impl Forwarder {
 
     fn concerns(&self, event: &LinkEvent) -> bool {
         let bridge = match self {
-            Self::Routes => return false,
+            Self::Routes | Self::Receiver => return false,
             Self::Stick(stick) => return stick.concerns(event),
             Self::Bridge(bridge) => bridge.ifindex,
             Self::Switch(switch) => switch.ifindex,
@@ -272,7 +279,10 @@ impl StandBy {
         let removed = match &forwarder {
             Forwarder::Bridge(made) if made.origin == Origin::Created => bridge::remove(made),
             Forwarder::Switch(made) if made.origin == Origin::Created => switch::remove(made),
-            Forwarder::Bridge(_) | Forwarder::Switch(_) | Forwarder::Routes => return,
+            Forwarder::Bridge(_)
+            | Forwarder::Switch(_)
+            | Forwarder::Routes
+            | Forwarder::Receiver => return,
             Forwarder::Stick(made) => stick::remove(made),
         };
         if let Err(error) = removed {

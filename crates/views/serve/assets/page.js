@@ -377,7 +377,7 @@ function drawRest() {
     }), "the ports are not joined");
   const sum = now.conservation;
   const dropped = Object.values(sum.dropped).reduce((all, count) => all + count, 0);
-  at("books").textContent = `received ${sum.received} = sent ${sum.sent} + queued ${sum.queued} + dropped ${dropped}, ` +
+  at("books").textContent = `received ${sum.received} = sent ${sum.sent}${sum.to_box ? ` + to this box ${sum.to_box}` : ""} + queued ${sum.queued} + dropped ${dropped}, ` +
     `${sum.unaccounted} unaccounted, ${sum.bypassed} bypassed`;
   at("books").className = sum.unaccounted === 0 ? "" : "bad";
   const losses = now.ports.flatMap((port) => {

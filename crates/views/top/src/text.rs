@@ -106,10 +106,11 @@ fn books(now: &Snapshot, look: Look) -> Line<'static> {
     let sum = &now.conservation;
     let dropped: u64 = sum.dropped.values().sum();
     let text = format!(
-        "received {}{} = sent {} + queued {} + dropped {}",
+        "received {}{} = sent {}{} + queued {} + dropped {}",
         sum.received,
         sum.copies(),
         sum.sent,
+        sum.kept(),
         sum.queued,
         dropped
     );

@@ -1,4 +1,4 @@
-//! The policy of a line: a `cake` in each direction.
+//! The policy of a line: a `cake` in each direction; or that of a host: a rate for each source.
 
 use super::answers::Line;
 use narrows_units::Rate;
@@ -51,6 +51,24 @@ pub fn text(line: &Line) -> String {
     )
 }
 
+/// A policy file for a host whose port is `port`, where each source may send `packets` a second.
+pub fn of_host(port: &str, packets: u32) -> String {
+    let burst = packets.saturating_mul(2);
+    format!(
+        "# Written by `narrows setup`. After an edit: systemctl reload narrows@NAME.\n\
+         # The words are those of tc(8), and more: docs/attack.md.\n\
+         \n\
+         qdisc replace dev {port} clsact\n\
+         \n\
+         # What must not fail, before all others, once there is such a set:\n\
+         # filter add dev {port} ingress pref 1 basic match 'ipset(friends src)' action pass\n\
+         \n\
+         # Each source: {packets} packets a second, and a burst of two seconds' worth.\n\
+         filter add dev {port} ingress pref 10 matchall action police pkts_rate {packets} \
+         pkts_burst {burst} conform-exceed drop/continue per src\n"
+    )
+}
+
 /// `rate` exactly, in the largest unit that divides it.
 fn written(rate: Rate) -> String {
     let bits = rate.bits_per_sec();
@@ -98,6 +116,16 @@ mod tests {
             let policy = text(&line(link, "95mbit", "20mbit"));
             let policy = load(&policy, "test", &OfflineHost::default()).unwrap();
             assert_eq!(policy.ports().count(), 2, "{link}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_a_policy_that_loads_also_as_it_may_be_edited() {
+        let text = of_host("eth1", 100_000_000);
+        for text in [text.clone(), text.replace("# filter", "filter")] {
+            let policy = load(&text, "test", &OfflineHost::default()).unwrap();
+            let [(dev, port)] = &policy.ports().collect::<Vec<_>>()[..] else { panic!("{text}") };
+            assert_eq!((*dev, port.root()), ("eth1", None));
         }
     }
 

@@ -1,11 +1,10 @@
 //! The files and commands of a setup, shown before they are written and run.
 
-use super::answers::Line;
-use super::policy;
 use crate::commands::show::names;
 use crate::output;
 use anyhow::{Context, bail};
 use narrows_escape::shell;
+use narrows_forwarding::Forwarding;
 use narrows_tc::{OfflineHost, load};
 use narrows_top::{App, Feed, Look, Source, View};
 use std::fmt;
@@ -59,20 +58,21 @@ enum Start {
 }
 
 impl Plan {
-    /// The plan for instance `name`, with its files in `directory`. `more` are options of `narrows
-    /// run` besides its ports.
+    /// The plan for instance `name` with the ports of `forwarding` and the policy `text`, with its
+    /// files in `directory`. `more` are options of `narrows run` besides its ports.
     pub fn new(
         directory: &Path,
         name: &str,
-        line: &Line,
+        forwarding: &Forwarding,
+        text: &str,
         more: &[&str],
         systemd: bool,
     ) -> anyhow::Result<Self> {
-        let text = policy::text(line).replace("narrows@NAME", &format!("narrows@{name}"));
+        let text = text.replace("narrows@NAME", &format!("narrows@{name}"));
         if let Err(complaints) = load(&text, "policy", &OfflineHost::default()) {
-            bail!("this line has no policy: {}", complaints.trim());
+            bail!("these ports have no policy: {}", complaints.trim());
         }
-        let words = line.forwarding.words();
+        let words = forwarding.words();
         let words: Vec<&str> = words.split(' ').chain(more.iter().copied()).collect();
         let [option, ports, rest @ ..] = &words[..] else { bail!("no ports: {words:?}") };
         // The unit's default is that of a wire.
@@ -194,22 +194,27 @@ pub fn watch(dev: &str, span: Duration) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::answers::Line;
+    use super::super::policy;
     use super::*;
-    use narrows_forwarding::Forwarding;
     use narrows_units::Rate;
 
-    fn line() -> Line {
+    fn wire() -> Forwarding {
+        Forwarding::wire("eth1", "eth2").unwrap()
+    }
+
+    fn plan(directory: &Path, forwarding: Forwarding, more: &[&str], systemd: bool) -> Plan {
         let rate = Rate::from_bits_per_sec;
-        let forwarding = Forwarding::wire("eth1", "eth2").unwrap();
         let (down, up) = (rate(95_000_000), rate(20_000_000));
-        Line { forwarding, down, up, link: "docsis".to_owned() }
+        let line = Line { forwarding, down, up, link: "docsis".to_owned() };
+        let text = policy::text(&line);
+        Plan::new(directory, "home", &line.forwarding, &text, more, systemd).unwrap()
     }
 
     #[test]
     fn what_is_no_wire_says_so_in_the_configuration() {
         let shown = |forwarding, more: &[&str], systemd| {
-            let line = Line { forwarding, ..line() };
-            Plan::new(Path::new("/x"), "home", &line, more, systemd).unwrap().to_string()
+            plan(Path::new("/x"), forwarding, more, systemd).to_string()
         };
         let pair = ("100".parse().unwrap(), "200".parse().unwrap());
         let stick = Forwarding::stick("eth1", &[pair]).unwrap();
@@ -222,12 +227,16 @@ mod tests {
         let conf = shown(router, &["--skip-netfilter"], true);
         let lines = "  FORWARDING=--router\n  PORTS=eth1,eth2\n  OPTIONS=--skip-netfilter\n";
         assert!(conf.contains(lines), "{conf}");
+        let (host, text) = (Forwarding::host("eth1"), policy::of_host("eth1", 50_000));
+        let conf = Plan::new(Path::new("/x"), "home", &host, &text, &[], true).unwrap();
+        let lines = "  FORWARDING=--port\n  PORTS=eth1\n  OPTIONS=\n";
+        assert!(conf.to_string().contains(lines), "{conf}");
     }
 
     #[test]
     fn nothing_is_overwritten_without_force() {
         let folder = std::env::temp_dir().join(format!("nrw-setup-{}", std::process::id()));
-        let plan = Plan::new(&folder, "home", &line(), &[], false).unwrap();
+        let plan = plan(&folder, wire(), &[], false);
         check(&folder, "home", false).unwrap();
         plan.write().unwrap();
         assert!(check(&folder, "home", false).unwrap_err().to_string().contains("--force"));
@@ -242,11 +251,10 @@ mod tests {
 
     #[test]
     fn the_plan_shows_files_and_commands() {
-        let shown =
-            Plan::new(Path::new("/etc/narrows"), "home", &line(), &[], true).unwrap().to_string();
+        let shown = plan(Path::new("/etc/narrows"), wire(), &[], true).to_string();
         assert!(shown.contains("write /etc/narrows/home.tc:\n  # "), "{shown}");
         assert!(shown.ends_with("run systemctl enable --now narrows@home\n"), "{shown}");
-        let shown = Plan::new(Path::new("/x"), "home", &line(), &[], false).unwrap().to_string();
+        let shown = plan(Path::new("/x"), wire(), &[], false).to_string();
         assert!(shown.contains("narrows run --ports eth1,eth2 --batch /x/home.tc"), "{shown}");
     }
 }

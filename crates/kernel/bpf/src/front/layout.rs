@@ -7,7 +7,7 @@ use crate::front::term::{Does, Policer, Step, Term};
 use narrows_units::Nanos;
 
 /// The number of no counter.
-const NO_COUNTER: u8 = COUNTERS_MAX as u8 + 1;
+const NO_COUNTER: u8 = COUNTERS_MAX as u8;
 /// `DECIDE`, `POLICE` and `EDIT` of `programs/front.bpf.c`.
 const DECIDE: u8 = 1;
 const POLICE: u8 = 2;

@@ -7,10 +7,10 @@ use narrows_units::{Nanos, Rate};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::iter::Sum;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// The counter of all that is dropped.
-const ALL_DROPPED: u32 = COUNTERS_MAX as u32;
+/// As many of each, by counter.
+const COUNTERS: u32 = COUNTERS_MAX as u32;
 /// Bytes of `struct counter`, of `struct common`, and of `struct row`.
 const COUNTER_BYTES: u32 = 48;
 const COMMON_BYTES: u32 = 64;
@@ -55,6 +55,9 @@ impl Sum for Counted {
 /// The counters and accounts of a port's front programs, which a new program takes over.
 pub struct FrontMaps {
     counters: MapHandle,
+    dropped: MapHandle,
+    /// Where the first program is to count drops, in the place of `dropped`.
+    inherited: Option<OwnedFd>,
     commons: MapHandle,
     accounts: MapHandle,
     /// The rows of each, by its counter, and their number.
@@ -68,21 +71,32 @@ impl FrontMaps {
     /// # Errors
     /// If the kernel refuses them.
     pub fn new() -> Result<Self, LoadError> {
-        explained(Self::make)
+        Self::counting_on(None)
+    }
+
+    /// Makes them for programs that go on counting drops in `inherited`, if given, which is where
+    /// those of another process [count](Self::counts_dropped).
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub fn counting_on(inherited: Option<OwnedFd>) -> Result<Self, LoadError> {
+        let made = explained(Self::make)?;
+        Ok(Self { inherited, ..made })
     }
 
     fn make() -> Result<Self, libbpf_rs::Error> {
-        let count = ALL_DROPPED + 1;
-        let create = |kind, name, bytes, inner: Option<&MapHandle>| {
+        let create = |kind, name, bytes, count, inner: Option<&MapHandle>| {
             let inner_map_fd = inner.map_or(0, |inner| inner.as_fd().as_raw_fd() as u32);
             let options = libbpf_sys::bpf_map_create_opts { inner_map_fd, ..options() };
             MapHandle::create(kind, Some(name), 4, bytes, count, &options)
         };
         let random = RandomState::new();
         Ok(Self {
-            counters: create(MapType::PercpuArray, "counters", COUNTER_BYTES, None)?,
-            commons: create(MapType::Array, "commons", COMMON_BYTES, None)?,
-            accounts: create(MapType::ArrayOfMaps, "accounts", 4, Some(&rows(1)?))?,
+            counters: create(MapType::PercpuArray, "counters", COUNTER_BYTES, COUNTERS, None)?,
+            dropped: create(MapType::PercpuArray, "dropped", COUNTER_BYTES, 1, None)?,
+            inherited: None,
+            commons: create(MapType::Array, "commons", COMMON_BYTES, COUNTERS, None)?,
+            accounts: create(MapType::ArrayOfMaps, "accounts", 4, COUNTERS, Some(&rows(1)?))?,
             tables: BTreeMap::new(),
             secret: [random.hash_one(0), random.hash_one(1)],
         })
@@ -121,30 +135,37 @@ impl FrontMaps {
 
     /// The counter `number`, summed over all CPUs; zero if it cannot be read.
     pub fn get(&self, number: u8) -> Counted {
-        self.read(u32::from(number))
+        by_cpu(&self.counters, u32::from(number)).into_iter().sum()
     }
 
     /// All that was dropped, by CPU.
     pub fn dropped(&self) -> Vec<Counted> {
-        self.by_cpu(ALL_DROPPED)
+        by_cpu(&self.dropped, 0)
     }
 
-    fn read(&self, number: u32) -> Counted {
-        self.by_cpu(number).into_iter().sum()
+    /// Where programs count what they drop, to be passed on to another process.
+    pub fn counts_dropped(&self) -> BorrowedFd<'_> {
+        self.inherited.as_ref().map_or(self.dropped.as_fd(), AsFd::as_fd)
     }
 
-    fn by_cpu(&self, number: u32) -> Vec<Counted> {
-        let slots = self.counters.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
-        let of = |slot: &Vec<u8>| {
-            let mut words = [0; COUNTER_BYTES as usize / 8];
-            for (into, word) in words.iter_mut().zip(slot.chunks_exact(8)) {
-                *into = word.try_into().map_or(0, u64::from_ne_bytes);
-            }
-            let [packets, bytes, drops, overlimits, blocked, newcomers] = words;
-            Counted { packets, bytes, drops, overlimits, blocked, newcomers }
-        };
-        slots.ok().flatten().unwrap_or_default().iter().map(of).collect()
+    /// Reads drops from now on where a loaded program counts them.
+    pub(super) fn count_in(&mut self, dropped: MapHandle) {
+        (self.dropped, self.inherited) = (dropped, None);
     }
+}
+
+/// The counter `number` of `map` on each CPU; none if it cannot be read.
+fn by_cpu(map: &MapHandle, number: u32) -> Vec<Counted> {
+    let slots = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
+    let of = |slot: &Vec<u8>| {
+        let mut words = [0; COUNTER_BYTES as usize / 8];
+        for (into, word) in words.iter_mut().zip(slot.chunks_exact(8)) {
+            *into = word.try_into().map_or(0, u64::from_ne_bytes);
+        }
+        let [packets, bytes, drops, overlimits, blocked, newcomers] = words;
+        Counted { packets, bytes, drops, overlimits, blocked, newcomers }
+    };
+    slots.ok().flatten().unwrap_or_default().iter().map(of).collect()
 }
 
 fn options() -> libbpf_sys::bpf_map_create_opts {

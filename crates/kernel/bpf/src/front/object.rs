@@ -10,14 +10,14 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The loaded program, and the map with the program behind it.
+/// The loaded program, the map with the program behind it, and that where it counts drops.
 pub(in crate::front) fn load(
     port: FrontPort<'_>,
     terms: &[Term],
     sets: Option<&SetTables>,
     maps: &FrontMaps,
     hands_over: bool,
-) -> Result<(OwnedFd, MapHandle), LoadError> {
+) -> Result<(OwnedFd, [MapHandle; 2]), LoadError> {
     let mut storage = MaybeUninit::uninit();
     let loaded = explained(|| {
         let mut open = Builder::default().open(&mut storage)?;
@@ -47,10 +47,12 @@ pub(in crate::front) fn load(
         }
         let [counters, commons, accounts] = maps.all();
         open.maps.counters.reuse_fd(counters.as_fd())?;
+        open.maps.dropped.reuse_fd(maps.counts_dropped())?;
         open.maps.commons.reuse_fd(commons.as_fd())?;
         open.maps.accounts.reuse_fd(accounts.as_fd())?;
         open.load()
     })?;
     let plane = MapHandle::try_from(&loaded.maps.plane).map_err(LoadError::Other)?;
-    Ok((keep(&loaded.progs.front)?, plane))
+    let dropped = MapHandle::try_from(&loaded.maps.dropped).map_err(LoadError::Other)?;
+    Ok((keep(&loaded.progs.front)?, [plane, dropped]))
 }

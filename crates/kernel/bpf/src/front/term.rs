@@ -12,7 +12,7 @@ pub const LOOK_UPS_MAX: usize = 4;
 pub const SELECTORS_MAX: usize = 4;
 /// The most steps in a term: `STEPS_MAX` there.
 pub const STEPS_MAX: usize = 3;
-/// The most actions with counters: `COUNTERS_MAX` of `programs/police.h`, without the last one.
+/// The most actions with counters: `COUNTERS_MAX` of `programs/police.h`.
 pub const COUNTERS_MAX: usize = 96;
 /// Which of a packet's two ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -147,6 +147,27 @@ fn dropped(maps: &FrontMaps) -> Counted {
 }
 
 #[test]
+fn programs_of_another_process_count_drops_in_the_same_place_and_steps_anew() {
+    for mut bench in Bench::at_each_hook() {
+        bench.run("create a hash:net");
+        bench.run("add a 10.0.0.0/8");
+        let look_up = bench.look_up("a", false);
+        let before = bench.dropping(&[look_up]);
+        assert!(is_dropped(&before, "10.0.0.1"));
+        let inherited = bench.maps.counts_dropped().try_clone_to_owned().unwrap();
+        bench.maps = FrontMaps::counting_on(Some(inherited)).unwrap();
+        let after = bench.dropping(&[look_up]);
+        // Meanwhile either may run.
+        assert!(is_dropped(&before, "10.0.0.2") && is_dropped(&after, "10.0.0.3"));
+        assert_eq!((dropped(&bench.maps).drops, bench.maps.get(0).drops), (3, 1));
+        let inherited = bench.maps.counts_dropped().try_clone_to_owned().unwrap();
+        bench.maps = FrontMaps::counting_on(Some(inherited)).unwrap();
+        bench.dropping(&[look_up]);
+        assert_eq!((dropped(&bench.maps).drops, bench.maps.get(0).drops), (3, 0));
+    }
+}
+
+#[test]
 fn only_packets_in_a_set_are_dropped_and_counted() {
     for mut bench in Bench::at_each_hook() {
         bench.run("create a hash:net");

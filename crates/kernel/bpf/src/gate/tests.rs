@@ -112,6 +112,7 @@ fn trees_behind_vlans_stand_behind_a_gate_as_well() {
         multi_buffer: false,
         entry: Entry::Shared,
         other_tag: Some(tags[1]),
+        leads_to_box: false,
         seal: 0,
     };
     let mut tree = Tree::at(port, Hook::Xdp(XdpMode::Native), &[]).unwrap();

@@ -27,8 +27,6 @@
 #define LOOK_UPS_MAX 4
 #define SELECTORS_MAX 4
 #define STEPS_MAX 3
-/* The last counter counts all drops. */
-#define ALL_DROPPED (COUNTERS_MAX - 1)
 
 /* What happens to a packet. */
 #define PASS 0
@@ -109,6 +107,14 @@ struct {
 	__type(value, struct counter);
 } counters SEC(".maps");
 
+/* All that is dropped. A process that takes over goes on counting there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counter);
+} dropped SEC(".maps");
+
 /* The plane's program. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
@@ -133,6 +139,18 @@ __noinline int count(__u32 number, __u32 bytes, __u32 packets, __u32 is_dropped,
 		counter->newcomers += said == IS_NEW ? packets : 0;
 	}
 	return 0;
+}
+
+static __always_inline void count_dropped(__u32 bytes, __u32 packets)
+{
+	__u32 zero = 0;
+	struct counter *counter = bpf_map_lookup_elem(&dropped, &zero);
+
+	if (!counter)
+		return;
+	counter->packets += packets;
+	counter->bytes += bytes;
+	counter->drops += packets;
 }
 
 /* The result of the policer in step `step` of term `term` for `packet`. */
@@ -226,7 +244,7 @@ static __always_inline int act(struct packet *packet, int term)
 		}
 		control = said == CONFORMS ? terms[term].steps[i].conform :
 					     terms[term].steps[i].exceed;
-		if (terms[term].steps[i].counter < ALL_DROPPED)
+		if (terms[term].steps[i].counter < COUNTERS_MAX)
 			count(terms[term].steps[i].counter, packet->bytes, packets_of(packet),
 			      control == DROP, said);
 		if (control != PIPE)
@@ -275,7 +293,7 @@ int front(struct context *ctx)
 			packet.has = PACKET_CUT_TOO_FINE;
 		read_packet(ctx, &packet, reads_transport);
 		if (is_dropped(ctx, &packet)) {
-			count(ALL_DROPPED, size.bytes, size.packets, 1, CONFORMS);
+			count_dropped(size.bytes, size.packets);
 			return DROPPED;
 		}
 		if (hands_over) {

@@ -32,7 +32,7 @@
 #define WAYS 8
 #define SALE_TRIES 4
 
-#define COUNTERS_MAX 97
+#define COUNTERS_MAX 96
 
 /* The key of an account. */
 #define FOR_ALL 0

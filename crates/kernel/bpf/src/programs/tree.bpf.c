@@ -6,6 +6,7 @@
  * Frames for the box itself go up the stack, if it has an address there. All others are
  * classified, metered by the tree, and leave through the other port at once, or with the other
  * VLAN's tag; they are marked or dropped if their class is sold too far ahead. Nothing waits here.
+ * At a host's port all frames are for the box, and count as sent.
  *
  * There are two programs: `tree`, and `tree_behind` for what has met filters that set a mark
  * or a priority (handed.h).
@@ -22,6 +23,10 @@
 #include "segments.h"
 #include "self.h"
 #include "terms.h"
+
+/* Whether what arrives is for the box itself, and leaves through no port: a host's port. Set before
+ * the program is loaded. */
+const volatile __u8 leads_to_box = 0;
 
 static __always_inline int send(struct context *ctx, struct totals *total,
 				struct class_slot *slot, struct size size)
@@ -49,6 +54,11 @@ static __always_inline int police(struct context *ctx, int is_behind)
 		return FAILED;
 	reach_headers(ctx);
 	size = size_of(ctx);
+	if (leads_to_box) {
+		total->sent_packets += size.packets;
+		total->sent_bytes += size.bytes;
+		return TO_BOX;
+	}
 	eth = data_of(ctx);
 	if ((void *)(eth + 1) <= data_end_of(ctx) && is_for_self(eth)) {
 		total->to_self += size.packets;

@@ -104,6 +104,56 @@ fn without_a_plan_all_frames_pass_and_those_for_the_box_stay() {
 }
 
 #[test]
+fn at_a_hosts_port_all_frames_go_up_the_stack_and_filters_in_front_see_them() {
+    for entry in [Entry::Own, Entry::Shared, Entry::Tcx] {
+        let at_tcx = entry == Entry::Tcx;
+        let hook = if at_tcx { Hook::Tcx } else { Hook::Xdp(XdpMode::Native) };
+        let port = Port {
+            own: OWN.into(),
+            multi_buffer: false,
+            entry,
+            other_tag: None,
+            leads_to_box: true,
+            seal: 0,
+        };
+        let mut tree = match Tree::at(port, hook, &[]) {
+            Err(TreeError::Load(error @ LoadError::NotPermitted)) => {
+                eprintln!("SKIPPED: {error}");
+                continue;
+            }
+            loaded => loaded.unwrap(),
+        };
+        let mut own = frame(53, 0, 100);
+        own[..6].copy_from_slice(&OWN);
+        // Of no protocol that filters know.
+        let mut odd = frame(53, 0, 100);
+        odd.truncate(20);
+        odd[12..14].copy_from_slice(&[0x88, 0xb5]);
+        for frame in [&own, &frame(53, 0, 100), &odd] {
+            let TestRun { verdict, frame: after, .. } = test_run(tree.program(), frame, 1).unwrap();
+            assert_eq!((as_xdp(entry, verdict), &after), (PASS, frame));
+        }
+        let passed = Totals { sent_packets: 3, sent_bytes: 220, ..Totals::default() };
+        assert_eq!(tree.totals().unwrap(), passed);
+        // A filter that drops all, and sets something before.
+        let steps = [Does::Edit { mark: Some((1, u32::MAX)), priority: None }, Does::Decide];
+        let step = |does| Step { does, then: Then::Pipe, exceed: Then::Pipe, counter: None };
+        let mut steps = steps.map(step);
+        steps[1].then = Then::Drop;
+        let own_address = crate::OwnAddress { is_addressed: false, ..OWN.into() };
+        let handed = tree.handed().unwrap();
+        let at = FrontPort { own: own_address, multi_buffer: false, entry, handed: Some(&handed) };
+        let term = InFront { steps: steps.to_vec(), ..InFront::any() };
+        let mut maps = FrontMaps::new().unwrap();
+        tree.put_in_front(Some(Front::load(at, &[term], None, &mut maps).unwrap())).unwrap();
+        assert_eq!(run(&tree, &own, 2).0, DROP);
+        assert_eq!(tree.totals().unwrap(), passed);
+        tree.put_in_front(None).unwrap();
+        assert_eq!(run(&tree, &own, 1).0, PASS);
+    }
+}
+
+#[test]
 fn a_class_passes_its_rate_and_every_packet_is_counted_once() {
     for mut tree in trees() {
         // 100 MB/s: a thousand bytes each 10 us.

@@ -67,6 +67,17 @@ pub struct BridgedFacts {
     pub host: HostFacts,
 }
 
+/// Facts of a host's port and its host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostPortFacts {
+    /// The device.
+    pub device: PortFacts,
+    /// All interfaces of the namespace.
+    pub others: Vec<LinkStatus>,
+    /// The host.
+    pub host: HostFacts,
+}
+
 /// Facts of one port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortFacts {

@@ -6,8 +6,8 @@
 
 use super::interrupts::{self, QueueInterrupt};
 use super::{
-    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts,
-    RouterFacts, StickFacts,
+    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, HostPortFacts, KernelVersion,
+    PortFacts, RouterFacts, StickFacts,
 };
 use crate::link::all;
 use crate::peer::Peer;
@@ -38,6 +38,11 @@ pub(super) fn stick_facts(device: &str, pairs: &[Pair]) -> StickFacts {
     };
     let pairs = pairs.iter().map(|&pair| (pair, found(pair).unwrap_or_default())).collect();
     StickFacts { device, pairs, vlan_devices: vlan_devices(), others, host: host() }
+}
+
+/// Gathers everything about a host's port and the host.
+pub(super) fn host_port_facts(device: &str) -> HostPortFacts {
+    HostPortFacts { device: port(device), others: all().unwrap_or_default(), host: host() }
 }
 
 /// Gathers everything about a router and the host.

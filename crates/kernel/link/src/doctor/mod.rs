@@ -1,5 +1,5 @@
-//! Whether two ports, a device with VLANs, or the devices of a router or a switch, and this host
-//! are fit for their task, and what to type if not.
+//! Whether two ports, a device with VLANs, the devices of a router or a switch, or a host's port,
+//! and this host are fit for their task, and what to type if not.
 //!
 //! Facts are gathered into plain data (`gather`) and judged by pure functions, one per question,
 //! each a few lines with the reason beside it. `narrows doctor` prints the same findings for which
@@ -15,6 +15,7 @@ mod drivers;
 mod facts;
 mod gather;
 mod host;
+mod host_port;
 mod interrupts;
 mod loops;
 mod mtu;
@@ -29,13 +30,13 @@ mod switch;
 
 pub use drivers::{Redirected, is_better_at_tcx, redirected};
 pub use facts::{
-    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, KernelVersion, PortFacts,
-    RouterFacts, StickFacts,
+    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, HostPortFacts, KernelVersion,
+    PortFacts, RouterFacts, StickFacts,
 };
 pub use gather::{has_dispatcher, online_cpus};
 pub use interrupts::QueueInterrupt;
 
-use crate::{Link, Offload};
+use crate::{Harm, Link};
 use narrows_escape::line;
 use narrows_forwarding::stick::Pair;
 use serde::Serialize;
@@ -162,7 +163,7 @@ pub fn judge(facts: &Facts, wanted: &Wanted) -> Vec<Finding> {
             Ok(link) => {
                 findings.extend(port::judge(port, link, wanted, at_tcx));
                 findings.extend(queues::judge_port(port, link, wanted));
-                findings.extend(offloads::judge(port, link, wanted, at_tcx, Offload::harm));
+                findings.extend(offloads::judge(port, link, wanted, at_tcx, &Harm::WIRE));
                 findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
             }
         }
@@ -203,10 +204,9 @@ pub fn judge_stick(facts: &StickFacts, wanted: &Wanted) -> Vec<Finding> {
     match &device.link {
         Err(error) => findings.push(port::missing(&device.asked, error)),
         Ok(link) => {
-            let harm = Offload::harm_to_stick;
             findings.extend(port::judge_only(device, link, wanted, at_tcx));
             findings.extend(queues::judge_port(device, link, wanted));
-            findings.extend(offloads::judge(device, link, wanted, at_tcx, harm));
+            findings.extend(offloads::judge(device, link, wanted, at_tcx, &Harm::STICK));
             findings.extend(interrupts::judge(link.name(), &device.interrupts, host.cpus));
             if wanted.plane == WantedPlane::Xsk {
                 findings.extend(queues::judge_only(link, wanted, host.cpus));
@@ -250,6 +250,35 @@ pub fn judge_switch(facts: &BridgedFacts, wanted: &Wanted) -> Vec<Finding> {
     judge_several(&facts.ports, &facts.host, wanted, each, all)
 }
 
+/// Examines the interface `device` of the calling thread's network namespace as the port of a host
+/// that filters what arrives there for itself, and the host, as [`examine`] does.
+pub fn examine_host_port(device: &str, wanted: &Wanted) -> Vec<Finding> {
+    judge_host_port(&gather::host_port_facts(device), wanted)
+}
+
+/// Judges facts of a host's port. Findings about the device come first, then about the host.
+pub fn judge_host_port(facts: &HostPortFacts, wanted: &Wanted) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let HostPortFacts { device, host, .. } = facts;
+    let at_tcx = is_at_tcx(device, host, wanted);
+    match &device.link {
+        Err(error) => findings.push(port::missing(&device.asked, error)),
+        Ok(link) => {
+            findings.extend(port::judge_only(device, link, wanted, at_tcx));
+            findings.extend(offloads::judge(device, link, wanted, at_tcx, &Harm::HOST));
+            findings.extend(interrupts::judge(link.name(), &device.interrupts, host.cpus));
+            if !at_tcx {
+                findings.push(mtu::fits(link, wanted, &host.kernel));
+            }
+            findings.extend(host_port::judge_device(link, facts));
+        }
+    }
+    findings.extend(host::judge(host, wanted));
+    let interrupts = !device.interrupts.is_empty();
+    findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
+    findings
+}
+
 /// Judges `ports`, where a frame leaves through any of them; `each` says more about a device, and
 /// `all` is about all.
 fn judge_several(
@@ -270,10 +299,9 @@ fn judge_several(
             Ok(link) => link,
         };
         let at_tcx = is_at_tcx(port, host, wanted);
-        let harm = Offload::harm_to_router;
         findings.extend(port::judge_only(port, link, wanted, at_tcx));
         findings.extend(queues::judge_port(port, link, wanted));
-        findings.extend(offloads::judge(port, link, wanted, at_tcx, harm));
+        findings.extend(offloads::judge(port, link, wanted, at_tcx, &Harm::ROUTER));
         findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
         if !at_tcx {
             findings.push(mtu::fits(link, wanted, &host.kernel));

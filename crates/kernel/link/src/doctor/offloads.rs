@@ -6,11 +6,8 @@
 
 use super::drivers::support;
 use super::{Finding, PortFacts, Wanted};
-use crate::{Link, Offload};
+use crate::{Harm, Link, Offload};
 use narrows_escape::shell;
-
-/// The effect of an offload on the traffic.
-type Harm = fn(Offload) -> &'static str;
 
 /// `at_tcx` tells whether programs run behind the driver.
 pub(super) fn judge(
@@ -18,7 +15,7 @@ pub(super) fn judge(
     link: &Link,
     wanted: &Wanted,
     at_tcx: bool,
-    harm: Harm,
+    harm: &Harm,
 ) -> Vec<Finding> {
     if link.status.is_veth() && !at_tcx {
         return peer(facts, link, wanted, harm);
@@ -40,7 +37,7 @@ pub(super) fn judge(
             _ => "merges received packets (GRO) before generic XDP sees them",
         };
         let remedy = format!("ethtool -K {} {} off", shell(name), offload.word());
-        spoilt(name, &format!("{does}: {}", harm(offload)), remedy, wanted)
+        spoilt(name, &format!("{does}: {}", (harm.of)(offload)), remedy, wanted)
     })
     .collect()
 }
@@ -55,7 +52,7 @@ fn spoilt(name: &str, what: &str, remedy: String, wanted: &Wanted) -> Finding {
 }
 
 /// A veth receives what its peer sent, with the peer's deferred work undone.
-fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted, harm: Harm) -> Vec<Finding> {
+fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted, harm: &Harm) -> Vec<Finding> {
     let name = link.name();
     let known = facts.peer.as_ref().and_then(|peer| peer.inside.map(|inside| (peer, inside)));
     let Some((peer, inside)) = known else {
@@ -75,7 +72,7 @@ fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted, harm: Harm) -> Vec<Find
         }];
     };
     let mut findings = Vec::new();
-    for &offload in Offload::OF_PEER.iter().filter(|offload| offload.is_on(&inside.offloads)) {
+    for &offload in harm.of_peer.iter().filter(|offload| offload.is_on(&inside.offloads)) {
         let does = match offload {
             Offload::TxChecksum => "leaves checksums to a device that does not exist",
             Offload::TxServiceTag => {
@@ -83,7 +80,7 @@ fn peer(facts: &PortFacts, link: &Link, wanted: &Wanted, harm: Harm) -> Vec<Find
             }
             _ => "keeps VLAN tags beside the frame, where XDP does not see them",
         };
-        let what = format!("its peer {} {does}: {}", peer.name, harm(offload));
+        let what = format!("its peer {} {does}: {}", peer.name, (harm.of)(offload));
         let remedy = peer.ethtool("-K", &format!("{} off", offload.word()));
         findings.push(spoilt(name, &what, remedy, wanted));
     }
@@ -106,7 +103,7 @@ mod tests {
         let mut link = facts.link.clone().unwrap();
         link.status.kind = Some("veth".into());
         facts.peer = peer;
-        judge(&facts, &link, &Wanted::default(), false, Offload::harm)
+        judge(&facts, &link, &Wanted::default(), false, &Harm::WIRE)
     }
 
     fn v0(offloads: Offloads) -> Option<Peer> {
@@ -151,7 +148,7 @@ mod tests {
         link.offloads.rx_vlan = true;
         let severity = |repairs| {
             let wanted = Wanted { repairs, ..Wanted::default() };
-            judge(&facts, &link, &wanted, false, Offload::harm)[0].severity
+            judge(&facts, &link, &wanted, false, &Harm::WIRE)[0].severity
         };
         assert_eq!((severity(false), severity(true)), (Severity::Blocker, Severity::Note));
     }
@@ -161,8 +158,8 @@ mod tests {
         let [facts, _] = fit().ports;
         let mut link = facts.link.clone().unwrap();
         (link.offloads.rx_vlan, link.offloads.lro) = (true, true);
-        let of = |harm: Harm| judge(&facts, &link, &Wanted::default(), false, harm);
-        let [port, stick] = [Offload::harm as Harm, Offload::harm_to_stick].map(of);
+        let of = |harm| judge(&facts, &link, &Wanted::default(), false, harm);
+        let [port, stick] = [&Harm::WIRE, &Harm::STICK].map(of);
         assert_eq!(stick[0].severity, Severity::Blocker);
         assert!(stick[0].what.contains("pass Narrows by"), "{}", stick[0].what);
         assert_eq!(stick[0].remedy, port[0].remedy);
@@ -176,7 +173,7 @@ mod tests {
             let mut link = facts.link.clone().unwrap();
             link.offloads = offloads;
             link.driver.name = driver.into();
-            judge(&facts, &link, &Wanted::default(), false, Offload::harm)
+            judge(&facts, &link, &Wanted::default(), false, &Harm::WIRE)
                 .into_iter()
                 .filter_map(|finding| finding.remedy)
                 .collect::<Vec<_>>()

@@ -121,6 +121,20 @@ impl Testbed {
         self.ends().iter().try_for_each(|end| end.take_redirected(does))
     }
 
+    /// Makes the shaper's box the server, as far as the client can tell: [`PORT_A`] gets the
+    /// server's addresses, and nothing has to forward.
+    pub fn serve_at_the_port(&self) -> Result<()> {
+        let [client_mac, server_mac] = [CLIENT_MAC, SERVER_MAC].map(written);
+        batch(
+            &["-n", self.shaper.name()],
+            &format!(
+                "link set {PORT_A} address {server_mac}\n\
+                 addr add {SERVER_IP}/24 dev {PORT_A}\n\
+                 neigh replace {CLIENT_IP} lladdr {client_mac} dev {PORT_A} nud permanent\n"
+            ),
+        )
+    }
+
     /// The source of traffic.
     pub fn client(&self) -> &Namespace {
         &self.client

@@ -7,13 +7,13 @@
 //! compiles it itself.
 //!
 //! *Non-goals.* Filters in front start over, with counters and accounts of their own, as on the
-//! other plane.
+//! other plane. All that they drop is counted on.
 
 use super::{InDriver, Installed, failed, tree_port};
 use crate::counters::Counts;
 use crate::device::DeviceFacts;
 use crate::error::InstanceError;
-use crate::front::Fronts;
+use crate::front::{Fronts, PortFront};
 use crate::options::SessionOptions;
 use crate::plane::{InheritedPlane, Plane, Still};
 use crate::slow_path::SlowPaths;
@@ -51,9 +51,14 @@ impl InDriver {
         for map in counters.chain(self.vlans.iter().flatten().map(Vlans::counters)) {
             descriptors.push(map.try_clone_to_owned().ok()?);
         }
-        for map in self.trees.iter().flat_map(Tree::maps) {
-            descriptors.push(map.try_clone_to_owned().ok()?);
+        for (port, tree) in self.trees.iter_enumerated() {
+            let maps = tree.maps();
+            let front = self.fronts[port].counts_dropped().or(maps.first().copied());
+            for map in maps.iter().copied().chain(front) {
+                descriptors.push(map.try_clone_to_owned().ok()?);
+            }
         }
+        let has_front = self.fronts.iter().map(|front| front.counts_dropped().is_some()).collect();
         let device = |(device, facts): (DeviceId, &DeviceFacts)| {
             let first = self.forwarding.ports_on(device).next()?;
             let entry = match &self.chosen {
@@ -63,7 +68,7 @@ impl InDriver {
             Some(DeviceManifest::new(facts, self.hooks[device], entry))
         };
         let devices = self.devices.iter_enumerated().map(device).collect::<Option<_>>()?;
-        Some((DriverManifest { devices, charges_slow_path }, descriptors))
+        Some((DriverManifest { devices, charges_slow_path, has_front }, descriptors))
     }
 
     /// What maps do not say.
@@ -88,7 +93,8 @@ impl InDriver {
         });
         let mut counts = Counts::none(self.installed.len());
         self.add_losses(&mut counts);
-        self.add_dropped_in_front(&mut counts);
+        // The other process reads what others count.
+        self.add_dropped_in_front(&mut counts, |front| front.counts_dropped().is_none());
         Still { counts, programs: programs.collect(), ..Still::default() }
     }
 }
@@ -129,7 +135,7 @@ impl InheritedPrograms {
         }
         // Of the devices, what charges the slow path, the counters in front of all their ports, and
         // the maps of each port's tree.
-        let is_in_front = !forwarding.is_paired() || forwarding.is_stick();
+        let is_in_front = forwarding.is_chosen() || forwarding.is_stick();
         let charges = manifest.charges_slow_path;
         let of_each_device = 1 + usize::from(charges) + usize::from(is_in_front);
         let of_devices = of_each_device * devices.len();
@@ -148,8 +154,15 @@ impl InheritedPrograms {
             hooks.push(described.hook_on(facts).ok_or_else(changed)?);
         }
         let of_tree = |_| descriptors.by_ref().take(of_port).collect();
-        let maps = InheritedMaps { trees: forwarding.ids().map(of_tree).collect(), counters };
-        let mut plane = if !forwarding.is_paired() {
+        let mut trees: PerPort<Vec<OwnedFd>> = forwarding.ids().map(of_tree).collect();
+        let mut dropped: PerPort<Option<OwnedFd>> = forwarding.ids().map(|_| None).collect();
+        for ((maps, dropped), has_front) in
+            trees.iter_mut().zip(&mut dropped).zip(&manifest.has_front)
+        {
+            *dropped = maps.pop().filter(|_| *has_front);
+        }
+        let maps = InheritedMaps { trees, counters };
+        let mut plane = if forwarding.is_chosen() {
             let (hook, entry) = alike(&hooks, &manifest.devices)?;
             InDriver::chosen_at(hook, entry, forwarding, &devices, routed_by, Some(&maps))?
         } else {
@@ -163,7 +176,8 @@ impl InheritedPrograms {
             }
             InDriver::of(trees, forwarding, devices, hooks)
         };
-        for port in forwarding.ids() {
+        for (port, dropped) in dropped.into_iter_enumerated() {
+            plane.fronts[port] = PortFront::counting_on(dropped);
             plane.put_in_front(port, &fronts.terms[port], fronts.tables)?;
         }
         if forwarding.is_stick() {
@@ -175,7 +189,7 @@ impl InheritedPrograms {
                 };
                 plane.vlans[device] = Some(plane.in_front_of_all(device, entry, Some(counted))?);
             }
-        } else if !forwarding.is_paired() {
+        } else if forwarding.is_chosen() {
             plane.connect_chosen()?;
         } else {
             plane.connect()?;

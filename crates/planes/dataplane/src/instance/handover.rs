@@ -295,7 +295,7 @@ impl Instance {
         self._promiscuous = plane
             .devices()
             .iter()
-            .filter(|_| !forwarding.is_router())
+            .filter(|_| forwarding.takes_all())
             .map(|device| narrows_link::promiscuous(device.ifindex))
             .collect::<Result<_, _>>()?;
         match (plane, self.options.plane) {

@@ -115,11 +115,22 @@ pub(super) fn check_ports(policy: &Policy, ports: &Forwarding) -> Result<(), Ins
     if !ports.is_router() && policy.asked_routes().next().is_some() {
         return Err(InstanceError::NoRoutes);
     }
+    if ports.is_host()
+        && let Some(port) = ports.names().iter().find(|port| leaves(policy.port(port)))
+    {
+        return Err(InstanceError::OwnTraffic(port.clone()));
+    }
     let redirects = |port: &&String| !ports.is_paired() && policy.redirected(port).is_some();
     match ports.names().iter().find(redirects) {
         Some(port) => Err(InstanceError::Redirected(port.clone())),
         None => Ok(()),
     }
+}
+
+/// Whether something of `port` is for what leaves there.
+fn leaves(port: &PortPolicy) -> bool {
+    let has_egress = port.ends.as_ref().is_some_and(|ends| ends.egress.iter().next().is_some());
+    port.root().is_some() || has_egress
 }
 
 /// What `port` runs under `policy`.

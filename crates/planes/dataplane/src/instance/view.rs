@@ -26,6 +26,9 @@ impl Instance {
     fn show_totals(&self, totals: &Counts, report: Report) -> Snapshot {
         let mut paths = PathCounters::default();
         let mut queued = 0;
+        let is_host = self.forwarding().is_host();
+        let to_box =
+            totals.ports.iter().filter(|_| is_host).map(|port| port.verdicts.to_self).sum();
         let verdicts = totals.ports.iter().map(|port| port.verdicts);
         let bypassed = verdicts.map(|verdicts| verdicts.unserved + verdicts.stalled).sum();
         for queue in totals.ports.iter().flat_map(|port| &port.queues) {
@@ -49,9 +52,10 @@ impl Instance {
                 received: paths.rx_packets,
                 copied: paths.copied,
                 sent: paths.tx_packets,
+                to_box,
                 queued,
                 dropped: counters::by_reason(&paths.drops),
-                unaccounted: paths.unaccounted(queued),
+                unaccounted: paths.unaccounted(queued + to_box),
                 bypassed,
             },
             events: self.events.list(),

@@ -45,7 +45,7 @@ impl Instance {
     /// If netfilter or IPsec would not see what it forwards.
     pub(super) fn may_forward(&mut self) -> Result<RoutedBy, InstanceError> {
         let InstanceOptions { forwarding, skip_netfilter, .. } = &self.options;
-        if forwarding.is_paired() || *skip_netfilter {
+        if !forwarding.is_chosen() || *skip_netfilter {
             return Ok(RoutedBy::Routes);
         }
         let devices: Vec<&str> = forwarding.devices().iter().map(String::as_str).collect();

@@ -75,13 +75,18 @@ impl PlaneManifest {
 /// The XDP plane. Its descriptors, for each device: the link of its program or the array of its
 /// gate, the link of what charges the slow path, if it is charged, and the counters of what is in
 /// front of all ports, if something is; and for each port its program's maps
-/// ([`Tree::maps`](narrows_bpf::tree::Tree::maps)).
+/// ([`Tree::maps`](narrows_bpf::tree::Tree::maps)), and where filters in front count drops. Older
+/// versions have none of the last ones, and ignore them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DriverManifest {
     /// Its devices.
     pub devices: PerDevice<DeviceManifest>,
     /// Whether what the kernel itself sends is charged.
     pub charges_slow_path: bool,
+    /// By port, whether there are filters in front. Where there are none, another of its maps is in
+    /// the place of theirs.
+    #[serde(default)]
+    pub has_front: PerPort<bool>,
 }
 
 /// A device of joined ports.

@@ -47,6 +47,11 @@ fn books(text: &mut Exposition, now: &Snapshot) {
     text.counter("narrows_copied_packets_total", "Copies that a netem made of packets.")
         .add(&[], sum.copied);
     text.counter("narrows_sent_packets_total", "Packets handed to a device.").add(&[], sum.sent);
+    text.counter(
+        "narrows_to_box_packets_total",
+        "Packets that a host's port passed to the host itself.",
+    )
+    .add(&[], sum.to_box);
     text.gauge("narrows_queued_packets", "Packets queued.").add(&[], sum.queued);
     let mut dropped = text.counter("narrows_dropped_packets_total", "Packets dropped, by reason.");
     for (reason, count) in &sum.dropped {
@@ -54,7 +59,7 @@ fn books(text: &mut Exposition, now: &Snapshot) {
     }
     text.gauge(
         "narrows_unaccounted_packets",
-        "Received and copied minus sent, queued and dropped; anything but 0 is a bug in Narrows.",
+        "Received and copied minus sent, kept, queued and dropped; not 0 only by a bug in Narrows.",
     )
     .add(&[], sum.unaccounted as f64);
     text.counter("narrows_bypassed_packets_total", "Packets that no worker saw.")

@@ -299,6 +299,7 @@ fn a_tree_gets_the_frame_as_it_leaves_and_without_one_it_goes_to_the_kernel_as_i
             multi_buffer: false,
             entry: Entry::Own,
             other_tag: None,
+            leads_to_box: false,
             seal: 0,
         };
         let takers = bed.router.takers();
