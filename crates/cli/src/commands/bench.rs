@@ -217,7 +217,7 @@ impl Forward {
 
 /// TCP transactions that survive a flood which rises to what the machine can send: without a
 /// filter, with nftables, with a blocklist of 100,000 addresses and with a rate for each source, in
-/// front of both planes. Needs root and two cores.
+/// front of both planes, and in the driver of the server itself. Needs root and two cores.
 #[derive(Args)]
 #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured beside each flood in each round")))]
 struct Flood {

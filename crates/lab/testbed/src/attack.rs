@@ -31,6 +31,11 @@
 //! bridge, and Narrows' filters in the driver in front of both of its planes. As a bound, a program
 //! of a few instructions drops all UDP in the driver in front of the bridge: no filter keeps more
 //! on this machine.
+//!
+//! The same flood also goes to the server itself, without a box in front of it: its port has the
+//! core of the shaper, whose driver and stack receive there, and its processes run on the first
+//! core, as those of the paper do on the cores that have no queue. Systems: no filter, nftables at
+//! the port's ingress, Narrows' filters in the driver of a host's port, and the same bound.
 
 mod flood;
 mod placement;
@@ -101,9 +106,16 @@ fn one(
     progress: &mut Progress,
 ) -> Result<Vec<Row>> {
     let bed = Testbed::up(1)?;
+    let server = match system.is_server() {
+        true => {
+            bed.serve_at_the_port()?;
+            bed.shaper()
+        }
+        false => bed.server(),
+    };
     let under = Under::start(&bed, system, &options.program, list, cores)?;
     let placement = cores.take(&bed)?;
-    let transactions = Transactions::start(&bed, cores.ends)?;
+    let transactions = Transactions::start(&bed, server, cores.ends)?;
     let mut sent = Sent::by(&bed)?;
     let mut rows: Vec<Row> = Vec::new();
     for rate in STEPS {

@@ -145,10 +145,11 @@ fn send(driver: &driver::Driver, frame: &[u8], core: usize) -> anyhow::Result<Ex
     }
 }
 
+/// With a rate of 0 a flood has nothing to send, and is as awake as with some.
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse() {
-        Ok(rate) if (1.0..=RATE_MOST).contains(&rate) => Ok(rate),
-        _ => Err(format!("give a number of frames a second from 1 to {RATE_MOST}")),
+        Ok(rate) if rate == 0.0 || (1.0..=RATE_MOST).contains(&rate) => Ok(rate),
+        _ => Err(format!("give a number of frames a second from 1 to {RATE_MOST}, or 0 for none")),
     }
 }
 

@@ -97,7 +97,7 @@ fn one(options: &Options, is_filtered: bool, progress: &mut Progress) -> Result<
         under => under,
     };
     let _placement = cores.take(&bed)?;
-    let transactions = Transactions::start(&bed, cores.ends)?;
+    let transactions = Transactions::start(&bed, bed.server(), cores.ends)?;
     let mut sent = Sent::by(&bed)?;
     let (mut series, mut floods) = (Vec::new(), Vec::new());
     let mut last = transactions.done();

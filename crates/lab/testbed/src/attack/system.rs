@@ -1,4 +1,4 @@
-//! The systems between the flood and the server.
+//! The systems between the flood and the server, or in the server itself.
 
 use super::placement::Cores;
 use crate::Testbed;
@@ -37,10 +37,22 @@ pub(super) enum System {
     PerSource,
     /// A rate for each source in front of the XDP plane, against invented sources.
     PerSourceXdp,
+    /// The server itself is flooded, and has no filter.
+    Server,
+    /// It drops all UDP in its driver: the least that a filter costs.
+    ServerDropXdp,
+    /// It has nftables at the ingress of its port, with a set of the blocklist.
+    ServerNftables,
+    /// It has the blocklist in its driver.
+    ServerBlocklist,
+    /// It has no filter, against invented sources.
+    ServerSpoofed,
+    /// It has a rate for each source in its driver, against invented sources.
+    ServerPerSource,
 }
 
 impl System {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Bridge,
         Self::DropXdp,
         Self::Unfiltered,
@@ -50,6 +62,12 @@ impl System {
         Self::UnfilteredSpoofed,
         Self::PerSource,
         Self::PerSourceXdp,
+        Self::Server,
+        Self::ServerDropXdp,
+        Self::ServerNftables,
+        Self::ServerBlocklist,
+        Self::ServerSpoofed,
+        Self::ServerPerSource,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -63,12 +81,38 @@ impl System {
             Self::UnfilteredSpoofed => "narrows, spoofed",
             Self::PerSource => "narrows, per source, spoofed",
             Self::PerSourceXdp => "narrows xdp, per source, spoofed",
+            Self::Server => "server itself",
+            Self::ServerDropXdp => "server itself, xdp drop",
+            Self::ServerNftables => "server itself, nftables blocklist",
+            Self::ServerBlocklist => "server itself, narrows blocklist",
+            Self::ServerSpoofed => "server itself, spoofed",
+            Self::ServerPerSource => "server itself, narrows per source, spoofed",
         }
     }
 
     /// Whether it handles spoofed sources.
     pub(super) fn is_spoofed(self) -> bool {
-        matches!(self, Self::UnfilteredSpoofed | Self::PerSource | Self::PerSourceXdp)
+        use System::{PerSource, PerSourceXdp, ServerPerSource, ServerSpoofed, UnfilteredSpoofed};
+        matches!(
+            self,
+            UnfilteredSpoofed | PerSource | PerSourceXdp | ServerSpoofed | ServerPerSource
+        )
+    }
+
+    /// Whether the server itself is flooded, and nothing stands in front of it.
+    pub(super) fn is_server(self) -> bool {
+        use System::{
+            ServerBlocklist, ServerDropXdp, ServerNftables, ServerPerSource, ServerSpoofed,
+        };
+        matches!(
+            self,
+            Self::Server
+                | ServerDropXdp
+                | ServerNftables
+                | ServerBlocklist
+                | ServerSpoofed
+                | ServerPerSource
+        )
     }
 }
 
@@ -76,6 +120,7 @@ impl System {
 pub(super) enum Under<'a> {
     Bridge { _filter: Option<Instance>, _bridge: Bridge<'a> },
     Narrows(Box<Instance>),
+    Server { _filter: Option<Box<Instance>> },
 }
 
 impl<'a> Under<'a> {
@@ -97,13 +142,29 @@ impl<'a> Under<'a> {
         };
         // In the driver, as at a NIC.
         let xdp: &[&str] = &["--plane", "xdp", "--xdp", "native"];
+        let server = || {
+            let words = ["run", "--port", PORT_A, "--xdp", "native"];
+            let instance = Instance::start_command(bed, program, &words)?;
+            instance.tc(&format!("qdisc add dev {PORT_A} clsact"))?;
+            Ok::<_, anyhow::Error>(instance)
+        };
+        let drop_udp =
+            || Instance::start_in(bed.shaper(), program, &["bench", "drain", PORT_A, "--udp"]);
         Ok(match system {
+            System::Server | System::ServerSpoofed => Self::Server { _filter: None },
+            System::ServerDropXdp => Self::Server { _filter: Some(drop_udp()?.into()) },
+            System::ServerNftables => {
+                nftables(bed, list)?;
+                Self::Server { _filter: None }
+            }
+            System::ServerBlocklist => {
+                Self::Server { _filter: Some(block(server()?, list)?.into()) }
+            }
+            System::ServerPerSource => Self::Server { _filter: Some(limit(server()?)?.into()) },
             System::Bridge => Self::Bridge { _filter: None, _bridge: Bridge::over(bed)? },
             System::DropXdp => {
                 let bridge = Bridge::over(bed)?;
-                let drain = ["bench", "drain", PORT_A, "--udp"];
-                let drain = Instance::start_in(bed.shaper(), program, &drain)?;
-                Self::Bridge { _filter: Some(drain), _bridge: bridge }
+                Self::Bridge { _filter: Some(drop_udp()?), _bridge: bridge }
             }
             System::Nftables => {
                 let bridge = Bridge::over(bed)?;
@@ -127,7 +188,7 @@ impl<'a> Under<'a> {
     /// Narrows itself.
     pub(super) fn instance(&self) -> Option<&Instance> {
         match self {
-            Self::Bridge { .. } => None,
+            Self::Bridge { .. } | Self::Server { .. } => None,
             Self::Narrows(instance) => Some(instance),
         }
     }

@@ -3,6 +3,7 @@
 use crate::background::Background;
 use crate::bed::{SERVER_IP, Testbed};
 use crate::cpu;
+use crate::namespace::Namespace;
 use anyhow::{Context, Result};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{ErrorKind, Read, Write};
@@ -24,9 +25,9 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// Starts them between client and server, both on `core`.
-    pub(super) fn start(bed: &Testbed, core: usize) -> Result<Self> {
-        let listener = bed.server().enter(|| Ok(TcpListener::bind((SERVER_IP, 0))?))?;
+    /// Starts them between the client and a server in the namespace `server`, both on `core`.
+    pub(super) fn start(bed: &Testbed, server: &Namespace, core: usize) -> Result<Self> {
+        let listener = server.enter(|| Ok(TcpListener::bind((SERVER_IP, 0))?))?;
         let address = SocketAddrV4::new(SERVER_IP, listener.local_addr()?.port());
         let done = Arc::new(AtomicU64::new(0));
         let mut threads = Vec::new();
