@@ -234,7 +234,7 @@ explore-properties: deps
 # says on which, CHECK= what.
 MACHINES := $(foreach kernel,7.x 6.12 6.1,$(kernel:%=%-igb) $(kernel:%=%-virtio_net) $(kernel:%=%-veth))
 explore-machine: $(PROGRAMS)
-	@machine=$${MACHINE:-$$(shuf -n 1 -e $(MACHINES))}; check=$${CHECK:-$$(shuf -n 1 -e router switch)}; \
+	@machine=$${MACHINE:-$$(shuf -n 1 -e $(MACHINES))}; check=$${CHECK:-$$(shuf -n 1 -e router switch host)}; \
 	target/debug/vmlab --check $$check $$machine || \
 	{ echo "again: MACHINE=$$machine CHECK=$$check make explore-machine"; exit 1; }
 

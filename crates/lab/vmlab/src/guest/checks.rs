@@ -1,11 +1,12 @@
 //! The checks of a cell, in order. Each leaves Narrows running and the ports unchanged, except
 //! those at the end: `stop`, and the checks of the XDP plane, of the stick, of the router, of the
-//! switch and of libxdp's dispatcher, which start and stop instances of their own.
+//! switch, of a host's port and of libxdp's dispatcher, which start and stop instances of their own.
 
 mod dispatcher;
 mod exchange;
 mod flows;
 mod front;
+mod host_port;
 mod policing;
 mod routed_vlans;
 mod router;
@@ -120,6 +121,10 @@ const SWITCH_KILLED: (&str, CheckFunction) = ("switch kill -9", switch::kill);
 const SWITCH_XDP: (&str, CheckFunction) = ("switch xdp plane", switch::xdp_plane);
 const SWITCH_XDP_KILLED: (&str, CheckFunction) = ("switch xdp kill -9", switch::xdp_kill);
 const DRIVERS_OF_SWITCH: [&str; 3] = DRIVERS_OF_STICK;
+/// A host's port: the same drivers.
+const OF_HOST: &[(&str, CheckFunction)] = &[HOST_PORT];
+const HOST_PORT: (&str, CheckFunction) = ("host port", host_port::filters);
+const DRIVERS_OF_HOST: [&str; 3] = DRIVERS_OF_STICK;
 /// Those beside another program. They depend on the kernel, and take a minute or two: one driver
 /// with zero copy and one without hardware suffice.
 const BESIDE: &[(&str, CheckFunction)] = &[JOINED, FIRST, IN_DRIVER, KILLED];
@@ -147,7 +152,7 @@ const LEFT_TO_OTHERS: [(&str, &str); 12] = [
     ("veth", FLOWS.0),
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 12] = [
+const LEFT_OUT: [&str; 13] = [
     ROUTER.0,
     ROUTER_UNBIND.0,
     ROUTER_KILLED.0,
@@ -160,6 +165,7 @@ const LEFT_OUT: [&str; 12] = [
     SWITCH_XDP.0,
     SWITCH_XDP_KILLED.0,
     FLOWS_XDP.0,
+    HOST_PORT.0,
 ];
 
 /// The checks of a driver; `short` without those that another machine runs.
@@ -170,16 +176,20 @@ pub fn of(
     let stick = if DRIVERS_OF_STICK.contains(&driver) { OF_STICK } else { &[] };
     let router = if DRIVERS_OF_ROUTER.contains(&driver) { OF_ROUTER } else { &[] };
     let switch = if DRIVERS_OF_SWITCH.contains(&driver) { OF_SWITCH } else { &[] };
+    let host = if DRIVERS_OF_HOST.contains(&driver) { OF_HOST } else { &[] };
     let beside = if DRIVERS_BESIDE.contains(&driver) { BESIDE } else { &[] };
     let is_left =
         move |name| short && (LEFT_OUT.contains(&name) || LEFT_TO_OTHERS.contains(&(driver, name)));
-    let all = ALL.iter().chain(stick).chain(router).chain(switch).chain(beside);
+    let all = ALL.iter().chain(stick).chain(router).chain(switch).chain(host).chain(beside);
     all.filter(move |(name, _)| !is_left(*name))
 }
 
 /// The names of all checks.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    [ALL, OF_STICK, OF_ROUTER, OF_SWITCH, BESIDE].into_iter().flatten().map(|(name, _)| *name)
+    [ALL, OF_STICK, OF_ROUTER, OF_SWITCH, OF_HOST, BESIDE]
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| *name)
 }
 
 /// The bed with Narrows between its ports.

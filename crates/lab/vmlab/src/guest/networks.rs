@@ -99,7 +99,7 @@ pub fn end_ip6(number: usize) -> Ipv6Addr {
 }
 
 /// A port's addresses of both families.
-fn port_ips(number: usize) -> [String; 2] {
+pub fn port_ips(number: usize) -> [String; 2] {
     let network = network(number);
     [format!("10.{network}.0.1"), format!("fd0{network}::1")]
 }

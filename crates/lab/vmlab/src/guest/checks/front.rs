@@ -8,7 +8,7 @@ use crate::guest::traffic::ping;
 use anyhow::{Result, ensure};
 
 /// One of each kind. None matches pings, except the last one, which passes them.
-const FILTERS: [&str; 6] = [
+pub(super) const FILTERS: [&str; 6] = [
     "pref 1 protocol ip basic match ipset(nobody src) and not ipset(nobody dst) action drop",
     "pref 2 protocol ip flower ip_proto tcp dst_port 1000-2000 tcp_flags 0x2/0x12 action drop",
     "pref 3 protocol ip u32 match ip protocol 17 0xff match u16 7 0xffff at nexthdr+2 action drop",
