@@ -8,7 +8,7 @@ use super::report::print;
 use crate::output;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use frames::{Drain, FloodFrames, LiveFrames, RoutedFrames, SwitchedFrames};
+use frames::{Drain, FloodFrames, LiveFrames, RoutedFrames, SwitchedFrames, Verdict};
 use look_ups::LookUps;
 use narrows_bench::callgrind::Program;
 use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
@@ -16,7 +16,7 @@ use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
     Rounds, Testbed, accuracy, attack, control, forward, interrupt, latency, pacing, policing,
-    routing, switching, tree, uneven, waking,
+    routing, switching, tree, uneven, verdicts, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -104,6 +104,7 @@ enum What {
     SwitchedFrames(SwitchedFrames),
     LookUps(LookUps),
     Drain(Drain),
+    Verdict(Verdict),
     CakeWork(CakeWork),
     TreeFootprint(TreeFootprint),
     WheelsWork(WheelsWork),
@@ -140,6 +141,7 @@ impl Bench {
             What::SwitchedFrames(frames) => frames.execute(),
             What::LookUps(look_ups) => look_ups.execute(),
             What::Drain(drain) => drain.execute(),
+            What::Verdict(verdict) => verdict.execute(),
             What::CakeWork(work) => work.execute(),
             What::TreeFootprint(work) => work.execute(),
             What::WheelsWork(work) => work.execute(),
@@ -602,8 +604,18 @@ impl Tree {
 /// one CPU and on all, each with a bucket or leaf of its own and all on one (contended), below the
 /// rate and far above it. Sets with counters and with timeouts. Some also with live frames, which
 /// leave by one end of a veth pair. Nanoseconds per frame, in CPU time. Needs root.
+///
+/// With --verdicts instead: what drop, tx, redirect, cpumap and pass take from a driver's queue on,
+/// by a program of a few instructions, by Narrows, and by the kernel without XDP.
 #[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows bench xdp --repeats 5
+  narrows bench xdp --verdicts --repeats 3 --json")]
 struct Xdp {
+    /// Measure XDP's verdicts, and not programs.
+    #[arg(long)]
+    verdicts: bool,
+
     /// Repetitions of everything; medians are shown.
     #[arg(long, value_name = "R", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
@@ -615,6 +627,15 @@ struct Xdp {
 
 impl Xdp {
     fn execute(self) -> anyhow::Result<ExitCode> {
+        if self.verdicts {
+            interrupt::watch()?;
+            let report = verdicts::run(&Rounds {
+                program: std::env::current_exe()?,
+                window: Duration::from_secs(1),
+                rounds: self.repeats,
+            })?;
+            return print(&report, self.json);
+        }
         let bed = Testbed::up(1)?;
         let namespace = bed.shaper();
         // What leaves on one CPU arrives on it.

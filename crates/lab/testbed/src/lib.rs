@@ -51,6 +51,7 @@ pub mod switching;
 mod traffic;
 pub mod tree;
 pub mod uneven;
+pub mod verdicts;
 pub mod waking;
 
 pub use harness::rounds::Rounds;

@@ -2,7 +2,7 @@
 //! its own: benchmarks put them into their namespaces.
 
 use crate::output;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use narrows_bench::xdp::driver;
 use narrows_link::Link;
 use narrows_testbed::bed::SINK_MAC;
@@ -13,6 +13,8 @@ use std::thread;
 
 /// The highest number of a core that Linux has by default.
 const CORES: i64 = 8191;
+/// The highest number of a CPU that a program can hand frames to.
+const CPUS: i64 = 63;
 /// More frames a second than any core sends.
 const RATE_MOST: f64 = 1e9;
 
@@ -28,11 +30,19 @@ pub(super) struct LiveFrames {
     /// The core that sends.
     #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
     core: u16,
+    /// With the tag of this VLAN.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=4094))]
+    vlan: Option<u16>,
 }
 
 impl LiveFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let frame = frames::udp(frames::port(0), SINK_MAC, self.bytes.into())?;
+        let mut frame = frames::udp(frames::port(0), SINK_MAC, self.bytes.into())?;
+        if let Some(vlan) = self.vlan {
+            let [high, low] = vlan.to_be_bytes();
+            frame.splice(12..12, [0x81, 0, high, low]);
+            frame.truncate(self.bytes.into());
+        }
         send(&driver::Driver::of(number(&self.device)?)?, &frame, self.core.into())
     }
 }
@@ -129,6 +139,49 @@ impl Drain {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let what = if self.udp { driver::Dropped::Udp } else { driver::Dropped::All };
         let _drain = driver::Drain::at(number(&self.device)?, what)?;
+        output::say("ready");
+        loop {
+            thread::park();
+        }
+    }
+}
+
+/// Give all frames that arrive at an interface one verdict, by the smallest program for it, until
+/// this is ended.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct Verdict {
+    /// The interface at which they arrive.
+    device: String,
+    /// What becomes of them.
+    verdict: Becomes,
+    /// The interface through which they leave.
+    #[arg(long, required_if_eq("verdict", "redirect"))]
+    to: Option<String>,
+    /// The CPU whose stack gets them.
+    #[arg(long, required_if_eq("verdict", "cpumap"), value_parser = clap::value_parser!(u32).range(..=CPUS))]
+    cpu: Option<u32>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Becomes {
+    Drop,
+    Tx,
+    Redirect,
+    Cpumap,
+    Pass,
+}
+
+impl Verdict {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let verdict = match (self.verdict, &self.to, self.cpu) {
+            (Becomes::Drop, ..) => driver::Verdict::Drop,
+            (Becomes::Tx, ..) => driver::Verdict::Tx,
+            (Becomes::Redirect, Some(to), _) => driver::Verdict::Redirect(number(to)?),
+            (Becomes::Cpumap, _, Some(cpu)) => driver::Verdict::Cpu(cpu),
+            (Becomes::Pass | Becomes::Redirect | Becomes::Cpumap, ..) => driver::Verdict::Pass,
+        };
+        let _bare = driver::Bare::at(number(&self.device)?, verdict)?;
         output::say("ready");
         loop {
             thread::park();

@@ -6,21 +6,25 @@
 //! from a pool as a driver's, and a `veth` that is sent some hands them on as they are.
 
 use super::program::{EMPTY_LIVE, leaving_by, map};
-use super::sink::{SINK, attached};
+use super::sink::{SINK, attached, attached_with};
 use anyhow::{Context, Result};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
-use narrows_bpf::test_run::live_run;
+use narrows_bpf::test_run::{DROP, PASS, REDIRECT, TX, live_run};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, OwnedFd};
 
 const FLOOD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/flood.bpf.o"));
 const TOWARDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/towards.bpf.o"));
 const STATIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stations.bpf.o"));
+const VERDICT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/verdict.bpf.o"));
 const DROP_UDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drop_udp.bpf.o"));
 
 /// Frames of one call of the kernel, which takes tens of milliseconds to begin and to end, however
 /// many they are. A signal ends it earlier.
 const AT_ONCE: u32 = 1 << 28;
+
+/// The frames that may wait for another CPU.
+const CPU_QUEUE: u32 = 2048;
 
 /// The frames of a burst.
 const BURST: u64 = 32;
@@ -144,11 +148,67 @@ impl Drain {
     }
 }
 
+/// What a [`Bare`] program does with all frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Drops them.
+    Drop,
+    /// Lets the stack have them.
+    Pass,
+    /// Sends them back.
+    Tx,
+    /// Sends them through the interface with this number.
+    Redirect(u32),
+    /// Lets the stack have them on the CPU with this number.
+    Cpu(u32),
+}
+
+/// The smallest program that gives one verdict.
+pub struct Bare {
+    _link: Link,
+    /// The kernel forgets where a redirection leads once nobody has them open.
+    _maps: Vec<MapHandle>,
+}
+
+impl Bare {
+    /// At the interface with this number, in the caller's network namespace, for as long as it
+    /// lives.
+    ///
+    /// # Errors
+    /// If the kernel does not attach the program, or the verdict leads nowhere.
+    pub fn at(interface: u32, verdict: Verdict) -> Result<Self> {
+        let (number, is_to_cpu, cpu) = match verdict {
+            Verdict::Drop => (DROP, 0, 0),
+            Verdict::Pass => (PASS, 0, 0),
+            Verdict::Tx => (TX, 0, 0),
+            Verdict::Redirect(_) => (REDIRECT, 0, 0),
+            Verdict::Cpu(cpu) => (REDIRECT, 1, cpu),
+        };
+        let constants = [number.into(), is_to_cpu, cpu.into()];
+        let fill = |maps: &[MapHandle]| match verdict {
+            Verdict::Redirect(to) => {
+                let zero = 0_u32.to_ne_bytes();
+                Ok(map(maps, "port")?.update(&zero, &to.to_ne_bytes(), MapFlags::ANY)?)
+            }
+            Verdict::Cpu(cpu) => {
+                // Its queue, and no second program.
+                let to = [CPU_QUEUE.to_ne_bytes(), [0; 4]].concat();
+                Ok(map(maps, "cpus")?.update(&cpu.to_ne_bytes(), &to, MapFlags::ANY)?)
+            }
+            Verdict::Drop | Verdict::Pass | Verdict::Tx => Ok(()),
+        };
+        let (maps, link) =
+            attached_with(VERDICT, &constants, interface, fill).context("the verdict")?;
+        Ok(Self { _link: link, _maps: maps })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::xdp::program::with_maps;
     use etherparse::{Ipv4Header, NetSlice, PacketBuilder, SlicedPacket};
-    use narrows_bpf::test_run::{DROP, REDIRECT, test_run};
+    use narrows_bpf::test_run::test_run;
     use std::collections::BTreeSet;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
@@ -180,6 +240,30 @@ mod tests {
             }
         }
         Some(left)
+    }
+
+    #[test]
+    fn a_bare_program_gives_its_verdict_and_what_it_sends_back_is_addressed_to_the_sender() {
+        if fs::metadata("/proc/self").unwrap().uid() != 0 {
+            eprintln!("SKIPPED: loading BPF programs needs root");
+            return;
+        }
+        let frame: Vec<u8> = (0..64).collect();
+        for verdict in [DROP, PASS, TX] {
+            let (program, _) = with_maps(VERDICT, &[verdict.into(), 0, 0]).unwrap();
+            let run = test_run(program.as_fd(), &frame, 1).unwrap();
+            assert_eq!(run.verdict, verdict);
+            let mut expected = frame.clone();
+            if verdict == TX {
+                expected[..12].rotate_left(6);
+            }
+            assert_eq!(run.frame, expected);
+        }
+        for to_cpu in [0, 1] {
+            // It leads nowhere.
+            let (program, _) = with_maps(VERDICT, &[REDIRECT.into(), to_cpu, 0]).unwrap();
+            assert_eq!(test_run(program.as_fd(), &frame, 1).unwrap().verdict, 0);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::prefixes::{SOURCE, bytes, prefixes, sources};
 use super::shape::{LEAVES, LookUp as By, Members, Shape, Subject};
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenObject};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as Filter, Test};
@@ -176,7 +176,15 @@ fn object(bytes: &[u8], constants: &[u64]) -> Result<OwnedFd> {
 }
 
 /// Loads the one program of an object, with its constants, and returns its maps, too.
-fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>)> {
+pub(super) fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>)> {
+    let loaded = opened(bytes, constants)?.load()?;
+    let program = loaded.progs().next().context("no program")?;
+    let maps = loaded.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
+    Ok((program.as_fd().try_clone_to_owned()?, maps))
+}
+
+/// An object with its constants, which is not loaded yet.
+pub(super) fn opened(bytes: &[u8], constants: &[u64]) -> Result<OpenObject> {
     let mut open = ObjectBuilder::default().open_memory(bytes)?;
     if !constants.is_empty() {
         let mut maps = open.maps_mut();
@@ -184,10 +192,7 @@ fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>
         let bytes: Vec<u8> = constants.iter().flat_map(|it| it.to_ne_bytes()).collect();
         rodata.context("no constants")?.set_initial_value(&bytes)?;
     }
-    let loaded = open.load()?;
-    let program = loaded.progs().next().context("no program")?;
-    let maps = loaded.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
-    Ok((program.as_fd().try_clone_to_owned()?, maps))
+    Ok(open)
 }
 
 /// Loads a program whose frames leave by the interface `port`, and returns its maps, too.

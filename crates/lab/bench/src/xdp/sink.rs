@@ -1,9 +1,9 @@
 //! Where live frames arrive: a program that counts them and drops them.
 
-use super::program::map;
+use super::program::{map, opened};
 use super::shape::Shape;
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ObjectBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -13,8 +13,20 @@ const LINGERS: Duration = Duration::from_millis(20);
 
 /// The maps of the one program in `object`, and its link, at an interface.
 pub(super) fn attached(object: &[u8], interface: u32) -> Result<(Vec<MapHandle>, Link)> {
-    let object = ObjectBuilder::default().open_memory(object)?.load()?;
-    let maps = object.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
+    attached_with(object, &[], interface, |_| Ok(()))
+}
+
+/// The same with `constants`, and with maps that `fill` fills in before frames arrive.
+pub(super) fn attached_with(
+    object: &[u8],
+    constants: &[u64],
+    interface: u32,
+    fill: impl FnOnce(&[MapHandle]) -> Result<()>,
+) -> Result<(Vec<MapHandle>, Link)> {
+    let object = opened(object, constants)?.load()?;
+    let maps: Vec<MapHandle> =
+        object.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
+    fill(&maps)?;
     let program = object.progs_mut().next().context("no program")?;
     Ok((maps, program.attach_xdp(i32::try_from(interface)?)?))
 }
