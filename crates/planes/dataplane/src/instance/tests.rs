@@ -288,6 +288,28 @@ fn a_policy_for_another_port_is_refused_and_nothing_is_installed() {
 }
 
 #[test]
+fn a_host_has_filters_where_packets_arrive_and_nothing_where_its_own_leave() {
+    let host = Forwarding::host("a");
+    let refused = |lines: &str| {
+        let lines = lines.replace(';', "\n");
+        planning::check_ports(&policy(&lines), &host).err().map(|error| error.to_string())
+    };
+    let filter = "action drop;";
+    assert_eq!(
+        refused(&format!("qdisc add dev a clsact;filter add dev a ingress matchall {filter}")),
+        None
+    );
+    for lines in [
+        "qdisc add dev a root pfifo limit 10;",
+        &format!("qdisc add dev a clsact;filter add dev a egress matchall {filter}"),
+    ] {
+        let said = refused(lines).unwrap();
+        assert!(said.starts_with("a is a host port"), "{said}");
+    }
+    assert!(refused("qdisc add dev b clsact;").unwrap().contains("not a port of this instance"));
+}
+
+#[test]
 fn a_policy_set_while_ports_are_away_applies_when_they_return() {
     let (plane, calls) = plane(Counts::none(2));
     let mut instance = joined(plane);
