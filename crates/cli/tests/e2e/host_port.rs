@@ -111,8 +111,8 @@ struct Came {
     dropped: u64,
 }
 
-/// Asserts that every frame that was sent went up the stack or was dropped by a filter, and that all
-/// views say so.
+/// Asserts that every frame that was sent went up the stack or was dropped by a filter, and that
+/// all views say so.
 #[track_caller]
 fn assert_accounted(sent: &mut Sent, instance: &Instance) -> Came {
     let deadline = Instant::now() + Duration::from_secs(10);

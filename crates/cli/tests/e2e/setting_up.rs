@@ -1,5 +1,5 @@
-//! `narrows setup` of a wire, a stick, a router and a server: what it would write starts what it says, as the
-//! unit of the package does.
+//! `narrows setup` of a wire, a stick, a router and a server: what it would write starts what it
+//! says, as the unit of the package does.
 
 use crate::setup::{NARROWS, Scratch, narrows, port_in, show, turn_to_count};
 use narrows_testbed::Testbed;

@@ -9,8 +9,8 @@
 //! plan.
 //!
 //! *Three ways out.* Frames leave through the other port's device, or, where ports are VLANs of one
-//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]), or at a host's port
-//! up the stack of the box itself ([`Port::leads_to_box`]). Behind a
+//! device, through the same one with the other VLAN's tag ([`Port::other_tag`]), or at a host's
+//! port up the stack of the box itself ([`Port::leads_to_box`]). Behind a
 //! [`Router`] a tree is its port's for frames that leave, and not for those that arrive: its "other
 //! port" is its own.
 //!

@@ -1,6 +1,7 @@
 //! The checks of a cell, in order. Each leaves Narrows running and the ports unchanged, except
 //! those at the end: `stop`, and the checks of the XDP plane, of the stick, of the router, of the
-//! switch, of a host's port and of libxdp's dispatcher, which start and stop instances of their own.
+//! switch, of a host's port and of libxdp's dispatcher, which start and stop instances of their
+//! own.
 
 mod dispatcher;
 mod exchange;
