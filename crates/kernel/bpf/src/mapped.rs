@@ -34,6 +34,13 @@ pub(crate) struct SharedTable {
 // SAFETY: atomics one behind the other, 32 bytes.
 unsafe impl OfAtomics for SharedTable {}
 
+/// `struct server` of `programs/balance.h`, and `struct row` of `programs/connections.h`.
+#[repr(C)]
+pub(crate) struct SharedLine(pub(crate) [AtomicU64; 8]);
+
+// SAFETY: atomics one behind the other, 64 bytes.
+unsafe impl OfAtomics for SharedLine {}
+
 /// `struct hop` of `programs/fib.h`.
 #[repr(C)]
 pub(crate) struct SharedHop {

@@ -1,0 +1,177 @@
+//! A service, and its servers.
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// The largest weight, as in IPVS.
+pub const WEIGHT_MAX: u16 = u16::MAX;
+
+/// The transport protocol of a service.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Protocol {
+    /// Its number in an IP header.
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Tcp => 6,
+            Self::Udp => 17,
+        }
+    }
+
+    /// Its name in listings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
+}
+
+/// What clients connect to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ServiceId {
+    /// How.
+    pub protocol: Protocol,
+    /// The address.
+    pub address: IpAddr,
+    /// The port; 0 for all that are no service of their own.
+    pub port: u16,
+}
+
+/// Which server a new connection goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheduler {
+    /// `mh`: by the hash of the client's address, in a [ring](crate::Ring).
+    Maglev,
+    /// `sh`: the same. In IPVS the hash is not consistent; there is no reason for another one here.
+    SourceHash,
+    /// `rr`: each server in turn.
+    RoundRobin,
+    /// `wrr`: each in turn, as often as its weight says.
+    WeightedRoundRobin,
+}
+
+impl Scheduler {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::Maglev, Self::SourceHash, Self::RoundRobin, Self::WeightedRoundRobin];
+
+    /// Its name in commands.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Maglev => "mh",
+            Self::SourceHash => "sh",
+            Self::RoundRobin => "rr",
+            Self::WeightedRoundRobin => "wrr",
+        }
+    }
+
+    /// Whether the client decides, and not who came before.
+    pub const fn is_hash(self) -> bool {
+        matches!(self, Self::Maglev | Self::SourceHash)
+    }
+}
+
+/// A service, without its servers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Service {
+    /// Which server a new connection goes to.
+    pub scheduler: Scheduler,
+    /// Whether the client's port counts, too: `mh-port`, `sh-port`.
+    pub hashes_port: bool,
+    /// `mh-fallback`, `sh-fallback`. It says what is always so here: a server of weight 0 gets no new
+    /// connections.
+    pub falls_back: bool,
+    /// For how long in seconds a client returns to its server, if connections of one client belong
+    /// together.
+    pub persistence_s: Option<u32>,
+    /// How many bits of a client's address make it one, if they belong together.
+    pub client_bits: u8,
+    /// Whether each packet is a connection of its own: `--ops`.
+    pub one_packet: bool,
+}
+
+impl Service {
+    /// One with `scheduler` and defaults, at an address of this family.
+    pub const fn new(scheduler: Scheduler, is_v6: bool) -> Self {
+        Self {
+            scheduler,
+            hashes_port: false,
+            falls_back: false,
+            persistence_s: None,
+            client_bits: if is_v6 { 128 } else { 32 },
+            one_packet: false,
+        }
+    }
+}
+
+/// How packets reach a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forward {
+    /// `-g`: the MAC address changes. The server is in the same network.
+    Route,
+    /// `-i`: within another packet. The server is anywhere.
+    Tunnel(Tunnel),
+}
+
+/// What a packet is put into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tunnel {
+    /// IP in IP (RFC 2003, RFC 2473).
+    Ip,
+    /// GUE (variant 0, without checksum) to this UDP port.
+    Gue(u16),
+}
+
+impl Tunnel {
+    /// The bytes in front of a packet to a server at an address of this family.
+    pub const fn overhead(self, is_v6: bool) -> u16 {
+        let ip = if is_v6 { 40 } else { 20 };
+        match self {
+            Self::Ip => ip,
+            Self::Gue(_) => ip + 8 + 4,
+        }
+    }
+}
+
+/// A server among those of a service.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ServerId {
+    /// Its address.
+    pub address: IpAddr,
+}
+
+/// A server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Server {
+    /// How packets reach it.
+    pub forward: Forward,
+    /// Its part of new connections. With 0 it gets none, and keeps those that it has.
+    pub weight: u16,
+}
+
+impl Default for Server {
+    /// As `ipvsadm` adds one.
+    fn default() -> Self {
+        Self { forward: Forward::Route, weight: 1 }
+    }
+}
+
+impl fmt::Display for ServiceId {
+    /// Address and port.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::address::write(f, self.address, self.port)
+    }
+}
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
+    }
+}

@@ -1,0 +1,585 @@
+//! All services, and what commands do to them.
+
+use crate::command::{self, Command, View};
+use crate::maglev::{self, Part};
+use crate::ring::{Ring, SLOTS};
+use crate::service::{Forward, Scheduler, Server, ServerId, Service, ServiceId};
+use crate::text;
+use crate::turns::turns;
+use narrows_units::Nanos;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// The most services: each has a ring of its own.
+pub const SERVICES_MAX: usize = 512;
+/// The most servers, of all services together.
+pub const SERVERS_MAX: usize = 4096;
+
+/// A connection that sends nothing for so long after its slot has moved may move, too: the time after
+/// which IPVS forgets a TCP connection.
+pub(crate) const SETTLES_AFTER: Nanos = Nanos::from_secs(900);
+
+const HELP: &str = "Usage: narrows balance COMMAND
+COMMAND := add|edit SERVICE [ SERVICE-OPTIONS ] | del SERVICE
+         | add|edit SERVICE -r ADDRESS [ SERVER-OPTIONS ] | del SERVICE -r ADDRESS
+         | list [ SERVICE ] [ --stats ] [ --exact ] [ -j ] | save | restore [ FILE ]
+         | zero [ SERVICE ] | clear | help
+SERVICE := -t ADDRESS:PORT | -u ADDRESS:PORT    (an IPv6 address in brackets; port 0 for all)
+SERVICE-OPTIONS := [ -s mh|sh|rr|wrr ] [ -b mh-port,mh-fallback ] [ -p [ SECONDS ] ] [ -M MASK ] [ -o ]
+SERVER-OPTIONS  := [ -g | -i [ --tun-type ipip|gue ] [ --tun-port PORT ] ] [ -w WEIGHT ]
+ipvsadm's -A -E -D -a -e -d -L -S -C -Z are commands, too.
+";
+
+/// The output of a command, and its exit code.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reply {
+    /// For standard output.
+    pub stdout: String,
+    /// For standard error.
+    pub stderr: String,
+    /// The exit code: 0, 1 where it failed, 2 where it was no command.
+    pub code: i32,
+}
+
+/// What is counted of a service or a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// New connections.
+    pub connections: u64,
+    /// Packets towards servers.
+    pub packets: u64,
+    /// Their bytes, as they came.
+    pub bytes: u64,
+}
+
+impl Counts {
+    fn since(self, before: Self) -> Self {
+        Self {
+            connections: self.connections.saturating_sub(before.connections),
+            packets: self.packets.saturating_sub(before.packets),
+            bytes: self.bytes.saturating_sub(before.bytes),
+        }
+    }
+}
+
+/// What is counted, by the numbers of services and servers.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Of services.
+    pub services: BTreeMap<u16, Counts>,
+    /// Of servers.
+    pub servers: BTreeMap<u16, Counts>,
+}
+
+/// A server with its number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Numbered {
+    /// By which programs know it: from 1 to [`SERVERS_MAX`], and no other server's.
+    pub number: u16,
+    /// What it is.
+    pub server: Server,
+}
+
+/// A service with its servers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// By which programs know it: below [`SERVICES_MAX`].
+    pub(crate) number: u16,
+    pub(crate) service: Service,
+    pub(crate) servers: BTreeMap<ServerId, Numbered>,
+    pub(crate) ring: Arc<Ring>,
+    /// When slots moved last, and have not settled since.
+    moved_at: Option<Nanos>,
+}
+
+/// All services.
+#[derive(Clone, Default, Debug)]
+pub struct Services {
+    entries: BTreeMap<ServiceId, Entry>,
+    /// The numbers that servers had who are gone, the latest last. One that returns gets its own
+    /// again, so that what is recorded of it counts again.
+    gone: VecDeque<(ServiceId, ServerId, u16)>,
+    /// What was counted when counters were zeroed.
+    zeroed: Figures,
+    /// How often commands or time changed something.
+    version: u64,
+    /// The time of the present command.
+    now: Nanos,
+}
+
+impl Services {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Another number after each change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// All services: name, number, what they are, their ring.
+    pub fn iter(&self) -> impl Iterator<Item = (ServiceId, u16, &Service, &Arc<Ring>)> {
+        let all = self.entries.iter();
+        all.map(|(id, entry)| (*id, entry.number, &entry.service, &entry.ring))
+    }
+
+    /// The servers of the service `id`.
+    pub fn servers(&self, id: ServiceId) -> impl Iterator<Item = (ServerId, &Numbered)> {
+        let entry = self.entries.get(&id).into_iter();
+        entry.flat_map(|entry| entry.servers.iter().map(|(id, server)| (*id, server)))
+    }
+
+    pub(crate) fn entries(&self) -> &BTreeMap<ServiceId, Entry> {
+        &self.entries
+    }
+
+    /// Runs one command at `now`, the words behind `narrows balance`. One that fails changes nothing.
+    /// What listings show is in `figures`.
+    pub fn run(&mut self, words: &[String], figures: &Figures, now: Nanos) -> Reply {
+        self.now = now;
+        let command = match command::parse(words.iter().map(String::as_str)) {
+            Ok(command) => command,
+            Err(why) => {
+                let stderr = format!("narrows balance: {why}. Try `narrows balance help`.\n");
+                return Reply { stderr, code: 2, ..Reply::default() };
+            }
+        };
+        match self.execute(&command, figures) {
+            Ok(stdout) => Reply { stdout, ..Reply::default() },
+            Err(why) => {
+                Reply { stderr: format!("narrows balance: {why}\n"), code: 1, ..Reply::default() }
+            }
+        }
+    }
+
+    /// Takes the services in `text`, lines as `ipvsadm-save` writes them, in the place of all that
+    /// are there, at `now`. Servers that remain keep their connections.
+    ///
+    /// # Errors
+    /// The first line that fails; then nothing has changed.
+    pub fn restore(&mut self, text: &str, now: Nanos) -> Result<(), String> {
+        self.now = now;
+        let mut next = Self::default();
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let command = command::parse(line.split_whitespace());
+            let done = command.and_then(|command| match command {
+                Command::AddService(..) | Command::AddServer(..) => next.change(&command),
+                _ => Err("a file has only -A and -a".into()),
+            });
+            done.map_err(|why| format!("line {number}: {why}"))?;
+        }
+        let mut result = self.clone();
+        result.become_like(&next)?;
+        *self = result;
+        Ok(())
+    }
+
+    /// When slots settle next.
+    pub fn settles_at(&self) -> Option<Nanos> {
+        let moved = self.entries.values().filter_map(|entry| entry.moved_at).min();
+        moved.map(|at| at + SETTLES_AFTER)
+    }
+
+    /// Settles slots that have moved a while before `now`. Whether there were any.
+    pub fn settle(&mut self, now: Nanos) -> bool {
+        let is_due = |at: &mut Nanos| *at + SETTLES_AFTER <= now;
+        let mut settled = false;
+        for entry in self.entries.values_mut() {
+            if entry.moved_at.take_if(is_due).is_some() {
+                entry.ring = Arc::new(entry.ring.settled());
+                settled = true;
+            }
+        }
+        self.version += u64::from(settled);
+        settled
+    }
+
+    /// Has the services of `next`, with as much of its own as remains.
+    fn become_like(&mut self, next: &Self) -> Result<(), String> {
+        let gone: Vec<ServiceId> =
+            self.entries.keys().filter(|id| !next.entries.contains_key(id)).copied().collect();
+        gone.into_iter().for_each(|id| self.remove(id));
+        for (id, entry) in &next.entries {
+            if !self.entries.contains_key(id) {
+                self.insert(*id, entry.service.clone())?;
+            }
+            let Some(own) = self.entries.get_mut(id) else { continue };
+            own.service = entry.service.clone();
+            let left: Vec<ServerId> =
+                own.servers.keys().filter(|id| !entry.servers.contains_key(id)).copied().collect();
+            for server in left {
+                self.remove_server(*id, server);
+            }
+            for (server, numbered) in &entry.servers {
+                self.put_server(*id, *server, numbered.server.clone())?;
+            }
+            self.deal(*id);
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    fn execute(&mut self, command: &Command, figures: &Figures) -> Result<String, String> {
+        match command {
+            Command::List(id, view) => return self.list(*id, *view, figures),
+            Command::Save => return Ok(text::save(self)),
+            Command::Help => return Ok(HELP.into()),
+            Command::Zero(id) => self.zero(*id, figures)?,
+            _ => self.change(command)?,
+        }
+        Ok(String::new())
+    }
+
+    fn change(&mut self, command: &Command) -> Result<(), String> {
+        match command {
+            Command::AddService(id, words) => {
+                if self.entries.contains_key(id) {
+                    return Err(format!("service {} {id} exists already", id.protocol.name()));
+                }
+                self.insert(*id, words.applied(None, id.address.is_ipv6())?)?;
+            }
+            Command::EditService(id, words) => {
+                let entry = self.entry(*id)?;
+                entry.service = words.applied(Some(&entry.service), id.address.is_ipv6())?;
+                self.deal(*id);
+            }
+            Command::DeleteService(id) => {
+                self.entry(*id)?;
+                self.remove(*id);
+            }
+            Command::AddServer(id, server, words) => {
+                if self.entry(*id)?.servers.contains_key(server) {
+                    return Err(format!("{server} is a server of {id} already"));
+                }
+                self.put_server(*id, *server, fits(*id, *server, words.applied(None))?)?;
+                self.deal(*id);
+            }
+            Command::EditServer(id, server, words) => {
+                let before = self.entry(*id)?.servers.get(server);
+                let before = before.ok_or_else(|| no_server(*id, *server))?;
+                let after = fits(*id, *server, words.applied(Some(&before.server)))?;
+                self.put_server(*id, *server, after)?;
+                self.deal(*id);
+            }
+            Command::DeleteServer(id, server) => {
+                if !self.entry(*id)?.servers.contains_key(server) {
+                    return Err(no_server(*id, *server));
+                }
+                self.remove_server(*id, *server);
+                self.deal(*id);
+            }
+            Command::Clear => {
+                let all: Vec<ServiceId> = self.entries.keys().copied().collect();
+                all.into_iter().for_each(|id| self.remove(id));
+            }
+            _ => {}
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    fn entry(&mut self, id: ServiceId) -> Result<&mut Entry, String> {
+        self.entries.get_mut(&id).ok_or_else(|| no_service(id))
+    }
+
+    fn insert(&mut self, id: ServiceId, service: Service) -> Result<(), String> {
+        let taken: Vec<u16> = self.entries.values().map(|entry| entry.number).collect();
+        let number = (0..SERVICES_MAX as u16).find(|number| !taken.contains(number));
+        let number = number.ok_or_else(|| format!("at most {SERVICES_MAX} services"))?;
+        let entry = Entry {
+            number,
+            service,
+            servers: BTreeMap::new(),
+            ring: Arc::default(),
+            moved_at: None,
+        };
+        self.entries.insert(id, entry);
+        Ok(())
+    }
+
+    fn remove(&mut self, id: ServiceId) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        let gone = entry.servers.into_iter();
+        self.gone.extend(gone.map(|(server, numbered)| (id, server, numbered.number)));
+    }
+
+    fn remove_server(&mut self, id: ServiceId, server: ServerId) {
+        let entry = self.entries.get_mut(&id);
+        if let Some(numbered) = entry.and_then(|entry| entry.servers.remove(&server)) {
+            self.gone.push_back((id, server, numbered.number));
+        }
+    }
+
+    fn put_server(&mut self, id: ServiceId, at: ServerId, server: Server) -> Result<(), String> {
+        let known = self.entry(id)?.servers.get(&at).map(|numbered| numbered.number);
+        let number = match known {
+            Some(number) => number,
+            None => self.number(id, at)?,
+        };
+        self.entry(id)?.servers.insert(at, Numbered { number, server });
+        Ok(())
+    }
+
+    /// A number for a new server: its own, if it had one; one that nobody had; or that of whoever
+    /// has been gone the longest.
+    fn number(&mut self, id: ServiceId, at: ServerId) -> Result<u16, String> {
+        let own = self.gone.iter().position(|(service, server, _)| (*service, *server) == (id, at));
+        if let Some((_, _, number)) = own.and_then(|at| self.gone.remove(at)) {
+            return Ok(number);
+        }
+        let known = self.entries.values().map(|entry| entry.servers.len()).sum::<usize>();
+        let used = known + self.gone.len();
+        if used < SERVERS_MAX {
+            let mut taken = vec![false; SERVERS_MAX + 1];
+            let servers = self.entries.values().flat_map(|entry| entry.servers.values());
+            let gone = self.gone.iter().map(|(_, _, number)| *number);
+            for number in servers.map(|numbered| numbered.number).chain(gone) {
+                taken[usize::from(number)] = true;
+            }
+            let free = (1..taken.len()).find(|number| !taken[*number]);
+            if let Some(free) = free {
+                return Ok(free as u16);
+            }
+        }
+        let longest = self.gone.pop_front().map(|(_, _, number)| number);
+        longest.ok_or_else(|| format!("at most {SERVERS_MAX} servers, of all services together"))
+    }
+
+    /// Makes the ring of the service `id` again.
+    fn deal(&mut self, id: ServiceId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let is_weighed = entry.service.scheduler != Scheduler::RoundRobin;
+        let parts: Vec<Part> = entry
+            .servers
+            .iter()
+            .filter(|(_, numbered)| numbered.server.weight > 0)
+            .map(|(server, Numbered { number, server: Server { weight, .. } })| Part {
+                number: *number,
+                address: server.address,
+                weight: if is_weighed { *weight } else { 1 },
+            })
+            .collect();
+        let ring = if entry.service.scheduler.is_hash() {
+            let lives = |number| entry.servers.values().any(|server| server.number == number);
+            entry.ring.next(&maglev::deal(&parts, SLOTS), lives)
+        } else {
+            Ring::new(&turns(&parts, SLOTS))
+        };
+        let moved = entry.service.scheduler.is_hash() && ring.has_moved();
+        entry.moved_at = moved.then_some(self.now);
+        entry.ring = Arc::new(ring);
+    }
+
+    fn zero(&mut self, id: Option<ServiceId>, figures: &Figures) -> Result<(), String> {
+        let Some(id) = id else {
+            self.zeroed = figures.clone();
+            return Ok(());
+        };
+        let entry = self.entries.get(&id).ok_or_else(|| no_service(id))?;
+        let counted =
+            |all: &BTreeMap<u16, Counts>, number| all.get(&number).copied().unwrap_or_default();
+        let number = entry.number;
+        self.zeroed.services.insert(number, counted(&figures.services, number));
+        for Numbered { number, .. } in entry.servers.values() {
+            self.zeroed.servers.insert(*number, counted(&figures.servers, *number));
+        }
+        Ok(())
+    }
+
+    fn list(&self, id: Option<ServiceId>, view: View, figures: &Figures) -> Result<String, String> {
+        if let Some(id) = id
+            && !self.entries.contains_key(&id)
+        {
+            return Err(no_service(id));
+        }
+        let since = |now: &BTreeMap<u16, Counts>, then: &BTreeMap<u16, Counts>| {
+            let counted = now.iter().map(|(number, counts)| {
+                (*number, counts.since(then.get(number).copied().unwrap_or_default()))
+            });
+            counted.collect()
+        };
+        let figures = Figures {
+            services: since(&figures.services, &self.zeroed.services),
+            servers: since(&figures.servers, &self.zeroed.servers),
+        };
+        Ok(text::list(self, id, view, &figures))
+    }
+}
+
+/// `after`, if the server `at` of the service `id` can be it.
+fn fits(id: ServiceId, at: ServerId, after: Server) -> Result<Server, String> {
+    if after.forward == Forward::Route && at.address.is_ipv6() != id.address.is_ipv6() {
+        return Err(format!("{at} and {} are of different families: use -i", id.address));
+    }
+    Ok(after)
+}
+
+fn no_service(id: ServiceId) -> String {
+    let letter = if id.protocol.number() == 6 { "-t" } else { "-u" };
+    format!("there is no service {} {id}: narrows balance add {letter} {id}", id.protocol.name())
+}
+
+fn no_server(id: ServiceId, server: ServerId) -> String {
+    format!("{server} is no server of {id}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Nanos = Nanos::from_secs(1);
+
+    fn run(services: &mut Services, line: &str) -> Reply {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        services.run(&words, &Figures::default(), NOW)
+    }
+
+    fn done(services: &mut Services, line: &str) -> String {
+        let reply = run(services, line);
+        assert_eq!(reply.code, 0, "{line}: {}", reply.stderr);
+        reply.stdout
+    }
+
+    fn with_servers(count: u8) -> Services {
+        let mut services = Services::default();
+        let server = |number| format!("-a -t 192.0.2.1:80 -r 10.0.0.{number} -i\n");
+        let text: String = (1..=count).map(server).collect();
+        services.restore(&format!("-A -t 192.0.2.1:80 -s mh\n{text}"), NOW).unwrap();
+        services
+    }
+
+    fn ring(services: &Services) -> &Ring {
+        services.iter().next().unwrap().3
+    }
+
+    #[test]
+    fn a_saved_text_makes_the_same_services() {
+        let text = "\
+-A -t 192.0.2.1:80 -s mh -p 600 -M 255.255.255.0 -b mh-port
+-a -t 192.0.2.1:80 -r 10.0.0.1:80 -i -w 1 --tun-type ipip
+-a -t 192.0.2.1:80 -r 10.0.0.2:80 -i -w 0 --tun-type gue --tun-port 6080 --tun-nocsum
+-A -t [2001:db8::1]:0 -s wrr -p 360
+-a -t [2001:db8::1]:0 -r [2001:db8::2]:0 -g -w 3
+-A -u 192.0.2.1:53 -s rr -o
+";
+        let mut services = Services::default();
+        services.restore(text, NOW).unwrap();
+        assert_eq!(done(&mut services, "save"), text);
+        let before = services.clone();
+        services.restore(text, NOW).unwrap();
+        assert_eq!(services.entries, before.entries, "nothing is new");
+    }
+
+    #[test]
+    fn a_text_with_a_wrong_line_changes_nothing() {
+        let mut services = with_servers(2);
+        let before = services.entries.clone();
+        let text = "-A -t 192.0.2.9:80 -s mh\n-a -t 192.0.2.9:80 -r 10.0.0.1 -m\n";
+        let why = services.restore(text, NOW).unwrap_err();
+        assert!(why.starts_with("line 2: ") && why.contains("-m"), "{why}");
+        assert!(services.restore("-L", NOW).unwrap_err().contains("only -A and -a"));
+        assert_eq!(services.entries, before);
+    }
+
+    #[test]
+    fn a_server_that_drains_keeps_what_it_has_and_gets_nothing_new() {
+        let mut services = with_servers(3);
+        let all = ring(&services).clone();
+        done(&mut services, "edit -t 192.0.2.1:80 -r 10.0.0.2 -w 0");
+        let draining = ring(&services);
+        for (before, now) in all.slots().iter().zip(draining.slots()) {
+            assert_ne!(now.now, 2);
+            assert_eq!(now.before, before.now);
+            assert_eq!(now.records, now.now != now.before);
+        }
+        let Forward::Tunnel(_) =
+            services.servers(services.iter().next().unwrap().0).nth(1).unwrap().1.server.forward
+        else {
+            panic!("an edit changes only what it says")
+        };
+        done(&mut services, "del -t 192.0.2.1:80 -r 10.0.0.2");
+        assert!(ring(&services).slots().iter().all(|slot| slot.now != 2 && slot.before != 2));
+        done(&mut services, "add -t 192.0.2.1:80 -r 10.0.0.2 -i");
+        let again: Vec<u16> = ring(&services).slots().iter().map(|slot| slot.now).collect();
+        assert!(all.slots().iter().map(|slot| slot.now).eq(again), "and has its number again");
+    }
+
+    #[test]
+    fn slots_that_have_moved_settle_after_a_while() {
+        let mut services = with_servers(2);
+        assert_eq!(services.settles_at(), None, "a file makes a ring at once");
+        done(&mut services, "add -t 192.0.2.1:80 -r 10.0.0.3");
+        let due = services.settles_at().unwrap();
+        assert!(!services.settle(due - Nanos(1)) && ring(&services).has_moved());
+        let version = services.version();
+        assert!(services.settle(due) && !ring(&services).has_moved());
+        assert!(services.version() > version && services.settles_at().is_none());
+        assert!(ring(&services).slots().iter().any(|slot| slot.records), "records still count");
+    }
+
+    #[test]
+    fn without_a_server_for_new_connections_old_ones_stay() {
+        let mut services = with_servers(1);
+        done(&mut services, "edit -t 192.0.2.1:80 -r 10.0.0.1 -w 0");
+        assert!(ring(&services).slots().iter().all(|slot| (slot.now, slot.before) == (0, 1)));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_said_with_what_to_type() {
+        let mut services = with_servers(1);
+        for (line, code, why) in [
+            ("add -t 192.0.2.1:80", 1, "exists already"),
+            ("add -t 192.0.2.1:80 -r 10.0.0.1", 1, "a server of 192.0.2.1:80 already"),
+            ("edit -u 192.0.2.1:80 -s rr", 1, "narrows balance add -u 192.0.2.1:80"),
+            ("del -t 192.0.2.1:80 -r 10.0.0.9", 1, "no server of"),
+            ("edit -t 192.0.2.1:80 -b sh-port", 1, "has no flag"),
+            ("lst", 2, "narrows balance help"),
+        ] {
+            let before = services.entries.clone();
+            let reply = run(&mut services, line);
+            assert!(reply.code == code && reply.stderr.contains(why), "{line}: {reply:?}");
+            assert_eq!(services.entries, before, "{line}");
+        }
+    }
+
+    #[test]
+    fn zeroed_counters_begin_at_zero() {
+        let mut services = with_servers(1);
+        let counts = Counts { connections: 5, packets: 60, bytes: 7_000 };
+        let figures = Figures { services: [(0, counts)].into(), servers: [(1, counts)].into() };
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let shown = services.run(&words("list --stats"), &figures, NOW).stdout;
+        assert!(shown.contains("7000"), "{shown}");
+        services.run(&words("zero"), &figures, NOW);
+        let shown = services.run(&words("list --stats"), &figures, NOW).stdout;
+        assert!(!shown.contains("7000"), "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_of_one_server_each(acts in prop::collection::vec((0u8..3, 1u8..20), 1..80)) {
+            let mut services = Services::default();
+            done(&mut services, "add -t 192.0.2.1:80 -s rr");
+            for (act, server) in acts {
+                match act {
+                    0 => run(&mut services, &format!("del -t 192.0.2.1:80 -r 10.0.0.{server}")),
+                    _ => run(&mut services, &format!("add -t 192.0.2.1:80 -r 10.0.0.{server}")),
+                };
+                let entry = services.entries.values().next().unwrap();
+                let mut numbers: Vec<u16> =
+                    entry.servers.values().map(|server| server.number).collect();
+                numbers.sort_unstable();
+                numbers.dedup();
+                prop_assert_eq!(numbers.len(), entry.servers.len());
+                prop_assert!(numbers.iter().all(|number| (1..=SERVERS_MAX as u16).contains(number)));
+                prop_assert_eq!(entry.ring.slots().len(), entry.servers.len());
+            }
+        }
+    }
+}

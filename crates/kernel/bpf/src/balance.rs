@@ -1,0 +1,516 @@
+//! Services and their servers, as the program of a balancer looks them up: `programs/balance.h`.
+//!
+//! The program and its [`BalanceTables`] follow [`Services`]: after each change,
+//! [`BalanceTables::follow`] makes the same change here. It also says the [`Way`] to each server,
+//! because the program knows no routes and no neighbours.
+//!
+//! *A change in order.* New servers are there before a ring leads to them, and old ones go when none
+//! does any more. A server's words are never written while a packet may be reading them: there are
+//! two halves, and each change is written into the one that is not in force.
+//!
+//! Non-goals: what services mean (`crates/core/balance`), where ways lead (`crates/kernel/link`).
+
+use crate::attach::Entry;
+use crate::chunks::{map_of_maps, put};
+use crate::load::{LoadError, explained, keep};
+use crate::mapped::{Mapped, SharedLine};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use narrows_balance::{
+    Counts, Figures, Forward, Numbered, Ring, SERVERS_MAX, SERVICES_MAX, SLOTS, Service, ServiceId,
+    Services, Tunnel,
+};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+#[cfg(test)]
+mod tests;
+
+#[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/balance.skel.rs"));
+    pub use BalanceSkelBuilder as Builder;
+}
+
+/// Rows of recorded connections, each of eight: a power of two. 8 MiB.
+const ROWS: usize = 1 << 17;
+/// The numbers of servers; none has the first.
+const SERVERS: usize = SERVERS_MAX + 1;
+/// A unit of time of `programs/connections.h`, and the longest silence in these.
+const TIME_UNIT_SHIFT: u32 = 32;
+const SILENCE_MAX: u64 = 0xfff;
+/// After how many seconds without a packet a record counts no more: IPVS's times.
+const TCP_SILENCE_S: u64 = 900;
+const UDP_SILENCE_S: u64 = 300;
+
+/// `struct service_key`, `struct service` and `struct balanced` of `programs/balance.h`.
+const KEY_BYTES: u32 = 20;
+const SERVICE_BYTES: u32 = 32;
+const BALANCED_BYTES: u32 = 32;
+/// The flags of a service there.
+const BY_TURNS: u32 = 1;
+const HASHES_PORT: u32 = 2;
+const PERSISTS: u32 = 4;
+const ONE_PACKET: u32 = 8;
+/// How packets reach a server there.
+const BY_ROUTE: u8 = 1;
+const BY_IP: u8 = 2;
+const BY_GUE: u8 = 3;
+
+/// Packets cannot be balanced.
+#[derive(Debug, thiserror::Error)]
+pub enum BalanceError {
+    /// The kernel does not load the program, or does not make its maps.
+    #[error("the kernel offers no balancer: {0}")]
+    Load(#[from] LoadError),
+    /// A map cannot be written.
+    #[error("the services cannot be put where packets are looked up: {0}")]
+    Map(#[from] libbpf_rs::Error),
+    /// At tcx frames cannot be sent back.
+    #[error("a balancer needs XDP, and this port has none: see narrows doctor")]
+    NoXdp,
+}
+
+/// Declares [`Fate`] in the order of `enum fate` of `programs/balance.h`.
+macro_rules! fates {
+    ($($(#[doc = $doc:literal])* $fate:ident $name:literal,)*) => {
+        /// What becomes of a frame at a balancer.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Fate {
+            $($(#[doc = $doc])* $fate,)*
+        }
+
+        impl Fate {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$fate),*];
+
+            /// Its name, as counters have it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$fate => $name,)*
+                }
+            }
+        }
+    };
+}
+
+fates! {
+    /// It leaves towards a server.
+    Balanced "balanced",
+    /// It is of no service, and goes on.
+    Elsewhere "elsewhere",
+    /// A fragment, which may be of a service for certain ports; it goes on.
+    Fragment "fragment",
+    /// Of a connection that nobody knows, where servers take turns; it goes on.
+    Unrecorded "unrecorded",
+    /// Dropped: the service has no server for it.
+    NoServer "no_server",
+    /// Dropped: the Ethernet address on the way to the server is not known.
+    NoWay "no_way",
+    /// Dropped: it is longer than the way to the server takes.
+    TooBig "too_big",
+    /// Dropped: its TTL or hop limit is used up.
+    Expired "expired",
+    /// Dropped: the driver leaves no room in front of it.
+    NoHeadroom "no_headroom",
+}
+
+impl Fate {
+    /// Whether it is dropped.
+    pub const fn is_drop(self) -> bool {
+        matches!(
+            self,
+            Self::NoServer | Self::NoWay | Self::TooBig | Self::Expired | Self::NoHeadroom
+        )
+    }
+}
+
+/// The way from the port to a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// The MAC address of the server, or of the gateway to it.
+    pub to: [u8; 6],
+    /// The port's own.
+    pub from: [u8; 6],
+    /// The port's IP address: where tunnels to the server begin.
+    pub source: IpAddr,
+    /// The largest IP packet on the way, in bytes.
+    pub mtu: u16,
+}
+
+/// The maps of a balancer.
+pub struct BalanceTables {
+    services: MapHandle,
+    rings: MapHandle,
+    /// Instead of rings of services that are gone.
+    no_ring: MapHandle,
+    servers: Mapped<SharedLine>,
+    half: Mapped<AtomicU64>,
+    connections: MapHandle,
+    service_counts: MapHandle,
+    server_counts: MapHandle,
+    fates: MapHandle,
+    key: [u64; 2],
+    /// What both halves contain.
+    written: [Vec<[u64; 8]>; 2],
+    /// The services in the map, and the rings.
+    present: BTreeMap<ServiceId, (u16, [u8; SERVICE_BYTES as usize], Arc<Ring>)>,
+}
+
+/// The program of one port.
+pub struct Balancer {
+    program: OwnedFd,
+    plane: MapHandle,
+}
+
+fn options(flags: u32) -> libbpf_sys::bpf_map_create_opts {
+    libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: flags,
+        ..Default::default()
+    }
+}
+
+fn per_cpu(name: &str, value: u32, len: usize) -> Result<MapHandle, libbpf_rs::Error> {
+    MapHandle::create(MapType::PercpuArray, Some(name), 4, value, len as u32, &options(0))
+}
+
+fn ring_map() -> Result<MapHandle, libbpf_rs::Error> {
+    MapHandle::create(MapType::Array, Some("ring"), 4, 4, SLOTS as u32, &options(0))
+}
+
+impl BalanceTables {
+    /// Makes the maps.
+    ///
+    /// # Errors
+    /// If the kernel refuses them: for lack of privileges or memory.
+    pub fn new() -> Result<Self, BalanceError> {
+        explained(Self::make).map_err(BalanceError::Load)
+    }
+
+    fn make() -> Result<Self, libbpf_rs::Error> {
+        let no_ring = ring_map()?;
+        let random = RandomState::new();
+        let mmapable = libbpf_sys::BPF_F_MMAPABLE;
+        let (services, rows) = (SERVICES_MAX as u32, ROWS as u32);
+        Ok(Self {
+            services: MapHandle::create(
+                MapType::Hash,
+                Some("services"),
+                KEY_BYTES,
+                SERVICE_BYTES,
+                services,
+                &options(0),
+            )?,
+            // One more, which is no service's: a change there waits for all readers.
+            rings: map_of_maps("rings", &no_ring, services + 1)?,
+            no_ring,
+            servers: Mapped::new("servers", 2 * SERVERS)?,
+            half: Mapped::new("servers_half", 1)?,
+            connections: MapHandle::create(
+                MapType::Array,
+                Some("connections"),
+                4,
+                size_of::<SharedLine>() as u32,
+                rows,
+                &options(mmapable),
+            )?,
+            service_counts: per_cpu("service_counts", BALANCED_BYTES, SERVICES_MAX)?,
+            server_counts: per_cpu("server_counts", BALANCED_BYTES, SERVERS)?,
+            fates: per_cpu("fates", 8, Fate::ALL.len())?,
+            key: [random.hash_one(0), random.hash_one(1)],
+            written: [vec![[0; 8]; SERVERS], vec![[0; 8]; SERVERS]],
+            present: BTreeMap::new(),
+        })
+    }
+
+    /// Applies the present `services` to packets; to their servers lead `ways`, by address.
+    ///
+    /// # Errors
+    /// If a map cannot be written. What was in force stays, or parts of it; the next call tries
+    /// again.
+    pub fn follow(
+        &mut self,
+        services: &Services,
+        ways: &BTreeMap<IpAddr, Way>,
+    ) -> Result<(), BalanceError> {
+        let next = lines(services, ways);
+        let now = &self.written[self.in_force()];
+        // Until no ring leads to them, servers stay that are gone.
+        let both = next.iter().zip(now).map(|(next, now)| if next[0] == 0 { *now } else { *next });
+        let both: Vec<[u64; 8]> = both.collect();
+        self.put_servers(&both)?;
+        let gone: Vec<ServiceId> = self.present.keys().copied().collect();
+        let gone = gone.into_iter().filter(|id| services.iter().all(|(other, ..)| other != *id));
+        for id in gone.collect::<Vec<_>>() {
+            self.services.delete(&key(id))?;
+            if let Some((number, ..)) = self.present.remove(&id) {
+                put(&self.rings, number.into(), &self.no_ring)?;
+            }
+        }
+        for (id, number, service, ring) in services.iter() {
+            self.put_service(id, number, service, ring)?;
+        }
+        self.put_servers(&next)
+    }
+
+    fn put_service(
+        &mut self,
+        id: ServiceId,
+        number: u16,
+        service: &Service,
+        ring: &Arc<Ring>,
+    ) -> Result<(), BalanceError> {
+        let value = value(id, number, service, ring);
+        let present = self.present.get(&id);
+        let has_ring = present.is_some_and(|(at, _, it)| *at == number && Arc::ptr_eq(it, ring));
+        if !has_ring {
+            let map = ring_map()?;
+            let slots = ring.slots();
+            let keys: Vec<u8> = (0..slots.len() as u32).flat_map(u32::to_ne_bytes).collect();
+            let words: Vec<u8> = slots.iter().flat_map(|slot| slot.word().to_ne_bytes()).collect();
+            if !slots.is_empty() {
+                let count = slots.len() as u32;
+                map.update_batch(&keys, &words, count, MapFlags::ANY, MapFlags::ANY)?;
+            }
+            // A service is never longer than its ring: zeros are behind the slots.
+            put(&self.rings, number.into(), &map)?;
+        }
+        if present.is_none_or(|(_, before, _)| *before != value) {
+            self.services.update(&key(id), &value, MapFlags::ANY)?;
+        }
+        self.present.insert(id, (number, value, Arc::clone(ring)));
+        Ok(())
+    }
+
+    fn in_force(&self) -> usize {
+        (self.half[0].load(Relaxed) & 1) as usize
+    }
+
+    /// Puts `lines` in force, and waits until no packet reads what was before.
+    fn put_servers(&mut self, lines: &[[u64; 8]]) -> Result<(), BalanceError> {
+        let now = self.in_force();
+        if self.written[now] == lines {
+            return Ok(());
+        }
+        let other = 1 - now;
+        for (number, line) in lines.iter().enumerate() {
+            if self.written[other][number] == *line {
+                continue;
+            }
+            self.written[other][number] = *line;
+            let words = &self.servers[other * SERVERS + number].0;
+            words.iter().zip(line).for_each(|(word, value)| word.store(*value, Relaxed));
+        }
+        self.half[0].store(other as u64, Release);
+        // Waits for those who have read which half is in force.
+        Ok(put(&self.rings, SERVICES_MAX as u32, &self.no_ring)?)
+    }
+
+    /// What is counted.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn figures(&self) -> Result<Figures, BalanceError> {
+        let mut figures = Figures::default();
+        for (number, ..) in self.present.values() {
+            let counts = counted(&self.service_counts, u32::from(*number))?;
+            figures.services.insert(*number, counts);
+        }
+        for (number, line) in self.written[self.in_force()].iter().enumerate() {
+            if line[0] != 0 {
+                let counts = counted(&self.server_counts, number as u32)?;
+                figures.servers.insert(number as u16, counts);
+            }
+        }
+        Ok(figures)
+    }
+
+    /// How many frames had each fate.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn fates(&self) -> Result<Vec<(Fate, u64)>, BalanceError> {
+        let all = Fate::ALL.iter().map(|fate| {
+            let values = self.fates.lookup_percpu(&(*fate as u32).to_ne_bytes(), MapFlags::ANY)?;
+            let words = values.into_iter().flatten().filter_map(|value| word(&value, 0));
+            Ok((*fate, words.sum()))
+        });
+        all.collect()
+    }
+
+    fn maps(&self) -> [(&'static str, BorrowedFd<'_>); 8] {
+        [
+            ("services", self.services.as_fd()),
+            ("rings", self.rings.as_fd()),
+            ("servers", self.servers.map().as_fd()),
+            ("servers_half", self.half.map().as_fd()),
+            ("connections", self.connections.as_fd()),
+            ("service_counts", self.service_counts.as_fd()),
+            ("server_counts", self.server_counts.as_fd()),
+            ("fates", self.fates.as_fd()),
+        ]
+    }
+}
+
+impl Balancer {
+    /// Loads the program for a port with this MAC address; `multi_buffer` if its frames may be in
+    /// several buffers.
+    ///
+    /// # Errors
+    /// If the kernel refuses it, or `entry` is tcx.
+    pub fn load(
+        tables: &BalanceTables,
+        mac: [u8; 6],
+        multi_buffer: bool,
+        entry: Entry,
+    ) -> Result<Self, BalanceError> {
+        if entry == Entry::Tcx {
+            return Err(BalanceError::NoXdp);
+        }
+        let mut storage = MaybeUninit::uninit();
+        let loaded = explained(|| {
+            let mut open = skeleton::Builder::default().open(&mut storage)?;
+            if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+                rodata.own_mac = mac;
+                rodata.multi_buffer = multi_buffer.into();
+                rodata.rows_mask = ROWS as u32 - 1;
+                rodata.connections_key = tables.key;
+            }
+            entry.set_up(&mut open.progs.balance, multi_buffer);
+            let [services, rings, servers, half, connections, of_services, of_servers, fates] =
+                tables.maps().map(|(_, map)| map);
+            open.maps.services.reuse_fd(services)?;
+            open.maps.rings.reuse_fd(rings)?;
+            open.maps.servers.reuse_fd(servers)?;
+            open.maps.servers_half.reuse_fd(half)?;
+            open.maps.connections.reuse_fd(connections)?;
+            open.maps.service_counts.reuse_fd(of_services)?;
+            open.maps.server_counts.reuse_fd(of_servers)?;
+            open.maps.fates.reuse_fd(fates)?;
+            open.load()
+        })?;
+        let plane = MapHandle::try_from(&loaded.maps.plane)?;
+        Ok(Self { program: keep(&loaded.progs.balance)?, plane })
+    }
+
+    /// Makes frames that are of no service continue to `program`.
+    ///
+    /// # Errors
+    /// If the kernel refuses; the former program stays.
+    pub fn lead_to(&self, program: BorrowedFd<'_>) -> Result<(), libbpf_rs::Error> {
+        let fd = program.as_raw_fd();
+        self.plane.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+    }
+
+    /// The program.
+    pub fn program(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
+    }
+}
+
+/// `address` in sixteen bytes.
+fn bytes(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            [a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+        }
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+const fn family(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 4 } else { 6 }
+}
+
+/// `struct service_key`.
+fn key(id: ServiceId) -> Vec<u8> {
+    let mut key = bytes(id.address).to_vec();
+    key.extend(id.port.to_be_bytes());
+    key.extend([id.protocol.number(), family(id.address)]);
+    key
+}
+
+/// `struct service`.
+fn value(
+    id: ServiceId,
+    number: u16,
+    service: &Service,
+    ring: &Ring,
+) -> [u8; SERVICE_BYTES as usize] {
+    let flag = |is: bool, flag: u32| if is { flag } else { 0 };
+    let flags = flag(!service.scheduler.is_hash(), BY_TURNS)
+        | flag(service.hashes_port && service.persistence_s.is_none(), HASHES_PORT)
+        | flag(service.persistence_s.is_some(), PERSISTS)
+        | flag(service.one_packet, ONE_PACKET);
+    let seconds = match service.persistence_s {
+        Some(seconds) => u64::from(seconds),
+        None if id.protocol.number() == 6 => TCP_SILENCE_S,
+        None => UDP_SILENCE_S,
+    };
+    let silence = ((seconds * 1_000_000_000) >> TIME_UNIT_SHIFT).clamp(1, SILENCE_MAX) as u32;
+    let ones = |bits: u8| u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+    let mask = match service.persistence_s {
+        Some(_) => ones(service.client_bits),
+        None => u128::MAX,
+    };
+    let mut value = [0; SERVICE_BYTES as usize];
+    let words = [u32::from(number), flags, ring.slots().len() as u32, silence];
+    for (part, word) in value.chunks_exact_mut(4).zip(words) {
+        part.copy_from_slice(&word.to_ne_bytes());
+    }
+    value[16..].copy_from_slice(&mask.to_be_bytes());
+    value
+}
+
+/// `struct server` of all numbers.
+fn lines(services: &Services, ways: &BTreeMap<IpAddr, Way>) -> Vec<[u64; 8]> {
+    let mut lines = vec![[0; 8]; SERVERS];
+    for (id, service, ..) in services.iter() {
+        for (server, Numbered { number, server: it }) in services.servers(id) {
+            let (forward, port) = match it.forward {
+                Forward::Route => (BY_ROUTE, 0),
+                Forward::Tunnel(Tunnel::Ip) => (BY_IP, 0),
+                Forward::Tunnel(Tunnel::Gue(port)) => (BY_GUE, port),
+            };
+            let way = ways.get(&server.address);
+            let mut line = Vec::with_capacity(64);
+            line.extend((service + 1).to_ne_bytes());
+            line.extend([forward, family(server.address), way.is_some().into(), 0]);
+            line.extend(port.to_be_bytes());
+            line.extend(way.map_or(0, |way| way.mtu).to_ne_bytes());
+            line.extend(way.map_or([0; 6], |way| way.to));
+            line.extend(way.map_or([0; 6], |way| way.from));
+            line.extend([0; 2]);
+            line.extend(way.map_or([0; 16], |way| bytes(way.source)));
+            line.extend(bytes(server.address));
+            line.resize(64, 0);
+            let words = line.chunks_exact(8).map(|word| word.try_into().unwrap_or_default());
+            let words = lines[usize::from(*number)].iter_mut().zip(words);
+            words.for_each(|(to, word)| *to = u64::from_ne_bytes(word));
+        }
+    }
+    lines
+}
+
+fn word(value: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(value.get(at * 8..at * 8 + 8)?.try_into().ok()?))
+}
+
+/// What all CPUs have counted at `number`.
+fn counted(map: &MapHandle, number: u32) -> Result<Counts, libbpf_rs::Error> {
+    let mut counts = Counts::default();
+    for value in map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)?.into_iter().flatten() {
+        counts.connections += word(&value, 0).unwrap_or_default();
+        counts.packets += word(&value, 1).unwrap_or_default();
+        counts.bytes += word(&value, 2).unwrap_or_default();
+    }
+    Ok(counts)
+}
