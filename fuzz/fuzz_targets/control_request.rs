@@ -6,6 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use narrows_balance::{Figures, Services};
 use narrows_control::{Answer, Inbox, Received, Request};
 use narrows_sets::{Host as Users, Key, Named, Restore, Sets};
 use narrows_tc::{
@@ -65,6 +66,12 @@ fuzz_target!(|bytes: &[u8]| {
             let (mut sets, mut restore) = (Sets::default(), Restore::new(text, first, may_exist));
             while restore.step(&mut sets, Nanos::ZERO, &Alone) {}
             restore.end();
+        }
+        Request::Balance { args } => {
+            Services::default().run(&args, &Figures::default(), Nanos::ZERO);
+        }
+        Request::RestoreServices { text } => {
+            let _ = Services::default().restore(&text, Nanos::ZERO);
         }
         Request::Tc { args, names } => {
             if execute_named(&args, read(names), &mut host).code != 0 {

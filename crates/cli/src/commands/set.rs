@@ -57,10 +57,10 @@ pub struct Set {
 }
 
 /// The answer of an instance.
-struct Said {
-    stdout: String,
-    stderr: String,
-    code: i32,
+pub(super) struct Said {
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    pub(super) code: i32,
 }
 
 impl Set {
@@ -77,10 +77,10 @@ impl Set {
                 if let Some(word) = others.next() {
                     bail!("unknown argument \"{word}\" of restore: it takes -exist and -file FILE");
                 }
-                restore(&self.instance()?, file.as_deref(), may_exist)?
+                restore(&instance(&self.ports)?, file.as_deref(), may_exist)?
             }
             None => {
-                let said = ask(&self.instance()?, &Request::Set { args: words })?;
+                let said = ask(&instance(&self.ports)?, &Request::Set { args: words })?;
                 match file {
                     Some(file) if said.code == 0 => {
                         std::fs::write(&file, &said.stdout)
@@ -99,16 +99,17 @@ impl Set {
         output::report(&said.stderr);
         Ok(ExitCode::from(u8::try_from(said.code).unwrap_or(u8::MAX)))
     }
+}
 
-    fn instance(&self) -> anyhow::Result<Client> {
-        let mut found = Client::find(self.ports.first().map(String::as_str))?;
-        if found.len() > 1 {
-            let names: Vec<String> =
-                found.iter().map(|one| shell(&one.ports.join(",")).into_owned()).collect();
-            bail!("several instances run: choose one with --ports {}", names.join(" or --ports "));
-        }
-        Ok(found.remove(0))
+/// The instance of `ports`, or the only one.
+pub(super) fn instance(ports: &[String]) -> anyhow::Result<Client> {
+    let mut found = Client::find(ports.first().map(String::as_str))?;
+    if found.len() > 1 {
+        let names: Vec<String> =
+            found.iter().map(|one| shell(&one.ports.join(",")).into_owned()).collect();
+        bail!("several instances run: choose one with --ports {}", names.join(" or --ports "));
     }
+    Ok(found.remove(0))
 }
 
 /// Whether `words` print lines that make sets again.
@@ -174,7 +175,7 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn ask(client: &Client, request: &Request) -> anyhow::Result<Said> {
+pub(super) fn ask(client: &Client, request: &Request) -> anyhow::Result<Said> {
     match client.ask(request)? {
         Answer::Tc { stdout, stderr, code } => Ok(Said { stdout, stderr, code }),
         Answer::Refused(reason) => bail!("{reason}"),

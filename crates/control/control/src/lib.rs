@@ -80,6 +80,16 @@ pub enum Request {
         /// Its lines.
         text: String,
     },
+    /// The words of a `narrows balance` command.
+    Balance {
+        /// The words.
+        args: Vec<String>,
+    },
+    /// The services that take the place of all others: lines of `ipvsadm-save`.
+    RestoreServices {
+        /// The lines.
+        text: String,
+    },
     /// What a router knows of the kernel's routes.
     Route(RouteRequest),
     /// Hand over to a new process of `binary`, or of the file at the path of its own binary.
@@ -139,7 +149,7 @@ pub enum Answer {
         /// Whether the time limit had passed.
         late: bool,
     },
-    /// The output and exit code of a `tc` or `set` command.
+    /// The output and exit code of a `tc`, `set` or `balance` command.
     Tc {
         /// For standard output.
         stdout: String,
@@ -167,6 +177,13 @@ pub enum Answer {
 
 impl From<Outcome> for Answer {
     fn from(Outcome { stdout, stderr, code }: Outcome) -> Self {
+        Self::Tc { stdout, stderr, code }
+    }
+}
+
+impl From<narrows_balance::Reply> for Answer {
+    fn from(reply: narrows_balance::Reply) -> Self {
+        let narrows_balance::Reply { stdout, stderr, code } = reply;
         Self::Tc { stdout, stderr, code }
     }
 }

@@ -153,6 +153,11 @@ impl Services {
         }
     }
 
+    /// The lines that make all of them again, as `ipvsadm-save` writes them.
+    pub fn save(&self) -> String {
+        text::save(self)
+    }
+
     /// Takes the services in `text`, lines as `ipvsadm-save` writes them, in the place of all that
     /// are there, at `now`. Servers that remain keep their connections.
     ///
@@ -227,7 +232,7 @@ impl Services {
     fn execute(&mut self, command: &Command, figures: &Figures) -> Result<String, String> {
         match command {
             Command::List(id, view) => return self.list(*id, *view, figures),
-            Command::Save => return Ok(text::save(self)),
+            Command::Save => return Ok(self.save()),
             Command::Help => return Ok(HELP.into()),
             Command::Zero(id) => self.zero(*id, figures)?,
             _ => self.change(command)?,

@@ -23,6 +23,7 @@
 //! Non-goals: policies, and their compilation into classes and rules.
 
 use crate::attach::{AttachError, Entry, Hold, Hook, attach};
+use crate::balance::Balancer;
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use crate::own_address::OwnAddress;
@@ -312,6 +313,8 @@ pub struct Tree {
     is_at_tcx: bool,
     /// The program in front of it, attached in its place.
     front: Option<Front>,
+    /// A balancer between both.
+    balancer: Option<Balancer>,
     maps: Maps,
     /// The route that a frame takes.
     route: MapHandle,
@@ -572,6 +575,7 @@ impl Tree {
             of_other_hook: None,
             is_at_tcx: hook == Hook::Tcx,
             front: None,
+            balancer: None,
             maps,
             route,
             in_force: 0,
@@ -663,7 +667,7 @@ impl Tree {
     }
 
     /// Continues with the programs for `hook`, on the same plan, before it is attached there.
-    /// Filters in front are gone if they are for another hook.
+    /// Filters and a balancer in front are gone if they are for another hook.
     ///
     /// # Errors
     /// If the kernel does not load them.
@@ -678,7 +682,7 @@ impl Tree {
             };
             self.of_other_hook = Some(std::mem::replace(&mut self.loaded, other));
             self.is_at_tcx = !self.is_at_tcx;
-            self.front = None;
+            (self.front, self.balancer) = (None, None);
         }
         Ok(())
     }
@@ -761,15 +765,44 @@ impl Tree {
             return Err(TreeError::Routed);
         }
         if let Some(front) = &front {
-            let Programs { program, behind, .. } = &self.loaded;
-            let behind = if front.hands_over() { behind } else { program };
-            front.lead_to(behind.as_fd()).map_err(TreeError::Front)?;
+            front.lead_to(self.behind_front(front)).map_err(TreeError::Front)?;
         }
         if let Some(hold) = &self.hold {
             hold.replace(self.first(front.as_ref())).map_err(TreeError::Replace)?;
         }
         self.front = front;
         Ok(())
+    }
+
+    /// Puts `balancer` between it and the filters in front of it, in the place of another one, or
+    /// takes that away. Each frame passes the old or the new one.
+    ///
+    /// # Errors
+    /// If the kernel refuses; then the former one stays.
+    pub fn balance(&mut self, balancer: Option<Balancer>) -> Result<(), TreeError> {
+        if let Some(balancer) = &balancer {
+            balancer.lead_to(self.loaded.program.as_fd()).map_err(TreeError::Front)?;
+        }
+        let before = std::mem::replace(&mut self.balancer, balancer);
+        let led = match (&self.front, &self.hold) {
+            (Some(front), _) => front.lead_to(self.behind_front(front)).map_err(TreeError::Front),
+            (None, Some(hold)) => hold.replace(self.first(None)).map_err(TreeError::Replace),
+            (None, None) => Ok(()),
+        };
+        if led.is_err() {
+            self.balancer = before;
+        }
+        led
+    }
+
+    /// The program that sees a frame behind `front`.
+    fn behind_front(&self, front: &Front) -> BorrowedFd<'_> {
+        let Programs { program, behind, .. } = &self.loaded;
+        match &self.balancer {
+            Some(balancer) => balancer.program(),
+            None if front.hands_over() => behind.as_fd(),
+            None => program.as_fd(),
+        }
     }
 
     /// Where it reads what filters in front set: for [`FrontPort`](crate::FrontPort).
@@ -794,7 +827,8 @@ impl Tree {
 
     /// The program that sees a frame first, with `front` before it.
     fn first<'a>(&'a self, front: Option<&'a Front>) -> BorrowedFd<'a> {
-        front.map_or(self.loaded.program.as_fd(), Front::program)
+        let second = self.balancer.as_ref().map_or(self.loaded.program.as_fd(), Balancer::program);
+        front.map_or(second, Front::program)
     }
 
     /// Redirects arriving frames to the interface `other` from now on. Until then they are dropped,

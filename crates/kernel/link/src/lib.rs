@@ -50,6 +50,7 @@ pub mod switch;
 pub mod switching;
 mod sys;
 pub mod vlan;
+pub mod ways;
 
 pub use address::{Address, is_addressed};
 pub use automatic::Automatic;

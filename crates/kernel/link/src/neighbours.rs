@@ -9,14 +9,16 @@
 //! undo, and it works on all kernels. The kernel's *managed* entries (since 5.16) would do the same
 //! for entries that one marks, but not for hosts on the link, and a mark outlives who made it.
 //!
-//! Non-goals: entries that an operator or a routing daemon looks after; finding neighbours that are
-//! not there yet, which a first packet through the kernel does.
+//! A neighbour that is not known yet is found by the first packet through the kernel, or, where none
+//! takes that way, by [`find`].
+//!
+//! Non-goals: entries that an operator or a routing daemon looks after.
 
 use crate::LinkError;
 use crate::address::ip;
 use crate::netlink::{self, Request, stream};
 use crate::status::{each, u32_at};
-use netlink_packet_core::NLM_F_REPLACE;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage,
 };
@@ -65,6 +67,19 @@ pub fn use_stale(devices: &[u32]) -> Result<usize, LinkError> {
     result
 }
 
+/// Has the kernel ask for the MAC address of the neighbour `ip` on the link of the device `ifindex`,
+/// as a packet to it would. The answer is among the
+/// [neighbours](crate::routes::neighbours) a moment later, if there is one.
+///
+/// # Errors
+///
+/// Without CAP_NET_ADMIN, or if the device is gone.
+pub fn find(ifindex: u32, ip: IpAddr) -> Result<(), LinkError> {
+    let message = Stale { ifindex, ip, flags: 0 }.message();
+    let doing = format!("finding the neighbour {ip}");
+    netlink::ask(&doing, RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE).map(drop)
+}
+
 /// An entry that nothing has confirmed for a while, and nobody but the kernel looks after.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stale {
@@ -93,6 +108,13 @@ impl Stale {
 
     /// Has the kernel use it.
     fn confirm(&self) -> Result<(), LinkError> {
+        let message = self.message();
+        let doing = format!("confirming the neighbour {}", self.ip);
+        netlink::ask(&doing, RouteNetlinkMessage::NewNeighbour(message), NLM_F_REPLACE).map(drop)
+    }
+
+    /// A message by which the kernel uses it.
+    fn message(&self) -> NeighbourMessage {
         let (family, destination) = match self.ip {
             IpAddr::V4(ip) => (AddressFamily::Inet, NeighbourAddress::Inet(ip)),
             IpAddr::V6(ip) => (AddressFamily::Inet6, NeighbourAddress::Inet6(ip)),
@@ -102,8 +124,7 @@ impl Stale {
         message.header.ifindex = self.ifindex;
         message.header.flags = NeighbourFlags::from_bits_retain(self.flags) | NeighbourFlags::Use;
         message.attributes = vec![NeighbourAttribute::Destination(destination)];
-        let doing = format!("confirming the neighbour {}", self.ip);
-        netlink::ask(&doing, RouteNetlinkMessage::NewNeighbour(message), NLM_F_REPLACE).map(drop)
+        message
     }
 }
 

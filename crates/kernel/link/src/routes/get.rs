@@ -1,6 +1,9 @@
 //! What the kernel says about the way of one packet: `ip route get`.
 
-use super::message::{self, ROUTE_HEADER, RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTA_OIF, RTA_VIA};
+use super::message::{
+    self, ROUTE_HEADER, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_OIF, RTA_PREFSRC,
+    RTA_VIA, RTAX_MTU,
+};
 use crate::LinkError;
 use crate::address::ip;
 use crate::netlink::{self, Request};
@@ -29,6 +32,10 @@ pub enum Answer {
         ifindex: u32,
         /// The gateway; none on the link.
         gateway: Option<IpAddr>,
+        /// The source that a packet of this host has.
+        source: Option<IpAddr>,
+        /// The route's MTU in bytes, if it has one of its own.
+        mtu: Option<u32>,
     },
     /// It is for this host, or broadcast or multicast.
     Local,
@@ -66,17 +73,23 @@ pub fn get(question: &Question) -> Result<Answer, LinkError> {
 
 fn parse(body: &[u8]) -> Option<Answer> {
     let kind = *body.get(7)?;
-    let (mut ifindex, mut gateway) = (None, None);
+    let (mut ifindex, mut gateway, mut source, mut mtu) = (None, None, None, None);
     each(body.get(ROUTE_HEADER..)?, |kind, value| match kind {
         RTA_OIF => ifindex = u32_at(value, 0),
         RTA_GATEWAY => gateway = ip(value),
         RTA_VIA => gateway = message::via(value),
+        RTA_PREFSRC => source = ip(value),
+        RTA_METRICS => each(value, |kind, value| {
+            if kind == RTAX_MTU {
+                mtu = u32_at(value, 0).filter(|mtu| *mtu != 0);
+            }
+        }),
         // One of several: as `struct rtnexthop`, with attributes behind it.
         RTA_MULTIPATH => ifindex = u32_at(value, 4),
         _ => {}
     });
     match kind {
-        libc::RTN_UNICAST => Some(Answer::Leaves { ifindex: ifindex?, gateway }),
+        libc::RTN_UNICAST => Some(Answer::Leaves { ifindex: ifindex?, gateway, source, mtu }),
         libc::RTN_LOCAL | libc::RTN_BROADCAST | libc::RTN_ANYCAST | libc::RTN_MULTICAST => {
             Some(Answer::Local)
         }

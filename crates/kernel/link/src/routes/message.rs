@@ -23,8 +23,8 @@ pub(super) const RTA_DST: u16 = 1;
 pub(super) const RTA_OIF: u16 = 4;
 pub(super) const RTA_GATEWAY: u16 = 5;
 const RTA_PRIORITY: u16 = 6;
-const RTA_PREFSRC: u16 = 7;
-const RTA_METRICS: u16 = 8;
+pub(super) const RTA_PREFSRC: u16 = 7;
+pub(super) const RTA_METRICS: u16 = 8;
 pub(super) const RTA_MULTIPATH: u16 = 9;
 const RTA_FLOW: u16 = 11;
 const RTA_CACHEINFO: u16 = 12;
@@ -33,7 +33,7 @@ pub(super) const RTA_VIA: u16 = 18;
 const RTA_PREF: u16 = 20;
 const RTA_UID: u16 = 25;
 const RTA_NH_ID: u16 = 30;
-const RTAX_MTU: u16 = 2;
+pub(super) const RTAX_MTU: u16 = 2;
 /// Where `struct rta_cacheinfo` says when a route expires.
 const EXPIRES: usize = 8;
 /// `RTM_F_CLONED`: no route, but what one look-up made of it.

@@ -142,7 +142,7 @@ impl RouteQuestion {
             }
         };
         let kernel = match kernel {
-            KernelAnswer::Leaves { ifindex, gateway } => RouteWay {
+            KernelAnswer::Leaves { ifindex, gateway, .. } => RouteWay {
                 dev: Some(name(ifindex)),
                 via: Some(gateway.unwrap_or(to)),
                 ..RouteWay::default()

@@ -109,7 +109,7 @@ fn check(
         let Some((number, Some(hop))) = tables.find(family, bits_of(to)) else { continue };
         known += 1;
         let gateway = follower.mirror().gateway(number);
-        let Answer::Leaves { ifindex, gateway: Some(by) } = answer else {
+        let Answer::Leaves { ifindex, gateway: Some(by), .. } = answer else {
             panic!("{to}: {gateway:?} in the table, {answer:?} by the kernel")
         };
         assert_eq!((ifindex, hop.port, gateway), (wan, 1, Some((ifindex, by))), "{to}");

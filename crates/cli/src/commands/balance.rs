@@ -1,0 +1,100 @@
+//! `narrows balance`.
+
+use super::set::{Said, ask, instance};
+use crate::output;
+use anyhow::{Context, bail};
+use clap::Args;
+use narrows_control::Request;
+use std::io::Read;
+use std::process::ExitCode;
+
+/// The longest file to restore, in bytes: 4,096 servers take a tenth.
+const FILE_MAX: u64 = 4 << 20;
+
+/// Change the services that a host's port balances over servers.
+///
+/// The syntax is that of ipvsadm(8): its letters are commands, too, and what `ipvsadm-save -n`
+/// prints can be restored. A service is an address and a port that clients connect to. Its servers
+/// answer clients themselves: they have the service's address on a device that does not answer ARP
+/// (`ip address add ADDRESS/32 dev lo`). Packets reach them with another MAC address (-g), in IP
+/// packets (-i), or in GUE (-i --tun-type gue), and leave through the port where they came in.
+///
+/// A server of weight 0 gets no new connections and keeps those that it has. If servers come and go,
+/// the connections of the others stay where they are.
+///
+/// Refused, because a balancer that does not see replies cannot do it: masquerading (-m), schedulers
+/// that count open connections (lc, wlc and so on), thresholds, the sync daemon.
+///
+/// Exit codes: 0; 1 if a command failed; 2 for an unknown command.
+///
+/// Services belong to a running instance with one host port (`narrows run --port`). An upgrade keeps
+/// them; `narrows run --state FILE` keeps them in FILE.services. See docs/balance.md.
+///
+/// Examples:
+///
+///   narrows balance add -t 192.0.2.1:80 -s mh -b mh-port
+///   narrows balance add -t 192.0.2.1:80 -r 10.0.0.1 -i
+///   narrows balance add -t 192.0.2.1:80 -r 10.0.0.2 -i -w 2
+///   narrows balance edit -t 192.0.2.1:80 -r 10.0.0.1 -w 0
+///   narrows balance list --stats
+///
+///   ipvsadm-save -n > services
+///   narrows balance restore services
+#[derive(Args)]
+#[command(verbatim_doc_comment, disable_help_flag = true)]
+pub struct Balance {
+    /// The port of the instance, if several run.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    ports: Vec<String>,
+
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+
+    /// The command, as ipvsadm takes it.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+    words: Vec<String>,
+}
+
+impl Balance {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let restores = ["restore", "-R", "--restore"];
+        let request = match self.words.split_first() {
+            Some((first, rest)) if restores.contains(&first.as_str()) => {
+                let file = match rest {
+                    [] => None,
+                    [file] => Some(file.as_str()),
+                    [_, other, ..] => bail!("unknown argument \"{other}\" of restore: it takes FILE"),
+                };
+                Request::RestoreServices { text: read(file)? }
+            }
+            _ => Request::Balance { args: self.words },
+        };
+        let Said { stdout, stderr, code } = ask(&instance(&self.ports)?, &request)?;
+        output::text(&stdout);
+        output::report(&stderr);
+        Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+    }
+}
+
+/// The text of `file`, or of standard input.
+fn read(file: Option<&str>) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    match file.filter(|file| *file != "-") {
+        Some(path) => {
+            let file = std::fs::File::open(path);
+            let file = file.with_context(|| format!("cannot read file \"{path}\""))?;
+            file.take(FILE_MAX + 1)
+                .read_to_end(&mut bytes)
+                .with_context(|| format!("cannot read file \"{path}\""))?;
+        }
+        None => {
+            let input = std::io::stdin().take(FILE_MAX + 1).read_to_end(&mut bytes);
+            drop(input.context("cannot read standard input")?);
+        }
+    }
+    if bytes.len() as u64 > FILE_MAX {
+        bail!("more than {} MiB are no services", FILE_MAX >> 20);
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
