@@ -2,6 +2,7 @@
 //! feature `lab`, which packages leave out.
 
 #[cfg(feature = "lab")]
+pub mod balance;
 pub mod bench;
 #[cfg(feature = "lab")]
 pub mod chaos;

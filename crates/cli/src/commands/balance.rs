@@ -64,7 +64,9 @@ impl Balance {
                 let file = match rest {
                     [] => None,
                     [file] => Some(file.as_str()),
-                    [_, other, ..] => bail!("unknown argument \"{other}\" of restore: it takes FILE"),
+                    [_, other, ..] => {
+                        bail!("unknown argument \"{other}\" of restore: it takes FILE")
+                    }
                 };
                 Request::RestoreServices { text: read(file)? }
             }
@@ -90,7 +92,7 @@ fn read(file: Option<&str>) -> anyhow::Result<String> {
         }
         None => {
             let input = std::io::stdin().take(FILE_MAX + 1).read_to_end(&mut bytes);
-            drop(input.context("cannot read standard input")?);
+            input.context("cannot read standard input")?;
         }
     }
     if bytes.len() as u64 > FILE_MAX {

@@ -32,4 +32,6 @@ pub use ring::{Ring, SLOTS, Slot};
 pub use service::{
     Forward, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel, WEIGHT_MAX,
 };
-pub use services::{Counts, Figures, Numbered, Reply, SERVERS_MAX, SERVICES_MAX, Services};
+pub use services::{
+    Counts, Figures, Numbered, Reply, SERVERS_MAX, SERVICES_MAX, Services, ServicesState,
+};

@@ -18,6 +18,8 @@
 //! meanwhile is recorded, and the slot forgets the server before: if a record is lost then, because
 //! others needed its place, the connection is at the server that has the slot.
 
+use serde::{Deserialize, Serialize};
+
 /// The slots of a ring: a prime number, for which Maglev moves few slots.
 pub const SLOTS: usize = 65_537;
 
@@ -74,6 +76,10 @@ impl Slot {
     }
 }
 
+/// A slot that records: which, the server before, and whether it is mixed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Moved(u32, u16, bool);
+
 /// The slots of a service. Empty if no server takes new connections.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ring {
@@ -84,6 +90,26 @@ impl Ring {
     /// The ring in which new connections go to the servers in `dealt`.
     pub(crate) fn new(dealt: &[u16]) -> Self {
         Self { slots: dealt.iter().copied().map(Slot::steady).collect() }
+    }
+
+    /// What is not said by the servers in its slots: which slots record, and the servers before.
+    pub(crate) fn moved(&self) -> Vec<Moved> {
+        let slots = (0..).zip(&self.slots).filter(|(_, slot)| slot.records);
+        slots.map(|(at, slot)| Moved(at, slot.before, slot.is_mixed)).collect()
+    }
+
+    /// The ring of `slots` slots in which new connections go to the servers in `dealt`, and of which
+    /// those have `moved`. `None` if they are not its slots.
+    pub(crate) fn resume(dealt: &[u16], slots: usize, moved: &[Moved]) -> Option<Self> {
+        let mut ring = match dealt {
+            [] => Self { slots: vec![Slot::steady(NOBODY); slots.min(SLOTS)] },
+            dealt => Self::new(dealt),
+        };
+        for &Moved(at, before, is_mixed) in moved {
+            let slot = ring.slots.get_mut(at as usize)?;
+            *slot = Slot { before, records: true, is_mixed, ..*slot };
+        }
+        Some(ring)
     }
 
     /// The ring once new connections go to the servers in `dealt`, while those that `lives` says

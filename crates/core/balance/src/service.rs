@@ -1,5 +1,6 @@
 //! A service, and its servers.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -7,7 +8,7 @@ use std::net::IpAddr;
 pub const WEIGHT_MAX: u16 = u16::MAX;
 
 /// The transport protocol of a service.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Protocol {
     /// TCP.
     Tcp,
@@ -34,7 +35,7 @@ impl Protocol {
 }
 
 /// What clients connect to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ServiceId {
     /// How.
     pub protocol: Protocol,
@@ -141,7 +142,7 @@ impl Tunnel {
 }
 
 /// A server among those of a service.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ServerId {
     /// Its address.
     pub address: IpAddr,

@@ -2,12 +2,13 @@
 
 use crate::command::{self, Command, View};
 use crate::maglev::{self, Part};
-use crate::ring::{Ring, SLOTS};
+use crate::ring::{Moved, Ring, SLOTS};
 use crate::service::{Forward, Scheduler, Server, ServerId, Service, ServiceId};
 use crate::text;
 use crate::turns::turns;
 use narrows_units::Nanos;
-use std::collections::{BTreeMap, VecDeque};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The most services: each has a ring of its own.
@@ -42,7 +43,7 @@ pub struct Reply {
 }
 
 /// What is counted of a service or a server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// New connections.
     pub connections: u64,
@@ -62,8 +63,22 @@ impl Counts {
     }
 }
 
+/// Services for another process: what commands say of them, and by which numbers programs know
+/// them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ServicesState {
+    text: String,
+    numbers: Vec<(ServiceId, u16)>,
+    servers: Vec<(ServiceId, ServerId, u16)>,
+    gone: Vec<(ServiceId, ServerId, u16)>,
+    /// How many slots each ring has, and which of them have moved.
+    rings: Vec<(ServiceId, usize, Vec<Moved>)>,
+    moved_at: Vec<(ServiceId, u64)>,
+    zeroed: Figures,
+}
+
 /// What is counted, by the numbers of services and servers.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
     /// Of services.
     pub services: BTreeMap<u16, Counts>,
@@ -90,6 +105,24 @@ pub(crate) struct Entry {
     pub(crate) ring: Arc<Ring>,
     /// When slots moved last, and have not settled since.
     moved_at: Option<Nanos>,
+}
+
+impl Entry {
+    /// The servers of new connections, by slot. Empty if there are none.
+    fn dealt(&self) -> Vec<u16> {
+        let is_weighed = self.service.scheduler != Scheduler::RoundRobin;
+        let part = |(server, numbered): (&ServerId, &Numbered)| {
+            let weight = numbered.server.weight;
+            let weight = if is_weighed { weight } else { weight.min(1) };
+            Part { number: numbered.number, address: server.address, weight }
+        };
+        let parts: Vec<Part> =
+            self.servers.iter().map(part).filter(|part| part.weight > 0).collect();
+        match self.service.scheduler.is_hash() {
+            true => maglev::deal(&parts, SLOTS),
+            false => turns(&parts, SLOTS),
+        }
+    }
 }
 
 /// All services.
@@ -182,6 +215,71 @@ impl Services {
         result.become_like(&next)?;
         *self = result;
         Ok(())
+    }
+
+    /// What another process needs beside the rings to go on.
+    pub fn state(&self) -> ServicesState {
+        let servers = self.entries.iter().flat_map(|(id, entry)| {
+            let servers = entry.servers.iter();
+            servers.map(|(server, numbered)| (*id, *server, numbered.number))
+        });
+        ServicesState {
+            text: self.save(),
+            numbers: self.entries.iter().map(|(id, entry)| (*id, entry.number)).collect(),
+            rings: self
+                .entries
+                .iter()
+                .map(|(id, entry)| (*id, entry.ring.slots().len(), entry.ring.moved()))
+                .collect(),
+            servers: servers.collect(),
+            gone: self.gone.iter().copied().collect(),
+            moved_at: self
+                .entries
+                .iter()
+                .filter_map(|(id, entry)| Some((*id, entry.moved_at?.0)))
+                .collect(),
+            zeroed: self.zeroed.clone(),
+        }
+    }
+
+    /// Goes on where another process was, whose `state` this is.
+    ///
+    /// # Errors
+    /// If the state is inconsistent.
+    pub fn resume(state: ServicesState) -> Result<Self, String> {
+        let mut services = Self::default();
+        services.restore(&state.text, Nanos::ZERO)?;
+        let unfit = || "services and their numbers do not fit".to_owned();
+        for &(id, number) in &state.numbers {
+            services.entries.get_mut(&id).ok_or_else(unfit)?.number = number;
+        }
+        for (id, server, number) in state.servers {
+            let entry = services.entries.get_mut(&id).ok_or_else(unfit)?;
+            entry.servers.get_mut(&server).ok_or_else(unfit)?.number = number;
+        }
+        let mut taken = BTreeSet::new();
+        let of_services = services.entries.values().all(|entry| {
+            usize::from(entry.number) < SERVICES_MAX && taken.insert((0, entry.number))
+        });
+        let servers = services.entries.values().flat_map(|entry| entry.servers.values());
+        let numbers = servers.map(|server| server.number).chain(state.gone.iter().map(|it| it.2));
+        let of_servers = numbers
+            .into_iter()
+            .all(|number| (1..=SERVERS_MAX as u16).contains(&number) && taken.insert((1, number)));
+        if !of_services || !of_servers {
+            return Err(unfit());
+        }
+        services.gone = state.gone.into();
+        for (id, at) in state.moved_at {
+            services.entries.get_mut(&id).ok_or_else(unfit)?.moved_at = Some(Nanos(at));
+        }
+        for (id, slots, moved) in &state.rings {
+            let entry = services.entries.get_mut(id).ok_or_else(unfit)?;
+            let ring = Ring::resume(&entry.dealt(), *slots, moved).ok_or_else(unfit)?;
+            entry.ring = Arc::new(ring);
+        }
+        services.zeroed = state.zeroed;
+        Ok(services)
     }
 
     /// When slots settle next.
@@ -358,22 +456,12 @@ impl Services {
     /// Makes the ring of the service `id` again.
     fn deal(&mut self, id: ServiceId) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        let is_weighed = entry.service.scheduler != Scheduler::RoundRobin;
-        let parts: Vec<Part> = entry
-            .servers
-            .iter()
-            .filter(|(_, numbered)| numbered.server.weight > 0)
-            .map(|(server, Numbered { number, server: Server { weight, .. } })| Part {
-                number: *number,
-                address: server.address,
-                weight: if is_weighed { *weight } else { 1 },
-            })
-            .collect();
+        let dealt = entry.dealt();
         let ring = if entry.service.scheduler.is_hash() {
             let lives = |number| entry.servers.values().any(|server| server.number == number);
-            entry.ring.next(&maglev::deal(&parts, SLOTS), lives)
+            entry.ring.next(&dealt, lives)
         } else {
-            Ring::new(&turns(&parts, SLOTS))
+            Ring::new(&dealt)
         };
         let moved = entry.service.scheduler.is_hash() && ring.has_moved();
         entry.moved_at = moved.then_some(self.now);
@@ -564,6 +652,46 @@ mod tests {
         services.run(&words("zero"), &figures, NOW);
         let shown = services.run(&words("list --stats"), &figures, NOW).stdout;
         assert!(!shown.contains("7000"), "{shown}");
+    }
+
+    #[test]
+    fn another_process_goes_on_with_the_same_numbers_and_slots() {
+        let mut services = with_servers(5);
+        for line in [
+            "edit -t 192.0.2.1:80 -r 10.0.0.2 -w 0",
+            "del -t 192.0.2.1:80 -r 10.0.0.1",
+            "add -t 192.0.2.1:80 -r 10.0.0.9",
+            "add -u 192.0.2.1:53 -s rr",
+            "add -t 192.0.2.1:81",
+            "add -t 192.0.2.1:81 -r 10.0.0.1",
+            "edit -t 192.0.2.1:81 -r 10.0.0.1 -w 0",
+        ] {
+            done(&mut services, line);
+        }
+        let mut again = Services::resume(services.state()).unwrap();
+        assert_eq!(again.state(), services.state());
+        assert_eq!(again.entries, services.entries);
+        done(&mut again, "add -t 192.0.2.1:80 -r 10.0.0.1");
+        let numbers = |services: &Services| {
+            let servers = services.servers(services.iter().next().unwrap().0);
+            servers.map(|(_, server)| server.number).collect::<Vec<_>>()
+        };
+        assert!(numbers(&again).contains(&1), "the one that was gone has its number again");
+    }
+
+    #[test]
+    fn a_state_whose_numbers_do_not_fit_is_refused() {
+        let state = with_servers(2).state();
+        let with = |change: fn(&mut ServicesState)| {
+            let mut state = state.clone();
+            change(&mut state);
+            Services::resume(state)
+        };
+        assert!(with(|_| ()).is_ok());
+        assert!(with(|state| state.servers[0].2 = 2).is_err(), "of another server");
+        assert!(with(|state| state.servers[0].2 = 0).is_err());
+        assert!(with(|state| state.numbers[0].1 = u16::MAX).is_err());
+        assert!(with(|state| state.text.clear()).is_err());
     }
 
     proptest! {

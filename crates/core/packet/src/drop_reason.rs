@@ -36,11 +36,15 @@ pub enum DropReason {
     ClassGone,
     /// A filter's action dropped it (`action drop`, a policer).
     Filter,
+    /// A balancer's service has no server for it, or none that can be reached.
+    NoServer,
+    /// Its TTL or hop limit was used up on the way to a balancer's server.
+    Ttl,
 }
 
 impl DropReason {
     /// All reasons, in the order in which they are shown.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::Limit,
         Self::Horizon,
         Self::TooLong,
@@ -56,6 +60,8 @@ impl DropReason {
         Self::Unclassified,
         Self::ClassGone,
         Self::Filter,
+        Self::NoServer,
+        Self::Ttl,
     ];
 
     /// The name under which the counter is shown, in text and in JSON.
@@ -76,6 +82,8 @@ impl DropReason {
             Self::Unclassified => "unclassified",
             Self::ClassGone => "class_gone",
             Self::Filter => "filter",
+            Self::NoServer => "no_server",
+            Self::Ttl => "ttl",
         }
     }
 }

@@ -22,8 +22,10 @@ use narrows_balance::{
 };
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
+use std::ops::Index;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -35,9 +37,11 @@ mod tests;
 #[allow(missing_docs, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/balance.skel.rs"));
-    pub use BalanceSkelBuilder as Builder;
+    pub use {BalanceSkelBuilder as Builder, OpenBalanceSkel as OpenSkel};
 }
 
+/// How many maps the program and user space share.
+const MAPS: usize = 8;
 /// Rows of recorded connections, each of eight: a power of two. 8 MiB.
 const ROWS: usize = 1 << 17;
 /// The numbers of servers; none has the first.
@@ -53,6 +57,8 @@ const UDP_SILENCE_S: u64 = 300;
 const KEY_BYTES: u32 = 20;
 const SERVICE_BYTES: u32 = 32;
 const BALANCED_BYTES: u32 = 32;
+/// `struct fated`.
+const FATED_BYTES: u32 = 16;
 /// The flags of a service there.
 const BY_TURNS: u32 = 1;
 const HASHES_PORT: u32 = 2;
@@ -128,6 +134,40 @@ impl Fate {
             self,
             Self::NoServer | Self::NoWay | Self::TooBig | Self::Expired | Self::NoHeadroom
         )
+    }
+}
+
+/// Packets and their bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fated {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, as they came.
+    pub bytes: u64,
+}
+
+/// The frames of each fate, on all CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FateCounters([Fated; Fate::ALL.len()]);
+
+impl Default for FateCounters {
+    fn default() -> Self {
+        Self([Fated::default(); Fate::ALL.len()])
+    }
+}
+
+impl FateCounters {
+    /// Each fate, and its frames.
+    pub fn iter(&self) -> impl Iterator<Item = (Fate, Fated)> {
+        Fate::ALL.iter().copied().zip(self.0)
+    }
+}
+
+impl Index<Fate> for FateCounters {
+    type Output = Fated;
+
+    fn index(&self, fate: Fate) -> &Fated {
+        &self.0[fate as usize]
     }
 }
 
@@ -223,11 +263,63 @@ impl BalanceTables {
             )?,
             service_counts: per_cpu("service_counts", BALANCED_BYTES, SERVICES_MAX)?,
             server_counts: per_cpu("server_counts", BALANCED_BYTES, SERVERS)?,
-            fates: per_cpu("fates", 8, Fate::ALL.len())?,
+            fates: per_cpu("fates", FATED_BYTES, Fate::ALL.len())?,
             key: [random.hash_one(0), random.hash_one(1)],
             written: [vec![[0; 8]; SERVERS], vec![[0; 8]; SERVERS]],
             present: BTreeMap::new(),
         })
+    }
+
+    /// The maps of another process, whose [`descriptors`](Self::descriptors) these are, and whose
+    /// key. What is recorded and counted goes on.
+    ///
+    /// # Errors
+    /// If they are others, or the kernel does not load the program.
+    pub fn inherit(descriptors: &[OwnedFd], key: [u64; 2]) -> Result<Self, BalanceError> {
+        let fds: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        let Ok(fds) = fds.try_into() else {
+            return Err(libbpf_rs::Error::from(io::Error::from(io::ErrorKind::InvalidInput)).into());
+        };
+        let mut storage = MaybeUninit::uninit();
+        let loaded = explained(|| {
+            let open = skeleton::Builder::default().open(&mut storage)?;
+            on_maps(open, fds)?.load()
+        })?;
+        let maps = &loaded.maps;
+        let servers = Mapped::on(MapHandle::try_from(&maps.servers)?, 2 * SERVERS)?;
+        let half: Mapped<AtomicU64> = Mapped::on(MapHandle::try_from(&maps.servers_half)?, 1)?;
+        let written = [0, 1].map(|half| {
+            let lines = servers.iter().skip(half * SERVERS).take(SERVERS);
+            let words = |line: &SharedLine| line.0.each_ref().map(|word| word.load(Relaxed));
+            lines.map(words).collect()
+        });
+        Ok(Self {
+            services: MapHandle::try_from(&maps.services)?,
+            rings: MapHandle::try_from(&maps.rings)?,
+            no_ring: ring_map()?,
+            servers,
+            half,
+            connections: MapHandle::try_from(&maps.connections)?,
+            service_counts: MapHandle::try_from(&maps.service_counts)?,
+            server_counts: MapHandle::try_from(&maps.server_counts)?,
+            fates: MapHandle::try_from(&maps.fates)?,
+            key,
+            written,
+            present: BTreeMap::new(),
+        })
+    }
+
+    /// The maps, for [`inherit`](Self::inherit) in another process.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn descriptors(&self) -> io::Result<Vec<OwnedFd>> {
+        self.maps().iter().map(BorrowedFd::try_clone_to_owned).collect()
+    }
+
+    /// The secret of the hash of connections, for [`inherit`](Self::inherit).
+    pub fn key(&self) -> [u64; 2] {
+        self.key
     }
 
     /// Applies the present `services` to packets; to their servers lead `ways`, by address.
@@ -336,27 +428,48 @@ impl BalanceTables {
     ///
     /// # Errors
     /// If the kernel does not say.
-    pub fn fates(&self) -> Result<Vec<(Fate, u64)>, BalanceError> {
-        let all = Fate::ALL.iter().map(|fate| {
+    pub fn fates(&self) -> Result<FateCounters, BalanceError> {
+        let mut counters = FateCounters::default();
+        for (fate, counted) in Fate::ALL.iter().zip(&mut counters.0) {
             let values = self.fates.lookup_percpu(&(*fate as u32).to_ne_bytes(), MapFlags::ANY)?;
-            let words = values.into_iter().flatten().filter_map(|value| word(&value, 0));
-            Ok((*fate, words.sum()))
-        });
-        all.collect()
+            for value in values.iter().flatten() {
+                counted.packets += word(value, 0).unwrap_or_default();
+                counted.bytes += word(value, 1).unwrap_or_default();
+            }
+        }
+        Ok(counters)
     }
 
-    fn maps(&self) -> [(&'static str, BorrowedFd<'_>); 8] {
+    /// In the order in which `on_maps` takes them.
+    fn maps(&self) -> [BorrowedFd<'_>; MAPS] {
         [
-            ("services", self.services.as_fd()),
-            ("rings", self.rings.as_fd()),
-            ("servers", self.servers.map().as_fd()),
-            ("servers_half", self.half.map().as_fd()),
-            ("connections", self.connections.as_fd()),
-            ("service_counts", self.service_counts.as_fd()),
-            ("server_counts", self.server_counts.as_fd()),
-            ("fates", self.fates.as_fd()),
+            self.services.as_fd(),
+            self.rings.as_fd(),
+            self.servers.map().as_fd(),
+            self.half.map().as_fd(),
+            self.connections.as_fd(),
+            self.service_counts.as_fd(),
+            self.server_counts.as_fd(),
+            self.fates.as_fd(),
         ]
     }
+}
+
+/// The object `open`, which uses `maps` in the place of its own.
+fn on_maps<'obj>(
+    mut open: skeleton::OpenSkel<'obj>,
+    maps: [BorrowedFd<'_>; MAPS],
+) -> Result<skeleton::OpenSkel<'obj>, libbpf_rs::Error> {
+    let [services, rings, servers, half, connections, of_services, of_servers, fates] = maps;
+    open.maps.services.reuse_fd(services)?;
+    open.maps.rings.reuse_fd(rings)?;
+    open.maps.servers.reuse_fd(servers)?;
+    open.maps.servers_half.reuse_fd(half)?;
+    open.maps.connections.reuse_fd(connections)?;
+    open.maps.service_counts.reuse_fd(of_services)?;
+    open.maps.server_counts.reuse_fd(of_servers)?;
+    open.maps.fates.reuse_fd(fates)?;
+    Ok(open)
 }
 
 impl Balancer {
@@ -384,17 +497,7 @@ impl Balancer {
                 rodata.connections_key = tables.key;
             }
             entry.set_up(&mut open.progs.balance, multi_buffer);
-            let [services, rings, servers, half, connections, of_services, of_servers, fates] =
-                tables.maps().map(|(_, map)| map);
-            open.maps.services.reuse_fd(services)?;
-            open.maps.rings.reuse_fd(rings)?;
-            open.maps.servers.reuse_fd(servers)?;
-            open.maps.servers_half.reuse_fd(half)?;
-            open.maps.connections.reuse_fd(connections)?;
-            open.maps.service_counts.reuse_fd(of_services)?;
-            open.maps.server_counts.reuse_fd(of_servers)?;
-            open.maps.fates.reuse_fd(fates)?;
-            open.load()
+            on_maps(open, tables.maps())?.load()
         })?;
         let plane = MapHandle::try_from(&loaded.maps.plane)?;
         Ok(Self { program: keep(&loaded.progs.balance)?, plane })

@@ -96,6 +96,15 @@ impl<T: OfAtomics> Mapped<T> {
         Ok(Self { map, region })
     }
 
+    /// The array map `map` of another process, of `len` values.
+    ///
+    /// # Errors
+    /// If they are shorter by a page, or it cannot be mapped.
+    pub(crate) fn on(map: MapHandle, len: usize) -> Result<Self, libbpf_rs::Error> {
+        let region = Region::of(map.as_fd(), len)?;
+        Ok(Self { map, region })
+    }
+
     /// The map.
     pub(crate) fn map(&self) -> &MapHandle {
         &self.map

@@ -795,6 +795,11 @@ impl Tree {
         led
     }
 
+    /// Whether a balancer is in front of it.
+    pub fn is_balanced(&self) -> bool {
+        self.balancer.is_some()
+    }
+
     /// The program that sees a frame behind `front`.
     fn behind_front(&self, front: &Front) -> BorrowedFd<'_> {
         let Programs { program, behind, .. } = &self.loaded;

@@ -182,7 +182,7 @@ impl PortCounts {
         total
     }
 
-    fn queue(&mut self, queue: usize) -> &mut QueueCounters {
+    pub(crate) fn queue(&mut self, queue: usize) -> &mut QueueCounters {
         if self.queues.len() <= queue {
             self.queues.resize(queue + 1, QueueCounters::default());
         }

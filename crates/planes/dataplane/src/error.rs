@@ -19,6 +19,17 @@ use narrows_xsk::{SocketError, UmemError};
 /// Why a policy was not applied, or a session not opened.
 #[derive(Debug, thiserror::Error)]
 pub enum InstanceError {
+    /// Services that were kept have no place here.
+    #[error("the services that were kept: {0}")]
+    Services(String),
+    /// The services of a port cannot be balanced.
+    #[error("{port}: {source}")]
+    Balance {
+        /// The port.
+        port: String,
+        /// Why.
+        source: narrows_bpf::BalanceError,
+    },
     /// An interface cannot be read.
     #[error(transparent)]
     Link(#[from] LinkError),

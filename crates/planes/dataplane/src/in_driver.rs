@@ -29,8 +29,8 @@ use crate::workers::Standstill;
 use chosen::Chosen;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    Asks, AttachError, Chooser, Entry, FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables,
-    SlowPathCounters, SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
+    Asks, AttachError, BalanceTables, Balancer, Chooser, Entry, FrontPort, Hook, OwnAddress, Pulse,
+    RoutedBy, SetTables, SlowPathCounters, SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
@@ -570,6 +570,23 @@ impl Plane for InDriver {
         self.fronts[id].set(terms, tables, port, |front| tree.put_in_front(front)).map_err(
             |source| InstanceError::Front { port: self.forwarding.name(id).to_owned(), source },
         )
+    }
+
+    fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<(), InstanceError> {
+        if !self.forwarding.is_host() {
+            return Ok(());
+        }
+        let port = PortId::FIRST;
+        let facts = &self.devices[self.forwarding.device_of(port)];
+        let refused = |source| InstanceError::Balance { port: facts.name.clone(), source };
+        let tree = &mut self.trees[port];
+        if tables.is_some() == tree.is_balanced() {
+            return Ok(());
+        }
+        let several = has_several_buffers(facts);
+        let load = |tables| Balancer::load(tables, facts.own().mac, several, tree.entry());
+        let balancer = tables.map(load).transpose().map_err(refused)?;
+        tree.balance(balancer).map_err(failed(facts))
     }
 
     fn stats(&self, port: PortId) -> Vec<NodeStats> {

@@ -28,6 +28,7 @@ use crate::session::Session;
 use crate::standby::{FailMode, StandBy};
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
+use narrows_balance::Services;
 use narrows_bpf::{Hook, RoutedBy, SetTables, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
@@ -40,6 +41,7 @@ use narrows_units::Nanos;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+mod balance;
 mod handover;
 mod planning;
 mod route_answers;
@@ -49,6 +51,7 @@ mod tests;
 mod view;
 mod ways;
 
+pub(crate) use balance::Balance;
 pub(crate) use handover::{Inherited, Offer};
 pub(crate) use planning::{Planned, Replaced};
 use planning::{Planner, Ready};
@@ -76,6 +79,7 @@ pub struct Instance {
     options: InstanceOptions,
     policy: Policy,
     sets: Sets,
+    balance: Balance,
     plane: Option<Box<dyn Plane>>,
     /// The sets in the form of the programs, once there was one. Declared after the plane, whose
     /// programs use its maps.
@@ -128,6 +132,7 @@ impl Instance {
             let_go: None,
             policy: Policy::default(),
             sets: Sets::default(),
+            balance: Balance::default(),
             plane: None,
             tables: None,
             gates,
@@ -147,7 +152,8 @@ impl Instance {
         }
     }
 
-    /// Joins the ports under `policy`, whose filters look up `sets`; `repairs` maintains their
+    /// Joins the ports under `policy`, whose filters look up `sets`, and balances
+    /// `services`; `repairs` maintains their
     /// offloads, `gates` shares them with others.
     ///
     /// # Errors
@@ -156,6 +162,7 @@ impl Instance {
         options: InstanceOptions,
         policy: Policy,
         sets: Sets,
+        services: Services,
         repairs: Repairs,
         gates: Gates,
     ) -> Result<Self, InstanceError> {
@@ -163,6 +170,7 @@ impl Instance {
         planning::check_ports(&policy, &instance.options.forwarding)?;
         instance.policy = policy;
         instance.adopt_sets(sets)?;
+        instance.adopt_services(services).map_err(InstanceError::Services)?;
         instance.events.hold();
         if let Err(error) = instance.begin() {
             instance.close(false);
@@ -409,6 +417,7 @@ impl Instance {
         self.watch_standby();
         self.watch_netfilter();
         self.confirm_neighbours();
+        self.keep_balance();
         self.see_unknown();
         let is_readdressed = std::mem::take(&mut self.readdressed);
         if is_readdressed && self.plane.is_some() && self.options.forwarding.is_paired() {
@@ -494,6 +503,7 @@ impl Instance {
     fn totals(&self, report: &Report) -> Counts {
         let mut totals = self.past.clone();
         totals.add(&report.counts);
+        self.balance.add_to(&mut totals);
         totals
     }
 
@@ -573,6 +583,9 @@ impl Instance {
             self.events.warn(warning);
         }
         self.look_up();
+        if let Err(why) = self.balance_again() {
+            self.events.warn(format!("cannot balance: {why}; it is tried again"));
+        }
         Ok(())
     }
 

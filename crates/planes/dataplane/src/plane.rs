@@ -23,7 +23,7 @@ use crate::upgrade::WorkerQueued;
 use crate::upgrade::state::{PlaneManifest, ProgramState};
 use crate::ways::Ways;
 use crate::workers::Standstill;
-use narrows_bpf::{Asks, Hook, Pulse, SetTables};
+use narrows_bpf::{Asks, BalanceTables, Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{DeviceId, PerDevice, PerPort, PortId};
 use narrows_link::Device;
@@ -90,6 +90,15 @@ pub(crate) trait Plane: LooksUp {
         terms: &Terms,
         tables: Option<&SetTables>,
     ) -> Result<(), InstanceError>;
+
+    /// At a host's port: has packets of services go to their servers, which are in `tables`; to
+    /// nobody if there are none.
+    ///
+    /// # Errors
+    /// If the kernel does not take the program.
+    fn balance(&mut self, _: Option<&BalanceTables>) -> Result<(), InstanceError> {
+        Ok(())
+    }
 
     /// The figures of every qdisc of `port`.
     fn stats(&self, port: PortId) -> Vec<NodeStats>;
@@ -216,6 +225,14 @@ pub(crate) struct Report {
 pub(crate) trait InheritedPlane {
     /// In a router and a switch: what its programs know of the kernel.
     fn ways(&self) -> Option<&Ways>;
+
+    /// As [`Plane::balance`], before it runs.
+    ///
+    /// # Errors
+    /// If the kernel does not take the program.
+    fn balance(&mut self, _: Option<&BalanceTables>) -> Result<(), InstanceError> {
+        Ok(())
+    }
 
     /// Takes the state of the other process in, which has paused.
     ///

@@ -11,6 +11,7 @@ use crate::device::DeviceFacts;
 use crate::error::InstanceError;
 use crate::gates::Gates;
 use crate::instance::{Inherited, Instance, InstanceOptions};
+use crate::kept_file::{KeptFile, KeptFileError};
 use crate::notify::Manager;
 use crate::offloads::Repairs;
 use crate::options::SessionOptions;
@@ -20,7 +21,6 @@ use crate::policy_file::{self, PolicyFileError};
 use crate::priority::{calm_down, hurry};
 use crate::reload::{LastRead, Reload};
 use crate::session::Prepared;
-use crate::sets_file::{self, SetsFile, SetsFileError};
 use crate::signals::Requests;
 use crate::standby::FailMode;
 use crate::state::{Failed, StateFile, keep};
@@ -28,6 +28,7 @@ use crate::upgrade::NewProcess;
 use crate::upgrade::state::Manifest;
 use crate::upgrades::{Upgrades, VERSION};
 use crate::work::Work;
+use crate::{services_file, sets_file};
 use narrows_bpf::{Hook, RoutedBy, Stalled};
 use narrows_control::{Request, UpgradeStatus};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice};
@@ -40,7 +41,7 @@ use narrows_xsk::wait_readable;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -93,7 +94,7 @@ pub enum RunError {
     Policy(#[from] PolicyFileError),
     /// A file of sets cannot be used.
     #[error(transparent)]
-    Sets(#[from] SetsFileError),
+    Sets(#[from] KeptFileError),
     /// The saved policy cannot be used.
     #[error(
         "{source}\nThis is the state file {path}: correct it, or remove it to begin with --batch"
@@ -151,17 +152,18 @@ pub fn run(
     descriptors::allow(1)?;
     // From here on, a request to read the policy again waits until there is one.
     let hangup = Requests::to_reload()?;
-    let mut sets_file = state.as_deref().map(SetsFile::beside);
+    let mut kept = Kept::beside(state.as_deref());
     let mut state = state.map(|path| StateFile::new(path, &forwarding));
     if take_over {
         let options =
             InstanceOptions { forwarding, fail, plane, session, skip_netfilter, dispatcher };
         let process = succeed(options, hangup)?;
         ready(&process.instance);
-        return serve(process, batch, None, state, sets_file);
+        return serve(process, batch, None, state, kept);
     }
     let (policy, last_read) = first_policy(&forwarding, batch.as_ref(), state.as_mut())?;
-    let sets = sets_file::first(sets.as_deref(), sets_file.as_mut())?;
+    let sets = sets_file::first(sets.as_deref(), kept.sets.as_mut())?;
+    let services = services_file::first(kept.services.as_mut())?;
     // Before anything is changed: a second instance must not disturb the first.
     let control = ControlServer::open(&forwarding)?;
     let sources = EventSources::open(hangup)?;
@@ -181,18 +183,12 @@ pub fn run(
     let gates = Gates::start(forwarding.devices(), dispatcher)?;
     let unconfined = confine(needs);
     let options = InstanceOptions { forwarding, fail, plane, session, skip_netfilter, dispatcher };
-    let mut instance = Instance::start(options, policy, sets, repairs, gates)?;
+    let mut instance = Instance::start(options, policy, sets, services, repairs, gates)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     instance.examined(findings);
     ready(&instance);
     let upgrades = Upgrades::new(UpgradeStatus::Never);
-    serve(
-        Process { control, sources, manager, upgrades, instance },
-        batch,
-        last_read,
-        state,
-        sets_file,
-    )
+    serve(Process { control, sources, manager, upgrades, instance }, batch, last_read, state, kept)
 }
 
 /// The events of a process besides its control socket.
@@ -264,13 +260,35 @@ fn take_in(
     Ok(TakenIn { inherited, sources, control, calm })
 }
 
+/// The files in which things are kept beside the state file.
+struct Kept {
+    sets: Option<KeptFile>,
+    services: Option<KeptFile>,
+}
+
+impl Kept {
+    fn beside(state: Option<&Path>) -> Self {
+        Self { sets: state.map(sets_file::beside), services: state.map(services_file::beside) }
+    }
+
+    /// Writes what has changed, but not too often unless it is for the `last` time.
+    fn keep(&mut self, instance: &mut Instance, last: bool) {
+        if let Some(file) = self.sets.as_mut().filter(|file| last || file.is_due()) {
+            sets_file::keep(file, instance);
+        }
+        if let Some(file) = self.services.as_mut().filter(|file| last || file.is_due()) {
+            services_file::keep(file, instance);
+        }
+    }
+}
+
 /// Serves until a signal asks to stop, or until another process has taken over.
 fn serve(
     process: Process,
     batch: Option<PathBuf>,
     mut last_read: Option<LastRead>,
     mut state: Option<StateFile>,
-    mut sets: Option<SetsFile>,
+    mut kept: Kept,
 ) -> Result<Option<Snapshot>, RunError> {
     let Process { mut control, sources, mut manager, mut upgrades, mut instance } = process;
     let EventSources { mut monitor, mut stop, mut hangup } = sources;
@@ -297,7 +315,7 @@ fn serve(
         wait_readable(fds, Some((wake - clock::now()).min(at_most).0))?;
         if stop.take() {
             manager.stopping();
-            sets.iter_mut().for_each(|file| file.keep(&mut instance));
+            kept.keep(&mut instance, true);
             if let Some(Err(Failed::News(why) | Failed::Again(why))) =
                 state.as_mut().map(|state| state.finish(instance.policy()))
             {
@@ -381,7 +399,7 @@ fn serve(
         if clock::now() >= next_tick {
             instance.tick();
             keep(&mut instance, state.as_mut(), &beside);
-            sets.iter_mut().for_each(|file| file.keep_in_time(&mut instance));
+            kept.keep(&mut instance, false);
             next_tick = clock::now() + TICK;
         }
         manager.status(&standing(&instance, refused.as_deref()));

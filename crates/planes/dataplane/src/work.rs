@@ -68,6 +68,8 @@ impl Work<'_> {
         };
         let answer = match request {
             Request::Set { args } => self.instance.run_set(args).into(),
+            Request::Balance { args } => self.instance.run_balance(args).into(),
+            Request::RestoreServices { text } => self.instance.restore_services(text).into(),
             Request::Ports => Answer::Ports(self.instance.forwarding().names().to_vec()),
             Request::Show => Answer::Show(Box::new(self.instance.show())),
             Request::UpgradeStatus => Answer::Upgrade(self.upgrades.status()),

@@ -69,7 +69,7 @@ impl Bench {
     }
 
     fn fate(&self, fate: Fate) -> u64 {
-        self.tables.fates().unwrap()[fate as usize].1
+        self.tables.fates().unwrap()[fate].packets
     }
 }
 

@@ -333,9 +333,10 @@ static __always_inline __u32 balanced(struct context *ctx)
 SEC(HOOK)
 int balance(struct context *ctx)
 {
+	__u64 bytes = reachable(ctx);
 	__u32 fate = balanced(ctx);
 
-	count_fate(fate);
+	count_fate(fate, bytes);
 	if (fate == BALANCED)
 		return XDP_TX;
 	if (fate > UNRECORDED)

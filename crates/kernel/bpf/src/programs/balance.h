@@ -143,19 +143,26 @@ enum fate {
 	FATES,
 };
 
+struct fated {
+	__u64 packets;
+	__u64 bytes;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, FATES);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct fated);
 } fates SEC(".maps");
 
-static __always_inline void count_fate(__u32 fate)
+static __always_inline void count_fate(__u32 fate, __u64 bytes)
 {
-	__u64 *frames = bpf_map_lookup_elem(&fates, &fate);
+	struct fated *fated = bpf_map_lookup_elem(&fates, &fate);
 
-	if (frames)
-		*frames += 1;
+	if (fated) {
+		fated->packets++;
+		fated->bytes += bytes;
+	}
 }
 
 /* The server `number` of the service `service`, if there is one. */

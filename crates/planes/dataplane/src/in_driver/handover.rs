@@ -20,7 +20,7 @@ use crate::slow_path::SlowPaths;
 use crate::upgrade::state::{DeviceManifest, DriverManifest, ProgramState};
 use crate::ways::Ways;
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
-use narrows_bpf::{Chooser, Entry, Hook, RoutedBy, Vlans};
+use narrows_bpf::{BalanceTables, Chooser, Entry, Hook, RoutedBy, Vlans};
 use narrows_classify::{ActionId, ActionKind};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
 use narrows_policy::{Handle, Plan};
@@ -199,6 +199,10 @@ impl InheritedPrograms {
 }
 
 impl InheritedPlane for InheritedPrograms {
+    fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<(), InstanceError> {
+        self.plane.balance(tables)
+    }
+
     fn ways(&self) -> Option<&Ways> {
         self.plane.ways()
     }

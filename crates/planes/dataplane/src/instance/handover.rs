@@ -1,7 +1,7 @@
 //! An instance that continues in another process: the state that it passes on, and how the other
 //! inherits it.
 
-use super::{Instance, InstanceOptions, planning, read_all, read_sets, ways};
+use super::{Balance, Instance, InstanceOptions, planning, read_all, read_sets, ways};
 use crate::clock;
 use crate::counters::{self, QueueCounters};
 use crate::device::DeviceFacts;
@@ -36,6 +36,8 @@ pub(crate) struct Offer {
     /// The state of the sets, without regard to expired members: the other process removes them,
     /// too.
     edits: u64,
+    /// The state of the services.
+    services: u64,
     devices: Option<PerDevice<DeviceFacts>>,
 }
 
@@ -56,6 +58,10 @@ impl Instance {
         let policy = narrows_tc::save(&self.policy);
         let (gates, keeper) = self.gates.offer().map_err(|error| error.to_string())?.unzip();
         let mut descriptors: Vec<OwnedFd> = keeper.into_iter().collect();
+        let balance = self.balance.offer().map(|(balance, maps)| {
+            descriptors.extend(maps);
+            balance
+        });
         let plane = match &self.plane {
             None => None,
             Some(plane) => {
@@ -66,11 +72,13 @@ impl Instance {
         };
         let Secrets { hash_key, seal } = Secrets::own();
         let edits = self.sets.edits();
-        let offer = Offer { policy: self.policy.clone(), edits, devices: self.facts() };
+        let services = self.balance.version();
+        let offer = Offer { policy: self.policy.clone(), edits, services, devices: self.facts() };
         let manifest = Manifest {
             forwarding: self.options.forwarding.words(),
             policy,
             sets: self.save_sets(),
+            balance,
             attempt,
             version: version.to_owned(),
             began: self.began.0,
@@ -102,6 +110,9 @@ impl Instance {
         }
         if self.sets.edits() != offer.edits {
             return Err("the sets have changed meanwhile; try again".to_owned());
+        }
+        if self.balance.version() != offer.services {
+            return Err("the services have changed meanwhile; try again".to_owned());
         }
         if self.facts() != offer.devices {
             return Err("the ports have changed meanwhile; try again".to_owned());
@@ -185,13 +196,22 @@ impl Inherited {
             Some(shared) => Gates::take_over(shared, descriptors.remove(0), options.dispatcher),
         };
         let mut instance = Instance::new(options, repairs, gates);
+        if let Some(manifest) = manifest.balance {
+            let maps = manifest.descriptors.min(descriptors.len());
+            let maps: Vec<OwnedFd> = descriptors.drain(..maps).collect();
+            instance.balance = Balance::resume(manifest, &maps).map_err(unfit)?;
+        }
         instance.began = Nanos(manifest.began);
         planning::check_ports(&policy, &instance.options.forwarding)?;
         instance.policy = policy;
         instance.adopt_sets(read_sets(manifest.sets).map_err(unfit)?)?;
         let inherited = match manifest.plane {
             None => None,
-            Some(plane) => Some(instance.inherit(plane, descriptors)?),
+            Some(plane) => {
+                let mut inherited = instance.inherit(plane, descriptors)?;
+                inherited.balance(instance.balance.tables())?;
+                Some(inherited)
+            }
         };
         let ways = inherited.as_ref().and_then(|inherited| inherited.ways());
         ways::wait_for_realms(&instance.policy, ways);

@@ -12,6 +12,7 @@ pub use super::binary::StateError;
 use super::binary::read_u32;
 use super::queued::WorkerQueued;
 use super::spent::{self, SpentClass};
+use narrows_balance::ServicesState;
 use narrows_forwarding::{PORTS_MAX, PerDevice, PerPort};
 use narrows_snapshot::KernelDrops;
 use narrows_units::Nanos;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the new process's
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -34,6 +35,8 @@ pub struct Manifest {
     pub policy: String,
     /// The sets, as commands of `narrows set restore`.
     pub sets: String,
+    /// The services of a balancer, if there is one. Its descriptors follow those of the gates.
+    pub balance: Option<BalanceManifest>,
     /// The number of the upgrade.
     pub attempt: u64,
     /// The old process's version.
@@ -51,6 +54,17 @@ pub struct Manifest {
     /// Which devices are behind gates, if any: then the connection to their keeper follows the
     /// control socket's descriptors.
     pub gates: Option<PerDevice<bool>>,
+}
+
+/// The services of a balancer. Its maps are descriptors.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BalanceManifest {
+    /// The services, and where their connections are.
+    pub services: ServicesState,
+    /// The secret of the hash of connections.
+    pub key: [u64; 2],
+    /// How many descriptors there are.
+    pub descriptors: usize,
 }
 
 /// A plane.

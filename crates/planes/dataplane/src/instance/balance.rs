@@ -1,0 +1,264 @@
+//! The services that a host's port balances: commands, the ways to servers, and the program.
+//!
+//! Services are kept while the port is away. The program is in front of the port's own while there
+//! is a service. Each second it is told the present neighbours, and now and then the present routes
+//! ([`Ways`]).
+
+use super::Instance;
+use crate::clock;
+use crate::counters::Counts;
+use crate::plane::PlaneKind;
+use crate::upgrade::state::BalanceManifest;
+use narrows_balance::{Figures, Reply, Services};
+use narrows_bpf::{BalanceError, BalanceTables, Fate, FateCounters, Way};
+use narrows_forwarding::DeviceId;
+use narrows_link::LinkError;
+use narrows_link::ways::{NoWay, Ways};
+use narrows_packet::DropReason;
+use narrows_units::Nanos;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+/// How often routes to servers are read.
+const ROUTES_EVERY: Nanos = Nanos::from_secs(10);
+/// The MTU of a device without a port.
+const MTU: u16 = 1500;
+
+/// What keeps packets from being balanced.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BalancingError {
+    #[error(transparent)]
+    Program(#[from] BalanceError),
+    #[error(transparent)]
+    Ways(#[from] LinkError),
+    #[error("{0}")]
+    Plane(String),
+}
+
+/// Services, and how packets reach their servers.
+#[derive(Default)]
+pub(crate) struct Balance {
+    services: Services,
+    /// The maps of the program, once there was a service.
+    tables: Option<BalanceTables>,
+    routes: Ways,
+    /// When routes are read next.
+    next_routes: Nanos,
+    found: BTreeMap<IpAddr, Result<narrows_link::ways::Way, NoWay>>,
+    /// The services, by version, and the ways that packets are balanced by.
+    followed: Option<(u64, BTreeMap<IpAddr, Way>)>,
+    /// What is wrong, as last told.
+    told: Option<String>,
+}
+
+impl Balance {
+    /// The addresses of all servers.
+    fn servers(&self) -> BTreeSet<IpAddr> {
+        let ids = self.services.iter().map(|(id, ..)| id);
+        let servers = ids.flat_map(|id| self.services.servers(id));
+        servers.map(|(server, _)| server.address).collect()
+    }
+
+    fn figures(&self) -> Figures {
+        let figures = self.tables.as_ref().and_then(|tables| tables.figures().ok());
+        figures.unwrap_or_default()
+    }
+
+    /// The services for another process, with the descriptors of their maps.
+    pub(crate) fn offer(&self) -> Option<(BalanceManifest, Vec<OwnedFd>)> {
+        let tables = self.tables.as_ref()?;
+        let maps = tables.descriptors().ok()?;
+        let (services, key) = (self.services.state(), tables.key());
+        Some((BalanceManifest { services, key, descriptors: maps.len() }, maps))
+    }
+
+    /// Goes on from another process's.
+    pub(crate) fn resume(manifest: BalanceManifest, maps: &[OwnedFd]) -> Result<Self, String> {
+        let services = Services::resume(manifest.services)?;
+        let tables =
+            BalanceTables::inherit(maps, manifest.key).map_err(|error| error.to_string())?;
+        Ok(Self { services, tables: Some(tables), ..Self::default() })
+    }
+
+    pub(crate) fn tables(&self) -> Option<&BalanceTables> {
+        self.tables.as_ref().filter(|_| !self.services.is_empty())
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.services.version()
+    }
+
+    pub(crate) fn fates(&self) -> FateCounters {
+        let fates = self.tables.as_ref().and_then(|tables| tables.fates().ok());
+        fates.unwrap_or_default()
+    }
+
+    /// Adds what the program has sent and dropped: on which CPU is not told, it is told of the
+    /// first.
+    pub(crate) fn add_to(&self, counts: &mut Counts) {
+        let Some(port) = counts.ports.first_mut().filter(|_| self.tables.is_some()) else { return };
+        let queue = port.queue(0);
+        for (fate, fated) in self.fates().iter() {
+            let reason = match fate {
+                Fate::Balanced => None,
+                Fate::NoServer | Fate::NoWay => Some(DropReason::NoServer),
+                Fate::TooBig => Some(DropReason::TooLong),
+                Fate::Expired => Some(DropReason::Ttl),
+                Fate::NoHeadroom => Some(DropReason::NoFrame),
+                Fate::Elsewhere | Fate::Fragment | Fate::Unrecorded => continue,
+            };
+            queue.arrived.packets += fated.packets;
+            queue.arrived.bytes += fated.bytes;
+            queue.outward.rx_packets += fated.packets;
+            queue.outward.rx_bytes += fated.bytes;
+            match reason {
+                Some(reason) => queue.outward.drops.add(reason, fated.packets),
+                None => {
+                    queue.outward.tx_packets += fated.packets;
+                    queue.outward.tx_bytes += fated.bytes;
+                }
+            }
+        }
+    }
+}
+
+impl Instance {
+    /// Runs one command on its services, the words behind `narrows balance`. It is in force when
+    /// this returns.
+    pub(crate) fn run_balance(&mut self, words: &[String]) -> Reply {
+        if let Err(why) = self.may_balance() {
+            return refused(&why);
+        }
+        let figures = self.balance.figures();
+        let version = self.balance.services.version();
+        let reply = self.balance.services.run(words, &figures, clock::now());
+        if self.balance.services.version() == version { reply } else { self.changed(reply) }
+    }
+
+    /// Takes the services in `text` in the place of all others: all of them, or none.
+    pub(crate) fn restore_services(&mut self, text: &str) -> Reply {
+        if let Err(why) = self.may_balance() {
+            return refused(&why);
+        }
+        match self.balance.services.restore(text, clock::now()) {
+            Ok(()) => self.changed(Reply::default()),
+            Err(why) => refused(&why),
+        }
+    }
+
+    /// Begins with `services`, of a file.
+    pub(crate) fn adopt_services(&mut self, services: Services) -> Result<(), String> {
+        if !services.is_empty() {
+            self.may_balance()?;
+        }
+        self.balance.services = services;
+        Ok(())
+    }
+
+    /// Its services.
+    pub(crate) fn services(&self) -> &Services {
+        &self.balance.services
+    }
+
+    fn may_balance(&self) -> Result<(), String> {
+        if !self.options.forwarding.is_host() || self.options.plane != PlaneKind::Xdp {
+            return Err("services are of one host port: narrows run --port PORT --plane xdp".into());
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self, mut reply: Reply) -> Reply {
+        self.balance.next_routes = Nanos::ZERO;
+        if let Err(error) = self.balance_now() {
+            reply.stderr.push_str(&format!("narrows balance: {error}; it is tried again\n"));
+            reply.code = reply.code.max(1);
+        }
+        for (server, why) in self.unreachable() {
+            reply.stderr.push_str(&format!("narrows balance: warning: {server}: {why}\n"));
+        }
+        reply
+    }
+
+    /// Why servers cannot be reached. A neighbour that was only just asked for is no reason yet.
+    fn unreachable(&self) -> Vec<(IpAddr, NoWay)> {
+        let found = self.balance.found.iter();
+        let lost = found.filter_map(|(server, found)| Some((*server, found.err()?)));
+        lost.filter(|(_, why)| !matches!(why, NoWay::NoNeighbour(_))).collect()
+    }
+
+    /// Follows routes and neighbours, and settles slots. Called each second.
+    pub(crate) fn keep_balance(&mut self) {
+        if self.balance.services.is_empty() && self.balance.tables.is_none() {
+            return;
+        }
+        self.balance.services.settle(clock::now());
+        let wrong = match self.balance_now() {
+            Err(error) => Some(format!("cannot balance: {error}")),
+            Ok(()) => {
+                let lost = self.balance.found.iter();
+                let lost = lost.filter_map(|(server, found)| Some((server, found.err()?)));
+                let lost: Vec<String> = lost.map(|(ip, why)| format!("{ip}: {why}")).collect();
+                (!lost.is_empty()).then(|| format!("servers without a way: {}", lost.join("; ")))
+            }
+        };
+        if wrong != self.balance.told {
+            if let Some(wrong) = &wrong {
+                self.events.warn(wrong.clone());
+            } else {
+                self.events.say("all servers can be reached".into());
+            }
+            self.balance.told = wrong;
+        }
+    }
+
+    /// Balances packets by the present services and ways.
+    fn balance_now(&mut self) -> Result<(), BalancingError> {
+        let Self { balance, plane, .. } = self;
+        let Some(plane) = plane else { return Ok(()) };
+        let Some(device) = plane.devices().get(DeviceId::from(0)) else { return Ok(()) };
+        let now = clock::now();
+        if balance.next_routes <= now {
+            balance.routes = Ways::read(device.ifindex, balance.servers())?;
+            balance.next_routes = now + ROUTES_EVERY;
+        }
+        balance.found = balance.routes.follow()?;
+        let of_device = u16::try_from(device.mtu).unwrap_or(MTU);
+        let way = |(server, found): (&IpAddr, &Result<narrows_link::ways::Way, NoWay>)| {
+            let found = (*found).ok()?;
+            let mtu = found.mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(of_device);
+            let (to, from, source) = (found.mac, device.own().mac, found.source);
+            Some((*server, Way { to, from, source, mtu: mtu.min(of_device) }))
+        };
+        let ways: BTreeMap<IpAddr, Way> = balance.found.iter().filter_map(way).collect();
+        let next = (balance.services.version(), ways);
+        if balance.followed.as_ref() == Some(&next) {
+            return Ok(());
+        }
+        let tables = match balance.tables.take() {
+            Some(tables) => tables,
+            None => BalanceTables::new()?,
+        };
+        let tables = balance.tables.insert(tables);
+        balance.followed = None;
+        tables.follow(&balance.services, &next.1)?;
+        let failed = |error: crate::InstanceError| BalancingError::Plane(error.to_string());
+        plane.balance(balance.tables()).map_err(failed)?;
+        balance.followed = Some(next);
+        Ok(())
+    }
+
+    /// The port is joined anew: its program has to be told everything.
+    pub(super) fn balance_again(&mut self) -> Result<(), String> {
+        self.balance.followed = None;
+        self.balance.next_routes = Nanos::ZERO;
+        if self.balance.services.is_empty() {
+            return Ok(());
+        }
+        self.balance_now().map_err(|error| error.to_string())
+    }
+}
+
+fn refused(why: &str) -> Reply {
+    Reply { stderr: format!("narrows balance: {why}\n"), code: 1, ..Reply::default() }
+}
