@@ -19,16 +19,16 @@ const FILE_MAX: u64 = 4 << 20;
 /// (`ip address add ADDRESS/32 dev lo`). Packets reach them with another MAC address (-g), in IP
 /// packets (-i), or in GUE (-i --tun-type gue), and leave through the port where they came in.
 ///
-/// A server of weight 0 gets no new connections and keeps those that it has. If servers come and go,
-/// the connections of the others stay where they are.
+/// A server of weight 0 gets no new connections and keeps those that it has. If servers come and
+/// go, the connections of the others stay where they are.
 ///
-/// Refused, because a balancer that does not see replies cannot do it: masquerading (-m), schedulers
-/// that count open connections (lc, wlc and so on), thresholds, the sync daemon.
+/// Refused, because a balancer that does not see replies cannot do it: masquerading (-m),
+/// schedulers that count open connections (lc, wlc and so on), thresholds, the sync daemon.
 ///
 /// Exit codes: 0; 1 if a command failed; 2 for an unknown command.
 ///
-/// Services belong to a running instance with one host port (`narrows run --port`). An upgrade keeps
-/// them; `narrows run --state FILE` keeps them in FILE.services. See docs/balance.md.
+/// Services belong to a running instance with one host port (`narrows run --port`). An upgrade
+/// keeps them; `narrows run --state FILE` keeps them in FILE.services. See docs/balance.md.
 ///
 /// Examples:
 ///

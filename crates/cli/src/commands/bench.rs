@@ -11,7 +11,9 @@ use clap::{Args, Subcommand};
 use frames::{Drain, FloodFrames, LiveFrames, RoutedFrames, SwitchedFrames, Verdict};
 use look_ups::LookUps;
 use narrows_bench::callgrind::Program;
-use narrows_bench::{cake, classify, coordination, policy, tree as class_tree, wheels, xdp};
+use narrows_bench::{
+    balance, cake, classify, coordination, policy, tree as class_tree, wheels, xdp,
+};
 use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
@@ -97,6 +99,7 @@ enum What {
     Tree(Tree),
     Wheels(Wheels),
     Xdp(Xdp),
+    Balance(Balance),
     BareForwarder(BareForwarder),
     LiveFrames(LiveFrames),
     FloodFrames(FloodFrames),
@@ -134,6 +137,7 @@ impl Bench {
             What::Tree(tree) => tree.execute(),
             What::Wheels(wheels) => wheels.execute(),
             What::Xdp(xdp) => xdp.execute(),
+            What::Balance(balance) => balance.execute(),
             What::BareForwarder(bare) => bare.execute(),
             What::LiveFrames(frames) => frames.execute(),
             What::FloodFrames(frames) => frames.execute(),
@@ -655,6 +659,50 @@ impl Xdp {
             let mut progress = Progress::over(xdp::steps(&options));
             xdp::run(&options, |title| progress.begin(title))
         })?;
+        print(&report, self.json)
+    }
+}
+
+/// The cost of a packet to a service in the driver: the balancer beside a table of connections in the
+/// kernel's LRU hash, and beside a program that only sends frames back.
+///
+/// Test runs of the kernel, in which each frame of 64 bytes is of another connection: `narrows`, with
+/// consistent hashing, which records nothing; `narrows-recorded`, where servers take turns, so that
+/// each connection is recorded and looked up; `lru`, a look-up in an LRU hash for each packet and
+/// nothing else; and `tx`. Packets of known connections, and such that begin one (new). On one CPU
+/// and on all. Nanoseconds of CPU time a packet, and in addition to `tx`. Needs root.
+#[derive(Args)]
+#[command(after_long_help = "Examples:
+  narrows bench balance
+  narrows bench balance --connections 100000 --servers 10 --repeats 5 --json")]
+struct Balance {
+    /// The numbers of connections, separated by commas.
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [1000, 100_000, 1_000_000], value_parser = clap::value_parser!(u32).range(1..=8_000_000))]
+    connections: Vec<u32>,
+
+    /// The numbers of servers, separated by commas.
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [10, 1000], value_parser = clap::value_parser!(u16).range(1..=4096))]
+    servers: Vec<u16>,
+
+    /// Repetitions of everything; medians are shown.
+    #[arg(long, value_name = "R", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Balance {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let options = balance::Options {
+            connections: self.connections,
+            servers: self.servers,
+            packets: 500_000,
+            repeats: self.repeats as usize,
+        };
+        let mut progress = Progress::over(balance::steps(&options));
+        let report = balance::run(&options, |title| progress.begin(title))?;
         print(&report, self.json)
     }
 }

@@ -10,6 +10,7 @@
 //! bound detects defects; it is not a target. `narrows demo` and the benchmarks measure exact
 //! rates.
 
+mod balance;
 mod bands;
 mod bird;
 mod by_route;

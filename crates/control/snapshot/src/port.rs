@@ -60,6 +60,11 @@ pub struct Port {
     /// to the kernel.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub routes: BTreeMap<String, u64>,
+    /// Where services are balanced: what became of frames that arrived here, by outcome. `balanced`
+    /// ones left towards a server; `elsewhere`, `fragment` and `unrecorded` ones went to this host;
+    /// all others were dropped.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub balance: BTreeMap<String, u64>,
     /// What the kernel itself sent through this port, beside the queues: its own packets, and those
     /// that it forwards. Only where they are charged to the port's limits.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -142,6 +142,12 @@ impl Port {
                 self.to_self, self.unserved
             )?;
         }
+        if !self.balance.is_empty() {
+            let outcomes = self.balance.iter();
+            let outcomes = outcomes
+                .map(|(outcome, frames)| format!("{} {frames}", line(&outcome.replace('_', " "))));
+            writeln!(out, "  services: {}", outcomes.collect::<Vec<_>>().join(", "))?;
+        }
         if let Some(slow_path) = &self.slow_path {
             writeln!(
                 out,

@@ -12,10 +12,12 @@
 //! are measured at a packet rate.
 //!
 //! The cost of sharing a limit between cores is measured with [real threads](coordination), and the
-//! cost of a frame in the driver by [test runs](xdp) in the kernel.
+//! cost of a frame in the driver, and of a packet to a [balancer](balance), by [test runs](xdp) in the
+//! kernel.
 //!
 //! Non-goals: real NICs, which have benchmarks of their own.
 
+pub mod balance;
 pub mod cake;
 pub mod callgrind;
 pub mod classify;

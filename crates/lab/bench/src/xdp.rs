@@ -25,6 +25,7 @@
 //! Non-goals: receiving (`bench forward`), whether rates are kept.
 
 pub mod driver;
+pub(crate) mod object;
 mod prefixes;
 mod program;
 mod report;

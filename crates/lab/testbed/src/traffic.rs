@@ -7,5 +7,6 @@ pub mod pace;
 pub mod ping;
 pub mod probe;
 pub mod raw;
+pub mod serve;
 pub mod stream;
 pub mod tcp;

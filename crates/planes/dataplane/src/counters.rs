@@ -1,7 +1,7 @@
 //! The workers' counters, added up over sessions, in the form of the snapshot.
 
 use crate::worker_report::WorkerReport;
-use narrows_bpf::{Counted, Outcome, OutcomeCounters, SlowPathCounters, Verdicts};
+use narrows_bpf::{Counted, FateCounters, Outcome, OutcomeCounters, SlowPathCounters, Verdicts};
 use narrows_forwarding::{PerPort, PortId};
 use narrows_link::DeviceLosses;
 use narrows_packet::{Backlog, DropCounters, DropReason};
@@ -224,6 +224,12 @@ pub(crate) fn by_reason(drops: &DropCounters) -> BTreeMap<String, u64> {
 pub(crate) fn routes(routes: &OutcomeCounters) -> BTreeMap<String, u64> {
     let occurred = routes.iter().filter(|(_, frames)| *frames > 0);
     occurred.map(|(outcome, frames)| (outcome.name().to_owned(), frames)).collect()
+}
+
+/// What became of frames at a balancer, in the form of the snapshot: outcomes that occurred.
+pub(crate) fn fates(fates: &FateCounters) -> BTreeMap<String, u64> {
+    let occurred = fates.iter().filter(|(_, fated)| fated.packets > 0);
+    occurred.map(|(fate, fated)| (fate.name().to_owned(), fated.packets)).collect()
 }
 
 /// The inverse. Outcomes that this version does not know are left out.

@@ -360,6 +360,7 @@ fn serve(
             manager.ready(&standing(&instance, refused.as_deref()));
         }
         instance.watch();
+        instance.look_for_ways();
         instance.expire_sets();
         if let Some(over) = pause.take_if(|pause| pause.is_over()) {
             over.finish(&mut instance);

@@ -5,7 +5,8 @@
 //! has a page with a frame in it, which its XDP program sees first. Live frames are such pages,
 //! from a pool as a driver's, and a `veth` that is sent some hands them on as they are.
 
-use super::program::{EMPTY_LIVE, leaving_by, map};
+use super::object::map;
+use super::program::{EMPTY_LIVE, leaving_by};
 use super::sink::{SINK, attached, attached_with};
 use anyhow::{Context, Result};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};

@@ -1,9 +1,10 @@
 //! A program, loaded, with the frames that are put through it.
 
+use super::object::{map, with_maps};
 use super::prefixes::{SOURCE, bytes, prefixes, sources};
 use super::shape::{LEAVES, LookUp as By, Members, Shape, Subject};
 use anyhow::{Context, Result, ensure};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use narrows_bpf::test_run;
 use narrows_bpf::tree::layout::{Class, Key, Mask, PRIORITIES, Rule};
 use narrows_bpf::tree::term::{Comparison, Layer, Next, Number, Relation, Term as Filter, Test};
@@ -175,26 +176,6 @@ fn object(bytes: &[u8], constants: &[u64]) -> Result<OwnedFd> {
     Ok(program)
 }
 
-/// Loads the one program of an object, with its constants, and returns its maps, too.
-pub(super) fn with_maps(bytes: &[u8], constants: &[u64]) -> Result<(OwnedFd, Vec<MapHandle>)> {
-    let loaded = opened(bytes, constants)?.load()?;
-    let program = loaded.progs().next().context("no program")?;
-    let maps = loaded.maps().map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>()?;
-    Ok((program.as_fd().try_clone_to_owned()?, maps))
-}
-
-/// An object with its constants, which is not loaded yet.
-pub(super) fn opened(bytes: &[u8], constants: &[u64]) -> Result<OpenObject> {
-    let mut open = ObjectBuilder::default().open_memory(bytes)?;
-    if !constants.is_empty() {
-        let mut maps = open.maps_mut();
-        let rodata = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-        let bytes: Vec<u8> = constants.iter().flat_map(|it| it.to_ne_bytes()).collect();
-        rodata.context("no constants")?.set_initial_value(&bytes)?;
-    }
-    Ok(open)
-}
-
 /// Loads a program whose frames leave by the interface `port`, and returns its maps, too.
 pub(super) fn leaving_by(
     port: u32,
@@ -204,11 +185,6 @@ pub(super) fn leaving_by(
     let (program, maps) = with_maps(bytes, constants)?;
     map(&maps, "port")?.update(&0_u32.to_ne_bytes(), &port.to_ne_bytes(), MapFlags::ANY)?;
     Ok((program, maps))
-}
-
-pub(super) fn map<'a>(maps: &'a [MapHandle], name: &str) -> Result<&'a MapHandle> {
-    let found = maps.iter().find(|map| map.name() == name);
-    found.with_context(|| format!("no map {name}"))
 }
 
 /// A program that changes each frame's source, followed by one that looks it up.

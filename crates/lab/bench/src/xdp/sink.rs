@@ -1,6 +1,6 @@
 //! Where live frames arrive: a program that counts them and drops them.
 
-use super::program::{map, opened};
+use super::object::{map, opened};
 use super::shape::Shape;
 use anyhow::{Context, Result, ensure};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};

@@ -12,8 +12,8 @@ use crate::upgrade::state::BalanceManifest;
 use narrows_balance::{Figures, Reply, Services};
 use narrows_bpf::{BalanceError, BalanceTables, Fate, FateCounters, Way};
 use narrows_forwarding::DeviceId;
-use narrows_link::LinkError;
 use narrows_link::ways::{NoWay, Ways};
+use narrows_link::{LinkError, neighbours};
 use narrows_packet::DropReason;
 use narrows_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,8 +22,12 @@ use std::os::fd::OwnedFd;
 
 /// How often routes to servers are read.
 const ROUTES_EVERY: Nanos = Nanos::from_secs(10);
-/// The MTU of a device without a port.
-const MTU: u16 = 1500;
+const SECOND: Nanos = Nanos::from_secs(1);
+/// The first wait for a neighbour that was asked for; each is twice as long as the one before, up
+/// to a second.
+const FIRST_LOOK: Nanos = Nanos::from_millis(20);
+/// The longest IP packet.
+const MTU_MAX: u16 = u16::MAX;
 
 /// What keeps packets from being balanced.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +50,9 @@ pub(crate) struct Balance {
     /// When routes are read next.
     next_routes: Nanos,
     found: BTreeMap<IpAddr, Result<narrows_link::ways::Way, NoWay>>,
+    /// When neighbours are looked for again that are missing, and how long that was waited for.
+    next_look: Nanos,
+    look_after: Nanos,
     /// The services, by version, and the ways that packets are balanced by.
     followed: Option<(u64, BTreeMap<IpAddr, Way>)>,
     /// What is wrong, as last told.
@@ -170,6 +177,7 @@ impl Instance {
 
     fn changed(&mut self, mut reply: Reply) -> Reply {
         self.balance.next_routes = Nanos::ZERO;
+        self.balance.look_after = FIRST_LOOK;
         if let Err(error) = self.balance_now() {
             reply.stderr.push_str(&format!("narrows balance: {error}; it is tried again\n"));
             reply.code = reply.code.max(1);
@@ -185,6 +193,18 @@ impl Instance {
         let found = self.balance.found.iter();
         let lost = found.filter_map(|(server, found)| Some((*server, found.err()?)));
         lost.filter(|(_, why)| !matches!(why, NoWay::NoNeighbour(_))).collect()
+    }
+
+    /// Looks for neighbours that were only just asked for. Called all the time.
+    pub(crate) fn look_for_ways(&mut self) {
+        let is_waiting =
+            self.balance.found.values().any(|way| matches!(way, Err(NoWay::NoNeighbour(_))));
+        let now = clock::now();
+        if is_waiting && self.balance.look_after < SECOND && now >= self.balance.next_look {
+            self.balance.look_after = Nanos(self.balance.look_after.0 * 2);
+            // What fails is tried again each second, and told.
+            let _ = self.balance_now();
+        }
     }
 
     /// Follows routes and neighbours, and settles slots. Called each second.
@@ -220,10 +240,13 @@ impl Instance {
         let now = clock::now();
         if balance.next_routes <= now {
             balance.routes = Ways::read(device.ifindex, balance.servers())?;
+            // Nothing but the program sends to them.
+            neighbours::use_stale(&[device.ifindex])?;
             balance.next_routes = now + ROUTES_EVERY;
         }
         balance.found = balance.routes.follow()?;
-        let of_device = u16::try_from(device.mtu).unwrap_or(MTU);
+        balance.next_look = now + balance.look_after;
+        let of_device = u16::try_from(device.mtu).unwrap_or(MTU_MAX);
         let way = |(server, found): (&IpAddr, &Result<narrows_link::ways::Way, NoWay>)| {
             let found = (*found).ok()?;
             let mtu = found.mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(of_device);

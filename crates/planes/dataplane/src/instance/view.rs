@@ -114,6 +114,7 @@ impl Instance {
             stalled: counts.verdicts.stalled,
             others: counts.verdicts.others,
             routes: counters::routes(&counts.routes),
+            balance: counters::fates(&self.balance.fates()),
             slow_path: counts.slow_path.map(counters::slow_path),
             delays: counters::delays(&counts.delays),
             round_trips: beyond[0].map(counters::beyond),
