@@ -26,6 +26,8 @@ const SERVICE: &str = "192.0.2.1:80";
 /// A program in the kernel. What leads to the one under test is emptied when no descriptor holds it.
 pub(super) struct Program {
     flows: OwnedFd,
+    /// Begins each connection.
+    beginning: OwnedFd,
     _subject: OwnedFd,
     _maps: Vec<MapHandle>,
     _tables: Option<BalanceTables>,
@@ -34,8 +36,10 @@ pub(super) struct Program {
 impl Program {
     pub(super) fn load(shape: Shape) -> Result<Self> {
         ensure!(usize::from(shape.servers) <= SERVERS_MAX, "at most {SERVERS_MAX} servers");
-        let new = u64::from(shape.are_new);
-        let (flows, mut maps) = with_maps(FLOWS, &[u64::from(shape.connections), new])?;
+        let flows =
+            |are_new: bool| with_maps(FLOWS, &[u64::from(shape.connections), u64::from(are_new)]);
+        let (program, mut maps) = flows(shape.are_new)?;
+        let (beginning, of_beginning) = flows(true)?;
         let mut tables = None;
         let subject = match shape.system {
             System::Tx => with_maps(SEND_BACK, &[])?.0,
@@ -51,14 +55,23 @@ impl Program {
             System::Narrows => balancer("mh -b mh-port", shape.servers, &mut tables)?,
             System::NarrowsRecorded => balancer("rr", shape.servers, &mut tables)?,
         };
-        let leads_to = map(&maps, "subject")?;
-        let fd = subject.as_raw_fd();
-        leads_to.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
-        Ok(Self { flows, _subject: subject, _maps: maps, _tables: tables })
+        for maps in [&maps, &of_beginning] {
+            let fd = subject.as_raw_fd();
+            let leads_to = map(maps, "subject")?;
+            leads_to.update(&0_u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+        }
+        maps.extend(of_beginning);
+        Ok(Self { flows: program, beginning, _subject: subject, _maps: maps, _tables: tables })
     }
 
+    /// Makes packets of its shape.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.flows.as_fd()
+    }
+
+    /// Makes the first packet of each connection.
+    pub(super) fn beginning(&self) -> BorrowedFd<'_> {
+        self.beginning.as_fd()
     }
 }
 
