@@ -4,6 +4,7 @@
 mod bed;
 mod cake;
 mod checks;
+mod farm;
 mod networks;
 mod segment;
 mod shaper;

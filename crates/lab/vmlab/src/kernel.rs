@@ -12,7 +12,8 @@ use std::process::Command;
 
 /// The modules that a guest may load, apart from the [`DRIVERS`] and the dependencies of both.
 /// Others do not exist for the guest, so this is a superset of what any check uses: bridges, VLANs,
-/// connection tracking, NAT with a flowtable, the kernel's qdiscs, filters, and TCP diagnostics.
+/// connection tracking, NAT with a flowtable, tunnels, the kernel's qdiscs, filters, and TCP
+/// diagnostics.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "dummy",
@@ -35,6 +36,8 @@ const MODULES: &[&str] = &[
     "nft_masq",
     "nfnetlink_hook",
     "xfrm_user",
+    "ipip",
+    "fou",
     "sch_fq",
     "sch_fq_codel",
     "sch_cake",

@@ -207,7 +207,7 @@ impl Bare {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::xdp::program::with_maps;
+    use crate::xdp::object::with_maps;
     use etherparse::{Ipv4Header, NetSlice, PacketBuilder, SlicedPacket};
     use narrows_bpf::test_run::test_run;
     use std::collections::BTreeSet;

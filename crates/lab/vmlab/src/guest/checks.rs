@@ -3,6 +3,7 @@
 //! switch, of a host's port and of libxdp's dispatcher, which start and stop instances of their
 //! own.
 
+mod balance;
 mod dispatcher;
 mod exchange;
 mod flows;
@@ -122,9 +123,10 @@ const SWITCH_KILLED: (&str, CheckFunction) = ("switch kill -9", switch::kill);
 const SWITCH_XDP: (&str, CheckFunction) = ("switch xdp plane", switch::xdp_plane);
 const SWITCH_XDP_KILLED: (&str, CheckFunction) = ("switch xdp kill -9", switch::xdp_kill);
 const DRIVERS_OF_SWITCH: [&str; 3] = DRIVERS_OF_STICK;
-/// A host's port: the same drivers.
-const OF_HOST: &[(&str, CheckFunction)] = &[HOST_PORT];
+/// A host's port, and its balancer: the same drivers.
+const OF_HOST: &[(&str, CheckFunction)] = &[HOST_PORT, BALANCE];
 const HOST_PORT: (&str, CheckFunction) = ("host port", host_port::filters);
+const BALANCE: (&str, CheckFunction) = ("balance", balance::tunnels);
 const DRIVERS_OF_HOST: [&str; 3] = DRIVERS_OF_STICK;
 /// Those beside another program. They depend on the kernel, and take a minute or two: one driver
 /// with zero copy and one without hardware suffice.
@@ -153,7 +155,8 @@ const LEFT_TO_OTHERS: [(&str, &str); 12] = [
     ("veth", FLOWS.0),
 ];
 /// What no machine of the short form runs, and `make explore-short` tries on one.
-const LEFT_OUT: [&str; 13] = [
+const LEFT_OUT: [&str; 14] = [
+    BALANCE.0,
     ROUTER.0,
     ROUTER_UNBIND.0,
     ROUTER_KILLED.0,
