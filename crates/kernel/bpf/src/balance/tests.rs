@@ -287,7 +287,7 @@ fn expected(bench: &Bench, from: IpAddr, port: u16, hashes_port: bool) -> IpAddr
         IpAddr::V6(from) => hasher.write(&from.octets()),
     }
     hasher.write_u64(if hashes_port { port.into() } else { 0 });
-    let slot = (hasher.finish() >> 32) * ring.slots().len() as u64 >> 32;
+    let slot = ((hasher.finish() >> 32) * ring.slots().len() as u64) >> 32;
     let number = ring.slots()[slot as usize].now;
     let mut servers = bench.services.servers(id);
     servers.find(|(_, server)| server.number == number).unwrap().0.address
