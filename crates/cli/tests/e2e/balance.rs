@@ -10,7 +10,7 @@ use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, serve};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::time::Duration;
@@ -210,6 +210,33 @@ fn connections_stay_while_servers_drain_go_and_come_back_and_the_process_is_repl
     let stats: Value = serde_json::from_str(&farm.balance("list -j")).unwrap();
     let connections = stats[0]["stats"]["connections"].as_u64().unwrap();
     assert_eq!(connections, 180, "each connection is counted once\n{stats:#}");
+}
+
+#[test]
+fn a_port_whose_program_is_at_tcx_says_what_to_start_it_with() {
+    let Some(_turn) = turn_to_count() else { return };
+    let farm = Farm::up();
+    let words = ["run", "--port", PORT_A, "--xdp", "tcx"];
+    let _instance = Instance::start_command(&farm.bed, Path::new(NARROWS), &words).unwrap();
+    let add = format!("balance add -t {VIP}:{PORT}");
+    let output = narrows(&farm.bed, &add.split(' ').collect::<Vec<_>>());
+    assert_refused(&output, 1, &["--xdp native"]);
+}
+
+#[test]
+fn a_killed_balancer_leaves_its_port_to_the_kernel() {
+    let Some(_turn) = turn_to_count() else { return };
+    let farm = Farm::up();
+    let instance = farm.start(&[]);
+    farm.serve_all("-s mh -b mh-port");
+    instance.kill().unwrap();
+    // The service's address is this box's own, and nobody listens here.
+    let address = SocketAddr::from((VIP, PORT));
+    let refused = farm.bed.client().enter(|| Ok(TcpStream::connect(address).unwrap_err().kind()));
+    assert_eq!(refused.unwrap(), ErrorKind::ConnectionRefused);
+    let _instance = farm.start(&[]);
+    farm.serve_all("-s mh -b mh-port");
+    farm.connect();
 }
 
 #[test]

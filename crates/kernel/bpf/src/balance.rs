@@ -80,7 +80,10 @@ pub enum BalanceError {
     #[error("the services cannot be put where packets are looked up: {0}")]
     Map(#[from] libbpf_rs::Error),
     /// At tcx frames cannot be sent back.
-    #[error("a balancer needs XDP, and this port has none: see narrows doctor")]
+    #[error(
+        "a balancer needs XDP, and this port's program is at tcx: start again with --xdp native, or \
+         --xdp generic"
+    )]
     NoXdp,
 }
 
