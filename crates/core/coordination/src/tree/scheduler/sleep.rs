@@ -14,11 +14,10 @@ impl Scheduler {
     /// The next time at which something comes.
     pub(super) fn next_time(&mut self, now: Nanos) -> Option<Nanos> {
         loop {
-            let first = self.times.first()?;
-            if first <= now {
-                return Some(first);
+            let (at, number) = self.times.first()?;
+            if at <= now {
+                return Some(at);
             }
-            let (at, number) = self.times.pop_first(first)?;
             let event = Event::of_number(number);
             let is_needed = match event {
                 Event::Leaf(place) => {
@@ -39,9 +38,9 @@ impl Scheduler {
                 Event::Releases(inner) => self.holds(inner) || self.lets_pass_at(at),
             };
             if is_needed {
-                self.times.insert(at, number);
                 return Some(at);
             }
+            self.times.take_first(at, number);
         }
     }
 
