@@ -38,6 +38,12 @@ impl Ledger {
         self.start(depth, now) + least
     }
 
+    /// The credit at `now`, unless it has none.
+    #[inline]
+    pub(crate) fn credit(&self, depth: Nanos, now: Nanos) -> Option<Nanos> {
+        now.0.checked_sub(self.start(depth, now).0).map(Nanos)
+    }
+
     /// The time up to which it is sold, at most `depth` in the past.
     #[inline]
     fn start(&self, depth: Nanos, now: Nanos) -> Nanos {
@@ -50,13 +56,13 @@ impl Ledger {
         let oldest = now - depth;
         let mut sold = self.0.load(Ordering::Relaxed);
         loop {
-            let start = Nanos(sold).max(oldest);
-            if start + least > now {
+            let start = sold.max(oldest.0);
+            if start + least.0 > now.0 {
                 return false;
             }
             match self.0.compare_exchange_weak(
                 sold,
-                (start + span).0,
+                start + span.0,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {

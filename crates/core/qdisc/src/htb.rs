@@ -262,12 +262,12 @@ impl Htb {
     #[inline(never)]
     fn look_ahead(&mut self, packets: &Packets) {
         let leaves = &self.leaves;
-        self.scheduler.look_ahead(&mut |stage, place| {
-            let Some(leaf) = leaves.get(place as usize) else { return };
+        self.scheduler.look_ahead(&mut |stage, places| {
+            let those = places.iter().filter_map(|place| leaves.get(*place as usize));
             match stage {
-                Stage::Leaf => leaf.prefetch(),
-                Stage::Parts => leaf.prefetch_qdisc(),
-                Stage::Turn => leaf.expect_turn(packets),
+                Stage::Leaf => those.for_each(Leaf::prefetch),
+                Stage::Parts => those.for_each(Leaf::prefetch_qdisc),
+                Stage::Turn => those.for_each(|leaf| leaf.expect_turn(packets)),
             }
         });
     }

@@ -107,11 +107,15 @@ impl QueueHandle {
     /// When the class has `bytes` at its own rate.
     #[inline]
     pub(super) fn own_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
-        self.own_due_by(self.claim(now), bytes, now)
+        if self.is_shared() {
+            return self.own_due_by(self.claim(now), bytes, now);
+        }
+        let (ledger, bucket) = self.node.rate();
+        bucket.due(ledger, self.total, bytes, now)
     }
 
     /// The same for a claim among the queues of the class.
-    #[inline]
+    #[inline(never)]
     fn own_due_by(&self, claim: Claim, bytes: Bytes, now: Nanos) -> Nanos {
         let (ledger, bucket) = self.node.rate();
         claim.due(ledger, bucket, self.total, bytes, now)
@@ -121,6 +125,9 @@ impl QueueHandle {
     #[inline]
     pub(super) fn ceil_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
         let (ledger, bucket) = (&self.node.sales.ceil, self.node.terms.ceil());
+        if !self.is_shared() {
+            return bucket.due(ledger, self.total, bytes, now);
+        }
         if passes_by_any_right(ledger, bucket, self.total, bytes, now) {
             return Nanos::ZERO;
         }
@@ -130,8 +137,7 @@ impl QueueHandle {
     /// When the ceiling of `above` lets pass `bytes` of the class's own.
     #[inline]
     pub(super) fn ceil_of_due(&self, above: &Node, bytes: Bytes, now: Nanos) -> Nanos {
-        let (ledger, bucket) = (&above.sales.ceil, above.terms.ceil());
-        Claim::ASSURED.due(ledger, bucket, self.total, bytes, now)
+        above.terms.ceil().due(&above.sales.ceil, self.total, bytes, now)
     }
 
     /// Buys `least` bytes, or up to `want`, of what the class has of its own.
@@ -184,6 +190,9 @@ impl QueueHandle {
 
     /// The class that has credit for it now below the one `lender` above it, or that one.
     fn lowest_lender(&self, lender: usize, bytes: Bytes, now: Nanos) -> usize {
+        if lender == 1 {
+            return lender;
+        }
         let own = self.claim(now);
         let below = self.node.path().enumerate().take(lender).skip(1);
         let mut below = below.filter(|(_, at)| {

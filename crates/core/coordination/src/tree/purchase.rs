@@ -38,18 +38,18 @@ impl Node {
         now: Nanos,
     ) -> Option<Bytes> {
         let (ledger, Bucket { pace, depth }) = self.rate();
-        let has = |bytes| {
-            let span = pace.span(before, bytes);
-            ledger.due(span.min(depth), depth, now) <= now
-        };
+        let credit = ledger.credit(depth, now)?;
+        let has = |bytes| pace.span(before, bytes).min(depth) <= credit;
         if !has(least) {
             return None;
         }
         if want > least {
-            for some in [want.min(self.most()), self.batch(Limit::Rate, least, want)] {
-                if some > least && has(some) {
-                    return Some(some.min(self.most_on_path()).max(least));
-                }
+            let most = want.min(self.most());
+            let or_batch = || Some(self.batch(Limit::Rate, least, want)).filter(|some| has(*some));
+            if most > least
+                && let Some(some) = if has(most) { Some(most) } else { or_batch() }
+            {
+                return Some(some.min(self.most_on_path()).max(least));
             }
         }
         Some(least)

@@ -151,26 +151,33 @@ impl Scheduler {
     fn wait(&mut self, place: u32, state: State, until: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         self.marks[place as usize].state = state;
-        leaf.until = until;
-        if until < leaf.looked_at {
-            leaf.looked_at = until;
-            self.times.insert(until, Event::Leaf(place).to_number());
-        }
+        leaf.wait(place, until, &mut self.times);
     }
 
     /// The leaf at `place`, which was to be looked at at `at`, may ask again.
     #[inline]
     fn look_at(&mut self, place: u32, at: Nanos, now: Nanos) {
-        if !self.asks_by(place, at, now) {
+        let Self { leaves, marks, queues, ready, times, .. } = self;
+        let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
+        let mark = &mut marks[place as usize];
+        if leaf.looked_at != at {
             return;
         }
-        let Some(leaf) = self.leaf_mut(place) else { return };
         leaf.looked_at = Nanos::MAX;
+        if !mark.state.has_time() {
+            return;
+        }
+        if leaf.until > now {
+            return leaf.wait(place, leaf.until, times);
+        }
         if leaf.own_from > now {
             return self.wait_for_lenders(place, now);
         }
-        self.leave_lenders(place, now);
-        self.make_ready(place);
+        if mark.state == State::Borrows {
+            leaf.leave_lenders(queues, now);
+        }
+        mark.state = State::Ready;
+        ready.push(mark.prio, place);
     }
 
     /// Whether the leaf at `place`, which was to be looked at at `at`, asks again by `by`. If it
@@ -224,12 +231,19 @@ impl Scheduler {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         leaf.least = least.0 as u32;
         let due = leaf.handle.own_due(leaf.handle.batch(Limit::Rate, least, want), now);
-        if due > now {
-            let bytes = leaf.handle.batch(Limit::Ceil, least, want);
-            self.wait_for_credit(place, bytes, due, now);
-        } else {
-            self.make_ready(place);
+        if due <= now {
+            return self.make_ready(place);
         }
+        let opens = leaf.handle.ceil_due(leaf.handle.batch(Limit::Ceil, least, want), now);
+        if opens <= now && leaf.queue != NONE {
+            leaf.own_from = due;
+            return self.wait_for_lenders(place, now);
+        }
+        let (state, until) = if opens > now { (State::Closed, opens) } else { (State::Waits, due) };
+        leaf.own_from = if leaf.queue == NONE { Nanos::ZERO } else { due };
+        leaf.handle.announce(until, now);
+        self.marks[place as usize].state = state;
+        leaf.wait(place, until, &mut self.times);
     }
 }
 
@@ -476,26 +490,26 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         self.queue.meter(id)
     }
 
-    fn look_ahead(&mut self, others: &mut dyn FnMut(Stage, u32)) {
+    fn look_ahead(&mut self, others: &mut dyn FnMut(Stage, &[u32])) {
         let Self { ready, leaves, has_others, .. } = self;
-        ready.look_ahead(|stage, place| {
-            match (stage, leaves.get(place as usize)) {
+        ready.look_ahead(|stage, places| {
+            let those = places.iter().filter_map(|place| leaves.get(*place as usize));
+            match stage {
                 // To see whether there is a leaf would be to wait for it.
-                (Stage::Leaf, Some(leaf)) => prefetch(leaf),
-                (Stage::Parts, Some(Some(leaf))) => {
+                Stage::Leaf => those.for_each(prefetch),
+                Stage::Parts => those.flatten().for_each(|leaf| {
                     leaf.node().prefetch_own();
                     if *has_others {
                         leaf.node().prefetch_shared();
                     }
-                }
-                (Stage::Turn, Some(Some(leaf))) => {
+                }),
+                Stage::Turn => those.flatten().for_each(|leaf| {
                     if let Some(above) = &leaf.node().parent {
                         above.prefetch_own();
                     }
-                }
-                _ => {}
+                }),
             }
-            others(stage, place);
+            others(stage, places);
         });
     }
 }

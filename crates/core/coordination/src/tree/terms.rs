@@ -7,6 +7,7 @@
 
 use super::node::Limit;
 use crate::byte_time::ByteTime;
+use crate::ledger::Ledger;
 use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use narrows_qdisc::htb::{Class, PRIORITIES};
 use narrows_units::{Bytes, Nanos, Rate};
@@ -50,6 +51,12 @@ impl Bucket {
         let frames = Bytes(LEAST_FRAMES * FRAME.0);
         let depth = pace.span(0, burst.max(frames)).max(LEAST_TIME);
         Self { pace, depth }
+    }
+
+    /// When `ledger`, of which this is the bucket, has `bytes`, which follow `before` others.
+    #[inline]
+    pub(super) fn due(self, ledger: &Ledger, before: u64, bytes: Bytes, now: Nanos) -> Nanos {
+        ledger.due(self.pace.span(before, bytes).min(self.depth), self.depth, now)
     }
 }
 

@@ -190,7 +190,7 @@ pub trait Scheduler: Send {
     }
 
     /// Prefetches what the next turns need, if that is worth it, and tells `others` to do the same.
-    fn look_ahead(&mut self, _others: &mut dyn FnMut(Stage, u32)) {}
+    fn look_ahead(&mut self, _others: &mut dyn FnMut(Stage, &[u32])) {}
 }
 
 /// Credit for a class, apart from packets: for models that have no queue.

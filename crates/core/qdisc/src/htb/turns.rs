@@ -85,9 +85,10 @@ impl Turns {
     }
 
     /// Passes the next turns through the stages: the next group through all of them, each group
-    /// behind it through one less.
+    /// behind it through one less. Those that `pass` gets at once follow each other.
     #[inline]
-    pub fn look_ahead(&mut self, mut pass: impl FnMut(Stage, u32)) {
+    pub fn look_ahead(&mut self, mut pass: impl FnMut(Stage, &[u32])) {
+        let (front, back) = self.places.as_slices();
         for (before_last, (stage, passed)) in
             (0..Stage::ALL.len()).rev().zip(Stage::ALL.into_iter().zip(&mut self.passed))
         {
@@ -95,7 +96,13 @@ impl Turns {
             // None that is there now, if it was long ago.
             let from = if from as isize > 0 { from } else { 0 };
             let to = (GROUP * (before_last + 1)).min(self.places.len()).max(from);
-            self.places.range(from..to).for_each(|place| pass(stage, *place));
+            let (middle, end) = (from.min(front.len()), to.min(front.len()));
+            if middle < end {
+                pass(stage, &front[middle..end]);
+            }
+            if end < to {
+                pass(stage, &back[from.max(end) - front.len()..to - front.len()]);
+            }
             *passed = self.taken.wrapping_add(to);
         }
     }
@@ -126,9 +133,11 @@ mod tests {
                 for _ in 0..pops {
                     if !turns.is_prepared() {
                         let first = model.front().map(|(place, _)| *place);
-                        turns.look_ahead(|stage, place| {
-                            let at = (place - first.unwrap()) as usize;
-                            model[at].1.push(stage);
+                        turns.look_ahead(|stage, places| {
+                            for place in places {
+                                let at = (place - first.unwrap()) as usize;
+                                model[at].1.push(stage);
+                            }
                         });
                     }
                     let popped = model.pop_front();
@@ -152,7 +161,9 @@ mod tests {
             assert_eq!(turns.is_due(), turn % GROUP == 0);
             if turns.is_due() {
                 passed.clear();
-                turns.look_ahead(|stage, place| passed.push((stage, place as usize)));
+                turns.look_ahead(|stage, places| {
+                    passed.extend(places.iter().map(|place| (stage, *place as usize)));
+                });
             }
             turns.pop();
         }
@@ -171,7 +182,9 @@ mod tests {
         turns.retain(|_| false);
         turns.push(7);
         let mut passed = Vec::new();
-        turns.look_ahead(|stage, place| passed.push((stage, place)));
+        turns.look_ahead(|stage, places| {
+            passed.extend(places.iter().map(|place| (stage, *place)));
+        });
         assert_eq!(passed, Stage::ALL.map(|stage| (stage, 7)));
         turns.retain(|place| place != 7);
         assert!(turns.is_empty());

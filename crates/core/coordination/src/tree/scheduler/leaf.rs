@@ -1,5 +1,8 @@
 //! A leaf class, as one queue sees it.
 
+use super::calendar::Calendar;
+use super::event::Event;
+use super::wait_queue::WaitQueue;
 use crate::tree::node::{Limit, Node};
 use crate::tree::queue_handle::QueueHandle;
 use narrows_units::{Bytes, Nanos};
@@ -77,6 +80,29 @@ impl Leaf {
     #[inline]
     pub(super) fn least(&self) -> Bytes {
         Bytes(self.least.into())
+    }
+
+    /// It, which is at `place`, asks again at `until`.
+    #[inline]
+    pub(super) fn wait(&mut self, place: u32, until: Nanos, times: &mut Calendar) {
+        self.until = until;
+        if until < self.looked_at {
+            self.looked_at = until;
+            times.insert(until, Event::Leaf(place).to_number());
+        }
+    }
+
+    /// It waits in its wait queue and those above it no longer.
+    #[inline]
+    pub(super) fn leave_lenders(&self, queues: &mut [WaitQueue], now: Nanos) {
+        let mut at = self.queue;
+        while let Some(queue) = queues.get_mut(at as usize) {
+            queue.waiting -= 1;
+            if queue.waiting == 0 {
+                queue.withdraw(&self.handle.node, now);
+            }
+            at = queue.above;
+        }
     }
 
     /// The state of the class, which queues share.

@@ -45,7 +45,7 @@ impl Ready {
 
     /// Passes the next leaves through the stages, where that is worth it.
     #[inline]
-    pub(super) fn look_ahead(&mut self, pass: impl FnMut(Stage, u32)) {
+    pub(super) fn look_ahead(&mut self, pass: impl FnMut(Stage, &[u32])) {
         if let Some(turns) = self.first()
             && turns.is_due()
         {

@@ -150,42 +150,25 @@ impl WaitQueue {
 }
 
 impl Scheduler {
-    /// The leaf at `place`, which waits until its ceiling lets `bytes` pass, has no credit of its
-    /// own before `due`.
-    pub(super) fn wait_for_credit(&mut self, place: u32, bytes: Bytes, due: Nanos, now: Nanos) {
-        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
-        let opens = leaf.handle.ceil_due(bytes, now);
-        if opens > now || leaf.queue == NONE {
-            let (state, until) =
-                if opens > now { (State::Closed, opens) } else { (State::Waits, due) };
-            leaf.own_from = if leaf.queue == NONE { Nanos::ZERO } else { due };
-            leaf.handle.announce(until, now);
-            return self.wait(place, state, until);
-        }
-        leaf.own_from = due;
-        self.wait_for_lenders(place, now);
-    }
-
     /// The leaf at `place`, which has no credit of its own for a while, may borrow until then.
     pub(super) fn wait_for_lenders(&mut self, place: u32, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let due = std::mem::take(&mut leaf.own_from);
         leaf.handle.announce_arrival(due);
         leaf.handle.node.enter();
-        self.wait(place, State::Borrows, due);
-        self.join(place);
+        self.marks[place as usize].state = State::Borrows;
+        leaf.wait(place, due, &mut self.times);
+        if !std::mem::replace(&mut leaf.is_queued, true) {
+            self.join(place);
+        }
         self.ask_lenders(place, now);
         self.announce_to_queues(place, now);
     }
 
-    /// Puts the leaf at `place` into its wait queue, unless it is still there.
-    #[inline]
+    /// Puts the leaf at `place` into its wait queue.
     fn join(&mut self, place: u32) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         let queue = leaf.queue;
-        if std::mem::replace(&mut leaf.is_queued, true) {
-            return;
-        }
         let time = self.time_in(queue, place);
         self.change(queue, |heap, mut moved| heap.insert(time, Child::leaf(place), &mut moved));
         self.update(queue);
@@ -261,14 +244,7 @@ impl Scheduler {
             return;
         }
         mark.state = State::Ready;
-        let mut at = leaf.queue;
-        while let Some(queue) = self.queues.get_mut(at as usize) {
-            queue.waiting -= 1;
-            if queue.waiting == 0 {
-                queue.withdraw(&leaf.handle.node, now);
-            }
-            at = queue.above;
-        }
+        leaf.leave_lenders(&mut self.queues, now);
     }
 
     /// Withdraws what was announced for the leaf at `place`, which has bought.
