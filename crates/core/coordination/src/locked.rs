@@ -226,7 +226,7 @@ impl State {
             }
         }
         meter.lender = steps;
-        Ok(Grant { bytes, lender: steps })
+        Ok(Grant::lent(bytes, steps))
     }
 }
 

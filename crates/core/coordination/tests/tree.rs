@@ -209,7 +209,8 @@ fn a_class_never_exceeds_its_ceiling_on_any_number_of_queues() {
         let mut bed = Bed::new(queues, &flat(GBIT, &leaves));
         bed.demand_everywhere(0x10, 1514, Demand::Endless);
         bed.run(millis(10));
-        let rates = bed.run(millis(100));
+        // So long that a batch of three frames is less than that.
+        let rates = bed.run(millis(400));
         assert_near(rates[&0x10], 200 * MBIT, 0.0005, &format!("{queues} queues"));
         bed.assert_ceilings();
     }

@@ -357,14 +357,16 @@ impl Htb {
 
     fn send_class(&mut self, packets: &mut Packets, place: u32, now: Nanos, out: &mut impl Sink) {
         let leaf = &mut self.leaves[place as usize];
-        let before = leaf.queue.backlog();
+        // Of a FIFO nothing is dropped meanwhile.
+        let before = (!leaf.queue.is_fifo()).then(|| leaf.queue.backlog());
         let sent = leaf.turn(place, self.scheduler.as_mut(), packets, now, out);
-        let after = leaf.queue.backlog();
+        let after = before.map(|_| leaf.queue.backlog());
         if sent.packets != 0 {
             self.stats.sent_packets += u64::from(sent.packets);
             self.stats.sent_bytes += sent.bytes.0;
             self.last = Some(place);
         }
+        let (before, after) = before.zip(after).unwrap_or((sent, Backlog::default()));
         self.count(before, after);
     }
 

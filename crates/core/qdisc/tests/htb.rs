@@ -34,7 +34,7 @@ impl ClassMeter for Meter {
             return Err(now + LATER);
         }
         *credit -= bytes;
-        Ok(Grant { bytes: Bytes(bytes), lender: 0 })
+        Ok(Grant::own(Bytes(bytes)))
     }
 
     fn give_back(&mut self, bytes: Bytes) {

@@ -41,7 +41,7 @@ impl QueueMeter {
     ) -> Result<(usize, Grant), Nanos> {
         let own = &self.graph.node(self.place).state.own;
         if let Some(bytes) = meter(own, least, want) {
-            return Ok((self.place, Grant { bytes, lender: 0 }));
+            return Ok((self.place, Grant::own(bytes)));
         }
         let mut next = own.next();
         if borrow {
@@ -49,7 +49,7 @@ impl QueueMeter {
                 self.graph.update_lent(lender, now);
                 let shadow = &self.graph.node(lender).state.shadow;
                 if let Some(bytes) = meter(shadow, least, want) {
-                    return Ok((lender, Grant { bytes, lender: steps }));
+                    return Ok((lender, Grant::lent(bytes, steps)));
                 }
                 next = next.min(shadow.next());
             }

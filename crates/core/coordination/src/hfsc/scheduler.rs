@@ -799,11 +799,11 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                 let leaf = self.leaf(place)?;
                 let curve = leaf.place.curves.real_time?;
                 leaf.place.class.serve_in_real_time(&curve, least);
-                Some(Grant { bytes: least, lender: 0 })
+                Some(Grant::own(least))
             }
             Turn::LinkShare => self
                 .serve_in_link_share(place, least, now)
-                .then_some(Grant { bytes: least, lender: 1 }),
+                .then_some(Grant::lent(least, 1)),
         }
     }
 

@@ -141,25 +141,72 @@ impl QueueHandle {
     }
 
     /// Buys `least` bytes, or up to `want`, of what the class has of its own.
-    #[inline]
     pub(super) fn buy_own(&mut self, least: Bytes, want: Bytes, now: Nanos) -> Result<Bytes, Lack> {
+        self.buy_own_and_more(least, want, || false, now).map(|(bytes, _)| bytes)
+    }
+
+    /// The same. If that is less than its ceiling lets pass, the class would come back at once to
+    /// borrow: where the one directly above it lends at once (`is_lent`), it buys the rest of a
+    /// batch from that. Returns how much in all, and how much of it is lent.
+    #[inline]
+    pub(super) fn buy_own_and_more(
+        &mut self,
+        least: Bytes,
+        want: Bytes,
+        is_lent: impl FnOnce() -> bool,
+        now: Nanos,
+    ) -> Result<(Bytes, Bytes), Lack> {
         self.join();
         // A queue that others went before rarely finds more than it needs.
         let want = if self.was_refused() { least } else { want };
-        let own = self.claim(now);
-        if own.right == Right::Assured
-            && let Some(bytes) = self.node.offer_own(least, want, self.total, now)
-            && self.node.take(bytes, self.total, &Offer::OWN, now)
-        {
-            self.bought(bytes, now);
-            return Ok(bytes);
+        let is_assured = !self.is_shared() || self.claim_among_queues(now).right == Right::Assured;
+        if is_assured && let Some(own) = self.node.offer_own(least, want, self.total, now) {
+            if own < want
+                && !self.is_shared()
+                && is_lent()
+                && let Some(lent) = self.buy_and_borrow(own, least, want, now)
+            {
+                return Ok((own + lent, lent));
+            }
+            if self.node.take(own, self.total, &Offer::OWN, now) {
+                self.bought(own, now);
+                return Ok((own, Bytes::ZERO));
+            }
         }
-        self.buy_least_own(least, own, now).map(|()| least)
+        self.buy_least_own(least, now).map(|()| (least, Bytes::ZERO))
+    }
+
+    /// Buys `own` bytes of what the class has of its own, and the rest of the batch that its
+    /// ceiling lets pass from the class directly above it, all or nothing. Returns how much is
+    /// lent.
+    #[inline(never)]
+    fn buy_and_borrow(
+        &mut self,
+        own: Bytes,
+        least: Bytes,
+        want: Bytes,
+        now: Nanos,
+    ) -> Option<Bytes> {
+        let bytes = self.node.batch(Limit::Ceil, least, want);
+        if bytes < own + least {
+            return None;
+        }
+        let right = self.look_at_ease(1, bytes, now)?;
+        let offer = Offer { own, lender: 1, owes: right.owes() };
+        if !self.node.take(bytes, self.total, &offer, now) {
+            return None;
+        }
+        let lent = bytes - own;
+        self.node.enter();
+        self.bought(bytes, now);
+        self.advance(1, lent, now);
+        Some(lent)
     }
 
     /// The same, where others of its class go first, or the classes above do not let it all pass.
     #[inline(never)]
-    fn buy_least_own(&mut self, bytes: Bytes, own: Claim, now: Nanos) -> Result<(), Lack> {
+    fn buy_least_own(&mut self, bytes: Bytes, now: Nanos) -> Result<(), Lack> {
+        let own = self.claim(now);
         let until = self.own_due_by(own, bytes, now);
         if until > now {
             return Err(Lack::of(0, Limit::Rate, until));
@@ -220,7 +267,7 @@ impl QueueHandle {
         };
         let (most, owes) = self.look(lender, least, most, now)?;
         self.node.enter();
-        self.take(most, &Offer { lender, owes }, now)?;
+        self.take(most, &Offer { own: Bytes::ZERO, lender, owes }, now)?;
         self.advance(lender, most, now);
         Ok(most)
     }
@@ -241,6 +288,9 @@ impl QueueHandle {
         mut most: Bytes,
         now: Nanos,
     ) -> Result<(Bytes, bool), Lack> {
+        if let Some(right) = self.look_at_ease(lender, most, now) {
+            return Ok((most, right.owes()));
+        }
         let (own, prio) = (self.claim(now), self.node.prio());
         let mut search = self.search(least, now);
         let (mut owes, mut lent) = (false, Claim::ASSURED);
@@ -265,6 +315,41 @@ impl QueueHandle {
         search.end().map(|()| (most, owes))
     }
 
+    /// By what right the class `lender` above this one lends `bytes`, if all let them pass, and no
+    /// other queue sends for this class. `None` says nothing.
+    #[inline]
+    fn look_at_ease(&self, lender: usize, bytes: Bytes, now: Nanos) -> Option<Right> {
+        let (node, before) = (&self.node, self.total);
+        if self.is_shared() || node.terms.ceil().due(&node.sales.ceil, before, bytes, now) > now {
+            return None;
+        }
+        let mut right = Right::Assured;
+        let mut above = node.parent.as_deref();
+        let mut steps = 1;
+        while let Some(at) = above {
+            let is_apart = at.rate_apart();
+            let ceil = (&at.sales.ceil, at.terms.ceil());
+            if steps == lender {
+                let (ledger, bucket) = is_apart.unwrap_or(ceil);
+                right = Claim::at(at.counted(Limit::Rate), at, node, Claim::ASSURED, now).right;
+                if right.due(ledger, bucket, before, bytes, now) > now {
+                    return None;
+                }
+            }
+            let passes = match steps == lender && is_apart.is_none() {
+                // It has sold it already.
+                true => true,
+                false => passes_by_any_right(ceil.0, ceil.1, before, bytes, now),
+            };
+            if !passes {
+                return None;
+            }
+            above = at.parent.as_deref();
+            steps += 1;
+        }
+        Some(right)
+    }
+
     fn take(&mut self, bytes: Bytes, offer: &Offer, now: Nanos) -> Result<(), Lack> {
         if !self.node.take(bytes, self.total, offer, now) {
             // Another queue was faster.
@@ -279,17 +364,21 @@ impl QueueHandle {
         let node = &self.node;
         let (prio, weight) = (node.prio(), u64::from(node.quantum()));
         let span = virtual_span(bytes, weight);
-        for (steps, above) in node.path().enumerate().take(lender + 1).skip(1) {
+        let (mut above, mut steps) = (node.parent.as_deref(), 1);
+        while let Some(at) = above
+            && steps <= lender
+        {
             if steps < lender {
                 // It keeps its priority where it found nothing.
                 let gap = node.terms.ceil().pace.span(0, bytes);
-                above.borrowers(above.counted(Limit::Rate))[prio].passed_over(gap, now);
+                at.borrowers(at.counted(Limit::Rate))[prio].passed_over(gap, now);
             }
-            for limit in counts(lender, above, steps) {
+            for limit in counts(lender, at, steps) {
                 let from = node.place(steps, limit).fetch_add(span, Ordering::Relaxed);
                 let to = from.wrapping_add(span);
-                above.borrowers(limit)[prio].advance(from, to, bytes, weight);
+                at.borrowers(limit)[prio].advance(from, to, bytes, weight);
             }
+            (above, steps) = (at.parent.as_deref(), steps + 1);
         }
     }
 

@@ -128,6 +128,26 @@ impl Right {
         };
         least.min(depth)
     }
+
+    /// When `ledger` sells `bytes`, which follow `before` others, by this right.
+    #[inline]
+    pub(super) fn due(
+        self,
+        ledger: &Ledger,
+        bucket: Bucket,
+        before: u64,
+        bytes: Bytes,
+        now: Nanos,
+    ) -> Nanos {
+        let span = bucket.pace.span(before, bytes);
+        // Queues with short packets must not come first each time.
+        let frame = bucket.pace.span(0, FRAME);
+        let span = match self {
+            Self::Assured | Self::Owed(_) => span,
+            _ => span.max(frame),
+        };
+        ledger.due(self.least(span, frame, bucket.depth), bucket.depth, now)
+    }
 }
 
 /// The claim of a class at a lender, or at itself, when it wants to buy.
@@ -194,16 +214,7 @@ impl Claim {
         bytes: Bytes,
         now: Nanos,
     ) -> Nanos {
-        let span = bucket.pace.span(before, bytes);
-        // Queues with short packets must not come first each time.
-        let frame = bucket.pace.span(0, FRAME);
-        let due = |right: Right| {
-            let span = match right {
-                Right::Assured | Right::Owed(_) => span,
-                _ => span.max(frame),
-            };
-            ledger.due(right.least(span, frame, bucket.depth), bucket.depth, now)
-        };
+        let due = |right: Right| right.due(ledger, bucket, before, bytes, now);
         let when = due(self.right);
         if when <= now { when } else { when.min(self.at.max(due(self.later))) }
     }

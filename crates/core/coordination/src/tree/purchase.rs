@@ -15,6 +15,8 @@ pub(super) const LONGEST_DEBT: Nanos = Nanos::from_secs(60);
 
 /// What a purchase would take, as a look finds.
 pub(super) struct Offer {
+    /// What the class has of its own, beside what is lent by the class directly above it.
+    pub(super) own: Bytes,
     /// How many classes above this one the lender stands.
     pub(super) lender: usize,
     /// Whether it may owe the lender a frame.
@@ -23,7 +25,7 @@ pub(super) struct Offer {
 
 impl Offer {
     /// Of the class itself.
-    pub(super) const OWN: Self = Self { lender: 0, owes: false };
+    pub(super) const OWN: Self = Self { own: Bytes::ZERO, lender: 0, owes: false };
 }
 
 impl Node {
@@ -69,6 +71,13 @@ impl Node {
             let least = if owes { span - pace.span(0, FRAME) } else { span };
             ledger.sell(span, least.min(depth), depth, now).then_some(span)
         };
+        if offer.own > Bytes::ZERO {
+            let (ledger, Bucket { pace, depth }) = self.rate();
+            let span = pace.span(before, offer.own);
+            if !ledger.sell(span, span.min(depth), depth, now) {
+                return false;
+            }
+        }
         for (steps, at) in self.path().enumerate() {
             let mut sold = sell(&at.sales.ceil, at.terms.ceil(), false);
             if let Some(span) = sold
@@ -85,6 +94,10 @@ impl Node {
             }
             if sold.is_none() {
                 self.undo(bytes, before, offer.lender, steps);
+                if offer.own > Bytes::ZERO {
+                    let (ledger, bucket) = self.rate();
+                    ledger.take_back(bucket.pace.span(before, offer.own));
+                }
                 return false;
             }
         }

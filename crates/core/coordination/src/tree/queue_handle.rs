@@ -104,7 +104,7 @@ impl QueueHandle {
         if self.is_member { self.claim_among_queues(now) } else { Claim::ASSURED }
     }
 
-    fn claim_among_queues(&self, now: Nanos) -> Claim {
+    pub(super) fn claim_among_queues(&self, now: Nanos) -> Claim {
         let queues = self.queues();
         let outranked = if self.rank == 0 { Nanos::ZERO } else { self.outranked_until() };
         let is_outranked = outranked > now;
@@ -210,10 +210,15 @@ impl QueueHandle {
     }
 
     /// Packets are queued here from now on, or no longer.
+    #[inline]
     pub(super) fn set_active(&mut self, active: bool) {
-        if active == self.is_active {
-            return;
+        if active != self.is_active {
+            self.change_activity(active);
         }
+    }
+
+    #[inline(never)]
+    fn change_activity(&mut self, active: bool) {
         self.is_active = active;
         if active {
             return self.join();

@@ -102,8 +102,10 @@ pub(super) struct Scheduler {
     /// times, because all linger equally long.
     lingering: VecDeque<(Nanos, u32)>,
     turn: Turn,
-    /// How many classes above the leaf whose turn it is the lender stands.
+    /// How many classes above the leaf whose turn it is the lender stands,
     steps: usize,
+    /// and how much it lends.
+    lent: Bytes,
 }
 
 impl Scheduler {
@@ -129,6 +131,7 @@ impl Scheduler {
             lingering: VecDeque::new(),
             turn: Turn::Own,
             steps: 0,
+            lent: Bytes::ZERO,
         }
     }
 
@@ -391,7 +394,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn next(&mut self, now: Nanos) -> Option<u32> {
-        (self.turn, self.steps) = (Turn::Own, 0);
+        (self.turn, self.steps, self.lent) = (Turn::Own, 0, Bytes::ZERO);
         if !self.released.is_empty()
             && let Some(place) = self.next_released(now)
         {
@@ -420,15 +423,24 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         {
             return None;
         }
-        let has_others = self.has_others;
-        let leaf = self.leaf_mut(place)?;
-        if has_others {
+        let Self { leaves, queues, has_others, .. } = self;
+        let leaf = leaves.get_mut(place as usize)?.as_mut()?;
+        if *has_others {
             leaf.handle.node.expect_purchase();
         }
-        match leaf.handle.buy_own(least, want, now) {
-            Ok(bytes) => {
-                self.withdraw_above(place, now);
-                return Some(Grant { bytes, lender: 0 });
+        // Nobody is known to wait for the class directly above it, nor for those further up.
+        let is_lent = || {
+            queues.get(leaf.queue as usize).is_some_and(|queue| queue.lends_at_once(now))
+                && self.holding == 0
+                && self.lets_pass.is_none()
+        };
+        match leaf.handle.buy_own_and_more(least, want, is_lent, now) {
+            Ok((bytes, lent)) => {
+                (self.steps, self.lent) = (usize::from(lent > Bytes::ZERO), lent);
+                if leaf.announced != 0 {
+                    self.withdraw_above(place, now);
+                }
+                return Some(Grant { bytes, lent, lender: self.steps as u8 });
             }
             Err(Lack { steps: 0, limit: Limit::Rate, .. }) => {
                 self.wait_for_turn(place, least, want, now);
@@ -446,7 +458,11 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         let steps = self.steps;
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         if unused > Bytes::ZERO {
-            leaf.handle.give_back(steps, unused);
+            let lent = unused.min(self.lent);
+            leaf.handle.give_back(steps, lent);
+            if unused > lent {
+                leaf.handle.give_back(0, unused - lent);
+            }
         }
         match then {
             Then::More(Some((least, want))) => self.wait_for_turn(place, least, want, now),

@@ -24,7 +24,7 @@ impl ClassMeter for Single {
         let Lack { mut until, .. } = match self.handle.buy_own(least, want, now) {
             Ok(bytes) => {
                 self.lender = 0;
-                return Ok(Grant { bytes, lender: 0 });
+                return Ok(Grant::own(bytes));
             }
             Err(lack) => lack,
         };
@@ -33,7 +33,7 @@ impl ClassMeter for Single {
             match self.handle.borrow(lender, least, want, now) {
                 Ok(bytes) => {
                     self.lender = lender;
-                    return Ok(Grant { bytes, lender: lender as u8 });
+                    return Ok(Grant::lent(bytes, lender as u8));
                 }
                 Err(lack) => until = until.min(lack.until),
             }

@@ -41,8 +41,22 @@ pub struct Class {
 pub struct Grant {
     /// How much.
     pub bytes: Bytes,
-    /// The distance from the leaf to the lender, in classes; 0 for the leaf's own credit.
+    /// How much of that is lent. What the leaf has of its own is used first.
+    pub lent: Bytes,
+    /// The distance from the leaf to the lender, in classes; 0 if nothing is lent.
     pub lender: u8,
+}
+
+impl Grant {
+    /// Of the leaf's own credit.
+    pub const fn own(bytes: Bytes) -> Self {
+        Self { bytes, lent: Bytes::ZERO, lender: 0 }
+    }
+
+    /// Of what the class `lender` above the leaf lends; of its own credit if that is 0.
+    pub const fn lent(bytes: Bytes, lender: u8) -> Self {
+        Self { bytes, lent: if lender == 0 { Bytes::ZERO } else { bytes }, lender }
+    }
 }
 
 /// A leaf class, as a queue sends for it.

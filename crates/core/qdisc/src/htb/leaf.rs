@@ -271,10 +271,13 @@ impl Leaf {
         now: Nanos,
         out: &mut impl Sink,
     ) -> Backlog {
-        let queued = self.queue.backlog().packets;
+        // Of a FIFO nothing is dropped meanwhile.
+        let queued = (!self.queue.is_fifo()).then(|| self.queue.backlog().packets);
         let sent = self.send(place, scheduler, packets, now, out);
-        self.queue.settle();
-        self.count_drops(queued.wrapping_sub(sent.packets));
+        if let Some(queued) = queued {
+            self.queue.settle();
+            self.count_drops(queued.wrapping_sub(sent.packets));
+        }
         sent
     }
 
@@ -318,11 +321,12 @@ impl Leaf {
             self.overlimits += u64::from(scheduler.lacks_credit());
             return sent;
         };
-        let mut credit = grant.bytes;
+        let (mut credit, mut lent) = (grant.bytes, 0);
         self.queue.held = None;
         let then = loop {
             credit = Bytes(credit.0 - cost.0);
             sent.packets += 1;
+            lent += u64::from(credit < grant.lent);
             sent.bytes.0 += held.len().0;
             self.delays.record(now.since(packets.meta(held.id).arrival));
             out.push(held.id);
@@ -349,7 +353,7 @@ impl Leaf {
         self.sent.packets += u64::from(sent.packets);
         self.sent.bytes += sent.bytes.0;
         if let Some(steps) = usize::from(grant.lender).checked_sub(1) {
-            self.lent[steps] += u64::from(sent.packets);
+            self.lent[steps] += lent;
         }
         sent
     }

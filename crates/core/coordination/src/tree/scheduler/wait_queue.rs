@@ -93,6 +93,12 @@ impl WaitQueue {
         self.closed_until != Nanos::ZERO
     }
 
+    /// Whether its class lends to whom asks, as far as is known: nobody waits for it.
+    #[inline]
+    pub(super) fn lends_at_once(&self, now: Nanos) -> bool {
+        self.waiting == 0 && self.lends_from <= now && !self.is_closed()
+    }
+
     /// Puts it, which is at the place `at`, among the lenders if leaves wait in it and its class
     /// may lend.
     #[inline]
@@ -179,12 +185,14 @@ impl Scheduler {
     fn ask_lenders(&mut self, place: u32, now: Nanos) {
         let Self { leaves, queues, lenders, times, .. } = self;
         let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
-        let (mut at, mut has_closed) = (leaf.queue, false);
+        let (mut at, mut steps, mut has_closed) = (leaf.queue, 0, false);
         while let Some(queue) = queues.get_mut(at as usize) {
+            steps += 1;
             queue.waiting += 1;
             has_closed |= queue.is_closed();
             if queue.lends_from > now {
-                if is_before(leaf.time(&queue.node, Limit::Rate), queue.refused) {
+                let time = leaf.node().time(steps, queue.node.counted(Limit::Rate));
+                if is_before(time, queue.refused) {
                     // It may have a better right than the one that was refused.
                     queue.lends_from = now;
                 } else if queue.announced[Limit::Rate as usize].is_none() {
@@ -416,11 +424,11 @@ impl Scheduler {
             match leaf.handle.borrow_up_to(steps, least, want, now) {
                 Ok((steps, bytes)) => {
                     leaf.announced = u16::MAX;
-                    self.steps = steps;
+                    (self.steps, self.lent) = (steps, bytes);
                     self.lenders.rotate(queue.node.depth(), queue.prio.into());
                     self.leave_lenders(place, now);
                     self.withdraw_above(place, now);
-                    return Some(Grant { bytes, lender: steps as u8 });
+                    return Some(Grant::lent(bytes, steps as u8));
                 }
                 Err(Lack { steps: 0, until, .. }) => {
                     leaf.handle.announce(until, now);
