@@ -259,7 +259,7 @@ impl Htb {
     }
 
     /// Prefetches the data for the next turns.
-    #[inline(never)]
+    #[inline]
     fn look_ahead(&mut self, packets: &Packets) {
         let leaves = &self.leaves;
         self.scheduler.look_ahead(&mut |stage, places| {

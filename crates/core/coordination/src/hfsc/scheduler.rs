@@ -801,9 +801,9 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                 leaf.place.class.serve_in_real_time(&curve, least);
                 Some(Grant::own(least))
             }
-            Turn::LinkShare => self
-                .serve_in_link_share(place, least, now)
-                .then_some(Grant::lent(least, 1)),
+            Turn::LinkShare => {
+                self.serve_in_link_share(place, least, now).then_some(Grant::lent(least, 1))
+            }
         }
     }
 

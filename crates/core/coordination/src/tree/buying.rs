@@ -8,7 +8,9 @@ use super::claim::{Claim, Right, passes_by_any_right};
 use super::node::{Limit, Node};
 use super::purchase::Offer;
 use super::queue_handle::QueueHandle;
+use super::terms::Bucket;
 use super::virtual_time::virtual_span;
+use crate::ledger::Ledger;
 use crate::sync::Ordering;
 use narrows_units::{Bytes, Nanos};
 
@@ -57,35 +59,45 @@ impl Search<'_> {
         }
     }
 
-    /// The ceiling of `at`, for the claim that is only made up where it matters. Where it does not
-    /// let pass `most`, that becomes the least.
+    /// One `limit` of the class `steps` above, for this claim. Where it does not let pass `most`,
+    /// that becomes the least.
     #[inline(always)]
-    fn ceiling(
+    fn limit(
         &mut self,
-        steps: usize,
-        at: &Node,
+        (steps, limit): (usize, Limit),
+        (ledger, bucket): (&Ledger, Bucket),
+        claim: Claim,
         most: &mut Bytes,
-        claim: impl FnOnce() -> Claim,
     ) {
-        let (ledger, bucket, total) = (&at.sales.ceil, at.terms.ceil(), self.handle.total);
-        if !passes_by_any_right(ledger, bucket, total, *most, self.now) {
-            let claim = claim();
-            let due = |bytes| claim.due(ledger, bucket, total, bytes, self.now);
-            if *most == self.bytes || due(*most) > self.now {
-                *most = self.bytes;
-                self.add(steps, Limit::Ceil, due(self.bytes));
-            }
+        let (before, now) = (self.handle.total, self.now);
+        if claim.right.due(ledger, bucket, before, *most, now) > now {
+            self.lacks((steps, limit), (ledger, bucket), claim, most);
         }
     }
 
-    /// The same for the rate of the lender `at`.
-    fn rate(&mut self, steps: usize, at: &Node, claim: Claim, most: &mut Bytes) {
-        let (ledger, bucket) = at.rate();
-        let due = |bytes| claim.due(ledger, bucket, self.handle.total, bytes, self.now);
-        if *most == self.bytes || due(*most) > self.now {
-            *most = self.bytes;
-            self.add(steps, Limit::Rate, due(self.bytes));
+    /// The same, where this claim's right does not suffice for `most`.
+    #[inline(never)]
+    fn lacks(
+        &mut self,
+        (steps, limit): (usize, Limit),
+        (ledger, bucket): (&Ledger, Bucket),
+        claim: Claim,
+        most: &mut Bytes,
+    ) {
+        let (before, now) = (self.handle.total, self.now);
+        let until = claim.due(ledger, bucket, before, *most, now);
+        // By a right for less it may need more of a small bucket than by none.
+        let passes = until <= now
+            || (limit == Limit::Ceil && passes_by_any_right(ledger, bucket, before, *most, now));
+        if passes {
+            return;
         }
+        let until = match *most == self.bytes {
+            true => until,
+            false => claim.due(ledger, bucket, before, self.bytes, now),
+        };
+        *most = self.bytes;
+        self.add(steps, limit, until);
     }
 
     fn end(self) -> Result<(), Lack> {
@@ -105,29 +117,41 @@ impl QueueHandle {
     }
 
     /// When the class has `bytes` at its own rate.
-    #[inline]
+    #[inline(always)]
     pub(super) fn own_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
         if self.is_shared() {
-            return self.own_due_by(self.claim(now), bytes, now);
+            return self.own_due_among_queues(bytes, now);
         }
         let (ledger, bucket) = self.node.rate();
         bucket.due(ledger, self.total, bytes, now)
     }
 
-    /// The same for a claim among the queues of the class.
+    /// The same where other queues send for the class, too.
     #[inline(never)]
+    fn own_due_among_queues(&self, bytes: Bytes, now: Nanos) -> Nanos {
+        self.own_due_by(self.claim(now), bytes, now)
+    }
+
+    /// The same for a claim among the queues of the class.
+    #[inline]
     fn own_due_by(&self, claim: Claim, bytes: Bytes, now: Nanos) -> Nanos {
         let (ledger, bucket) = self.node.rate();
         claim.due(ledger, bucket, self.total, bytes, now)
     }
 
     /// When the class has `bytes` at its own ceiling.
-    #[inline]
+    #[inline(always)]
     pub(super) fn ceil_due(&self, bytes: Bytes, now: Nanos) -> Nanos {
-        let (ledger, bucket) = (&self.node.sales.ceil, self.node.terms.ceil());
-        if !self.is_shared() {
-            return bucket.due(ledger, self.total, bytes, now);
+        if self.is_shared() {
+            return self.ceil_due_among_queues(bytes, now);
         }
+        self.node.terms.ceil().due(&self.node.sales.ceil, self.total, bytes, now)
+    }
+
+    /// The same where other queues send for the class, too.
+    #[inline(never)]
+    fn ceil_due_among_queues(&self, bytes: Bytes, now: Nanos) -> Nanos {
+        let (ledger, bucket) = (&self.node.sales.ceil, self.node.terms.ceil());
         if passes_by_any_right(ledger, bucket, self.total, bytes, now) {
             return Nanos::ZERO;
         }
@@ -214,8 +238,9 @@ impl QueueHandle {
         let mut search = self.search(bytes, now);
         for (steps, at) in self.node.path().enumerate() {
             // Between its queues it has been decided already.
-            let claim = || if steps == 0 { own } else { Claim::ASSURED };
-            search.ceiling(steps, at, &mut { bytes }, claim);
+            let claim = if steps == 0 { own } else { Claim::ASSURED };
+            let ceil = (&at.sales.ceil, at.terms.ceil());
+            search.limit((steps, Limit::Ceil), ceil, claim, &mut { bytes });
         }
         search.end()?;
         self.take(bytes, &Offer::OWN, now)
@@ -288,29 +313,41 @@ impl QueueHandle {
         mut most: Bytes,
         now: Nanos,
     ) -> Result<(Bytes, bool), Lack> {
-        if let Some(right) = self.look_at_ease(lender, most, now) {
-            return Ok((most, right.owes()));
-        }
-        let (own, prio) = (self.claim(now), self.node.prio());
+        let (own, before) = (self.claim(now), self.total);
         let mut search = self.search(least, now);
         let (mut owes, mut lent) = (false, Claim::ASSURED);
-        for (steps, at) in self.node.path().enumerate() {
-            let claim = |limit| Claim::at(limit, at, &self.node, own, now);
+        let (mut next, mut steps) = (Some(&*self.node), 0);
+        while let Some(at) = next {
+            let ceil = (&at.sales.ceil, at.terms.ceil());
+            let mut is_settled = false;
             if steps == lender {
                 // What a ceiling below the lender holds up wants nothing of it yet.
                 if search.last.is_some() {
                     return search.end().map(|()| (least, false));
                 }
-                let claim = claim(at.counted(Limit::Rate));
-                (owes, lent) = (claim.right.owes(), claim.above(prio));
+                let claim = Claim::at(at.counted(Limit::Rate), at, &self.node, own, now);
+                (owes, lent) = (claim.right.owes(), claim.above(self.node.prio()));
                 search.is_late = claim.right.is_late();
-                search.rate(steps, at, claim, &mut most);
+                let apart = at.rate_apart();
+                search.limit((steps, Limit::Rate), apart.unwrap_or(ceil), claim, &mut most);
+                // If the ceiling stands for both, both lack the same.
+                is_settled = apart.is_none();
+                if is_settled && let Some(lack) = &mut search.last {
+                    lack.limit = Limit::Ceil;
+                    search.ceilings |= 1 << steps;
+                }
             }
-            search.ceiling(steps, at, &mut most, || match steps {
-                0 => own,
-                steps if steps > lender => lent,
-                _ => claim(Limit::Ceil),
-            });
+            if steps == 0 {
+                if self.is_shared() || ceil.1.due(ceil.0, before, most, now) > now {
+                    search.lacks((steps, Limit::Ceil), ceil, own, &mut most);
+                }
+            } else if steps > lender {
+                search.limit((steps, Limit::Ceil), ceil, lent, &mut most);
+            } else if !is_settled && !passes_by_any_right(ceil.0, ceil.1, before, most, now) {
+                let claim = Claim::at(Limit::Ceil, at, &self.node, own, now);
+                search.limit((steps, Limit::Ceil), ceil, claim, &mut most);
+            }
+            (next, steps) = (at.parent.as_deref(), steps + 1);
         }
         search.end().map(|()| (most, owes))
     }

@@ -229,7 +229,7 @@ impl Scheduler {
 
     /// The leaf at `place` wants `want` bytes, or at least `least`. It takes turns if it has them
     /// of its own, and waits otherwise.
-    #[inline]
+    #[inline(never)]
     fn wait_for_turn(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
         leaf.least = least.0 as u32;
@@ -247,6 +247,31 @@ impl Scheduler {
         leaf.handle.announce(until, now);
         self.marks[place as usize].state = state;
         leaf.wait(place, until, &mut self.times);
+    }
+
+    /// Prefetches what the next turns need, and tells `others` to do the same.
+    #[inline(never)]
+    fn prefetch_turns(&mut self, others: &mut dyn FnMut(Stage, &[u32])) {
+        let Self { ready, leaves, has_others, .. } = self;
+        ready.look_ahead(|stage, places| {
+            let those = places.iter().filter_map(|place| leaves.get(*place as usize));
+            match stage {
+                // To see whether there is a leaf would be to wait for it.
+                Stage::Leaf => those.for_each(prefetch),
+                Stage::Parts => those.flatten().for_each(|leaf| {
+                    leaf.node().prefetch_own();
+                    if *has_others {
+                        leaf.node().prefetch_shared();
+                    }
+                }),
+                Stage::Turn => those.flatten().for_each(|leaf| {
+                    if let Some(above) = &leaf.node().parent {
+                        above.prefetch_own();
+                    }
+                }),
+            }
+            others(stage, places);
+        });
     }
 }
 
@@ -507,25 +532,8 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
     }
 
     fn look_ahead(&mut self, others: &mut dyn FnMut(Stage, &[u32])) {
-        let Self { ready, leaves, has_others, .. } = self;
-        ready.look_ahead(|stage, places| {
-            let those = places.iter().filter_map(|place| leaves.get(*place as usize));
-            match stage {
-                // To see whether there is a leaf would be to wait for it.
-                Stage::Leaf => those.for_each(prefetch),
-                Stage::Parts => those.flatten().for_each(|leaf| {
-                    leaf.node().prefetch_own();
-                    if *has_others {
-                        leaf.node().prefetch_shared();
-                    }
-                }),
-                Stage::Turn => those.flatten().for_each(|leaf| {
-                    if let Some(above) = &leaf.node().parent {
-                        above.prefetch_own();
-                    }
-                }),
-            }
-            others(stage, places);
-        });
+        if !self.ready.is_prepared() {
+            self.prefetch_turns(others);
+        }
     }
 }

@@ -43,12 +43,16 @@ impl Ready {
         }
     }
 
-    /// Passes the next leaves through the stages, where that is worth it.
+    /// Whether the next leaf has passed all stages, or that is not worth it.
+    #[inline]
+    pub(super) fn is_prepared(&self) -> bool {
+        self.turns.get(self.prios.trailing_zeros() as usize).is_none_or(|turns| !turns.is_due())
+    }
+
+    /// Passes the next leaves through the stages.
     #[inline]
     pub(super) fn look_ahead(&mut self, pass: impl FnMut(Stage, &[u32])) {
-        if let Some(turns) = self.first()
-            && turns.is_due()
-        {
+        if let Some(turns) = self.first() {
             turns.look_ahead(pass);
         }
     }

@@ -156,35 +156,21 @@ impl WaitQueue {
 }
 
 impl Scheduler {
-    /// The leaf at `place`, which has no credit of its own for a while, may borrow until then.
+    /// The leaf at `place`, which has no credit of its own for a while, may borrow until then: it
+    /// waits for all classes above it.
+    #[inline(never)]
     pub(super) fn wait_for_lenders(&mut self, place: u32, now: Nanos) {
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
-        let due = std::mem::take(&mut leaf.own_from);
-        leaf.handle.announce_arrival(due);
+        leaf.handle.announce_arrival(leaf.own_from);
         leaf.handle.node.enter();
-        self.marks[place as usize].state = State::Borrows;
-        leaf.wait(place, due, &mut self.times);
         if !std::mem::replace(&mut leaf.is_queued, true) {
             self.join(place);
         }
-        self.ask_lenders(place, now);
-        self.announce_to_queues(place, now);
-    }
-
-    /// Puts the leaf at `place` into its wait queue.
-    fn join(&mut self, place: u32) {
-        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
-        let queue = leaf.queue;
-        let time = self.time_in(queue, place);
-        self.change(queue, |heap, mut moved| heap.insert(time, Child::leaf(place), &mut moved));
-        self.update(queue);
-    }
-
-    /// The leaf at `place` waits for all classes above it.
-    #[inline]
-    fn ask_lenders(&mut self, place: u32, now: Nanos) {
-        let Self { leaves, queues, lenders, times, .. } = self;
+        let Self { leaves, marks, queues, lenders, times, .. } = self;
         let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return };
+        marks[place as usize].state = State::Borrows;
+        let due = std::mem::take(&mut leaf.own_from);
+        leaf.wait(place, due, times);
         let (mut at, mut steps, mut has_closed) = (leaf.queue, 0, false);
         while let Some(queue) = queues.get_mut(at as usize) {
             steps += 1;
@@ -195,20 +181,32 @@ impl Scheduler {
                 if is_before(time, queue.refused) {
                     // It may have a better right than the one that was refused.
                     queue.lends_from = now;
-                } else if queue.announced[Limit::Rate as usize].is_none() {
-                    queue.announce(Limit::Rate, leaf, queue.lends_from, now);
+                } else {
+                    if queue.announced[Limit::Rate as usize].is_none() {
+                        queue.announce(Limit::Rate, leaf, queue.lends_from, now);
+                    }
+                    queue.schedule(at, times);
                 }
             }
-            if queue.lends_from > now {
-                queue.schedule(at, times);
-            } else {
-                queue.list(at, lenders, now);
-            }
+            queue.list(at, lenders, now);
             at = queue.above;
         }
+        let is_shared = leaf.handle.is_shared();
         if has_closed {
             self.open_above(place, now);
         }
+        if is_shared {
+            self.announce_to_queues(place, now);
+        }
+    }
+
+    /// Puts the leaf at `place` into its wait queue.
+    fn join(&mut self, place: u32) {
+        let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
+        let queue = leaf.queue;
+        let time = self.time_in(queue, place);
+        self.change(queue, |heap, mut moved| heap.insert(time, Child::leaf(place), &mut moved));
+        self.update(queue);
     }
 
     /// Opens the wait queues above the leaf at `place` that could have opened, but were to wait for
