@@ -429,12 +429,10 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
         if self.nothing_passes(now) {
             return None;
         }
-        if let Some(place) = self.ready.pop() {
-            return Some(place);
+        match self.ready.pop() {
+            Some(place) => Some(place),
+            None => self.next_borrower(now),
         }
-        let (place, lender) = self.next_borrower(now)?;
-        self.turn = Turn::Borrows(lender);
-        Some(place)
     }
 
     fn acquire(&mut self, place: u32, least: Bytes, want: Bytes, now: Nanos) -> Option<Grant> {

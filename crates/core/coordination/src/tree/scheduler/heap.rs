@@ -142,25 +142,31 @@ impl Heap {
     #[inline]
     fn sink(&mut self, mut position: usize, moved: &mut impl FnMut(u32, u32)) {
         let entry = self.entries[position];
-        let len = self.entries.len();
         loop {
             let first = position * ARITY + 1;
-            if first >= len {
+            let Some((least, child)) = self.least_of(first) else { break };
+            if !is_before(child.time, entry.time) {
                 break;
             }
-            let mut least = first;
-            for child in first + 1..(first + ARITY).min(len) {
-                if is_before(self.entries[child].time, self.entries[least].time) {
-                    least = child;
-                }
-            }
-            if !is_before(self.entries[least].time, entry.time) {
-                break;
-            }
-            self.put(position, self.entries[least], moved);
+            self.put(position, child, moved);
             position = least;
         }
         self.put(position, entry, moved);
+    }
+
+    /// Of the children from the position `first` on, the one that comes first, and its position.
+    #[inline]
+    fn least_of(&self, first: usize) -> Option<(usize, Entry)> {
+        let children = self.entries.get(first..)?;
+        let earlier = |one: usize, other: usize| {
+            if is_before(children[other].time, children[one].time) { other } else { one }
+        };
+        let least = match children.len() {
+            0 => return None,
+            ARITY.. => earlier(earlier(0, 1), earlier(2, 3)),
+            len => (1..len).fold(0, earlier),
+        };
+        Some((first + least, children[least]))
     }
 }
 

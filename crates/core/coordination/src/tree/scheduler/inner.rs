@@ -109,6 +109,7 @@ impl Scheduler {
     }
 
     /// The leaf at `place` has credit of its own, and something above it lacks it.
+    #[inline(never)]
     pub(super) fn hold(&mut self, place: u32, lack: Lack, now: Nanos) {
         let at = self.queue_above(place, lack.steps);
         let Some(Some(leaf)) = self.leaves.get_mut(place as usize) else { return };
@@ -133,6 +134,7 @@ impl Scheduler {
 
     /// Whether a class above the leaf at `place` holds others up, and with them this leaf, of which
     /// the next packet costs `bytes`.
+    #[inline(never)]
     pub(super) fn is_held_with_others(&mut self, place: u32, bytes: Bytes, now: Nanos) -> bool {
         let Self { marks, leaves, inners, .. } = self;
         let Some(Some(leaf)) = leaves.get_mut(place as usize) else { return false };
@@ -181,6 +183,7 @@ impl Scheduler {
     }
 
     /// A leaf that a class held up, and holds up no longer.
+    #[inline(never)]
     pub(super) fn next_released(&mut self, now: Nanos) -> Option<u32> {
         while let Some(&at) = self.released.front() {
             let inner = &mut self.inners[at as usize];

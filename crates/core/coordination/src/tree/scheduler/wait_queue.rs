@@ -9,7 +9,7 @@
 //! *Wait queues are kept lazily.* A leaf that is served from elsewhere, or runs empty, stays in its
 //! wait queue until it comes first; and so does one whose virtual time has advanced.
 
-use super::Scheduler;
+use super::{Scheduler, Turn};
 use super::calendar::Calendar;
 use super::event::Event;
 use super::heap::{Child, Heap, NOWHERE, is_before};
@@ -369,8 +369,9 @@ impl Scheduler {
         }
     }
 
-    /// The next borrower, and the wait queue of its lender.
-    pub(super) fn next_borrower(&mut self, now: Nanos) -> Option<(u32, u32)> {
+    /// The next borrower, of which it is the turn.
+    #[inline(never)]
+    pub(super) fn next_borrower(&mut self, now: Nanos) -> Option<u32> {
         while let Some(lender) = self.lenders.first() {
             if let Some(LetsPass { until, depth, prio }) = self.lets_pass {
                 let queue = &self.queues[lender as usize];
@@ -381,7 +382,8 @@ impl Scheduler {
                 }
             }
             if let Some(place) = self.first_borrower(lender) {
-                return Some((place, lender));
+                self.turn = Turn::Borrows(lender);
+                return Some(place);
             }
             self.unlist(lender);
         }
@@ -400,6 +402,7 @@ impl Scheduler {
 
     /// Buys `want` bytes, or at least `least`, for the leaf at `place` from the class of the wait
     /// queue `lender`. Where others go first there, also from those above it.
+    #[inline(never)]
     pub(super) fn borrow(
         &mut self,
         place: u32,
