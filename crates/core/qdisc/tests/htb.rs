@@ -15,11 +15,14 @@ type Credits = Arc<Mutex<BTreeMap<u32, u64>>>;
 struct Leaves {
     classes: Arc<Mutex<BTreeMap<u32, u8>>>,
     credits: Credits,
+    /// How much of each grant is lent.
+    lent: Arc<Mutex<u64>>,
 }
 
 struct Meter {
     class: u32,
     credits: Credits,
+    lent: Arc<Mutex<u64>>,
 }
 
 /// A class without credit asks again after this.
@@ -34,7 +37,8 @@ impl ClassMeter for Meter {
             return Err(now + LATER);
         }
         *credit -= bytes;
-        Ok(Grant::own(Bytes(bytes)))
+        let lent = *self.lent.lock().unwrap();
+        Ok(Grant { bytes: Bytes(bytes), lent: Bytes(lent), lender: u8::from(lent > 0) })
     }
 
     fn give_back(&mut self, bytes: Bytes) {
@@ -71,7 +75,8 @@ impl Meters for Leaves {
     }
 
     fn meter(&self, id: u32) -> Option<Box<dyn ClassMeter>> {
-        Some(Box::new(Meter { class: id, credits: Arc::clone(&self.credits) }))
+        let (credits, lent) = (Arc::clone(&self.credits), Arc::clone(&self.lent));
+        Some(Box::new(Meter { class: id, credits, lent }))
     }
 
     fn reading(&self) -> Reading {
@@ -218,6 +223,18 @@ fn packets_of_a_removed_class_leave_without_one() {
     bench.pay(2, 1_000);
     bench.now += LATER;
     assert_eq!(bench.poll(8), (vec![1], Next::Held(bench.now + LATER)), "it lingers");
+}
+
+#[test]
+fn packets_count_as_lent_once_the_class_s_own_credit_is_used() {
+    let mut bench = Bench::new(&[(1, 0)], 0);
+    *bench.leaves.lent.lock().unwrap() = 1_000;
+    [1, 1, 1].into_iter().for_each(|class| bench.offer(class));
+    bench.pay(1, 2_000);
+    assert_eq!(bench.poll(8).0, [0, 1]);
+    let root = &bench.stats()[0];
+    let figures = &root.detail.as_ref().unwrap().htb().unwrap().leaves[&1];
+    assert_eq!(figures.granted[..2], [1, 1], "of its own, and of the class above it");
 }
 
 #[test]

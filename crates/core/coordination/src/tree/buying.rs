@@ -4,7 +4,7 @@
 //! what goes first? If so, credit is taken at each of them ([`Node::take`]), which is whole or has
 //! no effect. If not, the class that has credit last is what the leaf waits for.
 
-use super::claim::{Claim, Right, passes_by_any_right};
+use super::claim::{Claim, Right, due_by_any_right, passes_by_any_right};
 use super::node::{Limit, Node};
 use super::purchase::Offer;
 use super::queue_handle::QueueHandle;
@@ -215,12 +215,12 @@ impl QueueHandle {
         if bytes < own + least {
             return None;
         }
-        let right = self.look_at_ease(1, bytes, now)?;
+        let lent = bytes - own;
+        let right = self.lent_besides(own, lent, now)?;
         let offer = Offer { own, lender: 1, owes: right.owes() };
         if !self.node.take(bytes, self.total, &offer, now) {
             return None;
         }
-        let lent = bytes - own;
         self.node.enter();
         self.bought(bytes, now);
         self.advance(1, lent, now);
@@ -352,37 +352,33 @@ impl QueueHandle {
         search.end().map(|()| (most, owes))
     }
 
-    /// By what right the class `lender` above this one lends `bytes`, if all let them pass, and no
-    /// other queue sends for this class. `None` says nothing.
+    /// By what right the class directly above this one lends `lent` bytes that follow `own` ones,
+    /// if all let them pass. No other queue sends for this class.
     #[inline]
-    fn look_at_ease(&self, lender: usize, bytes: Bytes, now: Nanos) -> Option<Right> {
-        let (node, before) = (&self.node, self.total);
-        if self.is_shared() || node.terms.ceil().due(&node.sales.ceil, before, bytes, now) > now {
+    fn lent_besides(&self, own: Bytes, lent: Bytes, now: Nanos) -> Option<Right> {
+        let (node, total) = (&self.node, self.total);
+        if node.terms.ceil().due(&node.sales.ceil, total, own + lent, now) > now {
             return None;
         }
-        let mut right = Right::Assured;
-        let mut above = node.parent.as_deref();
-        let mut steps = 1;
-        while let Some(at) = above {
-            let is_apart = at.rate_apart();
-            let ceil = (&at.sales.ceil, at.terms.ceil());
-            if steps == lender {
-                let (ledger, bucket) = is_apart.unwrap_or(ceil);
-                right = Claim::at(at.counted(Limit::Rate), at, node, Claim::ASSURED, now).right;
-                if right.due(ledger, bucket, before, bytes, now) > now {
-                    return None;
-                }
-            }
-            let passes = match steps == lender && is_apart.is_none() {
-                // It has sold it already.
-                true => true,
-                false => passes_by_any_right(ceil.0, ceil.1, before, bytes, now),
-            };
-            if !passes {
+        let before = total.wrapping_add(own.0);
+        let has = |due: Nanos, bucket: Bucket| due + bucket.pace.span(total, own) <= now;
+        let lender = node.parent.as_deref()?;
+        let ceil = (&lender.sales.ceil, lender.terms.ceil());
+        let apart = lender.rate_apart();
+        let (ledger, bucket) = apart.unwrap_or(ceil);
+        let limit = lender.counted(Limit::Rate);
+        let right = Claim::at(limit, lender, node, Claim::ASSURED, now).right;
+        if !has(right.due(ledger, bucket, before, lent, now), bucket) {
+            return None;
+        }
+        // Where the ceiling stands for both, it has let them pass already.
+        let mut next = if apart.is_some() { Some(lender) } else { lender.parent.as_deref() };
+        while let Some(at) = next {
+            let bucket = at.terms.ceil();
+            if !has(due_by_any_right(&at.sales.ceil, bucket, before, lent, now), bucket) {
                 return None;
             }
-            above = at.parent.as_deref();
-            steps += 1;
+            next = at.parent.as_deref();
         }
         Some(right)
     }

@@ -224,11 +224,22 @@ impl Claim {
 #[inline]
 pub(super) fn passes_by_any_right(
     ledger: &Ledger,
-    Bucket { pace, depth }: Bucket,
+    bucket: Bucket,
     before: u64,
     bytes: Bytes,
     now: Nanos,
 ) -> bool {
-    let (span, frame) = (pace.span(before, bytes), pace.span(0, FRAME));
-    ledger.due(Right::without(true, true).least(span.max(frame), frame, depth), depth, now) <= now
+    due_by_any_right(ledger, bucket, before, bytes, now) <= now
+}
+
+/// When it does.
+#[inline]
+pub(super) fn due_by_any_right(
+    ledger: &Ledger,
+    bucket: Bucket,
+    before: u64,
+    bytes: Bytes,
+    now: Nanos,
+) -> Nanos {
+    Right::without(true, true).due(ledger, bucket, before, bytes, now)
 }

@@ -193,6 +193,61 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// What a class buys and borrows at once costs it what it would have one after the other.
+        #[test]
+        fn a_class_that_buys_and_borrows_at_once_pays_for_both(
+            rate in 1_000u64..20_000,
+            ceil in 20_000u64..40_000,
+            above in [20_000u64..80_000, 1_000u64..20_000],
+            burst in [3_000u64..60_000, 3_000u64..60_000],
+            steps in prop::collection::vec((64u64..1_515, 0u64..9_000, 0u64..5, 0u64..2_000), 1..60),
+        ) {
+            let above = ([above[1], above[0]], burst);
+            let [node, twin] = std::array::from_fn(|_| leaf(([rate, ceil], burst), above));
+            let [mut one, mut other] = [&node, &twin].map(|node| QueueHandle::new(Arc::clone(node)));
+            one.set_active(true);
+            other.set_active(true);
+            let mut now = NOW;
+            for (least, more, back, micros) in steps {
+                now += Nanos::from_micros(micros);
+                let (least, want) = (Bytes(least), Bytes(least + more));
+                let bought = one.buy_own_and_more(least, want, || true, now);
+                if let Ok((bytes, lent)) = bought {
+                    prop_assert!(least <= bytes && bytes <= want && lent < bytes);
+                    prop_assert_eq!(other.buy_own(bytes - lent, bytes - lent, now), Ok(bytes - lent));
+                    if lent > Bytes::ZERO {
+                        prop_assert_eq!(other.borrow(1, lent, lent, now), Ok(lent));
+                    }
+                    let back = Bytes(back * 100).min(bytes);
+                    for handle in [&mut one, &mut other] {
+                        handle.give_back(1, back.min(lent));
+                        handle.give_back(0, back - lent);
+                    }
+                }
+                prop_assert_eq!(node.tokens(now), twin.tokens(now));
+                let times = [&node, &twin].map(|node| Limit::BOTH.map(|limit| node.time(1, limit)));
+                prop_assert_eq!(times[0], times[1]);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_ceiling_lets_pass_is_borrowed_in_the_same_turn_if_it_is_lent() {
+        // Two frames in 250 us at the ceiling, and one at the rate.
+        let limits = ([50_000, 100_000], [9_000, 30_000]);
+        let buy = |is_lent| {
+            let node = leaf(limits, ([1_000_000; 2], [250_000; 2]));
+            let mut handle = QueueHandle::new(node);
+            handle.set_active(true);
+            while handle.buy_own(PACKET, PACKET, NOW).is_ok() {}
+            let later = NOW + Nanos::from_micros(300);
+            handle.buy_own_and_more(PACKET, Bytes(3 * PACKET.0), || is_lent, later)
+        };
+        assert_eq!(buy(false), Ok((PACKET, Bytes::ZERO)));
+        assert_eq!(buy(true), Ok((Bytes(2 * PACKET.0), PACKET)));
+    }
+
     #[test]
     fn what_the_classes_above_do_not_let_pass_is_not_sold() {
         let node = leaf(([9_000; 2], [90_000; 2]), ([1_000; 2], [9_000; 2]));
@@ -245,6 +300,43 @@ mod loom_tests {
             let span = node.terms.ceil().pace.span(0, PACKET).0 as i64;
             assert_eq!(before.map(|level| level - i64::from(bought) * span), levels());
             assert_eq!(bought, 2, "there is credit for three");
+        });
+    }
+
+    /// A class buys and borrows at once while another thread does the same. Only one finds enough
+    /// at the class above; the other gives back also what it had of its own.
+    #[test]
+    fn loom_what_is_bought_and_borrowed_at_once_is_sold_once_or_given_back() {
+        let mut model = Builder::new();
+        model.preemption_bound = Some(2);
+        model.check(|| {
+            let own = ([5_000, 40_000], [9_000, 40_000]);
+            let node = leaf(own, ([10_000; 2], [6_500; 2]));
+            let root = node.parent.as_ref().unwrap();
+            let levels = |at: &Node| {
+                let (rate, bucket) = at.rate();
+                let ceil = at.sales.ceil.level(at.terms.ceil().depth, NOW);
+                [rate.level(bucket.depth, NOW), ceil]
+            };
+            let before = [&node, root].map(|at| levels(at));
+            let both = Bytes(3 * PACKET.0);
+            let offer = || Offer { own: PACKET, lender: 1, owes: false };
+            let other = {
+                let node = Arc::clone(&node);
+                thread::spawn(move || u64::from(node.take(both, 0, &offer(), NOW)))
+            };
+            let bought = u64::from(node.take(both, 0, &offer(), NOW)) + other.join().unwrap();
+            assert_eq!(bought, 1, "there is credit for four packets");
+            let span =
+                |bucket: Bucket, packets| bucket.pace.span(0, Bytes(packets * PACKET.0)).0 as i64;
+            let due = [&node, root].map(|at| [at.rate().1, at.terms.ceil()]);
+            for (at, packets) in [[1, 3], [3, 3]].into_iter().enumerate() {
+                let after = levels([&node, root][at]);
+                for limit in 0..2 {
+                    let sold = before[at][limit] - after[limit];
+                    assert_eq!(sold, span(due[at][limit], packets[limit]));
+                }
+            }
         });
     }
 }

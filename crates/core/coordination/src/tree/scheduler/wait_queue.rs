@@ -9,12 +9,12 @@
 //! *Wait queues are kept lazily.* A leaf that is served from elsewhere, or runs empty, stays in its
 //! wait queue until it comes first; and so does one whose virtual time has advanced.
 
-use super::{Scheduler, Turn};
 use super::calendar::Calendar;
 use super::event::Event;
 use super::heap::{Child, Heap, NOWHERE, is_before};
 use super::leaf::{Leaf, NONE, State};
 use super::lenders::Lenders;
+use super::{Scheduler, Turn};
 use crate::sync::Ordering;
 use crate::tree::buying::Lack;
 use crate::tree::node::{Limit, Node};
