@@ -212,7 +212,8 @@ impl QueueHandle {
         now: Nanos,
     ) -> Option<Bytes> {
         let bytes = self.node.batch(Limit::Ceil, least, want);
-        if bytes < own + least {
+        // A class whose rate is its ceiling borrows nothing.
+        if bytes < own + least || self.node.rate_apart().is_none() {
             return None;
         }
         let lent = bytes - own;

@@ -205,7 +205,8 @@ mod tests {
         ) {
             let above = ([above[1], above[0]], burst);
             let [node, twin] = std::array::from_fn(|_| leaf(([rate, ceil], burst), above));
-            let [mut one, mut other] = [&node, &twin].map(|node| QueueHandle::new(Arc::clone(node)));
+            let handle = |node| QueueHandle::new(Arc::clone(node));
+            let [mut one, mut other] = [&node, &twin].map(handle);
             one.set_active(true);
             other.set_active(true);
             let mut now = NOW;
@@ -215,7 +216,8 @@ mod tests {
                 let bought = one.buy_own_and_more(least, want, || true, now);
                 if let Ok((bytes, lent)) = bought {
                     prop_assert!(least <= bytes && bytes <= want && lent < bytes);
-                    prop_assert_eq!(other.buy_own(bytes - lent, bytes - lent, now), Ok(bytes - lent));
+                    let own = bytes - lent;
+                    prop_assert_eq!(other.buy_own(own, own, now), Ok(own));
                     if lent > Bytes::ZERO {
                         prop_assert_eq!(other.borrow(1, lent, lent, now), Ok(lent));
                     }
@@ -246,6 +248,20 @@ mod tests {
         };
         assert_eq!(buy(false), Ok((PACKET, Bytes::ZERO)));
         assert_eq!(buy(true), Ok((Bytes(2 * PACKET.0), PACKET)));
+    }
+
+    #[test]
+    fn a_class_whose_rate_is_its_ceiling_borrows_nothing() {
+        // What is bought at once is less than a batch, because of the class above.
+        let node = leaf(([200_000; 2], [30_000; 2]), ([200_000; 2], [9_000; 2]));
+        let mut handle = QueueHandle::new(Arc::clone(&node));
+        handle.set_active(true);
+        let before = node.tokens(NOW);
+        let (least, want) = (Bytes(700), Bytes(6_000));
+        let (bytes, lent) = handle.buy_own_and_more(least, want, || true, NOW).unwrap();
+        assert!(bytes < want && lent == Bytes::ZERO, "{bytes:?}, {lent:?}");
+        let span = node.terms.ceil().pace.span(0, bytes).0 as i64;
+        assert_eq!(before[0][1] - node.tokens(NOW)[0][1], span, "it is paid once");
     }
 
     #[test]

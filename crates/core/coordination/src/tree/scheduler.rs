@@ -11,7 +11,9 @@
 //!
 //! *Order, as in HTB.* Classes with credit of their own take turns, better priorities first. Then
 //! the lenders lend, the lowest first, the best priority first, and within a priority to the class
-//! with the least virtual time.
+//! with the least virtual time. A class that is held up by its own ceiling only, because nobody
+//! waits for the class above it, borrows already in the turn in which it has credit of its own:
+//! otherwise it would have two turns for each group of packets.
 //!
 //! *Between queues* the first of each wait queue stands for all: it compares virtual times with
 //! those of other queues ([`claim`](super::claim)), and what it waits for is announced to them. A
