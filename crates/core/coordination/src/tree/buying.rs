@@ -367,6 +367,10 @@ impl QueueHandle {
         let ceil = (&lender.sales.ceil, lender.terms.ceil());
         let apart = lender.rate_apart();
         let (ledger, bucket) = apart.unwrap_or(ceil);
+        // Even one that is owed a frame needs this much.
+        if !has(Right::Owed(0).due(ledger, bucket, before, lent, now), bucket) {
+            return None;
+        }
         let limit = lender.counted(Limit::Rate);
         let right = Claim::at(limit, lender, node, Claim::ASSURED, now).right;
         if !has(right.due(ledger, bucket, before, lent, now), bucket) {

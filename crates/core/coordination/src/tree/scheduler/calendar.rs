@@ -51,6 +51,8 @@ pub(super) struct Calendar {
     first_number: u32,
     /// Which slots have entries, a bit for each.
     filled: [u64; SLOTS / WORD],
+    /// Which of these words are not zero.
+    words: u16,
     far: Times,
 }
 
@@ -65,6 +67,7 @@ impl Default for Calendar {
             first: Nanos::MAX,
             first_number: NONE,
             filled: [0; SLOTS / WORD],
+            words: 0,
             far: Times::default(),
         }
     }
@@ -102,6 +105,7 @@ impl Calendar {
             None => self.add(entry),
         };
         self.filled[slot / WORD] |= 1 << (slot % WORD);
+        self.words |= 1 << (slot / WORD);
     }
 
     /// The place of `entry`, which is more than there have been at a time before.
@@ -111,21 +115,33 @@ impl Calendar {
         self.entries.len() as u32 - 1
     }
 
+    /// The slot has no entries left.
+    fn mark_empty(&mut self, slot: usize) {
+        let word = slot / WORD;
+        self.filled[word] &= !(1 << (slot % WORD));
+        if self.filled[word] == 0 {
+            self.words &= !(1 << word);
+        }
+    }
+
     /// The first tick of which the slot has entries.
     fn first_tick(&self) -> Option<u64> {
-        let head = self.head as usize % SLOTS;
-        // The word of the head is looked at twice: from the head on, and in the end before it.
-        let words = (0..=SLOTS / WORD).map(|word| (head / WORD + word) % (SLOTS / WORD));
-        let mut mask = u64::MAX << (head % WORD);
-        for word in words {
-            let bits = self.filled[word] & mask;
-            if bits != 0 {
-                let slot = word * WORD + bits.trailing_zeros() as usize;
-                return Some(self.head + ((slot + SLOTS - head) % SLOTS) as u64);
-            }
-            mask = u64::MAX;
+        if self.words == 0 {
+            return None;
         }
-        None
+        let head = self.head as usize % SLOTS;
+        let first = head / WORD;
+        let bits = self.filled[first] & u64::MAX << (head % WORD);
+        let (word, bits) = if bits != 0 {
+            (first, bits)
+        } else {
+            // From the next word on, and in the end what is before the head in its word.
+            let next = self.words.rotate_right(first as u32 + 1).trailing_zeros() as usize;
+            let word = (first + 1 + next) % (SLOTS / WORD);
+            (word, self.filled[word])
+        };
+        let slot = word * WORD + bits.trailing_zeros() as usize;
+        Some(self.head + ((slot + SLOTS - head) % SLOTS) as u64)
     }
 
     /// The first time, and what comes then.
@@ -187,7 +203,7 @@ impl Calendar {
                 self.part(list, now);
             }
             if self.slots[slot] == NONE {
-                self.filled[slot / WORD] &= !(1 << (slot % WORD));
+                self.mark_empty(slot);
             }
             self.due != NONE
         } else {
@@ -228,9 +244,7 @@ impl Calendar {
 
     /// Takes out the first, which is `number`, and comes at `at`.
     pub(super) fn take_first(&mut self, at: Nanos, number: u32) {
-        if let Some(tick) = self.first_tick()
-            && self.take_from(tick as usize % SLOTS, at, number)
-        {
+        if self.take_from(tick(at).max(self.head) as usize % SLOTS, at, number) {
             self.first = UNKNOWN;
         } else if self.far.first() == Some(at) {
             self.far.pop();
@@ -247,7 +261,7 @@ impl Calendar {
                     None => self.slots[slot] = next,
                 }
                 if self.slots[slot] == NONE {
-                    self.filled[slot / WORD] &= !(1 << (slot % WORD));
+                    self.mark_empty(slot);
                 }
                 self.entries[at as usize].next = std::mem::replace(&mut self.vacant, at);
                 return true;
@@ -268,7 +282,7 @@ impl Calendar {
                 at = next;
             }
             if self.slots[slot] == NONE {
-                self.filled[slot / WORD] &= !(1 << (slot % WORD));
+                self.mark_empty(slot);
             }
         }
         self.first = UNKNOWN;
