@@ -166,18 +166,19 @@ impl QueueHandle {
 
     /// Buys `least` bytes, or up to `want`, of what the class has of its own.
     pub(super) fn buy_own(&mut self, least: Bytes, want: Bytes, now: Nanos) -> Result<Bytes, Lack> {
-        self.buy_own_and_more(least, want, || false, now).map(|(bytes, _)| bytes)
+        self.buy_own_and_more(least, want, (|| false, true), now).map(|(bytes, _)| bytes)
     }
 
     /// The same. If that is less than its ceiling lets pass, the class would come back at once to
     /// borrow: where the one directly above it lends at once (`is_lent`), it buys the rest of a
-    /// batch from that. Returns how much in all, and how much of it is lent.
+    /// batch from that. Returns how much in all, and how much of it is lent. Whether it is lent is
+    /// asked first if that is in the nearest cache (`is_near`), and last otherwise.
     #[inline]
     pub(super) fn buy_own_and_more(
         &mut self,
         least: Bytes,
         want: Bytes,
-        is_lent: impl FnOnce() -> bool,
+        (is_lent, is_near): (impl Fn() -> bool, bool),
         now: Nanos,
     ) -> Result<(Bytes, Bytes), Lack> {
         self.join();
@@ -187,8 +188,8 @@ impl QueueHandle {
         if is_assured && let Some(own) = self.node.offer_own(least, want, self.total, now) {
             if own < want
                 && !self.is_shared()
-                && is_lent()
-                && let Some(lent) = self.buy_and_borrow(own, least, want, now)
+                && (!is_near || is_lent())
+                && let Some(lent) = self.buy_and_borrow(own, least, want, is_lent, now)
             {
                 return Ok((own + lent, lent));
             }
@@ -209,6 +210,7 @@ impl QueueHandle {
         own: Bytes,
         least: Bytes,
         want: Bytes,
+        is_lent: impl FnOnce() -> bool,
         now: Nanos,
     ) -> Option<Bytes> {
         let bytes = self.node.batch(Limit::Ceil, least, want);
@@ -217,7 +219,7 @@ impl QueueHandle {
             return None;
         }
         let lent = bytes - own;
-        let right = self.lent_besides(own, lent, now)?;
+        let right = self.lent_besides(own, lent, is_lent, now)?;
         let offer = Offer { own, lender: 1, owes: right.owes() };
         if !self.node.take(bytes, self.total, &offer, now) {
             return None;
@@ -356,7 +358,13 @@ impl QueueHandle {
     /// By what right the class directly above this one lends `lent` bytes that follow `own` ones,
     /// if all let them pass. No other queue sends for this class.
     #[inline]
-    fn lent_besides(&self, own: Bytes, lent: Bytes, now: Nanos) -> Option<Right> {
+    fn lent_besides(
+        &self,
+        own: Bytes,
+        lent: Bytes,
+        is_lent: impl FnOnce() -> bool,
+        now: Nanos,
+    ) -> Option<Right> {
         let (node, total) = (&self.node, self.total);
         if node.terms.ceil().due(&node.sales.ceil, total, own + lent, now) > now {
             return None;
@@ -367,8 +375,9 @@ impl QueueHandle {
         let ceil = (&lender.sales.ceil, lender.terms.ceil());
         let apart = lender.rate_apart();
         let (ledger, bucket) = apart.unwrap_or(ceil);
-        // Even one that is owed a frame needs this much.
-        if !has(Right::Owed(0).due(ledger, bucket, before, lent, now), bucket) {
+        // Even one that is owed a frame needs this much. Where it is not there, no more cache lines
+        // are touched than by a purchase of its own.
+        if !has(Right::Owed(0).due(ledger, bucket, before, lent, now), bucket) || !is_lent() {
             return None;
         }
         let limit = lender.counted(Limit::Rate);

@@ -213,7 +213,7 @@ mod tests {
             for (least, more, back, micros) in steps {
                 now += Nanos::from_micros(micros);
                 let (least, want) = (Bytes(least), Bytes(least + more));
-                let bought = one.buy_own_and_more(least, want, || true, now);
+                let bought = one.buy_own_and_more(least, want, (|| true, false), now);
                 if let Ok((bytes, lent)) = bought {
                     prop_assert!(least <= bytes && bytes <= want && lent < bytes);
                     let own = bytes - lent;
@@ -244,7 +244,7 @@ mod tests {
             handle.set_active(true);
             while handle.buy_own(PACKET, PACKET, NOW).is_ok() {}
             let later = NOW + Nanos::from_micros(300);
-            handle.buy_own_and_more(PACKET, Bytes(3 * PACKET.0), || is_lent, later)
+            handle.buy_own_and_more(PACKET, Bytes(3 * PACKET.0), (|| is_lent, true), later)
         };
         assert_eq!(buy(false), Ok((PACKET, Bytes::ZERO)));
         assert_eq!(buy(true), Ok((Bytes(2 * PACKET.0), PACKET)));
@@ -258,7 +258,7 @@ mod tests {
         handle.set_active(true);
         let before = node.tokens(NOW);
         let (least, want) = (Bytes(700), Bytes(6_000));
-        let (bytes, lent) = handle.buy_own_and_more(least, want, || true, NOW).unwrap();
+        let (bytes, lent) = handle.buy_own_and_more(least, want, (|| true, true), NOW).unwrap();
         assert!(bytes < want && lent == Bytes::ZERO, "{bytes:?}, {lent:?}");
         let span = node.terms.ceil().pace.span(0, bytes).0 as i64;
         assert_eq!(before[0][1] - node.tokens(NOW)[0][1], span, "it is paid once");

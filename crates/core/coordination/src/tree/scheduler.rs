@@ -62,6 +62,9 @@ const TIMES_A_LEAF: usize = 2;
 /// which its class lets those pass that it holds up.
 const TIMES_A_QUEUE: usize = 5;
 
+/// So few wait queues are in the nearest cache.
+const NEAR: usize = 64;
+
 /// How the leaf comes to its turn that has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
@@ -459,7 +462,7 @@ impl narrows_qdisc::htb::Scheduler for Scheduler {
                 && self.holding == 0
                 && self.lets_pass.is_none()
         };
-        match leaf.handle.buy_own_and_more(least, want, is_lent, now) {
+        match leaf.handle.buy_own_and_more(least, want, (is_lent, queues.len() <= NEAR), now) {
             Ok((bytes, lent)) => {
                 (self.steps, self.lent) = (usize::from(lent > Bytes::ZERO), lent);
                 if leaf.announced != 0 {
