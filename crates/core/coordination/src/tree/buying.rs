@@ -172,7 +172,7 @@ impl QueueHandle {
     /// The same. If that is less than its ceiling lets pass, the class would come back at once to
     /// borrow: where the one directly above it lends at once (`is_lent`), it buys the rest of a
     /// batch from that. Returns how much in all, and how much of it is lent. Whether it is lent is
-    /// asked first if that is in the nearest cache (`is_near`), and last otherwise.
+    /// asked first if that is in a cache (`is_near`), and last otherwise.
     #[inline]
     pub(super) fn buy_own_and_more(
         &mut self,

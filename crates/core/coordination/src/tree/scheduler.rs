@@ -62,8 +62,8 @@ const TIMES_A_LEAF: usize = 2;
 /// which its class lets those pass that it holds up.
 const TIMES_A_QUEUE: usize = 5;
 
-/// So few wait queues are in the nearest cache.
-const NEAR: usize = 64;
+/// So few wait queues stay in a cache.
+const NEAR: usize = 256;
 
 /// How the leaf comes to its turn that has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
