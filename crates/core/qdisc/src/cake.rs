@@ -194,8 +194,10 @@ impl Cake {
     /// then.
     #[inline]
     fn when(&self, when: Nanos, now: Nanos) -> Nanos {
-        let frame = Bytes(u64::from(self.config.frame));
-        let due = self.coalescing.until(when, frame, self.backlog.bytes - frame);
+        let longest = Bytes(u64::from(self.config.frame));
+        let usual = Bytes(self.backlog.bytes.0 / u64::from(self.backlog.packets.max(1)));
+        let behind = self.backlog.bytes - usual;
+        let due = self.coalescing.until_one_of(when, [usual, longest], behind);
         due.min(now + self.coalescing.longest_unseen())
     }
 

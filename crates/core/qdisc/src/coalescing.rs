@@ -52,8 +52,10 @@ pub(crate) struct Coalescing {
     deep: (Bytes, Nanos),
     /// The smaller one of the two whole buckets.
     bucket: Bytes,
-    /// The highest cost of a packet at which a departure may wait.
+    /// The highest cost of a packet at which a departure may wait,
     dearest: Bytes,
+    /// and of the usual one.
+    usual: Bytes,
     /// For how long arrivals may go unseen.
     unseen: Nanos,
 }
@@ -80,8 +82,8 @@ impl Coalescing {
         let earned = shape.rate.bytes_in(time);
         let deep = (Bytes(shape.rate.bytes_in(if_deep).0 * DEEP), if_deep);
         let bucket = shape.peak.map_or(shape.burst, |peak| peak.mtu.min(shape.burst));
-        Self { time, earned, deep, bucket, dearest: Bytes::ZERO, unseen: longest }
-            .of_bucket(Share::WHOLE)
+        let (dearest, usual) = (Bytes::ZERO, Bytes(u64::MAX));
+        Self { time, earned, deep, bucket, dearest, usual, unseen: longest }.of_bucket(Share::WHOLE)
     }
 
     /// That of a queue which has this `part` of the bucket.
@@ -89,11 +91,10 @@ impl Coalescing {
         Self { dearest: Bytes(part.of(self.bucket).0 / PACKETS), ..self }
     }
 
-    /// For a limit's only queue: no other queue departs meanwhile, so it sends packets of its own,
-    /// and arrivals wait for the same rate.
+    /// For a limit's only queue: no other queue departs meanwhile, so two packets of its own have
+    /// to come of the wait, and arrivals wait for the same rate.
     pub(crate) fn alone(self) -> Self {
-        let dearest = self.dearest.min(Bytes(self.earned.0 / 2));
-        Self { dearest, unseen: Nanos::MAX, ..self }
+        Self { usual: Bytes(self.earned.0 / 2), unseen: Nanos::MAX, ..self }
     }
 
     /// For how long arrivals may go unseen where some of them need not wait for their queue's
@@ -106,9 +107,21 @@ impl Coalescing {
     /// bytes queued behind it.
     #[inline]
     pub(crate) fn until(&self, at: Nanos, cost: Bytes, behind: Bytes) -> Nanos {
-        let stands = behind >= cost.max(self.earned);
+        self.until_one_of(at, [cost, cost], behind)
+    }
+
+    /// When to ask again for one of a queue's packets that may leave at `at`: the longest costs
+    /// `longest`, most `usual`, and `behind` bytes are queued behind it.
+    #[inline]
+    pub(crate) fn until_one_of(
+        &self,
+        at: Nanos,
+        [usual, longest]: [Bytes; 2],
+        behind: Bytes,
+    ) -> Nanos {
+        let stands = behind >= usual.max(self.earned);
         let (deep, if_deep) = self.deep;
-        if !stands || cost > self.dearest {
+        if !stands || longest > self.dearest || usual > self.usual {
             at
         } else if behind >= deep {
             at + if_deep
@@ -180,12 +193,13 @@ mod tests {
 
     #[test]
     fn an_only_queue_waits_where_two_packets_come_of_it() {
-        let until = |mbit| {
+        let until = |mbit, usual| {
             let coalescing = Coalescing::beside_light_flows(&shape(mbit, 1_000_000), FULL).alone();
-            coalescing.until(AT, FULL, MANY)
+            coalescing.until_one_of(AT, [Bytes(usual), FULL], MANY)
         };
-        assert_eq!(until(100), AT);
-        assert_eq!(until(250), AT + Nanos::from_micros(100));
+        let least = AT + Nanos::from_micros(100);
+        assert_eq!((until(100, 1514), until(250, 1514)), (AT, least));
+        assert_eq!((until(100, 626), until(100, 625)), (AT, least));
     }
 
     #[test]
