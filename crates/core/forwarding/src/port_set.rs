@@ -24,6 +24,19 @@ impl PortSet {
         self.0 &= !(1 << port.index());
     }
 
+    /// These and `others`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether `others` has all of these.
+    #[inline(always)]
+    pub const fn is_within(self, others: Self) -> bool {
+        self.0 & !others.0 == 0
+    }
+
     /// Puts `port` in.
     #[inline(always)]
     pub const fn insert(&mut self, port: PortId) {
@@ -44,5 +57,16 @@ mod tests {
         let mut set = PortSet::ALL;
         set.remove(one);
         assert!(set.has(last) && !set.has(one));
+    }
+
+    #[test]
+    fn two_sets_together_have_what_one_of_them_has() {
+        let [mut one, mut other] = [PortSet::NONE; 2];
+        one.insert(PortId::FIRST);
+        other.insert(PortId::SECOND);
+        let both = one.and(other);
+        assert!(both.has(PortId::FIRST) && both.has(PortId::SECOND));
+        assert!(one.is_within(both) && other.is_within(both) && PortSet::NONE.is_within(one));
+        assert!(!both.is_within(one) && !one.is_within(other));
     }
 }

@@ -461,6 +461,13 @@ impl<Q: Queue> Io for XdpIo<Q> {
         Some(egress)
     }
 
+    #[inline]
+    fn prefetch_egress(&self, packet: PacketId) {
+        if let Some(first) = self.frames.before(packet, EGRESS_PORT_BYTES).first() {
+            narrows_cpu::prefetch(first);
+        }
+    }
+
     fn route_of(&self, packet: PacketId) -> Option<RouteTaken> {
         route_taken(self.frames.before(packet, ROUTE_TAKEN_BYTES), self.seal)
     }

@@ -53,6 +53,10 @@ pub trait Io {
         None
     }
 
+    /// Touches what [`egress_of`](Io::egress_of) reads of `packet`, which will soon be asked. The
+    /// processor does not wait for it.
+    fn prefetch_egress(&self, _packet: PacketId) {}
+
     /// The route that `packet` takes, for filters. Asked only where one wants to know. `None` if no
     /// route is known, as on a wire.
     fn route_of(&self, _packet: PacketId) -> Option<RouteTaken> {

@@ -15,6 +15,7 @@ mod filters;
 mod heaviest;
 mod installation;
 mod io;
+mod lately;
 mod round_trips;
 mod summary;
 mod worker;

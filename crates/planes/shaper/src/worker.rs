@@ -14,6 +14,7 @@
 
 use crate::filters::Filters;
 use crate::io::Io;
+use crate::lately::Lately;
 use crate::round_trips::RoundTrips;
 use crate::{Beyond, Delays, Heaviest, HeaviestReport};
 use narrows_classify::Classification;
@@ -35,6 +36,11 @@ pub const BATCH: usize = 64;
 /// ([`Pause::listen`]), at most: a quarter of the time in which a million packets per second fill
 /// a ring of 2048. The caller of [`Worker::step`] must keep to it.
 pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
+
+/// The longest time for which a router's worker does not look at a port whose packets lately all
+/// wait for their rate ([`Lately`]): as long as a departure may wait for others. Then the next one
+/// is due, and the worker looks.
+const ROUTED_UNSEEN_MAX: Nanos = Nanos::from_micros(250);
 
 /// The counters of packets that leave, or were to leave, through one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -154,6 +160,8 @@ pub struct Worker<I> {
     arrived: PerPort<Arrived>,
     /// The arrivals by the port through which they leave, where each has one of its own.
     sorted: Option<PerPort<Batch>>,
+    /// By the port where packets arrive: where they leave then.
+    lately: PerPort<Lately>,
     /// If it measures them.
     round_trips: Option<Box<RoundTrips>>,
     arrivals: Batch,
@@ -181,6 +189,7 @@ impl<I: Io> Worker<I> {
             packets: table,
             arrived: paths.iter().map(|_| Arrived::default()).collect(),
             sorted: None,
+            lately: paths.iter().map(|_| Lately::default()).collect(),
             paths,
             round_trips: None,
             arrivals: Batch::new(BATCH),
@@ -244,7 +253,8 @@ impl<I: Io> Worker<I> {
     }
 
     /// Receives at each port, admits the packets where they leave, and sends. It listens to every
-    /// port, whichever queue waits: what arrives next may leave through another.
+    /// port, since what arrives next may leave through any; but not where that is unlikely while
+    /// queues wait, and only for a moment.
     #[inline(never)]
     fn move_routed(&mut self, now: Nanos, step: &mut Step) {
         for ingress in self.ports() {
@@ -258,14 +268,25 @@ impl<I: Io> Worker<I> {
                 }
                 std::mem::swap(&mut self.arrivals, &mut sorted[egress]);
                 sorted[egress].clear();
+                self.lately[ingress].leave_through(egress, now);
                 self.admit(ingress, egress, now);
                 self.reclaim(egress);
             }
         }
+        let mut waiting = PortSet::NONE;
         for egress in self.ports() {
             // Copies are taken from what the port itself receives into.
-            self.depart(egress, egress, now, step);
+            if self.depart(egress, egress, now, step) {
+                waiting.insert(egress);
+            }
             self.reclaim(egress);
+        }
+        if waiting != PortSet::NONE && step.until - now <= ROUTED_UNSEEN_MAX {
+            for ingress in self.ports() {
+                if self.lately[ingress].all_leave_through(waiting, now) {
+                    step.listen.remove(ingress);
+                }
+            }
         }
     }
 
@@ -274,6 +295,10 @@ impl<I: Io> Worker<I> {
     #[inline(always)]
     fn sort(&mut self, ingress: PortId) {
         let Some(sorted) = &mut self.sorted else { return };
+        // All of them first: a processor waits for several frames at once.
+        for &id in self.arrivals.as_slice() {
+            self.io.prefetch_egress(id);
+        }
         for &id in self.arrivals.as_slice() {
             match self.io.egress_of(ingress, id) {
                 Some(egress) => sorted[egress].push(id),

@@ -600,13 +600,47 @@ fn a_router_listens_to_all_ports_while_a_queue_waits_for_its_rate() {
         bed.tc(&format!("qdisc add dev {port} root tbf rate 8kbit burst 2k limit 10m"));
     }
     bed.arrive(0, PortId::FIRST, 64, 1000, false);
+    let pause = pause_of(&mut bed);
+    assert_eq!(pause.listen, PortSet::ALL);
+    assert!(pause.until < Nanos::MAX);
+}
+
+/// What ends the next pause of the first worker.
+fn pause_of(bed: &mut Bed) -> Pause {
     let mut activity = bed.step(0);
     while activity == Activity::Busy {
         activity = bed.step(0);
     }
     let Activity::Idle(pause) = activity else { panic!("{activity:?}") };
-    assert_eq!(pause.listen, PortSet::ALL);
-    assert!(pause.until < Nanos::MAX);
+    pause
+}
+
+#[test]
+fn a_router_does_not_listen_where_all_that_lately_came_soon_leaves_at_its_rate() {
+    let limited = || {
+        let mut bed = Bed::new(1).routed();
+        for port in PORTS {
+            bed.tc(&format!("qdisc add dev {port} root tbf rate 80mbit burst 2k limit 10m"));
+        }
+        bed
+    };
+    let mut bed = limited();
+    bed.arrive(0, PortId::FIRST, 64, 1000, false);
+    let pause = pause_of(&mut bed);
+    assert_eq!(pause.listen, all_but(PortId::FIRST));
+    assert!(pause.until > bed.now && pause.until <= bed.now + Nanos::from_micros(250));
+    // Some of it leaves at once now, and so may what comes next.
+    let mut bed = limited();
+    bed.tc("qdisc del dev a root");
+    bed.arrive(0, PortId::FIRST, 64, 1000, false);
+    assert_eq!(pause_of(&mut bed).listen, PortSet::ALL);
+    // It has been a while.
+    let mut bed = limited();
+    bed.arrive(0, PortId::FIRST, 64, 1000, false);
+    bed.step(0);
+    bed.now += Nanos::from_millis(2);
+    bed.arrive(0, PortId::SECOND, 64, 1000, false);
+    assert_eq!(pause_of(&mut bed).listen, all_but(PortId::SECOND));
 }
 
 #[test]
