@@ -69,15 +69,7 @@ enum What {
     /// deviation of a class of a tree. Needs root.
     #[command(mut_arg("seconds", |it| it.default_value("4").help("Seconds that each scene takes")))]
     Busy(InRounds),
-    /// Routing of 64-byte frames from a driver: the kernel beside Narrows on the XDP plane.
-    ///
-    /// With one route and with a table of 1,000,000, to one destination and to 60,000 in turn:
-    /// packets per second of one core, CPU time a packet, and the ratio to the kernel, interleaved
-    /// in one run. With one route also what limits add where packets leave: a tree of four levels
-    /// on the XDP plane, and `cake` on the other, beside a wire with the same. Needs root and two
-    /// cores.
-    #[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured in each round")))]
-    Router(InRounds),
+    Router(Router),
     /// Switching of 64-byte frames from a driver: Narrows on both planes beside the kernel's
     /// bridge, which looks at VLAN tags or does not.
     ///
@@ -125,7 +117,7 @@ impl Bench {
             What::Pacing(rounds) => rounds.execute(pacing::run),
             What::TreeReal(tree) => tree.execute(),
             What::Busy(rounds) => rounds.execute(tree::busy::run),
-            What::Router(rounds) => rounds.execute(routing::run),
+            What::Router(router) => router.execute(),
             What::Switch(rounds) => rounds.execute(switching::run),
             What::Flood(flood) => flood.execute(),
             What::Policing(policing) => policing.execute(),
@@ -175,13 +167,52 @@ impl InRounds {
         self,
         run: impl FnOnce(&Rounds) -> anyhow::Result<R>,
     ) -> anyhow::Result<ExitCode> {
+        let json = self.json;
+        print(&self.measure(run)?, json)
+    }
+
+    fn measure<R>(self, run: impl FnOnce(&Rounds) -> anyhow::Result<R>) -> anyhow::Result<R> {
         interrupt::watch()?;
-        let report = run(&Rounds {
+        run(&Rounds {
             program: std::env::current_exe()?,
             window: Duration::from_secs(self.seconds),
             rounds: self.rounds,
-        })?;
-        print(&report, self.json)
+        })
+    }
+}
+
+/// Routing of 64-byte frames from a driver: the kernel beside Narrows on both planes.
+///
+/// With one route and with a table of 1,000,000, to one destination and to 60,000 in turn: packets
+/// per second of one core, CPU time a packet, and the ratio to the kernel, interleaved in one run.
+/// With one route also what limits add where packets leave: a tree of four levels on the XDP plane,
+/// and `cake` with queues, beside a wire with the same. If a round fails, the others count, and the
+/// exit code is 1. Needs root and two cores.
+#[derive(Args)]
+#[command(mut_arg("seconds", |it| it.help("Seconds for which each system is measured in each round")))]
+#[command(after_long_help = "Examples:
+  narrows bench router
+  narrows bench router --systems narrows-xsk-cake,narrows-xsk-cake-binding --json")]
+struct Router {
+    /// The systems, separated by commas; measured with those that they are compared with [default:
+    /// all]
+    #[arg(long, value_name = "SYSTEM,..", value_delimiter = ',', value_parser = PossibleValuesParser::new(routing::systems()))]
+    systems: Vec<String>,
+
+    #[command(flatten)]
+    rounds: InRounds,
+}
+
+impl Router {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let Self { mut systems, rounds } = self;
+        if systems.is_empty() {
+            systems = routing::systems().into_iter().map(str::to_owned).collect();
+        }
+        let json = rounds.json;
+        let report = rounds.measure(|rounds| routing::run(rounds, &systems))?;
+        let code = print(&report, json)?;
+        Ok(if report.failures.is_empty() { code } else { ExitCode::FAILURE })
     }
 }
 

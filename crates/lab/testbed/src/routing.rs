@@ -15,10 +15,12 @@
 //!
 //! *With a limit.* A tree of classes or `cake` at the port where packets leave is measured with one
 //! route of IPv4, on one core: the tree beside the same plane without it, `cake` beside a wire with
-//! the same `cake`. Where a limit binds, it is half of what passed without, and what it drops
+//! the same `cake`. Frames go through the wire to the server's own MAC address, since those to a
+//! port's address go up to the kernel. Where a limit binds, it is half of what passed without, and what it drops
 //! counts as a packet, too.
 
 mod limit;
+mod measuring;
 mod report;
 mod system;
 mod table;
@@ -27,27 +29,22 @@ mod tables;
 
 pub use report::{Report, Row};
 
-use crate::arrivals::{self, Sample};
+use crate::arrivals::Sample;
 use crate::bed::{CLIENT, CLIENT_MAC, PORT_A, PORT_B, SERVER, SERVER_MAC, written};
 use crate::frames;
-use crate::narrows::Instance;
 use crate::process;
 use crate::progress::Progress;
-use crate::receiving::Threaded;
 use crate::requirements::{self, ETHTOOL, IP, Refusal};
 use crate::{Rounds, Testbed, cpu};
-use anyhow::{Context, Result, bail, ensure};
-use narrows_units::Rate;
+use anyhow::{Context, Result, bail};
+use measuring::InBed;
 use serde::Deserialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
-use system::{Limited, System};
+use system::System;
 
 /// How many addresses the destinations are.
 const DESTINATIONS: [usize; 2] = [1, 60_000];
@@ -57,10 +54,6 @@ const CPUS: [usize; 2] = [1, 2];
 const FRAME_BYTES: usize = 64;
 /// How many next hops the routes of a table lead to.
 const HOPS: u8 = 64;
-/// How long a router may take to know all routes.
-const LISTING: Duration = Duration::from_secs(120);
-/// How often look-ups are measured for a table, each by the median of many runs.
-const LOOK_UPS: usize = 3;
 /// The MAC address to which the client sends.
 const ROUTER_MAC: [u8; 6] = [0x02, b'n', b'r', b'w', 0, 4];
 const CLIENT_IP: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 2);
@@ -104,6 +97,9 @@ pub(crate) struct Cell {
     system: System,
 }
 
+/// The measurements of a cell, by rounds.
+type Samples = BTreeMap<u32, Sample>;
+
 /// Why a cell was not measured.
 type Absences = BTreeMap<Cell, String>;
 
@@ -131,15 +127,16 @@ pub fn frame(to: IpAddr, bytes: usize) -> Result<Vec<u8>> {
 /// Ethernet, IPv6 and UDP headers.
 const HEADERS6: usize = 14 + 40 + 8;
 
-/// The router's MAC address, and the destinations in the file `path`, one a line.
-pub fn towards(path: &Path) -> Result<([u8; 6], Vec<IpAddr>)> {
+/// The MAC address to which frames go, the router's or, without one, the server's; and the
+/// destinations in the file `path`, one a line.
+pub fn towards(path: &Path, is_routed: bool) -> Result<([u8; 6], Vec<IpAddr>)> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let destinations = text.lines().map(str::parse).collect::<Result<Vec<IpAddr>, _>>();
     let destinations = destinations.with_context(|| format!("no addresses: {}", path.display()))?;
     if destinations.is_empty() {
         bail!("{} names no address", path.display());
     }
-    Ok((ROUTER_MAC, destinations))
+    Ok((if is_routed { ROUTER_MAC } else { SERVER_MAC }, destinations))
 }
 
 /// The table of a family, and the destinations in it, made once for all senders.
@@ -205,13 +202,18 @@ pub(crate) struct LookUps {
     helper_ns: f64,
 }
 
-/// Runs it, with its progress on standard error.
-pub fn run(options: &Rounds) -> Result<Report> {
+/// The names of the systems that it compares.
+pub fn systems() -> Vec<&'static str> {
+    System::ALL.map(System::name).to_vec()
+}
+
+/// Runs it with `systems`, by their names, and what these are compared with; with its progress on
+/// standard error. What fails in one round is in the report, and the other rounds count.
+pub fn run(options: &Rounds, systems: &[String]) -> Result<Report> {
     check()?;
     let cores = cpu::usable_cores()?;
-    let mut samples: BTreeMap<Cell, Vec<Sample>> = BTreeMap::new();
+    let chosen = System::named(systems);
     let mut absent = Absences::new();
-    let mut look_ups: BTreeMap<Cell, Vec<f64>> = BTreeMap::new();
     let why = |cell: &Cell| match enough(cores.len(), cell.cpus) {
         true => cell.system.absent(),
         false => Some(format!(
@@ -221,51 +223,45 @@ pub fn run(options: &Rounds) -> Result<Report> {
             cpus = cell.cpus
         )),
     };
-    let steps = Family::ALL
-        .into_iter()
-        .flat_map(|family| {
-            tables(family).flat_map(move |(routes, cpus)| cells(family, routes, cpus))
-        })
-        .filter(|cell| why(cell).is_none())
-        .count();
-    let mut progress = Progress::over(u64::from(options.rounds) * steps as u64);
+    let mut beds: Vec<(Family, usize, usize, Vec<Cell>)> = Vec::new();
     for family in Family::ALL {
-        let networks = Networks::of(family)?;
         for (routes, cpus) in tables(family) {
-            let (cells, missing): (Vec<Cell>, Vec<Cell>) =
-                cells(family, routes, cpus).partition(|cell| why(cell).is_none());
+            let cells = cells(family, routes, cpus, &chosen);
+            let (cells, missing): (Vec<Cell>, Vec<Cell>) = cells.partition(|it| why(it).is_none());
             absent.extend(missing.into_iter().filter_map(|cell| Some((cell, why(&cell)?))));
-            if cells.is_empty() {
-                continue;
-            }
-            progress.say(&format!("{routes} routes of {}", family.name()));
-            let bed = routed_bed(&networks, routes, cpus)?;
-            for round in 1..=options.rounds {
-                for cell in &cells {
-                    let what = format!("{} to {}", cell.system.name(), cell.destinations);
-                    progress.begin(&format!("round {round} of {}: {what}", options.rounds));
-                    let limit = limit_of(*cell, &samples)?;
-                    let sample = measure(&bed, &networks, *cell, limit, &cores, options)?;
-                    samples.entry(*cell).or_default().push(sample);
-                }
-            }
-            progress.say("look-ups");
-            for cell in &cells {
-                let found = match cell.system {
-                    System::Kernel => measure_look_ups(&bed, &networks, *cell, options)?,
-                    _ => continue,
-                };
-                for LookUps { table_ns, helper_ns } in found {
-                    look_ups.entry(*cell).or_default().push(helper_ns);
-                    for system in [System::NarrowsXdp, System::NarrowsXsk] {
-                        look_ups.entry(Cell { system, ..*cell }).or_default().push(table_ns);
-                    }
-                }
+            if !cells.is_empty() {
+                beds.push((family, routes, cpus, cells));
             }
         }
     }
+    let steps = beds.iter().map(|(.., cells)| cells.len()).sum::<usize>() as u64;
+    let mut progress = Progress::over(u64::from(options.rounds) * steps);
+    let mut results = Results { absent, ..Results::default() };
+    for of_family in beds.chunk_by(|(family, ..), (next, ..)| family == next) {
+        progress.say("tables of routes");
+        let networks = Networks::of(of_family[0].0)?;
+        for (family, routes, cpus, cells) in of_family {
+            if progress.is_over() {
+                return Ok(Report::new(&results));
+            }
+            progress.say(&format!("{routes} routes of {}", family.name()));
+            let bed = routed_bed(&networks, *routes, *cpus)?;
+            let in_bed = InBed { bed: &bed, networks: &networks, cores: &cores, options };
+            in_bed.run(cells, &mut results, &mut progress);
+        }
+    }
     drop(progress);
-    Report::new(&samples, &look_ups, &absent)
+    Ok(Report::new(&results))
+}
+
+/// What was measured.
+#[derive(Default)]
+pub(crate) struct Results {
+    samples: BTreeMap<Cell, Samples>,
+    look_ups: BTreeMap<Cell, Vec<f64>>,
+    absent: Absences,
+    /// Which cell failed in which round, and why; without a round, its look-ups.
+    failures: Vec<(Cell, Option<u32>, String)>,
 }
 
 /// The tables of a family, each on so many cores.
@@ -273,28 +269,20 @@ fn tables(family: Family) -> impl Iterator<Item = (usize, usize)> {
     family.routes().into_iter().flat_map(|routes| CPUS.map(|cpus| (routes, cpus)))
 }
 
-/// What is measured with a table, in the order of a round.
-fn cells(family: Family, routes: usize, cpus: usize) -> impl Iterator<Item = Cell> {
-    let of = move |system| {
+/// What is measured of the `chosen` systems with a table, in the order of a round.
+fn cells(
+    family: Family,
+    routes: usize,
+    cpus: usize,
+    chosen: &[System],
+) -> impl Iterator<Item = Cell> {
+    let of = move |&system: &System| {
         DESTINATIONS.map(|destinations| Cell { family, cpus, routes, destinations, system })
     };
-    System::ALL.into_iter().flat_map(of).filter(|cell| {
+    chosen.iter().flat_map(of).filter(|cell| {
         let is_plain = (cell.family, cell.routes, cell.cpus) == (Family::Ipv4, 1, 1);
         is_plain || cell.system.limit().is_none()
     })
-}
-
-/// The limit of `cell`, if it has one. One that binds is half of what passed in this round without.
-fn limit_of(cell: Cell, samples: &BTreeMap<Cell, Vec<Sample>>) -> Result<Option<Rate>> {
-    let Some(Limited { unlimited, binds, .. }) = cell.system.limit() else { return Ok(None) };
-    if !binds {
-        return Ok(Some(limit::FAR_ABOVE));
-    }
-    let passed = samples.get(&Cell { system: unlimited, ..cell }).and_then(|rounds| rounds.last());
-    let passed = passed.context("what passes without a limit was not measured")?;
-    let bits = passed.packets_per_second * FRAME_BYTES as f64 * 8.0;
-    ensure!(bits > 0.0, "nothing arrived: {} without a limit", unlimited.name());
-    Ok(Some(Rate::from_bits_per_sec((bits / 2.0) as u64)))
 }
 
 /// Whether `cores` suffice for as many senders as `cpus` that route. A single core is shared.
@@ -344,76 +332,6 @@ fn routed_bed(networks: &Networks, routes: usize, cpus: usize) -> Result<Testbed
     Ok(bed)
 }
 
-/// Measures look-ups of the destinations of `cell`, alone.
-fn measure_look_ups(
-    bed: &Testbed,
-    networks: &Networks,
-    cell: Cell,
-    options: &Rounds,
-) -> Result<Vec<LookUps>> {
-    let addresses = fs::read_to_string(&networks.files[&cell.destinations])?;
-    let one = || -> Result<LookUps> {
-        let mut command = bed.shaper().command(&options.program);
-        let said = process::run_with(command.args(["bench", "look-ups", PORT_A]), &addresses)?;
-        serde_json::from_str(&said).context("no times of look-ups")
-    };
-    (0..LOOK_UPS).map(|_| one()).collect()
-}
-
-/// Waits until `program`, which routes, knows all routes of `cell`.
-fn wait_for_routes(bed: &Testbed, program: &Path, cell: Cell) -> Result<()> {
-    let deadline = Instant::now() + LISTING;
-    loop {
-        let output = bed.shaper().command(program).args(["route", "stats", "--json"]).output()?;
-        let stats: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let of_family = &stats["families"][cell.family as usize];
-        let prefixes = of_family["prefixes"].as_u64().unwrap_or(0);
-        if of_family["in_use"] == true && prefixes >= cell.routes as u64 {
-            return Ok(());
-        }
-        if Instant::now() > deadline {
-            bail!("the table of routes is not in use after {LISTING:?}: {of_family}");
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-}
-
-fn measure(
-    bed: &Testbed,
-    networks: &Networks,
-    cell: Cell,
-    limit: Option<Rate>,
-    cores: &[usize],
-    options: &Rounds,
-) -> Result<Sample> {
-    let Rounds { program, window, .. } = options;
-    let (routers, senders) = (&cores[..cell.cpus], &cores[cores.len() - cell.cpus..]);
-    // All systems alike: a `veth` takes redirected frames only with GRO on.
-    bed.take_redirected(true)?;
-    let receives = Threaded::start(bed.shaper(), PORT_A, bed.queues(), routers)?;
-    let running = cell.system.start(bed, program, routers)?;
-    if cell.system.has_routes() {
-        wait_for_routes(bed, program, cell)?;
-    }
-    if let Some(rate) = limit {
-        running.set_limit(cell.system, rate)?;
-    }
-    // What is no UDP over IPv4 is for the server itself, but nothing is of IPv6.
-    let drain = ["bench", "drain", SERVER, "--udp"];
-    let drain = if cell.family == Family::Ipv4 { &drain[..] } else { &drain[..3] };
-    let _drain = Instance::start_in(bed.server(), program, drain)?;
-    let bytes = FRAME_BYTES.to_string();
-    let file = networks.files[&cell.destinations].to_string_lossy().into_owned();
-    let send = |core: &usize| {
-        let core = core.to_string();
-        let words = ["bench", "routed-frames", CLIENT, &bytes, &core, &file];
-        Instance::start_in(bed.client(), program, &words)
-    };
-    let start = || senders.iter().map(send).collect::<Result<Vec<_>>>();
-    let busy = || Ok(receives.cpu()? + running.cpu()?);
-    arrivals::measure(bed, *window, start, busy, || running.dropped())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -427,7 +345,8 @@ mod tests {
     #[test]
     fn limits_are_measured_with_one_route_of_ipv4_on_one_core() {
         let limited = |(family, routes, cpus)| {
-            cells(family, routes, cpus).filter(|cell| cell.system.limit().is_some()).count()
+            let cells = cells(family, routes, cpus, &System::ALL);
+            cells.filter(|cell| cell.system.limit().is_some()).count()
         };
         assert_eq!(limited((Family::Ipv4, 1, 1)), 6 * DESTINATIONS.len());
         for others in [(Family::Ipv4, 1, 2), (Family::Ipv4, 1_000_000, 1), (Family::Ipv6, 1, 1)] {
@@ -436,31 +355,17 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_binds_is_half_of_what_passed_without() {
-        let cell =
-            |system| Cell { family: Family::Ipv4, cpus: 1, routes: 1, destinations: 1, system };
-        let sample =
-            |packets| Sample { packets_per_second: packets, taken_per_second: packets, cores: 1.0 };
-        let samples = BTreeMap::from([(cell(System::NarrowsXdp), vec![sample(1e6), sample(2e6)])]);
-        let limit = |system| limit_of(cell(system), &samples);
-        assert_eq!(limit(System::Kernel).unwrap(), None);
-        assert_eq!(limit(System::NarrowsXdpTree).unwrap(), Some(limit::FAR_ABOVE));
-        let half = Rate::from_bits_per_sec(512_000_000);
-        assert_eq!(limit(System::NarrowsXdpTreeBinding).unwrap(), Some(half));
-        assert!(limit(System::NarrowsXskCakeBinding).is_err());
-    }
-
-    #[test]
     fn destinations_are_read_from_a_file_and_frames_are_of_their_family() {
         let path = std::env::temp_dir().join(format!("nrw-towards-test-{}", std::process::id()));
         fs::write(&path, "192.0.2.1\n2001:db8::1\n").unwrap();
-        let (_, read) = towards(&path).unwrap();
+        let (router, read) = towards(&path, true).unwrap();
+        assert_ne!(router, towards(&path, false).unwrap().0);
         assert_eq!(
             read.iter().map(|to| frame(*to, 64).unwrap()[12]).collect::<Vec<_>>(),
             [8, 0x86]
         );
         fs::write(&path, "").unwrap();
-        assert!(towards(&path).unwrap_err().to_string().contains("names no address"));
+        assert!(towards(&path, true).unwrap_err().to_string().contains("names no address"));
         fs::remove_file(&path).unwrap();
         assert!(frame(read[1], 60).is_err());
     }

@@ -87,11 +87,14 @@ pub(super) struct RoutedFrames {
     core: u16,
     /// The file with the addresses to which they go, one a line.
     destinations: PathBuf,
+    /// To the server's MAC address, as where no router is.
+    #[arg(long)]
+    unrouted: bool,
 }
 
 impl RoutedFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
-        let (router, destinations) = routing::towards(&self.destinations)?;
+        let (router, destinations) = routing::towards(&self.destinations, !self.unrouted)?;
         let frame = routing::frame(destinations[0], self.bytes.into())?;
         let driver = driver::Driver::towards(number(&self.device)?, router, &destinations)?;
         send(&driver, &frame, self.core.into())

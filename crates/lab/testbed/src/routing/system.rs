@@ -6,7 +6,8 @@ use crate::Testbed;
 use crate::cpu;
 use crate::narrows::Instance;
 use crate::process;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use narrows_snapshot::Queue;
 use narrows_units::Rate;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,6 +69,25 @@ impl System {
         Self::NarrowsXskCakeBinding,
     ];
 
+    /// Those with these `names`, and those that they are compared with.
+    pub(super) fn named(names: &[String]) -> Vec<Self> {
+        let mut chosen: Vec<Self> = Vec::new();
+        for system in Self::ALL.into_iter().rev() {
+            let is_named = names.iter().any(|name| name == system.name());
+            if is_named || chosen.iter().any(|other| other.is_compared_with(system)) {
+                chosen.insert(0, system);
+            }
+        }
+        chosen
+    }
+
+    /// Whether its own figures need those of `other`.
+    fn is_compared_with(self, other: Self) -> bool {
+        self.limit().is_some_and(|limit| {
+            limit.beside == Some(other) || limit.binds && limit.unlimited == other
+        })
+    }
+
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
@@ -110,12 +130,14 @@ impl System {
         }
     }
 
+    /// Whether it joins the ports as a wire, through which frames go to the server's own address.
+    pub(super) const fn is_wire(self) -> bool {
+        matches!(self, Self::WireXskCake | Self::WireXskCakeBinding)
+    }
+
     /// Whether it is Narrows, and has a table of routes.
     pub(super) const fn has_routes(self) -> bool {
-        !matches!(
-            self,
-            Self::Kernel | Self::XdpForward | Self::WireXskCake | Self::WireXskCakeBinding
-        )
+        !self.is_wire() && !matches!(self, Self::Kernel | Self::XdpForward)
     }
 
     /// What it needs besides the threads that receive.
@@ -201,11 +223,24 @@ impl Running<'_> {
     /// What its limit has dropped so far.
     pub(super) fn dropped(&self) -> Result<u64> {
         let Self::Narrows(instance) = self else { return Ok(0) };
-        let show = instance.show()?;
-        let port = show.port(PORT_B).context("narrows show does not list port B")?;
-        let ring_full = port.total.drops_by_reason.get(RING_FULL).copied();
-        Ok(port.total.drops - ring_full.unwrap_or_default())
+        let total = total_of(instance)?;
+        Ok(total.drops - total.drops_by_reason.get(RING_FULL).copied().unwrap_or_default())
     }
+
+    /// Fails if it has sent less than these packets, which arrived meanwhile: then others were
+    /// forwarded by the kernel, past it.
+    pub(super) fn has_sent(&self, packets: f64) -> Result<()> {
+        let Self::Narrows(instance) = self else { return Ok(()) };
+        let sent = total_of(instance)?.tx_packets;
+        ensure!(sent as f64 >= packets, "Narrows has sent {sent} of {packets:.0} packets");
+        Ok(())
+    }
+}
+
+/// What has left through port B.
+fn total_of(instance: &Instance) -> Result<Queue> {
+    let show = instance.show()?;
+    Ok(show.port(PORT_B).context("narrows show does not list port B")?.total.clone())
 }
 
 impl Drop for Running<'_> {
@@ -236,6 +271,17 @@ mod tests {
             assert!(!limit.binds || before.contains(&limit.unlimited), "{system:?}");
             assert!(limit.beside.is_none_or(|other| before.contains(&other)), "{system:?}");
         }
+    }
+
+    #[test]
+    fn with_a_system_comes_what_it_is_compared_with() {
+        let named = |name: &str| System::named(&[name.to_owned()]);
+        assert_eq!(named("kernel"), [System::Kernel]);
+        assert_eq!(named("narrows-xdp-tree"), [System::NarrowsXdp, System::NarrowsXdpTree]);
+        assert_eq!(
+            named("narrows-xsk-cake-binding"),
+            [System::WireXskCake, System::WireXskCakeBinding, System::NarrowsXskCakeBinding]
+        );
     }
 
     #[test]
