@@ -30,24 +30,19 @@ pub struct Chooser {
     entry: Entry,
 }
 
-/// Loads an object with both programs and their counters, by the maps that it shares. Of two
-/// objects it is the one for XDP or for tcx, as it is attached. A macro, because each object's
-/// skeleton has types of its own.
+/// Loads an object with both programs and their counters, on the maps of `$shared`, which the macro
+/// `$share` gives it. Of two objects it is the one for XDP or for tcx, as it is attached. A macro,
+/// because each object's skeleton has types of its own.
 macro_rules! load {
-    ([$xdp:ty, $tcx:ty], $programs:tt, $maps:tt, $shared:expr, $at:expr) => {
+    ([$xdp:ty, $tcx:ty], $programs:tt, $share:ident, $shared:expr, $at:expr) => {
         match $at.entry {
-            Entry::Own | Entry::Shared => $crate::chooser::load!(
-                $xdp, $programs, $maps, $shared, $at
-            ),
-            Entry::Tcx => $crate::chooser::load!(
-                $tcx, $programs, $maps, $shared, $at
-            ),
+            Entry::Own | Entry::Shared => {
+                $crate::chooser::load!($xdp, $programs, $share, $shared, $at)
+            }
+            Entry::Tcx => $crate::chooser::load!($tcx, $programs, $share, $shared, $at),
         }
     };
-    (
-        $builder:ty, [$program:ident, $behind:ident], [$($map:ident),*], $shared:expr,
-        $at:expr
-    ) => {{
+    ($builder:ty, [$program:ident, $behind:ident], $share:ident, $shared:expr, $at:expr) => {{
         let At { port, multi_buffer, entry, counted } = $at;
         let mut storage = std::mem::MaybeUninit::uninit();
         let loaded = explained(|| {
@@ -56,8 +51,7 @@ macro_rules! load {
                 rodata.multi_buffer = multi_buffer.into();
                 rodata.arrives_at = port.index() as u32;
             }
-            let [$($map),*] = $shared.maps();
-            $(open.maps.$map.reuse_fd($map)?;)*
+            $share!(open, $shared);
             open.maps.takers.reuse_fd($shared.takers().map())?;
             if let Some(counted) = counted {
                 open.maps.outcomes.reuse_fd(counted)?;

@@ -249,6 +249,23 @@ impl Router {
     }
 }
 
+/// Gives an opened object that routes the maps of a router. A macro, because each object's skeleton
+/// has types of its own.
+macro_rules! share_router {
+    ($open:expr, $router:expr) => {
+        let [ingresses, vlan_ingresses, egresses, addresses, roots, chunks, hops] = $router.maps();
+        $open.maps.ingresses.reuse_fd(ingresses)?;
+        $open.maps.vlan_ingresses.reuse_fd(vlan_ingresses)?;
+        $open.maps.egresses.reuse_fd(egresses)?;
+        $open.maps.own_addresses.reuse_fd(addresses)?;
+        $open.maps.fib_roots.reuse_fd(roots)?;
+        $open.maps.fib_chunks.reuse_fd(chunks)?;
+        $open.maps.fib_hops.reuse_fd(hops)?;
+    };
+}
+
+pub(crate) use share_router;
+
 /// Descriptors of the same maps.
 fn owned(maps: [BorrowedFd<'_>; 3]) -> io::Result<[OwnedFd; 3]> {
     let [one, two, three] = maps.map(|map| map.try_clone_to_owned());

@@ -18,8 +18,8 @@ use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
 use crate::outcome::OutcomeCounters;
 use crate::own_address::OwnAddress;
-use crate::router::{RoutedBy, Router};
-use crate::switch::Switch;
+use crate::router::{RoutedBy, Router, share_router};
+use crate::switch::{Switch, share_switch};
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
@@ -191,9 +191,12 @@ macro_rules! set_up {
     }};
 }
 
-/// Loads an object whose program chooses the port where a frame leaves, by the maps that it shares.
+/// Loads an object whose program chooses the port where a frame leaves, on the maps of `$shared`,
+/// which the macro `$share` gives it.
 macro_rules! load_choosing {
-    ($builder:ty, $program:ident, [$($map:ident),*], $shared:expr, $port:expr, $settings:expr) => {{
+    (
+        $builder:ty, $program:ident, $share:ident, $shared:expr, $port:expr, $settings:expr
+    ) => {{
         let settings: Settings = $settings;
         let (multi_buffer, entry) = (settings.multi_buffer, settings.entry);
         let mut storage = MaybeUninit::uninit();
@@ -205,8 +208,7 @@ macro_rules! load_choosing {
                 rodata.arrives_at = $port.index() as u32;
             }
             set_up!(open, &settings)?;
-            let [$($map),*] = $shared.maps();
-            $(open.maps.$map.reuse_fd($map)?;)*
+            $share!(open, $shared);
             entry.set_up(&mut open.progs.$program, multi_buffer);
             open.load()
         });
@@ -295,22 +297,7 @@ impl Steer {
         let settings = Settings::of(own_mac.into(), multi_buffer, seal, watchdog, entry);
         macro_rules! load {
             ($builder:ty) => {
-                load_choosing!(
-                    $builder,
-                    steer_router,
-                    [
-                        ingresses,
-                        vlan_ingresses,
-                        egresses,
-                        own_addresses,
-                        fib_roots,
-                        fib_chunks,
-                        fib_hops
-                    ],
-                    router,
-                    port,
-                    settings
-                )
+                load_choosing!($builder, steer_router, share_router, router, port, settings)
             };
         }
         match router.by() {
@@ -338,7 +325,7 @@ impl Steer {
         load_choosing!(
             switching::SteerSwitchSkelBuilder,
             steer_switch,
-            [members, bridge_vlans, stations],
+            share_switch,
             switch,
             port,
             settings

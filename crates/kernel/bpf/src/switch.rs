@@ -219,6 +219,19 @@ impl Switch {
     }
 }
 
+/// Gives an opened object that switches the maps of a switch. A macro, because each object's
+/// skeleton has types of its own.
+macro_rules! share_switch {
+    ($open:expr, $switch:expr) => {
+        let [members, bridge_vlans, stations] = $switch.maps();
+        $open.maps.members.reuse_fd(members)?;
+        $open.maps.bridge_vlans.reuse_fd(bridge_vlans)?;
+        $open.maps.stations.reuse_fd(stations)?;
+    };
+}
+
+pub(crate) use share_switch;
+
 #[cfg(test)]
 #[allow(unsafe_code)]
 mod tests;

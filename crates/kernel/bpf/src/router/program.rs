@@ -1,10 +1,9 @@
 //! Loads the programs that route, on the XDP plane, what arrives at a port.
 
-use super::{RoutedBy, Router};
+use super::{RoutedBy, Router, share_router};
 use crate::attach::Entry;
 use crate::chooser::{At, Chooser, load};
 use crate::load::{LoadError, explained, keep};
-use crate::takers::Takers;
 use crate::tree::TreeError;
 use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -24,19 +23,13 @@ mod by_flows {
     include!(concat!(env!("OUT_DIR"), "/router_flow.skel.rs"));
 }
 
-/// A router whose programs hand the route that a frame takes to the tree behind them.
-struct Handing<'a>(&'a Router);
-
-impl<'a> Handing<'a> {
-    fn maps(&self) -> [BorrowedFd<'a>; 8] {
-        let [ingresses, vlan_ingresses, egresses, addresses, roots, chunks, hops] = self.0.maps();
-        let route = self.takers().route().as_fd();
-        [ingresses, vlan_ingresses, egresses, addresses, roots, chunks, hops, route]
-    }
-
-    fn takers(&self) -> &'a Takers {
-        self.0.takers()
-    }
+/// Gives an opened object the maps of a router, and where it hands the route that a frame takes to
+/// the tree behind it.
+macro_rules! share_handing {
+    ($open:expr, $router:expr) => {
+        share_router!($open, $router);
+        $open.maps.route_taken.reuse_fd($router.takers().route().as_fd())?;
+    };
 }
 
 impl Router {
@@ -58,29 +51,13 @@ impl Router {
         use by_flows::RouterFlowSkelBuilder as Flows;
         use {at_tcx::RouterTcxSkelBuilder as Tcx, at_xdp::RouterSkelBuilder as Xdp};
         let at = At { port, multi_buffer, entry, counted };
-        let handing = Handing(self);
         if self.routed_by == RoutedBy::Flows && entry == Entry::Tcx {
             return Err(TreeError::FlowsAtTcx);
         }
         // A macro, because each object's skeleton has types of its own.
         macro_rules! load_on_its_maps {
             ($objects:tt) => {
-                load!(
-                    $objects,
-                    [router, router_behind],
-                    [
-                        ingresses,
-                        vlan_ingresses,
-                        egresses,
-                        own_addresses,
-                        fib_roots,
-                        fib_chunks,
-                        fib_hops,
-                        route_taken
-                    ],
-                    handing,
-                    at
-                )
+                load!($objects, [router, router_behind], share_handing, self, at)
             };
         }
         let load = || match self.routed_by {

@@ -1,6 +1,6 @@
 //! Loads the programs that switch, on the XDP plane, what arrives at a port.
 
-use super::Switch;
+use super::{Switch, share_switch};
 use crate::attach::Entry;
 use crate::chooser::{At, Chooser, load};
 use crate::load::{LoadError, explained, keep};
@@ -35,15 +35,7 @@ impl Switch {
     ) -> Result<Chooser, TreeError> {
         use {at_tcx::SwitchTcxSkelBuilder as Tcx, at_xdp::SwitchSkelBuilder as Xdp};
         let at = At { port, multi_buffer, entry, counted };
-        let load = || {
-            Ok(load!(
-                [Xdp, Tcx],
-                [switched, switched_behind],
-                [members, bridge_vlans, stations],
-                self,
-                at
-            ))
-        };
+        let load = || Ok(load!([Xdp, Tcx], [switched, switched_behind], share_switch, self, at));
         load().map_err(TreeError::Load)
     }
 }
