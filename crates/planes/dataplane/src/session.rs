@@ -33,6 +33,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 mod handover;
 mod plane;
@@ -368,14 +369,16 @@ fn bind_all(
     multi_buffer: bool,
 ) -> Result<Vec<PerDevice<Socket>>, SessionError> {
     let sizes = RingSizes { rx: options.ring, tx: options.ring };
+    let patience = Patience::own();
     let mut all: Vec<PerDevice<Socket>> = Vec::with_capacity(queues as usize);
     for queue in 0..queues {
         let mut of_queue = PerDevice::new();
         for device in devices {
             // All share the memory of the first.
             let first = all.first().unwrap_or(&of_queue).first();
-            let socket =
-                Socket::bind(umem, device.ifindex, queue, sizes, mode, multi_buffer, first);
+            let bind =
+                || Socket::bind(umem, device.ifindex, queue, sizes, mode, multi_buffer, first);
+            let socket = patience.while_busy(bind, |error| error.raw_os_error());
             of_queue.push(socket.map_err(|source| SessionError::Socket {
                 port: device.name.clone(),
                 queue,
@@ -386,6 +389,40 @@ fn bind_all(
         all.push(of_queue);
     }
     Ok(all)
+}
+
+/// The kernel releases the queues of a process that was killed a moment after the process is gone.
+/// One that is started right afterwards waits for them. Later it has other things to do meanwhile.
+struct Patience {
+    until: Instant,
+}
+
+/// How long queues may stay held from the first attempt of this process on.
+const FREED_IN: Duration = Duration::from_secs(1);
+
+static FIRST_ATTEMPT: OnceLock<Instant> = OnceLock::new();
+
+impl Patience {
+    /// That of this process.
+    fn own() -> Self {
+        Self { until: *FIRST_ATTEMPT.get_or_init(Instant::now) + FREED_IN }
+    }
+
+    /// What `attempt` returns, which is repeated while it fails with `EBUSY`.
+    fn while_busy<T, E>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, E>,
+        errno: impl Fn(&E) -> Option<i32>,
+    ) -> Result<T, E> {
+        loop {
+            let result = attempt();
+            let is_busy = |error: &E| errno(error) == Some(libc::EBUSY);
+            if !result.as_ref().is_err_and(is_busy) || Instant::now() >= self.until {
+                return result;
+            }
+            std::thread::sleep(FREED_IN / 50);
+        }
+    }
 }
 
 fn socket_hint(errno: Option<i32>, multi_buffer: bool) -> &'static str {
@@ -453,4 +490,33 @@ fn attach_best(
         _ => "",
     };
     Err(SessionError::Steer { port: device.name.clone(), source, hint })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails with `errno` for so many times.
+    fn failing(times: u32, errno: i32) -> impl FnMut() -> Result<u32, i32> {
+        let mut attempts = 0;
+        move || {
+            attempts += 1;
+            if attempts > times { Ok(attempts) } else { Err(errno) }
+        }
+    }
+
+    #[test]
+    fn a_queue_that_is_still_held_is_tried_again_and_other_errors_are_not() {
+        let patience = Patience { until: Instant::now() + FREED_IN };
+        let code = |errno: &i32| Some(*errno);
+        assert_eq!(patience.while_busy(failing(3, libc::EBUSY), code), Ok(4));
+        assert_eq!(patience.while_busy(failing(1, libc::EPERM), code), Err(libc::EPERM));
+    }
+
+    #[test]
+    fn a_queue_that_another_process_keeps_is_refused_after_a_while() {
+        let patience = Patience { until: Instant::now() };
+        let result = patience.while_busy(failing(u32::MAX, libc::EBUSY), |errno| Some(*errno));
+        assert_eq!(result, Err(libc::EBUSY));
+    }
 }
