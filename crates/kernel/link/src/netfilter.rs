@@ -19,6 +19,10 @@
 //! Then its packets pass only what is at devices and IPsec policies, also in the kernel
 //! ([`Hooks::beside_flows`]). So a router's programs may route packets of its flows.
 //!
+//! *VLANs.* A router may have thousands. Hooks are listed one device at a time, and what the kernel
+//! itself has at those of devices is nf_tables' chains and flowtables, which are listed at once. So
+//! ports are asked, and of their VLANs those where nf_tables has something.
+//!
 //! To list hooks or policies may load the kernel's module that lists them. It needs CAP_NET_ADMIN.
 //!
 //! Non-goals: what the rules say; noticing changes (it is cheap to list again).
@@ -27,6 +31,7 @@ use crate::netlink::{Request, attach, dump};
 use crate::status::{each, text};
 use crate::{LinkError, ipsec};
 use netlink_sys::protocols::NETLINK_NETFILTER;
+use std::collections::HashSet;
 use std::fs;
 
 mod flowtables;
@@ -126,8 +131,7 @@ impl Hooks {
 /// Without CAP_NET_ADMIN, and if the kernel does not answer.
 pub fn routed_hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
     let vlans = crate::vlan::names_on(devices)?;
-    let all: Vec<&str> = devices.iter().copied().chain(vlans.iter().map(|it| &**it)).collect();
-    seen(&all, devices)
+    seen(devices, &vlans.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 /// Finds what would see packets that the kernel routes between `devices` in the namespace of the
@@ -137,12 +141,12 @@ pub fn routed_hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
 ///
 /// Without CAP_NET_ADMIN, and if the kernel does not answer.
 pub fn hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
-    seen(devices, devices)
+    seen(devices, &[])
 }
 
-/// What sees packets between `devices`, and the flowtable of `ports`, below which VLANs are.
-fn seen(devices: &[&str], ports: &[&str]) -> Result<Hooks, LinkError> {
-    let mut hooks = of_netfilter(devices)?;
+/// What sees packets between `ports` and `vlans` on them, and the flowtable of the ports.
+fn seen(ports: &[&str], vlans: &[&str]) -> Result<Hooks, LinkError> {
+    let mut hooks = of_families(&[IPV4, IPV6], ports, vlans)?;
     match ipsec::found()? {
         Some(policies) => {
             hooks.found.extend(policies.iter().cloned());
@@ -165,7 +169,7 @@ fn seen(devices: &[&str], ports: &[&str]) -> Result<Hooks, LinkError> {
 /// Without CAP_NET_ADMIN, and if the kernel does not answer.
 pub fn bridge_hooks(devices: &[&str]) -> Result<Hooks, LinkError> {
     let families: &[u8] = if bridge_calls()? { &[BRIDGE, IPV4, IPV6] } else { &[BRIDGE] };
-    of_families(families, devices)
+    of_families(families, devices, &[])
 }
 
 /// Whether a bridge hands what it forwards to netfilter of IP or ARP.
@@ -182,14 +186,12 @@ fn bridge_calls() -> Result<bool, LinkError> {
     Ok(calls.iter().flatten().any(is_on) || crate::switching::some_bridge_calls_netfilter()?)
 }
 
-fn of_netfilter(devices: &[&str]) -> Result<Hooks, LinkError> {
-    of_families(&[IPV4, IPV6], devices)
-}
-
-/// What of netfilter sees packets that are forwarded between `devices`, in these families.
-fn of_families(families: &[u8], devices: &[&str]) -> Result<Hooks, LinkError> {
-    let Some(hooks) = all_hooks(families, devices)? else {
-        let chains = chains()?.into_iter().filter(|chain| chain.sees(families, devices));
+/// What of netfilter sees packets that are forwarded between `ports` and `vlans` on them, in these
+/// families.
+fn of_families(families: &[u8], ports: &[&str], vlans: &[&str]) -> Result<Hooks, LinkError> {
+    let Some(hooks) = all_hooks(families, ports, vlans)? else {
+        let devices = [ports, vlans].concat();
+        let chains = chains()?.into_iter().filter(|chain| chain.sees(families, &devices));
         let chains: Vec<Chain> = chains.collect();
         let words = |chain: &Chain| chain.name.words("chain");
         let at_devices = chains.iter().filter(|chain| !chain.devices.0.is_empty());
@@ -212,7 +214,7 @@ fn of_families(families: &[u8], devices: &[&str]) -> Result<Hooks, LinkError> {
 
 /// Each word once, in the order of their first.
 fn once(mut words: Vec<String>) -> Vec<String> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     words.retain(|word| seen.insert(word.clone()));
     words
 }
@@ -381,6 +383,16 @@ impl DeviceNames {
         self.0.push((text(name), kind == NFTA_DEVICE_PREFIX));
     }
 
+    /// Which of `devices` are among them.
+    fn of<'a>(&self, devices: &[&'a str]) -> Vec<&'a str> {
+        let (begins, names): (Vec<_>, Vec<_>) = self.0.iter().partition(|(_, begins)| *begins);
+        let names: HashSet<&str> = names.into_iter().map(|(name, _)| name.as_str()).collect();
+        let has = |device: &&str| {
+            names.contains(device) || begins.iter().any(|(begin, _)| device.starts_with(begin))
+        };
+        devices.iter().copied().filter(has).collect()
+    }
+
     /// Whether `device` is one of them.
     fn has(&self, device: &str) -> bool {
         let mut names = self.0.iter();
@@ -454,7 +466,11 @@ fn number(value: &[u8]) -> u32 {
 }
 
 /// Lists the hooks that forwarded packets pass; none if the kernel cannot.
-fn all_hooks(families: &[u8], devices: &[&str]) -> Result<Option<Vec<Hook>>, LinkError> {
+fn all_hooks(
+    families: &[u8],
+    ports: &[&str],
+    vlans: &[&str],
+) -> Result<Option<Vec<Hook>>, LinkError> {
     let mut hooks = Vec::new();
     // A kernel without hooks for a family cannot say so: those of IPv4 tell whether it lists any.
     if hooks_at(IPV4, PREROUTING, None)?.is_none() {
@@ -469,12 +485,22 @@ fn all_hooks(families: &[u8], devices: &[&str]) -> Result<Option<Vec<Hook>>, Lin
             }
         }
     }
-    for device in devices {
+    for device in ports.iter().chain(&with_chains(vlans)?) {
         // A kernel without such hooks has none.
         hooks.extend(hooks_at(NETDEV, INGRESS, Some(device))?.unwrap_or_default());
         hooks.extend(hooks_at(NETDEV, EGRESS, Some(device))?.unwrap_or_default());
     }
     Ok(Some(hooks))
+}
+
+/// Those of `vlans` where nf_tables has a chain or a flowtable.
+fn with_chains<'a>(vlans: &[&'a str]) -> Result<Vec<&'a str>, LinkError> {
+    if vlans.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut named = flowtables::devices()?;
+    named.0.extend(chains()?.into_iter().flat_map(|chain| chain.devices.0));
+    Ok(named.of(vlans))
 }
 
 fn hooks_at(family: u8, at: u32, device: Option<&str>) -> Result<Option<Vec<Hook>>, LinkError> {
@@ -657,6 +683,15 @@ mod tests {
         assert!(!parsed(ACCEPT, 0).unwrap().sees(&[IPV4, IPV6], &[]), "it accepts everything");
         assert!(parsed(0, 0).unwrap().sees(&[IPV4, IPV6], &[]), "it drops everything");
         assert_eq!(Chain::parse(&chain(IPV4, None, ACCEPT, 3, &[])), None, "no hook leads to it");
+    }
+
+    #[test]
+    fn of_many_devices_those_are_chosen_that_are_named() {
+        let devices = ["a", "b.7", "b.70", "c.1", "c.22"];
+        let named = DeviceNames(vec![("b.7".into(), false), ("c.2".into(), true)]);
+        assert_eq!(named.of(&devices), ["b.7", "c.22"]);
+        assert!(devices.iter().all(|it| named.has(it) == named.of(&devices).contains(it)));
+        assert!(DeviceNames::default().of(&devices).is_empty());
     }
 
     #[test]

@@ -67,10 +67,11 @@ pub(crate) fn is_on(lower: u32, tag: Tag, link: &LinkStatus) -> bool {
 /// If the kernel does not list interfaces.
 pub fn names_on(lower: &[&str]) -> Result<Vec<String>, LinkError> {
     let all = all()?;
-    let is_lower = |ifindex| {
-        all.iter().any(|link| link.ifindex == ifindex && lower.contains(&link.name.as_str()))
-    };
-    let is_on_one = |link: &&LinkStatus| link.plain_vlan().is_some_and(|(of, _)| is_lower(of));
+    // There may be thousands on them.
+    let named = all.iter().filter(|link| lower.contains(&link.name.as_str()));
+    let lower: Vec<u32> = named.map(|link| link.ifindex).collect();
+    let is_on_one =
+        |link: &&LinkStatus| link.plain_vlan().is_some_and(|(of, _)| lower.contains(&of));
     Ok(all.iter().filter(is_on_one).map(|link| link.name.clone()).collect())
 }
 

@@ -68,10 +68,21 @@ impl Flowtables {
 ///
 /// Without CAP_NET_ADMIN, and if the kernel does not answer.
 pub(super) fn of(devices: &[&str]) -> Result<Flowtables, LinkError> {
+    Ok(all()?.iter().map(|table| table.serves(devices)).max().unwrap_or_default())
+}
+
+/// The devices of all flowtables in the namespace of the calling thread.
+///
+/// # Errors
+///
+/// Without CAP_NET_ADMIN, and if the kernel does not answer.
+pub(super) fn devices() -> Result<DeviceNames, LinkError> {
+    Ok(DeviceNames(all()?.into_iter().flat_map(|table| table.devices.0).collect()))
+}
+
+fn all() -> Result<Vec<Flowtable>, LinkError> {
     let answers = listed("listing flowtables of nf_tables", GET_FLOWTABLES, vec![0; HEADER])?;
-    let answers = answers.unwrap_or_default();
-    let tables = answers.iter().filter_map(|answer| Flowtable::parse(answer));
-    Ok(tables.map(|table| table.serves(devices)).max().unwrap_or_default())
+    Ok(answers.unwrap_or_default().iter().filter_map(|it| Flowtable::parse(it)).collect())
 }
 
 /// A flowtable.

@@ -3,7 +3,7 @@
 
 use crate::bed::Bed;
 use narrows_link::doctor::{Severity, Wanted, examine_router};
-use narrows_link::netfilter::{Hooks, hooks};
+use narrows_link::netfilter::{Hooks, hooks, routed_hooks};
 use std::process::Command;
 
 const TRACKING: &str = "connection tracking (nf_conntrack)";
@@ -71,6 +71,26 @@ fn a_chain_at_a_device_counts_if_it_is_one_of_the_router_s() {
     assert_eq!(found(&bed).found, ["netdev t c (nf_tables chain)"]);
     let other = bed.shaper.inside(|| hooks(&["sa"])).unwrap();
     assert_eq!(other.found, [""; 0]);
+}
+
+#[test]
+fn a_chain_at_a_vlan_of_a_port_counts() {
+    let Some(bed) = bed_with("nft list ruleset") else { return };
+    for vlan in ["7", "70"] {
+        let line = format!("ip link add link sb name sb.{vlan} type vlan id {vlan}");
+        let output = bed.shaper.exec(&line);
+        if !output.status.success() {
+            println!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr));
+            return;
+        }
+    }
+    let found = |ports: &[&str]| bed.shaper.inside(|| routed_hooks(ports)).unwrap().found;
+    assert_eq!(found(&["sa", "sb"]), [""; 0]);
+    chain(&bed, "netdev", "ingress device sb.7 priority 0 ; policy drop");
+    assert_eq!(found(&["sa", "sb"]), ["netdev t c (nf_tables chain)"]);
+    assert_eq!(found(&["sa"]), [""; 0], "it has no such VLAN");
+    bed.shaper.must("nft delete table netdev t");
+    assert_eq!(found(&["sa", "sb"]), [""; 0]);
 }
 
 #[test]
