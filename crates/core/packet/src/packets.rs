@@ -225,6 +225,12 @@ impl Packets {
         Bytes(ids.iter().map(|&id| self.memory_for(self.len(id)).0).sum())
     }
 
+    /// How many frames may hold queued packets.
+    #[inline]
+    pub fn places(&self) -> u32 {
+        self.places
+    }
+
     /// The memory for queued packets.
     pub fn memory(&self) -> Bytes {
         Bytes(self.frame.0.saturating_mul(u64::from(self.places)))

@@ -389,10 +389,12 @@ impl Qdisc for Cake {
     }
 
     fn enqueue(&mut self, packets: &mut Packets, id: PacketId, now: Nanos) -> Verdict {
+        self.memory.follow_spare(packets, 1);
         self.arrive(packets, id, now)
     }
 
     fn enqueue_all(&mut self, packets: &mut Packets, ids: &[PacketId], now: Nanos) {
+        self.memory.follow_spare(packets, ids.len());
         self.arrive_all(packets, ids, now);
     }
 

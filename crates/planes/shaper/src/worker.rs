@@ -37,11 +37,6 @@ pub const BATCH: usize = 64;
 /// a ring of 2048. The caller of [`Worker::step`] must keep to it.
 pub const UNSEEN_MAX: Nanos = Nanos::from_micros(500);
 
-/// The longest time for which a router's worker does not look at a port whose packets lately all
-/// wait for their rate ([`Lately`]): as long as a departure may wait for others. Then the next one
-/// is due, and the worker looks.
-const ROUTED_UNSEEN_MAX: Nanos = Nanos::from_micros(250);
-
 /// The counters of packets that leave, or were to leave, through one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathCounters {
@@ -253,8 +248,8 @@ impl<I: Io> Worker<I> {
     }
 
     /// Receives at each port, admits the packets where they leave, and sends. It listens to every
-    /// port, since what arrives next may leave through any; but not where that is unlikely while
-    /// queues wait, and only for a moment.
+    /// port, since what arrives next may leave through any; but not where that is unlikely
+    /// ([`Lately`]) and the next departure soon wakes it up.
     #[inline(never)]
     fn move_routed(&mut self, now: Nanos, step: &mut Step) {
         for ingress in self.ports() {
@@ -281,7 +276,7 @@ impl<I: Io> Worker<I> {
             }
             self.reclaim(egress);
         }
-        if waiting != PortSet::NONE && step.until - now <= ROUTED_UNSEEN_MAX {
+        if waiting != PortSet::NONE && step.until - now <= UNSEEN_MAX {
             for ingress in self.ports() {
                 if self.lately[ingress].all_leave_through(waiting, now) {
                     step.listen.remove(ingress);

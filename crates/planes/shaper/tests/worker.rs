@@ -628,7 +628,7 @@ fn a_router_does_not_listen_where_all_that_lately_came_soon_leaves_at_its_rate()
     bed.arrive(0, PortId::FIRST, 64, 1000, false);
     let pause = pause_of(&mut bed);
     assert_eq!(pause.listen, all_but(PortId::FIRST));
-    assert!(pause.until > bed.now && pause.until <= bed.now + Nanos::from_micros(250));
+    assert!(pause.until > bed.now && pause.until <= bed.now + UNSEEN_MAX);
     // Some of it leaves at once now, and so may what comes next.
     let mut bed = limited();
     bed.tc("qdisc del dev a root");

@@ -6,7 +6,9 @@
 //! most 10,240 frames, as in Linux; but for the whole port. An instance gets the same part of it as
 //! of the rate. So the same limit suits one queue or forty, and one busy queue or all of them. It
 //! never exceeds a quarter of the worker's frames, so that arrivals in the other direction find
-//! some.
+//! some. Nor does it exceed what the worker has left for the port: in a router ports compete for
+//! frames, and where they run out, the worker can only refuse arrivals, whosever they are. So
+//! memory is short a little earlier, and the longest queue pays.
 //!
 //! Source: `tc-cake(8)`, `memlimit`; following rate and share is ours (mq-cake, Netdev 0x19, leaves
 //! it open).
@@ -27,6 +29,11 @@ const PORT_MOST: u64 = 10_240;
 /// The part of a worker's frames.
 const WORKER_PART: u64 = 4;
 
+/// Frames that are left to the worker when memory is short: some batches, but no more than this
+/// part of all.
+const RESERVE: u32 = 256;
+const RESERVE_PART: u32 = 64;
+
 /// Memory counts as short until usage is down to 3/4 of the limit: otherwise a heap would be made
 /// and dropped every few packets.
 const RELIEF_PART: u64 = 4;
@@ -35,8 +42,10 @@ pub(super) struct Memory {
     used: Bytes,
     most: Bytes,
     limit: Bytes,
-    /// The limit set by the worker's frames.
+    /// The limit set by the worker's frames,
     bound: Bytes,
+    /// and by those that it has left.
+    left: Bytes,
 }
 
 impl Memory {
@@ -46,6 +55,7 @@ impl Memory {
             most: Bytes::ZERO,
             limit: Bytes::ZERO,
             bound: Bytes(u64::MAX),
+            left: Bytes(u64::MAX),
         };
         memory.follow(config, Share::WHOLE);
         memory
@@ -71,7 +81,7 @@ impl Memory {
     /// Whether packets of `memory` in total can be queued without a shortage.
     #[inline]
     pub(super) fn has_room(&self, memory: Bytes) -> bool {
-        self.used + memory <= self.limit.min(self.bound)
+        self.used + memory <= self.most_now()
     }
 
     /// Packets lie in the frames of `packets`.
@@ -80,16 +90,32 @@ impl Memory {
         self.bound = Bytes(packets.memory().0 / WORKER_PART);
     }
 
+    /// So many packets arrive, which lie in frames of `packets` already.
+    #[inline]
+    pub(super) fn follow_spare(&mut self, packets: &Packets, arriving: usize) {
+        let reserve = RESERVE.min(packets.places() / RESERVE_PART);
+        let more =
+            (u64::from(packets.spare_frames()) + arriving as u64).saturating_sub(reserve.into());
+        let frame = packets.memory_for(Bytes::ZERO);
+        self.left = self.used + Bytes(more.saturating_mul(frame.0));
+    }
+
+    /// The most that may be used now.
+    #[inline]
+    fn most_now(&self) -> Bytes {
+        self.limit.min(self.bound).min(self.left)
+    }
+
     /// Whether more is used than may be.
     #[inline]
     pub(super) fn is_short(&self) -> bool {
-        self.used > self.limit.min(self.bound)
+        self.used > self.most_now()
     }
 
     /// Whether the shortage is well over once `free` is given back.
     #[inline]
     pub(super) fn is_relieved(&self, free: Bytes) -> bool {
-        let limit = self.limit.min(self.bound);
+        let limit = self.most_now();
         self.used.0 - free.0 < limit.0 - limit.0 / RELIEF_PART
     }
 
@@ -160,5 +186,29 @@ mod tests {
         memory.follow_frames(&many);
         assert!(!memory.is_relieved(Bytes::ZERO));
         assert!(memory.is_relieved(Bytes(30_000)));
+    }
+
+    #[test]
+    fn memory_is_short_before_the_workers_frames_are() {
+        let config = Config { memory: Some(Bytes(1 << 30)), ..Config::default() };
+        let mut memory = Memory::new(&config);
+        let mut packets = Packets::new(64_000);
+        memory.follow_frames(&packets);
+        let frame = packets.memory_for(Bytes::ZERO);
+        let mut room = |spare, arriving: u64| {
+            packets.set_spare_frames(spare);
+            memory.follow_spare(&packets, arriving as usize);
+            memory.has_room(Bytes(arriving * frame.0))
+        };
+        assert!(room(RESERVE, 64) && !room(RESERVE - 1, 64));
+        assert!(!room(0, 1) && room(u32::MAX, 64));
+        // A worker with few frames keeps back fewer.
+        let mut few = Packets::new(640);
+        few.set_spare_frames(10);
+        memory.follow_spare(&few, 1);
+        assert!(memory.has_room(frame));
+        few.set_spare_frames(9);
+        memory.follow_spare(&few, 1);
+        assert!(!memory.has_room(frame));
     }
 }
