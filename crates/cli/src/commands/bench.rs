@@ -694,14 +694,14 @@ impl Xdp {
     }
 }
 
-/// The cost of a packet to a service in the driver: the balancer beside a table of connections in the
-/// kernel's LRU hash, and beside a program that only sends frames back.
+/// The cost of a packet to a service in the driver: the balancer beside a table of connections in
+/// the kernel's LRU hash, and beside a program that only sends frames back.
 ///
-/// Test runs of the kernel, in which each frame of 64 bytes is of another connection: `narrows`, with
-/// consistent hashing, which records nothing; `narrows-recorded`, where servers take turns, so that
-/// each connection is recorded and looked up; `lru`, a look-up in an LRU hash for each packet and
-/// nothing else; and `tx`. Packets of known connections, and such that begin one (new). On one CPU
-/// and on all. Nanoseconds of CPU time a packet, and in addition to `tx`. Needs root.
+/// Test runs of the kernel, in which each frame of 64 bytes is of another connection: `narrows`,
+/// with consistent hashing, which records nothing; `narrows-recorded`, where servers take turns, so
+/// that each connection is recorded and looked up; `lru`, a look-up in an LRU hash for each packet
+/// and nothing else; and `tx`. Packets of known connections, and such that begin one (new). On one
+/// CPU and on all. Nanoseconds of CPU time a packet, and in addition to `tx`. Needs root.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows bench balance

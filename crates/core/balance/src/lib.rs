@@ -10,11 +10,12 @@
 //! from earlier times still go. So a connection is recorded only if its slot has changed, and
 //! nothing is lost if packets arrive at another CPU, or at another balancer with equal services.
 //!
-//! *Principles.* No I/O and no clock. A command, and a text to restore, is executed whole or changes
-//! nothing, and says what to type instead. The same servers make the same ring on any machine.
-//!
-//! *Non-goals.* Packets, next hops and counters: they are the program's. What a balancer cannot know
-//! that does not see replies (`lc`, `wlc`, masquerading, the sync daemon): refused with the reason.
+//! *Principles.* No I/O and no clock. A command, and a text to restore, is executed whole or
+//! changes nothing, and says what to type instead. The same servers make the same ring on any
+//! machine.
+//! *Non-goals.* Packets, next hops and counters: they are the program's. What a balancer cannot
+//! know that does not see replies (`lc`, `wlc`, masquerading, the sync daemon): refused with the
+//! reason.
 //!
 //! Source: `ipvsadm(8)` 1.31; D. Eisenbud et al., "Maglev" (NSDI 2016); J. Shirokov, "Katran"
 //! (2018).

@@ -54,7 +54,8 @@ impl Slot {
         Self { now, before: now, records: false, is_mixed: false }
     }
 
-    /// The slot once new connections go to `now`, while of the servers those live that `lives` says.
+    /// The slot once new connections go to `now`, while of the servers those live that `lives`
+    /// says.
     fn next(self, now: u16, lives: impl Fn(u16) -> bool) -> Self {
         let (before_lives, now_lives) = (lives(self.before), lives(self.now));
         if !self.records {
@@ -98,8 +99,8 @@ impl Ring {
         slots.map(|(at, slot)| Moved(at, slot.before, slot.is_mixed)).collect()
     }
 
-    /// The ring of `slots` slots in which new connections go to the servers in `dealt`, and of which
-    /// those have `moved`. `None` if they are not its slots.
+    /// The ring of `slots` slots in which new connections go to the servers in `dealt`, and of
+    /// which those have `moved`. `None` if they are not its slots.
     pub(crate) fn resume(dealt: &[u16], slots: usize, moved: &[Moved]) -> Option<Self> {
         let mut ring = match dealt {
             [] => Self { slots: vec![Slot::steady(NOBODY); slots.min(SLOTS)] },

@@ -86,8 +86,8 @@ pub struct Service {
     pub scheduler: Scheduler,
     /// Whether the client's port counts, too: `mh-port`, `sh-port`.
     pub hashes_port: bool,
-    /// `mh-fallback`, `sh-fallback`. It says what is always so here: a server of weight 0 gets no new
-    /// connections.
+    /// `mh-fallback`, `sh-fallback`. It says what is always so here: a server of weight 0 gets no
+    /// new connections.
     pub falls_back: bool,
     /// For how long in seconds a client returns to its server, if connections of one client belong
     /// together.

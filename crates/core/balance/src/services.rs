@@ -16,8 +16,8 @@ pub const SERVICES_MAX: usize = 512;
 /// The most servers, of all services together.
 pub const SERVERS_MAX: usize = 4096;
 
-/// A connection that sends nothing for so long after its slot has moved may move, too: the time after
-/// which IPVS forgets a TCP connection.
+/// A connection that sends nothing for so long after its slot has moved may move, too: the time
+/// after which IPVS forgets a TCP connection.
 pub(crate) const SETTLES_AFTER: Nanos = Nanos::from_secs(900);
 
 const HELP: &str = "Usage: narrows balance COMMAND
@@ -167,8 +167,8 @@ impl Services {
         &self.entries
     }
 
-    /// Runs one command at `now`, the words behind `narrows balance`. One that fails changes nothing.
-    /// What listings show is in `figures`.
+    /// Runs one command at `now`, the words behind `narrows balance`. One that fails changes
+    /// nothing. What listings show is in `figures`.
     pub fn run(&mut self, words: &[String], figures: &Figures, now: Nanos) -> Reply {
         self.now = now;
         let command = match command::parse(words.iter().map(String::as_str)) {

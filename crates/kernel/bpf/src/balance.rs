@@ -4,9 +4,9 @@
 //! [`BalanceTables::follow`] makes the same change here. It also says the [`Way`] to each server,
 //! because the program knows no routes and no neighbours.
 //!
-//! *A change in order.* New servers are there before a ring leads to them, and old ones go when none
-//! does any more. A server's words are never written while a packet may be reading them: there are
-//! two halves, and each change is written into the one that is not in force.
+//! *A change in order.* New servers are there before a ring leads to them, and old ones go when
+//! none does any more. A server's words are never written while a packet may be reading them: there
+//! are two halves, and each change is written into the one that is not in force.
 //!
 //! Non-goals: what services mean (`crates/core/balance`), where ways lead (`crates/kernel/link`).
 
@@ -42,8 +42,8 @@ mod skeleton {
 
 /// How many maps the program and user space share.
 const MAPS: usize = 8;
-/// Rows of recorded connections, each of eight: a power of two. 16 MiB. With a million connections a
-/// row has four on average, and one in a thousand finds none that is free.
+/// Rows of recorded connections, each of eight: a power of two. 16 MiB. With a million connections
+/// a row has four on average, and one in a thousand finds none that is free.
 const ROWS: usize = 1 << 18;
 /// The numbers of servers; none has the first.
 const SERVERS: usize = SERVERS_MAX + 1;

@@ -9,8 +9,8 @@
 //! undo, and it works on all kernels. The kernel's *managed* entries (since 5.16) would do the same
 //! for entries that one marks, but not for hosts on the link, and a mark outlives who made it.
 //!
-//! A neighbour that is not known yet is found by the first packet through the kernel, or, where none
-//! takes that way, by [`find`].
+//! A neighbour that is not known yet is found by the first packet through the kernel, or, where
+//! none takes that way, by [`find`].
 //!
 //! Non-goals: entries that an operator or a routing daemon looks after.
 
@@ -67,8 +67,8 @@ pub fn use_stale(devices: &[u32]) -> Result<usize, LinkError> {
     result
 }
 
-/// Has the kernel ask for the MAC address of the neighbour `ip` on the link of the device `ifindex`,
-/// as a packet to it would. The answer is among the
+/// Has the kernel ask for the MAC address of the neighbour `ip` on the link of the device
+/// `ifindex`, as a packet to it would. The answer is among the
 /// [neighbours](crate::routes::neighbours) a moment later, if there is one.
 ///
 /// # Errors

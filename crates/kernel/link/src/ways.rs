@@ -4,8 +4,8 @@
 //! ([`routes::get`]), and the MAC address of that neighbour. A neighbour that it does not know yet
 //! is asked for, and known at the next look.
 //!
-//! *Cost.* A listing of all neighbours; [`Ways::read`] also a request for each server. So routes are
-//! read now and then, and neighbours each second.
+//! *Cost.* A listing of all neighbours; [`Ways::read`] also a request for each server. So routes
+//! are read now and then, and neighbours each second.
 //!
 //! Non-goals: several ways to one server; ways through other devices than the port.
 

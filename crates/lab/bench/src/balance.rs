@@ -1,13 +1,13 @@
-//! The cost of a packet to a service: the balancer compared with the kernel's LRU hash as a table of
-//! connections, and with a program that only sends a frame back. By test runs in the kernel.
+//! The cost of a packet to a service: the balancer compared with the kernel's LRU hash as a table
+//! of connections, and with a program that only sends a frame back. By test runs in the kernel.
 //!
 //! In front of each program another one makes of each frame the packet of another connection, so
 //! that what is looked up is in the cache only as far as it would be. What that one costs is in the
 //! figures of `ns_per_packet`, and not in those of `ns_above`.
 //!
-//! *Rows.* `narrows`: hashing, of which nothing has to be recorded. `narrows-recorded`: servers take
-//! turns, so each connection is recorded and looked up. `lru`: Katran's way, a look-up in an LRU
-//! hash for each packet, without anything else that a balancer does. `tx`: the floor.
+//! *Rows.* `narrows`: hashing, of which nothing has to be recorded. `narrows-recorded`: servers
+//! take turns, so each connection is recorded and looked up. `lru`: Katran's way, a look-up in an
+//! LRU hash for each packet, without anything else that a balancer does. `tx`: the floor.
 //!
 //! *Flows.* `known`: packets of connections that exist. `new`: each packet begins one.
 //!

@@ -12,8 +12,8 @@
 //! are measured at a packet rate.
 //!
 //! The cost of sharing a limit between cores is measured with [real threads](coordination), and the
-//! cost of a frame in the driver, and of a packet to a [balancer](balance), by [test runs](xdp) in the
-//! kernel.
+//! cost of a frame in the driver, and of a packet to a [balancer](balance), by [test runs](xdp) in
+//! the kernel.
 //!
 //! Non-goals: real NICs, which have benchmarks of their own.
 

@@ -16,8 +16,8 @@
 //! *With a limit.* A tree of classes or `cake` at the port where packets leave is measured with one
 //! route of IPv4, on one core: the tree beside the same plane without it, `cake` beside a wire with
 //! the same `cake`. Frames go through the wire to the server's own MAC address, since those to a
-//! port's address go up to the kernel. Where a limit binds, it is half of what passed without, and what it drops
-//! counts as a packet, too.
+//! port's address go up to the kernel. Where a limit binds, it is half of what passed without, and
+//! what it drops counts as a packet, too.
 
 mod limit;
 mod measuring;

@@ -1,5 +1,5 @@
-//! A file in which something is kept beside the state file: the sets in `STATE.sets`, the services of
-//! a balancer in `STATE.services`.
+//! A file in which something is kept beside the state file: the sets in `STATE.sets`, the services
+//! of a balancer in `STATE.services`.
 //!
 //! It is written at most once per second, rarely enough that writing takes at most a twentieth of
 //! the time, and at the end. So a crash may lose changes of the last seconds, unlike changes of the

@@ -1,5 +1,5 @@
-//! The file that the services of a balancer are kept in, beside the state file: `STATE.services`. It
-//! is the output of `narrows balance save`.
+//! The file that the services of a balancer are kept in, beside the state file: `STATE.services`.
+//! It is the output of `narrows balance save`.
 //!
 //! Non-goals: where connections are. A process that begins with the file finds the servers of
 //! those whose slots have not moved.

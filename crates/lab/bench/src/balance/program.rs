@@ -23,7 +23,8 @@ const FIRST: u32 = 0xc612_0001;
 /// What clients connect to.
 const SERVICE: &str = "192.0.2.1:80";
 
-/// A program in the kernel. What leads to the one under test is emptied when no descriptor holds it.
+/// A program in the kernel. What leads to the one under test is emptied when no descriptor holds
+/// it.
 pub(super) struct Program {
     flows: OwnedFd,
     /// Begins each connection.

@@ -136,7 +136,8 @@ impl InBed<'_> {
     }
 }
 
-/// The limit of `cell`, if it has one. One that binds is half of what passed in this `round` without.
+/// The limit of `cell`, if it has one. One that binds is half of what passed in this `round`
+/// without.
 fn limit_of(cell: Cell, round: u32, samples: &BTreeMap<Cell, Samples>) -> Result<Option<Rate>> {
     let Some(Limited { unlimited, binds, .. }) = cell.system.limit() else { return Ok(None) };
     if !binds {

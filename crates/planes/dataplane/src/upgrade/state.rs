@@ -364,7 +364,7 @@ mod tests {
 
     /// Fails when the state changes. Then raise [`FORMAT`].
     #[test]
-    fn this_is_format_8() {
+    fn this_is_format_9() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
             r#""sent":[2,120],"copied":1,"dropped":{"limit":3}},"#,
@@ -391,6 +391,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 8));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 9));
     }
 }
