@@ -255,6 +255,25 @@ static __always_inline int lower_ttl(struct context *ctx, __u32 at, __u8 ip)
 	return 1;
 }
 
+/* The IP packet's bytes. Of a frame in several buffers only the first is within reach. */
+static __always_inline __u32 ip_bytes(struct context *ctx, const struct packet *packet)
+{
+	__u32 within = packet->end - packet->network, said = 0;
+
+	if (!multi_buffer)
+		return within;
+	if (packet->ip == 4) {
+		struct iphdr *header = part(ctx, packet->network, sizeof(*header));
+
+		said = header ? bpf_ntohs(header->tot_len) : 0;
+	} else {
+		struct ipv6hdr *header = part(ctx, packet->network, sizeof(*header));
+
+		said = header ? bpf_ntohs(header->payload_len) + sizeof(*header) : 0;
+	}
+	return max(within, said);
+}
+
 static __always_inline void count_balanced(__u32 service, const struct choice *choice, __u64 bytes)
 {
 	__u32 server = choice->server;
@@ -275,7 +294,7 @@ static __always_inline void count_balanced(__u32 service, const struct choice *c
 static __always_inline __u32 forward(struct context *ctx, const struct server *server,
 				     const struct packet *packet, const struct choice *choice)
 {
-	__u32 outer = outer_bytes(server), bytes = packet->end - packet->network;
+	__u32 outer = outer_bytes(server), bytes = ip_bytes(ctx, packet);
 	struct ethhdr *eth;
 
 	if (!server->has_way)
@@ -297,7 +316,7 @@ static __always_inline __u32 forward(struct context *ctx, const struct server *s
 }
 
 /* What becomes of the frame. */
-static __always_inline __u32 balanced(struct context *ctx)
+static __always_inline __u32 balanced(struct context *ctx, __u64 whole)
 {
 	struct packet packet = {};
 	struct flow flow = {};
@@ -326,15 +345,15 @@ static __always_inline __u32 balanced(struct context *ctx)
 		return choice.fate;
 	fate = forward(ctx, server, &packet, &choice);
 	if (fate == BALANCED)
-		count_balanced(service->number, &choice, packet.end);
+		count_balanced(service->number, &choice, whole);
 	return fate;
 }
 
 SEC(HOOK)
 int balance(struct context *ctx)
 {
-	__u64 bytes = reachable(ctx);
-	__u32 fate = balanced(ctx);
+	__u64 bytes = size_of(ctx).bytes;
+	__u32 fate = balanced(ctx, bytes);
 
 	count_fate(fate, bytes);
 	if (fate == BALANCED)

@@ -209,7 +209,9 @@ impl Instance {
 
     /// Follows routes and neighbours, and settles slots. Called each second.
     pub(crate) fn keep_balance(&mut self) {
-        if self.balance.services.is_empty() && self.balance.tables.is_none() {
+        let is_followed = |(version, _): &(u64, _)| *version == self.balance.services.version();
+        let is_done = self.balance.followed.as_ref().is_some_and(is_followed);
+        if self.balance.services.is_empty() && (is_done || self.balance.tables.is_none()) {
             return;
         }
         self.balance.services.settle(clock::now());
