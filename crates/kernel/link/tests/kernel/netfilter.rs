@@ -80,7 +80,7 @@ fn a_chain_at_a_vlan_of_a_port_counts() {
         let line = format!("ip link add link sb name sb.{vlan} type vlan id {vlan}");
         let output = bed.shaper.exec(&line);
         if !output.status.success() {
-            println!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr));
+            println!("SKIPPED: this kernel has no VLAN devices (CONFIG_VLAN_8021Q)");
             return;
         }
     }
