@@ -436,6 +436,24 @@ fn an_error_goes_to_the_server_whose_packet_it_quotes() {
     assert_eq!(six.goes(&came), Some(expected(&six, from, 1000, false)));
 }
 
+/// Of a frame in several buffers a program reaches only the first.
+#[test]
+fn a_frame_in_several_buffers_is_as_long_as_its_header_says() {
+    let mut bench = Bench::new(&web(1));
+    bench.balancer = Balancer::load(&bench.tables, MAC, true, Entry::Own).unwrap();
+    let way = Way { to: GATEWAY, from: MAC, source: PORT, mtu: 9000 };
+    bench.ways.insert(address("10.0.0.1"), way);
+    bench.tables.follow(&bench.services, &bench.ways).unwrap();
+    let payload = [&transport(TCP, [1, 80], ACK)[..], &[7; 6000]].concat();
+    let came = frame(&ip(client(1), service(), TCP, &payload));
+    let sent = bench.send(&came);
+    assert_eq!(sent.verdict, TX);
+    assert_eq!(sent.frame.len(), came.len() + 20);
+    let said = u16::from_be_bytes([sent.frame[16], sent.frame[17]]);
+    assert_eq!(usize::from(said), sent.frame.len() - ETHERNET);
+    assert_eq!(bench.tables.figures().unwrap().services[&0].bytes, came.len() as u64);
+}
+
 #[test]
 fn packets_and_connections_are_counted() {
     let bench = Bench::new(&web(1));
