@@ -4,9 +4,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
 
-/// The largest weight, as in IPVS.
-pub const WEIGHT_MAX: u16 = u16::MAX;
-
 /// The transport protocol of a service.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum Protocol {
@@ -128,17 +125,6 @@ pub enum Tunnel {
     Ip,
     /// GUE (variant 0, without checksum) to this UDP port.
     Gue(u16),
-}
-
-impl Tunnel {
-    /// The bytes in front of a packet to a server at an address of this family.
-    pub const fn overhead(self, is_v6: bool) -> u16 {
-        let ip = if is_v6 { 40 } else { 20 };
-        match self {
-            Self::Ip => ip,
-            Self::Gue(_) => ip + 8 + 4,
-        }
-    }
 }
 
 /// A server among those of a service.

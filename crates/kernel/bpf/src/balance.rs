@@ -14,13 +14,14 @@ use crate::attach::Entry;
 use crate::chunks::{map_of_maps, put};
 use crate::load::{LoadError, explained, keep};
 use crate::mapped::{Mapped, SharedLine};
+use crate::takers::map;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use narrows_balance::{
     Counts, Figures, Forward, Numbered, Ring, SERVERS_MAX, SERVICES_MAX, SLOTS, Service, ServiceId,
     Services, Tunnel,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::mem::MaybeUninit;
@@ -131,16 +132,6 @@ fates! {
     NoHeadroom "no_headroom",
 }
 
-impl Fate {
-    /// Whether it is dropped.
-    pub const fn is_drop(self) -> bool {
-        matches!(
-            self,
-            Self::NoServer | Self::NoWay | Self::TooBig | Self::Expired | Self::NoHeadroom
-        )
-    }
-}
-
 /// Packets and their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fated {
@@ -213,20 +204,12 @@ pub struct Balancer {
     plane: MapHandle,
 }
 
-fn options(flags: u32) -> libbpf_sys::bpf_map_create_opts {
-    libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        map_flags: flags,
-        ..Default::default()
-    }
+fn per_cpu(name: &str, value: u32, len: usize) -> libbpf_rs::Result<MapHandle> {
+    map(MapType::PercpuArray, name, [4, value, len as u32], 0)
 }
 
-fn per_cpu(name: &str, value: u32, len: usize) -> Result<MapHandle, libbpf_rs::Error> {
-    MapHandle::create(MapType::PercpuArray, Some(name), 4, value, len as u32, &options(0))
-}
-
-fn ring_map() -> Result<MapHandle, libbpf_rs::Error> {
-    MapHandle::create(MapType::Array, Some("ring"), 4, 4, SLOTS as u32, &options(0))
+fn ring_map() -> libbpf_rs::Result<MapHandle> {
+    map(MapType::Array, "ring", [4, 4, SLOTS as u32], 0)
 }
 
 impl BalanceTables {
@@ -243,28 +226,15 @@ impl BalanceTables {
         let random = RandomState::new();
         let mmapable = libbpf_sys::BPF_F_MMAPABLE;
         let (services, rows) = (SERVICES_MAX as u32, ROWS as u32);
+        let line = size_of::<SharedLine>() as u32;
         Ok(Self {
-            services: MapHandle::create(
-                MapType::Hash,
-                Some("services"),
-                KEY_BYTES,
-                SERVICE_BYTES,
-                services,
-                &options(0),
-            )?,
+            services: map(MapType::Hash, "services", [KEY_BYTES, SERVICE_BYTES, services], 0)?,
             // One more, which is no service's: a change there waits for all readers.
             rings: map_of_maps("rings", &no_ring, services + 1)?,
             no_ring,
             servers: Mapped::new("servers", 2 * SERVERS)?,
             half: Mapped::new("servers_half", 1)?,
-            connections: MapHandle::create(
-                MapType::Array,
-                Some("connections"),
-                4,
-                size_of::<SharedLine>() as u32,
-                rows,
-                &options(mmapable),
-            )?,
+            connections: map(MapType::Array, "connections", [4, line, rows], mmapable)?,
             service_counts: per_cpu("service_counts", BALANCED_BYTES, SERVICES_MAX)?,
             server_counts: per_cpu("server_counts", BALANCED_BYTES, SERVERS)?,
             fates: per_cpu("fates", FATED_BYTES, Fate::ALL.len())?,
@@ -342,13 +312,13 @@ impl BalanceTables {
         let both = next.iter().zip(now).map(|(next, now)| if next[0] == 0 { *now } else { *next });
         let both: Vec<[u64; 8]> = both.collect();
         self.put_servers(&both)?;
-        let gone: Vec<ServiceId> = self.present.keys().copied().collect();
-        let gone = gone.into_iter().filter(|id| services.iter().all(|(other, ..)| other != *id));
-        for id in gone.collect::<Vec<_>>() {
+        let kept: BTreeSet<ServiceId> = services.iter().map(|(id, ..)| id).collect();
+        let present = self.present.iter().map(|(id, (number, ..))| (*id, *number));
+        let gone: Vec<_> = present.filter(|(id, _)| !kept.contains(id)).collect();
+        for (id, number) in gone {
             self.services.delete(&key(id))?;
-            if let Some((number, ..)) = self.present.remove(&id) {
-                put(&self.rings, number.into(), &self.no_ring)?;
-            }
+            self.present.remove(&id);
+            put(&self.rings, number.into(), &self.no_ring)?;
         }
         for (id, number, service, ring) in services.iter() {
             self.put_service(id, number, service, ring)?;

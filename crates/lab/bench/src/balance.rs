@@ -21,11 +21,9 @@ pub use report::{Report, Row};
 use crate::coordination::cores::Cores;
 use crate::processor;
 use crate::qdisc::median;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use narrows_bpf::test_run::{TX, test_run};
 use program::Program;
-use std::sync::Barrier;
-use std::thread;
 
 /// How to run it.
 #[derive(Clone, Debug)]
@@ -141,31 +139,15 @@ fn shapes(options: &Options, cores: usize) -> Vec<Shape> {
 
 /// The CPU time of a frame, in nanoseconds, on average over all CPUs.
 fn measure(shape: Shape, program: &Program, packets: u32, cores: &Cores) -> Result<f64> {
-    let start = Barrier::new(shape.cpus);
-    let one = |number: usize| -> Result<f64> {
-        let pinned = cores.pin(number);
-        start.wait();
-        pinned.context("cannot keep a thread on its core")?;
+    let one = |_| -> Result<f64> {
         let began = processor::time();
         let run = test_run(program.fd(), &program::frame(), packets)
             .context("the kernel does not run it")?;
         ensure!(run.verdict == TX, "{} ends with verdict {}", shape.system.name(), run.verdict);
         Ok((processor::time() - began) as f64 / f64::from(packets))
     };
-    thread::scope(|scope| {
-        let running: Vec<_> = (0..shape.cpus)
-            .map(|number| {
-                let one = &one;
-                scope.spawn(move || one(number))
-            })
-            .collect();
-        let mut sum = 0.0;
-        for thread in running {
-            let Ok(cost) = thread.join() else { bail!("a thread has panicked") };
-            sum += cost?;
-        }
-        Ok(sum / shape.cpus as f64)
-    })
+    let costs: Vec<f64> = cores.together(shape.cpus, one)?.into_iter().collect::<Result<_>>()?;
+    Ok(costs.iter().sum::<f64>() / shape.cpus as f64)
 }
 
 #[cfg(test)]

@@ -38,12 +38,10 @@ pub use shape::{LEAVES, LookUp, Members, Shape, Subject};
 use crate::coordination::cores::Cores;
 use crate::processor;
 use crate::qdisc::median;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use narrows_bpf::test_run::{live_run, test_run};
 use program::Program;
 use sink::Sink;
-use std::sync::Barrier;
-use std::thread;
 
 /// How to run it.
 #[derive(Clone, Debug)]
@@ -124,12 +122,8 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
 /// The CPU time of a frame, in nanoseconds, on average over all CPUs.
 fn measure(program: &Program, packets: u32, cores: &Cores) -> Result<f64> {
     let cpus = program.shape().cpus;
-    let start = Barrier::new(cpus);
     let one = |number: usize| -> Result<f64> {
-        let pinned = cores.pin(number);
         let frame = program.frame(number);
-        start.wait();
-        pinned.context("cannot keep a thread on its core")?;
         let began = processor::time();
         let refused = "the kernel does not run it";
         if program.shape().is_live {
@@ -141,18 +135,6 @@ fn measure(program: &Program, packets: u32, cores: &Cores) -> Result<f64> {
         let busy = processor::time() - began;
         Ok(busy as f64 / f64::from(packets))
     };
-    thread::scope(|scope| {
-        let running: Vec<_> = (0..cpus)
-            .map(|number| {
-                let one = &one;
-                scope.spawn(move || one(number))
-            })
-            .collect();
-        let mut sum = 0.0;
-        for thread in running {
-            let Ok(cost) = thread.join() else { bail!("a thread has panicked") };
-            sum += cost?;
-        }
-        Ok(sum / cpus as f64)
-    })
+    let costs: Vec<f64> = cores.together(cpus, one)?.into_iter().collect::<Result<_>>()?;
+    Ok(costs.iter().sum::<f64>() / cpus as f64)
 }

@@ -39,8 +39,7 @@ impl LiveFrames {
     pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
         let mut frame = frames::udp(frames::port(0), SINK_MAC, self.bytes.into())?;
         if let Some(vlan) = self.vlan {
-            let [high, low] = vlan.to_be_bytes();
-            frame.splice(12..12, [0x81, 0, high, low]);
+            frames::tag(&mut frame, vlan);
             frame.truncate(self.bytes.into());
         }
         send(&driver::Driver::of(number(&self.device)?)?, &frame, self.core.into())

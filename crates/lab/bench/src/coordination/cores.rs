@@ -3,9 +3,12 @@
 //! Threads that share a physical core slow each other down, which would distort the measurement. So
 //! all physical cores are used before any is used twice.
 
+use anyhow::{Context, Result, bail};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Barrier;
+use std::thread::{self, ScopedJoinHandle};
 
 /// The cores that this process may use, in the order in which threads take them.
 #[derive(Clone, Debug)]
@@ -65,6 +68,35 @@ impl Cores {
             sched_setaffinity(None, &set)?;
         }
         Ok(())
+    }
+
+    /// Runs `work` on `threads` threads at once, each on its core. Returns their results.
+    ///
+    /// # Errors
+    /// If a thread cannot be kept on its core, or panics.
+    pub(crate) fn together<T: Send>(
+        &self,
+        threads: usize,
+        work: impl Fn(usize) -> T + Sync,
+    ) -> Result<Vec<T>> {
+        let start = Barrier::new(threads);
+        thread::scope(|scope| {
+            let (start, work) = (&start, &work);
+            let running: Vec<_> = (0..threads)
+                .map(|number| {
+                    scope.spawn(move || {
+                        let pinned = self.pin(number);
+                        start.wait();
+                        pinned.map(|()| work(number))
+                    })
+                })
+                .collect();
+            let join = |thread: ScopedJoinHandle<'_, io::Result<T>>| match thread.join() {
+                Ok(done) => done.context("cannot keep a thread on its core"),
+                Err(_) => bail!("a thread has panicked"),
+            };
+            running.into_iter().map(join).collect()
+        })
     }
 }
 

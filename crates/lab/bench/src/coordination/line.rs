@@ -15,10 +15,8 @@
 use super::cores::Cores;
 use super::report::Costs;
 use crate::qdisc::median;
-use anyhow::{Context, Result, bail};
-use std::sync::Barrier;
+use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 const REPEATS: usize = 25;
@@ -52,7 +50,7 @@ pub(super) fn costs(cores: &Cores, threads: usize) -> Result<Costs> {
 /// Nanoseconds a read.
 fn read(cores: &Cores) -> Result<f64> {
     let [ping, pong] = [Line::default(), Line::default()];
-    let took = together(cores, 2, |number| {
+    let took = cores.together(2, |number| {
         let (own, other) = if number == 0 { (&ping, &pong) } else { (&pong, &ping) };
         let start = Instant::now();
         for trip in 1..=ROUND_TRIPS {
@@ -74,44 +72,19 @@ fn read(cores: &Cores) -> Result<f64> {
 /// Nanoseconds an update, all threads together.
 fn update(cores: &Cores, threads: usize) -> Result<f64> {
     let line = Line::default();
-    let per_second: f64 = together(cores, threads, |_| {
-        let start = Instant::now();
-        let mut updates = 0;
-        while start.elapsed() < UPDATING {
-            for _ in 0..BATCH {
-                line.0.fetch_add(1, Ordering::Relaxed);
+    let per_second: f64 = cores
+        .together(threads, |_| {
+            let start = Instant::now();
+            let mut updates = 0;
+            while start.elapsed() < UPDATING {
+                for _ in 0..BATCH {
+                    line.0.fetch_add(1, Ordering::Relaxed);
+                }
+                updates += BATCH;
             }
-            updates += BATCH;
-        }
-        updates as f64 / start.elapsed().as_secs_f64()
-    })?
-    .iter()
-    .sum();
+            updates as f64 / start.elapsed().as_secs_f64()
+        })?
+        .iter()
+        .sum();
     Ok(1e9 / per_second)
-}
-
-/// Runs `work` on `threads` threads at once, each on its core. Returns their results.
-fn together<T: Send>(
-    cores: &Cores,
-    threads: usize,
-    work: impl Fn(usize) -> T + Sync,
-) -> Result<Vec<T>> {
-    let start = Barrier::new(threads);
-    thread::scope(|scope| {
-        let (start, work) = (&start, &work);
-        let running: Vec<_> = (0..threads)
-            .map(|number| {
-                scope.spawn(move || {
-                    let pinned = cores.pin(number);
-                    start.wait();
-                    pinned.map(|()| work(number))
-                })
-            })
-            .collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, std::io::Result<T>>| match thread.join() {
-            Ok(done) => done.context("cannot keep a thread on its core"),
-            Err(_) => bail!("a thread has panicked"),
-        };
-        running.into_iter().map(join).collect()
-    })
 }

@@ -26,6 +26,12 @@ pub fn port(index: u16) -> u16 {
     FIRST_PORT + index
 }
 
+/// Puts an 802.1Q tag with this control information (priority and VLAN) into `frame`.
+pub fn tag(frame: &mut Vec<u8>, control: u16) {
+    let [high, low] = control.to_be_bytes();
+    frame.splice(12..12, [0x81, 0, high, low]);
+}
+
 /// A frame of `length` bytes from the client to the server's address, for the device
 /// with address `destination`: [`crate::bed::SERVER_MAC`] for a receiver that answers,
 /// [`crate::bed::SINK_MAC`] for one that only counts.

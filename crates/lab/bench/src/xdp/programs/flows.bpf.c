@@ -7,25 +7,12 @@
 #include <linux/tcp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "subject.h"
 
 /* How many connections there are. */
 const volatile __u64 connections = 1;
 /* Whether each packet begins one. */
 const volatile __u64 are_new = 0;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} next SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} subject SEC(".maps");
 
 SEC("xdp")
 int flows(struct xdp_md *ctx)
@@ -34,12 +21,12 @@ int flows(struct xdp_md *ctx)
 	struct iphdr *ip = (void *)(eth + 1);
 	struct tcphdr *tcp = (void *)(ip + 1);
 	__u32 zero = 0, flow;
-	__u64 *number = bpf_map_lookup_elem(&next, &zero);
+	__u32 *number = bpf_map_lookup_elem(&next, &zero);
 
 	if (!number || (void *)(tcp + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
 	/* Not one after the other: a packet's neighbours in time are no neighbours in a table. */
-	flow = (*number)++ * 2654435761u % connections;
+	flow = (__u64)(*number)++ * 2654435761u % connections;
 	__builtin_memset(eth->h_dest, 2, ETH_ALEN);
 	ip->ttl = 64;
 	ip->saddr = bpf_htonl(0x0a000000 + (flow >> 6));

@@ -4,6 +4,7 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
+#include "subject.h"
 
 #define SOURCES 65536
 /* Where a source is in a frame: of IPv4, and of IPv6. */
@@ -22,20 +23,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct source);
 } sources SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} next SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} subject SEC(".maps");
 
 SEC("xdp")
 int spread(struct xdp_md *ctx)

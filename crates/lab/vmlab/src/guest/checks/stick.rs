@@ -217,8 +217,7 @@ fn priority_stays(lab: &Lab) -> Result<()> {
 fn tagged(vid: u16) -> Result<Vec<u8>> {
     let mut frame = frames::udp(frames::port(0), [0; 6], 100)?;
     frame[..12].copy_from_slice(&NOBODY);
-    let [high, low] = (PRIORITY | vid).to_be_bytes();
-    frame.splice(12..12, [0x81, 0, high, low]);
+    frames::tag(&mut frame, PRIORITY | vid);
     Ok(frame)
 }
 

@@ -207,8 +207,7 @@ fn frame(from: [u8; 6], to: [u8; 6]) -> Result<Vec<u8>> {
 /// The same with a tag.
 fn tagged(from: [u8; 6], to: [u8; 6], tci: u16) -> Result<Vec<u8>> {
     let mut frame = frame(from, to)?;
-    let [high, low] = tci.to_be_bytes();
-    frame.splice(12..12, [0x81, 0, high, low]);
+    frames::tag(&mut frame, tci);
     Ok(frame)
 }
 
