@@ -68,7 +68,7 @@ fuzz_target!(|bytes: &[u8]| {
             restore.end();
         }
         Request::Balance { args } => {
-            Services::default().run(&args, &Figures::default(), Nanos::ZERO);
+            Services::default().run(&args, &Figures::default, Nanos::ZERO);
         }
         Request::RestoreServices { text } => {
             let _ = Services::default().restore(&text, Nanos::ZERO);

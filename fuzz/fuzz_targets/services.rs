@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     for line in text.lines().take(8) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let (before, version) = (services.save(), services.version());
-        if services.run(&words, &Figures::default(), Nanos::ZERO).code != 0 {
+        if services.run(&words, &Figures::default, Nanos::ZERO).code != 0 {
             assert_eq!((services.save(), services.version()), (before, version), "{line}");
         }
     }

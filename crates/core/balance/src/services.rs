@@ -168,8 +168,8 @@ impl Services {
     }
 
     /// Runs one command at `now`, the words behind `narrows balance`. One that fails changes
-    /// nothing. What listings show is in `figures`.
-    pub fn run(&mut self, words: &[String], figures: &Figures, now: Nanos) -> Reply {
+    /// nothing. What is counted is asked for where a command needs it.
+    pub fn run(&mut self, words: &[String], figures: &dyn Fn() -> Figures, now: Nanos) -> Reply {
         self.now = now;
         let command = match command::parse(words.iter().map(String::as_str)) {
             Ok(command) => command,
@@ -327,12 +327,16 @@ impl Services {
         Ok(())
     }
 
-    fn execute(&mut self, command: &Command, figures: &Figures) -> Result<String, String> {
+    fn execute(
+        &mut self,
+        command: &Command,
+        figures: &dyn Fn() -> Figures,
+    ) -> Result<String, String> {
         match command {
-            Command::List(id, view) => return self.list(*id, *view, figures),
+            Command::List(id, view) => return self.list(*id, *view, &figures()),
             Command::Save => return Ok(self.save()),
             Command::Help => return Ok(HELP.into()),
-            Command::Zero(id) => self.zero(*id, figures)?,
+            Command::Zero(id) => self.zero(*id, figures())?,
             _ => self.change(command)?,
         }
         Ok(String::new())
@@ -468,9 +472,9 @@ impl Services {
         entry.ring = Arc::new(ring);
     }
 
-    fn zero(&mut self, id: Option<ServiceId>, figures: &Figures) -> Result<(), String> {
+    fn zero(&mut self, id: Option<ServiceId>, figures: Figures) -> Result<(), String> {
         let Some(id) = id else {
-            self.zeroed = figures.clone();
+            self.zeroed = figures;
             return Ok(());
         };
         let entry = self.entries.get(&id).ok_or_else(|| no_service(id))?;
@@ -530,7 +534,7 @@ mod tests {
 
     fn run(services: &mut Services, line: &str) -> Reply {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        services.run(&words, &Figures::default(), NOW)
+        services.run(&words, &Figures::default, NOW)
     }
 
     fn done(services: &mut Services, line: &str) -> String {
@@ -647,10 +651,10 @@ mod tests {
         let counts = Counts { connections: 5, packets: 60, bytes: 7_000 };
         let figures = Figures { services: [(0, counts)].into(), servers: [(1, counts)].into() };
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let shown = services.run(&words("list --stats"), &figures, NOW).stdout;
+        let shown = services.run(&words("list --stats"), &|| figures.clone(), NOW).stdout;
         assert!(shown.contains("7000"), "{shown}");
-        services.run(&words("zero"), &figures, NOW);
-        let shown = services.run(&words("list --stats"), &figures, NOW).stdout;
+        services.run(&words("zero"), &|| figures.clone(), NOW);
+        let shown = services.run(&words("list --stats"), &|| figures.clone(), NOW).stdout;
         assert!(!shown.contains("7000"), "{shown}");
     }
 

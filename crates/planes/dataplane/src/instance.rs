@@ -152,9 +152,8 @@ impl Instance {
         }
     }
 
-    /// Joins the ports under `policy`, whose filters look up `sets`, and balances
-    /// `services`; `repairs` maintains their
-    /// offloads, `gates` shares them with others.
+    /// Joins the ports under `policy`, whose filters look up `sets`, and balances `services`;
+    /// `repairs` maintains their offloads, `gates` shares them with others.
     ///
     /// # Errors
     /// If they cannot be joined as they are now. Then nothing stays changed.

@@ -53,7 +53,7 @@ impl Bench {
 
     fn run(&mut self, line: &str) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let reply = self.services.run(&words, &Figures::default(), NOW);
+        let reply = self.services.run(&words, &Figures::default, NOW);
         assert_eq!(reply.code, 0, "{line}: {}", reply.stderr);
         self.follow();
     }

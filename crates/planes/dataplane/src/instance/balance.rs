@@ -9,7 +9,7 @@ use crate::clock;
 use crate::counters::Counts;
 use crate::plane::PlaneKind;
 use crate::upgrade::state::BalanceManifest;
-use narrows_balance::{Figures, Reply, Services};
+use narrows_balance::{Reply, Services};
 use narrows_bpf::{BalanceError, BalanceTables, Fate, FateCounters, Way};
 use narrows_forwarding::DeviceId;
 use narrows_link::ways::{NoWay, Ways};
@@ -65,11 +65,6 @@ impl Balance {
         let ids = self.services.iter().map(|(id, ..)| id);
         let servers = ids.flat_map(|id| self.services.servers(id));
         servers.map(|(server, _)| server.address).collect()
-    }
-
-    fn figures(&self) -> Figures {
-        let figures = self.tables.as_ref().and_then(|tables| tables.figures().ok());
-        figures.unwrap_or_default()
     }
 
     /// The services for another process, with the descriptors of their maps.
@@ -137,9 +132,10 @@ impl Instance {
         if let Err(why) = self.may_balance() {
             return refused(&why);
         }
-        let figures = self.balance.figures();
         let version = self.balance.services.version();
-        let reply = self.balance.services.run(words, &figures, clock::now());
+        let Balance { services, tables, .. } = &mut self.balance;
+        let figures = || tables.as_ref().and_then(|tables| tables.figures().ok());
+        let reply = services.run(words, &|| figures().unwrap_or_default(), clock::now());
         if self.balance.services.version() == version { reply } else { self.changed(reply) }
     }
 
