@@ -2,7 +2,7 @@
 
 use crate::setup::{
     NARROWS, Scratch, assert_refused, complaint, ip, narrows, own_path, show, turn_to_count,
-    wait_until,
+    wait_for, wait_until,
 };
 use narrows_testbed::bed::{CLIENT, CLIENT_IP, CLIENT_MAC, PORT_A, SERVER, written};
 use narrows_testbed::capture::Capture;
@@ -301,6 +301,23 @@ fn services_are_kept_in_a_file_and_restored_whole_or_not_at_all() {
     for file in [&state, &services] {
         let _ = std::fs::remove_file(file);
     }
+}
+
+#[test]
+fn services_that_were_added_while_the_port_was_away_survive_an_upgrade() {
+    let Some(_turn) = turn_to_count() else { return };
+    let bed = Testbed::up(1).unwrap();
+    bed.serve_at_the_port().unwrap();
+    let words = ["run", "--port", PORT_A, "--xdp", "native"];
+    let mut instance = Instance::start_command(&bed, Path::new(NARROWS), &words).unwrap();
+    ip(bed.shaper(), &format!("link del {PORT_A}"));
+    wait_for(&bed, "waiting", |show| show["state"] == "waiting");
+    let added = format!("balance add -t {VIP}:{PORT} -s rr");
+    let output = narrows(&bed, &added.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", complaint(&output));
+    instance.upgrade().unwrap();
+    let saved = narrows(&bed, &["balance", "save"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&saved), format!("-A -t {VIP}:{PORT} -s rr\n"));
 }
 
 #[test]

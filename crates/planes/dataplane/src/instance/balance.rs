@@ -17,6 +17,7 @@ use narrows_link::{LinkError, neighbours};
 use narrows_packet::DropReason;
 use narrows_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
@@ -67,20 +68,28 @@ impl Balance {
         servers.map(|(server, _)| server.address).collect()
     }
 
-    /// The services for another process, with the descriptors of their maps.
-    pub(crate) fn offer(&self) -> Option<(BalanceManifest, Vec<OwnedFd>)> {
-        let tables = self.tables.as_ref()?;
-        let maps = tables.descriptors().ok()?;
-        let (services, key) = (self.services.state(), tables.key());
-        Some((BalanceManifest { services, key, descriptors: maps.len() }, maps))
+    /// The services for another process, with the descriptors of their maps, if there are any.
+    ///
+    /// # Errors
+    /// If no descriptors are left.
+    pub(crate) fn offer(&self) -> io::Result<(BalanceManifest, Vec<OwnedFd>)> {
+        let maps = self.tables.as_ref().map(BalanceTables::descriptors).transpose()?;
+        let maps = maps.unwrap_or_default();
+        let key = self.tables.as_ref().map(BalanceTables::key).unwrap_or_default();
+        let services = self.services.state();
+        Ok((BalanceManifest { services, key, descriptors: maps.len() }, maps))
     }
 
     /// Goes on from another process's.
     pub(crate) fn resume(manifest: BalanceManifest, maps: &[OwnedFd]) -> Result<Self, String> {
-        let services = Services::resume(manifest.services)?;
-        let tables =
-            BalanceTables::inherit(maps, manifest.key).map_err(|error| error.to_string())?;
-        Ok(Self { services, tables: Some(tables), ..Self::default() })
+        let BalanceManifest { services, key, descriptors } = manifest;
+        if maps.len() != descriptors {
+            return Err("descriptors are missing".to_owned());
+        }
+        // While its port is away a service has no maps yet.
+        let tables = (descriptors > 0).then(|| BalanceTables::inherit(maps, key)).transpose();
+        let tables = tables.map_err(|error| error.to_string())?;
+        Ok(Self { services: Services::resume(services)?, tables, ..Self::default() })
     }
 
     pub(crate) fn tables(&self) -> Option<&BalanceTables> {

@@ -58,10 +58,8 @@ impl Instance {
         let policy = narrows_tc::save(&self.policy);
         let (gates, keeper) = self.gates.offer().map_err(|error| error.to_string())?.unzip();
         let mut descriptors: Vec<OwnedFd> = keeper.into_iter().collect();
-        let balance = self.balance.offer().map(|(balance, maps)| {
-            descriptors.extend(maps);
-            balance
-        });
+        let (balance, maps) = self.balance.offer().map_err(|error| error.to_string())?;
+        descriptors.extend(maps);
         let plane = match &self.plane {
             None => None,
             Some(plane) => {
@@ -196,11 +194,9 @@ impl Inherited {
             Some(shared) => Gates::take_over(shared, descriptors.remove(0), options.dispatcher),
         };
         let mut instance = Instance::new(options, repairs, gates);
-        if let Some(manifest) = manifest.balance {
-            let maps = manifest.descriptors.min(descriptors.len());
-            let maps: Vec<OwnedFd> = descriptors.drain(..maps).collect();
-            instance.balance = Balance::resume(manifest, &maps).map_err(unfit)?;
-        }
+        let maps = manifest.balance.descriptors.min(descriptors.len());
+        let maps: Vec<OwnedFd> = descriptors.drain(..maps).collect();
+        instance.balance = Balance::resume(manifest.balance, &maps).map_err(unfit)?;
         instance.began = Nanos(manifest.began);
         planning::check_ports(&policy, &instance.options.forwarding)?;
         instance.policy = policy;

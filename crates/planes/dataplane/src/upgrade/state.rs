@@ -35,8 +35,8 @@ pub struct Manifest {
     pub policy: String,
     /// The sets, as commands of `narrows set restore`.
     pub sets: String,
-    /// The services of a balancer, if there is one. Its descriptors follow those of the gates.
-    pub balance: Option<BalanceManifest>,
+    /// The services of a balancer. Its descriptors follow those of the gates.
+    pub balance: BalanceManifest,
     /// The number of the upgrade.
     pub attempt: u64,
     /// The old process's version.
@@ -63,7 +63,7 @@ pub struct BalanceManifest {
     pub services: ServicesState,
     /// The secret of the hash of connections.
     pub key: [u64; 2],
-    /// How many descriptors there are.
+    /// How many descriptors there are; none before the first service was balanced.
     pub descriptors: usize,
 }
 
