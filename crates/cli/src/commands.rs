@@ -1,8 +1,8 @@
 //! One module for each command, and what they share. Commands that demonstrate and measure need the
 //! feature `lab`, which packages leave out.
 
-#[cfg(feature = "lab")]
 pub mod balance;
+#[cfg(feature = "lab")]
 pub mod bench;
 #[cfg(feature = "lab")]
 pub mod chaos;
