@@ -101,10 +101,11 @@ struct {
 
 const volatile __u64 secret[2];
 
-/* The earliest time up to which an account with the clock `sold` may count as sold. */
+/* The earliest time up to which an account with the clock `sold` may count as sold. One that was
+ * never charged has all of its burst, also on a machine that is up for less time than that. */
 static __always_inline __u64 sold_up_to(__u64 sold, __u64 burst, __u64 now)
 {
-	return (__s64)(now - burst - sold) > 0 ? now - burst : sold;
+	return !sold || (__s64)(now - burst - sold) > 0 ? now - burst : sold;
 }
 
 /* Whether an account covers `first`, the cost of a packet's first frame; charges `cost`, that of
@@ -188,7 +189,7 @@ static __always_inline int police_newcomer(struct row *row, const volatile struc
 		if (is_free)
 			break;
 	}
-	if ((__s64)(sold - now) > 0 ||
+	if ((sold && (__s64)(sold - now) > 0) ||
 	    !sell(&common->newcomers, police->per_newcomer, police->per_newcomer,
 		  police->newcomers, now))
 		return IS_NEW;

@@ -52,6 +52,23 @@ fn packets_above_a_rate_are_dropped_and_counted() {
 }
 
 #[test]
+fn a_burst_that_is_longer_than_the_machine_is_up_is_there_from_the_start() {
+    for mut bench in Bench::at_each_hook() {
+        // 80 days.
+        let rate = Some((Rate::from_bits_per_sec(16), Bytes(14_000_000)));
+        let policer =
+            Policer { rate, packets: None, longest: 0, per_frame: 0, minimum: 0, accounts: None };
+        for accounts in [None, Some(ACCOUNTS)] {
+            let front = bench.front(&[with(Policer { accounts, ..policer })]);
+            run(&front, &frame("10.0.0.1".parse().unwrap()), 300_000);
+            let counted = bench.maps.get(7);
+            assert_eq!((counted.packets, counted.drops), (300_000, 300_000 - 14_000_000 / 64));
+            bench = Bench::at(bench.entry).unwrap();
+        }
+    }
+}
+
+#[test]
 fn overhead_counts_and_long_packets_never_conform() {
     for mut bench in Bench::at_each_hook() {
         let rate = Some((Rate::from_bits_per_sec(16), Bytes(1000)));
