@@ -11,15 +11,15 @@
 //! Non-goals: what services mean (`crates/core/balance`), where ways lead (`crates/kernel/link`).
 
 use crate::attach::Entry;
-use crate::chunks::{map_of_maps, put};
 use crate::load::{LoadError, explained, keep};
 use crate::mapped::{Mapped, SharedLine};
-use crate::takers::map;
+use crate::maps::{map, map_of_maps, put, sums_in};
+use crate::named::named;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use narrows_balance::{
-    Counts, Figures, Forward, Numbered, Ring, SERVERS_MAX, SERVICES_MAX, SLOTS, Service, ServiceId,
-    Services, Tunnel,
+    Counts, Figures, Forward, Numbered, Protocol, Ring, SERVERS_MAX, SERVICES_MAX, SLOTS, Service,
+    ServiceId, Services, Tunnel,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -88,48 +88,29 @@ pub enum BalanceError {
     NoXdp,
 }
 
-/// Declares [`Fate`] in the order of `enum fate` of `programs/balance.h`.
-macro_rules! fates {
-    ($($(#[doc = $doc:literal])* $fate:ident $name:literal,)*) => {
-        /// What becomes of a frame at a balancer.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Fate {
-            $($(#[doc = $doc])* $fate,)*
-        }
-
-        impl Fate {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$fate),*];
-
-            /// Its name, as counters have it.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$fate => $name,)*
-                }
-            }
-        }
-    };
-}
-
-fates! {
-    /// It leaves towards a server.
-    Balanced "balanced",
-    /// It is of no service, and goes on.
-    Elsewhere "elsewhere",
-    /// A fragment, which may be of a service for certain ports; it goes on.
-    Fragment "fragment",
-    /// Of a connection that nobody knows, where servers take turns; it goes on.
-    Unrecorded "unrecorded",
-    /// Dropped: the service has no server for it.
-    NoServer "no_server",
-    /// Dropped: the Ethernet address on the way to the server is not known.
-    NoWay "no_way",
-    /// Dropped: it is longer than the way to the server takes.
-    TooBig "too_big",
-    /// Dropped: its TTL or hop limit is used up.
-    Expired "expired",
-    /// Dropped: the driver leaves no room in front of it.
-    NoHeadroom "no_headroom",
+// In the order of `enum fate` of `programs/balance.h`.
+named! {
+    /// What becomes of a frame at a balancer.
+    Fate {
+        /// It leaves towards a server.
+        Balanced "balanced",
+        /// It is of no service, and goes on.
+        Elsewhere "elsewhere",
+        /// A fragment, which may be of a service for certain ports; it goes on.
+        Fragment "fragment",
+        /// Of a connection that nobody knows, where servers take turns; it goes on.
+        Unrecorded "unrecorded",
+        /// Dropped: the service has no server for it.
+        NoServer "no_server",
+        /// Dropped: the Ethernet address on the way to the server is not known.
+        NoWay "no_way",
+        /// Dropped: it is longer than the way to the server takes.
+        TooBig "too_big",
+        /// Dropped: its TTL or hop limit is used up.
+        Expired "expired",
+        /// Dropped: the driver leaves no room in front of it.
+        NoHeadroom "no_headroom",
+    }
 }
 
 /// Packets and their bytes.
@@ -405,11 +386,8 @@ impl BalanceTables {
     pub fn fates(&self) -> Result<FateCounters, BalanceError> {
         let mut counters = FateCounters::default();
         for (fate, counted) in Fate::ALL.iter().zip(&mut counters.0) {
-            let values = self.fates.lookup_percpu(&(*fate as u32).to_ne_bytes(), MapFlags::ANY)?;
-            for value in values.iter().flatten() {
-                counted.packets += word(value, 0).unwrap_or_default();
-                counted.bytes += word(value, 1).unwrap_or_default();
-            }
+            let [packets, bytes] = sums_in(&self.fates, *fate as u32)?;
+            *counted = Fated { packets, bytes };
         }
         Ok(counters)
     }
@@ -529,7 +507,7 @@ fn value(
         | flag(service.one_packet, ONE_PACKET);
     let seconds = match service.persistence_s {
         Some(seconds) => u64::from(seconds),
-        None if id.protocol.number() == 6 => TCP_SILENCE_S,
+        None if id.protocol == Protocol::Tcp => TCP_SILENCE_S,
         None => UDP_SILENCE_S,
     };
     let silence = ((seconds * 1_000_000_000) >> TIME_UNIT_SHIFT).clamp(1, SILENCE_MAX) as u32;
@@ -577,17 +555,8 @@ fn lines(services: &Services, ways: &BTreeMap<IpAddr, Way>) -> Vec<[u64; 8]> {
     lines
 }
 
-fn word(value: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(value.get(at * 8..at * 8 + 8)?.try_into().ok()?))
-}
-
 /// What all CPUs have counted at `number`.
 fn counted(map: &MapHandle, number: u32) -> Result<Counts, libbpf_rs::Error> {
-    let mut counts = Counts::default();
-    for value in map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)?.into_iter().flatten() {
-        counts.connections += word(&value, 0).unwrap_or_default();
-        counts.packets += word(&value, 1).unwrap_or_default();
-        counts.bytes += word(&value, 2).unwrap_or_default();
-    }
-    Ok(counts)
+    let [connections, packets, bytes] = sums_in(map, number)?;
+    Ok(Counts { connections, packets, bytes })
 }

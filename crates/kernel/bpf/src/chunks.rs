@@ -4,7 +4,8 @@
 //! array of maps. It is laid out before anything leads to it, and goes back once nobody reads it.
 
 use crate::mapped::{Mapped, Region};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use crate::maps::{map_of_maps, put};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use narrows_image::{CHUNK_WORDS, Memory};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -130,30 +131,6 @@ impl Memory for Chunks {
         // After the words that it leads to. The program reads them through it (address dependency).
         self.word(at).store(word, Release);
     }
-}
-
-/// An array of `max` maps like `inner`.
-pub(crate) fn map_of_maps(
-    name: &str,
-    inner: &MapHandle,
-    max: u32,
-) -> Result<MapHandle, libbpf_rs::Error> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        inner_map_fd: inner.as_fd().as_raw_fd() as u32,
-        ..Default::default()
-    };
-    MapHandle::create(MapType::ArrayOfMaps, Some(name), 4, 4, max, &options)
-}
-
-/// Replaces the map `number` of `outer` by `inner`. Readers of the old one are done on return.
-pub(crate) fn put(
-    outer: &MapHandle,
-    number: u32,
-    inner: &MapHandle,
-) -> Result<(), libbpf_rs::Error> {
-    let fd = inner.as_fd().as_raw_fd();
-    outer.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
 
 /// Replaces the maps `numbers` of `outer` by `inner`. Readers of the old ones are done on return.

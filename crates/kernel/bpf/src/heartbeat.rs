@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 use crate::load::explained;
+use crate::maps::map;
 use crate::steer::SteerError;
 use libbpf_rs::{MapHandle, MapType, libbpf_sys};
 use narrows_units::Nanos;
@@ -99,14 +100,8 @@ impl Heartbeats {
     /// # Errors
     /// If the kernel refuses it: for lack of privileges or memory.
     pub fn new() -> Result<Self, SteerError> {
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            map_flags: libbpf_sys::BPF_F_MMAPABLE,
-            ..Default::default()
-        };
-        let size = size_of::<Cell>() as u32;
-        let name = Some("heartbeats");
-        let create = || MapHandle::create(MapType::Array, name, 4, size, HEARTS as u32, &options);
+        let sizes = [4, size_of::<Cell>() as u32, HEARTS as u32];
+        let create = || map(MapType::Array, "heartbeats", sizes, libbpf_sys::BPF_F_MMAPABLE);
         let map = explained(create).map_err(SteerError::Load)?;
         let cells = Cells::map(map.as_fd())
             .map_err(|error| SteerError::Map { map: "heartbeats", source: error.into() })?;

@@ -20,6 +20,8 @@ mod headers;
 mod heartbeat;
 mod load;
 mod mapped;
+mod maps;
+mod named;
 mod outcome;
 mod own_address;
 mod router;

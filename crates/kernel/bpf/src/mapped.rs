@@ -4,6 +4,7 @@
 //! accessed only as atomic numbers, and no value is ever used as an address.
 #![allow(unsafe_code)]
 
+use crate::maps::map;
 use libbpf_rs::{MapHandle, MapType, libbpf_sys};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
@@ -85,13 +86,8 @@ impl<T: OfAtomics> Mapped<T> {
 
     /// Makes an array map of `count` values, each `each` of `T`.
     fn of_values(name: &str, count: usize, each: usize) -> Result<Self, libbpf_rs::Error> {
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            map_flags: libbpf_sys::BPF_F_MMAPABLE,
-            ..Default::default()
-        };
-        let (size, max) = ((each * size_of::<T>()) as u32, count as u32);
-        let map = MapHandle::create(MapType::Array, Some(name), 4, size, max, &options)?;
+        let sizes = [4, (each * size_of::<T>()) as u32, count as u32];
+        let map = map(MapType::Array, name, sizes, libbpf_sys::BPF_F_MMAPABLE)?;
         let region = Region::of(map.as_fd(), count * each)?;
         Ok(Self { map, region })
     }

@@ -2,106 +2,89 @@
 //!
 //! Non-goals: why ([`Router`](crate::Router), [`Switch`](crate::Switch)).
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use crate::maps::sums_in;
+use crate::named::named;
+use libbpf_rs::MapHandle;
 use std::ops::{AddAssign, Index};
 
-/// Declares [`Outcome`] in the order of `enum outcome` of `programs/outcomes.h`.
-macro_rules! outcomes {
-    ($($(#[doc = $doc:literal])* $outcome:ident $name:literal,)*) => {
-        /// What became of a frame. All but [`Routed`](Self::Routed), [`ByFlow`](Self::ByFlow),
-        /// [`Switched`](Self::Switched) and [`Blackhole`](Self::Blackhole) went to the kernel as
-        /// they arrived.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Outcome {
-            $($(#[doc = $doc])* $outcome,)*
-        }
-
-        impl Outcome {
-            /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$outcome),*];
-
-            /// Its name, as counters have it.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$outcome => $name,)*
-                }
-            }
-        }
-    };
-}
-
-outcomes! {
-    /// It leaves through a port, where a route says.
-    Routed "routed",
-    /// To another MAC address: another's, multicast, broadcast.
-    NotForUs "not_for_us",
-    /// ARP, with several VLAN tags, and all else.
-    NotIp "not_ip",
-    /// Shorter than its headers say.
-    Short "short",
-    /// With options of IPv4, or with options for each hop of IPv6.
-    Options "options",
-    /// Its TTL or hop limit is used up.
-    Ttl "ttl",
-    /// With an address that no router forwards.
-    Martian "martian",
-    /// From an address of this box.
-    OwnSource "own_source",
-    /// Its source is not where it came from.
-    BadSource "bad_source",
-    /// For this box, or without a route.
-    NotForwarded "not_forwarded",
-    /// Its device does not forward.
-    Disabled "disabled",
-    /// Too long for its route, or for the port where it would leave.
-    TooLong "too_long",
-    /// The next hop's MAC address is not known.
-    NoNeighbour "no_neighbour",
-    /// It leaves through a device that is no port.
-    OtherPort "other_port",
-    /// A route says unreachable, or prohibited.
-    Unreachable "unreachable",
-    /// The route encapsulates, or the look-up has another answer.
-    Unsupported "unsupported",
-    /// Dropped: a route says so.
-    Blackhole "blackhole",
-    /// There is no room for metadata, or for a tag, in front of it.
-    NoRoom "no_room",
-    /// Nothing takes what leaves through that port.
-    Nobody "nobody",
-    /// It leaves through the port where its destination is.
-    Switched "switched",
-    /// To many: broadcast, multicast, protocols between bridges.
-    Group "group",
-    /// To an address of the bridge or of one of its ports.
-    ForBox "for_box",
-    /// Nobody knows where its destination is.
-    Unknown "unknown",
-    /// The bridge does not know its source yet.
-    UnknownSource "unknown_source",
-    /// Its source was at another port.
-    Moved "moved",
-    /// Its destination is where it came from.
-    SamePort "same_port",
-    /// One of the ports does not forward now: spanning tree, or no carrier.
-    NotForwarding "not_forwarding",
-    /// One of the ports is not in its VLAN.
-    NotInVlan "not_in_vlan",
-    /// Of a VLAN that is no interface of the router, of another protocol than the bridge's, or of
-    /// VLAN 0.
-    OtherTag "other_tag",
-    /// Between ports that are isolated from each other.
-    Isolated "isolated",
-    /// One of the ports does more than to forward.
-    Special "special",
-    /// It leaves through a port, as a flow of the flowtable.
-    ByFlow "by_flow",
-    /// In no flow of the flowtable: a first packet, a fragment, neither TCP nor UDP.
-    NoFlow "no_flow",
-    /// SYN, FIN or RST of TCP: the kernel follows connections by it.
-    Handshake "handshake",
-    /// Its route is not its flow's.
-    OtherWay "other_way",
+// In the order of `enum outcome` of `programs/outcomes.h`.
+named! {
+    /// What became of a frame. All but [`Routed`](Self::Routed), [`ByFlow`](Self::ByFlow),
+    /// [`Switched`](Self::Switched) and [`Blackhole`](Self::Blackhole) went to the kernel as they
+    /// arrived.
+    Outcome {
+        /// It leaves through a port, where a route says.
+        Routed "routed",
+        /// To another MAC address: another's, multicast, broadcast.
+        NotForUs "not_for_us",
+        /// ARP, with several VLAN tags, and all else.
+        NotIp "not_ip",
+        /// Shorter than its headers say.
+        Short "short",
+        /// With options of IPv4, or with options for each hop of IPv6.
+        Options "options",
+        /// Its TTL or hop limit is used up.
+        Ttl "ttl",
+        /// With an address that no router forwards.
+        Martian "martian",
+        /// From an address of this box.
+        OwnSource "own_source",
+        /// Its source is not where it came from.
+        BadSource "bad_source",
+        /// For this box, or without a route.
+        NotForwarded "not_forwarded",
+        /// Its device does not forward.
+        Disabled "disabled",
+        /// Too long for its route, or for the port where it would leave.
+        TooLong "too_long",
+        /// The next hop's MAC address is not known.
+        NoNeighbour "no_neighbour",
+        /// It leaves through a device that is no port.
+        OtherPort "other_port",
+        /// A route says unreachable, or prohibited.
+        Unreachable "unreachable",
+        /// The route encapsulates, or the look-up has another answer.
+        Unsupported "unsupported",
+        /// Dropped: a route says so.
+        Blackhole "blackhole",
+        /// There is no room for metadata, or for a tag, in front of it.
+        NoRoom "no_room",
+        /// Nothing takes what leaves through that port.
+        Nobody "nobody",
+        /// It leaves through the port where its destination is.
+        Switched "switched",
+        /// To many: broadcast, multicast, protocols between bridges.
+        Group "group",
+        /// To an address of the bridge or of one of its ports.
+        ForBox "for_box",
+        /// Nobody knows where its destination is.
+        Unknown "unknown",
+        /// The bridge does not know its source yet.
+        UnknownSource "unknown_source",
+        /// Its source was at another port.
+        Moved "moved",
+        /// Its destination is where it came from.
+        SamePort "same_port",
+        /// One of the ports does not forward now: spanning tree, or no carrier.
+        NotForwarding "not_forwarding",
+        /// One of the ports is not in its VLAN.
+        NotInVlan "not_in_vlan",
+        /// Of a VLAN that is no interface of the router, of another protocol than the bridge's, or of
+        /// VLAN 0.
+        OtherTag "other_tag",
+        /// Between ports that are isolated from each other.
+        Isolated "isolated",
+        /// One of the ports does more than to forward.
+        Special "special",
+        /// It leaves through a port, as a flow of the flowtable.
+        ByFlow "by_flow",
+        /// In no flow of the flowtable: a first packet, a fragment, neither TCP nor UDP.
+        NoFlow "no_flow",
+        /// SYN, FIN or RST of TCP: the kernel follows connections by it.
+        Handshake "handshake",
+        /// Its route is not its flow's.
+        OtherWay "other_way",
+    }
 }
 
 pub(crate) const OUTCOMES: usize = Outcome::ALL.len();
@@ -147,22 +130,16 @@ impl OutcomeCounters {
     pub(crate) fn read(map: &MapHandle) -> libbpf_rs::Result<Self> {
         let mut counters = Self::default();
         for (outcome, sum) in (0_u32..).zip(&mut counters.0) {
-            *sum = sum_of(map, outcome)?;
+            [*sum] = sums_in(map, outcome)?;
         }
         Ok(counters)
     }
 
     /// The bytes of frames that left, in a program's `map`: they are behind the outcomes.
     pub(crate) fn read_bytes(map: &MapHandle) -> libbpf_rs::Result<u64> {
-        sum_of(map, OUTCOMES as u32)
+        let [bytes] = sums_in(map, OUTCOMES as u32)?;
+        Ok(bytes)
     }
-}
-
-/// The sum over all CPUs of a slot of `map`.
-fn sum_of(map: &MapHandle, slot: u32) -> libbpf_rs::Result<u64> {
-    let slots = map.lookup_percpu(&slot.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
-    let words = slots.iter().filter_map(|slot| slot.as_slice().try_into().ok());
-    Ok(words.map(u64::from_ne_bytes).sum())
 }
 
 impl Index<Outcome> for OutcomeCounters {

@@ -19,8 +19,9 @@
 //! leaves.
 
 use crate::load::{LoadError, explained};
+use crate::maps::map;
 use crate::routes::{RouteTables, bytes_of};
-use crate::takers::{Takers, map};
+use crate::takers::Takers;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use narrows_forwarding::{PORTS_MAX, PortId, Tag};
 use std::collections::BTreeMap;

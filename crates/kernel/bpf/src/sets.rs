@@ -11,10 +11,11 @@
 //! Non-goals: the meaning of the words (`crates/core/sets`), which filters look up
 //! ([`front`](crate::Front)).
 
-use crate::chunks::{ChunkError, ChunkTable, Chunks, IMAGES_BYTES_MAX, map_of_maps, put};
+use crate::chunks::{ChunkError, ChunkTable, Chunks, IMAGES_BYTES_MAX};
 use crate::load::{LoadError, explained};
 use crate::mapped::{Mapped, SharedTable};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use crate::maps::{map, map_of_maps, put};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use narrows_image::Full;
 use narrows_sets::image::Layout;
 use narrows_sets::{Changes, Element, Family, Key, SETS_MAX, Set, Sets, Shape};
@@ -363,12 +364,8 @@ fn lengths(set: &Set) -> [u64; 2] {
 }
 
 fn hash(room: usize) -> Result<MapHandle, libbpf_rs::Error> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
     let room = u32::try_from(room).unwrap_or(u32::MAX);
-    MapHandle::create(MapType::Hash, Some("members"), KEY_BYTES, ELEMENT_BYTES, room, &options)
+    map(MapType::Hash, "members", [KEY_BYTES, ELEMENT_BYTES, room], 0)
 }
 
 /// A member as the program has it: packets, bytes, and whether it is an exception.

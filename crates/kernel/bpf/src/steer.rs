@@ -16,6 +16,7 @@ use crate::attach::{AttachError, Entry, Hold, Hook, XdpMode, attach};
 use crate::front::Front;
 use crate::heartbeat::{Heartbeats, has_coarse_clock};
 use crate::load::{LoadError, explained, keep};
+use crate::maps::sums_in;
 use crate::outcome::OutcomeCounters;
 use crate::own_address::OwnAddress;
 use crate::router::{RoutedBy, Router, share_router};
@@ -551,26 +552,11 @@ impl Steer {
     /// If the counters cannot be read.
     pub fn verdicts(&self) -> Result<Verdicts, SteerError> {
         let sum = |verdict: u32| {
-            let slots = self
-                .verdicts
-                .lookup_percpu(&verdict.to_ne_bytes(), MapFlags::ANY)
-                .map_err(|source| SteerError::Map { map: "verdicts", source })?;
-            let per_cpu = slots.unwrap_or_default();
-            Ok::<_, SteerError>(
-                per_cpu
-                    .iter()
-                    .filter_map(|slot| slot.as_slice().try_into().ok())
-                    .map(u64::from_ne_bytes)
-                    .sum(),
-            )
+            let sums = sums_in(&self.verdicts, verdict);
+            sums.map_err(|source| SteerError::Map { map: "verdicts", source })
         };
-        Ok(Verdicts {
-            to_worker: sum(0)?,
-            to_self: sum(1)?,
-            unserved: sum(2)?,
-            stalled: sum(3)?,
-            others: self.others(),
-        })
+        let [[to_worker], [to_self], [unserved], [stalled]] = [sum(0)?, sum(1)?, sum(2)?, sum(3)?];
+        Ok(Verdicts { to_worker, to_self, unserved, stalled, others: self.others() })
     }
 }
 

@@ -13,7 +13,8 @@
 //! Non-goals: learning; what becomes of a frame at the port through which it leaves.
 
 use crate::load::{LoadError, explained};
-use crate::takers::{Takers, map};
+use crate::maps::map;
+use crate::takers::Takers;
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use narrows_forwarding::{PORTS_MAX, PortId};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -7,7 +7,8 @@
 //! Non-goals: which port that is.
 
 use crate::attach::Hold;
-use libbpf_rs::{MapHandle, MapType, libbpf_sys};
+use crate::maps::map;
+use libbpf_rs::{MapHandle, MapType};
 use narrows_forwarding::{PORTS_MAX, PortId};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -70,19 +71,4 @@ impl Takers {
     pub(crate) fn map(&self) -> BorrowedFd<'_> {
         self.programs.as_fd()
     }
-}
-
-/// A map with keys and values of so many bytes, for so many entries.
-pub(crate) fn map(
-    kind: MapType,
-    name: &str,
-    [key, value, entries]: [u32; 3],
-    flags: u32,
-) -> libbpf_rs::Result<MapHandle> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        map_flags: flags,
-        ..Default::default()
-    };
-    MapHandle::create(kind, Some(name), key, value, entries, &options)
 }

@@ -26,14 +26,13 @@ use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::balance::Balancer;
 use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
+use crate::maps::{self, map, sums_in};
 use crate::own_address::OwnAddress;
 use crate::slow_path::SlowPath;
 use crate::takers::Takers;
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject, libbpf_sys,
-};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject};
 use narrows_forwarding::{PortId, Tag};
 use narrows_packet::RouteTaken;
 use std::collections::BTreeMap;
@@ -345,6 +344,14 @@ pub struct Port {
     pub seal: u32,
 }
 
+impl Port {
+    /// One whose frames leave as they are through the [other](Tree::connect).
+    pub fn new(own: impl Into<OwnAddress>, multi_buffer: bool, entry: Entry) -> Self {
+        let own = own.into();
+        Self { own, multi_buffer, entry, other_tag: None, leads_to_box: false, seal: 0 }
+    }
+}
+
 /// Tells an open object what port it is for. A macro, because each object's skeleton has types of
 /// its own.
 macro_rules! set_up {
@@ -456,7 +463,7 @@ macro_rules! maps {
             /// Those of a loaded object.
             fn of(object: &Object) -> Result<Self, TreeError> {
                 $(let $name = named(object, stringify!($name))?;)*
-                let nothing = explained(|| array("nothing", 4, 1, 0)).map_err(TreeError::Load)?;
+                let nothing = explained(|| map(MapType::Array, "nothing", [4, 4, 1], 0)).map_err(TreeError::Load)?;
                 Ok(Self { $($name,)* nothing })
             }
 
@@ -513,18 +520,7 @@ impl Tree {
         hook: Hook,
         maps: &[OwnedFd],
     ) -> Result<Self, TreeError> {
-        Self::at(
-            Port {
-                own: own.into(),
-                multi_buffer,
-                entry,
-                other_tag: None,
-                leads_to_box: false,
-                seal: 0,
-            },
-            hook,
-            maps,
-        )
+        Self::at(Port::new(own, multi_buffer, entry), hook, maps)
     }
 
     /// Loads the program for any port, to run on `maps` as one that [inherits](Self::inherit) them,
@@ -626,8 +622,9 @@ impl Tree {
             terms: image.terms.clone(),
         };
         if there.as_ref() != Some(&wanted) {
-            let slots = array("slots", SLOT_BYTES as u32, table.slots, INNER_MAP)
-                .map_err(|source| TreeError::Map { map: "rules", source })?;
+            let slots =
+                map(MapType::Array, "slots", [4, SLOT_BYTES as u32, table.slots], INNER_MAP)
+                    .map_err(|source| TreeError::Map { map: "rules", source })?;
             for (place, slot) in &table.filled {
                 update("rules", &slots, &place.to_ne_bytes(), slot)?;
             }
@@ -864,8 +861,7 @@ impl Tree {
     /// # Errors
     /// If it cannot be read.
     pub fn class_counters(&self, class: u32) -> Result<ClassCounters, TreeError> {
-        let [_, _, _, _, _, _, counters @ ..] =
-            layout::sums::<12>(&slots("seats", &self.maps.seats, class)?);
+        let [_, _, _, _, _, _, counters @ ..] = sums::<12>("seats", &self.maps.seats, class)?;
         Ok(ClassCounters::of(counters))
     }
 
@@ -882,7 +878,7 @@ impl Tree {
     /// # Errors
     /// If it cannot be read.
     pub fn acted(&self, action: u32) -> Result<Acted, TreeError> {
-        let [packets, bytes] = layout::sums(&slots("acted", &self.maps.acted, action)?);
+        let [packets, bytes] = sums("acted", &self.maps.acted, action)?;
         Ok(Acted { packets, bytes })
     }
 
@@ -891,7 +887,7 @@ impl Tree {
     /// # Errors
     /// If it cannot be read.
     pub fn totals(&self) -> Result<Totals, TreeError> {
-        Ok(Totals::of(layout::sums(&slots("totals", &self.maps.totals, 0)?)))
+        Ok(Totals::of(sums("totals", &self.maps.totals, 0)?))
     }
 
     /// Loads the program that charges what the kernel itself sends through the port, to this tree:
@@ -927,7 +923,7 @@ impl Tree {
     /// # Errors
     /// If it cannot be read.
     pub fn slow_path_totals(&self) -> Result<Totals, TreeError> {
-        Ok(Totals::of(layout::sums(&slots("totals", &self.maps.totals, SLOW_PATH)?)))
+        Ok(Totals::of(sums("totals", &self.maps.totals, SLOW_PATH)?))
     }
 
     /// The verdicts on frames so far, by CPU: of all that there may be.
@@ -935,8 +931,9 @@ impl Tree {
     /// # Errors
     /// Where it cannot be read.
     pub fn totals_by_cpu(&self) -> Result<Vec<Totals>, TreeError> {
-        let slots = slots("totals", &self.maps.totals, 0)?;
-        Ok(slots.chunks(1).map(|of_one| Totals::of(layout::sums(of_one))).collect())
+        let slots = maps::by_cpu(&self.maps.totals, 0)
+            .map_err(|source| TreeError::Map { map: "totals", source })?;
+        Ok(slots.chunks(1).map(|of_one| Totals::of(maps::sums(of_one))).collect())
     }
 }
 
@@ -964,16 +961,6 @@ fn reuse(
     Ok(())
 }
 
-/// An array with values of `bytes`.
-fn array(name: &str, bytes: u32, entries: u32, flags: u32) -> libbpf_rs::Result<MapHandle> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        map_flags: flags,
-        ..Default::default()
-    };
-    MapHandle::create(MapType::Array, Some(name), 4, bytes, entries, &options)
-}
-
 fn update(name: &'static str, map: &MapHandle, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
     let result = map.update(key, value, MapFlags::ANY);
     result.map_err(|source| TreeError::Map { map: name, source })
@@ -988,10 +975,11 @@ fn clear(name: &'static str, map: &MapHandle, index: u32, bytes: usize) -> Resul
     result.map_err(|source| TreeError::Map { map: name, source })
 }
 
-/// An entry of `map` on each CPU.
-fn slots(name: &'static str, map: &MapHandle, index: u32) -> Result<Vec<Vec<u8>>, TreeError> {
-    let values = map
-        .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|source| TreeError::Map { map: name, source })?;
-    Ok(values.unwrap_or_default())
+/// The sums over all CPUs of the words of an entry of `map`.
+fn sums<const N: usize>(
+    name: &'static str,
+    map: &MapHandle,
+    index: u32,
+) -> Result<[u64; N], TreeError> {
+    sums_in(map, index).map_err(|source| TreeError::Map { map: name, source })
 }

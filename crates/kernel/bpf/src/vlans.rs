@@ -13,8 +13,9 @@
 use crate::attach::{AttachError, Entry, Hold, Hook, attach};
 use crate::gate;
 use crate::load::{LoadError, explained, keep};
+use crate::maps::sums_in;
+use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use narrows_forwarding::{PORTS_MAX, Tag, TagProtocol};
 use std::io;
 use std::mem::MaybeUninit;
@@ -124,6 +125,7 @@ impl Vlans {
     /// The number of the program that is first at `place`.
     #[cfg(test)]
     pub(crate) fn first_at(&self, place: u32) -> Option<u32> {
+        use libbpf_rs::{MapCore, MapFlags};
         let number = self.ports.lookup(&place.to_ne_bytes(), MapFlags::ANY).ok()??;
         Some(u32::from_ne_bytes(number.try_into().ok()?))
     }
@@ -182,13 +184,7 @@ impl Vlans {
 
     /// The frames that went to the kernel because they are no port's; 0 if they cannot be read.
     pub fn others(&self) -> u64 {
-        let slots = self.others.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        let slots = slots.ok().flatten().unwrap_or_default();
-        slots
-            .iter()
-            .filter_map(|slot| slot.as_slice().try_into().ok())
-            .map(u64::from_ne_bytes)
-            .sum()
+        sums_in(&self.others, 0).map_or(0, |[others]| others)
     }
 }
 

@@ -469,12 +469,9 @@ fn tree_port(
     entry: Entry,
 ) -> tree::Port {
     tree::Port {
-        own: facts.own(),
-        multi_buffer: has_several_buffers(facts),
-        entry,
         other_tag: forwarding.across(port).and_then(|across| forwarding.ports()[across].tag),
         leads_to_box: forwarding.is_host(),
-        seal: 0,
+        ..tree::Port::new(facts.own(), has_several_buffers(facts), entry)
     }
 }
 

@@ -2,12 +2,13 @@
 
 use super::term::{COUNTERS_MAX, Term};
 use crate::load::{LoadError, explained};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
+use crate::maps::{by_cpu, map, map_of_maps, put, sums};
+use libbpf_rs::{MapCore, MapHandle, MapType, libbpf_sys};
 use narrows_units::{Nanos, Rate};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::iter::Sum;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// As many of each, by counter.
 const COUNTERS: u32 = COUNTERS_MAX as u32;
@@ -85,18 +86,14 @@ impl FrontMaps {
     }
 
     fn make() -> Result<Self, libbpf_rs::Error> {
-        let create = |kind, name, bytes, count, inner: Option<&MapHandle>| {
-            let inner_map_fd = inner.map_or(0, |inner| inner.as_fd().as_raw_fd() as u32);
-            let options = libbpf_sys::bpf_map_create_opts { inner_map_fd, ..options() };
-            MapHandle::create(kind, Some(name), 4, bytes, count, &options)
-        };
+        let counter = |name, count| map(MapType::PercpuArray, name, [4, COUNTER_BYTES, count], 0);
         let random = RandomState::new();
         Ok(Self {
-            counters: create(MapType::PercpuArray, "counters", COUNTER_BYTES, COUNTERS, None)?,
-            dropped: create(MapType::PercpuArray, "dropped", COUNTER_BYTES, 1, None)?,
+            counters: counter("counters", COUNTERS)?,
+            dropped: counter("dropped", 1)?,
             inherited: None,
-            commons: create(MapType::Array, "commons", COMMON_BYTES, COUNTERS, None)?,
-            accounts: create(MapType::ArrayOfMaps, "accounts", 4, COUNTERS, Some(&rows(1)?))?,
+            commons: map(MapType::Array, "commons", [4, COMMON_BYTES, COUNTERS], 0)?,
+            accounts: map_of_maps("accounts", &rows(1)?, COUNTERS)?,
             tables: BTreeMap::new(),
             secret: [random.hash_one(0), random.hash_one(1)],
         })
@@ -120,9 +117,7 @@ impl FrontMaps {
         for (number, count) in &wanted {
             if self.tables.get(number).is_none_or(|(present, _)| present != count) {
                 let table = rows(*count)?;
-                let fd = table.as_fd().as_raw_fd();
-                let key = u32::from(*number).to_ne_bytes();
-                self.accounts.update(&key, &fd.to_ne_bytes(), MapFlags::ANY)?;
+                put(&self.accounts, u32::from(*number), &table)?;
                 self.tables.insert(*number, (*count, table));
             }
         }
@@ -135,12 +130,12 @@ impl FrontMaps {
 
     /// The counter `number`, summed over all CPUs; zero if it cannot be read.
     pub fn get(&self, number: u8) -> Counted {
-        by_cpu(&self.counters, u32::from(number)).into_iter().sum()
+        counted(&self.counters, u32::from(number)).into_iter().sum()
     }
 
     /// All that was dropped, by CPU.
     pub fn dropped(&self) -> Vec<Counted> {
-        by_cpu(&self.dropped, 0)
+        counted(&self.dropped, 0)
     }
 
     /// Where programs count what they drop, to be passed on to another process.
@@ -155,31 +150,17 @@ impl FrontMaps {
 }
 
 /// The counter `number` of `map` on each CPU; none if it cannot be read.
-fn by_cpu(map: &MapHandle, number: u32) -> Vec<Counted> {
-    let slots = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY);
-    let of = |slot: &Vec<u8>| {
-        let mut words = [0; COUNTER_BYTES as usize / 8];
-        for (into, word) in words.iter_mut().zip(slot.chunks_exact(8)) {
-            *into = word.try_into().map_or(0, u64::from_ne_bytes);
-        }
-        let [packets, bytes, drops, overlimits, blocked, newcomers] = words;
+fn counted(map: &MapHandle, number: u32) -> Vec<Counted> {
+    let of = |slot: Vec<u8>| {
+        let [packets, bytes, drops, overlimits, blocked, newcomers] = sums(&[slot]);
         Counted { packets, bytes, drops, overlimits, blocked, newcomers }
     };
-    slots.ok().flatten().unwrap_or_default().iter().map(of).collect()
-}
-
-fn options() -> libbpf_sys::bpf_map_create_opts {
-    libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    }
+    by_cpu(map, number).unwrap_or_default().into_iter().map(of).collect()
 }
 
 /// An empty table of `count` rows.
 fn rows(count: u32) -> Result<MapHandle, libbpf_rs::Error> {
-    let options =
-        libbpf_sys::bpf_map_create_opts { map_flags: libbpf_sys::BPF_F_INNER_MAP, ..options() };
-    MapHandle::create(MapType::Array, Some("rows"), 4, ROW_BYTES, count, &options)
+    map(MapType::Array, "rows", [4, ROW_BYTES, count], libbpf_sys::BPF_F_INNER_MAP)
 }
 
 /// How many rows have room for as many accounts: a power of two.

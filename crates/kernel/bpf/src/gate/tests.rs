@@ -107,14 +107,7 @@ fn trees_behind_vlans_stand_behind_a_gate_as_well() {
     let Some((program, behind)) = gate() else { return };
     let tags = [100, 200].map(|vid| vlans::tag(TagProtocol::Customer, vid));
     let mut vlans = Vlans::load(&tags, false, Entry::Shared, None).unwrap();
-    let port = Port {
-        own: OWN.into(),
-        multi_buffer: false,
-        entry: Entry::Shared,
-        other_tag: Some(tags[1]),
-        leads_to_box: false,
-        seal: 0,
-    };
+    let port = Port { other_tag: Some(tags[1]), ..Port::new(OWN, false, Entry::Shared) };
     let mut tree = Tree::at(port, Hook::Xdp(XdpMode::Native), &[]).unwrap();
     tree.stand_behind(&vlans, 0).unwrap();
     vlans.take_over(behind.try_clone().unwrap()).unwrap();

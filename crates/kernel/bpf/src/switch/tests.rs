@@ -57,14 +57,7 @@ impl Program {
     fn chooser(switch: &Switch, entry: Entry, multi_buffer: bool) -> Self {
         let hook = if entry == Entry::Tcx { Hook::Tcx } else { Hook::Xdp(XdpMode::Native) };
         let tree = |port| {
-            let at = Port {
-                own: [2; 6].into(),
-                multi_buffer,
-                entry,
-                other_tag: None,
-                leads_to_box: false,
-                seal: 0,
-            };
+            let at = Port::new([2; 6], multi_buffer, entry);
             let mut tree = Tree::behind(switch.takers(), at, hook, &[]).unwrap();
             // Nothing is sent in a test run, so any device does.
             tree.connect(LOOPBACK).unwrap();

@@ -245,17 +245,6 @@ pub(super) fn scope(scope: &Scope, table: &Table, number: u16) -> Vec<u8> {
     words.into_iter().flatten().chain(terms.into_iter().flatten()).chain(otherwise).collect()
 }
 
-/// Sums of the 64-bit words of `struct class_slot` and `struct totals` over all CPUs.
-pub(super) fn sums<const N: usize>(per_cpu: &[Vec<u8>]) -> [u64; N] {
-    let mut sums = [0u64; N];
-    for value in per_cpu {
-        for (sum, word) in sums.iter_mut().zip(value.as_chunks().0) {
-            *sum = sum.wrapping_add(u64::from_ne_bytes(*word));
-        }
-    }
-    sums
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,12 +256,5 @@ mod tests {
         let plan = plan(&Image::default(), &Table::default());
         assert_eq!(plan.len(), 8 + SIEVES_MAX + 80 + MASKS_MAX * 56);
         assert_eq!(plan[16..20], [0; 4]);
-    }
-
-    #[test]
-    fn the_words_of_all_cpus_are_added_up() {
-        let cpu = |a: u64, b: u64| [a.to_ne_bytes(), b.to_ne_bytes()].concat();
-        assert_eq!(sums::<2>(&[cpu(1, 2), cpu(10, 20)]), [11, 22]);
-        assert_eq!(sums::<2>(&[]), [0, 0]);
     }
 }

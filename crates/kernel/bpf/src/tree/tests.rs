@@ -108,14 +108,7 @@ fn at_a_hosts_port_all_frames_go_up_the_stack_and_filters_in_front_see_them() {
     for entry in [Entry::Own, Entry::Shared, Entry::Tcx] {
         let at_tcx = entry == Entry::Tcx;
         let hook = if at_tcx { Hook::Tcx } else { Hook::Xdp(XdpMode::Native) };
-        let port = Port {
-            own: OWN.into(),
-            multi_buffer: false,
-            entry,
-            other_tag: None,
-            leads_to_box: true,
-            seal: 0,
-        };
+        let port = Port { leads_to_box: true, ..Port::new(OWN, false, entry) };
         let mut tree = match Tree::at(port, hook, &[]) {
             Err(TreeError::Load(error @ LoadError::NotPermitted)) => {
                 eprintln!("SKIPPED: {error}");

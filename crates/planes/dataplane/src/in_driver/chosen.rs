@@ -90,14 +90,7 @@ impl InDriver {
         for port in forwarding.ids() {
             let facts = facts(port);
             let of_it = maps.map_or(&[][..], |maps| &maps.trees[port]);
-            let at = tree::Port {
-                own: facts.own(),
-                multi_buffer,
-                entry,
-                other_tag: None,
-                leads_to_box: false,
-                seal: 0,
-            };
+            let at = tree::Port::new(facts.own(), multi_buffer, entry);
             trees.push(Tree::behind(takers, at, hook, of_it).map_err(failed(facts))?);
         }
         let program = |port: PortId| {

@@ -101,14 +101,7 @@ impl Attached {
         });
         router.set_interfaces(&interfaces).unwrap();
         let tree = |(device, number, mac): (&str, PortId, [u8; 6])| {
-            let port = Port {
-                own: mac.into(),
-                multi_buffer: false,
-                entry,
-                other_tag: None,
-                leads_to_box: false,
-                seal: 0,
-            };
+            let port = Port::new(mac, false, entry);
             let mut tree = Tree::behind(router.takers(), port, hook, &[]).unwrap();
             tree.connect(index(device)).unwrap();
             tree.take(router.takers(), number).unwrap();

@@ -26,14 +26,7 @@ pub(super) struct Plane<'a> {
 /// The tree of a port with this address, behind `router`.
 fn tree_behind(router: &Router, way: (Entry, bool), mac: [u8; 6], maps: &[OwnedFd]) -> Tree {
     let (entry, multi_buffer) = way;
-    let port = Port {
-        own: mac.into(),
-        multi_buffer,
-        entry,
-        other_tag: None,
-        leads_to_box: false,
-        seal: 0,
-    };
+    let port = Port::new(mac, multi_buffer, entry);
     let tree = Tree::behind(router.takers(), port, hook_of(entry), maps).unwrap();
     // Nothing is sent in a test run, so any device does.
     tree.connect(1).unwrap();

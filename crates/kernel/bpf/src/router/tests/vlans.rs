@@ -294,14 +294,7 @@ fn a_vlan_that_goes_is_the_kernel_s_and_so_is_what_leads_there() {
 #[test]
 fn a_tree_gets_the_frame_as_it_leaves_and_without_one_it_goes_to_the_kernel_as_it_was() {
     with_vlans(|bed, _| {
-        let at = Port {
-            own: LAN_MAC.into(),
-            multi_buffer: false,
-            entry: Entry::Own,
-            other_tag: None,
-            leads_to_box: false,
-            seal: 0,
-        };
+        let at = Port::new(LAN_MAC, false, Entry::Own);
         let takers = bed.router.takers();
         let mut tree = Tree::behind(takers, at, Hook::Xdp(XdpMode::Native), &[]).unwrap();
         tree.connect(bed.lan).unwrap();

@@ -25,14 +25,7 @@ const ENTRIES: [Entry; 3] = [Entry::Own, Entry::Shared, Entry::Tcx];
 
 /// For a port that is attached by `entry`, and whose frames leave with `other`.
 fn port(entry: Entry, other: Tag) -> (Port, Hook) {
-    let port = Port {
-        own: OWN.into(),
-        multi_buffer: false,
-        entry,
-        other_tag: Some(other),
-        leads_to_box: false,
-        seal: 0,
-    };
+    let port = Port { other_tag: Some(other), ..Port::new(OWN, false, entry) };
     let hook = if entry == Entry::Tcx { Hook::Tcx } else { Hook::Xdp(XdpMode::Native) };
     (port, hook)
 }
