@@ -19,8 +19,9 @@ const FILE_MAX: u64 = 4 << 20;
 /// (`ip address add ADDRESS/32 dev lo`). Packets reach them with another MAC address (-g), in IP
 /// packets (-i), or in GUE (-i --tun-type gue), and leave through the port where they came in.
 ///
-/// A server of weight 0 gets no new connections and keeps those that it has. If servers come and
-/// go, the connections of the others stay where they are.
+/// A server of weight 0 gets no new connections and keeps those that it has. One that is down
+/// (`edit SERVICE -r ADDRESS --down`) gets no packets until it is up again (--up). If servers come
+/// and go, the connections of the others stay where they are.
 ///
 /// Refused, because a balancer that does not see replies cannot do it: masquerading (-m),
 /// schedulers that count open connections (lc, wlc and so on), thresholds, the sync daemon.

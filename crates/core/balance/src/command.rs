@@ -55,6 +55,7 @@ pub(crate) struct ServiceWords {
 pub(crate) struct ServerWords {
     forward: Option<Forward>,
     weight: Option<u16>,
+    is_down: Option<bool>,
 }
 
 impl ServiceWords {
@@ -102,6 +103,11 @@ impl ServerWords {
             forward: self.forward.unwrap_or(before.forward),
             weight: self.weight.unwrap_or(before.weight),
         }
+    }
+
+    /// Whether it is said to be down, or up.
+    pub(crate) const fn is_down(&self) -> Option<bool> {
+        self.is_down
     }
 }
 
@@ -241,6 +247,10 @@ impl Options {
                     options.of_server.weight = Some(number);
                     options.server_option = Some(word.into());
                 }
+                "--down" | "--up" => {
+                    options.of_server.is_down = Some(word == "--down");
+                    options.server_option = Some(word.into());
+                }
                 "--tun-type" => {
                     let kind = value("ipip or gue")?;
                     options.tunnel.get_or_insert_default().is_gue = match kind {
@@ -340,6 +350,9 @@ impl Options {
         })?;
         if is_of_server {
             let server = self.server_id(id, first)?;
+            if self.of_server.is_down.is_some() && !matches!(verb, Verb::Edit | Verb::EditServer) {
+                return Err(format!("{first} takes no --down and --up: edit does"));
+            }
             return Ok(match verb {
                 Verb::Add | Verb::AddServer => Command::AddServer(id, server, self.of_server),
                 Verb::Edit | Verb::EditServer => Command::EditServer(id, server, self.of_server),

@@ -28,6 +28,7 @@ COMMAND := add|edit SERVICE [ SERVICE-OPTIONS ] | del SERVICE
 SERVICE := -t ADDRESS:PORT | -u ADDRESS:PORT    (an IPv6 address in brackets; port 0 for all)
 SERVICE-OPTIONS := [ -s mh|sh|rr|wrr ] [ -b mh-port,mh-fallback ] [ -p [ SECONDS ] ] [ -M MASK ] [ -o ]
 SERVER-OPTIONS  := [ -g | -i [ --tun-type ipip|gue ] [ --tun-port PORT ] ] [ -w WEIGHT ]
+                   [ --down | --up ] (edit only)
 ipvsadm's -A -E -D -a -e -d -L -S -C -Z are commands, too.
 ";
 
@@ -71,6 +72,7 @@ pub struct ServicesState {
     numbers: Vec<(ServiceId, u16)>,
     servers: Vec<(ServiceId, ServerId, u16)>,
     gone: Vec<(ServiceId, ServerId, u16)>,
+    down: Vec<(ServiceId, ServerId)>,
     /// How many slots each ring has, and which of them have moved.
     rings: Vec<(ServiceId, usize, Vec<Moved>)>,
     moved_at: Vec<(ServiceId, u64)>,
@@ -93,6 +95,9 @@ pub struct Numbered {
     pub number: u16,
     /// What it is.
     pub server: Server,
+    /// Whether it is said not to answer. It gets no packets, as if it were removed, until it is
+    /// said to be up.
+    pub is_down: bool,
 }
 
 /// A service with its servers.
@@ -108,6 +113,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// The servers that are not down.
+    fn up(&self) -> impl Iterator<Item = (&ServerId, &Numbered)> {
+        self.servers.iter().filter(|(_, numbered)| !numbered.is_down)
+    }
+
     /// The servers of new connections, by slot. Empty if there are none.
     fn dealt(&self) -> Vec<u16> {
         let is_weighed = self.service.scheduler != Scheduler::RoundRobin;
@@ -116,8 +126,7 @@ impl Entry {
             let weight = if is_weighed { weight } else { weight.min(1) };
             Part { number: numbered.number, address: server.address, weight }
         };
-        let parts: Vec<Part> =
-            self.servers.iter().map(part).filter(|part| part.weight > 0).collect();
+        let parts: Vec<Part> = self.up().map(part).filter(|part| part.weight > 0).collect();
         match self.service.scheduler.is_hash() {
             true => maglev::deal(&parts, SLOTS),
             false => turns(&parts, SLOTS),
@@ -197,8 +206,17 @@ impl Services {
     /// # Errors
     /// The first line that fails; then nothing has changed.
     pub fn restore(&mut self, text: &str, now: Nanos) -> Result<(), String> {
-        self.now = now;
-        let mut next = Self::default();
+        let next = Self::read(text)?;
+        let mut result = self.clone();
+        result.now = now;
+        result.become_like(&next)?;
+        *self = result;
+        Ok(())
+    }
+
+    /// The services in `text`, whose rings are not dealt.
+    fn read(text: &str) -> Result<Self, String> {
+        let mut services = Self::default();
         for (number, line) in (1..).zip(text.lines()) {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -206,15 +224,12 @@ impl Services {
             }
             let command = command::parse(line.split_whitespace());
             let done = command.and_then(|command| match command {
-                Command::AddService(..) | Command::AddServer(..) => next.change(&command),
+                Command::AddService(..) | Command::AddServer(..) => services.change(&command),
                 _ => Err("a file has only -A and -a".into()),
             });
             done.map_err(|why| format!("line {number}: {why}"))?;
         }
-        let mut result = self.clone();
-        result.become_like(&next)?;
-        *self = result;
-        Ok(())
+        Ok(services)
     }
 
     /// What another process needs beside the rings to go on.
@@ -222,6 +237,10 @@ impl Services {
         let servers = self.entries.iter().flat_map(|(id, entry)| {
             let servers = entry.servers.iter();
             servers.map(|(server, numbered)| (*id, *server, numbered.number))
+        });
+        let down = self.entries.iter().flat_map(|(id, entry)| {
+            let down = entry.servers.iter().filter(|(_, numbered)| numbered.is_down);
+            down.map(|(server, _)| (*id, *server))
         });
         ServicesState {
             text: self.save(),
@@ -232,6 +251,7 @@ impl Services {
                 .map(|(id, entry)| (*id, entry.ring.slots().len(), entry.ring.moved()))
                 .collect(),
             servers: servers.collect(),
+            down: down.collect(),
             gone: self.gone.iter().copied().collect(),
             moved_at: self
                 .entries
@@ -247,8 +267,7 @@ impl Services {
     /// # Errors
     /// If the state is inconsistent.
     pub fn resume(state: ServicesState) -> Result<Self, String> {
-        let mut services = Self::default();
-        services.restore(&state.text, Nanos::ZERO)?;
+        let mut services = Self::read(&state.text)?;
         let unfit = || "services and their numbers do not fit".to_owned();
         for &(id, number) in &state.numbers {
             services.entries.get_mut(&id).ok_or_else(unfit)?.number = number;
@@ -256,6 +275,10 @@ impl Services {
         for (id, server, number) in state.servers {
             let entry = services.entries.get_mut(&id).ok_or_else(unfit)?;
             entry.servers.get_mut(&server).ok_or_else(unfit)?.number = number;
+        }
+        for (id, server) in state.down {
+            let entry = services.entries.get_mut(&id).ok_or_else(unfit)?;
+            entry.servers.get_mut(&server).ok_or_else(unfit)?.is_down = true;
         }
         let mut taken = BTreeSet::new();
         let of_services = services.entries.values().all(|entry| {
@@ -273,8 +296,10 @@ impl Services {
         for (id, at) in state.moved_at {
             services.entries.get_mut(&id).ok_or_else(unfit)?.moved_at = Some(Nanos(at));
         }
-        for (id, slots, moved) in &state.rings {
-            let entry = services.entries.get_mut(id).ok_or_else(unfit)?;
+        if !state.rings.iter().map(|(id, ..)| id).eq(services.entries.keys()) {
+            return Err(unfit());
+        }
+        for ((_, slots, moved), entry) in state.rings.iter().zip(services.entries.values_mut()) {
             let ring = Ring::resume(&entry.dealt(), *slots, moved).ok_or_else(unfit)?;
             entry.ring = Arc::new(ring);
         }
@@ -337,57 +362,67 @@ impl Services {
             Command::Save => return Ok(self.save()),
             Command::Help => return Ok(HELP.into()),
             Command::Zero(id) => self.zero(*id, figures())?,
-            _ => self.change(command)?,
+            _ => {
+                if let Some(id) = self.change(command)? {
+                    self.deal(id);
+                }
+            }
         }
         Ok(String::new())
     }
 
-    fn change(&mut self, command: &Command) -> Result<(), String> {
-        match command {
+    /// Changes services and servers. Says which service's ring has to be dealt for it.
+    fn change(&mut self, command: &Command) -> Result<Option<ServiceId>, String> {
+        let dealt = match command {
             Command::AddService(id, words) => {
                 if self.entries.contains_key(id) {
                     return Err(format!("service {} {id} exists already", id.protocol.name()));
                 }
                 self.insert(*id, words.applied(None, id.address.is_ipv6())?)?;
+                None
             }
             Command::EditService(id, words) => {
                 let entry = self.entry(*id)?;
                 entry.service = words.applied(Some(&entry.service), id.address.is_ipv6())?;
-                self.deal(*id);
+                Some(*id)
             }
             Command::DeleteService(id) => {
                 self.entry(*id)?;
                 self.remove(*id);
+                None
             }
             Command::AddServer(id, server, words) => {
                 if self.entry(*id)?.servers.contains_key(server) {
                     return Err(format!("{server} is a server of {id} already"));
                 }
                 self.put_server(*id, *server, fits(*id, *server, words.applied(None))?)?;
-                self.deal(*id);
+                Some(*id)
             }
-            Command::EditServer(id, server, words) => {
-                let before = self.entry(*id)?.servers.get(server);
-                let before = before.ok_or_else(|| no_server(*id, *server))?;
-                let after = fits(*id, *server, words.applied(Some(&before.server)))?;
-                self.put_server(*id, *server, after)?;
-                self.deal(*id);
+            Command::EditServer(id, at, words) => {
+                let numbered = self.entry(*id)?.servers.get_mut(at);
+                let numbered = numbered.ok_or_else(|| no_server(*id, *at))?;
+                numbered.server = fits(*id, *at, words.applied(Some(&numbered.server)))?;
+                numbered.is_down = words.is_down().unwrap_or(numbered.is_down);
+                Some(*id)
             }
             Command::DeleteServer(id, server) => {
                 if !self.entry(*id)?.servers.contains_key(server) {
                     return Err(no_server(*id, *server));
                 }
                 self.remove_server(*id, *server);
-                self.deal(*id);
+                Some(*id)
             }
             Command::Clear => {
                 let all: Vec<ServiceId> = self.entries.keys().copied().collect();
                 all.into_iter().for_each(|id| self.remove(id));
+                None
             }
-            _ => {}
-        }
+            Command::List(..) | Command::Save | Command::Help | Command::Zero(_) => {
+                return Ok(None);
+            }
+        };
         self.version += 1;
-        Ok(())
+        Ok(dealt)
     }
 
     fn entry(&mut self, id: ServiceId) -> Result<&mut Entry, String> {
@@ -423,17 +458,17 @@ impl Services {
     }
 
     fn put_server(&mut self, id: ServiceId, at: ServerId, server: Server) -> Result<(), String> {
-        let known = self.entry(id)?.servers.get(&at).map(|numbered| numbered.number);
-        let number = match known {
-            Some(number) => number,
-            None => self.number(id, at)?,
-        };
-        self.entry(id)?.servers.insert(at, Numbered { number, server });
+        if let Some(known) = self.entry(id)?.servers.get_mut(&at) {
+            known.server = server;
+            return Ok(());
+        }
+        let number = self.number(id, at)?;
+        self.entry(id)?.servers.insert(at, Numbered { number, server, is_down: false });
         Ok(())
     }
 
-    /// A number for a new server: its own, if it had one; one that nobody had; or that of whoever
-    /// has been gone the longest.
+    /// A number for a new server: its own, if it had one; one that none had; or that of the server
+    /// that has been gone the longest.
     fn number(&mut self, id: ServiceId, at: ServerId) -> Result<u16, String> {
         let own = self.gone.iter().position(|(service, server, _)| (*service, *server) == (id, at));
         if let Some((_, _, number)) = own.and_then(|at| self.gone.remove(at)) {
@@ -462,7 +497,8 @@ impl Services {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let dealt = entry.dealt();
         let ring = if entry.service.scheduler.is_hash() {
-            let lives = |number| entry.servers.values().any(|server| server.number == number);
+            let up: BTreeSet<u16> = entry.up().map(|(_, numbered)| numbered.number).collect();
+            let lives = |number| up.contains(&number);
             entry.ring.next(&dealt, lives)
         } else {
             Ring::new(&dealt)
@@ -517,8 +553,8 @@ fn fits(id: ServiceId, at: ServerId, after: Server) -> Result<Server, String> {
 }
 
 fn no_service(id: ServiceId) -> String {
-    let letter = if id.protocol.number() == 6 { "-t" } else { "-u" };
-    format!("there is no service {} {id}: narrows balance add {letter} {id}", id.protocol.name())
+    let protocol = id.protocol.name();
+    format!("there is no service {protocol} {id}: narrows balance add {}", text::named(id))
 }
 
 fn no_server(id: ServiceId, server: ServerId) -> String {
@@ -605,6 +641,28 @@ mod tests {
         done(&mut services, "add -t 192.0.2.1:80 -r 10.0.0.2 -i");
         let again: Vec<u16> = ring(&services).slots().iter().map(|slot| slot.now).collect();
         assert!(all.slots().iter().map(|slot| slot.now).eq(again), "and has its number again");
+    }
+
+    #[test]
+    fn a_server_that_is_down_is_as_if_removed_but_keeps_its_place() {
+        let (mut down, mut removed) = (with_servers(3), with_servers(3));
+        let all = ring(&down).clone();
+        done(&mut down, "edit -t 192.0.2.1:80 -r 10.0.0.2 --down");
+        done(&mut removed, "del -t 192.0.2.1:80 -r 10.0.0.2");
+        assert_eq!(ring(&down), ring(&removed));
+        let list = done(&mut down, "list");
+        let line = list.lines().find(|line| line.contains("10.0.0.2")).unwrap();
+        assert!(line.ends_with(" down"), "{list}");
+        assert!(done(&mut down, "list -j").contains("\"is_down\":true"));
+        // Other changes leave it down, also a file, which does not say who is down.
+        done(&mut down, "edit -t 192.0.2.1:80 -r 10.0.0.2 -w 4");
+        down.restore(&down.save(), NOW).unwrap();
+        assert_eq!(Services::resume(down.state()).unwrap().entries, down.entries);
+        assert_eq!(ring(&down), ring(&removed));
+        done(&mut down, "edit -t 192.0.2.1:80 -r 10.0.0.2 -w 1 --up");
+        let now = |ring: &Ring| ring.slots().iter().map(|slot| slot.now).collect::<Vec<_>>();
+        assert_eq!(now(ring(&down)), now(&all));
+        assert_eq!(run(&mut down, "add -t 192.0.2.1:80 -r 10.0.0.9 --down").code, 2);
     }
 
     #[test]
@@ -696,6 +754,12 @@ mod tests {
         assert!(with(|state| state.servers[0].2 = 0).is_err());
         assert!(with(|state| state.numbers[0].1 = u16::MAX).is_err());
         assert!(with(|state| state.text.clear()).is_err());
+        assert!(with(|state| state.rings.clear()).is_err());
+        let nobody = ServerId { address: "10.0.0.9".parse().unwrap() };
+        assert!(state.servers.iter().all(|(_, server, _)| *server != nobody));
+        let mut down = state.clone();
+        down.down.push((state.servers[0].0, nobody));
+        assert!(Services::resume(down).is_err());
     }
 
     proptest! {

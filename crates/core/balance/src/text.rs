@@ -40,7 +40,7 @@ pub(crate) fn save(services: &Services) -> String {
 }
 
 /// The option that names a service.
-fn named(id: ServiceId) -> String {
+pub(crate) fn named(id: ServiceId) -> String {
     let letter = match id.protocol {
         Protocol::Tcp => "-t",
         Protocol::Udp => "-u",
@@ -131,11 +131,12 @@ pub(crate) fn list(
             // Nobody sees the end of a connection whose replies take another way.
             let _ = writeln!(
                 text,
-                " {:<7} {:<6} {:<10} {:<10}",
+                " {:<7} {:<6} {:<10} {:<10}{}",
                 forward(numbered.server.forward),
                 numbered.server.weight,
                 "-",
-                "-"
+                "-",
+                if numbered.is_down { " down" } else { "" }
             );
         }
     }
@@ -174,6 +175,7 @@ fn object(id: ServiceId, entry: &Entry, figures: &Figures) -> Value {
                 "address": server.address.to_string(),
                 "forward": forward(numbered.server.forward).to_lowercase(),
                 "weight": numbered.server.weight,
+                "is_down": numbered.is_down,
                 "stats": counted(figures.servers.get(&numbered.number)),
             });
             if let Forward::Tunnel(tunnel) = numbered.server.forward {

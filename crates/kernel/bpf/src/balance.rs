@@ -525,11 +525,12 @@ fn value(
     value
 }
 
-/// `struct server` of all numbers.
+/// `struct server` of all numbers. A server that is down has none, as one that is gone.
 fn lines(services: &Services, ways: &BTreeMap<IpAddr, Way>) -> Vec<[u64; 8]> {
     let mut lines = vec![[0; 8]; SERVERS];
     for (id, service, ..) in services.iter() {
-        for (server, Numbered { number, server: it }) in services.servers(id) {
+        let up = services.servers(id).filter(|(_, numbered)| !numbered.is_down);
+        for (server, Numbered { number, server: it, .. }) in up {
             let (forward, port) = match it.forward {
                 Forward::Route => (BY_ROUTE, 0),
                 Forward::Tunnel(Tunnel::Ip) => (BY_IP, 0),

@@ -347,11 +347,21 @@ fn connections_stay_while_servers_come_and_go() {
         "del -t 192.0.2.1:80 -r 10.0.0.3",
         "edit -t 192.0.2.1:80 -r 10.0.0.2 -w 3",
         "add -t 192.0.2.1:80 -r 10.0.0.3 -i",
+        "edit -t 192.0.2.1:80 -r 10.0.0.4 --down",
+        "edit -t 192.0.2.1:80 -r 10.0.0.4 --up",
     ];
     for step in [&["list"], &steps[..]].concat() {
         bench.run(step);
-        if step.contains("del") {
-            at.retain(|_, server| *server != address("10.0.0.3"));
+        let left = match step {
+            step if step.contains("del") => Some(address("10.0.0.3")),
+            step if step.contains("--down") => Some(address("10.0.0.4")),
+            _ => None,
+        };
+        let (moved, stay) = at.into_iter().partition(|(_, server)| Some(*server) == left);
+        let moved: BTreeMap<u16, IpAddr> = moved;
+        at = stay;
+        for number in moved.keys() {
+            assert_ne!(bench.goes(&packet(*number, ACK)), left, "{number}, after {step}");
         }
         for (number, server) in &at {
             assert_eq!(bench.goes(&packet(*number, ACK)), Some(*server), "{number}, after {step}");
