@@ -13,7 +13,7 @@ PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -221,7 +221,11 @@ fuzz-kept: deps
 
 # What explores: other inputs and other random cases each time. A failure says how to repeat it.
 explore: fuzz explore-properties explore-machine
-explore-short: fuzz-short explore-properties explore-machine
+explore-short: package-compiles fuzz-short explore-properties explore-machine
+
+# What a package has, compiled: without the lab's commands, which all other builds have.
+package-compiles: deps
+	$(CARGO) check --locked --package narrows --no-default-features
 
 # The crates' tests, with a seed of their own. `make test` has always the same.
 explore-properties: deps

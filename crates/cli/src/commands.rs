@@ -1,6 +1,7 @@
 //! One module for each command, and what they share. Commands that demonstrate and measure need the
 //! feature `lab`, which packages leave out.
 
+mod answer;
 pub mod balance;
 #[cfg(feature = "lab")]
 pub mod bench;

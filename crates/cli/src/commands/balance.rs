@@ -1,15 +1,13 @@
 //! `narrows balance`.
 
-use super::set::{Said, ask, instance};
-use crate::output;
-use anyhow::{Context, bail};
+use super::answer::{Output, ask, instance, print, read};
+use anyhow::bail;
 use clap::Args;
 use narrows_control::Request;
-use std::io::Read;
 use std::process::ExitCode;
 
-/// The longest file to restore, in bytes: 4,096 servers take a tenth.
-const FILE_MAX: u64 = 4 << 20;
+/// The longest file to restore, in MiB: 4,096 servers take a tenth.
+const FILE_MAX_MIB: u64 = 4;
 
 /// Change the services that a host's port balances over servers.
 ///
@@ -59,6 +57,14 @@ pub struct Balance {
 
 impl Balance {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let has = |options: &[&str]| self.words.iter().any(|word| options.contains(&word.as_str()));
+        let output = if has(&["-j", "--json"]) {
+            Output::Json
+        } else if has(&["save", "-S", "--save"]) {
+            Output::Saved
+        } else {
+            Output::Text
+        };
         let restores = ["restore", "-R", "--restore"];
         let request = match self.words.split_first() {
             Some((first, rest)) if restores.contains(&first.as_str()) => {
@@ -69,35 +75,10 @@ impl Balance {
                         bail!("unknown argument \"{other}\" of restore: it takes FILE")
                     }
                 };
-                Request::RestoreServices { text: read(file)? }
+                Request::RestoreServices { text: read(file, FILE_MAX_MIB)? }
             }
             _ => Request::Balance { args: self.words },
         };
-        let Said { stdout, stderr, code } = ask(&instance(&self.ports)?, &request)?;
-        output::text(&stdout);
-        output::report(&stderr);
-        Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+        Ok(print(&ask(&instance(&self.ports)?, &request)?, output))
     }
-}
-
-/// The text of `file`, or of standard input.
-fn read(file: Option<&str>) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    match file.filter(|file| *file != "-") {
-        Some(path) => {
-            let file = std::fs::File::open(path);
-            let file = file.with_context(|| format!("cannot read file \"{path}\""))?;
-            file.take(FILE_MAX + 1)
-                .read_to_end(&mut bytes)
-                .with_context(|| format!("cannot read file \"{path}\""))?;
-        }
-        None => {
-            let input = std::io::stdin().take(FILE_MAX + 1).read_to_end(&mut bytes);
-            input.context("cannot read standard input")?;
-        }
-    }
-    if bytes.len() as u64 > FILE_MAX {
-        bail!("more than {} MiB are no services", FILE_MAX >> 20);
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

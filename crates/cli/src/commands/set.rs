@@ -1,15 +1,17 @@
 //! `narrows set`.
 
-use crate::output;
+use super::answer::{Output, ask, instance, print, read};
 use anyhow::{Context, bail};
 use clap::Args;
-use narrows_control::{Answer, Client, Request};
-use narrows_escape::shell;
-use std::io::Read;
+use narrows_control::{Client, Request};
+use narrows_tc::Outcome;
 use std::process::ExitCode;
 
 /// How much of a text to restore goes into one request, in bytes; a request has at most 16 MiB.
 const PART: usize = 6 << 20;
+
+/// The longest file to restore, in MiB: ten million addresses take half.
+const FILE_MAX_MIB: u64 = 1024;
 
 /// Change the sets of addresses that filters look up.
 ///
@@ -56,13 +58,6 @@ pub struct Set {
     words: Vec<String>,
 }
 
-/// The answer of an instance.
-pub(super) struct Said {
-    pub(super) stdout: String,
-    pub(super) stderr: String,
-    pub(super) code: i32,
-}
-
 impl Set {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         let (words, file) = without_file(&self.words)?;
@@ -85,31 +80,15 @@ impl Set {
                     Some(file) if said.code == 0 => {
                         std::fs::write(&file, &said.stdout)
                             .with_context(|| format!("cannot write file \"{file}\""))?;
-                        Said { stdout: String::new(), ..said }
+                        Outcome { stdout: String::new(), ..said }
                     }
                     _ => said,
                 }
             }
         };
-        if is_saved(&self.words) {
-            output::data(&said.stdout);
-        } else {
-            output::text(&said.stdout);
-        }
-        output::report(&said.stderr);
-        Ok(ExitCode::from(u8::try_from(said.code).unwrap_or(u8::MAX)))
+        let output = if is_saved(&self.words) { Output::Saved } else { Output::Text };
+        Ok(print(&said, output))
     }
-}
-
-/// The instance of `ports`, or the only one.
-pub(super) fn instance(ports: &[String]) -> anyhow::Result<Client> {
-    let mut found = Client::find(ports.first().map(String::as_str))?;
-    if found.len() > 1 {
-        let names: Vec<String> =
-            found.iter().map(|one| shell(&one.ports.join(",")).into_owned()).collect();
-        bail!("several instances run: choose one with --ports {}", names.join(" or --ports "));
-    }
-    Ok(found.remove(0))
 }
 
 /// Whether `words` print lines that make sets again.
@@ -134,15 +113,8 @@ fn without_file(words: &[String]) -> anyhow::Result<(Vec<String>, Option<String>
 }
 
 /// Sends the commands in `file`, or of standard input, part by part.
-fn restore(client: &Client, file: Option<&str>, may_exist: bool) -> anyhow::Result<Said> {
-    let mut bytes = Vec::new();
-    match file {
-        Some(file) if file != "-" => {
-            bytes = std::fs::read(file).with_context(|| format!("cannot read file \"{file}\""))?;
-        }
-        _ => drop(std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?),
-    }
-    let text = String::from_utf8_lossy(&bytes);
+fn restore(client: &Client, file: Option<&str>, may_exist: bool) -> anyhow::Result<Outcome> {
+    let text = read(file, FILE_MAX_MIB)?;
     let mut first = 1;
     for part in parts(&text) {
         let request = Request::RestoreSets { first, may_exist, text: part.to_owned() };
@@ -152,7 +124,7 @@ fn restore(client: &Client, file: Option<&str>, may_exist: bool) -> anyhow::Resu
         }
         first += part.lines().count();
     }
-    Ok(Said { stdout: String::new(), stderr: String::new(), code: 0 })
+    Ok(Outcome::default())
 }
 
 /// `text` in parts of whole lines.
@@ -173,14 +145,6 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
         rest = behind;
         Some(part)
     })
-}
-
-pub(super) fn ask(client: &Client, request: &Request) -> anyhow::Result<Said> {
-    match client.ask(request)? {
-        Answer::Tc { stdout, stderr, code } => Ok(Said { stdout, stderr, code }),
-        Answer::Refused(reason) => bail!("{reason}"),
-        other => bail!("the instance gave an unexpected answer: {other:?}"),
-    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! `narrows tc`.
 
-use crate::output;
-use anyhow::Context;
+use super::answer::{self, Output};
 use clap::Args;
-use narrows_control::{Answer, Client, ControlError, Request};
+use narrows_control::{BATCH_MAX, Client, ControlError, Request};
 use narrows_tc::{CommandLine, Options, Outcome, Recipients};
 use std::ffi::OsString;
-use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,8 +51,11 @@ impl Tc {
             self.words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let line = CommandLine::parse(&words);
         let said = line.as_ref().ok();
-        let is_json = said.is_some_and(|line| line.options.json);
-        let is_saved = said.is_some_and(|line| line.words.first().is_some_and(|it| it == "save"));
+        let output = match said {
+            Some(line) if line.options.json => Output::Json,
+            Some(line) if line.words.first().is_some_and(|it| it == "save") => Output::Saved,
+            _ => Output::Text,
+        };
         let outcome = match line {
             Err(outcome) => outcome,
             Ok(line) => match self.policy.as_deref().or(line.policy.as_deref().map(Path::new)) {
@@ -65,8 +66,7 @@ impl Tc {
                 },
             },
         };
-        print_all(&outcome, is_json, is_saved);
-        Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(u8::MAX)))
+        Ok(answer::print(&outcome, output))
     }
 }
 
@@ -83,7 +83,7 @@ fn live(words: &[String], line: &CommandLine) -> anyhow::Result<Outcome> {
         Err(outcome) => return Ok(outcome),
     };
     let batch = match &line.batch {
-        Some(name) => Some((name, read(name)?)),
+        Some(name) => Some((name, answer::read(Some(name), BATCH_MAX >> 20)?)),
         None => None,
     };
     // One that does not answer hinders no command to another.
@@ -171,31 +171,5 @@ fn ask(client: &Client, asked: &Asked<'_>) -> anyhow::Result<Outcome> {
             client.batch(options, name, text, names.clone())?
         }
     };
-    match answer {
-        Answer::Tc { stdout, stderr, code } => Ok(Outcome { stdout, stderr, code }),
-        Answer::Refused(reason) => anyhow::bail!("{reason}"),
-        other => anyhow::bail!("the instance gave an unexpected answer: {other:?}"),
-    }
-}
-
-fn read(name: &str) -> anyhow::Result<String> {
-    let mut bytes = Vec::new();
-    if name == "-" {
-        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-    } else {
-        bytes = std::fs::read(name).with_context(|| format!("cannot open file \"{name}\""))?;
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Prints what an instance said. `is_json` and `is_saved` say what its standard output is.
-fn print_all(outcome: &Outcome, is_json: bool, is_saved: bool) {
-    if is_json {
-        output::json_text(&outcome.stdout);
-    } else if is_saved {
-        output::data(&outcome.stdout);
-    } else {
-        output::text(&outcome.stdout);
-    }
-    output::report(&outcome.stderr);
+    answer::outcome(answer)
 }
