@@ -143,10 +143,8 @@ impl Port {
             )?;
         }
         if !self.balance.is_empty() {
-            let outcomes = self.balance.iter();
-            let outcomes = outcomes
-                .map(|(outcome, frames)| format!("{} {frames}", line(&outcome.replace('_', " "))));
-            writeln!(out, "  services: {}", outcomes.collect::<Vec<_>>().join(", "))?;
+            let outcomes = self.balance.iter().map(|(outcome, frames)| (outcome.as_str(), *frames));
+            writeln!(out, "  services: {}", listed(outcomes))?;
         }
         if let Some(slow_path) = &self.slow_path {
             writeln!(
@@ -204,15 +202,19 @@ impl Port {
         }
         let others = self.routes.iter().map(|(outcome, frames)| (outcome.as_str(), *frames));
         outcomes.extend(others.filter(|(outcome, _)| !LEFT.contains(outcome)));
-        for (place, (outcome, frames)) in outcomes.iter().enumerate() {
-            let before = if place == 0 { "  " } else { ", " };
-            write!(out, "{before}{} {frames}", line(&outcome.replace('_', " ")))?;
-        }
+        write!(out, "  {}", listed(outcomes))?;
         if self.unserved > 0 {
             write!(out, ", on queues without a worker {}", self.unserved)?;
         }
         writeln!(out)
     }
+}
+
+/// Outcomes with how many frames had them.
+fn listed<'a>(outcomes: impl IntoIterator<Item = (&'a str, u64)>) -> String {
+    let all = outcomes.into_iter();
+    let all = all.map(|(outcome, frames)| format!("{} {frames}", line(&outcome.replace('_', " "))));
+    all.collect::<Vec<_>>().join(", ")
 }
 
 impl Queue {

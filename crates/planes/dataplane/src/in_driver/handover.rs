@@ -52,9 +52,7 @@ impl InDriver {
             descriptors.push(map.try_clone_to_owned().ok()?);
         }
         for (port, tree) in self.trees.iter_enumerated() {
-            let maps = tree.maps();
-            let front = self.fronts[port].counts_dropped().or(maps.first().copied());
-            for map in maps.iter().copied().chain(front) {
+            for map in tree.maps().iter().copied().chain(self.fronts[port].counts_dropped()) {
                 descriptors.push(map.try_clone_to_owned().ok()?);
             }
         }
@@ -139,7 +137,9 @@ impl InheritedPrograms {
         let charges = manifest.charges_slow_path;
         let of_each_device = 1 + usize::from(charges) + usize::from(is_in_front);
         let of_devices = of_each_device * devices.len();
-        let of_port = descriptors.len().saturating_sub(of_devices) / forwarding.ports().len();
+        let fronts_before = manifest.has_front.iter().filter(|has_front| **has_front).count();
+        let of_trees = descriptors.len().saturating_sub(of_devices + fronts_before);
+        let of_tree = of_trees / forwarding.ports().len();
         let mut descriptors = descriptors.into_iter();
         let mut of_each = |is_there: bool| -> Result<PerDevice<OwnedFd>, InstanceError> {
             let devices = devices.iter().filter(|_| is_there);
@@ -153,13 +153,12 @@ impl InheritedPrograms {
             let changed = || InstanceError::Inheritance(format!("{} has changed", facts.name));
             hooks.push(described.hook_on(facts).ok_or_else(changed)?);
         }
-        let of_tree = |_| descriptors.by_ref().take(of_port).collect();
-        let mut trees: PerPort<Vec<OwnedFd>> = forwarding.ids().map(of_tree).collect();
-        let mut dropped: PerPort<Option<OwnedFd>> = forwarding.ids().map(|_| None).collect();
-        for ((maps, dropped), has_front) in
-            trees.iter_mut().zip(&mut dropped).zip(&manifest.has_front)
-        {
-            *dropped = maps.pop().filter(|_| *has_front);
+        let mut trees: PerPort<Vec<OwnedFd>> = PerPort::new();
+        let mut dropped: PerPort<Option<OwnedFd>> = PerPort::new();
+        for port in forwarding.ids() {
+            trees.push(descriptors.by_ref().take(of_tree).collect());
+            let has_front = manifest.has_front.get(port).is_some_and(|has_front| *has_front);
+            dropped.push(descriptors.by_ref().take(usize::from(has_front)).next());
         }
         let maps = InheritedMaps { trees, counters };
         let mut plane = if forwarding.is_chosen() {

@@ -7,13 +7,14 @@
 use super::Instance;
 use crate::clock;
 use crate::counters::Counts;
+use crate::error::InstanceError;
 use crate::plane::PlaneKind;
 use crate::upgrade::state::BalanceManifest;
 use narrows_balance::{Reply, Services};
-use narrows_bpf::{BalanceError, BalanceTables, Fate, FateCounters, Way};
+use narrows_bpf::{BalanceTables, Fate, FateCounters, Way};
 use narrows_forwarding::DeviceId;
+use narrows_link::neighbours;
 use narrows_link::ways::{NoWay, Ways};
-use narrows_link::{LinkError, neighbours};
 use narrows_packet::DropReason;
 use narrows_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,17 +30,6 @@ const SECOND: Nanos = Nanos::from_secs(1);
 const FIRST_LOOK: Nanos = Nanos::from_millis(20);
 /// The longest IP packet.
 const MTU_MAX: u16 = u16::MAX;
-
-/// What keeps packets from being balanced.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum BalancingError {
-    #[error(transparent)]
-    Program(#[from] BalanceError),
-    #[error(transparent)]
-    Ways(#[from] LinkError),
-    #[error("{0}")]
-    Plane(String),
-}
 
 /// Services, and how packets reach their servers.
 #[derive(Default)]
@@ -66,6 +56,12 @@ impl Balance {
         let ids = self.services.iter().map(|(id, ..)| id);
         let servers = ids.flat_map(|id| self.services.servers(id));
         servers.map(|(server, _)| server.address).collect()
+    }
+
+    /// Servers that cannot be reached, and why.
+    fn lost(&self) -> impl Iterator<Item = (IpAddr, NoWay)> {
+        let found = self.found.iter();
+        found.filter_map(|(server, found)| Some((*server, found.err()?)))
     }
 
     /// The services for another process, with the descriptors of their maps, if there are any.
@@ -187,17 +183,12 @@ impl Instance {
             reply.stderr.push_str(&format!("narrows balance: {error}; it is tried again\n"));
             reply.code = reply.code.max(1);
         }
-        for (server, why) in self.unreachable() {
+        // A neighbour that was only just asked for is no reason yet.
+        let lost = self.balance.lost().filter(|(_, why)| !matches!(why, NoWay::NoNeighbour(_)));
+        for (server, why) in lost {
             reply.stderr.push_str(&format!("narrows balance: warning: {server}: {why}\n"));
         }
         reply
-    }
-
-    /// Why servers cannot be reached. A neighbour that was only just asked for is no reason yet.
-    fn unreachable(&self) -> Vec<(IpAddr, NoWay)> {
-        let found = self.balance.found.iter();
-        let lost = found.filter_map(|(server, found)| Some((*server, found.err()?)));
-        lost.filter(|(_, why)| !matches!(why, NoWay::NoNeighbour(_))).collect()
     }
 
     /// Looks for neighbours that were only just asked for. Called all the time.
@@ -223,8 +214,7 @@ impl Instance {
         let wrong = match self.balance_now() {
             Err(error) => Some(format!("cannot balance: {error}")),
             Ok(()) => {
-                let lost = self.balance.found.iter();
-                let lost = lost.filter_map(|(server, found)| Some((server, found.err()?)));
+                let lost = self.balance.lost();
                 let lost: Vec<String> = lost.map(|(ip, why)| format!("{ip}: {why}")).collect();
                 (!lost.is_empty()).then(|| format!("servers without a way: {}", lost.join("; ")))
             }
@@ -240,7 +230,7 @@ impl Instance {
     }
 
     /// Balances packets by the present services and ways.
-    fn balance_now(&mut self) -> Result<(), BalancingError> {
+    fn balance_now(&mut self) -> Result<(), InstanceError> {
         let Self { balance, plane, .. } = self;
         let Some(plane) = plane else { return Ok(()) };
         let Some(device) = plane.devices().get(DeviceId::from(0)) else { return Ok(()) };
@@ -265,15 +255,15 @@ impl Instance {
         if balance.followed.as_ref() == Some(&next) {
             return Ok(());
         }
+        let refused = |source| InstanceError::Balance { port: device.name.clone(), source };
         let tables = match balance.tables.take() {
             Some(tables) => tables,
-            None => BalanceTables::new()?,
+            None => BalanceTables::new().map_err(refused)?,
         };
         let tables = balance.tables.insert(tables);
         balance.followed = None;
-        tables.follow(&balance.services, &next.1)?;
-        let failed = |error: crate::InstanceError| BalancingError::Plane(error.to_string());
-        plane.balance(balance.tables()).map_err(failed)?;
+        tables.follow(&balance.services, &next.1).map_err(refused)?;
+        plane.balance(balance.tables())?;
         balance.followed = Some(next);
         Ok(())
     }

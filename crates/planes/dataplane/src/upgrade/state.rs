@@ -97,9 +97,7 @@ pub struct DriverManifest {
     pub devices: PerDevice<DeviceManifest>,
     /// Whether what the kernel itself sends is charged.
     pub charges_slow_path: bool,
-    /// By port, whether there are filters in front. Where there are none, another of its maps is in
-    /// the place of theirs.
-    #[serde(default)]
+    /// By port, whether there are filters in front, which have a counter behind its tree's maps.
     pub has_front: PerPort<bool>,
 }
 
