@@ -139,15 +139,12 @@ fn shapes(options: &Options, cores: usize) -> Vec<Shape> {
 
 /// The CPU time of a frame, in nanoseconds, on average over all CPUs.
 fn measure(shape: Shape, program: &Program, packets: u32, cores: &Cores) -> Result<f64> {
-    let one = |_| -> Result<f64> {
-        let began = processor::time();
+    processor::time_of_each(packets, shape.cpus, cores, |_| {
         let run = test_run(program.fd(), &program::frame(), packets)
             .context("the kernel does not run it")?;
         ensure!(run.verdict == TX, "{} ends with verdict {}", shape.system.name(), run.verdict);
-        Ok((processor::time() - began) as f64 / f64::from(packets))
-    };
-    let costs: Vec<f64> = cores.together(shape.cpus, one)?.into_iter().collect::<Result<_>>()?;
-    Ok(costs.iter().sum::<f64>() / shape.cpus as f64)
+        Ok(())
+    })
 }
 
 #[cfg(test)]

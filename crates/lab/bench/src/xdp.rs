@@ -121,10 +121,8 @@ pub fn run(options: &Options, mut begin: impl FnMut(&str)) -> Result<Report> {
 
 /// The CPU time of a frame, in nanoseconds, on average over all CPUs.
 fn measure(program: &Program, packets: u32, cores: &Cores) -> Result<f64> {
-    let cpus = program.shape().cpus;
-    let one = |number: usize| -> Result<f64> {
+    processor::time_of_each(packets, program.shape().cpus, cores, |number| {
         let frame = program.frame(number);
-        let began = processor::time();
         let refused = "the kernel does not run it";
         if program.shape().is_live {
             live_run(program.fd(), &frame, packets).context(refused)?;
@@ -132,9 +130,6 @@ fn measure(program: &Program, packets: u32, cores: &Cores) -> Result<f64> {
             let run = test_run(program.fd(), &frame, packets).context(refused)?;
             program.judge(run.verdict)?;
         }
-        let busy = processor::time() - began;
-        Ok(busy as f64 / f64::from(packets))
-    };
-    let costs: Vec<f64> = cores.together(cpus, one)?.into_iter().collect::<Result<_>>()?;
-    Ok(costs.iter().sum::<f64>() / cpus as f64)
+        Ok(())
+    })
 }

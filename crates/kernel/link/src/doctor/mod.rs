@@ -200,19 +200,12 @@ pub fn examine_stick(device: &str, pairs: &[Pair], wanted: &Wanted) -> Vec<Findi
 pub fn judge_stick(facts: &StickFacts, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
     let StickFacts { device, host, .. } = facts;
-    let at_tcx = is_at_tcx(device, host, wanted);
     match &device.link {
         Err(error) => findings.push(port::missing(&device.asked, error)),
         Ok(link) => {
-            findings.extend(port::judge_only(device, link, wanted, at_tcx));
-            findings.extend(queues::judge_port(device, link, wanted));
-            findings.extend(offloads::judge(device, link, wanted, at_tcx, &Harm::STICK));
-            findings.extend(interrupts::judge(link.name(), &device.interrupts, host.cpus));
+            findings.extend(judge_device((device, link), host, wanted, &Harm::STICK));
             if wanted.plane == WantedPlane::Xsk {
                 findings.extend(queues::judge_only(link, wanted, host.cpus));
-            }
-            if !at_tcx {
-                findings.push(mtu::fits(link, wanted, &host.kernel));
             }
             findings.extend(stick::judge(facts, link, wanted));
         }
@@ -260,22 +253,35 @@ pub fn examine_host_port(device: &str, wanted: &Wanted) -> Vec<Finding> {
 pub fn judge_host_port(facts: &HostPortFacts, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
     let HostPortFacts { device, host, .. } = facts;
-    let at_tcx = is_at_tcx(device, host, wanted);
     match &device.link {
         Err(error) => findings.push(port::missing(&device.asked, error)),
         Ok(link) => {
-            findings.extend(port::judge_only(device, link, wanted, at_tcx));
-            findings.extend(offloads::judge(device, link, wanted, at_tcx, &Harm::HOST));
-            findings.extend(interrupts::judge(link.name(), &device.interrupts, host.cpus));
-            if !at_tcx {
-                findings.push(mtu::fits(link, wanted, &host.kernel));
-            }
+            findings.extend(judge_device((device, link), host, wanted, &Harm::HOST));
             findings.extend(host_port::judge_device(link, facts));
         }
     }
     findings.extend(host::judge(host, wanted));
     let interrupts = !device.interrupts.is_empty();
     findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
+    findings
+}
+
+/// Judges one device by itself.
+fn judge_device(
+    (port, link): (&PortFacts, &Link),
+    host: &HostFacts,
+    wanted: &Wanted,
+    harm: &Harm,
+) -> Vec<Finding> {
+    let at_tcx = is_at_tcx(port, host, wanted);
+    let mut findings = Vec::new();
+    findings.extend(port::judge_only(port, link, wanted, at_tcx));
+    findings.extend(queues::judge_port(port, link, wanted));
+    findings.extend(offloads::judge(port, link, wanted, at_tcx, harm));
+    findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
+    if !at_tcx {
+        findings.push(mtu::fits(link, wanted, &host.kernel));
+    }
     findings
 }
 
@@ -298,16 +304,9 @@ fn judge_several(
             }
             Ok(link) => link,
         };
-        let at_tcx = is_at_tcx(port, host, wanted);
-        findings.extend(port::judge_only(port, link, wanted, at_tcx));
-        findings.extend(queues::judge_port(port, link, wanted));
-        findings.extend(offloads::judge(port, link, wanted, at_tcx, &Harm::ROUTER));
-        findings.extend(interrupts::judge(link.name(), &port.interrupts, host.cpus));
-        if !at_tcx {
-            findings.push(mtu::fits(link, wanted, &host.kernel));
-        }
+        findings.extend(judge_device((port, link), host, wanted, &Harm::ROUTER));
         findings.extend(each(link, port));
-        devices.push((link, port, at_tcx));
+        devices.push((link, port, is_at_tcx(port, host, wanted)));
     }
     let links: Vec<&Link> = devices.iter().map(|(link, ..)| *link).collect();
     match wanted.plane {
