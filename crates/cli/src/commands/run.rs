@@ -84,6 +84,12 @@ pub struct Run {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     cores: Vec<usize>,
 
+    /// With --port: the CPUs whose stack receives what filters let pass, each flow on one of them;
+    /// receive packet steering in the driver. So the CPU where frames arrive only filters. Before
+    /// Linux 6.14 packets are not merged (GRO) on these CPUs. Default: the CPU where they arrive.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    rps: Vec<u32>,
+
     /// Frames of each worker for queued packets, half of them for each direction; the rings' frames
     /// come on top. A frame is 2 KiB, or 4 KiB in zero copy and with an MTU above 1770.
     #[arg(long, value_name = "N", default_value_t = FRAMES, value_parser = clap::value_parser!(u32).range(1024..=1_048_576))]
@@ -221,6 +227,14 @@ impl Run {
                  Leave out --fail-closed"
             );
         }
+        // At tcx, which a veth prefers, a packet is on its CPU already.
+        let xdp = self.xdp.or_else(|| (!self.rps.is_empty()).then_some(Xdp::Native));
+        if !self.rps.is_empty() && !forwarding.is_host() {
+            bail!("--rps is for what a host receives: it needs --port PORT");
+        }
+        if !self.rps.is_empty() && matches!(xdp, Some(Xdp::Tcx)) {
+            bail!("--rps needs --xdp native or generic: at tcx a packet is on its CPU already");
+        }
         let allowed = allowed_cores()?;
         if let Some(core) = self.cores.iter().find(|core| !allowed.contains(core)) {
             let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
@@ -241,8 +255,9 @@ impl Run {
                 ring: ring_for(self.frames),
                 cpus: if self.cores.is_empty() { allowed } else { self.cores },
                 busy_poll: self.busy_poll,
-                hook: self.xdp.map(Xdp::hook),
+                hook: xdp.map(Xdp::hook),
                 copy_mode: self.copy.then_some(CopyMode::Copy),
+                receive_on: self.rps,
                 round_trips: self.round_trips,
             },
             skip_netfilter: self.skip_netfilter,
@@ -265,6 +280,7 @@ pub fn default_session() -> anyhow::Result<SessionOptions> {
         busy_poll: false,
         hook: None,
         copy_mode: None,
+        receive_on: Vec::new(),
         round_trips: false,
     })
 }

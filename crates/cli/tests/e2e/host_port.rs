@@ -4,6 +4,7 @@ use crate::front::figures;
 use crate::sets::{frame_from, send};
 use crate::setup::{
     NARROWS, Scratch, assert_refused, hang_up, ip, narrows, show, tc, turn_to_count, wait_for,
+    wait_until,
 };
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{CLIENT, CLIENT_IP, PORT_A, SERVER_IP, SERVER_MAC};
@@ -263,13 +264,79 @@ fn the_filter_holds_while_a_server_is_upgraded_and_the_kernel_receives_after_a_k
         instance.kill().unwrap();
         echo.go_on(Duration::from_millis(100));
         send(&bed, &to_server(BAD), 50);
-        let deadline = Instant::now() + Duration::from_secs(5);
-        while udp_seen(&bed) < stray + 50 && Instant::now() < deadline {
-            sleep(Duration::from_millis(20));
-        }
+        wait_until("received", Duration::from_secs(5), || udp_seen(&bed) >= stray + 50);
         assert_eq!(udp_seen(&bed), stray + 50, "{hook}: without the process");
         assert!(!ip(bed.shaper(), "link show dev port-a").contains("xdp"), "{hook}");
     }
+}
+
+/// The threads of other CPUs' queues for frames, in all namespaces.
+fn queue_threads() -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let names = processes.filter_map(|it| std::fs::read_to_string(it.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("cpumap/")).collect()
+}
+
+#[test]
+fn what_a_server_lets_pass_is_received_on_another_cpu_and_all_of_it_is_counted() {
+    let Some(_turn) = turn_to_count() else { return };
+    for (hook, arguments) in [("native", &[][..]), ("generic", &["--xdp", "generic"])] {
+        let bed = server();
+        let mut instance = run(&bed, &[&["--rps", "1"], arguments].concat());
+        assert_eq!(show(&bed)["ports"][0]["xdp"], hook);
+        assert!(queue_threads().iter().any(|name| name.starts_with("cpumap/1/")), "{hook}");
+        let mut sent = Sent::open(&bed);
+        let mut echo = Echo::start(&bed);
+        let stray = udp_seen(&bed);
+        send(&bed, &to_server(BAD), 100);
+        echo.go_on(Duration::from_millis(300));
+        assert_eq!(assert_accounted(&mut sent, &instance).dropped, 0, "{hook}");
+        assert_eq!(udp_seen(&bed) - stray, 100, "{hook}: the stack has all of them");
+        instance.tc("qdisc add dev port-a clsact").unwrap();
+        let drop = "filter add dev port-a ingress protocol ip pref 1 flower src_ip 198.51.100.7 \
+                    action drop";
+        instance.tc(drop).unwrap();
+        let load = flood(&bed, 20e6);
+        echo.go_on(Duration::from_millis(300));
+        instance.upgrade().unwrap();
+        echo.go_on(Duration::from_millis(300));
+        load.stop().unwrap();
+        assert!(assert_accounted(&mut sent, &instance).dropped > 1_000, "{hook}");
+        assert_eq!(udp_seen(&bed) - stray, 100, "{hook}: filters are in front");
+        instance.kill().unwrap();
+        echo.go_on(Duration::from_millis(100));
+        wait_until("gone", Duration::from_secs(5), || queue_threads().is_empty());
+    }
+}
+
+#[test]
+fn what_does_not_fit_into_the_queue_of_a_cpu_is_counted_as_such() {
+    let Some(_turn) = turn_to_count() else { return };
+    let bed = server();
+    let instance = run(&bed, &["--rps", "1"]);
+    let mut sent = Sent::open(&bed);
+    let stray = udp_seen(&bed);
+    // The stack takes far longer for a packet than the driver, so the queue is full soon.
+    let load = flood(&bed, 40e9);
+    let shown = wait_for(&bed, "full", |shown| {
+        shown["conservation"]["dropped"]["cpu_busy"].as_u64().is_some_and(|lost| lost > 0)
+    });
+    load.stop().unwrap();
+    assert!(shown["ports"][0]["total"]["drops"].as_u64().unwrap() > 0);
+    let patience = Duration::from_secs(10);
+    // The client also answers, and asks by ARP.
+    let is_received = || {
+        let to_box = instance.show().unwrap().conservation.to_box;
+        let udp = udp_seen(&bed) - stray;
+        (udp..udp + 20).contains(&to_box)
+    };
+    wait_until("received", patience, is_received);
+    wait_until("seen", patience, || {
+        instance.show().unwrap().conservation.received == sent.packets()
+    });
+    let sum = instance.show().unwrap().conservation;
+    assert_eq!(sum.unaccounted, 0, "{sum:?}");
+    assert_eq!(sum.received, sum.to_box + sum.dropped["cpu_busy"], "{sum:?}");
 }
 
 #[test]
@@ -303,6 +370,10 @@ fn what_leaves_a_server_and_what_it_cannot_be_are_refused_with_the_reason() {
         |arguments: &[&str]| narrows(&bed, &[&["run", "--port", PORT_A], arguments].concat());
     assert_refused(&start(&["--plane", "xsk"]), 1, &["no queues", "Leave out --plane xsk"]);
     assert_refused(&start(&["--fail-closed"]), 1, &["cannot fail closed"]);
+    assert_refused(&start(&["--rps", "1", "--xdp", "tcx"]), 1, &["--xdp native or generic"]);
+    assert_refused(&start(&["--rps", "4000"]), 1, &["CPU 4000"]);
+    let pair = narrows(&bed, &["run", "--ports", "a,b", "--rps", "1"]);
+    assert_refused(&pair, 1, &["it needs --port"]);
     let shaped = Scratch::new(
         "shaped.tc",
         "qdisc add dev port-a root tbf rate 1mbit burst 9k latency 9ms\n",

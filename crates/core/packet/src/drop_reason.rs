@@ -40,11 +40,13 @@ pub enum DropReason {
     NoServer,
     /// Its TTL or hop limit was used up on the way to a balancer's server.
     Ttl,
+    /// The queue to the CPU that was to receive it was full (`--rps`).
+    CpuBusy,
 }
 
 impl DropReason {
     /// All reasons, in the order in which they are shown.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Limit,
         Self::Horizon,
         Self::TooLong,
@@ -62,6 +64,7 @@ impl DropReason {
         Self::Filter,
         Self::NoServer,
         Self::Ttl,
+        Self::CpuBusy,
     ];
 
     /// The name under which the counter is shown, in text and in JSON.
@@ -84,6 +87,7 @@ impl DropReason {
             Self::Filter => "filter",
             Self::NoServer => "no_server",
             Self::Ttl => "ttl",
+            Self::CpuBusy => "cpu_busy",
         }
     }
 }

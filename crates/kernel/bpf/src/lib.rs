@@ -24,6 +24,7 @@ mod maps;
 mod named;
 mod outcome;
 mod own_address;
+mod receive_on;
 mod router;
 mod routes;
 mod sets;
@@ -52,6 +53,7 @@ pub use heartbeat::{Heart, Heartbeats, Pulse};
 pub use load::LoadError;
 pub use outcome::{Outcome, OutcomeCounters};
 pub use own_address::OwnAddress;
+pub use receive_on::ReceiveOnError;
 pub use router::{
     AskFib, Asks, FibAnswer, Ingress, Interface, RoutedBy, Router, SourceCheck, VLANS_MAX,
 };

@@ -28,6 +28,7 @@ use crate::front::Front;
 use crate::load::{LoadError, explained, keep};
 use crate::maps::{self, map, sums_in};
 use crate::own_address::OwnAddress;
+use crate::receive_on::{ReceiveOn, ReceiveOnError};
 use crate::slow_path::SlowPath;
 use crate::takers::Takers;
 use crate::vlans::Vlans;
@@ -210,6 +211,8 @@ pub struct Totals {
     pub port_gone_drops: u64,
     /// Dropped because a filter said so.
     pub filter_drops: u64,
+    /// Of those sent: dropped on the way to the [CPU that receives](Tree::receive_on).
+    pub lost_behind: u64,
 }
 
 /// What an action saw, over all CPUs.
@@ -223,7 +226,7 @@ pub struct Acted {
 
 impl Totals {
     /// From the words of `struct totals`.
-    pub fn of(words: [u64; 9]) -> Self {
+    pub fn of(words: [u64; 10]) -> Self {
         let [
             to_self,
             sent_packets,
@@ -234,6 +237,7 @@ impl Totals {
             unclassified_drops,
             port_gone_drops,
             filter_drops,
+            lost_behind,
         ] = words;
         Self {
             to_self,
@@ -245,11 +249,12 @@ impl Totals {
             unclassified_drops,
             port_gone_drops,
             filter_drops,
+            lost_behind,
         }
     }
 
     /// The inverse of [`of`](Self::of).
-    pub fn words(&self) -> [u64; 9] {
+    pub fn words(&self) -> [u64; 10] {
         let Self {
             to_self,
             sent_packets,
@@ -260,6 +265,7 @@ impl Totals {
             unclassified_drops,
             port_gone_drops,
             filter_drops,
+            lost_behind,
         } = *self;
         [
             to_self,
@@ -271,6 +277,7 @@ impl Totals {
             unclassified_drops,
             port_gone_drops,
             filter_drops,
+            lost_behind,
         ]
     }
 
@@ -314,6 +321,8 @@ pub struct Tree {
     front: Option<Front>,
     /// A balancer between both.
     balancer: Option<Balancer>,
+    /// What hands frames to other CPUs, behind it.
+    receive_on: Option<ReceiveOn>,
     maps: Maps,
     /// The route that a frame takes.
     route: MapHandle,
@@ -427,6 +436,7 @@ struct Programs {
     /// The program for what has met filters that set something.
     behind: OwnedFd,
     other_port: MapHandle,
+    behind_host: MapHandle,
 }
 
 impl Programs {
@@ -436,6 +446,7 @@ impl Programs {
             program: program(object, "tree")?,
             behind: program(object, "tree_behind")?,
             other_port: named(object, "other_port")?,
+            behind_host: named(object, "behind_host")?,
         })
     }
 }
@@ -572,6 +583,7 @@ impl Tree {
             is_at_tcx: hook == Hook::Tcx,
             front: None,
             balancer: None,
+            receive_on: None,
             maps,
             route,
             in_force: 0,
@@ -664,7 +676,8 @@ impl Tree {
     }
 
     /// Continues with the programs for `hook`, on the same plan, before it is attached there.
-    /// Filters and a balancer in front are gone if they are for another hook.
+    /// Filters and a balancer in front, and what hands frames to other CPUs, are gone if they are
+    /// for another hook.
     ///
     /// # Errors
     /// If the kernel does not load them.
@@ -679,7 +692,7 @@ impl Tree {
             };
             self.of_other_hook = Some(std::mem::replace(&mut self.loaded, other));
             self.is_at_tcx = !self.is_at_tcx;
-            (self.front, self.balancer) = (None, None);
+            (self.front, self.balancer, self.receive_on) = (None, None, None);
         }
         Ok(())
     }
@@ -790,6 +803,29 @@ impl Tree {
             self.balancer = before;
         }
         led
+    }
+
+    /// Hands frames for the box to the stacks of `cpus`, each flow to one of them, from now on. For
+    /// a port that [leads to the box](Port::leads_to_box).
+    ///
+    /// # Errors
+    /// If a CPU is not there, it is at tcx, or the kernel refuses the program.
+    pub fn receive_on(&mut self, cpus: &[u32]) -> Result<(), ReceiveOnError> {
+        let Port { multi_buffer, .. } = self.port;
+        let receive_on = ReceiveOn::load(cpus, &self.maps.totals, multi_buffer, self.entry())?;
+        let fd = receive_on.program().as_raw_fd().to_ne_bytes();
+        let put = self.loaded.behind_host.update(&ONLY, &fd, MapFlags::ANY);
+        put.map_err(|error| ReceiveOnError::Load(LoadError::Other(error)))?;
+        self.receive_on = Some(receive_on);
+        Ok(())
+    }
+
+    /// How many frames were handed to each of the CPUs on which is [received](Self::receive_on).
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn handed_over(&self) -> Result<Vec<u64>, libbpf_rs::Error> {
+        self.receive_on.as_ref().map_or(Ok(Vec::new()), ReceiveOn::handed_over)
     }
 
     /// Whether a balancer is in front of it.

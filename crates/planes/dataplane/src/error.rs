@@ -30,6 +30,14 @@ pub enum InstanceError {
         /// Why.
         source: narrows_bpf::BalanceError,
     },
+    /// Frames cannot be handed to other CPUs.
+    #[error("{port}: {source}")]
+    ReceiveOn {
+        /// The port.
+        port: String,
+        /// Why.
+        source: narrows_bpf::ReceiveOnError,
+    },
     /// An interface cannot be read.
     #[error(transparent)]
     Link(#[from] LinkError),

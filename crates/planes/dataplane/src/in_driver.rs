@@ -376,8 +376,8 @@ impl InDriver {
                 QueueCounters { arrived, outward, ..Default::default() }
             };
             port.queues = (0..inward.len().max(outward.len())).map(of).collect();
-            let Totals { to_self, sent_packets, .. } = self.totals(self.pair(id));
-            let to_self = if is_host { sent_packets } else { to_self };
+            let Totals { to_self, sent_packets, lost_behind, .. } = self.totals(self.pair(id));
+            let to_self = if is_host { sent_packets.saturating_sub(lost_behind) } else { to_self };
             let vlans = self.vlans[self.forwarding.device_of(id)].as_ref();
             let others = vlans.filter(|_| self.forwarding.is_first(id)).map_or(0, Vlans::others);
             port.verdicts = Verdicts { to_self, others, ..Verdicts::default() };
@@ -435,8 +435,10 @@ fn path(totals: &Totals) -> PathCounters {
     drops.add(DropReason::Unclassified, totals.unclassified_drops);
     drops.add(DropReason::PortGone, totals.port_gone_drops);
     drops.add(DropReason::Filter, totals.filter_drops);
+    let rx_packets = totals.sent_packets + drops.total();
+    drops.add(DropReason::CpuBusy, totals.lost_behind);
     PathCounters {
-        rx_packets: totals.sent_packets + drops.total(),
+        rx_packets,
         rx_bytes: totals.sent_bytes + totals.dropped_bytes,
         tx_packets: totals.sent_packets,
         tx_bytes: totals.sent_bytes,
@@ -584,6 +586,18 @@ impl Plane for InDriver {
         let load = |tables| Balancer::load(tables, facts.own().mac, several, tree.entry());
         let balancer = tables.map(load).transpose().map_err(refused)?;
         tree.balance(balancer).map_err(failed(facts))
+    }
+
+    fn receive_on(&mut self, cpus: &[u32]) -> Result<(), InstanceError> {
+        if !self.forwarding.is_host() || cpus.is_empty() {
+            return Ok(());
+        }
+        let port = PortId::FIRST;
+        let refused = |source| {
+            let port = self.forwarding.name(port).to_owned();
+            InstanceError::ReceiveOn { port, source }
+        };
+        self.trees[port].receive_on(cpus).map_err(refused)
     }
 
     fn stats(&self, port: PortId) -> Vec<NodeStats> {

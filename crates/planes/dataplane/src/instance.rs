@@ -545,7 +545,7 @@ impl Instance {
         self.repairs.watch(forwarding, &hooks);
         self.repairs.repair(&mut self.events);
         let stalled = self.options.fail.stalled();
-        let plane: Box<dyn Plane> = match self.options.plane {
+        let mut plane: Box<dyn Plane> = match self.options.plane {
             PlaneKind::Xsk => {
                 let fronts = self.fronts(&plans)?;
                 let options = &self.options.session;
@@ -567,6 +567,7 @@ impl Instance {
                 Box::new(InDriver::open(forwarding, devices, only, plans, &fronts, gates, by)?)
             }
         };
+        plane.receive_on(&self.options.session.receive_on)?;
         let hooks_now = plane.mode().hooks;
         self.plane = Some(plane);
         if hooks_now != hooks {

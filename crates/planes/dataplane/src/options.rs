@@ -19,6 +19,8 @@ pub struct SessionOptions {
     pub hook: Option<Hook>,
     /// Only this copy mode, instead of the best that works.
     pub copy_mode: Option<CopyMode>,
+    /// The CPUs whose stack receives what a host's port gets; none for the CPU where it arrives.
+    pub receive_on: Vec<u32>,
     /// Workers measure round trips beyond the ports.
     pub round_trips: bool,
 }

@@ -100,6 +100,15 @@ pub(crate) trait Plane: LooksUp {
         Ok(())
     }
 
+    /// At a host's port: has the stacks of these CPUs receive; if there are none, that of the CPU
+    /// where a frame arrives.
+    ///
+    /// # Errors
+    /// If a CPU is not there, or the kernel does not take the program.
+    fn receive_on(&mut self, _: &[u32]) -> Result<(), InstanceError> {
+        Ok(())
+    }
+
     /// The figures of every qdisc of `port`.
     fn stats(&self, port: PortId) -> Vec<NodeStats>;
 
@@ -231,6 +240,14 @@ pub(crate) trait InheritedPlane {
     /// # Errors
     /// If the kernel does not take the program.
     fn balance(&mut self, _: Option<&BalanceTables>) -> Result<(), InstanceError> {
+        Ok(())
+    }
+
+    /// As [`Plane::receive_on`], before it runs.
+    ///
+    /// # Errors
+    /// If a CPU is not there, or the kernel does not take the program.
+    fn receive_on(&mut self, _: &[u32]) -> Result<(), InstanceError> {
         Ok(())
     }
 

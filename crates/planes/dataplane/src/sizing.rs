@@ -118,6 +118,7 @@ mod tests {
             busy_poll: false,
             hook: None,
             copy_mode: None,
+            receive_on: Vec::new(),
             round_trips: false,
         }
     }

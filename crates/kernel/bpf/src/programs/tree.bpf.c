@@ -6,7 +6,8 @@
  * Frames for the box itself go up the stack, if it has an address there. All others are
  * classified, metered by the tree, and leave through the other port at once, or with the other
  * VLAN's tag; they are marked or dropped if their class is sold too far ahead. Nothing waits here.
- * At a host's port all frames are for the box, and count as sent.
+ * At a host's port all frames are for the box, and count as sent. What hands them to other CPUs
+ * may be behind it (receive_on).
  *
  * There are two programs: `tree`, and `tree_behind` for what has met filters that set a mark
  * or a priority (handed.h).
@@ -27,6 +28,14 @@
 /* Whether what arrives is for the box itself, and leaves through no port: a host's port. Set before
  * the program is loaded. */
 const volatile __u8 leads_to_box = 0;
+
+/* What is behind it at a host's port; empty if frames go up the stack here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} behind_host SEC(".maps");
 
 static __always_inline int send(struct context *ctx, struct totals *total,
 				struct class_slot *slot, struct size size)
@@ -57,6 +66,7 @@ static __always_inline int police(struct context *ctx, int is_behind)
 	if (leads_to_box) {
 		total->sent_packets += size.packets;
 		total->sent_bytes += size.bytes;
+		bpf_tail_call(ctx, &behind_host, 0);
 		return TO_BOX;
 	}
 	eth = data_of(ctx);

@@ -20,6 +20,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "numbers.h"
+#include "totals.h"
 
 #define CLASSES_MAX 1024
 #define MASKS_MAX 32
@@ -162,19 +163,6 @@ struct class_slot {
 	__u64 marked;
 };
 
-/* Of a port, on one CPU. Every packet is in exactly one of these. */
-struct totals {
-	__u64 to_self;			/* addressed to this box, given to its kernel */
-	__u64 sent_packets;
-	__u64 sent_bytes;
-	__u64 dropped_bytes;
-	__u64 limit_drops;		/* the virtual queue was full */
-	__u64 aqm_drops;
-	__u64 unclassified_drops;
-	__u64 port_gone_drops;		/* the other port takes no frames */
-	__u64 filter_drops;		/* a filter said so */
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -244,16 +232,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct class_slot);
 } seats SEC(".maps");
-
-/* What left by the tree's own way, and what the kernel sent (tree_slow_path). */
-#define SLOW_PATH 1
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 2);
-	__type(key, __u32);
-	__type(value, struct totals);
-} totals SEC(".maps");
 
 /* Updating a map of maps waits until no program runs any more that read the maps
  * before. User space does it between two plans, for that alone. */

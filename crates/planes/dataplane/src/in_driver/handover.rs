@@ -202,6 +202,10 @@ impl InheritedPlane for InheritedPrograms {
         self.plane.balance(tables)
     }
 
+    fn receive_on(&mut self, cpus: &[u32]) -> Result<(), InstanceError> {
+        self.plane.receive_on(cpus)
+    }
+
     fn ways(&self) -> Option<&Ways> {
         self.plane.ways()
     }

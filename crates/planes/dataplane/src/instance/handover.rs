@@ -206,6 +206,7 @@ impl Inherited {
             Some(plane) => {
                 let mut inherited = instance.inherit(plane, descriptors)?;
                 inherited.balance(instance.balance.tables())?;
+                inherited.receive_on(&instance.options.session.receive_on)?;
                 Some(inherited)
             }
         };

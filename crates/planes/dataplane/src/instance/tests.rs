@@ -175,6 +175,7 @@ fn joined(plane: FakePlane) -> Instance {
             busy_poll: false,
             hook: None,
             copy_mode: None,
+            receive_on: Vec::new(),
             round_trips: false,
         },
         skip_netfilter: false,

@@ -89,8 +89,8 @@ impl PlaneManifest {
 /// The XDP plane. Its descriptors, for each device: the link of its program or the array of its
 /// gate, the link of what charges the slow path, if it is charged, and the counters of what is in
 /// front of all ports, if something is; and for each port its program's maps
-/// ([`Tree::maps`](narrows_bpf::tree::Tree::maps)), and where filters in front count drops. Older
-/// versions have none of the last ones, and ignore them.
+/// ([`Tree::maps`](narrows_bpf::tree::Tree::maps)), and where filters in front count drops, if
+/// there are any.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DriverManifest {
     /// Its devices.
@@ -181,7 +181,7 @@ pub struct ProgramState {
     pub actions: Vec<[u32; 3]>,
     /// The packets that had left when the root qdisc was installed:
     /// [words](narrows_bpf::tree::Totals::words).
-    pub before_root: [u64; 9],
+    pub before_root: [u64; 10],
     /// What qdiscs counted that were in a class and are gone: the class, as above, and
     /// [words](narrows_bpf::tree::ClassCounters::words).
     pub inherited: Vec<([u32; 2], [u64; 6])>,
@@ -323,7 +323,7 @@ mod tests {
             programs: vec![ProgramState {
                 numbers: vec![[1, 16, 2]],
                 actions: vec![[2, 5, 1]],
-                before_root: [7; 9],
+                before_root: [7; 10],
                 inherited: vec![([1, 16], [6; 6])],
             }]
             .into(),
@@ -369,7 +369,7 @@ mod tests {
             r#""tx_kicks":4,"kernel_drops":{"rx_ring_full":0,"rx_dropped":0,"fill_ring_empty":0,"#,
             r#""rx_invalid":0,"tx_invalid":0}}],"verdicts":[5,6,7,8,9],"routes":{"routed":4},"slow_path":[5,300,6,360],"losses":[9,0,0,0,0,0]},{"queues":[],"#,
             r#""verdicts":[0,0,0,0,0],"routes":{},"slow_path":null,"losses":[0,0,0,0,0,0]}],"events":["joined"],"spent":[{"1":10},{}],"#,
-            r#""programs":[{"numbers":[[1,16,2]],"actions":[[2,5,1]],"before_root":[7,7,7,7,7,7,7,7,7],"#,
+            r#""programs":[{"numbers":[[1,16,2]],"actions":[[2,5,1]],"before_root":[7,7,7,7,7,7,7,7,7,7],"#,
             r#""inherited":[[[1,16],[6,6,6,6,6,6]]]}]}"#
         );
         let said = contents().write();
