@@ -7,6 +7,7 @@ pub mod balance;
 pub mod bench;
 #[cfg(feature = "lab")]
 pub mod chaos;
+mod cpu_list;
 #[cfg(feature = "lab")]
 pub mod demo;
 pub mod doctor;

@@ -1,5 +1,6 @@
 //! `narrows run`.
 
+use super::cpu_list::Cpus;
 use super::joined::Joined;
 use crate::output;
 use anyhow::bail;
@@ -82,13 +83,13 @@ pub struct Run {
 
     /// The cores to pin workers to, in turn. Default: all that this process may use.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    cores: Vec<usize>,
+    cores: Vec<Cpus>,
 
     /// With --port: the CPUs whose stack receives what filters let pass, each flow on one of them;
     /// receive packet steering in the driver. So the CPU where frames arrive only filters. Before
     /// Linux 6.14 packets are not merged (GRO) on these CPUs. Default: the CPU where they arrive.
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    rps: Vec<u32>,
+    rps: Vec<Cpus>,
 
     /// Frames of each worker for queued packets, half of them for each direction; the rings' frames
     /// come on top. A frame is 2 KiB, or 4 KiB in zero copy and with an MTU above 1770.
@@ -236,7 +237,9 @@ impl Run {
             bail!("--rps needs --xdp native or generic: at tcx a packet is on its CPU already");
         }
         let allowed = allowed_cores()?;
-        if let Some(core) = self.cores.iter().find(|core| !allowed.contains(core)) {
+        let cores = Cpus::numbers(&self.cores).into_iter().map(|core| core as usize);
+        let cores: Vec<usize> = cores.collect();
+        if let Some(core) = cores.iter().find(|core| !allowed.contains(core)) {
             let allowed: Vec<String> = allowed.iter().map(usize::to_string).collect();
             bail!(
                 "--cores: this process may not run on core {core}, only on {}",
@@ -253,11 +256,11 @@ impl Run {
             session: SessionOptions {
                 frames: self.frames,
                 ring: ring_for(self.frames),
-                cpus: if self.cores.is_empty() { allowed } else { self.cores },
+                cpus: if cores.is_empty() { allowed } else { cores },
                 busy_poll: self.busy_poll,
                 hook: xdp.map(Xdp::hook),
                 copy_mode: self.copy.then_some(CopyMode::Copy),
-                receive_on: self.rps,
+                receive_on: Cpus::numbers(&self.rps),
                 round_trips: self.round_trips,
             },
             skip_netfilter: self.skip_netfilter,

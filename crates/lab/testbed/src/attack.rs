@@ -35,7 +35,8 @@
 //! The same flood also goes to the server itself, without a box in front of it: its port has the
 //! core of the shaper, whose driver and stack receive there, and its processes run on the first
 //! core, as those of the paper do on the cores that have no queue. Systems: no filter, nftables at
-//! the port's ingress, Narrows' filters in the driver of a host's port, and the same bound.
+//! the port's ingress, Narrows' filters in the driver of a host's port, also with the stack on the
+//! processes' core (`--rps`), as in the paper's figure 5, and the same bound.
 
 mod flood;
 mod placement;

@@ -45,6 +45,8 @@ pub(super) enum System {
     ServerNftables,
     /// It has the blocklist in its driver.
     ServerBlocklist,
+    /// The same, and what passes is received on the core of its processes.
+    ServerBlocklistRps,
     /// It has no filter, against invented sources.
     ServerSpoofed,
     /// It has a rate for each source in its driver, against invented sources.
@@ -52,7 +54,7 @@ pub(super) enum System {
 }
 
 impl System {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Bridge,
         Self::DropXdp,
         Self::Unfiltered,
@@ -66,6 +68,7 @@ impl System {
         Self::ServerDropXdp,
         Self::ServerNftables,
         Self::ServerBlocklist,
+        Self::ServerBlocklistRps,
         Self::ServerSpoofed,
         Self::ServerPerSource,
     ];
@@ -85,6 +88,7 @@ impl System {
             Self::ServerDropXdp => "server itself, xdp drop",
             Self::ServerNftables => "server itself, nftables blocklist",
             Self::ServerBlocklist => "server itself, narrows blocklist",
+            Self::ServerBlocklistRps => "server itself, narrows blocklist, rps",
             Self::ServerSpoofed => "server itself, spoofed",
             Self::ServerPerSource => "server itself, narrows per source, spoofed",
         }
@@ -102,7 +106,8 @@ impl System {
     /// Whether the server itself is flooded, and nothing stands in front of it.
     pub(super) fn is_server(self) -> bool {
         use System::{
-            ServerBlocklist, ServerDropXdp, ServerNftables, ServerPerSource, ServerSpoofed,
+            ServerBlocklist, ServerBlocklistRps, ServerDropXdp, ServerNftables, ServerPerSource,
+            ServerSpoofed,
         };
         matches!(
             self,
@@ -110,6 +115,7 @@ impl System {
                 | ServerDropXdp
                 | ServerNftables
                 | ServerBlocklist
+                | ServerBlocklistRps
                 | ServerSpoofed
                 | ServerPerSource
         )
@@ -142,8 +148,8 @@ impl<'a> Under<'a> {
         };
         // In the driver, as at a NIC.
         let xdp: &[&str] = &["--plane", "xdp", "--xdp", "native"];
-        let server = || {
-            let words = ["run", "--port", PORT_A, "--xdp", "native"];
+        let server = |more: &[&str]| {
+            let words = [&["run", "--port", PORT_A, "--xdp", "native"], more].concat();
             let instance = Instance::start_command(bed, program, &words)?;
             instance.tc(&format!("qdisc add dev {PORT_A} clsact"))?;
             Ok::<_, anyhow::Error>(instance)
@@ -158,9 +164,13 @@ impl<'a> Under<'a> {
                 Self::Server { _filter: None }
             }
             System::ServerBlocklist => {
-                Self::Server { _filter: Some(block(server()?, list)?.into()) }
+                Self::Server { _filter: Some(block(server(&[])?, list)?.into()) }
             }
-            System::ServerPerSource => Self::Server { _filter: Some(limit(server()?)?.into()) },
+            System::ServerBlocklistRps => {
+                let server = server(&["--rps", &cores.ends.to_string()])?;
+                Self::Server { _filter: Some(block(server, list)?.into()) }
+            }
+            System::ServerPerSource => Self::Server { _filter: Some(limit(server(&[])?)?.into()) },
             System::Bridge => Self::Bridge { _filter: None, _bridge: Bridge::over(bed)? },
             System::DropXdp => {
                 let bridge = Bridge::over(bed)?;
