@@ -291,11 +291,7 @@ impl Options {
     }
 
     fn service(&mut self, protocol: Protocol, word: &str) -> Result<(), String> {
-        let (address, port) = address::read(word)?;
-        if address.is_unspecified() || address.is_multicast() {
-            return Err(format!("{address} is no address of a service"));
-        }
-        self.service = Some(ServiceId { protocol, address, port: port.unwrap_or(0) });
+        self.service = Some(ServiceId::read(protocol, word)?);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! A service, and its servers.
 
+use crate::address;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
@@ -40,6 +41,29 @@ pub struct ServiceId {
     pub address: IpAddr,
     /// The port; 0 for all that are no service of their own.
     pub port: u16,
+}
+
+impl ServiceId {
+    /// Reads `ADDRESS:PORT`, the word behind `-t` or `-u`. Without a port it is all ports.
+    ///
+    /// # Errors
+    /// What it is not.
+    pub fn read(protocol: Protocol, word: &str) -> Result<Self, String> {
+        let (address, port) = address::read(word)?;
+        if address.is_unspecified() || address.is_multicast() {
+            return Err(format!("{address} is no address of a service"));
+        }
+        Ok(Self { protocol, address, port: port.unwrap_or(0) })
+    }
+
+    /// The option that names it: `-t ADDRESS:PORT` or `-u ADDRESS:PORT`.
+    pub fn option(self) -> String {
+        let letter = match self.protocol {
+            Protocol::Tcp => "-t",
+            Protocol::Udp => "-u",
+        };
+        format!("{letter} {self}")
+    }
 }
 
 /// Which server a new connection goes to.
@@ -153,7 +177,7 @@ impl Default for Server {
 impl fmt::Display for ServiceId {
     /// Address and port.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::address::write(f, self.address, self.port)
+        address::write(f, self.address, self.port)
     }
 }
 

@@ -554,7 +554,7 @@ fn fits(id: ServiceId, at: ServerId, after: Server) -> Result<Server, String> {
 
 fn no_service(id: ServiceId) -> String {
     let protocol = id.protocol.name();
-    format!("there is no service {protocol} {id}: narrows balance add {}", text::named(id))
+    format!("there is no service {protocol} {id}: narrows balance add {}", id.option())
 }
 
 fn no_server(id: ServiceId, server: ServerId) -> String {

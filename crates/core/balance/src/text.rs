@@ -1,7 +1,7 @@
 //! Services as text: as `ipvsadm -S` and `ipvsadm -L` write them, and as JSON.
 
 use crate::command::View;
-use crate::service::{Forward, Protocol, ServerId, Service, ServiceId, Tunnel};
+use crate::service::{Forward, ServerId, Service, ServiceId, Tunnel};
 use crate::services::{Counts, Entry, Figures, Services};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ pub(crate) fn save(services: &Services) -> String {
     let mut text = String::new();
     for (id, entry) in services.entries() {
         let Entry { service, servers, .. } = entry;
-        let _ = write!(text, "-A {} -s {}", named(*id), service.scheduler.name());
+        let _ = write!(text, "-A {} -s {}", id.option(), service.scheduler.name());
         if let Some(seconds) = service.persistence_s {
             let _ = write!(text, " -p {seconds}");
         }
@@ -25,7 +25,7 @@ pub(crate) fn save(services: &Services) -> String {
         text.push_str(if service.one_packet { " -o\n" } else { "\n" });
         for (server, numbered) in servers {
             let at = at(*server, *id);
-            let _ = write!(text, "-a {} -r {at} ", named(*id));
+            let _ = write!(text, "-a {} -r {at} ", id.option());
             let weight = numbered.server.weight;
             let _ = match numbered.server.forward {
                 Forward::Route => writeln!(text, "-g -w {weight}"),
@@ -37,15 +37,6 @@ pub(crate) fn save(services: &Services) -> String {
         }
     }
     text
-}
-
-/// The option that names a service.
-pub(crate) fn named(id: ServiceId) -> String {
-    let letter = match id.protocol {
-        Protocol::Tcp => "-t",
-        Protocol::Udp => "-u",
-    };
-    format!("{letter} {id}")
 }
 
 /// A server with the port of its service.
