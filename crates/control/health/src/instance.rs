@@ -1,0 +1,128 @@
+//! What a running instance says of its services, and what it is told: over its control socket, with
+//! the words of `narrows balance`.
+
+use crate::rise_fall::Member;
+use narrows_balance::{Protocol, ServiceId};
+use narrows_control::{Answer, Client, Request};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The servers of each service, as listed.
+pub(crate) type Listed = BTreeMap<ServiceId, BTreeMap<IpAddr, Member>>;
+
+/// A server is down, or up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Edit {
+    pub(crate) service: ServiceId,
+    pub(crate) server: IpAddr,
+    pub(crate) is_down: bool,
+}
+
+/// A service in `narrows balance list -j`.
+#[derive(Deserialize)]
+struct Service {
+    #[serde(deserialize_with = "protocol")]
+    protocol: Protocol,
+    address: IpAddr,
+    port: u16,
+    servers: Vec<Server>,
+}
+
+#[derive(Deserialize)]
+struct Server {
+    address: IpAddr,
+    #[serde(flatten)]
+    member: Member,
+}
+
+/// The services of the instance.
+///
+/// # Errors
+/// If it does not say.
+pub(crate) fn list(client: &Client) -> Result<Listed, String> {
+    match balance(client, "list -j".into())? {
+        (said, None) => read(&said),
+        (_, Some(why)) => Err(why),
+    }
+}
+
+/// Tells the instance of `edits`. What it refuses is returned: the server may be gone since.
+///
+/// # Errors
+/// If it does not answer.
+pub(crate) fn tell(client: &Client, edits: &[Edit]) -> Result<Vec<String>, String> {
+    let mut refused = Vec::new();
+    for Edit { service, server, is_down } in edits {
+        let state = if *is_down { "--down" } else { "--up" };
+        let words = format!("edit {} -r {server} {state}", service.option());
+        if let (_, Some(why)) = balance(client, words)? {
+            refused.push(why);
+        }
+    }
+    Ok(refused)
+}
+
+/// Runs a command of `narrows balance`. Returns what it prints, and why it failed if it did.
+fn balance(client: &Client, words: String) -> Result<(String, Option<String>), String> {
+    let args = words.split(' ').map(str::to_owned).collect();
+    match client.ask(&Request::Balance { args }) {
+        Ok(Answer::Tc { stdout, stderr, code }) => {
+            Ok((stdout, (code != 0).then(|| stderr.trim_end().to_owned())))
+        }
+        Ok(Answer::Refused(why)) => Err(why),
+        Ok(other) => Err(format!("the instance gave an unexpected answer: {other:?}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A protocol by its name in listings.
+fn protocol<'de, D: Deserializer<'de>>(json: D) -> Result<Protocol, D::Error> {
+    let name = String::deserialize(json)?;
+    let mut all = [Protocol::Tcp, Protocol::Udp].into_iter();
+    let known = all.find(|known| known.name().eq_ignore_ascii_case(&name));
+    known.ok_or_else(|| D::Error::custom(format!("unknown protocol {name}")))
+}
+
+fn read(json: &str) -> Result<Listed, String> {
+    let services: Vec<Service> = serde_json::from_str(json)
+        .map_err(|error| format!("the instance does not list its services: {error}"))?;
+    let listed = services.into_iter().map(|service| {
+        let Service { protocol, address, port, servers } = service;
+        let servers = servers.into_iter().map(|server| (server.address, server.member));
+        (ServiceId { protocol, address, port }, servers.collect())
+    });
+    Ok(listed.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use narrows_balance::{Figures, Services};
+    use narrows_units::Nanos;
+
+    #[test]
+    fn what_narrows_balance_lists_is_read() {
+        let mut services = Services::default();
+        let mut run = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let reply = services.run(&words, &Figures::default, Nanos::ZERO);
+            assert_eq!(reply.code, 0, "{line}: {}", reply.stderr);
+            reply.stdout
+        };
+        run("add -t 192.0.2.1:80 -s mh");
+        run("add -t 192.0.2.1:80 -r 10.0.0.1 -w 7");
+        run("add -u [2001:db8::1]:53 -s rr");
+        run("add -u [2001:db8::1]:53 -r 2001:db8::2");
+        run("edit -u [2001:db8::1]:53 -r 2001:db8::2 --down");
+        let listed = read(&run("list -j")).unwrap();
+        let of = |service: &str, protocol| &listed[&ServiceId::read(protocol, service).unwrap()];
+        let first = of("192.0.2.1:80", Protocol::Tcp);
+        assert_eq!(first[&IpAddr::from([10, 0, 0, 1])], Member { weight: 7, is_down: false });
+        let second = of("[2001:db8::1]:53", Protocol::Udp);
+        assert_eq!(second[&"2001:db8::2".parse().unwrap()], Member { weight: 1, is_down: true });
+        assert_eq!(listed.len(), 2);
+        assert!(read("{}").unwrap_err().contains("does not list"));
+    }
+}

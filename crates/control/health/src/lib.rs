@@ -1,0 +1,42 @@
+//! Health checks of the servers that an instance balances connections over.
+//!
+//! *Idea.* A process beside the data plane asks each server of each service at an interval, and
+//! tells the instance over its control socket which servers are down, as `narrows balance edit …
+//! --down` does. What counts as down is decided by [`Servers`], which knows neither time nor
+//! sockets.
+//!
+//! *Principles.* The data plane never waits for it and does not know it. It states what it knows
+//! again and again: services, servers and the process of the instance may come and go. It begins
+//! with what the instance says is down, and leaves it so when it ends. A service always keeps a
+//! server. What fails for a reason of this machine (no descriptors, a firewall) says nothing about a
+//! server.
+//!
+//! *Non-goals.* Weights and the list of servers: they are the operator's. TLS, and what a page says.
+//! A check of the way that packets take to a server: it goes to the server's own address.
+//!
+//! Source: the words are those of HAProxy's `rise`, `fall`, `inter`, and of `ipvsadm(8)`.
+
+mod check;
+mod config;
+mod instance;
+mod monitor;
+mod once;
+mod probe;
+mod rise_fall;
+
+pub use check::{Check, DEFAULT, HttpRequest, Probe};
+pub use config::{Config, ConfigError, Unchecked};
+pub use monitor::run;
+pub use once::{Report, once};
+pub use rise_fall::{Member, Servers, State, Thresholds};
+
+/// What keeps checks from being made at all.
+#[derive(Debug, thiserror::Error)]
+pub enum HealthError {
+    /// The runtime cannot start.
+    #[error("cannot start: {0}")]
+    Start(std::io::Error),
+    /// The instance does not say which services it has.
+    #[error("{0}")]
+    Instance(String),
+}
