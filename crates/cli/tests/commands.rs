@@ -111,6 +111,17 @@ fn a_blocked_setup_writes_nothing() {
 }
 
 #[test]
+fn a_wrong_file_of_health_checks_is_refused_with_the_number_of_the_line() {
+    let folder = Folder::new("checks");
+    let file = folder.path("checks");
+    fs::write(&file, "# services\n-t 192.0.2.1:80 --http health\n").unwrap();
+    let output = narrows(&["health", &file]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("checks: line 2: \"health\" is no path: it begins with /"), "{said}");
+}
+
+#[test]
 fn an_import_prints_a_policy_that_is_accepted_and_a_report() {
     let folder = Folder::new("import");
     let file = folder.path("sqm");

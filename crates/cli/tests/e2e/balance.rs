@@ -10,30 +10,30 @@ use narrows_testbed::narrows::Instance;
 use narrows_testbed::{Testbed, serve};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-const VIP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 100);
-const PORT: u16 = 80;
-const SERVERS: u8 = 4;
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 100);
+pub const PORT: u16 = 80;
+pub const SERVERS: u8 = 4;
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The client's box is also a switch, to which the balancer and all servers are connected. Each
 /// server is a device with an address of its own, and all of them have the service's.
-struct Farm {
+pub struct Farm {
     /// What a program sends back, a veth gets only if it has a program, too.
     _receiver: Instance,
-    bed: Testbed,
+    pub bed: Testbed,
 }
 
-fn server_ip(number: u8) -> String {
+pub fn server_ip(number: u8) -> String {
     format!("198.18.0.{}", 10 + number)
 }
 
 impl Farm {
-    fn up() -> Self {
+    pub fn up() -> Self {
         let bed = Testbed::up(1).unwrap();
         bed.serve_at_the_port().unwrap();
         let (client, servers) = (bed.client(), bed.server());
@@ -88,14 +88,14 @@ impl Farm {
         });
     }
 
-    fn start(&self, arguments: &[&str]) -> Instance {
+    pub fn start(&self, arguments: &[&str]) -> Instance {
         let words = [&["run", "--port", PORT_A, "--xdp", "native"], arguments].concat();
         Instance::start_command(&self.bed, Path::new(NARROWS), &words).unwrap()
     }
 
     /// Runs `narrows balance`, which must succeed.
     #[track_caller]
-    fn balance(&self, words: &str) -> String {
+    pub fn balance(&self, words: &str) -> String {
         let words: Vec<&str> = ["balance"].into_iter().chain(words.split_whitespace()).collect();
         let output = narrows(&self.bed, &words);
         assert!(output.status.success(), "{words:?}: {}", complaint(&output));
@@ -103,7 +103,7 @@ impl Farm {
     }
 
     /// A service with all servers.
-    fn serve_all(&self, options: &str) {
+    pub fn serve_all(&self, options: &str) {
         self.balance(&format!("add -t {VIP}:{PORT} {options}"));
         for number in 1..=SERVERS {
             self.balance(&format!("add -t {VIP}:{PORT} -r {}", server_ip(number)));
@@ -124,7 +124,7 @@ impl Farm {
         });
     }
 
-    fn connect(&self) -> Connection {
+    pub fn connect(&self) -> Connection {
         let address = SocketAddr::from((VIP, PORT));
         let stream =
             self.bed.client().enter(|| Ok(TcpStream::connect_timeout(&address, PATIENCE)?));
@@ -139,27 +139,32 @@ impl Farm {
         connection
     }
 
-    fn connect_many(&self, count: usize) -> Vec<Connection> {
+    pub fn connect_many(&self, count: usize) -> Vec<Connection> {
         (0..count).map(|_| self.connect()).collect()
     }
 }
 
-struct Connection {
+pub struct Connection {
     stream: TcpStream,
-    server: u8,
+    pub server: u8,
 }
 
 impl Connection {
     /// Which server answers now.
-    fn ask(&mut self) -> u8 {
+    pub fn ask(&mut self) -> u8 {
+        self.try_ask().unwrap()
+    }
+
+    /// Which server answers now, or how the connection has ended.
+    pub fn try_ask(&mut self) -> io::Result<u8> {
         let mut byte = [0];
-        self.stream.write_all(&byte).unwrap();
-        self.stream.read_exact(&mut byte).unwrap();
-        byte[0]
+        self.stream.write_all(&byte)?;
+        self.stream.read_exact(&mut byte)?;
+        Ok(byte[0])
     }
 }
 
-fn servers_of(connections: &[Connection]) -> BTreeSet<u8> {
+pub fn servers_of(connections: &[Connection]) -> BTreeSet<u8> {
     connections.iter().map(|connection| connection.server).collect()
 }
 

@@ -27,6 +27,7 @@ mod forwarding;
 mod frames;
 mod front;
 mod hanging;
+mod health;
 mod hfsc;
 mod host_port;
 mod htb;

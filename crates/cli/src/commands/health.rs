@@ -1,0 +1,88 @@
+//! `narrows health`.
+
+use super::answer::{instance, read};
+use crate::output;
+use anyhow::Context;
+use clap::Args;
+use narrows_health::Config;
+use std::process::ExitCode;
+
+/// The longest file, in MiB: lines for 512 services take a tenth.
+const FILE_MAX_MIB: u64 = 1;
+
+/// Check the servers that a running instance balances connections over, and take those out that do
+/// not answer.
+///
+/// A server that fails is taken out as by `narrows balance edit ... --down`: its connections move
+/// to others, and it comes back as soon as it is well. If all servers of a service fail, the one
+/// that failed last stays. It runs until it is stopped, and leaves servers as they are then.
+///
+/// Without FILE it opens a connection to each server of a TCP service, at the server's own address
+/// and the service's port, every 2 s. FILE says more: a line for a service, with
+///
+///   -t ADDRESS:PORT, -u ADDRESS:PORT   the service, as `narrows balance` names it
+///   --tcp                              a connection opens (default of TCP services)
+///   --http PATH [--host NAME] [--status 200-399]
+///                                      a GET request is answered with such a status
+///   --udp [--send TEXT | --send-binary HEX]
+///                                      a datagram is answered; without --send, is not refused by
+///                                      an ICMP error
+///   --none                             no check
+///   --port P                           another port than that of the service
+///   --interval 2s --timeout 1s         how often; how long an answer may take
+///   --rise 2 --fall 3                  passed or failed checks in a row that bring a server back
+///                                      or take it out
+///
+/// Exit codes: 0; 1 for a file that is refused, and with --once if a server fails.
+///
+/// Run it on the balancer, as the instance's user or as root. See docs/balance.md.
+///
+/// Examples:
+///
+///   narrows health --once
+///   narrows health
+///
+///   echo '-t 192.0.2.1:80 --http /health --interval 5s' > checks
+///   echo '-u 192.0.2.1:53 --udp --send-binary 0000010000010000000000000000020001' >> checks
+///   narrows health checks
+#[derive(Args)]
+#[command(verbatim_doc_comment)]
+pub struct Health {
+    /// How servers are checked; - is standard input.
+    #[arg(value_name = "FILE")]
+    file: Option<String>,
+
+    /// The port of the instance, if several run.
+    #[arg(long, value_name = "PORT", value_delimiter = ',')]
+    ports: Vec<String>,
+
+    /// Check each server once, print what came of it, and change nothing.
+    #[arg(long)]
+    once: bool,
+
+    /// Print JSON.
+    #[arg(long, requires = "once")]
+    json: bool,
+}
+
+impl Health {
+    pub fn execute(self) -> anyhow::Result<ExitCode> {
+        let config = match &self.file {
+            Some(file) => {
+                Config::parse(&read(Some(file), FILE_MAX_MIB)?).with_context(|| file.clone())?
+            }
+            None => Config::default(),
+        };
+        if !self.once {
+            let find = move || instance(&self.ports).map_err(|error| error.to_string());
+            narrows_health::run(config, find)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let report = narrows_health::once(&config, &instance(&self.ports)?)?;
+        match self.json {
+            true => output::json(&report)?,
+            false => output::text(&report),
+        }
+        Ok(if report.all_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
