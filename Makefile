@@ -107,13 +107,16 @@ bench-tree-real: build
 	@$(NARROWS) bench tree-real
 
 # The services of dist/: whether systemd can read them, and how much they may do (0.0 to 10.0, and at
-# most 2.5, or 1.5 for the one that only reads). The program need not be installed for that.
+# most 2.5, or 1.5 for those without privileges). The program need not be installed for that.
 unit:
 	@mkdir -p target/unit
 	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows@.service > target/unit/narrows@.service
-	@sed 's|/usr/bin/narrows|/bin/true|' dist/narrows-serve.service > target/unit/narrows-serve.service
-	systemd-analyze verify target/unit/narrows@.service target/unit/narrows-serve.service
+	@for unit in narrows-serve narrows-health; do \
+	  sed 's|/usr/bin/narrows|/bin/true|' dist/$$unit.service > target/unit/$$unit.service; \
+	done
+	systemd-analyze verify target/unit/*.service
 	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-serve.service | tail -n 1
+	set -o pipefail; systemd-analyze security --offline=true --threshold=15 dist/narrows-health.service | tail -n 1
 	set -o pipefail; systemd-analyze security --offline=true --threshold=25 dist/narrows@.service | tail -n 1
 
 check: format
