@@ -73,7 +73,7 @@ fn down(farm: &Farm) -> BTreeSet<u8> {
     let servers = listed[0]["servers"].as_array().unwrap().clone();
     let is_down = |number: &u8| {
         let server = servers.iter().find(|server| server["address"] == server_ip(*number));
-        server.unwrap()["is_down"] == true
+        server.unwrap()["health"] == "down"
     };
     (1..=SERVERS).filter(is_down).collect()
 }
@@ -118,6 +118,8 @@ fn a_server_that_stops_to_answer_is_taken_out_and_comes_back_and_the_last_one_st
     daemons.clear();
     wait_until("down: all but one", PATIENCE, || down(&farm).len() == 3);
     health.wait_for("ALL SERVERS FAIL");
+    let list = farm.balance("list");
+    assert!(list.contains("FAILS, and is up as the last"), "{list}");
     let last = (1..=SERVERS).find(|number| !down(&farm).contains(number)).unwrap();
     assert_eq!(servers_of(&farm.connect_many(20)), [last].into(), "connections go somewhere");
 

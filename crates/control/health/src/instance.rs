@@ -2,7 +2,7 @@
 //! the words of `narrows balance`.
 
 use crate::rise_fall::Member;
-use narrows_balance::{Protocol, ServiceId};
+use narrows_balance::{Health, Protocol, ServiceId};
 use narrows_control::{Answer, Client, Request};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -12,12 +12,12 @@ use std::net::IpAddr;
 /// The servers of each service, as listed.
 pub(crate) type Listed = BTreeMap<ServiceId, BTreeMap<IpAddr, Member>>;
 
-/// A server is down, or up.
+/// What is said of a server's health.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Edit {
     pub(crate) service: ServiceId,
     pub(crate) server: IpAddr,
-    pub(crate) is_down: bool,
+    pub(crate) health: Health,
 }
 
 /// A service in `narrows balance list -j`.
@@ -54,9 +54,8 @@ pub(crate) fn list(client: &Client) -> Result<Listed, String> {
 /// If it does not answer.
 pub(crate) fn tell(client: &Client, edits: &[Edit]) -> Result<Vec<String>, String> {
     let mut refused = Vec::new();
-    for Edit { service, server, is_down } in edits {
-        let state = if *is_down { "--down" } else { "--up" };
-        let words = format!("edit {} -r {server} {state}", service.option());
+    for Edit { service, server, health } in edits {
+        let words = format!("edit {} -r {server} {}", service.option(), health.option());
         if let (_, Some(why)) = balance(client, words)? {
             refused.push(why);
         }
@@ -119,9 +118,12 @@ mod tests {
         let listed = read(&run("list -j")).unwrap();
         let of = |service: &str, protocol| &listed[&ServiceId::read(protocol, service).unwrap()];
         let first = of("192.0.2.1:80", Protocol::Tcp);
-        assert_eq!(first[&IpAddr::from([10, 0, 0, 1])], Member { weight: 7, is_down: false });
+        assert_eq!(first[&IpAddr::from([10, 0, 0, 1])], Member { weight: 7, health: Health::Up });
         let second = of("[2001:db8::1]:53", Protocol::Udp);
-        assert_eq!(second[&"2001:db8::2".parse().unwrap()], Member { weight: 1, is_down: true });
+        assert_eq!(
+            second[&"2001:db8::2".parse().unwrap()],
+            Member { weight: 1, health: Health::Down }
+        );
         assert_eq!(listed.len(), 2);
         assert!(read("{}").unwrap_err().contains("does not list"));
     }

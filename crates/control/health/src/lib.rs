@@ -28,7 +28,7 @@ pub use check::{Check, DEFAULT, HttpRequest, Probe};
 pub use config::{Config, ConfigError, Unchecked};
 pub use monitor::run;
 pub use once::{Report, once};
-pub use rise_fall::{Member, Servers, State, Thresholds};
+pub use rise_fall::{Member, Servers, Thresholds};
 
 /// What keeps checks from being made at all.
 #[derive(Debug, thiserror::Error)]

@@ -11,8 +11,8 @@ use crate::check::Check;
 use crate::config::{Config, named};
 use crate::instance::{self, Edit, Listed};
 use crate::probe::{Outcome, ask};
-use crate::rise_fall::{Member, Servers, State};
-use narrows_balance::ServiceId;
+use crate::rise_fall::{Member, Servers};
+use narrows_balance::{Health, ServiceId};
 use narrows_control::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,7 +143,7 @@ struct Watched {
     check: Check,
     servers: Servers,
     /// What was said of each.
-    said: BTreeMap<IpAddr, State>,
+    said: BTreeMap<IpAddr, Health>,
     /// The latest result of each that was not good.
     why: BTreeMap<IpAddr, Outcome>,
     probing: BTreeMap<IpAddr, Probing>,
@@ -200,14 +200,13 @@ impl Monitor {
     fn edits(&self) -> Vec<Edit> {
         let all = self.services.iter().flat_map(|(service, watched)| {
             let listed = self.listed.get(service);
-            watched.servers.states().filter_map(move |(server, state)| {
-                let is_down = state == State::Down;
-                let differs = listed?.get(&server)?.is_down != is_down;
-                differs.then_some(Edit { service: *service, server, is_down })
+            watched.servers.health().filter_map(move |(server, health)| {
+                let differs = listed?.get(&server)?.health != health;
+                differs.then_some(Edit { service: *service, server, health })
             })
         });
         let mut edits: Vec<Edit> = all.collect();
-        edits.sort_by_key(|edit| edit.is_down);
+        edits.sort_by_key(|edit| edit.health == Health::Down);
         edits
     }
 
@@ -295,7 +294,7 @@ impl Watched {
                 continue;
             }
             // What it begins with is known.
-            self.said.insert(*server, if member.is_down { State::Down } else { State::Up });
+            self.said.insert(*server, member.health);
             let first = Instant::now() + spread(self.check.interval, *begun);
             *begun += 1;
             let probes = probe(service, *server, self.check.clone(), first, events.clone());
@@ -307,10 +306,10 @@ impl Watched {
     /// Says what has changed. Whether something has.
     fn say(&mut self, service: ServiceId) -> bool {
         let mut has_changed = false;
-        let states: Vec<(IpAddr, State)> = self.servers.states().collect();
-        for (server, state) in states {
-            let before = self.said.insert(server, state);
-            if before == Some(state) {
+        let now: Vec<(IpAddr, Health)> = self.servers.health().collect();
+        for (server, health) in now {
+            let before = self.said.insert(server, health);
+            if before == Some(health) {
                 continue;
             }
             has_changed = true;
@@ -319,18 +318,18 @@ impl Watched {
                 _ => String::new(),
             };
             let (service, fall) = (named(service), self.check.thresholds.fall);
-            match (before, state) {
-                (_, State::LastUp) => log::error!(
+            match (before, health) {
+                (_, Health::Last) => log::error!(
                     "{service}: ALL SERVERS FAIL. {server} failed last and stays up, so that \
                      connections go somewhere{why}"
                 ),
-                (Some(State::LastUp), State::Down) => {
+                (Some(Health::Last), Health::Down) => {
                     log::warn!("{service}: {server} is down: another server is up again");
                 }
-                (_, State::Down) => {
+                (_, Health::Down) => {
                     log::warn!("{service}: {server} is down: {fall} checks failed in a row{why}");
                 }
-                (_, State::Up) => log::info!("{service}: {server} is up"),
+                (_, Health::Up) => log::info!("{service}: {server} is up"),
             }
         }
         has_changed
@@ -367,6 +366,7 @@ async fn probe(
 mod tests {
     use super::*;
     use crate::check::DEFAULT;
+    use Health::{Down, Last, Up};
     use tokio::sync::mpsc::Receiver;
 
     const SERVICE: &str = "192.0.2.1:80";
@@ -379,10 +379,11 @@ mod tests {
         IpAddr::from([127, 0, 0, number])
     }
 
-    fn listed(down: &[(u8, bool)]) -> Listed {
-        let members = down.iter();
-        let members = members
-            .map(|(number, is_down)| (server(*number), Member { weight: 1, is_down: *is_down }));
+    fn listed(servers: &[(u8, Health)]) -> Listed {
+        let member = |(number, health): &(u8, Health)| {
+            (server(*number), Member { weight: 1, health: *health })
+        };
+        let members = servers.iter().map(member);
         [(service(), members.collect())].into()
     }
 
@@ -405,58 +406,58 @@ mod tests {
         }
     }
 
-    fn edits(monitor: &Monitor) -> Vec<(u8, bool)> {
+    fn edits(monitor: &Monitor) -> Vec<(u8, Health)> {
         let last = |server| match server {
             IpAddr::V4(server) => server.octets()[3],
             IpAddr::V6(_) => panic!("IPv6"),
         };
-        monitor.edits().into_iter().map(|edit| (last(edit.server), edit.is_down)).collect()
+        monitor.edits().into_iter().map(|edit| (last(edit.server), edit.health)).collect()
     }
 
     #[test]
     fn what_is_known_is_told_again_to_an_instance_that_has_forgotten_it() {
         with_monitor(|monitor| {
-            assert!(!monitor.follow(said(listed(&[(1, false), (2, false)]))), "nothing is known");
+            assert!(!monitor.follow(said(listed(&[(1, Up), (2, Up)]))), "nothing is known");
             fail(monitor, 1);
-            assert_eq!(edits(monitor), [(1, true)]);
-            assert!(!monitor.follow(said(listed(&[(1, true), (2, false)]))));
+            assert_eq!(edits(monitor), [(1, Down)]);
+            assert!(!monitor.follow(said(listed(&[(1, Down), (2, Up)]))));
             assert_eq!(edits(monitor), []);
             assert!(!monitor.follow(Err("no instance".into())));
-            assert!(monitor.follow(said(listed(&[(1, false), (2, false)]))), "it was restarted");
-            assert_eq!(edits(monitor), [(1, true)]);
+            assert!(monitor.follow(said(listed(&[(1, Up), (2, Up)]))), "it was restarted");
+            assert_eq!(edits(monitor), [(1, Down)]);
         });
     }
 
     #[test]
     fn a_server_comes_up_before_another_goes_down() {
         with_monitor(|monitor| {
-            monitor.follow(said(listed(&[(1, false), (2, false)])));
+            monitor.follow(said(listed(&[(1, Up), (2, Up)])));
             fail(monitor, 2);
             fail(monitor, 1);
-            assert_eq!(edits(monitor), [(2, true)], "the last one stays");
-            monitor.follow(said(listed(&[(1, false), (2, true)])));
+            assert_eq!(edits(monitor), [(1, Last), (2, Down)], "the last one stays");
+            monitor.follow(said(listed(&[(1, Last), (2, Down)])));
             for _ in 0..DEFAULT.thresholds.rise {
                 monitor.learn(service(), server(2), Outcome::Passed);
             }
-            assert_eq!(edits(monitor), [(2, false), (1, true)]);
+            assert_eq!(edits(monitor), [(2, Up), (1, Down)]);
         });
     }
 
     #[test]
     fn what_was_down_at_the_start_stays_down_until_it_passes() {
         with_monitor(|monitor| {
-            monitor.follow(said(listed(&[(1, true), (2, false)])));
+            monitor.follow(said(listed(&[(1, Down), (2, Up)])));
             assert_eq!(edits(monitor), []);
             assert!(!monitor.learn(service(), server(1), Outcome::Passed));
             assert!(monitor.learn(service(), server(1), Outcome::Passed));
-            assert_eq!(edits(monitor), [(1, false)]);
+            assert_eq!(edits(monitor), [(1, Up)]);
         });
     }
 
     #[test]
     fn a_fault_of_this_machine_takes_no_server_out() {
         with_monitor(|monitor| {
-            monitor.follow(said(listed(&[(1, false), (2, false)])));
+            monitor.follow(said(listed(&[(1, Up), (2, Up)])));
             for _ in 0..100 {
                 monitor.learn(service(), server(1), Outcome::NotAsked("no descriptors".into()));
             }
@@ -467,16 +468,16 @@ mod tests {
     #[test]
     fn a_service_that_goes_is_forgotten_and_a_refusal_is_not_repeated_at_once() {
         with_monitor(|monitor| {
-            monitor.follow(said(listed(&[(1, false), (2, false)])));
+            monitor.follow(said(listed(&[(1, Up), (2, Up)])));
             fail(monitor, 1);
             let refused = vec!["no".to_owned()];
-            let listed_now = listed(&[(1, false), (2, false)]);
+            let listed_now = listed(&[(1, Up), (2, Up)]);
             assert!(!monitor.follow(Ok(Said { refused, listed: listed_now })));
             assert!(!monitor.is_reached());
             monitor.follow(said(Listed::new()));
             assert!(!monitor.learn(service(), server(2), Outcome::Failed("late".into())));
             assert!(monitor.services.is_empty());
-            assert!(!monitor.follow(said(listed(&[(1, false), (2, false)]))), "it begins anew");
+            assert!(!monitor.follow(said(listed(&[(1, Up), (2, Up)]))), "it begins anew");
         });
     }
 

@@ -5,7 +5,7 @@ use crate::config::{Config, named};
 use crate::instance;
 use crate::monitor::take_descriptors;
 use crate::probe::{Outcome, ask};
-use narrows_balance::ServiceId;
+use narrows_balance::{Health, ServiceId};
 use narrows_control::Client;
 use serde::Serialize;
 use std::fmt;
@@ -36,8 +36,8 @@ struct ServerReport {
     address: IpAddr,
     /// The port that was asked.
     port: u16,
-    /// Whether it is down as the instance has it.
-    is_down: bool,
+    /// What the instance has of it.
+    health: Health,
     passed: bool,
     /// Why it failed, or was not asked.
     why: Option<String>,
@@ -78,8 +78,8 @@ pub fn once(config: &Config, client: &Client) -> Result<Report, HealthError> {
                         Outcome::Failed(why) => (false, Some(why)),
                         Outcome::NotAsked(why) => (false, Some(format!("cannot check: {why}"))),
                     };
-                    let (port, is_down) = (check.port, member.is_down);
-                    ServerReport { address: server, port, is_down, passed, why, time_ms }
+                    let (port, health) = (check.port, member.health);
+                    ServerReport { address: server, port, health, passed, why, time_ms }
                 })
             });
             asked.push((services.len() - 1, begun.collect::<Vec<_>>()));
@@ -115,7 +115,7 @@ impl fmt::Display for Report {
                 if let Some(why) = &server.why {
                     write!(f, ": {why}")?;
                 }
-                writeln!(f, "{}", if server.is_down { " (down)" } else { "" })?;
+                writeln!(f, "{}", if server.health == Health::Down { " (down)" } else { "" })?;
             }
         }
         Ok(())

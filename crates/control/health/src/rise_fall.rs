@@ -8,6 +8,7 @@
 //!
 //! No clock, no sockets. Cost: a look at each server of the service for each question.
 
+use narrows_balance::Health;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,24 +22,13 @@ pub struct Thresholds {
     pub fall: u32,
 }
 
-/// What a server is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// It passes its checks.
-    Up,
-    /// It fails, and gets no packets.
-    Down,
-    /// It fails, and is up because no other server is.
-    LastUp,
-}
-
 /// A server as the balancer lists it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub struct Member {
     /// Its part of new connections.
     pub weight: u16,
-    /// Whether it is down.
-    pub is_down: bool,
+    /// What was said of it.
+    pub health: Health,
 }
 
 /// The servers of a service.
@@ -53,16 +43,20 @@ pub struct Servers {
 #[derive(Clone, Copy, Debug)]
 struct Server {
     weight: u16,
-    /// Whether it fails, and since the how manyth fall; 0: since before the first check.
+    /// Which fall it was with which it began to fail, of all servers of the service; none if it is
+    /// well. Those from before the first check are [`BEFORE`] and, of the last, [`BEFORE_LAST`].
     failed_at: Option<u64>,
     /// How many results in a row contradict that.
     against: u32,
 }
 
+const BEFORE: u64 = 0;
+const BEFORE_LAST: u64 = 1;
+
 impl Servers {
     /// None yet.
     pub const fn new(thresholds: Thresholds) -> Self {
-        Self { thresholds, known: BTreeMap::new(), falls: 0 }
+        Self { thresholds, known: BTreeMap::new(), falls: BEFORE_LAST }
     }
 
     /// Has the servers that are `listed`. A new one begins with what is said of it; of the others
@@ -70,7 +64,11 @@ impl Servers {
     pub fn follow(&mut self, listed: &BTreeMap<IpAddr, Member>) {
         self.known.retain(|address, _| listed.contains_key(address));
         for (address, member) in listed {
-            let failed_at = member.is_down.then_some(0);
+            let failed_at = match member.health {
+                Health::Up => None,
+                Health::Down => Some(BEFORE),
+                Health::Last => Some(BEFORE_LAST),
+            };
             let new = Server { weight: member.weight, failed_at, against: 0 };
             self.known.entry(*address).or_insert(new).weight = member.weight;
         }
@@ -91,20 +89,20 @@ impl Servers {
         }
     }
 
-    /// What each server is.
-    pub fn states(&self) -> impl Iterator<Item = (IpAddr, State)> {
+    /// What is to be said of each server.
+    pub fn health(&self) -> impl Iterator<Item = (IpAddr, Health)> {
         let has_weight = self.known.values().any(|server| server.weight > 0);
         let counts = move |server: &Server| server.weight > 0 || !has_weight;
         let counted = || self.known.values().filter(move |server| counts(server));
         let is_lost = counted().all(|server| server.failed_at.is_some());
         let last = counted().filter_map(|server| server.failed_at).max();
         self.known.iter().map(move |(address, server)| {
-            let state = match server.failed_at {
-                None => State::Up,
-                at if is_lost && counts(server) && at == last => State::LastUp,
-                Some(_) => State::Down,
+            let health = match server.failed_at {
+                None => Health::Up,
+                at if is_lost && counts(server) && at == last => Health::Last,
+                Some(_) => Health::Down,
             };
-            (*address, state)
+            (*address, health)
         })
     }
 }
@@ -121,7 +119,7 @@ mod tests {
     }
 
     fn listed(weights: &[u16]) -> BTreeMap<IpAddr, Member> {
-        let member = |weight: &u16| Member { weight: *weight, is_down: false };
+        let member = |weight: &u16| Member { weight: *weight, health: Up };
         (0..).map(address).zip(weights.iter().map(member)).collect()
     }
 
@@ -135,23 +133,23 @@ mod tests {
         results.chars().for_each(|result| servers.record(address(number), result == '+'));
     }
 
-    fn states(servers: &Servers) -> Vec<State> {
-        servers.states().map(|(_, state)| state).collect()
+    fn health(servers: &Servers) -> Vec<Health> {
+        servers.health().map(|(_, health)| health).collect()
     }
 
-    use State::{Down, LastUp, Up};
+    use Health::{Down, Last, Up};
 
     #[test]
     fn it_takes_as_many_results_in_a_row_as_is_said() {
         let mut servers = servers(&[1, 1]);
         record(&mut servers, 0, "--+--");
-        assert_eq!(states(&servers), [Up, Up]);
+        assert_eq!(health(&servers), [Up, Up]);
         record(&mut servers, 0, "-");
-        assert_eq!(states(&servers), [Down, Up]);
+        assert_eq!(health(&servers), [Down, Up]);
         record(&mut servers, 0, "+-+");
-        assert_eq!(states(&servers), [Down, Up]);
+        assert_eq!(health(&servers), [Down, Up]);
         record(&mut servers, 0, "+");
-        assert_eq!(states(&servers), [Up, Up]);
+        assert_eq!(health(&servers), [Up, Up]);
     }
 
     #[test]
@@ -160,12 +158,12 @@ mod tests {
         for number in [1, 0, 2] {
             record(&mut servers, number, "---");
         }
-        assert_eq!(states(&servers), [Down, Down, LastUp]);
+        assert_eq!(health(&servers), [Down, Down, Last]);
         // It stays the last, however long others fail on.
         record(&mut servers, 0, "---+---");
-        assert_eq!(states(&servers), [Down, Down, LastUp]);
+        assert_eq!(health(&servers), [Down, Down, Last]);
         record(&mut servers, 1, "++");
-        assert_eq!(states(&servers), [Down, Up, Down]);
+        assert_eq!(health(&servers), [Down, Up, Down]);
     }
 
     #[test]
@@ -177,39 +175,43 @@ mod tests {
         let mut rest = listed(&[1, 1, 1]);
         rest.remove(&address(0));
         servers.follow(&rest);
-        assert_eq!(states(&servers), [LastUp, Down]);
+        assert_eq!(health(&servers), [Last, Down]);
         servers.follow(&BTreeMap::new());
-        assert_eq!(states(&servers), []);
+        assert_eq!(health(&servers), []);
     }
 
     #[test]
     fn a_server_that_drains_is_no_reason_to_take_out_the_last_one_with_weight() {
         let mut servers = servers(&[1, 0]);
         record(&mut servers, 0, "---");
-        assert_eq!(states(&servers), [LastUp, Up]);
+        assert_eq!(health(&servers), [Last, Up]);
         servers.follow(&listed(&[1, 1]));
-        assert_eq!(states(&servers), [Down, Up]);
+        assert_eq!(health(&servers), [Down, Up]);
         servers.follow(&listed(&[0, 0]));
-        assert_eq!(states(&servers), [Down, Up]);
+        assert_eq!(health(&servers), [Down, Up]);
         record(&mut servers, 1, "---");
-        assert_eq!(states(&servers), [Down, LastUp]);
+        assert_eq!(health(&servers), [Down, Last]);
     }
 
     #[test]
     fn a_new_server_begins_with_what_the_balancer_says() {
         let mut servers = Servers::new(TWO_THREE);
         let mut all = listed(&[1, 1]);
-        all.insert(address(1), Member { weight: 1, is_down: true });
+        all.insert(address(1), Member { weight: 1, health: Down });
         servers.follow(&all);
-        assert_eq!(states(&servers), [Up, Down]);
+        assert_eq!(health(&servers), [Up, Down]);
         record(&mut servers, 1, "++");
         // What is listed later is what was told to the balancer, or not yet told.
         servers.follow(&all);
-        assert_eq!(states(&servers), [Up, Up]);
-        all.values_mut().for_each(|member| member.is_down = true);
+        assert_eq!(health(&servers), [Up, Up]);
+        all.values_mut().for_each(|member| member.health = Down);
         let mut servers = Servers::new(TWO_THREE);
         servers.follow(&all);
-        assert_eq!(states(&servers), [LastUp, LastUp], "nothing says which one failed last");
+        assert_eq!(health(&servers), [Last, Last], "nothing says which one failed last");
+        all.insert(address(1), Member { weight: 1, health: Last });
+        let mut servers = Servers::new(TWO_THREE);
+        servers.follow(&all);
+        assert_eq!(health(&servers), [Down, Last]);
     }
 
     /// What happens to servers.
@@ -253,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn states_are_those_of_a_naive_model(
+        fn health_is_that_of_a_naive_model(
             rise in 1u32..4, fall in 1u32..4, steps in prop::collection::vec(step(), 0..120),
         ) {
             let thresholds = Thresholds { rise, fall };
@@ -277,7 +279,7 @@ mod tests {
                     }
                     Step::Toggle(number) => {
                         if all.remove(&address(number)).is_none() {
-                            all.insert(address(number), Member { weight: 1, is_down: false });
+                            all.insert(address(number), Member { weight: 1, health: Up });
                         }
                         results.remove(&address(number));
                         servers.follow(&all);
@@ -291,13 +293,13 @@ mod tests {
                 }
                 let is_lost = counted.iter().all(|at| failed(at).is_some());
                 let last = counted.iter().copied().max_by_key(|at| failed(at));
-                let model: Vec<(IpAddr, State)> = all.keys().map(|at| (*at, match failed(at) {
+                let model: Vec<(IpAddr, Health)> = all.keys().map(|at| (*at, match failed(at) {
                     None => Up,
-                    Some(_) if is_lost && Some(*at) == last => LastUp,
+                    Some(_) if is_lost && Some(*at) == last => Last,
                     Some(_) => Down,
                 })).collect();
-                prop_assert_eq!(servers.states().collect::<Vec<_>>(), model);
-                let has_one = servers.states().any(|(at, state)| state != Down && counted.contains(&at));
+                prop_assert_eq!(servers.health().collect::<Vec<_>>(), model);
+                let has_one = servers.health().any(|(at, health)| health != Down && counted.contains(&at));
                 prop_assert!(has_one || all.is_empty(), "a service keeps a server");
             }
         }

@@ -2,7 +2,9 @@
 //! (`add -t ADDRESS:PORT -s mh`; with `-r`, of a server).
 
 use crate::address;
-use crate::service::{Forward, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel};
+use crate::service::{
+    Forward, Health, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel,
+};
 use narrows_escape::shell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -55,7 +57,7 @@ pub(crate) struct ServiceWords {
 pub(crate) struct ServerWords {
     forward: Option<Forward>,
     weight: Option<u16>,
-    is_down: Option<bool>,
+    health: Option<Health>,
 }
 
 impl ServiceWords {
@@ -105,9 +107,9 @@ impl ServerWords {
         }
     }
 
-    /// Whether it is said to be down, or up.
-    pub(crate) const fn is_down(&self) -> Option<bool> {
-        self.is_down
+    /// What is said of its health.
+    pub(crate) const fn health(&self) -> Option<Health> {
+        self.health
     }
 }
 
@@ -247,8 +249,9 @@ impl Options {
                     options.of_server.weight = Some(number);
                     options.server_option = Some(word.into());
                 }
-                "--down" | "--up" => {
-                    options.of_server.is_down = Some(word == "--down");
+                "--up" | "--down" | "--last" => {
+                    options.of_server.health =
+                        Health::ALL.into_iter().find(|it| it.option() == word);
                     options.server_option = Some(word.into());
                 }
                 "--tun-type" => {
@@ -346,8 +349,8 @@ impl Options {
         })?;
         if is_of_server {
             let server = self.server_id(id, first)?;
-            if self.of_server.is_down.is_some() && !matches!(verb, Verb::Edit | Verb::EditServer) {
-                return Err(format!("{first} takes no --down and --up: edit does"));
+            if self.of_server.health.is_some() && !matches!(verb, Verb::Edit | Verb::EditServer) {
+                return Err(format!("{first} takes no --up, --down and --last: edit does"));
             }
             return Ok(match verb {
                 Verb::Add | Verb::AddServer => Command::AddServer(id, server, self.of_server),

@@ -30,7 +30,9 @@ mod text;
 mod turns;
 
 pub use ring::{Ring, SLOTS, Slot};
-pub use service::{Forward, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel};
+pub use service::{
+    Forward, Health, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel,
+};
 pub use services::{
     Counts, Figures, Numbered, Reply, SERVERS_MAX, SERVICES_MAX, Services, ServicesState,
 };

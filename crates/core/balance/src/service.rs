@@ -167,6 +167,33 @@ pub struct Server {
     pub weight: u16,
 }
 
+/// What is said of a server's health.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Health {
+    /// It answers.
+    #[default]
+    Up,
+    /// It does not answer, and gets no packets, as if it were removed.
+    Down,
+    /// It does not answer, and gets packets, because no other server is up.
+    Last,
+}
+
+impl Health {
+    /// All that there are.
+    pub const ALL: [Self; 3] = [Self::Up, Self::Down, Self::Last];
+
+    /// The option that says it.
+    pub const fn option(self) -> &'static str {
+        match self {
+            Self::Up => "--up",
+            Self::Down => "--down",
+            Self::Last => "--last",
+        }
+    }
+}
+
 impl Default for Server {
     /// As `ipvsadm` adds one.
     fn default() -> Self {

@@ -3,7 +3,7 @@
 use crate::command::{self, Command, View};
 use crate::maglev::{self, Part};
 use crate::ring::{Moved, Ring, SLOTS};
-use crate::service::{Forward, Scheduler, Server, ServerId, Service, ServiceId};
+use crate::service::{Forward, Health, Scheduler, Server, ServerId, Service, ServiceId};
 use crate::text;
 use crate::turns::turns;
 use narrows_units::Nanos;
@@ -28,7 +28,7 @@ COMMAND := add|edit SERVICE [ SERVICE-OPTIONS ] | del SERVICE
 SERVICE := -t ADDRESS:PORT | -u ADDRESS:PORT    (an IPv6 address in brackets; port 0 for all)
 SERVICE-OPTIONS := [ -s mh|sh|rr|wrr ] [ -b mh-port,mh-fallback ] [ -p [ SECONDS ] ] [ -M MASK ] [ -o ]
 SERVER-OPTIONS  := [ -g | -i [ --tun-type ipip|gue ] [ --tun-port PORT ] ] [ -w WEIGHT ]
-                   [ --down | --up ] (edit only)
+                   [ --up | --down | --last ] (edit only)
 ipvsadm's -A -E -D -a -e -d -L -S -C -Z are commands, too.
 ";
 
@@ -72,7 +72,7 @@ pub struct ServicesState {
     numbers: Vec<(ServiceId, u16)>,
     servers: Vec<(ServiceId, ServerId, u16)>,
     gone: Vec<(ServiceId, ServerId, u16)>,
-    down: Vec<(ServiceId, ServerId)>,
+    health: Vec<(ServiceId, ServerId, Health)>,
     /// How many slots each ring has, and which of them have moved.
     rings: Vec<(ServiceId, usize, Vec<Moved>)>,
     moved_at: Vec<(ServiceId, u64)>,
@@ -95,9 +95,15 @@ pub struct Numbered {
     pub number: u16,
     /// What it is.
     pub server: Server,
-    /// Whether it is said not to answer. It gets no packets, as if it were removed, until it is
-    /// said to be up.
-    pub is_down: bool,
+    /// What is said of its health.
+    pub health: Health,
+}
+
+impl Numbered {
+    /// Whether it gets no packets until something else is said of its health.
+    pub fn is_down(&self) -> bool {
+        self.health == Health::Down
+    }
 }
 
 /// A service with its servers.
@@ -115,7 +121,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// The servers that are not down.
     fn up(&self) -> impl Iterator<Item = (&ServerId, &Numbered)> {
-        self.servers.iter().filter(|(_, numbered)| !numbered.is_down)
+        self.servers.iter().filter(|(_, numbered)| !numbered.is_down())
     }
 
     /// The servers of new connections, by slot. Empty if there are none.
@@ -238,9 +244,9 @@ impl Services {
             let servers = entry.servers.iter();
             servers.map(|(server, numbered)| (*id, *server, numbered.number))
         });
-        let down = self.entries.iter().flat_map(|(id, entry)| {
-            let down = entry.servers.iter().filter(|(_, numbered)| numbered.is_down);
-            down.map(|(server, _)| (*id, *server))
+        let health = self.entries.iter().flat_map(|(id, entry)| {
+            let said = entry.servers.iter().filter(|(_, it)| it.health != Health::default());
+            said.map(|(server, numbered)| (*id, *server, numbered.health))
         });
         ServicesState {
             text: self.save(),
@@ -251,7 +257,7 @@ impl Services {
                 .map(|(id, entry)| (*id, entry.ring.slots().len(), entry.ring.moved()))
                 .collect(),
             servers: servers.collect(),
-            down: down.collect(),
+            health: health.collect(),
             gone: self.gone.iter().copied().collect(),
             moved_at: self
                 .entries
@@ -276,9 +282,9 @@ impl Services {
             let entry = services.entries.get_mut(&id).ok_or_else(unfit)?;
             entry.servers.get_mut(&server).ok_or_else(unfit)?.number = number;
         }
-        for (id, server) in state.down {
+        for (id, server, health) in state.health {
             let entry = services.entries.get_mut(&id).ok_or_else(unfit)?;
-            entry.servers.get_mut(&server).ok_or_else(unfit)?.is_down = true;
+            entry.servers.get_mut(&server).ok_or_else(unfit)?.health = health;
         }
         let mut taken = BTreeSet::new();
         let of_services = services.entries.values().all(|entry| {
@@ -402,7 +408,7 @@ impl Services {
                 let numbered = self.entry(*id)?.servers.get_mut(at);
                 let numbered = numbered.ok_or_else(|| no_server(*id, *at))?;
                 numbered.server = fits(*id, *at, words.applied(Some(&numbered.server)))?;
-                numbered.is_down = words.is_down().unwrap_or(numbered.is_down);
+                numbered.health = words.health().unwrap_or(numbered.health);
                 Some(*id)
             }
             Command::DeleteServer(id, server) => {
@@ -463,7 +469,7 @@ impl Services {
             return Ok(());
         }
         let number = self.number(id, at)?;
-        self.entry(id)?.servers.insert(at, Numbered { number, server, is_down: false });
+        self.entry(id)?.servers.insert(at, Numbered { number, server, health: Health::Up });
         Ok(())
     }
 
@@ -653,7 +659,7 @@ mod tests {
         let list = done(&mut down, "list");
         let line = list.lines().find(|line| line.contains("10.0.0.2")).unwrap();
         assert!(line.ends_with(" down"), "{list}");
-        assert!(done(&mut down, "list -j").contains("\"is_down\":true"));
+        assert!(done(&mut down, "list -j").contains("\"health\":\"down\""));
         // Other changes leave it down, also a file, which does not say who is down.
         done(&mut down, "edit -t 192.0.2.1:80 -r 10.0.0.2 -w 4");
         down.restore(&down.save(), NOW).unwrap();
@@ -663,6 +669,12 @@ mod tests {
         let now = |ring: &Ring| ring.slots().iter().map(|slot| slot.now).collect::<Vec<_>>();
         assert_eq!(now(ring(&down)), now(&all));
         assert_eq!(run(&mut down, "add -t 192.0.2.1:80 -r 10.0.0.9 --down").code, 2);
+        // The last one that is up may fail, too: it is said, and changes nothing.
+        let before = ring(&down).clone();
+        done(&mut down, "edit -t 192.0.2.1:80 -r 10.0.0.2 --last");
+        assert!(done(&mut down, "list").contains("FAILS, and is up as the last"));
+        assert_eq!(*ring(&down), before);
+        assert_eq!(Services::resume(down.state()).unwrap().entries, down.entries);
     }
 
     #[test]
@@ -758,7 +770,7 @@ mod tests {
         let nobody = ServerId { address: "10.0.0.9".parse().unwrap() };
         assert!(state.servers.iter().all(|(_, server, _)| *server != nobody));
         let mut down = state.clone();
-        down.down.push((state.servers[0].0, nobody));
+        down.health.push((state.servers[0].0, nobody, Health::Down));
         assert!(Services::resume(down).is_err());
     }
 

@@ -1,7 +1,7 @@
 //! Services as text: as `ipvsadm -S` and `ipvsadm -L` write them, and as JSON.
 
 use crate::command::View;
-use crate::service::{Forward, ServerId, Service, ServiceId, Tunnel};
+use crate::service::{Forward, Health, ServerId, Service, ServiceId, Tunnel};
 use crate::services::{Counts, Entry, Figures, Services};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -127,7 +127,11 @@ pub(crate) fn list(
                 numbered.server.weight,
                 "-",
                 "-",
-                if numbered.is_down { " down" } else { "" }
+                match numbered.health {
+                    Health::Up => "",
+                    Health::Down => " down",
+                    Health::Last => " FAILS, and is up as the last",
+                }
             );
         }
     }
@@ -166,7 +170,7 @@ fn object(id: ServiceId, entry: &Entry, figures: &Figures) -> Value {
                 "address": server.address.to_string(),
                 "forward": forward(numbered.server.forward).to_lowercase(),
                 "weight": numbered.server.weight,
-                "is_down": numbered.is_down,
+                "health": numbered.health,
                 "stats": counted(figures.servers.get(&numbered.number)),
             });
             if let Forward::Tunnel(tunnel) = numbered.server.forward {

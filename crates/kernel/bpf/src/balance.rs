@@ -529,7 +529,7 @@ fn value(
 fn lines(services: &Services, ways: &BTreeMap<IpAddr, Way>) -> Vec<[u64; 8]> {
     let mut lines = vec![[0; 8]; SERVERS];
     for (id, service, ..) in services.iter() {
-        let up = services.servers(id).filter(|(_, numbered)| !numbered.is_down);
+        let up = services.servers(id).filter(|(_, numbered)| !numbered.is_down());
         for (server, Numbered { number, server: it, .. }) in up {
             let (forward, port) = match it.forward {
                 Forward::Route => (BY_ROUTE, 0),
