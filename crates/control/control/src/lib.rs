@@ -15,6 +15,7 @@
 //!
 //! Non-goals: remote access, several requests on one connection, serving.
 
+use narrows_balance::{Health, ServerId, ServiceId};
 use narrows_sets::Reply;
 use narrows_snapshot::Snapshot;
 use narrows_tc::Outcome;
@@ -85,6 +86,11 @@ pub enum Request {
         /// The words.
         args: Vec<String>,
     },
+    /// What is said of the health of servers. One that is not there is passed over.
+    Health {
+        /// Each with its service.
+        servers: Vec<(ServiceId, ServerId, Health)>,
+    },
     /// The services that take the place of all others: lines of `ipvsadm-save`.
     RestoreServices {
         /// The lines.
@@ -149,7 +155,7 @@ pub enum Answer {
         /// Whether the time limit had passed.
         late: bool,
     },
-    /// The output and exit code of a `tc`, `set` or `balance` command.
+    /// The output and exit code of a `tc`, `set` or `balance` command, or of what is like one.
     Tc {
         /// For standard output.
         stdout: String,

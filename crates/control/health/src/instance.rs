@@ -1,8 +1,7 @@
-//! What a running instance says of its services, and what it is told: over its control socket, with
-//! the words of `narrows balance`.
+//! What a running instance says of its services, and what it is told: over its control socket.
 
 use crate::rise_fall::Member;
-use narrows_balance::{Health, Protocol, ServiceId};
+use narrows_balance::{Health, Protocol, ServerId, ServiceId};
 use narrows_control::{Answer, Client, Request};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -13,12 +12,11 @@ use std::net::IpAddr;
 pub(crate) type Listed = BTreeMap<ServiceId, BTreeMap<IpAddr, Member>>;
 
 /// What is said of a server's health.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Edit {
-    pub(crate) service: ServiceId,
-    pub(crate) server: IpAddr,
-    pub(crate) health: Health,
-}
+pub(crate) type Edit = (ServiceId, ServerId, Health);
+
+/// The instance deals a ring for each service that is in a request. It serves nobody else
+/// meanwhile.
+const SERVICES_AT_ONCE: usize = 16;
 
 /// A service in `narrows balance list -j`.
 #[derive(Deserialize)]
@@ -42,31 +40,32 @@ struct Server {
 /// # Errors
 /// If it does not say.
 pub(crate) fn list(client: &Client) -> Result<Listed, String> {
-    match balance(client, "list -j".into())? {
+    let args = ["list", "-j"].map(str::to_owned).into();
+    match ask(client, &Request::Balance { args })? {
         (said, None) => read(&said),
         (_, Some(why)) => Err(why),
     }
 }
 
-/// Tells the instance of `edits`. What it refuses is returned: the server may be gone since.
+/// Tells the instance of `edits`, which are in the order of services: those of a service are in
+/// force at once. What it refuses is returned.
 ///
 /// # Errors
 /// If it does not answer.
 pub(crate) fn tell(client: &Client, edits: &[Edit]) -> Result<Vec<String>, String> {
     let mut refused = Vec::new();
-    for Edit { service, server, health } in edits {
-        let words = format!("edit {} -r {server} {}", service.option(), health.option());
-        if let (_, Some(why)) = balance(client, words)? {
+    let of_services: Vec<&[Edit]> = edits.chunk_by(|one, next| one.0 == next.0).collect();
+    for some in of_services.chunks(SERVICES_AT_ONCE) {
+        if let (_, Some(why)) = ask(client, &Request::Health { servers: some.concat() })? {
             refused.push(why);
         }
     }
     Ok(refused)
 }
 
-/// Runs a command of `narrows balance`. Returns what it prints, and why it failed if it did.
-fn balance(client: &Client, words: String) -> Result<(String, Option<String>), String> {
-    let args = words.split(' ').map(str::to_owned).collect();
-    match client.ask(&Request::Balance { args }) {
+/// What the instance answers to a command, and why it failed if it did.
+fn ask(client: &Client, request: &Request) -> Result<(String, Option<String>), String> {
+    match client.ask(request) {
         Ok(Answer::Tc { stdout, stderr, code }) => {
             Ok((stdout, (code != 0).then(|| stderr.trim_end().to_owned())))
         }

@@ -12,7 +12,7 @@ use crate::config::{Config, named};
 use crate::instance::{self, Edit, Listed};
 use crate::probe::{Outcome, ask};
 use crate::rise_fall::{Member, Servers};
-use narrows_balance::{Health, ServiceId};
+use narrows_balance::{Health, ServerId, ServiceId};
 use narrows_control::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -195,19 +195,16 @@ impl Monitor {
         watched.say(service)
     }
 
-    /// What the instance has to be told: servers that are up first, so that a service always has
-    /// one.
+    /// What the instance has to be told, in the order of services.
     fn edits(&self) -> Vec<Edit> {
         let all = self.services.iter().flat_map(|(service, watched)| {
             let listed = self.listed.get(service);
             watched.servers.health().filter_map(move |(server, health)| {
                 let differs = listed?.get(&server)?.health != health;
-                differs.then_some(Edit { service: *service, server, health })
+                differs.then_some((*service, ServerId { address: server }, health))
             })
         });
-        let mut edits: Vec<Edit> = all.collect();
-        edits.sort_by_key(|edit| edit.health == Health::Down);
-        edits
+        all.collect()
     }
 
     /// Follows what the instance says. Whether it has to be told something at once.
@@ -411,7 +408,8 @@ mod tests {
             IpAddr::V4(server) => server.octets()[3],
             IpAddr::V6(_) => panic!("IPv6"),
         };
-        monitor.edits().into_iter().map(|edit| (last(edit.server), edit.health)).collect()
+        let edits = monitor.edits().into_iter();
+        edits.map(|(_, server, health)| (last(server.address), health)).collect()
     }
 
     #[test]
@@ -429,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_comes_up_before_another_goes_down() {
+    fn the_last_server_goes_down_when_another_comes_up() {
         with_monitor(|monitor| {
             monitor.follow(said(listed(&[(1, Up), (2, Up)])));
             fail(monitor, 2);
@@ -439,7 +437,7 @@ mod tests {
             for _ in 0..DEFAULT.thresholds.rise {
                 monitor.learn(service(), server(2), Outcome::Passed);
             }
-            assert_eq!(edits(monitor), [(2, Up), (1, Down)]);
+            assert_eq!(edits(monitor), [(1, Down), (2, Up)]);
         });
     }
 

@@ -249,9 +249,10 @@ impl Options {
                     options.of_server.weight = Some(number);
                     options.server_option = Some(word.into());
                 }
-                "--up" | "--down" | "--last" => {
+                "--down" | "--up" => {
+                    let is_down = word == "--down";
                     options.of_server.health =
-                        Health::ALL.into_iter().find(|it| it.option() == word);
+                        Some(if is_down { Health::Down } else { Health::Up });
                     options.server_option = Some(word.into());
                 }
                 "--tun-type" => {
@@ -350,7 +351,7 @@ impl Options {
         if is_of_server {
             let server = self.server_id(id, first)?;
             if self.of_server.health.is_some() && !matches!(verb, Verb::Edit | Verb::EditServer) {
-                return Err(format!("{first} takes no --up, --down and --last: edit does"));
+                return Err(format!("{first} takes no --down and --up: edit does"));
             }
             return Ok(match verb {
                 Verb::Add | Verb::AddServer => Command::AddServer(id, server, self.of_server),

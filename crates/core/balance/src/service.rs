@@ -180,20 +180,6 @@ pub enum Health {
     Last,
 }
 
-impl Health {
-    /// All that there are.
-    pub const ALL: [Self; 3] = [Self::Up, Self::Down, Self::Last];
-
-    /// The option that says it.
-    pub const fn option(self) -> &'static str {
-        match self {
-            Self::Up => "--up",
-            Self::Down => "--down",
-            Self::Last => "--last",
-        }
-    }
-}
-
 impl Default for Server {
     /// As `ipvsadm` adds one.
     fn default() -> Self {

@@ -28,7 +28,7 @@ COMMAND := add|edit SERVICE [ SERVICE-OPTIONS ] | del SERVICE
 SERVICE := -t ADDRESS:PORT | -u ADDRESS:PORT    (an IPv6 address in brackets; port 0 for all)
 SERVICE-OPTIONS := [ -s mh|sh|rr|wrr ] [ -b mh-port,mh-fallback ] [ -p [ SECONDS ] ] [ -M MASK ] [ -o ]
 SERVER-OPTIONS  := [ -g | -i [ --tun-type ipip|gue ] [ --tun-port PORT ] ] [ -w WEIGHT ]
-                   [ --up | --down | --last ] (edit only)
+                   [ --down | --up ] (edit only)
 ipvsadm's -A -E -D -a -e -d -L -S -C -Z are commands, too.
 ";
 
@@ -199,6 +199,27 @@ impl Services {
                 Reply { stderr: format!("narrows balance: {why}\n"), code: 1, ..Reply::default() }
             }
         }
+    }
+
+    /// Takes in at `now` what is `said` of the health of servers, all at once. Of one that is not
+    /// there it means nothing: it may be gone since. Each ring is dealt once at most.
+    pub fn set_health(&mut self, said: &[(ServiceId, ServerId, Health)], now: Nanos) {
+        self.now = now;
+        let (mut has_changed, mut moved) = (false, BTreeSet::new());
+        for (id, at, health) in said {
+            let entry = self.entries.get_mut(id);
+            let Some(numbered) = entry.and_then(|entry| entry.servers.get_mut(at)) else {
+                continue;
+            };
+            let was_down = numbered.is_down();
+            has_changed |= numbered.health != *health;
+            numbered.health = *health;
+            if numbered.is_down() != was_down {
+                moved.insert(*id);
+            }
+        }
+        moved.into_iter().for_each(|id| self.deal(id));
+        self.version += u64::from(has_changed);
     }
 
     /// The lines that make all of them again, as `ipvsadm-save` writes them.
@@ -671,10 +692,37 @@ mod tests {
         assert_eq!(run(&mut down, "add -t 192.0.2.1:80 -r 10.0.0.9 --down").code, 2);
         // The last one that is up may fail, too: it is said, and changes nothing.
         let before = ring(&down).clone();
-        done(&mut down, "edit -t 192.0.2.1:80 -r 10.0.0.2 --last");
+        down.set_health(&[(service(), server(2), Health::Last)], NOW);
         assert!(done(&mut down, "list").contains("FAILS, and is up as the last"));
         assert_eq!(*ring(&down), before);
         assert_eq!(Services::resume(down.state()).unwrap().entries, down.entries);
+    }
+
+    fn service() -> ServiceId {
+        ServiceId::read(crate::Protocol::Tcp, "192.0.2.1:80").unwrap()
+    }
+
+    fn server(number: u8) -> ServerId {
+        ServerId { address: [10, 0, 0, number].into() }
+    }
+
+    #[test]
+    fn health_of_many_servers_is_taken_in_at_once_and_of_none_that_is_gone() {
+        let (mut one_by_one, mut at_once) = (with_servers(4), with_servers(4));
+        done(&mut one_by_one, "edit -t 192.0.2.1:80 -r 10.0.0.2 --down");
+        one_by_one.set_health(&[(service(), server(3), Health::Last)], NOW);
+        let gone = ServiceId { port: 81, ..service() };
+        let said = [
+            (service(), server(2), Health::Down),
+            (service(), server(3), Health::Last),
+            (service(), server(99), Health::Down),
+            (gone, server(1), Health::Down),
+        ];
+        at_once.set_health(&said, NOW);
+        assert_eq!(at_once.entries, one_by_one.entries);
+        let version = at_once.version();
+        at_once.set_health(&said, NOW);
+        assert_eq!(at_once.version(), version, "nothing new");
     }
 
     #[test]

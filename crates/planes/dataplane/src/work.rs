@@ -69,6 +69,7 @@ impl Work<'_> {
         let answer = match request {
             Request::Set { args } => self.instance.run_set(args).into(),
             Request::Balance { args } => self.instance.run_balance(args).into(),
+            Request::Health { servers } => self.instance.set_health(servers).into(),
             Request::RestoreServices { text } => self.instance.restore_services(text).into(),
             Request::Ports => Answer::Ports(self.instance.forwarding().names().to_vec()),
             Request::Show => Answer::Show(Box::new(self.instance.show())),

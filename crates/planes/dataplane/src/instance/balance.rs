@@ -10,7 +10,7 @@ use crate::counters::Counts;
 use crate::error::InstanceError;
 use crate::plane::PlaneKind;
 use crate::upgrade::state::BalanceManifest;
-use narrows_balance::{Reply, Services};
+use narrows_balance::{Health, Reply, ServerId, ServiceId, Services};
 use narrows_bpf::{BalanceTables, Fate, FateCounters, Way};
 use narrows_forwarding::DeviceId;
 use narrows_link::neighbours;
@@ -142,6 +142,19 @@ impl Instance {
         let figures = || tables.as_ref().and_then(|tables| tables.figures().ok());
         let reply = services.run(words, &|| figures().unwrap_or_default(), clock::now());
         if self.balance.services.version() == version { reply } else { self.changed(reply) }
+    }
+
+    /// Takes in what is `said` of the health of servers. It is in force when this returns.
+    pub(crate) fn set_health(&mut self, said: &[(ServiceId, ServerId, Health)]) -> Reply {
+        if let Err(why) = self.may_balance() {
+            return refused(&why);
+        }
+        let version = self.balance.services.version();
+        self.balance.services.set_health(said, clock::now());
+        if self.balance.services.version() == version {
+            return Reply::default();
+        }
+        self.changed(Reply::default())
     }
 
     /// Takes the services in `text` in the place of all others: all of them, or none.
