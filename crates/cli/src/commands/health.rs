@@ -33,7 +33,8 @@ const FILE_MAX_MIB: u64 = 1;
 ///   --rise 2 --fall 3                  passed or failed checks in a row that bring a server back
 ///                                      or take it out
 ///
-/// Exit codes: 0; 1 for a file that is refused, and with --once if a server fails.
+/// Exit codes: 0; 1 for a file that is refused, and with --once if a server fails or has
+/// no way.
 ///
 /// Run it on the balancer, as the instance's user or as root. See docs/balance.md.
 ///
@@ -56,7 +57,7 @@ pub struct Health {
     #[arg(long, value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
 
-    /// Check each server once, print what came of it, and change nothing.
+    /// Ask each server once, look at the way to it, print what was found, and change nothing.
     #[arg(long)]
     once: bool,
 
@@ -83,6 +84,6 @@ impl Health {
             true => output::json(&report)?,
             false => output::text(&report),
         }
-        Ok(if report.all_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

@@ -163,24 +163,34 @@ fn what_is_known_of_servers_survives_an_upgrade_and_a_restart_of_the_instance() 
 }
 
 #[test]
-fn one_check_of_all_servers_prints_what_came_of_it_and_changes_nothing() {
+fn one_look_at_all_servers_prints_ways_and_answers_and_changes_nothing() {
     let Some(_turn) = turn_to_count() else { return };
     let farm = Farm::up();
     let _instance = farm.start(&[]);
     farm.serve_all("-s mh");
     farm.balance("add -u 198.18.0.100:53 -s mh");
+    farm.balance(&format!("add -u 198.18.0.100:53 -r {} -i", server_ip(1)));
     let mut daemons = Daemon::start_all(&farm);
     let output = narrows(&farm.bed, &["health", "--once"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", complaint(&output));
     assert_eq!(text.matches(" passed in ").count(), 4, "{text}");
+    assert_eq!(text.matches("packets of up to 1500 bytes").count(), 4, "{text}");
+    assert!(text.contains("not checked, packets of up to 1480 bytes"), "in a tunnel\n{text}");
     assert!(text.contains("UDP 198.18.0.100:53: not checked: no server answers"), "{text}");
     drop(daemons.pop());
     let output = narrows(&farm.bed, &["health", "--once", "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let server = &report["services"][0]["servers"][3];
-    assert_eq!(server["passed"], false, "{report:#}");
-    assert!(server["why"].as_str().unwrap().contains("refused"), "{report:#}");
+    assert_eq!(server["answer"]["passed"], false, "{report:#}");
+    assert!(server["answer"]["why"].as_str().unwrap().contains("refused"), "{report:#}");
+    // No route leads to it, and nothing else keeps it from being well.
+    farm.balance("add -u 198.18.0.100:53 -r 203.0.113.1 -i");
+    daemons.push(Daemon::start(&farm, SERVERS));
+    let output = narrows(&farm.bed, &["health", "--once"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains("NO WAY: there is no route to it: ip route add"), "{text}");
     assert_eq!(down(&farm), [].into());
 }

@@ -1,6 +1,7 @@
 //! What a running instance says of its services, and what it is told: over its control socket.
 
 use crate::rise_fall::Member;
+use crate::way::Tunnel;
 use narrows_balance::{Health, Protocol, ServerId, ServiceId};
 use narrows_control::{Answer, Client, Request};
 use serde::de::Error;
@@ -20,26 +21,41 @@ const SERVICES_AT_ONCE: usize = 16;
 
 /// A service in `narrows balance list -j`.
 #[derive(Deserialize)]
-struct Service {
+pub(crate) struct Service {
     #[serde(deserialize_with = "protocol")]
     protocol: Protocol,
     address: IpAddr,
     port: u16,
-    servers: Vec<Server>,
+    pub(crate) servers: Vec<Server>,
 }
 
 #[derive(Deserialize)]
-struct Server {
-    address: IpAddr,
+pub(crate) struct Server {
+    pub(crate) address: IpAddr,
+    pub(crate) tunnel: Option<Tunnel>,
     #[serde(flatten)]
-    member: Member,
+    pub(crate) member: Member,
+}
+
+impl Service {
+    pub(crate) const fn id(&self) -> ServiceId {
+        ServiceId { protocol: self.protocol, address: self.address, port: self.port }
+    }
+}
+
+/// The servers of each service of the instance.
+///
+/// # Errors
+/// If it does not say.
+pub(crate) fn list(client: &Client) -> Result<Listed, String> {
+    Ok(listed(services(client)?))
 }
 
 /// The services of the instance.
 ///
 /// # Errors
 /// If it does not say.
-pub(crate) fn list(client: &Client) -> Result<Listed, String> {
+pub(crate) fn services(client: &Client) -> Result<Vec<Service>, String> {
     let args = ["list", "-j"].map(str::to_owned).into();
     match ask(client, &Request::Balance { args })? {
         (said, None) => read(&said),
@@ -83,15 +99,18 @@ fn protocol<'de, D: Deserializer<'de>>(json: D) -> Result<Protocol, D::Error> {
     known.ok_or_else(|| D::Error::custom(format!("unknown protocol {name}")))
 }
 
-fn read(json: &str) -> Result<Listed, String> {
-    let services: Vec<Service> = serde_json::from_str(json)
-        .map_err(|error| format!("the instance does not list its services: {error}"))?;
+fn read(json: &str) -> Result<Vec<Service>, String> {
+    serde_json::from_str(json)
+        .map_err(|error| format!("the instance does not list its services: {error}"))
+}
+
+fn listed(services: Vec<Service>) -> Listed {
     let listed = services.into_iter().map(|service| {
-        let Service { protocol, address, port, servers } = service;
-        let servers = servers.into_iter().map(|server| (server.address, server.member));
-        (ServiceId { protocol, address, port }, servers.collect())
+        let id = service.id();
+        let servers = service.servers.into_iter().map(|server| (server.address, server.member));
+        (id, servers.collect())
     });
-    Ok(listed.collect())
+    listed.collect()
 }
 
 #[cfg(test)]
@@ -114,7 +133,7 @@ mod tests {
         run("add -u [2001:db8::1]:53 -s rr");
         run("add -u [2001:db8::1]:53 -r 2001:db8::2");
         run("edit -u [2001:db8::1]:53 -r 2001:db8::2 --down");
-        let listed = read(&run("list -j")).unwrap();
+        let listed = listed(read(&run("list -j")).unwrap());
         let of = |service: &str, protocol| &listed[&ServiceId::read(protocol, service).unwrap()];
         let first = of("192.0.2.1:80", Protocol::Tcp);
         assert_eq!(first[&IpAddr::from([10, 0, 0, 1])], Member { weight: 7, health: Health::Up });
@@ -124,6 +143,6 @@ mod tests {
             Member { weight: 1, health: Health::Down }
         );
         assert_eq!(listed.len(), 2);
-        assert!(read("{}").unwrap_err().contains("does not list"));
+        assert!(read("{}").is_err_and(|why| why.contains("does not list")));
     }
 }

@@ -23,6 +23,7 @@ mod monitor;
 mod once;
 mod probe;
 mod rise_fall;
+mod way;
 
 pub use check::{Check, DEFAULT, HttpRequest, Probe};
 pub use config::{Config, ConfigError, Unchecked};
@@ -36,6 +37,9 @@ pub enum HealthError {
     /// The runtime cannot start.
     #[error("cannot start: {0}")]
     Start(std::io::Error),
+    /// The kernel does not say how servers are reached.
+    #[error(transparent)]
+    Way(#[from] narrows_link::LinkError),
     /// The instance does not say which services it has.
     #[error("{0}")]
     Instance(String),
