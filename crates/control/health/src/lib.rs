@@ -23,6 +23,7 @@ mod monitor;
 mod once;
 mod probe;
 mod rise_fall;
+mod task;
 mod way;
 
 pub use check::{Check, DEFAULT, HttpRequest, Probe};

@@ -12,6 +12,7 @@ use crate::config::{Config, named};
 use crate::instance::{self, Edit, Listed};
 use crate::probe::{Outcome, ask};
 use crate::rise_fall::{Member, Servers};
+use crate::task::Task;
 use narrows_balance::{Health, ServerId, ServiceId};
 use narrows_control::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,7 +22,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Sender, channel};
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout_at};
 
 /// How often the instance is asked for its services.
@@ -146,16 +146,7 @@ struct Watched {
     said: BTreeMap<IpAddr, Health>,
     /// The latest result of each that was not good.
     why: BTreeMap<IpAddr, Outcome>,
-    probing: BTreeMap<IpAddr, Probing>,
-}
-
-/// A server is asked until this is dropped.
-struct Probing(AbortHandle);
-
-impl Drop for Probing {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    probing: BTreeMap<IpAddr, Task>,
 }
 
 impl Monitor {
@@ -295,7 +286,7 @@ impl Watched {
             let first = Instant::now() + spread(self.check.interval, *begun);
             *begun += 1;
             let probes = probe(service, *server, self.check.clone(), first, events.clone());
-            self.probing.insert(*server, Probing(tokio::spawn(probes).abort_handle()));
+            self.probing.insert(*server, Task::spawn(probes));
         }
         self.say(service);
     }

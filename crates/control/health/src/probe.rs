@@ -4,6 +4,7 @@
 //! descriptors left, a firewall's refusal) is told apart: it is no answer, and changes nothing.
 
 use crate::check::{Check, HttpRequest, Probe};
+use crate::task::Task;
 use http_body_util::Empty;
 use hyper::Request;
 use hyper::body::Bytes;
@@ -90,11 +91,9 @@ async fn get(request: &HttpRequest, at: SocketAddr) -> Result<(), NoAnswer> {
         .header(CONNECTION, "close")
         .body(Empty::<Bytes>::new())
         .map_err(|error| NoAnswer::Here(error.to_string()))?;
-    // It ends with the runtime's task, and with it the stream: the body is not read.
-    let connection = tokio::spawn(connection);
-    let answer = sender.send_request(asked).await;
-    connection.abort();
-    let status = answer.map_err(no_http)?.status();
+    // The stream ends with it, also where no answer comes in time. The body is not read.
+    let _connection = Task::spawn(connection);
+    let status = sender.send_request(asked).await.map_err(no_http)?.status();
     if request.status.contains(&status.as_u16()) {
         return Ok(());
     }
@@ -187,6 +186,31 @@ mod tests {
         let port = silent.local_addr().unwrap().port();
         assert_fails(asked(http("/"), port), "within 300ms");
         assert_eq!(asked(Probe::Tcp, port), Outcome::Passed, "the kernel accepts for it");
+    }
+
+    #[test]
+    fn a_server_that_hangs_is_not_left_with_a_connection() {
+        let listener = TcpListener::bind((HERE, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            let mut request = Vec::new();
+            // It is read to its end, which is a reset.
+            stream.read_to_end(&mut request).unwrap_err().kind()
+        });
+        let check =
+            Check { probe: http("/"), port, timeout: Duration::from_millis(100), ..DEFAULT };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let ended = runtime.block_on(async {
+            assert_fails(ask(&check, HERE).await, "within 100ms");
+            // The runtime goes on meanwhile.
+            while !server.is_finished() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            server.join().unwrap()
+        });
+        assert_eq!(ended, ErrorKind::ConnectionReset);
     }
 
     #[test]
