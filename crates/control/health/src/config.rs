@@ -226,7 +226,7 @@ impl Line {
             (Some((kind, _)), _) => *kind,
             (None, Protocol::Tcp) => Kind::Tcp,
             (None, Protocol::Udp) => {
-                return Err("a UDP service needs --udp, or --tcp or --http with --port".into());
+                return Err("a UDP service needs --udp, or --tcp or --http where its servers have that, too".into());
             }
         };
         let is_scheduled = self.port.is_some()
