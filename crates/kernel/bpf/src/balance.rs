@@ -94,6 +94,9 @@ named! {
     Fate {
         /// It leaves towards a server.
         Balanced "balanced",
+        /// It is longer than the way to the server takes, and its sender is told so: the answer
+        /// leaves in its place.
+        Answered "answered",
         /// It is of no service, and goes on.
         Elsewhere "elsewhere",
         /// A fragment, which may be of a service for certain ports; it goes on.
@@ -104,11 +107,11 @@ named! {
         NoServer "no_server",
         /// Dropped: the Ethernet address on the way to the server is not known.
         NoWay "no_way",
-        /// Dropped: it is longer than the way to the server takes.
+        /// Dropped: it is longer than the way to the server takes, and is not answered.
         TooBig "too_big",
         /// Dropped: its TTL or hop limit is used up.
         Expired "expired",
-        /// Dropped: the driver leaves no room in front of it.
+        /// Dropped: the driver leaves no room for headers in front of it.
         NoHeadroom "no_headroom",
     }
 }

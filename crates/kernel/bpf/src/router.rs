@@ -285,4 +285,4 @@ fn make_equal(map: &MapHandle, wanted: &BTreeMap<Vec<u8>, Vec<u8>>) -> libbpf_rs
 
 #[cfg(test)]
 #[allow(unsafe_code)]
-mod tests;
+pub(crate) mod tests;

@@ -20,6 +20,7 @@
 #include "packet.h"
 #include "self.h"
 #include "siphash.h"
+#include "too_big.h"
 
 #define PROTOCOL_ICMP_ERRORS 8
 #define FLAG_SYN bpf_htons(0x0002)
@@ -299,8 +300,9 @@ static __always_inline __u32 forward(struct context *ctx, const struct server *s
 
 	if (!server->has_way)
 		return NO_WAY;
+	/* Without a tunnel it is as long as the port takes, and came through it. */
 	if (bytes + outer > server->mtu)
-		return TOO_BIG;
+		return outer ? answer_too_big(ctx, packet, bytes, server->mtu - outer) : TOO_BIG;
 	if (!lower_ttl(ctx, packet->network, packet->ip))
 		return EXPIRED;
 	if (outer && bpf_xdp_adjust_head(ctx, -(int)outer))
@@ -356,7 +358,7 @@ int balance(struct context *ctx)
 	__u32 fate = balanced(ctx, bytes);
 
 	count_fate(fate, bytes);
-	if (fate == BALANCED)
+	if (fate <= ANSWERED)
 		return XDP_TX;
 	if (fate > UNRECORDED)
 		return DROPPED;

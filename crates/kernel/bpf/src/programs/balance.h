@@ -132,14 +132,15 @@ struct {
 /* What becomes of a frame. src/balance.rs says the same in Rust. */
 enum fate {
 	BALANCED,	/* leaves towards a server */
+	ANSWERED,	/* longer than the way to the server takes: its sender is told */
 	ELSEWHERE,	/* of no service: goes on */
 	FRAGMENT,	/* goes on: a fragment, which may be of a service for certain ports */
 	UNRECORDED,	/* goes on: of a connection that nobody knows, where servers take turns */
 	NO_SERVER,	/* dropped: the service has none for it */
 	NO_WAY,		/* dropped: the Ethernet address on the way to the server is not known */
-	TOO_BIG,	/* dropped: longer than the way to the server takes */
+	TOO_BIG,	/* dropped: longer than the way to the server takes, and not answered */
 	EXPIRED,	/* dropped: TTL or hop limit are used up */
-	NO_HEADROOM,	/* dropped: the driver leaves no room in front of it */
+	NO_HEADROOM,	/* dropped: the driver leaves no room for headers in front of it */
 	FATES,
 };
 

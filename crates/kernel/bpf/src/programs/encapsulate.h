@@ -9,13 +9,11 @@
 #ifndef ENCAPSULATE_H
 #define ENCAPSULATE_H
 
-#include <linux/ip.h>
-#include <linux/ipv6.h>
 #include <linux/udp.h>
 #include "balance.h"
 #include "frame.h"
+#include "own_header.h"
 
-#define OUTER_TTL 64
 #define PROTOCOL_IPIP 4
 #define PROTOCOL_IPV6 41
 #define PROTOCOL_UDP 17
@@ -52,19 +50,6 @@ static __always_inline void write_gue(struct udphdr *udp, const struct server *s
 	gue->flags = 0;
 }
 
-/* Sums up the ten words of a header without options. */
-static __always_inline __u16 checksum(const struct iphdr *ip)
-{
-	const __u16 *words = (const void *)ip;
-	__u32 sum = 0;
-
-#pragma unroll
-	for (int i = 0; i < (int)(sizeof(*ip) / 2); i++)
-		sum += words[i];
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~((sum & 0xffff) + (sum >> 16));
-}
-
 /* Writes the headers in front of the inner packet of `bytes` bytes, for which there is room behind
  * the Ethernet header. 0 if there is none. */
 static __always_inline int encapsulate(struct context *ctx, const struct server *server,
@@ -81,37 +66,17 @@ static __always_inline int encapsulate(struct context *ctx, const struct server 
 		if ((void *)(ip + 1) + sizeof(struct udphdr) + sizeof(struct gue) > data_end_of(ctx))
 			return 0;
 		eth->h_proto = bpf_htons(ETH_P_IP);
-		ip->version = 4;
-		ip->ihl = 5;
-		ip->tos = traffic_class;
-		ip->tot_len = bpf_htons(sizeof(*ip) + gue_bytes + bytes);
-		ip->id = 0;
-		ip->frag_off = bpf_htons(0x4000);
-		ip->ttl = OUTER_TTL;
-		ip->protocol = carried;
-		ip->check = 0;
-		__builtin_memcpy(&ip->saddr, server->from, 4);
-		__builtin_memcpy(&ip->daddr, server->to, 4);
-		ip->check = checksum(ip);
+		write_ipv4(ip, traffic_class, carried, gue_bytes + bytes, server->from, server->to);
 		if (server->forward == BY_GUE)
 			write_gue((void *)(ip + 1), server, inner, bytes, hash);
 	} else {
 		struct ipv6hdr *ip = (void *)(eth + 1);
-		__u32 label = hash >> 32 & 0xfffff;
 
 		if ((void *)(ip + 1) + sizeof(struct udphdr) + sizeof(struct gue) > data_end_of(ctx))
 			return 0;
 		eth->h_proto = bpf_htons(ETH_P_IPV6);
-		ip->version = 6;
-		ip->priority = traffic_class >> 4;
-		ip->flow_lbl[0] = traffic_class << 4 | label >> 16;
-		ip->flow_lbl[1] = label >> 8;
-		ip->flow_lbl[2] = label;
-		ip->payload_len = bpf_htons(gue_bytes + bytes);
-		ip->nexthdr = carried;
-		ip->hop_limit = OUTER_TTL;
-		__builtin_memcpy(&ip->saddr, server->from, 16);
-		__builtin_memcpy(&ip->daddr, server->to, 16);
+		write_ipv6(ip, traffic_class, hash >> 32, carried, gue_bytes + bytes, server->from,
+			   server->to);
 		if (server->forward == BY_GUE)
 			write_gue((void *)(ip + 1), server, inner, bytes, hash);
 	}

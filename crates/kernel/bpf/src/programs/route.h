@@ -41,6 +41,7 @@
 #include "edit.h"
 #include "fib.h"
 #include "flow.h"
+#include "martian.h"
 #include "outcomes.h"
 #include "put_tag.h"
 #include "segments.h"
@@ -149,25 +150,6 @@ struct asked {
 	__u32 bytes;		/* of it, as long as the frame is, */
 	__u32 longest;		/* and of the longest packet that it stands for */
 };
-
-/* Whether no router forwards it, as source or as destination: "this network", loopback, multicast,
- * reserved, broadcast. */
-static __always_inline int is_martian_v4(__be32 address)
-{
-	__u32 first = bpf_ntohl(address) >> 24;
-
-	return first == 0 || first == 127 || first >= 224;
-}
-
-/* The same: unspecified, loopback, with an IPv4 address in it, link-local, multicast. */
-static __always_inline int is_martian_v6(const __be32 *words)
-{
-	__u32 first = bpf_ntohl(words[0]);
-
-	if (!words[0] && !words[1])
-		return !words[2] || words[2] == bpf_htonl(0xffff);
-	return first >> 24 == 0xff || (first & 0xffc00000) == 0xfe800000;
-}
 
 /* Reads ports at `at`, of which `left` bytes are in the packet. A flow's fragments have none, nor
  * has its first, so that all of them take the same of several next hops. */

@@ -151,7 +151,7 @@ fn set(setting: &str, value: &str) {
 }
 
 /// The index of a device of this namespace.
-fn index(device: &str) -> u32 {
+pub(crate) fn index(device: &str) -> u32 {
     rustix::net::netdevice::name_to_index(
         socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap(),
         device,

@@ -108,7 +108,7 @@ impl Balance {
         let queue = port.queue(0);
         for (fate, fated) in self.fates().iter() {
             let reason = match fate {
-                Fate::Balanced => None,
+                Fate::Balanced | Fate::Answered => None,
                 Fate::NoServer | Fate::NoWay => Some(DropReason::NoServer),
                 Fate::TooBig => Some(DropReason::TooLong),
                 Fate::Expired => Some(DropReason::Ttl),
