@@ -112,7 +112,7 @@ impl Farm {
     }
 
     /// Waits until the balancer knows the way to each server.
-    fn wait_for_ways(&self) {
+    pub fn wait_for_ways(&self) {
         wait_until("known: the ways to all servers", PATIENCE, || {
             let said = show(&self.bed);
             let warnings = said["events"].to_string();

@@ -11,6 +11,7 @@
 //! rates.
 
 mod balance;
+mod balance_mtu;
 mod bands;
 mod bird;
 mod by_route;

@@ -63,7 +63,7 @@ pub use network::{
     bed, bird, bridge, diamond, guard, namespace, receiving, requirements, stale, steering,
     translation,
 };
-pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, serve, stream, tcp};
+pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, serve, stream, tcp, unpack};
 
 use harness::{hogs, plot, table};
 use measure::{arrivals, listen};

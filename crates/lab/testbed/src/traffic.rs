@@ -10,3 +10,4 @@ pub mod raw;
 pub mod serve;
 pub mod stream;
 pub mod tcp;
+pub mod unpack;

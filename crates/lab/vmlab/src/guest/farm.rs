@@ -29,8 +29,6 @@ pub const GUE_PORT: u16 = 6080;
 const OWN: &str = "198.18.0.9";
 /// How long an end waits for the other.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a server says fits into a packet, in bytes: there has to be room for a tunnel.
-const ADVMSS: u32 = 1400;
 
 /// The address of the server `number`.
 pub fn server_ip(number: usize) -> String {
@@ -82,7 +80,7 @@ impl Farm {
                 "link set lo up".to_owned(),
                 "link set farm up".to_owned(),
                 format!("addr add {}/24 dev farm", server_ip(number)),
-                format!("route add default via 10.8.{number}.1 advmss {ADVMSS}"),
+                format!("route add default via 10.8.{number}.1"),
                 "link set tunl0 up".to_owned(),
                 format!("addr add {}/32 dev tunl0", SERVICE.ip()),
             ] {
@@ -115,6 +113,14 @@ impl Farm {
         stream.set_nodelay(true)?;
         let server = ask(&mut stream, 1)?;
         Ok((stream, server))
+    }
+
+    /// How long the client's packets to the service may be, as far as it knows.
+    pub fn client_mtu(&self) -> Result<u32> {
+        let to = SERVICE.ip().to_string();
+        let route = self.client.namespace.run("ip", &["route", "get", &to])?;
+        let mtu = route.split(" mtu ").nth(1).and_then(|rest| rest.split_whitespace().next());
+        mtu.context("the client knows no MTU")?.parse().context("an MTU")
     }
 
     /// Makes ports and ends as they were.

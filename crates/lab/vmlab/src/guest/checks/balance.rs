@@ -1,4 +1,5 @@
-//! The balancer: Narrows at one port, with servers behind tunnels that the kernel unpacks.
+//! The balancer: Narrows at one port, with servers behind tunnels that the kernel unpacks. No end has
+//! been told to send shorter packets.
 
 use super::{Lab, new_process};
 use crate::guest::Verdict::{self, Passed};
@@ -12,6 +13,8 @@ use std::net::TcpStream;
 const CONNECTIONS: usize = 6;
 /// What is sent to a server at once, in bytes: many full packets.
 const UPLOAD: u32 = 100_000;
+/// What fits into a packet behind the outer headers of GUE: the client finds it out.
+const MTU: u32 = 1500 - 32;
 
 /// Connections that stay while a server drains and the process is replaced.
 pub(super) fn tunnels(lab: &mut Lab) -> Result<Verdict> {
@@ -50,6 +53,9 @@ fn connections(farm: &Farm, shaper: Shaper) -> Result<String> {
     // Turns are of each CPU.
     ensure!([1, 2].iter().all(|server| all.iter().any(|(_, it)| it == server)), "all to one");
     stay(&mut all, UPLOAD).context("at full size")?;
+    // GUE takes the most.
+    let mtu = farm.client_mtu()?;
+    ensure!(mtu == MTU, "the client believes in an MTU of {mtu}");
     balance(&format!("edit -t {SERVICE} -r {other} -w 0"))?;
     let (_, server) = farm.connect()?;
     ensure!(server == 1, "a server that drains gets a new connection");
@@ -62,10 +68,15 @@ fn connections(farm: &Farm, shaper: Shaper) -> Result<String> {
     shaper::end(process)?;
     stayed?;
     let show = show?;
-    let (sum, balanced) = (&show["conservation"], &show["ports"][0]["balance"]["balanced"]);
-    ensure!(sum["unaccounted"] == 0 && balanced.as_u64() > Some(100), "{sum} {balanced}");
+    let (sum, fates) = (&show["conservation"], &show["ports"][0]["balance"]);
+    let [balanced, answered] = ["balanced", "answered"].map(|fate| fates[fate].as_u64());
+    ensure!(sum["unaccounted"] == 0 && balanced > Some(100), "{sum} {fates}");
+    ensure!(answered > Some(0), "nobody is told how long packets may be: {fates}");
     let hook = show["ports"][0]["xdp"].as_str().unwrap_or("?").to_owned();
-    Ok(format!("{hook}; {balanced} packets in IP and in GUE; upgraded"))
+    let balanced = balanced.unwrap_or_default();
+    Ok(format!(
+        "{hook}; {balanced} packets in IP and in GUE, of an MTU that was found out; upgraded"
+    ))
 }
 
 /// All connections are where they were.
