@@ -180,6 +180,8 @@ pub struct BalanceTables {
     written: [Vec<[u64; 8]>; 2],
     /// The services in the map, and the rings.
     present: BTreeMap<ServiceId, (u16, [u8; SERVICE_BYTES as usize], Arc<Ring>)>,
+    /// The numbers of their servers, also of those that are down.
+    numbers: BTreeSet<u16>,
 }
 
 /// The program of one port.
@@ -225,6 +227,7 @@ impl BalanceTables {
             key: [random.hash_one(0), random.hash_one(1)],
             written: [vec![[0; 8]; SERVERS], vec![[0; 8]; SERVERS]],
             present: BTreeMap::new(),
+            numbers: BTreeSet::new(),
         })
     }
 
@@ -264,6 +267,7 @@ impl BalanceTables {
             key,
             written,
             present: BTreeMap::new(),
+            numbers: BTreeSet::new(),
         })
     }
 
@@ -291,6 +295,8 @@ impl BalanceTables {
         ways: &BTreeMap<IpAddr, Way>,
     ) -> Result<(), BalanceError> {
         let next = lines(services, ways);
+        let servers = services.iter().flat_map(|(id, ..)| services.servers(id));
+        self.numbers = servers.map(|(_, numbered)| numbered.number).collect();
         let now = &self.written[self.in_force()];
         // Until no ring leads to them, servers stay that are gone.
         let both = next.iter().zip(now).map(|(next, now)| if next[0] == 0 { *now } else { *next });
@@ -373,11 +379,9 @@ impl BalanceTables {
             let counts = counted(&self.service_counts, u32::from(*number))?;
             figures.services.insert(*number, counts);
         }
-        for (number, line) in self.written[self.in_force()].iter().enumerate() {
-            if line[0] != 0 {
-                let counts = counted(&self.server_counts, number as u32)?;
-                figures.servers.insert(number as u16, counts);
-            }
+        for number in &self.numbers {
+            let counts = counted(&self.server_counts, u32::from(*number))?;
+            figures.servers.insert(*number, counts);
         }
         Ok(figures)
     }

@@ -460,7 +460,7 @@ fn a_frame_in_several_buffers_is_as_long_as_its_header_says() {
 
 #[test]
 fn packets_and_connections_are_counted() {
-    let bench = Bench::new(&web(1));
+    let mut bench = Bench::new(&web(1));
     for flags in [SYN, ACK, ACK] {
         bench.send(&tcp(client(1), 1000, service(), flags));
     }
@@ -468,6 +468,8 @@ fn packets_and_connections_are_counted() {
     let due = Counts { connections: 1, packets: 3, bytes: 3 * (14 + 20 + 24) };
     assert_eq!((services[&0], servers[&1]), (due, due));
     assert_eq!(bench.fate(Fate::Balanced), 3);
+    bench.run("edit -t 192.0.2.1:80 -r 10.0.0.1 --down");
+    assert_eq!(bench.tables.figures().unwrap().servers[&1], due, "its counters stay");
 }
 
 #[test]
