@@ -7,13 +7,14 @@ NARROWS := target/release/narrows
 # What a fresh Debian needs beside Rust: a compiler for BPF and the libraries that the BPF
 # loader is linked with, and the tools with which the testbed builds networks and traffic.
 PACKAGES := clang llvm libelf-dev zlib1g-dev linux-libc-dev pkg-config make gcc g++ \
-            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq bird2 nftables iptables
+            iproute2 ethtool iperf3 iputils-ping tcpdump valgrind python3-minimal jq bird2 nftables iptables \
+            nginx wrk
 # DPDK's scheduler, beside which `bench cake` and `bench tree` measure: a shared library, no drivers.
 PEERS := librte-sched23
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 CARGO := $(shell command -v cargo || echo $$HOME/.cargo/bin/cargo)
 
-.PHONY: help demo demo-latency demo-tree demo-flood demo-router test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
+.PHONY: help demo demo-latency demo-tree demo-flood demo-router demo-balance test crate-tests end-to-end end-to-end-counts end-to-end-measures test-vm test-vm-short test-vm-cake tested programs deps build check format loom instructions reproduction reproduction-check chaos chaos-short fuzz fuzz-short fuzz-kept explore explore-short explore-properties explore-machine package-compiles bench-forward bench-cake bench-tree bench-wheels bench-pacing bench-tree-real tc-testing tools unit book pictures deb tarball sbom deny test-deb
 
 help:
 	@echo "make demo           build, and shape real traffic between network namespaces (root)"
@@ -21,6 +22,7 @@ help:
 	@echo "make demo-tree      a tree of classes as they wake, leave and borrow, on four queues (root)"
 	@echo "make demo-flood     what a flood leaves of a server's transactions, with and without filters (root)"
 	@echo "make demo-router    a routing daemon moves a flow when a link fails, and cake keeps the delay low where it goes (root)"
+	@echo "make demo-balance   web servers drain, die and come back behind the balancer, under requests, a flood and an upgrade (root)"
 	@echo "make test           all tests: unit, property, loom, instruction counts, figures, end to end (root)"
 	@echo "make test-vm        other kernels and real drivers, under qemu: CELLS='7.x-igb 6.1' for some (root to install it)"
 	@echo "make test-vm-cake   of these only Linux's cake and cake_mq beside ours, on the same traffic"
@@ -48,8 +50,11 @@ help:
 	@echo "make deny           check licences, sources and advisories of all dependencies"
 	@echo "make deps           install the Debian packages that are missing"
 
-# Installs only what is missing, and says what. With bird2 comes a service that nobody asked for: it is
-# stopped, and not started again. One that was here before stays as it is.
+# Packages with which a service comes that nobody asked for, and its name.
+SERVICES := bird2:bird nginx:nginx
+
+# Installs only what is missing, and says what. A service that comes with it is stopped, and not started
+# again. One that was here before stays as it is.
 deps:
 	@command -v $(CARGO) >/dev/null || { \
 	  echo "Rust is not installed: install the stable toolchain with rustup first"; exit 1; }
@@ -60,10 +65,11 @@ deps:
 	  echo "installing Debian packages:$$missing"; \
 	  $(SUDO) apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null || exit; \
-	  case "$$missing " in *" bird2 "*) \
-	    $(SUDO) invoke-rc.d --quiet bird stop >/dev/null 2>&1; $(SUDO) update-rc.d bird disable && \
-	    echo "bird2: its service is stopped and disabled";; \
-	  esac; \
+	  for service in $(SERVICES); do case "$$missing " in *" $${service%:*} "*) \
+	    $(SUDO) invoke-rc.d --quiet $${service#*:} stop >/dev/null 2>&1; \
+	    $(SUDO) update-rc.d $${service#*:} disable && \
+	    echo "$${service%:*}: its service is stopped and disabled" || exit;; \
+	  esac; done; \
 	fi
 
 build: deps
@@ -84,6 +90,9 @@ demo-flood: build
 
 demo-router: build
 	@$(NARROWS) demo router
+
+demo-balance: build
+	@$(NARROWS) demo balance
 
 bench-forward: build
 	@$(NARROWS) bench forward

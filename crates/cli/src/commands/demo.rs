@@ -5,7 +5,7 @@ use crate::output;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use narrows_testbed::attack::demo as flood;
-use narrows_testbed::demo::router;
+use narrows_testbed::demo::{balance, router};
 use narrows_testbed::tree::demo as tree;
 use narrows_testbed::{demo, interrupt, rrul};
 use std::path::{Path, PathBuf};
@@ -41,6 +41,7 @@ enum Other {
     Tree(Tree),
     Flood(Flood),
     Router(Router),
+    Balance(Balance),
 }
 
 /// Show the delay under load with CAKE.
@@ -104,6 +105,23 @@ struct Router {
     json: bool,
 }
 
+/// Show a website whose servers drain, die and come back behind the balancer, under requests.
+///
+/// Four nginx and a wrk, all in namespaces. One server drains and is stopped, one is killed, both come
+/// back; then comes a flood from invented sources, which a filter drops, and an upgrade in its midst.
+/// Takes a minute and always cleans up. Fails if a request fails that no killed server explains, or if
+/// a packet is missing. Needs root.
+#[derive(Args)]
+struct Balance {
+    /// Seconds that each phase takes.
+    #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u64).range(2..=60))]
+    seconds: u64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Options of a demo in phases.
 #[derive(Args)]
 struct Phases {
@@ -128,6 +146,7 @@ impl Demo {
             Some(Other::Tree(tree)) => return tree.execute(),
             Some(Other::Flood(flood)) => return flood.execute(),
             Some(Other::Router(router)) => return router.execute(),
+            Some(Other::Balance(balance)) => return balance.execute(),
             None => {}
         }
         let report = demo::run(&demo::Options {
@@ -183,10 +202,24 @@ impl Router {
             program: std::env::current_exe()?,
             phase: Duration::from_secs(self.seconds),
         })?;
-        let code = print(&report, self.json)?;
-        let is_whole = !interrupt::requested();
-        Ok(if is_whole && !report.is_met { ExitCode::FAILURE } else { code })
+        judged(print(&report, self.json)?, report.is_met)
     }
+}
+
+impl Balance {
+    fn execute(self) -> anyhow::Result<ExitCode> {
+        let report = balance::run(&balance::Options {
+            program: std::env::current_exe()?,
+            phase: Duration::from_secs(self.seconds),
+        })?;
+        judged(print(&report, self.json)?, report.is_met)
+    }
+}
+
+/// What a demo that is whole ends with.
+fn judged(code: ExitCode, is_met: bool) -> anyhow::Result<ExitCode> {
+    let is_whole = !interrupt::requested();
+    Ok(if is_whole && !is_met { ExitCode::FAILURE } else { code })
 }
 
 fn write_plot(file: &Path, svg: &str) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@
 //! the limit, the delivered rate says nothing about the shaper: such a cell is shown and not
 //! judged.
 
+pub mod balance;
 mod report;
 pub mod router;
 

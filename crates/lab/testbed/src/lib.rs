@@ -7,7 +7,8 @@
 //!  198.18.0.1   N queues  what is under test  N queues    198.18.0.2
 //! ```
 //!
-//! The [`diamond`] is the other testbed: four routers between two hosts, and two paths.
+//! There are two other testbeds. The [`diamond`] has four routers between two hosts, and two paths; a
+//! [`web`]site a client, a balancer, and servers.
 //!
 //! Four rooms hold what measurements share: `network` has the namespaces, `traffic` the senders and
 //! receivers in them, `measure` the kernel's counters, and `harness` runs the measurements. Each
@@ -60,10 +61,11 @@ pub use measure::{accounting, capture, counters, cpu, machine, spread, trial, wi
 pub use network::bed::Testbed;
 pub use network::namespace::Namespace;
 pub use network::{
-    bed, bird, bridge, diamond, guard, namespace, receiving, requirements, stale, steering,
-    translation,
+    bed, bird, bridge, diamond, guard, namespace, nginx, receiving, requirements, stale, steering,
+    translation, web,
 };
-pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, serve, stream, tcp, unpack};
+pub use traffic::{flood, frames, iperf, pace, ping, probe, raw, serve, stream, tcp, unpack, wrk};
 
 use harness::{hogs, plot, table};
 use measure::{arrivals, listen};
+use network::folder;

@@ -11,3 +11,4 @@ pub mod serve;
 pub mod stream;
 pub mod tcp;
 pub mod unpack;
+pub mod wrk;

@@ -154,22 +154,10 @@ pub fn run(options: &Options) -> Result<Report> {
     drop(progress);
     let mut unaccounted = 0;
     for instance in &instances {
-        unaccounted += at_rest(instance)?.unsigned_abs();
+        unaccounted += instance.wait_for_rest()?.unsigned_abs();
     }
     tc.retain(|words| !words.ends_with("noqueue"));
     Ok(Report::new(rows, tc, unaccounted))
-}
-
-/// How many packets are missing in the balance of `instance` once it holds none.
-fn at_rest(instance: &Instance) -> Result<i64> {
-    let deadline = Instant::now() + SETTLING;
-    loop {
-        let show = instance.show()?;
-        if show.is_at_rest() || Instant::now() >= deadline {
-            return Ok(show.conservation.unaccounted);
-        }
-        sleep(INTERVAL);
-    }
 }
 
 /// All phases under one system; their rows go to `rows`.

@@ -15,10 +15,15 @@ use nix::sys::signal::Signal;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// How long it may take until both ports forward.
 const START: Duration = Duration::from_secs(10);
+
+/// How long it may hold packets that do not come any more, and how often that is looked for.
+const REST: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(5);
 
 /// How often an upgrade that takes too long is tried: a busy machine may keep the new process from
 /// its core for longer than the old one may wait.
@@ -94,6 +99,19 @@ impl Instance {
         let text = process::run(self.command("show").arg("--json"))?;
         serde_json::from_str(&text)
             .with_context(|| format!("narrows show --json does not list its ports: {text}"))
+    }
+
+    /// Waits until it holds no packet, but not for long. Returns how many are missing in its balance
+    /// then.
+    pub fn wait_for_rest(&self) -> Result<i64> {
+        let deadline = Instant::now() + REST;
+        loop {
+            let show = self.show()?;
+            if show.is_at_rest() || Instant::now() >= deadline {
+                return Ok(show.conservation.unaccounted);
+            }
+            sleep(LOOK);
+        }
     }
 
     /// A subcommand of the program, to run in its namespace.

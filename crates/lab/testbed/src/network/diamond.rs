@@ -21,6 +21,7 @@
 
 use crate::bed::{End, OFFLOADS, batch};
 use crate::bird::{Bird, Config, Neighbour};
+use crate::folder::Folder;
 use crate::guard::Guard;
 use crate::namespace::Namespace;
 use crate::process::run_with;
@@ -30,11 +31,9 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use std::{env, fs};
 
 /// How much routes are liked that come by the fast path.
 const FAST: u32 = 200;
@@ -147,12 +146,15 @@ impl Diamond {
         let guard = Guard::over(&names.each_ref().map(String::as_str))?;
         let namespaces =
             names.iter().map(|name| Namespace::create(name)).collect::<Result<Vec<_>>>()?;
-        let folder = Folder::make(&tag)?;
+        let folder = Folder::make(FOLDER, &tag)?;
         let mut diamond = Self { namespaces, birds: Vec::new(), folder, _guard: guard };
         diamond.connect(queues)?;
         for node in ROUTERS {
-            let bird =
-                Bird::start(diamond.namespace(node), &diamond.folder.0, &config(node, announced)?)?;
+            let bird = Bird::start(
+                diamond.namespace(node),
+                diamond.folder.path(),
+                &config(node, announced)?,
+            )?;
             diamond.birds.push(bird);
         }
         diamond.wait_for_path(Fast)?;
@@ -332,34 +334,6 @@ fn config(router: Node, announced: &[Announced]) -> Result<Config> {
             .map(|(_, name, prefixes)| (*name, prefixes.clone()))
             .collect(),
     })
-}
-
-/// Where the daemons have their files; removed when dropped.
-#[derive(Debug)]
-struct Folder(PathBuf);
-
-impl Folder {
-    /// Makes one, after removing those of processes that have ended.
-    fn make(tag: &str) -> Result<Self> {
-        let all = env::temp_dir();
-        for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let owner = name.to_str().and_then(|name| name.strip_prefix(FOLDER)?.split('-').next());
-            let owner = owner.and_then(|pid| pid.parse::<u32>().ok());
-            if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-                let _ = fs::remove_dir_all(entry.path());
-            }
-        }
-        let folder = all.join(format!("{FOLDER}{tag}"));
-        fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,10 @@ pub const NFT: Tool = Tool { program: "nft", package: "nftables" };
 pub const TCPDUMP: Tool = Tool { program: "tcpdump", package: "tcpdump" };
 /// Routes from neighbours.
 pub const BIRD: Tool = Tool { program: "bird", package: "bird2" };
+/// A web server.
+pub const NGINX: Tool = Tool { program: "nginx", package: "nginx" };
+/// Requests of HTTP.
+pub const WRK: Tool = Tool { program: "wrk", package: "wrk" };
 
 /// Why the testbed cannot run here, with what to do about it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -15,6 +15,9 @@ pub(crate) const PREFIXES: [&str; 4] = ["nrw-cli-", "nrw-shp-", "nrw-srv-", "nrw
 /// And of a [diamond](crate::diamond), in the order of its nodes.
 pub(crate) const OF_DIAMONDS: [&str; 6] =
     ["nrw-west-", "nrw-left-", "nrw-fast-", "nrw-slow-", "nrw-right-", "nrw-east-"];
+/// And of a [website](crate::web): the client's, the balancer's, and those of its servers.
+pub(crate) const OF_WEBSITES: [&str; 6] =
+    ["nrw-users-", "nrw-balancer-", "nrw-web1-", "nrw-web2-", "nrw-web3-", "nrw-web4-"];
 
 /// Removes the namespaces of ended processes, with all processes that still run in them. Returns
 /// their names.
@@ -34,7 +37,7 @@ pub fn sweep() -> Result<Vec<String>> {
 }
 
 fn is_stale(name: &str, lives: impl Fn(u32) -> bool) -> bool {
-    let mut prefixes = PREFIXES.iter().chain(&OF_DIAMONDS);
+    let mut prefixes = PREFIXES.iter().chain(&OF_DIAMONDS).chain(&OF_WEBSITES);
     prefixes
         .find_map(|prefix| name.strip_prefix(prefix))
         .and_then(|tag| tag.split('-').next()?.parse().ok())
@@ -51,6 +54,7 @@ mod tests {
         assert!(is_stale("nrw-cli-8-0", lives));
         assert!(is_stale("nrw-shp-8", lives));
         assert!(is_stale("nrw-left-8-3", lives));
+        assert!(is_stale("nrw-web4-8-3", lives));
         assert!(!is_stale("nrw-srv-7-0", lives));
         assert!(!is_stale("nrw-srv-eight", lives));
         assert!(!is_stale("nrw-other-8", lives));
