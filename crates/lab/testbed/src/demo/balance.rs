@@ -1,8 +1,9 @@
 //! `narrows demo balance`: a website whose servers drain, die and come back, under requests.
 //!
-//! Four nginx behind the balancer ([`crate::web`]), and `wrk`, which counts the requests that fail.
-//! A connection has a hundred requests. Each phase has one event. Only while a server is killed
-//! without a word, until it is marked as down, may requests fail.
+//! Four nginx behind the balancer ([`crate::web`]), `narrows health`, which checks them, and `wrk`,
+//! which counts the requests that fail. A connection has a hundred requests. Each phase has one
+//! event. Only while a server is killed without a word, until its checks have failed, may requests
+//! fail.
 //!
 //! Requests are counted by `wrk`; only the packets that are not accounted for, and how connections
 //! spread over servers, are Narrows's own figures.
@@ -17,14 +18,16 @@ use crate::flood::{Flood, Pace, Running};
 use crate::frames;
 use crate::namespace::Namespace;
 use crate::narrows::Instance;
-use crate::process;
+use crate::process::{self, Process};
 use crate::progress::Progress;
 use crate::web::{self, BALANCER_MAC, PORT, SERVERS, SERVICE, SWITCH, UPLINK, Web, server_ip};
 use crate::wrk::{Requests, Wrk};
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use std::fs;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -38,9 +41,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The server that drains, and the one that is killed.
 const DRAINED: usize = 1;
 const KILLED: usize = 2;
-/// After what time somebody notices that a server is dead.
-const NOTICED: Duration = Duration::from_millis(200);
-/// How often it is looked whether a server has drained.
+/// How `narrows health` checks the servers: a dead one is taken out after one second at most. An
+/// answer has as long as a machine of few cores under this load may need.
+const CHECKS: &str = "--http / --interval 500ms --timeout 500ms --fall 2 --rise 1";
+/// How often it is looked whether a server has drained, or is taken out.
 const LOOK: Duration = Duration::from_millis(10);
 /// Packets of the flood, a second, and their sources.
 const FLOOD: f64 = 20_000.0;
@@ -71,7 +75,7 @@ const PHASES: [(&str, Event); 8] = [
     ("all servers", Event::Nothing),
     ("web2 drains, is stopped", Event::Drain),
     ("web2 comes back", Event::Return(DRAINED)),
-    ("web3 is killed, then down", Event::Kill),
+    ("web3 is killed", Event::Kill),
     ("web3 stays down", Event::Nothing),
     ("web3 comes back", Event::Return(KILLED)),
     ("a flood begins", Event::Flood),
@@ -106,9 +110,28 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(Report::new(rows, commands, site.unaccounted()?))
 }
 
+/// What `narrows balance list -j` says.
+#[derive(Deserialize)]
+struct Service {
+    servers: Vec<Server>,
+}
+
+#[derive(Deserialize)]
+struct Server {
+    address: Ipv4Addr,
+    health: String,
+    stats: Counts,
+}
+
+#[derive(Deserialize)]
+struct Counts {
+    connections: u64,
+}
+
 /// The website with a balancer.
 struct Site {
     flood: Option<Running>,
+    _checks: Process,
     instance: Instance,
     /// At the other end of the balancer's cable.
     _receiver: Instance,
@@ -126,8 +149,15 @@ impl Site {
         };
         let receiver = start(web.client(), UPLINK)?;
         let instance = start(web.balancer(), PORT)?;
-        let commands = Vec::new();
-        let mut site = Self { flood: None, instance, _receiver: receiver, web, commands };
+        let file = web.folder().join("checks");
+        fs::write(&file, format!("-t {SERVICE} {CHECKS}\n"))
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        let mut command = instance.command("health");
+        let checks =
+            Process::start(command.arg(&file).stdout(Stdio::null()).stderr(Stdio::null()))?;
+        let commands = vec![format!("health checks    (checks: -t {SERVICE} {CHECKS})")];
+        let mut site =
+            Self { flood: None, _checks: checks, instance, _receiver: receiver, web, commands };
         site.balance(&format!("add -t {SERVICE} -s mh -b mh-port"))?;
         for number in 0..SERVERS {
             site.balance(&format!("add -t {SERVICE} -r {}", server_ip(number)))?;
@@ -179,20 +209,20 @@ impl Site {
                     ensure!(Instant::now() < deadline, "it has connections after {limit:?}");
                     sleep(LOOK);
                 }
-                self.edit(DRAINED, "--down")?;
-                self.web.kill(DRAINED)
+                self.web.kill(DRAINED)?;
+                self.wait_for(DRAINED, "down")
             }
             Event::Return(server) => {
                 self.web.serve(server)?;
+                self.wait_for(server, "up")?;
                 if server == DRAINED {
                     self.edit(server, "-w 1")?;
                 }
-                self.edit(server, "--up")
+                Ok(())
             }
             Event::Kill => {
                 self.web.kill(KILLED)?;
-                sleep(NOTICED);
-                self.edit(KILLED, "--down")
+                self.wait_for(KILLED, "down")
             }
             Event::Flood => {
                 let filter = format!(
@@ -214,28 +244,33 @@ impl Site {
         }
     }
 
+    /// Waits until the checks have found that the server `number` is `health`.
+    fn wait_for(&self, number: usize, health: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let is_there =
+            |server: &Server| server.address == server_ip(number) && server.health == health;
+        while !self.servers()?.iter().any(is_there) {
+            let server = server_ip(number);
+            ensure!(Instant::now() < deadline, "{server} is not {health} after {PATIENCE:?}");
+            sleep(LOOK);
+        }
+        Ok(())
+    }
+
     /// Connections that began at each server.
     fn connections(&self) -> Result<[u64; SERVERS]> {
-        #[derive(Deserialize)]
-        struct Counts {
-            connections: u64,
-        }
-        #[derive(Deserialize)]
-        struct Server {
-            address: Ipv4Addr,
-            stats: Counts,
-        }
-        #[derive(Deserialize)]
-        struct Service {
-            servers: Vec<Server>,
-        }
-        let text = process::run(self.instance.command("balance").args(["list", "-j"]))?;
-        let listed: Vec<Service> = serde_json::from_str(&text).context(text)?;
-        let all: Vec<Server> = listed.into_iter().flat_map(|service| service.servers).collect();
+        let all = self.servers()?;
         Ok(std::array::from_fn(|number| {
             let server = all.iter().find(|server| server.address == server_ip(number));
             server.map_or(0, |server| server.stats.connections)
         }))
+    }
+
+    /// The servers as they are listed.
+    fn servers(&self) -> Result<Vec<Server>> {
+        let text = process::run(self.instance.command("balance").args(["list", "-j"]))?;
+        let listed: Vec<Service> = serde_json::from_str(&text).context(text)?;
+        Ok(listed.into_iter().flat_map(|service| service.servers).collect())
     }
 
     /// Packets that filters dropped.

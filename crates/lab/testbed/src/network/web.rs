@@ -22,6 +22,7 @@ use crate::requirements::{self, ETHTOOL, IP, NGINX, Refusal, WRK};
 use crate::stale;
 use anyhow::{Context, Result};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The device of each namespace but the client's.
@@ -99,10 +100,17 @@ impl Web {
         &self.namespaces[2 + number]
     }
 
+    /// Where daemons have their files.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Starts the server `number`.
     pub fn serve(&mut self, number: usize) -> Result<()> {
         let folder = self.folder.path().join(number.to_string());
-        let nginx = Nginx::start(self.server(number), &folder, SERVICE, REQUESTS)?;
+        // At the service's address, where clients come, and at its own, where checks do.
+        let listens = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVICE.port());
+        let nginx = Nginx::start(self.server(number), &folder, listens, REQUESTS)?;
         self.servers[number] = Some(nginx);
         Ok(())
     }

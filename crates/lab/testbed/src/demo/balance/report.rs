@@ -1,7 +1,6 @@
 //! The results of the balancer's demo, as a table and as JSON, and whether they are as they should
 //! be.
 
-use super::NOTICED;
 use crate::table;
 use crate::web::SERVERS;
 use serde::Serialize;
@@ -81,8 +80,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "connections: which part of those that began; dropped: packets of the flood, by a filter. \
-             A killed server is marked as down after {} ms: until then requests to it fail",
-            NOTICED.as_millis()
+             narrows health takes a killed server out after two failed checks, 500 ms apart: until \
+             then requests to it fail"
         )?;
         for words in &self.commands {
             writeln!(f, "set by: narrows {words}")?;
