@@ -37,8 +37,8 @@ fn in_vlan(vlan: &str) -> Result<()> {
     ip(&["link", "set", vlan, "up"]).map(drop)
 }
 
-fn start(host: &Host) -> Result<Shaper> {
-    let shaper = Shaper::run(&["--port", PORTS[0]])?;
+fn start(host: &Host, options: &[&str]) -> Result<Shaper> {
+    let shaper = Shaper::run(&[&["--port", PORTS[0]], options].concat())?;
     wait_for_ping(host.client, host.ip, SETTLE).with_context(|| shaper.log())?;
     Ok(shaper)
 }
@@ -67,7 +67,7 @@ fn filtered(networks: &Networks) -> Result<String> {
     let [client, _] = &networks.ends;
     let [own, _] = port_ips(0);
     let host = Host { client, ip: own.parse()? };
-    let shaper = start(&host)?;
+    let shaper = start(&host, &[])?;
     let dropped = drops(&host, &shaper).with_context(|| shaper.log())?;
     // Where pings go in an upgrade.
     let ends = [client.clone(), End { ip: host.ip, ..client.clone() }];
@@ -81,14 +81,33 @@ fn filtered(networks: &Networks) -> Result<String> {
     // Some drivers take their link down for it.
     wait_for_ping(client, host.ip, SETTLE).context("stopped")?;
     host.answers().context("stopped")?;
-    let shaper = start(&host)?;
+    let received = on_another_cpu(&host)?;
+    let shaper = start(&host, &[])?;
     shaper.tc(&format!("qdisc add dev {} clsact", PORTS[0]))?;
     shaper.tc(&format!("filter add dev {} ingress {NO_PINGS}", PORTS[0]))?;
     let mode = mode(&shaper.show()?);
     shaper.kill()?;
     wait_for_ping(client, host.ip, SETTLE).context("fail-open")?;
     host.answers().context("fail-open")?;
-    Ok(format!("{mode}; {after} dropped, also after an upgrade without a lost ping"))
+    Ok(format!(
+        "{mode}; {after} dropped, also after an upgrade without a lost ping; {received} received on \
+         another CPU"
+    ))
+}
+
+/// What passes is received on another CPU. Returns how many frames were.
+fn on_another_cpu(host: &Host) -> Result<u64> {
+    let shaper = start(host, &["--rps", "1"])?;
+    let checked = || {
+        host.answers()?;
+        let show = shaper.show()?;
+        balance(&show)?;
+        show["conservation"]["to_box"].as_u64().context("nothing was received")
+    };
+    let received = checked().with_context(|| shaper.log()).context("on another CPU")?;
+    shaper.stop()?;
+    wait_for_ping(host.client, host.ip, SETTLE).context("stopped on another CPU")?;
+    Ok(received)
 }
 
 /// Filters of each kind drop what they should, and nothing else. Returns how many.
