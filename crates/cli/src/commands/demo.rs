@@ -107,10 +107,10 @@ struct Router {
 
 /// Show a website whose servers drain, die and come back behind the balancer, under requests.
 ///
-/// Four nginx and a wrk, all in namespaces. One server drains and is stopped, one is killed, both come
-/// back; then comes a flood from invented sources, which a filter drops, and an upgrade in its midst.
-/// Takes a minute and always cleans up. Fails if a request fails that no killed server explains, or if
-/// a packet is missing. Needs root.
+/// Four nginx and a wrk, all in namespaces. One server drains and is stopped, one is killed, both
+/// come back; then comes a flood from invented sources, which a filter drops, and an upgrade in its
+/// midst. Takes a minute and always cleans up. Fails if a request fails that no killed server
+/// explains, or if a packet is missing. Needs root.
 #[derive(Args)]
 struct Balance {
     /// Seconds that each phase takes.

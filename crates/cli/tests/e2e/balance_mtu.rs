@@ -1,5 +1,5 @@
-//! Clients of a balancer whose packets do not fit into the tunnel to their server: they find out what
-//! fits, and nobody has to lower an MSS.
+//! Clients of a balancer whose packets do not fit into the tunnel to their server: they find out
+//! what fits, and nobody has to lower an MSS.
 
 use crate::balance::{Farm, PATIENCE, VIP, server_ip};
 use crate::setup::{ip, narrows, show, turn_to_count};

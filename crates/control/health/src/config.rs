@@ -1,8 +1,8 @@
 //! A file that says how the servers of each service are checked.
 //!
 //! A line is a service, as `narrows balance` names it, and how: `-t 192.0.2.1:80 --http /health
-//! --interval 5s`. Words are quoted as in a shell; `#` begins a comment. A service without a line has
-//! a connection opened at its own port, if it is TCP and has one.
+//! --interval 5s`. Words are quoted as in a shell; `#` begins a comment. A service without a line
+//! has a connection opened at its own port, if it is TCP and has one.
 //!
 //! A file is accepted whole, or refused with the number of the line and what to write instead.
 

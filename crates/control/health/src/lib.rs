@@ -8,11 +8,11 @@
 //! *Principles.* The data plane never waits for it and does not know it. It states what it knows
 //! again and again: services, servers and the process of the instance may come and go. It begins
 //! with what the instance says is down, and leaves it so when it ends. A service always keeps a
-//! server. What fails for a reason of this machine (no descriptors, a firewall) says nothing about a
-//! server.
+//! server. What fails for a reason of this machine (no descriptors, a firewall) says nothing about
+//! a server.
 //!
-//! *Non-goals.* Weights and the list of servers: they are the operator's. TLS, and what a page says.
-//! A check of the way that packets take to a server: it goes to the server's own address.
+//! *Non-goals.* Weights and the list of servers: they are the operator's. TLS, and what a page
+//! says. A check of the way that packets take to a server: it goes to the server's own address.
 //!
 //! Source: the words are those of HAProxy's `rise`, `fall`, `inter`, and of `ipvsadm(8)`.
 

@@ -1,5 +1,5 @@
-//! One look at each server, for people and scripts: the way to it, and whether it answers. It changes
-//! nothing.
+//! One look at each server, for people and scripts: the way to it, and whether it answers. It
+//! changes nothing.
 
 use crate::HealthError;
 use crate::check::Check;

@@ -1,7 +1,7 @@
 //! One question to a server.
 //!
-//! A failure says something about the server, or about the way to it. What fails on this machine (no
-//! descriptors left, a firewall's refusal) is told apart: it is no answer, and changes nothing.
+//! A failure says something about the server, or about the way to it. What fails on this machine
+//! (no descriptors left, a firewall's refusal) is told apart: it is no answer, and changes nothing.
 
 use crate::check::{Check, HttpRequest, Probe};
 use crate::task::Task;

@@ -69,8 +69,8 @@ named! {
         NotForwarding "not_forwarding",
         /// One of the ports is not in its VLAN.
         NotInVlan "not_in_vlan",
-        /// Of a VLAN that is no interface of the router, of another protocol than the bridge's, or of
-        /// VLAN 0.
+        /// Of a VLAN that is no interface of the router, of another protocol than the bridge's, or
+        /// of VLAN 0.
         OtherTag "other_tag",
         /// Between ports that are isolated from each other.
         Isolated "isolated",

@@ -7,8 +7,8 @@
 //!  198.18.0.1   N queues  what is under test  N queues    198.18.0.2
 //! ```
 //!
-//! There are two other testbeds. The [`diamond`] has four routers between two hosts, and two paths; a
-//! [`web`]site a client, a balancer, and servers.
+//! There are two other testbeds. The [`diamond`] has four routers between two hosts, and two paths;
+//! a [`web`]site a client, a balancer, and servers.
 //!
 //! Four rooms hold what measurements share: `network` has the namespaces, `traffic` the senders and
 //! receivers in them, `measure` the kernel's counters, and `harness` runs the measurements. Each

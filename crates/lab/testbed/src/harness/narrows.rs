@@ -101,8 +101,8 @@ impl Instance {
             .with_context(|| format!("narrows show --json does not list its ports: {text}"))
     }
 
-    /// Waits until it holds no packet, but not for long. Returns how many are missing in its balance
-    /// then.
+    /// Waits until it holds no packet, but not for long. Returns how many are missing in its
+    /// balance then.
     pub fn wait_for_rest(&self) -> Result<i64> {
         let deadline = Instant::now() + REST;
         loop {

@@ -9,8 +9,8 @@ use std::{env, fs};
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes one whose name is `prefix` and `tag`, after removing those with this prefix of processes
-    /// that have ended. A tag begins with the number of this process and a dash.
+    /// Makes one whose name is `prefix` and `tag`, after removing those with this prefix of
+    /// processes that have ended. A tag begins with the number of this process and a dash.
     pub(crate) fn make(prefix: &str, tag: &str) -> Result<Self> {
         let all = env::temp_dir();
         for entry in fs::read_dir(&all).into_iter().flatten().flatten() {

@@ -4,8 +4,8 @@
 //! nothing to do with the service that Debian's package brings.
 //!
 //! It is one process, so that it ends as a whole when it is killed. It ends a connection after as
-//! many requests as it is told, and says so in its answer: so clients come back to the balancer while
-//! they send requests.
+//! many requests as it is told, and says so in its answer: so clients come back to the balancer
+//! while they send requests.
 //!
 //! Non-goals: pages, TLS.
 
@@ -54,8 +54,8 @@ fn config(folder: &Path, listens: SocketAddrV4, requests: u32) -> String {
 }
 
 impl Nginx {
-    /// Starts one that listens at `address` of `namespace`, with its files in `folder`, which it makes
-    /// if it is not there. It ends a connection after so many requests.
+    /// Starts one that listens at `address` of `namespace`, with its files in `folder`, which it
+    /// makes if it is not there. It ends a connection after so many requests.
     pub fn start(
         namespace: &Namespace,
         folder: &Path,

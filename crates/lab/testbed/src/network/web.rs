@@ -7,7 +7,8 @@
 //!                    └── web4       10.7.0.14
 //! ```
 //!
-//! The servers answer the client themselves. What is at the balancer is up to whoever starts it there.
+//! The servers answer the client themselves. What is at the balancer is up to whoever starts it
+//! there.
 //!
 //! Principles: as with a [bed](crate::bed), *nothing outlives its owner*.
 //!
@@ -29,8 +30,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const PORT: &str = "eth0";
 /// The client's device, which is also the switch.
 pub const SWITCH: &str = "br0";
-/// The switch's end of the balancer's cable. A `veth` gets what a program at the other end sends back
-/// only if it has a program, too.
+/// The switch's end of the balancer's cable. A `veth` gets what a program at the other end sends
+/// back only if it has a program, too.
 pub const UPLINK: &str = "to1";
 /// What the client connects to.
 pub const SERVICE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 7, 0, 100), 80);

@@ -1,7 +1,7 @@
 //! The far end of a tunnel of IP in IP, where the kernel has no device for one.
 //!
-//! A raw socket gets the packets; what is in them goes through a cable of its own back into the same
-//! namespace, as a tunnel's device would deliver it.
+//! A raw socket gets the packets; what is in them goes through a cable of its own back into the
+//! same namespace, as a tunnel's device would deliver it.
 //!
 //! Non-goals: the way back; an inner packet of the other family.
 
@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_micros(100);
 /// The header that a raw socket of IPv4 leaves in front, without options; that of IPv6 leaves none.
 const OUTER_V4: usize = 20;
 
-/// Unpacks what arrives in `namespace` in packets of the family of `outer`, until it is dropped. The
-/// cable is called after the family.
+/// Unpacks what arrives in `namespace` in packets of the family of `outer`, until it is dropped.
+/// The cable is called after the family.
 pub fn ip_in_ip(namespace: &Namespace, outer: IpAddr) -> Result<Background<()>> {
     let is_v4 = outer.is_ipv4();
     let (family, protocol, skipped, ether_type, name): (_, _, _, u16, _) = if is_v4 {

@@ -16,8 +16,8 @@ const TIMEOUT_S: u64 = 10;
 pub struct Requests {
     /// All of them.
     pub sent: u64,
-    /// Those without an answer, because the connection could not be made, read or written, or took too
-    /// long; and those whose answer says that something is wrong.
+    /// Those without an answer, because the connection could not be made, read or written, or took
+    /// too long; and those whose answer says that something is wrong.
     pub failed: u64,
 }
 

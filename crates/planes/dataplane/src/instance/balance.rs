@@ -28,6 +28,8 @@ const SECOND: Nanos = Nanos::from_secs(1);
 /// The first wait for a neighbour that was asked for; each is twice as long as the one before, up
 /// to a second.
 const FIRST_LOOK: Nanos = Nanos::from_millis(20);
+/// How many servers without a way a message names.
+const NAMED: usize = 16;
 /// The longest IP packet.
 const MTU_MAX: u16 = u16::MAX;
 
@@ -229,7 +231,7 @@ impl Instance {
             Ok(()) => {
                 let lost = self.balance.lost();
                 let lost: Vec<String> = lost.map(|(ip, why)| format!("{ip}: {why}")).collect();
-                (!lost.is_empty()).then(|| format!("servers without a way: {}", lost.join("; ")))
+                (!lost.is_empty()).then(|| format!("servers without a way: {}", some_of(&lost)))
             }
         };
         if wrong != self.balance.told {
@@ -292,6 +294,28 @@ impl Instance {
     }
 }
 
+/// The first of `lost`, and how many more there are.
+fn some_of(lost: &[String]) -> String {
+    let (named, others) = lost.split_at(lost.len().min(NAMED));
+    match others.len() {
+        0 => named.join("; "),
+        others => format!("{}; and {others} more", named.join("; ")),
+    }
+}
+
 fn refused(why: &str) -> Reply {
     Reply { stderr: format!("narrows balance: {why}\n"), code: 1, ..Reply::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_about_thousands_of_servers_is_short() {
+        let lost = |count: u32| (0..count).map(|at| at.to_string()).collect::<Vec<_>>();
+        assert_eq!(some_of(&lost(2)), "0; 1");
+        assert!(some_of(&lost(16)).ends_with("; 15"));
+        assert!(some_of(&lost(4096)).ends_with("; 15; and 4080 more"));
+    }
 }

@@ -362,7 +362,7 @@ mod tests {
 
     /// Fails when the state changes. Then raise [`FORMAT`].
     #[test]
-    fn this_is_format_9() {
+    fn a_change_of_the_state_raises_the_format() {
         let expected = concat!(
             r#"{"stopped":9,"counted":[{"queues":[{"arrived":[1,60],"outward":{"received":[1,60],"#,
             r#""sent":[2,120],"copied":1,"dropped":{"limit":3}},"#,

@@ -1,5 +1,5 @@
-//! The balancer: Narrows at one port, with servers behind tunnels that the kernel unpacks. No end has
-//! been told to send shorter packets.
+//! The balancer: Narrows at one port, with servers behind tunnels that the kernel unpacks. No end
+//! has been told to send shorter packets.
 
 use super::{Lab, new_process};
 use crate::guest::Verdict::{self, Passed};
