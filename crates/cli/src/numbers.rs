@@ -63,8 +63,7 @@ const ENDLESS: [&str; 9] = [
 ];
 
 /// Options whose numbers size nothing, or are checked later, and why.
-const UNBOUNDED: [(&str, &str, &str); 6] = [
-    ("narrows run", "cores", "compared with the cores that the process may use"),
+const UNBOUNDED: [(&str, &str, &str); 5] = [
     ("narrows run", "dispatcher", "a priority that libxdp compares"),
     ("narrows import libreqos", "up", "a rate in the text of a policy"),
     ("narrows import libreqos", "down", "a rate in the text of a policy"),

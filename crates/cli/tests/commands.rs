@@ -216,11 +216,19 @@ fn output_that_cannot_be_written_is_an_error_and_no_panic() {
 
 #[test]
 fn cores_that_are_not_there_are_refused_before_the_ports_are_looked_at() {
-    for cores in ["1024", "0,1,1024", "4294967296", "18446744073709551615"] {
+    const NOT_HERE: &str = "--cores: this process may not run on core";
+    for (cores, code, why) in [
+        ("1024", 1, NOT_HERE),
+        ("0-1,1024", 1, NOT_HERE),
+        ("0-8191", 1, NOT_HERE),
+        ("4294967296", 2, "up to 8191"),
+        ("18446744073709551615", 2, "up to 8191"),
+        ("3-1", 2, "0,2-5"),
+    ] {
         let output = narrows(&["run", "--ports", "nrw-no-a,nrw-no-b", "--cores", cores]);
         let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("--cores: this process may not run on core"), "{said}");
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(why), "{said}");
     }
 }
 
