@@ -219,9 +219,7 @@ chaos-short: $(PROGRAMS)
 	else echo "SKIPPED: chaos needs root, for network namespaces"; fi
 
 # The inputs that are kept, once each; or half a minute of search for others, two at once on each core,
-# or a third of it. FUZZ= chooses some.
-FUZZ := accepted_plan control_answer control_request dissect escaping import kernel_word number policy_file sets \
-        sim_scenario tc_line upgrade_state
+# or a third of it. All targets; FUZZ= chooses some.
 fuzz: deps
 	@CARGO="$(CARGO)" fuzz/run 30 $(FUZZ)
 

@@ -70,6 +70,16 @@ fuzz_target!(|bytes: &[u8]| {
         Request::Balance { args } => {
             Services::default().run(&args, &Figures::default, Nanos::ZERO);
         }
+        Request::Health { servers } => {
+            let mut services = Services::default();
+            let text = "-A -t 192.0.2.1:80 -s rr\n-a -t 192.0.2.1:80 -r 10.0.0.1:80\n";
+            services.restore(text, Nanos::ZERO).expect("it is good");
+            let saved = services.save();
+            services.set_health(&servers, Nanos::ZERO);
+            assert_eq!(services.save(), saved, "health is in no file");
+            let again = Services::resume(services.state()).expect("its own state is good");
+            assert_eq!(again.state(), services.state());
+        }
         Request::RestoreServices { text } => {
             let _ = Services::default().restore(&text, Nanos::ZERO);
         }
