@@ -30,9 +30,10 @@ use std::process::ExitCode;
 /// With --port it joins nothing: it filters what arrives at one interface for this host itself.
 ///
 /// It needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and for all features also
-/// CAP_PERFMON (cake nat), CAP_IPC_LOCK (frames beyond `ulimit -l`) and CAP_SYS_NICE (priority).
-/// It drops all others before it joins the ports. Then it accesses only the directories of its
-/// policy and state files and the kernel's interface files (docs/guide.md, "What it may do").
+/// CAP_PERFMON (plane `xdp`, cake nat), CAP_IPC_LOCK (frames beyond `ulimit -l`) and CAP_SYS_NICE
+/// (priority). It drops all others before it joins the ports. Then it accesses only the directories
+/// of its policy and state files and the kernel's interface files (docs/guide.md, "What it may
+/// do").
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows run --ports eth1,eth2

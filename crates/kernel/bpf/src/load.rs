@@ -14,7 +14,9 @@ use std::sync::Once;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The process may not.
-    #[error("not permitted; loading BPF programs needs root, or CAP_BPF and CAP_NET_ADMIN")]
+    #[error(
+        "not permitted; loading BPF programs needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+    )]
     NotPermitted,
     /// The program calls a kernel function that is not there.
     #[error("this kernel has no {function} at the moment")]
@@ -72,6 +74,10 @@ fn judge(said: &str, error: libbpf_rs::Error) -> LoadError {
     }
     // Before the kind of error is checked: the verifier also returns EACCES.
     if let Some(reason) = verifier_s_reason(said) {
+        // Only without CAP_PERFMON (allow_ptr_leaks in kernel/bpf/verifier.c).
+        if reason.ends_with("pointer -= pointer prohibited") {
+            return LoadError::NotPermitted;
+        }
         return LoadError::Refused { reason: reason.to_owned() };
     }
     match error.kind() {
@@ -122,6 +128,8 @@ mod tests {
         let refused = judged(failed, EACCES);
         assert_eq!(refused.to_string(), "the kernel's verifier refuses it: R0 !read_ok");
         assert!(matches!(judged("libbpf: whatever", EINVAL), LoadError::Other(_)));
+        let without_perfmon = failed.replace("R0 !read_ok", "R0 pointer -= pointer prohibited");
+        assert!(matches!(judged(&without_perfmon, EACCES), LoadError::NotPermitted));
     }
 
     /// Compiles the program `source` with `arguments` and loads it, explained.

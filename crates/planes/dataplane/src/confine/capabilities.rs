@@ -14,7 +14,10 @@ pub(super) const KEPT: [(CapabilitySet, &str); 6] = [
     (CapabilitySet::NET_ADMIN, "bridges, promiscuous ports, offloads, attaching XDP programs"),
     (CapabilitySet::NET_RAW, "AF_XDP sockets"),
     (CapabilitySet::BPF, "loading XDP programs"),
-    (CapabilitySet::PERFMON, "loading the connection tracking look-up, for cake nat"),
+    (
+        CapabilitySet::PERFMON,
+        "loading the XDP plane's programs, and the connection tracking look-up for cake nat",
+    ),
     (CapabilitySet::IPC_LOCK, "frames are locked memory, whatever the limit of the shell"),
     (CapabilitySet::SYS_NICE, "workers go before all ordinary threads"),
 ];
