@@ -5,14 +5,13 @@
 //! says so only at its tracepoints; the tree's
 //! [totals](crate::tree::Totals::lost_behind) count it.
 //!
-//! Cost: a hash of the flow and three look-ups in arrays a frame, and the kernel's hand-over, on
+//! Cost: a hash of the flow and two look-ups in arrays a frame, and the kernel's hand-over, on
 //! the CPU where the frame arrives.
 //!
 //! Non-goals: CPUs' load, and where applications run.
 
 use crate::attach::Entry;
 use crate::load::{LoadError, explained, keep};
-use crate::maps::sums_in;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut};
 use std::hash::{BuildHasher, RandomState};
@@ -34,8 +33,8 @@ const QUEUE: u32 = 2048;
 /// The program, and the queues of its CPUs.
 pub(crate) struct ReceiveOn {
     program: OwnedFd,
-    count: usize,
-    handed_over: MapHandle,
+    #[cfg(test)]
+    list: MapHandle,
     /// An entry of the map ends with its last user.
     _cpus: MapHandle,
     /// The programs at tracepoints.
@@ -113,8 +112,8 @@ impl ReceiveOn {
         }
         let attached = |link: Result<Link, libbpf_rs::Error>| link.map_err(LoadError::Other);
         Ok(Self {
-            count: cpus.len(),
-            handed_over: handle(&loaded.maps.handed_over)?,
+            #[cfg(test)]
+            list: handle(&loaded.maps.list)?,
             _cpus: handle(&loaded.maps.cpus)?,
             _links: [
                 attached(loaded.progs.queue_full.attach())?,
@@ -127,15 +126,6 @@ impl ReceiveOn {
     /// The program.
     pub(crate) fn program(&self) -> BorrowedFd<'_> {
         self.program.as_fd()
-    }
-
-    /// How many frames went to each CPU of the list.
-    ///
-    /// # Errors
-    /// If the kernel does not say.
-    pub(crate) fn handed_over(&self) -> Result<Vec<u64>, libbpf_rs::Error> {
-        let count = |at| sums_in::<1>(&self.handed_over, at as u32).map(|[frames]| frames);
-        (0..self.count).map(count).collect()
     }
 }
 

@@ -820,14 +820,6 @@ impl Tree {
         Ok(())
     }
 
-    /// How many frames were handed to each of the CPUs on which is [received](Self::receive_on).
-    ///
-    /// # Errors
-    /// If the kernel does not say.
-    pub fn handed_over(&self) -> Result<Vec<u64>, libbpf_rs::Error> {
-        self.receive_on.as_ref().map_or(Ok(Vec::new()), ReceiveOn::handed_over)
-    }
-
     /// Whether a balancer is in front of it.
     pub fn is_balanced(&self) -> bool {
         self.balancer.is_some()

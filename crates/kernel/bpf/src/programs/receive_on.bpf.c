@@ -19,7 +19,7 @@
 #include "siphash.h"
 #include "totals.h"
 
-/* As many CPUs as a list may have. A power of two. */
+/* As many CPUs as a list may have. */
 #define LIST_MAX 1024
 
 const volatile __u64 flow_key[2];
@@ -44,14 +44,6 @@ struct {
 	__type(value, __u32);
 } list SEC(".maps");
 
-/* How many frames went to each of the list. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, LIST_MAX);
-	__type(key, __u32);
-	__type(value, __u64);
-} handed_over SEC(".maps");
-
 /* The flow of a packet. Fragments have no ports, so those of a packet stay together. */
 static __always_inline __u64 flow_hash(const struct packet *packet)
 {
@@ -72,16 +64,12 @@ int receive_on(struct xdp_md *ctx)
 {
 	struct packet packet = {};
 	__u32 at, *cpu;
-	__u64 *count;
 
 	read_packet(ctx, &packet, 1);
 	at = (flow_hash(&packet) >> 32) * cpu_count >> 32;
 	cpu = bpf_map_lookup_elem(&list, &at);
 	if (!cpu)
 		return XDP_PASS;
-	count = bpf_map_lookup_elem(&handed_over, &at);
-	if (count)
-		*count += 1;
 	return bpf_redirect_map(&cpus, *cpu, XDP_PASS);
 }
 
