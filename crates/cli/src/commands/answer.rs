@@ -38,11 +38,7 @@ pub(super) fn ask(client: &Client, request: &Request) -> anyhow::Result<Outcome>
 
 /// The outcome of a command, of which an instance has said `answer`.
 pub(super) fn outcome(answer: Answer) -> anyhow::Result<Outcome> {
-    match answer {
-        Answer::Tc { stdout, stderr, code } => Ok(Outcome { stdout, stderr, code }),
-        Answer::Refused(reason) => bail!("{reason}"),
-        other => bail!("the instance gave an unexpected answer: {other:?}"),
-    }
+    answer.outcome().map_err(anyhow::Error::msg)
 }
 
 /// The text of `file`, or of standard input if it is "-" or none; at most `limit_mib` MiB.

@@ -181,6 +181,20 @@ pub enum Answer {
     Refused(String),
 }
 
+impl Answer {
+    /// What a command came to, if this is the answer to one.
+    ///
+    /// # Errors
+    /// Why the instance refuses, or that this is another answer.
+    pub fn outcome(self) -> Result<Outcome, String> {
+        match self {
+            Self::Tc { stdout, stderr, code } => Ok(Outcome { stdout, stderr, code }),
+            Self::Refused(reason) => Err(reason),
+            other => Err(format!("the instance gave an unexpected answer: {other:?}")),
+        }
+    }
+}
+
 impl From<Outcome> for Answer {
     fn from(Outcome { stdout, stderr, code }: Outcome) -> Self {
         Self::Tc { stdout, stderr, code }

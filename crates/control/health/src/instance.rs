@@ -3,7 +3,8 @@
 use crate::rise_fall::Member;
 use crate::way::Tunnel;
 use narrows_balance::{Health, Protocol, ServerId, ServiceId};
-use narrows_control::{Answer, Client, Request};
+use narrows_control::{Client, Request};
+use narrows_tc::Outcome;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -81,14 +82,9 @@ pub(crate) fn tell(client: &Client, edits: &[Edit]) -> Result<Vec<String>, Strin
 
 /// What the instance answers to a command, and why it failed if it did.
 fn ask(client: &Client, request: &Request) -> Result<(String, Option<String>), String> {
-    match client.ask(request) {
-        Ok(Answer::Tc { stdout, stderr, code }) => {
-            Ok((stdout, (code != 0).then(|| stderr.trim_end().to_owned())))
-        }
-        Ok(Answer::Refused(why)) => Err(why),
-        Ok(other) => Err(format!("the instance gave an unexpected answer: {other:?}")),
-        Err(error) => Err(error.to_string()),
-    }
+    let Outcome { stdout, stderr, code } =
+        client.ask(request).map_err(|error| error.to_string())?.outcome()?;
+    Ok((stdout, (code != 0).then(|| stderr.trim_end().to_owned())))
 }
 
 /// A protocol by its name in listings.
