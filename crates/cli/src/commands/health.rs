@@ -17,8 +17,11 @@ const FILE_MAX_MIB: u64 = 1;
 /// to others, and it comes back as soon as it is well. If all servers of a service fail, the one
 /// that failed last stays. It runs until it is stopped, and leaves servers as they are then.
 ///
-/// Without FILE it opens a connection to each server of a TCP service, at the server's own address
-/// and the service's port, every 2 s. FILE says more: a line for a service, with
+/// A check goes the way of clients' packets: to the service's address, in the server's tunnel,
+/// through the port. So it also fails where a server lacks the address, or does not unpack.
+///
+/// Without FILE it opens a connection to each server of a TCP service, every 2 s. FILE says more: a
+/// line for a service, with
 ///
 ///   -t ADDRESS:PORT, -u ADDRESS:PORT   the service, as `narrows balance` names it
 ///   --tcp                              a connection opens (default of TCP services)
@@ -29,6 +32,7 @@ const FILE_MAX_MIB: u64 = 1;
 ///                                      an ICMP error
 ///   --none                             no check
 ///   --port P                           another port than that of the service
+///   --direct                           the server is asked at its own address, without a tunnel
 ///   --interval 2s --timeout 1s         how often; how long an answer may take
 ///   --rise 2 --fall 3                  passed or failed checks in a row that bring a server back
 ///                                      or take it out
@@ -36,7 +40,8 @@ const FILE_MAX_MIB: u64 = 1;
 /// Exit codes: 0; 1 for a file that is refused, and with --once if a server fails or has
 /// no way.
 ///
-/// Run it on the balancer, as the instance's user or as root. See docs/balance.md.
+/// Run it on the balancer, as root, or as the instance's user with CAP_NET_RAW. See
+/// docs/balance.md.
 ///
 /// Examples:
 ///
@@ -57,7 +62,8 @@ pub struct Health {
     #[arg(long, value_name = "PORT", value_delimiter = ',')]
     ports: Vec<String>,
 
-    /// Ask each server once, look at the way to it, print what was found, and change nothing.
+    /// Ask each server once, try how long packets to it may be, print what was found, and change
+    /// nothing.
     #[arg(long)]
     once: bool,
 

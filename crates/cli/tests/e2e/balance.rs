@@ -11,11 +11,14 @@ use narrows_testbed::{Testbed, serve};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 pub const VIP: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 100);
+pub const VIP6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
+/// The first server's, after [`Farm::add_ipv6`].
+pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x11);
 pub const PORT: u16 = 80;
 pub const SERVERS: u8 = 4;
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -66,6 +69,22 @@ impl Farm {
         let farm = Self { _receiver: receiver, bed };
         (1..=SERVERS).for_each(|number| farm.serve(number));
         farm
+    }
+
+    /// Has IPv6, too, with a service's address at the first server.
+    pub fn add_ipv6(&self) {
+        let (client, servers) = (self.bed.client(), self.bed.server());
+        for (namespace, device, address) in [
+            (client, "br0", "fd00::1/64".to_owned()),
+            (self.bed.shaper(), PORT_A, "fd00::9/64".to_owned()),
+            (servers, "s1", format!("{SERVER6}/64")),
+            (servers, "lo", format!("{VIP6}/128")),
+        ] {
+            namespace.set(&format!("ipv6/conf/{device}/disable_ipv6"), "0").unwrap();
+            ip(namespace, &format!("addr add {address} dev {device} nodad"));
+        }
+        ip(self.bed.shaper(), &format!("addr add {VIP6}/128 dev {PORT_A} nodad"));
+        servers.set("ipv6/conf/default/disable_ipv6", "0").unwrap();
     }
 
     /// The server `number` answers each byte with its number.

@@ -1,14 +1,12 @@
 //! Clients of a balancer whose packets do not fit into the tunnel to their server: they find out
 //! what fits, and nobody has to lower an MSS.
 
-use crate::balance::{Farm, PATIENCE, VIP, server_ip};
+use crate::balance::{Farm, PATIENCE, SERVER6, VIP, VIP6, server_ip};
 use crate::setup::{ip, narrows, show, turn_to_count};
-use narrows_testbed::bed::PORT_A;
 use narrows_testbed::unpack;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
-const VIP6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100);
 /// No other server listens there.
 const PORT: u16 = 8080;
 /// Many full packets.
@@ -45,20 +43,10 @@ fn upload(farm: &Farm, service: SocketAddr) -> usize {
 fn a_client_uploads_through_a_tunnel_without_a_lower_mss() {
     let Some(_turn) = turn_to_count() else { return };
     let farm = Farm::up();
+    farm.add_ipv6();
     let (client, servers) = (farm.bed.client(), farm.bed.server());
-    for (namespace, device, address) in [
-        (client, "br0", "fd00::1/64"),
-        (farm.bed.shaper(), PORT_A, "fd00::9/64"),
-        (servers, "s1", "fd00::11/64"),
-        (servers, "lo", "fd00::100/128"),
-    ] {
-        namespace.set(&format!("ipv6/conf/{device}/disable_ipv6"), "0").unwrap();
-        ip(namespace, &format!("addr add {address} dev {device} nodad"));
-    }
-    ip(farm.bed.shaper(), &format!("addr add {VIP6}/128 dev {PORT_A} nodad"));
-    servers.set("ipv6/conf/default/disable_ipv6", "0").unwrap();
     let server4: IpAddr = server_ip(1).parse().unwrap();
-    let server6: IpAddr = "fd00::11".parse().unwrap();
+    let server6 = SERVER6.into();
     let _unpack = [server4, server6].map(|server| unpack::ip_in_ip(servers, server).unwrap());
     let _instance = farm.start(&[]);
     let services = [(VIP.into(), server4, 1480), (VIP6.into(), server6, 1460)];

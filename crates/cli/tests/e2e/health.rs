@@ -1,19 +1,19 @@
 //! `narrows health` beside a balancer: servers that stop to answer, and come back.
 
-use crate::balance::{Farm, PATIENCE, PORT, SERVERS, VIP, server_ip, servers_of};
+use crate::balance::{Farm, PATIENCE, PORT, SERVER6, SERVERS, VIP, VIP6, server_ip, servers_of};
 use crate::setup::{NARROWS, Scratch, complaint, narrows, turn_to_count, wait_until};
 use narrows_testbed::collect::Collector;
 use narrows_testbed::process::Process;
-use narrows_testbed::serve;
+use narrows_testbed::{serve, unpack};
 use rustix::net::{Shutdown, shutdown};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::net::{SocketAddrV4, TcpListener};
+use std::net::{IpAddr, SocketAddr, SocketAddrV4, TcpListener};
 use std::thread::{self, JoinHandle};
 
 /// A server takes a second and a half to go, and one to come back.
-const CHECKS: &str = "--interval 500ms --timeout 500ms --rise 2 --fall 3";
+const CHECKS: &str = "--direct --interval 500ms --timeout 500ms --rise 2 --fall 3";
 
 /// The process that a server's health depends on: it listens at the server's own address.
 struct Daemon {
@@ -171,15 +171,16 @@ fn one_look_at_all_servers_prints_ways_and_answers_and_changes_nothing() {
     farm.balance("add -u 198.18.0.100:53 -s mh");
     farm.balance(&format!("add -u 198.18.0.100:53 -r {} -i", server_ip(1)));
     let mut daemons = Daemon::start_all(&farm);
-    let output = narrows(&farm.bed, &["health", "--once"]);
+    let file = Scratch::new("checks", &format!("-t {VIP}:{PORT} --direct\n"));
+    let output = narrows(&farm.bed, &["health", "--once", file.path()]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", complaint(&output));
     assert_eq!(text.matches(" passed in ").count(), 4, "{text}");
-    assert_eq!(text.matches("packets of up to 1500 bytes").count(), 4, "{text}");
-    assert!(text.contains("not checked, packets of up to 1480 bytes"), "in a tunnel\n{text}");
+    assert_eq!(text.matches("packets of up to 1500 bytes arrive").count(), 4, "{text}");
+    assert!(text.contains("not checked, packets of up to 1480 bytes\n"), "in a tunnel\n{text}");
     assert!(text.contains("UDP 198.18.0.100:53: not checked: no server answers"), "{text}");
     drop(daemons.pop());
-    let output = narrows(&farm.bed, &["health", "--once", "--json"]);
+    let output = narrows(&farm.bed, &["health", "--once", "--json", file.path()]);
     assert_eq!(output.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let server = &report["services"][0]["servers"][3];
@@ -188,9 +189,55 @@ fn one_look_at_all_servers_prints_ways_and_answers_and_changes_nothing() {
     // No route leads to it, and nothing else keeps it from being well.
     farm.balance("add -u 198.18.0.100:53 -r 203.0.113.1 -i");
     daemons.push(Daemon::start(&farm, SERVERS));
-    let output = narrows(&farm.bed, &["health", "--once"]);
+    let output = narrows(&farm.bed, &["health", "--once", file.path()]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
     assert!(text.contains("NO WAY: there is no route to it: ip route add"), "{text}");
     assert_eq!(down(&farm), [].into());
+}
+
+/// Servers behind tunnels of either family, and one beside the balancer.
+#[test]
+fn a_check_goes_the_way_of_clients_packets() {
+    let Some(_turn) = turn_to_count() else { return };
+    let farm = Farm::up();
+    farm.add_ipv6();
+    let servers = farm.bed.server();
+    let [outer4, outer6] = [server_ip(1), SERVER6.to_string()];
+    let unpack = |outer: &str| unpack::ip_in_ip(servers, outer.parse().unwrap()).unwrap();
+    let unpacking = [&outer4, &outer6].map(|outer| unpack(outer));
+    let services = [IpAddr::from(VIP), VIP6.into()].map(|vip| SocketAddr::new(vip, 8080));
+    let listen = |at| servers.enter(|| Ok(TcpListener::bind(at)?)).unwrap();
+    let listeners = services.map(listen);
+    let _instance = farm.start(&[]);
+    farm.serve_all("-s mh");
+    for (service, outer) in services.iter().zip([&outer4, &outer6]) {
+        farm.balance(&format!("add -t {service} -s mh"));
+        farm.balance(&format!("add -t {service} -r {outer} -i"));
+    }
+    let look = || {
+        let output = narrows(&farm.bed, &["health", "--once"]);
+        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+    };
+    // A neighbour of IPv6 may take some seconds, until the bridge knows which groups it has joined.
+    wait_until("well: all servers", PATIENCE, || look().0);
+    let (_, text) = look();
+    assert_eq!(text.matches(" passed in ").count(), 6, "{text}");
+    assert_eq!(text.matches("packets of up to 1500 bytes arrive").count(), 4, "{text}");
+    assert_eq!(text.matches("packets of up to 1480 bytes arrive").count(), 1, "{text}");
+    assert_eq!(text.matches("packets of up to 1460 bytes arrive").count(), 1, "{text}");
+
+    // Nobody listens at the service's address, whoever does at the server's own.
+    drop(listeners);
+    let (is_good, text) = look();
+    assert!(!is_good);
+    assert_eq!(text.matches("FAILED: Connection refused").count(), 2, "{text}");
+
+    // The servers do not unpack: they say so, or nothing.
+    drop(unpacking);
+    let (is_good, text) = look();
+    assert!(!is_good);
+    assert_eq!(text.matches("FAILED: ").count(), 2, "{text}");
+    assert!(!text.contains("1480 bytes arrive"), "{text}");
+    println!("{text}");
 }

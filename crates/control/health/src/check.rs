@@ -13,6 +13,9 @@ pub struct Check {
     pub probe: Probe,
     /// The port of the server that is asked.
     pub port: u16,
+    /// Whether it is asked at its own address, by the kernel's routes. Otherwise the check goes the
+    /// way of clients' packets: to the service's address, in the server's tunnel.
+    pub is_direct: bool,
     /// The time between two probes of a server, from start to start.
     pub interval: Duration,
     /// How long an answer may take; no longer than `interval`.
@@ -25,6 +28,7 @@ pub struct Check {
 pub const DEFAULT: Check = Check {
     probe: Probe::Tcp,
     port: 0,
+    is_direct: false,
     interval: Duration::from_secs(2),
     timeout: Duration::from_secs(1),
     thresholds: Thresholds { rise: 2, fall: 3 },

@@ -126,6 +126,7 @@ struct Line {
     status: Option<RangeInclusive<u16>>,
     data: Option<Vec<u8>>,
     port: Option<u16>,
+    direct: Option<()>,
     interval: Option<Duration>,
     timeout: Option<Duration>,
     rise: Option<u32>,
@@ -167,6 +168,7 @@ impl Line {
                     let port = number(word, value("a port")?, 1..=u16::MAX)?;
                     once(&mut line.port, word, port)?;
                 }
+                "--direct" => once(&mut line.direct, word, ())?,
                 "--interval" => {
                     let time = time(value("a time, as 2s")?)?;
                     if !INTERVAL.contains(&time) {
@@ -230,6 +232,7 @@ impl Line {
             }
         };
         let is_scheduled = self.port.is_some()
+            || self.direct.is_some()
             || self.interval.or(self.timeout).is_some()
             || self.rise.or(self.fall).is_some();
         for (is_said, words, belongs) in [
@@ -266,7 +269,8 @@ impl Line {
         let mut thresholds = DEFAULT.thresholds;
         thresholds.rise = self.rise.unwrap_or(thresholds.rise);
         thresholds.fall = self.fall.unwrap_or(thresholds.fall);
-        Ok((service, Some(Check { probe, port, interval, timeout, thresholds })))
+        let is_direct = self.direct.is_some();
+        Ok((service, Some(Check { probe, port, is_direct, interval, timeout, thresholds })))
     }
 }
 
@@ -354,7 +358,7 @@ mod tests {
     fn a_line_says_how_servers_are_asked() {
         let http = check(
             "-t 192.0.2.1:80 --http /health?full --host www.example.net --status 200-299 \
-             --port 8080 --interval 5s --timeout 500ms --rise 4 --fall 1  # all of it",
+             --port 8080 --direct --interval 5s --timeout 500ms --rise 4 --fall 1  # all of it",
         );
         let probe = Probe::Http(HttpRequest {
             path: "/health?full".parse().unwrap(),
@@ -366,6 +370,7 @@ mod tests {
             Check {
                 probe,
                 port: 8080,
+                is_direct: true,
                 interval: Duration::from_secs(5),
                 timeout: Duration::from_millis(500),
                 thresholds: crate::Thresholds { rise: 4, fall: 1 },
@@ -416,6 +421,8 @@ mod tests {
             ("-t 192.0.2.1:80 --timeout 3s", "to the interval, 2s"),
             ("-t 192.0.2.1:80 --fall 0", "from 1 to 100"),
             ("-t 192.0.2.1:80 --none --port 3", "stands alone"),
+            ("-t 192.0.2.1:80 --none --direct", "stands alone"),
+            ("-t 192.0.2.1:80 --direct --direct", "say it once"),
             ("-t 192.0.2.1:80 --https /", "--port P"),
             ("-t 192.0.2.1:80 'a", "quote"),
             ("-t 192.0.2.1:80 --wait", "unknown word"),

@@ -44,14 +44,6 @@ impl Service {
     }
 }
 
-/// The servers of each service of the instance.
-///
-/// # Errors
-/// If it does not say.
-pub(crate) fn list(client: &Client) -> Result<Listed, String> {
-    Ok(listed(services(client)?))
-}
-
 /// The services of the instance.
 ///
 /// # Errors
@@ -100,10 +92,11 @@ fn read(json: &str) -> Result<Vec<Service>, String> {
         .map_err(|error| format!("the instance does not list its services: {error}"))
 }
 
-fn listed(services: Vec<Service>) -> Listed {
-    let listed = services.into_iter().map(|service| {
+/// The servers of each of `services`.
+pub(crate) fn listed(services: &[Service]) -> Listed {
+    let listed = services.iter().map(|service| {
         let id = service.id();
-        let servers = service.servers.into_iter().map(|server| (server.address, server.member));
+        let servers = service.servers.iter().map(|server| (server.address, server.member));
         (id, servers.collect())
     });
     listed.collect()
@@ -129,7 +122,7 @@ mod tests {
         run("add -u [2001:db8::1]:53 -s rr");
         run("add -u [2001:db8::1]:53 -r 2001:db8::2");
         run("edit -u [2001:db8::1]:53 -r 2001:db8::2 --down");
-        let listed = listed(read(&run("list -j")).unwrap());
+        let listed = listed(&read(&run("list -j")).unwrap());
         let of = |service: &str, protocol| &listed[&ServiceId::read(protocol, service).unwrap()];
         let first = of("192.0.2.1:80", Protocol::Tcp);
         assert_eq!(first[&IpAddr::from([10, 0, 0, 1])], Member { weight: 7, health: Health::Up });

@@ -11,15 +11,19 @@
 //! server. What fails for a reason of this machine (no descriptors, a firewall) says nothing about
 //! a server.
 //!
+//! A check goes the way of clients' packets, so that it fails where they would be lost.
+//!
 //! *Non-goals.* Weights and the list of servers: they are the operator's. TLS, and what a page
-//! says. A check of the way that packets take to a server: it goes to the server's own address.
+//! says.
 //!
 //! Source: the words are those of HAProxy's `rise`, `fall`, `inter`, and of `ipvsadm(8)`.
 
 mod check;
+mod client_path;
 mod config;
 mod instance;
 mod monitor;
+mod network;
 mod once;
 mod probe;
 mod rise_fall;
@@ -38,6 +42,9 @@ pub enum HealthError {
     /// The runtime cannot start.
     #[error("cannot start: {0}")]
     Start(std::io::Error),
+    /// Answers to checks cannot be received.
+    #[error("{0}: run it as root or with CAP_NET_RAW, or say --direct for each service")]
+    Answers(narrows_link::LinkError),
     /// The kernel does not say how servers are reached.
     #[error(transparent)]
     Way(#[from] narrows_link::LinkError),

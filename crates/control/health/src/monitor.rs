@@ -8,17 +8,21 @@
 
 use crate::HealthError;
 use crate::check::Check;
+use crate::client_path::Answers;
 use crate::config::{Config, named};
 use crate::instance::{self, Edit, Listed};
+use crate::network::{Known, Network};
 use crate::probe::{Outcome, ask};
 use crate::rise_fall::{Member, Servers};
 use crate::task::Task;
+use crate::way::Lookout;
 use narrows_balance::{Health, ServerId, ServiceId};
 use narrows_control::Client;
+use narrows_link::LinkError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Sender, channel};
@@ -45,7 +49,12 @@ struct Said {
     /// What it refuses of what it was told.
     refused: Vec<String>,
     listed: Listed,
+    /// What the kernel says of the network.
+    known: Result<Known, LinkError>,
 }
+
+/// What finds the instance.
+type Find = dyn Fn() -> Result<Client, String> + Send + Sync;
 
 /// Checks the servers of the instance that `find` finds, until the process ends.
 ///
@@ -59,8 +68,7 @@ where
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_io().enable_time().max_blocking_threads(1);
     let runtime = runtime.build().map_err(HealthError::Start)?;
-    runtime.block_on(watch(config, Arc::new(find)));
-    Ok(())
+    runtime.block_on(watch(config, Arc::new(find)))
 }
 
 /// Each probe under way takes a descriptor: as many as this process may have.
@@ -75,9 +83,20 @@ pub(crate) fn take_descriptors() {
     }
 }
 
-async fn watch(config: Config, find: Arc<dyn Fn() -> Result<Client, String> + Send + Sync>) {
+/// Begins to receive answers, and says if that is not possible: checks of servers' own addresses
+/// need none of them.
+pub(crate) fn receive() -> Network {
+    Network::new(Answers::open().map_err(|error| {
+        log::error!("{error}");
+        error.to_string()
+    }))
+}
+
+async fn watch(config: Config, find: Arc<Find>) -> Result<(), HealthError> {
     let (events, mut next) = channel(RESULTS);
-    let mut monitor = Monitor::new(config, events.clone());
+    let network = receive();
+    let lookout = Arc::new(Mutex::new(Lookout::default()));
+    let mut monitor = Monitor::new(config, events.clone(), network);
     let mut due = Instant::now();
     let mut is_asking = false;
     loop {
@@ -85,8 +104,10 @@ async fn watch(config: Config, find: Arc<dyn Fn() -> Result<Client, String> + Se
             is_asking = true;
             due = Instant::now() + LIST_EVERY;
             let (find, events, edits) = (Arc::clone(&find), events.clone(), monitor.edits());
+            let lookout = Arc::clone(&lookout);
             tokio::task::spawn_blocking(move || {
-                let said = talk(&*find, &edits);
+                let mut lookout = lookout.lock().unwrap_or_else(PoisonError::into_inner);
+                let said = talk(&*find, &edits, &mut lookout);
                 let _ = events.blocking_send(Event::Said(said));
             });
         }
@@ -114,17 +135,21 @@ async fn watch(config: Config, find: Arc<dyn Fn() -> Result<Client, String> + Se
     }
 }
 
-/// Tells the instance of `edits`, and asks for its services then.
-fn talk(find: &dyn Fn() -> Result<Client, String>, edits: &[Edit]) -> Result<Said, String> {
+/// Tells the instance of `edits`, and asks for its services then, and the kernel for the ways to
+/// their servers.
+fn talk(find: &Find, edits: &[Edit], lookout: &mut Lookout) -> Result<Said, String> {
     let client = find()?;
     let refused = instance::tell(&client, edits)?;
-    Ok(Said { refused, listed: instance::list(&client)? })
+    let services = instance::services(&client)?;
+    let known = lookout.know(&client, &services);
+    Ok(Said { refused, listed: instance::listed(&services), known })
 }
 
 /// What is known of all services.
 struct Monitor {
     config: Config,
     events: Sender<Event>,
+    network: Arc<Network>,
     services: BTreeMap<ServiceId, Watched>,
     /// Services that are not checked, which was said.
     unchecked: BTreeSet<ServiceId>,
@@ -150,10 +175,11 @@ struct Watched {
 }
 
 impl Monitor {
-    const fn new(config: Config, events: Sender<Event>) -> Self {
+    fn new(config: Config, events: Sender<Event>, network: Network) -> Self {
         Self {
             config,
             events,
+            network: Arc::new(network),
             services: BTreeMap::new(),
             unchecked: BTreeSet::new(),
             listed: BTreeMap::new(),
@@ -201,7 +227,15 @@ impl Monitor {
     /// Follows what the instance says. Whether it has to be told something at once.
     fn follow(&mut self, said: Result<Said, String>) -> bool {
         let (trouble, listed) = match said {
-            Ok(Said { refused, listed }) => (refused.into_iter().next(), Some(listed)),
+            Ok(Said { refused, listed, known }) => {
+                let mut trouble = refused.into_iter().next();
+                match known {
+                    Ok(known) => self.network.follow(known),
+                    // What was known before is still believed.
+                    Err(error) => trouble = trouble.or(Some(error.to_string())),
+                }
+                (trouble, Some(listed))
+            }
             Err(why) => (Some(why), None),
         };
         let is_first = self.trouble.is_none();
@@ -239,7 +273,7 @@ impl Monitor {
                 }
             }
             let Some(watched) = self.services.get_mut(service) else { continue };
-            watched.follow(*service, members, &self.events, &mut self.begun);
+            watched.follow(*service, members, (&self.events, &self.network), &mut self.begun);
         }
     }
 
@@ -270,7 +304,7 @@ impl Watched {
         &mut self,
         service: ServiceId,
         members: &BTreeMap<IpAddr, Member>,
-        events: &Sender<Event>,
+        (events, network): (&Sender<Event>, &Arc<Network>),
         begun: &mut u64,
     ) {
         self.servers.follow(members);
@@ -285,7 +319,8 @@ impl Watched {
             self.said.insert(*server, member.health);
             let first = Instant::now() + spread(self.check.interval, *begun);
             *begun += 1;
-            let probes = probe(service, *server, self.check.clone(), first, events.clone());
+            let (check, network) = (self.check.clone(), Arc::clone(network));
+            let probes = probe((service, *server), check, first, events.clone(), network);
             self.probing.insert(*server, Task::spawn(probes));
         }
         self.say(service);
@@ -333,17 +368,17 @@ fn spread(interval: Duration, begun: u64) -> Duration {
 
 /// Asks `server` from `first` on, at the interval of `check`, and reports what came of it.
 async fn probe(
-    service: ServiceId,
-    server: IpAddr,
+    (service, server): (ServiceId, IpAddr),
     check: Check,
     first: Instant,
     events: Sender<Event>,
+    network: Arc<Network>,
 ) {
     let mut ticks = interval_at(first, check.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let outcome = ask(&check, server).await;
+        let outcome = ask(&check, network.to(&check, service, server)).await;
         if events.send(Event::Result(service, server, outcome)).await.is_err() {
             return;
         }
@@ -376,7 +411,7 @@ mod tests {
     }
 
     fn said(listed: Listed) -> Result<Said, String> {
-        Ok(Said { refused: Vec::new(), listed })
+        Ok(Said { refused: Vec::new(), listed, known: Ok(Known::default()) })
     }
 
     /// Runs `test` with a monitor whose servers are never really asked.
@@ -384,7 +419,8 @@ mod tests {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (events, _results): (_, Receiver<Event>) = channel(1);
-            test(&mut Monitor::new(Config::default(), events));
+            let network = Network::new(Err("no answers in tests".into()));
+            test(&mut Monitor::new(Config::default(), events, network));
         });
     }
 
@@ -461,7 +497,11 @@ mod tests {
             fail(monitor, 1);
             let refused = vec!["no".to_owned()];
             let listed_now = listed(&[(1, Up), (2, Up)]);
-            assert!(!monitor.follow(Ok(Said { refused, listed: listed_now })));
+            assert!(!monitor.follow(Ok(Said {
+                refused,
+                listed: listed_now,
+                known: Ok(Known::default())
+            })));
             assert!(!monitor.is_reached());
             monitor.follow(said(Listed::new()));
             assert!(!monitor.learn(service(), server(2), Outcome::Failed("late".into())));

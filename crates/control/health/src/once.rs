@@ -3,20 +3,26 @@
 
 use crate::HealthError;
 use crate::check::Check;
+use crate::client_path::{FullSize, full_size};
 use crate::config::{Config, named};
 use crate::instance;
-use crate::monitor::take_descriptors;
-use crate::probe::{Outcome, ask};
-use crate::way::{Way, Ways};
+use crate::monitor::{receive, take_descriptors};
+use crate::network::Network;
+use crate::probe::{Outcome, To, ask};
+use crate::way::{Lookout, Way};
 use narrows_balance::{Health, ServiceId};
 use narrows_control::Client;
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+
+/// How long an echo of a packet may take.
+const ECHO_WITHIN: Duration = Duration::from_secs(1);
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
@@ -65,58 +71,96 @@ pub fn once(config: &Config, client: &Client) -> Result<Report, HealthError> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build();
     let runtime = runtime.map_err(HealthError::Start)?;
     let listed = instance::services(client).map_err(HealthError::Instance)?;
-    let checks: Vec<_> = listed.iter().map(|service| config.check(service.id())).collect();
-    let mut answers = runtime.block_on(async {
-        let mut asked: Vec<Option<JoinHandle<Answer>>> = Vec::new();
-        for (service, check) in listed.iter().zip(&checks) {
-            let ask = |server: &instance::Server| {
-                let (check, server) = (check.as_ref().ok()?.clone(), server.address);
-                Some(tokio::spawn(answer(check, server)))
+    let known = Lookout::default().know(client, &listed)?;
+    let ways = known.ways.clone();
+    runtime.block_on(async {
+        let network = receive();
+        network.follow(known);
+        let network = Arc::new(network);
+        let mut number = 0;
+        let mut asked: Vec<Vec<JoinHandle<ServerReport>>> = Vec::new();
+        for service in &listed {
+            let id = service.id();
+            let check = config.check(id).ok();
+            let look = |server: &instance::Server| {
+                number += 1;
+                let way = ways.to(server.address, server.tunnel);
+                let (server, health) = (server.address, server.member.health);
+                tokio::spawn(look(
+                    id,
+                    (server, health, way),
+                    check.clone(),
+                    (Arc::clone(&network), number),
+                ))
             };
-            asked.extend(service.servers.iter().map(ask));
+            asked.push(service.servers.iter().map(look).collect());
         }
-        let mut answers = Vec::new();
-        for answer in asked {
-            answers.push(match answer {
-                Some(answer) => answer.await.ok(),
-                None => None,
+        let mut services = Vec::new();
+        for (service, asked) in listed.iter().zip(asked) {
+            let id = service.id();
+            let mut servers = Vec::new();
+            for server in asked {
+                servers.extend(server.await.ok());
+            }
+            services.push(ServiceReport {
+                id,
+                protocol: id.protocol.name().to_lowercase(),
+                address: id.address,
+                port: id.port,
+                unchecked: config.check(id).err().map(|why| why.to_string()),
+                servers,
             });
         }
-        answers.into_iter()
-    });
-    // Neighbours are known now: servers were asked, and the instance asks for those of all servers.
-    let servers = listed.iter().flat_map(|service| &service.servers);
-    let servers: BTreeSet<IpAddr> = servers.map(|server| server.address).collect();
-    let port = client.ports.first().map_or("", String::as_str);
-    let ways = Ways::read(port, servers)?;
-    let services = listed.iter().zip(checks).map(|(service, check)| {
-        let id = service.id();
-        let servers = service.servers.iter().map(|server| ServerReport {
-            address: server.address,
-            health: server.member.health,
-            way: ways.to(server.address, server.tunnel),
-            answer: answers.next().flatten(),
-        });
-        ServiceReport {
-            id,
-            protocol: id.protocol.name().to_lowercase(),
-            address: id.address,
-            port: id.port,
-            unchecked: check.err().map(|why| why.to_string()),
-            servers: servers.collect(),
+        Ok(Report { services })
+    })
+}
+
+/// Asks a server, and looks at the way to it. `number` is its own.
+async fn look(
+    service: ServiceId,
+    (address, health, mut way): (IpAddr, Health, Way),
+    check: Option<Check>,
+    (network, number): (Arc<Network>, u16),
+) -> ServerReport {
+    let full_size = async {
+        match network.path(service, address) {
+            Ok(To::Path(path)) => full_size(&path, number, ECHO_WITHIN).await,
+            _ => FullSize::Unknown,
         }
-    });
-    Ok(Report { services: services.collect() })
+    };
+    let answer = async {
+        match &check {
+            Some(check) => Some(answer(check, &network, service, address).await),
+            None => None,
+        }
+    };
+    let (full_size, answer) = tokio::join!(full_size, answer);
+    way.full_size_arrives = match full_size {
+        FullSize::Arrives => Some(true),
+        FullSize::IsLost => Some(false),
+        FullSize::Unknown => None,
+    };
+    ServerReport { address, health, way, answer }
 }
 
 /// Asks `server`, and says what came of it.
-async fn answer(check: Check, server: IpAddr) -> Answer {
+async fn answer(check: &Check, network: &Network, service: ServiceId, server: IpAddr) -> Answer {
     let began = Instant::now();
-    let outcome = ask(&check, server).await;
+    let to = network.to(check, service, server);
+    let is_path = matches!(to, Ok(To::Path(_)));
+    let outcome = ask(check, to).await;
     let time_ms = began.elapsed().as_secs_f64() * 1e3;
     let (passed, why) = match outcome {
         Outcome::Passed => (true, None),
-        Outcome::Failed(why) => (false, Some(why)),
+        Outcome::Failed(why) => {
+            let is_near = is_path && ask(check, Ok(To::Address(server))).await == Outcome::Passed;
+            let hint = format!(
+                "; at its own address it answers: does it have {} on a device, and unpack the \
+                 tunnel, with rp_filter off?",
+                service.address
+            );
+            (false, Some(if is_near { why + &hint } else { why }))
+        }
         Outcome::NotAsked(why) => (false, Some(format!("cannot check: {why}"))),
     };
     Answer { port: check.port, passed, why, time_ms }
@@ -127,7 +171,7 @@ impl Report {
     pub fn is_good(&self) -> bool {
         let mut servers = self.services.iter().flat_map(|service| &service.servers);
         servers.all(|server| {
-            server.way.is_there() && server.answer.as_ref().is_none_or(|answer| answer.passed)
+            server.way.is_good() && server.answer.as_ref().is_none_or(|answer| answer.passed)
         })
     }
 }

@@ -1,9 +1,10 @@
-//! One question to a server.
+//! One question to a server: by the way of clients' packets, or at its own address.
 //!
 //! A failure says something about the server, or about the way to it. What fails on this machine
 //! (no descriptors left, a firewall's refusal) is told apart: it is no answer, and changes nothing.
 
 use crate::check::{Check, HttpRequest, Probe};
+use crate::client_path::{self, ClientPath};
 use crate::task::Task;
 use http_body_util::Empty;
 use hyper::Request;
@@ -13,6 +14,7 @@ use hyper::header::{CONNECTION, HOST, USER_AGENT};
 use hyper_util::rt::TokioIo;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
@@ -29,14 +31,36 @@ pub(crate) enum Outcome {
     NotAsked(String),
 }
 
-/// Asks `server`, once. It is done within the timeout of the check.
-pub(crate) async fn ask(check: &Check, server: IpAddr) -> Outcome {
-    let at = SocketAddr::new(server, check.port);
+/// Where it is asked.
+pub(crate) enum To {
+    /// At an address, by the kernel's routes.
+    Address(IpAddr),
+    /// As the balancer sends packets of clients.
+    Path(ClientPath),
+}
+
+/// Asks a server, once. It is done within the timeout of the check.
+pub(crate) async fn ask(check: &Check, to: Result<To, NoAnswer>) -> Outcome {
     let answer = async {
-        match &check.probe {
-            Probe::Tcp => connect(at).await.map(drop).map_err(NoAnswer::from),
-            Probe::Http(request) => get(request, at).await,
-            Probe::Udp { data, .. } => send(data, at).await.map_err(NoAnswer::from),
+        match (&check.probe, to?) {
+            (Probe::Tcp, To::Address(at)) => {
+                connect((at, check.port).into()).await.map(drop).map_err(NoAnswer::from)
+            }
+            (Probe::Tcp, To::Path(path)) => client_path::connect(&path, check.port).await.map(drop),
+            (Probe::Http(request), To::Address(at)) => {
+                let at = (at, check.port).into();
+                get(request, at, connect(at).await?).await
+            }
+            (Probe::Http(request), To::Path(path)) => {
+                let (stream, _connection) = client_path::connect(&path, check.port).await?;
+                get(request, (path.service, check.port).into(), stream).await
+            }
+            (Probe::Udp { data, .. }, To::Address(at)) => {
+                send(data, (at, check.port).into()).await.map_err(NoAnswer::from)
+            }
+            (Probe::Udp { data, .. }, To::Path(path)) => {
+                client_path::exchange(&path, check.port, data).await
+            }
         }
     };
     match (timeout(check.timeout, answer).await, &check.probe) {
@@ -48,7 +72,8 @@ pub(crate) async fn ask(check: &Check, server: IpAddr) -> Outcome {
 }
 
 /// Why there is no answer that passes.
-enum NoAnswer {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum NoAnswer {
     /// For a reason of this machine.
     Here(String),
     /// For one of the server, or of the way to it.
@@ -78,8 +103,11 @@ async fn connect(at: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-async fn get(request: &HttpRequest, at: SocketAddr) -> Result<(), NoAnswer> {
-    let stream = connect(at).await?;
+/// Sends `request` over `stream`, which leads to `at`.
+async fn get<S>(request: &HttpRequest, at: SocketAddr, stream: S) -> Result<(), NoAnswer>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let no_http = |error: hyper::Error| NoAnswer::There(format!("no answer of HTTP: {error}"));
     let mut http = http1::Builder::new();
     let handshake = http.max_buf_size(HEAD_MAX).handshake(TokioIo::new(stream));
@@ -128,7 +156,7 @@ mod tests {
     fn asked(probe: Probe, port: u16) -> Outcome {
         let check = Check { probe, port, timeout: Duration::from_millis(300), ..DEFAULT };
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all().build().unwrap().block_on(ask(&check, HERE))
+        runtime.enable_all().build().unwrap().block_on(ask(&check, Ok(To::Address(HERE))))
     }
 
     #[track_caller]
@@ -203,7 +231,7 @@ mod tests {
             Check { probe: http("/"), port, timeout: Duration::from_millis(100), ..DEFAULT };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let ended = runtime.block_on(async {
-            assert_fails(ask(&check, HERE).await, "within 100ms");
+            assert_fails(ask(&check, Ok(To::Address(HERE))).await, "within 100ms");
             // The runtime goes on meanwhile.
             while !server.is_finished() {
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,92 +1,188 @@
 //! The way that packets of a service take to a server, as the balancer takes it: through its port,
 //! and within another packet where the server has a tunnel.
 
-use narrows_link::{Link, LinkError, ways};
+use crate::client_path::overhead;
+use crate::instance::Service;
+use crate::network::Known;
+use narrows_control::Client;
+use narrows_link::ways::{self, NoWay};
+use narrows_link::{Link, LinkError};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// An outer header of IPv4 (RFC 2003) and one of IPv6 (RFC 2473), in bytes.
-const OUTER: (u32, u32) = (20, 40);
-/// UDP, and the header of GUE, in bytes.
-const GUE: u32 = 8 + 4;
+/// How long a route is believed, as by the instance.
+const ROUTES_LAST: Duration = Duration::from_secs(10);
+/// How long a neighbour may take to say its MAC address: the kernel asks again after a second.
+const NEIGHBOURS_WITHIN: Duration = Duration::from_millis(1500);
+/// From one look at neighbours to the next.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What packets to a server are put into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(crate) enum Tunnel {
     Ipip,
-    Gue,
+    Gue { port: u16 },
 }
 
-/// The way to a server.
+/// The next neighbour on the way to a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hop {
+    /// The port.
+    pub(crate) ifindex: u32,
+    /// The neighbour's MAC address.
+    pub(crate) mac: [u8; 6],
+    /// This host's address on the way.
+    pub(crate) source: IpAddr,
+    /// The longest packet, in bytes of IP.
+    pub(crate) mtu: u32,
+}
+
+/// The way to a server, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Way {
     /// The longest packet of a client that it takes, in bytes of IP; none if there is no way.
     packet_max: Option<u32>,
+    /// Whether such a packet was seen to arrive; none if that is not known.
+    pub(crate) full_size_arrives: Option<bool>,
     /// Why there is none.
     why: Option<String>,
 }
 
 impl Way {
-    pub(crate) fn is_there(&self) -> bool {
-        self.why.is_none()
+    /// Whether there is one that takes what the kernel says.
+    pub(crate) fn is_good(&self) -> bool {
+        self.why.is_none() && self.full_size_arrives != Some(false)
     }
 
     /// The end of a line about the server.
     pub(crate) fn text(&self) -> String {
-        match (&self.why, self.packet_max) {
-            (Some(why), _) => format!(", NO WAY: {why}"),
-            (None, Some(most)) => format!(", packets of up to {most} bytes"),
-            (None, None) => String::new(),
+        match (&self.why, self.packet_max, self.full_size_arrives) {
+            (Some(why), ..) => format!(", NO WAY: {why}"),
+            (None, Some(most), Some(false)) => format!(", PACKETS OF {most} BYTES ARE LOST"),
+            (None, Some(most), Some(true)) => format!(", packets of up to {most} bytes arrive"),
+            (None, Some(most), None) => format!(", packets of up to {most} bytes"),
+            (None, None, _) => String::new(),
         }
     }
 }
 
-/// The ways through a port.
+/// The ways through a port to servers.
+#[derive(Clone, Default)]
 pub(crate) struct Ways {
-    /// What each takes, in bytes of IP, or why there is none.
-    found: BTreeMap<IpAddr, Result<u32, String>>,
+    found: BTreeMap<IpAddr, Result<Hop, NoWay>>,
 }
 
 impl Ways {
-    /// Reads those through `port` to `servers`. The kernel has to know the neighbours already.
-    ///
-    /// # Errors
-    /// If the kernel does not say.
-    pub(crate) fn read(
-        port: &str,
-        servers: impl IntoIterator<Item = IpAddr>,
-    ) -> Result<Self, LinkError> {
-        let of_port = Link::by_name(port)?.status;
-        let found = ways::Ways::read(of_port.ifindex, servers)?.follow()?.into_iter();
-        let found = found.map(|(server, way)| {
-            let mtu = way.map(|way| way.mtu.unwrap_or(of_port.mtu).min(of_port.mtu));
-            (server, mtu.map_err(|why| why.to_string()))
-        });
-        Ok(Self { found: found.collect() })
+    /// The hop to `server`; none if it was not asked for.
+    pub(crate) fn hop(&self, server: IpAddr) -> Option<Result<Hop, NoWay>> {
+        self.found.get(&server).copied()
     }
 
     /// The way to `server`, for packets that are put into `tunnel`.
     pub(crate) fn to(&self, server: IpAddr, tunnel: Option<Tunnel>) -> Way {
-        match self.found.get(&server) {
-            Some(Ok(mtu)) => {
-                let packet_max = mtu.saturating_sub(overhead(server, tunnel));
-                Way { packet_max: Some(packet_max), why: None }
+        let (packet_max, why) = match self.hop(server) {
+            Some(Ok(hop)) => {
+                let overhead = u32::try_from(overhead(server, tunnel)).unwrap_or(u32::MAX);
+                (Some(hop.mtu.saturating_sub(overhead)), None)
             }
-            Some(Err(why)) => Way { packet_max: None, why: Some(why.clone()) },
-            None => Way { packet_max: None, why: None },
-        }
+            Some(Err(why)) => (None, Some(why.to_string())),
+            None => (None, None),
+        };
+        Way { packet_max, full_size_arrives: None, why }
     }
 }
 
-/// How many bytes go in front of a packet.
-fn overhead(server: IpAddr, tunnel: Option<Tunnel>) -> u32 {
-    let outer = if server.is_ipv4() { OUTER.0 } else { OUTER.1 };
-    match tunnel {
-        None => 0,
-        Some(Tunnel::Ipip) => outer,
-        Some(Tunnel::Gue) => outer + GUE,
+/// Keeps looking at the ways through a port: at routes now and then, at neighbours each time.
+#[derive(Default)]
+pub(crate) struct Lookout {
+    routes: Option<Routes>,
+}
+
+struct Routes {
+    port: String,
+    servers: Vec<IpAddr>,
+    ways: ways::Ways,
+    ifindex: u32,
+    mtu: u32,
+    read_at: Instant,
+}
+
+impl Lookout {
+    /// What is known now of the way to each server of `listed`, which `client` balances over.
+    ///
+    /// # Errors
+    /// As of [`Self::look`].
+    pub(crate) fn know(&mut self, client: &Client, listed: &[Service]) -> Result<Known, LinkError> {
+        let servers = listed.iter().flat_map(|service| &service.servers);
+        let servers: BTreeSet<IpAddr> = servers.map(|server| server.address).collect();
+        let port = client.ports.first().map_or("", String::as_str);
+        let ways = self.look(port, servers)?;
+        Ok(Known::new(ways, narrows_link::local_addresses()?, listed))
+    }
+
+    /// The ways through `port` to `servers`. Those of new servers may take a second and a half.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    fn look(
+        &mut self,
+        port: &str,
+        servers: impl IntoIterator<Item = IpAddr>,
+    ) -> Result<Ways, LinkError> {
+        let servers: Vec<IpAddr> = servers.into_iter().collect();
+        let before = self.routes.take();
+        let are_known = |it: &Routes| {
+            it.port == port && it.servers == servers && it.read_at.elapsed() < ROUTES_LAST
+        };
+        let (routes, is_new) = match before {
+            Some(routes) if are_known(&routes) => (routes, false),
+            before => {
+                let is_new = before.is_none_or(|it| it.servers != servers);
+                (Routes::read(port, servers)?, is_new)
+            }
+        };
+        let routes = self.routes.insert(routes);
+        let patience = if is_new { NEIGHBOURS_WITHIN } else { Duration::ZERO };
+        routes.follow(Instant::now() + patience)
+    }
+}
+
+impl Routes {
+    fn read(port: &str, servers: Vec<IpAddr>) -> Result<Self, LinkError> {
+        let of_port = Link::by_name(port)?.status;
+        let ways = ways::Ways::read(of_port.ifindex, servers.iter().copied())?;
+        Ok(Self {
+            port: port.to_owned(),
+            servers,
+            ways,
+            ifindex: of_port.ifindex,
+            mtu: of_port.mtu,
+            read_at: Instant::now(),
+        })
+    }
+
+    /// The ways, once all neighbours are known, or at `deadline`.
+    fn follow(&self, deadline: Instant) -> Result<Ways, LinkError> {
+        loop {
+            let found = self.ways.follow()?;
+            let is_missing =
+                |way: &Result<ways::Way, NoWay>| matches!(way, Err(NoWay::NoNeighbour(_)));
+            if Instant::now() >= deadline || !found.values().any(is_missing) {
+                let hop = |way: ways::Way| Hop {
+                    ifindex: self.ifindex,
+                    mac: way.mac,
+                    source: way.source,
+                    mtu: way.mtu.unwrap_or(self.mtu).min(self.mtu),
+                };
+                let found = found.into_iter().map(|(server, way)| (server, way.map(hop)));
+                return Ok(Ways { found: found.collect() });
+            }
+            thread::sleep(PAUSE);
+        }
     }
 }
 
@@ -95,17 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tunnel_takes_its_headers_from_what_a_way_takes() {
-        let [four, six] = ["10.0.0.1", "2001:db8::1"].map(|text| text.parse().unwrap());
-        assert_eq!(overhead(four, None), 0);
-        assert_eq!(overhead(four, Some(Tunnel::Ipip)), 20);
-        assert_eq!(overhead(six, Some(Tunnel::Ipip)), 40);
-        assert_eq!(overhead(four, Some(Tunnel::Gue)), 32);
-        assert_eq!(overhead(six, Some(Tunnel::Gue)), 52);
-    }
-
-    #[test]
     fn a_port_that_is_not_there_has_no_ways() {
-        assert!(Ways::read("nrw-no-port", []).is_err());
+        assert!(Lookout::default().look("nrw-no-port", []).is_err());
     }
 }

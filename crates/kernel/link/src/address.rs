@@ -67,7 +67,11 @@ fn all_addresses() -> Result<Vec<(u32, Address)>, LinkError> {
 }
 
 /// The addresses of this host in the namespace, each once, in order.
-pub(crate) fn local_addresses() -> Result<Vec<IpAddr>, LinkError> {
+///
+/// # Errors
+///
+/// If the kernel does not list them.
+pub fn local_addresses() -> Result<Vec<IpAddr>, LinkError> {
     let all: BTreeSet<IpAddr> =
         all_addresses()?.into_iter().map(|(_, address)| address.ip).collect();
     Ok(all.into_iter().collect())

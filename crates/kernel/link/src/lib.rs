@@ -40,6 +40,7 @@ pub mod neighbours;
 pub mod netfilter;
 mod netlink;
 mod offload;
+pub mod packet_socket;
 mod peer;
 mod promiscuous;
 pub mod routes;
@@ -52,7 +53,7 @@ mod sys;
 pub mod vlan;
 pub mod ways;
 
-pub use address::{Address, is_addressed};
+pub use address::{Address, is_addressed, local_addresses};
 pub use automatic::Automatic;
 pub use buffer::{Buffer, Receiver};
 pub use device::{Device, DeviceLosses};

@@ -1,16 +1,16 @@
-//! The two system calls without a safe wrapper: `SIOCETHTOOL`, and membership of AF_PACKET sockets.
-//! All `unsafe` code of the crate is here.
+//! The system calls without a safe wrapper: `SIOCETHTOOL`, and membership and addresses of
+//! AF_PACKET sockets. All `unsafe` code of the crate is here.
 //!
 //! `rustix` opens the sockets (safe), reads capabilities, limits and the kernel's version, and
-//! enters namespaces. It has no wrapper for these two, because their argument is a structure that
-//! the kernel defines per command. Those structures are declared below after `linux/ethtool.h`,
+//! enters namespaces. It has no wrapper for these, because their argument is a structure that the
+//! kernel defines per command. Those structures are declared below after `linux/ethtool.h`,
 //! which `libc` does not include.
 #![allow(unsafe_code)]
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use std::ffi::c_void;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GRINGPARAM: u32 = 0x10;
@@ -343,6 +343,40 @@ pub(crate) fn promiscuous_membership(
         )
     };
     if rc < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sends `packet` by `socket`, an AF_PACKET socket of type SOCK_DGRAM, through interface `ifindex`
+/// to `mac`, as the payload of a frame of this type.
+pub(crate) fn send_to_neighbour(
+    socket: BorrowedFd<'_>,
+    ifindex: u32,
+    mac: [u8; 6],
+    ether_type: u16,
+    packet: &[u8],
+) -> io::Result<()> {
+    let mut address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::sa_family_t,
+        sll_protocol: ether_type.to_be(),
+        sll_ifindex: ifindex.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: mac.len() as u8,
+        sll_addr: [0; 8],
+    };
+    address.sll_addr[..mac.len()].copy_from_slice(&mac);
+    // SAFETY: the descriptor is open, both pointers and lengths describe `packet` and `address`,
+    // which outlive the call; the kernel only reads them.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            packet.as_ptr().cast::<c_void>(),
+            packet.len(),
+            libc::MSG_DONTWAIT,
+            std::ptr::from_ref(&address).cast::<libc::sockaddr>(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]

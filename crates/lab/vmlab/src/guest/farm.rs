@@ -105,6 +105,12 @@ impl Farm {
         Ok(farm)
     }
 
+    /// Whether the server `number` unpacks packets from now on.
+    pub fn unpack(&self, number: usize, does: bool) -> Result<()> {
+        let server = &self.servers[number - 1];
+        server.run("ip", &["link", "set", "tunl0", if does { "up" } else { "down" }]).map(drop)
+    }
+
     /// A connection to the service, and which server answers it.
     pub fn connect(&self) -> Result<(TcpStream, u8)> {
         let connect = || Ok(TcpStream::connect_timeout(&SERVICE, PATIENCE)?);
@@ -144,7 +150,9 @@ pub fn ask(stream: &mut TcpStream, bytes: u32) -> Result<u8> {
 
 /// The server `number` reads as many bytes as it is told, and answers with its number.
 fn serve(namespace: &Namespace, number: u8) -> Result<()> {
-    let listener = namespace.enter(|| Ok(TcpListener::bind(SERVICE)?))?;
+    // At its own address, too.
+    let at = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), SERVICE.port());
+    let listener = namespace.enter(|| Ok(TcpListener::bind(at)?))?;
     thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             thread::spawn(move || -> std::io::Result<()> {

@@ -15,6 +15,8 @@ const CONNECTIONS: usize = 6;
 const UPLOAD: u32 = 100_000;
 /// What fits into a packet behind the outer headers of GUE: the client finds it out.
 const MTU: u32 = 1500 - 32;
+/// And behind that of IP in IP.
+const IPIP_MTU: u32 = 1500 - 20;
 
 /// Connections that stay while a server drains and the process is replaced.
 pub(super) fn tunnels(lab: &mut Lab) -> Result<Verdict> {
@@ -53,6 +55,7 @@ fn connections(farm: &Farm, shaper: Shaper) -> Result<String> {
     // Turns are of each CPU.
     ensure!([1, 2].iter().all(|server| all.iter().any(|(_, it)| it == server)), "all to one");
     stay(&mut all, UPLOAD).context("at full size")?;
+    checked(farm).context("health checks")?;
     // GUE takes the most.
     let mtu = farm.client_mtu()?;
     ensure!(mtu == MTU, "the client believes in an MTU of {mtu}");
@@ -77,6 +80,21 @@ fn connections(farm: &Farm, shaper: Shaper) -> Result<String> {
     Ok(format!(
         "{hook}; {balanced} packets in IP and in GUE, of an MTU that was found out; upgraded"
     ))
+}
+
+/// Health checks go through the tunnels, and see where one ends.
+fn checked(farm: &Farm) -> Result<()> {
+    let said = narrows(&["health", "--once"])?;
+    let arrive = |most: u32| said.contains(&format!("packets of up to {most} bytes arrive"));
+    ensure!(said.matches(" passed in ").count() == 2, "{said}");
+    ensure!(arrive(IPIP_MTU) && arrive(MTU), "{said}");
+    farm.unpack(1, false)?;
+    let without = narrows(&["health", "--once"]);
+    farm.unpack(1, true)?;
+    let without = format!("{:#}", without.err().context("a server that does not unpack is well")?);
+    ensure!(without.contains("it does not unpack the tunnel"), "{without}");
+    ensure!(without.contains("at its own address it answers"), "{without}");
+    Ok(())
 }
 
 /// All connections are where they were.

@@ -1,0 +1,116 @@
+//! What is in front of a client's packet on the way to a server: as the balancer's program writes
+//! it (`encapsulate.h`).
+
+use crate::way::Tunnel;
+use etherparse::{IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header};
+use std::net::IpAddr;
+
+/// UDP and the header of GUE (variant 0, no further words), in bytes.
+pub(crate) const GUE_BYTES: usize = 8 + 4;
+/// The time to live, or hop limit, of packets that this host sends.
+pub(crate) const TTL: u8 = 64;
+/// Source ports of GUE are from here on.
+const GUE_PORTS_FROM: u16 = 49152;
+
+/// The packet that carries `inner` from `source` to `server`. A connection has one `flow`.
+pub(crate) fn encapsulated(
+    tunnel: Tunnel,
+    (source, server): (IpAddr, IpAddr),
+    flow: u16,
+    inner: &[u8],
+) -> Option<Vec<u8>> {
+    let carried = match inner.first()? >> 4 {
+        4 => IpNumber::IPV4,
+        _ => IpNumber::IPV6,
+    };
+    match tunnel {
+        Tunnel::Ipip => packet((source, server), carried, inner),
+        Tunnel::Gue { port } => {
+            let bytes = u16::try_from(GUE_BYTES + inner.len()).ok()?;
+            let mut payload = Vec::with_capacity(GUE_BYTES + inner.len());
+            for field in [GUE_PORTS_FROM | flow, port, bytes, 0] {
+                payload.extend(field.to_be_bytes());
+            }
+            payload.extend([0, carried.0, 0, 0]);
+            payload.extend(inner);
+            packet((source, server), IpNumber::UDP, &payload)
+        }
+    }
+}
+
+/// A packet of IP. None if the addresses are of two families, or it is too long for one.
+pub(crate) fn packet(
+    between: (IpAddr, IpAddr),
+    carried: IpNumber,
+    payload: &[u8],
+) -> Option<Vec<u8>> {
+    let bytes = u16::try_from(payload.len()).ok()?;
+    let mut packet = Vec::with_capacity(Ipv6Header::LEN + payload.len());
+    match between {
+        (IpAddr::V4(source), IpAddr::V4(to)) => {
+            let header = Ipv4Header::new(bytes, TTL, carried, source.octets(), to.octets());
+            let mut header = header.ok()?;
+            header.dont_fragment = true;
+            header.header_checksum = header.calc_header_checksum();
+            packet.extend_from_slice(&header.to_bytes());
+        }
+        (IpAddr::V6(source), IpAddr::V6(to)) => {
+            let header = Ipv6Header {
+                traffic_class: 0,
+                flow_label: Ipv6FlowLabel::ZERO,
+                payload_length: bytes,
+                next_header: carried,
+                hop_limit: TTL,
+                source: source.octets(),
+                destination: to.octets(),
+            };
+            packet.extend_from_slice(&header.to_bytes());
+        }
+        _ => return None,
+    }
+    packet.extend_from_slice(payload);
+    Some(packet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{LaxSlicedPacket, SlicedPacket, TransportSlice};
+
+    fn addresses(family: u8) -> (IpAddr, IpAddr) {
+        let read = |text: &str| text.parse().unwrap();
+        match family {
+            4 => (read("10.0.0.1"), read("10.0.0.2")),
+            _ => (read("2001:db8::1"), read("2001:db8::2")),
+        }
+    }
+
+    #[test]
+    fn a_packet_of_either_family_travels_in_one_of_either_family() {
+        for (inner, outer) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
+            let carried = packet(addresses(inner), IpNumber::UDP, &[7; 64]).unwrap();
+            let number = if inner == 4 { IpNumber::IPV4 } else { IpNumber::IPV6 };
+            let ipip = encapsulated(Tunnel::Ipip, addresses(outer), 0, &carried).unwrap();
+            let seen = LaxSlicedPacket::from_ip(&ipip).unwrap();
+            let payload = seen.net.as_ref().unwrap().ip_payload_ref().unwrap();
+            assert_eq!((payload.ip_number, payload.payload), (number, &carried[..]));
+
+            let tunnel = Tunnel::Gue { port: 6080 };
+            let gue = encapsulated(tunnel, addresses(outer), 5, &carried).unwrap();
+            let seen = SlicedPacket::from_ip(&gue).unwrap();
+            let Some(TransportSlice::Udp(udp)) = seen.transport else { panic!("{seen:?}") };
+            assert_eq!((udp.source_port(), udp.destination_port()), (GUE_PORTS_FROM + 5, 6080));
+            assert_eq!(udp.checksum(), 0);
+            let (header, rest) = udp.payload().split_at(4);
+            assert_eq!((header, rest), (&[0, number.0, 0, 0][..], &carried[..]));
+        }
+    }
+
+    #[test]
+    fn what_is_no_packet_is_not_made() {
+        let mixed = (addresses(4).0, addresses(6).1);
+        assert_eq!(packet(mixed, IpNumber::UDP, &[]), None);
+        assert_eq!(packet(addresses(4), IpNumber::UDP, &[0; 1 << 16]), None);
+        assert_eq!(encapsulated(Tunnel::Ipip, addresses(4), 0, &[]), None);
+    }
+}
