@@ -176,8 +176,18 @@ impl Connection {
 
     /// Which server answers now, or how the connection has ended.
     pub fn try_ask(&mut self) -> io::Result<u8> {
+        self.say()?;
+        self.hear()
+    }
+
+    /// Asks, and does not wait for the answer.
+    pub fn say(&mut self) -> io::Result<()> {
+        self.stream.write_all(&[0])
+    }
+
+    /// Which server answers what was asked.
+    pub fn hear(&mut self) -> io::Result<u8> {
         let mut byte = [0];
-        self.stream.write_all(&byte)?;
         self.stream.read_exact(&mut byte)?;
         Ok(byte[0])
     }
@@ -188,14 +198,14 @@ pub fn servers_of(connections: &[Connection]) -> BTreeSet<u8> {
 }
 
 #[track_caller]
-fn assert_stay(connections: &mut [Connection]) {
+pub fn assert_stay(connections: &mut [Connection]) {
     for connection in connections {
         assert_eq!(connection.ask(), connection.server);
     }
 }
 
 #[track_caller]
-fn assert_balanced(show: &Value) {
+pub fn assert_balanced(show: &Value) {
     let sum = &show["conservation"];
     assert_eq!(sum["unaccounted"], 0, "{sum:#}");
     assert!(sum["sent"].as_u64().unwrap() > 0, "{sum:#}");

@@ -12,6 +12,7 @@
 
 mod balance;
 mod balance_mtu;
+mod balance_takeover;
 mod balance_web;
 mod bands;
 mod bird;
