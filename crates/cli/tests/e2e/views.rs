@@ -1,5 +1,6 @@
 //! Views of a running instance agree with `narrows show`.
 
+use crate::balance::{Farm, PORT, VIP, server_ip};
 use crate::setup::{NARROWS, Scratch, flood, run, show, tc, turn_to_count, wait_for};
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{CLIENT_IP, PORT_B};
@@ -167,4 +168,47 @@ fn one_frame_of_top_shows_every_port_queue_and_class() {
     for part in ["of 20.0Mbit/s", " queue 1", " 1:10", "received 0 = sent 0"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+}
+
+#[test]
+fn services_and_servers_are_in_all_views() {
+    let Some(_turn) = turn_to_count() else { return };
+    let farm = Farm::up();
+    let _instance = farm.start(&[]);
+    farm.serve_all("-s mh -b mh-port");
+    farm.connect_many(20);
+    farm.balance(&format!("edit -t {VIP}:{PORT} -r {} --down", server_ip(2)));
+    let listed: Value = serde_json::from_str(&farm.balance("list -j")).unwrap();
+    let of_server = |number: usize| listed[0]["servers"][number]["stats"]["connections"].clone();
+
+    let output =
+        farm.bed.shaper().command(NARROWS).args(["top", "--once", "--view", "services"]).output();
+    let text = String::from_utf8(output.unwrap().stdout).unwrap();
+    let row = |name: &str| -> Vec<String> {
+        let line =
+            text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{text}"));
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    let service = row(&format!("TCP {VIP}:{PORT}"));
+    assert_eq!(service.last(), Some(&"20".to_owned()), "{text}");
+    let down = row(&format!("{}:{PORT}", server_ip(2)));
+    assert_eq!(down.last(), Some(&"DOWN".to_owned()), "{text}");
+    let up = row(&format!("{}:{PORT}", server_ip(1)));
+    assert_eq!(up[up.len() - 2..], [of_server(0).to_string(), "up".to_owned()], "{text}");
+
+    let _serve = Serve::start(&farm.bed, &["--listen", ADDRESS]);
+    let page = metrics(&farm.bed, |page| page.contains("narrows_server_up"));
+    let labels = format!("protocol=\"tcp\",service=\"{VIP}:{PORT}\"");
+    assert_eq!(value(&page, &format!("narrows_service_connections_total{{{labels}}}")), 20.0);
+    for (number, is_up) in [(1, 1.0), (2, 0.0)] {
+        let labels = format!("{labels},server=\"{}\"", server_ip(number));
+        assert_eq!(value(&page, &format!("narrows_server_up{{{labels}}}")), is_up);
+        let connections = value(&page, &format!("narrows_server_connections_total{{{labels}}}"));
+        assert_eq!(Some(connections), of_server(usize::from(number) - 1).as_f64());
+    }
+    let (_, snapshot) = get(&farm.bed, "/api/snapshot").unwrap();
+    let snapshot: Value = serde_json::from_str(&snapshot).unwrap();
+    assert_eq!(snapshot["snapshot"]["services"][0]["servers"][1]["health"], "down");
+    let (_, html) = get(&farm.bed, "/").unwrap();
+    assert!(html.contains("id=\"services\""));
 }

@@ -25,12 +25,12 @@ pub(crate) use echo::{FullSize, full_size};
 pub(crate) use encapsulation::GUE_BYTES;
 
 use crate::probe::NoAnswer;
-use crate::way::{Hop, Tunnel};
+use crate::way::Hop;
 use answers::{Conversation, Inbox};
 use encapsulation::encapsulated;
 use etherparse::IpNumber;
 use local_port::LocalPort;
-use narrows_balance::Protocol;
+use narrows_balance::{ListedTunnel, Protocol};
 use narrows_link::packet_socket::IpFamily;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -44,7 +44,7 @@ pub(crate) struct ClientPath {
     /// This host's, to which the server answers.
     pub(crate) source: IpAddr,
     pub(crate) server: IpAddr,
-    pub(crate) tunnel: Option<Tunnel>,
+    pub(crate) tunnel: Option<ListedTunnel>,
     pub(crate) hop: Hop,
     pub(crate) answers: Arc<Answers>,
 }
@@ -104,15 +104,15 @@ impl Exchange {
 }
 
 /// How many bytes go in front of a packet to `server`.
-pub(crate) fn overhead(server: IpAddr, tunnel: Option<Tunnel>) -> usize {
+pub(crate) fn overhead(server: IpAddr, tunnel: Option<ListedTunnel>) -> usize {
     let outer = match server {
         IpAddr::V4(_) => etherparse::Ipv4Header::MIN_LEN,
         IpAddr::V6(_) => etherparse::Ipv6Header::LEN,
     };
     match tunnel {
         None => 0,
-        Some(Tunnel::Ipip) => outer,
-        Some(Tunnel::Gue { .. }) => outer + GUE_BYTES,
+        Some(ListedTunnel::Ipip) => outer,
+        Some(ListedTunnel::Gue { .. }) => outer + GUE_BYTES,
     }
 }
 
@@ -123,10 +123,10 @@ mod tests {
     #[test]
     fn a_tunnel_takes_its_headers_from_what_a_way_takes() {
         let [four, six] = ["10.0.0.1", "2001:db8::1"].map(|text| text.parse().unwrap());
-        let gue = Some(Tunnel::Gue { port: 6080 });
+        let gue = Some(ListedTunnel::Gue { port: 6080 });
         assert_eq!(overhead(four, None), 0);
-        assert_eq!(overhead(four, Some(Tunnel::Ipip)), 20);
-        assert_eq!(overhead(six, Some(Tunnel::Ipip)), 40);
+        assert_eq!(overhead(four, Some(ListedTunnel::Ipip)), 20);
+        assert_eq!(overhead(six, Some(ListedTunnel::Ipip)), 40);
         assert_eq!(overhead(four, gue), 32);
         assert_eq!(overhead(six, gue), 52);
     }

@@ -1,12 +1,9 @@
 //! What a running instance says of its services, and what it is told: over its control socket.
 
 use crate::rise_fall::Member;
-use crate::way::Tunnel;
-use narrows_balance::{Health, Protocol, ServerId, ServiceId};
+use narrows_balance::{Health, ListedServer, ListedService, ServerId, ServiceId};
 use narrows_control::{Client, Request};
 use narrows_tc::Outcome;
-use serde::de::Error;
-use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -20,35 +17,11 @@ pub(crate) type Edit = (ServiceId, ServerId, Health);
 /// meanwhile.
 const SERVICES_AT_ONCE: usize = 16;
 
-/// A service in `narrows balance list -j`.
-#[derive(Deserialize)]
-pub(crate) struct Service {
-    #[serde(deserialize_with = "protocol")]
-    protocol: Protocol,
-    address: IpAddr,
-    port: u16,
-    pub(crate) servers: Vec<Server>,
-}
-
-#[derive(Deserialize)]
-pub(crate) struct Server {
-    pub(crate) address: IpAddr,
-    pub(crate) tunnel: Option<Tunnel>,
-    #[serde(flatten)]
-    pub(crate) member: Member,
-}
-
-impl Service {
-    pub(crate) const fn id(&self) -> ServiceId {
-        ServiceId { protocol: self.protocol, address: self.address, port: self.port }
-    }
-}
-
 /// The services of the instance.
 ///
 /// # Errors
 /// If it does not say.
-pub(crate) fn services(client: &Client) -> Result<Vec<Service>, String> {
+pub(crate) fn services(client: &Client) -> Result<Vec<ListedService>, String> {
     let args = ["list", "-j"].map(str::to_owned).into();
     match ask(client, &Request::Balance { args })? {
         (said, None) => read(&said),
@@ -79,24 +52,21 @@ fn ask(client: &Client, request: &Request) -> Result<(String, Option<String>), S
     Ok((stdout, (code != 0).then(|| stderr.trim_end().to_owned())))
 }
 
-/// A protocol by its name in listings.
-fn protocol<'de, D: Deserializer<'de>>(json: D) -> Result<Protocol, D::Error> {
-    let name = String::deserialize(json)?;
-    let mut all = [Protocol::Tcp, Protocol::Udp].into_iter();
-    let known = all.find(|known| known.name().eq_ignore_ascii_case(&name));
-    known.ok_or_else(|| D::Error::custom(format!("unknown protocol {name}")))
-}
-
-fn read(json: &str) -> Result<Vec<Service>, String> {
+fn read(json: &str) -> Result<Vec<ListedService>, String> {
     serde_json::from_str(json)
         .map_err(|error| format!("the instance does not list its services: {error}"))
 }
 
+/// What decides about a server.
+fn member(server: &ListedServer) -> Member {
+    Member { weight: server.weight, health: server.health }
+}
+
 /// The servers of each of `services`.
-pub(crate) fn listed(services: &[Service]) -> Listed {
+pub(crate) fn listed(services: &[ListedService]) -> Listed {
     let listed = services.iter().map(|service| {
         let id = service.id();
-        let servers = service.servers.iter().map(|server| (server.address, server.member));
+        let servers = service.servers.iter().map(|server| (server.address, member(server)));
         (id, servers.collect())
     });
     listed.collect()
@@ -105,7 +75,7 @@ pub(crate) fn listed(services: &[Service]) -> Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_balance::{Figures, Services};
+    use narrows_balance::{Figures, Protocol, Services};
     use narrows_units::Nanos;
 
     #[test]

@@ -2,10 +2,9 @@
 
 use crate::check::Check;
 use crate::client_path::{Answers, ClientPath};
-use crate::instance::Service;
 use crate::probe::{NoAnswer, To};
-use crate::way::{Tunnel, Ways};
-use narrows_balance::ServiceId;
+use crate::way::Ways;
+use narrows_balance::{ListedServer, ListedService, ListedTunnel, ServiceId};
 use narrows_link::ways::NoWay;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,14 +24,13 @@ pub(crate) struct Known {
     /// This host's addresses.
     pub(crate) addresses: Vec<IpAddr>,
     services: BTreeSet<IpAddr>,
-    tunnels: BTreeMap<(ServiceId, IpAddr), Option<Tunnel>>,
+    tunnels: BTreeMap<(ServiceId, IpAddr), Option<ListedTunnel>>,
 }
 
 impl Known {
-    pub(crate) fn new(ways: Ways, addresses: Vec<IpAddr>, listed: &[Service]) -> Self {
+    pub(crate) fn new(ways: Ways, addresses: Vec<IpAddr>, listed: &[ListedService]) -> Self {
         let tunnels = listed.iter().flat_map(|service| {
-            let of =
-                |server: &crate::instance::Server| ((service.id(), server.address), server.tunnel);
+            let of = |server: &ListedServer| ((service.id(), server.address), server.tunnel);
             service.servers.iter().map(of)
         });
         Self {

@@ -10,7 +10,7 @@ use crate::monitor::{receive, take_descriptors};
 use crate::network::Network;
 use crate::probe::{Outcome, To, ask};
 use crate::way::{Lookout, Way};
-use narrows_balance::{Health, ServiceId};
+use narrows_balance::{Health, ListedServer, ServiceId};
 use narrows_control::Client;
 use serde::Serialize;
 use std::fmt;
@@ -82,10 +82,10 @@ pub fn once(config: &Config, client: &Client) -> Result<Report, HealthError> {
         for service in &listed {
             let id = service.id();
             let check = config.check(id).ok();
-            let look = |server: &instance::Server| {
+            let look = |server: &ListedServer| {
                 number += 1;
                 let way = ways.to(server.address, server.tunnel);
-                let (server, health) = (server.address, server.member.health);
+                let (server, health) = (server.address, server.health);
                 tokio::spawn(look(
                     id,
                     (server, health, way),

@@ -9,7 +9,6 @@
 //! No clock, no sockets. Cost: a look at each server of the service for each question.
 
 use narrows_balance::Health;
-use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -23,7 +22,7 @@ pub struct Thresholds {
 }
 
 /// A server as the balancer lists it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
     /// Its part of new connections.
     pub weight: u16,

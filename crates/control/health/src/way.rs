@@ -2,12 +2,12 @@
 //! and within another packet where the server has a tunnel.
 
 use crate::client_path::overhead;
-use crate::instance::Service;
 use crate::network::Known;
+use narrows_balance::{ListedService, ListedTunnel};
 use narrows_control::Client;
 use narrows_link::ways::{self, NoWay};
 use narrows_link::{Link, LinkError};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::thread;
@@ -19,14 +19,6 @@ const ROUTES_LAST: Duration = Duration::from_secs(10);
 const NEIGHBOURS_WITHIN: Duration = Duration::from_millis(1500);
 /// From one look at neighbours to the next.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// What packets to a server are put into.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(tag = "type", rename_all = "lowercase")]
-pub(crate) enum Tunnel {
-    Ipip,
-    Gue { port: u16 },
-}
 
 /// The next neighbour on the way to a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +75,7 @@ impl Ways {
     }
 
     /// The way to `server`, for packets that are put into `tunnel`.
-    pub(crate) fn to(&self, server: IpAddr, tunnel: Option<Tunnel>) -> Way {
+    pub(crate) fn to(&self, server: IpAddr, tunnel: Option<ListedTunnel>) -> Way {
         let (packet_max, why) = match self.hop(server) {
             Some(Ok(hop)) => {
                 let overhead = u32::try_from(overhead(server, tunnel)).unwrap_or(u32::MAX);
@@ -116,7 +108,11 @@ impl Lookout {
     ///
     /// # Errors
     /// As of [`Self::look`].
-    pub(crate) fn know(&mut self, client: &Client, listed: &[Service]) -> Result<Known, LinkError> {
+    pub(crate) fn know(
+        &mut self,
+        client: &Client,
+        listed: &[ListedService],
+    ) -> Result<Known, LinkError> {
         let servers = listed.iter().flat_map(|service| &service.servers);
         let servers: BTreeSet<IpAddr> = servers.map(|server| server.address).collect();
         let port = client.ports.first().map_or("", String::as_str);

@@ -41,6 +41,7 @@ pub use round_trips::{Losses, RoundTrip, RoundTrips};
 pub use tin::Tin;
 pub use worker::Worker;
 
+use narrows_balance::ListedService;
 use serde::{Deserialize, Serialize};
 
 /// An instance at one moment.
@@ -69,6 +70,10 @@ pub struct Snapshot {
     /// The worker of each queue.
     #[serde(default)]
     pub workers: Vec<Worker>,
+    /// The services that a host's port balances, and their servers. Only beside the trees of qdiscs
+    /// and classes: `narrows balance list -j` has them for scripts.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub services: Vec<ListedService>,
     /// Where every packet went.
     #[serde(default)]
     pub conservation: Conservation,

@@ -316,6 +316,7 @@ mod tests {
                 device_losses: DeviceLosses { tx_dropped: 6, ..Default::default() },
                 ..Port::default()
             }],
+            services: Vec::new(),
             workers: vec![Worker {
                 load: 0.25,
                 idle_s: 3.0,

@@ -22,6 +22,7 @@
 
 mod address;
 mod command;
+mod listing;
 mod maglev;
 mod ring;
 mod service;
@@ -29,6 +30,7 @@ mod services;
 mod text;
 mod turns;
 
+pub use listing::{ListedForward, ListedServer, ListedService, ListedTunnel};
 pub use ring::{Ring, SLOTS, Slot};
 pub use service::{
     Forward, Health, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel,

@@ -1,6 +1,7 @@
 //! All services, and what commands do to them.
 
 use crate::command::{self, Command, View};
+use crate::listing::ListedService;
 use crate::maglev::{self, Part};
 use crate::ring::{Moved, Ring, SLOTS};
 use crate::service::{Forward, Health, Scheduler, Server, ServerId, Service, ServiceId};
@@ -557,17 +558,33 @@ impl Services {
         {
             return Err(no_service(id));
         }
+        if view.json {
+            let mut listed = self.listed(figures);
+            listed.retain(|service| id.is_none_or(|id| service.id() == id));
+            let text = serde_json::to_string(&listed);
+            return text.map(|text| text + "\n").map_err(|error| error.to_string());
+        }
+        Ok(text::list(self, id, view, &self.since_zeroed(figures)))
+    }
+
+    /// All services, with what was counted since it was zeroed.
+    pub fn listed(&self, figures: &Figures) -> Vec<ListedService> {
+        let figures = self.since_zeroed(figures);
+        let entries = self.entries.iter();
+        entries.map(|(id, entry)| ListedService::of(*id, entry, &figures)).collect()
+    }
+
+    fn since_zeroed(&self, figures: &Figures) -> Figures {
         let since = |now: &BTreeMap<u16, Counts>, then: &BTreeMap<u16, Counts>| {
             let counted = now.iter().map(|(number, counts)| {
                 (*number, counts.since(then.get(number).copied().unwrap_or_default()))
             });
             counted.collect()
         };
-        let figures = Figures {
+        Figures {
             services: since(&figures.services, &self.zeroed.services),
             servers: since(&figures.servers, &self.zeroed.servers),
-        };
-        Ok(text::list(self, id, view, &figures))
+        }
     }
 }
 

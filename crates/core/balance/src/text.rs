@@ -1,9 +1,9 @@
 //! Services as text: as `ipvsadm -S` and `ipvsadm -L` write them, and as JSON.
 
 use crate::command::View;
+use crate::listing::ListedForward;
 use crate::service::{Forward, Health, ServerId, Service, ServiceId, Tunnel};
 use crate::services::{Counts, Entry, Figures, Services};
-use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -56,19 +56,12 @@ fn mask(id: ServiceId, service: &Service) -> Option<String> {
     }
 }
 
-fn flags(service: &Service) -> Option<String> {
+pub(crate) fn flags(service: &Service) -> Option<String> {
     let name = service.scheduler.name();
     let all = [(service.falls_back, "fallback"), (service.hashes_port, "port")];
     let set = all.into_iter().filter(|(is, _)| *is).map(|(_, flag)| format!("{name}-{flag}"));
     let set: Vec<String> = set.collect();
     (!set.is_empty()).then(|| set.join(","))
-}
-
-const fn forward(forward: Forward) -> &'static str {
-    match forward {
-        Forward::Route => "Route",
-        Forward::Tunnel(_) => "Tunnel",
-    }
 }
 
 /// The services, or the one that is `only`.
@@ -80,10 +73,6 @@ pub(crate) fn list(
 ) -> String {
     let entries = services.entries().iter();
     let entries = entries.filter(|(id, _)| only.is_none_or(|only| only == **id));
-    if view.json {
-        let all: Vec<Value> = entries.map(|(id, entry)| object(*id, entry, figures)).collect();
-        return format!("{}\n", Value::Array(all));
-    }
     let mut text = String::from("IP Virtual Server of Narrows\n");
     if view.stats {
         let _ = write!(text, "{:<33}", "Prot LocalAddress:Port");
@@ -123,7 +112,7 @@ pub(crate) fn list(
             let _ = writeln!(
                 text,
                 " {:<7} {:<6} {:<10} {:<10}{}",
-                forward(numbered.server.forward),
+                ListedForward::of(numbered.server.forward).name(),
                 numbered.server.weight,
                 "-",
                 "-",
@@ -155,45 +144,6 @@ fn short(number: u64) -> String {
         100_000_000_000..100_000_000_000_000 => format!("{:>8}G", number / 1_000_000_000),
         _ => format!("{:>8}T", number / 1_000_000_000_000),
     }
-}
-
-fn object(id: ServiceId, entry: &Entry, figures: &Figures) -> Value {
-    let counted = |counts: Option<&Counts>| {
-        let Counts { connections, packets, bytes } = counts.copied().unwrap_or_default();
-        json!({ "connections": connections, "packets": packets, "bytes": bytes })
-    };
-    let Entry { number, service, servers, .. } = entry;
-    let servers: Vec<Value> = servers
-        .iter()
-        .map(|(server, numbered)| {
-            let mut object = json!({
-                "address": server.address.to_string(),
-                "forward": forward(numbered.server.forward).to_lowercase(),
-                "weight": numbered.server.weight,
-                "health": numbered.health,
-                "stats": counted(figures.servers.get(&numbered.number)),
-            });
-            if let Forward::Tunnel(tunnel) = numbered.server.forward {
-                object["tunnel"] = match tunnel {
-                    Tunnel::Ip => json!({ "type": "ipip" }),
-                    Tunnel::Gue(port) => json!({ "type": "gue", "port": port }),
-                };
-            }
-            object
-        })
-        .collect();
-    json!({
-        "protocol": id.protocol.name().to_lowercase(),
-        "address": id.address.to_string(),
-        "port": id.port,
-        "scheduler": service.scheduler.name(),
-        "flags": flags(service),
-        "persistence_s": service.persistence_s,
-        "client_bits": service.client_bits,
-        "one_packet": service.one_packet,
-        "stats": counted(figures.services.get(number)),
-        "servers": servers,
-    })
 }
 
 #[cfg(test)]
@@ -242,15 +192,5 @@ mod tests {
             lines[3],
             "TCP  192.0.2.1:80                        1 99999999        0     123G        0"
         );
-    }
-
-    #[test]
-    fn json_says_what_a_service_has() {
-        let view = View { json: true, ..View::default() };
-        let text = list(&services(), None, view, &Figures::default());
-        let value: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value[0]["scheduler"], "mh");
-        assert_eq!(value[0]["client_bits"], 24);
-        assert_eq!(value[0]["servers"][0]["tunnel"]["type"], "ipip");
     }
 }

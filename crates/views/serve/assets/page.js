@@ -336,6 +336,33 @@ function drawHeaviest() {
   ], rows, "no host sent anything in the last seconds");
 }
 
+const STATES = { up: "up", down: "DOWN", last: "FAILS, is the last" };
+
+// Only a balancer has services.
+function drawServices() {
+  const services = now.services || [];
+  at("services-section").hidden = services.length === 0;
+  const rows = [];
+  const counters = (before, after) => [
+    ...["connections", "packets"].map((key) => (before ? short(rate(before[key], after[key])) : "-")),
+    megabits(before ? rate(before.bytes * 8, after.bytes * 8) : null), short(after.connections),
+  ];
+  for (const one of services) {
+    const name = (address) => (address.includes(":") ? `[${address}]:${one.port}` : `${address}:${one.port}`);
+    const same = (other) => other.protocol === one.protocol && other.address === one.address && other.port === one.port;
+    const old = was && (was.services || []).find(same);
+    rows.push([`${one.protocol.toUpperCase()} ${name(one.address)}`, one.scheduler, "", ...counters(old && old.stats, one.stats), ""]);
+    for (const server of one.servers) {
+      const before = old && old.servers.find((other) => other.address === server.address);
+      rows.push([
+        `  ${name(server.address)}`, server.forward, `${server.weight}`, ...counters(before && before.stats, server.stats),
+        STATES[server.health],
+      ]);
+    }
+  }
+  table("services", ["service, server", "way", "weight", ["per second", ["connections", "packets"]], ["Mbit/s", ["to servers"]], "connections", "state"], rows, "");
+}
+
 const TINS = { 3: ["Bulk", "Best Effort", "Voice"], 4: ["Bulk", "Best Effort", "Video", "Voice"] };
 
 function drawTins() {
@@ -429,6 +456,7 @@ async function look() {
 function draw() {
   drawPorts();
   drawClasses();
+  drawServices();
   drawHeaviest();
   drawTins();
   drawRest();

@@ -6,6 +6,7 @@
 
 mod instance;
 mod port;
+mod services;
 mod text;
 mod tree;
 
@@ -25,7 +26,7 @@ pub struct Sample {
     pub events: u64,
 }
 
-/// The metrics of `sample`, with at most `classes_max` classes and as many qdiscs.
+/// The metrics of `sample`, with at most `classes_max` classes, as many qdiscs, and as many servers.
 pub fn exposition(sample: &Sample, classes_max: usize) -> String {
     let mut text = Exposition::default();
     text.gauge("narrows_up", "Whether the instance answers.")
@@ -33,6 +34,7 @@ pub fn exposition(sample: &Sample, classes_max: usize) -> String {
     if let Some(now) = &sample.snapshot {
         instance::write(&mut text, now, sample);
         port::write(&mut text, now);
+        services::write(&mut text, now, classes_max);
         tree::write(&mut text, now, classes_max);
     }
     text.finish()

@@ -71,6 +71,7 @@ fn instance(classes: usize) -> Snapshot {
         state: "running".into(),
         uptime_s: 61.5,
         ports: vec![port, Port { name: "eth\"2".into(), no_carrier: true, ..Port::default() }],
+        services: Vec::new(),
         workers: vec![Worker { cpu_s: 1.5, silent_s: Some(2.0), ..Worker::default() }],
         conservation: Conservation {
             received: 20,

@@ -128,7 +128,7 @@ impl App {
         match code {
             KeyCode::Tab => self.show(1),
             KeyCode::BackTab => self.show(-1),
-            KeyCode::Char(digit @ '1'..='8') => {
+            KeyCode::Char(digit @ '1'..='9') => {
                 self.view = View::ALL[digit as usize - '1' as usize];
                 self.mode = Mode::Table;
             }

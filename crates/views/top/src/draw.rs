@@ -68,7 +68,10 @@ fn tabs(shown: View, look: Look) -> Line<'static> {
     let mut line = Line::default();
     for (number, view) in View::ALL.into_iter().enumerate() {
         let style = if view == shown { look.selected() } else { look.heading() };
-        line.push_span(Span::styled(format!(" {} {} ", number + 1, view.name()), style));
+        if number > 0 {
+            line.push_span(" ");
+        }
+        line.push_span(Span::styled(format!("{} {}", number + 1, view.name()), style));
     }
     line
 }

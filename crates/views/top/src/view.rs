@@ -6,6 +6,7 @@ mod events;
 mod heaviest;
 mod qdiscs;
 mod queues;
+mod services;
 mod tins;
 mod workers;
 
@@ -31,6 +32,8 @@ pub enum View {
     Events,
     /// The heaviest hosts and flows.
     Heaviest,
+    /// Balanced services and their servers.
+    Services,
 }
 
 /// A name and a value, as text.
@@ -38,7 +41,7 @@ pub(crate) type Fact = (String, String);
 
 impl View {
     /// All views, in the order of their keys.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Queues,
         Self::Workers,
         Self::Classes,
@@ -47,6 +50,7 @@ impl View {
         Self::Drops,
         Self::Events,
         Self::Heaviest,
+        Self::Services,
     ];
 
     /// Its name.
@@ -60,6 +64,7 @@ impl View {
             Self::Drops => "drops",
             Self::Events => "events",
             Self::Heaviest => "hosts",
+            Self::Services => "services",
         }
     }
 
@@ -79,6 +84,7 @@ impl View {
             Self::Drops => "nothing was dropped",
             Self::Events => "nothing happened yet",
             Self::Heaviest => "no host sent anything in the last seconds",
+            Self::Services => "no services: `narrows balance add` makes one at a host's port",
         }
     }
 
@@ -92,6 +98,7 @@ impl View {
             Self::Drops => drops::table(now, change),
             Self::Events => events::table(now),
             Self::Heaviest => heaviest::table(now),
+            Self::Services => services::table(now, change),
         }
     }
 
@@ -104,6 +111,7 @@ impl View {
             Self::Qdiscs => qdiscs::details(now, key),
             Self::Tins => tins::details(now, key),
             Self::Heaviest => heaviest::details(now, key),
+            Self::Services => services::details(now, key),
             Self::Drops | Self::Events => Vec::new(),
         }
     }

@@ -1,6 +1,9 @@
 //! The screen, and the effect of keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use narrows_balance::{
+    Counts, Health, ListedForward, ListedServer, ListedService, ListedTunnel, Protocol,
+};
 use narrows_snapshot::{
     Class, Conservation, Delays, Heaviest, Heavy, Losses, Port, Qdisc, Queue, RoundTrip, Snapshot,
     Worker,
@@ -89,6 +92,7 @@ fn instance(seconds: u64, mbit: u64) -> Snapshot {
                 ..Port::default()
             },
         ],
+        services: vec![service(seconds)],
         workers: vec![
             Worker { cpu_s: seconds as f64 / 4.0, ..Worker::default() },
             Worker { queue: 1, silent_s: Some(3.2), ..Worker::default() },
@@ -345,12 +349,52 @@ fn q_and_control_c_end_it() {
     }
 }
 
+/// It gets ten connections a second, all of them at the first of two servers.
+fn service(seconds: u64) -> ListedService {
+    let stats =
+        Counts { connections: 10 * seconds, packets: 400 * seconds, bytes: 50_000 * seconds };
+    let server = |number: u8, health, stats| ListedServer {
+        address: [10, 0, 0, number].into(),
+        forward: ListedForward::Tunnel,
+        weight: 1,
+        health,
+        stats,
+        tunnel: Some(ListedTunnel::Ipip),
+    };
+    ListedService {
+        protocol: Protocol::Tcp,
+        address: [192, 0, 2, 1].into(),
+        port: 443,
+        scheduler: "mh".into(),
+        flags: None,
+        persistence_s: None,
+        client_bits: 32,
+        one_packet: false,
+        stats,
+        servers: vec![server(1, Health::Up, stats), server(2, Health::Down, Counts::default())],
+    }
+}
+
+#[test]
+fn services_have_their_servers_below_them() {
+    let app = app(View::Services);
+    let cells = |name: &str| -> Vec<String> {
+        let line = line(&app, name);
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(cells("TCP 192.0.2.1:443")[2..], ["mh", "10", "400", "400k", "20"]);
+    assert_eq!(cells("10.0.0.1:443")[1..], ["Tunnel", "1", "10", "400", "400k", "20", "up"]);
+    assert_eq!(cells("10.0.0.2:443")[1..], ["Tunnel", "1", "0", "0", "0", "0", "DOWN"]);
+}
+
 #[test]
 fn tab_and_digits_choose_views() {
     let mut app = app(View::Queues);
     press(&mut app, &[KeyCode::Tab]);
     line(&app, "Thread");
     press(&mut app, &[KeyCode::BackTab, KeyCode::BackTab]);
+    line(&app, "Service, server");
+    press(&mut app, &[KeyCode::BackTab]);
     line(&app, "Port, host, flow");
     press(&mut app, &[KeyCode::BackTab]);
     line(&app, "the bridge was mended");
@@ -463,10 +507,26 @@ fn ten_thousand_classes_are_one_screen_around_the_selected_one() {
     line(&app, " 1:1 ");
 }
 
+/// Texts that say what a thing is: others are not read.
+const KINDS: &[&str] = &[
+    "queue",
+    "cpu",
+    "htb",
+    "cake",
+    "tcp",
+    "tunnel",
+    "ipip",
+    "up",
+    "down",
+    "192.0.2.1",
+    "10.0.0.1",
+    "10.0.0.2",
+];
+
 /// `value` with `hostile` behind every text in it, but for those that say what a thing is.
 fn poisoned(value: &mut serde_json::Value, hostile: &str) {
     match value {
-        serde_json::Value::String(text) if !["queue", "cpu", "htb", "cake"].contains(&&**text) => {
+        serde_json::Value::String(text) if !KINDS.contains(&&**text) => {
             text.push_str(hostile);
         }
         serde_json::Value::Array(all) => all.iter_mut().for_each(|it| poisoned(it, hostile)),
@@ -491,7 +551,7 @@ fn no_view_shows_what_steers_a_terminal() {
         let is_wrong = |it: char| narrows_escape::is_hidden(it) && it != '\n';
         let text = once(&app, None, PLAIN);
         assert!(!text.contains(is_wrong) && !text.contains("\nforged"), "{text:?}");
-        for key in "12345678".chars() {
+        for key in "123456789".chars() {
             for keys in [[KeyCode::Char(key), KeyCode::Enter], [KeyCode::Esc, KeyCode::Esc]] {
                 press(&mut app, &keys);
                 let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();

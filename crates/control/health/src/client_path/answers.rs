@@ -265,9 +265,9 @@ fn is_gue(datagram: &LaxIpPayloadSlice<'_>) -> bool {
 mod tests {
     use super::super::encapsulation::{encapsulated, packet};
     use super::*;
-    use crate::way::Tunnel;
     use etherparse::icmpv6::{DestUnreachableCode, ParameterProblemCode, ParameterProblemHeader};
     use etherparse::{Icmpv4Header, Icmpv6Header, PacketBuilder};
+    use narrows_balance::ListedTunnel;
     use proptest::prelude::*;
 
     /// The service's address, this host's, the server's, and this host's on the way.
@@ -348,8 +348,8 @@ mod tests {
     fn a_server_that_does_not_unpack_is_known_by_its_error() {
         for inner in [4, 6].map(|family| segment(family, false)) {
             let [_, _, server, source] = addresses(4);
-            let ipip = encapsulated(Tunnel::Ipip, (source, server), 0, &inner).unwrap();
-            let tunnel = Tunnel::Gue { port: 6080 };
+            let ipip = encapsulated(ListedTunnel::Ipip, (source, server), 0, &inner).unwrap();
+            let tunnel = ListedTunnel::Gue { port: 6080 };
             let gue = encapsulated(tunnel, (source, server), 0, &inner).unwrap();
             for (packet, why) in [
                 (&ipip[..28], DestUnreachableHeader::Protocol),
@@ -363,7 +363,7 @@ mod tests {
                 assert!(about == server && why.contains("does not unpack"), "{why}");
             }
             let [_, _, server, source] = addresses(6);
-            let ipip = encapsulated(Tunnel::Ipip, (source, server), 0, &inner).unwrap();
+            let ipip = encapsulated(ListedTunnel::Ipip, (source, server), 0, &inner).unwrap();
             let code = ParameterProblemCode::UnrecognizedNextHeader;
             let kind = Icmpv6Type::ParameterProblem(ParameterProblemHeader { code, pointer: 6 });
             let said = read(&error6(server, kind, &ipip));

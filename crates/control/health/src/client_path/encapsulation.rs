@@ -1,8 +1,8 @@
 //! What is in front of a client's packet on the way to a server: as the balancer's program writes
 //! it (`encapsulate.h`).
 
-use crate::way::Tunnel;
 use etherparse::{IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header};
+use narrows_balance::ListedTunnel;
 use std::net::IpAddr;
 
 /// UDP and the header of GUE (variant 0, no further words), in bytes.
@@ -14,7 +14,7 @@ const GUE_PORTS_FROM: u16 = 49152;
 
 /// The packet that carries `inner` from `source` to `server`. A connection has one `flow`.
 pub(crate) fn encapsulated(
-    tunnel: Tunnel,
+    tunnel: ListedTunnel,
     (source, server): (IpAddr, IpAddr),
     flow: u16,
     inner: &[u8],
@@ -24,8 +24,8 @@ pub(crate) fn encapsulated(
         _ => IpNumber::IPV6,
     };
     match tunnel {
-        Tunnel::Ipip => packet((source, server), carried, inner),
-        Tunnel::Gue { port } => {
+        ListedTunnel::Ipip => packet((source, server), carried, inner),
+        ListedTunnel::Gue { port } => {
             let bytes = u16::try_from(GUE_BYTES + inner.len()).ok()?;
             let mut payload = Vec::with_capacity(GUE_BYTES + inner.len());
             for field in [GUE_PORTS_FROM | flow, port, bytes, 0] {
@@ -90,12 +90,12 @@ mod tests {
         for (inner, outer) in [(4, 4), (4, 6), (6, 4), (6, 6)] {
             let carried = packet(addresses(inner), IpNumber::UDP, &[7; 64]).unwrap();
             let number = if inner == 4 { IpNumber::IPV4 } else { IpNumber::IPV6 };
-            let ipip = encapsulated(Tunnel::Ipip, addresses(outer), 0, &carried).unwrap();
+            let ipip = encapsulated(ListedTunnel::Ipip, addresses(outer), 0, &carried).unwrap();
             let seen = LaxSlicedPacket::from_ip(&ipip).unwrap();
             let payload = seen.net.as_ref().unwrap().ip_payload_ref().unwrap();
             assert_eq!((payload.ip_number, payload.payload), (number, &carried[..]));
 
-            let tunnel = Tunnel::Gue { port: 6080 };
+            let tunnel = ListedTunnel::Gue { port: 6080 };
             let gue = encapsulated(tunnel, addresses(outer), 5, &carried).unwrap();
             let seen = SlicedPacket::from_ip(&gue).unwrap();
             let Some(TransportSlice::Udp(udp)) = seen.transport else { panic!("{seen:?}") };
@@ -111,6 +111,6 @@ mod tests {
         let mixed = (addresses(4).0, addresses(6).1);
         assert_eq!(packet(mixed, IpNumber::UDP, &[]), None);
         assert_eq!(packet(addresses(4), IpNumber::UDP, &[0; 1 << 16]), None);
-        assert_eq!(encapsulated(Tunnel::Ipip, addresses(4), 0, &[]), None);
+        assert_eq!(encapsulated(ListedTunnel::Ipip, addresses(4), 0, &[]), None);
     }
 }

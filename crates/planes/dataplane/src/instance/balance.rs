@@ -10,7 +10,7 @@ use crate::counters::Counts;
 use crate::error::InstanceError;
 use crate::plane::PlaneKind;
 use crate::upgrade::state::BalanceManifest;
-use narrows_balance::{Health, Reply, ServerId, ServiceId, Services};
+use narrows_balance::{Figures, Health, ListedService, Reply, ServerId, ServiceId, Services};
 use narrows_bpf::{BalanceTables, Fate, FateCounters, Way};
 use narrows_forwarding::DeviceId;
 use narrows_link::neighbours;
@@ -92,6 +92,17 @@ impl Balance {
 
     pub(crate) fn tables(&self) -> Option<&BalanceTables> {
         self.tables.as_ref().filter(|_| !self.services.is_empty())
+    }
+
+    /// All services, with what is counted.
+    pub(crate) fn listed(&self) -> Vec<ListedService> {
+        self.services.listed(&self.figures())
+    }
+
+    /// What the program has counted.
+    fn figures(&self) -> Figures {
+        let figures = self.tables.as_ref().and_then(|tables| tables.figures().ok());
+        figures.unwrap_or_default()
     }
 
     pub(crate) fn version(&self) -> u64 {

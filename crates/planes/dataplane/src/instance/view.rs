@@ -48,6 +48,7 @@ impl Instance {
                 .map(|port| self.view_port(port, totals, &report))
                 .collect(),
             workers: report.workers,
+            services: Vec::new(),
             conservation: Conservation {
                 received: paths.rx_packets,
                 copied: paths.copied,
@@ -67,7 +68,9 @@ impl Instance {
         let report = self.report();
         let totals = self.totals(&report);
         let beyond = totals.ports.iter().map(|port| port.beyond.clone()).collect();
-        SeenWithTrees { snapshot: self.show_totals(&totals, report), beyond, seen: self.see(true) }
+        let services = self.balance.listed();
+        let snapshot = Snapshot { services, ..self.show_totals(&totals, report) };
+        SeenWithTrees { snapshot, beyond, seen: self.see(true) }
     }
 
     fn view_port(&self, id: PortId, totals: &Counts, report: &Report) -> Port {
