@@ -324,4 +324,4 @@ pub(crate) fn open(behind: BorrowedFd<'_>, place: u32) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

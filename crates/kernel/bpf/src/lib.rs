@@ -37,6 +37,7 @@ mod takers;
 pub mod test_run;
 mod translation;
 pub mod tree;
+mod user_front;
 mod vlans;
 
 pub use attach::{AttachError, Entry, Hook, XdpMode, sends_redirected};
@@ -64,4 +65,5 @@ pub use steer::{Stalled, Steer, SteerError, Verdicts, Watchdog};
 pub use switch::{Location, Member, STATIONS_MAX, Station, Switch, VlanMembers};
 pub use takers::Takers;
 pub use translation::{TRANSLATION_MAX, translation};
+pub use user_front::{Judged, UserFront, UserFrontError, Verdict};
 pub use vlans::Vlans;

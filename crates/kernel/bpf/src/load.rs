@@ -35,6 +35,27 @@ pub enum LoadError {
     Other(libbpf_rs::Error),
 }
 
+impl LoadError {
+    /// The cause of `error`, of which libbpf `said` more.
+    pub(crate) fn judge(said: &str, error: libbpf_rs::Error) -> Self {
+        if let Some(function) = missing_function(said) {
+            return Self::Missing { function: function.to_owned() };
+        }
+        // Before the kind of error is checked: the verifier also returns EACCES.
+        if let Some(reason) = verifier_s_reason(said) {
+            // Only without CAP_PERFMON (allow_ptr_leaks in kernel/bpf/verifier.c).
+            if reason.ends_with("pointer -= pointer prohibited") {
+                return Self::NotPermitted;
+            }
+            return Self::Refused { reason: reason.to_owned() };
+        }
+        match error.kind() {
+            ErrorKind::PermissionDenied => Self::NotPermitted,
+            _ => Self::Other(error),
+        }
+    }
+}
+
 thread_local! {
     /// libbpf's messages on this thread, while they are collected.
     static SAID: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -53,37 +74,26 @@ fn hear(_: PrintLevel, words: String) {
 pub(crate) fn explained<T>(
     load: impl FnOnce() -> Result<T, libbpf_rs::Error>,
 ) -> Result<T, LoadError> {
+    let (result, said) = heard(load);
+    result.map_err(|error| LoadError::judge(&said, error))
+}
+
+/// Runs `load`, and returns what libbpf said meanwhile, too.
+pub(crate) fn heard<T>(
+    load: impl FnOnce() -> Result<T, libbpf_rs::Error>,
+) -> (Result<T, libbpf_rs::Error>, String) {
     static LISTENING: Once = Once::new();
     LISTENING.call_once(|| {
         libbpf_rs::set_print(Some((PrintLevel::Info, hear)));
     });
     SAID.set(Some(String::new()));
     let result = load();
-    let said = SAID.take().unwrap_or_default();
-    result.map_err(|error| judge(&said, error))
+    (result, SAID.take().unwrap_or_default())
 }
 
 /// A loaded program that outlives its object.
 pub(crate) fn keep(program: &impl AsFd) -> Result<OwnedFd, LoadError> {
     program.as_fd().try_clone_to_owned().map_err(|error| LoadError::Other(error.into()))
-}
-
-fn judge(said: &str, error: libbpf_rs::Error) -> LoadError {
-    if let Some(function) = missing_function(said) {
-        return LoadError::Missing { function: function.to_owned() };
-    }
-    // Before the kind of error is checked: the verifier also returns EACCES.
-    if let Some(reason) = verifier_s_reason(said) {
-        // Only without CAP_PERFMON (allow_ptr_leaks in kernel/bpf/verifier.c).
-        if reason.ends_with("pointer -= pointer prohibited") {
-            return LoadError::NotPermitted;
-        }
-        return LoadError::Refused { reason: reason.to_owned() };
-    }
-    match error.kind() {
-        ErrorKind::PermissionDenied => LoadError::NotPermitted,
-        _ => LoadError::Other(error),
-    }
 }
 
 /// The function in `extern (func ksym) 'NAME': not found in kernel or module BTFs`.
@@ -94,11 +104,26 @@ fn missing_function(said: &str) -> Option<&str> {
 
 /// The last line of the verifier's log but its statistics.
 pub(crate) fn verifier_s_reason(said: &str) -> Option<&str> {
+    verifier_s_log(said)?.lines().map(str::trim).rev().find(is_telling)
+}
+
+/// The last lines of the verifier's log, at most `count`, in order, without its statistics. `said`
+/// is libbpf's message with the log, or the log itself.
+pub(crate) fn verifier_s_lines(said: &str, count: usize) -> Vec<String> {
+    let log = verifier_s_log(said).unwrap_or(said);
+    let last: Vec<&str> = log.lines().map(str::trim).rev().filter(is_telling).take(count).collect();
+    last.into_iter().rev().map(str::to_owned).collect()
+}
+
+fn verifier_s_log(said: &str) -> Option<&str> {
     let (_, log) = said.split_once("-- BEGIN PROG LOAD LOG --")?;
-    let (log, _) = log.split_once("-- END PROG LOAD LOG --")?;
+    Some(log.split_once("-- END PROG LOAD LOG --")?.0)
+}
+
+/// Whether it is a line of the verifier's that is no statistics.
+fn is_telling(line: &&str) -> bool {
     let statistics = ["processed ", "verification time", "stack depth", "libbpf: "];
-    let mut lines = log.lines().map(str::trim).rev();
-    lines.find(|line| !line.is_empty() && !statistics.iter().any(|word| line.starts_with(word)))
+    !line.is_empty() && !statistics.iter().any(|word| line.starts_with(word))
 }
 
 #[cfg(test)]
@@ -113,7 +138,7 @@ mod tests {
     const EINVAL: i32 = 22;
 
     fn judged(said: &str, errno: i32) -> LoadError {
-        judge(said, libbpf_rs::Error::from_raw_os_error(errno))
+        LoadError::judge(said, libbpf_rs::Error::from_raw_os_error(errno))
     }
 
     #[test]

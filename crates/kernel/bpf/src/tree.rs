@@ -31,6 +31,7 @@ use crate::own_address::OwnAddress;
 use crate::receive_on::{ReceiveOn, ReceiveOnError};
 use crate::slow_path::SlowPath;
 use crate::takers::Takers;
+use crate::user_front::{FirstProgram, UserFront, UserFrontError};
 use crate::vlans::Vlans;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, OpenMapMut, OpenObject};
@@ -317,6 +318,8 @@ pub struct Tree {
     /// Loaded when they are needed.
     of_other_hook: Option<Programs>,
     is_at_tcx: bool,
+    /// A user's program, in front of all others.
+    user_front: Option<FirstProgram>,
     /// The program in front of it, attached in its place.
     front: Option<Front>,
     /// A balancer between both.
@@ -581,6 +584,7 @@ impl Tree {
             loaded,
             of_other_hook: None,
             is_at_tcx: hook == Hook::Tcx,
+            user_front: None,
             front: None,
             balancer: None,
             receive_on: None,
@@ -671,7 +675,8 @@ impl Tree {
     /// attached, no tcx (before Linux 6.6).
     pub fn attach(&mut self, ifindex: u32, hook: Hook) -> Result<(), TreeError> {
         self.move_to(hook)?;
-        self.hold = Some(Hold::Link(attach(self.first(self.front.as_ref()), ifindex, hook)?));
+        self.lead_on()?;
+        self.hold = Some(Hold::Link(attach(self.program(), ifindex, hook)?));
         Ok(())
     }
 
@@ -695,6 +700,11 @@ impl Tree {
             (self.front, self.balancer, self.receive_on) = (None, None, None);
         }
         Ok(())
+    }
+
+    /// Whether it takes frames in several buffers.
+    pub fn is_multi_buffer(&self) -> bool {
+        self.port.multi_buffer
     }
 
     /// How it is attached.
@@ -735,8 +745,34 @@ impl Tree {
 
     /// Replaces what is at `hold`, and keeps that.
     fn replace(&mut self, hold: Hold) -> Result<(), TreeError> {
-        hold.replace(self.first(self.front.as_ref())).map_err(TreeError::Replace)?;
+        self.lead_on()?;
+        hold.replace(self.program()).map_err(TreeError::Replace)?;
         self.hold = Some(hold);
+        Ok(())
+    }
+
+    /// Makes what a user's program passes continue here. It may be in force at another process, so
+    /// this comes only with the attachment.
+    fn lead_on(&self) -> Result<(), TreeError> {
+        let Some(user_front) = &self.user_front else { return Ok(()) };
+        user_front.lead_to(self.first(self.front.as_ref())).map_err(TreeError::Front)
+    }
+
+    /// Makes `program` the first one behind a user's, where this is attached.
+    fn begin_with(&self, program: BorrowedFd<'_>) -> Result<(), TreeError> {
+        match (&self.user_front, &self.hold) {
+            (_, None) => Ok(()),
+            (Some(user_front), Some(_)) => user_front.lead_to(program).map_err(TreeError::Front),
+            (None, Some(hold)) => hold.replace(program).map_err(TreeError::Replace),
+        }
+    }
+
+    /// Runs a user's program first, once this is attached, in front of all other programs.
+    ///
+    /// # Errors
+    /// If it is not for such a port.
+    pub fn run_first(&mut self, user_front: &UserFront) -> Result<(), UserFrontError> {
+        self.user_front = Some(user_front.for_port(self.port.multi_buffer, self.entry())?);
         Ok(())
     }
 
@@ -777,9 +813,7 @@ impl Tree {
         if let Some(front) = &front {
             front.lead_to(self.behind_front(front)).map_err(TreeError::Front)?;
         }
-        if let Some(hold) = &self.hold {
-            hold.replace(self.first(front.as_ref())).map_err(TreeError::Replace)?;
-        }
+        self.begin_with(self.first(front.as_ref()))?;
         self.front = front;
         Ok(())
     }
@@ -794,10 +828,9 @@ impl Tree {
             balancer.lead_to(self.loaded.program.as_fd()).map_err(TreeError::Front)?;
         }
         let before = std::mem::replace(&mut self.balancer, balancer);
-        let led = match (&self.front, &self.hold) {
-            (Some(front), _) => front.lead_to(self.behind_front(front)).map_err(TreeError::Front),
-            (None, Some(hold)) => hold.replace(self.first(None)).map_err(TreeError::Replace),
-            (None, None) => Ok(()),
+        let led = match &self.front {
+            Some(front) => front.lead_to(self.behind_front(front)).map_err(TreeError::Front),
+            None => self.begin_with(self.first(None)),
         };
         if led.is_err() {
             self.balancer = before;
@@ -855,7 +888,7 @@ impl Tree {
         self.route.update_percpu(&ONLY, &all, MapFlags::ANY).map_err(failed)
     }
 
-    /// The program that sees a frame first, with `front` before it.
+    /// The program that sees a frame first but for a user's, with `front` before it.
     fn first<'a>(&'a self, front: Option<&'a Front>) -> BorrowedFd<'a> {
         let second = self.balancer.as_ref().map_or(self.loaded.program.as_fd(), Balancer::program);
         front.map_or(second, Front::program)
@@ -873,7 +906,8 @@ impl Tree {
 
     /// The program that sees a frame first, for test runs.
     pub fn program(&self) -> BorrowedFd<'_> {
-        self.first(self.front.as_ref())
+        let behind = self.first(self.front.as_ref());
+        self.user_front.as_ref().map_or(behind, FirstProgram::program)
     }
 
     /// Takes the program off the interface; frames take the kernel's path from here on. The

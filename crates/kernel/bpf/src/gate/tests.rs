@@ -19,7 +19,7 @@ const PASS: u32 = 2;
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 /// The program, and its array; `None`, and a line with the reason, if it cannot be loaded here.
-fn gate() -> Option<(OwnedFd, OwnedFd)> {
+pub(crate) fn gate() -> Option<(OwnedFd, OwnedFd)> {
     let load = || {
         let mut open = ObjectBuilder::default().open_memory(OBJECT)?;
         // As libxdp has it.
