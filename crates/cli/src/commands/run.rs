@@ -6,7 +6,7 @@ use crate::output;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use narrows_bpf::{Hook, XdpMode};
-use narrows_dataplane::run::{RunOptions, run};
+use narrows_dataplane::run::{FrontFile, RunOptions, run};
 use narrows_dataplane::{FailMode, PlaneKind, SessionOptions};
 use narrows_forwarding::Forwarding;
 use narrows_xsk::CopyMode;
@@ -40,7 +40,8 @@ use std::process::ExitCode;
   narrows run --ports eth1,eth2 --batch /etc/narrows/home.tc --state /var/lib/narrows/home.tc
   narrows run --ports eth1,eth2 --cores 2,3 --busy-poll --fail-closed
   narrows run --ports eth1,eth2 --dispatcher
-  narrows run --port eth1 --batch /etc/narrows/web.tc")]
+  narrows run --port eth1 --batch /etc/narrows/web.tc
+  narrows run --port eth1 --front /etc/narrows/closed_ports.o")]
 #[command(verbatim_doc_comment)]
 pub struct Run {
     #[command(flatten)]
@@ -125,6 +126,14 @@ pub struct Run {
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, require_equals = true, default_missing_value = "100")]
     dispatcher: Option<u32>,
 
+    /// With --port: run this XDP program of yours first, before all filters: an object that clang
+    /// made (-O2 -g -target bpf), and behind a colon the program's name if it has several. What it
+    /// passes goes on; XDP_DROP, XDP_TX and XDP_REDIRECT are final. All verdicts are counted. Its
+    /// maps are its own, found by `bpftool map`. An upgrade keeps the program and its maps as they
+    /// are; for another one, start again (docs/attack.md).
+    #[arg(long, value_name = "FILE[:PROGRAM]", value_parser = parse_front)]
+    front: Option<FrontFile>,
+
     /// Continue from the process that has started this one (`narrows upgrade`).
     #[arg(long, hide = true)]
     take_over: bool,
@@ -187,6 +196,19 @@ impl Xdp {
     }
 }
 
+/// A file, and behind a colon the name of a program in it.
+fn parse_front(word: &str) -> Result<FrontFile, String> {
+    let named = word.rsplit_once(':').filter(|(_, name)| !name.contains('/'));
+    let (path, program) = match named {
+        Some((path, name)) => (path, Some(name)),
+        None => (word, None),
+    };
+    if path.is_empty() || program.is_some_and(str::is_empty) {
+        return Err("give FILE, or FILE:PROGRAM".into());
+    }
+    Ok(FrontFile { path: path.into(), program: program.map(str::to_owned) })
+}
+
 /// The default frames per worker: about 8,000 packets in each direction.
 const FRAMES: u32 = 16_384;
 
@@ -229,8 +251,18 @@ impl Run {
                  Leave out --fail-closed"
             );
         }
-        // At tcx, which a veth prefers, a packet is on its CPU already.
-        let xdp = self.xdp.or_else(|| (!self.rps.is_empty()).then_some(Xdp::Native));
+        let needs_xdp = !self.rps.is_empty() || self.front.is_some();
+        // At tcx, which a veth prefers, a packet is on its CPU already, and no XDP program sees it.
+        let xdp = self.xdp.or_else(|| needs_xdp.then_some(Xdp::Native));
+        if self.front.is_some() && !forwarding.is_host() {
+            bail!(
+                "--front needs --port PORT. In front of other ports libxdp's dispatcher runs your \
+                 program: xdp-loader load -p 50 PORT FILE, and then narrows run"
+            );
+        }
+        if self.front.is_some() && matches!(xdp, Some(Xdp::Tcx)) {
+            bail!("--front needs --xdp native or generic: at tcx no XDP program runs");
+        }
         if !self.rps.is_empty() && !forwarding.is_host() {
             bail!("--rps is for what a host receives: it needs --port PORT");
         }
@@ -266,6 +298,7 @@ impl Run {
             },
             skip_netfilter: self.skip_netfilter,
             dispatcher: self.dispatcher,
+            front: self.front,
             take_over: self.take_over,
         };
         if let Some(last) = run(options, |_| output::say("ready"))? {

@@ -21,29 +21,29 @@ use std::time::{Duration, Instant};
 const HOOKS: [(&str, &[&str]); 3] =
     [("tcx", &[]), ("native", &["--xdp", "native"]), ("generic", &["--xdp", "generic"])];
 
-const BAD: [u8; 4] = [198, 51, 100, 7];
+pub(crate) const BAD: [u8; 4] = [198, 51, 100, 7];
 
 /// A server in the place of the shaper's box.
-fn server() -> Testbed {
+pub(crate) fn server() -> Testbed {
     let bed = Testbed::up(1).unwrap();
     bed.serve_at_the_port().unwrap();
     bed
 }
 
-fn run(bed: &Testbed, arguments: &[&str]) -> Instance {
+pub(crate) fn run(bed: &Testbed, arguments: &[&str]) -> Instance {
     let words = [&["run", "--port", PORT_A], arguments].concat();
     Instance::start_command(bed, Path::new(NARROWS), &words).unwrap()
 }
 
 /// A frame from `source` to the server.
-fn to_server(source: [u8; 4]) -> Vec<u8> {
+pub(crate) fn to_server(source: [u8; 4]) -> Vec<u8> {
     let mut frame = frame_from(source);
     frame[..6].copy_from_slice(&SERVER_MAC);
     frame
 }
 
 /// How many UDP packets have come up to the server's stack: nobody takes them.
-fn udp_seen(bed: &Testbed) -> u64 {
+pub(crate) fn udp_seen(bed: &Testbed) -> u64 {
     let read = || Ok(std::fs::read_to_string("/proc/thread-self/net/snmp")?);
     let text = bed.shaper().enter(read).unwrap();
     let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
@@ -54,13 +54,13 @@ fn udp_seen(bed: &Testbed) -> u64 {
 }
 
 /// Bytes sent to an echo service of the server and back, over one connection.
-struct Echo {
+pub(crate) struct Echo {
     stream: TcpStream,
     done: u64,
 }
 
 impl Echo {
-    fn start(bed: &Testbed) -> Self {
+    pub(crate) fn start(bed: &Testbed) -> Self {
         let listener = bed.shaper().enter(|| Ok(TcpListener::bind((SERVER_IP, 0))?)).unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -77,7 +77,7 @@ impl Echo {
     }
 
     /// There and back, for a while.
-    fn go_on(&mut self, time: Duration) {
+    pub(crate) fn go_on(&mut self, time: Duration) {
         let begin = Instant::now();
         let mut bytes = [7; 1000];
         while begin.elapsed() < time {
@@ -89,17 +89,17 @@ impl Echo {
 }
 
 /// What the client's device has sent to the server's since it was opened.
-struct Sent(Counters, Counts);
+pub(crate) struct Sent(Counters, Counts);
 
 impl Sent {
-    fn open(bed: &Testbed) -> Self {
+    pub(crate) fn open(bed: &Testbed) -> Self {
         let mut counters = Counters::of(bed.client(), CLIENT).unwrap();
         let now = counters.read().unwrap();
         Self(counters, now)
     }
 
     /// Without those for which the server's device had no room.
-    fn packets(&mut self) -> u64 {
+    pub(crate) fn packets(&mut self) -> u64 {
         (self.0.read().unwrap() - self.1).tx_packets
     }
 }
@@ -141,7 +141,7 @@ fn assert_accounted(sent: &mut Sent, instance: &Instance) -> Came {
 }
 
 /// A flood of the bad source.
-fn flood(bed: &Testbed, bits: f64) -> Running {
+pub(crate) fn flood(bed: &Testbed, bits: f64) -> Running {
     let limit = Duration::from_secs(60);
     let flood = Flood { frames: vec![to_server(BAD)], pace: Pace::Bits(bits), limit, core: None };
     flood.start(bed.client(), CLIENT).unwrap()

@@ -65,4 +65,5 @@ mod supervision;
 mod switch;
 mod tools;
 mod upgrading;
+mod user_front;
 mod views;

@@ -65,6 +65,10 @@ pub struct Port {
     /// all others were dropped.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub balance: BTreeMap<String, u64>,
+    /// Where a user's own program runs first: its verdicts. `pass` ones went on to this port's
+    /// filters, `tx` and `redirect` ones left, all others were dropped.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub front: BTreeMap<String, u64>,
     /// What the kernel itself sent through this port, beside the queues: its own packets, and those
     /// that it forwards. Only where they are charged to the port's limits.
     #[serde(skip_serializing_if = "Option::is_none", default)]

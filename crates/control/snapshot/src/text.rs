@@ -142,6 +142,10 @@ impl Port {
                 self.to_self, self.unserved
             )?;
         }
+        if !self.front.is_empty() {
+            let verdicts = self.front.iter().map(|(verdict, frames)| (verdict.as_str(), *frames));
+            writeln!(out, "  front: {}", listed(verdicts))?;
+        }
         if !self.balance.is_empty() {
             let outcomes = self.balance.iter().map(|(outcome, frames)| (outcome.as_str(), *frames));
             writeln!(out, "  services: {}", listed(outcomes))?;

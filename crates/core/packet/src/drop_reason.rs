@@ -42,11 +42,15 @@ pub enum DropReason {
     Ttl,
     /// The queue to the CPU that was to receive it was full (`--rps`).
     CpuBusy,
+    /// A user's own program dropped it (`--front`).
+    Front,
+    /// A user's own program failed, or gave no verdict of XDP (`--front`).
+    FrontAborted,
 }
 
 impl DropReason {
     /// All reasons, in the order in which they are shown.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::Limit,
         Self::Horizon,
         Self::TooLong,
@@ -65,6 +69,8 @@ impl DropReason {
         Self::NoServer,
         Self::Ttl,
         Self::CpuBusy,
+        Self::Front,
+        Self::FrontAborted,
     ];
 
     /// The name under which the counter is shown, in text and in JSON.
@@ -88,6 +94,8 @@ impl DropReason {
             Self::NoServer => "no_server",
             Self::Ttl => "ttl",
             Self::CpuBusy => "cpu_busy",
+            Self::Front => "front",
+            Self::FrontAborted => "front_aborted",
         }
     }
 }

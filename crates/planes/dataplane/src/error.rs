@@ -30,6 +30,14 @@ pub enum InstanceError {
         /// Why.
         source: narrows_bpf::BalanceError,
     },
+    /// A user's own program cannot run at a port.
+    #[error("{port}: the front: {source}")]
+    UserFront {
+        /// The port.
+        port: String,
+        /// Why.
+        source: narrows_bpf::UserFrontError,
+    },
     /// Frames cannot be handed to other CPUs.
     #[error("{port}: {source}")]
     ReceiveOn {

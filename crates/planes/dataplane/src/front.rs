@@ -10,7 +10,9 @@
 //! *Non-goals.* Which filters these are (`narrows_policy`), how a set is looked up (`narrows_bpf`).
 
 use narrows_bpf::tree::TreeError;
-use narrows_bpf::{Counted, Front, FrontMaps, FrontPort, LoadError, SetTables, SteerError, Term};
+use narrows_bpf::{
+    Counted, Front, FrontMaps, FrontPort, LoadError, SetTables, SteerError, Term, UserFront,
+};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_escape::shell;
 use narrows_forwarding::PerPort;
@@ -55,6 +57,8 @@ pub(crate) struct Fronts<'a> {
     pub(crate) terms: PerPort<Terms>,
     /// Present if there are sets.
     pub(crate) tables: Option<&'a SetTables>,
+    /// A user's own program, in front of them.
+    pub(crate) users: Option<&'a UserFront>,
 }
 
 /// What runs in front of the plane at a port.

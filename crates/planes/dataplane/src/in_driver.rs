@@ -30,7 +30,8 @@ use chosen::Chosen;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
     Asks, AttachError, BalanceTables, Balancer, Chooser, Entry, FrontPort, Hook, OwnAddress, Pulse,
-    RoutedBy, SetTables, SlowPathCounters, SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
+    RoutedBy, SetTables, SlowPathCounters, SteerError, UserFront, Verdicts, Vlans, XdpMode,
+    sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
@@ -179,7 +180,8 @@ impl InDriver {
             let device = forwarding.device_of(port);
             let facts = &devices[device];
             let entry = gates.entry(device);
-            let load = |hook| Tree::at(tree_port(forwarding, port, facts, entry), hook, &[]);
+            let at = tree_port(forwarding, port, facts, entry, fronts);
+            let load = |hook| Tree::at(at, hook, &[]);
             let first = hooks_for(facts, entry, only)[0];
             // Where this kernel has no such hook, its programs may not be loadable.
             let loaded = load(first).or_else(|error| {
@@ -231,8 +233,22 @@ impl InDriver {
         for (port, plan) in plans.into_iter_enumerated() {
             self.install(port, plan)?;
         }
+        self.run_first(fronts)?;
         for port in fronts.terms.keys() {
             self.put_in_front(port, &fronts.terms[port], fronts.tables)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a user's own program first at a host's port, from when it is attached.
+    fn run_first(&mut self, fronts: &Fronts<'_>) -> Result<(), InstanceError> {
+        let Some(users) = fronts.users.filter(|_| self.forwarding.is_host()) else { return Ok(()) };
+        for (port, tree) in self.trees.iter_mut_enumerated() {
+            let refused = |source| InstanceError::UserFront {
+                port: self.forwarding.name(port).to_owned(),
+                source,
+            };
+            tree.run_first(users).map_err(refused)?;
         }
         Ok(())
     }
@@ -278,7 +294,7 @@ impl InDriver {
         for &hook in hooks {
             let attached = match hook {
                 Hook::Xdp(mode) if tree.entry() == Entry::Shared => gates
-                    .place(&facts.name, facts.ifindex, mode, has_several_buffers(facts))
+                    .place(&facts.name, facts.ifindex, mode, tree.is_multi_buffer())
                     .map_err(InstanceError::from)
                     .and_then(|behind| tree.take_over(behind).map_err(failed(facts))),
                 _ => tree.attach(facts.ifindex, hook).map_err(failed(facts)),
@@ -463,17 +479,20 @@ fn arrived(totals: &Totals) -> Arrived {
     Arrived { packets: path.rx_packets, bytes: path.rx_bytes }
 }
 
-/// What the tree of `port` on the device `facts` is for.
+/// What the tree of `port` on the device `facts` is for, with `fronts` in front.
 fn tree_port(
     forwarding: &Forwarding,
     port: PortId,
     facts: &DeviceFacts,
     entry: Entry,
+    fronts: &Fronts<'_>,
 ) -> tree::Port {
+    // Programs that call each other are alike.
+    let of_user = fronts.users.is_some_and(UserFront::is_multi_buffer);
     tree::Port {
         other_tag: forwarding.across(port).and_then(|across| forwarding.ports()[across].tag),
         leads_to_box: forwarding.is_host(),
-        ..tree::Port::new(facts.own(), has_several_buffers(facts), entry)
+        ..tree::Port::new(facts.own(), has_several_buffers(facts) || of_user, entry)
     }
 }
 
@@ -562,7 +581,7 @@ impl Plane for InDriver {
         let port = FrontPort {
             // All that a host gets is addressed to it, and filtered.
             own: OwnAddress { is_addressed: own.is_addressed && !is_host, ..own },
-            multi_buffer: has_several_buffers(facts),
+            multi_buffer: tree.is_multi_buffer(),
             entry: tree.entry(),
             handed: Some(&handed),
         };
@@ -582,7 +601,7 @@ impl Plane for InDriver {
         if tables.is_some() == tree.is_balanced() {
             return Ok(());
         }
-        let several = has_several_buffers(facts);
+        let several = tree.is_multi_buffer();
         let load = |tables| Balancer::load(tables, facts.own().mac, several, tree.entry());
         let balancer = tables.map(load).transpose().map_err(refused)?;
         tree.balance(balancer).map_err(failed(facts))

@@ -29,7 +29,7 @@ use crate::standby::{FailMode, StandBy};
 use crate::warnings::{self, Bypass};
 use crate::watch::{self, Watch};
 use narrows_balance::Services;
-use narrows_bpf::{Hook, RoutedBy, SetTables, XdpMode};
+use narrows_bpf::{Hook, RoutedBy, SetTables, UserFront, XdpMode};
 use narrows_classify::{ActionId, ActionStats};
 use narrows_forwarding::{Forwarding, PerDevice, PerPort, PortId};
 use narrows_link::{LinkEvent, Promiscuous, doctor};
@@ -48,6 +48,7 @@ mod route_answers;
 mod sets;
 #[cfg(test)]
 mod tests;
+mod user_front;
 mod view;
 mod ways;
 
@@ -84,6 +85,8 @@ pub struct Instance {
     /// The sets in the form of the programs, once there was one. Declared after the plane, whose
     /// programs use its maps.
     tables: Option<SetTables>,
+    /// A user's own program in front of all. Declared after the plane, where it runs.
+    user_front: Option<UserFront>,
     /// Of ports that it shares with other XDP programs.
     gates: Gates,
     /// Over the plane's workers.
@@ -135,6 +138,7 @@ impl Instance {
             balance: Balance::default(),
             plane: None,
             tables: None,
+            user_front: None,
             gates,
             _promiscuous: Vec::new(),
             waiting_for: None,
@@ -153,7 +157,8 @@ impl Instance {
     }
 
     /// Joins the ports under `policy`, whose filters look up `sets`, and balances `services`;
-    /// `repairs` maintains their offloads, `gates` shares them with others.
+    /// `repairs` maintains their offloads, `gates` shares them with others, `user_front` runs
+    /// first.
     ///
     /// # Errors
     /// If they cannot be joined as they are now. Then nothing stays changed.
@@ -164,8 +169,10 @@ impl Instance {
         services: Services,
         repairs: Repairs,
         gates: Gates,
+        user_front: Option<UserFront>,
     ) -> Result<Self, InstanceError> {
         let mut instance = Self::new(options, repairs, gates);
+        instance.user_front = user_front;
         planning::check_ports(&policy, &instance.options.forwarding)?;
         instance.policy = policy;
         instance.adopt_sets(sets)?;
@@ -503,6 +510,7 @@ impl Instance {
         let mut totals = self.past.clone();
         totals.add(&report.counts);
         self.balance.add_to(&mut totals);
+        self.add_verdicts(&mut totals);
         totals
     }
 

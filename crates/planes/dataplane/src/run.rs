@@ -29,7 +29,7 @@ use crate::upgrade::state::Manifest;
 use crate::upgrades::{Upgrades, VERSION};
 use crate::work::Work;
 use crate::{services_file, sets_file};
-use narrows_bpf::{Hook, RoutedBy, Stalled};
+use narrows_bpf::{Entry, Hook, RoutedBy, Stalled, UserFront, UserFrontError};
 use narrows_control::{Request, UpgradeStatus};
 use narrows_forwarding::{DeviceId, Forwarding, PerDevice};
 use narrows_link::doctor::{self, Finding, Wanted, WantedPlane};
@@ -78,9 +78,21 @@ pub struct RunOptions {
     pub skip_netfilter: bool,
     /// Join the ports through libxdp's dispatcher, with this priority, also if there is none yet.
     pub dispatcher: Option<u32>,
+    /// A user's own program, in front of a host's port. A process that takes over goes on with that
+    /// of the other one instead.
+    pub front: Option<FrontFile>,
     /// Continue where another process stops, which has started this one. Its policy continues, too,
     /// regardless of files.
     pub take_over: bool,
+}
+
+/// A user's own program.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FrontFile {
+    /// The compiled object.
+    pub path: PathBuf,
+    /// The program's name, if the object has several.
+    pub program: Option<String>,
 }
 
 /// Why it could not start, or had to end.
@@ -108,6 +120,14 @@ pub enum RunError {
     /// The policy cannot be saved.
     #[error("{0}")]
     Keep(String),
+    /// A user's own program cannot be used.
+    #[error("--front {}: {source}", .path.display())]
+    Front {
+        /// Its object.
+        path: PathBuf,
+        /// Why.
+        source: UserFrontError,
+    },
     /// A setup that cannot work.
     #[error("cannot join the ports:\n{0}")]
     Blocked(String),
@@ -147,6 +167,7 @@ pub fn run(
         session,
         skip_netfilter,
         dispatcher,
+        front,
         take_over,
     } = options;
     descriptors::allow(1)?;
@@ -181,9 +202,13 @@ pub fn run(
     let repairs = Repairs::reach(&forwarding);
     // It keeps the privileges that this process gives up.
     let gates = Gates::start(forwarding.devices(), dispatcher)?;
+    // Its file, and where its maps may be pinned, are out of reach afterwards.
+    let load_front = |front| load_front(front, gates.entry(DeviceId::FIRST));
+    let user_front = front.as_ref().map(load_front).transpose()?;
     let unconfined = confine(needs);
     let options = InstanceOptions { forwarding, fail, plane, session, skip_netfilter, dispatcher };
-    let mut instance = Instance::start(options, policy, sets, services, repairs, gates)?;
+    let mut instance =
+        Instance::start(options, policy, sets, services, repairs, gates, user_front)?;
     unconfined.into_iter().for_each(|missing| instance.warn(missing));
     instance.examined(findings);
     ready(&instance);
@@ -406,6 +431,13 @@ fn serve(
         manager.status(&standing(&instance, refused.as_deref()));
         manager.beat(clock::now(), instance.is_beating());
     }
+}
+
+/// Loads a user's own program, for a port whose programs are attached as `entry` says.
+fn load_front(front: &FrontFile, entry: Entry) -> Result<UserFront, RunError> {
+    let FrontFile { path, program } = front;
+    let loaded = UserFront::load(path, program.as_deref(), entry);
+    loaded.map_err(|source| RunError::Front { path: path.clone(), source })
 }
 
 /// The initial policy: the saved one, or that of the file, or none.

@@ -169,12 +169,13 @@ impl InheritedPrograms {
             for port in forwarding.ids() {
                 let device = forwarding.device_of(port);
                 let (facts, entry) = (&devices[device], manifest.devices[device].entry());
-                let tree = tree_port(forwarding, port, facts, entry);
+                let tree = tree_port(forwarding, port, facts, entry, fronts);
                 trees
                     .push(Tree::at(tree, hooks[device], &maps.trees[port]).map_err(failed(facts))?);
             }
             InDriver::of(trees, forwarding, devices, hooks)
         };
+        plane.run_first(fronts)?;
         for (port, dropped) in dropped.into_iter_enumerated() {
             plane.fronts[port] = PortFront::counting_on(dropped);
             plane.put_in_front(port, &fronts.terms[port], fronts.tables)?;

@@ -51,7 +51,7 @@ impl InDriver {
         let device = DeviceId::FIRST;
         let facts = devices[device].clone();
         let entry = if hook == Hook::Tcx { Entry::Tcx } else { gates.entry(device) };
-        let load = |port| Tree::at(tree_port(forwarding, port, &facts, entry), hook, &[]);
+        let load = |port| Tree::at(tree_port(forwarding, port, &facts, entry, fronts), hook, &[]);
         let trees = forwarding.ids().map(load).collect::<Result<_, _>>();
         let trees = trees.map_err(failed(&facts))?;
         let mut plane = Self::of(trees, forwarding, devices, [hook].into_iter().collect());

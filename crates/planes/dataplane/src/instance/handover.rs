@@ -14,10 +14,10 @@ use crate::plane::{InheritedPlane, PlaneKind, Still};
 use crate::session::{InheritedSession, Secrets};
 use crate::upgrade::spent;
 use crate::upgrade::state::{
-    Contents, Manifest, PathCounted, PlaneManifest, PortCounted, QueueCounted,
+    Contents, Manifest, PathCounted, PlaneManifest, PortCounted, QueueCounted, UserFrontManifest,
 };
 use crate::workers::Standstill;
-use narrows_bpf::{SlowPathCounters, Verdicts};
+use narrows_bpf::{SlowPathCounters, UserFront, Verdicts};
 use narrows_control::UpgradeStatus;
 use narrows_forwarding::PerDevice;
 use narrows_link::DeviceLosses;
@@ -60,6 +60,16 @@ impl Instance {
         let mut descriptors: Vec<OwnedFd> = keeper.into_iter().collect();
         let (balance, maps) = self.balance.offer().map_err(|error| error.to_string())?;
         descriptors.extend(maps);
+        let user_front = match &self.user_front {
+            None => None,
+            Some(users) => {
+                let of_it = users.descriptors().map_err(|error| error.to_string())?;
+                let multi_buffer = users.is_multi_buffer();
+                let manifest = UserFrontManifest { descriptors: of_it.len(), multi_buffer };
+                descriptors.extend(of_it);
+                Some(manifest)
+            }
+        };
         let plane = match &self.plane {
             None => None,
             Some(plane) => {
@@ -77,6 +87,7 @@ impl Instance {
             policy,
             sets: self.save_sets(),
             balance,
+            user_front,
             attempt,
             version: version.to_owned(),
             began: self.began.0,
@@ -197,6 +208,12 @@ impl Inherited {
         let maps = manifest.balance.descriptors.min(descriptors.len());
         let maps: Vec<OwnedFd> = descriptors.drain(..maps).collect();
         instance.balance = Balance::resume(manifest.balance, &maps).map_err(unfit)?;
+        if let Some(UserFrontManifest { descriptors: of_it, multi_buffer }) = manifest.user_front {
+            let of_it = of_it.min(descriptors.len());
+            let of_it = descriptors.drain(..of_it).collect();
+            let users = UserFront::inherit(of_it, multi_buffer);
+            instance.user_front = Some(users.map_err(|error| unfit(error.to_string()))?);
+        }
         instance.began = Nanos(manifest.began);
         planning::check_ports(&policy, &instance.options.forwarding)?;
         instance.policy = policy;

@@ -89,7 +89,11 @@ impl Instance {
     pub(super) fn fronts(&self, plans: &PerPort<Plan>) -> Result<Fronts<'_>, InstanceError> {
         let names = self.options.forwarding.names().iter();
         let terms = names.zip(plans).map(|(name, plan)| self.resolve(name, &plan.front));
-        Ok(Fronts { terms: terms.collect::<Result<_, _>>()?, tables: self.tables.as_ref() })
+        Ok(Fronts {
+            terms: terms.collect::<Result<_, _>>()?,
+            tables: self.tables.as_ref(),
+            users: self.user_front.as_ref(),
+        })
     }
 }
 

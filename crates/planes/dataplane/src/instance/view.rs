@@ -118,6 +118,7 @@ impl Instance {
             others: counts.verdicts.others,
             routes: counters::routes(&counts.routes),
             balance: counters::fates(&self.balance.fates()),
+            front: self.shown_verdicts(),
             slow_path: counts.slow_path.map(counters::slow_path),
             delays: counters::delays(&counts.delays),
             round_trips: beyond[0].map(counters::beyond),

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// The version of the state. Raise it with any change of its form, its meaning, the new process's
 /// handling of sockets and frames, or the maps of the XDP plane's program (`programs/tree.h`): a
 /// new process with another version is refused.
-pub const FORMAT: u32 = 10;
+pub const FORMAT: u32 = 11;
 
 /// The state that can be prepared before the workers pause.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -37,6 +37,8 @@ pub struct Manifest {
     pub sets: String,
     /// The services of a balancer. Its descriptors follow those of the gates.
     pub balance: BalanceManifest,
+    /// A user's own program, if there is one. Its descriptors follow those of the services.
+    pub user_front: Option<UserFrontManifest>,
     /// The number of the upgrade.
     pub attempt: u64,
     /// The old process's version.
@@ -65,6 +67,15 @@ pub struct BalanceManifest {
     pub key: [u64; 2],
     /// How many descriptors there are; none before the first service was balanced.
     pub descriptors: usize,
+}
+
+/// A user's own program, which is descriptors.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UserFrontManifest {
+    /// How many there are: [`UserFront::descriptors`](narrows_bpf::UserFront::descriptors).
+    pub descriptors: usize,
+    /// Whether it takes frames in several buffers.
+    pub multi_buffer: bool,
 }
 
 /// A plane.

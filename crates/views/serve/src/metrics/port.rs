@@ -66,11 +66,25 @@ pub(super) fn write(text: &mut Exposition, now: &Snapshot) {
             bypassed.add(&[("device", &port.name), ("reason", why)], count);
         }
     }
+    front(text, now);
     slow_path(text, now);
     delays(text, now);
     segments(text, now);
     losses(text, now);
     queues(text, now);
+}
+
+/// Only of ports with a user's own program.
+fn front(text: &mut Exposition, now: &Snapshot) {
+    let mut family = text.counter(
+        "narrows_port_front_packets_total",
+        "Frames that the user's own program saw, by its verdict.",
+    );
+    for port in &now.ports {
+        for (verdict, count) in &port.front {
+            family.add(&[("device", &port.name), ("verdict", verdict)], *count);
+        }
+    }
 }
 
 const SLOW_PATH: [Metric<SlowPath>; 4] = [
