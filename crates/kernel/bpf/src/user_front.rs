@@ -49,6 +49,8 @@ const OBJECT_MAX: u64 = 16 << 20;
 const EM_BPF: u16 = 247;
 /// How many of the verifier's last lines an error has.
 const LINES: usize = 8;
+/// How many of libbpf's.
+const LIBBPF_LINES: usize = 3;
 /// A user's program cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UserFrontError {
@@ -363,12 +365,16 @@ fn told<T>((made, said): (Result<T, libbpf_rs::Error>, String)) -> Result<T, Use
         LoadError::Refused { .. } => UserFrontError::Refused(verifier_s_lines(&said, LINES)),
         LoadError::Other(_) if said.contains("BTF is required") => UserFrontError::NoTypes,
         LoadError::Other(error) => {
-            let mut lines = said.lines().map(|line| line.trim_start_matches("libbpf: ").trim());
-            // What follows from others is no cause.
-            let why = lines.rfind(|line| !line.is_empty() && !line.starts_with("failed to load"));
-            UserFrontError::Libbpf(
-                why.map_or_else(|| error.to_string(), |why| format!("{error} ({why})")),
-            )
+            let lines = said.lines().map(|line| line.trim_start_matches("libbpf: ").trim());
+            // One failure follows from another, and the last says least.
+            let words =
+                lines.filter(|line| !line.is_empty() && !line.starts_with("failed to load"));
+            let last: Vec<&str> = words.rev().take(LIBBPF_LINES).collect();
+            let last: Vec<&str> = last.into_iter().rev().collect();
+            match last.is_empty() {
+                true => UserFrontError::Libbpf(error.to_string()),
+                false => UserFrontError::Libbpf(format!("{error} ({})", last.join("; "))),
+            }
         }
         other => UserFrontError::Load(other),
     })
