@@ -11,6 +11,7 @@ use crate::guest::shaper::{self, Shaper, narrows};
 use crate::guest::traffic::{HEADERS, answers, ping, wait_for_ping};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use std::fs;
 use std::net::Ipv4Addr;
 
 /// This machine's address in the VLAN of the ends.
@@ -18,6 +19,10 @@ const TAGGED: Ipv4Addr = Ipv4Addr::new(198, 18, 7, 9);
 /// How many pings are to be dropped, and what drops them.
 const DROPPED: u32 = 5;
 const NO_PINGS: &str = "pref 7 protocol ip flower ip_proto icmp action drop";
+
+/// A user's own program that drops long pings, and where guests put it.
+const FRONT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/no_long_pings.bpf.o"));
+const FRONT_FILE: &str = "/tmp/no_long_pings.o";
 
 /// What passes, what is dropped, and what is left once it has ended.
 pub(super) fn filters(lab: &mut Lab) -> Result<Verdict> {
@@ -82,6 +87,7 @@ fn filtered(networks: &Networks) -> Result<String> {
     wait_for_ping(client, host.ip, SETTLE).context("stopped")?;
     host.answers().context("stopped")?;
     let received = on_another_cpu(&host)?;
+    let own = own_program(&host)?;
     let shaper = start(&host, &[])?;
     shaper.tc(&format!("qdisc add dev {} clsact", PORTS[0]))?;
     shaper.tc(&format!("filter add dev {} ingress {NO_PINGS}", PORTS[0]))?;
@@ -91,7 +97,7 @@ fn filtered(networks: &Networks) -> Result<String> {
     host.answers().context("fail-open")?;
     Ok(format!(
         "{mode}; {after} dropped, also after an upgrade without a lost ping; {received} received on \
-         another CPU"
+         another CPU; {own} dropped by a program of the user's"
     ))
 }
 
@@ -108,6 +114,35 @@ fn on_another_cpu(host: &Host) -> Result<u64> {
     shaper.stop()?;
     wait_for_ping(host.client, host.ip, SETTLE).context("stopped on another CPU")?;
     Ok(received)
+}
+
+/// A user's own program drops what it should, before filters. Returns how many frames.
+fn own_program(host: &Host) -> Result<u64> {
+    fs::create_dir_all("/tmp")?;
+    fs::write(FRONT_FILE, FRONT)?;
+    let shaper = start(host, &["--front", FRONT_FILE])?;
+    let checked = || {
+        ping(host.client, host.ip, SMALL)?;
+        ping(host.client, TAGGED, SMALL).context("tagged")?;
+        let answered = answers(host.client, host.ip, MTU - HEADERS, DROPPED)?;
+        ensure!(answered == 0, "{answered} pings pass that are to be dropped");
+        let show = shaper.show()?;
+        let (sum, verdicts) = (&show["conservation"], &show["ports"][0]["front"]);
+        let count = |value: &Value| value.as_u64().with_context(|| format!("{sum} {verdicts}"));
+        let [received, kept] = [count(&sum["received"])?, count(&sum["to_box"])?];
+        let [passed, dropped] = [count(&verdicts["pass"])?, count(&verdicts["drop"])?];
+        ensure!(
+            received == kept + dropped && passed == kept && sum["dropped"]["front"] == dropped,
+            "{sum} {verdicts}"
+        );
+        ensure!(dropped >= u64::from(DROPPED), "{dropped} were dropped");
+        Ok(dropped)
+    };
+    let dropped = checked().with_context(|| shaper.log()).context("a user's own program")?;
+    shaper.stop()?;
+    wait_for_ping(host.client, host.ip, SETTLE).context("stopped behind a user's program")?;
+    host.answers().context("without the user's program")?;
+    Ok(dropped)
 }
 
 /// Filters of each kind drop what they should, and nothing else. Returns how many.
