@@ -23,16 +23,18 @@
 mod address;
 mod command;
 mod maglev;
+mod quic;
 mod ring;
 mod service;
 mod services;
 mod text;
 mod turns;
 
+pub use quic::QuicFormat;
 pub use ring::{Ring, SLOTS, Slot};
 pub use service::{
     Forward, Health, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel,
 };
 pub use services::{
-    Counts, Figures, Numbered, Reply, SERVERS_MAX, SERVICES_MAX, Services, ServicesState,
+    Counts, Figures, Numbered, Reply, SERVERS_MAX, SERVICES_MAX, Seen, Services, ServicesState,
 };

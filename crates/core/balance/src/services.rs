@@ -9,6 +9,7 @@ use crate::turns::turns;
 use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The most services: each has a ring of its own.
@@ -27,8 +28,9 @@ COMMAND := add|edit SERVICE [ SERVICE-OPTIONS ] | del SERVICE
          | zero [ SERVICE ] | clear | help
 SERVICE := -t ADDRESS:PORT | -u ADDRESS:PORT    (an IPv6 address in brackets; port 0 for all)
 SERVICE-OPTIONS := [ -s mh|sh|rr|wrr ] [ -b mh-port,mh-fallback ] [ -p [ SECONDS ] ] [ -M MASK ] [ -o ]
+                   [ --quic lb:N|katran|none ]
 SERVER-OPTIONS  := [ -g | -i [ --tun-type ipip|gue ] [ --tun-port PORT ] ] [ -w WEIGHT ]
-                   [ --down | --up ] (edit only)
+                   [ --quic-id N|none ] [ --down | --up ] (edit only)
 ipvsadm's -A -E -D -a -e -d -L -S -C -Z are commands, too.
 ";
 
@@ -88,6 +90,15 @@ pub struct Figures {
     pub servers: BTreeMap<u16, Counts>,
 }
 
+/// What listings say beside what commands have said.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// What is counted.
+    pub figures: Figures,
+    /// The addresses of servers that are this box itself.
+    pub local: BTreeSet<IpAddr>,
+}
+
 /// A server with its number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Numbered {
@@ -122,6 +133,39 @@ impl Entry {
     /// The servers that are not down.
     fn up(&self) -> impl Iterator<Item = (&ServerId, &Numbered)> {
         self.servers.iter().filter(|(_, numbered)| !numbered.is_down())
+    }
+
+    /// Becomes `service`. Without connection ids of QUIC its servers have none.
+    fn take(&mut self, service: Service) -> Result<(), String> {
+        let servers = self.servers.iter();
+        let named = servers.filter_map(|(at, numbered)| Some((at, numbered.server.quic_id?)));
+        if let Some(format) = service.quic {
+            for (at, quic_id) in named {
+                format.fits(quic_id).map_err(|why| format!("{at}: {why}"))?;
+            }
+        } else {
+            self.servers.values_mut().for_each(|numbered| numbered.server.quic_id = None);
+        }
+        self.service = service;
+        Ok(())
+    }
+
+    /// `after`, if the server `at` of this service, `id`, can be it.
+    fn fits(&self, id: ServiceId, at: ServerId, after: Server) -> Result<Server, String> {
+        if after.forward == Forward::Route && at.address.is_ipv6() != id.address.is_ipv6() {
+            return Err(format!("{at} and {} are of different families: use -i", id.address));
+        }
+        if let Some(quic_id) = after.quic_id {
+            let format = self.service.quic.ok_or_else(|| {
+                format!("{id} has no --quic: narrows balance edit {} --quic FORMAT", id.option())
+            })?;
+            format.fits(quic_id)?;
+            let mut others = self.servers.iter().filter(|(other, _)| **other != at);
+            if let Some((other, _)) = others.find(|(_, it)| it.server.quic_id == after.quic_id) {
+                return Err(format!("--quic-id {quic_id:#x} is {other}'s already"));
+            }
+        }
+        Ok(after)
     }
 
     /// The servers of new connections, by slot. Empty if there are none.
@@ -183,8 +227,8 @@ impl Services {
     }
 
     /// Runs one command at `now`, the words behind `narrows balance`. One that fails changes
-    /// nothing. What is counted is asked for where a command needs it.
-    pub fn run(&mut self, words: &[String], figures: &dyn Fn() -> Figures, now: Nanos) -> Reply {
+    /// nothing. What is `seen` is asked for where a command needs it.
+    pub fn run(&mut self, words: &[String], seen: &dyn Fn() -> Seen, now: Nanos) -> Reply {
         self.now = now;
         let command = match command::parse(words.iter().map(String::as_str)) {
             Ok(command) => command,
@@ -193,7 +237,7 @@ impl Services {
                 return Reply { stderr, code: 2, ..Reply::default() };
             }
         };
-        match self.execute(&command, figures) {
+        match self.execute(&command, seen) {
             Ok(stdout) => Reply { stdout, ..Reply::default() },
             Err(why) => {
                 Reply { stderr: format!("narrows balance: {why}\n"), code: 1, ..Reply::default() }
@@ -379,16 +423,12 @@ impl Services {
         Ok(())
     }
 
-    fn execute(
-        &mut self,
-        command: &Command,
-        figures: &dyn Fn() -> Figures,
-    ) -> Result<String, String> {
+    fn execute(&mut self, command: &Command, seen: &dyn Fn() -> Seen) -> Result<String, String> {
         match command {
-            Command::List(id, view) => return self.list(*id, *view, &figures()),
+            Command::List(id, view) => return self.list(*id, *view, &seen()),
             Command::Save => return Ok(self.save()),
             Command::Help => return Ok(HELP.into()),
-            Command::Zero(id) => self.zero(*id, figures())?,
+            Command::Zero(id) => self.zero(*id, seen().figures)?,
             _ => {
                 if let Some(id) = self.change(command)? {
                     self.deal(id);
@@ -410,7 +450,8 @@ impl Services {
             }
             Command::EditService(id, words) => {
                 let entry = self.entry(*id)?;
-                entry.service = words.applied(Some(&entry.service), id.address.is_ipv6())?;
+                let service = words.applied(Some(&entry.service), id.address.is_ipv6())?;
+                entry.take(service)?;
                 Some(*id)
             }
             Command::DeleteService(id) => {
@@ -419,17 +460,22 @@ impl Services {
                 None
             }
             Command::AddServer(id, server, words) => {
-                if self.entry(*id)?.servers.contains_key(server) {
+                let entry = self.entry(*id)?;
+                if entry.servers.contains_key(server) {
                     return Err(format!("{server} is a server of {id} already"));
                 }
-                self.put_server(*id, *server, fits(*id, *server, words.applied(None))?)?;
+                let after = entry.fits(*id, *server, words.applied(None))?;
+                self.put_server(*id, *server, after)?;
                 Some(*id)
             }
             Command::EditServer(id, at, words) => {
-                let numbered = self.entry(*id)?.servers.get_mut(at);
-                let numbered = numbered.ok_or_else(|| no_server(*id, *at))?;
-                numbered.server = fits(*id, *at, words.applied(Some(&numbered.server)))?;
-                numbered.health = words.health().unwrap_or(numbered.health);
+                let entry = self.entry(*id)?;
+                let before = entry.servers.get(at).ok_or_else(|| no_server(*id, *at))?;
+                let after = entry.fits(*id, *at, words.applied(Some(&before.server)))?;
+                if let Some(numbered) = entry.servers.get_mut(at) {
+                    numbered.server = after;
+                    numbered.health = words.health().unwrap_or(numbered.health);
+                }
                 Some(*id)
             }
             Command::DeleteServer(id, server) => {
@@ -551,7 +597,7 @@ impl Services {
         Ok(())
     }
 
-    fn list(&self, id: Option<ServiceId>, view: View, figures: &Figures) -> Result<String, String> {
+    fn list(&self, id: Option<ServiceId>, view: View, seen: &Seen) -> Result<String, String> {
         if let Some(id) = id
             && !self.entries.contains_key(&id)
         {
@@ -564,19 +610,11 @@ impl Services {
             counted.collect()
         };
         let figures = Figures {
-            services: since(&figures.services, &self.zeroed.services),
-            servers: since(&figures.servers, &self.zeroed.servers),
+            services: since(&seen.figures.services, &self.zeroed.services),
+            servers: since(&seen.figures.servers, &self.zeroed.servers),
         };
-        Ok(text::list(self, id, view, &figures))
+        Ok(text::list(self, id, view, &Seen { figures, local: seen.local.clone() }))
     }
-}
-
-/// `after`, if the server `at` of the service `id` can be it.
-fn fits(id: ServiceId, at: ServerId, after: Server) -> Result<Server, String> {
-    if after.forward == Forward::Route && at.address.is_ipv6() != id.address.is_ipv6() {
-        return Err(format!("{at} and {} are of different families: use -i", id.address));
-    }
-    Ok(after)
 }
 
 fn no_service(id: ServiceId) -> String {
@@ -597,7 +635,7 @@ mod tests {
 
     fn run(services: &mut Services, line: &str) -> Reply {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        services.run(&words, &Figures::default, NOW)
+        services.run(&words, &Seen::default, NOW)
     }
 
     fn done(services: &mut Services, line: &str) -> String {
@@ -627,6 +665,9 @@ mod tests {
 -A -t [2001:db8::1]:0 -s wrr -p 360
 -a -t [2001:db8::1]:0 -r [2001:db8::2]:0 -g -w 3
 -A -u 192.0.2.1:53 -s rr -o
+-A -u 192.0.2.1:443 -s mh --quic lb:4
+-a -u 192.0.2.1:443 -r 10.0.0.1:443 -g -w 1 --quic-id 0x2a
+-a -u 192.0.2.1:443 -r 10.0.0.2:443 -i -w 1 --tun-type ipip
 ";
         let mut services = Services::default();
         services.restore(text, NOW).unwrap();
@@ -768,11 +809,12 @@ mod tests {
         let mut services = with_servers(1);
         let counts = Counts { connections: 5, packets: 60, bytes: 7_000 };
         let figures = Figures { services: [(0, counts)].into(), servers: [(1, counts)].into() };
+        let seen = Seen { figures, ..Seen::default() };
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let shown = services.run(&words("list --stats"), &|| figures.clone(), NOW).stdout;
+        let shown = services.run(&words("list --stats"), &|| seen.clone(), NOW).stdout;
         assert!(shown.contains("7000"), "{shown}");
-        services.run(&words("zero"), &|| figures.clone(), NOW);
-        let shown = services.run(&words("list --stats"), &|| figures.clone(), NOW).stdout;
+        services.run(&words("zero"), &|| seen.clone(), NOW);
+        let shown = services.run(&words("list --stats"), &|| seen.clone(), NOW).stdout;
         assert!(!shown.contains("7000"), "{shown}");
     }
 

@@ -2,7 +2,7 @@
 
 use crate::command::View;
 use crate::service::{Forward, Health, ServerId, Service, ServiceId, Tunnel};
-use crate::services::{Counts, Entry, Figures, Services};
+use crate::services::{Counts, Entry, Seen, Services};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -22,18 +22,28 @@ pub(crate) fn save(services: &Services) -> String {
         if let Some(flags) = flags(service) {
             let _ = write!(text, " -b {flags}");
         }
-        text.push_str(if service.one_packet { " -o\n" } else { "\n" });
+        if service.one_packet {
+            text.push_str(" -o");
+        }
+        if let Some(format) = service.quic {
+            let _ = write!(text, " --quic {format}");
+        }
+        text.push('\n');
         for (server, numbered) in servers {
             let at = at(*server, *id);
             let _ = write!(text, "-a {} -r {at} ", id.option());
             let weight = numbered.server.weight;
             let _ = match numbered.server.forward {
-                Forward::Route => writeln!(text, "-g -w {weight}"),
-                Forward::Tunnel(Tunnel::Ip) => writeln!(text, "-i -w {weight} --tun-type ipip"),
+                Forward::Route => write!(text, "-g -w {weight}"),
+                Forward::Tunnel(Tunnel::Ip) => write!(text, "-i -w {weight} --tun-type ipip"),
                 Forward::Tunnel(Tunnel::Gue(port)) => {
-                    writeln!(text, "-i -w {weight} --tun-type gue --tun-port {port} --tun-nocsum")
+                    write!(text, "-i -w {weight} --tun-type gue --tun-port {port} --tun-nocsum")
                 }
             };
+            if let Some(id) = numbered.server.quic_id {
+                let _ = write!(text, " --quic-id {id:#x}");
+            }
+            text.push('\n');
         }
     }
     text
@@ -64,8 +74,10 @@ fn flags(service: &Service) -> Option<String> {
     (!set.is_empty()).then(|| set.join(","))
 }
 
-const fn forward(forward: Forward) -> &'static str {
+/// How packets reach `server`. To this box itself they take no way.
+fn forward(server: ServerId, forward: Forward, seen: &Seen) -> &'static str {
     match forward {
+        _ if seen.local.contains(&server.address) => "Local",
         Forward::Route => "Route",
         Forward::Tunnel(_) => "Tunnel",
     }
@@ -76,12 +88,13 @@ pub(crate) fn list(
     services: &Services,
     only: Option<ServiceId>,
     view: View,
-    figures: &Figures,
+    seen: &Seen,
 ) -> String {
+    let figures = &seen.figures;
     let entries = services.entries().iter();
     let entries = entries.filter(|(id, _)| only.is_none_or(|only| only == **id));
     if view.json {
-        let all: Vec<Value> = entries.map(|(id, entry)| object(*id, entry, figures)).collect();
+        let all: Vec<Value> = entries.map(|(id, entry)| object(*id, entry, seen)).collect();
         return format!("{}\n", Value::Array(all));
     }
     let mut text = String::from("IP Virtual Server of Narrows\n");
@@ -111,7 +124,13 @@ pub(crate) fn list(
             if let Some(mask) = mask(id, service) {
                 let _ = write!(text, " mask {mask}");
             }
-            text.push_str(if service.one_packet { " ops\n" } else { "\n" });
+            if service.one_packet {
+                text.push_str(" ops");
+            }
+            if let Some(format) = service.quic {
+                let _ = write!(text, " quic {format}");
+            }
+            text.push('\n');
         }
         for (server, numbered) in servers {
             let _ = write!(text, "  -> {:<28}", at(*server, id).to_string());
@@ -120,10 +139,11 @@ pub(crate) fn list(
                 continue;
             }
             // Nobody sees the end of a connection whose replies take another way.
+            let quic_id = numbered.server.quic_id.map(|id| format!(" quic-id {id:#x}"));
             let _ = writeln!(
                 text,
-                " {:<7} {:<6} {:<10} {:<10}{}",
-                forward(numbered.server.forward),
+                " {:<7} {:<6} {:<10} {:<10}{}{}",
+                forward(*server, numbered.server.forward, seen),
                 numbered.server.weight,
                 "-",
                 "-",
@@ -131,7 +151,8 @@ pub(crate) fn list(
                     Health::Up => "",
                     Health::Down => " down",
                     Health::Last => " FAILS, and is up as the last",
-                }
+                },
+                quic_id.unwrap_or_default(),
             );
         }
     }
@@ -157,7 +178,8 @@ fn short(number: u64) -> String {
     }
 }
 
-fn object(id: ServiceId, entry: &Entry, figures: &Figures) -> Value {
+fn object(id: ServiceId, entry: &Entry, seen: &Seen) -> Value {
+    let figures = &seen.figures;
     let counted = |counts: Option<&Counts>| {
         let Counts { connections, packets, bytes } = counts.copied().unwrap_or_default();
         json!({ "connections": connections, "packets": packets, "bytes": bytes })
@@ -168,11 +190,15 @@ fn object(id: ServiceId, entry: &Entry, figures: &Figures) -> Value {
         .map(|(server, numbered)| {
             let mut object = json!({
                 "address": server.address.to_string(),
-                "forward": forward(numbered.server.forward).to_lowercase(),
+                "forward": forward(*server, numbered.server.forward, seen).to_lowercase(),
                 "weight": numbered.server.weight,
                 "health": numbered.health,
                 "stats": counted(figures.servers.get(&numbered.number)),
             });
+            if let Some(id) = numbered.server.quic_id {
+                // JSON's numbers are not that long.
+                object["quic_id"] = json!(format!("{id:#x}"));
+            }
             if let Forward::Tunnel(tunnel) = numbered.server.forward {
                 object["tunnel"] = match tunnel {
                     Tunnel::Ip => json!({ "type": "ipip" }),
@@ -182,7 +208,7 @@ fn object(id: ServiceId, entry: &Entry, figures: &Figures) -> Value {
             object
         })
         .collect();
-    json!({
+    let mut object = json!({
         "protocol": id.protocol.name().to_lowercase(),
         "address": id.address.to_string(),
         "port": id.port,
@@ -193,12 +219,17 @@ fn object(id: ServiceId, entry: &Entry, figures: &Figures) -> Value {
         "one_packet": service.one_packet,
         "stats": counted(figures.services.get(number)),
         "servers": servers,
-    })
+    });
+    if let Some(format) = service.quic {
+        object["quic"] = json!(format.to_string());
+    }
+    object
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::Figures;
 
     fn services() -> Services {
         let mut services = Services::default();
@@ -214,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_listing_has_the_lines_of_ipvsadm() {
-        let text = list(&services(), None, View::default(), &Figures::default());
+        let text = list(&services(), None, View::default(), &Seen::default());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1..],
@@ -231,8 +262,9 @@ mod tests {
     fn counters_are_in_the_columns_of_ipvsadm() {
         let counts = Counts { connections: 1, packets: 99_999_999, bytes: 123_456_789_000 };
         let figures = Figures { services: [(0, counts)].into(), servers: [(1, counts)].into() };
+        let seen = Seen { figures, ..Seen::default() };
         let view = View { stats: true, ..View::default() };
-        let text = list(&services(), None, view, &figures);
+        let text = list(&services(), None, view, &seen);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
@@ -245,9 +277,22 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_is_this_box_is_local_as_in_ipvs() {
+        let local = [std::net::IpAddr::from([10, 0, 0, 1])].into();
+        let seen = Seen { local, ..Seen::default() };
+        let text = list(&services(), None, View::default(), &seen);
+        let line = "  -> 10.0.0.1:80                  Local   1      -          -         ";
+        assert_eq!(text.lines().last(), Some(line));
+        assert!(save(&services()).contains("-r 10.0.0.1:80 -i"), "what was said is saved");
+        let view = View { json: true, ..View::default() };
+        let value: Value = serde_json::from_str(&list(&services(), None, view, &seen)).unwrap();
+        assert_eq!(value[0]["servers"][0]["forward"], "local");
+    }
+
+    #[test]
     fn json_says_what_a_service_has() {
         let view = View { json: true, ..View::default() };
-        let text = list(&services(), None, view, &Figures::default());
+        let text = list(&services(), None, view, &Seen::default());
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value[0]["scheduler"], "mh");
         assert_eq!(value[0]["client_bits"], 24);

@@ -29,11 +29,12 @@ use crate::workers::Standstill;
 use chosen::Chosen;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    Asks, AttachError, BalanceTables, Balancer, Chooser, Entry, FrontPort, Hook, OwnAddress, Pulse,
-    RoutedBy, SetTables, SlowPathCounters, SteerError, Verdicts, Vlans, XdpMode, sends_redirected,
+    Asks, AttachError, BalanceError, BalanceTables, BalancedPort, Balancer, Chooser, Entry,
+    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError,
+    Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
-use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::doctor::{self, Redirected};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
@@ -310,6 +311,51 @@ impl InDriver {
         self.hooks[self.forwarding.device_of(port)] == NATIVE && !takes
     }
 
+    /// The other ports that send what arrives at `port` of a host, with the indices of their
+    /// devices; and those that do not.
+    fn reached_from(&self, port: PortId) -> (BTreeMap<PortId, u32>, PortSet) {
+        let (mut reached, mut refusing) = (BTreeMap::new(), PortSet::NONE);
+        let is_native = self.hooks[self.forwarding.device_of(port)] == NATIVE;
+        for other in self.forwarding.ids().filter(|other| *other != port) {
+            let facts = self.facts(other);
+            if is_native && !takes_redirected(facts) {
+                refusing.insert(other);
+            } else {
+                reached.insert(other, facts.ifindex);
+            }
+        }
+        (reached, refusing)
+    }
+
+    /// Balances what arrives at `port` of a host by `tables`, or nothing, and sends it through the
+    /// ports `reached`, too.
+    fn balance_at(
+        &mut self,
+        port: PortId,
+        tables: Option<&BalanceTables>,
+        reached: &BTreeMap<PortId, u32>,
+    ) -> Result<(), InstanceError> {
+        let facts = &self.devices[self.forwarding.device_of(port)];
+        let refused = |source| InstanceError::Balance { port: facts.name.clone(), source };
+        let tree = &mut self.trees[port];
+        match (tables, tree.balancer()) {
+            (None, None) => Ok(()),
+            (None, Some(_)) => tree.balance(None).map_err(failed(facts)),
+            (Some(_), Some(balancer)) => balancer.reach(reached).map_err(refused),
+            (Some(tables), None) => {
+                let at = BalancedPort {
+                    number: port,
+                    mac: facts.own().mac,
+                    multi_buffer: has_several_buffers(facts),
+                    entry: tree.entry(),
+                };
+                let mut balancer = Balancer::load(tables, at).map_err(refused)?;
+                balancer.reach(reached).map_err(refused)?;
+                tree.balance(Some(balancer)).map_err(failed(facts))
+            }
+        }
+    }
+
     /// The program for packets that leave at `port`.
     fn tree(&self, port: PortId) -> &Tree {
         &self.trees[self.pair(port)]
@@ -571,33 +617,38 @@ impl Plane for InDriver {
         )
     }
 
-    fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<(), InstanceError> {
+    fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<PortSet, InstanceError> {
+        let mut unreached = PortSet::NONE;
         if !self.forwarding.is_host() {
-            return Ok(());
+            return Ok(unreached);
         }
-        let port = PortId::FIRST;
-        let facts = &self.devices[self.forwarding.device_of(port)];
-        let refused = |source| InstanceError::Balance { port: facts.name.clone(), source };
-        let tree = &mut self.trees[port];
-        if tables.is_some() == tree.is_balanced() {
-            return Ok(());
+        // All of them, or none.
+        let at_tcx = self.trees.keys().find(|port| self.trees[*port].entry() == Entry::Tcx);
+        if let Some(port) = at_tcx.filter(|_| tables.is_some()) {
+            let port = self.forwarding.name(port).to_owned();
+            return Err(InstanceError::Balance { port, source: BalanceError::NoXdp });
         }
-        let several = has_several_buffers(facts);
-        let load = |tables| Balancer::load(tables, facts.own().mac, several, tree.entry());
-        let balancer = tables.map(load).transpose().map_err(refused)?;
-        tree.balance(balancer).map_err(failed(facts))
+        for port in self.forwarding.ids() {
+            let (reached, refusing) = self.reached_from(port);
+            if tables.is_some() {
+                unreached = unreached.and(refusing);
+            }
+            self.balance_at(port, tables, &reached)?;
+        }
+        Ok(unreached)
     }
 
     fn receive_on(&mut self, cpus: &[u32]) -> Result<(), InstanceError> {
         if !self.forwarding.is_host() || cpus.is_empty() {
             return Ok(());
         }
-        let port = PortId::FIRST;
-        let refused = |source| {
-            let port = self.forwarding.name(port).to_owned();
-            InstanceError::ReceiveOn { port, source }
-        };
-        self.trees[port].receive_on(cpus).map_err(refused)
+        for (port, tree) in self.trees.iter_mut_enumerated() {
+            tree.receive_on(cpus).map_err(|source| {
+                let port = self.forwarding.name(port).to_owned();
+                InstanceError::ReceiveOn { port, source }
+            })?;
+        }
+        Ok(())
     }
 
     fn stats(&self, port: PortId) -> Vec<NodeStats> {

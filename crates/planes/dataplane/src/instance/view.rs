@@ -82,6 +82,7 @@ impl Instance {
             _ => None,
         });
         let total = counts.total();
+        let fates = self.balance.fates(id);
         let beyond = |port: Option<PortId>| totals.ports[port?].beyond.as_ref();
         let beyond = [Some(id), forwarding.across(id)].map(beyond);
         let plane = self.plane.as_ref();
@@ -114,7 +115,8 @@ impl Instance {
             stalled: counts.verdicts.stalled,
             others: counts.verdicts.others,
             routes: counters::routes(&counts.routes),
-            balance: counters::fates(&self.balance.fates()),
+            balance: counters::fates(&fates),
+            connection_ids: counters::connection_ids(&fates),
             slow_path: counts.slow_path.map(counters::slow_path),
             delays: counters::delays(&counts.delays),
             round_trips: beyond[0].map(counters::beyond),

@@ -1,7 +1,7 @@
 //! Metrics of each port and its queues.
 
 use super::text::{Exposition, Histogram, Labelled, Metric};
-use narrows_snapshot::{Delays, Losses, Port, Queue, SlowPath, Snapshot};
+use narrows_snapshot::{ConnectionIds, Delays, Losses, Port, Queue, SlowPath, Snapshot};
 
 const QUEUES: [Metric<Queue>; 8] = [
     Metric::counter("narrows_queue_receive_bytes_total", "Bytes of frames received.", |it| {
@@ -66,11 +66,34 @@ pub(super) fn write(text: &mut Exposition, now: &Snapshot) {
             bypassed.add(&[("device", &port.name), ("reason", why)], count);
         }
     }
+    balance(text, now);
     slow_path(text, now);
     delays(text, now);
     segments(text, now);
     losses(text, now);
     queues(text, now);
+}
+
+/// Only of ports where services are balanced.
+fn balance(text: &mut Exposition, now: &Snapshot) {
+    if now.ports.iter().all(|port| port.balance.is_empty()) {
+        return;
+    }
+    let what = "Frames that arrived where services are balanced, by what became of them.";
+    let mut outcomes = text.counter("narrows_port_balance_packets_total", what);
+    for port in &now.ports {
+        for (outcome, count) in &port.balance {
+            outcomes.add(&[("device", &port.name), ("outcome", outcome)], *count);
+        }
+    }
+    let what = "Packets of QUIC services, by whether their connection id names a server.";
+    let mut ids = text.counter("narrows_port_connection_id_packets_total", what);
+    for port in &now.ports {
+        let Some(ConnectionIds { named, others }) = port.connection_ids else { continue };
+        for (whose, count) in [("named", named), ("other", others)] {
+            ids.add(&[("device", &port.name), ("server", whose)], count);
+        }
+    }
 }
 
 const SLOW_PATH: [Metric<SlowPath>; 4] = [
