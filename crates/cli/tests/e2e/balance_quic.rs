@@ -1,7 +1,7 @@
 //! A balancer that reads connection ids of QUIC: a client whose address changes keeps its server.
 
 use crate::balance::{Farm, PATIENCE, SERVERS, VIP, server_ip};
-use crate::setup::{own_path, port_in, show, turn_to_count};
+use crate::setup::{own_path, port_in, show, turn_to_count, wait_until};
 use narrows_testbed::bed::PORT_A;
 use narrows_testbed::serve;
 use std::collections::BTreeSet;
@@ -104,6 +104,10 @@ fn a_client_that_moves_keeps_its_server_while_it_is_there() {
     assert_eq!(shown["conservation"]["unaccounted"], 0, "{shown:#}");
     let saved = farm.balance("save");
     assert!(saved.contains(" --quic lb:3\n") && saved.contains(" --quic-id 0x1002\n"), "{saved}");
+    let mut services = state.clone().into_os_string();
+    services.push(".services");
+    let is_kept = || std::fs::read_to_string(&services).is_ok_and(|kept| kept == saved);
+    wait_until("kept: the services", PATIENCE, is_kept);
     instance.kill().unwrap();
     let instance = farm.start(&arguments);
     assert_eq!(farm.balance("save"), saved);
@@ -111,7 +115,7 @@ fn a_client_that_moves_keeps_its_server_while_it_is_there() {
     farm.wait_for_ways();
     assert_each_keeps_its_server(&farm);
     instance.stop().unwrap();
-    for file in [&state, &state.with_extension("services")] {
+    for file in [state.as_os_str(), &services] {
         let _ = std::fs::remove_file(file);
     }
 }

@@ -805,6 +805,38 @@ mod tests {
     }
 
     #[test]
+    fn a_quic_id_is_one_servers_and_fits_the_format_of_its_service() {
+        let mut services = Services::default();
+        let service = "-u 192.0.2.1:443";
+        for (line, why) in [
+            (format!("add {service} -s mh"), None),
+            (format!("add {service} -r 10.0.0.1 --quic-id 1"), Some("--quic FORMAT")),
+            (format!("edit {service} --quic lb:1"), None),
+            (format!("add {service} -r 10.0.0.1 --quic-id 256"), Some("0 to 0xff")),
+            (format!("add {service} -r 10.0.0.1 --quic-id 0"), None),
+            (format!("add {service} -r 10.0.0.2 --quic-id 0"), Some("10.0.0.1's already")),
+            (format!("add {service} -r 10.0.0.2 --quic-id 1"), None),
+            (format!("edit {service} -r 10.0.0.2 --quic-id 0"), Some("10.0.0.1's already")),
+            (format!("edit {service} --quic katran"), Some("10.0.0.1: --quic-id 0x0 does not fit")),
+            (format!("edit {service} -r 10.0.0.1 --quic-id none"), None),
+            (format!("edit {service} --quic katran"), None),
+            (format!("edit {service} -r 10.0.0.1 --quic-id 0xffffffff"), None),
+            (format!("edit {service} --quic none"), None),
+        ] {
+            let (before, version) = (services.save(), services.version());
+            let reply = run(&mut services, &line);
+            match why {
+                None => assert_eq!(reply.code, 0, "{line}: {}", reply.stderr),
+                Some(why) => {
+                    assert!(reply.code == 1 && reply.stderr.contains(why), "{line}: {reply:?}");
+                    assert_eq!((services.save(), services.version()), (before, version), "{line}");
+                }
+            }
+        }
+        assert!(!services.save().contains("quic"), "servers have no ids without a format");
+    }
+
+    #[test]
     fn zeroed_counters_begin_at_zero() {
         let mut services = with_servers(1);
         let counts = Counts { connections: 5, packets: 60, bytes: 7_000 };

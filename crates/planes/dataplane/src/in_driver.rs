@@ -311,20 +311,23 @@ impl InDriver {
         self.hooks[self.forwarding.device_of(port)] == NATIVE && !takes
     }
 
-    /// The other ports that send what arrives at `port` of a host, with the indices of their
-    /// devices; and those that do not.
-    fn reached_from(&self, port: PortId) -> (BTreeMap<PortId, u32>, PortSet) {
-        let (mut reached, mut refusing) = (BTreeMap::new(), PortSet::NONE);
-        let is_native = self.hooks[self.forwarding.device_of(port)] == NATIVE;
-        for other in self.forwarding.ids().filter(|other| *other != port) {
-            let facts = self.facts(other);
-            if is_native && !takes_redirected(facts) {
-                refusing.insert(other);
-            } else {
-                reached.insert(other, facts.ifindex);
-            }
+    /// The ports of a host that do not send what drivers of others redirect to them.
+    fn refusing(&self) -> PortSet {
+        let mut refusing = PortSet::NONE;
+        if self.forwarding.ports().len() > 1 {
+            let refuse = |port: &PortId| !takes_redirected(self.facts(*port));
+            self.forwarding.ids().filter(refuse).for_each(|port| refusing.insert(port));
         }
-        (reached, refusing)
+        refusing
+    }
+
+    /// The other ports that send what arrives at `port` of a host, unless they are `refusing`, with
+    /// the indices of their devices. Behind a driver, any device sends.
+    fn reached_from(&self, port: PortId, refusing: PortSet) -> BTreeMap<PortId, u32> {
+        let is_native = self.hooks[self.forwarding.device_of(port)] == NATIVE;
+        let others = self.forwarding.ids().filter(|other| *other != port);
+        let reached = others.filter(|other| !(is_native && refusing.has(*other)));
+        reached.map(|other| (other, self.facts(other).ifindex)).collect()
     }
 
     /// Balances what arrives at `port` of a host by `tables`, or nothing, and sends it through the
@@ -618,9 +621,8 @@ impl Plane for InDriver {
     }
 
     fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<PortSet, InstanceError> {
-        let mut unreached = PortSet::NONE;
         if !self.forwarding.is_host() {
-            return Ok(unreached);
+            return Ok(PortSet::NONE);
         }
         // All of them, or none.
         let at_tcx = self.trees.keys().find(|port| self.trees[*port].entry() == Entry::Tcx);
@@ -628,14 +630,13 @@ impl Plane for InDriver {
             let port = self.forwarding.name(port).to_owned();
             return Err(InstanceError::Balance { port, source: BalanceError::NoXdp });
         }
+        let refusing = self.refusing();
         for port in self.forwarding.ids() {
-            let (reached, refusing) = self.reached_from(port);
-            if tables.is_some() {
-                unreached = unreached.and(refusing);
-            }
+            let reached = self.reached_from(port, refusing);
             self.balance_at(port, tables, &reached)?;
         }
-        Ok(unreached)
+        let is_native = self.hooks.iter().any(|hook| *hook == NATIVE);
+        Ok(if is_native { refusing } else { PortSet::NONE })
     }
 
     fn receive_on(&mut self, cpus: &[u32]) -> Result<(), InstanceError> {
