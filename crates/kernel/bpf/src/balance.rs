@@ -157,7 +157,7 @@ impl FateCounters {
     }
 
     /// Frames that left towards a server through this port, and came in at another.
-    pub fn from_others(&self) -> Fated {
+    pub fn of_other_ports(&self) -> Fated {
         self.0[FROM_OTHERS]
     }
 
@@ -222,10 +222,27 @@ pub struct BalanceTables {
     written: [Vec<[u64; 8]>; 2],
     /// The services in the map, and the rings.
     present: BTreeMap<ServiceId, (u16, [u8; SERVICE_BYTES as usize], Arc<Ring>)>,
-    /// The numbers of their servers, also of those that are down.
-    numbers: BTreeSet<u16>,
+    /// What there are figures of.
+    counted: Numbers,
     /// What is in `quic_ids`: numbers of servers, by a service's number and an id.
     named: BTreeMap<(u16, u128), u16>,
+}
+
+/// By which numbers programs know services, and their servers, also those that are down.
+#[derive(Default)]
+struct Numbers {
+    services: BTreeSet<u16>,
+    servers: BTreeSet<u16>,
+}
+
+impl Numbers {
+    fn of(all: &Services) -> Self {
+        let servers = all.iter().flat_map(|(id, ..)| all.servers(id));
+        Self {
+            services: all.iter().map(|(_, number, ..)| number).collect(),
+            servers: servers.map(|(_, numbered)| numbered.number).collect(),
+        }
+    }
 }
 
 /// The port that a program is for.
@@ -288,17 +305,21 @@ impl BalanceTables {
             key: [random.hash_one(0), random.hash_one(1)],
             written: [vec![[0; 8]; SERVERS], vec![[0; 8]; SERVERS]],
             present: BTreeMap::new(),
-            numbers: BTreeSet::new(),
+            counted: Numbers::default(),
             named: BTreeMap::new(),
         })
     }
 
     /// The maps of another process, whose [`descriptors`](Self::descriptors) these are, and whose
-    /// key. What is recorded and counted goes on.
+    /// key, with its `services`. What is recorded and counted goes on.
     ///
     /// # Errors
     /// If they are others, or the kernel does not load the program.
-    pub fn inherit(descriptors: &[OwnedFd], key: [u64; 2]) -> Result<Self, BalanceError> {
+    pub fn inherit(
+        descriptors: &[OwnedFd],
+        key: [u64; 2],
+        services: &Services,
+    ) -> Result<Self, BalanceError> {
         let fds: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         let Ok(fds) = fds.try_into() else {
             return Err(libbpf_rs::Error::from(io::Error::from(io::ErrorKind::InvalidInput)).into());
@@ -331,7 +352,7 @@ impl BalanceTables {
             key,
             written,
             present: BTreeMap::new(),
-            numbers: BTreeSet::new(),
+            counted: Numbers::of(services),
         })
     }
 
@@ -359,8 +380,7 @@ impl BalanceTables {
         ways: &BTreeMap<IpAddr, Way>,
     ) -> Result<(), BalanceError> {
         let next = lines(services, ways);
-        let servers = services.iter().flat_map(|(id, ..)| services.servers(id));
-        self.numbers = servers.map(|(_, numbered)| numbered.number).collect();
+        self.counted = Numbers::of(services);
         let named = named(services);
         self.forget_ids(&named)?;
         let now = &self.written[self.in_force()];
@@ -458,11 +478,11 @@ impl BalanceTables {
     /// If the kernel does not say.
     pub fn figures(&self) -> Result<Figures, BalanceError> {
         let mut figures = Figures::default();
-        for (number, ..) in self.present.values() {
+        for number in &self.counted.services {
             let counts = counted(&self.service_counts, u32::from(*number))?;
             figures.services.insert(*number, counts);
         }
-        for number in &self.numbers {
+        for number in &self.counted.servers {
             let counts = counted(&self.server_counts, u32::from(*number))?;
             figures.servers.insert(*number, counts);
         }

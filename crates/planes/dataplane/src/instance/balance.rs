@@ -87,9 +87,10 @@ impl Balance {
             return Err("descriptors are missing".to_owned());
         }
         // While its port is away a service has no maps yet.
-        let tables = (descriptors > 0).then(|| BalanceTables::inherit(maps, key)).transpose();
-        let tables = tables.map_err(|error| error.to_string())?;
-        Ok(Self { services: Services::resume(services)?, tables, ..Self::default() })
+        let services = Services::resume(services)?;
+        let tables = (descriptors > 0).then(|| BalanceTables::inherit(maps, key, &services));
+        let tables = tables.transpose().map_err(|error| error.to_string())?;
+        Ok(Self { services, tables, ..Self::default() })
     }
 
     pub(crate) fn tables(&self) -> Option<&BalanceTables> {
@@ -146,7 +147,7 @@ fn add_fates(queue: &mut QueueCounters, fates: &FateCounters) {
         arrived.packets += fated.packets;
         arrived.bytes += fated.bytes;
     }
-    pass(fates.from_others(), None);
+    pass(fates.of_other_ports(), None);
 }
 
 impl Instance {

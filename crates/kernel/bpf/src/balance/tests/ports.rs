@@ -60,8 +60,8 @@ impl Ports {
         self.tables.fates(PortId::new(at as u8).unwrap()).unwrap()[fate]
     }
 
-    fn from_others(&self, at: usize) -> Fated {
-        self.tables.fates(PortId::new(at as u8).unwrap()).unwrap().from_others()
+    fn of_other_ports(&self, at: usize) -> Fated {
+        self.tables.fates(PortId::new(at as u8).unwrap()).unwrap().of_other_ports()
     }
 }
 
@@ -92,7 +92,7 @@ fn a_packet_leaves_through_the_port_that_its_way_leads_through() {
         assert!(left[at].iter().all(|packets| *packets > 20), "{left:?}");
         assert_eq!(ports.counted(at, Fate::Balanced).packets, left[at][at]);
         assert_eq!(ports.counted(at, Fate::Redirected).packets, left[at][1 - at]);
-        assert_eq!(ports.from_others(at), ports.counted(1 - at, Fate::Redirected));
+        assert_eq!(ports.of_other_ports(at), ports.counted(1 - at, Fate::Redirected));
     }
     assert_eq!(ports.tables.figures().unwrap().services[&0].packets, 200);
 }
@@ -107,7 +107,7 @@ fn a_packet_to_a_port_that_sends_nothing_of_others_is_dropped_and_counted() {
     let lost = ports.counted(0, Fate::PortGone).packets;
     assert!(lost > 0);
     assert_eq!(ports.counted(0, Fate::Balanced).packets + lost, 50);
-    assert_eq!(ports.from_others(1), Fated::default());
+    assert_eq!(ports.of_other_ports(1), Fated::default());
     assert_eq!(ports.counted(0, Fate::Redirected), Fated::default());
 }
 

@@ -138,10 +138,14 @@ fn a_server_that_drains_keeps_its_ids_and_one_that_is_down_or_gone_does_not() {
 }
 
 #[test]
-fn another_process_goes_on_with_the_same_ids() {
+fn another_process_goes_on_with_the_same_ids_and_counts() {
     let bench = quic("lb:3", 4);
+    bench.send(&datagram(1, &short(&connection_id(QuicFormat::Lb(3), id_of(2)))));
     let descriptors = bench.tables.descriptors().unwrap();
-    let mut tables = BalanceTables::inherit(&descriptors, bench.tables.key()).unwrap();
+    let mut tables =
+        BalanceTables::inherit(&descriptors, bench.tables.key(), &bench.services).unwrap();
+    assert_eq!(tables.figures().unwrap(), bench.tables.figures().unwrap());
+    assert_eq!(tables.figures().unwrap().servers[&2].packets, 1, "at once");
     assert_eq!(tables.named, bench.tables.named);
     let mut services = bench.services.clone();
     let words = "del -u 192.0.2.1:443 -r 10.0.0.2".split(' ').map(str::to_owned);
