@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_balance::{Figures, Services};
+use narrows_balance::{Seen, Services};
 use narrows_control::{Answer, Inbox, Received, Request};
 use narrows_sets::{Host as Users, Key, Named, Restore, Sets};
 use narrows_tc::{
@@ -68,7 +68,7 @@ fuzz_target!(|bytes: &[u8]| {
             restore.end();
         }
         Request::Balance { args } => {
-            Services::default().run(&args, &Figures::default, Nanos::ZERO);
+            Services::default().run(&args, &Seen::default, Nanos::ZERO);
         }
         Request::Health { servers } => {
             let mut services = Services::default();

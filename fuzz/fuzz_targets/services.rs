@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use narrows_balance::{Figures, Services};
+use narrows_balance::{Seen, Services};
 use narrows_units::Nanos;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     for line in text.lines().take(8) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let (before, version) = (services.save(), services.version());
-        if services.run(&words, &Figures::default, Nanos::ZERO).code != 0 {
+        if services.run(&words, &Seen::default, Nanos::ZERO).code != 0 {
             assert_eq!((services.save(), services.version()), (before, version), "{line}");
         }
     }

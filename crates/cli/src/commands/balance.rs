@@ -9,24 +9,29 @@ use std::process::ExitCode;
 /// The longest file to restore, in MiB: 4,096 servers take a tenth.
 const FILE_MAX_MIB: u64 = 4;
 
-/// Change the services that a host's port balances over servers.
+/// Change the services that a host's ports balance over servers.
 ///
 /// The syntax is that of ipvsadm(8): its letters are commands, too, and what `ipvsadm-save -n`
 /// prints can be restored. A service is an address and a port that clients connect to. Its servers
 /// answer clients themselves: they have the service's address on a device that does not answer ARP
 /// (`ip address add ADDRESS/32 dev lo`). Packets reach them with another MAC address (-g), in IP
-/// packets (-i), or in GUE (-i --tun-type gue), and leave through the port where they came in.
+/// packets (-i), or in GUE (-i --tun-type gue), and leave through that port of the instance to
+/// which the kernel's routes lead. A server whose address is this box's own is this box itself.
 ///
 /// A server of weight 0 gets no new connections and keeps those that it has. One that is down
 /// (`edit SERVICE -r ADDRESS --down`) gets no packets until it is up again (--up). If servers come
 /// and go, the connections of the others stay where they are.
+///
+/// Of a UDP service with --quic, packets of QUIC go to the server whose --quic-id their connection
+/// id has, wherever the client's address moves. Formats: lb:N (QUIC-LB in plaintext, a server id of
+/// N octets) and katran.
 ///
 /// Refused, because a balancer that does not see replies cannot do it: masquerading (-m),
 /// schedulers that count open connections (lc, wlc and so on), thresholds, the sync daemon.
 ///
 /// Exit codes: 0; 1 if a command failed; 2 for an unknown command.
 ///
-/// Services belong to a running instance with one host port (`narrows run --port`). An upgrade
+/// Services belong to a running instance with a host's ports (`narrows run --port`). An upgrade
 /// keeps them; `narrows run --state FILE` keeps them in FILE.services. See docs/balance.md.
 ///
 /// Examples:
@@ -36,6 +41,9 @@ const FILE_MAX_MIB: u64 = 4;
 ///   narrows balance add -t 192.0.2.1:80 -r 10.0.0.2 -i -w 2
 ///   narrows balance edit -t 192.0.2.1:80 -r 10.0.0.1 -w 0
 ///   narrows balance list --stats
+///
+///   narrows balance add -u 192.0.2.1:443 -s mh --quic lb:4
+///   narrows balance add -u 192.0.2.1:443 -r 10.0.0.1 -i --quic-id 0x2a
 ///
 ///   ipvsadm-save -n > services
 ///   narrows balance restore services

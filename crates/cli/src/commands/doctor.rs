@@ -26,10 +26,11 @@ use std::process::ExitCode;
   narrows doctor eth1 eth2 eth3 --router
   narrows doctor eth1 eth2 eth3 --switch
   narrows doctor eth1 --port
+  narrows doctor eth1 eth2 --port
   narrows doctor eth1 eth2 --json")]
 pub struct Doctor {
-    /// The two ports; with --vlans or --port the one interface, and with --router or --switch all
-    /// of them.
+    /// The two ports; with --vlans the one interface, and with --router, --switch or --port all of
+    /// them.
     #[arg(value_name = "PORT", required = true, num_args = 1..)]
     ports: Vec<String>,
 
@@ -75,8 +76,7 @@ impl Doctor {
         let ports = match &self.ports[..] {
             ports if self.router => Forwarding::router(ports)?,
             ports if self.switch => Forwarding::switch(ports)?,
-            [a] if self.port => Forwarding::host(a),
-            ports if self.port => bail!("a host port is one interface, not {}", ports.len()),
+            ports if self.port => Forwarding::host(ports)?,
             [a, b] if self.vlans.is_empty() => Forwarding::wire(a, b)?,
             [a] if !self.vlans.is_empty() => Forwarding::stick(a, &self.vlans)?,
             [_] => bail!(

@@ -4,8 +4,8 @@ use clap::Args;
 use narrows_forwarding::stick::Pair;
 use narrows_forwarding::{Forwarding, ForwardingError, NoVlan};
 
-/// The ports that an instance joins: two interfaces, VLANs of one, those of a router or a switch;
-/// or the one of a host.
+/// The ports that an instance joins: two interfaces, VLANs of one, those of a router, a switch or a
+/// host.
 #[derive(Args)]
 pub struct Joined {
     /// The two interfaces, separated by a comma.
@@ -47,19 +47,20 @@ pub struct Joined {
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', conflicts_with = "port")]
     switch: Vec<String>,
 
-    /// Protect this host itself: filters, sets and policers at the ingress of this one interface
-    /// run in its driver, and this host's own stack gets what they pass. What leaves is the
-    /// kernel's. It runs in the plane `xdp`, and when this process is gone the kernel receives as
-    /// without it (docs/attack.md).
-    #[arg(long, value_name = "A")]
-    port: Option<String>,
+    /// Protect this host itself: filters, sets and policers at the ingress of these interfaces, one
+    /// or more, run in their drivers, and this host's own stack gets what they pass. What leaves is
+    /// the kernel's. It runs in the plane `xdp`, and when this process is gone the kernel receives
+    /// as without it (docs/attack.md). Services that it balances are answered at each of them, and
+    /// the way to a server may lead through any (docs/balance.md).
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    port: Vec<String>,
 }
 
 impl Joined {
     /// How they are joined.
     pub fn forwarding(&self) -> Result<Forwarding, ForwardingError> {
-        if let Some(port) = &self.port {
-            return Ok(Forwarding::host(port));
+        if !self.port.is_empty() {
+            return Forwarding::host(&self.port);
         }
         match (&self.ports, &self.stick) {
             (Some([a, b]), _) => Forwarding::wire(a, b),
@@ -114,6 +115,7 @@ mod tests {
             "--router a",
             "--switch a,b,c",
             "--port a",
+            "--port a,b",
         ] {
             assert_eq!(words(good).unwrap(), good);
         }
@@ -131,6 +133,7 @@ mod tests {
             ("--switch a,b --router c,d", "cannot be used with"),
             ("--port a --ports b,c", "cannot be used with"),
             ("--port a --router b", "cannot be used with"),
+            ("--port a,a", "named twice"),
             ("--switch a", "a switch has 2 to 64 ports"),
             ("--switch a,b,b", "named twice"),
         ] {

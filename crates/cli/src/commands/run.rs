@@ -27,7 +27,7 @@ use std::process::ExitCode;
 /// Both ports need the same number of queues (`ethtool -L`); `narrows doctor A B` checks the
 /// rest. Stop it with Ctrl-C or SIGTERM.
 ///
-/// With --port it joins nothing: it filters what arrives at one interface for this host itself.
+/// With --port it joins nothing: it filters what arrives at some interfaces for this host itself.
 ///
 /// It needs root, or CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and for all features also
 /// CAP_PERFMON (plane `xdp`, cake nat), CAP_IPC_LOCK (frames beyond `ulimit -l`) and CAP_SYS_NICE
@@ -41,7 +41,8 @@ use std::process::ExitCode;
   narrows run --ports eth1,eth2 --cores 2,3 --busy-poll --fail-closed
   narrows run --ports eth1,eth2 --dispatcher
   narrows run --port eth1 --batch /etc/narrows/web.tc
-  narrows run --port eth1 --front /etc/narrows/closed_ports.o")]
+  narrows run --port eth1 --front /etc/narrows/closed_ports.o
+  narrows run --port eth1,eth2 --xdp native --state /var/lib/narrows/balancer")]
 #[command(verbatim_doc_comment)]
 pub struct Run {
     #[command(flatten)]
@@ -260,6 +261,9 @@ impl Run {
                  program: xdp-loader load -p 50 PORT FILE, and then narrows run"
             );
         }
+        if self.front.is_some() && forwarding.names().len() > 1 {
+            bail!("--front runs in front of one port: give one, or run an instance for each");
+        }
         if self.front.is_some() && matches!(xdp, Some(Xdp::Tcx)) {
             bail!("--front needs --xdp native or generic: at tcx no XDP program runs");
         }
@@ -346,7 +350,8 @@ mod tests {
 
     #[test]
     fn a_host_has_one_plane_and_ports_that_are_joined_have_queues_unless_asked() {
-        let (host, wire) = (Forwarding::host("a"), Forwarding::wire("a", "b").unwrap());
+        let host = Forwarding::host(&["a".to_owned()]).unwrap();
+        let wire = Forwarding::wire("a", "b").unwrap();
         let of = |forwarding, asked| plane_of(forwarding, asked).map_err(|error| error.to_string());
         assert_eq!(of(&host, None), Ok(PlaneKind::Xdp));
         assert_eq!(of(&host, Some(Plane::Xdp)), Ok(PlaneKind::Xdp));

@@ -134,8 +134,8 @@ impl Setup {
             steps::check(&self.directory, &self.name, self.force)?;
         }
         if let Some(port) = &self.port {
-            let (forwarding, text) =
-                (Forwarding::host(port), policy::of_host(port, self.per_source));
+            let forwarding = Forwarding::host(std::slice::from_ref(port))?;
+            let text = policy::of_host(port, self.per_source);
             return self.carry_out(&forwarding, PlaneKind::Xdp, &text);
         }
         let stdin = io::stdin();

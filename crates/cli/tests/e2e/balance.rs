@@ -11,7 +11,7 @@ use narrows_testbed::{Testbed, serve};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Farm {
         let words = ["run", "--port", CLIENT, "--xdp", "native"];
         let receiver = Instance::start_in(client, Path::new(NARROWS), &words).unwrap();
         let farm = Self { _receiver: receiver, bed };
-        (1..=SERVERS).for_each(|number| farm.serve(number));
+        (1..=SERVERS).for_each(|number| farm.serve(&format!("s{number}"), number));
         farm
     }
 
@@ -87,24 +87,10 @@ impl Farm {
         servers.set("ipv6/conf/default/disable_ipv6", "0").unwrap();
     }
 
-    /// The server `number` answers each byte with its number.
-    fn serve(&self, number: u8) {
+    /// The server `number` at `device` answers each byte with its number.
+    pub fn serve(&self, device: &str, number: u8) {
         let address = SocketAddrV4::new(VIP, PORT);
-        let device = format!("s{number}");
-        let listener = serve::at_device(self.bed.server(), &device, address).unwrap();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let Ok(mut stream) = stream else { return };
-                std::thread::spawn(move || {
-                    let mut byte = [0];
-                    while stream.read_exact(&mut byte).is_ok() {
-                        if stream.write_all(&[number]).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-        });
+        answer(serve::at_device(self.bed.server(), device, address).unwrap(), number);
     }
 
     pub fn start(&self, arguments: &[&str]) -> Instance {
@@ -161,6 +147,22 @@ impl Farm {
     pub fn connect_many(&self, count: usize) -> Vec<Connection> {
         (0..count).map(|_| self.connect()).collect()
     }
+}
+
+/// Answers each byte with `number`.
+pub fn answer(listener: TcpListener, number: u8) {
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut byte = [0];
+                while stream.read_exact(&mut byte).is_ok() {
+                    if stream.write_all(&[number]).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
 }
 
 pub struct Connection {

@@ -11,7 +11,10 @@
 //! rates.
 
 mod balance;
+mod balance_local;
 mod balance_mtu;
+mod balance_ports;
+mod balance_quic;
 mod balance_takeover;
 mod balance_web;
 mod bands;

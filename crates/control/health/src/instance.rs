@@ -75,7 +75,7 @@ pub(crate) fn listed(services: &[ListedService]) -> Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use narrows_balance::{Figures, Protocol, Services};
+    use narrows_balance::{Protocol, Seen, Services};
     use narrows_units::Nanos;
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
         let mut services = Services::default();
         let mut run = |line: &str| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let reply = services.run(&words, &Figures::default, Nanos::ZERO);
+            let reply = services.run(&words, &Seen::default, Nanos::ZERO);
             assert_eq!(reply.code, 0, "{line}: {}", reply.stderr);
             reply.stdout
         };

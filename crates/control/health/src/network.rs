@@ -95,8 +95,9 @@ impl Network {
     pub(crate) fn path(&self, service: ServiceId, server: IpAddr) -> Result<To, NoAnswer> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let hop = match known.ways.hop(server) {
-            Some(Ok(hop)) => hop,
-            Some(Err(NoWay::Local)) => return Ok(To::Address(service.address)),
+            Some(Ok(Some(hop))) => hop,
+            // This host itself.
+            Some(Ok(None)) => return Ok(To::Address(service.address)),
             // It does not say its MAC address.
             Some(Err(why @ NoWay::NoNeighbour(_))) => return Err(NoAnswer::There(why.to_string())),
             Some(Err(why)) => return Err(NoAnswer::Here(why.to_string())),

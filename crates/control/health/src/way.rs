@@ -1,5 +1,5 @@
-//! The way that packets of a service take to a server, as the balancer takes it: through its port,
-//! and within another packet where the server has a tunnel.
+//! The way that packets of a service take to a server, as the balancer takes it: through one of its
+//! ports, and within another packet where the server has a tunnel.
 
 use crate::client_path::overhead;
 use crate::network::Known;
@@ -36,7 +36,8 @@ pub(crate) struct Hop {
 /// The way to a server, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Way {
-    /// The longest packet of a client that it takes, in bytes of IP; none if there is no way.
+    /// The longest packet of a client that it takes, in bytes of IP; none if there is no way, or the
+    /// server is this host itself.
     packet_max: Option<u32>,
     /// Whether such a packet was seen to arrive; none if that is not known.
     pub(crate) full_size_arrives: Option<bool>,
@@ -62,44 +63,44 @@ impl Way {
     }
 }
 
-/// The ways through a port to servers.
+/// The ways through the ports to servers.
 #[derive(Clone, Default)]
 pub(crate) struct Ways {
-    found: BTreeMap<IpAddr, Result<Hop, NoWay>>,
+    found: BTreeMap<IpAddr, Result<Option<Hop>, NoWay>>,
 }
 
 impl Ways {
-    /// The hop to `server`; none if it was not asked for.
-    pub(crate) fn hop(&self, server: IpAddr) -> Option<Result<Hop, NoWay>> {
+    /// The hop to `server`, if it is not this host itself; none if it was not asked for.
+    pub(crate) fn hop(&self, server: IpAddr) -> Option<Result<Option<Hop>, NoWay>> {
         self.found.get(&server).copied()
     }
 
     /// The way to `server`, for packets that are put into `tunnel`.
     pub(crate) fn to(&self, server: IpAddr, tunnel: Option<ListedTunnel>) -> Way {
         let (packet_max, why) = match self.hop(server) {
-            Some(Ok(hop)) => {
+            Some(Ok(Some(hop))) => {
                 let overhead = u32::try_from(overhead(server, tunnel)).unwrap_or(u32::MAX);
                 (Some(hop.mtu.saturating_sub(overhead)), None)
             }
             Some(Err(why)) => (None, Some(why.to_string())),
-            None => (None, None),
+            Some(Ok(None)) | None => (None, None),
         };
         Way { packet_max, full_size_arrives: None, why }
     }
 }
 
-/// Keeps looking at the ways through a port: at routes now and then, at neighbours each time.
+/// Keeps looking at the ways through the ports: at routes now and then, at neighbours each time.
 #[derive(Default)]
 pub(crate) struct Lookout {
     routes: Option<Routes>,
 }
 
 struct Routes {
-    port: String,
+    ports: Vec<String>,
     servers: Vec<IpAddr>,
     ways: ways::Ways,
-    ifindex: u32,
-    mtu: u32,
+    /// Of the ports, by their indices.
+    mtus: BTreeMap<u32, u32>,
     read_at: Instant,
 }
 
@@ -115,30 +116,29 @@ impl Lookout {
     ) -> Result<Known, LinkError> {
         let servers = listed.iter().flat_map(|service| &service.servers);
         let servers: BTreeSet<IpAddr> = servers.map(|server| server.address).collect();
-        let port = client.ports.first().map_or("", String::as_str);
-        let ways = self.look(port, servers)?;
+        let ways = self.look(&client.ports, servers)?;
         Ok(Known::new(ways, narrows_link::local_addresses()?, listed))
     }
 
-    /// The ways through `port` to `servers`. Those of new servers may take a second and a half.
+    /// The ways through `ports` to `servers`. Those of new servers may take a second and a half.
     ///
     /// # Errors
     /// If the kernel does not say.
     fn look(
         &mut self,
-        port: &str,
+        ports: &[String],
         servers: impl IntoIterator<Item = IpAddr>,
     ) -> Result<Ways, LinkError> {
         let servers: Vec<IpAddr> = servers.into_iter().collect();
         let before = self.routes.take();
         let are_known = |it: &Routes| {
-            it.port == port && it.servers == servers && it.read_at.elapsed() < ROUTES_LAST
+            it.ports == ports && it.servers == servers && it.read_at.elapsed() < ROUTES_LAST
         };
         let (routes, is_new) = match before {
             Some(routes) if are_known(&routes) => (routes, false),
             before => {
                 let is_new = before.is_none_or(|it| it.servers != servers);
-                (Routes::read(port, servers)?, is_new)
+                (Routes::read(ports, servers)?, is_new)
             }
         };
         let routes = self.routes.insert(routes);
@@ -148,17 +148,15 @@ impl Lookout {
 }
 
 impl Routes {
-    fn read(port: &str, servers: Vec<IpAddr>) -> Result<Self, LinkError> {
-        let of_port = Link::by_name(port)?.status;
-        let ways = ways::Ways::read(of_port.ifindex, servers.iter().copied())?;
-        Ok(Self {
-            port: port.to_owned(),
-            servers,
-            ways,
-            ifindex: of_port.ifindex,
-            mtu: of_port.mtu,
-            read_at: Instant::now(),
-        })
+    fn read(ports: &[String], servers: Vec<IpAddr>) -> Result<Self, LinkError> {
+        let mtu = |port: &String| {
+            let status = Link::by_name(port)?.status;
+            Ok((status.ifindex, status.mtu))
+        };
+        let mtus: BTreeMap<u32, u32> = ports.iter().map(mtu).collect::<Result<_, LinkError>>()?;
+        let indices: Vec<u32> = mtus.keys().copied().collect();
+        let ways = ways::Ways::read(&indices, servers.iter().copied())?;
+        Ok(Self { ports: ports.to_owned(), servers, ways, mtus, read_at: Instant::now() })
     }
 
     /// The ways, once all neighbours are known, or at `deadline`.
@@ -168,11 +166,14 @@ impl Routes {
             let is_missing =
                 |way: &Result<ways::Way, NoWay>| matches!(way, Err(NoWay::NoNeighbour(_)));
             if Instant::now() >= deadline || !found.values().any(is_missing) {
-                let hop = |way: ways::Way| Hop {
-                    ifindex: self.ifindex,
-                    mac: way.mac,
-                    source: way.source,
-                    mtu: way.mtu.unwrap_or(self.mtu).min(self.mtu),
+                let hop = |way: ways::Way| match way {
+                    ways::Way::Local => None,
+                    ways::Way::Beyond(hop) => {
+                        let of_port = self.mtus.get(&hop.ifindex).copied().unwrap_or(u32::MAX);
+                        let mtu = hop.mtu.unwrap_or(of_port).min(of_port);
+                        let ways::NextHop { ifindex, mac, source, .. } = hop;
+                        Some(Hop { ifindex, mac, source, mtu })
+                    }
                 };
                 let found = found.into_iter().map(|(server, way)| (server, way.map(hop)));
                 return Ok(Ways { found: found.collect() });
@@ -188,6 +189,6 @@ mod tests {
 
     #[test]
     fn a_port_that_is_not_there_has_no_ways() {
-        assert!(Lookout::default().look("nrw-no-port", []).is_err());
+        assert!(Lookout::default().look(&["nrw-no-port".to_owned()], []).is_err());
     }
 }

@@ -34,7 +34,7 @@ pub use counts::Counts;
 pub use delays::Delays;
 pub use fields::Fields;
 pub use heaviest::{Heaviest, Heavy};
-pub use port::{CountedBy, DeviceLosses, KernelDrops, Port, SlowPath};
+pub use port::{ConnectionIds, CountedBy, DeviceLosses, KernelDrops, Port, SlowPath};
 pub use qdisc::{Class, ClassStats, Figures, Qdisc};
 pub use queue::Queue;
 pub use round_trips::{Losses, RoundTrip, RoundTrips};

@@ -61,14 +61,17 @@ pub struct Port {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub routes: BTreeMap<String, u64>,
     /// Where services are balanced: what became of frames that arrived here, by outcome. `balanced`
-    /// ones left towards a server; `elsewhere`, `fragment` and `unrecorded` ones went to this host;
-    /// all others were dropped.
+    /// and `redirected` ones left towards a server, `answered` ones back; `local`, `elsewhere`,
+    /// `fragment` and `unrecorded` ones went to this host; all others were dropped.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub balance: BTreeMap<String, u64>,
     /// Where a user's own program runs first: its verdicts. `pass` ones went on to this port's
     /// filters, `tx` and `redirect` ones left, all others were dropped.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub front: BTreeMap<String, u64>,
+    /// Where services have connection ids of QUIC.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub connection_ids: Option<ConnectionIds>,
     /// What the kernel itself sent through this port, beside the queues: its own packets, and those
     /// that it forwards. Only where they are charged to the port's limits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -112,6 +115,16 @@ pub struct SlowPath {
     pub dropped_packets: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
+}
+
+/// Packets that arrived here, of services with connection ids of QUIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ConnectionIds {
+    /// They went to the server that their connection id names.
+    pub named: u64,
+    /// Their id names no server that is there, and they went where others go: at the beginning of
+    /// each connection.
+    pub others: u64,
 }
 
 /// By what a port's packets are counted.

@@ -1,6 +1,8 @@
 //! The text of `narrows show`.
 
-use crate::{CountedBy, DeviceLosses, KernelDrops, Port, Queue, RoundTrips, Snapshot};
+use crate::{
+    ConnectionIds, CountedBy, DeviceLosses, KernelDrops, Port, Queue, RoundTrips, Snapshot,
+};
 use narrows_escape::{indented, line};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -149,6 +151,9 @@ impl Port {
         if !self.balance.is_empty() {
             let outcomes = self.balance.iter().map(|(outcome, frames)| (outcome.as_str(), *frames));
             writeln!(out, "  services: {}", listed(outcomes))?;
+        }
+        if let Some(ConnectionIds { named, others }) = self.connection_ids {
+            writeln!(out, "  QUIC: {named} by connection id, {others} without a server's")?;
         }
         if let Some(slow_path) = &self.slow_path {
             writeln!(
@@ -386,6 +391,14 @@ event: joined eth1 and eth2
             proptest::prop_assert!(!text.contains("\nevent: forged"), "{text}");
             proptest::prop_assert_eq!(text.matches("\nevent: ").count(), 1);
         }
+    }
+
+    #[test]
+    fn what_connection_ids_lead_is_said() {
+        let mut show = show();
+        show.ports[0].connection_ids = Some(ConnectionIds { named: 7, others: 2 });
+        let text = show.render();
+        assert!(text.contains("  QUIC: 7 by connection id, 2 without a server's\n"), "{text}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! (`add -t ADDRESS:PORT -s mh`; with `-r`, of a server).
 
 use crate::address;
+use crate::quic::{self, QuicFormat};
 use crate::service::{
     Forward, Health, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel,
 };
@@ -50,6 +51,8 @@ pub(crate) struct ServiceWords {
     persistence_s: Option<u32>,
     client_bits: Option<u8>,
     one_packet: bool,
+    /// `Some(None)` says that there is none.
+    quic: Option<Option<QuicFormat>>,
 }
 
 /// What is said of a server.
@@ -58,6 +61,8 @@ pub(crate) struct ServerWords {
     forward: Option<Forward>,
     weight: Option<u16>,
     health: Option<Health>,
+    /// `Some(None)` says that it has none.
+    quic_id: Option<Option<u128>>,
 }
 
 impl ServiceWords {
@@ -76,6 +81,7 @@ impl ServiceWords {
             service.client_bits = bits;
         }
         service.one_packet |= self.one_packet;
+        service.quic = self.quic.unwrap_or(service.quic);
         if let Some(flags) = &self.flags {
             (service.hashes_port, service.falls_back) = (false, false);
             for flag in flags {
@@ -104,6 +110,7 @@ impl ServerWords {
         Server {
             forward: self.forward.unwrap_or(before.forward),
             weight: self.weight.unwrap_or(before.weight),
+            quic_id: self.quic_id.unwrap_or(before.quic_id),
         }
     }
 
@@ -232,6 +239,16 @@ impl Options {
                 "-o" | "--ops" => {
                     options.of_service.one_packet = true;
                     options.service_option = Some(word.into());
+                }
+                "--quic" => {
+                    let format = value("a format: lb:N, katran or none")?;
+                    options.of_service.quic = Some(or_none(format, QuicFormat::read)?);
+                    options.service_option = Some(word.into());
+                }
+                "--quic-id" => {
+                    let id = value("a number or none")?;
+                    options.of_server.quic_id = Some(or_none(id, quic::read_id)?);
+                    options.server_option = Some(word.into());
                 }
                 "-g" | "--gatewaying" => {
                     options.of_server.forward = Some(Forward::Route);
@@ -370,6 +387,9 @@ impl Options {
         if self.of_service.one_packet && id.protocol == Protocol::Tcp {
             return Err("-o is for UDP: packets of a TCP connection belong together".into());
         }
+        if self.of_service.quic.is_some() && id.protocol == Protocol::Tcp {
+            return Err("--quic is for UDP, which carries QUIC: -u".into());
+        }
         Ok(match verb {
             Verb::Add => Command::AddService(id, self.of_service),
             Verb::Edit => Command::EditService(id, self.of_service),
@@ -400,7 +420,7 @@ impl Options {
                 service.port
             ));
         }
-        if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+        if address.is_unspecified() || address.is_multicast() {
             return Err(format!("{address} is no address of a server"));
         }
         if let Some(Forward::Route) = self.of_server.forward
@@ -413,6 +433,11 @@ impl Options {
         }
         Ok(ServerId { address })
     }
+}
+
+/// What `read` makes of `word`, or nothing if it says `none`.
+fn or_none<T>(word: &str, read: fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if word == "none" { Ok(None) } else { read(word).map(Some) }
 }
 
 fn scheduler(word: &str) -> Result<Scheduler, String> {
@@ -528,6 +553,10 @@ mod tests {
             ("add -t 192.0.2.1:80 -r 2001:db8::1 -g", "different families"),
             ("add -t 192.0.2.1:0", "needs -p"),
             ("add -t 192.0.2.1:80 -o", "for UDP"),
+            ("add -t 192.0.2.1:80 --quic lb:4", "for UDP"),
+            ("add -u 192.0.2.1:443 --quic lb:4:c8f0", "no AES"),
+            ("add -u 192.0.2.1:443 -r 10.0.0.1 --quic lb:4", "--quic does not belong to add"),
+            ("add -u 192.0.2.1:443 --quic-id 1", "--quic-id does not belong to add"),
             ("add -f 1 -s mh", "firewall mark"),
             ("--start-daemon master", "sync daemon"),
             ("add -t 192.0.2.1:80 -w 1", "-w does not belong to add"),

@@ -24,6 +24,7 @@ mod address;
 mod command;
 mod listing;
 mod maglev;
+mod quic;
 mod ring;
 mod service;
 mod services;
@@ -31,10 +32,11 @@ mod text;
 mod turns;
 
 pub use listing::{ListedForward, ListedServer, ListedService, ListedTunnel};
+pub use quic::QuicFormat;
 pub use ring::{Ring, SLOTS, Slot};
 pub use service::{
     Forward, Health, Protocol, Scheduler, Server, ServerId, Service, ServiceId, Tunnel,
 };
 pub use services::{
-    Counts, Figures, Numbered, Reply, SERVERS_MAX, SERVICES_MAX, Services, ServicesState,
+    Counts, Figures, Numbered, Reply, SERVERS_MAX, SERVICES_MAX, Seen, Services, ServicesState,
 };

@@ -1,7 +1,7 @@
 //! Services as others see them: for listings in JSON, for views, and for what checks servers.
 
-use crate::service::{Forward, Health, Protocol, ServiceId, Tunnel};
-use crate::services::{Counts, Entry, Figures};
+use crate::service::{Forward, Health, Protocol, ServerId, ServiceId, Tunnel};
+use crate::services::{Counts, Entry, Seen};
 use crate::text::flags;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -27,6 +27,9 @@ pub struct ListedService {
     pub client_bits: u8,
     /// Whether each datagram goes where its turn says.
     pub one_packet: bool,
+    /// The form of QUIC's connection ids, if they say a server, as `--quic` takes it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub quic: Option<String>,
     /// What is counted.
     pub stats: Counts,
     /// Its servers, by address.
@@ -35,16 +38,18 @@ pub struct ListedService {
 
 impl ListedService {
     /// The service `id`, with what is counted of it.
-    pub(crate) fn of(id: ServiceId, entry: &Entry, figures: &Figures) -> Self {
+    pub(crate) fn of(id: ServiceId, entry: &Entry, seen: &Seen) -> Self {
+        let figures = &seen.figures;
         let Entry { number, service, servers, .. } = entry;
         let counted = |counts: Option<&Counts>| counts.copied().unwrap_or_default();
         let servers = servers.iter().map(|(server, numbered)| ListedServer {
             address: server.address,
-            forward: ListedForward::of(numbered.server.forward),
+            forward: ListedForward::of(*server, numbered.server.forward, seen),
             weight: numbered.server.weight,
             health: numbered.health,
             stats: counted(figures.servers.get(&numbered.number)),
             tunnel: ListedTunnel::of(numbered.server.forward),
+            quic_id: numbered.server.quic_id.map(|id| format!("{id:#x}")),
         });
         Self {
             protocol: id.protocol,
@@ -55,6 +60,7 @@ impl ListedService {
             persistence_s: service.persistence_s,
             client_bits: service.client_bits,
             one_packet: service.one_packet,
+            quic: service.quic.map(|format| format.to_string()),
             stats: counted(figures.services.get(number)),
             servers: servers.collect(),
         }
@@ -82,6 +88,9 @@ pub struct ListedServer {
     /// What packets are put into.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub tunnel: Option<ListedTunnel>,
+    /// Its id in QUIC's connection ids, in hexadecimal digits: JSON's numbers are not that long.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub quic_id: Option<String>,
 }
 
 /// How packets reach a server.
@@ -92,11 +101,14 @@ pub enum ListedForward {
     Route,
     /// In another packet.
     Tunnel,
+    /// It is this box itself.
+    Local,
 }
 
 impl ListedForward {
-    pub(crate) const fn of(forward: Forward) -> Self {
+    pub(crate) fn of(server: ServerId, forward: Forward, seen: &Seen) -> Self {
         match forward {
+            _ if seen.local.contains(&server.address) => Self::Local,
             Forward::Route => Self::Route,
             Forward::Tunnel(_) => Self::Tunnel,
         }
@@ -107,6 +119,7 @@ impl ListedForward {
         match self {
             Self::Route => "Route",
             Self::Tunnel => "Tunnel",
+            Self::Local => "Local",
         }
     }
 }
@@ -158,15 +171,22 @@ mod tests {
         let text = "-A -t 192.0.2.1:80 -s mh -p 600 -M 255.255.255.0 -b mh-port\n\
                     -a -t 192.0.2.1:80 -r 10.0.0.1:80 -i -w 1\n\
                     -A -u [2001:db8::1]:53 -s rr\n\
-                    -a -u [2001:db8::1]:53 -r [2001:db8::2]:53 -g -w 3\n";
+                    -a -u [2001:db8::1]:53 -r [2001:db8::2]:53 -g -w 3\n\
+                    -A -u [2001:db8::1]:443 -s mh --quic lb:4\n\
+                    -a -u [2001:db8::1]:443 -r [2001:db8::3]:443 -g -w 1 --quic-id 0x2a\n";
         let mut services = Services::default();
         services.restore(text, Nanos::ZERO).unwrap();
-        let listed = services.listed(&Figures::default());
+        let local = [IpAddr::from([10, 0, 0, 1])].into();
+        let seen = Seen { local, ..Seen::default() };
+        let listed = services.listed(&seen);
         let value = serde_json::to_value(&listed).unwrap();
         assert_eq!(value[0]["protocol"], "tcp");
         assert_eq!(value[0]["scheduler"], "mh");
         assert_eq!(value[0]["client_bits"], 24);
         assert_eq!(value[0]["servers"][0]["tunnel"]["type"], "ipip");
+        assert_eq!(value[0]["servers"][0]["forward"], "local");
+        assert_eq!(value[2]["quic"], "lb:4");
+        assert_eq!(value[2]["servers"][0]["quic_id"], "0x2a");
         assert_eq!(value[1]["servers"][0]["forward"], "route");
         assert_eq!(value[1]["servers"][0].get("tunnel"), None::<&Value>);
         let read: Vec<ListedService> = serde_json::from_value(value).unwrap();

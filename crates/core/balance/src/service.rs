@@ -1,6 +1,7 @@
 //! A service, and its servers.
 
 use crate::address;
+use crate::quic::QuicFormat;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::IpAddr;
@@ -117,6 +118,8 @@ pub struct Service {
     pub client_bits: u8,
     /// Whether each packet is a connection of its own: `--ops`.
     pub one_packet: bool,
+    /// Where the server's id is in connection ids of QUIC, if they name one: `--quic`.
+    pub quic: Option<QuicFormat>,
 }
 
 impl Service {
@@ -129,6 +132,7 @@ impl Service {
             persistence_s: None,
             client_bits: if is_v6 { 128 } else { 32 },
             one_packet: false,
+            quic: None,
         }
     }
 }
@@ -165,6 +169,8 @@ pub struct Server {
     pub forward: Forward,
     /// Its part of new connections. With 0 it gets none, and keeps those that it has.
     pub weight: u16,
+    /// Its id in connection ids of QUIC: `--quic-id`.
+    pub quic_id: Option<u128>,
 }
 
 /// What is said of a server's health.
@@ -183,7 +189,7 @@ pub enum Health {
 impl Default for Server {
     /// As `ipvsadm` adds one.
     fn default() -> Self {
-        Self { forward: Forward::Route, weight: 1 }
+        Self { forward: Forward::Route, weight: 1, quic_id: None }
     }
 }
 

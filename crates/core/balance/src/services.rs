@@ -10,6 +10,7 @@ use crate::turns::turns;
 use narrows_units::Nanos;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The most services: each has a ring of its own.
@@ -28,8 +29,9 @@ COMMAND := add|edit SERVICE [ SERVICE-OPTIONS ] | del SERVICE
          | zero [ SERVICE ] | clear | help
 SERVICE := -t ADDRESS:PORT | -u ADDRESS:PORT    (an IPv6 address in brackets; port 0 for all)
 SERVICE-OPTIONS := [ -s mh|sh|rr|wrr ] [ -b mh-port,mh-fallback ] [ -p [ SECONDS ] ] [ -M MASK ] [ -o ]
+                   [ --quic lb:N|katran|none ]
 SERVER-OPTIONS  := [ -g | -i [ --tun-type ipip|gue ] [ --tun-port PORT ] ] [ -w WEIGHT ]
-                   [ --down | --up ] (edit only)
+                   [ --quic-id N|none ] [ --down | --up ] (edit only)
 ipvsadm's -A -E -D -a -e -d -L -S -C -Z are commands, too.
 ";
 
@@ -89,6 +91,15 @@ pub struct Figures {
     pub servers: BTreeMap<u16, Counts>,
 }
 
+/// What listings say beside what commands have said.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    /// What is counted.
+    pub figures: Figures,
+    /// The addresses of servers that are this box itself.
+    pub local: BTreeSet<IpAddr>,
+}
+
 /// A server with its number.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Numbered {
@@ -123,6 +134,39 @@ impl Entry {
     /// The servers that are not down.
     fn up(&self) -> impl Iterator<Item = (&ServerId, &Numbered)> {
         self.servers.iter().filter(|(_, numbered)| !numbered.is_down())
+    }
+
+    /// Becomes `service`. Without connection ids of QUIC its servers have none.
+    fn take(&mut self, service: Service) -> Result<(), String> {
+        let servers = self.servers.iter();
+        let named = servers.filter_map(|(at, numbered)| Some((at, numbered.server.quic_id?)));
+        if let Some(format) = service.quic {
+            for (at, quic_id) in named {
+                format.fits(quic_id).map_err(|why| format!("{at}: {why}"))?;
+            }
+        } else {
+            self.servers.values_mut().for_each(|numbered| numbered.server.quic_id = None);
+        }
+        self.service = service;
+        Ok(())
+    }
+
+    /// `after`, if the server `at` of this service, `id`, can be it.
+    fn fits(&self, id: ServiceId, at: ServerId, after: Server) -> Result<Server, String> {
+        if after.forward == Forward::Route && at.address.is_ipv6() != id.address.is_ipv6() {
+            return Err(format!("{at} and {} are of different families: use -i", id.address));
+        }
+        if let Some(quic_id) = after.quic_id {
+            let format = self.service.quic.ok_or_else(|| {
+                format!("{id} has no --quic: narrows balance edit {} --quic FORMAT", id.option())
+            })?;
+            format.fits(quic_id)?;
+            let mut others = self.servers.iter().filter(|(other, _)| **other != at);
+            if let Some((other, _)) = others.find(|(_, it)| it.server.quic_id == after.quic_id) {
+                return Err(format!("--quic-id {quic_id:#x} is {other}'s already"));
+            }
+        }
+        Ok(after)
     }
 
     /// The servers of new connections, by slot. Empty if there are none.
@@ -184,8 +228,8 @@ impl Services {
     }
 
     /// Runs one command at `now`, the words behind `narrows balance`. One that fails changes
-    /// nothing. What is counted is asked for where a command needs it.
-    pub fn run(&mut self, words: &[String], figures: &dyn Fn() -> Figures, now: Nanos) -> Reply {
+    /// nothing. What is `seen` is asked for where a command needs it.
+    pub fn run(&mut self, words: &[String], seen: &dyn Fn() -> Seen, now: Nanos) -> Reply {
         self.now = now;
         let command = match command::parse(words.iter().map(String::as_str)) {
             Ok(command) => command,
@@ -194,7 +238,7 @@ impl Services {
                 return Reply { stderr, code: 2, ..Reply::default() };
             }
         };
-        match self.execute(&command, figures) {
+        match self.execute(&command, seen) {
             Ok(stdout) => Reply { stdout, ..Reply::default() },
             Err(why) => {
                 Reply { stderr: format!("narrows balance: {why}\n"), code: 1, ..Reply::default() }
@@ -380,16 +424,12 @@ impl Services {
         Ok(())
     }
 
-    fn execute(
-        &mut self,
-        command: &Command,
-        figures: &dyn Fn() -> Figures,
-    ) -> Result<String, String> {
+    fn execute(&mut self, command: &Command, seen: &dyn Fn() -> Seen) -> Result<String, String> {
         match command {
-            Command::List(id, view) => return self.list(*id, *view, &figures()),
+            Command::List(id, view) => return self.list(*id, *view, &seen()),
             Command::Save => return Ok(self.save()),
             Command::Help => return Ok(HELP.into()),
-            Command::Zero(id) => self.zero(*id, figures())?,
+            Command::Zero(id) => self.zero(*id, seen().figures)?,
             _ => {
                 if let Some(id) = self.change(command)? {
                     self.deal(id);
@@ -411,7 +451,8 @@ impl Services {
             }
             Command::EditService(id, words) => {
                 let entry = self.entry(*id)?;
-                entry.service = words.applied(Some(&entry.service), id.address.is_ipv6())?;
+                let service = words.applied(Some(&entry.service), id.address.is_ipv6())?;
+                entry.take(service)?;
                 Some(*id)
             }
             Command::DeleteService(id) => {
@@ -420,17 +461,22 @@ impl Services {
                 None
             }
             Command::AddServer(id, server, words) => {
-                if self.entry(*id)?.servers.contains_key(server) {
+                let entry = self.entry(*id)?;
+                if entry.servers.contains_key(server) {
                     return Err(format!("{server} is a server of {id} already"));
                 }
-                self.put_server(*id, *server, fits(*id, *server, words.applied(None))?)?;
+                let after = entry.fits(*id, *server, words.applied(None))?;
+                self.put_server(*id, *server, after)?;
                 Some(*id)
             }
             Command::EditServer(id, at, words) => {
-                let numbered = self.entry(*id)?.servers.get_mut(at);
-                let numbered = numbered.ok_or_else(|| no_server(*id, *at))?;
-                numbered.server = fits(*id, *at, words.applied(Some(&numbered.server)))?;
-                numbered.health = words.health().unwrap_or(numbered.health);
+                let entry = self.entry(*id)?;
+                let before = entry.servers.get(at).ok_or_else(|| no_server(*id, *at))?;
+                let after = entry.fits(*id, *at, words.applied(Some(&before.server)))?;
+                if let Some(numbered) = entry.servers.get_mut(at) {
+                    numbered.server = after;
+                    numbered.health = words.health().unwrap_or(numbered.health);
+                }
                 Some(*id)
             }
             Command::DeleteServer(id, server) => {
@@ -552,26 +598,28 @@ impl Services {
         Ok(())
     }
 
-    fn list(&self, id: Option<ServiceId>, view: View, figures: &Figures) -> Result<String, String> {
+    fn list(&self, id: Option<ServiceId>, view: View, seen: &Seen) -> Result<String, String> {
         if let Some(id) = id
             && !self.entries.contains_key(&id)
         {
             return Err(no_service(id));
         }
         if view.json {
-            let mut listed = self.listed(figures);
+            let mut listed = self.listed(seen);
             listed.retain(|service| id.is_none_or(|id| service.id() == id));
             let text = serde_json::to_string(&listed);
             return text.map(|text| text + "\n").map_err(|error| error.to_string());
         }
-        Ok(text::list(self, id, view, &self.since_zeroed(figures)))
+        let figures = self.since_zeroed(&seen.figures);
+        Ok(text::list(self, id, view, &Seen { figures, local: seen.local.clone() }))
     }
 
     /// All services, with what was counted since it was zeroed.
-    pub fn listed(&self, figures: &Figures) -> Vec<ListedService> {
-        let figures = self.since_zeroed(figures);
+    pub fn listed(&self, seen: &Seen) -> Vec<ListedService> {
+        let figures = self.since_zeroed(&seen.figures);
+        let seen = Seen { figures, local: seen.local.clone() };
         let entries = self.entries.iter();
-        entries.map(|(id, entry)| ListedService::of(*id, entry, &figures)).collect()
+        entries.map(|(id, entry)| ListedService::of(*id, entry, &seen)).collect()
     }
 
     fn since_zeroed(&self, figures: &Figures) -> Figures {
@@ -586,14 +634,6 @@ impl Services {
             servers: since(&figures.servers, &self.zeroed.servers),
         }
     }
-}
-
-/// `after`, if the server `at` of the service `id` can be it.
-fn fits(id: ServiceId, at: ServerId, after: Server) -> Result<Server, String> {
-    if after.forward == Forward::Route && at.address.is_ipv6() != id.address.is_ipv6() {
-        return Err(format!("{at} and {} are of different families: use -i", id.address));
-    }
-    Ok(after)
 }
 
 fn no_service(id: ServiceId) -> String {
@@ -614,7 +654,7 @@ mod tests {
 
     fn run(services: &mut Services, line: &str) -> Reply {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        services.run(&words, &Figures::default, NOW)
+        services.run(&words, &Seen::default, NOW)
     }
 
     fn done(services: &mut Services, line: &str) -> String {
@@ -644,6 +684,9 @@ mod tests {
 -A -t [2001:db8::1]:0 -s wrr -p 360
 -a -t [2001:db8::1]:0 -r [2001:db8::2]:0 -g -w 3
 -A -u 192.0.2.1:53 -s rr -o
+-A -u 192.0.2.1:443 -s mh --quic lb:4
+-a -u 192.0.2.1:443 -r 10.0.0.1:443 -g -w 1 --quic-id 0x2a
+-a -u 192.0.2.1:443 -r 10.0.0.2:443 -i -w 1 --tun-type ipip
 ";
         let mut services = Services::default();
         services.restore(text, NOW).unwrap();
@@ -781,15 +824,48 @@ mod tests {
     }
 
     #[test]
+    fn a_quic_id_is_one_servers_and_fits_the_format_of_its_service() {
+        let mut services = Services::default();
+        let service = "-u 192.0.2.1:443";
+        for (line, why) in [
+            (format!("add {service} -s mh"), None),
+            (format!("add {service} -r 10.0.0.1 --quic-id 1"), Some("--quic FORMAT")),
+            (format!("edit {service} --quic lb:1"), None),
+            (format!("add {service} -r 10.0.0.1 --quic-id 256"), Some("0 to 0xff")),
+            (format!("add {service} -r 10.0.0.1 --quic-id 0"), None),
+            (format!("add {service} -r 10.0.0.2 --quic-id 0"), Some("10.0.0.1's already")),
+            (format!("add {service} -r 10.0.0.2 --quic-id 1"), None),
+            (format!("edit {service} -r 10.0.0.2 --quic-id 0"), Some("10.0.0.1's already")),
+            (format!("edit {service} --quic katran"), Some("10.0.0.1: --quic-id 0x0 does not fit")),
+            (format!("edit {service} -r 10.0.0.1 --quic-id none"), None),
+            (format!("edit {service} --quic katran"), None),
+            (format!("edit {service} -r 10.0.0.1 --quic-id 0xffffffff"), None),
+            (format!("edit {service} --quic none"), None),
+        ] {
+            let (before, version) = (services.save(), services.version());
+            let reply = run(&mut services, &line);
+            match why {
+                None => assert_eq!(reply.code, 0, "{line}: {}", reply.stderr),
+                Some(why) => {
+                    assert!(reply.code == 1 && reply.stderr.contains(why), "{line}: {reply:?}");
+                    assert_eq!((services.save(), services.version()), (before, version), "{line}");
+                }
+            }
+        }
+        assert!(!services.save().contains("quic"), "servers have no ids without a format");
+    }
+
+    #[test]
     fn zeroed_counters_begin_at_zero() {
         let mut services = with_servers(1);
         let counts = Counts { connections: 5, packets: 60, bytes: 7_000 };
         let figures = Figures { services: [(0, counts)].into(), servers: [(1, counts)].into() };
+        let seen = Seen { figures, ..Seen::default() };
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let shown = services.run(&words("list --stats"), &|| figures.clone(), NOW).stdout;
+        let shown = services.run(&words("list --stats"), &|| seen.clone(), NOW).stdout;
         assert!(shown.contains("7000"), "{shown}");
-        services.run(&words("zero"), &|| figures.clone(), NOW);
-        let shown = services.run(&words("list --stats"), &|| figures.clone(), NOW).stdout;
+        services.run(&words("zero"), &|| seen.clone(), NOW);
+        let shown = services.run(&words("list --stats"), &|| seen.clone(), NOW).stdout;
         assert!(!shown.contains("7000"), "{shown}");
     }
 

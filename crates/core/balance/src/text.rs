@@ -3,7 +3,7 @@
 use crate::command::View;
 use crate::listing::ListedForward;
 use crate::service::{Forward, Health, ServerId, Service, ServiceId, Tunnel};
-use crate::services::{Counts, Entry, Figures, Services};
+use crate::services::{Counts, Entry, Seen, Services};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -22,18 +22,28 @@ pub(crate) fn save(services: &Services) -> String {
         if let Some(flags) = flags(service) {
             let _ = write!(text, " -b {flags}");
         }
-        text.push_str(if service.one_packet { " -o\n" } else { "\n" });
+        if service.one_packet {
+            text.push_str(" -o");
+        }
+        if let Some(format) = service.quic {
+            let _ = write!(text, " --quic {format}");
+        }
+        text.push('\n');
         for (server, numbered) in servers {
             let at = at(*server, *id);
             let _ = write!(text, "-a {} -r {at} ", id.option());
             let weight = numbered.server.weight;
             let _ = match numbered.server.forward {
-                Forward::Route => writeln!(text, "-g -w {weight}"),
-                Forward::Tunnel(Tunnel::Ip) => writeln!(text, "-i -w {weight} --tun-type ipip"),
+                Forward::Route => write!(text, "-g -w {weight}"),
+                Forward::Tunnel(Tunnel::Ip) => write!(text, "-i -w {weight} --tun-type ipip"),
                 Forward::Tunnel(Tunnel::Gue(port)) => {
-                    writeln!(text, "-i -w {weight} --tun-type gue --tun-port {port} --tun-nocsum")
+                    write!(text, "-i -w {weight} --tun-type gue --tun-port {port} --tun-nocsum")
                 }
             };
+            if let Some(id) = numbered.server.quic_id {
+                let _ = write!(text, " --quic-id {id:#x}");
+            }
+            text.push('\n');
         }
     }
     text
@@ -69,8 +79,9 @@ pub(crate) fn list(
     services: &Services,
     only: Option<ServiceId>,
     view: View,
-    figures: &Figures,
+    seen: &Seen,
 ) -> String {
+    let figures = &seen.figures;
     let entries = services.entries().iter();
     let entries = entries.filter(|(id, _)| only.is_none_or(|only| only == **id));
     let mut text = String::from("IP Virtual Server of Narrows\n");
@@ -100,7 +111,13 @@ pub(crate) fn list(
             if let Some(mask) = mask(id, service) {
                 let _ = write!(text, " mask {mask}");
             }
-            text.push_str(if service.one_packet { " ops\n" } else { "\n" });
+            if service.one_packet {
+                text.push_str(" ops");
+            }
+            if let Some(format) = service.quic {
+                let _ = write!(text, " quic {format}");
+            }
+            text.push('\n');
         }
         for (server, numbered) in servers {
             let _ = write!(text, "  -> {:<28}", at(*server, id).to_string());
@@ -109,10 +126,11 @@ pub(crate) fn list(
                 continue;
             }
             // Nobody sees the end of a connection whose replies take another way.
+            let quic_id = numbered.server.quic_id.map(|id| format!(" quic-id {id:#x}"));
             let _ = writeln!(
                 text,
-                " {:<7} {:<6} {:<10} {:<10}{}",
-                ListedForward::of(numbered.server.forward).name(),
+                " {:<7} {:<6} {:<10} {:<10}{}{}",
+                ListedForward::of(*server, numbered.server.forward, seen).name(),
                 numbered.server.weight,
                 "-",
                 "-",
@@ -120,7 +138,8 @@ pub(crate) fn list(
                     Health::Up => "",
                     Health::Down => " down",
                     Health::Last => " FAILS, and is up as the last",
-                }
+                },
+                quic_id.unwrap_or_default(),
             );
         }
     }
@@ -149,6 +168,7 @@ fn short(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::services::Figures;
 
     fn services() -> Services {
         let mut services = Services::default();
@@ -164,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_listing_has_the_lines_of_ipvsadm() {
-        let text = list(&services(), None, View::default(), &Figures::default());
+        let text = list(&services(), None, View::default(), &Seen::default());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1..],
@@ -181,8 +201,9 @@ mod tests {
     fn counters_are_in_the_columns_of_ipvsadm() {
         let counts = Counts { connections: 1, packets: 99_999_999, bytes: 123_456_789_000 };
         let figures = Figures { services: [(0, counts)].into(), servers: [(1, counts)].into() };
+        let seen = Seen { figures, ..Seen::default() };
         let view = View { stats: true, ..View::default() };
-        let text = list(&services(), None, view, &figures);
+        let text = list(&services(), None, view, &seen);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[1],
@@ -192,5 +213,15 @@ mod tests {
             lines[3],
             "TCP  192.0.2.1:80                        1 99999999        0     123G        0"
         );
+    }
+
+    #[test]
+    fn a_server_that_is_this_box_is_local_as_in_ipvs() {
+        let local = [std::net::IpAddr::from([10, 0, 0, 1])].into();
+        let seen = Seen { local, ..Seen::default() };
+        let text = list(&services(), None, View::default(), &seen);
+        let line = "  -> 10.0.0.1:80                  Local   1      -          -         ";
+        assert_eq!(text.lines().last(), Some(line));
+        assert!(save(&services()).contains("-r 10.0.0.1:80 -i"), "what was said is saved");
     }
 }

@@ -13,8 +13,8 @@
 //!   say; perhaps where it arrived, in another VLAN.
 //! * the **switch**: the same, and each frame leaves where the kernel's bridge has learned that its
 //!   destination is.
-//! * the **host**: one device, which is a port. What arrives there is this host's, whose own stack
-//!   gets it; what leaves there is the kernel's.
+//! * the **host**: devices, each of which is a port. What arrives there is this host's, whose own
+//!   stack gets it; what leaves there is the kernel's.
 //!
 //! On a wire and a stick, ports are in pairs: where a frame leaves follows from where it arrives.
 //! In a router and a switch it is chosen for each frame. At a host no frame leaves.
@@ -125,9 +125,12 @@ impl Forwarding {
         Self::of_several(Kind::Switch, "switch", 2, devices)
     }
 
-    /// The host port on `device`.
-    pub fn host(device: &str) -> Self {
-        Self::of_devices(Kind::Host, [device.to_owned()].into_iter().collect())
+    /// The ports of a host on `devices`.
+    ///
+    /// # Errors
+    /// If they are too few or too many, or one is named twice.
+    pub fn host(devices: &[String]) -> Result<Self, ForwardingError> {
+        Self::of_several(Kind::Host, "host", 1, devices)
     }
 
     fn of_several(
@@ -308,20 +311,22 @@ mod tests {
     }
 
     #[test]
-    fn a_router_and_a_switch_have_some_ports_and_each_frame_its_own_way() {
+    fn a_router_a_switch_and_a_host_have_some_ports_and_each_frame_its_own_way() {
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         type Join = fn(&[String]) -> Result<Forwarding, ForwardingError>;
-        for (join, what, least) in
-            [(Forwarding::router as Join, "router", 1), (Forwarding::switch, "switch", 2)]
-        {
+        for (join, what, least, option) in [
+            (Forwarding::router as Join, "router", 1, "router"),
+            (Forwarding::switch, "switch", 2, "switch"),
+            (Forwarding::host, "host", 1, "port"),
+        ] {
             let joined = join(&names(&["a", "b", "c"])).unwrap();
             assert!(joined.ids().all(|port| joined.across(port).is_none()));
-            assert_eq!(joined.words(), format!("--{what} a,b,c"));
+            assert_eq!(joined.words(), format!("--{option} a,b,c"));
             assert_eq!(joined.to_string(), "a, b and c");
             assert_eq!(
-                (joined.is_router(), joined.is_switch()),
-                (what == "router", what == "switch")
+                (joined.is_router(), joined.is_switch(), joined.is_host()),
+                (what == "router", what == "switch", what == "host")
             );
             let twice = join(&names(&["a", "b", "a"]));
             assert_eq!(twice, Err(ForwardingError::Twice("a".into())));
@@ -336,7 +341,7 @@ mod tests {
 
     #[test]
     fn all_that_arrives_at_a_host_is_its_own_and_nothing_leaves() {
-        let host = Forwarding::host("a");
+        let host = Forwarding::host(&["a".to_owned()]).unwrap();
         assert_eq!((host.words().as_str(), host.to_string().as_str()), ("--port a", "a"));
         assert_eq!(host.ids().map(|port| host.across(port)).collect::<Vec<_>>(), [None]);
         assert!(host.is_host() && !host.is_paired() && !host.is_chosen() && !host.takes_all());

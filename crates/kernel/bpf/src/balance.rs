@@ -18,9 +18,10 @@ use crate::named::named;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use narrows_balance::{
-    Counts, Figures, Forward, Numbered, Protocol, Ring, SERVERS_MAX, SERVICES_MAX, SLOTS, Service,
-    ServiceId, Services, Tunnel,
+    Counts, Figures, Forward, Numbered, Protocol, QuicFormat, Ring, SERVERS_MAX, SERVICES_MAX,
+    SLOTS, Service, ServiceId, Services, Tunnel,
 };
+use narrows_forwarding::{PORTS_MAX, PortId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -42,7 +43,7 @@ mod skeleton {
 }
 
 /// How many maps the program and user space share.
-const MAPS: usize = 8;
+const MAPS: usize = 9;
 /// Rows of recorded connections, each of eight: a power of two. 16 MiB. With a million connections
 /// a row has four on average, and one in a thousand finds none that is free.
 const ROWS: usize = 1 << 18;
@@ -61,15 +62,28 @@ const SERVICE_BYTES: u32 = 32;
 const BALANCED_BYTES: u32 = 32;
 /// `struct fated`.
 const FATED_BYTES: u32 = 16;
+/// What is counted there behind the fates.
+const COUNTED: usize = Fate::ALL.len() + 3;
+const FROM_OTHERS: usize = Fate::ALL.len();
+const BY_ID: usize = Fate::ALL.len() + 1;
+const NOT_BY_ID: usize = Fate::ALL.len() + 2;
 /// The flags of a service there.
 const BY_TURNS: u32 = 1;
 const HASHES_PORT: u32 = 2;
 const PERSISTS: u32 = 4;
 const ONE_PACKET: u32 = 8;
+/// Where it says how connection ids of QUIC name servers: in how many octets, or as Katran has it.
+const QUIC_SHIFT: u32 = 8;
+const QUIC_KATRAN: u32 = 16;
+/// `struct quic_key` of `programs/quic.h`.
+const QUIC_KEY_BYTES: u32 = 24;
 /// How packets reach a server there.
 const BY_ROUTE: u8 = 1;
 const BY_IP: u8 = 2;
 const BY_GUE: u8 = 3;
+/// Where the way to a server leads.
+const WAY_OUT: u8 = 1;
+const WAY_LOCAL: u8 = 2;
 
 /// Packets cannot be balanced.
 #[derive(Debug, thiserror::Error)]
@@ -92,11 +106,15 @@ pub enum BalanceError {
 named! {
     /// What becomes of a frame at a balancer.
     Fate {
-        /// It leaves towards a server.
+        /// It leaves towards a server, through the port where it came in.
         Balanced "balanced",
         /// It is longer than the way to the server takes, and its sender is told so: the answer
         /// leaves in its place.
         Answered "answered",
+        /// It leaves towards a server, through another port.
+        Redirected "redirected",
+        /// Its server is this box itself: it goes on.
+        Local "local",
         /// It is of no service, and goes on.
         Elsewhere "elsewhere",
         /// A fragment, which may be of a service for certain ports; it goes on.
@@ -113,6 +131,8 @@ named! {
         Expired "expired",
         /// Dropped: the driver leaves no room for headers in front of it.
         NoHeadroom "no_headroom",
+        /// Dropped: nothing is sent to the port on the way to the server.
+        PortGone "port_gone",
     }
 }
 
@@ -125,20 +145,30 @@ pub struct Fated {
     pub bytes: u64,
 }
 
-/// The frames of each fate, on all CPUs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FateCounters([Fated; Fate::ALL.len()]);
-
-impl Default for FateCounters {
-    fn default() -> Self {
-        Self([Fated::default(); Fate::ALL.len()])
-    }
-}
+/// What is counted at a port: the frames of each fate that came in there, on all CPUs, and then
+/// those that left there and came in elsewhere, or went by connection ids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FateCounters([Fated; COUNTED]);
 
 impl FateCounters {
     /// Each fate, and its frames.
     pub fn iter(&self) -> impl Iterator<Item = (Fate, Fated)> {
         Fate::ALL.iter().copied().zip(self.0)
+    }
+
+    /// Frames that left towards a server through this port, and came in at another.
+    pub fn of_other_ports(&self) -> Fated {
+        self.0[FROM_OTHERS]
+    }
+
+    /// Packets of QUIC whose connection id named a server.
+    pub fn by_id(&self) -> Fated {
+        self.0[BY_ID]
+    }
+
+    /// Packets of services with connection ids that went as others do.
+    pub fn not_by_id(&self) -> Fated {
+        self.0[NOT_BY_ID]
     }
 }
 
@@ -150,9 +180,20 @@ impl Index<Fate> for FateCounters {
     }
 }
 
-/// The way from the port to a server.
+/// The way to a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Way {
+pub enum Way {
+    /// It is this box itself.
+    Local,
+    /// It is beyond a port.
+    Beyond(NextHop),
+}
+
+/// Where a way leads first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NextHop {
+    /// The port that it leads through.
+    pub port: PortId,
     /// The MAC address of the server, or of the gateway to it.
     pub to: [u8; 6],
     /// The port's own.
@@ -175,19 +216,55 @@ pub struct BalanceTables {
     service_counts: MapHandle,
     server_counts: MapHandle,
     fates: MapHandle,
+    quic_ids: MapHandle,
     key: [u64; 2],
     /// What both halves contain.
     written: [Vec<[u64; 8]>; 2],
     /// The services in the map, and the rings.
     present: BTreeMap<ServiceId, (u16, [u8; SERVICE_BYTES as usize], Arc<Ring>)>,
-    /// The numbers of their servers, also of those that are down.
-    numbers: BTreeSet<u16>,
+    /// What there are figures of.
+    counted: Numbers,
+    /// What is in `quic_ids`: numbers of servers, by a service's number and an id.
+    named: BTreeMap<(u16, u128), u16>,
+}
+
+/// By which numbers programs know services, and their servers, also those that are down.
+#[derive(Default)]
+struct Numbers {
+    services: BTreeSet<u16>,
+    servers: BTreeSet<u16>,
+}
+
+impl Numbers {
+    fn of(all: &Services) -> Self {
+        let servers = all.iter().flat_map(|(id, ..)| all.servers(id));
+        Self {
+            services: all.iter().map(|(_, number, ..)| number).collect(),
+            servers: servers.map(|(_, numbered)| numbered.number).collect(),
+        }
+    }
+}
+
+/// The port that a program is for.
+#[derive(Clone, Copy, Debug)]
+pub struct BalancedPort {
+    /// Its number.
+    pub number: PortId,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Whether its frames may be in several buffers.
+    pub multi_buffer: bool,
+    /// How it is attached.
+    pub entry: Entry,
 }
 
 /// The program of one port.
 pub struct Balancer {
     program: OwnedFd,
     plane: MapHandle,
+    other_ports: MapHandle,
+    /// What is in there: devices by their indices.
+    reached: BTreeMap<PortId, u32>,
 }
 
 fn per_cpu(name: &str, value: u32, len: usize) -> libbpf_rs::Result<MapHandle> {
@@ -223,20 +300,26 @@ impl BalanceTables {
             connections: map(MapType::Array, "connections", [4, line, rows], mmapable)?,
             service_counts: per_cpu("service_counts", BALANCED_BYTES, SERVICES_MAX)?,
             server_counts: per_cpu("server_counts", BALANCED_BYTES, SERVERS)?,
-            fates: per_cpu("fates", FATED_BYTES, Fate::ALL.len())?,
+            fates: per_cpu("fates", FATED_BYTES, PORTS_MAX * COUNTED)?,
+            quic_ids: map(MapType::Hash, "quic_ids", [QUIC_KEY_BYTES, 4, SERVERS_MAX as u32], 0)?,
             key: [random.hash_one(0), random.hash_one(1)],
             written: [vec![[0; 8]; SERVERS], vec![[0; 8]; SERVERS]],
             present: BTreeMap::new(),
-            numbers: BTreeSet::new(),
+            counted: Numbers::default(),
+            named: BTreeMap::new(),
         })
     }
 
     /// The maps of another process, whose [`descriptors`](Self::descriptors) these are, and whose
-    /// key. What is recorded and counted goes on.
+    /// key, with its `services`. What is recorded and counted goes on.
     ///
     /// # Errors
     /// If they are others, or the kernel does not load the program.
-    pub fn inherit(descriptors: &[OwnedFd], key: [u64; 2]) -> Result<Self, BalanceError> {
+    pub fn inherit(
+        descriptors: &[OwnedFd],
+        key: [u64; 2],
+        services: &Services,
+    ) -> Result<Self, BalanceError> {
         let fds: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         let Ok(fds) = fds.try_into() else {
             return Err(libbpf_rs::Error::from(io::Error::from(io::ErrorKind::InvalidInput)).into());
@@ -264,10 +347,12 @@ impl BalanceTables {
             service_counts: MapHandle::try_from(&maps.service_counts)?,
             server_counts: MapHandle::try_from(&maps.server_counts)?,
             fates: MapHandle::try_from(&maps.fates)?,
+            named: named_in(&maps.quic_ids)?,
+            quic_ids: MapHandle::try_from(&maps.quic_ids)?,
             key,
             written,
             present: BTreeMap::new(),
-            numbers: BTreeSet::new(),
+            counted: Numbers::of(services),
         })
     }
 
@@ -295,8 +380,9 @@ impl BalanceTables {
         ways: &BTreeMap<IpAddr, Way>,
     ) -> Result<(), BalanceError> {
         let next = lines(services, ways);
-        let servers = services.iter().flat_map(|(id, ..)| services.servers(id));
-        self.numbers = servers.map(|(_, numbered)| numbered.number).collect();
+        self.counted = Numbers::of(services);
+        let named = named(services);
+        self.forget_ids(&named)?;
         let now = &self.written[self.in_force()];
         // Until no ring leads to them, servers stay that are gone.
         let both = next.iter().zip(now).map(|(next, now)| if next[0] == 0 { *now } else { *next });
@@ -313,7 +399,24 @@ impl BalanceTables {
         for (id, number, service, ring) in services.iter() {
             self.put_service(id, number, service, ring)?;
         }
+        for (key, number) in named {
+            if self.named.get(&key) != Some(&number) {
+                let value = u32::from(number).to_ne_bytes();
+                self.quic_ids.update(&quic_key(key), &value, MapFlags::ANY)?;
+                self.named.insert(key, number);
+            }
+        }
         self.put_servers(&next)
+    }
+
+    /// Takes ids out that name other servers than in `next`, or none.
+    fn forget_ids(&mut self, next: &BTreeMap<(u16, u128), u16>) -> Result<(), BalanceError> {
+        let gone = self.named.iter().filter(|(key, number)| next.get(key) != Some(number));
+        for key in gone.map(|(key, _)| *key).collect::<Vec<_>>() {
+            self.quic_ids.delete(&quic_key(key))?;
+            self.named.remove(&key);
+        }
+        Ok(())
     }
 
     fn put_service(
@@ -375,25 +478,26 @@ impl BalanceTables {
     /// If the kernel does not say.
     pub fn figures(&self) -> Result<Figures, BalanceError> {
         let mut figures = Figures::default();
-        for (number, ..) in self.present.values() {
+        for number in &self.counted.services {
             let counts = counted(&self.service_counts, u32::from(*number))?;
             figures.services.insert(*number, counts);
         }
-        for number in &self.numbers {
+        for number in &self.counted.servers {
             let counts = counted(&self.server_counts, u32::from(*number))?;
             figures.servers.insert(*number, counts);
         }
         Ok(figures)
     }
 
-    /// How many frames had each fate.
+    /// What is counted at `port`.
     ///
     /// # Errors
     /// If the kernel does not say.
-    pub fn fates(&self) -> Result<FateCounters, BalanceError> {
+    pub fn fates(&self, port: PortId) -> Result<FateCounters, BalanceError> {
         let mut counters = FateCounters::default();
-        for (fate, counted) in Fate::ALL.iter().zip(&mut counters.0) {
-            let [packets, bytes] = sums_in(&self.fates, *fate as u32)?;
+        let first = port.index() * COUNTED;
+        for (at, counted) in (first as u32..).zip(&mut counters.0) {
+            let [packets, bytes] = sums_in(&self.fates, at)?;
             *counted = Fated { packets, bytes };
         }
         Ok(counters)
@@ -410,6 +514,7 @@ impl BalanceTables {
             self.service_counts.as_fd(),
             self.server_counts.as_fd(),
             self.fates.as_fd(),
+            self.quic_ids.as_fd(),
         ]
     }
 }
@@ -419,7 +524,8 @@ fn on_maps<'obj>(
     mut open: skeleton::OpenSkel<'obj>,
     maps: [BorrowedFd<'_>; MAPS],
 ) -> Result<skeleton::OpenSkel<'obj>, libbpf_rs::Error> {
-    let [services, rings, servers, half, connections, of_services, of_servers, fates] = maps;
+    let [services, rings, servers, half, connections, of_services, of_servers, fates, quic_ids] =
+        maps;
     open.maps.services.reuse_fd(services)?;
     open.maps.rings.reuse_fd(rings)?;
     open.maps.servers.reuse_fd(servers)?;
@@ -428,21 +534,17 @@ fn on_maps<'obj>(
     open.maps.service_counts.reuse_fd(of_services)?;
     open.maps.server_counts.reuse_fd(of_servers)?;
     open.maps.fates.reuse_fd(fates)?;
+    open.maps.quic_ids.reuse_fd(quic_ids)?;
     Ok(open)
 }
 
 impl Balancer {
-    /// Loads the program for a port with this MAC address; `multi_buffer` if its frames may be in
-    /// several buffers.
+    /// Loads the program for `port`. It [reaches](Self::reach) no other.
     ///
     /// # Errors
-    /// If the kernel refuses it, or `entry` is tcx.
-    pub fn load(
-        tables: &BalanceTables,
-        mac: [u8; 6],
-        multi_buffer: bool,
-        entry: Entry,
-    ) -> Result<Self, BalanceError> {
+    /// If the kernel refuses it, or the port's programs are at tcx.
+    pub fn load(tables: &BalanceTables, port: BalancedPort) -> Result<Self, BalanceError> {
+        let BalancedPort { number, mac, multi_buffer, entry } = port;
         if entry == Entry::Tcx {
             return Err(BalanceError::NoXdp);
         }
@@ -452,6 +554,7 @@ impl Balancer {
             if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
                 rodata.own_mac = mac;
                 rodata.multi_buffer = multi_buffer.into();
+                rodata.arrives_at = number.index() as u32;
                 rodata.rows_mask = ROWS as u32 - 1;
                 rodata.connections_key = tables.key;
             }
@@ -459,7 +562,30 @@ impl Balancer {
             on_maps(open, tables.maps())?.load()
         })?;
         let plane = MapHandle::try_from(&loaded.maps.plane)?;
-        Ok(Self { program: keep(&loaded.progs.balance)?, plane })
+        let other_ports = MapHandle::try_from(&loaded.maps.other_ports)?;
+        let program = keep(&loaded.progs.balance)?;
+        Ok(Self { program, plane, other_ports, reached: BTreeMap::new() })
+    }
+
+    /// Sends packets through these `others`, devices by their indices, from now on. What a way
+    /// leads through another port than these is dropped, and counted.
+    ///
+    /// # Errors
+    /// If the kernel refuses; the next call tries again.
+    pub fn reach(&mut self, others: &BTreeMap<PortId, u32>) -> Result<(), BalanceError> {
+        let gone = self.reached.keys().filter(|port| !others.contains_key(port));
+        for port in gone.copied().collect::<Vec<_>>() {
+            self.other_ports.delete(&(port.index() as u32).to_ne_bytes())?;
+            self.reached.remove(&port);
+        }
+        for (&port, &ifindex) in others {
+            if self.reached.get(&port) != Some(&ifindex) {
+                let number = (port.index() as u32).to_ne_bytes();
+                self.other_ports.update(&number, &ifindex.to_ne_bytes(), MapFlags::ANY)?;
+                self.reached.insert(port, ifindex);
+            }
+        }
+        Ok(())
     }
 
     /// Makes frames that are of no service continue to `program`.
@@ -511,7 +637,8 @@ fn value(
     let flags = flag(!service.scheduler.is_hash(), BY_TURNS)
         | flag(service.hashes_port && service.persistence_s.is_none(), HASHES_PORT)
         | flag(service.persistence_s.is_some(), PERSISTS)
-        | flag(service.one_packet, ONE_PACKET);
+        | flag(service.one_packet, ONE_PACKET)
+        | service.quic.map_or(0, quic_format) << QUIC_SHIFT;
     let seconds = match service.persistence_s {
         Some(seconds) => u64::from(seconds),
         None if id.protocol == Protocol::Tcp => TCP_SILENCE_S,
@@ -532,6 +659,50 @@ fn value(
     value
 }
 
+const fn quic_format(format: QuicFormat) -> u32 {
+    match format {
+        QuicFormat::Lb(octets) => octets as u32,
+        QuicFormat::Katran => QUIC_KATRAN,
+    }
+}
+
+/// Which servers connection ids name: by the service's number and the id.
+fn named(services: &Services) -> BTreeMap<(u16, u128), u16> {
+    let services_with = services.iter().flat_map(|(id, service, ..)| {
+        services.servers(id).map(move |(_, numbered)| (service, numbered))
+    });
+    let named = services_with.filter_map(|(service, Numbered { number, server, .. })| {
+        Some(((service, server.quic_id?), *number))
+    });
+    named.collect()
+}
+
+/// `struct quic_key`.
+fn quic_key((service, id): (u16, u128)) -> Vec<u8> {
+    let mut key: Vec<u8> = [(id >> 64) as u64, id as u64].map(u64::to_ne_bytes).concat();
+    key.extend(u32::from(service).to_ne_bytes());
+    key.extend([0; 4]);
+    key
+}
+
+/// What is in a map of another process.
+fn named_in(map: &impl MapCore) -> Result<BTreeMap<(u16, u128), u16>, libbpf_rs::Error> {
+    let word = |key: &[u8], at: usize| {
+        let bytes = key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+        u64::from_ne_bytes(bytes.unwrap_or_default())
+    };
+    let mut named = BTreeMap::new();
+    for key in map.keys() {
+        let Some(value) = map.lookup(&key, MapFlags::ANY)? else { continue };
+        let number = value.try_into().map(u32::from_ne_bytes).unwrap_or_default();
+        let id = u128::from(word(&key, 0)) << 64 | u128::from(word(&key, 8));
+        let service = key.get(16..20).and_then(|bytes| bytes.try_into().ok());
+        let service = u32::from_ne_bytes(service.unwrap_or_default());
+        named.insert((service as u16, id), number as u16);
+    }
+    Ok(named)
+}
+
 /// `struct server` of all numbers. A server that is down has none, as one that is gone.
 fn lines(services: &Services, ways: &BTreeMap<IpAddr, Way>) -> Vec<[u64; 8]> {
     let mut lines = vec![[0; 8]; SERVERS];
@@ -543,10 +714,15 @@ fn lines(services: &Services, ways: &BTreeMap<IpAddr, Way>) -> Vec<[u64; 8]> {
                 Forward::Tunnel(Tunnel::Ip) => (BY_IP, 0),
                 Forward::Tunnel(Tunnel::Gue(port)) => (BY_GUE, port),
             };
-            let way = ways.get(&server.address);
+            let (known, way) = match ways.get(&server.address) {
+                None => (0, None),
+                Some(Way::Local) => (WAY_LOCAL, None),
+                Some(Way::Beyond(hop)) => (WAY_OUT, Some(hop)),
+            };
             let mut line = Vec::with_capacity(64);
             line.extend((service + 1).to_ne_bytes());
-            line.extend([forward, family(server.address), way.is_some().into(), 0]);
+            line.extend([forward, family(server.address), known]);
+            line.push(way.map_or(0, |way| way.port.index() as u8));
             line.extend(port.to_be_bytes());
             line.extend(way.map_or(0, |way| way.mtu).to_ne_bytes());
             line.extend(way.map_or([0; 6], |way| way.to));

@@ -41,7 +41,9 @@ mod user_front;
 mod vlans;
 
 pub use attach::{AttachError, Entry, Hook, XdpMode, sends_redirected};
-pub use balance::{BalanceError, BalanceTables, Balancer, Fate, FateCounters, Fated, Way};
+pub use balance::{
+    BalanceError, BalanceTables, BalancedPort, Balancer, Fate, FateCounters, Fated, NextHop, Way,
+};
 pub use chooser::Chooser;
 pub use egress_port::{EGRESS_PORT_BYTES, ROUTE_TAKEN_BYTES, egress_port, route_taken};
 pub use front::{

@@ -853,9 +853,9 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether a balancer is in front of it.
-    pub fn is_balanced(&self) -> bool {
-        self.balancer.is_some()
+    /// The balancer in front of it.
+    pub fn balancer(&mut self) -> Option<&mut Balancer> {
+        self.balancer.as_mut()
     }
 
     /// The program that sees a frame behind `front`.

@@ -232,6 +232,12 @@ pub(crate) fn fates(fates: &FateCounters) -> BTreeMap<String, u64> {
     occurred.map(|(fate, fated)| (fate.name().to_owned(), fated.packets)).collect()
 }
 
+/// What is led by connection ids at a balancer, in the form of the snapshot.
+pub(crate) fn connection_ids(fates: &FateCounters) -> Option<snapshot::ConnectionIds> {
+    let [named, others] = [fates.by_id(), fates.not_by_id()].map(|fated| fated.packets);
+    (named + others > 0).then_some(snapshot::ConnectionIds { named, others })
+}
+
 /// The inverse. Outcomes that this version does not know are left out.
 pub(crate) fn routes_of(named: &BTreeMap<String, u64>) -> OutcomeCounters {
     let count = |outcome: &Outcome| named.get(outcome.name()).copied().unwrap_or(0);

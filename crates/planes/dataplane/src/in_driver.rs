@@ -29,12 +29,12 @@ use crate::workers::Standstill;
 use chosen::Chosen;
 use narrows_bpf::tree::{self, Acted, ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{
-    Asks, AttachError, BalanceTables, Balancer, Chooser, Entry, FrontPort, Hook, OwnAddress, Pulse,
-    RoutedBy, SetTables, SlowPathCounters, SteerError, UserFront, Verdicts, Vlans, XdpMode,
-    sends_redirected,
+    Asks, AttachError, BalanceError, BalanceTables, BalancedPort, Balancer, Chooser, Entry,
+    FrontPort, Hook, OwnAddress, Pulse, RoutedBy, SetTables, SlowPathCounters, SteerError,
+    UserFront, Verdicts, Vlans, XdpMode, sends_redirected,
 };
 use narrows_classify::{Action, ActionId, ActionStats, Control};
-use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::doctor::{self, Redirected};
 use narrows_link::{Device, DeviceLosses};
 use narrows_packet::{DropCounters, DropReason};
@@ -326,6 +326,54 @@ impl InDriver {
         self.hooks[self.forwarding.device_of(port)] == NATIVE && !takes
     }
 
+    /// The ports of a host that do not send what drivers of others redirect to them.
+    fn refusing(&self) -> PortSet {
+        let mut refusing = PortSet::NONE;
+        if self.forwarding.ports().len() > 1 {
+            let refuse = |port: &PortId| !takes_redirected(self.facts(*port));
+            self.forwarding.ids().filter(refuse).for_each(|port| refusing.insert(port));
+        }
+        refusing
+    }
+
+    /// The other ports that send what arrives at `port` of a host, unless they are `refusing`, with
+    /// the indices of their devices. Behind a driver, any device sends.
+    fn reached_from(&self, port: PortId, refusing: PortSet) -> BTreeMap<PortId, u32> {
+        let is_native = self.hooks[self.forwarding.device_of(port)] == NATIVE;
+        let others = self.forwarding.ids().filter(|other| *other != port);
+        let reached = others.filter(|other| !(is_native && refusing.has(*other)));
+        reached.map(|other| (other, self.facts(other).ifindex)).collect()
+    }
+
+    /// Balances what arrives at `port` of a host by `tables`, or nothing, and sends it through the
+    /// ports `reached`, too.
+    fn balance_at(
+        &mut self,
+        port: PortId,
+        tables: Option<&BalanceTables>,
+        reached: &BTreeMap<PortId, u32>,
+    ) -> Result<(), InstanceError> {
+        let facts = &self.devices[self.forwarding.device_of(port)];
+        let refused = |source| InstanceError::Balance { port: facts.name.clone(), source };
+        let tree = &mut self.trees[port];
+        match (tables, tree.balancer()) {
+            (None, None) => Ok(()),
+            (None, Some(_)) => tree.balance(None).map_err(failed(facts)),
+            (Some(_), Some(balancer)) => balancer.reach(reached).map_err(refused),
+            (Some(tables), None) => {
+                let at = BalancedPort {
+                    number: port,
+                    mac: facts.own().mac,
+                    multi_buffer: tree.is_multi_buffer(),
+                    entry: tree.entry(),
+                };
+                let mut balancer = Balancer::load(tables, at).map_err(refused)?;
+                balancer.reach(reached).map_err(refused)?;
+                tree.balance(Some(balancer)).map_err(failed(facts))
+            }
+        }
+    }
+
     /// The program for packets that leave at `port`.
     fn tree(&self, port: PortId) -> &Tree {
         &self.trees[self.pair(port)]
@@ -590,33 +638,36 @@ impl Plane for InDriver {
         )
     }
 
-    fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<(), InstanceError> {
+    fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<PortSet, InstanceError> {
         if !self.forwarding.is_host() {
-            return Ok(());
+            return Ok(PortSet::NONE);
         }
-        let port = PortId::FIRST;
-        let facts = &self.devices[self.forwarding.device_of(port)];
-        let refused = |source| InstanceError::Balance { port: facts.name.clone(), source };
-        let tree = &mut self.trees[port];
-        if tables.is_some() == tree.is_balanced() {
-            return Ok(());
+        // All of them, or none.
+        let at_tcx = self.trees.keys().find(|port| self.trees[*port].entry() == Entry::Tcx);
+        if let Some(port) = at_tcx.filter(|_| tables.is_some()) {
+            let port = self.forwarding.name(port).to_owned();
+            return Err(InstanceError::Balance { port, source: BalanceError::NoXdp });
         }
-        let several = tree.is_multi_buffer();
-        let load = |tables| Balancer::load(tables, facts.own().mac, several, tree.entry());
-        let balancer = tables.map(load).transpose().map_err(refused)?;
-        tree.balance(balancer).map_err(failed(facts))
+        let refusing = self.refusing();
+        for port in self.forwarding.ids() {
+            let reached = self.reached_from(port, refusing);
+            self.balance_at(port, tables, &reached)?;
+        }
+        let is_native = self.hooks.iter().any(|hook| *hook == NATIVE);
+        Ok(if is_native { refusing } else { PortSet::NONE })
     }
 
     fn receive_on(&mut self, cpus: &[u32]) -> Result<(), InstanceError> {
         if !self.forwarding.is_host() || cpus.is_empty() {
             return Ok(());
         }
-        let port = PortId::FIRST;
-        let refused = |source| {
-            let port = self.forwarding.name(port).to_owned();
-            InstanceError::ReceiveOn { port, source }
-        };
-        self.trees[port].receive_on(cpus).map_err(refused)
+        for (port, tree) in self.trees.iter_mut_enumerated() {
+            tree.receive_on(cpus).map_err(|source| {
+                let port = self.forwarding.name(port).to_owned();
+                InstanceError::ReceiveOn { port, source }
+            })?;
+        }
+        Ok(())
     }
 
     fn stats(&self, port: PortId) -> Vec<NodeStats> {

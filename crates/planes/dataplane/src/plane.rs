@@ -25,7 +25,7 @@ use crate::ways::Ways;
 use crate::workers::Standstill;
 use narrows_bpf::{Asks, BalanceTables, Hook, Pulse, SetTables};
 use narrows_classify::{ActionId, ActionStats};
-use narrows_forwarding::{DeviceId, PerDevice, PerPort, PortId};
+use narrows_forwarding::{DeviceId, PerDevice, PerPort, PortId, PortSet};
 use narrows_link::Device;
 use narrows_policy::{NodeStats, Plan};
 use narrows_qdisc::Spec;
@@ -91,16 +91,16 @@ pub(crate) trait Plane: LooksUp {
         tables: Option<&SetTables>,
     ) -> Result<(), InstanceError>;
 
-    /// At a host's port: has packets of services go to their servers, which are in `tables`; to
-    /// nobody if there are none.
+    /// At a host's ports: has packets of services go to their servers, which are in `tables`; to
+    /// nobody if there are none. Says which ports send nothing that arrives at others.
     ///
     /// # Errors
     /// If the kernel does not take the program.
-    fn balance(&mut self, _: Option<&BalanceTables>) -> Result<(), InstanceError> {
-        Ok(())
+    fn balance(&mut self, _: Option<&BalanceTables>) -> Result<PortSet, InstanceError> {
+        Ok(PortSet::NONE)
     }
 
-    /// At a host's port: has the stacks of these CPUs receive; if there are none, that of the CPU
+    /// At a host's ports: has the stacks of these CPUs receive; if there are none, that of the CPU
     /// where a frame arrives.
     ///
     /// # Errors
@@ -239,8 +239,8 @@ pub(crate) trait InheritedPlane {
     ///
     /// # Errors
     /// If the kernel does not take the program.
-    fn balance(&mut self, _: Option<&BalanceTables>) -> Result<(), InstanceError> {
-        Ok(())
+    fn balance(&mut self, _: Option<&BalanceTables>) -> Result<PortSet, InstanceError> {
+        Ok(PortSet::NONE)
     }
 
     /// As [`Plane::receive_on`], before it runs.

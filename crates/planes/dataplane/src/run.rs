@@ -550,7 +550,7 @@ pub fn examine(ports: &Forwarding, wanted: &Wanted) -> Vec<Finding> {
         }
         (None, names) if ports.is_router() => doctor::examine_router(names, wanted),
         (None, names) if ports.is_switch() => doctor::examine_switch(names, wanted),
-        (None, [only]) if ports.is_host() => doctor::examine_host_port(only, wanted),
+        (None, names) if ports.is_host() => doctor::examine_host(names, wanted),
         (None, [a, b]) => doctor::examine(a, b, wanted),
         (None, _) => Vec::new(),
     }

@@ -360,6 +360,7 @@ fn service(seconds: u64) -> ListedService {
         health,
         stats,
         tunnel: Some(ListedTunnel::Ipip),
+        quic_id: None,
     };
     ListedService {
         protocol: Protocol::Tcp,
@@ -370,6 +371,7 @@ fn service(seconds: u64) -> ListedService {
         persistence_s: None,
         client_bits: 32,
         one_packet: false,
+        quic: None,
         stats,
         servers: vec![server(1, Health::Up, stats), server(2, Health::Down, Counts::default())],
     }

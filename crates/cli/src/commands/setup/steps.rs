@@ -227,7 +227,8 @@ mod tests {
         let conf = shown(router, &["--skip-netfilter"], true);
         let lines = "  FORWARDING=--router\n  PORTS=eth1,eth2\n  OPTIONS=--skip-netfilter\n";
         assert!(conf.contains(lines), "{conf}");
-        let (host, text) = (Forwarding::host("eth1"), policy::of_host("eth1", 50_000));
+        let host = Forwarding::host(&["eth1".to_owned()]).unwrap();
+        let text = policy::of_host("eth1", 50_000);
         let conf = Plan::new(Path::new("/x"), "home", &host, &text, &[], true).unwrap();
         let lines = "  FORWARDING=--port\n  PORTS=eth1\n  OPTIONS=\n";
         assert!(conf.to_string().contains(lines), "{conf}");

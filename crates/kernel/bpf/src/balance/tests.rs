@@ -3,12 +3,15 @@
 use super::*;
 use crate::test_run::{DROP, PASS, TX, TestRun, run_arriving};
 use crate::tree::tests::checksum;
+use narrows_balance::Seen;
 use narrows_units::Nanos;
 use proptest::prelude::*;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+mod ports;
+mod quic;
 mod too_big;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -23,6 +26,10 @@ const LOOPBACK: u32 = 1;
 const ETHERNET: usize = 14;
 const NOW: Nanos = Nanos::from_secs(1);
 
+const fn port(multi_buffer: bool) -> BalancedPort {
+    BalancedPort { number: PortId::FIRST, mac: MAC, multi_buffer, entry: Entry::Own }
+}
+
 struct Bench {
     services: Services,
     tables: BalanceTables,
@@ -33,7 +40,7 @@ struct Bench {
 impl Bench {
     fn new(text: &str) -> Self {
         let tables = BalanceTables::new().unwrap();
-        let balancer = Balancer::load(&tables, MAC, false, Entry::Own).unwrap();
+        let balancer = Balancer::load(&tables, port(false)).unwrap();
         let mut bench =
             Self { services: Services::default(), tables, balancer, ways: BTreeMap::new() };
         bench.services.restore(text, NOW).unwrap();
@@ -46,7 +53,13 @@ impl Bench {
         for (id, ..) in self.services.iter() {
             for (server, _) in self.services.servers(id) {
                 let source = if server.address.is_ipv4() { PORT } else { PORT6 };
-                let way = Way { to: GATEWAY, from: MAC, source, mtu: 1500 };
+                let way = Way::Beyond(NextHop {
+                    port: PortId::FIRST,
+                    to: GATEWAY,
+                    from: MAC,
+                    source,
+                    mtu: 1500,
+                });
                 self.ways.insert(server.address, way);
             }
         }
@@ -55,7 +68,7 @@ impl Bench {
 
     fn run(&mut self, line: &str) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let reply = self.services.run(&words, &Figures::default, NOW);
+        let reply = self.services.run(&words, &Seen::default, NOW);
         assert_eq!(reply.code, 0, "{line}: {}", reply.stderr);
         self.follow();
     }
@@ -71,7 +84,7 @@ impl Bench {
     }
 
     fn fate(&self, fate: Fate) -> u64 {
-        self.tables.fates().unwrap()[fate].packets
+        self.tables.fates(PortId::FIRST).unwrap()[fate].packets
     }
 }
 
@@ -444,8 +457,14 @@ fn an_error_goes_to_the_server_whose_packet_it_quotes() {
 #[test]
 fn a_frame_in_several_buffers_is_as_long_as_its_header_says() {
     let mut bench = Bench::new(&web(1));
-    bench.balancer = Balancer::load(&bench.tables, MAC, true, Entry::Own).unwrap();
-    let way = Way { to: GATEWAY, from: MAC, source: PORT, mtu: 9000 };
+    bench.balancer = Balancer::load(&bench.tables, port(true)).unwrap();
+    let way = Way::Beyond(NextHop {
+        port: PortId::FIRST,
+        to: GATEWAY,
+        from: MAC,
+        source: PORT,
+        mtu: 9000,
+    });
     bench.ways.insert(address("10.0.0.1"), way);
     bench.tables.follow(&bench.services, &bench.ways).unwrap();
     let payload = [&transport(TCP, [1, 80], ACK)[..], &[7; 6000]].concat();

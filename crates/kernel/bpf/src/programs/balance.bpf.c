@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * balance: sends packets of a service to one of its servers, out of the port where they came in.
+ * balance: sends packets of a service to one of its servers, out of the port where they came in, or
+ * out of another; or leaves them to this box, if it is the server.
  *
  * It is behind the filters of a host's port, and in front of the program that hands frames to the
- * box: there goes by a tail call what is of no service.
+ * box: there goes by a tail call what is of no service, or of a server that is this box.
  *
  * The client's hash leads to a slot of the service's ring, and that to a server. Connections are
  * recorded only where the ring cannot say where they are (crates/core/balance/src/ring.rs); of UDP
  * always, because no packet of it says that a connection is new. An error that ICMP reports goes to
- * the server whose packet it quotes.
+ * the server whose packet it quotes. A packet of QUIC goes where its connection id says, if that
+ * names a server (quic.h).
  *
  * The hash of the ring has no secret, so balancers with equal services choose equal servers.
  *
@@ -18,6 +20,7 @@
 #include "connections.h"
 #include "encapsulate.h"
 #include "packet.h"
+#include "quic.h"
 #include "self.h"
 #include "siphash.h"
 #include "too_big.h"
@@ -27,13 +30,21 @@
 #define FLAG_ACK bpf_htons(0x0010)
 #define SYN_OR_ACK (FLAG_SYN | FLAG_ACK)
 
-/* What takes the frames that are of no service. */
+/* What takes the frames that are for the box. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
 } plane SEC(".maps");
+
+/* The devices of other ports, by the ports' numbers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, PORTS_MAX);
+	__type(key, __u32);
+	__type(value, __u32);
+} other_ports SEC(".maps");
 
 /* Whose packet it is. */
 struct flow {
@@ -298,11 +309,10 @@ static __always_inline __u32 forward(struct context *ctx, const struct server *s
 	__u32 outer = outer_bytes(server), bytes = ip_bytes(ctx, packet);
 	struct ethhdr *eth;
 
-	if (!server->has_way)
-		return NO_WAY;
-	/* Without a tunnel it is as long as the port takes, and came through it. */
+	if (server->way != WAY_OUT)
+		return server->way == WAY_LOCAL ? LOCAL : NO_WAY;
 	if (bytes + outer > server->mtu)
-		return outer ? answer_too_big(ctx, packet, bytes, server->mtu - outer) : TOO_BIG;
+		return answer_too_big(ctx, packet, bytes, server->mtu - outer);
 	if (!lower_ttl(ctx, packet->network, packet->ip))
 		return EXPIRED;
 	if (outer && bpf_xdp_adjust_head(ctx, -(int)outer))
@@ -314,7 +324,25 @@ static __always_inline __u32 forward(struct context *ctx, const struct server *s
 	if (outer &&
 	    !encapsulate(ctx, server, packet->ip, packet->traffic_class, bytes, choice->hash))
 		return NO_HEADROOM;
-	return BALANCED;
+	if (server->leaves == arrives_at)
+		return BALANCED;
+	return bpf_redirect_map(&other_ports, server->leaves, XDP_DROP) == XDP_REDIRECT ? REDIRECTED :
+											  PORT_GONE;
+}
+
+/* Whether a packet of QUIC goes by its connection id. Then it begins no connection, and is not
+ * recorded. */
+static __always_inline int goes_by_id(struct context *ctx, const struct packet *packet,
+				      const struct service *service, const struct flow *flow,
+				      struct choice *choice, __u64 whole)
+{
+	if (flow->is_error || packet->has & PACKET_FRAGMENT)
+		return 0;
+	choice->server = living(named_server(ctx, packet, service), service->number);
+	count_at(arrives_at, choice->server ? BY_ID : NOT_BY_ID, whole);
+	if (choice->server)
+		choice->hash = connection_hash(service, flow);
+	return choice->server != 0;
 }
 
 /* What becomes of the frame. */
@@ -341,12 +369,15 @@ static __always_inline __u32 balanced(struct context *ctx, __u64 whole)
 		return FRAGMENT;
 	if (!service)
 		return ELSEWHERE;
-	choose(service, &flow, &choice);
+	if (!QUIC_FORMAT(service->flags) || !goes_by_id(ctx, &packet, service, &flow, &choice, whole))
+		choose(service, &flow, &choice);
 	server = server_of(choice.server, service->number);
 	if (!server)
 		return choice.fate;
 	fate = forward(ctx, server, &packet, &choice);
-	if (fate == BALANCED)
+	if (fate == REDIRECTED)
+		count_at(server->leaves, FROM_OTHERS, whole);
+	if (fate == BALANCED || fate == REDIRECTED || fate == LOCAL)
 		count_balanced(service->number, &choice, whole);
 	return fate;
 }
@@ -360,6 +391,8 @@ int balance(struct context *ctx)
 	count_fate(fate, bytes);
 	if (fate <= ANSWERED)
 		return XDP_TX;
+	if (fate == REDIRECTED)
+		return XDP_REDIRECT;
 	if (fate > UNRECORDED)
 		return DROPPED;
 	bpf_tail_call(ctx, &plane, 0);

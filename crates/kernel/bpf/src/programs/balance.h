@@ -19,17 +19,26 @@
 #define SERVERS_MAX 4096
 /* The slots of a ring. */
 #define SLOTS 65537
+#define PORTS_MAX 64
 
 /* What a service does. */
 #define BY_TURNS 1	/* servers take turns; else the client's hash decides */
 #define HASHES_PORT 2	/* the client's port counts, too */
 #define PERSISTS 4	/* connections of one client are one */
 #define ONE_PACKET 8	/* each packet is a connection */
+/* Where the server's id is in connection ids of QUIC: so many octets of QUIC-LB, or as Katran has
+ * it; 0 if they name none. */
+#define QUIC_FORMAT(flags) ((flags) >> 8 & 0x1f)
+#define QUIC_KATRAN 16
 
 /* How packets reach a server. */
 #define BY_ROUTE 1
 #define BY_IP 2
 #define BY_GUE 3
+
+/* Where the way to a server leads. */
+#define WAY_OUT 1	/* through a port: the addresses of its first hop are known */
+#define WAY_LOCAL 2	/* up this box's own stack */
 
 struct service_key {
 	__u8 address[16];	/* IPv4 in the first four bytes, the rest zeros */
@@ -57,8 +66,8 @@ struct server {
 	__u16 service;		/* one more than its number; 0 if there is no such server */
 	__u8 forward;
 	__u8 ip;		/* the family of its address: 4 or 6 */
-	__u8 has_way;		/* whether the addresses below are known */
-	__u8 reserved;
+	__u8 way;		/* 0 if it is not known */
+	__u8 leaves;		/* the number of the port through which the way leads */
 	__be16 port;		/* of GUE */
 	__u16 mtu;		/* of the way there */
 	__u8 macs[12];		/* the Ethernet addresses on the way, to and from */
@@ -131,8 +140,10 @@ struct {
 
 /* What becomes of a frame. src/balance.rs says the same in Rust. */
 enum fate {
-	BALANCED,	/* leaves towards a server */
+	BALANCED,	/* leaves towards a server, through the port where it came in */
 	ANSWERED,	/* longer than the way to the server takes: its sender is told */
+	REDIRECTED,	/* leaves towards a server, through another port */
+	LOCAL,		/* goes on: its server is this box itself */
 	ELSEWHERE,	/* of no service: goes on */
 	FRAGMENT,	/* goes on: a fragment, which may be of a service for certain ports */
 	UNRECORDED,	/* goes on: of a connection that nobody knows, where servers take turns */
@@ -141,8 +152,20 @@ enum fate {
 	TOO_BIG,	/* dropped: longer than the way to the server takes, and not answered */
 	EXPIRED,	/* dropped: TTL or hop limit are used up */
 	NO_HEADROOM,	/* dropped: the driver leaves no room for headers in front of it */
+	PORT_GONE,	/* dropped: nothing is sent to the port on the way to the server */
 	FATES,
 };
+
+/* What is counted at each port: the frames of each fate that came in there, those that left there
+ * and came in elsewhere, and those that were to be led by a connection id: that names a server, or
+ * not. */
+#define FROM_OTHERS FATES
+#define BY_ID (FATES + 1)
+#define NOT_BY_ID (FATES + 2)
+#define COUNTED (FATES + 3)
+
+/* The port at which frames arrive, by number. Set before the program is loaded. */
+const volatile __u32 arrives_at = 0;
 
 struct fated {
 	__u64 packets;
@@ -151,19 +174,25 @@ struct fated {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, FATES);
+	__uint(max_entries, PORTS_MAX * COUNTED);
 	__type(key, __u32);
 	__type(value, struct fated);
 } fates SEC(".maps");
 
-static __always_inline void count_fate(__u32 fate, __u64 bytes)
+static __always_inline void count_at(__u32 port, __u32 what, __u64 bytes)
 {
-	struct fated *fated = bpf_map_lookup_elem(&fates, &fate);
+	__u32 at = port * COUNTED + what;
+	struct fated *fated = bpf_map_lookup_elem(&fates, &at);
 
 	if (fated) {
 		fated->packets++;
 		fated->bytes += bytes;
 	}
+}
+
+static __always_inline void count_fate(__u32 fate, __u64 bytes)
+{
+	count_at(arrives_at, fate, bytes);
 }
 
 /* The server `number` of the service `service`, if there is one. */

@@ -67,11 +67,11 @@ pub struct BridgedFacts {
     pub host: HostFacts,
 }
 
-/// Facts of a host's port and its host.
+/// Facts of a host's ports and the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HostPortFacts {
-    /// The device.
-    pub device: PortFacts,
+pub struct HostPortsFacts {
+    /// Its ports.
+    pub ports: Vec<PortFacts>,
     /// All interfaces of the namespace.
     pub others: Vec<LinkStatus>,
     /// The host.

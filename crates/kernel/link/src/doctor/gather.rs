@@ -6,7 +6,7 @@
 
 use super::interrupts::{self, QueueInterrupt};
 use super::{
-    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, HostPortFacts, KernelVersion,
+    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, HostPortsFacts, KernelVersion,
     PortFacts, RouterFacts, StickFacts,
 };
 use crate::link::all;
@@ -40,9 +40,10 @@ pub(super) fn stick_facts(device: &str, pairs: &[Pair]) -> StickFacts {
     StickFacts { device, pairs, vlan_devices: vlan_devices(), others, host: host() }
 }
 
-/// Gathers everything about a host's port and the host.
-pub(super) fn host_port_facts(device: &str) -> HostPortFacts {
-    HostPortFacts { device: port(device), others: all().unwrap_or_default(), host: host() }
+/// Gathers everything about a host's ports and the host.
+pub(super) fn host_ports_facts(devices: &[String]) -> HostPortsFacts {
+    let ports = devices.iter().map(|device| port(device)).collect();
+    HostPortsFacts { ports, others: all().unwrap_or_default(), host: host() }
 }
 
 /// Gathers everything about a router and the host.

@@ -1,6 +1,6 @@
 //! A host's port: whether the frames that arrive there are this device's own.
 
-use super::{Finding, HostPortFacts};
+use super::{Finding, HostPortsFacts, PortFacts};
 use crate::{Link, LinkStatus};
 use narrows_escape::shell;
 
@@ -8,11 +8,14 @@ use narrows_escape::shell;
 const ABOVE: [&str; 3] = ["bridge", "bond", "team"];
 
 /// Judges the device.
-pub(super) fn judge_device(link: &Link, facts: &HostPortFacts) -> Vec<Finding> {
-    let HostPortFacts { device, others, .. } = facts;
+pub(super) fn judge_device(
+    (port, link): (&PortFacts, &Link),
+    facts: &HostPortsFacts,
+) -> Vec<Finding> {
+    let HostPortsFacts { others, .. } = facts;
     let findings = [is_vlan(&link.status, others), is_above(link), part(&link.status, others)];
     let mut findings: Vec<Finding> = findings.into_iter().flatten().collect();
-    if findings.is_empty() && !device.addressed {
+    if findings.is_empty() && !port.addressed {
         let what = "has no IP address of this host: it filters for what is above, such as VLANs, \
                     and other hosts";
         findings.push(Finding::note(link.name(), what));
@@ -60,24 +63,24 @@ mod tests {
     use super::*;
     use crate::PeerId;
     use crate::doctor::facts::fit;
-    use crate::doctor::{Severity, Wanted, WantedPlane, blockers, judge_host_port};
+    use crate::doctor::{Severity, Wanted, WantedPlane, blockers, judge_host};
     use narrows_forwarding::{Tag, TagProtocol};
 
-    fn host_port() -> HostPortFacts {
+    fn host_port() -> HostPortsFacts {
         let fit = fit();
         let [mut device, _] = fit.ports;
         device.addressed = true;
-        HostPortFacts { device, others: Vec::new(), host: fit.host }
+        HostPortsFacts { ports: vec![device], others: Vec::new(), host: fit.host }
     }
 
     /// What is worse than a note after `spoil` has changed the facts.
     fn bad(spoil: impl FnOnce(&mut Link, &mut Vec<LinkStatus>)) -> Vec<Finding> {
         let mut facts = host_port();
-        let mut link = facts.device.link.clone().unwrap();
+        let mut link = facts.ports[0].link.clone().unwrap();
         spoil(&mut link, &mut facts.others);
-        facts.device.link = Ok(link);
+        facts.ports[0].link = Ok(link);
         let wanted = Wanted { plane: WantedPlane::Xdp, ..Wanted::default() };
-        let findings = judge_host_port(&facts, &wanted);
+        let findings = judge_host(&facts, &wanted);
         findings.into_iter().filter(|finding| finding.severity > Severity::Note).collect()
     }
 
@@ -94,6 +97,25 @@ mod tests {
             others.push(above("bridge"));
         };
         assert_eq!(bad(in_bridge), []);
+    }
+
+    #[test]
+    fn a_port_among_several_whose_driver_sends_nothing_of_others_is_said() {
+        let mut facts = host_port();
+        let wanted = Wanted { plane: WantedPlane::Xdp, ..Wanted::default() };
+        let said = |facts: &HostPortsFacts| {
+            let findings = judge_host(facts, &wanted);
+            let about = |finding: &&Finding| finding.what.contains("do not reach servers behind");
+            findings.iter().filter(about).count()
+        };
+        let mut other = facts.ports[0].clone();
+        let mut link = other.link.clone().unwrap();
+        link.driver.name = "unheard-of".to_owned();
+        other.link = Ok(link);
+        facts.ports = vec![other.clone()];
+        assert_eq!(said(&facts), 0, "there is no other");
+        facts.ports.push(host_port().ports[0].clone());
+        assert_eq!(said(&facts), 1);
     }
 
     #[test]

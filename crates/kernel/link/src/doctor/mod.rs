@@ -30,7 +30,7 @@ mod switch;
 
 pub use drivers::{Redirected, is_better_at_tcx, redirected};
 pub use facts::{
-    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, HostPortFacts, KernelVersion,
+    BridgedFacts, Capabilities, Dispatcher, Facts, HostFacts, HostPortsFacts, KernelVersion,
     PortFacts, RouterFacts, StickFacts,
 };
 pub use gather::{has_dispatcher, online_cpus};
@@ -243,25 +243,31 @@ pub fn judge_switch(facts: &BridgedFacts, wanted: &Wanted) -> Vec<Finding> {
     judge_several(&facts.ports, &facts.host, wanted, each, all)
 }
 
-/// Examines the interface `device` of the calling thread's network namespace as the port of a host
-/// that filters what arrives there for itself, and the host, as [`examine`] does.
-pub fn examine_host_port(device: &str, wanted: &Wanted) -> Vec<Finding> {
-    judge_host_port(&gather::host_port_facts(device), wanted)
+/// Examines interfaces of the calling thread's network namespace as the ports of a host that
+/// filters what arrives there for itself, and the host, as [`examine`] does.
+pub fn examine_host(devices: &[String], wanted: &Wanted) -> Vec<Finding> {
+    judge_host(&gather::host_ports_facts(devices), wanted)
 }
 
-/// Judges facts of a host's port. Findings about the device come first, then about the host.
-pub fn judge_host_port(facts: &HostPortFacts, wanted: &Wanted) -> Vec<Finding> {
+/// Judges facts of a host's ports. Findings about each device come first, then about all of them,
+/// and about the host.
+pub fn judge_host(facts: &HostPortsFacts, wanted: &Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let HostPortFacts { device, host, .. } = facts;
-    match &device.link {
-        Err(error) => findings.push(port::missing(&device.asked, error)),
-        Ok(link) => {
-            findings.extend(judge_device((device, link), host, wanted, &Harm::HOST));
-            findings.extend(host_port::judge_device(link, facts));
+    let mut devices = Vec::new();
+    let HostPortsFacts { ports, host, .. } = facts;
+    for port in ports {
+        match &port.link {
+            Err(error) => findings.push(port::missing(&port.asked, error)),
+            Ok(link) => {
+                findings.extend(judge_device((port, link), host, wanted, &Harm::HOST));
+                findings.extend(host_port::judge_device((port, link), facts));
+                devices.push((link, port, is_at_tcx(port, host, wanted)));
+            }
         }
     }
+    findings.extend(redirect::judge_of_host(&devices, host.online));
     findings.extend(host::judge(host, wanted));
-    let interrupts = !device.interrupts.is_empty();
+    let interrupts = ports.iter().any(|port| !port.interrupts.is_empty());
     findings.extend(interrupts::judge_balancer(host.irqbalance && interrupts));
     findings
 }

@@ -18,16 +18,27 @@ pub(super) fn judge(devices: &[Device], cpus: u32) -> Vec<Finding> {
         ..=2 => "the other port's program runs behind its driver, which is slower",
         _ => "the other devices' programs run behind their drivers, which is slower",
     };
+    judge_with(devices, cpus, slower)
+}
+
+/// Judges the ports of a host, which get frames of others only where they balance services.
+pub(super) fn judge_of_host(devices: &[Device], cpus: u32) -> Vec<Finding> {
+    let lost =
+        "packets of services that arrive at other ports do not reach servers behind this one";
+    judge_with(devices, cpus, lost)
+}
+
+fn judge_with(devices: &[Device], cpus: u32, otherwise: &str) -> Vec<Finding> {
     let gets = |at: usize| {
         let is_other = |(other, (_, _, at_tcx)): (usize, &Device)| other != at && !at_tcx;
         devices.iter().enumerate().any(is_other)
     };
     let egresses = devices.iter().enumerate().filter(|(at, _)| gets(*at));
-    egresses.map(|(_, (link, port, _))| egress(link, port, cpus, slower)).collect()
+    egresses.map(|(_, (link, port, _))| egress(link, port, cpus, otherwise)).collect()
 }
 
 /// Judges a port as one where frames leave.
-fn egress(link: &Link, port: &PortFacts, cpus: u32, slower: &str) -> Finding {
+fn egress(link: &Link, port: &PortFacts, cpus: u32, otherwise: &str) -> Finding {
     let (name, driver) = (link.name(), &link.driver);
     let takes = || Finding::ok(name, format!("{driver} sends what XDP programs redirect to it"));
     match redirected(&driver.name) {
@@ -36,7 +47,7 @@ fn egress(link: &Link, port: &PortFacts, cpus: u32, slower: &str) -> Finding {
         Redirected::ByQueue => {
             let what = format!(
                 "{driver} has {} queues, and sends no redirected frames for the others of {cpus} \
-                 CPUs: {slower}",
+                 CPUs: {otherwise}",
                 link.queues.now.tx
             );
             let finding = Finding::note(name, what);
@@ -45,17 +56,17 @@ fn egress(link: &Link, port: &PortFacts, cpus: u32, slower: &str) -> Finding {
                 false => finding,
             }
         }
-        Redirected::Unknown if link.status.is_veth() => veth(name, port, slower),
+        Redirected::Unknown if link.status.is_veth() => veth(name, port, otherwise),
         Redirected::Unknown => {
-            let what = format!("{driver} is not known to send redirected frames: {slower}");
+            let what = format!("{driver} is not known to send redirected frames: {otherwise}");
             Finding::note(name, what)
         }
     }
 }
 
-fn veth(name: &str, port: &PortFacts, slower: &str) -> Finding {
+fn veth(name: &str, port: &PortFacts, otherwise: &str) -> Finding {
     let Some(peer) = &port.peer else {
-        let what = format!("takes redirected frames if its peer has GRO on; otherwise {slower}");
+        let what = format!("takes redirected frames if its peer has GRO on; otherwise {otherwise}");
         return Finding::note(name, what);
     };
     match &peer.inside {
@@ -65,7 +76,7 @@ fn veth(name: &str, port: &PortFacts, slower: &str) -> Finding {
         ),
         _ => {
             let what = format!(
-                "takes redirected frames only while its peer {} has GRO on; otherwise {slower}",
+                "takes redirected frames only while its peer {} has GRO on; otherwise {otherwise}",
                 peer.name
             );
             Finding::note(name, what).remedy(peer.ethtool("-K", "gro on"))

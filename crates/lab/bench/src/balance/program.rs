@@ -5,7 +5,8 @@ use crate::xdp::object::{map, with_maps};
 use anyhow::{Result, ensure};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use narrows_balance::{SERVERS_MAX, SLOTS, Services};
-use narrows_bpf::{BalanceTables, Balancer, Entry, Way};
+use narrows_bpf::{BalanceTables, BalancedPort, Balancer, Entry, NextHop, Way};
+use narrows_forwarding::PortId;
 use narrows_units::Nanos;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -83,14 +84,17 @@ fn balancer(scheduler: &str, servers: u16, kept: &mut Option<BalanceTables>) -> 
         let address = Ipv4Addr::from(FIRST + number);
         let _ = writeln!(text, "-a -t {SERVICE} -r {address} -g");
         let source = IpAddr::from([198, 18, 0, 254]);
-        let way = Way { to: [4; 6], from: MAC, source, mtu: 1500 };
+        let way =
+            Way::Beyond(NextHop { port: PortId::FIRST, to: [4; 6], from: MAC, source, mtu: 1500 });
         ways.insert(IpAddr::from(address), way);
     }
     let mut services = Services::default();
     services.restore(&text, Nanos::ZERO).map_err(anyhow::Error::msg)?;
     let tables = kept.insert(BalanceTables::new()?);
     tables.follow(&services, &ways)?;
-    let balancer = Balancer::load(tables, MAC, false, Entry::Own)?;
+    let number = PortId::FIRST;
+    let port = BalancedPort { number, mac: MAC, multi_buffer: false, entry: Entry::Own };
+    let balancer = Balancer::load(tables, port)?;
     Ok(balancer.program().try_clone_to_owned()?)
 }
 

@@ -22,7 +22,7 @@ use crate::ways::Ways;
 use narrows_bpf::tree::{ClassCounters, Totals, Tree, TreeError};
 use narrows_bpf::{BalanceTables, Chooser, Entry, Hook, RoutedBy, Vlans};
 use narrows_classify::{ActionId, ActionKind};
-use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort};
+use narrows_forwarding::{DeviceId, Forwarding, PerDevice, PerPort, PortSet};
 use narrows_policy::{Handle, Plan};
 use narrows_units::Nanos;
 use narrows_xdp::Numbers;
@@ -199,7 +199,7 @@ impl InheritedPrograms {
 }
 
 impl InheritedPlane for InheritedPrograms {
-    fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<(), InstanceError> {
+    fn balance(&mut self, tables: Option<&BalanceTables>) -> Result<PortSet, InstanceError> {
         self.plane.balance(tables)
     }
 

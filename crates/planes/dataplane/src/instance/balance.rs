@@ -1,20 +1,20 @@
-//! The services that a host's port balances: commands, the ways to servers, and the program.
+//! The services that a host's ports balance: commands, the ways to servers, and the programs.
 //!
-//! Services are kept while the port is away. The program is in front of the port's own while there
-//! is a service. Each second it is told the present neighbours, and now and then the present routes
+//! Services are kept while a port is away. A program is in front of each port's own while there is
+//! a service. Each second it is told the present neighbours, and now and then the present routes
 //! ([`Ways`]).
 
 use super::Instance;
 use crate::clock;
-use crate::counters::Counts;
+use crate::counters::{Counts, QueueCounters};
 use crate::error::InstanceError;
 use crate::plane::PlaneKind;
 use crate::upgrade::state::BalanceManifest;
-use narrows_balance::{Figures, Health, ListedService, Reply, ServerId, ServiceId, Services};
-use narrows_bpf::{BalanceTables, Fate, FateCounters, Way};
-use narrows_forwarding::DeviceId;
+use narrows_balance::{Health, ListedService, Reply, Seen, ServerId, ServiceId, Services};
+use narrows_bpf::{BalanceTables, Fate, FateCounters, Fated, NextHop, Way};
+use narrows_forwarding::{PortId, PortSet};
 use narrows_link::neighbours;
-use narrows_link::ways::{NoWay, Ways};
+use narrows_link::ways::{self, NoWay, Ways};
 use narrows_packet::DropReason;
 use narrows_units::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,12 +42,14 @@ pub(crate) struct Balance {
     routes: Ways,
     /// When routes are read next.
     next_routes: Nanos,
-    found: BTreeMap<IpAddr, Result<narrows_link::ways::Way, NoWay>>,
+    found: BTreeMap<IpAddr, Result<ways::Way, NoWay>>,
     /// When neighbours are looked for again that are missing, and how long that was waited for.
     next_look: Nanos,
     look_after: Nanos,
     /// The services, by version, and the ways that packets are balanced by.
     followed: Option<(u64, BTreeMap<IpAddr, Way>)>,
+    /// The ports that send nothing that arrives at others.
+    unreached: PortSet,
     /// What is wrong, as last told.
     told: Option<String>,
 }
@@ -85,9 +87,10 @@ impl Balance {
             return Err("descriptors are missing".to_owned());
         }
         // While its port is away a service has no maps yet.
-        let tables = (descriptors > 0).then(|| BalanceTables::inherit(maps, key)).transpose();
-        let tables = tables.map_err(|error| error.to_string())?;
-        Ok(Self { services: Services::resume(services)?, tables, ..Self::default() })
+        let services = Services::resume(services)?;
+        let tables = (descriptors > 0).then(|| BalanceTables::inherit(maps, key, &services));
+        let tables = tables.transpose().map_err(|error| error.to_string())?;
+        Ok(Self { services, tables, ..Self::default() })
     }
 
     pub(crate) fn tables(&self) -> Option<&BalanceTables> {
@@ -96,51 +99,69 @@ impl Balance {
 
     /// All services, with what is counted.
     pub(crate) fn listed(&self) -> Vec<ListedService> {
-        self.services.listed(&self.figures())
-    }
-
-    /// What the program has counted.
-    fn figures(&self) -> Figures {
-        let figures = self.tables.as_ref().and_then(|tables| tables.figures().ok());
-        figures.unwrap_or_default()
+        self.services.listed(&seen(self.tables.as_ref(), &self.found))
     }
 
     pub(crate) fn version(&self) -> u64 {
         self.services.version()
     }
 
-    pub(crate) fn fates(&self) -> FateCounters {
-        let fates = self.tables.as_ref().and_then(|tables| tables.fates().ok());
+    /// What is counted at `port`.
+    pub(crate) fn fates(&self, port: PortId) -> FateCounters {
+        let fates = self.tables.as_ref().and_then(|tables| tables.fates(port).ok());
         fates.unwrap_or_default()
     }
 
-    /// Adds what the program has sent and dropped: on which CPU is not told, it is told of the
+    /// Adds what the programs have sent and dropped: on which CPU is not told, it is told of the
     /// first.
     pub(crate) fn add_to(&self, counts: &mut Counts) {
-        let Some(port) = counts.ports.first_mut().filter(|_| self.tables.is_some()) else { return };
-        let queue = port.queue(0);
-        for (fate, fated) in self.fates().iter() {
-            let reason = match fate {
-                Fate::Balanced | Fate::Answered => None,
-                Fate::NoServer | Fate::NoWay => Some(DropReason::NoServer),
-                Fate::TooBig => Some(DropReason::TooLong),
-                Fate::Expired => Some(DropReason::Ttl),
-                Fate::NoHeadroom => Some(DropReason::NoFrame),
-                Fate::Elsewhere | Fate::Fragment | Fate::Unrecorded => continue,
-            };
-            queue.arrived.packets += fated.packets;
-            queue.arrived.bytes += fated.bytes;
-            queue.outward.rx_packets += fated.packets;
-            queue.outward.rx_bytes += fated.bytes;
-            match reason {
-                Some(reason) => queue.outward.drops.add(reason, fated.packets),
-                None => {
-                    queue.outward.tx_packets += fated.packets;
-                    queue.outward.tx_bytes += fated.bytes;
-                }
-            }
+        if self.tables.is_none() {
+            return;
+        }
+        for (id, port) in counts.ports.iter_mut_enumerated() {
+            add_fates(port.queue(0), &self.fates(id));
         }
     }
+}
+
+/// What the programs have counted, and which servers are this box itself.
+fn seen(tables: Option<&BalanceTables>, found: &BTreeMap<IpAddr, Result<ways::Way, NoWay>>) -> Seen {
+    let local = found.iter().filter(|(_, way)| matches!(way, Ok(ways::Way::Local)));
+    Seen {
+        figures: tables.and_then(|tables| tables.figures().ok()).unwrap_or_default(),
+        local: local.map(|(server, _)| *server).collect(),
+    }
+}
+
+/// Adds what is counted at a port. What leaves through another port is sent by that one.
+fn add_fates(queue: &mut QueueCounters, fates: &FateCounters) {
+    let QueueCounters { arrived, outward, .. } = queue;
+    let mut pass = |Fated { packets, bytes }: Fated, drop: Option<DropReason>| {
+        outward.rx_packets += packets;
+        outward.rx_bytes += bytes;
+        match drop {
+            Some(reason) => outward.drops.add(reason, packets),
+            None => {
+                outward.tx_packets += packets;
+                outward.tx_bytes += bytes;
+            }
+        }
+    };
+    for (fate, fated) in fates.iter() {
+        match fate {
+            Fate::Balanced | Fate::Answered => pass(fated, None),
+            Fate::Redirected => {}
+            Fate::NoServer | Fate::NoWay => pass(fated, Some(DropReason::NoServer)),
+            Fate::TooBig => pass(fated, Some(DropReason::TooLong)),
+            Fate::Expired => pass(fated, Some(DropReason::Ttl)),
+            Fate::NoHeadroom => pass(fated, Some(DropReason::NoFrame)),
+            Fate::PortGone => pass(fated, Some(DropReason::PortGone)),
+            Fate::Local | Fate::Elsewhere | Fate::Fragment | Fate::Unrecorded => continue,
+        }
+        arrived.packets += fated.packets;
+        arrived.bytes += fated.bytes;
+    }
+    pass(fates.of_other_ports(), None);
 }
 
 impl Instance {
@@ -151,9 +172,9 @@ impl Instance {
             return refused(&why);
         }
         let version = self.balance.services.version();
-        let Balance { services, tables, .. } = &mut self.balance;
-        let figures = || tables.as_ref().and_then(|tables| tables.figures().ok());
-        let reply = services.run(words, &|| figures().unwrap_or_default(), clock::now());
+        let Balance { services, tables, found, .. } = &mut self.balance;
+        let seen = || seen(tables.as_ref(), found);
+        let reply = services.run(words, &seen, clock::now());
         if self.balance.services.version() == version { reply } else { self.changed(reply) }
     }
 
@@ -197,7 +218,9 @@ impl Instance {
 
     fn may_balance(&self) -> Result<(), String> {
         if !self.options.forwarding.is_host() || self.options.plane != PlaneKind::Xdp {
-            return Err("services are of one host port: narrows run --port PORT --plane xdp".into());
+            return Err(
+                "services are of a host's ports: narrows run --port PORT --plane xdp".into()
+            );
         }
         Ok(())
     }
@@ -242,7 +265,10 @@ impl Instance {
             Ok(()) => {
                 let lost = self.balance.lost();
                 let lost: Vec<String> = lost.map(|(ip, why)| format!("{ip}: {why}")).collect();
-                (!lost.is_empty()).then(|| format!("servers without a way: {}", some_of(&lost)))
+                match lost.is_empty() {
+                    true => self.unreached(),
+                    false => Some(format!("servers without a way: {}", some_of(&lost))),
+                }
             }
         };
         if wrong != self.balance.told {
@@ -257,31 +283,46 @@ impl Instance {
 
     /// Balances packets by the present services and ways.
     fn balance_now(&mut self) -> Result<(), InstanceError> {
-        let Self { balance, plane, .. } = self;
+        let Self { balance, plane, options, .. } = self;
         let Some(plane) = plane else { return Ok(()) };
-        let Some(device) = plane.devices().get(DeviceId::from(0)) else { return Ok(()) };
+        let forwarding = &options.forwarding;
+        let ports: BTreeMap<u32, PortId> = forwarding
+            .ids()
+            .map(|port| (plane.devices()[forwarding.device_of(port)].ifindex, port))
+            .collect();
         let now = clock::now();
         if balance.next_routes <= now {
-            balance.routes = Ways::read(device.ifindex, balance.servers())?;
-            // Nothing but the program sends to them.
-            neighbours::use_stale(&[device.ifindex])?;
+            let indices: Vec<u32> = ports.keys().copied().collect();
+            balance.routes = Ways::read(&indices, balance.servers())?;
+            // Nothing but the programs sends to them.
+            neighbours::use_stale(&indices)?;
             balance.next_routes = now + ROUTES_EVERY;
+            // Whether a driver sends what arrives at other ports may change.
+            if balance.followed.is_some() {
+                balance.unreached = plane.balance(balance.tables())?;
+            }
         }
         balance.found = balance.routes.follow()?;
         balance.next_look = now + balance.look_after;
-        let of_device = u16::try_from(device.mtu).unwrap_or(MTU_MAX);
-        let way = |(server, found): (&IpAddr, &Result<narrows_link::ways::Way, NoWay>)| {
-            let found = (*found).ok()?;
+        let way = |(server, found): (&IpAddr, &Result<ways::Way, NoWay>)| {
+            let found = match (*found).ok()? {
+                ways::Way::Local => return Some((*server, Way::Local)),
+                ways::Way::Beyond(hop) => hop,
+            };
+            let port = *ports.get(&found.ifindex)?;
+            let device = &plane.devices()[forwarding.device_of(port)];
+            let of_device = u16::try_from(device.mtu).unwrap_or(MTU_MAX);
             let mtu = found.mtu.and_then(|mtu| u16::try_from(mtu).ok()).unwrap_or(of_device);
             let (to, from, source) = (found.mac, device.own().mac, found.source);
-            Some((*server, Way { to, from, source, mtu: mtu.min(of_device) }))
+            let mtu = mtu.min(of_device);
+            Some((*server, Way::Beyond(NextHop { port, to, from, source, mtu })))
         };
         let ways: BTreeMap<IpAddr, Way> = balance.found.iter().filter_map(way).collect();
         let next = (balance.services.version(), ways);
         if balance.followed.as_ref() == Some(&next) {
             return Ok(());
         }
-        let refused = |source| InstanceError::Balance { port: device.name.clone(), source };
+        let refused = |source| InstanceError::Balance { port: forwarding.to_string(), source };
         let tables = match balance.tables.take() {
             Some(tables) => tables,
             None => BalanceTables::new().map_err(refused)?,
@@ -289,12 +330,34 @@ impl Instance {
         let tables = balance.tables.insert(tables);
         balance.followed = None;
         tables.follow(&balance.services, &next.1).map_err(refused)?;
-        plane.balance(balance.tables())?;
+        balance.unreached = plane.balance(balance.tables())?;
         balance.followed = Some(next);
         Ok(())
     }
 
-    /// The port is joined anew: its program has to be told everything.
+    /// Which ports that lead to servers send nothing that arrives at others.
+    fn unreached(&self) -> Option<String> {
+        let forwarding = &self.options.forwarding;
+        let ways = self.balance.followed.iter().flat_map(|(_, ways)| ways.values());
+        let ports: BTreeSet<PortId> = ways
+            .filter_map(|way| match way {
+                Way::Beyond(hop) => Some(hop.port),
+                Way::Local => None,
+            })
+            .filter(|port| self.balance.unreached.has(*port))
+            .collect();
+        let names: Vec<&str> = ports.iter().map(|port| forwarding.name(*port)).collect();
+        let ports = forwarding.names().join(" ");
+        (!names.is_empty()).then(|| {
+            format!(
+                "servers behind {} get no packets that arrive at other ports, because the driver \
+                 does not send them: narrows doctor {ports} --port",
+                names.join(", ")
+            )
+        })
+    }
+
+    /// The ports are joined anew: their programs have to be told everything.
     pub(super) fn balance_again(&mut self) -> Result<(), String> {
         self.balance.followed = None;
         self.balance.next_routes = Nanos::ZERO;

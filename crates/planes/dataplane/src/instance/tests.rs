@@ -290,7 +290,7 @@ fn a_policy_for_another_port_is_refused_and_nothing_is_installed() {
 
 #[test]
 fn a_host_has_filters_where_packets_arrive_and_nothing_where_its_own_leave() {
-    let host = Forwarding::host("a");
+    let host = Forwarding::host(&["a".to_owned()]).unwrap();
     let refused = |lines: &str| {
         let lines = lines.replace(';', "\n");
         planning::check_ports(&policy(&lines), &host).err().map(|error| error.to_string())

@@ -85,6 +85,7 @@ impl Instance {
             _ => None,
         });
         let total = counts.total();
+        let fates = self.balance.fates(id);
         let beyond = |port: Option<PortId>| totals.ports[port?].beyond.as_ref();
         let beyond = [Some(id), forwarding.across(id)].map(beyond);
         let plane = self.plane.as_ref();
@@ -117,7 +118,8 @@ impl Instance {
             stalled: counts.verdicts.stalled,
             others: counts.verdicts.others,
             routes: counters::routes(&counts.routes),
-            balance: counters::fates(&self.balance.fates()),
+            balance: counters::fates(&fates),
+            connection_ids: counters::connection_ids(&fates),
             front: self.shown_verdicts(),
             slow_path: counts.slow_path.map(counters::slow_path),
             delays: counters::delays(&counts.delays),

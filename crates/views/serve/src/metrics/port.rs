@@ -1,7 +1,7 @@
 //! Metrics of each port and its queues.
 
 use super::text::{Exposition, Histogram, Labelled, Metric};
-use narrows_snapshot::{Delays, Losses, Port, Queue, SlowPath, Snapshot};
+use narrows_snapshot::{ConnectionIds, Delays, Losses, Port, Queue, SlowPath, Snapshot};
 
 const QUEUES: [Metric<Queue>; 8] = [
     Metric::counter("narrows_queue_receive_bytes_total", "Bytes of frames received.", |it| {
@@ -67,6 +67,7 @@ pub(super) fn write(text: &mut Exposition, now: &Snapshot) {
         }
     }
     front(text, now);
+    balance(text, now);
     slow_path(text, now);
     delays(text, now);
     segments(text, now);
@@ -83,6 +84,28 @@ fn front(text: &mut Exposition, now: &Snapshot) {
     for port in &now.ports {
         for (verdict, count) in &port.front {
             family.add(&[("device", &port.name), ("verdict", verdict)], *count);
+        }
+    }
+}
+
+/// Only of ports where services are balanced.
+fn balance(text: &mut Exposition, now: &Snapshot) {
+    if now.ports.iter().all(|port| port.balance.is_empty()) {
+        return;
+    }
+    let what = "Frames that arrived where services are balanced, by what became of them.";
+    let mut outcomes = text.counter("narrows_port_balance_packets_total", what);
+    for port in &now.ports {
+        for (outcome, count) in &port.balance {
+            outcomes.add(&[("device", &port.name), ("outcome", outcome)], *count);
+        }
+    }
+    let what = "Packets of QUIC services, by whether their connection id names a server.";
+    let mut ids = text.counter("narrows_port_connection_id_packets_total", what);
+    for port in &now.ports {
+        let Some(ConnectionIds { named, others }) = port.connection_ids else { continue };
+        for (whose, count) in [("named", named), ("other", others)] {
+            ids.add(&[("device", &port.name), ("server", whose)], count);
         }
     }
 }
