@@ -228,7 +228,7 @@ __noinline int choose(const struct service *service, const struct flow *flow, st
 	if (flow->is_error)
 		choice->is_new = 0;
 	else if (records && server)
-		put_record(choice->hash, time_now(), server);
+		put_record(choice->hash, time_now(), server, service->silence);
 	choice->server = server;
 	return 0;
 }
