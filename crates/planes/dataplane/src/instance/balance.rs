@@ -22,7 +22,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-/// How often routes to servers are read.
+/// How often routes to servers are read; sooner while one has none, first after a second and then
+/// half as often each time.
 const ROUTES_EVERY: Nanos = Nanos::from_secs(10);
 const SECOND: Nanos = Nanos::from_secs(1);
 /// The first wait for a neighbour that was asked for; each is twice as long as the one before, up
@@ -40,8 +41,9 @@ pub(crate) struct Balance {
     /// The maps of the program, once there was a service.
     tables: Option<BalanceTables>,
     routes: Ways,
-    /// When routes are read next.
+    /// When routes are read next, and how long that waits while a server has none.
     next_routes: Nanos,
+    without_route: Nanos,
     found: BTreeMap<IpAddr, Result<narrows_link::ways::Way, NoWay>>,
     /// When neighbours are looked for again that are missing, and how long that was waited for.
     next_look: Nanos,
@@ -261,13 +263,19 @@ impl Instance {
         let Some(plane) = plane else { return Ok(()) };
         let Some(device) = plane.devices().get(DeviceId::from(0)) else { return Ok(()) };
         let now = clock::now();
-        if balance.next_routes <= now {
+        let reads_routes = balance.next_routes <= now;
+        if reads_routes {
             balance.routes = Ways::read(device.ifindex, balance.servers())?;
             // Nothing but the program sends to them.
             neighbours::use_stale(&[device.ifindex])?;
-            balance.next_routes = now + ROUTES_EVERY;
         }
         balance.found = balance.routes.follow()?;
+        if reads_routes {
+            let lacks_one = balance.lost().any(|(_, why)| !matches!(why, NoWay::NoNeighbour(_)));
+            let longer = (balance.without_route.0 * 2).clamp(SECOND.0, ROUTES_EVERY.0);
+            balance.without_route = if lacks_one { Nanos(longer) } else { Nanos::ZERO };
+            balance.next_routes = now + if lacks_one { Nanos(longer) } else { ROUTES_EVERY };
+        }
         balance.next_look = now + balance.look_after;
         let of_device = u16::try_from(device.mtu).unwrap_or(MTU_MAX);
         let way = |(server, found): (&IpAddr, &Result<narrows_link::ways::Way, NoWay>)| {
