@@ -194,7 +194,7 @@ test-vm-cake: programs
 test-vm-short: $(PROGRAMS)
 	@target/debug/vmlab --short
 
-# Another seed each time, which the run prints. FORWARDING=--router for a router, PLANE=xdp. The short
+# Another seed each time, which the run prints. FORWARDING=--router or --balancer, PLANE=xdp. The short
 # one is always the same, and needs no release build. A wire and a router share its time and most kinds
 # of faults; some that depend on what forwards strike both.
 SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
@@ -202,7 +202,7 @@ SEED = $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
 chaos: build
 	@$(NARROWS) chaos --seed $(SEED) $(FORWARDING) $(PLANE:%=--plane %)
 
-# The XDP plane has its turn beside the other.
+# The XDP plane and the balancer have their turns beside the other.
 CHAOS := target/debug/narrows chaos
 WIRE := kill,restart,upgrade,pause,hang,link,mtu,bridge,ring-exhaustion
 ROUTER := kill,hang,queues,routes,neighbours,reload,classes,address-flood
@@ -211,7 +211,8 @@ ROUTER_IN_DRIVER := kill,routes,neighbours,classes
 chaos-short: $(PROGRAMS)
 	@if [ "$$(id -u)" = 0 ]; then \
 	  { $(CHAOS) --seed 1 --duration 20s --plane xdp --only $(WIRE_IN_DRIVER) && \
-	    $(CHAOS) --router --seed 2 --duration 12s --plane xdp --xdp native --only $(ROUTER_IN_DRIVER); \
+	    $(CHAOS) --router --seed 2 --duration 12s --plane xdp --xdp native --only $(ROUTER_IN_DRIVER) && \
+	    $(CHAOS) --balancer --seed 2 --duration 18s; \
 	  } >target/chaos-xdp.log 2>&1 & \
 	  { $(CHAOS) --seed 1 --duration 26s --only $(WIRE) && \
 	    $(CHAOS) --router --seed 1 --duration 25s --only $(ROUTER); }; status=$$?; \

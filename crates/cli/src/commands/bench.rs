@@ -8,7 +8,9 @@ use super::report::print;
 use crate::output;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use frames::{Drain, FloodFrames, LiveFrames, RoutedFrames, SwitchedFrames, Verdict};
+use frames::{
+    ConnectionFrames, Drain, FloodFrames, LiveFrames, RoutedFrames, SwitchedFrames, Verdict,
+};
 use look_ups::LookUps;
 use narrows_bench::callgrind::Program;
 use narrows_bench::{
@@ -17,8 +19,8 @@ use narrows_bench::{
 use narrows_forwarding::Forwarding;
 use narrows_testbed::progress::Progress;
 use narrows_testbed::{
-    Rounds, Testbed, accuracy, attack, control, forward, interrupt, latency, pacing, policing,
-    routing, switching, tree, uneven, verdicts, waking,
+    Rounds, Testbed, accuracy, attack, balancing, control, forward, interrupt, latency, pacing,
+    policing, routing, switching, tree, uneven, verdicts, waking,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -97,6 +99,7 @@ enum What {
     FloodFrames(FloodFrames),
     RoutedFrames(RoutedFrames),
     SwitchedFrames(SwitchedFrames),
+    ConnectionFrames(ConnectionFrames),
     LookUps(LookUps),
     Drain(Drain),
     Verdict(Verdict),
@@ -135,6 +138,7 @@ impl Bench {
             What::FloodFrames(frames) => frames.execute(),
             What::RoutedFrames(frames) => frames.execute(),
             What::SwitchedFrames(frames) => frames.execute(),
+            What::ConnectionFrames(frames) => frames.execute(),
             What::LookUps(look_ups) => look_ups.execute(),
             What::Drain(drain) => drain.execute(),
             What::Verdict(verdict) => verdict.execute(),
@@ -702,11 +706,20 @@ impl Xdp {
 /// that each connection is recorded and looked up; `lru`, a look-up in an LRU hash for each packet
 /// and nothing else; and `tx`. Packets of known connections, and such that begin one (new). On one
 /// CPU and on all. Nanoseconds of CPU time a packet, and in addition to `tx`. Needs root.
+///
+/// With --ipvs instead: from a driver's queue on, with receiving and sending, beside the kernel's
+/// balancer (IPVS, configured by ipvsadm) with the same service, on one core. New connections are
+/// then such as there were not before, however many there are. A kernel without IPVS is said.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows bench balance
-  narrows bench balance --connections 100000 --servers 10 --repeats 5 --json")]
+  narrows bench balance --connections 100000 --servers 10 --repeats 5 --json
+  narrows bench balance --ipvs --connections 100000 --servers 10 --repeats 3")]
 struct Balance {
+    /// Measure real packets, beside IPVS, and not test runs.
+    #[arg(long)]
+    ipvs: bool,
+
     /// The numbers of connections, separated by commas.
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [1000, 100_000, 1_000_000], value_parser = clap::value_parser!(u32).range(1..=8_000_000))]
     connections: Vec<u32>,
@@ -726,6 +739,16 @@ struct Balance {
 
 impl Balance {
     fn execute(self) -> anyhow::Result<ExitCode> {
+        if self.ipvs {
+            interrupt::watch()?;
+            let rounds = Rounds {
+                program: std::env::current_exe()?,
+                window: Duration::from_millis(500),
+                rounds: self.repeats,
+            };
+            let report = balancing::run(&rounds, &self.connections, &self.servers)?;
+            return print(&report, self.json);
+        }
         let options = balance::Options {
             connections: self.connections,
             servers: self.servers,

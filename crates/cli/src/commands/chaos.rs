@@ -16,12 +16,18 @@ use std::time::Duration;
 /// down and change their queues and MTU, the standby bridge breaks, policies and classes change,
 /// cores are taken away, and floods arrive. Every packet must be accounted for, no outage of a flow
 /// may exceed its bound, no flow may be reordered in normal operation, and the limit must hold.
+///
+/// With --balancer, servers come, drain, go, are down and are replaced while packets of a service
+/// go to them, and the process is killed, restarted and upgraded: no flow may leave a server that
+/// stays, and without a process packets go to the box.
+///
 /// Fails if a guarantee is broken, and prints the seed. Needs root.
 #[derive(Args)]
 #[command(after_long_help = "Examples:
   narrows chaos --seed 1 --duration 60s
   narrows chaos --only kill,upgrade
   narrows chaos --router --duration 60s
+  narrows chaos --balancer --duration 60s
   narrows chaos --plane xdp")]
 pub struct Chaos {
     /// The seed; the same seed gives the same sequence of faults.
@@ -35,6 +41,10 @@ pub struct Chaos {
     /// A router of three ports under test, and not a wire. Routes and neighbours change then, too.
     #[arg(long)]
     router: bool,
+
+    /// A balancer under test. Servers take turns with an odd seed.
+    #[arg(long, conflicts_with_all = ["router", "plane", "xdp", "only"])]
+    balancer: bool,
 
     /// The plane under test. In the driver there are no workers to hang.
     #[arg(long, value_enum, default_value_t = Plane::Xsk)]
@@ -57,6 +67,15 @@ impl Chaos {
     pub fn execute(self) -> anyhow::Result<ExitCode> {
         output::report(format_args!("seed {}\n", self.seed));
         interrupt::watch()?;
+        if self.balancer {
+            let report = chaos::balancer::run(&chaos::balancer::Options {
+                program: std::env::current_exe()?,
+                seed: self.seed,
+                duration: self.duration,
+            })?;
+            let end = print(&report, self.json)?;
+            return Ok(if report.is_good() { end } else { ExitCode::FAILURE });
+        }
         let report = chaos::run(&chaos::Options {
             program: std::env::current_exe()?,
             seed: self.seed,

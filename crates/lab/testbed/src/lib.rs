@@ -36,6 +36,7 @@
 
 pub mod accuracy;
 pub mod attack;
+pub mod balancing;
 pub mod chaos;
 pub mod control;
 pub mod demo;

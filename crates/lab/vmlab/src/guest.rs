@@ -12,6 +12,7 @@ mod traffic;
 mod trunk;
 
 use crate::cake::Rows;
+use crate::root::{COMMAND, NARROWS};
 use crate::verdict::{Check, Message, Outcome};
 use anyhow::{Context, Result, ensure};
 use narrows_testbed::process;
@@ -19,7 +20,8 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::reboot::{RebootMode, reboot};
 use std::fs::{self, File};
 use std::io::Write;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The serial port for messages to the host. The console is the other one.
@@ -115,10 +117,24 @@ fn run(Wanted { task, rows, checks, short }: &Wanted) -> Result<()> {
     say(&mut lines, &Message::Hello(release.trim().to_owned()))?;
     match task.as_str() {
         "none" => {}
+        _ if Path::new(COMMAND).exists() => command(&mut lines)?,
         crate::cake::NAME => cake::run(rows, |sample| say(&mut lines, &Message::Sample(sample)))?,
         driver => check(driver, checks, *short, &mut lines)?,
     }
     say(&mut lines, &Message::End)
+}
+
+/// Runs the command of Narrows that the host asked for, and passes on what it prints.
+fn command(lines: &mut File) -> Result<()> {
+    let words = fs::read_to_string(COMMAND)?;
+    let mut narrows = Command::new(NARROWS);
+    let narrows = narrows.args(words.lines()).stdout(Stdio::piped()).spawn()?;
+    let output = narrows.wait_with_output()?;
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        say(lines, &Message::Said(line.to_owned()))?;
+    }
+    ensure!(output.status.success(), "narrows ended with {}", output.status);
+    Ok(())
 }
 
 /// Whether the name of a check begins with `word`, which has `-` for spaces.

@@ -12,8 +12,8 @@ use std::process::Command;
 
 /// The modules that a guest may load, apart from the [`DRIVERS`] and the dependencies of both.
 /// Others do not exist for the guest, so this is a superset of what any check uses: bridges, VLANs,
-/// connection tracking, NAT with a flowtable, tunnels, the kernel's qdiscs, filters, and TCP
-/// diagnostics.
+/// connection tracking, NAT with a flowtable, tunnels, the kernel's qdiscs, filters, its
+/// balancer, and TCP diagnostics.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "dummy",
@@ -47,6 +47,9 @@ const MODULES: &[&str] = &[
     "sch_netem",
     "cls_u32",
     "act_skbedit",
+    "ip_vs",
+    "ip_vs_mh",
+    "ip_vs_rr",
     "tcp_diag",
     "tcp_bbr",
     "crc32c_generic",

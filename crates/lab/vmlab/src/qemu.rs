@@ -43,8 +43,10 @@ struct Size {
 }
 
 impl Size {
-    const fn of(task: Option<Task>) -> Self {
+    const fn of(task: Option<Task>, runs_command: bool) -> Self {
         match task {
+            // With one processor the run time of a thread is that of its instructions alone.
+            Some(_) if runs_command => Self { processors: 1, instruction: 0, memory: "2G" },
             Some(Task::Cake) => Self { processors: 4, instruction: 0, memory: "2G" },
             Some(Task::Checks(_)) | None => Self { processors: 2, instruction: 2, memory: "1G" },
         }
@@ -87,6 +89,8 @@ pub struct Machine<'a> {
     pub rows: &'a Rows,
     /// The beginnings of the names of the checks to run, with `-` for spaces; all without any.
     pub checks: &'a [String],
+    /// Whether it runs a command instead, which is in its root.
+    pub runs_command: bool,
     /// Modules that the guest loads first, separated by commas; a stock machine loads none.
     pub load: &'a str,
     /// Whether it leaves out the checks that other machines of the short form run.
@@ -127,7 +131,7 @@ impl Machine<'_> {
         // It ends with this process, even if that is killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", PROGRAM]);
-        let size = Size::of(self.task);
+        let size = Size::of(self.task, self.runs_command);
         command.args(self.processor.arguments(&size));
         command.args(["-machine", "q35,usb=off,smm=off", "-m", size.memory]);
         command.args(["-smp", &size.processors.to_string()]);

@@ -11,14 +11,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Programs that the checks or Narrows call.
-const PROGRAMS: [&str; 10] =
-    ["ip", "bridge", "tc", "nft", "ethtool", "ping", "tcpdump", "sh", "kmod", "dmesg"];
+const PROGRAMS: [&str; 11] =
+    ["ip", "bridge", "tc", "nft", "ethtool", "ping", "tcpdump", "sh", "kmod", "dmesg", "chrt"];
 /// Empty folders for mounts.
 const FOLDERS: [&str; 8] = ["proc", "sys", "dev", "run", "tmp", "root", "var", "etc"];
 /// The users: tcpdump looks for the one as which it is to run.
 const USERS: (&str, &str) = ("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
 /// Where Narrows is in the guest.
 pub const NARROWS: &str = "/usr/bin/narrows";
+/// Where the words of a command of Narrows are in the guest, one a line, if it is to run one.
+pub const COMMAND: &str = "/command";
+
+/// An archive with a command's words, to follow that of everything else.
+pub fn command(words: &str) -> Vec<u8> {
+    let mut archive = Archive::default();
+    let lines: Vec<&str> = words.split_whitespace().collect();
+    archive.file(&COMMAND[1..], lines.join("\n").as_bytes());
+    archive.finish()
+}
 
 /// An archive of everything that is the host's. `narrows` is the program under test.
 pub fn archive(narrows: &Path, folder: &Path) -> Result<Vec<u8>> {

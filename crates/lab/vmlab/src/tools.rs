@@ -1,4 +1,5 @@
-//! libxdp and its programs as a Debian release has them, for the guests with its kernel.
+//! What is beside Narrows as a Debian release has it, for the guests with its kernel: libxdp and
+//! its programs, and ipvsadm.
 //!
 //! They need the C library of their release. The host's programs run with it as well if it is newer
 //! than theirs. Other libraries are the host's.
@@ -7,17 +8,21 @@ use crate::apt::Apt;
 use crate::archive::Archive;
 use anyhow::{Context, Result, ensure};
 use narrows_testbed::process;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The packages with libxdp and its programs.
-const PACKAGES: [&str; 3] = ["libxdp1", "xdp-tools", "libbpf1"];
+/// The packages with the programs and their libraries.
+const PACKAGES: [&str; 7] =
+    ["libxdp1", "xdp-tools", "libbpf1", "ipvsadm", "libnl-3-200", "libnl-genl-3-200", "libpopt0"];
 const C_LIBRARY: &str = "libc6";
-/// The programs that the checks call, below `/usr/sbin`.
-const PROGRAMS: [&str; 2] = ["xdp-filter", "xdp-loader"];
-/// Where libraries are.
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+/// The programs that the checks and benchmarks call.
+const PROGRAMS: [&str; 3] = ["xdp-filter", "xdp-loader", "ipvsadm"];
+/// Where programs are: in the second, where a release has both.
+const SBIN: [&str; 2] = ["usr/sbin", "sbin"];
+/// Where libraries are: the same.
+const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
 /// BPF programs of libxdp and of its programs, there.
 const BPF: &str = "bpf";
 /// The loader, where programs expect it.
@@ -37,14 +42,24 @@ pub fn archive(apt: &Apt, suite: &str, folder: &Path) -> Result<Vec<u8>> {
     }
     let mut archive = Archive::default();
     for name in PROGRAMS {
-        archive.file(&format!("usr/bin/{name}"), &fs::read(root.join("usr/sbin").join(name))?);
+        let path =
+            SBIN.map(|folder| root.join(folder).join(name)).into_iter().find(|it| it.exists());
+        let path = path.with_context(|| format!("the packages of {suite} have no {name}"))?;
+        archive.file(&format!("usr/bin/{name}"), &fs::read(path)?);
     }
-    let libraries = files(&root.join(LIBRARIES))?;
-    ensure!(!libraries.is_empty(), "the packages of {suite} have no libraries in {LIBRARIES}");
-    let programs = files(&root.join(LIBRARIES).join(BPF))?;
-    for path in libraries.iter().chain(&programs) {
-        let inside = path.strip_prefix(&root)?.to_str().context("a library's path is no text")?;
-        archive.file(inside, &fs::read(path)?);
+    let [place, older] = LIBRARIES;
+    let mut libraries = files(&root.join(place))?;
+    ensure!(!libraries.is_empty(), "the packages of {suite} have no libraries in {place}");
+    if root.join(older).exists() {
+        libraries.extend(files(&root.join(older))?);
+    }
+    for path in libraries {
+        let name = path.file_name().and_then(OsStr::to_str).context("a name is no text")?;
+        archive.file(&format!("{place}/{name}"), &fs::read(&path)?);
+    }
+    for path in files(&root.join(place).join(BPF))? {
+        let inside = path.strip_prefix(&root)?.to_str().context("a program's path is no text")?;
+        archive.file(inside, &fs::read(&path)?);
     }
     if newer {
         archive.file(LOADER, &fs::read(root.join(LOADER))?);

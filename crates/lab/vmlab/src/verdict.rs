@@ -40,6 +40,8 @@ pub enum Message {
     Check(Check),
     /// One system has been measured under one load.
     Sample(Sample),
+    /// A line that a command printed.
+    Said(String),
     /// All checks have ended.
     End,
 }
@@ -73,6 +75,7 @@ impl Record {
             Message::Mode(mode) => self.mode = mode,
             Message::Check(check) => self.checks.push(check),
             Message::Sample(sample) => self.samples.push(sample),
+            Message::Said(_) => {}
             Message::End => self.complete = true,
         }
     }

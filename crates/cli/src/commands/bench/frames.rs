@@ -5,8 +5,8 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use narrows_bench::xdp::driver;
 use narrows_link::Link;
-use narrows_testbed::bed::SINK_MAC;
-use narrows_testbed::{attack, cpu, frames, routing};
+use narrows_testbed::bed::{CLIENT_MAC, SERVER_MAC, SINK_MAC};
+use narrows_testbed::{attack, balancing, cpu, frames, routing};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -123,6 +123,31 @@ impl SwitchedFrames {
         let frame = frames::udp(frames::port(0), SINK_MAC, self.bytes.into())?;
         let driver = driver::Driver::switched(number(&self.device)?, self.stations)?;
         send(&driver, &frame, self.core.into())
+    }
+}
+
+/// Send short TCP frames to a service, of one connection after the other, until this is ended.
+#[derive(Args)]
+#[command(hide = true)]
+pub(super) struct ConnectionFrames {
+    /// The interface by which they leave.
+    device: String,
+    /// The core that sends.
+    #[arg(value_parser = clap::value_parser!(u16).range(..=CORES))]
+    core: u16,
+    /// How many connections there are.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    connections: u32,
+    /// How many of the frames begin a connection: the first ones.
+    begin: u64,
+}
+
+impl ConnectionFrames {
+    pub(super) fn execute(self) -> anyhow::Result<ExitCode> {
+        let macs = [SERVER_MAC, CLIENT_MAC];
+        let device = number(&self.device)?;
+        let driver = driver::Driver::connecting(device, macs, self.connections, self.begin)?;
+        send(&driver, &balancing::frame()?, self.core.into())
     }
 }
 

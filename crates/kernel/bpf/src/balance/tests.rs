@@ -407,6 +407,34 @@ fn servers_take_turns_and_a_connection_stays() {
 }
 
 #[test]
+fn more_connections_than_the_front_has_stay_at_their_servers() {
+    let bench = Bench::new(
+        "-A -t 192.0.2.1:80 -s rr\n\
+         -a -t 192.0.2.1:80 -r 10.0.0.1 -i\n-a -t 192.0.2.1:80 -r 10.0.0.2 -i\n",
+    );
+    let packet = |number: u32, flags| {
+        tcp(IpAddr::from(Ipv4Addr::from(0x0b00_0000 + number)), 7, service(), flags)
+    };
+    let all = 0..(ROWS / 16 * 8) as u32 + 50_000;
+    let first: Vec<Option<IpAddr>> =
+        all.clone().map(|number| bench.goes(&packet(number, SYN))).collect();
+    for (number, server) in all.zip(first) {
+        assert_eq!(bench.goes(&packet(number, ACK)), server, "{number}");
+    }
+}
+
+#[test]
+fn a_client_that_persists_for_hours_stays_where_servers_take_turns() {
+    let bench = Bench::new(
+        "-A -t 192.0.2.1:0 -s rr -p 7200\n\
+         -a -t 192.0.2.1:0 -r 10.0.0.1 -i\n-a -t 192.0.2.1:0 -r 10.0.0.2 -i\n",
+    );
+    let goes = |number| bench.goes(&tcp(client(number), 7, service(), SYN));
+    let first: Vec<Option<IpAddr>> = (0..100).map(goes).collect();
+    assert_eq!((0..100).map(goes).collect::<Vec<_>>(), first);
+}
+
+#[test]
 fn a_client_that_persists_stays_where_servers_take_turns() {
     let bench = Bench::new(
         "-A -t 192.0.2.1:0 -s rr -p 300 -M 255.255.255.0\n\

@@ -153,7 +153,8 @@ static __always_inline __u64 ring_hash(const struct service *service, const stru
 	return sip_end(&sip, words);
 }
 
-static __always_inline __u64 connection_hash(const struct service *service, const struct flow *flow)
+/* Only where it is needed: it takes as long as what a ring needs. */
+static __noinline __u64 connection_hash(const struct service *service, const struct flow *flow)
 {
 	struct siphash sip = sip_begin(connections_key[0], connections_key[1]);
 	/* Connections of one client are one, where servers take turns. */
@@ -171,7 +172,7 @@ struct choice {
 	__u32 server;
 	__u32 is_new;		/* whether it begins a connection */
 	__u32 fate;
-	__u64 hash;
+	__u64 hash;		/* of the connection; 0 if nobody has needed it */
 };
 
 /* A server that exists, or 0. */
@@ -194,8 +195,9 @@ __noinline int choose(const struct service *service, const struct flow *flow, st
 	choice->fate = NO_SERVER;
 	if (!service->slots)
 		return 0;
-	choice->hash = connection_hash(service, flow);
 	records = !(service->flags & ONE_PACKET) && (takes_turns || !is_tcp);
+	if (records)
+		choice->hash = connection_hash(service, flow);
 	/* A connection that begins is at no server yet, but its client may be. */
 	if (records && (!is_tcp || !flow->is_new || service->flags & PERSISTS)) {
 		server = living(recorded(choice->hash, time_now(), service->silence), number);
@@ -223,6 +225,7 @@ __noinline int choose(const struct service *service, const struct flow *flow, st
 	choice->is_new = takes_turns || !is_tcp || flow->is_new;
 	if (!takes_turns && is_tcp && RECORDS(slot)) {
 		records = 1;
+		choice->hash = connection_hash(service, flow);
 		if (!flow->is_new) {
 			server = living(recorded(choice->hash, time_now(), TIME_MASK), number);
 			if (server) {
@@ -239,7 +242,7 @@ __noinline int choose(const struct service *service, const struct flow *flow, st
 	if (flow->is_error)
 		choice->is_new = 0;
 	else if (records && server)
-		put_record(choice->hash, time_now(), server);
+		put_record(choice->hash, time_now(), server, service->silence);
 	choice->server = server;
 	return 0;
 }
@@ -374,6 +377,9 @@ static __always_inline __u32 balanced(struct context *ctx, __u64 whole)
 	server = server_of(choice.server, service->number);
 	if (!server)
 		return choice.fate;
+	/* By it servers behind a tunnel spread connections over queues. */
+	if (!choice.hash && server->forward != BY_ROUTE)
+		choice.hash = connection_hash(service, &flow);
 	fate = forward(ctx, server, &packet, &choice);
 	if (fate == REDIRECTED)
 		count_at(server->leaves, FROM_OTHERS, whole);

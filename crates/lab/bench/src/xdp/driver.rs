@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 const FLOOD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/flood.bpf.o"));
 const TOWARDS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/towards.bpf.o"));
+const CONNECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/connect.bpf.o"));
 const STATIONS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/stations.bpf.o"));
 const VERDICT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/verdict.bpf.o"));
 const DROP_UDP: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/drop_udp.bpf.o"));
@@ -64,9 +65,7 @@ impl Driver {
     /// # Errors
     /// If the kernel does not load the program that sends, or if there are too many destinations.
     pub fn towards(interface: u32, router: [u8; 6], destinations: &[IpAddr]) -> Result<Self> {
-        let [a, b, c, d, e, f] = router;
-        let router = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
-        let constants = [router, destinations.len() as u64];
+        let constants = [lowest_first(router), destinations.len() as u64];
         let octets = |ip: &IpAddr| match ip {
             IpAddr::V4(ip) => {
                 let mut octets = [0; 16];
@@ -87,6 +86,22 @@ impl Driver {
     /// If the kernel does not load the program that sends.
     pub fn switched(interface: u32, stations: u32) -> Result<Self> {
         Self::with(STATIONS, &[u64::from(stations)], interface)
+    }
+
+    /// TCP frames over IPv4 leave by `interface`, as many as the core sends, each of another one of
+    /// so many `connections`, between these MAC addresses: to and from. The first `begin` frames
+    /// begin connections: each in turn or, if they are more, any.
+    ///
+    /// # Errors
+    /// If the kernel does not load the program that sends.
+    pub fn connecting(
+        interface: u32,
+        macs: [[u8; 6]; 2],
+        connections: u32,
+        begin: u64,
+    ) -> Result<Self> {
+        let [to, from] = macs.map(lowest_first);
+        Self::with(CONNECT, &[connections.into(), begin, to, from], interface)
     }
 
     /// With `addresses`, which differ from frame to frame.
@@ -117,6 +132,11 @@ impl Driver {
     pub fn send(&self, frame: &[u8]) -> Result<()> {
         live_run(self.program.as_fd(), frame, AT_ONCE).context("the kernel sends no live frames")
     }
+}
+
+/// A MAC address as a number whose lowest byte is the first.
+fn lowest_first([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 /// What a [`Drain`] drops.
@@ -208,7 +228,7 @@ impl Bare {
 mod tests {
     use super::*;
     use crate::xdp::object::with_maps;
-    use etherparse::{Ipv4Header, NetSlice, PacketBuilder, SlicedPacket};
+    use etherparse::{Ipv4Header, NetSlice, PacketBuilder, SlicedPacket, TcpHeader};
     use narrows_bpf::test_run::test_run;
     use std::collections::BTreeSet;
     use std::fs;
@@ -336,6 +356,37 @@ mod tests {
             assert_eq!((run.verdict, &frame[..6]), (REDIRECT, &[6, 2, 0, 0, high, low][..]));
             assert_eq!(frame[6..12], [6, 1, 0, 0, high, low]);
         }
+    }
+
+    #[test]
+    fn connections_begin_and_then_go_on_whatever_was_made_of_the_frame() {
+        if fs::metadata("/proc/self").unwrap().uid() != 0 {
+            eprintln!("SKIPPED: loading BPF programs needs root");
+            return;
+        }
+        let macs = [[2, 0, 0, 0, 0, 9], [2, 0, 0, 0, 0, 1]];
+        let driver = Driver::connecting(NOWHERE, macs, 3, 3).unwrap();
+        let builder = PacketBuilder::ethernet2([9; 6], [8; 6]).ipv4([1; 4], [10, 0, 0, 1], 63);
+        let mut frame = Vec::new();
+        builder.tcp(1, 80, 0, 0).write(&mut frame, &[]).unwrap();
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            let run = test_run(driver.program.as_fd(), &frame, 1).unwrap();
+            frame = run.frame;
+            assert_eq!((run.verdict, &frame[..12]), (REDIRECT, &macs.concat()[..]));
+            let (ip, rest) = Ipv4Header::from_slice(&frame[14..]).unwrap();
+            assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+            assert_eq!(ip.time_to_live, 64);
+            let tcp = TcpHeader::from_slice(rest).unwrap().0;
+            assert_ne!(tcp.syn, tcp.ack);
+            seen.push((ip.source, tcp.source_port, tcp.syn));
+        }
+        assert!(seen[..3].iter().all(|(.., syn)| *syn) && seen[3..].iter().all(|(.., syn)| !syn));
+        let named = |part: &[([u8; 4], u16, bool)]| -> BTreeSet<_> {
+            part.iter().map(|(ip, port, _)| (*ip, *port)).collect()
+        };
+        assert_eq!(named(&seen[..3]).len(), 3);
+        assert_eq!(named(&seen[..3]), named(&seen[3..]));
     }
 
     #[test]

@@ -22,7 +22,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-/// How often routes to servers are read.
+/// How often routes to servers are read; sooner while one has none, first after a second and then
+/// half as often each time.
 const ROUTES_EVERY: Nanos = Nanos::from_secs(10);
 const SECOND: Nanos = Nanos::from_secs(1);
 /// The first wait for a neighbour that was asked for; each is twice as long as the one before, up
@@ -40,8 +41,9 @@ pub(crate) struct Balance {
     /// The maps of the program, once there was a service.
     tables: Option<BalanceTables>,
     routes: Ways,
-    /// When routes are read next.
+    /// When routes are read next, and how long that waits while a server has none.
     next_routes: Nanos,
+    without_route: Nanos,
     found: BTreeMap<IpAddr, Result<ways::Way, NoWay>>,
     /// When neighbours are looked for again that are missing, and how long that was waited for.
     next_look: Nanos,
@@ -125,7 +127,10 @@ impl Balance {
 }
 
 /// What the programs have counted, and which servers are this box itself.
-fn seen(tables: Option<&BalanceTables>, found: &BTreeMap<IpAddr, Result<ways::Way, NoWay>>) -> Seen {
+fn seen(
+    tables: Option<&BalanceTables>,
+    found: &BTreeMap<IpAddr, Result<ways::Way, NoWay>>,
+) -> Seen {
     let local = found.iter().filter(|(_, way)| matches!(way, Ok(ways::Way::Local)));
     Seen {
         figures: tables.and_then(|tables| tables.figures().ok()).unwrap_or_default(),
@@ -291,18 +296,24 @@ impl Instance {
             .map(|port| (plane.devices()[forwarding.device_of(port)].ifindex, port))
             .collect();
         let now = clock::now();
-        if balance.next_routes <= now {
+        let reads_routes = balance.next_routes <= now;
+        if reads_routes {
             let indices: Vec<u32> = ports.keys().copied().collect();
             balance.routes = Ways::read(&indices, balance.servers())?;
             // Nothing but the programs sends to them.
             neighbours::use_stale(&indices)?;
-            balance.next_routes = now + ROUTES_EVERY;
             // Whether a driver sends what arrives at other ports may change.
             if balance.followed.is_some() {
                 balance.unreached = plane.balance(balance.tables())?;
             }
         }
         balance.found = balance.routes.follow()?;
+        if reads_routes {
+            let lacks_one = balance.lost().any(|(_, why)| !matches!(why, NoWay::NoNeighbour(_)));
+            let longer = (balance.without_route.0 * 2).clamp(SECOND.0, ROUTES_EVERY.0);
+            balance.without_route = if lacks_one { Nanos(longer) } else { Nanos::ZERO };
+            balance.next_routes = now + if lacks_one { Nanos(longer) } else { ROUTES_EVERY };
+        }
         balance.next_look = now + balance.look_after;
         let way = |(server, found): (&IpAddr, &Result<ways::Way, NoWay>)| {
             let found = match (*found).ok()? {

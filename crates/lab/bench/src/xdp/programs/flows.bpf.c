@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* flows: makes of each frame the packet of another connection to the service, and has the program
  * under test run on it. It also undoes what a balancer does to a frame. */
-#include <linux/bpf.h>
-#include <linux/if_ether.h>
-#include <linux/ip.h>
-#include <linux/tcp.h>
-#include <bpf/bpf_endian.h>
-#include <bpf/bpf_helpers.h>
+#include "connection.h"
 #include "subject.h"
 
 /* How many connections there are. */
@@ -20,19 +15,13 @@ int flows(struct xdp_md *ctx)
 	struct ethhdr *eth = (void *)(long)ctx->data;
 	struct iphdr *ip = (void *)(eth + 1);
 	struct tcphdr *tcp = (void *)(ip + 1);
-	__u32 zero = 0, flow;
+	__u32 zero = 0;
 	__u32 *number = bpf_map_lookup_elem(&next, &zero);
 
 	if (!number || (void *)(tcp + 1) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	/* Not one after the other: a packet's neighbours in time are no neighbours in a table. */
-	flow = (__u64)(*number)++ * 2654435761u % connections;
 	__builtin_memset(eth->h_dest, 2, ETH_ALEN);
-	ip->ttl = 64;
-	ip->saddr = bpf_htonl(0x0a000000 + (flow >> 6));
-	tcp->source = bpf_htons(1024 + (flow & 63));
-	tcp->syn = !!are_new;
-	tcp->ack = !are_new;
+	set_connection(ip, tcp, flow_of((*number)++, connections), !!are_new);
 	bpf_tail_call(ctx, &subject, 0);
 	return XDP_ABORTED;
 }
