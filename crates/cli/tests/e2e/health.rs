@@ -233,11 +233,11 @@ fn a_check_goes_the_way_of_clients_packets() {
     assert!(!is_good);
     assert_eq!(text.matches("FAILED: Connection refused").count(), 2, "{text}");
 
-    // The servers do not unpack: they say so, or nothing.
+    // The servers do not unpack, and say so.
     drop(unpacking);
     let (is_good, text) = look();
     assert!(!is_good);
     assert_eq!(text.matches("FAILED: ").count(), 2, "{text}");
     assert!(!text.contains("1480 bytes arrive"), "{text}");
-    println!("{text}");
+    assert_eq!(text.matches("it does not unpack the tunnel").count(), 2, "{text}");
 }

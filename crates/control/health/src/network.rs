@@ -83,9 +83,17 @@ impl Network {
         server: IpAddr,
     ) -> Result<To, NoAnswer> {
         match check.is_direct {
-            true => Ok(To::Address(server)),
+            true => Ok(self.direct(server)),
             false => self.path(service, server),
         }
+    }
+
+    /// `server` at its own address. The kernel may choose an address to ask from that is a
+    /// service's, to which no server answers: the one on the way is none.
+    pub(crate) fn direct(&self, server: IpAddr) -> To {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let hop = known.ways.hop(server).and_then(Result::ok).flatten();
+        To::Address { at: server, from: hop.map(|hop| hop.source) }
     }
 
     /// The way that clients' packets take.
@@ -97,7 +105,7 @@ impl Network {
         let hop = match known.ways.hop(server) {
             Some(Ok(Some(hop))) => hop,
             // This host itself.
-            Some(Ok(None)) => return Ok(To::Address(service.address)),
+            Some(Ok(None)) => return Ok(To::Address { at: service.address, from: None }),
             // It does not say its MAC address.
             Some(Err(why @ NoWay::NoNeighbour(_))) => return Err(NoAnswer::There(why.to_string())),
             Some(Err(why)) => return Err(NoAnswer::Here(why.to_string())),

@@ -153,7 +153,8 @@ async fn answer(check: &Check, network: &Network, service: ServiceId, server: Ip
     let (passed, why) = match outcome {
         Outcome::Passed => (true, None),
         Outcome::Failed(why) => {
-            let is_near = is_path && ask(check, Ok(To::Address(server))).await == Outcome::Passed;
+            let is_near =
+                is_path && ask(check, Ok(network.direct(server))).await == Outcome::Passed;
             let hint = format!(
                 "; at its own address it answers: does it have {} on a device, and unpack the \
                  tunnel, with rp_filter off?",

@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 /// The longest head of an answer, in bytes.
@@ -34,7 +34,11 @@ pub(crate) enum Outcome {
 /// Where it is asked.
 pub(crate) enum To {
     /// At an address, by the kernel's routes.
-    Address(IpAddr),
+    Address {
+        at: IpAddr,
+        /// This host's address on the way; none: as the kernel chooses.
+        from: Option<IpAddr>,
+    },
     /// As the balancer sends packets of clients.
     Path(ClientPath),
 }
@@ -43,20 +47,20 @@ pub(crate) enum To {
 pub(crate) async fn ask(check: &Check, to: Result<To, NoAnswer>) -> Outcome {
     let answer = async {
         match (&check.probe, to?) {
-            (Probe::Tcp, To::Address(at)) => {
-                connect((at, check.port).into()).await.map(drop).map_err(NoAnswer::from)
+            (Probe::Tcp, To::Address { at, from }) => {
+                connect((at, check.port).into(), from).await.map(drop).map_err(NoAnswer::from)
             }
             (Probe::Tcp, To::Path(path)) => client_path::connect(&path, check.port).await.map(drop),
-            (Probe::Http(request), To::Address(at)) => {
+            (Probe::Http(request), To::Address { at, from }) => {
                 let at = (at, check.port).into();
-                get(request, at, connect(at).await?).await
+                get(request, at, connect(at, from).await?).await
             }
             (Probe::Http(request), To::Path(path)) => {
                 let (stream, _connection) = client_path::connect(&path, check.port).await?;
                 get(request, (path.service, check.port).into(), stream).await
             }
-            (Probe::Udp { data, .. }, To::Address(at)) => {
-                send(data, (at, check.port).into()).await.map_err(NoAnswer::from)
+            (Probe::Udp { data, .. }, To::Address { at, from }) => {
+                send(data, (at, check.port).into(), from).await.map_err(NoAnswer::from)
             }
             (Probe::Udp { data, .. }, To::Path(path)) => {
                 client_path::exchange(&path, check.port, data).await
@@ -97,8 +101,15 @@ impl From<io::Error> for NoAnswer {
 }
 
 /// A connection, which is reset when it is dropped: thousands of checks leave none in TIME_WAIT.
-async fn connect(at: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(at).await?;
+async fn connect(at: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = match at {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    if let Some(from) = from {
+        socket.bind((from, 0).into())?;
+    }
+    let stream = socket.connect(at).await?;
     stream.set_zero_linger()?;
     Ok(stream)
 }
@@ -129,12 +140,12 @@ where
 }
 
 /// Sends `data`, and waits for any datagram, or for an ICMP error.
-async fn send(data: &[u8], at: SocketAddr) -> io::Result<()> {
-    let any: SocketAddr = match at {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+async fn send(data: &[u8], at: SocketAddr, from: Option<IpAddr>) -> io::Result<()> {
+    let any: IpAddr = match at {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let socket = UdpSocket::bind(any).await?;
+    let socket = UdpSocket::bind((from.unwrap_or(any), 0)).await?;
     // Only what the server sends arrives at it then, and ICMP errors do.
     socket.connect(at).await?;
     socket.send(data).await?;
@@ -156,7 +167,11 @@ mod tests {
     fn asked(probe: Probe, port: u16) -> Outcome {
         let check = Check { probe, port, timeout: Duration::from_millis(300), ..DEFAULT };
         let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all().build().unwrap().block_on(ask(&check, Ok(To::Address(HERE))))
+        runtime
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(ask(&check, Ok(To::Address { at: HERE, from: None })))
     }
 
     #[track_caller]
@@ -231,7 +246,10 @@ mod tests {
             Check { probe: http("/"), port, timeout: Duration::from_millis(100), ..DEFAULT };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let ended = runtime.block_on(async {
-            assert_fails(ask(&check, Ok(To::Address(HERE))).await, "within 100ms");
+            assert_fails(
+                ask(&check, Ok(To::Address { at: HERE, from: None })).await,
+                "within 100ms",
+            );
             // The runtime goes on meanwhile.
             while !server.is_finished() {
                 tokio::time::sleep(Duration::from_millis(1)).await;

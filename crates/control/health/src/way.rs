@@ -97,7 +97,8 @@ pub(crate) struct Lookout {
 
 struct Routes {
     ports: Vec<String>,
-    servers: Vec<IpAddr>,
+    servers: BTreeSet<IpAddr>,
+    services: BTreeSet<IpAddr>,
     ways: ways::Ways,
     /// Of the ports, by their indices.
     mtus: BTreeMap<u32, u32>,
@@ -116,7 +117,8 @@ impl Lookout {
     ) -> Result<Known, LinkError> {
         let servers = listed.iter().flat_map(|service| &service.servers);
         let servers: BTreeSet<IpAddr> = servers.map(|server| server.address).collect();
-        let ways = self.look(&client.ports, servers)?;
+        let services = listed.iter().map(|service| service.id().address).collect();
+        let ways = self.look(&client.ports, servers, services)?;
         Ok(Known::new(ways, narrows_link::local_addresses()?, listed))
     }
 
@@ -127,18 +129,21 @@ impl Lookout {
     fn look(
         &mut self,
         ports: &[String],
-        servers: impl IntoIterator<Item = IpAddr>,
+        servers: BTreeSet<IpAddr>,
+        services: BTreeSet<IpAddr>,
     ) -> Result<Ways, LinkError> {
-        let servers: Vec<IpAddr> = servers.into_iter().collect();
         let before = self.routes.take();
         let are_known = |it: &Routes| {
-            it.ports == ports && it.servers == servers && it.read_at.elapsed() < ROUTES_LAST
+            it.ports == ports
+                && it.servers == servers
+                && it.services == services
+                && it.read_at.elapsed() < ROUTES_LAST
         };
         let (routes, is_new) = match before {
             Some(routes) if are_known(&routes) => (routes, false),
             before => {
                 let is_new = before.is_none_or(|it| it.servers != servers);
-                (Routes::read(ports, servers)?, is_new)
+                (Routes::read(ports, servers, services)?, is_new)
             }
         };
         let routes = self.routes.insert(routes);
@@ -148,15 +153,20 @@ impl Lookout {
 }
 
 impl Routes {
-    fn read(ports: &[String], servers: Vec<IpAddr>) -> Result<Self, LinkError> {
+    fn read(
+        ports: &[String],
+        servers: BTreeSet<IpAddr>,
+        services: BTreeSet<IpAddr>,
+    ) -> Result<Self, LinkError> {
         let mtu = |port: &String| {
             let status = Link::by_name(port)?.status;
             Ok((status.ifindex, status.mtu))
         };
         let mtus: BTreeMap<u32, u32> = ports.iter().map(mtu).collect::<Result<_, LinkError>>()?;
         let indices: Vec<u32> = mtus.keys().copied().collect();
-        let ways = ways::Ways::read(&indices, servers.iter().copied())?;
-        Ok(Self { ports: ports.to_owned(), servers, ways, mtus, read_at: Instant::now() })
+        let ways = ways::Ways::read(&indices, servers.iter().copied(), &services)?;
+        let (ports, read_at) = (ports.to_owned(), Instant::now());
+        Ok(Self { ports, servers, services, ways, mtus, read_at })
     }
 
     /// The ways, once all neighbours are known, or at `deadline`.
@@ -189,6 +199,8 @@ mod tests {
 
     #[test]
     fn a_port_that_is_not_there_has_no_ways() {
-        assert!(Lookout::default().look(&["nrw-no-port".to_owned()], []).is_err());
+        assert!(
+            Lookout::default().look(&["nrw-no-port".to_owned()], [].into(), [].into()).is_err()
+        );
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn addresses(ifindex: u32) -> Result<Vec<Address>, LinkError> {
 }
 
 /// Reads the addresses on all interfaces of the namespace, each with the interface's index.
-fn all_addresses() -> Result<Vec<(u32, Address)>, LinkError> {
+pub(crate) fn all_addresses() -> Result<Vec<(u32, Address)>, LinkError> {
     let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     let answers = netlink::dump("listing IP addresses", request)?;
     Ok(answers.iter().filter_map(|answer| Address::parse(answer)).collect())

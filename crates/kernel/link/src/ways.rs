@@ -10,9 +10,10 @@
 //!
 //! Non-goals: several ways to one server; ways through devices that are no ports.
 
+use crate::address::{Address, all_addresses};
 use crate::routes::{self, Answer, Question};
 use crate::{LinkError, neighbours};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -86,19 +87,29 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Reads the routes from `ports`, by their indices, to `servers`.
+    /// Reads the routes from `ports`, by their indices, to `servers`. Packets to them come from none
+    /// of the addresses of `services`, if this host has another one: servers have those, and discard
+    /// what comes from an address of their own.
     ///
     /// # Errors
     /// If the kernel does not answer.
     pub fn read(
         ports: &[u32],
         servers: impl IntoIterator<Item = IpAddr>,
+        services: &BTreeSet<IpAddr>,
     ) -> Result<Self, LinkError> {
         let route = |to: IpAddr| {
             let answer = routes::get(&Question { to, from: None })?;
             Ok::<_, LinkError>((to, route(ports, to, answer)))
         };
-        let routes = servers.into_iter().map(route).collect::<Result<_, _>>()?;
+        let mut routes: BTreeMap<IpAddr, Result<Route, NoWay>> =
+            servers.into_iter().map(route).collect::<Result<_, _>>()?;
+        let is_of_service = |leaves: &&mut Leaves| services.contains(&leaves.source);
+        let mut wrong = routes.values_mut().filter_map(leaves).filter(is_of_service).peekable();
+        if wrong.peek().is_some() {
+            let own = all_addresses()?;
+            wrong.for_each(|leaves| leaves.source = source(leaves, &own, services));
+        }
         Ok(Self { routes })
     }
 
@@ -136,6 +147,27 @@ impl Ways {
     }
 }
 
+fn leaves(route: &mut Result<Route, NoWay>) -> Option<&mut Leaves> {
+    match route {
+        Ok(Route::Leaves(leaves)) => Some(leaves),
+        _ => None,
+    }
+}
+
+/// Of this host's `own` addresses one for a way whose source is of a service: of its port, if that
+/// has one that fits.
+fn source(leaves: &Leaves, own: &[(u32, Address)], services: &BTreeSet<IpAddr>) -> IpAddr {
+    let fits = |(_, address): &&(u32, Address)| {
+        address.ip.is_ipv4() == leaves.source.is_ipv4()
+            && !address.ip.is_loopback()
+            && !address.is_automatic()
+            && !services.contains(&address.ip)
+    };
+    let of_port = own.iter().filter(|(ifindex, _)| *ifindex == leaves.ifindex).find(fits);
+    let found = of_port.or_else(|| own.iter().find(fits));
+    found.map_or(leaves.source, |(_, address)| address.ip)
+}
+
 fn route(ports: &[u32], to: IpAddr, answer: Answer) -> Result<Route, NoWay> {
     match answer {
         Answer::Leaves { ifindex, .. } if !ports.contains(&ifindex) => {
@@ -158,6 +190,31 @@ mod tests {
 
     fn address(text: &str) -> IpAddr {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn packets_come_from_an_address_that_servers_do_not_have() {
+        let leaves = |source| Leaves {
+            ifindex: 3,
+            neighbour: address("10.0.0.1"),
+            source: address(source),
+            mtu: None,
+        };
+        let all = [
+            (1, "127.0.0.1"),
+            (5, "10.0.0.5"),
+            (3, "192.0.2.1"),
+            (3, "10.0.0.3"),
+            (3, "fe80::3"),
+            (5, "2001:db8::5"),
+        ];
+        let of = |(ifindex, ip): (u32, &str)| (ifindex, Address { ip: address(ip), prefix: 32 });
+        let own = all.map(of);
+        let services = ["192.0.2.1", "2001:db8::1"].map(address).into();
+        assert_eq!(source(&leaves("192.0.2.1"), &own, &services), address("10.0.0.3"));
+        assert_eq!(source(&leaves("192.0.2.1"), &own[..2], &services), address("10.0.0.5"));
+        assert_eq!(source(&leaves("2001:db8::1"), &own, &services), address("2001:db8::5"));
+        assert_eq!(source(&leaves("2001:db8::1"), &own[..4], &services), address("2001:db8::1"));
     }
 
     #[test]

@@ -64,6 +64,11 @@ impl Balance {
         servers.map(|(server, _)| server.address).collect()
     }
 
+    /// The addresses of all services.
+    fn addresses(&self) -> BTreeSet<IpAddr> {
+        self.services.iter().map(|(id, ..)| id.address).collect()
+    }
+
     /// Servers that cannot be reached, and why.
     fn lost(&self) -> impl Iterator<Item = (IpAddr, NoWay)> {
         let found = self.found.iter();
@@ -299,7 +304,7 @@ impl Instance {
         let reads_routes = balance.next_routes <= now;
         if reads_routes {
             let indices: Vec<u32> = ports.keys().copied().collect();
-            balance.routes = Ways::read(&indices, balance.servers())?;
+            balance.routes = Ways::read(&indices, balance.servers(), &balance.addresses())?;
             // Nothing but the programs sends to them.
             neighbours::use_stale(&indices)?;
             // Whether a driver sends what arrives at other ports may change.
