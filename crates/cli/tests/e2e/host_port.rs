@@ -3,8 +3,8 @@
 use crate::front::figures;
 use crate::sets::{frame_from, send};
 use crate::setup::{
-    NARROWS, Scratch, assert_refused, hang_up, ip, narrows, show, tc, turn_to_count, wait_for,
-    wait_until,
+    NARROWS, Scratch, assert_refused, hang_up, ip, narrows, show, tc, turn_to_count,
+    turn_to_count_alone, wait_for, wait_until,
 };
 use narrows_testbed::Testbed;
 use narrows_testbed::bed::{CLIENT, CLIENT_IP, PORT_A, SERVER_IP, SERVER_MAC};
@@ -279,7 +279,7 @@ fn queue_threads() -> Vec<String> {
 
 #[test]
 fn what_a_server_lets_pass_is_received_on_another_cpu_and_all_of_it_is_counted() {
-    let Some(_turn) = turn_to_count() else { return };
+    let Some(_turn) = turn_to_count_alone() else { return };
     for (hook, arguments) in [("native", &[][..]), ("generic", &["--xdp", "generic"])] {
         let bed = server();
         let mut instance = run(&bed, &[&["--rps", "1"], arguments].concat());

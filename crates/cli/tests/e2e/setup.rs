@@ -155,6 +155,11 @@ pub fn turn_to_count() -> Option<Turn> {
     Turn::begin(Kind::Counts, false)
 }
 
+/// The same, of a test that looks at what is there once on a machine: none runs beside it.
+pub fn turn_to_count_alone() -> Option<Turn> {
+    Turn::begin(Kind::Counts, true)
+}
+
 fn can_run() -> bool {
     let refusal = requirements::check(&[IP, TC, ETHTOOL, PING, TCPDUMP]).err();
     if let Some(refusal) = &refusal {
