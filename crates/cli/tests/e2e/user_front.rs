@@ -1,5 +1,6 @@
 //! A user's own XDP program in front of a host's port (`--front`).
 
+use crate::balance::{Farm, PORT, VIP, assert_balanced, assert_stay, servers_of};
 use crate::host_port::{BAD, Echo, Sent, flood, run, server, to_server, udp_seen};
 use crate::sets::send;
 use crate::setup::{
@@ -12,7 +13,10 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use narrows_snapshot::Snapshot;
 use narrows_testbed::bed::PORT_A;
 use narrows_testbed::narrows::Instance;
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -292,4 +296,33 @@ fn frames_in_several_buffers_meet_only_a_program_for_them_and_misuse_is_refused(
     send(&bed, &to_port(CLOSED), 11);
     let shown = accounted(&mut sent, &instance);
     assert_eq!(dropped(&shown), BTreeMap::from([("front", 11)]));
+}
+
+#[test]
+fn what_a_user_s_program_passes_is_balanced() {
+    let Some(_turn) = turn_to_count() else { return };
+    let object = ClosedPorts::of("nrw_balanced");
+    let farm = Farm::up();
+    let mut instance = farm.start(&["--front", object.path()]);
+    farm.serve_all("-s mh -b mh-port");
+    let mut all = farm.connect_many(20);
+    assert_eq!(servers_of(&all), [1, 2, 3, 4].into());
+    instance.upgrade().unwrap();
+    assert_stay(&mut all);
+    let sum = |port: &Value, of: &str| -> u64 {
+        port[of].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+    };
+    // Not all is read at the same moment.
+    let shown = wait_for(&farm.bed, "seen by both: each frame", |shown| {
+        let port = &shown["ports"][0];
+        sum(port, "front") == sum(port, "balance")
+    });
+    assert_balanced(&shown);
+    assert!(shown["ports"][0]["balance"]["balanced"].as_u64().unwrap() > 100, "{shown:#}");
+    object.close(PORT);
+    let address = (VIP, PORT).into();
+    let connect = || Ok(TcpStream::connect_timeout(&address, Duration::from_millis(500)));
+    let refused = farm.bed.client().enter(connect).unwrap().unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::TimedOut, "it comes first");
+    assert!(object.dropped_to(PORT).unwrap() > 0);
 }
