@@ -36,8 +36,8 @@ pub(crate) struct Hop {
 /// The way to a server, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Way {
-    /// The longest packet of a client that it takes, in bytes of IP; none if there is no way, or the
-    /// server is this host itself.
+    /// The longest packet of a client that it takes, in bytes of IP; none if there is no way, or
+    /// the server is this host itself.
     packet_max: Option<u32>,
     /// Whether such a packet was seen to arrive; none if that is not known.
     pub(crate) full_size_arrives: Option<bool>,

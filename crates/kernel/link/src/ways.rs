@@ -87,9 +87,9 @@ pub struct Ways {
 }
 
 impl Ways {
-    /// Reads the routes from `ports`, by their indices, to `servers`. Packets to them come from none
-    /// of the addresses of `services`, if this host has another one: servers have those, and discard
-    /// what comes from an address of their own.
+    /// Reads the routes from `ports`, by their indices, to `servers`. Packets to them come from
+    /// none of the addresses of `services`, if this host has another one: servers have those, and
+    /// discard what comes from an address of their own.
     ///
     /// # Errors
     /// If the kernel does not answer.

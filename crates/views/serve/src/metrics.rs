@@ -26,7 +26,8 @@ pub struct Sample {
     pub events: u64,
 }
 
-/// The metrics of `sample`, with at most `classes_max` classes, as many qdiscs, and as many servers.
+/// The metrics of `sample`, with at most `classes_max` classes, as many qdiscs, and as many
+/// servers.
 pub fn exposition(sample: &Sample, classes_max: usize) -> String {
     let mut text = Exposition::default();
     text.gauge("narrows_up", "Whether the instance answers.")
