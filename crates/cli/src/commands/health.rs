@@ -37,8 +37,8 @@ const FILE_MAX_MIB: u64 = 1;
 ///   --rise 2 --fall 3                  passed or failed checks in a row that bring a server back
 ///                                      or take it out
 ///
-/// Exit codes: 0; 1 for a file that is refused, and with --once if a server fails or has
-/// no way.
+/// Exit codes: 0; 1 for a file that is refused, and with --once if a server fails, has no way, or
+/// loses packets of full size.
 ///
 /// Run it on the balancer, as root, or as the instance's user with CAP_NET_RAW. See
 /// docs/balance.md.

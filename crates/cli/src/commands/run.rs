@@ -127,11 +127,11 @@ pub struct Run {
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, require_equals = true, default_missing_value = "100")]
     dispatcher: Option<u32>,
 
-    /// With --port: run this XDP program of yours first, before all filters: an object that clang
-    /// made (-O2 -g -target bpf), and behind a colon the program's name if it has several. What it
-    /// passes goes on; XDP_DROP, XDP_TX and XDP_REDIRECT are final. All verdicts are counted. Its
-    /// maps are its own, found by `bpftool map`. An upgrade keeps the program and its maps as they
-    /// are; for another one, start again (docs/attack.md).
+    /// With --port and one interface: run this XDP program of yours first, before all filters: an
+    /// object that clang made (-O2 -g -target bpf), and behind a colon the program's name if it has
+    /// several. What it passes goes on; XDP_DROP, XDP_TX and XDP_REDIRECT are final. All verdicts
+    /// are counted. Its maps are its own, found by `bpftool map`. An upgrade keeps the program and
+    /// its maps as they are; for another one, start again (docs/attack.md).
     #[arg(long, value_name = "FILE[:PROGRAM]", value_parser = parse_front)]
     front: Option<FrontFile>,
 

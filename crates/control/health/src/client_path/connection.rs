@@ -23,6 +23,8 @@ use tokio::time::{Instant, sleep};
 /// What one end may send before the other reads, in bytes. A request and the head of its answer are
 /// shorter, or wait.
 const BUFFER: usize = 8 << 10;
+/// The shortest packets with which TCP gets on, in bytes: those of a way that takes less are lost.
+const PACKET_MIN: usize = 128;
 /// The longest time without a look, where nothing is due.
 const IDLE: Duration = Duration::from_secs(60);
 
@@ -51,11 +53,11 @@ impl End {
     /// The end of a connection that begins.
     fn new(exchange: Exchange, port: u16) -> Result<Self, NoAnswer> {
         let failed = |what: &dyn std::fmt::Display| NoAnswer::Here(format!("a connection: {what}"));
-        let mut wire = Wire {
-            mtu: exchange.path.packet_max(),
-            arrived: VecDeque::new(),
-            sent: VecDeque::new(),
-        };
+        let mtu = exchange.path.packet_max();
+        if mtu < PACKET_MIN {
+            return Err(failed(&format!("the way takes packets of {mtu} bytes: raise its MTU")));
+        }
+        let mut wire = Wire { mtu, arrived: VecDeque::new(), sent: VecDeque::new() };
         let mut config = Config::new(HardwareAddress::Ip);
         // Sequence numbers begin anew with each check.
         let mut seed = [0; 8];
