@@ -400,6 +400,6 @@ mod tests {
             &[0, 8, 0, 0, 0, 0, 0, 0, 60, 0, 0, 0],
             &[0, 0, 0, 0], // nothing the other way
         ];
-        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 10));
+        assert_eq!((packets, FORMAT), (&numbers.concat()[..], 11));
     }
 }
