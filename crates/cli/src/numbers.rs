@@ -63,8 +63,10 @@ const ENDLESS: [&str; 9] = [
 ];
 
 /// Options whose numbers size nothing, or are checked later, and why.
-const UNBOUNDED: [(&str, &str, &str); 5] = [
+const UNBOUNDED: [(&str, &str, &str); 7] = [
     ("narrows run", "dispatcher", "a priority that libxdp compares"),
+    ("narrows run", "front", "a file's name"),
+    ("narrows bench connection-frames", "begin", "a count that a counter is compared with"),
     ("narrows import libreqos", "up", "a rate in the text of a policy"),
     ("narrows import libreqos", "down", "a rate in the text of a policy"),
     ("narrows chaos", "seed", "a seed"),
