@@ -8,6 +8,7 @@ mod facts;
 mod monitor;
 mod neighbours;
 mod netfilter;
+mod packet_socket;
 mod pass_all;
 mod routing;
 mod stick;
