@@ -26,7 +26,7 @@ use crate::counters::{Counters, Counts};
 use crate::narrows::Instance;
 use crate::process;
 use crate::progress::Progress;
-use crate::receiving::Threaded;
+use crate::receiving::{Sample, Threaded};
 use crate::requirements::{self, CHRT, ETHTOOL, IP, Refusal};
 use crate::{Rounds, Testbed, cpu};
 use anyhow::{Context, Result, ensure};
@@ -70,21 +70,6 @@ pub(crate) struct Cell {
     flows: Flows,
     servers: u16,
     system: System,
-}
-
-/// What a frame took in one round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// Frames that were taken in.
-    frames: u64,
-    /// Run time of the thread that receives.
-    busy: Duration,
-}
-
-impl Sample {
-    fn nanos(&self) -> f64 {
-        self.busy.as_nanos() as f64 / self.frames as f64
-    }
 }
 
 /// The samples of each cell by rounds, or why there are none.

@@ -24,7 +24,7 @@ use crate::bed::CLIENT;
 use crate::counters::Counters;
 use crate::cpu;
 use crate::progress::Progress;
-use crate::receiving::Threaded;
+use crate::receiving::{Sample, Threaded};
 use crate::requirements::{self, ETHTOOL, IP, NFT, Refusal};
 use crate::{Rounds, Testbed};
 use anyhow::{Result, ensure};
@@ -43,21 +43,6 @@ const WARM_UP: Duration = Duration::from_millis(500);
 pub(crate) struct Cell {
     verdict: Verdict,
     system: System,
-}
-
-/// What a frame took in one round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sample {
-    /// Frames that were taken in.
-    frames: u64,
-    /// Run time of the thread that receives.
-    busy: Duration,
-}
-
-impl Sample {
-    fn nanos(&self) -> f64 {
-        self.busy.as_nanos() as f64 / self.frames as f64
-    }
 }
 
 /// Refuses if it cannot run.

@@ -1,8 +1,9 @@
 //! The results, as a table and as JSON.
 
 use super::system::System;
-use super::{Cell, Flows, Results, Sample};
+use super::{Cell, Flows, Results};
 use crate::machine::Machine;
+use crate::receiving::Sample;
 use crate::spread::{Spread, shown};
 use crate::table;
 use anyhow::{Context, Result};

@@ -20,6 +20,21 @@ use std::time::{Duration, Instant};
 /// How long the kernel may take to start the threads.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What a frame took in one round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Frames that were taken in.
+    pub(crate) frames: u64,
+    /// Run time of the thread that receives.
+    pub(crate) busy: Duration,
+}
+
+impl Sample {
+    pub(crate) fn nanos(&self) -> f64 {
+        self.busy.as_nanos() as f64 / self.frames as f64
+    }
+}
+
 /// A device that is served by threads; by softirqs again when dropped.
 #[derive(Debug)]
 pub struct Threaded<'a> {

@@ -1,7 +1,8 @@
 //! The results, as a table and as JSON.
 
-use super::{Cell, Sample};
+use super::Cell;
 use crate::machine::Machine;
+use crate::receiving::Sample;
 use crate::spread::Spread;
 use crate::table;
 use anyhow::{Context, Result};
