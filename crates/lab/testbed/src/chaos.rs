@@ -100,7 +100,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let bed = Testbed::up(QUEUES)?;
     let mut world = World::begin(&bed, options)?;
     let started = Instant::now();
-    let steps = (options.duration.as_millis() / EPOCH.as_millis()).max(1);
+    let steps = options.duration.as_millis().div_ceil(EPOCH.as_millis()).max(1);
     let mut progress = Progress::over(u64::try_from(steps)?);
     let mut epochs = Vec::new();
     while epochs.is_empty() || started.elapsed() < options.duration {

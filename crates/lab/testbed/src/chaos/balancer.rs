@@ -83,7 +83,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let mut rng = Rng::new(options.seed);
     let mut flows = Flows::default();
     let started = Instant::now();
-    let steps = (options.duration.as_millis() / EPOCH.as_millis()).max(1);
+    let steps = options.duration.as_millis().div_ceil(EPOCH.as_millis()).max(1);
     let mut progress = Progress::over(u64::try_from(steps)?);
     let (mut epochs, mut hand) = (Vec::new(), Vec::new());
     while epochs.is_empty() || started.elapsed() < options.duration {
