@@ -21,14 +21,14 @@ mod local_port;
 pub(crate) use answers::Answers;
 pub(crate) use connection::connect;
 pub(crate) use datagram::exchange;
-pub(crate) use echo::{FullSize, full_size};
+pub(crate) use echo::full_size_arrives;
 pub(crate) use encapsulation::GUE_BYTES;
 
 use crate::probe::NoAnswer;
 use crate::way::Hop;
 use answers::{Conversation, Inbox};
 use encapsulation::encapsulated;
-use etherparse::IpNumber;
+use etherparse::{IpHeaders, IpNumber, PacketBuilderStep};
 use local_port::LocalPort;
 use narrows_balance::{ListedTunnel, Protocol};
 use narrows_link::packet_socket::IpFamily;
@@ -70,6 +70,12 @@ impl ClientPath {
         let conversation = Conversation { protocol, local, service: self.service };
         let inbox = self.answers.wait_for(conversation, self.server);
         Exchange { path: self.clone(), local, inbox, _port: port }
+    }
+
+    /// What a packet to the service begins with.
+    fn header(&self) -> Result<PacketBuilderStep<IpHeaders>, NoAnswer> {
+        let header = encapsulation::header((self.source, self.service));
+        header.ok_or_else(|| NoAnswer::Here("two families of addresses".into()))
     }
 
     /// The longest packet that it takes, in bytes of IP.

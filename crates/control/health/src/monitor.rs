@@ -8,7 +8,6 @@
 
 use crate::HealthError;
 use crate::check::Check;
-use crate::client_path::Answers;
 use crate::config::{Config, named};
 use crate::instance::{self, Edit, Listed};
 use crate::network::{Known, Network};
@@ -68,7 +67,8 @@ where
     let mut runtime = Builder::new_current_thread();
     let runtime = runtime.enable_io().enable_time().max_blocking_threads(1);
     let runtime = runtime.build().map_err(HealthError::Start)?;
-    runtime.block_on(watch(config, Arc::new(find)))
+    runtime.block_on(watch(config, Arc::new(find)));
+    Ok(())
 }
 
 /// Each probe under way takes a descriptor: as many as this process may have.
@@ -83,20 +83,10 @@ pub(crate) fn take_descriptors() {
     }
 }
 
-/// Begins to receive answers, and says if that is not possible: checks of servers' own addresses
-/// need none of them.
-pub(crate) fn receive() -> Network {
-    Network::new(Answers::open().map_err(|error| {
-        log::error!("{error}");
-        error.to_string()
-    }))
-}
-
-async fn watch(config: Config, find: Arc<Find>) -> Result<(), HealthError> {
+async fn watch(config: Config, find: Arc<Find>) {
     let (events, mut next) = channel(RESULTS);
-    let network = receive();
     let lookout = Arc::new(Mutex::new(Lookout::default()));
-    let mut monitor = Monitor::new(config, events.clone(), network);
+    let mut monitor = Monitor::new(config, events.clone(), Network::open());
     let mut due = Instant::now();
     let mut is_asking = false;
     loop {

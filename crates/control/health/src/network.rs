@@ -58,6 +58,15 @@ impl Known {
 }
 
 impl Network {
+    /// Begins to receive answers. If that is not possible, it is said, and only servers' own
+    /// addresses can be asked.
+    pub(crate) fn open() -> Self {
+        Self::new(Answers::open().map_err(|error| {
+            log::error!("{error}");
+            error.to_string()
+        }))
+    }
+
     pub(crate) fn new(answers: Result<Arc<Answers>, String>) -> Self {
         Self { answers, known: Mutex::default() }
     }
@@ -65,7 +74,7 @@ impl Network {
     /// Knows what was seen from now on.
     pub(crate) fn follow(&self, known: Known) {
         if let Ok(answers) = &self.answers
-            && let Err(error) = answers.come_from(known.services.clone())
+            && let Err(error) = answers.come_from(&known.services)
         {
             log::warn!("answers from {} addresses: {error}", known.services.len());
         }

@@ -3,10 +3,10 @@
 
 use crate::HealthError;
 use crate::check::Check;
-use crate::client_path::{FullSize, full_size};
+use crate::client_path::full_size_arrives;
 use crate::config::{Config, named};
 use crate::instance;
-use crate::monitor::{receive, take_descriptors};
+use crate::monitor::take_descriptors;
 use crate::network::Network;
 use crate::probe::{Outcome, To, ask};
 use crate::way::{Lookout, Way};
@@ -74,9 +74,8 @@ pub fn once(config: &Config, client: &Client) -> Result<Report, HealthError> {
     let known = Lookout::default().know(client, &listed)?;
     let ways = known.ways.clone();
     runtime.block_on(async {
-        let network = receive();
+        let network = Arc::new(Network::open());
         network.follow(known);
-        let network = Arc::new(network);
         let mut number = 0;
         let mut asked: Vec<Vec<JoinHandle<ServerReport>>> = Vec::new();
         for service in &listed {
@@ -124,8 +123,8 @@ async fn look(
 ) -> ServerReport {
     let full_size = async {
         match network.path(service, address) {
-            Ok(To::Path(path)) => full_size(&path, number, ECHO_WITHIN).await,
-            _ => FullSize::Unknown,
+            Ok(To::Path(path)) => full_size_arrives(&path, number, ECHO_WITHIN).await,
+            _ => None,
         }
     };
     let answer = async {
@@ -134,12 +133,8 @@ async fn look(
             None => None,
         }
     };
-    let (full_size, answer) = tokio::join!(full_size, answer);
-    way.full_size_arrives = match full_size {
-        FullSize::Arrives => Some(true),
-        FullSize::IsLost => Some(false),
-        FullSize::Unknown => None,
-    };
+    let (arrives, answer) = tokio::join!(full_size, answer);
+    way.full_size_arrives = arrives;
     ServerReport { address, health, way, answer }
 }
 

@@ -178,7 +178,7 @@ mod tests {
         services.restore(text, Nanos::ZERO).unwrap();
         let local = [IpAddr::from([10, 0, 0, 1])].into();
         let seen = Seen { local, ..Seen::default() };
-        let listed = services.listed(&seen);
+        let listed = services.listed(seen);
         let value = serde_json::to_value(&listed).unwrap();
         assert_eq!(value[0]["protocol"], "tcp");
         assert_eq!(value[0]["scheduler"], "mh");

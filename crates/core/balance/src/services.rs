@@ -426,7 +426,7 @@ impl Services {
 
     fn execute(&mut self, command: &Command, seen: &dyn Fn() -> Seen) -> Result<String, String> {
         match command {
-            Command::List(id, view) => return self.list(*id, *view, &seen()),
+            Command::List(id, view) => return self.list(*id, *view, seen()),
             Command::Save => return Ok(self.save()),
             Command::Help => return Ok(HELP.into()),
             Command::Zero(id) => self.zero(*id, seen().figures)?,
@@ -598,7 +598,7 @@ impl Services {
         Ok(())
     }
 
-    fn list(&self, id: Option<ServiceId>, view: View, seen: &Seen) -> Result<String, String> {
+    fn list(&self, id: Option<ServiceId>, view: View, seen: Seen) -> Result<String, String> {
         if let Some(id) = id
             && !self.entries.contains_key(&id)
         {
@@ -610,29 +610,28 @@ impl Services {
             let text = serde_json::to_string(&listed);
             return text.map(|text| text + "\n").map_err(|error| error.to_string());
         }
-        let figures = self.since_zeroed(&seen.figures);
-        Ok(text::list(self, id, view, &Seen { figures, local: seen.local.clone() }))
+        Ok(text::list(self, id, view, &self.since_zeroed(seen)))
     }
 
     /// All services, with what was counted since it was zeroed.
-    pub fn listed(&self, seen: &Seen) -> Vec<ListedService> {
-        let figures = self.since_zeroed(&seen.figures);
-        let seen = Seen { figures, local: seen.local.clone() };
+    pub fn listed(&self, seen: Seen) -> Vec<ListedService> {
+        let seen = self.since_zeroed(seen);
         let entries = self.entries.iter();
         entries.map(|(id, entry)| ListedService::of(*id, entry, &seen)).collect()
     }
 
-    fn since_zeroed(&self, figures: &Figures) -> Figures {
+    fn since_zeroed(&self, Seen { figures, local }: Seen) -> Seen {
         let since = |now: &BTreeMap<u16, Counts>, then: &BTreeMap<u16, Counts>| {
             let counted = now.iter().map(|(number, counts)| {
                 (*number, counts.since(then.get(number).copied().unwrap_or_default()))
             });
             counted.collect()
         };
-        Figures {
+        let figures = Figures {
             services: since(&figures.services, &self.zeroed.services),
             servers: since(&figures.servers, &self.zeroed.servers),
-        }
+        };
+        Seen { figures, local }
     }
 }
 

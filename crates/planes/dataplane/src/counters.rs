@@ -46,6 +46,20 @@ impl QueueCounters {
         mine.tx_invalid += theirs.tx_invalid;
     }
 
+    /// Adds packets that left here without a worker, or were to leave here and were dropped.
+    pub(crate) fn add_outward(&mut self, packets: u64, bytes: u64, dropped: Option<DropReason>) {
+        let path = &mut self.outward;
+        path.rx_packets += packets;
+        path.rx_bytes += bytes;
+        match dropped {
+            Some(reason) => path.drops.add(reason, packets),
+            None => {
+                path.tx_packets += packets;
+                path.tx_bytes += bytes;
+            }
+        }
+    }
+
     pub(crate) fn show(&self) -> Queue {
         Queue {
             rx_packets: self.arrived.packets,
@@ -152,14 +166,10 @@ impl Counts {
         if dropped == Counted::default() {
             return;
         }
-        let mut path = PathCounters {
-            rx_packets: dropped.packets,
-            rx_bytes: dropped.bytes,
-            ..PathCounters::default()
-        };
-        path.drops.add(DropReason::Filter, dropped.packets);
-        self.ports[port].queue(queue).arrived.add(dropped.packets, dropped.bytes);
-        self.ports[across.unwrap_or(port)].queue(queue).outward.merge(&path);
+        let Counted { packets, bytes, .. } = dropped;
+        self.ports[port].queue(queue).arrived.add(packets, bytes);
+        let out = self.ports[across.unwrap_or(port)].queue(queue);
+        out.add_outward(packets, bytes, Some(DropReason::Filter));
     }
 
     /// Clears backlogs and the heaviest hosts and flows: only counters are history.

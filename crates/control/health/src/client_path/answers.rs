@@ -107,13 +107,13 @@ impl Answers {
     ///
     /// # Errors
     /// If the kernel has no memory for that.
-    pub(crate) fn come_from(&self, services: BTreeSet<IpAddr>) -> io::Result<()> {
+    pub(crate) fn come_from(&self, services: &BTreeSet<IpAddr>) -> io::Result<()> {
         let mut known = self.services.lock().unwrap_or_else(PoisonError::into_inner);
-        if *known != services {
+        if *known != *services {
             for socket in &self.sockets {
                 socket.receive_from(services.iter().copied())?;
             }
-            *known = services;
+            known.clone_from(services);
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! What is in front of a client's packet on the way to a server: as the balancer's program writes
 //! it (`encapsulate.h`).
 
-use etherparse::{IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header};
+use etherparse::{IpHeaders, IpNumber, Ipv6Header, PacketBuilder, PacketBuilderStep};
 use narrows_balance::ListedTunnel;
 use std::net::IpAddr;
 
 /// UDP and the header of GUE (variant 0, no further words), in bytes.
 pub(crate) const GUE_BYTES: usize = 8 + 4;
 /// The time to live, or hop limit, of packets that this host sends.
-pub(crate) const TTL: u8 = 64;
+const TTL: u8 = 64;
 /// Source ports of GUE are from here on.
 const GUE_PORTS_FROM: u16 = 49152;
 
@@ -44,32 +44,23 @@ pub(crate) fn packet(
     carried: IpNumber,
     payload: &[u8],
 ) -> Option<Vec<u8>> {
-    let bytes = u16::try_from(payload.len()).ok()?;
     let mut packet = Vec::with_capacity(Ipv6Header::LEN + payload.len());
-    match between {
-        (IpAddr::V4(source), IpAddr::V4(to)) => {
-            let header = Ipv4Header::new(bytes, TTL, carried, source.octets(), to.octets());
-            let mut header = header.ok()?;
-            header.dont_fragment = true;
-            header.header_checksum = header.calc_header_checksum();
-            packet.extend_from_slice(&header.to_bytes());
-        }
-        (IpAddr::V6(source), IpAddr::V6(to)) => {
-            let header = Ipv6Header {
-                traffic_class: 0,
-                flow_label: Ipv6FlowLabel::ZERO,
-                payload_length: bytes,
-                next_header: carried,
-                hop_limit: TTL,
-                source: source.octets(),
-                destination: to.octets(),
-            };
-            packet.extend_from_slice(&header.to_bytes());
-        }
-        _ => return None,
-    }
-    packet.extend_from_slice(payload);
+    header(between)?.write_to_vec(&mut packet, carried, payload).ok()?;
     Some(packet)
+}
+
+/// What a packet between two addresses begins with: it may not be fragmented. None if they are of
+/// two families.
+pub(crate) fn header(between: (IpAddr, IpAddr)) -> Option<PacketBuilderStep<IpHeaders>> {
+    match between {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            Some(PacketBuilder::ipv4(from.octets(), to.octets(), TTL))
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            Some(PacketBuilder::ipv6(from.octets(), to.octets(), TTL))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@
 #include "connections.h"
 #include "encapsulate.h"
 #include "packet.h"
+#include "plane.h"
 #include "quic.h"
 #include "self.h"
 #include "siphash.h"
@@ -29,14 +30,6 @@
 #define FLAG_SYN bpf_htons(0x0002)
 #define FLAG_ACK bpf_htons(0x0010)
 #define SYN_OR_ACK (FLAG_SYN | FLAG_ACK)
-
-/* What takes the frames that are for the box. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} plane SEC(".maps");
 
 /* The devices of other ports, by the ports' numbers. */
 struct {

@@ -19,6 +19,7 @@
 #include "frame.h"
 #include "handed.h"
 #include "packet.h"
+#include "plane.h"
 #include "police.h"
 #include "self.h"
 #include "sets.h"
@@ -114,14 +115,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct counter);
 } dropped SEC(".maps");
-
-/* The plane's program. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} plane SEC(".maps");
 
 __noinline int count(__u32 number, __u32 bytes, __u32 packets, __u32 is_dropped, __u32 said)
 {

@@ -8,6 +8,7 @@
  *
  * Non-goals: several such programs, which libxdp's dispatcher has.
  */
+#include "plane.h"
 #include "segments.h"
 
 /* Behind the last verdict of XDP, which the kernel treats as XDP_ABORTED. */
@@ -24,14 +25,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct verdict);
 } verdicts SEC(".maps");
-
-/* What is first behind it. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} plane SEC(".maps");
 
 /* The user's program. */
 struct {

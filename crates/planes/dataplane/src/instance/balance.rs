@@ -106,7 +106,7 @@ impl Balance {
 
     /// All services, with what is counted.
     pub(crate) fn listed(&self) -> Vec<ListedService> {
-        self.services.listed(&seen(self.tables.as_ref(), &self.found))
+        self.services.listed(seen(self.tables.as_ref(), &self.found))
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -145,33 +145,23 @@ fn seen(
 
 /// Adds what is counted at a port. What leaves through another port is sent by that one.
 fn add_fates(queue: &mut QueueCounters, fates: &FateCounters) {
-    let QueueCounters { arrived, outward, .. } = queue;
-    let mut pass = |Fated { packets, bytes }: Fated, drop: Option<DropReason>| {
-        outward.rx_packets += packets;
-        outward.rx_bytes += bytes;
-        match drop {
-            Some(reason) => outward.drops.add(reason, packets),
-            None => {
-                outward.tx_packets += packets;
-                outward.tx_bytes += bytes;
-            }
-        }
-    };
-    for (fate, fated) in fates.iter() {
-        match fate {
-            Fate::Balanced | Fate::Answered => pass(fated, None),
-            Fate::Redirected => {}
-            Fate::NoServer | Fate::NoWay => pass(fated, Some(DropReason::NoServer)),
-            Fate::TooBig => pass(fated, Some(DropReason::TooLong)),
-            Fate::Expired => pass(fated, Some(DropReason::Ttl)),
-            Fate::NoHeadroom => pass(fated, Some(DropReason::NoFrame)),
-            Fate::PortGone => pass(fated, Some(DropReason::PortGone)),
+    for (fate, Fated { packets, bytes }) in fates.iter() {
+        let dropped = match fate {
             Fate::Local | Fate::Elsewhere | Fate::Fragment | Fate::Unrecorded => continue,
+            Fate::Balanced | Fate::Answered | Fate::Redirected => None,
+            Fate::NoServer | Fate::NoWay => Some(DropReason::NoServer),
+            Fate::TooBig => Some(DropReason::TooLong),
+            Fate::Expired => Some(DropReason::Ttl),
+            Fate::NoHeadroom => Some(DropReason::NoFrame),
+            Fate::PortGone => Some(DropReason::PortGone),
+        };
+        queue.arrived.add(packets, bytes);
+        if fate != Fate::Redirected {
+            queue.add_outward(packets, bytes, dropped);
         }
-        arrived.packets += fated.packets;
-        arrived.bytes += fated.bytes;
     }
-    pass(fates.of_other_ports(), None);
+    let Fated { packets, bytes } = fates.of_other_ports();
+    queue.add_outward(packets, bytes, None);
 }
 
 impl Instance {

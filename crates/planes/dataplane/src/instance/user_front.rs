@@ -23,22 +23,14 @@ impl Instance {
         };
         let queue = port.queue(0);
         for (verdict, Judged { packets, bytes }) in self.verdicts() {
-            let reason = match verdict {
+            let dropped = match verdict {
                 Verdict::Pass => continue,
                 Verdict::Tx | Verdict::Redirect => None,
                 Verdict::Drop => Some(DropReason::Front),
                 Verdict::Aborted | Verdict::Invalid => Some(DropReason::FrontAborted),
             };
             queue.arrived.add(packets, bytes);
-            queue.outward.rx_packets += packets;
-            queue.outward.rx_bytes += bytes;
-            match reason {
-                Some(reason) => queue.outward.drops.add(reason, packets),
-                None => {
-                    queue.outward.tx_packets += packets;
-                    queue.outward.tx_bytes += bytes;
-                }
-            }
+            queue.add_outward(packets, bytes, dropped);
         }
     }
 
